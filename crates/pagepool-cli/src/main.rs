@@ -1,0 +1,2 @@
+//! The pagepool command.
+fn main() {}

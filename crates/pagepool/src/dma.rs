@@ -1,0 +1,268 @@
+//! Device address spaces: what a device must see of an area, mapped by region, once.
+//!
+//! A [`DmaDomain`] is an address space: the identity, the offsets of an AF_XDP UMEM, an IOMMU behind VFIO, a checking
+//! one for tests. An area (the numbered pages of one provider) may be attached to several at once. Each attachment is
+//! a [`Mapping`]: one device address per region, so the device address of a page is arithmetic, and "is this page
+//! already mapped for that other device, and where?" is one lookup. That question ends the third seed; Linux has no
+//! answer to it.
+//!
+//! Threads: all of it from any thread. Attaching and detaching take a lock; reading an address takes none.
+//! Invariant I6: a page is mapped from before its first hand-out until after its last return, in every domain that its
+//! area is attached to, unless the device went away first; then every mapping is undone exactly once.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::error::Error;
+
+/// Names a domain. Two domains with the same id are the same address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DomainId(u64);
+
+impl DomainId {
+    /// An id that no other call gives.
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// An address as a device sees it, in bytes. Linux: `dma_addr_t`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceAddr(pub u64);
+
+impl fmt::Display for DeviceAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// A stretch of an area that is mapped as one: what a domain is asked to map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Region {
+    /// First byte, counted from the start of the area.
+    pub offset: u64,
+    /// Length in bytes, a multiple of 4096.
+    pub len_bytes: u64,
+    /// The CPU's address of the first byte; `None` for memory that the CPU cannot read.
+    pub cpu_addr: Option<usize>,
+    /// Identifies the area among all areas of this process.
+    pub area: u64,
+}
+
+/// A device's address space. The pool asks; it never decides what an address means.
+///
+/// `unmap` cannot fail. Every method may be called from any thread, inside a drop, and is never called under a lock
+/// of a pool. An implementation must tolerate a sync that races with the unmapping of its region (the device went away
+/// while a buffer was on its way home): such a sync does nothing.
+///
+/// Linux: the `struct device` given to `page_pool_create`, and `dma_map_page_attrs`, `dma_sync_single_for_device`.
+pub trait DmaDomain: Send + Sync + fmt::Debug {
+    /// Which address space this is.
+    fn id(&self) -> DomainId;
+
+    /// A name for descriptions and errors.
+    fn name(&self) -> String;
+
+    /// Maps one region and gives its device address. A refusal says why in words.
+    fn map(&self, region: &Region) -> Result<DeviceAddr, String>;
+
+    /// Undoes [`map`](Self::map); `at` is the address that it gave.
+    fn unmap(&self, region: &Region, at: DeviceAddr);
+
+    /// Hands `len_bytes` at `at` to the device: what the CPU wrote becomes visible to it.
+    fn sync_for_device(&self, at: DeviceAddr, len_bytes: usize);
+
+    /// Hands `len_bytes` at `at` to the CPU: what the device wrote becomes visible to it.
+    fn sync_for_cpu(&self, at: DeviceAddr, len_bytes: usize);
+
+    /// Whether device and CPU see one memory, so that both syncs may be skipped. Asked once, when a pool is made.
+    fn coherent(&self) -> bool {
+        true
+    }
+
+    /// Whether the area must stay as it is while it is mapped here (an AF_XDP UMEM is registered once, whole).
+    fn fixes_area(&self) -> bool {
+        false
+    }
+}
+
+/// The domain in which a device address is the CPU's address: a coherent device without an IOMMU in the way, a
+/// vhost-user peer that shares the address space, an io_uring buffer ring.
+#[derive(Debug)]
+pub struct IdentityDomain {
+    id: DomainId,
+    name: String,
+}
+
+impl IdentityDomain {
+    /// A new identity domain with an id of its own.
+    ///
+    /// ```
+    /// use pagepool::{DmaDomain, IdentityDomain};
+    /// let nic = IdentityDomain::new("nic0");
+    /// assert!(nic.coherent());
+    /// assert_eq!(nic.name(), "nic0");
+    /// ```
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { id: DomainId::unique(), name: name.into() }
+    }
+}
+
+impl DmaDomain for IdentityDomain {
+    fn id(&self) -> DomainId {
+        self.id
+    }
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+    fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
+        let cpu = region.cpu_addr.ok_or("memory that the CPU cannot read has no identity address")?;
+        Ok(DeviceAddr(cpu as u64))
+    }
+    fn unmap(&self, _region: &Region, _at: DeviceAddr) {}
+    fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
+    fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
+}
+
+/// The domain in which a device address is the offset in the area, as in an AF_XDP UMEM. It fixes the area: growth
+/// is an error that names it.
+#[derive(Debug)]
+pub struct OffsetDomain {
+    id: DomainId,
+    name: String,
+}
+
+impl OffsetDomain {
+    /// A new offset domain with an id of its own.
+    ///
+    /// ```
+    /// use pagepool::{DmaDomain, OffsetDomain};
+    /// assert!(OffsetDomain::new("umem0").fixes_area());
+    /// ```
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { id: DomainId::unique(), name: name.into() }
+    }
+}
+
+impl DmaDomain for OffsetDomain {
+    fn id(&self) -> DomainId {
+        self.id
+    }
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+    fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
+        Ok(DeviceAddr(region.offset))
+    }
+    fn unmap(&self, _region: &Region, _at: DeviceAddr) {}
+    fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
+    fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
+    fn fixes_area(&self) -> bool {
+        true
+    }
+}
+
+/// One area in one domain: a device address per region.
+#[derive(Debug)]
+pub struct Mapping {
+    domain: Arc<dyn DmaDomain>,
+    id: DomainId,
+    coherent: bool,
+    users: AtomicUsize,
+    region_shift: u32,
+    /// Device address of each region, or [`UNMAPPED`]. Whoever swaps an address out is the one who unmaps it.
+    at: Box<[AtomicU64]>,
+}
+
+/// No device address is this: it is not a multiple of a page.
+const UNMAPPED: u64 = u64::MAX;
+
+impl Mapping {
+    /// A mapping without regions, for an area of `regions` regions of `1 << region_shift` bytes, with one user.
+    pub(crate) fn new(domain: Arc<dyn DmaDomain>, regions: usize, region_shift: u32) -> Self {
+        Self {
+            id: domain.id(),
+            coherent: domain.coherent(),
+            domain,
+            users: AtomicUsize::new(1),
+            region_shift,
+            at: (0..regions).map(|_| AtomicU64::new(UNMAPPED)).collect(),
+        }
+    }
+
+    /// The domain.
+    pub fn domain(&self) -> &Arc<dyn DmaDomain> {
+        &self.domain
+    }
+
+    /// The domain's id, without asking it.
+    #[inline]
+    pub fn id(&self) -> DomainId {
+        self.id
+    }
+
+    /// Whether syncs may be skipped.
+    #[inline]
+    pub(crate) fn coherent(&self) -> bool {
+        self.coherent
+    }
+
+    /// Pools that use this mapping.
+    pub(crate) fn users(&self) -> &AtomicUsize {
+        &self.users
+    }
+
+    /// The device address of a byte of the area, or `None` while its region is not mapped. One load.
+    #[inline]
+    pub fn addr_of(&self, offset: u64) -> Option<DeviceAddr> {
+        let base = self.at.get((offset >> self.region_shift) as usize)?.load(Ordering::Acquire); // pairs with map()
+        let within = offset & ((1u64 << self.region_shift) - 1);
+        (base != UNMAPPED).then(|| DeviceAddr(base.wrapping_add(within)))
+    }
+
+    /// The offset in the area of a device address, or `None` when it is in no mapped region. Cost: one load when the
+    /// domain is linear over the area (it usually is), else a search over the regions.
+    pub fn offset_of(&self, addr: DeviceAddr) -> Option<u64> {
+        let size = 1u64 << self.region_shift;
+        let first = self.at.first()?.load(Ordering::Acquire);
+        let guess = (addr.0.wrapping_sub(first) >> self.region_shift) as usize;
+        let hit = |r: usize| {
+            let base = self.at.get(r)?.load(Ordering::Acquire);
+            let within = addr.0.wrapping_sub(base);
+            (base != UNMAPPED && within < size).then(|| ((r as u64) << self.region_shift) + within)
+        };
+        if first != UNMAPPED && guess < self.at.len() {
+            if let Some(offset) = hit(guess) {
+                return Some(offset);
+            }
+        }
+        (0..self.at.len()).find_map(hit)
+    }
+
+    /// Maps one region; nothing happens if it is mapped already.
+    pub(crate) fn map(&self, region: &Region) -> Result<(), Error> {
+        let slot = &self.at[(region.offset >> self.region_shift) as usize];
+        if slot.load(Ordering::Acquire) != UNMAPPED {
+            return Ok(());
+        }
+        let at = self.domain.map(region).map_err(|reason| Error::Map {
+            domain: self.domain.name(),
+            offset: region.offset,
+            len_bytes: region.len_bytes,
+            reason,
+        })?;
+        slot.store(at.0, Ordering::Release); // pairs with addr_of()
+        Ok(())
+    }
+
+    /// Undoes [`map`](Self::map), once, however many callers there are.
+    pub(crate) fn unmap(&self, region: &Region) {
+        let slot = &self.at[(region.offset >> self.region_shift) as usize];
+        let at = slot.swap(UNMAPPED, Ordering::AcqRel);
+        if at != UNMAPPED {
+            self.domain.unmap(region, DeviceAddr(at));
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What can go wrong when something is set up: one enum, with the value, the limit and the remedy in its text.
+//!
+//! Hot paths never make one of these; they return `Option`, a count, or the item.
+
+use std::{fmt, io};
+
+/// A refused parameter or a failed system call. The text holds the facts; `source()` holds the errno.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A parameter is outside the range it must be in. The C interface reports it as `EINVAL`.
+    Parameter {
+        /// The field as it is spelt in the parameter struct.
+        field: &'static str,
+        /// The value that was given.
+        value: String,
+        /// What it must be, in words.
+        must_be: String,
+    },
+    /// A system call failed. The C interface reports its errno.
+    System {
+        /// The call's name, with the argument that matters.
+        call: &'static str,
+        /// What the user can do about it.
+        remedy: String,
+        /// The errno.
+        source: io::Error,
+    },
+    /// A domain refused to map a region; everything that the request had mapped was undone.
+    Map {
+        /// The domain's name, as it describes itself.
+        domain: String,
+        /// The first byte of the region, counted from the start of the area.
+        offset: u64,
+        /// The length of the region in bytes.
+        len_bytes: u64,
+        /// Why.
+        reason: String,
+    },
+    /// The arena cannot grow, because a domain needs it to stay as it is (an AF_XDP UMEM, for example).
+    Fixed {
+        /// The domain that fixes it.
+        domain: String,
+        /// Bytes that were committed when it was fixed.
+        committed_bytes: u64,
+    },
+    /// Something is still in use.
+    Busy {
+        /// What, and by whom.
+        what: String,
+    },
+    /// The operation does not fit this kind of memory or pool.
+    Unsupported {
+        /// What was asked and what would do instead.
+        what: String,
+    },
+}
+
+impl Error {
+    /// A parameter error; `must_be` says the range in words.
+    pub(crate) fn parameter(field: &'static str, value: impl fmt::Display, must_be: impl Into<String>) -> Self {
+        Self::Parameter { field, value: value.to_string(), must_be: must_be.into() }
+    }
+
+    /// The errno that the C interface reports for this error, positive.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Parameter { .. } => libc::EINVAL,
+            Self::System { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+            Self::Map { .. } => libc::EIO,
+            Self::Fixed { .. } => libc::ENOSPC,
+            Self::Busy { .. } => libc::EBUSY,
+            Self::Unsupported { .. } => libc::EOPNOTSUPP,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Parameter { field, value, must_be } => write!(f, "{field} is {value}, but must be {must_be}"),
+            Self::System { call, remedy, .. } => write!(f, "{call} failed: {remedy}"),
+            Self::Map { domain, offset, len_bytes, reason } => {
+                write!(f, "domain {domain} did not map {len_bytes} bytes at offset {offset}: {reason}")
+            }
+            Self::Fixed { domain, committed_bytes } => write!(
+                f,
+                "the arena cannot grow beyond {committed_bytes} bytes while domain {domain} maps it as one piece: \
+                 commit all of it first, or use a larger arena"
+            ),
+            Self::Busy { what } => write!(f, "still in use: {what}"),
+            Self::Unsupported { what } => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::System { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The seam between pools and memory: who has pages to give.
+//!
+//! A provider never sees caches, lanes or counters, and a pool never sees where memory comes from. Both count pages
+//! in their common [`Area`]. Linux: `struct memory_provider_ops`, and the page allocator itself.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::area::Area;
+use crate::page::{NodeId, PageIdx};
+
+/// A source of pages.
+///
+/// All methods may be called from any thread at any time, `release` also from inside a drop. `release` cannot fail. A
+/// pool calls none of them under a lock of its own, and holds no borrow of its state meanwhile, so an implementation
+/// may itself drop buffers.
+///
+/// Adding one: a file with this impl, a re-export in `lib.rs`, a line in the conformance test (`tests/provider.rs`).
+pub trait Provider: Send + Sync + fmt::Debug {
+    /// The numbered pages that it gives.
+    fn area(&self) -> &Arc<Area>;
+
+    /// Fills `out` from the front with free pages of `order` and says how many. Their regions are present in the area.
+    ///
+    /// With a node, pages of that node; if there is none at all, one page of any node, as Linux's bulk allocation
+    /// falls back (facts file 3.4). Without a node, any pages.
+    fn reserve(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize;
+
+    /// Takes pages of `order` back.
+    fn release(&self, order: u8, pages: &[PageIdx]);
+
+    /// About how many more pages of `order` a pool could reserve now, growth included.
+    fn available(&self, order: u8) -> usize;
+
+    /// What this memory is, for people: size, backing, what was asked for and was not to be had.
+    fn describe(&self) -> String;
+}

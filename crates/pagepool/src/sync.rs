@@ -1,0 +1,201 @@
+//! The one switch between the machine's atomics and loom's, and the few primitives built on them.
+//!
+//! Who may call what: anything here from any thread, except [`OwnerCell::get`], which is for the holder of the
+//! owner half alone (I2).
+//!
+//! [`light_fence`] and [`heavy_fence`] are a pair. A thread that does `store A; light_fence; load B` against one that
+//! does `store B; heavy_fence; load A` cannot miss each other: at least one sees the other's store. The heavy side
+//! pays for both (`membarrier`, about 1,600 cycles), the light side is a compiler fence. Where the kernel refuses
+//! `membarrier`, both become a SeqCst fence; loom always sees SeqCst on both sides.
+
+// UNSAFETY: `Lock` hands out `&mut T` from a shared reference under its lock word; `OwnerCell` is a raw cell.
+#![expect(unsafe_code)]
+
+use std::ops::{Deref, DerefMut};
+
+#[cfg(not(loom))]
+pub(crate) use std::cell::UnsafeCell;
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+
+/// The fence of the side that runs per buffer. Pairs with [`heavy_fence`].
+#[inline(always)]
+pub(crate) fn light_fence() {
+    #[cfg(not(loom))]
+    if membarrier_works() {
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}
+
+/// The fence of the side that runs once in a pool's life, or once per starvation. Pairs with [`light_fence`].
+#[cold]
+pub(crate) fn heavy_fence() {
+    #[cfg(not(loom))]
+    if membarrier_works() {
+        crate::sys::membarrier();
+    }
+    fence(Ordering::SeqCst);
+}
+
+/// 0 not asked yet, 1 works, 2 refused. Written before the first pool exists, so a returner never finds 0.
+#[cfg(not(loom))]
+static MEMBARRIER: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+
+#[cfg(not(loom))]
+#[inline(always)]
+fn membarrier_works() -> bool {
+    MEMBARRIER.load(Ordering::Relaxed) == 1
+}
+
+/// Registers this process for `membarrier` once; called when a pool is made, before any buffer of it can exist.
+pub(crate) fn prepare_fences() {
+    #[cfg(not(loom))]
+    if MEMBARRIER.load(Ordering::Acquire) == 0 {
+        let state = if crate::sys::membarrier_register() { 1 } else { 2 };
+        MEMBARRIER.store(state, Ordering::Release);
+    }
+}
+
+/// A line of its own: two lines wide, because adjacent lines are fetched in pairs on the machines we know.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Padded<T>(pub(crate) T);
+
+impl<T> Deref for Padded<T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// A short lock for cold paths: one exchange to take, one plain store of the same width to release.
+///
+/// Cost: one atomic read-modify-write when uncontended. A waiter spins a little and then yields its time slice, so a
+/// holder that was preempted gets to run.
+#[derive(Debug)]
+pub(crate) struct Lock<T> {
+    #[cfg(not(loom))]
+    word: AtomicU32,
+    #[cfg(not(loom))]
+    value: UnsafeCell<T>,
+    #[cfg(loom)]
+    inner: loom::sync::Mutex<T>,
+}
+
+// SAFETY: the lock word admits one holder at a time; taking it is Acquire and releasing it Release.
+#[cfg(not(loom))]
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+#[cfg(not(loom))]
+impl<T> Lock<T> {
+    /// A free lock around `value`.
+    pub(crate) fn new(value: T) -> Self {
+        Self { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    }
+
+    /// Waits for the lock.
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        if self.word.swap(1, Ordering::Acquire) != 0 {
+            self.wait();
+        }
+        Guard { lock: self }
+    }
+
+    #[cold]
+    fn wait(&self) {
+        let mut spins = 0u32;
+        loop {
+            while self.word.load(Ordering::Relaxed) != 0 {
+                spins += 1;
+                if spins % 64 == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
+            }
+            if self.word.swap(1, Ordering::Acquire) == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// Holds a [`Lock`]; dropping it is the holder's last access to the lock's memory.
+#[cfg(not(loom))]
+pub(crate) struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+}
+
+#[cfg(not(loom))]
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: this guard exists only while its thread holds the lock word, which admits one holder.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+#[cfg(not(loom))]
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard exists only while its thread holds the lock word, which admits one holder.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+#[cfg(not(loom))]
+impl<T> Drop for Guard<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.lock.word.store(0, Ordering::Release); // pairs with lock() and wait()
+    }
+}
+
+#[cfg(loom)]
+impl<T> Lock<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { inner: loom::sync::Mutex::new(value) }
+    }
+
+    pub(crate) fn lock(&self) -> impl DerefMut<Target = T> + '_ {
+        self.inner.lock().expect("loom's mutex is never poisoned: a panic ends the model")
+    }
+}
+
+/// A cell for state that only the holder of the owner half touches (I2). Under loom every access is checked against
+/// every other for a data race.
+#[derive(Debug)]
+pub(crate) struct OwnerCell<T> {
+    value: std::cell::UnsafeCell<T>,
+    #[cfg(loom)]
+    watch: loom::cell::UnsafeCell<()>,
+}
+
+// SAFETY: I2. A shared reference gives only a raw pointer; whoever follows it is the one holder of the owner half.
+unsafe impl<T: Send> Sync for OwnerCell<T> {}
+
+impl<T> OwnerCell<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self {
+            value: std::cell::UnsafeCell::new(value),
+            #[cfg(loom)]
+            watch: loom::cell::UnsafeCell::new(()),
+        }
+    }
+
+    /// The address of the value. Following it is for the holder of the owner half alone, and no reference made from
+    /// it may live across a call into foreign code.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> *mut T {
+        #[cfg(loom)]
+        self.watch.with_mut(|_| ());
+        self.value.get()
+    }
+}
