@@ -23,6 +23,12 @@ unsafe impl Zeroable for std::sync::atomic::AtomicU32 {}
 // SAFETY: as above.
 #[cfg(not(loom))]
 unsafe impl Zeroable for std::sync::atomic::AtomicU64 {}
+// SAFETY: zero is an integer.
+#[cfg(not(loom))]
+unsafe impl Zeroable for u8 {}
+// SAFETY: as above.
+#[cfg(not(loom))]
+unsafe impl Zeroable for u32 {}
 // SAFETY: made of atomic integers only.
 #[cfg(not(loom))]
 unsafe impl Zeroable for PageMeta {}
@@ -41,7 +47,10 @@ pub(crate) fn zeroed<T: Zeroable>(len: usize) -> Result<Box<[T]>, Error> {
     if memory.is_null() {
         return Err(Error::System {
             call: "calloc",
-            remedy: format!("no {} bytes of address space for the page tables: use a smaller arena", layout.size()),
+            remedy: format!(
+                "no {} bytes of address space for the page tables: use a smaller arena",
+                layout.size()
+            ),
             source: std::io::Error::from_raw_os_error(libc::ENOMEM),
         });
     }
