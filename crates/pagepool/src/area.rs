@@ -231,6 +231,18 @@ impl Area {
         Ok(())
     }
 
+    /// Refuses, with the name of the domain, if one fixes the area; for a provider, before it makes an effort to grow.
+    pub(crate) fn growth_allowed(&self) -> Result<(), Error> {
+        let regions = self.regions.lock();
+        match regions.mappings.iter().find(|m| m.domain().fixes_area()) {
+            None => Ok(()),
+            Some(fixing) => Err(Error::Fixed {
+                domain: fixing.domain().name(),
+                committed_bytes: self.bytes_present(&regions.present),
+            }),
+        }
+    }
+
     /// Makes a region absent, unless a domain maps the area; says whether it did. For a provider, when no page of the
     /// region is out.
     pub fn remove_region(&self, number: usize) -> bool {
@@ -282,6 +294,12 @@ impl Area {
     /// home. Says whether the domain was attached.
     pub fn device_gone(&self, id: DomainId) -> bool {
         self.forget(&mut self.regions.lock(), |m| m.id() == id)
+    }
+
+    /// The provider goes: unmaps every region from every domain that is still attached.
+    pub(crate) fn detach_all(&self) {
+        let mut regions = self.regions.lock();
+        while self.forget(&mut regions, |_| true) {}
     }
 
     fn forget(&self, regions: &mut Regions, which: impl Fn(&Arc<Mapping>) -> bool) -> bool {

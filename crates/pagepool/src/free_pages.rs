@@ -137,7 +137,9 @@ impl FreePages {
     /// Takes a region out again, if every page of it is free; says whether it did.
     pub(crate) fn withdraw(&self, region: usize) -> bool {
         let mut state = self.state.lock();
-        (0..state.buddy.lists()).for_each(|list| drop(state.pour(list)));
+        for list in 0..state.buddy.lists() {
+            state.pour(list);
+        }
         let done = state.buddy.withdraw(region);
         if done {
             let pages = state.buddy.pages_of(region);
