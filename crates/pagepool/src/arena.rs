@@ -47,8 +47,7 @@ pub struct Arena {
     free: FreePages,
     params: ArenaParams,
     how: Commit,
-    /// Which regions are committed.
-    growth: Mutex<Box<[bool]>>,
+    growth: Mutex<Growth>,
     /// A lock of its own, so that describing does not wait for growth.
     report: Mutex<Report>,
     /// Regions that are not committed; read without the growth lock.
@@ -57,6 +56,15 @@ pub struct Arena {
     grower: AtomicUsize,
     // Last, so that it is dropped last.
     memory: Memory,
+}
+
+#[derive(Debug)]
+struct Growth {
+    /// Which regions are committed.
+    committed: Box<[bool]>,
+    /// Nodes for which a region was committed that brought none of their pages: they are not asked again before a
+    /// trim, else each request for such a node would commit one more region.
+    barren: Vec<NodeId>,
 }
 
 #[derive(Debug, Default)]
@@ -132,7 +140,7 @@ impl Arena {
         let this = Self {
             free: FreePages::new(&area, highest + 1)?,
             uncommitted: AtomicU32::new(area.regions() as u32),
-            growth: Mutex::new(vec![false; area.regions()].into()),
+            growth: Mutex::new(Growth { committed: vec![false; area.regions()].into(), barren: Vec::new() }),
             report: Mutex::new(Report::default()),
             area,
             params,
@@ -141,9 +149,9 @@ impl Arena {
             memory,
         };
         let first = if this.params.commit_all { this.area.regions() } else { 1 };
-        let mut committed = this.lock_growth();
-        (0..first).try_for_each(|region| this.commit(&mut committed, region, None))?;
-        drop(committed);
+        let mut growth = this.lock_growth();
+        (0..first).try_for_each(|region| this.commit(&mut growth, region, None))?;
+        drop(growth);
         Ok(Arc::new(this))
     }
 
@@ -173,10 +181,11 @@ impl Arena {
         if self.params.commit_all || self.is_growing_here() {
             return 0;
         }
-        let mut committed = self.lock_growth();
-        let there = (0..committed.len()).rev().filter(|&r| committed[r]);
+        let mut growth = self.lock_growth();
+        let there = (0..growth.committed.len()).rev().filter(|&r| growth.committed[r]);
         let gone: Vec<_> = there.filter(|&region| self.give_back(region)).collect();
-        gone.iter().for_each(|&region| committed[region] = false);
+        gone.iter().for_each(|&region| growth.committed[region] = false);
+        growth.barren.clear();
         self.uncommitted.fetch_add(gone.len() as u32, Ordering::Relaxed);
         gone.iter().map(|&region| self.area.region(region).len_bytes).sum()
     }
@@ -222,7 +231,7 @@ impl Arena {
         self.grower.load(Ordering::Relaxed) == MARK.with(|mark| std::ptr::from_ref(mark) as usize)
     }
 
-    fn lock_growth(&self) -> MutexGuard<'_, Box<[bool]>> {
+    fn lock_growth(&self) -> MutexGuard<'_, Growth> {
         self.growth.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -232,7 +241,7 @@ impl Arena {
 
     /// Commits a region, says where its pages lie, maps it in every domain, and gives its pages to the free lists; or
     /// leaves everything as it was.
-    fn commit(&self, committed: &mut [bool], region: usize, node: Option<NodeId>) -> Result<(), Error> {
+    fn commit(&self, growth: &mut Growth, region: usize, node: Option<NodeId>) -> Result<(), Error> {
         let at = self.bytes_of(region);
         self.area.growth_allowed()?;
         let mut how = self.how;
@@ -251,7 +260,7 @@ impl Arena {
         if let Some(fell_back) = fell_back {
             self.report().fell_back.get_or_insert(fell_back);
         }
-        committed[region] = true;
+        growth.committed[region] = true;
         self.uncommitted.fetch_sub(1, Ordering::Relaxed);
         self.free.add_region(region);
         Ok(())
@@ -280,25 +289,28 @@ impl Arena {
     }
 
     /// A region that could bring pages of `order` on `node`.
-    fn candidate(&self, committed: &[bool], order: u8, node: Option<NodeId>) -> Option<usize> {
+    fn candidate(&self, growth: &Growth, order: u8, node: Option<NodeId>) -> Option<usize> {
+        if node.is_some_and(|node| growth.barren.contains(&node)) {
+            return None;
+        }
         let fits = |&region: &usize| {
-            !committed[region] && self.area.region(region).len_bytes >= (PAGE_SIZE as u64) << order
+            !growth.committed[region] && self.area.region(region).len_bytes >= (PAGE_SIZE as u64) << order
         };
         let brings = |&region: &usize| node.is_none_or(|node| self.could_bring(region, node));
-        (0..committed.len()).filter(fits).find(brings)
+        (0..growth.committed.len()).filter(fits).find(brings)
     }
 
     fn could_bring(&self, region: usize, node: NodeId) -> bool {
         if let Some(only) = self.params.uniform_node() {
             return only == node;
         }
-        if !self.params.topology.is_pretended() {
+        let topology = &self.params.topology;
+        if !topology.is_pretended() {
             return self.params.node == NodePolicy::Local || node == self.current_node();
         }
         let at = self.bytes_of(region);
         let mut pages = (at.start >> PAGE_SHIFT) as u32..(at.end >> PAGE_SHIFT) as u32;
-        let node_of = |page| self.params.topology.pretended_node_of(PageIdx(page), self.area.pages());
-        pages.any(|page| node_of(page) == Some(node))
+        pages.any(|page| topology.pretended_node_of(PageIdx(page), self.area.pages()) == Some(node))
     }
 
     /// Takes pages and commits regions until `out` is full, or nothing more comes.
@@ -307,17 +319,21 @@ impl Arena {
         if self.uncommitted.load(Ordering::Relaxed) == 0 || self.is_growing_here() {
             return 0;
         }
-        let mut committed = self.lock_growth();
+        let mut growth = self.lock_growth();
         let mut taken = 0;
         let mut grown = false;
         loop {
             let more = self.free.take(order, node, &mut out[taken..]); // another thread may have grown meanwhile
             taken += more;
-            if taken == out.len() || (grown && more == 0) {
+            if taken == out.len() {
                 return taken;
             }
-            let Some(region) = self.candidate(&committed, order, node) else { return taken };
-            let done = self.commit(&mut committed, region, node);
+            if grown && more == 0 {
+                growth.barren.extend(node.filter(|_| order == 0));
+                return taken;
+            }
+            let Some(region) = self.candidate(&growth, order, node) else { return taken };
+            let done = self.commit(&mut growth, region, node);
             grown = done.is_ok();
             self.report().last_error = done.err().map(Arc::new);
             if !grown {
@@ -377,5 +393,87 @@ impl Provider for Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         self.area.detach_all(); // I6: no domain maps addresses that are about to go
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_lock_is_an_error_with_limit_and_remedy() {
+        let refused = || {
+            if !crate::sys::drop_privileges_of_this_thread() {
+                return None;
+            }
+            Some(Arena::new(ArenaParams {
+                max_bytes: 1 << 30,
+                mlock: true,
+                commit_all: true,
+                ..Default::default()
+            }))
+        };
+        let Some(made) = std::thread::spawn(refused).join().unwrap() else {
+            return println!("SKIP: needs root, to become nobody");
+        };
+        let Err(error) = made else {
+            return println!("SKIP: nobody may lock 1 GiB here");
+        };
+        assert!(matches!(error, Error::System { call: "mlock", .. }), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("RLIMIT_MEMLOCK is ") && text.contains("this arena locks 1 GiB: raise it"),
+            "{text}"
+        );
+        assert!(text.contains("ulimit -l 1048576") && text.contains("leave mlock off"), "{text}");
+    }
+
+    /// Two nodes as the machine would list them; all memory comes from the one that it has.
+    fn two_listed() -> Option<Topology> {
+        let calls = crate::sys::memory::probe_numa_calls();
+        calls.is_ok().then(|| Topology::from_probe(Ok(()), Ok("0-1".into())))
+    }
+
+    #[test]
+    fn on_several_nodes_pages_are_asked_where_they_are() {
+        let Some(topology) = two_listed() else { return println!("SKIP: no NUMA calls") };
+        for node in [NodePolicy::Any, NodePolicy::Local] {
+            let arena =
+                ArenaParams { node, topology: topology.clone(), max_bytes: 64 << 20, ..Default::default() };
+            let arena = Arena::new(arena).unwrap();
+            assert_eq!(arena.description().notes, [""; 0], "move_pages answers");
+            let here = arena.current_node();
+            let mut pages = [PageIdx(0); 64];
+            assert_eq!(arena.reserve(0, Some(here), &mut pages), 64);
+            assert_eq!(arena.area().node_of(pages[9]), here);
+        }
+    }
+
+    #[test]
+    fn a_node_that_has_no_memory_is_not_grown_for_again_and_again() {
+        let Some(topology) = two_listed() else { return println!("SKIP: no NUMA calls") };
+        let params =
+            ArenaParams { topology: topology.with_current_node(Arc::new(1.into())), ..Default::default() };
+        let arena = Arena::new(params).unwrap();
+        let mut pages = [PageIdx(0); 8];
+        if arena.area().node_of(PageIdx(0)) != NodeId(0) {
+            return println!("SKIP: this machine has memory on node 1");
+        }
+        for got in pages.chunks_mut(2) {
+            assert_eq!(arena.reserve(0, Some(NodeId(1)), got), 1, "one page of any node");
+        }
+        assert_eq!(arena.description().committed_bytes, 8 << 20, "one region at creation, one in vain");
+    }
+
+    #[test]
+    fn memory_bound_to_a_node_that_has_none_is_refused_with_a_remedy() {
+        let Some(topology) = two_listed() else { return println!("SKIP: no NUMA calls") };
+        let params = ArenaParams { topology, node: NodePolicy::Bind(NodeId(1)), ..Default::default() };
+        match Arena::new(params) {
+            Err(error) => {
+                assert!(error.to_string().starts_with("mbind failed: node 1 does not take"), "{error}")
+            }
+            Ok(_) => println!("SKIP: this machine has a node 1"),
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::area::REGION_SHIFT;
 use crate::backing::{Backing, Commit, OnMissingHuge, bytes};
 use crate::error::Error;
-use crate::page::{NodeId, PAGE_SHIFT};
+use crate::page::{MAX_PAGES, NodeId, PAGE_SHIFT};
 use crate::sys::memory::Placement;
 use crate::topology::Topology;
 
@@ -48,7 +48,8 @@ pub struct ArenaParams {
     pub node: NodePolicy,
     /// The nodes there are. Default those of the machine.
     pub topology: Topology,
-    /// Make the kernel give the memory of a region when it is committed, not when it is touched. Default off.
+    /// Make the kernel give the memory of a region when it is committed, not when it is touched. Default off; on a machine of
+    /// several nodes always on, unless the arena is bound to one, because the node of a page is known only then.
     pub prefault: bool,
     /// Lock the memory (`mlock`); the limit is raised if it may be. Default off.
     pub mlock: bool,
@@ -84,6 +85,14 @@ impl ArenaParams {
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         let unit = 1u64 << self.backing.huge_shift().unwrap_or(PAGE_SHIFT);
+        let most = u64::from(MAX_PAGES - 1) << PAGE_SHIFT;
+        if self.max_bytes > most {
+            return Err(Error::parameter(
+                "max_bytes",
+                self.max_bytes,
+                format!("a multiple of 4096 from 4096 to {most}"),
+            ));
+        }
         if self.max_bytes == 0 || !self.max_bytes.is_multiple_of(unit) {
             let must_be = format!("a multiple of {} and not 0, for {}", bytes(unit), self.backing);
             return Err(Error::parameter("max_bytes", self.max_bytes, must_be));

@@ -197,9 +197,9 @@ mod tests {
     use crate::area::REGION_SHIFT;
 
     fn buddy(pages: u64, node: Option<NodeId>) -> Buddy {
-        let area = Area::readable(1 << 30, pages << PAGE_SHIFT, REGION_SHIFT, node).unwrap();
+        let area = Area::readable(1 << 30, pages << PAGE_SHIFT, REGION_SHIFT, node).expect("a small area");
         let lists = if node.is_some() { 1 } else { 2 };
-        Buddy::new(area, lists).unwrap()
+        Buddy::new(area, lists).expect("small tables")
     }
 
     #[test]

@@ -41,7 +41,7 @@ struct State {
     free: u64,
     /// Base pages in present regions.
     present: u64,
-    /// Order plus one of each page that is out.
+    /// Order plus one of each base page that is out.
     #[cfg(debug_assertions)]
     out: Box<[u8]>,
 }
@@ -263,9 +263,9 @@ impl State {
     fn went_out(&mut self, order: u8, pages: &[PageIdx]) {
         self.free -= (pages.len() as u64) << order;
         #[cfg(debug_assertions)]
-        for page in pages {
-            let was = std::mem::replace(&mut self.out[page.0 as usize], order + 1);
-            debug_assert_eq!(was, 0, "I1: {page:?} was given out twice");
+        for base in pages.iter().flat_map(|page| page.0..page.0 + (1 << order)) {
+            let was = std::mem::replace(&mut self.out[base as usize], order + 1);
+            debug_assert_eq!(was, 0, "I1: base page #{base} was given out twice");
         }
     }
 
@@ -273,13 +273,13 @@ impl State {
     fn came_back(&mut self, order: u8, pages: &[PageIdx]) {
         self.free += (pages.len() as u64) << order;
         #[cfg(debug_assertions)]
-        for page in pages {
-            let was = std::mem::replace(&mut self.out[page.0 as usize], 0);
-            debug_assert_ne!(was, 0, "I1: {page:?} came back, but is not out");
+        for base in pages.iter().flat_map(|page| page.0..page.0 + (1 << order)) {
+            let was = std::mem::replace(&mut self.out[base as usize], 0);
+            debug_assert_ne!(was, 0, "I1: base page #{base} came back, but is not out");
             debug_assert_eq!(
                 was,
                 order + 1,
-                "I1: {page:?} came back with another order than it went out with"
+                "I1: base page #{base} came back with another order than it went out with"
             );
         }
     }
@@ -292,8 +292,9 @@ mod tests {
     use crate::page::PAGE_SHIFT;
 
     fn free(pages: u64) -> FreePages {
-        let area = Area::readable(1 << 30, pages << PAGE_SHIFT, REGION_SHIFT, Some(NodeId(0))).unwrap();
-        let free = FreePages::new(&area, 1).unwrap();
+        let area = Area::readable(1 << 30, pages << PAGE_SHIFT, REGION_SHIFT, Some(NodeId(0)))
+            .expect("a small area");
+        let free = FreePages::new(&area, 1).expect("small tables");
         (0..area.regions()).for_each(|r| free.add_region(r));
         free
     }

@@ -73,7 +73,7 @@ impl Topology {
     }
 
     /// What [`detect`](Self::detect) makes of two answers of the system.
-    fn from_probe(calls: io::Result<()>, online: io::Result<String>) -> Self {
+    pub(crate) fn from_probe(calls: io::Result<()>, online: io::Result<String>) -> Self {
         if let Err(error) = calls {
             let why = format!("no NUMA calls ({error}): nodes are ignored");
             return Self { kind: Kind::NoCalls(why.into()), current: None };
