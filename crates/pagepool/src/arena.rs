@@ -4,7 +4,8 @@
 //!        10. Pools of several orders share it. Linux: `alloc_pages_bulk_node`, `__free_pages`.
 //! Who    any thread. Two locks: the free pages' (short, no foreign code under it) and the growth lock, under which
 //!        regions are committed, faulted in and mapped by domains. A domain may drop buffers while it maps: `release`
-//!        takes the first lock only. If it asks for pages in there, it gets what is free and no growth.
+//!        takes the first lock only. If it asks for pages in there, it gets what is free and no growth. It must not wait in
+//!        there for another thread that asks for pages.
 //! I6     the pages of a region enter the free lists after every domain of the area has mapped it.
 //! Cost   `reserve` and `release` of 64 pages: one lock and one copy of 256 bytes each; no system call, no allocation.
 //! Fork   regions are not inherited (`MADV_DONTFORK`) unless asked for: a child that touches a page faults. So must it
@@ -15,7 +16,7 @@
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::area::Area;
@@ -52,8 +53,7 @@ pub struct Arena {
     report: Mutex<Report>,
     /// Regions that are not committed; read without the growth lock.
     uncommitted: AtomicU32,
-    /// Marks the thread that holds the growth lock, by the address of its [`MARK`]; 0 = none.
-    grower: AtomicUsize,
+    committed_bytes: AtomicU64,
     // Last, so that it is dropped last.
     memory: Memory,
 }
@@ -73,11 +73,6 @@ struct Report {
     /// The kind of memory that came instead of the one that was asked for, and why.
     fell_back: Option<(Backing, String)>,
     notes: Vec<String>,
-}
-
-thread_local! {
-    /// Its address tells threads apart.
-    static MARK: u8 = const { 0 };
 }
 
 impl Arena {
@@ -145,7 +140,7 @@ impl Arena {
             area,
             params,
             how,
-            grower: AtomicUsize::new(0),
+            committed_bytes: AtomicU64::new(0),
             memory,
         };
         let first = if this.params.commit_all { this.area.regions() } else { 1 };
@@ -178,7 +173,7 @@ impl Arena {
     /// Gives regions of which no page is out, and which no domain maps, back to the system; says how many bytes. Any
     /// thread; the regions come back when pages are asked for. An arena with `commit_all` keeps everything.
     pub fn trim(&self) -> u64 {
-        if self.params.commit_all || self.is_growing_here() {
+        if self.params.commit_all || self.area.is_calling_here() {
             return 0;
         }
         let mut growth = self.lock_growth();
@@ -187,7 +182,9 @@ impl Arena {
         gone.iter().for_each(|&region| growth.committed[region] = false);
         growth.barren.clear();
         self.uncommitted.fetch_add(gone.len() as u32, Ordering::Relaxed);
-        gone.iter().map(|&region| self.area.region(region).len_bytes).sum()
+        let len_bytes = gone.iter().map(|&region| self.area.region(region).len_bytes).sum();
+        self.committed_bytes.fetch_sub(len_bytes, Ordering::Relaxed);
+        len_bytes
     }
 
     fn give_back(&self, region: usize) -> bool {
@@ -215,7 +212,7 @@ impl Arena {
             why,
             node: self.params.node,
             ignored: ignored.into_iter().collect(),
-            committed_bytes: self.area.present_bytes(),
+            committed_bytes: self.committed_bytes.load(Ordering::Relaxed),
             max_bytes: self.params.max_bytes,
             notes: report.notes.clone(),
         }
@@ -224,11 +221,6 @@ impl Arena {
     fn bytes_of(&self, region: usize) -> Range<usize> {
         let region = self.area.region(region);
         region.offset as usize..(region.offset + region.len_bytes) as usize
-    }
-
-    /// Whether this thread holds the growth lock: a domain that maps a region called back.
-    fn is_growing_here(&self) -> bool {
-        self.grower.load(Ordering::Relaxed) == MARK.with(|mark| std::ptr::from_ref(mark) as usize)
     }
 
     fn lock_growth(&self) -> MutexGuard<'_, Growth> {
@@ -243,6 +235,7 @@ impl Arena {
     /// leaves everything as it was.
     fn commit(&self, growth: &mut Growth, region: usize, node: Option<NodeId>) -> Result<(), Error> {
         let at = self.bytes_of(region);
+        let len_bytes = at.len() as u64;
         self.area.growth_allowed()?;
         let mut how = self.how;
         if self.params.asks_nodes() && self.params.node == NodePolicy::Local {
@@ -250,10 +243,7 @@ impl Arena {
         }
         let fell_back = self.memory.commit(at.clone(), &how)?;
         self.note_nodes(region);
-        self.grower.store(MARK.with(|mark| std::ptr::from_ref(mark) as usize), Ordering::Relaxed);
-        let mapped = self.area.add_region(region);
-        self.grower.store(0, Ordering::Relaxed);
-        if let Err(error) = mapped {
+        if let Err(error) = self.area.add_region(region) {
             let _ = self.memory.decommit(at); // the error that counts is the domain's
             return Err(error);
         }
@@ -262,6 +252,7 @@ impl Arena {
         }
         growth.committed[region] = true;
         self.uncommitted.fetch_sub(1, Ordering::Relaxed);
+        self.committed_bytes.fetch_add(len_bytes, Ordering::Relaxed);
         self.free.add_region(region);
         Ok(())
     }
@@ -316,7 +307,7 @@ impl Arena {
     /// Takes pages and commits regions until `out` is full, or nothing more comes.
     #[cold]
     fn grow_and_take(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize {
-        if self.uncommitted.load(Ordering::Relaxed) == 0 || self.is_growing_here() {
+        if self.uncommitted.load(Ordering::Relaxed) == 0 || self.area.is_calling_here() {
             return 0;
         }
         let mut growth = self.lock_growth();
@@ -372,10 +363,8 @@ impl Provider for Arena {
         if order > MAX_ORDER {
             return 0;
         }
-        let uncommitted = match self.area.growth_allowed() {
-            Ok(()) => self.uncommitted.load(Ordering::Relaxed) as usize,
-            Err(_) => 0,
-        };
+        let may_grow = !self.area.is_calling_here() && self.area.growth_allowed().is_ok();
+        let uncommitted = if may_grow { self.uncommitted.load(Ordering::Relaxed) as usize } else { 0 };
         let each = 1usize << (self.area.region_shift() - PAGE_SHIFT) >> order;
         let most = self.area.pages() as usize >> order;
         (self.free.count(order) + uncommitted * each).min(most)
