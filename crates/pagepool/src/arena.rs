@@ -374,6 +374,11 @@ impl Provider for Arena {
         self.params.topology.current_node()
     }
 
+    fn has_node(&self, node: NodeId) -> bool {
+        let topology = &self.params.topology;
+        topology.nodes_ignored().is_some() || topology.nodes().contains(&node)
+    }
+
     fn describe(&self) -> String {
         self.description().to_string()
     }

@@ -38,6 +38,12 @@ pub trait Provider: Send + Sync + fmt::Debug {
         NodeId(0)
     }
 
+    /// Whether this node exists as far as the provider knows; a pool refuses to prefer one that does not.
+    fn has_node(&self, node: NodeId) -> bool {
+        let _ = node;
+        true
+    }
+
     /// What this memory is, for people: size, backing, what was asked for and was not to be had.
     fn describe(&self) -> String;
 }
