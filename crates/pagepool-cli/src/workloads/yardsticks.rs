@@ -175,8 +175,9 @@ pub fn spsc_floor() -> Result<Ready, String> {
 
 /// Bytes from one buffer of [`spsc_floor_touch`] to the next: 65 lines, so that they spread over the cache's sets.
 const STRIDE_WORDS: usize = 4160 / 8;
-/// As many buffers as the ring and two bursts hold, so that no buffer is written while it is read.
-const BUFFERS: usize = 2048;
+/// More buffers than the ring and two bursts hold, so that no buffer is written while it is read; as many as the
+/// pools of the workloads beside it have pages.
+const BUFFERS: usize = 1152;
 
 /// The same with the first line of a buffer of its own written and read.
 pub fn spsc_floor_touch() -> Result<Ready, String> {
@@ -185,12 +186,15 @@ pub fn spsc_floor_touch() -> Result<Ready, String> {
     let theirs = memory.clone();
     let (mut tx, mut rx) = spsc::ring::<Element>();
     let (mut burst, mut got) = (Vec::with_capacity(BURST), Vec::<Element>::with_capacity(BURST));
+    let mut next = 0;
     let produce = move |n| {
-        for at in (0..n).step_by(BURST) {
-            burst.extend((at..at + BURST).map(|at| [(at % BUFFERS * STRIDE_WORDS) as u64, at as u64]));
+        for at in (0..n as u64).step_by(BURST) {
+            let first = next * STRIDE_WORDS;
+            burst.extend((0..BURST).map(|i| [(first + i * STRIDE_WORDS) as u64, at]));
             for [buffer, at] in &burst {
                 memory[*buffer as usize + 2].store(*at, Ordering::Relaxed);
             }
+            next = if next + BURST == BUFFERS { 0 } else { next + BURST };
             while !tx.push(&mut burst) {
                 spin_loop();
             }
@@ -210,4 +214,5 @@ pub fn spsc_floor_touch() -> Result<Ready, String> {
 }
 
 const _: () = assert!(size_of::<Element>() == 16);
+const _: () = assert!(BUFFERS.is_multiple_of(BURST));
 const _: () = assert!(BUFFERS >= spsc::CAPACITY + 2 * BURST);

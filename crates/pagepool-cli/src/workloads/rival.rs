@@ -1,0 +1,79 @@
+//! `page_frag`, the rival of the second seed, over an arena like the pool's.
+
+use std::array;
+use std::hint::black_box;
+use std::rc::Rc;
+
+use super::pieces::{MTU_1500, MTU_8000};
+use crate::counted::{Counted, Moves, Rule};
+use crate::page_frag::{PageFrag, Piece};
+use crate::pools;
+use crate::workload::{Ready, Workload};
+
+/// Dropped at once, so that a page is reused in place; and 64 in flight, so that it never is.
+pub const TABLE: &[Workload] = &[
+    Workload {
+        name: "page_frag_2090",
+        about: "a page_frag look-alike: allocate a piece of 2090 bytes, drop it",
+        rules: &[Rule(&["reused_in_place"], Moves::Share(1, 15))],
+        ready: || one_in_flight(MTU_1500),
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "page_frag_2090_burst64",
+        about: "the same with 64 in flight: every page comes from the arena",
+        rules: &[Rule(&["refilled"], Moves::Share(1, 15)), Rule(&["reused_in_place"], Moves::AtMost(1, 64))],
+        ready: || burst64(MTU_1500),
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "page_frag_8590",
+        about: "allocate a piece of 8590 bytes, drop it",
+        rules: &[Rule(&["reused_in_place"], Moves::Share(1, 3))],
+        ready: || one_in_flight(MTU_8000),
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "page_frag_8590_burst64",
+        about: "the same with 64 in flight: every page comes from the arena",
+        rules: &[Rule(&["refilled"], Moves::Share(1, 3)), Rule(&["reused_in_place"], Moves::AtMost(1, 64))],
+        ready: || burst64(MTU_8000),
+        ..Workload::USUAL
+    },
+];
+
+#[inline(always)]
+fn piece(cache: &PageFrag, size: usize) -> Piece<'_> {
+    cache.alloc(size).expect("the arena has more pages than the workload holds")
+}
+
+/// One piece at a time, dropped at once.
+pub fn one_in_flight(size: usize) -> Result<Ready, String> {
+    let cache = Rc::new(PageFrag::new(pools::arena(pools::PAGES)?));
+    let counters = counters_of(&cache);
+    let run = move |n| {
+        for _ in 0..n {
+            let piece = piece(&cache, size);
+            black_box(&piece);
+        }
+    };
+    Ok(Ready::one_core(run).counting(counters))
+}
+
+/// 64 pieces, then 64 drops.
+pub fn burst64(size: usize) -> Result<Ready, String> {
+    let cache = Rc::new(PageFrag::new(pools::arena(pools::PAGES)?));
+    let counters = counters_of(&cache);
+    let run = move |n| {
+        for _ in 0..n / 64 {
+            let burst: [_; 64] = array::from_fn(|_| piece(&cache, size));
+            black_box(&burst);
+        }
+    };
+    Ok(Ready::one_core(run).counting(counters))
+}
+
+fn counters_of(cache: &Rc<PageFrag>) -> impl Fn() -> Counted + 'static {
+    let cache = cache.clone();
+    move || Counted::from_fields([("refilled", cache.refills()), ("reused_in_place", cache.reuses())])
+}
