@@ -202,7 +202,8 @@ impl Area {
     /// Pages of the regions that are present, in order; for reports and for the end of a pool.
     pub(crate) fn present_pages(&self) -> Vec<std::ops::Range<u32>> {
         let present = self.regions.lock().present.clone();
-        let pages = |r: Region| (r.offset >> PAGE_SHIFT) as u32..((r.offset + r.len_bytes) >> PAGE_SHIFT) as u32;
+        let pages =
+            |r: Region| (r.offset >> PAGE_SHIFT) as u32..((r.offset + r.len_bytes) >> PAGE_SHIFT) as u32;
         (0..present.len()).filter(|&r| present[r]).map(|r| pages(self.region(r))).collect()
     }
 

@@ -58,7 +58,11 @@ pub enum Error {
 
 impl Error {
     /// A parameter error; `must_be` says the range in words.
-    pub(crate) fn parameter(field: &'static str, value: impl fmt::Display, must_be: impl Into<String>) -> Self {
+    pub(crate) fn parameter(
+        field: &'static str,
+        value: impl fmt::Display,
+        must_be: impl Into<String>,
+    ) -> Self {
         Self::Parameter { field, value: value.to_string(), must_be: must_be.into() }
     }
 
@@ -78,7 +82,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Parameter { field, value, must_be } => write!(f, "{field} is {value}, but must be {must_be}"),
+            Self::Parameter { field, value, must_be } => {
+                write!(f, "{field} is {value}, but must be {must_be}")
+            }
             Self::System { call, remedy, .. } => write!(f, "{call} failed: {remedy}"),
             Self::Map { domain, offset, len_bytes, reason } => {
                 write!(f, "domain {domain} did not map {len_bytes} bytes at offset {offset}: {reason}")

@@ -2,16 +2,44 @@
 #![cfg_attr(loom, allow(dead_code))]
 
 mod area;
+mod batch;
+mod buf;
+mod cache;
 mod dma;
 mod error;
+mod frag;
+mod hold;
+mod lane;
 mod page;
+mod params;
+mod pool;
 mod provider;
+mod raw;
+mod ring;
+mod shared;
+mod shared_buf;
+mod shutdown;
+mod stats;
 mod sync;
 mod sys;
 mod table;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod thread;
+mod wake;
 
 pub use area::{Area, REGION_SHIFT};
+pub use batch::{Batch, put_bulk, put_ring_bulk};
+pub use buf::PageBuf;
 pub use dma::{DeviceAddr, DmaDomain, DomainId, IdentityDomain, Mapping, OffsetDomain, Region};
 pub use error::Error;
+pub use hold::PageHold;
 pub use page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx};
+pub use params::PoolParams;
+pub use pool::{Bound, Pool, PoolRef, Tag};
 pub use provider::Provider;
+pub use raw::{RawBuf, RawError};
+pub use shared_buf::SharedBuf;
+pub use shutdown::{HeldPage, Shutdown, ShutdownReport};
+pub use stats::{Inflight, Stats};
+pub use thread::prepare_thread;

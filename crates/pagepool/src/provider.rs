@@ -32,6 +32,11 @@ pub trait Provider: Send + Sync + fmt::Debug {
     /// About how many more pages of `order` a pool could reserve now, growth included.
     fn available(&self, order: u8) -> usize;
 
+    /// The node of the thread that asks, for pools without a preferred one.
+    fn current_node(&self) -> NodeId {
+        NodeId(0)
+    }
+
     /// What this memory is, for people: size, backing, what was asked for and was not to be had.
     fn describe(&self) -> String;
 }

@@ -199,3 +199,49 @@ impl<T> OwnerCell<T> {
         self.value.get()
     }
 }
+
+/// A cell whose value many read until one, the last, takes it away. Under loom a read that is not ordered before the
+/// taking is a failure: that is how a model finds a use after the end.
+#[derive(Debug)]
+pub(crate) struct LastCell<T> {
+    value: std::cell::UnsafeCell<Option<T>>,
+    #[cfg(loom)]
+    watch: loom::cell::UnsafeCell<()>,
+}
+
+// SAFETY: shared reads are of a `T: Sync`; the one taking is exclusive by its caller's contract.
+unsafe impl<T: Send + Sync> Sync for LastCell<T> {}
+
+impl<T> LastCell<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self {
+            value: std::cell::UnsafeCell::new(Some(value)),
+            #[cfg(loom)]
+            watch: loom::cell::UnsafeCell::new(()),
+        }
+    }
+
+    /// The value.
+    ///
+    /// # Safety
+    /// The caller knows that [`take`](Self::take) has not happened and cannot while the reference lives.
+    #[inline(always)]
+    pub(crate) unsafe fn read(&self) -> &T {
+        #[cfg(loom)]
+        self.watch.with(|_| ());
+        // SAFETY: nobody takes the value meanwhile, by the caller's promise, and nobody else writes it.
+        let value = unsafe { &*self.value.get() };
+        value.as_ref().expect("I9: the pool's parts are there until the last buffer is home")
+    }
+
+    /// The value, for good.
+    ///
+    /// # Safety
+    /// Nobody else reads or takes it, now or later.
+    pub(crate) unsafe fn take(&self) -> Option<T> {
+        #[cfg(loom)]
+        self.watch.with_mut(|_| ());
+        // SAFETY: exclusive by the caller's promise.
+        unsafe { &mut *self.value.get() }.take()
+    }
+}

@@ -41,7 +41,10 @@ pub(crate) fn zeroed<T: Zeroable>(len: usize) -> Result<Box<[T]>, Error> {
     if memory.is_null() {
         return Err(Error::System {
             call: "calloc",
-            remedy: format!("no {} bytes of address space for the page tables: use a smaller arena", layout.size()),
+            remedy: format!(
+                "no {} bytes of address space for the page tables: use a smaller arena",
+                layout.size()
+            ),
             source: std::io::Error::from_raw_os_error(libc::ENOMEM),
         });
     }

@@ -1,0 +1,276 @@
+//! Many whole pages of one pool as an array of numbers: the cheapest way to move a burst.
+//!
+//! Who    any thread, one at a time; dropped, its pages go home as dropped buffers do, with the checks made once.
+//! Cost   allocating and dropping 64 on the owner's thread copies four cache lines each way.
+
+// UNSAFETY: entries are copied to and from the cache as memory.
+#![expect(unsafe_code)]
+
+use std::mem::MaybeUninit;
+
+use crate::buf::PageBuf;
+use crate::cache::Owner;
+use crate::frag::Part;
+use crate::page::PageIdx;
+use crate::shared::Home;
+
+/// Up to [`Batch::MAX`] whole pages of one pool, each owned by the batch. Linux: `xdp_frame_bulk`, for both directions.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+/// let mut batch = pool.alloc_batch(32);
+/// assert_eq!(batch.len(), 32);
+/// for at in 0..batch.len() {
+///     batch.packet_mut(at).unwrap()[0] = at as u8;
+/// }
+/// let one = batch.pop().unwrap();
+/// drop(batch); // 31 pages go home at once
+/// assert_eq!(pool.inflight().out, 1);
+/// # drop(one);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a batch that is dropped at once was allocated for nothing"]
+pub struct Batch {
+    pool: Home,
+    len: usize,
+    pages: [MaybeUninit<u32>; Self::MAX],
+}
+
+// SAFETY: I1. The batch owns its pages alone; what it shares of the pool is `Sync`.
+unsafe impl Send for Batch {}
+// SAFETY: through a shared batch nothing can be changed.
+unsafe impl Sync for Batch {}
+
+impl Batch {
+    /// Most pages in a batch: the poll budget of the kernel's NAPI, and the default refill.
+    pub const MAX: usize = 64;
+
+    /// An empty one. It does not keep the pool: without pages nothing looks at it.
+    #[inline(always)]
+    pub(crate) fn empty(pool: Home) -> Self {
+        Self { pool, len: 0, pages: [const { MaybeUninit::uninit() }; Self::MAX] }
+    }
+
+    /// Pages in the batch.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline(always)]
+    fn pages(&self) -> &[u32] {
+        // SAFETY: the first `len` entries are initialised.
+        unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast(), self.len) }
+    }
+
+    /// The page at this place, from 0.
+    #[inline]
+    pub fn page(&self, at: usize) -> Option<PageIdx> {
+        self.pages().get(at).map(|&page| PageIdx(page))
+    }
+
+    /// Appends pages that the caller parts with; there is room for them.
+    #[inline(always)]
+    pub(crate) fn extend(&mut self, pages: &[u32]) {
+        let room = &mut self.pages[self.len..self.len + pages.len()];
+        // SAFETY: `MaybeUninit<u32>` has the layout of `u32`, and every `u32` is a valid one.
+        room.copy_from_slice(unsafe { std::slice::from_raw_parts(pages.as_ptr().cast(), pages.len()) });
+        self.len += pages.len();
+    }
+
+    /// Takes the last page out.
+    #[inline]
+    pub fn pop(&mut self) -> Option<PageBuf> {
+        let page = *self.pages().last()?;
+        self.len -= 1;
+        Some(PageBuf::whole(self.pool, PageIdx(page)))
+    }
+
+    /// Adds a buffer, or gives it back: if the batch is full, or it is another pool's, a piece, or held.
+    #[inline]
+    pub fn push(&mut self, buffer: PageBuf) -> Result<(), PageBuf> {
+        let fits = buffer.pool == self.pool && buffer.part == Part::WHOLE && self.len < Self::MAX;
+        if !fits {
+            return Err(buffer);
+        }
+        let (_, page, _) = buffer.into_parts();
+        self.pages[self.len].write(page.0);
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Borrows the page at this place as a buffer.
+    #[inline(always)]
+    fn borrowed(&self, at: usize) -> Option<std::mem::ManuallyDrop<PageBuf>> {
+        Some(std::mem::ManuallyDrop::new(PageBuf::whole(self.pool, self.page(at)?)))
+    }
+
+    /// All bytes of the page at this place; `None` beyond the end, and for memory that the CPU cannot read.
+    #[inline]
+    pub fn bytes_mut(&mut self, at: usize) -> Option<&mut [u8]> {
+        let start = self.borrowed(at)?.as_ptr()?;
+        let len = self.pool.geometry.page_size();
+        // SAFETY: I1, I3. The batch owns the page and is borrowed exclusively.
+        Some(unsafe { std::slice::from_raw_parts_mut(start, len) })
+    }
+
+    /// The bytes for the packet of the page at this place, after headroom and colour.
+    #[inline]
+    pub fn packet_mut(&mut self, at: usize) -> Option<&mut [u8]> {
+        let buffer = self.borrowed(at)?;
+        let start = buffer.as_ptr()?.wrapping_add(buffer.packet_offset());
+        let len = buffer.packet_capacity();
+        // SAFETY: I1, I3. The batch owns the page and is borrowed exclusively; packets lie in their page.
+        Some(unsafe { std::slice::from_raw_parts_mut(start, len) })
+    }
+
+    /// See [`PageBuf::dma_addr`].
+    #[inline]
+    pub fn dma_addr(&self, at: usize) -> Option<crate::DeviceAddr> {
+        self.borrowed(at)?.dma_addr()
+    }
+}
+
+impl Drop for Batch {
+    #[inline]
+    fn drop(&mut self) {
+        if self.len == 0 {
+            return; // the pool may be gone
+        }
+        match self.pool.owner_here() {
+            Some(owner) => put_here(self.pool, owner, self.pages()),
+            None => put_elsewhere(self.pool, self.pages()),
+        }
+    }
+}
+
+/// Whole pages that nobody holds, on the owner's thread: one copy into the cache if they fit.
+#[inline(always)]
+pub(crate) fn put_here(pool: Home, owner: Owner, pages: &[u32]) {
+    let Some(space) = pool.own.cache.space(owner, pages.len()) else {
+        return put_here_slow(pool, owner, pages);
+    };
+    // SAFETY: I2. `space` has room for as many entries, which only the owner writes.
+    unsafe { space.copy_from_nonoverlapping(pages.as_ptr(), pages.len()) };
+    // SAFETY: that many were just written.
+    unsafe { pool.own.cache.filled(owner, pages.len()) };
+    pool.own.counts.recycle_cached.add(pages.len() as u64);
+}
+
+#[cold]
+fn put_here_slow(pool: Home, owner: Owner, pages: &[u32]) {
+    pages.iter().for_each(|&page| pool.sync_for_device(PageIdx(page), usize::MAX));
+    // A sync is foreign code, so the owner half may have moved; `owner` holds for this thread while it is bound.
+    let mut left = pages;
+    while let [page, rest @ ..] = left {
+        if !pool.own.cache.push(owner, PageIdx(*page)) {
+            break;
+        }
+        pool.own.counts.recycle_cached.add(1);
+        left = rest;
+    }
+    pool.own.counts.recycle_cache_full.add(left.len() as u64);
+    if !left.is_empty() {
+        pool.ring_bulk(left);
+    }
+}
+
+/// Whole pages that nobody holds, on any other thread: into the lane as far as it has room, then the ring.
+#[inline(never)]
+pub(crate) fn put_elsewhere(pool: Home, pages: &[u32]) {
+    pages.iter().for_each(|&page| pool.sync_for_device(PageIdx(page), usize::MAX));
+    let Some(lane) = pool.lane() else { return pool.ring_bulk(pages) };
+    let pushed = pages.iter().take_while(|&&page| lane.push(page + 1)).count();
+    lane.count_pages(pushed as u64);
+    if pushed > 0 {
+        pool.after_push(lane, lane.after_push());
+    }
+    if pushed < pages.len() {
+        pool.ring_bulk(&pages[pushed..]);
+    }
+}
+
+/// Returns buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. The checks are made
+/// once for neighbours of one pool. Linux: `page_pool_put_netmem_bulk`, without its limit of 16.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+/// let mut buffers = Vec::with_capacity(32);
+/// assert_eq!(pool.alloc_bulk(&mut buffers, 32), 32);
+/// pagepool::put_bulk(&mut buffers);
+/// assert_eq!(pool.stats().recycle_cached, 32);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[inline]
+pub fn put_bulk(buffers: &mut Vec<PageBuf>) {
+    let mut rest = taken(buffers);
+    while let Some(first) = rest.first() {
+        let pool = first.pool;
+        let mut numbers = [0u32; Batch::MAX];
+        let run = run_of_plain(pool, rest, &mut numbers);
+        if run == 0 {
+            let (one, others) = (&rest[0], &rest[1..]);
+            // SAFETY: `taken` made these the caller's no longer; each is read out once.
+            drop(unsafe { std::ptr::read(one) });
+            rest = others;
+            continue;
+        }
+        rest = &rest[run..];
+        match pool.owner_here() {
+            Some(owner) => put_here(pool, owner, &numbers[..run]),
+            None => put_elsewhere(pool, &numbers[..run]),
+        }
+    }
+}
+
+/// As [`put_bulk`], through the locked ring of each pool, whatever the thread.
+pub fn put_ring_bulk(buffers: &mut Vec<PageBuf>) {
+    let mut rest = taken(buffers);
+    while let Some(first) = rest.first() {
+        let pool = first.pool;
+        let mut numbers = [0u32; Batch::MAX];
+        let run = run_of_plain(pool, rest, &mut numbers);
+        if run == 0 {
+            let (one, others) = (&rest[0], &rest[1..]);
+            // SAFETY: `taken` made these the caller's no longer; each is read out once.
+            unsafe { std::ptr::read(one) }.put_ring();
+            rest = others;
+            continue;
+        }
+        rest = &rest[run..];
+        numbers[..run].iter().for_each(|&page| pool.sync_for_device(PageIdx(page), usize::MAX));
+        pool.ring_bulk(&numbers[..run]);
+    }
+}
+
+/// Empties the vector without dropping its buffers, and gives them to be read out once each. If foreign code panics
+/// meanwhile the rest is leaked, never returned twice.
+#[inline(always)]
+fn taken(buffers: &mut Vec<PageBuf>) -> &[PageBuf] {
+    let len = buffers.len();
+    // SAFETY: 0 is within the capacity, and no element needs to be initialised for it.
+    unsafe { buffers.set_len(0) };
+    // SAFETY: the elements are still there, initialised, and the vector cannot be used while this borrow of it lives.
+    unsafe { std::slice::from_raw_parts(buffers.as_ptr(), len) }
+}
+
+/// Copies the page numbers of the leading whole, plain pages of one pool; says how many there were.
+#[inline(always)]
+fn run_of_plain(pool: Home, buffers: &[PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
+    let plain = |(buffer, number): (&PageBuf, &mut u32)| {
+        *number = buffer.page.0;
+        buffer.pool == pool && buffer.part == Part::WHOLE
+    };
+    buffers.iter().zip(numbers.iter_mut()).map(plain).take_while(|plain| *plain).count()
+}

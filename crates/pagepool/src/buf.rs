@@ -1,0 +1,312 @@
+//! The buffer: an owned page or piece that goes home by itself.
+//!
+//! Who    a [`PageBuf`] may be sent to any thread and dropped there. On the thread that polls its pool it goes into the
+//!        cache, elsewhere into that thread's lane.
+//! I1     a handle is the one owner of its bytes: it is not `Clone`, and every way to part with it consumes it.
+//! Cost   dropped on the owner's thread: two compares, two stores, one count. Elsewhere: see `lane.rs`.
+
+// UNSAFETY: the bytes of a buffer are reached by address.
+#![expect(unsafe_code)]
+
+use std::mem::ManuallyDrop;
+use std::sync::atomic::Ordering;
+
+use crate::dma::{DeviceAddr, DomainId};
+use crate::frag::Part;
+use crate::hold::PageHold;
+use crate::page::{PAGE_SIZE, PageIdx};
+use crate::pool::Tag;
+use crate::raw::RawBuf;
+use crate::shared::Home;
+use crate::shared_buf::SharedBuf;
+
+/// A page of a pool, or a piece of one: owned, 16 bytes, home when dropped. Linux: the `struct page` that
+/// `page_pool_dev_alloc_pages` gives, with the return hook that cannot be missed.
+///
+/// Dropping it is the return, from any thread (`page_pool_put_full_page`, the locality found by itself). Forgetting it
+/// leaks the page: the pool then never ends, and its report names the page.
+#[must_use = "a buffer that is dropped at once was allocated for nothing"]
+#[derive(Debug)]
+#[repr(C)]
+pub struct PageBuf {
+    pub(crate) pool: Home,
+    pub(crate) page: PageIdx,
+    pub(crate) part: Part,
+}
+
+const _: () = assert!(size_of::<PageBuf>() == 16, "four handles in a cache line");
+const _: () = assert!(size_of::<Option<PageBuf>>() == 16, "an absent handle costs nothing");
+
+// SAFETY: I1. The handle owns its bytes alone; what it shares of the pool is `Sync`.
+unsafe impl Send for PageBuf {}
+// SAFETY: through a shared handle bytes can only be read, and counts that are atomic.
+unsafe impl Sync for PageBuf {}
+
+impl PageBuf {
+    /// The page's number in its area; for a piece, of the page that it is part of.
+    #[inline]
+    pub fn page(&self) -> PageIdx {
+        self.page.head(self.pool.geometry.order)
+    }
+
+    /// Where the piece begins in its page, in bytes; 0 for a whole page.
+    #[inline]
+    pub fn offset(&self) -> usize {
+        (self.start() - self.page().offset()) as usize
+    }
+
+    /// True size in bytes: the page's, or the piece's with what was given to it at the end of its page. Linux: truesize.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
+    pub fn len(&self) -> usize {
+        if self.part.is_piece() { self.part.len() } else { self.pool.geometry.page_size() }
+    }
+
+    /// Whether this is a piece of a page.
+    #[inline]
+    pub fn is_piece(&self) -> bool {
+        self.part.is_piece()
+    }
+
+    /// The id of the pool that it goes home to.
+    #[inline]
+    pub fn pool_id(&self) -> u32 {
+        self.pool.id
+    }
+
+    /// Offset of the first byte in the area.
+    #[inline(always)]
+    pub(crate) fn start(&self) -> u64 {
+        let within = if self.part.is_piece() { self.part.offset() as u64 } else { 0 };
+        self.page.offset() + within
+    }
+
+    /// Address of the first byte, or `None` for memory that the CPU cannot read.
+    #[inline]
+    pub fn as_ptr(&self) -> Option<*mut u8> {
+        (self.pool.base != 0).then(|| (self.pool.base + self.start() as usize) as *mut u8)
+    }
+
+    /// All its bytes, or `None` for memory that the CPU cannot read.
+    ///
+    /// Recycled memory is not cleared: it holds what the last packet left.
+    #[inline]
+    pub fn bytes(&self) -> Option<&[u8]> {
+        let start = self.as_ptr()?;
+        // SAFETY: I1, I3. The handle owns these bytes, the area keeps them mapped, and they were initialised by the kernel.
+        Some(unsafe { std::slice::from_raw_parts(start, self.len()) })
+    }
+
+    /// All its bytes for writing, or `None` for memory that the CPU cannot read.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        let start = self.as_ptr()?;
+        // SAFETY: I1, I3. As in `bytes`, and the handle is borrowed exclusively.
+        Some(unsafe { std::slice::from_raw_parts_mut(start, self.len()) })
+    }
+
+    /// Where the packet begins in a whole page: the headroom asked for, and the page's colour, up to 15 cache lines. 0
+    /// for a piece, whose user lays it out.
+    #[inline]
+    pub fn packet_offset(&self) -> usize {
+        if self.part.is_piece() { 0 } else { self.pool.geometry.packet_offset(self.page) }
+    }
+
+    /// Most bytes of packet: `max_len` for a whole page, all of a piece.
+    #[inline]
+    pub fn packet_capacity(&self) -> usize {
+        if self.part.is_piece() { self.part.len() } else { self.pool.geometry.max_len as usize }
+    }
+
+    /// The bytes for the packet, after headroom and colour; `None` for memory that the CPU cannot read.
+    #[inline]
+    pub fn packet(&self) -> Option<&[u8]> {
+        let start = self.packet_ptr()?;
+        // SAFETY: I1, I3. Offset and capacity were checked to lie in the page.
+        Some(unsafe { std::slice::from_raw_parts(start, self.packet_capacity()) })
+    }
+
+    /// The bytes for the packet, for writing.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let params = PoolParams { headroom: 256, max_len: 1514, tailroom: 320, ..Default::default() };
+    /// let pool = Pool::new(params, arena)?.bind();
+    /// let mut buffer = pool.alloc_page().unwrap();
+    /// assert_eq!(buffer.packet_mut().unwrap().len(), 1514);
+    /// assert!(buffer.packet_offset() >= 256);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn packet_mut(&mut self) -> Option<&mut [u8]> {
+        let start = self.packet_ptr()?;
+        // SAFETY: I1, I3. As in `packet`, and the handle is borrowed exclusively.
+        Some(unsafe { std::slice::from_raw_parts_mut(start, self.packet_capacity()) })
+    }
+
+    #[inline(always)]
+    fn packet_ptr(&self) -> Option<*mut u8> {
+        let at = self.start() as usize + self.packet_offset();
+        (self.pool.base != 0).then(|| (self.pool.base + at) as *mut u8)
+    }
+
+    /// The device address of the first byte in the pool's first domain; `None` in a pool without domains, or when the
+    /// device has gone. Two loads. Linux: `page_pool_get_dma_addr` plus the offset.
+    #[inline]
+    pub fn dma_addr(&self) -> Option<DeviceAddr> {
+        self.pool.mappings.first()?.addr_of(self.start())
+    }
+
+    /// Whether that device may use this buffer without a new mapping, and at which address: the question at the end of
+    /// the third seed. A compare per domain of the pool, then a lookup under the area's lock.
+    pub fn dma_addr_in(&self, domain: DomainId) -> Option<DeviceAddr> {
+        let own = self.pool.mappings.iter().find(|m| m.id() == domain);
+        match own {
+            Some(mapping) => mapping.addr_of(self.start()),
+            None => self.pool.area.mapping(domain)?.addr_of(self.start()),
+        }
+    }
+
+    /// Hands the packet's first `len` bytes, from `offset` in the buffer, to the CPU, in every domain that is not
+    /// coherent. Linux: `page_pool_dma_sync_for_cpu`.
+    pub fn sync_for_cpu(&self, offset: usize, len: usize) {
+        let len = len.min(self.len().saturating_sub(offset));
+        for mapping in self.pool.mappings.iter().filter(|m| !m.coherent()) {
+            if let Some(at) = mapping.addr_of(self.start() + offset as u64).filter(|_| len > 0) {
+                mapping.domain().sync_for_cpu(at, len);
+            }
+        }
+    }
+
+    /// Hands `len` bytes from `offset` in the buffer to the device, in every domain that is not coherent: before it is
+    /// transmitted.
+    pub fn sync_for_device(&self, offset: usize, len: usize) {
+        let len = len.min(self.len().saturating_sub(offset));
+        for mapping in self.pool.mappings.iter().filter(|m| !m.coherent()) {
+            if let Some(at) = mapping.addr_of(self.start() + offset as u64).filter(|_| len > 0) {
+                mapping.domain().sync_for_device(at, len);
+            }
+        }
+    }
+
+    /// Goes home having been written in its first `len` packet bytes at most, so that no more is synced for the device.
+    /// Linux: `page_pool_put_page` with a `dma_sync_size`. A piece is synced with its whole page.
+    pub fn recycle_sync(self, len: usize) {
+        if self.part.is_piece() {
+            return drop(self);
+        }
+        let (pool, page, part) = self.into_parts();
+        match pool.owner_here() {
+            Some(owner) => pool.recycle_here(owner, page, part == Part::SPECIAL, len),
+            None => pool.recycle_elsewhere(page, part == Part::SPECIAL, len),
+        }
+    }
+
+    /// Goes home through the locked ring whatever the thread. For measuring, and for code that must not touch the cache.
+    /// Linux: `page_pool_put_full_page` outside softirq.
+    pub fn put_ring(self) {
+        let (pool, page, part) = self.into_parts();
+        if part.is_piece() {
+            return match pool.owner_here() {
+                Some(owner) => pool.piece_here(owner, page, true),
+                None => pool.piece_without_lane(page.head(pool.geometry.order)),
+            };
+        }
+        if part == Part::SPECIAL && pool.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+            return drop(Self { pool, page, part }); // it leaves the pool, by whichever way
+        }
+        pool.sync_for_device(page, usize::MAX);
+        pool.ring_or_out(page);
+    }
+
+    /// Keeps the page's memory from being used again, beyond the buffer's own life: if the page comes home while the
+    /// hold lives, it leaves the pool (`recycle_released_refcnt`), and its memory goes back with the last hold. Linux:
+    /// an extra page reference.
+    pub fn hold(&mut self) -> PageHold {
+        if !self.part.is_piece() {
+            self.part = Part::SPECIAL;
+        }
+        PageHold::new(self.pool, self.page())
+    }
+
+    /// Makes the buffer shared: readable through clones on any thread; the last one to be dropped goes home. Allocates
+    /// nothing: the count stands in the page's record.
+    pub fn into_shared(self) -> SharedBuf {
+        SharedBuf::new(self)
+    }
+
+    /// Parts with the buffer for its address in the pool's first domain, to be put on a descriptor ring.
+    /// [`PoolRef::from_raw`](crate::PoolRef::from_raw) makes it a buffer again.
+    ///
+    /// It comes back unchanged where there is no such address, or where the piece shares a cache line with another
+    /// (`frag_align` below 64).
+    pub fn into_raw(self) -> Result<RawBuf, PageBuf> {
+        crate::raw::into_raw(self)
+    }
+
+    /// Says who holds the buffer, for the report of a destroyed pool. Without effect in a pool made without `tagging`.
+    pub fn set_tag(&mut self, tag: Tag) {
+        if self.pool.tags.is_some() {
+            self.pool.page_meta(self.page()).tag.store(tag.0 + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// The handle of a whole page. Whoever calls it owned the page, and parts with it.
+    #[inline(always)]
+    pub(crate) fn whole(pool: Home, page: PageIdx) -> Self {
+        Self { pool, page, part: Part::WHOLE }
+    }
+
+    /// The handle of a piece of a page.
+    #[inline(always)]
+    pub(crate) fn piece(pool: Home, page: PageIdx, offset: usize, len: usize) -> Self {
+        debug_assert!(offset + len <= pool.geometry.page_size() && len > 0, "I1: piece {offset}+{len}");
+        let (page, part) = Part::piece(page, offset, len);
+        Self { pool, page, part }
+    }
+
+    /// Takes the handle apart without sending it home.
+    #[inline(always)]
+    pub(crate) fn into_parts(self) -> (Home, PageIdx, Part) {
+        let this = ManuallyDrop::new(self);
+        (this.pool, this.page, this.part)
+    }
+}
+
+impl Drop for PageBuf {
+    #[inline]
+    fn drop(&mut self) {
+        let (pool, page) = (self.pool, self.page);
+        if let Some(owner) = pool.owner_here() {
+            if self.part == Part::WHOLE && pool.own.cache.push_plain(owner, page) {
+                return pool.own.counts.recycle_cached.add(1);
+            }
+            return drop_here(pool, owner, page, self.part);
+        }
+        drop_elsewhere(pool, page, self.part);
+    }
+}
+
+#[inline(never)]
+fn drop_here(pool: Home, owner: crate::cache::Owner, page: PageIdx, part: Part) {
+    if part.is_piece() {
+        pool.piece_here(owner, page, false);
+    } else {
+        pool.recycle_here(owner, page, part == Part::SPECIAL, usize::MAX);
+    }
+}
+
+#[inline(never)]
+fn drop_elsewhere(pool: Home, page: PageIdx, part: Part) {
+    if part == Part::WHOLE {
+        if pool.syncing.is_empty() {
+            return pool.send_page(page);
+        }
+    } else if part.is_piece() {
+        return pool.piece_elsewhere(page);
+    }
+    pool.recycle_elsewhere(page, part == Part::SPECIAL, usize::MAX);
+}
+
+const _: () = assert!(PAGE_SIZE == 4096, "Part counts offsets in pages of 4 KiB");

@@ -1,0 +1,135 @@
+//! The owner's cache: an unlocked array, last in first out, so that the hottest page goes out next.
+//!
+//! Who    the holder of the owner half alone (I2), which an [`Owner`] stands for; the count may be read by anyone.
+//! Why    mirrors `struct pp_alloc_cache` (include/net/page_pool/types.h, v7.3): 128 entries, half filled by a refill.
+//! Cost   push and pop: no atomic read-modify-write; four bytes an entry, so 64 pages are four cache lines.
+
+// UNSAFETY: entries are raw memory that only the owner touches; indices are below the count, the count below the size.
+#![expect(unsafe_code)]
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::page::PageIdx;
+use crate::sync::OwnerCell;
+
+/// Stands for holding the owner half of a pool: who has one may touch the cache and the fragment state (I2).
+///
+/// It can be had only from [`Owner::assume`], whose callers say why it holds. It cannot be sent or shared.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner(PhantomData<*mut ()>);
+
+impl Owner {
+    /// # Safety
+    /// The caller holds the owner half of the pool it uses this for: it is the thread whose token stands in the pool's
+    /// owner word, or it owns the pool while it is bound to no thread.
+    #[inline(always)]
+    pub(crate) unsafe fn assume() -> Self {
+        Self(PhantomData)
+    }
+}
+
+/// The array. `limit` is where a push on the fast path stops: the capacity, or 0 when a push needs more than a store.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    count: AtomicUsize,
+    limit: usize,
+    #[cfg_attr(not(loom), expect(dead_code, reason = "owns what `start` points into"))]
+    entries: OwnerCell<Box<[u32]>>,
+    start: *mut u32,
+    capacity: usize,
+}
+
+// SAFETY: `start` points into `entries`, which the cache owns; only the holder of the owner half follows it (I2).
+unsafe impl Send for Cache {}
+// SAFETY: as above.
+unsafe impl Sync for Cache {}
+
+impl Cache {
+    /// An empty cache. Without `plain_push`, [`push_plain`](Self::push_plain) always refuses.
+    pub(crate) fn new(capacity: usize, plain_push: bool) -> Self {
+        let mut entries = vec![0u32; capacity].into_boxed_slice();
+        let start = entries.as_mut_ptr();
+        let limit = if plain_push { capacity } else { 0 };
+        Self { count: AtomicUsize::new(0), limit, entries: OwnerCell::new(entries), start, capacity }
+    }
+
+    /// Pages in the cache.
+    #[inline(always)]
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+
+    #[inline(always)]
+    fn entry(&self, at: usize) -> *mut u32 {
+        #[cfg(loom)]
+        self.entries.get();
+        debug_assert!(at <= self.capacity, "I2: cache index {at} beyond {}", self.capacity);
+        // SAFETY: `at` is at most the capacity, so the result is within the entries or one past them.
+        unsafe { self.start.add(at) }
+    }
+
+    /// The page that was put last.
+    #[inline(always)]
+    pub(crate) fn pop(&self, _owner: Owner) -> Option<PageIdx> {
+        let at = self.count().checked_sub(1)?;
+        self.count.store(at, Relaxed);
+        // SAFETY: I2; entries below the count are initialised.
+        Some(PageIdx(unsafe { self.entry(at).read() }))
+    }
+
+    /// Puts a page if that takes no more than a store and there is room; says whether it did.
+    #[inline(always)]
+    pub(crate) fn push_plain(&self, _owner: Owner, page: PageIdx) -> bool {
+        let at = self.count();
+        if at >= self.limit {
+            return false;
+        }
+        // SAFETY: I2; `at` is below the limit, which is at most the capacity.
+        unsafe { self.entry(at).write(page.0) };
+        self.count.store(at + 1, Relaxed);
+        true
+    }
+
+    /// Puts a page if there is room; says whether it did.
+    #[inline]
+    pub(crate) fn push(&self, _owner: Owner, page: PageIdx) -> bool {
+        let at = self.count();
+        if at >= self.capacity {
+            return false;
+        }
+        // SAFETY: I2; `at` is below the capacity.
+        unsafe { self.entry(at).write(page.0) };
+        self.count.store(at + 1, Relaxed);
+        true
+    }
+
+    /// Takes the last `n` pages at most and gives them to `sink`, which must not call foreign code: a borrow of the
+    /// cache is live meanwhile. Returns how many there were.
+    #[inline(always)]
+    pub(crate) fn take(&self, _owner: Owner, n: usize, sink: impl FnOnce(&[u32])) -> usize {
+        let count = self.count();
+        let n = n.min(count);
+        // SAFETY: I2; entries below the count are initialised, and nothing writes them while `sink` reads.
+        sink(unsafe { std::slice::from_raw_parts(self.entry(count - n), n) });
+        self.count.store(count - n, Relaxed);
+        n
+    }
+
+    /// Room for `n` more pages on the fast path, as raw memory for the caller to fill at once, before
+    /// [`filled`](Self::filled); `None` if there is less.
+    #[inline(always)]
+    pub(crate) fn space(&self, _owner: Owner, n: usize) -> Option<*mut u32> {
+        let at = self.count();
+        (at + n <= self.limit).then(|| self.entry(at))
+    }
+
+    /// Says that `n` entries of [`space`](Self::space) were written.
+    ///
+    /// # Safety
+    /// They were, and there was room for them.
+    #[inline(always)]
+    pub(crate) unsafe fn filled(&self, _owner: Owner, n: usize) {
+        self.count.store(self.count() + n, Relaxed);
+    }
+}

@@ -1,0 +1,208 @@
+//! A lane: one returning thread's way home to one pool.
+//!
+//! What   a single-producer array of messages, 0 = empty slot. The slot is the message: one Release store publishes it,
+//!        there is no index to share and no unpublished tail, so nothing is stranded in a thread that falls asleep.
+//! Who    `push` by the thread that claimed the lane; `pop` by the owner (I2), or under `cold` once the pool has ended.
+//! Life   the pool makes its lanes; a thread claims one at its first return and keeps it by `Arc` until it ends, so
+//!        neither end dangles: after its store a returner looks only at the lane, never at the pool, which may be gone
+//!        by then (Linux learnt that in 271683bb2cf3).
+//! Cost   push: two stores, no atomic read-modify-write. The slots travel between the cores sixteen messages a line.
+//! Pairs  push (slot, Release) -> pop (slot, Acquire). push (slot; light fence; flags) against raise (flags; heavy
+//!        fence; slots): one of them sees the other. mark_dead (flags, Release) -> is_dead (Acquire).
+//!        retire (claim, Release) -> claim (Acquire).
+
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicUsize};
+
+use crate::stats::Counter;
+use crate::sync::{AtomicU32, Lock, Ordering, Padded, heavy_fence, light_fence};
+use crate::wake::Wakeup;
+
+/// In [`Lane::flags`]: the pool has ended; the returner takes its messages out again and accounts for them.
+pub(crate) const DETACHED: u32 = 1;
+/// In [`Lane::flags`]: the owner found nothing and may be asleep; the returner wakes it.
+pub(crate) const STARVED: u32 = 2;
+/// In [`Lane::flags`]: the thread has ended; the owner may give the lane to another once it is empty.
+const DEAD: u32 = 4;
+
+/// In a message: a piece of the page came home, not the page. The rest is the page's number plus one.
+pub(crate) const PIECE: u32 = 1 << 31;
+
+#[derive(Debug)]
+pub(crate) struct Lane {
+    /// Both ends read these; they hardly ever change. A power of two of slots.
+    slots: Box<[AtomicU32]>,
+    pub(crate) pool: u32,
+    /// 0 free, 1 claimed.
+    claim: AtomicU32,
+    pub(crate) wakeup: Arc<Wakeup>,
+    /// The next lane of the same thread; touched by that thread alone.
+    pub(crate) next_of_thread: AtomicPtr<Lane>,
+    /// Taken by whoever empties the lane once the pool has ended.
+    cold: Lock<()>,
+    producer: Padded<Producer>,
+    consumer: Padded<Consumer>,
+}
+
+/// The returning thread's line; the owner writes `flags` when the pool starves or ends.
+#[derive(Debug)]
+struct Producer {
+    at: AtomicUsize,
+    pages: Counter,
+    flags: AtomicU32,
+}
+
+/// The owner's line.
+#[derive(Debug, Default)]
+struct Consumer {
+    at: AtomicUsize,
+    pages: Counter,
+}
+
+impl Lane {
+    /// A free lane of `size` slots, a power of two, for the pool with this id.
+    pub(crate) fn new(pool: u32, size: usize, wakeup: Arc<Wakeup>) -> Self {
+        debug_assert!(size.is_power_of_two(), "the builder checks lane_size");
+        let producer =
+            Producer { at: AtomicUsize::new(0), pages: Counter::default(), flags: AtomicU32::new(0) };
+        Self {
+            slots: (0..size).map(|_| AtomicU32::new(0)).collect(),
+            pool,
+            claim: AtomicU32::new(0),
+            wakeup,
+            next_of_thread: AtomicPtr::new(ptr::null_mut()),
+            cold: Lock::new(()),
+            producer: Padded(producer),
+            consumer: Padded::default(),
+        }
+    }
+
+    /// Takes a free lane for the calling thread; says whether it got it.
+    pub(crate) fn claim(&self) -> bool {
+        // Acquire pairs with retire(): the new thread sees where the old one stopped.
+        self.claim.load(Ordering::Relaxed) == 0
+            && self.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline(always)]
+    fn slot(&self, at: usize) -> &AtomicU32 {
+        &self.slots[at & (self.slots.len() - 1)]
+    }
+
+    /// Puts a message unless the lane is full. Follow it with [`after_push`](Self::after_push).
+    #[inline(always)]
+    pub(crate) fn push(&self, message: u32) -> bool {
+        let producer = &*self.producer;
+        let at = producer.at.load(Ordering::Relaxed);
+        let slot = self.slot(at);
+        if slot.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        slot.store(message, Ordering::Release); // pairs with pop()
+        producer.at.store(at + 1, Ordering::Relaxed);
+        true
+    }
+
+    /// Counts pages pushed; messages of pieces are not counted.
+    #[inline(always)]
+    pub(crate) fn count_pages(&self, n: u64) {
+        self.producer.pages.add(n);
+    }
+
+    /// The returner's look at the flags, after one or many pushes: 0 almost always.
+    #[inline(always)]
+    pub(crate) fn after_push(&self) -> u32 {
+        light_fence(); // pairs with the heavy fence in raise_all()
+        self.producer.flags.load(Ordering::Relaxed)
+    }
+
+    /// Takes the oldest message. For the owner, or under [`cold`](Self::while_cold) once the pool has ended.
+    #[inline(always)]
+    pub(crate) fn pop(&self) -> Option<u32> {
+        let at = self.consumer.at.load(Ordering::Relaxed);
+        let slot = self.slot(at);
+        let message = slot.load(Ordering::Acquire); // pairs with push()
+        if message == 0 {
+            return None;
+        }
+        slot.store(0, Ordering::Relaxed); // the producer reads nothing but the 0 through it
+        self.consumer.at.store(at + 1, Ordering::Relaxed);
+        Some(message)
+    }
+
+    /// Whether the oldest slot is empty.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.peek() == 0
+    }
+
+    /// The oldest message, left where it is; 0 when there is none.
+    #[inline(always)]
+    pub(crate) fn peek(&self) -> u32 {
+        let at = self.consumer.at.load(Ordering::Relaxed);
+        self.slot(at).load(Ordering::Acquire) // pairs with push()
+    }
+
+    /// Counts pages that the owner took out.
+    #[inline(always)]
+    pub(crate) fn count_taken(&self, n: u64) {
+        self.consumer.pages.add(n);
+    }
+
+    /// Runs `f` as the one consumer of the lane of a pool that has ended.
+    pub(crate) fn while_cold<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _held = self.cold.lock();
+        f()
+    }
+
+    /// Takes a flag away again; for the returner that has acted on it.
+    pub(crate) fn lower(&self, flag: u32) {
+        self.producer.flags.fetch_and(!flag, Ordering::Relaxed);
+    }
+
+    /// The thread ends: nothing will be pushed after this.
+    pub(crate) fn mark_dead(&self) {
+        self.producer.flags.fetch_or(DEAD, Ordering::Release); // pairs with retire_if_done()
+    }
+
+    /// Gives the lane of a thread that has ended, and whose messages are all home, to the next one. For the owner.
+    pub(crate) fn retire_if_done(&self) {
+        let dead = self.producer.flags.load(Ordering::Acquire) & DEAD != 0; // pairs with mark_dead()
+        if dead && self.is_empty() {
+            self.lower(DEAD);
+            self.claim.store(0, Ordering::Release); // pairs with claim()
+        }
+    }
+
+    /// Whether a thread has it, or had it and left messages.
+    #[inline(always)]
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.claim.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether the pool has ended.
+    pub(crate) fn is_detached(&self) -> bool {
+        self.producer.flags.load(Ordering::Relaxed) & DETACHED != 0
+    }
+
+    /// Pages ever pushed; readable by anyone.
+    pub(crate) fn pages_pushed(&self) -> u64 {
+        self.producer.pages.read()
+    }
+
+    /// Pages in the lane; readable by anyone.
+    pub(crate) fn pages_in(&self) -> u64 {
+        let taken = self.consumer.pages.read();
+        self.pages_pushed().saturating_sub(taken)
+    }
+}
+
+/// Raises a flag in every lane, claimed or not, so that each returner either sees it after its push, or has pushed
+/// before and is seen by what follows this call.
+pub(crate) fn raise_all(lanes: &[Arc<Lane>], flag: u32) {
+    for lane in lanes {
+        lane.producer.flags.fetch_or(flag, Ordering::Relaxed);
+    }
+    heavy_fence(); // pairs with the light fence in after_push()
+}

@@ -1,0 +1,85 @@
+//! The locked ring: where pages come home when no lane takes them.
+//!
+//! What   a bounded FIFO of messages, 0 = empty slot: a producer looks only at its next slot, the consumer only at its
+//!        own, and neither reads the other's index.
+//! Who    producers under the pool's return lock, which holds their position; the consumer is the owner, without a lock
+//!        (I2), or whoever ends the pool, under the return lock.
+//! Why    mirrors include/linux/ptr_ring.h (v7.3) with two differences: a slot is four bytes, and it is emptied when it
+//!        is taken, not sixteen at a time, so the capacity is exact (note 0001).
+//! Pairs  push (slot, Release) -> pop (slot, Acquire).
+
+use std::sync::atomic::AtomicUsize;
+
+use crate::stats::Counter;
+use crate::sync::{AtomicU32, Ordering, Padded};
+
+/// The most slots a ring may have, as in Linux: more is clamped to this.
+pub(crate) const MAX_RING: usize = 16384;
+
+#[derive(Debug)]
+pub(crate) struct Ring {
+    slots: Box<[AtomicU32]>,
+    /// The consumer's position and how many it has taken: the owner's line.
+    consumer: Padded<Consumer>,
+    /// Messages ever pushed; written under the return lock.
+    pushed: Padded<Counter>,
+}
+
+#[derive(Debug, Default)]
+struct Consumer {
+    at: AtomicUsize,
+    popped: Counter,
+}
+
+/// The producers' position; lives under the return lock.
+#[derive(Debug, Default)]
+pub(crate) struct RingTail(usize);
+
+impl Ring {
+    /// An empty ring of `size` slots; 0 makes one that refuses everything.
+    pub(crate) fn new(size: usize) -> Self {
+        let slots = (0..size).map(|_| AtomicU32::new(0)).collect();
+        Self { slots, consumer: Padded::default(), pushed: Padded::default() }
+    }
+
+    /// Appends a message that is not 0, unless the ring is full. The caller holds the return lock, which `tail` proves.
+    #[inline]
+    pub(crate) fn push(&self, tail: &mut RingTail, message: u32) -> bool {
+        let Some(slot) = self.slots.get(tail.0) else { return false };
+        if slot.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        slot.store(message, Ordering::Release); // pairs with pop()
+        tail.0 = if tail.0 + 1 == self.slots.len() { 0 } else { tail.0 + 1 };
+        self.pushed.add(1);
+        true
+    }
+
+    /// Takes the oldest message. For the owner, or for who ends the pool.
+    #[inline]
+    pub(crate) fn pop(&self) -> Option<u32> {
+        let at = self.consumer.at.load(Ordering::Relaxed);
+        let slot = self.slots.get(at)?;
+        let message = slot.load(Ordering::Acquire); // pairs with push()
+        if message == 0 {
+            return None;
+        }
+        slot.store(0, Ordering::Release);
+        self.consumer.at.store(if at + 1 == self.slots.len() { 0 } else { at + 1 }, Ordering::Relaxed);
+        self.consumer.popped.add(1);
+        Some(message)
+    }
+
+    /// Whether the oldest slot is empty.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        let at = self.consumer.at.load(Ordering::Relaxed);
+        self.slots.get(at).is_none_or(|slot| slot.load(Ordering::Acquire) == 0) // pairs with push()
+    }
+
+    /// Messages in the ring; readable by anyone.
+    pub(crate) fn len(&self) -> u64 {
+        let popped = self.consumer.popped.read();
+        self.pushed.read().saturating_sub(popped)
+    }
+}

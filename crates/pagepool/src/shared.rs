@@ -1,0 +1,477 @@
+//! The return half: what every thread that holds a buffer may touch, and the way each buffer takes home.
+//!
+//! What   [`Shared`] is the pool. Its first line is read per buffer and written at bind and unbind only; the owner's
+//!        lines follow, then the return lock's, so no returning thread writes a line that the owner reads per buffer.
+//! Who    returns from any thread. The cache, the fragment state and the owner's counters belong to the holder of the
+//!        owner half (I2), which the owner word names.
+//! Life   a buffer that is out keeps the pool (I3), without a count: the pool ends when the last one is home (I9,
+//!        shutdown.rs). After its message is visible a returner touches the lane, and never the pool.
+//! Foreign code (providers, domains) runs with no lock held and no borrow of the cache live, so it may drop buffers.
+//! Cost   home on the owner's thread: no atomic read-modify-write. Elsewhere: one Release store into a lane.
+//!
+//! Order of the ways home, as in net/core/page_pool.c:__page_pool_put_page (v7.3): not recyclable -> sync for the device
+//! -> cache (owner only) -> lane (others) -> ring -> out of the pool.
+
+// UNSAFETY: handles refer to the pool by address; `Owner::assume` follows the owner word.
+#![expect(unsafe_code)]
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64 as PlainU64, AtomicUsize};
+
+use crate::area::Area;
+use crate::cache::{Cache, Owner};
+use crate::dma::Mapping;
+use crate::frag::FragState;
+use crate::lane::{DETACHED, Lane, PIECE, STARVED};
+use crate::page::{EMERGENCY, HOLD_COUNT, LEFT, PageIdx, PageMeta};
+use crate::params::Geometry;
+use crate::provider::Provider;
+use crate::ring::{Ring, RingTail};
+use crate::shutdown::Watch;
+use crate::stats::Counters;
+use crate::sync::{AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, light_fence};
+use crate::thread;
+use crate::wake::Wakeup;
+
+/// A pool, as all its handles see it.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Shared {
+    /// The token of the thread that the pool is bound to, or [`thread::NOBODY`]. Only that thread ever writes its token
+    /// here, so comparing with one's own needs no ordering.
+    pub(crate) owner: AtomicU64,
+    /// Address of page 0; 0 for memory that the CPU cannot read.
+    pub(crate) base: usize,
+    pub(crate) meta: *const PageMeta,
+    pub(crate) id: u32,
+    pub(crate) geometry: Geometry,
+    pub(crate) lanes: Box<[Arc<Lane>]>,
+    /// Lanes from here on were never claimed.
+    pub(crate) lanes_used: AtomicUsize,
+    /// Whether pages with overflowed pieces wait; written under the return lock.
+    pub(crate) overflowed: AtomicBool,
+
+    pub(crate) own: Padded<OwnerHalf>,
+    pub(crate) returns: Padded<Lock<Returns>>,
+    /// Written under the return lock.
+    pub(crate) returned: Counters,
+    pub(crate) ring: Ring,
+    /// Pages that came home after the end. Any thread.
+    pub(crate) late: PlainU64,
+
+    pub(crate) name: String,
+    pub(crate) area: Arc<Area>,
+    pub(crate) provider: LastCell<Arc<dyn Provider>>,
+    /// The pool's domains, the first of which [`dma_addr`](crate::PageBuf::dma_addr) answers for.
+    pub(crate) mappings: Box<[Arc<Mapping>]>,
+    /// Those of them that need syncs, if the pool syncs.
+    pub(crate) syncing: Box<[Arc<Mapping>]>,
+    pub(crate) wakeup: Arc<Wakeup>,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) tags: Option<Lock<Vec<String>>>,
+}
+
+/// What the owner alone writes; the counts in it may be read by anyone.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct OwnerHalf {
+    pub(crate) cache: Cache,
+    pub(crate) counts: Counters,
+    pub(crate) frag: OwnerCell<FragState>,
+    /// Whether `frag` has a page, for those who may not look.
+    pub(crate) frag_open: AtomicBool,
+    /// Pages with pieces out, the current fragment page included.
+    pub(crate) split_pages: OwnerCell<usize>,
+    /// Pages of the emergency reserve that were reserved and not handed out yet.
+    pub(crate) emergency: OwnerCell<Vec<PageIdx>>,
+}
+
+/// What the return lock guards.
+#[derive(Debug, Default)]
+pub(crate) struct Returns {
+    pub(crate) tail: RingTail,
+    /// The pool has ended: nothing is pushed any more (I9).
+    pub(crate) detached: bool,
+    /// First page with pieces that found no room, linked through [`PageMeta::next`]; 0 is none.
+    pub(crate) overflow: u32,
+}
+
+impl OwnerHalf {
+    /// Whether a page is being cut into fragments; readable by anyone.
+    pub(crate) fn frag_is_open(&self) -> bool {
+        self.frag_open.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+// SAFETY: I2 for the owner's half; everything else is atomic, locked, or constant. `meta` points into `area`.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+/// A pool, as a buffer that is out refers to it: an address, not a count.
+///
+/// Whoever follows it holds something of the pool that is not accounted for yet (a buffer, a message of its own, the
+/// owner half), so the pool is there (I3, I9). The methods on the way home take it by value and make no reference that
+/// lives beyond the moment when the buffer is somebody else's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Home(pub(crate) NonNull<Shared>);
+
+impl Deref for Home {
+    type Target = Shared;
+    #[inline(always)]
+    fn deref(&self) -> &Shared {
+        // SAFETY: I3 and I9, as the type says; a pool is shared memory from its creation to its end.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// A page that has no room for a message in lane or ring.
+enum NoRoom {
+    /// Nobody will take it; it has left the pool and goes to the provider.
+    Leaves(Arc<dyn Provider>),
+    /// The pool has ended: the returner accounts for it.
+    Detached,
+}
+
+impl Shared {
+    /// The record of a page of this pool.
+    #[inline(always)]
+    pub(crate) fn page_meta(&self, page: PageIdx) -> &PageMeta {
+        debug_assert!(page.0 < self.area.pages(), "I1: page {page:?} is not of this area");
+        // SAFETY: I3. Page numbers of a pool come from its provider and are below the area's count of records.
+        let at = unsafe { self.meta.add(page.0 as usize) };
+        // SAFETY: I3. The area outlives the pool.
+        unsafe { &*at }
+    }
+
+    /// The owner's right, if the calling thread has it.
+    #[inline(always)]
+    pub(crate) fn owner_here(&self) -> Option<Owner> {
+        if self.owner.load(Ordering::Relaxed) != thread::token() {
+            return None;
+        }
+        // SAFETY: I2. The owner word holds this thread's token, which only this thread writes, and only while it is
+        // bound; a thread that was never bound has token 0, which no owner word holds.
+        Some(unsafe { Owner::assume() })
+    }
+
+    /// The lanes that were ever claimed.
+    #[inline(always)]
+    pub(crate) fn used_lanes(&self) -> &[Arc<Lane>] {
+        &self.lanes[..self.lanes_used.load(Ordering::Acquire)]
+    }
+
+    pub(crate) fn provider(&self) -> &Arc<dyn Provider> {
+        // SAFETY: I9. The caller returns a buffer that is not accounted for yet, or holds the owner half; the pool's parts
+        // are taken only when neither exists.
+        unsafe { self.provider.read() }
+    }
+}
+
+impl Home {
+    // ---- One whole page comes home -----------------------------------------------------------------------------
+
+    /// A whole page on the owner's thread that the fast path did not take. `dirty` bytes were written at most.
+    #[inline(never)]
+    pub(crate) fn recycle_here(self, owner: Owner, page: PageIdx, special: bool, dirty: usize) {
+        if special && self.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+            self.own.counts.recycle_released_refcnt.add(1);
+            return self.leave_here(owner, page);
+        }
+        self.sync_for_device(page, dirty);
+        self.cache_or_ring(owner, page);
+    }
+
+    /// Into the cache, or the ring if that is full, or out of the pool.
+    #[inline]
+    pub(crate) fn cache_or_ring(self, owner: Owner, page: PageIdx) {
+        if self.own.cache.push(owner, page) {
+            self.own.counts.recycle_cached.add(1);
+        } else {
+            self.own.counts.recycle_cache_full.add(1);
+            self.ring_or_out(page);
+        }
+    }
+
+    /// A whole page on any thread but the owner's.
+    pub(crate) fn recycle_elsewhere(self, page: PageIdx, special: bool, dirty: usize) {
+        if special && self.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+            return self.release_held(page);
+        }
+        self.sync_for_device(page, dirty);
+        self.send_page(page);
+    }
+
+    /// A whole page that needs nothing but to go home: lane, ring, or out of the pool.
+    #[inline]
+    pub(crate) fn send_page(self, page: PageIdx) {
+        if let Some(lane) = self.lane() {
+            if lane.push(page.0 + 1) {
+                lane.count_pages(1);
+                return self.after_push(lane, lane.after_push());
+            }
+        }
+        self.ring_or_out(page);
+    }
+
+    /// Through the ring whatever the thread, and out of the pool if the ring is full. Linux:
+    /// `page_pool_recycle_in_ring`.
+    #[inline(never)]
+    pub(crate) fn ring_or_out(self, page: PageIdx) {
+        let no_room = {
+            let mut returns = self.returns.lock();
+            if returns.detached {
+                NoRoom::Detached
+            } else if self.ring.push(&mut returns.tail, page.0 + 1) {
+                self.returned.recycle_ring.add(1);
+                light_fence(); // pairs with the heavy fence in raise_all()
+                if self.wakeup.is_starved() {
+                    self.wakeup.wake();
+                }
+                return;
+            } else {
+                self.returned.recycle_ring_full.add(1);
+                self.returned.release.add(1);
+                NoRoom::Leaves(self.provider().clone())
+            }
+        };
+        match no_room {
+            NoRoom::Leaves(provider) => self.give_back(&*provider, page),
+            NoRoom::Detached => crate::shutdown::came_home_late(self, &[page]),
+        }
+    }
+
+    /// Many whole pages through the ring under one lock; what does not fit is handled one by one.
+    pub(crate) fn ring_bulk(self, pages: &[u32]) {
+        let pushed = {
+            let mut returns = self.returns.lock();
+            let fits = |page: &&u32| !returns.detached && self.ring.push(&mut returns.tail, **page + 1);
+            let pushed = pages.iter().take_while(fits).count();
+            self.returned.recycle_ring.add(pushed as u64);
+            light_fence(); // pairs with the heavy fence in raise_all()
+            if pushed > 0 && self.wakeup.is_starved() {
+                self.wakeup.wake();
+            }
+            pushed
+        };
+        // With none left this thread holds nothing of the pool any more, and must not look at it.
+        pages[pushed..].iter().for_each(|&page| self.ring_or_out(PageIdx(page)));
+    }
+
+    /// A page that somebody holds comes home on a thread that is not the owner's.
+    #[cold]
+    fn release_held(self, page: PageIdx) {
+        let provider = {
+            let returns = self.returns.lock();
+            if returns.detached {
+                None
+            } else {
+                self.returned.recycle_released_refcnt.add(1);
+                self.returned.release.add(1);
+                Some(self.provider().clone())
+            }
+        };
+        match provider {
+            Some(provider) => self.give_back(&*provider, page),
+            None => crate::shutdown::came_home_late(self, &[page]),
+        }
+    }
+
+    // ---- Out of the pool ---------------------------------------------------------------------------------------
+
+    /// The owner lets a page go.
+    pub(crate) fn leave_here(self, _owner: Owner, page: PageIdx) {
+        self.own.counts.release.add(1);
+        let provider = self.provider().clone();
+        self.give_back(&*provider, page);
+    }
+
+    /// Gives a page that was counted as released to the provider, now or with its last hold.
+    ///
+    /// The pool may end meanwhile: the page is not counted as its own any more. So only the area is touched, which
+    /// `provider` keeps.
+    pub(crate) fn give_back(self, provider: &dyn Provider, page: PageIdx) {
+        let order = self.geometry.order;
+        if clear_record(provider.area(), page) {
+            provider.release(order, &[page]);
+        }
+    }
+
+    // ---- Lanes -------------------------------------------------------------------------------------------------
+
+    /// The calling thread's lane to this pool.
+    #[inline(always)]
+    pub(crate) fn lane<'a>(self) -> Option<&'a Lane> {
+        thread::lane(self.id, || self.claim_lane())
+    }
+
+    #[cold]
+    fn claim_lane(self) -> Option<Arc<Lane>> {
+        let at = self.lanes.iter().position(|lane| lane.claim())?;
+        self.lanes_used.fetch_max(at + 1, Ordering::SeqCst);
+        Some(self.lanes[at].clone())
+    }
+
+    /// Acts on the flags that a returner saw after its push; 0 almost always. The pool may be gone by now, unless the
+    /// lane still holds a message.
+    #[inline(always)]
+    pub(crate) fn after_push(self, lane: &Lane, flags: u32) {
+        if flags & (DETACHED | STARVED) != 0 {
+            flagged(self, lane, flags);
+        }
+    }
+
+    // ---- Pieces ------------------------------------------------------------------------------------------------
+
+    /// A piece on the owner's thread; the page that is home with it goes into the cache, or `to_ring`.
+    #[inline]
+    pub(crate) fn piece_here(self, owner: Owner, piece_page: PageIdx, to_ring: bool) {
+        let page = piece_page.head(self.geometry.order);
+        if self.piece_counted(owner, page, 1) {
+            self.split_page_home(owner, page, to_ring);
+        }
+    }
+
+    /// Counts pieces that came home; says whether the page is home with them. The owner alone decides that (I5).
+    #[inline(always)]
+    pub(crate) fn piece_counted(self, _owner: Owner, page: PageIdx, n: u32) -> bool {
+        let meta = self.page_meta(page);
+        let left = meta.pieces.load(Ordering::Relaxed) - n;
+        meta.pieces.store(left, Ordering::Relaxed);
+        left == 0
+    }
+
+    /// The last piece of a page came home on the owner's thread: the page goes the way of a whole one.
+    #[cold]
+    fn split_page_home(self, owner: Owner, page: PageIdx, to_ring: bool) {
+        self.one_split_less(owner);
+        if self.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+            self.own.counts.recycle_released_refcnt.add(1);
+            return self.leave_here(owner, page);
+        }
+        self.sync_split_page(page);
+        if to_ring { self.ring_or_out(page) } else { self.cache_or_ring(owner, page) }
+    }
+
+    /// One page fewer has pieces out.
+    pub(crate) fn one_split_less(self, _owner: Owner) {
+        // SAFETY: I2.
+        unsafe { *self.own.split_pages.get() -= 1 };
+    }
+
+    /// A piece on any thread but the owner's: a message, or where there is no room a count in its page.
+    #[inline]
+    pub(crate) fn piece_elsewhere(self, piece_page: PageIdx) {
+        let page = piece_page.head(self.geometry.order);
+        if let Some(lane) = self.lane() {
+            if lane.push((page.0 + 1) | PIECE) {
+                return self.after_push(lane, lane.after_push());
+            }
+        }
+        self.piece_without_lane(page);
+    }
+
+    #[cold]
+    pub(crate) fn piece_without_lane(self, page: PageIdx) {
+        {
+            let mut returns = self.returns.lock();
+            if !returns.detached {
+                if !self.ring.push(&mut returns.tail, (page.0 + 1) | PIECE) {
+                    self.overflow(&mut returns, page);
+                }
+                light_fence(); // pairs with the heavy fence in raise_all()
+                if self.wakeup.is_starved() {
+                    self.wakeup.wake();
+                }
+                return;
+            }
+        }
+        crate::shutdown::piece_came_home_late(self, page);
+    }
+
+    /// Counts a piece in its page, and links the page once. Under the return lock.
+    fn overflow(self, returns: &mut Returns, page: PageIdx) {
+        let meta = self.page_meta(page);
+        meta.home.store(meta.home.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        if meta.next.load(Ordering::Relaxed) == 0 {
+            meta.next.store(if returns.overflow == 0 { 1 } else { returns.overflow + 1 }, Ordering::Relaxed);
+            returns.overflow = page.0 + 1;
+            self.overflowed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes one page off the list of pages with overflowed pieces, and how many they are. For the owner.
+    pub(crate) fn take_overflow(self, returns: &mut Returns) -> Option<(PageIdx, u32)> {
+        let Some(page) = returns.overflow.checked_sub(1).map(PageIdx) else {
+            self.overflowed.store(false, Ordering::Relaxed);
+            return None;
+        };
+        let meta = self.page_meta(page);
+        returns.overflow = meta.next.load(Ordering::Relaxed) - 1;
+        meta.next.store(0, Ordering::Relaxed);
+        let pieces = meta.home.load(Ordering::Relaxed);
+        meta.home.store(0, Ordering::Relaxed);
+        Some((page, pieces as u32))
+    }
+
+    // ---- Syncs -------------------------------------------------------------------------------------------------
+
+    /// Hands a page that comes home to the device: at most `dirty` bytes from where packets begin.
+    #[inline]
+    pub(crate) fn sync_for_device(self, page: PageIdx, dirty: usize) {
+        if !self.syncing.is_empty() {
+            let start = page.offset() + self.geometry.packet_offset(page) as u64;
+            self.sync_each(start, dirty.min(self.geometry.max_len as usize));
+        }
+    }
+
+    /// Hands a page whose last piece came home to the device: all of it, for any piece may have been written.
+    pub(crate) fn sync_split_page(self, page: PageIdx) {
+        if !self.syncing.is_empty() {
+            self.sync_each(page.offset(), self.geometry.page_size());
+        }
+    }
+
+    #[cold]
+    fn sync_each(self, start: u64, len: usize) {
+        for mapping in &self.syncing {
+            // A device that went away has no address for it, and needs no sync.
+            if let Some(at) = mapping.addr_of(start) {
+                mapping.domain().sync_for_device(at, len);
+            }
+        }
+    }
+}
+
+/// Clears what the record says of a page that leaves a pool; says whether its memory is free now. If somebody holds
+/// the page the last hold frees it instead.
+pub(crate) fn clear_record(area: &Area, page: PageIdx) -> bool {
+    let meta = area.meta(page);
+    meta.pieces.store(0, Ordering::Relaxed);
+    meta.home.store(0, Ordering::Relaxed);
+    meta.tag.store(0, Ordering::Relaxed);
+    meta.pool.store(0, Ordering::Relaxed);
+    if meta.holds.load(Ordering::Acquire) & HOLD_COUNT == 0 {
+        return true; // with no hold alive and no handle left, none can be made
+    }
+    // Whoever makes "left, and no hold" true frees the page: this, or the last hold's drop.
+    if meta.holds.fetch_or(LEFT, Ordering::AcqRel) & HOLD_COUNT != 0 {
+        return false;
+    }
+    meta.holds.fetch_and(EMERGENCY, Ordering::Relaxed);
+    true
+}
+
+#[cold]
+fn flagged(pool: Home, lane: &Lane, flags: u32) {
+    if flags & STARVED != 0 {
+        lane.lower(STARVED);
+        lane.wakeup.wake();
+    }
+    if flags & DETACHED != 0 {
+        crate::shutdown::drain_late(pool, lane);
+    }
+}

@@ -1,0 +1,308 @@
+//! The end of a pool: defined, with buffers out, on whichever thread the last one comes home.
+//!
+//! Who     the holder of the owner half ends the pool, once; any thread may bring the last buffer home.
+//! How     (1) nobody owns the pool any more, so every drop takes the way of other threads. (2) Under the return lock
+//!         `detached` is set: nothing enters the ring any more. (3) Every lane is flagged, a heavy fence follows, and
+//!         every lane is emptied under its cold lock. A returner stores its message, then looks at the flag: either it
+//!         sees it, and takes its own messages out under the same lock and accounts for them, or the message was there
+//!         when the lane was emptied. (4) `remaining` gets the number of pages still out; each that comes home late
+//!         takes one away; whoever brings it to 0 frees the pool. It starts at 0 and late returns may take it below,
+//!         but it is 0 again only when both sides agree.
+//! Pieces  the owner's private count of each split page moves into the page's atomic one, as a debt that late pieces
+//!         pay; whoever brings it to 0 has the page.
+//! I9      after step 3 nothing enters cache, ring or lanes, but for messages whose own returner takes them out again.
+//! Mirrors net/core/page_pool.c:page_pool_destroy, page_pool_release (v7.3), without its retry timer.
+
+// UNSAFETY: the last one home frees the pool; `Owner::assume` for the one who ends it.
+#![expect(unsafe_code)]
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32 as Flag;
+use std::time::{Duration, Instant};
+
+use crate::area::Area;
+use crate::cache::Owner;
+use crate::lane::{DETACHED, Lane, PIECE, raise_all};
+use crate::page::PageIdx;
+use crate::shared::{Home, clear_record};
+use crate::sync::{AtomicI64, Ordering};
+use crate::thread;
+
+/// Lives as long as the pool and everyone who watches its end.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    /// Pages out, once the pool has ended.
+    pub(crate) remaining: AtomicI64,
+    done: Flag,
+}
+
+impl Watch {
+    pub(crate) fn new() -> Self {
+        Self { remaining: AtomicI64::new(0), done: Flag::new(0) }
+    }
+}
+
+/// Ends the pool. The caller holds the owner half and gives it up.
+pub(crate) fn end(pool: Home) -> Shutdown {
+    // SAFETY: I2. The caller holds the owner half and gives it up with this call.
+    let owner = unsafe { Owner::assume() };
+    let shutdown = Shutdown::new(pool);
+    pool.owner.store(thread::NOBODY, Ordering::Relaxed);
+    pool.returns.lock().detached = true;
+    raise_all(&pool.lanes, DETACHED);
+    let mut home = Vec::new();
+    collect(pool, owner, &mut home);
+    close_split_pages(pool, owner, &mut home);
+    pool.own.counts.release.add(home.len() as u64);
+    give_back_all(pool, &home);
+    pool.mappings.iter().for_each(|mapping| pool.area.detach(mapping));
+    let released = pool.own.counts.release.read().wrapping_add(pool.returned.release.read());
+    let out = pool.own.counts.hold.read().wrapping_sub(released) as i64;
+    if pool.watch.remaining.fetch_add(out, Ordering::AcqRel) + out == 0 {
+        free(pool);
+    }
+    shutdown
+}
+
+/// Everything that is in a place of the pool's own: cache, lanes, ring, and pages whose last piece is in there.
+fn collect(pool: Home, owner: Owner, home: &mut Vec<PageIdx>) {
+    while let Some(page) = pool.own.cache.pop(owner) {
+        home.push(page);
+    }
+    // SAFETY: I2; no foreign code runs in this function.
+    home.append(unsafe { &mut *pool.own.emergency.get() });
+    let mut messages = Vec::new();
+    for lane in &pool.lanes {
+        lane.while_cold(|| messages.extend(std::iter::from_fn(|| lane.pop())));
+    }
+    let mut returns = pool.returns.lock();
+    messages.extend(std::iter::from_fn(|| pool.ring.pop()));
+    let mut pieces_home = |page: PageIdx, n: u32| {
+        if pool.piece_counted(owner, page, n) {
+            pool.one_split_less(owner);
+            home.push(page);
+        }
+    };
+    while let Some((page, pieces)) = pool.take_overflow(&mut returns) {
+        pieces_home(page, pieces);
+    }
+    let (pieces, pages): (Vec<u32>, Vec<u32>) = messages.into_iter().partition(|m| m & PIECE != 0);
+    pieces.into_iter().for_each(|m| pieces_home(PageIdx((m & !PIECE) - 1), 1));
+    // SAFETY: I2; no foreign code runs in this function.
+    if let Some((page, unused)) = unsafe { &mut *pool.own.frag.get() }.close() {
+        pieces_home(page, unused);
+    }
+    home.extend(pages.into_iter().map(|m| PageIdx(m - 1)));
+}
+
+/// Turns the owner's private counts of pages with pieces out into debts that late pieces pay.
+fn close_split_pages(pool: Home, _owner: Owner, home: &mut Vec<PageIdx>) {
+    // SAFETY: I2; no foreign code runs in this function.
+    if unsafe { *pool.own.split_pages.get() } == 0 {
+        return;
+    }
+    for range in pool.area.present_pages() {
+        for page in range.step_by(1 << pool.geometry.order).map(PageIdx) {
+            let meta = pool.area.meta(page);
+            let pieces = meta.pieces.load(Ordering::Relaxed) as i32;
+            let ours = meta.pool.load(Ordering::Relaxed) == pool.id && pieces > 0;
+            if ours && meta.home.fetch_sub(pieces, Ordering::AcqRel) == pieces {
+                home.push(page);
+            }
+        }
+    }
+}
+
+fn give_back_all(pool: Home, pages: &[PageIdx]) {
+    let provider = pool.provider().clone();
+    let free: Vec<PageIdx> =
+        pages.iter().copied().filter(|&page| clear_record(provider.area(), page)).collect();
+    provider.release(pool.geometry.order, &free);
+}
+
+/// Pages that came home after the end and are this thread's to account for.
+#[cold]
+pub(crate) fn came_home_late(pool: Home, pages: &[PageIdx]) {
+    if pages.is_empty() {
+        return; // nothing of the pool is held here, so it may be gone
+    }
+    pool.late.fetch_add(pages.len() as u64, Ordering::Relaxed);
+    give_back_all(pool, pages);
+    let n = pages.len() as i64;
+    if pool.watch.remaining.fetch_sub(n, Ordering::AcqRel) == n {
+        free(pool);
+    }
+}
+
+/// A piece that came home after the end.
+#[cold]
+pub(crate) fn piece_came_home_late(pool: Home, page: PageIdx) {
+    if piece_was_last(pool, page) {
+        came_home_late(pool, &[page]);
+    }
+}
+
+fn piece_was_last(pool: Home, page: PageIdx) -> bool {
+    pool.page_meta(page).home.fetch_add(1, Ordering::AcqRel) == -1
+}
+
+/// The returner's part of step 3: it saw the flag after its push.
+#[cold]
+pub(crate) fn drain_late(pool: Home, lane: &Lane) {
+    // SAFETY: lanes live in an `Arc`; this thread's list, or the pool, holds a count now.
+    unsafe { Arc::increment_strong_count(lane) };
+    // SAFETY: the count that was just added is this one's. It keeps the lane while foreign code runs below.
+    let lane = unsafe { Arc::from_raw(lane) };
+    let mut messages = Vec::new();
+    lane.while_cold(|| messages.extend(std::iter::from_fn(|| lane.pop())));
+    let late = |m: u32| {
+        let page = PageIdx((m & !PIECE) - 1);
+        // A piece that is not the last of its page is accounted for by this alone.
+        (m & PIECE == 0 || piece_was_last(pool, page)).then_some(page)
+    };
+    let pages: Vec<PageIdx> = messages.into_iter().filter_map(late).collect();
+    came_home_late(pool, &pages);
+}
+
+/// The last page is home and the owner is gone: frees everything, then tells who waits.
+fn free(pool: Home) {
+    let watch = pool.watch.clone();
+    // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any more.
+    let provider = unsafe { pool.provider.take() };
+    // SAFETY: this is the count that `Pool::new` set aside for the pool itself; it is dropped once, here.
+    drop(unsafe { Arc::from_raw(pool.0.as_ptr()) });
+    drop(provider);
+    watch.done.store(1, Ordering::Release); // pairs with wait()
+    crate::sys::futex_wake_all(&watch.done);
+}
+
+/// Watches a pool that has ended, until its last buffer is home. Dropping it changes nothing: the pool is freed by
+/// the last buffer, whoever watches.
+#[derive(Debug)]
+pub struct Shutdown {
+    watch: Arc<Watch>,
+    area: Arc<Area>,
+    id: u32,
+    order: u8,
+    name: String,
+    since: Instant,
+    tags: Vec<String>,
+}
+
+impl Shutdown {
+    fn new(pool: Home) -> Self {
+        Self {
+            watch: pool.watch.clone(),
+            area: pool.area.clone(),
+            id: pool.id,
+            order: pool.geometry.order,
+            name: pool.name.clone(),
+            since: Instant::now(),
+            tags: pool.tags.as_ref().map(|tags| tags.lock().clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Whether everything is home and freed.
+    pub fn is_complete(&self) -> bool {
+        self.watch.done.load(Ordering::Acquire) != 0 // pairs with free()
+    }
+
+    /// Waits until the pool is freed, at most `limit`; says whether it is. Any thread; sleeps, does not spin.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # use std::time::Duration;
+    /// let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let buffer = pool.alloc_page().unwrap();
+    /// let shutdown = pool.destroy();
+    /// assert!(!shutdown.wait(Duration::from_millis(1)));
+    /// assert!(shutdown.report().to_string().starts_with("stalled pool shutdown: 1 buffer held for 0 s"));
+    /// drop(buffer);
+    /// assert!(shutdown.wait(Duration::from_secs(10)));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn wait(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        while !self.is_complete() {
+            let Some(left) = until.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) else {
+                return false;
+            };
+            crate::sys::futex_wait(&self.watch.done, 0, Some(left));
+        }
+        true
+    }
+
+    /// What is still out. Any thread; walks the records of the area, so it costs time in proportion to its size.
+    pub fn report(&self) -> ShutdownReport {
+        ShutdownReport {
+            pool: self.name.clone(),
+            id: self.id,
+            held_for: self.since.elapsed(),
+            pages: if self.is_complete() { Vec::new() } else { self.pages_out() },
+        }
+    }
+
+    fn pages_out(&self) -> Vec<HeldPage> {
+        let ranges = self.area.present_pages();
+        let all = ranges.into_iter().flat_map(|r| r.step_by(1 << self.order)).map(PageIdx);
+        let held = |page: PageIdx| {
+            let meta = self.area.meta(page);
+            let tag = meta.tag.load(Ordering::Relaxed).checked_sub(1);
+            (meta.pool.load(Ordering::Relaxed) == self.id)
+                .then(|| HeldPage { page, holder: tag.and_then(|t| self.tags.get(t as usize).cloned()) })
+        };
+        all.filter_map(held).collect()
+    }
+}
+
+/// Which buffers a destroyed pool waits for. Its text is worded like the kernel's.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ShutdownReport {
+    /// The pool's name.
+    pub pool: String,
+    /// The pool's id.
+    pub id: u32,
+    /// Since the pool was destroyed.
+    pub held_for: Duration,
+    /// The pages that are out; a page with pieces out is one.
+    pub pages: Vec<HeldPage>,
+}
+
+/// A page that is out, and who was last said to hold it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeldPage {
+    /// Which page.
+    pub page: PageIdx,
+    /// The tag that its buffer was given last, in a pool made with `tagging`.
+    pub holder: Option<String>,
+}
+
+impl fmt::Display for ShutdownReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n = self.pages.len();
+        if n == 0 {
+            return write!(f, "pool shutdown complete: no buffer held (pool {} id {})", self.pool, self.id);
+        }
+        let s = if n == 1 { "" } else { "s" };
+        let seconds = self.held_for.as_secs();
+        write!(
+            f,
+            "stalled pool shutdown: {n} buffer{s} held for {seconds} s (pool {} id {})",
+            self.pool, self.id
+        )?;
+        for held in self.pages.iter().take(16) {
+            write!(f, "\n  page {:?}", held.page)?;
+            if let Some(holder) = &held.holder {
+                write!(f, " held by {holder}")?;
+            }
+        }
+        if n > 16 {
+            write!(f, "\n  and {} more", n - 16)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! The counters: declared once, here.
+//!
+//! What   Linux's eleven under Linux's names, allocation failures, and the two that balance: hold and release.
+//! Who    a [`Counters`] has one writer at a time (the owner, or whoever holds the return lock); anyone may read at any
+//!        time. So a count costs a plain add, and reading costs the owner nothing (note 0003).
+//! Adding one: a line in `stats!`, and the increment. The struct, the sum, names, order and the documentation follow.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// One number with one writer. A plain add in memory: no lock prefix.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds; for the one writer.
+    #[inline(always)]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// Reads; for anyone.
+    #[inline(always)]
+    pub(crate) fn read(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// Sets a starting value; for tests of the wrap-around.
+    #[cfg(test)]
+    pub(crate) fn start_at(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+}
+
+macro_rules! stats {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// What a pool has done so far. Differences between two snapshots are what happened between them.
+        ///
+        /// The names and meanings are Linux's (`struct page_pool_alloc_stats`, `page_pool_recycle_stats`), and
+        /// where one differs its text says so. A snapshot is exact when the pool is at rest; while it runs each
+        /// number is right, but two numbers may be some buffers apart.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Stats { $($(#[doc = $doc])+ pub $name: u64,)+ }
+
+        impl Stats {
+            /// Names in declaration order.
+            pub const NAMES: &[&str] = &[$(stringify!($name)),+];
+
+            /// Names and values in declaration order, for tables and exporters.
+            ///
+            /// ```
+            /// let stats = pagepool::Stats::default();
+            /// assert!(stats.fields().iter().all(|(_, value)| *value == 0));
+            /// ```
+            pub fn fields(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),+]
+            }
+
+            /// What happened since an earlier snapshot.
+            pub fn since(&self, earlier: &Stats) -> Stats {
+                Stats { $($name: self.$name.wrapping_sub(earlier.$name)),+ }
+            }
+        }
+
+        /// The numbers of one writer.
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters { $(pub(crate) $name: Counter,)+ }
+
+        impl Counters {
+            /// Adds these to a snapshot.
+            pub(crate) fn add_to(&self, stats: &mut Stats) {
+                $(stats.$name = stats.$name.wrapping_add(self.$name.read());)+
+            }
+        }
+    };
+}
+
+stats! {
+    /// Pages handed out from the cache, and fragment pages reused in place.
+    alloc_fast,
+    /// Pages returned into the cache by their owner, and fragment pages reused in place.
+    recycle_cached,
+    /// Slow-path allocations that the provider served: one for up to `refill` pages.
+    alloc_slow,
+    /// Pages of order above 0 that the provider gave.
+    alloc_slow_high_order,
+    /// Times the cache was empty and neither lanes nor ring had a page.
+    alloc_empty,
+    /// Refills from lanes and ring that brought at least one page: one per refill.
+    alloc_refill,
+    /// Pages let go because they were on the wrong node: at most one per allocation.
+    alloc_waive,
+    /// Allocations that gave nothing. Linux has no such counter.
+    alloc_failed,
+    /// Pages that found the cache full; each is counted again under `recycle_ring` or `recycle_ring_full`.
+    recycle_cache_full,
+    /// Pages returned into the ring or a lane.
+    recycle_ring,
+    /// Pages that found ring and lane full and left the pool. One per page, also in bulk, where Linux counts calls.
+    recycle_ring_full,
+    /// Pages that came home while somebody held them, or from the emergency reserve, and left the pool.
+    recycle_released_refcnt,
+    /// Pages that ever joined the pool.
+    hold,
+    /// Pages that ever left it.
+    release,
+}
+
+impl Stats {
+    /// Pages that joined and have not left, right across wrap-around. Linux: `page_pool_inflight`.
+    pub fn inflight(&self) -> i64 {
+        self.hold.wrapping_sub(self.release) as i64
+    }
+
+    /// Recycled pages per hundred allocations, as ynltool computes it; `None` before the first allocation.
+    pub fn recycle_percent(&self) -> Option<f64> {
+        let allocations = self.alloc_fast + self.alloc_refill + self.alloc_slow + self.alloc_slow_high_order;
+        (allocations > 0)
+            .then(|| (self.recycle_ring + self.recycle_cached) as f64 * 100.0 / allocations as f64)
+    }
+}
+
+/// Where a pool's pages are. Each place is read consistently; the sum equals hold - release when the pool is at rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inflight {
+    /// Pages that joined and have not left.
+    pub total: i64,
+    /// In the owner's cache.
+    pub cache: u64,
+    /// In lanes, on their way home.
+    pub lanes: u64,
+    /// In the ring.
+    pub ring: u64,
+    /// The page that fragments are being cut from.
+    pub frag: u64,
+    /// With the program: handles, pieces, raw addresses, shared buffers.
+    pub out: u64,
+}

@@ -1,0 +1,81 @@
+//! The smallest provider there is: a stack of page numbers over zeroed memory, all of it present from the start.
+
+// UNSAFETY: the memory is allocated and freed by hand, to have its alignment.
+#![expect(unsafe_code)]
+
+use std::alloc::Layout;
+use std::sync::Arc;
+
+use crate::area::{Area, REGION_SHIFT};
+use crate::error::Error;
+use crate::page::{NodeId, PAGE_SIZE, PageIdx};
+use crate::provider::Provider;
+use crate::sync::Lock;
+
+/// Pages of one order, handed out lowest first. For models and tests that must not depend on an arena.
+#[derive(Debug)]
+pub struct PlainMemory {
+    area: Arc<Area>,
+    order: u8,
+    free: Lock<Vec<PageIdx>>,
+    layout: Layout,
+}
+
+impl PlainMemory {
+    /// `pages` pages of `order`, all on node 0.
+    pub fn new(pages: usize, order: u8) -> Result<Arc<Self>, Error> {
+        let size = PAGE_SIZE << order;
+        let layout = Layout::from_size_align(size * pages, size).expect("a test's memory is small");
+        // SAFETY: the layout has a size above zero.
+        let base = unsafe { std::alloc::alloc_zeroed(layout) };
+        assert!(!base.is_null(), "a test's memory is there");
+        let area = Area::readable(base as usize, layout.size() as u64, REGION_SHIFT, Some(NodeId(0)))?;
+        (0..area.regions()).try_for_each(|r| area.add_region(r))?;
+        let free = (0..pages as u32).rev().map(|p| PageIdx(p << order)).collect();
+        Ok(Arc::new(Self { area, order, free: Lock::new(free), layout }))
+    }
+
+    /// Pages that no pool has.
+    pub fn free(&self) -> usize {
+        self.free.lock().len()
+    }
+}
+
+impl Provider for PlainMemory {
+    fn area(&self) -> &Arc<Area> {
+        &self.area
+    }
+
+    fn reserve(&self, order: u8, _node: Option<NodeId>, out: &mut [PageIdx]) -> usize {
+        assert_eq!(order, self.order, "one order only");
+        let mut free = self.free.lock();
+        let n = out.len().min(free.len());
+        out[..n].fill_with(|| free.pop().expect("counted"));
+        n
+    }
+
+    fn release(&self, order: u8, pages: &[PageIdx]) {
+        assert_eq!(order, self.order, "one order only");
+        let mut free = self.free.lock();
+        for page in pages {
+            assert!(!free.contains(page), "{page:?} was released twice");
+            free.push(*page);
+        }
+    }
+
+    fn available(&self, _order: u8) -> usize {
+        self.free()
+    }
+
+    fn describe(&self) -> String {
+        format!("{} bytes of plain memory for tests", self.layout.size())
+    }
+}
+
+impl Drop for PlainMemory {
+    fn drop(&mut self) {
+        let base = self.area.base().expect("plain memory is readable");
+        // SAFETY: allocated in `new` with this layout, freed once; no pool is left, for each keeps its provider.
+        unsafe { std::alloc::dealloc(base as *mut u8, self.layout) };
+    }
+}

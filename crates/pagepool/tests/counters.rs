@@ -1,0 +1,197 @@
+//! The counter vectors of Linux 7.3, through the public API (facts file 3.3.1), and the identities that follow.
+
+use pagepool::testing::PlainMemory;
+use pagepool::{Bound, PageBuf, Pool, PoolParams, Stats};
+
+fn pool(pages: usize) -> Bound {
+    pool_with(pages, PoolParams::default())
+}
+
+fn pool_with(pages: usize, params: PoolParams) -> Bound {
+    let memory = PlainMemory::new(pages, params.order).unwrap();
+    Pool::new(params, memory).unwrap().bind()
+}
+
+fn take(pool: &Bound, n: usize) -> Vec<PageBuf> {
+    (0..n).map(|_| pool.alloc_page().unwrap()).collect()
+}
+
+/// Asserts every counter: those not named are 0. Hold and release are checked by their balance.
+fn assert_stats(stats: Stats, expected: &[(&str, u64)]) {
+    for (name, value) in stats.fields() {
+        if name == "hold" || name == "release" {
+            continue;
+        }
+        let wanted = expected.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v);
+        assert_eq!(value, wanted, "{name} in {stats:?}");
+    }
+}
+
+#[test]
+fn three_refills_out_and_home_on_the_owner() {
+    let pool = pool(1024);
+    drop(take(&pool, 192));
+    let expected = [
+        ("alloc_empty", 3),
+        ("alloc_slow", 3),
+        ("alloc_fast", 189),
+        ("recycle_cached", 128),
+        ("recycle_cache_full", 64),
+        ("recycle_ring", 64),
+    ];
+    assert_stats(pool.stats(), &expected);
+    let at = pool.inflight();
+    assert_eq!((at.total, at.cache, at.ring, at.out), (192, 128, 64, 0));
+}
+
+#[test]
+fn in_bulk_the_counters_are_those_of_single_calls() {
+    let pool = pool(1024);
+    let mut buffers = Vec::with_capacity(192);
+    assert_eq!(pool.alloc_bulk(&mut buffers, 192), 192);
+    pagepool::put_bulk(&mut buffers);
+    let expected = [
+        ("alloc_empty", 3),
+        ("alloc_slow", 3),
+        ("alloc_fast", 189),
+        ("recycle_cached", 128),
+        ("recycle_cache_full", 64),
+        ("recycle_ring", 64),
+    ];
+    assert_stats(pool.stats(), &expected);
+}
+
+#[test]
+fn one_page_over_and_over() {
+    let pool = pool(64);
+    for _ in 0..100_000 {
+        drop(pool.alloc_page().unwrap());
+    }
+    let expected =
+        [("alloc_empty", 1), ("alloc_slow", 1), ("alloc_fast", 99_999), ("recycle_cached", 100_000)];
+    assert_stats(pool.stats(), &expected);
+}
+
+/// Linux's benches prefill: 64 allocated, 64 put, which lands in the ring.
+fn prefilled(pages: usize) -> (Bound, Stats) {
+    let pool = pool(pages);
+    take(&pool, 64).into_iter().for_each(PageBuf::put_ring);
+    let stats = pool.stats();
+    (pool, stats)
+}
+
+#[test]
+fn bench_01_direct() {
+    let (pool, before) = prefilled(128);
+    for _ in 0..100_000 {
+        pool.recycle_direct(pool.alloc_page().unwrap()).unwrap();
+    }
+    let expected = [("alloc_refill", 1), ("alloc_fast", 99_999), ("recycle_cached", 100_000)];
+    assert_stats(pool.stats().since(&before), &expected);
+}
+
+#[test]
+fn bench_02_ring() {
+    let (pool, before) = prefilled(128);
+    for _ in 0..100_000 {
+        pool.alloc_page().unwrap().put_ring();
+    }
+    let expected = [("alloc_refill", 1563), ("alloc_fast", 98_437), ("recycle_ring", 100_000)];
+    assert_stats(pool.stats().since(&before), &expected);
+}
+
+#[test]
+fn bench_03_every_page_leaves() {
+    let (pool, before) = prefilled(256);
+    for _ in 0..100_000 {
+        let mut buffer = pool.alloc_page().unwrap();
+        let hold = buffer.hold();
+        drop(buffer);
+        drop(hold);
+    }
+    let expected = [
+        ("alloc_refill", 1),
+        ("alloc_fast", 98_437),
+        ("alloc_empty", 1562),
+        ("alloc_slow", 1562),
+        ("recycle_released_refcnt", 100_000),
+    ];
+    assert_stats(pool.stats().since(&before), &expected);
+    let at = pool.stats();
+    assert_eq!(at.hold - at.release, pool.inflight().total as u64);
+}
+
+#[test]
+fn a_full_ring_refuses_and_the_page_leaves() {
+    let pool = pool_with(64, PoolParams { ring_size: 16, refill: 8, cache_size: 16, ..Default::default() });
+    let mut buffers = take(&pool, 20);
+    pagepool::put_ring_bulk(&mut buffers);
+    let stats = pool.stats();
+    assert_eq!((stats.recycle_ring, stats.recycle_ring_full), (16, 4));
+    assert_eq!(pool.inflight().ring, 16);
+    assert_eq!(stats.release, 4);
+}
+
+#[test]
+fn another_thread_returns_through_its_lane() {
+    let pool = pool(1024);
+    let buffers = take(&pool, 192);
+    std::thread::spawn(move || drop(buffers)).join().unwrap();
+    assert_eq!(pool.inflight().lanes, 192);
+    let again = take(&pool, 192);
+    let stats = pool.stats();
+    assert_eq!((stats.alloc_slow, stats.alloc_refill, stats.recycle_ring), (3, 3, 192));
+    drop(again);
+    assert_eq!(pool.inflight().out, 0);
+}
+
+#[test]
+fn exhaustion_is_a_value_and_is_counted() {
+    let pool = pool(10);
+    let buffers = take(&pool, 10);
+    assert!(pool.alloc_page().is_none());
+    let mut more = Vec::with_capacity(4);
+    assert_eq!(pool.alloc_bulk(&mut more, 4), 0);
+    assert!(pool.alloc_batch(4).is_empty());
+    let stats = pool.stats();
+    assert_eq!((stats.alloc_failed, stats.alloc_empty, stats.alloc_slow), (3, 4, 1));
+    drop(buffers);
+    assert!(pool.alloc_page().is_some());
+}
+
+#[test]
+fn fragments_of_2090_fit_fifteen_times_and_the_page_is_used_again() {
+    let pool = pool_with(8, PoolParams { order: 3, ..Default::default() });
+    let pieces: Vec<_> = (0..15).map(|_| pool.alloc_frag(2090).unwrap()).collect();
+    for (at, piece) in pieces.iter().enumerate() {
+        assert_eq!((piece.offset(), piece.len()), (at * 2112, 2090));
+    }
+    let page = pieces[0].page();
+    drop(pieces);
+    let next = pool.alloc_frag(2090).unwrap();
+    assert_eq!((next.page(), next.offset()), (page, 0), "in place");
+    let expected =
+        [("alloc_empty", 1), ("alloc_slow_high_order", 1), ("recycle_cached", 1), ("alloc_fast", 1)];
+    assert_stats(pool.stats(), &expected);
+}
+
+#[test]
+fn hybrid_sizes_are_linuxs_with_its_alignment() {
+    let pool = pool_with(8, PoolParams { order: 3, frag_align: 8, ..Default::default() });
+    let sizes: Vec<_> = (0..3).map(|_| pool.alloc(8590).unwrap()).collect();
+    let seen: Vec<_> = sizes.iter().map(|b| (b.offset(), b.len())).collect();
+    assert_eq!(seen, [(0, 8590), (8592, 8590), (17184, 32768 - 17184)]);
+    assert_eq!(pool.alloc(16385).unwrap().len(), 32768);
+    assert!(pool.alloc(16384).unwrap().is_piece());
+    assert!(pool.alloc(0).is_none() && pool.alloc(32769).is_none() && pool.alloc_frag(32769).is_none());
+}
+
+#[test]
+fn pieces_from_elsewhere_are_counted_once_the_page_is_home() {
+    let pool = pool_with(8, PoolParams { order: 3, ..Default::default() });
+    let pieces: Vec<_> = (0..30).map(|_| pool.alloc_frag(2090).unwrap()).collect();
+    std::thread::spawn(move || drop(pieces)).join().unwrap();
+    drop(pool.alloc_page().unwrap());
+    let stats = pool.stats();
+    assert_eq!((stats.alloc_slow_high_order, stats.recycle_ring, stats.alloc_refill), (2, 1, 1), "{stats:?}");
+}
