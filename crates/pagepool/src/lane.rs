@@ -15,6 +15,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
+use crate::ring::Queue;
 use crate::stats::Counter;
 use crate::sync::{AtomicU32, Lock, Ordering, Padded, heavy_fence, light_fence};
 use crate::wake::Wakeup;
@@ -117,20 +118,6 @@ impl Lane {
         self.producer.flags.load(Ordering::Relaxed)
     }
 
-    /// Takes the oldest message. For the owner, or under [`cold`](Self::while_cold) once the pool has ended.
-    #[inline(always)]
-    pub(crate) fn pop(&self) -> Option<u32> {
-        let at = self.consumer.at.load(Ordering::Relaxed);
-        let slot = self.slot(at);
-        let message = slot.load(Ordering::Acquire); // pairs with push()
-        if message == 0 {
-            return None;
-        }
-        slot.store(0, Ordering::Relaxed); // the producer reads nothing but the 0 through it
-        self.consumer.at.store(at + 1, Ordering::Relaxed);
-        Some(message)
-    }
-
     /// Whether the oldest slot is empty.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
@@ -195,6 +182,40 @@ impl Lane {
     pub(crate) fn pages_in(&self) -> u64 {
         let taken = self.consumer.pages.read();
         self.pages_pushed().saturating_sub(taken)
+    }
+}
+
+impl Queue for Lane {
+    /// For the owner, or under [`Lane::while_cold`] once the pool has ended.
+    #[inline(always)]
+    fn pop(&self) -> Option<u32> {
+        let at = self.consumer.at.load(Ordering::Relaxed);
+        let slot = self.slot(at);
+        let message = slot.load(Ordering::Acquire); // pairs with push()
+        if message == 0 {
+            return None;
+        }
+        slot.store(0, Ordering::Relaxed); // the producer reads nothing but the 0 through it
+        self.consumer.at.store(at + 1, Ordering::Relaxed);
+        Some(message)
+    }
+
+    #[inline]
+    fn take_pages(&self, space: &mut [u32]) -> usize {
+        let start = self.consumer.at.load(Ordering::Relaxed);
+        let mut taken = 0;
+        for place in space {
+            let slot = self.slot(start + taken);
+            let message = slot.load(Ordering::Acquire); // pairs with push()
+            if message == 0 || message & PIECE != 0 {
+                break;
+            }
+            slot.store(0, Ordering::Relaxed); // as in pop()
+            *place = message - 1;
+            taken += 1;
+        }
+        self.consumer.at.store(start + taken, Ordering::Relaxed);
+        taken
     }
 }
 

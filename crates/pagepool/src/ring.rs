@@ -10,6 +10,7 @@
 
 use std::sync::atomic::AtomicUsize;
 
+use crate::lane::PIECE;
 use crate::stats::Counter;
 use crate::sync::{AtomicU32, Ordering, Padded};
 
@@ -29,6 +30,16 @@ pub(crate) struct Ring {
 struct Consumer {
     at: AtomicUsize,
     popped: Counter,
+}
+
+/// What the owner drains: a lane or the ring.
+pub(crate) trait Queue {
+    /// Takes the oldest message.
+    fn pop(&self) -> Option<u32>;
+
+    /// Takes messages of whole pages, as page numbers, while they last and `space` does; stops before a piece. Says how
+    /// many.
+    fn take_pages(&self, space: &mut [u32]) -> usize;
 }
 
 /// The producers' position; lives under the return lock.
@@ -55,9 +66,24 @@ impl Ring {
         true
     }
 
-    /// Takes the oldest message. For the owner, or for who ends the pool.
+    /// Whether the oldest slot is empty.
     #[inline]
-    pub(crate) fn pop(&self) -> Option<u32> {
+    pub(crate) fn is_empty(&self) -> bool {
+        let at = self.consumer.at.load(Ordering::Relaxed);
+        self.slots.get(at).is_none_or(|slot| slot.load(Ordering::Acquire) == 0) // pairs with push()
+    }
+
+    /// Messages in the ring; readable by anyone.
+    pub(crate) fn len(&self) -> u64 {
+        let popped = self.consumer.popped.read();
+        self.pushed.read().saturating_sub(popped)
+    }
+}
+
+impl Queue for Ring {
+    /// For the owner, or for who ends the pool.
+    #[inline]
+    fn pop(&self) -> Option<u32> {
         let at = self.consumer.at.load(Ordering::Relaxed);
         let slot = self.slots.get(at)?;
         let message = slot.load(Ordering::Acquire); // pairs with push()
@@ -70,16 +96,23 @@ impl Ring {
         Some(message)
     }
 
-    /// Whether the oldest slot is empty.
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        let at = self.consumer.at.load(Ordering::Relaxed);
-        self.slots.get(at).is_none_or(|slot| slot.load(Ordering::Acquire) == 0) // pairs with push()
-    }
-
-    /// Messages in the ring; readable by anyone.
-    pub(crate) fn len(&self) -> u64 {
-        let popped = self.consumer.popped.read();
-        self.pushed.read().saturating_sub(popped)
+    fn take_pages(&self, space: &mut [u32]) -> usize {
+        let mut at = self.consumer.at.load(Ordering::Relaxed);
+        let mut taken = 0;
+        for place in space {
+            let Some(slot) = self.slots.get(at) else { break };
+            let message = slot.load(Ordering::Acquire); // pairs with push()
+            if message == 0 || message & PIECE != 0 {
+                break;
+            }
+            slot.store(0, Ordering::Release);
+            *place = message - 1;
+            at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
+            taken += 1;
+        }
+        self.consumer.at.store(at, Ordering::Relaxed);
+        self.consumer.popped.add(taken as u64);
+        taken
     }
 }
