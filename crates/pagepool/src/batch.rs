@@ -243,24 +243,36 @@ pub(crate) fn put_elsewhere(pool: Home, pages: &[u32]) {
 pub fn put_bulk(buffers: &mut Vec<PageBuf>) {
     for chunk in taken(buffers).chunks(Batch::MAX) {
         let pool = chunk[0].pool;
-        match pool.owner_here() {
-            Some(owner) if all_plain(pool, chunk) && pool.own.cache.has_plain_room(chunk.len()) => {
-                pool.own.cache.fill(owner, chunk.len(), |space| {
-                    space.iter_mut().zip(chunk).for_each(|(number, buffer)| *number = buffer.place.page().0);
-                    chunk.len()
-                });
-                pool.own.counts.recycle_cached.add(chunk.len() as u64);
+        let home = pool.owner_here().is_some_and(|owner| {
+            pool.own.cache.has_plain_room(chunk.len()) && {
+                let cached = pool.own.cache.fill(owner, chunk.len(), |space| copy_plain(pool, chunk, space));
+                pool.own.counts.recycle_cached.add(cached as u64);
+                cached > 0
             }
-            _ => put_runs(chunk, put_run, drop),
+        });
+        if !home {
+            put_runs(chunk, put_run, drop);
         }
     }
 }
 
-/// Whether these are all whole pages of one pool with nothing to look up. Without a branch per buffer.
+/// Copies the page numbers of buffers, and says how many: all of them if they are whole pages of this pool with nothing
+/// to look up, else none. Without a branch per buffer.
 #[inline(always)]
-fn all_plain(pool: Home, buffers: &[PageBuf]) -> bool {
-    let differs = |seen: usize, buffer: &PageBuf| seen | (buffer.pool.0.addr().get() ^ pool.0.addr().get());
-    buffers.iter().fold(0, differs) == 0 && buffers.iter().fold(0, |seen, b| seen | b.place.bits()) >> 32 == 0
+fn copy_plain(pool: Home, buffers: &[PageBuf], space: &mut [u32]) -> usize {
+    let (mut pools, mut places) = (0, 0);
+    let mut copy = |buffer: &PageBuf, number: &mut u32| {
+        pools |= buffer.pool.0.addr().get() ^ pool.0.addr().get();
+        places |= buffer.place.bits();
+        *number = buffer.place.page().0;
+    };
+    let (eights, rest) = buffers.as_chunks::<8>();
+    let (space_eights, space_rest) = space.as_chunks_mut::<8>();
+    for (buffers, numbers) in eights.iter().zip(space_eights) {
+        buffers.iter().zip(numbers).for_each(|(buffer, number)| copy(buffer, number));
+    }
+    rest.iter().zip(space_rest).for_each(|(buffer, number)| copy(buffer, number));
+    if pools == 0 && places >> 32 == 0 { buffers.len() } else { 0 }
 }
 
 /// Whole, plain pages of one pool.

@@ -155,6 +155,7 @@ impl PoolParams {
     /// Checks everything that can be checked without doing anything.
     pub(crate) fn check(&self, provider: &dyn Provider) -> Result<(Sizes, Geometry), Error> {
         let geometry = self.geometry(provider.area())?;
+        check_node(provider, self.nid)?;
         Ok((self.sizes()?, geometry))
     }
 
@@ -212,6 +213,18 @@ impl PoolParams {
             colour_mask: colours - 1,
             frag_mask: self.frag_align as u32 - 1,
         })
+    }
+}
+
+/// A preferred node must be one that the provider knows.
+pub(crate) fn check_node(provider: &dyn Provider, nid: Option<NodeId>) -> Result<(), Error> {
+    match nid {
+        Some(node) if !provider.has_node(node) => Err(Error::parameter(
+            "nid",
+            node.0,
+            format!("a node of the provider, which is {}", provider.describe()),
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -665,10 +665,12 @@ impl Bound {
     }
 
     /// Prefers another node from now on; `None` is the node of this thread, each time. What is in the cache goes back to
-    /// the provider. Linux: `page_pool_update_nid`.
-    pub fn update_nid(&self, nid: Option<NodeId>) {
-        self.policy(|p| p.nid = nid);
+    /// the provider. A node that the provider does not know is refused, and nothing changes. Linux:
+    /// `page_pool_update_nid`.
+    pub fn update_nid(&self, nid: Option<NodeId>) -> Result<(), Error> {
         let home = self.home();
+        crate::params::check_node(&**home.provider(), nid)?;
+        self.policy(|p| p.nid = nid);
         let mut pages = Vec::with_capacity(home.own.cache.count());
         while let Some(page) = home.own.cache.pop(self.owner()) {
             pages.push(page);
@@ -677,13 +679,12 @@ impl Bound {
         let provider = home.provider().clone();
         pages.retain(|&page| clear_record(&home.area, page));
         provider.release(home.geometry.order, &pages);
+        Ok(())
     }
 
     /// [`update_nid`](Self::update_nid) if the node is another one. Linux: `page_pool_nid_changed`.
-    pub fn nid_changed(&self, nid: NodeId) {
-        if self.policy(|p| p.nid) != Some(nid) {
-            self.update_nid(Some(nid));
-        }
+    pub fn nid_changed(&self, nid: NodeId) -> Result<(), Error> {
+        if self.policy(|p| p.nid) == Some(nid) { Ok(()) } else { self.update_nid(Some(nid)) }
     }
 
     // ---- Looking at it -----------------------------------------------------------------------------------------

@@ -128,14 +128,6 @@ impl Deref for Home {
     }
 }
 
-/// A page that has no room for a message in lane or ring.
-enum NoRoom {
-    /// Nobody will take it; it has left the pool and goes to the provider.
-    Leaves(Arc<dyn Provider>),
-    /// The pool has ended: the returner accounts for it.
-    Detached,
-}
-
 impl Shared {
     /// The record of a page of this pool.
     #[inline(always)]
@@ -221,27 +213,38 @@ impl Home {
     /// `page_pool_recycle_in_ring`.
     #[inline(never)]
     pub(crate) fn ring_or_out(self, page: PageIdx) {
-        let no_room = {
-            let mut returns = self.returns.lock();
-            if returns.detached {
-                NoRoom::Detached
-            } else if self.ring.push(&mut returns.tail, page.0 + 1) {
-                self.returned.recycle_ring.add(1);
-                light_fence(); // pairs with the heavy fence in raise_all()
-                if self.wakeup.is_starved() {
-                    self.wakeup.wake();
-                }
-                return;
-            } else {
+        let mut returns = self.returns.lock();
+        if returns.detached || !self.ring.push(&mut returns.tail, page.0 + 1) {
+            if !returns.detached {
                 self.returned.recycle_ring_full.add(1);
                 self.returned.release.add(1);
-                NoRoom::Leaves(self.provider().clone())
             }
-        };
-        match no_room {
-            NoRoom::Leaves(provider) => self.give_back(&*provider, page),
-            NoRoom::Detached => crate::shutdown::came_home_late(self, &[page]),
+            return self.out(returns, page);
         }
+        self.returned.recycle_ring.add(1);
+        self.wake_if_starved();
+    }
+
+    /// After a push into the ring, under the return lock: wakes an owner that found nothing.
+    #[inline(always)]
+    fn wake_if_starved(self) {
+        light_fence(); // pairs with the heavy fence in raise_all()
+        if self.wakeup.is_starved() {
+            self.wakeup.wake();
+        }
+    }
+
+    /// A page that was counted as released under the return lock goes to the provider; in a pool that has ended the
+    /// returner accounts for it instead. The provider is held before the lock is let go, for then the pool may end.
+    #[cold]
+    fn out(self, returns: impl Deref<Target = Returns>, page: PageIdx) {
+        if returns.detached {
+            drop(returns);
+            return crate::shutdown::came_home_late(self, &[page]);
+        }
+        let provider = self.provider().clone();
+        drop(returns);
+        self.give_back(&*provider, page);
     }
 
     /// Many whole pages through the ring under one lock; what does not fit is handled one by one.
@@ -251,10 +254,7 @@ impl Home {
             let fits = |page: &&u32| !returns.detached && self.ring.push(&mut returns.tail, **page + 1);
             let pushed = pages.iter().take_while(fits).count();
             self.returned.recycle_ring.add(pushed as u64);
-            light_fence(); // pairs with the heavy fence in raise_all()
-            if pushed > 0 && self.wakeup.is_starved() {
-                self.wakeup.wake();
-            }
+            self.wake_if_starved();
             pushed
         };
         // With none left this thread holds nothing of the pool any more, and must not look at it.
@@ -264,20 +264,12 @@ impl Home {
     /// A page that somebody holds comes home on a thread that is not the owner's.
     #[cold]
     fn release_held(self, page: PageIdx) {
-        let provider = {
-            let returns = self.returns.lock();
-            if returns.detached {
-                None
-            } else {
-                self.returned.recycle_released_refcnt.add(1);
-                self.returned.release.add(1);
-                Some(self.provider().clone())
-            }
-        };
-        match provider {
-            Some(provider) => self.give_back(&*provider, page),
-            None => crate::shutdown::came_home_late(self, &[page]),
+        let returns = self.returns.lock();
+        if !returns.detached {
+            self.returned.recycle_released_refcnt.add(1);
+            self.returned.release.add(1);
         }
+        self.out(returns, page);
     }
 
     // ---- Out of the pool ---------------------------------------------------------------------------------------
@@ -382,11 +374,7 @@ impl Home {
                 if !self.ring.push(&mut returns.tail, (page.0 + 1) | PIECE) {
                     self.overflow(&mut returns, page);
                 }
-                light_fence(); // pairs with the heavy fence in raise_all()
-                if self.wakeup.is_starved() {
-                    self.wakeup.wake();
-                }
-                return;
+                return self.wake_if_starved();
             }
         }
         crate::shutdown::piece_came_home_late(self, page);
