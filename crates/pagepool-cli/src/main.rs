@@ -7,10 +7,14 @@ mod counted;
 mod machine;
 mod measure;
 mod outcome;
+mod page_frag;
 mod perf;
+mod pools;
+mod reports;
 mod spsc;
 mod summary;
 mod sys;
+mod touch;
 mod workload;
 mod workloads;
 
@@ -55,6 +59,16 @@ struct Bench {
 
 #[derive(Subcommand)]
 enum Report {
+    /// What a packet costs and wastes at MTU 1500, 4000, 8000 and 9000: pages, page_frag, hybrid.
+    Mtu,
+    /// Node-blind and node-aware refill on a made-up machine of two nodes, all counters side by side.
+    Numa,
+    /// 1 to N threads returning at the same time, through lanes and through the locked ring.
+    Contention {
+        /// The largest number of returning threads.
+        #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
+        threads: u8,
+    },
     /// Run exactly so many buffers of one workload without a clock, under an instruction counter.
     #[command(hide = true)]
     Count {
@@ -67,29 +81,35 @@ enum Report {
 
 fn main() -> ExitCode {
     let Task::Bench(bench) = Command::parse().task;
-    let plan = if bench.quick { Plan::QUICK } else { Plan::FULL };
-    match bench.report {
-        None if bench.list => list(),
-        None => bench::run(&Choice { json: bench.json, filter: bench.filter, plan }, workloads::all()),
+    let Bench { report, json, filter, quick, list } = bench;
+    let plan = if quick { Plan::QUICK } else { Plan::FULL };
+    let done = match report {
+        None if list => Ok(name_all()),
+        None => Ok(bench::run(&Choice { json, filter, plan }, workloads::all())),
+        Some(Report::Mtu) => reports::mtu::run(plan).map(|report| report.print(json)),
+        Some(Report::Numa) => reports::numa::run(plan).map(|report| report.print(json)),
+        Some(Report::Contention { threads }) => {
+            reports::contention::run(plan, threads.into()).map(|report| report.print(json))
+        }
         Some(Report::Count { name, iterations }) => count(&name, iterations),
-    }
+    };
+    done.unwrap_or_else(|why| {
+        eprintln!("{why}");
+        ExitCode::FAILURE
+    })
 }
 
-fn list() -> ExitCode {
+fn name_all() -> ExitCode {
     for workload in workloads::all() {
         println!("{:<28} {:<22} {}", workload.name, workload.linux, workload.about);
     }
     ExitCode::SUCCESS
 }
 
-fn count(name: &str, iterations: usize) -> ExitCode {
+fn count(name: &str, iterations: usize) -> Result<ExitCode, String> {
     let found = workloads::all().find(|workload| workload.name == name);
-    let done = found.ok_or_else(|| format!("no workload is called {name}; bench --list names them all"));
-    match done.and_then(|workload| count::run(workload, iterations)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{why}");
-            ExitCode::FAILURE
-        }
-    }
+    let workload =
+        found.ok_or_else(|| format!("no workload is called {name}; bench --list names them all"))?;
+    count::run(workload, iterations)?;
+    Ok(ExitCode::SUCCESS)
 }

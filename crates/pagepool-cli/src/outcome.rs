@@ -41,7 +41,7 @@ pub struct Outcome {
     /// Nanoseconds of the bare ring, measured in turns with this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor_ns_med: Option<f64>,
-    /// Its median over that of the bare ring.
+    /// Its time over that of the bare ring in the turn before or after, the median of all repetitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of_floor: Option<f64>,
     /// Why its figures must not be believed.
@@ -68,7 +68,7 @@ impl Outcome {
         let own = figures.own;
         let floor = figures.beside.as_ref().and_then(ns);
         let times = ns(&own);
-        let per_ratio = |floor: Summary| times.map(|own| own.med / floor.med);
+        let of_floor = figures.beside.as_ref().and_then(|floor| ratio(&own, floor));
         Self {
             ns_min: times.map(|t| t.min),
             ns_med: times.map(|t| t.med),
@@ -78,7 +78,7 @@ impl Outcome {
             instructions: Summary::of(&own.instructions).map(|i| i.med),
             colours: figures.colours,
             floor_ns_med: floor.map(|f| f.med),
-            of_floor: floor.and_then(per_ratio),
+            of_floor,
             failed: fault(&own).or_else(|| counted::check(&own.counted, workload.rules, own.buffers).err()),
             buffers: own.buffers,
             minor_faults: own.faults,
@@ -127,6 +127,12 @@ impl Outcome {
 
 fn ns(figures: &Measured) -> Option<Summary> {
     Some(Summary::of(&figures.ticks)?.scaled(1.0 / clock::ticks_per_ns()))
+}
+
+/// Turn by turn, so that what disturbs the machine for a while disturbs both.
+fn ratio(own: &Measured, floor: &Measured) -> Option<f64> {
+    let turns: Vec<f64> = own.ticks.iter().zip(&floor.ticks).map(|(own, floor)| own / floor).collect();
+    Some(Summary::of(&turns)?.med)
 }
 
 fn fault(figures: &Measured) -> Option<String> {
@@ -194,11 +200,17 @@ mod tests {
     }
 
     #[test]
-    fn the_ratio_is_to_the_median_of_the_floor() {
+    fn the_ratio_to_the_floor_is_taken_turn_by_turn() {
         let floor = Measured { ticks: vec![617.25; 9], ..Measured::default() };
-        let outcome = Outcome::of(&ROW, Figures { beside: Some(floor), ..figures(100, 0) });
+        let mut disturbed = figures(100, 0);
+        let mut floor_too = floor;
+        for turn in 0..5 {
+            disturbed.own.ticks[turn] *= 50.0;
+            floor_too.ticks[turn] *= 50.0;
+        }
+        let outcome = Outcome::of(&ROW, Figures { beside: Some(floor_too), ..disturbed });
         assert_eq!(outcome.of_floor, Some(2.0));
-        assert!(outcome.line().ends_with("2.00 floor"));
+        assert!(outcome.line().contains("2.00 floor"));
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl<R: Serialize> Report<R> {
 /// An empty table: the first `left` columns hold words, the others numbers.
 fn table(head: &[&str], left: usize) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(head);
+    table.load_style(presets::NOTHING).set_header(head);
     for column in table.column_iter_mut().skip(left) {
         column.set_cell_alignment(CellAlignment::Right);
     }

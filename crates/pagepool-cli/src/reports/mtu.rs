@@ -4,7 +4,6 @@
 //! 64 packets are allocated and then returned, as in one poll; all on one core. Wasted bytes are measured: pages taken
 //! for a run of packets, less what the packets need.
 
-use std::array;
 use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::rc::Rc;
@@ -164,11 +163,12 @@ fn whole_pages(pages: usize, way: Way) -> Result<Ready, String> {
 /// Packets of one piece of an order-3 page each.
 fn hybrid(need: usize, way: Way) -> Result<Ready, String> {
     let pool = pools::bound(order3())?;
+    let mut held = Vec::with_capacity(POLL);
     Ok(Ready::one_core(move |n| {
         for _ in 0..n / POLL {
-            let held: [_; POLL] = array::from_fn(|_| piece(&pool, need));
+            held.extend((0..POLL).map(|_| piece(&pool, need)));
             black_box(&held);
-            held.into_iter().for_each(|buf| way.give_back(buf));
+            held.drain(..).for_each(|buf| way.give_back(buf));
         }
     }))
 }

@@ -36,21 +36,35 @@ pub const TABLE: &[Workload] = &[
     },
     Workload {
         name: "page_fifo1024_pool1k",
-        about: "1024 outstanding, spread evenly over a pool of 1 Ki pages",
+        about: "1024 outstanding from a pool of 1 Ki pages",
         rules: CACHE_ONLY,
-        ready: || spread(1 << 10),
+        ready: || in_a_row(1 << 10),
         ..Workload::USUAL
     },
     Workload {
         name: "page_fifo1024_pool64k",
-        about: "1024 outstanding, spread evenly over a pool of 64 Ki pages",
+        about: "1024 outstanding from a pool of 64 Ki pages",
+        rules: CACHE_ONLY,
+        ready: || in_a_row(1 << 16),
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "page_fifo1024_pool4m",
+        about: "1024 outstanding from a pool of 4 Mi pages",
+        rules: CACHE_ONLY,
+        ready: || in_a_row(1 << 22),
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "page_fifo1024_pool64k_spread",
+        about: "1024 outstanding, scattered over a pool of 64 Ki pages that were all out once",
         rules: CACHE_ONLY,
         ready: || spread(1 << 16),
         ..Workload::USUAL
     },
     Workload {
-        name: "page_fifo1024_pool4m",
-        about: "1024 outstanding, spread evenly over a pool of 4 Mi pages (16 GiB of addresses, not of memory)",
+        name: "page_fifo1024_pool4m_spread",
+        about: "1024 outstanding, scattered over a pool of 4 Mi pages that were all out once",
         rules: CACHE_ONLY,
         ready: || spread(1 << 22),
         ..Workload::USUAL
@@ -63,17 +77,28 @@ const HELD: usize = 1024;
 fn ready<const TOUCH: bool>(params: PoolParams) -> Result<Ready, String> {
     let pool = pools::bound(params)?;
     let held: Vec<PageBuf> = (0..HELD).map(|_| pools::page(&pool)).collect();
-    Ok(oldest_out::<TOUCH>(pool, held))
+    let colours = packet_offsets(&held);
+    Ok(oldest_out::<TOUCH>(pool, held).coloured(colours))
 }
 
-/// All pages of the arena go through the pool once, so that all records are in use; every n-th stays out.
+/// The first pages that the arena gives. Its memory is never touched, so 16 GiB of addresses cost none.
+fn in_a_row(pages: usize) -> Result<Ready, String> {
+    let pool = pools::over(pools::packets(), pools::arena(pages)?)?;
+    let held = (0..HELD).map(|_| pools::page(&pool)).collect();
+    Ok(oldest_out::<false>(pool, held))
+}
+
+/// All pages of the arena go through the pool once, so that all records are in use; one of every stretch stays out,
+/// not always the same of its stretch, so that their records do not fall into the same cache sets.
 fn spread(pages: usize) -> Result<Ready, String> {
     let pool = pools::over(pools::packets(), pools::arena(pages)?)?;
+    let stretch = pages / HELD;
     let mut held = Vec::with_capacity(HELD);
     let mut others = Vec::with_capacity(pages - HELD);
     for at in 0..pages {
         let buf = pools::page(&pool);
-        if at % (pages / HELD) == 0 { held.push(buf) } else { others.push(buf) }
+        let which = (at / stretch).wrapping_mul(0x9e37_79b9) >> 8;
+        if at % stretch == which % stretch { held.push(buf) } else { others.push(buf) }
     }
     drop(others);
     Ok(oldest_out::<false>(pool, held))
@@ -81,7 +106,6 @@ fn spread(pages: usize) -> Result<Ready, String> {
 
 fn oldest_out<const TOUCH: bool>(pool: Rc<Bound>, held: Vec<PageBuf>) -> Ready {
     let counters = pools::counters_of(&pool);
-    let colours = packet_offsets(&held);
     let mut held: Vec<Option<PageBuf>> = held.into_iter().map(Some).collect();
     let run = move |n| {
         let mut sum = 0u64;
@@ -99,7 +123,7 @@ fn oldest_out<const TOUCH: bool>(pool: Rc<Bound>, held: Vec<PageBuf>) -> Ready {
         }
         black_box(sum);
     };
-    Ready::one_core(run).counting(counters).coloured(colours)
+    Ready::one_core(run).counting(counters)
 }
 
 /// Distinct offsets in a page at which packets begin.

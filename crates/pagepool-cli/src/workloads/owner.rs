@@ -1,6 +1,5 @@
 //! Buffers that never leave the owner's core.
 
-use std::array;
 use std::hint::black_box;
 
 use pagepool::{PoolParams, put_bulk};
@@ -78,10 +77,12 @@ fn page_direct() -> Result<Ready, String> {
 fn page_burst64() -> Result<Ready, String> {
     let pool = pools::bound(PoolParams::default())?;
     let counters = pools::counters_of(&pool);
+    let mut burst = Vec::with_capacity(64);
     let run = move |n| {
         for _ in 0..n / 64 {
-            let burst: [_; 64] = array::from_fn(|_| pools::page(&pool));
+            burst.extend((0..64).map(|_| pools::page(&pool)));
             black_box(&burst);
+            burst.clear();
         }
     };
     Ok(Ready::one_core(run).counting(counters))

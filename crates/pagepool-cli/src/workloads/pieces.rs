@@ -1,6 +1,5 @@
 //! Pieces of order-3 pages: the argument of the second seed.
 
-use std::array;
 use std::hint::{black_box, spin_loop};
 
 use pagepool::{Bound, PageBuf, PoolParams};
@@ -94,10 +93,12 @@ fn frag_direct() -> Result<Ready, String> {
 fn frag_burst64() -> Result<Ready, String> {
     let pool = pools::bound(order3())?;
     let counters = pools::counters_of(&pool);
+    let mut burst = Vec::with_capacity(64);
     let run = move |n| {
         for _ in 0..n / 64 {
-            let burst: [_; 64] = array::from_fn(|_| piece(&pool));
+            burst.extend((0..64).map(|_| piece(&pool)));
             black_box(&burst);
+            burst.clear();
         }
     };
     Ok(Ready::one_core(run).counting(counters))

@@ -1,6 +1,5 @@
 //! `page_frag`, the rival of the second seed, over an arena like the pool's.
 
-use std::array;
 use std::hint::black_box;
 use std::rc::Rc;
 
@@ -76,9 +75,11 @@ pub fn burst64(size: usize) -> Result<Ready, String> {
     let cache = Rc::new(PageFrag::new(pools::arena(pools::PAGES)?));
     let counters = counters_of(&cache);
     let run = move |n| {
+        let mut burst = Vec::with_capacity(64);
         for _ in 0..n / 64 {
-            let burst: [_; 64] = array::from_fn(|_| piece(&cache, size));
+            burst.extend((0..64).map(|_| piece(&cache, size)));
             black_box(&burst);
+            burst.clear();
         }
     };
     Ok(Ready::one_core(run).counting(counters))
