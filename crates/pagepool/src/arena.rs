@@ -4,8 +4,8 @@
 //!        10. Pools of several orders share it. Linux: `alloc_pages_bulk_node`, `__free_pages`.
 //! Who    any thread. Two locks: the free pages' (short, no foreign code under it) and the growth lock, under which
 //!        regions are committed, faulted in and mapped by domains. A domain may drop buffers while it maps: `release`
-//!        takes the first lock only. If it asks for pages in there, it gets what is free and no growth. It must not wait in
-//!        there for another thread that asks for pages.
+//!        takes the first lock only. If it asks for pages in there, it gets what is free and no growth. It must not
+//!        wait in there for another thread that asks for pages.
 //! I6     the pages of a region enter the free lists after every domain of the area has mapped it.
 //! Cost   `reserve` and `release` of 64 pages: one lock and one copy of 256 bytes each; no system call, no allocation.
 //! Fork   regions are not inherited (`MADV_DONTFORK`) unless asked for: a child that touches a page faults. So must it
@@ -93,8 +93,8 @@ impl Arena {
     }
 
     /// An arena over memory that the caller has: `len_bytes` at `addr`, both multiples of 4096, all of it committed.
-    /// Of `params`, `backing`, `max_bytes`, `node` and `inherit_on_fork` are without effect. Pages of order `k` are aligned to
-    /// `PAGE_SIZE << k` from the start of the memory, so give memory aligned to 4 MiB if that matters.
+    /// Of `params`, `backing`, `max_bytes`, `node` and `inherit_on_fork` are without effect. Pages of order `k` are
+    /// aligned to `PAGE_SIZE << k` from the start of the memory, so give memory aligned to 4 MiB if that matters.
     ///
     /// # Safety
     /// * The memory must be readable and writable until the arena is dropped.

@@ -48,8 +48,9 @@ pub struct ArenaParams {
     pub node: NodePolicy,
     /// The nodes there are. Default those of the machine.
     pub topology: Topology,
-    /// Make the kernel give the memory of a region when it is committed, not when it is touched. Default off; on a machine of
-    /// several nodes always on, unless the arena is bound to one, because the node of a page is known only then.
+    /// Make the kernel give the memory of a region when it is committed, not when it is touched. Default off; on a
+    /// machine of several nodes always on, unless the arena is bound to one, because the node of a page is known
+    /// only then.
     pub prefault: bool,
     /// Lock the memory (`mlock`); the limit is raised if it may be. Default off.
     pub mlock: bool,

@@ -1,7 +1,8 @@
 //! The buddy allocator under an arena: free blocks of order 0 to 10 per node, split and merged.
 //!
 //! What   a block is `1 << order` base pages, naturally aligned, all on one node. Per page a link (8 bytes) and a state
-//!        (1 byte), in tables beside the memory; the free lists are linked through the tables. Linux: `mm/page_alloc.c`.
+//!        (1 byte), in tables beside the memory; the free lists are linked through the tables. Linux:
+//!        `mm/page_alloc.c`.
 //! Who    whoever holds the lock of the [`FreePages`](crate::free_pages::FreePages) around it.
 //! Cost   a take or a give is a few list operations per split or merge; no loop over pages.
 

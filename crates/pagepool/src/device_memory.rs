@@ -1,7 +1,8 @@
 //! Memory that the CPU cannot read: chunks with a device address and no other.
 //!
-//! What   a [`Provider`] over numbered pages without a CPU address, as a device's own memory or an exported buffer. Their
-//!        device addresses come from the domains that the area is attached to. Linux: `net_iov`, the dma-buf provider.
+//! What   a [`Provider`] over numbered pages without a CPU address, as a device's own memory or an exported buffer.
+//!        Their device addresses come from the domains that the area is attached to. Linux: `net_iov`, the dma-buf
+//!        provider.
 //! Who    any thread; one short lock.
 
 use std::sync::Arc;

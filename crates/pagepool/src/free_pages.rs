@@ -1,8 +1,8 @@
 //! Free pages of a provider: hot stacks over a buddy allocator, under one short lock.
 //!
 //! What   per node and order a stack of page numbers, last in first out, so that bulk requests are a copy; below them
-//!        [`Buddy`]. A request that neither satisfies first pours the node's stacks into the buddy, so that idle pages of
-//!        one order can become pages of another.
+//!        [`Buddy`]. A request that neither satisfies first pours the node's stacks into the buddy, so that idle
+//!        pages of one order can become pages of another.
 //! Who    any thread. The lock is never held while foreign code runs or memory is faulted in.
 //! I1     a page is in a stack, in the buddy, or out. Builds with debug assertions keep a byte per page that says which
 //!        are out, and refuse a page that comes back twice.

@@ -74,6 +74,10 @@ impl Provider for FailNth {
         self.inner.current_node()
     }
 
+    fn has_node(&self, node: NodeId) -> bool {
+        self.inner.has_node(node)
+    }
+
     fn describe(&self) -> String {
         format!("{}, every {}. reservation fails", self.inner.describe(), self.every.load(Ordering::Relaxed))
     }

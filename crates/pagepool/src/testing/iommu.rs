@@ -2,8 +2,8 @@
 //!
 //! What   each mapped region gets addresses of its own, at random places, with unmapped space around it, never used
 //!        again; and a copy of its memory that the device works on. `sync_for_device` copies to it, `sync_for_cpu` from
-//!        it, so a forgotten sync shows as stale bytes. Beyond that each line of 64 bytes has an owner, and a device that
-//!        touches a line which was not given to it gets [`Fault::NotSynced`].
+//!        it, so a forgotten sync shows as stale bytes. Beyond that each line of 64 bytes has an owner, and a
+//!        device that touches a line which was not given to it gets [`Fault::NotSynced`].
 //! Who    any thread; one lock.
 //! Memory a mapped region costs its size again where it is touched.
 
