@@ -92,10 +92,15 @@ impl fmt::Display for Machine {
         }
         for (at, (name, what)) in self.mitigations.iter().enumerate() {
             let head = if at == 0 { "mitigations" } else { "" };
-            writeln!(f, "{head:<11}  {name}: {what}")?;
+            writeln!(f, "{}", shortened(format!("{head:<11}  {name}: {what}")))?;
         }
         Ok(())
     }
+}
+
+/// At most 110 columns, for people; the JSON has all of it.
+fn shortened(line: String) -> String {
+    if line.chars().count() <= 110 { line } else { line.chars().take(107).chain("...".chars()).collect() }
 }
 
 fn line(path: &str) -> String {
@@ -172,5 +177,13 @@ mod tests {
         let text = Machine::ask().to_string();
         assert!(text.starts_with("cpu          "));
         assert!(text.lines().all(|line| line.get(11..13) == Some("  ")), "{text}");
+    }
+
+    #[test]
+    fn long_lines_are_cut_and_say_so() {
+        assert_eq!(shortened("short".into()), "short");
+        let cut = shortened("x".repeat(200));
+        assert_eq!(cut.len(), 110);
+        assert!(cut.ends_with("x..."));
     }
 }

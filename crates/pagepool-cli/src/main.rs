@@ -23,6 +23,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::Choice;
+use crate::machine::Machine;
 use crate::workload::Plan;
 
 /// A user-space page pool for packet buffers.
@@ -86,16 +87,23 @@ fn main() -> ExitCode {
     let done = match report {
         None if list => Ok(name_all()),
         None => Ok(bench::run(&Choice { json, filter, plan }, workloads::all())),
-        Some(Report::Mtu) => reports::mtu::run(plan).map(|report| report.print(json)),
-        Some(Report::Numa) => reports::numa::run(plan).map(|report| report.print(json)),
-        Some(Report::Contention { threads }) => {
-            reports::contention::run(plan, threads.into()).map(|report| report.print(json))
-        }
-        Some(Report::Count { name, iterations }) => count(&name, iterations),
+        Some(report) => run_report(&report, plan, json),
     };
     done.unwrap_or_else(|why| {
         eprintln!("{why}");
         ExitCode::FAILURE
+    })
+}
+
+fn run_report(report: &Report, plan: Plan, json: bool) -> Result<ExitCode, String> {
+    let machine = Machine::ask();
+    Ok(match report {
+        Report::Mtu => reports::mtu::run(plan)?.print(&machine, json),
+        Report::Numa => reports::numa::run(plan)?.print(&machine, json),
+        Report::Contention { threads } => {
+            reports::contention::run(plan, (*threads).into())?.print(&machine, json)
+        }
+        Report::Count { name, iterations } => count(name, *iterations)?,
     })
 }
 

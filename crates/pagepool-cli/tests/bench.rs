@@ -78,6 +78,12 @@ fn reports_print_json() {
         let document: serde_json::Value =
             serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
         assert_eq!(document["report"], report);
+        let cores = document["machine"]["cores"].as_u64();
+        assert_eq!(
+            cores,
+            std::thread::available_parallelism().ok().map(|cores| cores.get() as u64),
+            "{report}"
+        );
         assert_eq!(document["results"].as_array().map(Vec::len), Some(rows), "{report}");
     }
 }

@@ -36,14 +36,13 @@ pub struct Report<R> {
 }
 
 impl<R: Serialize> Report<R> {
-    /// Prints it as a table, or as one JSON object.
-    pub fn print(self, json: bool) -> ExitCode {
-        let machine = Machine::ask();
+    /// Prints it as a table, or as one JSON object, with the machine as it was before this thread was pinned.
+    pub fn print(self, machine: &Machine, json: bool) -> ExitCode {
         if json {
             let Self { name, results, failed, .. } = &self;
-            print_json(&Document { machine: &machine, report: name, results, failed });
+            print_json(&Document { machine, report: name, results, failed });
         } else {
-            println!("{machine}\n{}\n\n{}", self.about, self.table);
+            println!("{machine}\n{}\n\n{}", self.about, self.table.trim_fmt());
         }
         for why in &self.failed {
             eprintln!("failed: {why}");
