@@ -77,7 +77,6 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct OwnerHalf {
-    pub(crate) cache: Cache,
     pub(crate) counts: Counters,
     pub(crate) frag: OwnerCell<FragState>,
     /// Whether `frag` has a page, for those who may not look.
@@ -86,6 +85,8 @@ pub(crate) struct OwnerHalf {
     pub(crate) split_pages: OwnerCell<usize>,
     /// Pages of the emergency reserve that were reserved and not handed out yet.
     pub(crate) emergency: OwnerCell<Vec<PageIdx>>,
+    /// Last, for its entries are long.
+    pub(crate) cache: Cache,
 }
 
 /// What the return lock guards.
