@@ -217,7 +217,6 @@ pub(crate) fn put_elsewhere(pool: Home, pages: &[u32]) {
     pages.iter().for_each(|&page| pool.sync_for_device(PageIdx(page), usize::MAX));
     let Some(lane) = pool.lane() else { return pool.ring_bulk(pages) };
     let pushed = pages.iter().take_while(|&&page| lane.push(page + 1)).count();
-    lane.count_pages(pushed as u64);
     if pushed > 0 {
         pool.after_push(lane, lane.after_push());
     }

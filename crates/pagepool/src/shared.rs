@@ -202,7 +202,6 @@ impl Home {
     pub(crate) fn send_page(self, page: PageIdx) {
         if let Some(lane) = self.lane() {
             if lane.push(page.0 + 1) {
-                lane.count_pages(1);
                 return self.after_push(lane, lane.after_push());
             }
         }
@@ -359,7 +358,7 @@ impl Home {
     pub(crate) fn piece_elsewhere(self, piece_page: PageIdx) {
         let page = piece_page.head(self.geometry.order);
         if let Some(lane) = self.lane() {
-            if lane.push((page.0 + 1) | PIECE) {
+            if lane.push_piece(page.0 + 1) {
                 return self.after_push(lane, lane.after_push());
             }
         }
