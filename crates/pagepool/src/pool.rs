@@ -451,11 +451,11 @@ impl Bound {
             return Some(buffer);
         }
         // Nothing: whoever returns next shall wake us. What came meanwhile is seen now.
-        if self.starve() {
-            if let Some(page) = self.refill() {
-                home.wakeup.sated();
-                return Some(PageBuf::whole(home, page));
-            }
+        if self.starve()
+            && let Some(page) = self.refill()
+        {
+            home.wakeup.sated();
+            return Some(PageBuf::whole(home, page));
         }
         self.failed()
     }
@@ -536,10 +536,8 @@ impl Bound {
     ) -> (usize, Option<PageIdx>) {
         let home = self.home();
         let mut pages = 0;
-        loop {
-            let Some(room) = refill.checked_sub(home.own.cache.count()).filter(|&room| room > 0) else {
-                break;
-            };
+        let room = || refill.checked_sub(home.own.cache.count()).filter(|&room| room > 0);
+        while let Some(room) = room() {
             if node.is_none() {
                 pages += home.own.cache.fill(self.owner(), room, |space| queue.take_pages(space));
                 if home.own.cache.count() >= refill {
@@ -729,8 +727,9 @@ impl Bound {
     }
 
     fn home_ref(&self) -> &Shared {
+        let home = self.home();
         // SAFETY: I9. The owner half is this `Bound`'s, so the pool has not ended.
-        unsafe { (*self.pool.get()).home.0.as_ref() }
+        unsafe { home.0.as_ref() }
     }
 }
 
