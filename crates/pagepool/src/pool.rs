@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32 as PlainU32;
 
 use crate::batch::Batch;
-use crate::buf::PageBuf;
+use crate::buf::{PageBuf, Tag};
 use crate::cache::{Cache, Owner};
 use crate::dma::{DeviceAddr, Mapping};
 use crate::error::Error;
@@ -61,10 +61,6 @@ struct Policy {
     /// The lane that the next refill begins with.
     next_lane: usize,
 }
-
-/// Names who holds a buffer, in reports; made by [`Bound::tag`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tag(pub(crate) u32);
 
 impl Pool {
     /// Makes a pool over a provider's memory, and maps that in the pool's domains. Linux: `page_pool_create`.
