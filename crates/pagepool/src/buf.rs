@@ -18,10 +18,13 @@ use crate::dma::{DeviceAddr, DomainId};
 use crate::frag::{Part, Place};
 use crate::hold::PageHold;
 use crate::page::{PAGE_SIZE, PageIdx};
-use crate::pool::Tag;
 use crate::raw::RawBuf;
 use crate::shared::Home;
 use crate::shared_buf::SharedBuf;
+
+/// Names who holds a buffer, in reports; made by [`Bound::tag`](crate::Bound::tag).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag(pub(crate) u32);
 
 /// A page of a pool, or a piece of one: owned, 16 bytes, home when dropped. Linux: the `struct page` that
 /// `page_pool_dev_alloc_pages` gives, with the return hook that cannot be missed.

@@ -233,10 +233,11 @@ impl Mapping {
             let within = addr.0.wrapping_sub(base);
             (base != UNMAPPED && within < size).then(|| ((r as u64) << self.region_shift) + within)
         };
-        if first != UNMAPPED && guess < self.at.len() {
-            if let Some(offset) = hit(guess) {
-                return Some(offset);
-            }
+        if first != UNMAPPED
+            && guess < self.at.len()
+            && let Some(offset) = hit(guess)
+        {
+            return Some(offset);
         }
         (0..self.at.len()).find_map(hit)
     }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32 as PlainU32;
 
 use crate::batch::Batch;
-use crate::buf::PageBuf;
+use crate::buf::{PageBuf, Tag};
 use crate::cache::{Cache, Owner};
 use crate::dma::{DeviceAddr, Mapping};
 use crate::error::Error;
@@ -61,10 +61,6 @@ struct Policy {
     /// The lane that the next refill begins with.
     next_lane: usize,
 }
-
-/// Names who holds a buffer, in reports; made by [`Bound::tag`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tag(pub(crate) u32);
 
 impl Pool {
     /// Makes a pool over a provider's memory, and maps that in the pool's domains. Linux: `page_pool_create`.
@@ -451,11 +447,11 @@ impl Bound {
             return Some(buffer);
         }
         // Nothing: whoever returns next shall wake us. What came meanwhile is seen now.
-        if self.starve() {
-            if let Some(page) = self.refill() {
-                home.wakeup.sated();
-                return Some(PageBuf::whole(home, page));
-            }
+        if self.starve()
+            && let Some(page) = self.refill()
+        {
+            home.wakeup.sated();
+            return Some(PageBuf::whole(home, page));
         }
         self.failed()
     }
@@ -536,10 +532,8 @@ impl Bound {
     ) -> (usize, Option<PageIdx>) {
         let home = self.home();
         let mut pages = 0;
-        loop {
-            let Some(room) = refill.checked_sub(home.own.cache.count()).filter(|&room| room > 0) else {
-                break;
-            };
+        let room = || refill.checked_sub(home.own.cache.count()).filter(|&room| room > 0);
+        while let Some(room) = room() {
             if node.is_none() {
                 pages += home.own.cache.fill(self.owner(), room, |space| queue.take_pages(space));
                 if home.own.cache.count() >= refill {
@@ -729,8 +723,9 @@ impl Bound {
     }
 
     fn home_ref(&self) -> &Shared {
+        let home = self.home();
         // SAFETY: I9. The owner half is this `Bound`'s, so the pool has not ended.
-        unsafe { (*self.pool.get()).home.0.as_ref() }
+        unsafe { home.0.as_ref() }
     }
 }
 

@@ -201,10 +201,10 @@ impl Home {
     /// A whole page that needs nothing but to go home: lane, ring, or out of the pool.
     #[inline]
     pub(crate) fn send_page(self, page: PageIdx) {
-        if let Some(lane) = self.lane() {
-            if lane.push(page.0 + 1) {
-                return self.after_push(lane, lane.after_push());
-            }
+        if let Some(lane) = self.lane()
+            && lane.push(page.0 + 1)
+        {
+            return self.after_push(lane, lane.after_push());
         }
         self.ring_or_out(page);
     }
@@ -358,10 +358,10 @@ impl Home {
     #[inline]
     pub(crate) fn piece_elsewhere(self, piece_page: PageIdx) {
         let page = piece_page.head(self.geometry.order);
-        if let Some(lane) = self.lane() {
-            if lane.push_piece(page.0 + 1) {
-                return self.after_push(lane, lane.after_push());
-            }
+        if let Some(lane) = self.lane()
+            && lane.push_piece(page.0 + 1)
+        {
+            return self.after_push(lane, lane.after_push());
         }
         self.piece_without_lane(page);
     }

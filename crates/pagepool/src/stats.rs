@@ -137,3 +137,35 @@ pub struct Inflight {
     /// With the program: handles, pieces, raw addresses, shared buffers.
     pub out: u64,
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_and_what_is_in_flight_are_right_across_the_wrap() {
+        let counters = Counters::default();
+        counters.hold.start_at(u64::MAX - 2);
+        counters.release.start_at(u64::MAX - 4);
+        let snapshot = || {
+            let mut stats = Stats::default();
+            counters.add_to(&mut stats);
+            stats
+        };
+        let before = snapshot();
+        assert_eq!(before.inflight(), 2);
+        counters.hold.add(10);
+        counters.release.add(3);
+        let after = snapshot();
+        assert!(after.hold < before.hold, "it wrapped");
+        assert_eq!((after.inflight(), after.since(&before).hold), (9, 10));
+    }
+
+    #[test]
+    fn recycling_is_a_share_of_the_allocations() {
+        assert_eq!(Stats::default().recycle_percent(), None);
+        let stats =
+            Stats { alloc_fast: 6, alloc_slow: 2, recycle_ring: 2, recycle_cached: 4, ..Default::default() };
+        assert_eq!(stats.recycle_percent(), Some(75.0));
+    }
+}

@@ -26,7 +26,6 @@ const WAYS: usize = 16;
 /// Returns that a thread makes through the ring before it asks a pool again for a lane that it could not have.
 const RETRY: u32 = 256;
 
-#[derive(Clone)]
 struct Way {
     pool: Cell<u32>,
     /// Null where the pool had no lane to give; then `wait` counts returns until the next try.
@@ -35,19 +34,21 @@ struct Way {
 }
 
 impl Way {
-    const EMPTY: Self = Self { pool: Cell::new(0), lane: Cell::new(ptr::null()), wait: Cell::new(0) };
+    const fn empty() -> Self {
+        Self { pool: Cell::new(0), lane: Cell::new(ptr::null()), wait: Cell::new(0) }
+    }
 }
 
 #[cfg(not(loom))]
 thread_local! {
     static TOKEN: Cell<u64> = const { Cell::new(0) };
-    static TABLE: [Way; WAYS] = const { [Way::EMPTY; WAYS] };
+    static TABLE: [Way; WAYS] = const { [const { Way::empty() }; WAYS] };
     static MINE: Mine = const { Mine(Cell::new(ptr::null())) };
 }
 #[cfg(loom)]
 loom::thread_local! {
     static TOKEN: Cell<u64> = Cell::new(0);
-    static TABLE: [Way; WAYS] = [Way::EMPTY; WAYS];
+    static TABLE: [Way; WAYS] = [const { Way::empty() }; WAYS];
     static MINE: Mine = Mine(Cell::new(ptr::null()));
 }
 

@@ -8,12 +8,12 @@ fn pool(pages: usize) -> Bound {
 }
 
 fn pool_with(pages: usize, params: PoolParams) -> Bound {
-    let memory = PlainMemory::new(pages, params.order).unwrap();
-    Pool::new(params, memory).unwrap().bind()
+    let memory = PlainMemory::new(pages, params.order).expect("a small memory");
+    Pool::new(params, memory).expect("the parameters are valid").bind()
 }
 
 fn take(pool: &Bound, n: usize) -> Vec<PageBuf> {
-    (0..n).map(|_| pool.alloc_page().unwrap()).collect()
+    (0..n).map(|_| pool.alloc_page().expect("the pool has that many")).collect()
 }
 
 /// Asserts every counter: those not named are 0. Hold and release are checked by their balance.
