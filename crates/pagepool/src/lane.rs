@@ -2,7 +2,7 @@
 //!
 //! What   a single-producer array of messages, 0 = empty slot. The slot is the message: one Release store publishes it,
 //!        there is no index to share and no unpublished tail, so nothing is stranded in a thread that falls asleep.
-//! Who    `push` by the thread that claimed the lane; `pop` by the owner (I2), or under `cold` once the pool has ended.
+//! Who    `push` by the thread that claimed the lane; `pop` by the owner (I2), or in `take_all` once the pool has ended.
 //! Life   the pool makes its lanes; a thread claims one at its first return and keeps it by `Arc` until it ends, so
 //!        neither end dangles: after its store a returner looks only at the lane, never at the pool, which may be gone
 //!        by then (Linux learnt that in 271683bb2cf3).
@@ -117,7 +117,7 @@ impl Lane {
         self.producer.flags.load(Ordering::Relaxed)
     }
 
-    /// Takes the oldest message. For the owner, or under [`cold`](Self::while_cold) once the pool has ended.
+    /// Takes the oldest message. For the owner, or in [`take_all`](Self::take_all) once the pool has ended.
     #[inline(always)]
     pub(crate) fn pop(&self) -> Option<u32> {
         let at = self.consumer.at.load(Ordering::Relaxed);
@@ -150,10 +150,12 @@ impl Lane {
         self.consumer.pages.add(n);
     }
 
-    /// Runs `f` as the one consumer of the lane of a pool that has ended.
-    pub(crate) fn while_cold<R>(&self, f: impl FnOnce() -> R) -> R {
+    /// Everything in the lane of a pool that has ended, taken out as its one consumer.
+    pub(crate) fn take_all(&self) -> Vec<u32> {
         let _held = self.cold.lock();
-        f()
+        let messages: Vec<u32> = std::iter::from_fn(|| self.pop()).collect();
+        self.count_taken(messages.iter().filter(|&m| m & PIECE == 0).count() as u64);
+        messages
     }
 
     /// Takes a flag away again; for the returner that has acted on it.
