@@ -131,9 +131,25 @@ impl Deref for Home {
 /// A page that has no room for a message in lane or ring.
 enum NoRoom {
     /// Nobody will take it; it has left the pool and goes to the provider.
-    Leaves(Arc<dyn Provider>),
+    Leaves(Gone),
     /// The pool has ended: the returner accounts for it.
     Detached,
+}
+
+/// A pool that a page has left. The page is not counted as its own any more, so the pool may end at any time, and only
+/// what stands here may be touched; the provider keeps the area.
+struct Gone {
+    provider: Arc<dyn Provider>,
+    order: u8,
+}
+
+impl Gone {
+    /// Gives a page that was counted as released to the provider, now or with its last hold.
+    fn give_back(self, page: PageIdx) {
+        if clear_record(self.provider.area(), page) {
+            self.provider.release(self.order, &[page]);
+        }
+    }
 }
 
 impl Shared {
@@ -235,11 +251,11 @@ impl Home {
             } else {
                 self.returned.recycle_ring_full.add(1);
                 self.returned.release.add(1);
-                NoRoom::Leaves(self.provider().clone())
+                NoRoom::Leaves(self.gone())
             }
         };
         match no_room {
-            NoRoom::Leaves(provider) => self.give_back(&*provider, page),
+            NoRoom::Leaves(gone) => gone.give_back(page),
             NoRoom::Detached => crate::shutdown::came_home_late(self, &[page]),
         }
     }
@@ -264,18 +280,18 @@ impl Home {
     /// A page that somebody holds comes home on a thread that is not the owner's.
     #[cold]
     fn release_held(self, page: PageIdx) {
-        let provider = {
+        let gone = {
             let returns = self.returns.lock();
             if returns.detached {
                 None
             } else {
                 self.returned.recycle_released_refcnt.add(1);
                 self.returned.release.add(1);
-                Some(self.provider().clone())
+                Some(self.gone())
             }
         };
-        match provider {
-            Some(provider) => self.give_back(&*provider, page),
+        match gone {
+            Some(gone) => gone.give_back(page),
             None => crate::shutdown::came_home_late(self, &[page]),
         }
     }
@@ -285,19 +301,12 @@ impl Home {
     /// The owner lets a page go.
     pub(crate) fn leave_here(self, _owner: Owner, page: PageIdx) {
         self.own.counts.release.add(1);
-        let provider = self.provider().clone();
-        self.give_back(&*provider, page);
+        self.gone().give_back(page);
     }
 
-    /// Gives a page that was counted as released to the provider, now or with its last hold.
-    ///
-    /// The pool may end meanwhile: the page is not counted as its own any more. So only the area is touched, which
-    /// `provider` keeps.
-    pub(crate) fn give_back(self, provider: &dyn Provider, page: PageIdx) {
-        let order = self.geometry.order;
-        if clear_record(provider.area(), page) {
-            provider.release(order, &[page]);
-        }
+    /// What it takes to give pages back, for a returner that is about to let go of the pool.
+    fn gone(self) -> Gone {
+        Gone { provider: self.provider().clone(), order: self.geometry.order }
     }
 
     // ---- Lanes -------------------------------------------------------------------------------------------------
