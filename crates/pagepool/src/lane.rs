@@ -16,7 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
 use crate::stats::Counter;
-use crate::sync::{AtomicU32, Lock, Ordering, Padded, heavy_fence, light_fence};
+#[cfg(loom)]
+use crate::sync::OneAtATime;
+use crate::sync::{AtomicU32, Lock, Ordering, Padded, heavy_fence, light_fence, publish};
 use crate::wake::Wakeup;
 
 /// In [`Lane::flags`]: the pool has ended; the returner takes its messages out again and accounts for them.
@@ -46,11 +48,13 @@ pub(crate) struct Lane {
 }
 
 /// The returning thread's line; the owner writes `flags` when the pool starves or ends.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Producer {
     at: AtomicUsize,
     pages: Counter,
     flags: AtomicU32,
+    #[cfg(loom)]
+    watch: OneAtATime,
 }
 
 /// The owner's line.
@@ -58,14 +62,14 @@ struct Producer {
 struct Consumer {
     at: AtomicUsize,
     pages: Counter,
+    #[cfg(loom)]
+    watch: OneAtATime,
 }
 
 impl Lane {
     /// A free lane of `size` slots, a power of two, for the pool with this id.
     pub(crate) fn new(pool: u32, size: usize, wakeup: Arc<Wakeup>) -> Self {
         debug_assert!(size.is_power_of_two(), "the builder checks lane_size");
-        let producer =
-            Producer { at: AtomicUsize::new(0), pages: Counter::default(), flags: AtomicU32::new(0) };
         Self {
             slots: (0..size).map(|_| AtomicU32::new(0)).collect(),
             pool,
@@ -73,7 +77,7 @@ impl Lane {
             wakeup,
             next_of_thread: AtomicPtr::new(ptr::null_mut()),
             cold: Lock::new(()),
-            producer: Padded(producer),
+            producer: Padded::default(),
             consumer: Padded::default(),
         }
     }
@@ -94,14 +98,14 @@ impl Lane {
     #[inline(always)]
     pub(crate) fn push(&self, message: u32) -> bool {
         let producer = &*self.producer;
+        #[cfg(loom)]
+        producer.watch.touch();
         let at = producer.at.load(Ordering::Relaxed);
-        let slot = self.slot(at);
-        if slot.load(Ordering::Relaxed) != 0 {
-            return false;
+        let pushed = publish(self.slot(at), message); // pairs with pop()
+        if pushed {
+            producer.at.store(at + 1, Ordering::Relaxed);
         }
-        slot.store(message, Ordering::Release); // pairs with pop()
-        producer.at.store(at + 1, Ordering::Relaxed);
-        true
+        pushed
     }
 
     /// Counts pages pushed; messages of pieces are not counted.
@@ -120,6 +124,8 @@ impl Lane {
     /// Takes the oldest message. For the owner, or in [`take_all`](Self::take_all) once the pool has ended.
     #[inline(always)]
     pub(crate) fn pop(&self) -> Option<u32> {
+        #[cfg(loom)]
+        self.consumer.watch.touch();
         let at = self.consumer.at.load(Ordering::Relaxed);
         let slot = self.slot(at);
         let message = slot.load(Ordering::Acquire); // pairs with push()

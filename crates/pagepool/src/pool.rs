@@ -186,6 +186,8 @@ fn shared(
         name: params.name,
         area,
         provider: LastCell::new(provider),
+        #[cfg(loom)]
+        alive: LastCell::new(()),
         mappings,
         syncing,
         wakeup,

@@ -11,7 +11,9 @@
 use std::sync::atomic::AtomicUsize;
 
 use crate::stats::Counter;
-use crate::sync::{AtomicU32, Ordering, Padded};
+#[cfg(loom)]
+use crate::sync::OneAtATime;
+use crate::sync::{AtomicU32, Ordering, Padded, publish};
 
 /// The most slots a ring may have, as in Linux: more is clamped to this.
 pub(crate) const MAX_RING: usize = 16384;
@@ -29,6 +31,8 @@ pub(crate) struct Ring {
 struct Consumer {
     at: AtomicUsize,
     popped: Counter,
+    #[cfg(loom)]
+    watch: OneAtATime,
 }
 
 /// The producers' position; lives under the return lock.
@@ -46,10 +50,9 @@ impl Ring {
     #[inline]
     pub(crate) fn push(&self, tail: &mut RingTail, message: u32) -> bool {
         let Some(slot) = self.slots.get(tail.0) else { return false };
-        if slot.load(Ordering::Relaxed) != 0 {
-            return false;
+        if !publish(slot, message) {
+            return false; // pairs with pop()
         }
-        slot.store(message, Ordering::Release); // pairs with pop()
         tail.0 = if tail.0 + 1 == self.slots.len() { 0 } else { tail.0 + 1 };
         self.pushed.add(1);
         true
@@ -58,6 +61,8 @@ impl Ring {
     /// Takes the oldest message. For the owner, or for who ends the pool.
     #[inline]
     pub(crate) fn pop(&self) -> Option<u32> {
+        #[cfg(loom)]
+        self.consumer.watch.touch();
         let at = self.consumer.at.load(Ordering::Relaxed);
         let slot = self.slots.get(at)?;
         let message = slot.load(Ordering::Acquire); // pairs with push()

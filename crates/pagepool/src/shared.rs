@@ -64,6 +64,9 @@ pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) area: Arc<Area>,
     pub(crate) provider: LastCell<Arc<dyn Provider>>,
+    /// Read by everything that follows a [`Home`], taken when the pool is freed: a model finds any use after the end.
+    #[cfg(loom)]
+    pub(crate) alive: LastCell<()>,
     /// The pool's domains, the first of which [`dma_addr`](crate::PageBuf::dma_addr) answers for.
     pub(crate) mappings: Box<[Arc<Mapping>]>,
     /// Those of them that need syncs, if the pool syncs.
@@ -124,7 +127,13 @@ impl Deref for Home {
     #[inline(always)]
     fn deref(&self) -> &Shared {
         // SAFETY: I3 and I9, as the type says; a pool is shared memory from its creation to its end.
-        unsafe { self.0.as_ref() }
+        let shared = unsafe { self.0.as_ref() };
+        // SAFETY: as above.
+        #[cfg(loom)]
+        unsafe {
+            shared.alive.read()
+        };
+        shared
     }
 }
 

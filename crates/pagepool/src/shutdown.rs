@@ -166,6 +166,11 @@ fn free(pool: Home) {
     let watch = pool.watch.clone();
     // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any more.
     let provider = unsafe { pool.provider.take() };
+    #[cfg(loom)]
+    // SAFETY: I9, as above.
+    unsafe {
+        pool.0.as_ref().alive.take()
+    };
     // SAFETY: this is the count that `Pool::new` set aside for the pool itself; it is dropped once, here.
     drop(unsafe { Arc::from_raw(pool.0.as_ptr()) });
     drop(provider);
