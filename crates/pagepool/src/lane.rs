@@ -210,7 +210,8 @@ impl Lane {
 /// before and is seen by what follows this call.
 pub(crate) fn raise_all(lanes: &[Arc<Lane>], flag: u32) {
     for lane in lanes {
-        lane.producer.flags.fetch_or(flag, Ordering::Relaxed);
+        // Release pairs with flagged(): whoever sees DETACHED takes the consumer's end over from the owner.
+        lane.producer.flags.fetch_or(flag, Ordering::Release);
     }
     heavy_fence(); // pairs with the light fence in after_push()
 }

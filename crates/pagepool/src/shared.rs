@@ -31,7 +31,7 @@ use crate::provider::Provider;
 use crate::ring::{Ring, RingTail};
 use crate::shutdown::Watch;
 use crate::stats::Counters;
-use crate::sync::{AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, light_fence};
+use crate::sync::{AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, fence, light_fence};
 use crate::thread;
 use crate::wake::Wakeup;
 
@@ -485,6 +485,7 @@ pub(crate) fn clear_record(area: &Area, page: PageIdx) -> bool {
 
 #[cold]
 fn flagged(pool: Home, lane: &Lane, flags: u32) {
+    fence(Ordering::Acquire); // pairs with raise_all()
     if flags & STARVED != 0 {
         lane.lower(STARVED);
         lane.wakeup.wake();
