@@ -10,6 +10,7 @@
 
 use std::sync::atomic::AtomicUsize;
 
+use crate::lane::PIECE;
 use crate::stats::Counter;
 #[cfg(loom)]
 use crate::sync::OneAtATime;
@@ -21,16 +22,16 @@ pub(crate) const MAX_RING: usize = 16384;
 #[derive(Debug)]
 pub(crate) struct Ring {
     slots: Box<[AtomicU32]>,
-    /// The consumer's position and how many it has taken: the owner's line.
+    /// The consumer's position and how many pages it has taken: the owner's line.
     consumer: Padded<Consumer>,
-    /// Messages ever pushed; written under the return lock.
-    pushed: Padded<Counter>,
+    /// Pages ever pushed; written under the return lock. Messages of pieces are not counted.
+    pages: Padded<Counter>,
 }
 
 #[derive(Debug, Default)]
 struct Consumer {
     at: AtomicUsize,
-    popped: Counter,
+    pages: Counter,
     #[cfg(loom)]
     watch: OneAtATime,
 }
@@ -43,7 +44,7 @@ impl Ring {
     /// An empty ring of `size` slots; 0 makes one that refuses everything.
     pub(crate) fn new(size: usize) -> Self {
         let slots = (0..size).map(|_| AtomicU32::new(0)).collect();
-        Self { slots, consumer: Padded::default(), pushed: Padded::default() }
+        Self { slots, consumer: Padded::default(), pages: Padded::default() }
     }
 
     /// Appends a message that is not 0, unless the ring is full. The caller holds the return lock, which `tail` proves.
@@ -54,7 +55,7 @@ impl Ring {
             return false; // pairs with pop()
         }
         tail.0 = if tail.0 + 1 == self.slots.len() { 0 } else { tail.0 + 1 };
-        self.pushed.add(1);
+        self.pages.add(u64::from(message & PIECE == 0));
         true
     }
 
@@ -71,7 +72,7 @@ impl Ring {
         }
         slot.store(0, Ordering::Release);
         self.consumer.at.store(if at + 1 == self.slots.len() { 0 } else { at + 1 }, Ordering::Relaxed);
-        self.consumer.popped.add(1);
+        self.consumer.pages.add(u64::from(message & PIECE == 0));
         Some(message)
     }
 
@@ -82,9 +83,9 @@ impl Ring {
         self.slots.get(at).is_none_or(|slot| slot.load(Ordering::Acquire) == 0) // pairs with push()
     }
 
-    /// Messages in the ring; readable by anyone.
-    pub(crate) fn len(&self) -> u64 {
-        let popped = self.consumer.popped.read();
-        self.pushed.read().saturating_sub(popped)
+    /// Pages in the ring; readable by anyone.
+    pub(crate) fn pages_in(&self) -> u64 {
+        let taken = self.consumer.pages.read();
+        self.pages.read().saturating_sub(taken)
     }
 }

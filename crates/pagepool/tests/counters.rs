@@ -197,6 +197,16 @@ fn pieces_from_elsewhere_are_counted_once_the_page_is_home() {
 }
 
 #[test]
+fn pieces_in_the_ring_are_no_pages() {
+    let params = PoolParams { order: 3, max_lanes: 0, ..Default::default() };
+    let pool = pool_with(2, params);
+    let pieces: Vec<_> = (0..30).map(|_| pool.alloc_frag(2090).unwrap()).collect();
+    std::thread::spawn(move || drop(pieces)).join().unwrap();
+    let at = pool.inflight();
+    assert_eq!((at.total, at.ring, at.frag, at.out), (2, 0, 1, 1));
+}
+
+#[test]
 fn of_a_pool_that_has_ended_only_what_is_out_is_in_flight() {
     for max_lanes in [0, 1] {
         let pool = pool_with(16, PoolParams { max_lanes, ..Default::default() });
