@@ -1,2 +1,123 @@
 //! The pagepool command.
-fn main() {}
+
+mod bench;
+mod clock;
+mod count;
+mod counted;
+mod machine;
+mod measure;
+mod outcome;
+mod page_frag;
+mod perf;
+mod pools;
+mod reports;
+mod spsc;
+mod summary;
+mod sys;
+mod touch;
+mod workload;
+mod workloads;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::bench::Choice;
+use crate::machine::Machine;
+use crate::workload::Plan;
+
+/// A user-space page pool for packet buffers.
+#[derive(Parser)]
+#[command(version)]
+struct Command {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Measure the pool beside the machine's own yardsticks, and prove by counters which path was taken.
+    Bench(Bench),
+}
+
+#[derive(Args)]
+struct Bench {
+    #[command(subcommand)]
+    report: Option<Report>,
+    /// One JSON object instead of a table.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Only workloads with this word in their name.
+    #[arg(long, value_name = "WORD")]
+    filter: Option<String>,
+    /// Fewer buffers and 9 repeats: figures that are good for a look only.
+    #[arg(long, global = true)]
+    quick: bool,
+    /// Name the workloads and what one iteration of each is, and run none.
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Subcommand)]
+enum Report {
+    /// What a packet costs and wastes at MTU 1500, 4000, 8000 and 9000: pages, page_frag, hybrid.
+    Mtu,
+    /// Node-blind and node-aware refill on a made-up machine of two nodes, all counters side by side.
+    Numa,
+    /// 1 to N threads returning at the same time, through lanes and through the locked ring.
+    Contention {
+        /// The largest number of returning threads.
+        #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
+        threads: u8,
+    },
+    /// Run exactly so many buffers of one workload without a clock, under an instruction counter.
+    #[command(hide = true)]
+    Count {
+        /// The workload.
+        name: String,
+        /// Buffers, a multiple of 1024.
+        iterations: usize,
+    },
+}
+
+fn main() -> ExitCode {
+    let Task::Bench(bench) = Command::parse().task;
+    let Bench { report, json, filter, quick, list } = bench;
+    let plan = if quick { Plan::QUICK } else { Plan::FULL };
+    let done = match report {
+        None if list => Ok(name_all()),
+        None => Ok(bench::run(&Choice { json, filter, plan }, workloads::all())),
+        Some(report) => run_report(&report, plan, json),
+    };
+    done.unwrap_or_else(|why| {
+        eprintln!("{why}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run_report(report: &Report, plan: Plan, json: bool) -> Result<ExitCode, String> {
+    let machine = Machine::ask();
+    Ok(match report {
+        Report::Mtu => reports::mtu::run(plan)?.print(&machine, json),
+        Report::Numa => reports::numa::run(plan)?.print(&machine, json),
+        Report::Contention { threads } => {
+            reports::contention::run(plan, (*threads).into())?.print(&machine, json)
+        }
+        Report::Count { name, iterations } => count(name, *iterations)?,
+    })
+}
+
+fn name_all() -> ExitCode {
+    for workload in workloads::all() {
+        println!("{:<28} {:<22} {}", workload.name, workload.linux, workload.about);
+    }
+    ExitCode::SUCCESS
+}
+
+fn count(name: &str, iterations: usize) -> Result<ExitCode, String> {
+    let found = workloads::all().find(|workload| workload.name == name);
+    let workload =
+        found.ok_or_else(|| format!("no workload is called {name}; bench --list names them all"))?;
+    count::run(workload, iterations)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -31,6 +31,26 @@ pub struct Area {
     nodes: Nodes,
     has_emergency: AtomicBool,
     regions: Lock<Regions>,
+    /// The thread that calls domains under the lock of `regions`, by the address of its [`MARK`]; 0 = none.
+    calling: AtomicUsize,
+}
+
+std::thread_local! {
+    /// Its address tells threads apart.
+    static MARK: u8 = const { 0 };
+}
+
+fn this_thread() -> usize {
+    MARK.with(|mark| std::ptr::from_ref(mark) as usize)
+}
+
+/// While it lives, its thread calls domains under the area's lock.
+struct Calling<'a>(&'a AtomicUsize);
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
 }
 
 /// Two bits per 64 bytes of page: where a raw address that is out begins, and where its piece ends. A whole page has
@@ -107,6 +127,7 @@ impl Area {
             nodes,
             has_emergency: AtomicBool::new(false),
             regions: Lock::new(Regions { present: vec![false; regions].into(), mappings: Vec::new() }),
+            calling: AtomicUsize::new(0),
         }))
     }
 
@@ -207,6 +228,18 @@ impl Area {
         (0..present.len()).filter(|&r| present[r]).map(|r| pages(self.region(r))).collect()
     }
 
+    /// Marks this thread as one that calls domains; only with the lock of `regions` held, and dropped before it.
+    fn calling(&self) -> Calling<'_> {
+        self.calling.store(this_thread(), Ordering::Relaxed);
+        Calling(&self.calling)
+    }
+
+    /// Whether this thread is inside a domain's callback that this area made, and so holds the area's lock. A provider
+    /// that is called from in there must not add or remove regions.
+    pub(crate) fn is_calling_here(&self) -> bool {
+        self.calling.load(Ordering::Relaxed) == this_thread()
+    }
+
     /// Makes a region present: maps it in every domain of the area, or in none and fails. For a provider, before it
     /// hands out the first page of the region. A domain that fixes the area refuses.
     pub fn add_region(&self, number: usize) -> Result<(), Error> {
@@ -221,6 +254,7 @@ impl Area {
                 committed_bytes: self.bytes_present(&regions.present),
             });
         }
+        let _calling = self.calling();
         for (done, mapping) in regions.mappings.iter().enumerate() {
             if let Err(error) = mapping.map(&region) {
                 regions.mappings[..done].iter().for_each(|m| m.unmap(&region));
@@ -229,6 +263,18 @@ impl Area {
         }
         regions.present[number] = true;
         Ok(())
+    }
+
+    /// Refuses, with the name of the domain, if one fixes the area; for a provider, before it makes an effort to grow.
+    pub(crate) fn growth_allowed(&self) -> Result<(), Error> {
+        let regions = self.regions.lock();
+        match regions.mappings.iter().find(|m| m.domain().fixes_area()) {
+            None => Ok(()),
+            Some(fixing) => Err(Error::Fixed {
+                domain: fixing.domain().name(),
+                committed_bytes: self.bytes_present(&regions.present),
+            }),
+        }
     }
 
     /// Makes a region absent, unless a domain maps the area; says whether it did. For a provider, when no page of the
@@ -258,6 +304,7 @@ impl Area {
             mapping.users().fetch_add(1, Ordering::Relaxed);
             return Ok(mapping.clone());
         }
+        let _calling = self.calling();
         let mapping = Arc::new(Mapping::new(domain.clone(), self.regions(), self.region_shift));
         for number in (0..regions.present.len()).filter(|&r| regions.present[r]) {
             if let Err(error) = mapping.map(&self.region(number)) {
@@ -284,9 +331,16 @@ impl Area {
         self.forget(&mut self.regions.lock(), |m| m.id() == id)
     }
 
+    /// The provider goes: unmaps every region from every domain that is still attached.
+    pub(crate) fn detach_all(&self) {
+        let mut regions = self.regions.lock();
+        while self.forget(&mut regions, |_| true) {}
+    }
+
     fn forget(&self, regions: &mut Regions, which: impl Fn(&Arc<Mapping>) -> bool) -> bool {
         let Some(at) = regions.mappings.iter().position(which) else { return false };
         let mapping = regions.mappings.swap_remove(at);
+        let _calling = self.calling();
         (0..self.regions()).for_each(|r| mapping.unmap(&self.region(r)));
         true
     }

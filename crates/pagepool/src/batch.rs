@@ -10,7 +10,6 @@ use std::mem::MaybeUninit;
 
 use crate::buf::PageBuf;
 use crate::cache::Owner;
-use crate::frag::Part;
 use crate::page::PageIdx;
 use crate::shared::Home;
 
@@ -87,6 +86,40 @@ impl Batch {
         self.len += pages.len();
     }
 
+    /// Pages of this pool that still fit: none of another one's.
+    #[inline(always)]
+    pub(crate) fn room_for(&self, pool: Home) -> usize {
+        if pool == self.pool { Self::MAX - self.len } else { 0 }
+    }
+
+    /// Sends all its pages home and keeps the batch, for the next burst of the same pool.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let mut batch = pool.alloc_batch(0);
+    /// for _ in 0..3 {
+    ///     assert_eq!(pool.alloc_batch_into(&mut batch, 64), 64);
+    ///     batch.put();
+    /// }
+    /// assert_eq!(pool.stats().recycle_cached, 192);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn put(&mut self) {
+        let len = std::mem::replace(&mut self.len, 0);
+        if len == 0 {
+            return; // the pool may be gone
+        }
+        // SAFETY: the first `len` entries are initialised; with the length 0 they are this call's to part with.
+        let pages = unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast(), len) };
+        match self.pool.owner_here() {
+            Some(owner) => put_here(self.pool, owner, pages),
+            None => put_elsewhere(self.pool, pages),
+        }
+    }
+
     /// Takes the last page out.
     #[inline]
     pub fn pop(&mut self) -> Option<PageBuf> {
@@ -98,7 +131,7 @@ impl Batch {
     /// Adds a buffer, or gives it back: if the batch is full, or it is another pool's, a piece, or held.
     #[inline]
     pub fn push(&mut self, buffer: PageBuf) -> Result<(), PageBuf> {
-        let fits = buffer.pool == self.pool && buffer.part == Part::WHOLE && self.len < Self::MAX;
+        let fits = buffer.pool == self.pool && buffer.place.is_whole() && self.len < Self::MAX;
         if !fits {
             return Err(buffer);
         }
@@ -143,26 +176,20 @@ impl Batch {
 impl Drop for Batch {
     #[inline]
     fn drop(&mut self) {
-        if self.len == 0 {
-            return; // the pool may be gone
-        }
-        match self.pool.owner_here() {
-            Some(owner) => put_here(self.pool, owner, self.pages()),
-            None => put_elsewhere(self.pool, self.pages()),
-        }
+        self.put();
     }
 }
 
 /// Whole pages that nobody holds, on the owner's thread: one copy into the cache if they fit.
 #[inline(always)]
 pub(crate) fn put_here(pool: Home, owner: Owner, pages: &[u32]) {
-    let Some(space) = pool.own.cache.space(owner, pages.len()) else {
+    if !pool.own.cache.has_plain_room(pages.len()) {
         return put_here_slow(pool, owner, pages);
-    };
-    // SAFETY: I2. `space` has room for as many entries, which only the owner writes.
-    unsafe { space.copy_from_nonoverlapping(pages.as_ptr(), pages.len()) };
-    // SAFETY: that many were just written.
-    unsafe { pool.own.cache.filled(owner, pages.len()) };
+    }
+    pool.own.cache.fill(owner, pages.len(), |space| {
+        space.copy_from_slice(pages);
+        pages.len()
+    });
     pool.own.counts.recycle_cached.add(pages.len() as u64);
 }
 
@@ -190,7 +217,6 @@ pub(crate) fn put_elsewhere(pool: Home, pages: &[u32]) {
     pages.iter().for_each(|&page| pool.sync_for_device(PageIdx(page), usize::MAX));
     let Some(lane) = pool.lane() else { return pool.ring_bulk(pages) };
     let pushed = pages.iter().take_while(|&&page| lane.push(page + 1)).count();
-    lane.count_pages(pushed as u64);
     if pushed > 0 {
         pool.after_push(lane, lane.after_push());
     }
@@ -214,44 +240,73 @@ pub(crate) fn put_elsewhere(pool: Home, pages: &[u32]) {
 /// ```
 #[inline]
 pub fn put_bulk(buffers: &mut Vec<PageBuf>) {
-    let mut rest = taken(buffers);
+    for chunk in taken(buffers).chunks(Batch::MAX) {
+        let pool = chunk[0].pool;
+        let home = pool.owner_here().is_some_and(|owner| {
+            pool.own.cache.has_plain_room(chunk.len()) && {
+                let cached = pool.own.cache.fill(owner, chunk.len(), |space| copy_plain(pool, chunk, space));
+                pool.own.counts.recycle_cached.add(cached as u64);
+                cached > 0
+            }
+        });
+        if !home {
+            put_runs(chunk, put_run, drop);
+        }
+    }
+}
+
+/// Copies the page numbers of buffers, and says how many: all of them if they are whole pages of this pool with nothing
+/// to look up, else none. Without a branch per buffer.
+#[inline(always)]
+fn copy_plain(pool: Home, buffers: &[PageBuf], space: &mut [u32]) -> usize {
+    let (mut pools, mut places) = (0, 0);
+    let mut copy = |buffer: &PageBuf, number: &mut u32| {
+        pools |= buffer.pool.0.addr().get() ^ pool.0.addr().get();
+        places |= buffer.place.bits();
+        *number = buffer.place.page().0;
+    };
+    let (eights, rest) = buffers.as_chunks::<8>();
+    let (space_eights, space_rest) = space.as_chunks_mut::<8>();
+    for (buffers, numbers) in eights.iter().zip(space_eights) {
+        buffers.iter().zip(numbers).for_each(|(buffer, number)| copy(buffer, number));
+    }
+    rest.iter().zip(space_rest).for_each(|(buffer, number)| copy(buffer, number));
+    if pools == 0 && places >> 32 == 0 { buffers.len() } else { 0 }
+}
+
+/// Whole, plain pages of one pool.
+fn put_run(pool: Home, pages: &[u32]) {
+    match pool.owner_here() {
+        Some(owner) => put_here(pool, owner, pages),
+        None => put_elsewhere(pool, pages),
+    }
+}
+
+/// Returns buffers that the caller parts with, run by run of neighbours of one pool, and what is no plain page singly.
+#[inline(never)]
+fn put_runs(mut rest: &[PageBuf], run: impl Fn(Home, &[u32]), single: impl Fn(PageBuf)) {
     while let Some(first) = rest.first() {
         let pool = first.pool;
         let mut numbers = [0u32; Batch::MAX];
-        let run = run_of_plain(pool, rest, &mut numbers);
-        if run == 0 {
-            let (one, others) = (&rest[0], &rest[1..]);
-            // SAFETY: `taken` made these the caller's no longer; each is read out once.
-            drop(unsafe { std::ptr::read(one) });
-            rest = others;
-            continue;
-        }
-        rest = &rest[run..];
-        match pool.owner_here() {
-            Some(owner) => put_here(pool, owner, &numbers[..run]),
-            None => put_elsewhere(pool, &numbers[..run]),
+        let n = run_of_plain(pool, rest, &mut numbers);
+        if n > 0 {
+            rest = &rest[n..];
+            run(pool, &numbers[..n]);
+        } else {
+            rest = &rest[1..];
+            // SAFETY: the caller parts with them, and each is read out once.
+            single(unsafe { std::ptr::read(first) });
         }
     }
 }
 
 /// As [`put_bulk`], through the locked ring of each pool, whatever the thread.
 pub fn put_ring_bulk(buffers: &mut Vec<PageBuf>) {
-    let mut rest = taken(buffers);
-    while let Some(first) = rest.first() {
-        let pool = first.pool;
-        let mut numbers = [0u32; Batch::MAX];
-        let run = run_of_plain(pool, rest, &mut numbers);
-        if run == 0 {
-            let (one, others) = (&rest[0], &rest[1..]);
-            // SAFETY: `taken` made these the caller's no longer; each is read out once.
-            unsafe { std::ptr::read(one) }.put_ring();
-            rest = others;
-            continue;
-        }
-        rest = &rest[run..];
-        numbers[..run].iter().for_each(|&page| pool.sync_for_device(PageIdx(page), usize::MAX));
-        pool.ring_bulk(&numbers[..run]);
-    }
+    let run = |pool: Home, pages: &[u32]| {
+        pages.iter().for_each(|&page| pool.sync_for_device(PageIdx(page), usize::MAX));
+        pool.ring_bulk(pages);
+    };
+    put_runs(taken(buffers), run, PageBuf::put_ring);
 }
 
 /// Empties the vector without dropping its buffers, and gives them to be read out once each. If foreign code panics
@@ -269,8 +324,8 @@ fn taken(buffers: &mut Vec<PageBuf>) -> &[PageBuf] {
 #[inline(always)]
 fn run_of_plain(pool: Home, buffers: &[PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
     let plain = |(buffer, number): (&PageBuf, &mut u32)| {
-        *number = buffer.page.0;
-        buffer.pool == pool && buffer.part == Part::WHOLE
+        *number = buffer.place.page().0;
+        buffer.pool == pool && buffer.place.is_whole()
     };
     buffers.iter().zip(numbers.iter_mut()).map(plain).take_while(|plain| *plain).count()
 }

@@ -11,8 +11,9 @@
 use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering;
 
+use crate::cache::Owner;
 use crate::dma::{DeviceAddr, DomainId};
-use crate::frag::Part;
+use crate::frag::{Part, Place};
 use crate::hold::PageHold;
 use crate::page::{PAGE_SIZE, PageIdx};
 use crate::pool::Tag;
@@ -30,8 +31,7 @@ use crate::shared_buf::SharedBuf;
 #[repr(C)]
 pub struct PageBuf {
     pub(crate) pool: Home,
-    pub(crate) page: PageIdx,
-    pub(crate) part: Part,
+    pub(crate) place: Place,
 }
 
 const _: () = assert!(size_of::<PageBuf>() == 16, "four handles in a cache line");
@@ -46,7 +46,7 @@ impl PageBuf {
     /// The page's number in its area; for a piece, of the page that it is part of.
     #[inline]
     pub fn page(&self) -> PageIdx {
-        self.page.head(self.pool.geometry.order)
+        self.place.page().head(self.pool.geometry.order)
     }
 
     /// Where the piece begins in its page, in bytes; 0 for a whole page.
@@ -59,13 +59,13 @@ impl PageBuf {
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
     pub fn len(&self) -> usize {
-        if self.part.is_piece() { self.part.len() } else { self.pool.geometry.page_size() }
+        if self.place.part().is_piece() { self.place.part().len() } else { self.pool.geometry.page_size() }
     }
 
     /// Whether this is a piece of a page.
     #[inline]
     pub fn is_piece(&self) -> bool {
-        self.part.is_piece()
+        self.place.part().is_piece()
     }
 
     /// The id of the pool that it goes home to.
@@ -77,8 +77,8 @@ impl PageBuf {
     /// Offset of the first byte in the area.
     #[inline(always)]
     pub(crate) fn start(&self) -> u64 {
-        let within = if self.part.is_piece() { self.part.offset() as u64 } else { 0 };
-        self.page.offset() + within
+        let within = if self.place.part().is_piece() { self.place.part().offset() as u64 } else { 0 };
+        self.place.page().offset() + within
     }
 
     /// Address of the first byte, or `None` for memory that the CPU cannot read.
@@ -109,13 +109,17 @@ impl PageBuf {
     /// for a piece, whose user lays it out.
     #[inline]
     pub fn packet_offset(&self) -> usize {
-        if self.part.is_piece() { 0 } else { self.pool.geometry.packet_offset(self.page) }
+        if self.place.part().is_piece() { 0 } else { self.pool.geometry.packet_offset(self.place.page()) }
     }
 
     /// Most bytes of packet: `max_len` for a whole page, all of a piece.
     #[inline]
     pub fn packet_capacity(&self) -> usize {
-        if self.part.is_piece() { self.part.len() } else { self.pool.geometry.max_len as usize }
+        if self.place.part().is_piece() {
+            self.place.part().len()
+        } else {
+            self.pool.geometry.max_len as usize
+        }
     }
 
     /// The bytes for the packet, after headroom and colour; `None` for memory that the CPU cannot read.
@@ -193,7 +197,7 @@ impl PageBuf {
     /// Goes home having been written in its first `len` packet bytes at most, so that no more is synced for the device.
     /// Linux: `page_pool_put_page` with a `dma_sync_size`. A piece is synced with its whole page.
     pub fn recycle_sync(self, len: usize) {
-        if self.part.is_piece() {
+        if self.place.part().is_piece() {
             return drop(self);
         }
         let (pool, page, part) = self.into_parts();
@@ -214,7 +218,7 @@ impl PageBuf {
             };
         }
         if part == Part::SPECIAL && pool.page_meta(page).holds.load(Ordering::Acquire) != 0 {
-            return drop(Self { pool, page, part }); // it leaves the pool, by whichever way
+            return drop(Self::new(pool, page, part)); // it leaves the pool, by whichever way
         }
         pool.sync_for_device(page, usize::MAX);
         pool.ring_or_out(page);
@@ -224,8 +228,8 @@ impl PageBuf {
     /// hold lives, it leaves the pool (`recycle_released_refcnt`), and its memory goes back with the last hold. Linux:
     /// an extra page reference.
     pub fn hold(&mut self) -> PageHold {
-        if !self.part.is_piece() {
-            self.part = Part::SPECIAL;
+        if !self.place.part().is_piece() {
+            self.place = Place::new(self.place.page(), Part::SPECIAL);
         }
         PageHold::new(self.pool, self.page())
     }
@@ -255,7 +259,13 @@ impl PageBuf {
     /// The handle of a whole page. Whoever calls it owned the page, and parts with it.
     #[inline(always)]
     pub(crate) fn whole(pool: Home, page: PageIdx) -> Self {
-        Self { pool, page, part: Part::WHOLE }
+        Self { pool, place: Place::whole(page) }
+    }
+
+    /// The handle of a part of a page.
+    #[inline(always)]
+    pub(crate) fn new(pool: Home, page: PageIdx, part: Part) -> Self {
+        Self { pool, place: Place::new(page, part) }
     }
 
     /// The handle of a piece of a page.
@@ -263,50 +273,49 @@ impl PageBuf {
     pub(crate) fn piece(pool: Home, page: PageIdx, offset: usize, len: usize) -> Self {
         debug_assert!(offset + len <= pool.geometry.page_size() && len > 0, "I1: piece {offset}+{len}");
         let (page, part) = Part::piece(page, offset, len);
-        Self { pool, page, part }
+        Self::new(pool, page, part)
     }
 
     /// Takes the handle apart without sending it home.
     #[inline(always)]
     pub(crate) fn into_parts(self) -> (Home, PageIdx, Part) {
         let this = ManuallyDrop::new(self);
-        (this.pool, this.page, this.part)
+        (this.pool, this.place.page(), this.place.part())
     }
 }
 
 impl Drop for PageBuf {
     #[inline]
     fn drop(&mut self) {
-        let (pool, page) = (self.pool, self.page);
+        let (pool, place) = (self.pool, self.place);
         if let Some(owner) = pool.owner_here() {
-            if self.part == Part::WHOLE && pool.own.cache.push_plain(owner, page) {
+            if place.is_whole() && pool.own.cache.push_plain(owner, place.page()) {
                 return pool.own.counts.recycle_cached.add(1);
             }
-            return drop_here(pool, owner, page, self.part);
+            return drop_here(pool, owner, place);
         }
-        drop_elsewhere(pool, page, self.part);
+        drop_elsewhere(pool, place);
     }
 }
 
 #[inline(never)]
-fn drop_here(pool: Home, owner: crate::cache::Owner, page: PageIdx, part: Part) {
-    if part.is_piece() {
-        pool.piece_here(owner, page, false);
+fn drop_here(pool: Home, owner: Owner, place: Place) {
+    if place.part().is_piece() {
+        pool.piece_here(owner, place.page(), false);
     } else {
-        pool.recycle_here(owner, page, part == Part::SPECIAL, usize::MAX);
+        pool.recycle_here(owner, place.page(), place.part() == Part::SPECIAL, usize::MAX);
     }
 }
 
 #[inline(never)]
-fn drop_elsewhere(pool: Home, page: PageIdx, part: Part) {
-    if part == Part::WHOLE {
-        if pool.syncing.is_empty() {
-            return pool.send_page(page);
-        }
-    } else if part.is_piece() {
-        return pool.piece_elsewhere(page);
+fn drop_elsewhere(pool: Home, place: Place) {
+    if place.is_whole() && pool.syncing.is_empty() {
+        pool.send_page(place.page());
+    } else if place.part().is_piece() {
+        pool.piece_elsewhere(place.page());
+    } else {
+        pool.recycle_elsewhere(place.page(), place.part() == Part::SPECIAL, usize::MAX);
     }
-    pool.recycle_elsewhere(page, part == Part::SPECIAL, usize::MAX);
 }
 
 const _: () = assert!(PAGE_SIZE == 4096, "Part counts offsets in pages of 4 KiB");

@@ -116,20 +116,22 @@ impl Cache {
         n
     }
 
-    /// Room for `n` more pages on the fast path, as raw memory for the caller to fill at once, before
-    /// [`filled`](Self::filled); `None` if there is less.
+    /// Lets `source` fill the space behind the last page, up to `room` entries and the capacity; it says how many it
+    /// wrote, and must not call foreign code. Returns that.
     #[inline(always)]
-    pub(crate) fn space(&self, _owner: Owner, n: usize) -> Option<*mut u32> {
+    pub(crate) fn fill(&self, _owner: Owner, room: usize, source: impl FnOnce(&mut [u32]) -> usize) -> usize {
         let at = self.count();
-        (at + n <= self.limit).then(|| self.entry(at))
+        let room = room.min(self.capacity - at);
+        // SAFETY: I2; the entries up to the capacity are initialised numbers, and nothing else touches them meanwhile.
+        let filled = source(unsafe { std::slice::from_raw_parts_mut(self.entry(at), room) });
+        debug_assert!(filled <= room, "I2: {filled} pages in room for {room}");
+        self.count.store(at + filled, Relaxed);
+        filled
     }
 
-    /// Says that `n` entries of [`space`](Self::space) were written.
-    ///
-    /// # Safety
-    /// They were, and there was room for them.
+    /// Whether `n` more pages fit with no more than a copy.
     #[inline(always)]
-    pub(crate) unsafe fn filled(&self, _owner: Owner, n: usize) {
-        self.count.store(self.count() + n, Relaxed);
+    pub(crate) fn has_plain_room(&self, n: usize) -> bool {
+        self.count() + n <= self.limit
     }
 }

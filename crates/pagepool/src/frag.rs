@@ -100,6 +100,45 @@ impl Part {
     }
 }
 
+/// A base page and the part of it, in one register: a handle is then two words, and travels in two registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Place(u64);
+
+impl Place {
+    #[inline(always)]
+    pub(crate) fn new(page: PageIdx, part: Part) -> Self {
+        Self(u64::from(part.0) << 32 | u64::from(page.0))
+    }
+
+    /// A whole page with nothing to look up: the bare number.
+    #[inline(always)]
+    pub(crate) fn whole(page: PageIdx) -> Self {
+        Self(u64::from(page.0))
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_whole(self) -> bool {
+        self.0 >> 32 == 0
+    }
+
+    /// All of it; 0 above bit 31 for a whole page.
+    #[inline(always)]
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    pub(crate) fn page(self) -> PageIdx {
+        PageIdx(self.0 as u32)
+    }
+
+    #[inline(always)]
+    pub(crate) fn part(self) -> Part {
+        Part((self.0 >> 32) as u32)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,12 +2,18 @@
 #![cfg_attr(loom, allow(dead_code))]
 
 mod area;
+mod arena;
+mod arena_params;
+mod backing;
 mod batch;
+mod buddy;
 mod buf;
 mod cache;
+mod device_memory;
 mod dma;
 mod error;
 mod frag;
+mod free_pages;
 mod hold;
 mod lane;
 mod page;
@@ -23,14 +29,19 @@ mod stats;
 mod sync;
 mod sys;
 mod table;
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod thread;
+mod topology;
 mod wake;
 
 pub use area::{Area, REGION_SHIFT};
+pub use arena::Arena;
+pub use arena_params::{ArenaParams, Description, NodePolicy};
+pub use backing::{Backing, OnMissingHuge};
 pub use batch::{Batch, put_bulk, put_ring_bulk};
 pub use buf::PageBuf;
+pub use device_memory::DeviceMemory;
 pub use dma::{DeviceAddr, DmaDomain, DomainId, IdentityDomain, Mapping, OffsetDomain, Region};
 pub use error::Error;
 pub use hold::PageHold;
@@ -43,3 +54,4 @@ pub use shared_buf::SharedBuf;
 pub use shutdown::{HeldPage, Shutdown, ShutdownReport};
 pub use stats::{Inflight, Stats};
 pub use thread::prepare_thread;
+pub use topology::Topology;

@@ -115,18 +115,32 @@ pub(crate) struct Sizes {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
     pub(crate) order: u8,
+    page_size: u32,
     pub(crate) headroom: u32,
     pub(crate) max_len: u32,
     /// Number of colours less one; colours are a power of two.
-    pub(crate) colour_mask: u32,
-    pub(crate) frag_align: u32,
+    colour_mask: u32,
+    /// Alignment of pieces less one.
+    frag_mask: u32,
 }
 
 impl Geometry {
     /// Bytes in a page of the pool.
     #[inline(always)]
     pub(crate) fn page_size(&self) -> usize {
-        PAGE_SIZE << self.order
+        self.page_size as usize
+    }
+
+    /// What a piece takes of its page: its size rounded up.
+    #[inline(always)]
+    pub(crate) fn piece_step(&self, size: usize) -> usize {
+        let mask = self.frag_mask as usize;
+        (size + mask) & !mask
+    }
+
+    /// Whether pieces begin on bounds of `align` bytes, a power of two.
+    pub(crate) fn pieces_aligned_to(&self, align: u32) -> bool {
+        self.frag_mask + 1 >= align
     }
 
     /// Where the packet begins in a page: headroom, and the page's colour.
@@ -141,6 +155,7 @@ impl PoolParams {
     /// Checks everything that can be checked without doing anything.
     pub(crate) fn check(&self, provider: &dyn Provider) -> Result<(Sizes, Geometry), Error> {
         let geometry = self.geometry(provider.area())?;
+        check_node(provider, self.nid)?;
         Ok((self.sizes()?, geometry))
     }
 
@@ -192,11 +207,24 @@ impl PoolParams {
         let colours = if self.colour { (1 << fits.min(MAX_COLOURS).ilog2()) as u32 } else { 1 };
         Ok(Geometry {
             order: self.order,
+            page_size: page as u32,
             headroom: self.headroom as u32,
             max_len: max_len as u32,
             colour_mask: colours - 1,
-            frag_align: self.frag_align as u32,
+            frag_mask: self.frag_align as u32 - 1,
         })
+    }
+}
+
+/// A preferred node must be one that the provider knows.
+pub(crate) fn check_node(provider: &dyn Provider, nid: Option<NodeId>) -> Result<(), Error> {
+    match nid {
+        Some(node) if !provider.has_node(node) => Err(Error::parameter(
+            "nid",
+            node.0,
+            format!("a node of the provider, which is {}", provider.describe()),
+        )),
+        _ => Ok(()),
     }
 }
 

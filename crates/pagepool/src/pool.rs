@@ -28,7 +28,7 @@ use crate::page::{EMERGENCY, NodeId, PageIdx};
 use crate::params::{MAX_REFILL, PoolParams, Sizes};
 use crate::provider::Provider;
 use crate::raw::RawError;
-use crate::ring::Ring;
+use crate::ring::{Queue, Ring};
 use crate::shared::{Home, OwnerHalf, Returns, Shared, clear_record};
 use crate::shutdown::{self, Shutdown, Watch};
 use crate::stats::{Counters, Inflight, Stats};
@@ -289,32 +289,37 @@ impl Bound {
         }
     }
 
-    /// Up to `n` whole pages, at most [`Batch::MAX`], as numbers: the cheapest way.
+    /// Up to `n` whole pages, at most [`Batch::MAX`], as numbers.
     #[inline]
     pub fn alloc_batch(&self, n: usize) -> Batch {
-        let home = self.home();
-        let n = n.min(Batch::MAX);
-        let mut batch = Batch::empty(home);
-        let taken = home.own.cache.take(self.owner(), n, |pages| batch.extend(pages));
-        home.own.counts.alloc_fast.add(taken as u64);
-        if taken < n {
-            self.batch_slow(&mut batch, n);
-        }
+        let mut batch = Batch::empty(self.home());
+        self.alloc_batch_into(&mut batch, n);
         batch
     }
 
-    #[cold]
-    fn batch_slow(&self, batch: &mut Batch, n: usize) {
+    /// Adds up to `n` whole pages to a batch of this pool, as far as it has room; says how many. A batch that is filled
+    /// and [put](Batch::put) over and over is the cheapest way to move bursts. A batch of another pool stays as it is.
+    #[inline]
+    pub fn alloc_batch_into(&self, batch: &mut Batch, n: usize) -> usize {
         let home = self.home();
-        while batch.len() < n {
-            let Some(buffer) = self.alloc_slow() else { return };
-            if batch.push(buffer).is_err() {
-                return; // emergency memory does not fit a batch, and went home again
-            }
-            let left = n - batch.len();
-            let taken = home.own.cache.take(self.owner(), left, |pages| batch.extend(pages));
+        let n = n.min(batch.room_for(home));
+        let taken = home.own.cache.take(self.owner(), n, |pages| batch.extend(pages));
+        home.own.counts.alloc_fast.add(taken as u64);
+        if taken < n { taken + self.batch_slow(batch, n - taken) } else { n }
+    }
+
+    #[cold]
+    fn batch_slow(&self, batch: &mut Batch, n: usize) -> usize {
+        let home = self.home();
+        let mut done = 0;
+        while done < n {
+            // Emergency memory does not fit a batch; it comes back, and goes home.
+            let Some(Ok(())) = self.alloc_slow().map(|buffer| batch.push(buffer)) else { break };
+            let taken = home.own.cache.take(self.owner(), n - done - 1, |pages| batch.extend(pages));
             home.own.counts.alloc_fast.add(taken as u64);
+            done += taken + 1;
         }
+        done
     }
 
     /// A piece of `size` bytes of a page that is shared with other pieces; `None` for a size of 0 or beyond the page, or
@@ -370,10 +375,10 @@ impl Bound {
     fn cut(&self, size: usize) -> Option<(PageIdx, usize)> {
         let home = self.home();
         let page_size = home.geometry.page_size();
-        if size == 0 || size > page_size {
+        if size.wrapping_sub(1) >= page_size {
             return self.failed();
         }
-        let len = size.next_multiple_of(home.geometry.frag_align as usize);
+        let len = home.geometry.piece_step(size);
         // SAFETY: I2; no foreign code runs while the borrow lives.
         let cut = unsafe { &mut *home.own.frag.get() }.cut(len, page_size);
         match cut {
@@ -469,7 +474,7 @@ impl Bound {
         // SAFETY: I2; no foreign code runs while the borrow lives.
         let page = unsafe { &mut *home.own.emergency.get() }.pop()?;
         home.own.counts.alloc_fast.add(1);
-        Some(PageBuf { pool: home, page, part: Part::SPECIAL })
+        Some(PageBuf::new(home, page, Part::SPECIAL))
     }
 
     /// Moves pages from lanes and ring into the cache, up to the refill size, and gives one. Stops at the first page of
@@ -509,7 +514,7 @@ impl Bound {
             if !lane.is_claimed() {
                 continue;
             }
-            let (taken, foreign) = self.drain_from(|| lane.pop(), node, refill);
+            let (taken, foreign) = self.drain_from(&**lane, node, refill);
             lane.count_taken(taken as u64);
             if foreign.is_some() || home.own.cache.count() >= refill {
                 self.policy(|p| p.next_lane = at);
@@ -520,22 +525,30 @@ impl Bound {
             }
         }
         self.take_in_overflow();
-        self.drain_from(|| home.ring.pop(), node, refill).1
+        self.drain_from(&home.ring, node, refill).1
     }
 
     /// Takes messages until the cache holds `refill` pages, there is none, or one is a page of another node. Says how
     /// many messages were pages, and that page.
-    #[inline(always)]
     fn drain_from(
         &self,
-        mut next: impl FnMut() -> Option<u32>,
+        queue: &impl Queue,
         node: Option<NodeId>,
         refill: usize,
     ) -> (usize, Option<PageIdx>) {
         let home = self.home();
         let mut pages = 0;
-        while home.own.cache.count() < refill {
-            let Some(message) = next() else { break };
+        loop {
+            let Some(room) = refill.checked_sub(home.own.cache.count()).filter(|&room| room > 0) else {
+                break;
+            };
+            if node.is_none() {
+                pages += home.own.cache.fill(self.owner(), room, |space| queue.take_pages(space));
+                if home.own.cache.count() >= refill {
+                    break;
+                }
+            }
+            let Some(message) = queue.pop() else { break };
             let page = PageIdx((message & !PIECE) - 1);
             if message & PIECE != 0 {
                 self.piece_home(page, 1);
@@ -654,10 +667,12 @@ impl Bound {
     }
 
     /// Prefers another node from now on; `None` is the node of this thread, each time. What is in the cache goes back to
-    /// the provider. Linux: `page_pool_update_nid`.
-    pub fn update_nid(&self, nid: Option<NodeId>) {
-        self.policy(|p| p.nid = nid);
+    /// the provider. A node that the provider does not know is refused, and nothing changes. Linux:
+    /// `page_pool_update_nid`.
+    pub fn update_nid(&self, nid: Option<NodeId>) -> Result<(), Error> {
         let home = self.home();
+        crate::params::check_node(&**home.provider(), nid)?;
+        self.policy(|p| p.nid = nid);
         let mut pages = Vec::with_capacity(home.own.cache.count());
         while let Some(page) = home.own.cache.pop(self.owner()) {
             pages.push(page);
@@ -666,13 +681,12 @@ impl Bound {
         let provider = home.provider().clone();
         pages.retain(|&page| clear_record(&home.area, page));
         provider.release(home.geometry.order, &pages);
+        Ok(())
     }
 
     /// [`update_nid`](Self::update_nid) if the node is another one. Linux: `page_pool_nid_changed`.
-    pub fn nid_changed(&self, nid: NodeId) {
-        if self.policy(|p| p.nid) != Some(nid) {
-            self.update_nid(Some(nid));
-        }
+    pub fn nid_changed(&self, nid: NodeId) -> Result<(), Error> {
+        if self.policy(|p| p.nid) == Some(nid) { Ok(()) } else { self.update_nid(Some(nid)) }
     }
 
     // ---- Looking at it -----------------------------------------------------------------------------------------

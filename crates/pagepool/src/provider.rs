@@ -32,9 +32,16 @@ pub trait Provider: Send + Sync + fmt::Debug {
     /// About how many more pages of `order` a pool could reserve now, growth included.
     fn available(&self, order: u8) -> usize;
 
-    /// The node of the thread that asks, for pools without a preferred one.
+    /// The memory node that the calling thread runs on, as this provider sees it; for pools without a preferred node
+    /// of their own. Asked once per refill.
     fn current_node(&self) -> NodeId {
         NodeId(0)
+    }
+
+    /// Whether this node exists as far as the provider knows; a pool refuses to prefer one that does not.
+    fn has_node(&self, node: NodeId) -> bool {
+        let _ = node;
+        true
     }
 
     /// What this memory is, for people: size, backing, what was asked for and was not to be had.

@@ -68,7 +68,7 @@ impl std::error::Error for RawError {}
 /// See [`PageBuf::into_raw`].
 pub(crate) fn into_raw(buffer: PageBuf) -> Result<RawBuf, PageBuf> {
     let start = buffer.start();
-    let shares_a_line = buffer.is_piece() && buffer.pool.geometry.frag_align < 1 << LINE_SHIFT;
+    let shares_a_line = buffer.is_piece() && !buffer.pool.geometry.pieces_aligned_to(1 << LINE_SHIFT);
     let Some(addr) = buffer.dma_addr().filter(|_| !shares_a_line) else { return Err(buffer) };
     let len = buffer.len();
     let (pool, _, part) = buffer.into_parts();
@@ -126,7 +126,7 @@ fn rebuild(pool: Home, page: PageIdx, start: u64, end: Option<u64>) -> PageBuf {
     match end {
         None => {
             let held = pool.page_meta(page).holds.load(Ordering::Acquire) != 0;
-            PageBuf { pool, page, part: if held { Part::SPECIAL } else { Part::WHOLE } }
+            PageBuf::new(pool, page, if held { Part::SPECIAL } else { Part::WHOLE })
         }
         Some(end) => {
             let (word, bit) = place(end - 1);

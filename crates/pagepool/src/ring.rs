@@ -36,6 +36,16 @@ struct Consumer {
     watch: OneAtATime,
 }
 
+/// What the owner drains: a lane or the ring.
+pub(crate) trait Queue {
+    /// Takes the oldest message.
+    fn pop(&self) -> Option<u32>;
+
+    /// Takes messages of whole pages, as page numbers, while they last and `space` does; stops before a piece. Says how
+    /// many.
+    fn take_pages(&self, space: &mut [u32]) -> usize;
+}
+
 /// The producers' position; lives under the return lock.
 #[derive(Debug, Default)]
 pub(crate) struct RingTail(usize);
@@ -59,9 +69,24 @@ impl Ring {
         true
     }
 
-    /// Takes the oldest message. For the owner, or for who ends the pool.
+    /// Whether the oldest slot is empty.
     #[inline]
-    pub(crate) fn pop(&self) -> Option<u32> {
+    pub(crate) fn is_empty(&self) -> bool {
+        let at = self.consumer.at.load(Ordering::Relaxed);
+        self.slots.get(at).is_none_or(|slot| slot.load(Ordering::Acquire) == 0) // pairs with push()
+    }
+
+    /// Pages in the ring; readable by anyone.
+    pub(crate) fn pages_in(&self) -> u64 {
+        let taken = self.consumer.pages.read();
+        self.pages.read().saturating_sub(taken)
+    }
+}
+
+impl Queue for Ring {
+    /// For the owner, or for who ends the pool.
+    #[inline]
+    fn pop(&self) -> Option<u32> {
         #[cfg(loom)]
         self.consumer.watch.touch();
         let at = self.consumer.at.load(Ordering::Relaxed);
@@ -76,16 +101,25 @@ impl Ring {
         Some(message)
     }
 
-    /// Whether the oldest slot is empty.
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        let at = self.consumer.at.load(Ordering::Relaxed);
-        self.slots.get(at).is_none_or(|slot| slot.load(Ordering::Acquire) == 0) // pairs with push()
-    }
-
-    /// Pages in the ring; readable by anyone.
-    pub(crate) fn pages_in(&self) -> u64 {
-        let taken = self.consumer.pages.read();
-        self.pages.read().saturating_sub(taken)
+    fn take_pages(&self, space: &mut [u32]) -> usize {
+        #[cfg(loom)]
+        self.consumer.watch.touch();
+        let mut at = self.consumer.at.load(Ordering::Relaxed);
+        let mut taken = 0;
+        for place in space {
+            let Some(slot) = self.slots.get(at) else { break };
+            let message = slot.load(Ordering::Acquire); // pairs with push()
+            if message == 0 || message & PIECE != 0 {
+                break;
+            }
+            slot.store(0, Ordering::Release);
+            *place = message - 1;
+            at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
+            taken += 1;
+        }
+        self.consumer.at.store(at, Ordering::Relaxed);
+        self.consumer.pages.add(taken as u64);
+        taken
     }
 }

@@ -137,14 +137,6 @@ impl Deref for Home {
     }
 }
 
-/// A page that has no room for a message in lane or ring.
-enum NoRoom {
-    /// Nobody will take it; it has left the pool and goes to the provider.
-    Leaves(Gone),
-    /// The pool has ended: the returner accounts for it.
-    Detached,
-}
-
 /// A pool that a page has left. The page is not counted as its own any more, so the pool may end at any time, and only
 /// what stands here may be touched; the provider keeps the area.
 struct Gone {
@@ -235,7 +227,6 @@ impl Home {
     pub(crate) fn send_page(self, page: PageIdx) {
         if let Some(lane) = self.lane() {
             if lane.push(page.0 + 1) {
-                lane.count_pages(1);
                 return self.after_push(lane, lane.after_push());
             }
         }
@@ -246,27 +237,38 @@ impl Home {
     /// `page_pool_recycle_in_ring`.
     #[inline(never)]
     pub(crate) fn ring_or_out(self, page: PageIdx) {
-        let no_room = {
-            let mut returns = self.returns.lock();
-            if returns.detached {
-                NoRoom::Detached
-            } else if self.ring.push(&mut returns.tail, page.0 + 1) {
-                self.returned.recycle_ring.add(1);
-                light_fence(); // pairs with the heavy fence in raise_all()
-                if self.wakeup.is_starved() {
-                    self.wakeup.wake();
-                }
-                return;
-            } else {
+        let mut returns = self.returns.lock();
+        if returns.detached || !self.ring.push(&mut returns.tail, page.0 + 1) {
+            if !returns.detached {
                 self.returned.recycle_ring_full.add(1);
                 self.returned.release.add(1);
-                NoRoom::Leaves(self.gone())
             }
-        };
-        match no_room {
-            NoRoom::Leaves(gone) => gone.give_back(page),
-            NoRoom::Detached => crate::shutdown::came_home_late(self, &[page]),
+            return self.out(returns, page);
         }
+        self.returned.recycle_ring.add(1);
+        self.wake_if_starved();
+    }
+
+    /// After a push into the ring, under the return lock: wakes an owner that found nothing.
+    #[inline(always)]
+    fn wake_if_starved(self) {
+        light_fence(); // pairs with the heavy fence in raise_all()
+        if self.wakeup.is_starved() {
+            self.wakeup.wake();
+        }
+    }
+
+    /// A page that was counted as released under the return lock goes to the provider; in a pool that has ended the
+    /// returner accounts for it instead. What that takes is taken along before the lock is let go, for then the pool may end.
+    #[cold]
+    fn out(self, returns: impl Deref<Target = Returns>, page: PageIdx) {
+        if returns.detached {
+            drop(returns);
+            return crate::shutdown::came_home_late(self, &[page]);
+        }
+        let gone = self.gone();
+        drop(returns);
+        gone.give_back(page);
     }
 
     /// Many whole pages through the ring under one lock; what does not fit is handled one by one.
@@ -276,10 +278,7 @@ impl Home {
             let fits = |page: &&u32| !returns.detached && self.ring.push(&mut returns.tail, **page + 1);
             let pushed = pages.iter().take_while(fits).count();
             self.returned.recycle_ring.add(pushed as u64);
-            light_fence(); // pairs with the heavy fence in raise_all()
-            if pushed > 0 && self.wakeup.is_starved() {
-                self.wakeup.wake();
-            }
+            self.wake_if_starved();
             pushed
         };
         // With none left this thread holds nothing of the pool any more, and must not look at it.
@@ -289,20 +288,12 @@ impl Home {
     /// A page that somebody holds comes home on a thread that is not the owner's.
     #[cold]
     fn release_held(self, page: PageIdx) {
-        let gone = {
-            let returns = self.returns.lock();
-            if returns.detached {
-                None
-            } else {
-                self.returned.recycle_released_refcnt.add(1);
-                self.returned.release.add(1);
-                Some(self.gone())
-            }
-        };
-        match gone {
-            Some(gone) => gone.give_back(page),
-            None => crate::shutdown::came_home_late(self, &[page]),
+        let returns = self.returns.lock();
+        if !returns.detached {
+            self.returned.recycle_released_refcnt.add(1);
+            self.returned.release.add(1);
         }
+        self.out(returns, page);
     }
 
     // ---- Out of the pool ---------------------------------------------------------------------------------------
@@ -385,7 +376,7 @@ impl Home {
     pub(crate) fn piece_elsewhere(self, piece_page: PageIdx) {
         let page = piece_page.head(self.geometry.order);
         if let Some(lane) = self.lane() {
-            if lane.push((page.0 + 1) | PIECE) {
+            if lane.push_piece(page.0 + 1) {
                 return self.after_push(lane, lane.after_push());
             }
         }
@@ -400,11 +391,7 @@ impl Home {
                 if !self.ring.push(&mut returns.tail, (page.0 + 1) | PIECE) {
                     self.overflow(&mut returns, page);
                 }
-                light_fence(); // pairs with the heavy fence in raise_all()
-                if self.wakeup.is_starved() {
-                    self.wakeup.wake();
-                }
-                return;
+                return self.wake_if_starved();
             }
         }
         crate::shutdown::piece_came_home_late(self, page);

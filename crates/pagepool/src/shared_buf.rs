@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 use crate::buf::PageBuf;
 use crate::dma::{DeviceAddr, DomainId};
-use crate::frag::Part;
+use crate::frag::{Part, Place};
 use crate::page::PageIdx;
 
 /// A buffer that many may read: `Clone`, and `&[u8]` only. Linux: `page_pool_ref_page`, and a cloned skb's data.
@@ -39,8 +39,9 @@ pub struct SharedBuf(ManuallyDrop<PageBuf>);
 
 impl SharedBuf {
     pub(crate) fn new(mut buffer: PageBuf) -> Self {
-        if !buffer.part.is_piece() {
-            buffer.part = Part::SPECIAL; // holds made through a clone are found when it comes home
+        if !buffer.is_piece() {
+            // Holds made through a clone are found when it comes home.
+            buffer.place = Place::new(buffer.place.page(), Part::SPECIAL);
         }
         Self(ManuallyDrop::new(buffer))
     }
@@ -89,9 +90,9 @@ impl SharedBuf {
 
 impl Clone for SharedBuf {
     fn clone(&self) -> Self {
-        let PageBuf { pool, page, part } = *self.0;
+        let PageBuf { pool, place } = *self.0;
         pool.page_meta(self.page()).clones.fetch_add(1, Ordering::Relaxed);
-        Self(ManuallyDrop::new(PageBuf { pool, page, part }))
+        Self(ManuallyDrop::new(PageBuf { pool, place }))
     }
 }
 

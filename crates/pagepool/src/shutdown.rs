@@ -25,6 +25,7 @@ use crate::area::Area;
 use crate::cache::Owner;
 use crate::lane::{DETACHED, Lane, PIECE, raise_all};
 use crate::page::PageIdx;
+use crate::ring::Queue;
 use crate::shared::{Home, clear_record};
 use crate::sync::{AtomicI64, Ordering};
 use crate::thread;

@@ -3,6 +3,15 @@
 // UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
 
+pub(crate) mod memory;
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use crate::page::NodeId;
+
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED` (linux/membarrier.h).
 const MEMBARRIER_PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED` (linux/membarrier.h).
@@ -24,53 +33,101 @@ pub(crate) fn membarrier() {
     debug_assert_eq!(done, 0, "membarrier worked when it was registered");
 }
 
-/// A new non-blocking eventfd.
-pub(crate) fn eventfd() -> std::io::Result<std::os::fd::OwnedFd> {
-    use std::os::fd::FromRawFd;
-    // SAFETY: eventfd takes two integers.
-    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    if fd < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just made and belongs to nobody else.
-    Ok(unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) })
+fn checked(result: libc::c_long) -> io::Result<usize> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
 }
 
-/// Adds one to an eventfd. It cannot fail but for a counter at its limit, when it is readable anyway.
-pub(crate) fn eventfd_signal(fd: std::os::fd::BorrowedFd<'_>) {
-    use std::os::fd::AsRawFd;
+/// The memory node of the CPU that this thread runs on. One system call; 0 where the kernel does not say.
+pub(crate) fn current_node() -> NodeId {
+    let mut node: libc::c_uint = 0;
+    let none = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: the kernel writes one integer.
+    let done = unsafe { libc::syscall(libc::SYS_getcpu, none, &raw mut node, none) };
+    NodeId(if done == 0 { u8::try_from(node).unwrap_or(0) } else { 0 })
+}
+
+/// A new event counter at 0 that never blocks and does not survive `exec`.
+pub(crate) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: the call takes two integers.
+    let fd = checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }.into())?;
+    // SAFETY: the call just made this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Adds one to an event counter, which wakes whoever waits for it. A counter that is full is awake already.
+pub(crate) fn eventfd_signal(fd: BorrowedFd<'_>) {
     let one = 1u64;
-    // SAFETY: eight readable bytes, as an eventfd wants them.
-    unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), 8) };
+    // SAFETY: the kernel reads eight bytes.
+    let done = unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), 8) };
+    debug_assert!(done == 8 || io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock, "an eventfd");
 }
 
-/// Sets an eventfd back to 0.
-pub(crate) fn eventfd_clear(fd: std::os::fd::BorrowedFd<'_>) {
-    use std::os::fd::AsRawFd;
+/// Sets an event counter to 0 and gives what it was; 0 if nobody had signalled.
+pub(crate) fn eventfd_take(fd: BorrowedFd<'_>) -> u64 {
     let mut count = 0u64;
-    // SAFETY: eight writable bytes, as an eventfd wants them.
-    unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) };
+    // SAFETY: the kernel writes eight bytes or none.
+    let done = unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) };
+    if done == 8 { count } else { 0 }
 }
 
-/// Sleeps while `word` holds `expected`, at most `limit`. May wake early; the caller looks again.
-pub(crate) fn futex_wait(
-    word: &std::sync::atomic::AtomicU32,
-    expected: u32,
-    limit: Option<std::time::Duration>,
-) {
-    let limit = limit.map(|d| libc::timespec {
-        tv_sec: d.as_secs().min(i64::MAX as u64) as libc::time_t,
-        tv_nsec: d.subsec_nanos() as libc::c_long,
+/// Waits until `word` is woken, unless it is not `expected` any more; at most `timeout`. Says whether the time was
+/// not over. May return early: the caller looks at the word again.
+pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> bool {
+    let limit = timeout.map(|t| libc::timespec {
+        tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: t.subsec_nanos().into(),
     });
-    let timeout = limit.as_ref().map_or(std::ptr::null(), |t| t as *const libc::timespec);
+    let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word and the timeout live across the call, and the kernel only reads them.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, expected, timeout) };
+    // SAFETY: the word lives as long as the reference, the time as long as this call.
+    let done = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, expected, limit) };
+    done == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ETIMEDOUT)
 }
 
-/// Wakes everyone who sleeps on `word`.
-pub(crate) fn futex_wake_all(word: &std::sync::atomic::AtomicU32) {
+/// Wakes every thread that waits for `word`.
+pub(crate) fn futex_wake_all(word: &AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word lives across the call; waking reads nothing.
+    // SAFETY: the kernel uses the address as a key only.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, i32::MAX) };
+}
+
+/// Takes every privilege of the calling thread, and of no other, away; for tests of refusals.
+#[cfg(test)]
+pub(crate) fn drop_privileges_of_this_thread() -> bool {
+    let nobody = 65534;
+    // SAFETY: the raw call changes the credentials of this thread alone.
+    let done = unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) };
+    done == 0
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn event_counter_counts_and_empties() {
+        let fd = eventfd().unwrap();
+        assert_eq!(eventfd_take(fd.as_fd()), 0);
+        eventfd_signal(fd.as_fd());
+        eventfd_signal(fd.as_fd());
+        assert_eq!(eventfd_take(fd.as_fd()), 2);
+    }
+
+    #[test]
+    fn futex_times_out_refuses_and_wakes() {
+        let word = AtomicU32::new(7);
+        assert!(!futex_wait(&word, 7, Some(Duration::from_millis(5))), "nobody wakes: the time ends");
+        assert!(futex_wait(&word, 8, None), "another value: no waiting");
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                while word.load(Ordering::Acquire) == 7 {
+                    futex_wait(&word, 7, Some(Duration::from_secs(5)));
+                }
+            });
+            word.store(9, Ordering::Release);
+            futex_wake_all(&word);
+        });
+    }
 }

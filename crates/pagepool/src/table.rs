@@ -23,6 +23,12 @@ unsafe impl Zeroable for std::sync::atomic::AtomicU32 {}
 // SAFETY: as above.
 #[cfg(not(loom))]
 unsafe impl Zeroable for std::sync::atomic::AtomicU64 {}
+// SAFETY: zero is an integer.
+#[cfg(not(loom))]
+unsafe impl Zeroable for u8 {}
+// SAFETY: as above.
+#[cfg(not(loom))]
+unsafe impl Zeroable for u32 {}
 // SAFETY: made of atomic integers only.
 #[cfg(not(loom))]
 unsafe impl Zeroable for PageMeta {}

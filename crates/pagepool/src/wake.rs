@@ -56,7 +56,7 @@ impl Wakeup {
     /// For the owner, after it woke: takes the signal back.
     pub(crate) fn acknowledge(&self) {
         if let Some(fd) = self.fd() {
-            crate::sys::eventfd_clear(fd);
+            crate::sys::eventfd_take(fd);
         }
     }
 }

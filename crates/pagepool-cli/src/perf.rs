@@ -1,0 +1,61 @@
+//! Core cycles and instructions of the calling thread in user mode, where the machine counts them.
+
+use std::fs::File;
+use std::io::Read;
+
+use crate::sys::{Hardware, open_hardware_counter};
+
+/// Two open counters, or none: a virtual machine often has no hardware counters at all.
+#[derive(Debug)]
+pub struct Counters {
+    files: Option<(File, File)>,
+    /// Why there are none.
+    pub missing: Option<String>,
+}
+
+/// What has been counted so far.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reading {
+    /// Cycles of the core's own clock.
+    pub core_cycles: u64,
+    /// Instructions retired.
+    pub instructions: u64,
+}
+
+impl Counters {
+    /// Opens the counters of the calling thread.
+    pub fn open() -> Self {
+        let cycles = open_hardware_counter(Hardware::CoreCycles);
+        let both = cycles.and_then(|c| Ok((c, open_hardware_counter(Hardware::Instructions)?)));
+        match both {
+            Ok(files) => Self { files: Some(files), missing: None },
+            Err(error) => Self { files: None, missing: Some(format!("perf_event_open: {error}")) },
+        }
+    }
+
+    /// The counts up to now, `None` without counters.
+    pub fn read(&mut self) -> Option<Reading> {
+        let (cycles, instructions) = self.files.as_mut()?;
+        Some(Reading { core_cycles: count(cycles)?, instructions: count(instructions)? })
+    }
+}
+
+fn count(file: &mut File) -> Option<u64> {
+    let mut bytes = [0; 8];
+    file.read_exact(&mut bytes).ok()?;
+    Some(u64::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_or_says_why_not() {
+        let mut counters = Counters::open();
+        match counters.read() {
+            Some(reading) => assert!(reading.instructions > 0),
+            None => assert!(counters.missing.is_some_and(|why| why.contains("perf_event_open"))),
+        }
+    }
+}

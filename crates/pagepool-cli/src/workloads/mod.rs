@@ -1,0 +1,46 @@
+//! The tables of workloads, in the order in which they are printed.
+
+mod arena;
+mod fifo;
+mod long_way;
+mod owner;
+mod pieces;
+mod remote;
+mod rival;
+mod yardsticks;
+
+pub use pieces::order3;
+pub use rival::burst64 as page_frag_burst64;
+
+use crate::workload::Workload;
+
+/// Every workload of the bench.
+pub fn all() -> impl Iterator<Item = &'static Workload> {
+    [
+        yardsticks::TABLE,
+        owner::TABLE,
+        fifo::TABLE,
+        long_way::TABLE,
+        remote::TABLE,
+        pieces::TABLE,
+        rival::TABLE,
+        arena::TABLE,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_name_is_there_once_and_fits_its_column() {
+        let names: Vec<_> = all().map(|workload| workload.name).collect();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+        assert!(names.iter().all(|name| name.len() <= 28));
+        assert!(all().all(|workload| workload.linux.len() <= 22 && !workload.about.is_empty()));
+    }
+}

@@ -1,0 +1,89 @@
+//! The command as a user runs it.
+
+use std::process::{Command, Output};
+
+fn bench(arguments: &[&str]) -> Output {
+    let command = Command::new(env!("CARGO_BIN_EXE_pagepool")).arg("bench").args(arguments).output();
+    command.expect("the binary was built for this test")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("the command prints text")
+}
+
+#[test]
+fn json_has_the_keys_and_the_counters_of_page_direct() {
+    let output = bench(&["--quick", "--filter", "page_direct", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let results = document["results"].as_array().expect("an array");
+    assert_eq!(results.len(), 1);
+    let result = &results[0];
+    assert_eq!(result["name"], "page_direct");
+    assert_eq!(result["linux_name"], "no-softirq-page_pool01");
+    for key in ["ns_min", "ns_med", "ns_max", "tsc_med"] {
+        assert!(result[key].as_f64().is_some_and(|value| value > 0.0), "{key}: {result}");
+    }
+    for key in ["core_cycles_med", "instructions"] {
+        assert_eq!(
+            result[key].is_null(),
+            document["machine"]["hardware_counters"] == false,
+            "{key}: {result}"
+        );
+    }
+    let buffers = result["buffers"].as_u64().expect("a number");
+    assert!(buffers >= 9 * 1024);
+    assert_eq!(result["counters"]["alloc_fast"], buffers);
+    assert_eq!(result["counters"]["recycle_cached"], buffers);
+    assert_eq!(result["counters"]["alloc_slow"], 0);
+    assert!(result["failed"].is_null());
+}
+
+#[test]
+fn the_table_names_the_machine_and_fits_110_columns() {
+    let output = bench(&["--quick", "--filter", "page_"]);
+    let table = text(&output.stdout);
+    assert!(output.status.success(), "{table}{}", text(&output.stderr));
+    for word in ["cpu ", "kernel ", "governor ", "rustc ", "mitigations ", "TSC "] {
+        assert!(table.contains(word), "{word} is missing:\n{table}");
+    }
+    let (_, lines) = table.split_once("workload ").expect("the head of the table");
+    assert!(lines.lines().all(|line| line.chars().count() <= 110), "{table}");
+    assert!(table.contains("no-softirq-page_pool03"));
+}
+
+#[test]
+fn a_filter_that_leaves_nothing_and_an_unknown_name_fail() {
+    for arguments in [&["--filter", "nonesuch"][..], &["count", "nonesuch", "1024"]] {
+        let output = bench(arguments);
+        assert!(!output.status.success());
+        assert!(text(&output.stderr).contains("--list"), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn colours_are_there_where_they_matter() {
+    let output = bench(&["--quick", "--filter", "page_fifo1024_touch", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    assert_eq!(document["results"][0]["colours"], 16);
+    assert_eq!(document["results"][1]["colours"], 1);
+}
+
+#[test]
+fn reports_print_json() {
+    for (report, rows) in [("mtu", 20), ("numa", 2), ("contention", 8)] {
+        let output = bench(&[report, "--quick", "--json"]);
+        assert!(output.status.success(), "{report}: {}", text(&output.stderr));
+        let document: serde_json::Value =
+            serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+        assert_eq!(document["report"], report);
+        let cores = document["machine"]["cores"].as_u64();
+        assert_eq!(
+            cores,
+            std::thread::available_parallelism().ok().map(|cores| cores.get() as u64),
+            "{report}"
+        );
+        assert_eq!(document["results"].as_array().map(Vec::len), Some(rows), "{report}");
+    }
+}

@@ -1,0 +1,84 @@
+//! Instructions per buffer, counted by valgrind: the one figure of a bench that repeats, so the one that can fail a
+//! build.
+//!
+//! A workload runs twice with different numbers of buffers; the difference of the instructions over the difference of
+//! the buffers is what one buffer costs, loop included and everything before and after it excluded. Needs valgrind and
+//! an optimised build (`cargo test --release`); without them it prints SKIP and the reason.
+
+use std::process::Command;
+
+/// A workload and how many instructions a buffer of it may cost.
+struct Limit {
+    name: &'static str,
+    /// More fails. What was reached when the line was last changed, and a little; it only ever goes down.
+    at_most: f64,
+    /// What the project set itself, where that is a number of instructions. Missing it is printed.
+    target: Option<f64>,
+}
+
+/// The one place for limits. On one core counts repeat exactly; where two threads wait for each other within 3 %.
+const LIMITS: &[Limit] = &[
+    limit("page_direct", 33.5, Some(28.0)),
+    limit("page_burst64", 39.0, Some(28.0)),
+    limit("page_bulk32", 5.0, Some(5.0)),
+    limit("page_bulk64", 5.0, Some(5.0)),
+    limit("page_bulk32_handles", 15.5, Some(8.0)),
+    limit("page_bulk64_handles", 13.2, Some(8.0)),
+    limit("page_fifo1024", 47.0, None),
+    limit("page_fifo1024_touch", 95.0, None),
+    limit("page_remote", 113.0, None),
+    limit("page_remote_bulk32", 74.0, None),
+    limit("page_ring", 85.0, None),
+    limit("frag_2090_direct", 58.0, None),
+    limit("alloc_8590_direct", 97.0, None),
+    limit("arena_bulk64", 4.5, None),
+];
+
+const fn limit(name: &'static str, at_most: f64, target: Option<f64>) -> Limit {
+    Limit { name, at_most, target }
+}
+
+/// Buffers of the two runs.
+const RUNS: [u64; 2] = [64 * 1024, 192 * 1024];
+
+#[test]
+fn no_buffer_costs_more_instructions_than_it_may() {
+    if let Some(reason) = cannot_run() {
+        println!("SKIP: {reason}");
+        return;
+    }
+    let mut over = Vec::new();
+    for Limit { name, at_most, target } in LIMITS {
+        let [few, many] = RUNS.map(|buffers| instructions(name, buffers));
+        let each = (many - few) as f64 / (RUNS[1] - RUNS[0]) as f64;
+        let missed =
+            target.filter(|target| each > *target).map(|target| format!(", misses the target of {target}"));
+        println!("{name:<24} {each:>7.2} instructions, at most {at_most}{}", missed.unwrap_or_default());
+        if each > *at_most {
+            over.push(format!("{name}: {each:.2} instructions per buffer, but at most {at_most}"));
+        }
+    }
+    assert!(over.is_empty(), "{}", over.join("\n"));
+}
+
+fn cannot_run() -> Option<&'static str> {
+    let valgrind = Command::new("valgrind").arg("--version").output();
+    if !valgrind.is_ok_and(|output| output.status.success()) {
+        return Some("valgrind is not installed");
+    }
+    cfg!(debug_assertions).then_some("a debug build; use cargo test --release")
+}
+
+fn instructions(name: &str, buffers: u64) -> u64 {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(env!("CARGO_BIN_EXE_pagepool"))
+        .args(["bench", "count", name, &buffers.to_string()])
+        .output()
+        .expect("valgrind ran a moment ago");
+    let report = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {report}");
+    let collected = report.lines().find_map(|line| line.split_once("Collected : "));
+    let (_, number) = collected.expect("callgrind says how much it collected");
+    number.trim().parse().expect("a number")
+}

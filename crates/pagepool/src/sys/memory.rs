@@ -1,0 +1,311 @@
+//! System calls about memory: reserving, committing, locking, placing.
+//!
+//! A [`Reservation`] owns a range of addresses; everything that replaces or removes a mapping is a method of it and
+//! stays in its bounds, so that no other file can pull memory from under somebody. The free functions only advise,
+//! place, lock and ask.
+
+// UNSAFETY: system calls that change mappings; each block says why the range is ours to change.
+#![expect(unsafe_code)]
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+fn checked(result: libc::c_long) -> io::Result<usize> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
+}
+
+/// A range of addresses that nobody else maps into; given back when dropped, unless it is the caller's memory.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    base: usize,
+    len: usize,
+    ours: bool,
+}
+
+impl Reservation {
+    /// `len` bytes of addresses without memory, starting at a multiple of `align` (a power of two).
+    pub(crate) fn new(len: usize, align: usize) -> io::Result<Self> {
+        let padded = len.checked_add(align).ok_or(io::ErrorKind::InvalidInput)?;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let start = map(0, padded, libc::PROT_NONE, flags, None, 0)?;
+        let base = start.next_multiple_of(align);
+        let len = len.next_multiple_of(crate::PAGE_SIZE);
+        unmap(start, base - start);
+        unmap(base + len, (start + padded).saturating_sub(base + len));
+        Ok(Self { base, len, ours: true })
+    }
+
+    /// Memory of the caller: nothing is mapped, unmapped or committed.
+    ///
+    /// # Safety
+    /// `base..base + len` must be readable and writable, and belong to this value until it is dropped.
+    pub(crate) unsafe fn over_caller_memory(base: usize, len: usize) -> Self {
+        Self { base, len, ours: false }
+    }
+
+    /// Address of the first byte.
+    pub(crate) fn base(&self) -> usize {
+        self.base
+    }
+
+    /// Whether the memory is the caller's.
+    pub(crate) fn is_callers(&self) -> bool {
+        !self.ours
+    }
+
+    fn addr(&self, at: &Range<usize>) -> usize {
+        assert!(at.start <= at.end && at.end <= self.len, "a range within the reservation");
+        self.base + at.start
+    }
+
+    /// Makes reserved bytes usable as private memory.
+    pub(crate) fn commit(&self, at: Range<usize>) -> io::Result<()> {
+        let addr = self.addr(&at);
+        // SAFETY: I1. The range is reserved by this value and no page of it is out, so nobody relies on its protection.
+        let done = unsafe { libc::mprotect(addr as *mut _, at.len(), libc::PROT_READ | libc::PROT_WRITE) };
+        checked(done.into()).map(drop)
+    }
+
+    /// Maps the same bytes of a file over reserved ones, shared.
+    pub(crate) fn commit_file(&self, at: Range<usize>, file: BorrowedFd<'_>) -> io::Result<()> {
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        map(self.addr(&at), at.len(), prot, flags, Some(file), at.start).map(drop)
+    }
+
+    /// Moves a staged mapping over reserved bytes. The address range is never a hole in between, so no other thread's
+    /// mapping can get into it.
+    pub(crate) fn commit_staged(&self, at: Range<usize>, staged: Staged) -> io::Result<()> {
+        let to = self.addr(&at) as *mut libc::c_void;
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        let from = staged.addr as *mut libc::c_void;
+        assert_eq!(staged.len, at.len(), "a staged mapping is as long as what it is for");
+        // SAFETY: I1. Both ranges are ours, and nothing points into either.
+        let moved = unsafe { libc::mremap(from, staged.len, staged.len, flags, to) };
+        if moved == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        std::mem::forget(staged);
+        Ok(())
+    }
+
+    /// Gives the memory back and keeps the addresses. Only when no page of the range is out (I1).
+    pub(crate) fn decommit(&self, at: Range<usize>) -> io::Result<()> {
+        if !self.ours {
+            return Ok(());
+        }
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        map(self.addr(&at), at.len(), libc::PROT_NONE, flags, None, 0).map(drop)
+    }
+
+    /// Makes the kernel give every page of a committed range now; its contents stay.
+    pub(crate) fn prefault(&self, at: Range<usize>) -> io::Result<()> {
+        let addr = self.addr(&at);
+        match advise(addr, at.len(), Advice::PopulateWrite) {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => self.touch(at), // before Linux 5.14
+            other => return other,
+        }
+        Ok(())
+    }
+
+    fn touch(&self, at: Range<usize>) {
+        let addr = self.addr(&at);
+        for page in (addr..addr + at.len()).step_by(crate::PAGE_SIZE) {
+            let byte = page as *mut u8;
+            // SAFETY: I1. The range is committed and not handed out yet.
+            let value = unsafe { byte.read_volatile() };
+            // SAFETY: as above; the byte keeps its value.
+            unsafe { byte.write_volatile(value) };
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.ours {
+            unmap(self.base, self.len);
+        }
+    }
+}
+
+/// A mapping made where the kernel likes, to be moved into a [`Reservation`] once it is known to work.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    addr: usize,
+    len: usize,
+}
+
+impl Staged {
+    /// Private memory of huge pages of `1 << page_shift` bytes; fails if they cannot all be had.
+    pub(crate) fn huge(len: usize, page_shift: u32) -> io::Result<Self> {
+        let size = (page_shift as libc::c_int) << libc::MAP_HUGE_SHIFT;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | size;
+        let addr = map(0, len, libc::PROT_READ | libc::PROT_WRITE, flags, None, 0)?;
+        Ok(Self { addr, len })
+    }
+
+    /// A shared mapping of the bytes `at` of a file.
+    pub(crate) fn file(at: Range<usize>, file: BorrowedFd<'_>) -> io::Result<Self> {
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let addr = map(0, at.len(), prot, libc::MAP_SHARED, Some(file), at.start)?;
+        Ok(Self { addr, len: at.len() })
+    }
+
+    /// Address of the first byte.
+    pub(crate) fn addr(&self) -> usize {
+        self.addr
+    }
+
+    /// Makes the kernel give every page now. A kernel before 5.14 cannot say; then nothing is done.
+    pub(crate) fn populate(&self) -> io::Result<()> {
+        match advise(self.addr, self.len, Advice::PopulateWrite) {
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        unmap(self.addr, self.len);
+    }
+}
+
+fn map(
+    addr: usize,
+    len: usize,
+    prot: libc::c_int,
+    flags: libc::c_int,
+    file: Option<BorrowedFd<'_>>,
+    offset: usize,
+) -> io::Result<usize> {
+    let fd = file.map_or(-1, |f| f.as_raw_fd());
+    // SAFETY: I1. `MAP_FIXED` is only given by `Reservation`, for bytes that it owns and that are not in use.
+    let at = unsafe { libc::mmap(addr as *mut _, len, prot, flags, fd, offset as libc::off_t) };
+    if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(at as usize) }
+}
+
+/// Private: called by the owners of the range alone.
+fn unmap(addr: usize, len: usize) {
+    if len > 0 {
+        // SAFETY: I3. The caller owns the range and nothing points into it any more.
+        let done = unsafe { libc::munmap(addr as *mut _, len) };
+        debug_assert_eq!(done, 0, "a range that was mapped can be unmapped");
+    }
+}
+
+/// Advice that changes no byte.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Advice {
+    HugePage,
+    NoHugePage,
+    DontFork,
+    PopulateWrite,
+}
+
+/// `madvise`, for the kinds of advice that change no byte.
+pub(crate) fn advise(addr: usize, len: usize, advice: Advice) -> io::Result<()> {
+    let advice = match advice {
+        Advice::HugePage => libc::MADV_HUGEPAGE,
+        Advice::NoHugePage => libc::MADV_NOHUGEPAGE,
+        Advice::DontFork => libc::MADV_DONTFORK,
+        Advice::PopulateWrite => libc::MADV_POPULATE_WRITE,
+    };
+    // SAFETY: these kinds of advice keep addresses and contents as they are.
+    checked(unsafe { libc::madvise(addr as *mut _, len, advice) }.into()).map(drop)
+}
+
+/// `mlock`: keeps the range in memory.
+pub(crate) fn mlock(addr: usize, len: usize) -> io::Result<()> {
+    // SAFETY: locking changes no byte.
+    checked(unsafe { libc::mlock(addr as *const _, len) }.into()).map(drop)
+}
+
+/// Soft and hard `RLIMIT_MEMLOCK`, in bytes.
+pub(crate) fn memlock_limit() -> io::Result<(u64, u64)> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one `rlimit`.
+    checked(unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) }.into())?;
+    Ok((limit.rlim_cur, limit.rlim_max))
+}
+
+/// Raises `RLIMIT_MEMLOCK` to at least `bytes`, the hard one too if it must be and may be.
+pub(crate) fn raise_memlock_limit(bytes: u64) -> io::Result<()> {
+    let (soft, hard) = memlock_limit()?;
+    if soft >= bytes {
+        return Ok(());
+    }
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: hard.max(bytes) };
+    // SAFETY: the kernel reads one `rlimit`.
+    checked(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) }.into()).map(drop)
+}
+
+/// An anonymous file of `len` bytes; with `huge_shift`, of huge pages of that size.
+pub(crate) fn memfd(name: &str, len: u64, huge_shift: Option<u32>) -> io::Result<OwnedFd> {
+    let name = std::ffi::CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let huge = huge_shift.map_or(0, |shift| libc::MFD_HUGETLB | shift << libc::MAP_HUGE_SHIFT);
+    // SAFETY: the kernel reads a terminated string.
+    let fd = checked(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | huge) }.into())?;
+    // SAFETY: the call just made this descriptor, and nobody else has it.
+    let file = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+    // SAFETY: setting the length of a file that we own.
+    checked(unsafe { libc::ftruncate(file.as_raw_fd(), len as libc::off_t) }.into())?;
+    Ok(file)
+}
+
+/// Gives the memory of a range of a memfd back to the system.
+pub(crate) fn punch_hole(file: &OwnedFd, at: Range<usize>) -> io::Result<()> {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let (offset, len) = (at.start as libc::off_t, at.len() as libc::off_t);
+    // SAFETY: I1. No page of the range is out, so nobody relies on its contents.
+    checked(unsafe { libc::fallocate(file.as_fd().as_raw_fd(), mode, offset, len) }.into()).map(drop)
+}
+
+/// How strongly memory is placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// `MPOL_PREFERRED` (linux/mempolicy.h).
+    Preferred,
+    /// `MPOL_BIND` (linux/mempolicy.h).
+    Bind,
+}
+
+/// `mbind`: where the pages of a range come from that have not been touched yet.
+pub(crate) fn mbind(addr: usize, len: usize, placement: Placement, node: u8) -> io::Result<()> {
+    let mode: libc::c_ulong = if placement == Placement::Bind { 2 } else { 1 };
+    let mut mask = [0u64; 4];
+    mask[usize::from(node) / 64] = 1 << (node % 64);
+    let bits = 257; // the kernel looks at one bit less than it is told
+    // SAFETY: the kernel reads the mask; no byte of the range changes.
+    checked(unsafe { libc::syscall(libc::SYS_mbind, addr, len, mode, mask.as_ptr(), bits, 0) }).map(drop)
+}
+
+/// Whether the kernel knows the calls about nodes; `ENOSYS` if not.
+pub(crate) fn probe_numa_calls() -> io::Result<()> {
+    let none = ptr::null_mut::<libc::c_void>();
+    // SAFETY: with nothing asked for, the kernel writes nothing.
+    checked(unsafe { libc::syscall(libc::SYS_get_mempolicy, none, none, 0, none, 0) }).map(drop)
+}
+
+/// Pages that one question to the kernel is about.
+const QUERY_BATCH: usize = 512;
+
+/// Asks on which node each of `pages` pages of 4 KiB from `addr` lies and tells `each(page, node)`. A page that is
+/// not there has a negative node. Linux: `move_pages` without targets.
+pub(crate) fn query_nodes(addr: usize, pages: usize, mut each: impl FnMut(usize, i32)) -> io::Result<()> {
+    let mut status = [0i32; QUERY_BATCH];
+    for first in (0..pages).step_by(QUERY_BATCH) {
+        let n = QUERY_BATCH.min(pages - first);
+        let at: [usize; QUERY_BATCH] = std::array::from_fn(|i| addr + (first + i) * crate::PAGE_SIZE);
+        let no_targets = ptr::null::<i32>();
+        // SAFETY: the kernel reads `n` addresses and writes `n` numbers; without targets it moves nothing.
+        let done = unsafe {
+            libc::syscall(libc::SYS_move_pages, 0, n, at.as_ptr(), no_targets, status.as_mut_ptr(), 0)
+        };
+        checked(done)?;
+        status[..n].iter().enumerate().for_each(|(i, &node)| each(first + i, node));
+    }
+    Ok(())
+}

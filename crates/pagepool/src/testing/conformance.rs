@@ -1,0 +1,124 @@
+//! What every provider must do, as a test that any crate can run over its own.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::page::{MAX_ORDER, NodeId, PageIdx};
+use crate::provider::Provider;
+
+/// Checks a provider against the rules of [`Provider`]; panics with the rule that it breaks. `make` gives a fresh one
+/// each time, of 16 to 100,000 base pages, of which none is out.
+///
+/// ```
+/// use pagepool::testing::conformance_provider;
+/// use pagepool::{Arena, ArenaParams};
+/// conformance_provider(|| Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).expect("1 MiB"));
+/// ```
+pub fn conformance_provider<P: Provider + 'static>(make: impl Fn() -> Arc<P>) {
+    gives_each_page_once(&*make());
+    aligns_every_order(&*make());
+    refuses_what_cannot_be(&*make());
+    is_empty_when_it_says_so_and_full_again(&*make());
+    falls_back_to_one_page_of_another_node(&*make());
+    bears_many_threads(&*make());
+    assert!(!make().describe().is_empty(), "a provider describes itself");
+}
+
+fn reserve(p: &dyn Provider, order: u8, node: Option<NodeId>, n: usize) -> Vec<PageIdx> {
+    let mut out = vec![PageIdx(u32::MAX); n];
+    let got = p.reserve(order, node, &mut out);
+    assert!(got <= n, "reserve says {got} of {n}");
+    assert!(out[got..].iter().all(|page| page.0 == u32::MAX), "slots beyond the count stay as they were");
+    out.truncate(got);
+    for page in &out {
+        let last = u64::from(page.0) + (1 << order);
+        assert!(last <= u64::from(p.area().pages()), "{page:?} of order {order} lies within the area");
+        let present = p.area().present_pages();
+        assert!(present.iter().any(|r| r.contains(&page.0)), "{page:?} is in a region that is present");
+    }
+    out
+}
+
+fn drain(p: &dyn Provider, order: u8) -> Vec<PageIdx> {
+    let mut all = Vec::new();
+    loop {
+        let some = reserve(p, order, None, 64);
+        if some.is_empty() {
+            return all;
+        }
+        all.extend(some);
+    }
+}
+
+fn gives_each_page_once(p: &dyn Provider) {
+    let all = drain(p, 0);
+    assert!(!all.is_empty(), "a fresh provider has pages");
+    let distinct: HashSet<_> = all.iter().collect();
+    assert_eq!(distinct.len(), all.len(), "no page is given twice");
+    p.release(0, &all);
+}
+
+fn aligns_every_order(p: &dyn Provider) {
+    for order in 0..=MAX_ORDER {
+        let pages = reserve(p, order, None, 3);
+        for page in &pages {
+            assert_eq!(page.0 % (1 << order), 0, "{page:?} of order {order} is naturally aligned");
+        }
+        p.release(order, &pages);
+    }
+}
+
+fn refuses_what_cannot_be(p: &dyn Provider) {
+    assert_eq!(p.reserve(MAX_ORDER + 1, None, &mut [PageIdx(0)]), 0, "there is no order 11");
+    assert_eq!(p.reserve(0, None, &mut []), 0, "nothing asked, nothing given");
+    p.release(0, &[]);
+}
+
+fn is_empty_when_it_says_so_and_full_again(p: &dyn Provider) {
+    let before = p.available(0);
+    let all = drain(p, 0);
+    assert!(before > 0 && before <= all.len() * 2, "available is about right: {before} for {}", all.len());
+    assert_eq!(p.available(0), 0, "available of an empty provider");
+    p.release(0, &all[1..]);
+    p.release(0, &all[..1]);
+    let again = drain(p, 0);
+    assert_eq!(again.len(), all.len(), "what came back can be had again");
+    p.release(0, &again);
+}
+
+fn falls_back_to_one_page_of_another_node(p: &dyn Provider) {
+    let nowhere = NodeId(251);
+    let pages = reserve(p, 0, Some(nowhere), 8);
+    let ignores_nodes = pages.len() == 8;
+    assert!(
+        pages.len() == 1 || ignores_nodes,
+        "one page of any node, if that node has none: {}",
+        pages.len()
+    );
+    p.release(0, &pages);
+    let here = reserve(p, 0, None, 1);
+    let node = p.area().node_of(here[0]);
+    let there = reserve(p, 0, Some(node), 4);
+    assert!(ignores_nodes || there.len() == 1 || there.iter().all(|&page| p.area().node_of(page) == node));
+    p.release(0, &here);
+    p.release(0, &there);
+}
+
+fn bears_many_threads(p: &dyn Provider) {
+    std::thread::scope(|s| {
+        for t in 0..4usize {
+            s.spawn(move || {
+                for round in 0..200 {
+                    let order = ((round + t) % 3) as u8;
+                    let mut out = [PageIdx(0); 16];
+                    let got = p.reserve(order, None, &mut out[..1 + (round * 7 + t) % 16]);
+                    p.release(order, &out[..got]);
+                }
+            });
+        }
+    });
+    let all = drain(p, 0);
+    let distinct: HashSet<_> = all.iter().collect();
+    assert_eq!(distinct.len(), all.len(), "no page is given twice after threads");
+    p.release(0, &all);
+}
