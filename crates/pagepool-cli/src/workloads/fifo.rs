@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
-use std::mem::{forget, replace};
+use std::mem::forget;
 use std::rc::Rc;
 
 use pagepool::{Bound, PAGE_SIZE, PageBuf, PoolParams};
@@ -120,7 +120,7 @@ fn oldest_out<const TOUCH: bool>(pool: Rc<Bound>, held: Vec<PageBuf>) -> Ready {
             if TOUCH {
                 touch::write(&mut buf, at as u64);
             }
-            forget(replace(slot, Some(buf))); // `None`: it was taken above, and needs no look
+            forget(slot.replace(buf)); // `None`: it was taken above, and needs no look
         }
         black_box(sum);
     };
