@@ -31,7 +31,7 @@ use crate::provider::Provider;
 use crate::ring::Ring;
 use crate::shared::{Home, OwnerHalf, Returns, Shared, clear_record};
 use crate::shutdown::{self, Shutdown, Watch};
-use crate::stats::{Counters, Inflight, Stats};
+use crate::stats::{Counter, Counters, Inflight, Stats};
 use crate::sync::{AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, prepare_fences};
 use crate::thread;
 use crate::wake::Wakeup;
@@ -172,6 +172,7 @@ fn shared(
             counts: Counters::default(),
             frag: OwnerCell::new(FragState::NONE),
             frag_open: std::sync::atomic::AtomicBool::new(false),
+            frag_waste: Counter::default(),
             split_pages: OwnerCell::new(0),
             emergency: OwnerCell::new(Vec::new()),
         }),
@@ -350,8 +351,9 @@ impl Bound {
         if frag.fits(size, page_size) {
             return Some(PageBuf::piece(home, page, offset, size));
         }
-        frag.exhaust(page_size);
-        Some(PageBuf::piece(home, page, offset, page_size - offset))
+        let rest = page_size - offset;
+        frag.exhaust(rest - size, page_size);
+        Some(PageBuf::piece(home, page, offset, rest))
     }
 
     /// Returns a buffer of this pool into the cache; another pool's comes back. Dropping it on this thread does the
@@ -376,10 +378,10 @@ impl Bound {
         }
         let len = home.geometry.piece_step(size);
         // SAFETY: I2; no foreign code runs while the borrow lives.
-        let cut = unsafe { &mut *home.own.frag.get() }.cut(len, page_size);
+        let cut = unsafe { &mut *home.own.frag.get() }.cut(size, len, page_size);
         match cut {
             Some(cut) => Some(cut),
-            None => self.cut_next(len),
+            None => self.cut_next(size, len),
         }
     }
 
@@ -418,6 +420,11 @@ impl Bound {
     /// Where its pages are.
     pub fn inflight(&self) -> Inflight {
         pool_ref::inflight(&self.home())
+    }
+
+    /// As [`PoolRef::frag_waste`].
+    pub fn frag_waste(&self) -> u64 {
+        self.home().own.frag_waste.read()
     }
 
     /// The descriptor to sleep on together with the device's, in a pool made with `wakeup`: readable once a buffer has

@@ -44,6 +44,22 @@ impl PoolRef {
         inflight(&self.0)
     }
 
+    /// Bytes of fragment pages that no piece reports as its own, over all pages that were cut up so far: rounding
+    /// between pieces, and the tail that was too short for the next one. A page counts when the next is opened.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { order: 3, ..Default::default() }, arena)?.bind();
+    /// let pieces: Vec<_> = (0..16).map(|_| pool.alloc_frag(2090).unwrap()).collect();
+    /// assert_eq!(pool.handle().frag_waste(), 32768 - 15 * 2090);
+    /// # drop(pieces);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn frag_waste(&self) -> u64 {
+        self.0.own.frag_waste.read()
+    }
+
     /// Whether the pool has been destroyed. Its last buffers may still be out.
     pub fn is_destroyed(&self) -> bool {
         self.0.returns.lock().detached

@@ -249,11 +249,13 @@ impl Bound {
 
     /// The open page has no room: closes it, and cuts from the same one again if it is home, else from another.
     #[cold]
-    pub(crate) fn cut_next(&self, len: usize) -> Option<(PageIdx, usize)> {
+    pub(crate) fn cut_next(&self, size: usize, len: usize) -> Option<(PageIdx, usize)> {
         let home = self.home();
         self.drain_pieces();
         // SAFETY: I2; no foreign code runs while the borrow lives.
-        let closed = unsafe { &mut *home.own.frag.get() }.close();
+        let frag = unsafe { &mut *home.own.frag.get() };
+        home.own.frag_waste.add(frag.waste(home.geometry.page_size()));
+        let closed = frag.close();
         home.own.frag_open.store(false, Ordering::Relaxed);
         let again = closed.filter(|&(page, unused)| home.piece_counted(self.owner(), page, unused));
         let page = match again {
@@ -280,7 +282,7 @@ impl Bound {
         let frag = unsafe { &mut *home.own.frag.get() };
         frag.open(page);
         home.own.frag_open.store(true, Ordering::Relaxed);
-        frag.cut(len, home.geometry.page_size())
+        frag.cut(size, len, home.geometry.page_size())
     }
 
     /// Takes in the pieces that wait at the head of the lanes, so that a page whose pieces are all home is seen to be.
