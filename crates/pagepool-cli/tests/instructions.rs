@@ -61,6 +61,17 @@ fn no_buffer_costs_more_instructions_than_it_may() {
     assert!(over.is_empty(), "{}", over.join("\n"));
 }
 
+#[test]
+fn a_count_on_one_core_repeats_to_the_instruction() {
+    if let Some(reason) = cannot_run() {
+        println!("SKIP: {reason}");
+        return;
+    }
+    for name in ["page_direct", "page_bulk32", "arena_bulk64"] {
+        assert_eq!(instructions(name, RUNS[0]), instructions(name, RUNS[0]), "{name}");
+    }
+}
+
 fn cannot_run() -> Option<&'static str> {
     let valgrind = Command::new("valgrind").arg("--version").output();
     if !valgrind.is_ok_and(|output| output.status.success()) {

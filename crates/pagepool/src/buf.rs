@@ -9,6 +9,8 @@
 #![expect(unsafe_code)]
 
 use std::mem::ManuallyDrop;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use crate::cache::Owner;
@@ -130,7 +132,7 @@ impl PageBuf {
     pub fn packet(&self) -> Option<&[u8]> {
         let start = self.packet_ptr()?;
         // SAFETY: I1, I3. Offset and capacity were checked to lie in the page.
-        Some(unsafe { std::slice::from_raw_parts(start, self.packet_capacity()) })
+        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), self.packet_capacity()) })
     }
 
     /// The bytes for the packet, for writing.
@@ -149,13 +151,18 @@ impl PageBuf {
     pub fn packet_mut(&mut self) -> Option<&mut [u8]> {
         let start = self.packet_ptr()?;
         // SAFETY: I1, I3. As in `packet`, and the handle is borrowed exclusively.
-        Some(unsafe { std::slice::from_raw_parts_mut(start, self.packet_capacity()) })
+        Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.packet_capacity()) })
     }
 
     #[inline(always)]
-    fn packet_ptr(&self) -> Option<*mut u8> {
-        let at = self.start() as usize + self.packet_offset();
-        (self.pool.base != 0).then(|| (self.pool.base + at) as *mut u8)
+    fn packet_ptr(&self) -> Option<NonNull<u8>> {
+        let base = NonZeroUsize::new(self.pool.base)?;
+        let page = self.place.page();
+        let part = self.place.part();
+        let within = if part.is_piece() { part.offset() } else { self.pool.geometry.packet_offset(page) };
+        // SAFETY: a base that is not 0 plus an offset within its area does not wrap to 0.
+        let at = unsafe { NonZeroUsize::new_unchecked(base.get() + page.offset() as usize + within) };
+        Some(NonNull::with_exposed_provenance(at))
     }
 
     /// The device address of the first byte in the pool's first domain; `None` in a pool without domains, or when the

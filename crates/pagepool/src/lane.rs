@@ -2,25 +2,28 @@
 //!
 //! What   a single-producer array of messages, 0 = empty slot. The slot is the message: one Release store publishes it,
 //!        there is no index to share and no unpublished tail, so nothing is stranded in a thread that falls asleep.
-//! Who    `push` by the thread that claimed the lane; `pop` by the owner (I2), or under `cold` once the pool has ended.
+//! Who    `push` by the thread that claimed the lane; `pop` by the owner (I2), or in `take_all` once the pool has ended.
 //! Life   the pool makes its lanes; a thread claims one at its first return and keeps it by `Arc` until it ends, so
 //!        neither end dangles: after its store a returner looks only at the lane, never at the pool, which may be gone
 //!        by then (Linux learnt that in 271683bb2cf3).
 //! Cost   push: two stores, no atomic read-modify-write. The slots travel between the cores sixteen messages a line.
-//! Pairs  push (slot, Release) -> pop (slot, Acquire). pop (at, Release, after emptying) -> find_free (at, Acquire). push (slot; light fence; flags) against raise (flags; heavy
-//!        fence; slots): one of them sees the other. mark_dead (flags, Release) -> is_dead (Acquire).
-//!        retire (claim, Release) -> claim (Acquire).
+//! Pairs  push (slot, Release) -> pop (slot, Acquire). pop (at, Release, after emptying) -> find_free (at, Acquire).
+//!        push (slot; light fence; flags) against raise_all (flags; heavy fence; slots): one of them sees the other.
+//!        raise_all (flags, Release) -> flagged (Acquire). mark_dead (flags, Release) -> retire_if_done (Acquire).
+//!        retire_if_done (claim, Release) -> claim (Acquire).
 
 // UNSAFETY: one prefetch instruction.
 #![cfg_attr(all(target_arch = "x86_64", not(loom)), expect(unsafe_code))]
 
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicUsize};
+use std::sync::atomic::{AtomicPtr, AtomicUsize as PlainUsize};
 
 use crate::ring::Queue;
 use crate::stats::Counter;
-use crate::sync::{AtomicU32, Lock, Ordering, Padded, heavy_fence, light_fence};
+#[cfg(loom)]
+use crate::sync::OneAtATime;
+use crate::sync::{AtomicU32, AtomicUsize, Lock, Ordering, Padded, heavy_fence, light_fence};
 use crate::wake::Wakeup;
 
 /// In [`Lane::flags`]: the pool has ended; the returner takes its messages out again and accounts for them.
@@ -50,15 +53,17 @@ pub(crate) struct Lane {
 }
 
 /// The returning thread's line; the owner writes `flags` when the pool starves or ends.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Producer {
-    at: AtomicUsize,
+    at: PlainUsize,
     /// Slots before this place are known to be empty: the producer looks at the consumer's line once a lap, and never
     /// loads a slot.
-    free_until: AtomicUsize,
+    free_until: PlainUsize,
     /// Messages of pieces among those pushed; the others are pages.
     pieces: Counter,
     flags: AtomicU32,
+    #[cfg(loom)]
+    watch: OneAtATime,
 }
 
 /// The owner's line.
@@ -66,18 +71,15 @@ struct Producer {
 struct Consumer {
     at: AtomicUsize,
     pages: Counter,
+    #[cfg(loom)]
+    watch: OneAtATime,
 }
 
 impl Lane {
     /// A free lane of `size` slots, a power of two, for the pool with this id.
     pub(crate) fn new(pool: u32, size: usize, wakeup: Arc<Wakeup>) -> Self {
         debug_assert!(size.is_power_of_two(), "the builder checks lane_size");
-        let producer = Producer {
-            at: AtomicUsize::new(0),
-            free_until: AtomicUsize::new(size),
-            pieces: Counter::default(),
-            flags: AtomicU32::new(0),
-        };
+        let producer = Producer { free_until: PlainUsize::new(size), ..Default::default() };
         Self {
             slots: (0..size).map(|_| AtomicU32::new(0)).collect(),
             pool,
@@ -105,6 +107,8 @@ impl Lane {
     /// Puts a message unless the lane is full. Follow it with [`after_push`](Self::after_push).
     #[inline(always)]
     pub(crate) fn push(&self, message: u32) -> bool {
+        #[cfg(loom)]
+        self.producer.watch.touch();
         let at = self.producer.at.load(Ordering::Relaxed);
         if at == self.producer.free_until.load(Ordering::Relaxed) && !self.find_free(at) {
             return false;
@@ -161,10 +165,12 @@ impl Lane {
         self.consumer.pages.add(n);
     }
 
-    /// Runs `f` as the one consumer of the lane of a pool that has ended.
-    pub(crate) fn while_cold<R>(&self, f: impl FnOnce() -> R) -> R {
+    /// Everything in the lane of a pool that has ended, taken out as its one consumer.
+    pub(crate) fn take_all(&self) -> Vec<u32> {
         let _held = self.cold.lock();
-        f()
+        let messages: Vec<u32> = std::iter::from_fn(|| self.pop()).collect();
+        self.count_taken(messages.iter().filter(|&m| m & PIECE == 0).count() as u64);
+        messages
     }
 
     /// Takes a flag away again; for the returner that has acted on it.
@@ -211,9 +217,11 @@ impl Lane {
 }
 
 impl Queue for Lane {
-    /// For the owner, or under [`Lane::while_cold`] once the pool has ended.
+    /// For the owner, or in [`Lane::take_all`] once the pool has ended.
     #[inline(always)]
     fn pop(&self) -> Option<u32> {
+        #[cfg(loom)]
+        self.consumer.watch.touch();
         let at = self.consumer.at.load(Ordering::Relaxed);
         let slot = self.slot(at);
         let message = slot.load(Ordering::Acquire); // pairs with push()
@@ -227,6 +235,8 @@ impl Queue for Lane {
 
     #[inline]
     fn take_pages(&self, space: &mut [u32]) -> usize {
+        #[cfg(loom)]
+        self.consumer.watch.touch();
         let start = self.consumer.at.load(Ordering::Relaxed);
         let mut taken = 0;
         for place in space {
@@ -266,7 +276,8 @@ fn prefetch_to_write(slot: &AtomicU32) {
 /// before and is seen by what follows this call.
 pub(crate) fn raise_all(lanes: &[Arc<Lane>], flag: u32) {
     for lane in lanes {
-        lane.producer.flags.fetch_or(flag, Ordering::Relaxed);
+        // Release pairs with flagged(): whoever sees DETACHED takes the consumer's end over from the owner.
+        lane.producer.flags.fetch_or(flag, Ordering::Release);
     }
     heavy_fence(); // pairs with the light fence in after_push()
 }

@@ -182,6 +182,8 @@ fn shared(
         name: params.name,
         area,
         provider: LastCell::new(provider),
+        #[cfg(loom)]
+        alive: LastCell::new(()),
         mappings,
         syncing,
         wakeup,
@@ -752,9 +754,8 @@ fn inflight(shared: &Shared) -> Inflight {
     let total = stats(shared).inflight().max(0);
     let cache = shared.own.cache.count() as u64;
     let lanes = shared.lanes.iter().map(|lane| lane.pages_in()).sum();
-    let ring = shared.ring.len();
-    let ended = shared.lanes.first().is_some_and(|lane| lane.is_detached());
-    let frag = u64::from(!ended && shared.own.frag_is_open());
+    let ring = shared.ring.pages_in();
+    let frag = u64::from(shared.own.frag_is_open());
     let out = (total as u64).saturating_sub(cache + lanes + ring + frag);
     Inflight { total, cache, lanes, ring, frag, out }
 }

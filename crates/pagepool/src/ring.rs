@@ -12,7 +12,9 @@ use std::sync::atomic::AtomicUsize;
 
 use crate::lane::PIECE;
 use crate::stats::Counter;
-use crate::sync::{AtomicU32, Ordering, Padded};
+#[cfg(loom)]
+use crate::sync::OneAtATime;
+use crate::sync::{AtomicU32, Ordering, Padded, publish};
 
 /// The most slots a ring may have, as in Linux: more is clamped to this.
 pub(crate) const MAX_RING: usize = 16384;
@@ -20,16 +22,18 @@ pub(crate) const MAX_RING: usize = 16384;
 #[derive(Debug)]
 pub(crate) struct Ring {
     slots: Box<[AtomicU32]>,
-    /// The consumer's position and how many it has taken: the owner's line.
+    /// The consumer's position and how many pages it has taken: the owner's line.
     consumer: Padded<Consumer>,
-    /// Messages ever pushed; written under the return lock.
-    pushed: Padded<Counter>,
+    /// Pages ever pushed; written under the return lock. Messages of pieces are not counted.
+    pages: Padded<Counter>,
 }
 
 #[derive(Debug, Default)]
 struct Consumer {
     at: AtomicUsize,
-    popped: Counter,
+    pages: Counter,
+    #[cfg(loom)]
+    watch: OneAtATime,
 }
 
 /// What the owner drains: a lane or the ring.
@@ -50,19 +54,18 @@ impl Ring {
     /// An empty ring of `size` slots; 0 makes one that refuses everything.
     pub(crate) fn new(size: usize) -> Self {
         let slots = (0..size).map(|_| AtomicU32::new(0)).collect();
-        Self { slots, consumer: Padded::default(), pushed: Padded::default() }
+        Self { slots, consumer: Padded::default(), pages: Padded::default() }
     }
 
     /// Appends a message that is not 0, unless the ring is full. The caller holds the return lock, which `tail` proves.
     #[inline]
     pub(crate) fn push(&self, tail: &mut RingTail, message: u32) -> bool {
         let Some(slot) = self.slots.get(tail.0) else { return false };
-        if slot.load(Ordering::Relaxed) != 0 {
-            return false;
+        if !publish(slot, message) {
+            return false; // pairs with pop()
         }
-        slot.store(message, Ordering::Release); // pairs with pop()
         tail.0 = if tail.0 + 1 == self.slots.len() { 0 } else { tail.0 + 1 };
-        self.pushed.add(1);
+        self.pages.add(u64::from(message & PIECE == 0));
         true
     }
 
@@ -73,10 +76,10 @@ impl Ring {
         self.slots.get(at).is_none_or(|slot| slot.load(Ordering::Acquire) == 0) // pairs with push()
     }
 
-    /// Messages in the ring; readable by anyone.
-    pub(crate) fn len(&self) -> u64 {
-        let popped = self.consumer.popped.read();
-        self.pushed.read().saturating_sub(popped)
+    /// Pages in the ring; readable by anyone.
+    pub(crate) fn pages_in(&self) -> u64 {
+        let taken = self.consumer.pages.read();
+        self.pages.read().saturating_sub(taken)
     }
 }
 
@@ -84,6 +87,8 @@ impl Queue for Ring {
     /// For the owner, or for who ends the pool.
     #[inline]
     fn pop(&self) -> Option<u32> {
+        #[cfg(loom)]
+        self.consumer.watch.touch();
         let at = self.consumer.at.load(Ordering::Relaxed);
         let slot = self.slots.get(at)?;
         let message = slot.load(Ordering::Acquire); // pairs with push()
@@ -92,12 +97,14 @@ impl Queue for Ring {
         }
         slot.store(0, Ordering::Release);
         self.consumer.at.store(if at + 1 == self.slots.len() { 0 } else { at + 1 }, Ordering::Relaxed);
-        self.consumer.popped.add(1);
+        self.consumer.pages.add(u64::from(message & PIECE == 0));
         Some(message)
     }
 
     #[inline]
     fn take_pages(&self, space: &mut [u32]) -> usize {
+        #[cfg(loom)]
+        self.consumer.watch.touch();
         let mut at = self.consumer.at.load(Ordering::Relaxed);
         let mut taken = 0;
         for place in space {
@@ -112,7 +119,7 @@ impl Queue for Ring {
             taken += 1;
         }
         self.consumer.at.store(at, Ordering::Relaxed);
-        self.consumer.popped.add(taken as u64);
+        self.consumer.pages.add(taken as u64);
         taken
     }
 }

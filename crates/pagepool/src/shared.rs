@@ -31,7 +31,7 @@ use crate::provider::Provider;
 use crate::ring::{Ring, RingTail};
 use crate::shutdown::Watch;
 use crate::stats::Counters;
-use crate::sync::{AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, light_fence};
+use crate::sync::{AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, fence, light_fence};
 use crate::thread;
 use crate::wake::Wakeup;
 
@@ -64,6 +64,9 @@ pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) area: Arc<Area>,
     pub(crate) provider: LastCell<Arc<dyn Provider>>,
+    /// Read by everything that follows a [`Home`], taken when the pool is freed: a model finds any use after the end.
+    #[cfg(loom)]
+    pub(crate) alive: LastCell<()>,
     /// The pool's domains, the first of which [`dma_addr`](crate::PageBuf::dma_addr) answers for.
     pub(crate) mappings: Box<[Arc<Mapping>]>,
     /// Those of them that need syncs, if the pool syncs.
@@ -77,7 +80,6 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct OwnerHalf {
-    pub(crate) cache: Cache,
     pub(crate) counts: Counters,
     pub(crate) frag: OwnerCell<FragState>,
     /// Whether `frag` has a page, for those who may not look.
@@ -86,6 +88,8 @@ pub(crate) struct OwnerHalf {
     pub(crate) split_pages: OwnerCell<usize>,
     /// Pages of the emergency reserve that were reserved and not handed out yet.
     pub(crate) emergency: OwnerCell<Vec<PageIdx>>,
+    /// Last, for its entries are long.
+    pub(crate) cache: Cache,
 }
 
 /// What the return lock guards.
@@ -124,7 +128,29 @@ impl Deref for Home {
     #[inline(always)]
     fn deref(&self) -> &Shared {
         // SAFETY: I3 and I9, as the type says; a pool is shared memory from its creation to its end.
-        unsafe { self.0.as_ref() }
+        let shared = unsafe { self.0.as_ref() };
+        // SAFETY: as above.
+        #[cfg(loom)]
+        unsafe {
+            shared.alive.read()
+        };
+        shared
+    }
+}
+
+/// A pool that a page has left. The page is not counted as its own any more, so the pool may end at any time, and only
+/// what stands here may be touched; the provider keeps the area.
+struct Gone {
+    provider: Arc<dyn Provider>,
+    order: u8,
+}
+
+impl Gone {
+    /// Gives a page that was counted as released to the provider, now or with its last hold.
+    fn give_back(self, page: PageIdx) {
+        if clear_record(self.provider.area(), page) {
+            self.provider.release(self.order, &[page]);
+        }
     }
 }
 
@@ -234,16 +260,16 @@ impl Home {
     }
 
     /// A page that was counted as released under the return lock goes to the provider; in a pool that has ended the
-    /// returner accounts for it instead. The provider is held before the lock is let go, for then the pool may end.
+    /// returner accounts for it instead. What that takes is taken along before the lock is let go, for then the pool may end.
     #[cold]
     fn out(self, returns: impl Deref<Target = Returns>, page: PageIdx) {
         if returns.detached {
             drop(returns);
             return crate::shutdown::came_home_late(self, &[page]);
         }
-        let provider = self.provider().clone();
+        let gone = self.gone();
         drop(returns);
-        self.give_back(&*provider, page);
+        gone.give_back(page);
     }
 
     /// Many whole pages through the ring under one lock; what does not fit is handled one by one.
@@ -276,19 +302,12 @@ impl Home {
     /// The owner lets a page go.
     pub(crate) fn leave_here(self, _owner: Owner, page: PageIdx) {
         self.own.counts.release.add(1);
-        let provider = self.provider().clone();
-        self.give_back(&*provider, page);
+        self.gone().give_back(page);
     }
 
-    /// Gives a page that was counted as released to the provider, now or with its last hold.
-    ///
-    /// The pool may end meanwhile: the page is not counted as its own any more. So only the area is touched, which
-    /// `provider` keeps.
-    pub(crate) fn give_back(self, provider: &dyn Provider, page: PageIdx) {
-        let order = self.geometry.order;
-        if clear_record(provider.area(), page) {
-            provider.release(order, &[page]);
-        }
+    /// What it takes to give pages back, for a returner that is about to let go of the pool.
+    fn gone(self) -> Gone {
+        Gone { provider: self.provider().clone(), order: self.geometry.order }
     }
 
     // ---- Lanes -------------------------------------------------------------------------------------------------
@@ -454,6 +473,7 @@ pub(crate) fn clear_record(area: &Area, page: PageIdx) -> bool {
 
 #[cold]
 fn flagged(pool: Home, lane: &Lane, flags: u32) {
+    fence(Ordering::Acquire); // pairs with raise_all()
     if flags & STARVED != 0 {
         lane.lower(STARVED);
         lane.wakeup.wake();

@@ -73,10 +73,7 @@ fn collect(pool: Home, owner: Owner, home: &mut Vec<PageIdx>) {
     }
     // SAFETY: I2; no foreign code runs in this function.
     home.append(unsafe { &mut *pool.own.emergency.get() });
-    let mut messages = Vec::new();
-    for lane in &pool.lanes {
-        lane.while_cold(|| messages.extend(std::iter::from_fn(|| lane.pop())));
-    }
+    let mut messages: Vec<u32> = pool.lanes.iter().flat_map(|lane| lane.take_all()).collect();
     let mut returns = pool.returns.lock();
     messages.extend(std::iter::from_fn(|| pool.ring.pop()));
     let mut pieces_home = |page: PageIdx, n: u32| {
@@ -94,6 +91,7 @@ fn collect(pool: Home, owner: Owner, home: &mut Vec<PageIdx>) {
     if let Some((page, unused)) = unsafe { &mut *pool.own.frag.get() }.close() {
         pieces_home(page, unused);
     }
+    pool.own.frag_open.store(false, Ordering::Relaxed);
     home.extend(pages.into_iter().map(|m| PageIdx(m - 1)));
 }
 
@@ -155,14 +153,12 @@ pub(crate) fn drain_late(pool: Home, lane: &Lane) {
     unsafe { Arc::increment_strong_count(lane) };
     // SAFETY: the count that was just added is this one's. It keeps the lane while foreign code runs below.
     let lane = unsafe { Arc::from_raw(lane) };
-    let mut messages = Vec::new();
-    lane.while_cold(|| messages.extend(std::iter::from_fn(|| lane.pop())));
     let late = |m: u32| {
         let page = PageIdx((m & !PIECE) - 1);
         // A piece that is not the last of its page is accounted for by this alone.
         (m & PIECE == 0 || piece_was_last(pool, page)).then_some(page)
     };
-    let pages: Vec<PageIdx> = messages.into_iter().filter_map(late).collect();
+    let pages: Vec<PageIdx> = lane.take_all().into_iter().filter_map(late).collect();
     came_home_late(pool, &pages);
 }
 
@@ -171,6 +167,11 @@ fn free(pool: Home) {
     let watch = pool.watch.clone();
     // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any more.
     let provider = unsafe { pool.provider.take() };
+    #[cfg(loom)]
+    // SAFETY: I9, as above.
+    unsafe {
+        pool.0.as_ref().alive.take()
+    };
     // SAFETY: this is the count that `Pool::new` set aside for the pool itself; it is dropped once, here.
     drop(unsafe { Arc::from_raw(pool.0.as_ptr()) });
     drop(provider);

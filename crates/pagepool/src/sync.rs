@@ -16,10 +16,14 @@ use std::ops::{Deref, DerefMut};
 #[cfg(not(loom))]
 pub(crate) use std::cell::UnsafeCell;
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use std::sync::atomic::{
+    AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{
+    AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 
 /// The fence of the side that runs per buffer. Pairs with [`heavy_fence`].
 #[inline(always)]
@@ -31,16 +35,31 @@ pub(crate) fn light_fence() {
         fence(Ordering::SeqCst);
     }
     #[cfg(loom)]
-    fence(Ordering::SeqCst);
+    modelled_fence();
 }
 
 /// The fence of the side that runs once in a pool's life, or once per starvation. Pairs with [`light_fence`].
 #[cold]
 pub(crate) fn heavy_fence() {
     #[cfg(not(loom))]
-    if membarrier_works() {
-        crate::sys::membarrier();
+    {
+        if membarrier_works() {
+            crate::sys::membarrier();
+        }
+        fence(Ordering::SeqCst);
     }
+    #[cfg(loom)]
+    modelled_fence();
+}
+
+/// Both fences in a model. Loom switches threads at accesses, not at fences; the access makes it try every order of two
+/// fences. It is Relaxed and comes first, so it orders nothing that the fences do not.
+#[cfg(loom)]
+fn modelled_fence() {
+    loom::lazy_static! {
+        static ref TURN: AtomicU32 = AtomicU32::new(0);
+    }
+    TURN.fetch_add(1, Ordering::Relaxed);
     fence(Ordering::SeqCst);
 }
 
@@ -60,6 +79,25 @@ pub(crate) fn prepare_fences() {
     if MEMBARRIER.load(Ordering::Acquire) == 0 {
         let state = if crate::sys::membarrier_register() { 1 } else { 2 };
         MEMBARRIER.store(state, Ordering::Release);
+    }
+}
+
+/// Publishes a message (Release) in a slot that holds 0, else leaves it; for the slot's one producer. Pairs with the
+/// Acquire load of whoever takes it.
+///
+/// Models use one access for the look and the store: a thread's own look makes loom forget that another thread looked
+/// before, and then it would not try the store between the two.
+#[inline(always)]
+pub(crate) fn publish(slot: &AtomicU32, message: u32) -> bool {
+    #[cfg(loom)]
+    return slot.compare_exchange(0, message, Ordering::Release, Ordering::Relaxed).is_ok();
+    #[cfg(not(loom))]
+    {
+        let empty = slot.load(Ordering::Relaxed) == 0;
+        if empty {
+            slot.store(message, Ordering::Release);
+        }
+        empty
     }
 }
 
@@ -197,6 +235,23 @@ impl<T> OwnerCell<T> {
         #[cfg(loom)]
         self.watch.with_mut(|_| ());
         self.value.get()
+    }
+}
+
+/// For models only: whatever it stands beside is touched by one thread at a time, each ordered after the one before.
+#[cfg(loom)]
+#[derive(Debug, Default)]
+pub(crate) struct OneAtATime(loom::cell::UnsafeCell<()>);
+
+// SAFETY: it holds nothing; loom fails the model when two threads touch it unordered.
+#[cfg(loom)]
+unsafe impl Sync for OneAtATime {}
+
+#[cfg(loom)]
+impl OneAtATime {
+    /// Fails the model unless every earlier touch, by any thread, happened before this one.
+    pub(crate) fn touch(&self) {
+        self.0.with_mut(|_| ());
     }
 }
 

@@ -160,6 +160,10 @@ impl Mine {
 
 impl Drop for Mine {
     fn drop(&mut self) {
+        #[cfg(loom)]
+        if std::thread::panicking() {
+            return; // the model has failed, and its atomics are gone
+        }
         let _ = TABLE.try_with(|table| {
             table.iter().for_each(|way| {
                 way.pool.set(0);

@@ -195,3 +195,33 @@ fn pieces_from_elsewhere_are_counted_once_the_page_is_home() {
     let stats = pool.stats();
     assert_eq!((stats.alloc_slow_high_order, stats.recycle_ring, stats.alloc_refill), (2, 1, 1), "{stats:?}");
 }
+
+#[test]
+fn pieces_in_the_ring_are_no_pages() {
+    let params = PoolParams { order: 3, max_lanes: 0, ..Default::default() };
+    let pool = pool_with(2, params);
+    let pieces: Vec<_> = (0..30).map(|_| pool.alloc_frag(2090).unwrap()).collect();
+    std::thread::spawn(move || drop(pieces)).join().unwrap();
+    let at = pool.inflight();
+    assert_eq!((at.total, at.ring, at.frag, at.out), (2, 0, 1, 1));
+}
+
+#[test]
+fn of_a_pool_that_has_ended_only_what_is_out_is_in_flight() {
+    for max_lanes in [0, 1] {
+        let pool = pool_with(16, PoolParams { max_lanes, ..Default::default() });
+        let mut pages = take(&pool, 3);
+        let pieces = [pool.alloc_frag(100).unwrap(), pool.alloc_frag(100).unwrap()];
+        let (home, late) = (pages.pop().unwrap(), pages.pop().unwrap());
+        std::thread::spawn(move || drop(home)).join().unwrap();
+        let handle = pool.handle();
+        let shutdown = pool.destroy();
+        let at = handle.inflight();
+        assert_eq!((at.total, at.cache, at.lanes, at.ring, at.frag, at.out), (3, 0, 0, 0, 0, 3));
+        std::thread::spawn(move || drop(late)).join().unwrap();
+        let at = handle.inflight();
+        assert_eq!((at.total, at.lanes, at.ring, at.out), (2, 0, 0, 2));
+        drop((pages, pieces));
+        assert_eq!((handle.inflight().total, shutdown.is_complete()), (0, true));
+    }
+}

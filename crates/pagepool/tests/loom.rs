@@ -1,0 +1,644 @@
+//! Every interleaving of small scenes over the real pool, within a bound on preemptions.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p pagepool --release --test loom -- --nocapture`
+//!
+//! Each model makes a pool of very few pages over plain memory, lets two or three threads race, and checks at the end
+//! that the provider has every page back exactly once, that hold and release balance, and that the pool was freed.
+//! `LOOM_MAX_PREEMPTIONS` overrides the bound. Note 0001 lists the mutations that each model finds.
+#![cfg(loom)]
+
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use loom::thread::{self, JoinHandle};
+use pagepool::testing::PlainMemory;
+use pagepool::{Bound, IdentityDomain, PageBuf, Pool, PoolParams, PoolRef, Shutdown};
+
+/// Runs a model and prints what it took.
+fn explore(name: &str, default_bound: usize, scene: impl Fn() + Send + Sync + 'static) {
+    let set = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|v| v.parse().ok());
+    let bound: usize = set.unwrap_or(default_bound);
+    let (iterations, from) = (Arc::new(AtomicU64::new(0)), Instant::now());
+    let counted = iterations.clone();
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(bound);
+    builder.max_branches = 20_000;
+    builder.check(move || {
+        counted.fetch_add(1, Relaxed);
+        scene();
+    });
+    let (n, took) = (iterations.load(Relaxed), from.elapsed());
+    println!("loom {name}: LOOM_MAX_PREEMPTIONS={bound} iterations={n} time={:.1}s", took.as_secs_f64());
+}
+
+/// A pool and what must be true of it at the end.
+struct Scene {
+    memory: Arc<PlainMemory>,
+    pages: usize,
+    handle: PoolRef,
+}
+
+/// The smallest pool: one page in the cache, refills of one page, lanes of two slots.
+fn small(max_lanes: usize, ring_size: usize) -> PoolParams {
+    PoolParams { cache_size: 1, refill: 1, lane_size: 2, max_lanes, ring_size, ..Default::default() }
+}
+
+fn scene(pages: usize, params: PoolParams) -> (Scene, Bound) {
+    let memory = PlainMemory::new(pages, params.order).unwrap();
+    let pool = Pool::new(params, memory.clone()).unwrap().bind();
+    (Scene { memory, pages, handle: pool.handle() }, pool)
+}
+
+impl Scene {
+    /// Every page is home once, and the pool is gone.
+    fn ended(&self, shutdown: &Shutdown) {
+        let stats = self.handle.stats();
+        assert_eq!(stats.hold, stats.release, "hold and release balance: {stats:?}");
+        assert_eq!(self.memory.free(), self.pages, "the provider has every page back");
+        assert!(shutdown.is_complete(), "the last one home freed the pool");
+        let at = self.handle.inflight();
+        assert_eq!((at.total, at.cache, at.lanes, at.ring, at.frag, at.out), (0, 0, 0, 0, 0, 0));
+    }
+
+    /// Destroys a pool of which nothing is out.
+    fn destroy(&self, pool: Bound) {
+        self.ended(&pool.destroy());
+    }
+}
+
+fn drop_there(buffer: PageBuf) -> JoinHandle<()> {
+    thread::spawn(move || drop(buffer))
+}
+
+fn take(pool: &Bound, n: usize) -> Vec<PageBuf> {
+    (0..n).map(|_| pool.alloc_page().unwrap()).collect()
+}
+
+// ---- Return against refill -------------------------------------------------------------------------------------
+
+fn return_against_refill(params: PoolParams) {
+    let (scene, pool) = scene(2, params);
+    let mut out = take(&pool, 2);
+    let mine = out.pop().unwrap();
+    let returner = thread::spawn(move || drop(out));
+    let found = pool.alloc_page();
+    returner.join().unwrap();
+    let late = found.is_none();
+    assert!(found.or_else(|| pool.alloc_page()).is_some(), "what was returned is to be had");
+    let stats = pool.stats();
+    assert_eq!(stats.alloc_failed, u64::from(late));
+    assert_eq!((stats.alloc_refill, stats.recycle_ring), (1, 1), "{stats:?}");
+    drop(mine);
+    scene.destroy(pool);
+}
+
+#[test]
+fn return_against_refill_through_the_lane() {
+    explore("return_against_refill/lane", 3, || return_against_refill(small(1, 1)));
+}
+
+#[test]
+fn return_against_refill_through_the_ring() {
+    explore("return_against_refill/ring", 3, || return_against_refill(small(0, 1)));
+}
+
+#[test]
+fn bytes_written_before_the_return_are_seen_after_the_refill() {
+    explore("bytes", 3, || {
+        let (scene, pool) = scene(1, small(1, 1));
+        let mut buffer = pool.alloc_page().unwrap();
+        // Loom watches the cell as it would the page's bytes: an access that is not ordered is a failure.
+        let bytes = Arc::new(loom::cell::UnsafeCell::new(0u8));
+        let theirs = bytes.clone();
+        let returner = thread::spawn(move || {
+            theirs.with_mut(|_| ());
+            buffer.bytes_mut().unwrap()[0] = 1;
+            drop(buffer);
+        });
+        if let Some(again) = pool.alloc_page() {
+            bytes.with_mut(|_| ());
+            assert_eq!(again.bytes().unwrap()[0], 1);
+        }
+        returner.join().unwrap();
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn bulk_return_against_refill() {
+    explore("bulk_return", 2, || {
+        let (scene, pool) = scene(3, small(1, 1));
+        let mut out = take(&pool, 3);
+        let returner = thread::spawn(move || pagepool::put_bulk(&mut out));
+        let found: Vec<_> = (0..2).filter_map(|_| pool.alloc_page()).collect();
+        returner.join().unwrap();
+        let stats = pool.stats();
+        // Two lie in the lane, the third in the ring, unless the owner took one meanwhile.
+        assert_eq!(stats.recycle_ring + stats.recycle_ring_full, 3);
+        drop(found);
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn batch_return_against_refill() {
+    explore("batch_return", 2, || {
+        let params = PoolParams { cache_size: 2, refill: 2, ..small(1, 1) };
+        let (scene, pool) = scene(2, params);
+        let batch = pool.alloc_batch(2);
+        assert_eq!(batch.len(), 2);
+        let returner = thread::spawn(move || drop(batch));
+        let found = pool.alloc_batch(2);
+        returner.join().unwrap();
+        assert_eq!(pool.stats().recycle_ring, 2);
+        drop(found);
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn ring_push_against_pop_wraps() {
+    explore("ring_push_pop", 3, || {
+        let (scene, pool) = scene(2, small(0, 1));
+        let out = take(&pool, 2);
+        let returner = thread::spawn(move || drop(out));
+        let found: Vec<_> = (0..2).filter_map(|_| pool.alloc_page()).collect();
+        returner.join().unwrap();
+        let stats = pool.stats();
+        assert_eq!(stats.recycle_ring + stats.recycle_ring_full, 2, "each page is counted once: {stats:?}");
+        drop(found);
+        scene.destroy(pool);
+    });
+}
+
+// ---- The last one home against destroy ---------------------------------------------------------------------------
+
+fn last_return_against_destroy(params: PoolParams, fill_ring: bool) {
+    let (scene, pool) = scene(2, params);
+    let mut out = take(&pool, 2);
+    let (last, other) = (out.pop().unwrap(), out.pop().unwrap());
+    if fill_ring {
+        other.put_ring();
+    } else {
+        drop(other);
+    }
+    let returner = drop_there(last);
+    let shutdown = pool.destroy();
+    returner.join().unwrap();
+    scene.ended(&shutdown);
+}
+
+#[test]
+fn last_return_through_the_lane() {
+    explore("destroy/lane", 3, || last_return_against_destroy(small(1, 1), false));
+}
+
+#[test]
+fn last_return_through_the_ring() {
+    explore("destroy/ring", 3, || last_return_against_destroy(small(0, 2), false));
+}
+
+#[test]
+fn last_return_out_of_a_full_ring() {
+    explore("destroy/ring_full", 3, || last_return_against_destroy(small(0, 1), true));
+}
+
+fn last_pieces_against_destroy(params: PoolParams, pieces: usize, fill_ring: bool) {
+    let (scene, pool) = scene(2, params);
+    if fill_ring {
+        pool.alloc_page().unwrap().put_ring();
+    }
+    let mut out: Vec<_> = (0..pieces).map(|_| pool.alloc_frag(1024).unwrap()).collect();
+    assert!(out.iter().all(|piece| piece.page() == out[0].page()));
+    let mine = (pieces > 2).then(|| out.pop().unwrap());
+    let returner = thread::spawn(move || drop(out));
+    let shutdown = pool.destroy();
+    drop(mine);
+    returner.join().unwrap();
+    scene.ended(&shutdown);
+}
+
+#[test]
+fn last_piece_through_the_lane() {
+    explore("destroy/piece_lane", 3, || last_pieces_against_destroy(small(1, 1), 2, false));
+}
+
+#[test]
+fn last_piece_on_either_thread() {
+    explore("destroy/piece_both", 2, || last_pieces_against_destroy(small(2, 1), 3, false));
+}
+
+#[test]
+fn last_piece_through_the_ring() {
+    explore("destroy/piece_ring", 3, || last_pieces_against_destroy(small(0, 2), 2, false));
+}
+
+#[test]
+fn last_piece_of_the_overflow() {
+    explore("destroy/piece_overflow", 3, || last_pieces_against_destroy(small(0, 1), 2, true));
+}
+
+#[test]
+fn pieces_of_the_overflow_against_refill() {
+    explore("piece_overflow_refill", 2, || {
+        let (scene, pool) = scene(2, small(0, 1));
+        let pieces: Vec<_> = (0..2).map(|_| pool.alloc_frag(2048).unwrap()).collect();
+        let next = pool.alloc_frag(2048).unwrap();
+        let page = pieces[0].page();
+        assert_ne!(next.page(), page, "the first page is cut up");
+        let returner = thread::spawn(move || drop(pieces));
+        let found = pool.alloc_page();
+        returner.join().unwrap();
+        let found = found.or_else(|| pool.alloc_page()).expect("both pieces are home");
+        assert_eq!(found.page(), page);
+        drop((found, next));
+        scene.destroy(pool);
+    });
+}
+
+fn two_returners_against_destroy(params: PoolParams) {
+    let (scene, pool) = scene(2, params);
+    let returners: Vec<_> = take(&pool, 2).into_iter().map(drop_there).collect();
+    let shutdown = pool.destroy();
+    for returner in returners {
+        returner.join().unwrap();
+    }
+    scene.ended(&shutdown);
+}
+
+#[test]
+fn two_returners_through_their_lanes() {
+    explore("destroy/two_lanes", 2, || two_returners_against_destroy(small(2, 1)));
+}
+
+#[test]
+fn two_returners_through_lane_and_ring() {
+    explore("destroy/lane_and_ring", 2, || two_returners_against_destroy(small(1, 1)));
+}
+
+#[test]
+fn two_pieces_of_one_page_on_two_threads() {
+    explore("destroy/two_pieces", 2, || {
+        let (scene, pool) = scene(1, small(2, 1));
+        let returners: Vec<_> = (0..2).map(|_| pool.alloc_frag(1024).unwrap()).map(drop_there).collect();
+        let shutdown = pool.destroy();
+        for returner in returners {
+            returner.join().unwrap();
+        }
+        scene.ended(&shutdown);
+    });
+}
+
+#[test]
+fn bulk_return_against_destroy() {
+    explore("destroy/bulk", 2, || {
+        let (scene, pool) = scene(3, small(1, 1));
+        let mut out = take(&pool, 3);
+        let returner = thread::spawn(move || pagepool::put_bulk(&mut out));
+        let shutdown = pool.destroy();
+        returner.join().unwrap();
+        scene.ended(&shutdown);
+    });
+}
+
+#[test]
+fn a_lane_in_use_is_taken_over_from_its_owner() {
+    explore("destroy/lane_in_use", 3, || {
+        let (scene, pool) = scene(2, small(2, 1));
+        let out = take(&pool, 2);
+        let returner = thread::spawn(move || drop(out));
+        let found = pool.alloc_page(); // the owner has been at the lane's other end before
+        let shutdown = pool.destroy();
+        drop(found);
+        returner.join().unwrap();
+        scene.ended(&shutdown);
+    });
+}
+
+#[test]
+fn both_late_the_pool_is_freed_once() {
+    explore("destroy/both_late", 3, || {
+        let (scene, pool) = scene(2, small(1, 1));
+        let mut out = take(&pool, 2);
+        let shutdown = pool.destroy();
+        let returner = drop_there(out.pop().unwrap());
+        drop(out);
+        returner.join().unwrap();
+        scene.ended(&shutdown);
+    });
+}
+
+// ---- Lanes and threads -------------------------------------------------------------------------------------------
+
+#[test]
+fn a_lane_is_made_and_left_while_it_is_drained() {
+    explore("lane_exit", 2, || {
+        let (scene, pool) = scene(2, small(1, 2));
+        let mut out = take(&pool, 2);
+        let first = drop_there(out.pop().unwrap());
+        let found = pool.alloc_page();
+        first.join().unwrap();
+        // The lane may be given to the second thread now, or that one takes the ring.
+        drop(pool.alloc_page());
+        let second = drop_there(out.pop().unwrap());
+        let more = pool.alloc_page();
+        second.join().unwrap();
+        drop((found, more));
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn a_lane_changes_hands_while_it_is_drained() {
+    explore("lane_reuse", 2, || {
+        let (scene, pool) = scene(2, small(1, 2));
+        let out = take(&pool, 2);
+        let returners: Vec<_> = out.into_iter().map(drop_there).collect();
+        let found: Vec<_> = (0..3).filter_map(|_| pool.alloc_page()).collect();
+        for returner in returners {
+            returner.join().unwrap();
+        }
+        drop(found);
+        assert_eq!(take(&pool, 2).len(), 2, "whoever had the lane, both pages are to be had");
+        scene.destroy(pool);
+    });
+}
+
+// ---- The owner moves ---------------------------------------------------------------------------------------------
+
+#[test]
+fn the_owner_moves_with_returns_in_flight() {
+    explore("hand_over", 2, || {
+        let (scene, pool) = scene(2, small(2, 1));
+        let mut out = take(&pool, 2);
+        let returner = drop_there(out.pop().unwrap());
+        let pool = pool.unbind();
+        let new_owner = thread::spawn(move || {
+            let pool = pool.bind();
+            drop(pool.alloc_page());
+            pool.unbind()
+        });
+        drop(out); // on the thread that was the owner: through a lane now
+        let pool = new_owner.join().unwrap();
+        returner.join().unwrap();
+        scene.ended(&pool.destroy());
+    });
+}
+
+#[test]
+fn the_owner_comes_back() {
+    explore("hand_back", 2, || {
+        let (scene, pool) = scene(2, small(1, 1));
+        let mut out = take(&pool, 2);
+        let (mine, theirs) = (out.pop().unwrap(), out.pop().unwrap());
+        let pool = pool.unbind();
+        let new_owner = thread::spawn(move || {
+            let pool = pool.bind();
+            drop(theirs); // here the owner: into the cache
+            assert_eq!(pool.stats().recycle_cached, 1);
+            pool.unbind()
+        });
+        drop(mine);
+        let pool = new_owner.join().unwrap().bind();
+        assert_eq!(take(&pool, 2).len(), 2);
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn the_new_owner_destroys() {
+    explore("hand_over_destroy", 2, || {
+        let (scene, pool) = scene(2, small(1, 1));
+        let out = take(&pool, 2);
+        let pool = pool.unbind();
+        let destroyer = thread::spawn(move || pool.bind().destroy());
+        drop(out);
+        scene.ended(&destroyer.join().unwrap());
+    });
+}
+
+// ---- The wake-up -------------------------------------------------------------------------------------------------
+
+fn signalled(pool: &Bound) -> bool {
+    let fd = pool.wake_fd().unwrap().try_clone_to_owned().unwrap();
+    std::fs::File::from(fd).read(&mut [0; 8]).is_ok()
+}
+
+fn starve_against_return(max_lanes: usize) {
+    let params = PoolParams { wakeup: true, ..small(max_lanes, 1) };
+    let (scene, pool) = scene(1, params);
+    let returner = drop_there(pool.alloc_page().unwrap());
+    let found = pool.alloc_page();
+    returner.join().unwrap();
+    if found.is_none() {
+        assert!(signalled(&pool), "the owner would sleep for ever");
+        assert!(pool.alloc_page().is_some());
+    }
+    drop(found);
+    scene.destroy(pool);
+}
+
+#[test]
+fn starving_against_a_return_through_the_lane() {
+    explore("wake/lane", 3, || starve_against_return(1));
+}
+
+#[test]
+fn starving_against_a_return_through_the_ring() {
+    explore("wake/ring", 3, || starve_against_return(0));
+}
+
+#[test]
+fn starving_against_an_overflowed_piece() {
+    explore("wake/overflow", 2, || {
+        let params = PoolParams { wakeup: true, ..small(0, 1) };
+        let (scene, pool) = scene(1, params);
+        let pieces: Vec<_> = (0..2).map(|_| pool.alloc_frag(2048).unwrap()).collect();
+        let returner = thread::spawn(move || drop(pieces));
+        let found = pool.alloc_frag(2048);
+        returner.join().unwrap();
+        if found.is_none() {
+            assert!(signalled(&pool), "the owner would sleep for ever");
+        }
+        drop(found);
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn starving_twice_signals_twice() {
+    explore("wake/twice", 2, || {
+        let params = PoolParams { wakeup: true, ..small(1, 1) };
+        let (scene, pool) = scene(2, params);
+        let mut out = take(&pool, 2);
+        assert!(pool.alloc_page().is_none());
+        let (first, second) = (out.pop().unwrap(), out.pop().unwrap());
+        let returner = thread::spawn(move || {
+            drop(first);
+            drop(second);
+        });
+        let mut found = Vec::new();
+        // As a poll loop does: take, and sleep only when there is nothing and no signal.
+        for _ in 0..2 {
+            found.extend(pool.alloc_page());
+        }
+        returner.join().unwrap();
+        if found.len() < 2 {
+            assert!(signalled(&pool), "the owner would sleep with {} pages", found.len());
+        }
+        drop(found);
+        scene.destroy(pool);
+    });
+}
+
+// ---- Shared, held and raw buffers ----------------------------------------------------------------------------------
+
+#[test]
+fn the_last_reader_sends_the_buffer_home() {
+    explore("shared", 3, || {
+        let (scene, pool) = scene(1, small(2, 1));
+        let shared = pool.alloc_page().unwrap().into_shared();
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let clone = shared.clone();
+                thread::spawn(move || drop(clone))
+            })
+            .collect();
+        drop(shared);
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        assert!(pool.alloc_page().is_some());
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn readers_finish_before_the_page_is_used_again() {
+    explore("shared/bytes", 3, || {
+        let (scene, pool) = scene(1, small(1, 1));
+        let shared = pool.alloc_page().unwrap().into_shared();
+        let clone = shared.clone();
+        let bytes = Arc::new(loom::cell::UnsafeCell::new(0u8));
+        let theirs = bytes.clone();
+        let reader = thread::spawn(move || {
+            theirs.with(|_| ());
+            drop(clone);
+        });
+        drop(shared);
+        if let Some(again) = pool.alloc_page() {
+            bytes.with_mut(|_| ()); // written again: every read must be over
+            drop(again);
+        }
+        reader.join().unwrap();
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn clones_of_two_pieces_share_one_count() {
+    explore("shared/pieces", 2, || {
+        let (scene, pool) = scene(1, small(1, 1));
+        let (one, other) = (pool.alloc_frag(2048).unwrap(), pool.alloc_frag(2048).unwrap());
+        let one = one.into_shared();
+        let (clone, other) = (one.clone(), other.into_shared());
+        let reader = thread::spawn(move || {
+            drop(clone);
+            drop(other);
+        });
+        drop(one);
+        reader.join().unwrap();
+        assert!(pool.alloc_frag(2048).is_some(), "all three readers are done");
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn a_clone_outlives_the_pool() {
+    explore("shared/destroy", 2, || {
+        let (scene, pool) = scene(1, small(1, 1));
+        let shared = pool.alloc_page().unwrap().into_shared();
+        let clone = shared.clone();
+        let reader = thread::spawn(move || drop(clone));
+        let shutdown = pool.destroy();
+        drop(shared);
+        reader.join().unwrap();
+        scene.ended(&shutdown);
+    });
+}
+
+#[test]
+fn a_hold_ends_while_its_page_comes_home() {
+    explore("hold", 3, || {
+        let (scene, pool) = scene(1, small(1, 1));
+        let mut buffer = pool.alloc_page().unwrap();
+        let hold = buffer.hold();
+        let holder = thread::spawn(move || drop(hold));
+        drop(buffer);
+        holder.join().unwrap();
+        let stats = pool.stats();
+        assert_eq!(stats.recycle_released_refcnt + stats.recycle_cached, 1, "{stats:?}");
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn two_holds_end_while_their_page_comes_home_elsewhere() {
+    explore("hold/two", 2, || {
+        let (scene, pool) = scene(1, small(1, 1));
+        let mut buffer = pool.alloc_page().unwrap();
+        let holds = [buffer.hold(), buffer.hold()];
+        let [first, second] = holds.map(|hold| thread::spawn(move || drop(hold)));
+        let returner = drop_there(buffer);
+        for thread in [first, second, returner] {
+            thread.join().unwrap();
+        }
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn a_hold_outlives_the_pool() {
+    explore("hold/destroy", 2, || {
+        let (scene, pool) = scene(1, small(1, 1));
+        let mut buffer = pool.alloc_page().unwrap();
+        let hold = buffer.hold();
+        let returner = drop_there(buffer);
+        let shutdown = pool.destroy();
+        drop(hold);
+        returner.join().unwrap();
+        scene.ended(&shutdown);
+    });
+}
+
+#[test]
+fn of_two_who_bring_one_address_one_is_refused() {
+    explore("raw_twice", 3, || {
+        let domains = vec![Arc::new(IdentityDomain::new("nic")) as Arc<_>];
+        let (scene, pool) = scene(1, PoolParams { domains, ..small(2, 1) });
+        let raw = pool.alloc_page().unwrap().into_raw().unwrap();
+        let bring = |handle: PoolRef| thread::spawn(move || handle.from_raw(raw.addr).is_ok());
+        let (first, second) = (bring(scene.handle.clone()), bring(scene.handle.clone()));
+        let accepted = [first.join().unwrap(), second.join().unwrap()];
+        assert_eq!(accepted.iter().filter(|ok| **ok).count(), 1, "{accepted:?}");
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn of_two_who_bring_one_piece_one_is_refused() {
+    explore("raw_twice/piece", 2, || {
+        let domains = vec![Arc::new(IdentityDomain::new("nic")) as Arc<_>];
+        let (scene, pool) = scene(1, PoolParams { domains, ..small(2, 1) });
+        let raws: Vec<_> = (0..2).map(|_| pool.alloc_frag(128).unwrap().into_raw().unwrap()).collect();
+        let (one, other) = (raws[0].addr, raws[1].addr);
+        let handle = scene.handle.clone();
+        let twice = thread::spawn(move || handle.from_raw(one).is_ok());
+        let accepted = scene.handle.from_raw(one).map(drop).is_ok();
+        assert!(scene.handle.from_raw(other).is_ok(), "its neighbour is not disturbed");
+        assert!(accepted ^ twice.join().unwrap());
+        scene.destroy(pool);
+    });
+}
