@@ -19,21 +19,25 @@ pub(crate) struct FragState {
     /// Offset of the next piece; at least the page size while there is no page.
     offset: u32,
     handed: u32,
+    /// Bytes that the pieces of this page report as theirs; the others are waste.
+    given: u32,
     open: bool,
 }
 
 impl FragState {
-    pub(crate) const NONE: Self = Self { page: PageIdx(0), offset: u32::MAX, handed: 0, open: false };
+    pub(crate) const NONE: Self =
+        Self { page: PageIdx(0), offset: u32::MAX, handed: 0, given: 0, open: false };
 
-    /// Cuts `len` bytes off, if the open page has them, and gives the page and the offset.
+    /// Cuts `len` bytes off for a piece of `size`, if the open page has them, and gives the page and the offset.
     #[inline(always)]
-    pub(crate) fn cut(&mut self, len: usize, page_size: usize) -> Option<(PageIdx, usize)> {
+    pub(crate) fn cut(&mut self, size: usize, len: usize, page_size: usize) -> Option<(PageIdx, usize)> {
         let offset = self.offset as usize;
         if offset + len > page_size {
             return None;
         }
         self.offset = (offset + len) as u32;
         self.handed += 1;
+        self.given += size as u32;
         Some((self.page, offset))
     }
 
@@ -43,15 +47,21 @@ impl FragState {
         self.offset as usize + len <= page_size
     }
 
-    /// The rest of the page belongs to the piece that was cut last.
+    /// The rest of the page belongs to the piece that was cut last, which has `more` bytes with it.
     #[inline(always)]
-    pub(crate) fn exhaust(&mut self, page_size: usize) {
+    pub(crate) fn exhaust(&mut self, more: usize, page_size: usize) {
+        self.given += more as u32;
         self.offset = page_size as u32;
+    }
+
+    /// Bytes of the open page that no piece reports: rounding, and the tail that is left.
+    pub(crate) fn waste(&self, page_size: usize) -> u64 {
+        if self.open { page_size as u64 - u64::from(self.given) } else { 0 }
     }
 
     /// Starts cutting a page whose record holds [`BIAS`].
     pub(crate) fn open(&mut self, page: PageIdx) {
-        *self = Self { page, offset: 0, handed: 0, open: true };
+        *self = Self { page, offset: 0, handed: 0, given: 0, open: true };
     }
 
     /// Stops cutting; gives the page, and how many pieces of its bias were never handed out.
@@ -159,7 +169,7 @@ mod tests {
     #[test]
     fn no_page_open_gives_nothing() {
         let mut frag = FragState::NONE;
-        assert_eq!(frag.cut(1, 4 << 20), None);
+        assert_eq!(frag.cut(1, 64, 4 << 20), None);
         assert_eq!(frag.close(), None);
     }
 }

@@ -30,7 +30,7 @@ use crate::params::Geometry;
 use crate::provider::Provider;
 use crate::ring::{Ring, RingTail};
 use crate::shutdown::Watch;
-use crate::stats::Counters;
+use crate::stats::{Counter, Counters};
 use crate::sync::{AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, fence, light_fence};
 use crate::thread;
 use crate::wake::Wakeup;
@@ -84,6 +84,8 @@ pub(crate) struct OwnerHalf {
     pub(crate) frag: OwnerCell<FragState>,
     /// Whether `frag` has a page, for those who may not look.
     pub(crate) frag_open: AtomicBool,
+    /// Bytes of pages that were cut up and belong to no piece.
+    pub(crate) frag_waste: Counter,
     /// Pages with pieces out, the current fragment page included.
     pub(crate) split_pages: OwnerCell<usize>,
     /// Pages of the emergency reserve that were reserved and not handed out yet.
