@@ -1,4 +1,4 @@
-//! A user-space page pool for packet buffers.
+#![doc = include_str!("../../../README.md")]
 #![cfg_attr(loom, allow(dead_code))]
 
 mod area;
