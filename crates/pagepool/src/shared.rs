@@ -239,7 +239,9 @@ impl Home {
     pub(crate) fn ring_or_out(self, page: PageIdx) {
         let mut returns = self.returns.lock();
         if returns.detached || !self.ring.push(&mut returns.tail, page.0 + 1) {
-            if !returns.detached {
+            if returns.detached {
+                self.returned.recycle_ring.add(1); // late, and counted as by Linux, whose ring takes it
+            } else {
                 self.returned.recycle_ring_full.add(1);
                 self.returned.release.add(1);
             }
@@ -289,8 +291,8 @@ impl Home {
     #[cold]
     fn release_held(self, page: PageIdx) {
         let returns = self.returns.lock();
+        self.returned.recycle_released_refcnt.add(1);
         if !returns.detached {
-            self.returned.recycle_released_refcnt.add(1);
             self.returned.release.add(1);
         }
         self.out(returns, page);
