@@ -179,6 +179,7 @@ fn shared(
         returns: Padded(Lock::new(Returns::default())),
         returned: Counters::default(),
         late: std::sync::atomic::AtomicU64::new(0),
+        late_ring: Counter::default(),
         ring: Ring::new(sizes.ring),
         name: params.name,
         area,

@@ -96,6 +96,7 @@ pub(crate) fn stats(shared: &Shared) -> Stats {
     // Releases first, holds last: a reader beside the owner never sees more pages gone than came.
     let late = shared.late.load(std::sync::atomic::Ordering::Acquire);
     shared.returned.add_to(&mut stats);
+    stats.recycle_ring += shared.late_ring.read();
     stats.recycle_ring += shared.lanes.iter().map(|lane| lane.pages_pushed()).sum::<u64>();
     shared.own.counts.add_to(&mut stats);
     stats.release = stats.release.wrapping_add(late);

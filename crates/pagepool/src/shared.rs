@@ -60,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) ring: Ring,
     /// Pages that came home after the end. Any thread.
     pub(crate) late: PlainU64,
+    /// Those of them that would have gone into the ring, where Linux puts them still. Written under the return lock.
+    pub(crate) late_ring: Counter,
 
     pub(crate) name: String,
     pub(crate) area: Arc<Area>,
@@ -242,7 +244,9 @@ impl Home {
     pub(crate) fn ring_or_out(self, page: PageIdx) {
         let mut returns = self.returns.lock();
         if returns.detached || !self.ring.push(&mut returns.tail, page.0 + 1) {
-            if !returns.detached {
+            if returns.detached {
+                self.late_ring.add(1);
+            } else {
                 self.returned.recycle_ring_full.add(1);
                 self.returned.release.add(1);
             }
@@ -292,8 +296,8 @@ impl Home {
     #[cold]
     fn release_held(self, page: PageIdx) {
         let returns = self.returns.lock();
+        self.returned.recycle_released_refcnt.add(1);
         if !returns.detached {
-            self.returned.recycle_released_refcnt.add(1);
             self.returned.release.add(1);
         }
         self.out(returns, page);

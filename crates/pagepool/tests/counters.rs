@@ -197,6 +197,23 @@ fn pieces_from_elsewhere_are_counted_once_the_page_is_home() {
 }
 
 #[test]
+fn late_returns_are_counted_the_same_on_every_way() {
+    for max_lanes in [0, 1] {
+        let pool = pool_with(16, PoolParams { max_lanes, ..Default::default() });
+        let mut out = take(&pool, 6);
+        let hold = out[0].hold();
+        let handle = pool.handle();
+        let before = handle.stats();
+        drop(pool);
+        out.drain(..3).for_each(drop);
+        pagepool::put_bulk(&mut out);
+        let after = handle.stats().since(&before);
+        assert_eq!((after.recycle_ring, after.recycle_released_refcnt), (5, 1), "{max_lanes} lanes");
+        drop(hold);
+    }
+}
+
+#[test]
 fn pieces_in_the_ring_are_no_pages() {
     let params = PoolParams { order: 3, max_lanes: 0, ..Default::default() };
     let pool = pool_with(2, params);
