@@ -107,7 +107,8 @@ pub(crate) fn inflight(shared: &Shared) -> Inflight {
     let total = stats(shared).inflight().max(0);
     let cache = shared.own.cache.count() as u64;
     let lanes = shared.lanes.iter().map(|lane| lane.pages_in()).sum();
-    let ring = shared.ring.pages_in();
+    let taken = shared.ring.pages_taken();
+    let ring = shared.returned.recycle_ring.read().saturating_sub(taken);
     let frag = u64::from(shared.own.frag_is_open());
     let out = (total as u64).saturating_sub(cache + lanes + ring + frag);
     Inflight { total, cache, lanes, ring, frag, out }
