@@ -29,6 +29,7 @@ impl DomainId {
 }
 
 /// An address as a device sees it, in bytes. Linux: `dma_addr_t`.
+#[doc(alias = "dma_addr_t")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceAddr(pub u64);
 
@@ -56,6 +57,10 @@ pub struct Region {
 /// `unmap` cannot fail. Every method may be called from any thread, inside a drop, and is never called under a lock
 /// of a pool. An implementation must tolerate a sync that races with the unmapping of its region (the device went away
 /// while a buffer was on its way home): such a sync does nothing.
+///
+/// `map` and `unmap` run under the lock of the area that is mapped. They may drop buffers and ask its provider for pages
+/// (and get what is free without growth). They must not attach or detach domains of that area, ask it for a mapping, or
+/// end a pool over it: that would wait for itself.
 ///
 /// Linux: the `struct device` given to `page_pool_create`, and `dma_map_page_attrs`, `dma_sync_single_for_device`.
 pub trait DmaDomain: Send + Sync + fmt::Debug {

@@ -76,6 +76,7 @@ impl Pool {
     /// assert_eq!(pool.stats().recycle_cached, 1);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
+    #[doc(alias = "page_pool_create")]
     pub fn new(params: PoolParams, provider: Arc<dyn Provider>) -> Result<Self, Error> {
         let (sizes, geometry) = params.check(&*provider)?;
         prepare_fences();
@@ -102,6 +103,7 @@ impl Pool {
     }
 
     /// Makes the calling thread the owner. Linux: `page_pool_enable_direct_recycling`.
+    #[doc(alias = "page_pool_enable_direct_recycling")]
     pub fn bind(self) -> Bound {
         self.home.owner.store(thread::token_or_new(), Ordering::Relaxed);
         Bound { pool: ManuallyDrop::new(std::cell::UnsafeCell::new(self)), here: PhantomData }
@@ -115,6 +117,7 @@ impl Pool {
     /// Ends the pool. Never fails, never waits: what is in the pool's places goes back to the provider now, buffers that
     /// are out when they come home, and the last one frees the pool on whichever thread it is dropped. Domains that no
     /// other pool of the area uses are unmapped now. Linux: `page_pool_destroy`.
+    #[doc(alias = "page_pool_destroy")]
     pub fn destroy(self) -> Shutdown {
         shutdown::end(ManuallyDrop::new(self).home)
     }
@@ -232,6 +235,7 @@ impl Bound {
     /// std::thread::spawn(move || assert!(pool.bind().alloc_page().is_some())).join().unwrap();
     /// # Ok::<(), pagepool::Error>(())
     /// ```
+    #[doc(alias = "page_pool_disable_direct_recycling")]
     pub fn unbind(self) -> Pool {
         let mut this = ManuallyDrop::new(self);
         this.home().owner.store(thread::NOBODY, Ordering::Relaxed);
@@ -253,6 +257,7 @@ impl Bound {
 
     /// A whole page, or `None` when there is none to be had: `alloc_failed` counts it. Linux:
     /// `page_pool_dev_alloc_pages`.
+    #[doc(alias = "page_pool_dev_alloc_pages")]
     #[inline]
     pub fn alloc_page(&self) -> Option<PageBuf> {
         let home = self.home();
@@ -267,6 +272,17 @@ impl Bound {
 
     /// Up to `n` whole pages into the vector's spare capacity, which never grows; says how many. Fewer than `n` is a
     /// full vector or exhaustion.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 16 << 12, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind(); // over 16 pages
+    /// let mut buffers = Vec::with_capacity(64);
+    /// assert_eq!(pool.alloc_bulk(&mut buffers, 10), 10);
+    /// assert_eq!(pool.alloc_bulk(&mut buffers, 10), 6, "that is all there is");
+    /// assert_eq!(pool.stats().alloc_failed, 1);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
     #[inline]
     pub fn alloc_bulk(&self, buffers: &mut Vec<PageBuf>, n: usize) -> usize {
         let n = n.min(buffers.capacity() - buffers.len());
@@ -322,6 +338,7 @@ impl Bound {
 
     /// A piece of `size` bytes of a page that is shared with other pieces; `None` for a size of 0 or beyond the page, or
     /// when there is no page. Begins at a multiple of `frag_align`. Linux: `page_pool_dev_alloc_frag`.
+    #[doc(alias = "page_pool_dev_alloc_frag")]
     #[inline]
     pub fn alloc_frag(&self, size: usize) -> Option<PageBuf> {
         let (page, offset) = self.cut(size)?;
@@ -339,6 +356,7 @@ impl Bound {
     /// assert_eq!(pool.alloc(8590).unwrap().len(), 8590);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
+    #[doc(alias = "page_pool_dev_alloc")]
     #[inline]
     pub fn alloc(&self, size: usize) -> Option<PageBuf> {
         let home = self.home();
@@ -359,6 +377,7 @@ impl Bound {
 
     /// Returns a buffer of this pool into the cache; another pool's comes back. Dropping it on this thread does the
     /// same. Linux: `page_pool_recycle_direct`.
+    #[doc(alias = "page_pool_recycle_direct")]
     #[inline]
     pub fn recycle_direct(&self, buffer: PageBuf) -> Result<(), PageBuf> {
         if buffer.pool != self.home() {
@@ -391,6 +410,7 @@ impl Bound {
     /// Prefers another node from now on; `None` is the node of this thread, each time. What is in the cache goes back to
     /// the provider. A node that the provider does not know is refused, and nothing changes. Linux:
     /// `page_pool_update_nid`.
+    #[doc(alias = "page_pool_update_nid")]
     pub fn update_nid(&self, nid: Option<NodeId>) -> Result<(), Error> {
         let home = self.home();
         crate::params::check_node(&**home.provider(), nid)?;
@@ -407,6 +427,7 @@ impl Bound {
     }
 
     /// [`update_nid`](Self::update_nid) if the node is another one. Linux: `page_pool_nid_changed`.
+    #[doc(alias = "page_pool_nid_changed")]
     pub fn nid_changed(&self, nid: NodeId) -> Result<(), Error> {
         if self.policy(|p| p.nid) == Some(nid) { Ok(()) } else { self.update_nid(Some(nid)) }
     }

@@ -35,6 +35,7 @@ impl PoolRef {
     }
 
     /// What the pool has done so far, at no cost to its owner.
+    #[doc(alias = "page_pool_get_stats")]
     pub fn stats(&self) -> Stats {
         stats(&self.0)
     }
