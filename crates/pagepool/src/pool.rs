@@ -58,8 +58,8 @@ pub(crate) struct Policy {
     pub(crate) node_blind: bool,
     pub(crate) low_water: usize,
     pub(crate) low_water_mark: usize,
-    /// The lane that the next refill begins with.
-    pub(crate) next_lane: usize,
+    /// The lane, or behind the last lane the ring, that the next refill begins with.
+    pub(crate) next_queue: usize,
 }
 
 impl Pool {
@@ -93,7 +93,7 @@ impl Pool {
             node_blind: params.node_blind,
             low_water: params.low_water,
             low_water_mark: provider.available(geometry.order),
-            next_lane: 0,
+            next_queue: 0,
         };
         let shared =
             Arc::new(shared(params, provider, id, geometry, sizes, mappings, Arc::new(Wakeup::new(event))));

@@ -90,25 +90,28 @@ impl Bound {
     fn drain(&self) -> Option<PageIdx> {
         let home = self.home();
         let node = self.node_to_check();
-        let (first, refill) = self.policy(|p| (p.next_lane, p.refill));
+        let (first, refill) = self.policy(|p| (p.next_queue, p.refill));
         let lanes = home.used_lanes();
-        for at in (first..lanes.len()).chain(0..first.min(lanes.len())) {
-            let lane = &lanes[at];
-            if !lane.is_claimed() {
-                continue;
-            }
-            let (taken, foreign) = self.drain_from(&**lane, node, refill);
-            lane.count_taken(taken as u64);
+        let queues = lanes.len() + 1; // the ring comes after the lanes
+        for at in (first..first + queues).map(|at| at % queues) {
+            let foreign = match lanes.get(at) {
+                Some(lane) => {
+                    let (taken, foreign) = self.drain_from(&**lane, node, refill);
+                    lane.count_taken(taken as u64);
+                    foreign
+                }
+                None => {
+                    self.take_in_overflow();
+                    self.drain_from(&home.ring, node, refill).1
+                }
+            };
             if foreign.is_some() || home.own.cache.count() >= refill {
-                self.policy(|p| p.next_lane = at);
+                // The next refill begins behind this one, so that a busy queue keeps none waiting.
+                self.policy(|p| p.next_queue = at + 1);
                 return foreign;
             }
-            if taken == 0 {
-                lane.retire_if_done();
-            }
         }
-        self.take_in_overflow();
-        self.drain_from(&home.ring, node, refill).1
+        None
     }
 
     /// Takes messages until the cache holds `refill` pages, there is none, or one is a page of another node. Says how
@@ -288,7 +291,7 @@ impl Bound {
     /// Takes in the pieces that wait at the head of the lanes, so that a page whose pieces are all home is seen to be.
     fn drain_pieces(&self) {
         let home = self.home();
-        for lane in home.used_lanes().iter().filter(|lane| lane.is_claimed()) {
+        for lane in home.used_lanes() {
             while lane.peek() & PIECE != 0 {
                 if let Some(message) = lane.pop() {
                     home.piece_here(self.owner(), PageIdx((message & !PIECE) - 1), true);
