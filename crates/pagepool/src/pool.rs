@@ -31,7 +31,7 @@ use crate::raw::RawError;
 use crate::ring::{Queue, Ring};
 use crate::shared::{Home, OwnerHalf, Returns, Shared, clear_record};
 use crate::shutdown::{self, Shutdown, Watch};
-use crate::stats::{Counters, Inflight, Stats};
+use crate::stats::{Counter, Counters, Inflight, Stats};
 use crate::sync::{AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, prepare_fences};
 use crate::thread;
 use crate::wake::Wakeup;
@@ -442,14 +442,14 @@ impl Bound {
     #[inline(never)]
     fn alloc_slow(&self) -> Option<PageBuf> {
         let home = self.home();
-        if let Some(buffer) = self.alloc_emergency() {
+        if let Some(buffer) = self.alloc_emergency(&home.own.counts.alloc_fast) {
             return Some(buffer);
         }
         let found = self.refill().or_else(|| self.reserve());
         if let Some(page) = found {
             return Some(PageBuf::whole(home, page));
         }
-        if let Some(buffer) = self.alloc_emergency() {
+        if let Some(buffer) = self.alloc_emergency(self.slow_counter()) {
             return Some(buffer);
         }
         // Nothing: whoever returns next shall wake us. What came meanwhile is seen now.
@@ -468,13 +468,20 @@ impl Bound {
         None
     }
 
-    /// A page of the emergency reserve that the provider gave along: it counts as one of the cache.
-    fn alloc_emergency(&self) -> Option<PageBuf> {
+    /// A page of the emergency reserve that the provider gave along: it counts as one of the cache, unless it is the one
+    /// that the slow path ends with.
+    fn alloc_emergency(&self, counter: &Counter) -> Option<PageBuf> {
         let home = self.home();
         // SAFETY: I2; no foreign code runs while the borrow lives.
         let page = unsafe { &mut *home.own.emergency.get() }.pop()?;
-        home.own.counts.alloc_fast.add(1);
+        counter.add(1);
         Some(PageBuf::new(home, page, Part::SPECIAL))
+    }
+
+    /// What counts an allocation that the provider served.
+    fn slow_counter(&self) -> &Counter {
+        let counts = &self.home_ref().own.counts;
+        if self.home_ref().geometry.order == 0 { &counts.alloc_slow } else { &counts.alloc_slow_high_order }
     }
 
     /// Moves pages from lanes and ring into the cache, up to the refill size, and gives one. Stops at the first page of
@@ -639,9 +646,7 @@ impl Bound {
         }
         let page = home.own.cache.pop(owner);
         if page.is_some() && !pages.is_empty() {
-            let counter =
-                if home.geometry.order == 0 { &counts.alloc_slow } else { &counts.alloc_slow_high_order };
-            counter.add(1);
+            self.slow_counter().add(1);
         }
         page
     }
