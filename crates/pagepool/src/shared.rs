@@ -18,7 +18,7 @@
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64 as PlainU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool as PlainBool, AtomicU64 as PlainU64};
 
 use crate::area::Area;
 use crate::cache::{Cache, Owner};
@@ -31,7 +31,9 @@ use crate::provider::Provider;
 use crate::ring::{Ring, RingTail};
 use crate::shutdown::Watch;
 use crate::stats::Counters;
-use crate::sync::{AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, fence, light_fence};
+use crate::sync::{
+    AtomicBool, AtomicU64, AtomicUsize, LastCell, Lock, Ordering, OwnerCell, Padded, fence, light_fence,
+};
 use crate::thread;
 use crate::wake::Wakeup;
 
@@ -84,7 +86,7 @@ pub(crate) struct OwnerHalf {
     pub(crate) counts: Counters,
     pub(crate) frag: OwnerCell<FragState>,
     /// Whether `frag` has a page, for those who may not look.
-    pub(crate) frag_open: AtomicBool,
+    pub(crate) frag_open: PlainBool,
     /// Pages with pieces out, the current fragment page included.
     pub(crate) split_pages: OwnerCell<usize>,
     /// Pages of the emergency reserve that were reserved and not handed out yet.
