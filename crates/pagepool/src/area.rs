@@ -94,7 +94,7 @@ impl Area {
         region_shift: u32,
         node: Option<NodeId>,
     ) -> Result<Arc<Self>, Error> {
-        if base == 0 || base % PAGE_SIZE != 0 {
+        if base == 0 || !base.is_multiple_of(PAGE_SIZE) {
             return Err(Error::parameter("base", format!("{base:#x}"), "a multiple of 4096, and not 0"));
         }
         let pages = (len_bytes >> PAGE_SHIFT) as usize;
@@ -108,7 +108,7 @@ impl Area {
     fn new(base: usize, len_bytes: u64, region_shift: u32, nodes: Nodes) -> Result<Arc<Self>, Error> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let pages = len_bytes >> PAGE_SHIFT;
-        if len_bytes == 0 || len_bytes % PAGE_SIZE as u64 != 0 || pages >= MAX_PAGES as u64 {
+        if len_bytes == 0 || !len_bytes.is_multiple_of(PAGE_SIZE as u64) || pages >= MAX_PAGES as u64 {
             let range = format!("a multiple of 4096 from 4096 to {}", (MAX_PAGES as u64 - 1) << PAGE_SHIFT);
             return Err(Error::parameter("max_bytes", len_bytes, range));
         }

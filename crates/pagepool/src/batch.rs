@@ -30,6 +30,7 @@ use crate::shared::Home;
 /// # drop(one);
 /// # Ok::<(), pagepool::Error>(())
 /// ```
+#[doc(alias = "xdp_frame_bulk")]
 #[derive(Debug)]
 #[must_use = "a batch that is dropped at once was allocated for nothing"]
 pub struct Batch {
@@ -238,6 +239,7 @@ pub(crate) fn put_elsewhere(pool: Home, pages: &[u32]) {
 /// assert_eq!(pool.stats().recycle_cached, 32);
 /// # Ok::<(), pagepool::Error>(())
 /// ```
+#[doc(alias = "page_pool_put_netmem_bulk")]
 #[inline]
 pub fn put_bulk(buffers: &mut Vec<PageBuf>) {
     for chunk in taken(buffers).chunks(Batch::MAX) {

@@ -9,6 +9,8 @@
 #![expect(unsafe_code)]
 
 use std::mem::ManuallyDrop;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use crate::cache::Owner;
@@ -16,10 +18,13 @@ use crate::dma::{DeviceAddr, DomainId};
 use crate::frag::{Part, Place};
 use crate::hold::PageHold;
 use crate::page::{PAGE_SIZE, PageIdx};
-use crate::pool::Tag;
 use crate::raw::RawBuf;
 use crate::shared::Home;
 use crate::shared_buf::SharedBuf;
+
+/// Names who holds a buffer, in reports; made by [`Bound::tag`](crate::Bound::tag).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag(pub(crate) u32);
 
 /// A page of a pool, or a piece of one: owned, 16 bytes, home when dropped. Linux: the `struct page` that
 /// `page_pool_dev_alloc_pages` gives, with the return hook that cannot be missed.
@@ -127,7 +132,7 @@ impl PageBuf {
     pub fn packet(&self) -> Option<&[u8]> {
         let start = self.packet_ptr()?;
         // SAFETY: I1, I3. Offset and capacity were checked to lie in the page.
-        Some(unsafe { std::slice::from_raw_parts(start, self.packet_capacity()) })
+        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), self.packet_capacity()) })
     }
 
     /// The bytes for the packet, for writing.
@@ -146,17 +151,23 @@ impl PageBuf {
     pub fn packet_mut(&mut self) -> Option<&mut [u8]> {
         let start = self.packet_ptr()?;
         // SAFETY: I1, I3. As in `packet`, and the handle is borrowed exclusively.
-        Some(unsafe { std::slice::from_raw_parts_mut(start, self.packet_capacity()) })
+        Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.packet_capacity()) })
     }
 
     #[inline(always)]
-    fn packet_ptr(&self) -> Option<*mut u8> {
-        let at = self.start() as usize + self.packet_offset();
-        (self.pool.base != 0).then(|| (self.pool.base + at) as *mut u8)
+    fn packet_ptr(&self) -> Option<NonNull<u8>> {
+        let base = NonZeroUsize::new(self.pool.base)?;
+        let page = self.place.page();
+        let part = self.place.part();
+        let within = if part.is_piece() { part.offset() } else { self.pool.geometry.packet_offset(page) };
+        // SAFETY: a base that is not 0 plus an offset within its area does not wrap to 0.
+        let at = unsafe { NonZeroUsize::new_unchecked(base.get() + page.offset() as usize + within) };
+        Some(NonNull::with_exposed_provenance(at))
     }
 
     /// The device address of the first byte in the pool's first domain; `None` in a pool without domains, or when the
     /// device has gone. Two loads. Linux: `page_pool_get_dma_addr` plus the offset.
+    #[doc(alias = "page_pool_get_dma_addr")]
     #[inline]
     pub fn dma_addr(&self) -> Option<DeviceAddr> {
         self.pool.mappings.first()?.addr_of(self.start())
@@ -174,6 +185,7 @@ impl PageBuf {
 
     /// Hands the packet's first `len` bytes, from `offset` in the buffer, to the CPU, in every domain that is not
     /// coherent. Linux: `page_pool_dma_sync_for_cpu`.
+    #[doc(alias = "page_pool_dma_sync_for_cpu")]
     pub fn sync_for_cpu(&self, offset: usize, len: usize) {
         let len = len.min(self.len().saturating_sub(offset));
         for mapping in self.pool.mappings.iter().filter(|m| !m.coherent()) {
@@ -196,6 +208,7 @@ impl PageBuf {
 
     /// Goes home having been written in its first `len` packet bytes at most, so that no more is synced for the device.
     /// Linux: `page_pool_put_page` with a `dma_sync_size`. A piece is synced with its whole page.
+    #[doc(alias = "page_pool_put_page")]
     pub fn recycle_sync(self, len: usize) {
         if self.place.part().is_piece() {
             return drop(self);
@@ -209,6 +222,7 @@ impl PageBuf {
 
     /// Goes home through the locked ring whatever the thread. For measuring, and for code that must not touch the cache.
     /// Linux: `page_pool_put_full_page` outside softirq.
+    #[doc(alias = "page_pool_put_full_page")]
     pub fn put_ring(self) {
         let (pool, page, part) = self.into_parts();
         if part.is_piece() {
@@ -226,7 +240,21 @@ impl PageBuf {
 
     /// Keeps the page's memory from being used again, beyond the buffer's own life: if the page comes home while the
     /// hold lives, it leaves the pool (`recycle_released_refcnt`), and its memory goes back with the last hold. Linux:
-    /// an extra page reference.
+    /// an extra page reference. Any thread; one atomic operation.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena.clone())?.bind();
+    /// let mut buffer = pool.alloc_page().unwrap();
+    /// let hold = buffer.hold();
+    /// drop(buffer);
+    /// assert_eq!((pool.stats().recycle_released_refcnt, pool.inflight().total), (1, 63));
+    /// assert_eq!(arena.pages_out(), 64, "its memory is not the arena's yet");
+    /// drop(hold);
+    /// assert_eq!(arena.pages_out(), 63);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
     pub fn hold(&mut self) -> PageHold {
         if !self.place.part().is_piece() {
             self.place = Place::new(self.place.page(), Part::SPECIAL);
@@ -244,7 +272,17 @@ impl PageBuf {
     /// [`PoolRef::from_raw`](crate::PoolRef::from_raw) makes it a buffer again.
     ///
     /// It comes back unchanged where there is no such address, or where the piece shares a cache line with another
-    /// (`frag_align` below 64).
+    /// (`frag_align` below 64). Any thread; one atomic operation, two for a piece.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let no_domain = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let buffer = no_domain.alloc_page().unwrap();
+    /// let buffer = buffer.into_raw().expect_err("a pool without domains has no device addresses");
+    /// # drop(buffer);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
     pub fn into_raw(self) -> Result<RawBuf, PageBuf> {
         crate::raw::into_raw(self)
     }

@@ -29,29 +29,25 @@ impl Owner {
     }
 }
 
+/// Most pages a cache may have. The entries lie in the cache itself, so that finding one is arithmetic.
+pub(crate) const MAX_CACHE: usize = 1024;
+
 /// The array. `limit` is where a push on the fast path stops: the capacity, or 0 when a push needs more than a store.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Cache {
     count: AtomicUsize,
     limit: usize,
-    #[cfg_attr(not(loom), expect(dead_code, reason = "owns what `start` points into"))]
-    entries: OwnerCell<Box<[u32]>>,
-    start: *mut u32,
     capacity: usize,
+    entries: OwnerCell<[u32; MAX_CACHE]>,
 }
 
-// SAFETY: `start` points into `entries`, which the cache owns; only the holder of the owner half follows it (I2).
-unsafe impl Send for Cache {}
-// SAFETY: as above.
-unsafe impl Sync for Cache {}
-
 impl Cache {
-    /// An empty cache. Without `plain_push`, [`push_plain`](Self::push_plain) always refuses.
+    /// An empty cache of at most [`MAX_CACHE`]. Without `plain_push`, [`push_plain`](Self::push_plain) always refuses.
     pub(crate) fn new(capacity: usize, plain_push: bool) -> Self {
-        let mut entries = vec![0u32; capacity].into_boxed_slice();
-        let start = entries.as_mut_ptr();
+        debug_assert!(capacity <= MAX_CACHE, "the builder checks cache_size");
         let limit = if plain_push { capacity } else { 0 };
-        Self { count: AtomicUsize::new(0), limit, entries: OwnerCell::new(entries), start, capacity }
+        Self { count: AtomicUsize::new(0), limit, capacity, entries: OwnerCell::new([0; MAX_CACHE]) }
     }
 
     /// Pages in the cache.
@@ -62,11 +58,9 @@ impl Cache {
 
     #[inline(always)]
     fn entry(&self, at: usize) -> *mut u32 {
-        #[cfg(loom)]
-        self.entries.get();
         debug_assert!(at <= self.capacity, "I2: cache index {at} beyond {}", self.capacity);
         // SAFETY: `at` is at most the capacity, so the result is within the entries or one past them.
-        unsafe { self.start.add(at) }
+        unsafe { self.entries.get().cast::<u32>().add(at) }
     }
 
     /// The page that was put last.

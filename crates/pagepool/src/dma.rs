@@ -29,6 +29,7 @@ impl DomainId {
 }
 
 /// An address as a device sees it, in bytes. Linux: `dma_addr_t`.
+#[doc(alias = "dma_addr_t")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceAddr(pub u64);
 
@@ -56,6 +57,10 @@ pub struct Region {
 /// `unmap` cannot fail. Every method may be called from any thread, inside a drop, and is never called under a lock
 /// of a pool. An implementation must tolerate a sync that races with the unmapping of its region (the device went away
 /// while a buffer was on its way home): such a sync does nothing.
+///
+/// `map` and `unmap` run under the lock of the area that is mapped. They may drop buffers and ask its provider for pages
+/// (and get what is free without growth). They must not attach or detach domains of that area, ask it for a mapping, or
+/// end a pool over it: that would wait for itself.
 ///
 /// Linux: the `struct device` given to `page_pool_create`, and `dma_map_page_attrs`, `dma_sync_single_for_device`.
 pub trait DmaDomain: Send + Sync + fmt::Debug {
@@ -226,8 +231,8 @@ impl Mapping {
         (base != UNMAPPED).then(|| DeviceAddr(base.wrapping_add(within)))
     }
 
-    /// The offset in the area of a device address, or `None` when it is in no region that was ever mapped. Cost: one load when the
-    /// domain is linear over the area (it usually is), else a search over the regions.
+    /// The offset in the area of a device address, or `None` when it is in no region that was ever mapped. Cost: one
+    /// load when the domain is linear over the area (it usually is), else a search over the regions.
     pub fn offset_of(&self, addr: DeviceAddr) -> Option<u64> {
         let size = 1u64 << self.region_shift;
         let first = self.last.first()?.load(Ordering::Acquire);
@@ -237,10 +242,11 @@ impl Mapping {
             let within = addr.0.wrapping_sub(base);
             (base != UNMAPPED && within < size).then(|| ((r as u64) << self.region_shift) + within)
         };
-        if first != UNMAPPED && guess < self.last.len() {
-            if let Some(offset) = hit(guess) {
-                return Some(offset);
-            }
+        if first != UNMAPPED
+            && guess < self.last.len()
+            && let Some(offset) = hit(guess)
+        {
+            return Some(offset);
         }
         (0..self.last.len()).find_map(hit)
     }

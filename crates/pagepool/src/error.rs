@@ -66,6 +66,11 @@ impl Error {
         Self::Parameter { field, value: value.to_string(), must_be: must_be.into() }
     }
 
+    /// An allocation that did not set errno failed.
+    pub(crate) fn no_memory(call: &'static str, remedy: String) -> Self {
+        Self::System { call, remedy, source: io::Error::from_raw_os_error(libc::ENOMEM) }
+    }
+
     /// The errno that the C interface reports for this error, positive.
     pub fn errno(&self) -> i32 {
         match self {

@@ -9,8 +9,7 @@
 //! Cost   push: two stores, no atomic read-modify-write. The slots travel between the cores sixteen messages a line.
 //! Pairs  push (slot, Release) -> pop (slot, Acquire). pop (at, Release, after emptying) -> find_free (at, Acquire).
 //!        push (slot; light fence; flags) against raise_all (flags; heavy fence; slots): one of them sees the other.
-//!        raise_all (flags, Release) -> flagged (Acquire). mark_dead (flags, Release) -> retire_if_done (Acquire).
-//!        retire_if_done (claim, Release) -> claim (Acquire).
+//!        raise_all (flags, Release) -> flagged (Acquire). unclaim (claim, Release) -> claim (Acquire).
 
 // UNSAFETY: one prefetch instruction.
 #![cfg_attr(all(target_arch = "x86_64", not(loom)), expect(unsafe_code))]
@@ -30,8 +29,6 @@ use crate::wake::Wakeup;
 pub(crate) const DETACHED: u32 = 1;
 /// In [`Lane::flags`]: the owner found nothing and may be asleep; the returner wakes it.
 pub(crate) const STARVED: u32 = 2;
-/// In [`Lane::flags`]: the thread has ended; the owner may give the lane to another once it is empty.
-const DEAD: u32 = 4;
 
 /// In a message: a piece of the page came home, not the page. The rest is the page's number plus one.
 pub(crate) const PIECE: u32 = 1 << 31;
@@ -94,7 +91,7 @@ impl Lane {
 
     /// Takes a free lane for the calling thread; says whether it got it.
     pub(crate) fn claim(&self) -> bool {
-        // Acquire pairs with retire(): the new thread sees where the old one stopped.
+        // Acquire pairs with unclaim(): the new thread sees where the old one stopped.
         self.claim.load(Ordering::Relaxed) == 0
             && self.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
@@ -178,24 +175,9 @@ impl Lane {
         self.producer.flags.fetch_and(!flag, Ordering::Relaxed);
     }
 
-    /// The thread ends: nothing will be pushed after this.
-    pub(crate) fn mark_dead(&self) {
-        self.producer.flags.fetch_or(DEAD, Ordering::Release); // pairs with retire_if_done()
-    }
-
-    /// Gives the lane of a thread that has ended, and whose messages are all home, to the next one. For the owner.
-    pub(crate) fn retire_if_done(&self) {
-        let dead = self.producer.flags.load(Ordering::Acquire) & DEAD != 0; // pairs with mark_dead()
-        if dead && self.is_empty() {
-            self.lower(DEAD);
-            self.claim.store(0, Ordering::Release); // pairs with claim()
-        }
-    }
-
-    /// Whether a thread has it, or had it and left messages.
-    #[inline(always)]
-    pub(crate) fn is_claimed(&self) -> bool {
-        self.claim.load(Ordering::Relaxed) != 0
+    /// The thread ends: the next one goes on where it stopped, and the owner takes home what it left.
+    pub(crate) fn unclaim(&self) {
+        self.claim.store(0, Ordering::Release); // pairs with claim()
     }
 
     /// Whether the pool has ended.

@@ -1,4 +1,4 @@
-//! A user-space page pool for packet buffers.
+#![doc = include_str!("../../../README.md")]
 #![cfg_attr(loom, allow(dead_code))]
 
 mod area;
@@ -19,8 +19,10 @@ mod lane;
 mod page;
 mod params;
 mod pool;
+mod pool_ref;
 mod provider;
 mod raw;
+mod refill;
 mod ring;
 mod shared;
 mod shared_buf;
@@ -40,14 +42,15 @@ pub use arena::Arena;
 pub use arena_params::{ArenaParams, Description, NodePolicy};
 pub use backing::{Backing, OnMissingHuge};
 pub use batch::{Batch, put_bulk, put_ring_bulk};
-pub use buf::PageBuf;
+pub use buf::{PageBuf, Tag};
 pub use device_memory::DeviceMemory;
 pub use dma::{DeviceAddr, DmaDomain, DomainId, IdentityDomain, Mapping, OffsetDomain, Region};
 pub use error::Error;
 pub use hold::PageHold;
 pub use page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx};
 pub use params::PoolParams;
-pub use pool::{Bound, Pool, PoolRef, Tag};
+pub use pool::{Bound, Pool};
+pub use pool_ref::PoolRef;
 pub use provider::Provider;
 pub use raw::{RawBuf, RawError};
 pub use shared_buf::SharedBuf;

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::area::Area;
+use crate::cache::MAX_CACHE;
 use crate::dma::DmaDomain;
 use crate::error::Error;
 use crate::page::{MAX_ORDER, NodeId, PAGE_SIZE, PageIdx};
@@ -90,8 +91,6 @@ impl Default for PoolParams {
     }
 }
 
-/// Most pages a cache may have.
-const MAX_CACHE: usize = 1024;
 /// Most pages a refill may bring.
 pub(crate) const MAX_REFILL: usize = 256;
 /// Most lanes a pool may have.
@@ -118,7 +117,7 @@ pub(crate) struct Geometry {
     page_size: u32,
     pub(crate) headroom: u32,
     pub(crate) max_len: u32,
-    /// Number of colours less one; colours are a power of two.
+    /// Bytes that colours may add: the number of colours, a power of two, less one, times a cache line.
     colour_mask: u32,
     /// Alignment of pieces less one.
     frag_mask: u32,
@@ -146,8 +145,9 @@ impl Geometry {
     /// Where the packet begins in a page: headroom, and the page's colour.
     #[inline(always)]
     pub(crate) fn packet_offset(&self, page: PageIdx) -> usize {
-        let colour = (page.0 >> self.order) & self.colour_mask;
-        (self.headroom + (colour << COLOUR_SHIFT)) as usize
+        // What the shift loses at the top the mask does not ask for.
+        let colour = (page.0 << COLOUR_SHIFT >> self.order) & self.colour_mask;
+        (self.headroom + colour) as usize
     }
 }
 
@@ -210,7 +210,7 @@ impl PoolParams {
             page_size: page as u32,
             headroom: self.headroom as u32,
             max_len: max_len as u32,
-            colour_mask: colours - 1,
+            colour_mask: (colours - 1) << COLOUR_SHIFT,
             frag_mask: self.frag_align as u32 - 1,
         })
     }

@@ -30,7 +30,7 @@ use crate::params::Geometry;
 use crate::provider::Provider;
 use crate::ring::{Ring, RingTail};
 use crate::shutdown::Watch;
-use crate::stats::Counters;
+use crate::stats::{Counter, Counters};
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, LastCell, Lock, Ordering, OwnerCell, Padded, fence, light_fence,
 };
@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) ring: Ring,
     /// Pages that came home after the end. Any thread.
     pub(crate) late: PlainU64,
+    /// Those of them that would have gone into the ring, where Linux puts them still. Written under the return lock.
+    pub(crate) late_ring: Counter,
 
     pub(crate) name: String,
     pub(crate) area: Arc<Area>,
@@ -82,15 +84,18 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct OwnerHalf {
-    pub(crate) cache: Cache,
     pub(crate) counts: Counters,
     pub(crate) frag: OwnerCell<FragState>,
     /// Whether `frag` has a page, for those who may not look.
     pub(crate) frag_open: PlainBool,
+    /// Bytes of pages that were cut up and belong to no piece.
+    pub(crate) frag_waste: Counter,
     /// Pages with pieces out, the current fragment page included.
     pub(crate) split_pages: OwnerCell<usize>,
     /// Pages of the emergency reserve that were reserved and not handed out yet.
     pub(crate) emergency: OwnerCell<Vec<PageIdx>>,
+    /// Last, for its entries are long.
+    pub(crate) cache: Cache,
 }
 
 /// What the return lock guards.
@@ -227,10 +232,10 @@ impl Home {
     /// A whole page that needs nothing but to go home: lane, ring, or out of the pool.
     #[inline]
     pub(crate) fn send_page(self, page: PageIdx) {
-        if let Some(lane) = self.lane() {
-            if lane.push(page.0 + 1) {
-                return self.after_push(lane, lane.after_push());
-            }
+        if let Some(lane) = self.lane()
+            && lane.push(page.0 + 1)
+        {
+            return self.after_push(lane, lane.after_push());
         }
         self.ring_or_out(page);
     }
@@ -242,7 +247,7 @@ impl Home {
         let mut returns = self.returns.lock();
         if returns.detached || !self.ring.push(&mut returns.tail, page.0 + 1) {
             if returns.detached {
-                self.returned.recycle_ring.add(1); // late, and counted as by Linux, whose ring takes it
+                self.late_ring.add(1);
             } else {
                 self.returned.recycle_ring_full.add(1);
                 self.returned.release.add(1);
@@ -379,10 +384,10 @@ impl Home {
     #[inline]
     pub(crate) fn piece_elsewhere(self, piece_page: PageIdx) {
         let page = piece_page.head(self.geometry.order);
-        if let Some(lane) = self.lane() {
-            if lane.push_piece(page.0 + 1) {
-                return self.after_push(lane, lane.after_push());
-            }
+        if let Some(lane) = self.lane()
+            && lane.push_piece(page.0 + 1)
+        {
+            return self.after_push(lane, lane.after_push());
         }
         self.piece_without_lane(page);
     }

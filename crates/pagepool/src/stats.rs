@@ -56,7 +56,19 @@ macro_rules! stats {
                 vec![$((stringify!($name), self.$name)),+]
             }
 
-            /// What happened since an earlier snapshot.
+            /// What happened since an earlier snapshot, right across wrap-around.
+            ///
+            /// ```
+            /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+            /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+            /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+            /// drop(pool.alloc_page());
+            /// let before = pool.stats();
+            /// drop(pool.alloc_page());
+            /// let moved = pool.stats().since(&before);
+            /// assert_eq!((moved.alloc_fast, moved.recycle_cached, moved.alloc_slow), (1, 1, 0));
+            /// # Ok::<(), pagepool::Error>(())
+            /// ```
             pub fn since(&self, earlier: &Stats) -> Stats {
                 Stats { $($name: self.$name.wrapping_sub(earlier.$name)),+ }
             }
@@ -108,6 +120,7 @@ stats! {
 
 impl Stats {
     /// Pages that joined and have not left, right across wrap-around. Linux: `page_pool_inflight`.
+    #[doc(alias = "page_pool_inflight")]
     pub fn inflight(&self) -> i64 {
         self.hold.wrapping_sub(self.release) as i64
     }
@@ -136,4 +149,36 @@ pub struct Inflight {
     pub frag: u64,
     /// With the program: handles, pieces, raw addresses, shared buffers.
     pub out: u64,
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_and_what_is_in_flight_are_right_across_the_wrap() {
+        let counters = Counters::default();
+        counters.hold.start_at(u64::MAX - 2);
+        counters.release.start_at(u64::MAX - 4);
+        let snapshot = || {
+            let mut stats = Stats::default();
+            counters.add_to(&mut stats);
+            stats
+        };
+        let before = snapshot();
+        assert_eq!(before.inflight(), 2);
+        counters.hold.add(10);
+        counters.release.add(3);
+        let after = snapshot();
+        assert!(after.hold < before.hold, "it wrapped");
+        assert_eq!((after.inflight(), after.since(&before).hold), (9, 10));
+    }
+
+    #[test]
+    fn recycling_is_a_share_of_the_allocations() {
+        assert_eq!(Stats::default().recycle_percent(), None);
+        let stats =
+            Stats { alloc_fast: 6, alloc_slow: 2, recycle_ring: 2, recycle_cached: 4, ..Default::default() };
+        assert_eq!(stats.recycle_percent(), Some(75.0));
+    }
 }

@@ -154,7 +154,7 @@ impl<T> Lock<T> {
         loop {
             while self.word.load(Ordering::Relaxed) != 0 {
                 spins += 1;
-                if spins % 64 == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
+                if spins.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
             }
             if self.word.swap(1, Ordering::Acquire) == 0 {
                 return;

@@ -10,8 +10,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-use crate::page::NodeId;
-
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED` (linux/membarrier.h).
 const MEMBARRIER_PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
 /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED` (linux/membarrier.h).
@@ -38,12 +36,12 @@ fn checked(result: libc::c_long) -> io::Result<usize> {
 }
 
 /// The memory node of the CPU that this thread runs on. One system call; 0 where the kernel does not say.
-pub(crate) fn current_node() -> NodeId {
+pub(crate) fn current_node() -> u8 {
     let mut node: libc::c_uint = 0;
     let none = std::ptr::null_mut::<libc::c_void>();
     // SAFETY: the kernel writes one integer.
     let done = unsafe { libc::syscall(libc::SYS_getcpu, none, &raw mut node, none) };
-    NodeId(if done == 0 { u8::try_from(node).unwrap_or(0) } else { 0 })
+    if done == 0 { u8::try_from(node).unwrap_or(0) } else { 0 }
 }
 
 /// A new event counter at 0 that never blocks and does not survive `exec`.

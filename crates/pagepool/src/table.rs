@@ -45,14 +45,9 @@ pub(crate) fn zeroed<T: Zeroable>(len: usize) -> Result<Box<[T]>, Error> {
     // SAFETY: the layout has a size above zero.
     let memory = unsafe { std::alloc::alloc_zeroed(layout) }.cast::<T>();
     if memory.is_null() {
-        return Err(Error::System {
-            call: "calloc",
-            remedy: format!(
-                "no {} bytes of address space for the page tables: use a smaller arena",
-                layout.size()
-            ),
-            source: std::io::Error::from_raw_os_error(libc::ENOMEM),
-        });
+        let size = layout.size();
+        let remedy = format!("no {size} bytes of address space for the page tables: use a smaller arena");
+        return Err(Error::no_memory("calloc", remedy));
     }
     let slice = std::ptr::slice_from_raw_parts_mut(memory, len);
     // SAFETY: the memory came from the global allocator with the slice's layout, and zeroes are values of `T`.

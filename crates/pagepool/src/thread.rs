@@ -2,7 +2,7 @@
 //!
 //! The token is a number that no other thread ever has; a pool's owner word holds the token of the thread it is bound
 //! to. The table finds the lane for a pool in one compare, and a list keeps every lane of the thread alive until the
-//! thread ends; then each is marked dead, and its owner empties it and gives it away.
+//! thread ends; then the next thread may have it, behind whatever messages this one left.
 //!
 //! Cost   the token and the table are plain thread-local memory: one load each in a program, a call in a shared library.
 //!        The first lane of a thread registers its exit hook, which allocates once per thread.
@@ -26,7 +26,6 @@ const WAYS: usize = 16;
 /// Returns that a thread makes through the ring before it asks a pool again for a lane that it could not have.
 const RETRY: u32 = 256;
 
-#[derive(Clone)]
 struct Way {
     pool: Cell<u32>,
     /// Null where the pool had no lane to give; then `wait` counts returns until the next try.
@@ -35,19 +34,21 @@ struct Way {
 }
 
 impl Way {
-    const EMPTY: Self = Self { pool: Cell::new(0), lane: Cell::new(ptr::null()), wait: Cell::new(0) };
+    const fn empty() -> Self {
+        Self { pool: Cell::new(0), lane: Cell::new(ptr::null()), wait: Cell::new(0) }
+    }
 }
 
 #[cfg(not(loom))]
 thread_local! {
     static TOKEN: Cell<u64> = const { Cell::new(0) };
-    static TABLE: [Way; WAYS] = const { [Way::EMPTY; WAYS] };
+    static TABLE: [Way; WAYS] = const { [const { Way::empty() }; WAYS] };
     static MINE: Mine = const { Mine(Cell::new(ptr::null())) };
 }
 #[cfg(loom)]
 loom::thread_local! {
     static TOKEN: Cell<u64> = Cell::new(0);
-    static TABLE: [Way; WAYS] = [Way::EMPTY; WAYS];
+    static TABLE: [Way; WAYS] = [const { Way::empty() }; WAYS];
     static MINE: Mine = Mine(Cell::new(ptr::null()));
 }
 
@@ -174,7 +175,7 @@ impl Drop for Mine {
             // SAFETY: the count that the list held is taken over here, once; nothing finds the lane through it any more.
             let lane = unsafe { Arc::from_raw(at) };
             at = lane.next_of_thread.load(Relaxed);
-            lane.mark_dead();
+            lane.unclaim();
         }
     }
 }

@@ -135,7 +135,7 @@ impl Topology {
             return NodeId(here.load(Ordering::Relaxed));
         }
         match &self.kind {
-            Kind::Machine(nodes) if nodes.len() > 1 => sys::current_node(),
+            Kind::Machine(nodes) if nodes.len() > 1 => NodeId(sys::current_node()),
             Kind::Machine(nodes) => nodes[0],
             Kind::NoCalls(_) | Kind::Pretend { .. } => NodeId(0),
         }

@@ -46,10 +46,10 @@ impl Wakeup {
     /// For a returner: signals, if it is the first since the owner starved.
     #[cold]
     pub(crate) fn wake(&self) {
-        if self.starved.swap(0, Ordering::Relaxed) != 0 {
-            if let Some(fd) = self.fd() {
-                crate::sys::eventfd_signal(fd);
-            }
+        if self.starved.swap(0, Ordering::Relaxed) != 0
+            && let Some(fd) = self.fd()
+        {
+            crate::sys::eventfd_signal(fd);
         }
     }
 

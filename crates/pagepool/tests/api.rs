@@ -1,4 +1,5 @@
 //! What a user of the pool may rely on: who may be sent where, what is refused and in which words, the wake-up, the end.
+#![allow(clippy::unwrap_used)]
 // UNSAFETY: the test sleeps in poll(2).
 #![expect(unsafe_code)]
 

@@ -219,7 +219,7 @@ fn the_iommu_faults_beyond_its_mappings_and_never_reuses_an_address() {
     for _ in 0..50 {
         let mapping = arena.area().attach(&domain).unwrap();
         let at = mapping.addr_of(0).unwrap();
-        assert!(at.0 % 4096 == 0 && !seen.contains(&at));
+        assert!(at.0.is_multiple_of(4096) && !seen.contains(&at));
         seen.push(at);
         iommu.sync_for_device(at, MIB as usize);
         let end = DeviceAddr(at.0 + MIB);

@@ -6,6 +6,7 @@
 //! that the provider has every page back exactly once, that hold and release balance, and that the pool was freed.
 //! `LOOM_MAX_PREEMPTIONS` overrides the bound. Note 0001 lists the mutations that each model finds.
 #![cfg(loom)]
+#![allow(clippy::unwrap_used)]
 
 use std::io::Read;
 use std::sync::Arc;

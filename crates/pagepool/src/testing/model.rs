@@ -44,7 +44,6 @@ enum Message {
 struct LaneModel {
     messages: VecDeque<Message>,
     claimed: bool,
-    dead: bool,
 }
 
 /// What a thread knows of its lane to a pool.
@@ -71,7 +70,7 @@ struct PoolModel {
     ring: VecDeque<Message>,
     lanes: Vec<LaneModel>,
     lanes_used: usize,
-    next_lane: usize,
+    next_queue: usize,
     overflow: Vec<Token>,
     records: HashMap<Token, Record>,
     open: Option<Open>,
@@ -159,7 +158,7 @@ impl Model {
     pub fn thread_ends(&mut self) {
         for pool in &mut self.pools {
             if let Some(lane) = std::mem::take(&mut pool.seats[Who::Other as usize]).lane {
-                pool.lanes[lane].dead = true;
+                pool.lanes[lane].claimed = false;
             }
         }
     }
@@ -228,28 +227,22 @@ impl Model {
     }
 
     fn drain(&mut self, pool: usize) -> Option<Token> {
-        let (used, first) = (self.pools[pool].lanes_used, self.pools[pool].next_lane);
-        for at in (first..used).chain(0..first.min(used)) {
-            if !self.pools[pool].lanes[at].claimed {
-                continue;
+        let (used, first) = (self.pools[pool].lanes_used, self.pools[pool].next_queue);
+        for at in (first..=first + used).map(|at| at % (used + 1)) {
+            if at == used {
+                self.take_in_overflow(pool);
             }
-            let (taken, foreign) = self.drain_from(pool, Some(at));
+            let foreign = self.drain_from(pool, (at < used).then_some(at));
             if foreign.is_some() || self.pools[pool].cache.len() >= self.setup.refill {
-                self.pools[pool].next_lane = at;
+                self.pools[pool].next_queue = at + 1;
                 return foreign;
             }
-            let lane = &mut self.pools[pool].lanes[at];
-            if taken == 0 && lane.dead && lane.messages.is_empty() {
-                (lane.dead, lane.claimed) = (false, false);
-            }
         }
-        self.take_in_overflow(pool);
-        self.drain_from(pool, None).1
+        None
     }
 
     /// From a lane, or from the ring.
-    fn drain_from(&mut self, pool: usize, lane: Option<usize>) -> (usize, Option<Token>) {
-        let mut pages = 0;
+    fn drain_from(&mut self, pool: usize, lane: Option<usize>) -> Option<Token> {
         while self.pools[pool].cache.len() < self.setup.refill {
             let p = &mut self.pools[pool];
             let queue = lane.map_or(&mut p.ring, |at| &mut p.lanes[at].messages);
@@ -257,15 +250,14 @@ impl Model {
                 None => break,
                 Some(Message::Piece(token)) => self.piece_home(pool, token, 1),
                 Some(Message::Page(token)) => {
-                    pages += 1;
                     if p.foreign {
-                        return (pages, Some(token));
+                        return Some(token);
                     }
                     p.cache.push(token);
                 }
             }
         }
-        (pages, None)
+        None
     }
 
     fn take_in_overflow(&mut self, pool: usize) {

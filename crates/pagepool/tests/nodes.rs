@@ -1,0 +1,66 @@
+//! What a pool does with pages of the wrong node, on a made-up machine of two nodes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use pagepool::{Arena, ArenaParams, Bound, NodeId, PageBuf, Pool, PoolParams, Topology};
+
+/// A pool that follows its thread, and the word that moves the thread from node to node.
+fn pool() -> (Bound, Arc<Arena>, Arc<AtomicU8>) {
+    let here = Arc::new(AtomicU8::new(0));
+    let topology = Topology::pretend_halves(2).with_current_node(here.clone());
+    let params = ArenaParams { max_bytes: 16 << 20, topology, ..Default::default() };
+    let arena = Arena::new(params).expect("16 MiB of address space");
+    let pool = Pool::new(PoolParams::default(), arena.clone()).expect("the defaults are valid");
+    (pool.bind(), arena, here)
+}
+
+fn take(pool: &Bound, n: usize) -> Vec<PageBuf> {
+    (0..n).map(|_| pool.alloc_page().expect("the arena has pages of both nodes")).collect()
+}
+
+#[test]
+fn a_page_of_another_node_ends_the_refill_and_leaves_the_pool() {
+    let (pool, _, here) = pool();
+    let mut buffers = take(&pool, 64);
+    pagepool::put_ring_bulk(&mut buffers);
+    here.store(1, Ordering::Relaxed);
+    let before = pool.stats();
+    let buffer = pool.alloc_page().expect("node 1 has pages");
+    let moved = pool.stats().since(&before);
+    assert_eq!((moved.alloc_waive, moved.alloc_slow, moved.release, moved.hold), (1, 1, 1, 64));
+    assert_eq!(
+        (moved.alloc_empty, moved.alloc_refill),
+        (0, 0),
+        "the ring was not empty, and brought nothing"
+    );
+    assert_eq!(pool.inflight().ring, 63, "at most one page is let go in an allocation");
+    drop(buffer);
+}
+
+#[test]
+fn the_cache_takes_what_its_owner_drops_whatever_the_node() {
+    let (pool, _, here) = pool();
+    let buffer = pool.alloc_page().expect("node 0 has pages");
+    here.store(1, Ordering::Relaxed);
+    let page = buffer.page();
+    drop(buffer);
+    assert_eq!(pool.alloc_page().map(|buffer| buffer.page()), Some(page), "only a refill looks at nodes");
+    assert_eq!(pool.stats().alloc_waive, 0);
+}
+
+#[test]
+fn another_preferred_node_empties_the_cache_and_the_balance_holds() {
+    let (pool, arena, _) = pool();
+    drop(take(&pool, 10));
+    assert_eq!(pool.inflight().cache, 64);
+    pool.update_nid(Some(NodeId(1))).expect("node 1 exists");
+    let at = pool.stats();
+    assert_eq!((at.hold, at.release, pool.inflight().total), (64, 64, 0));
+    assert_eq!(arena.pages_out(), 0);
+    drop(pool.alloc_page());
+    pool.nid_changed(NodeId(1)).expect("it is that one already");
+    assert_eq!(pool.inflight().cache, 64, "no change, no flush");
+    let refused = pool.update_nid(Some(NodeId(9))).expect_err("there is no node 9");
+    assert!(refused.to_string().starts_with("nid is 9, but must be"), "{refused}");
+}
