@@ -478,7 +478,7 @@ impl Bound {
         Tag(at as u32)
     }
 
-    fn home_ref(&self) -> &Shared {
+    pub(crate) fn home_ref(&self) -> &Shared {
         let home = self.home();
         // SAFETY: I9. The owner half is this `Bound`'s, so the pool has not ended.
         unsafe { home.0.as_ref() }

@@ -17,6 +17,7 @@ use crate::page::{EMERGENCY, NodeId, PageIdx};
 use crate::params::MAX_REFILL;
 use crate::pool::Bound;
 use crate::ring::Queue;
+use crate::stats::Counter;
 use crate::sync::Ordering;
 
 impl Bound {
@@ -25,14 +26,14 @@ impl Bound {
     #[inline(never)]
     pub(crate) fn alloc_slow(&self) -> Option<PageBuf> {
         let home = self.home();
-        if let Some(buffer) = self.alloc_emergency() {
+        if let Some(buffer) = self.alloc_emergency(&home.own.counts.alloc_fast) {
             return Some(buffer);
         }
         let found = self.refill().or_else(|| self.reserve());
         if let Some(page) = found {
             return Some(PageBuf::whole(home, page));
         }
-        if let Some(buffer) = self.alloc_emergency() {
+        if let Some(buffer) = self.alloc_emergency(self.slow_counter()) {
             return Some(buffer);
         }
         // Nothing: whoever returns next shall wake us. What came meanwhile is seen now.
@@ -51,13 +52,21 @@ impl Bound {
         None
     }
 
-    /// A page of the emergency reserve that the provider gave along: it counts as one of the cache.
-    fn alloc_emergency(&self) -> Option<PageBuf> {
+    /// A page of the emergency reserve that the provider gave along: it counts as one of the cache, unless it is the one
+    /// that the slow path ends with.
+    fn alloc_emergency(&self, counter: &Counter) -> Option<PageBuf> {
         let home = self.home();
         // SAFETY: I2; no foreign code runs while the borrow lives.
         let page = unsafe { &mut *home.own.emergency.get() }.pop()?;
-        home.own.counts.alloc_fast.add(1);
+        counter.add(1);
         Some(PageBuf::new(home, page, Part::SPECIAL))
+    }
+
+    /// What counts an allocation that the provider served.
+    fn slow_counter(&self) -> &Counter {
+        let home = self.home_ref();
+        let counts = &home.own.counts;
+        if home.geometry.order == 0 { &counts.alloc_slow } else { &counts.alloc_slow_high_order }
     }
 
     /// Moves pages from lanes and ring into the cache, up to the refill size, and gives one. Stops at the first page of
@@ -223,9 +232,7 @@ impl Bound {
         }
         let page = home.own.cache.pop(owner);
         if page.is_some() && !pages.is_empty() {
-            let counter =
-                if home.geometry.order == 0 { &counts.alloc_slow } else { &counts.alloc_slow_high_order };
-            counter.add(1);
+            self.slow_counter().add(1);
         }
         page
     }

@@ -6,6 +6,7 @@
 //! that the provider has every page back exactly once, that hold and release balance, and that the pool was freed.
 //! `LOOM_MAX_PREEMPTIONS` overrides the bound. Note 0001 lists the mutations that each model finds.
 #![cfg(loom)]
+#![allow(clippy::unwrap_used)]
 
 use std::io::Read;
 use std::sync::Arc;
@@ -104,10 +105,9 @@ fn return_against_refill_through_the_ring() {
     explore("return_against_refill/ring", 3, || return_against_refill(small(0, 1)));
 }
 
-#[test]
-fn bytes_written_before_the_return_are_seen_after_the_refill() {
-    explore("bytes", 3, || {
-        let (scene, pool) = scene(1, small(1, 1));
+fn bytes_return(max_lanes: usize) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let (scene, pool) = scene(1, small(max_lanes, 1));
         let mut buffer = pool.alloc_page().unwrap();
         // Loom watches the cell as it would the page's bytes: an access that is not ordered is a failure.
         let bytes = Arc::new(loom::cell::UnsafeCell::new(0u8));
@@ -123,7 +123,13 @@ fn bytes_written_before_the_return_are_seen_after_the_refill() {
         }
         returner.join().unwrap();
         scene.destroy(pool);
-    });
+    }
+}
+
+#[test]
+fn bytes_written_before_the_return_are_seen_after_the_refill() {
+    explore("bytes/lane", 3, bytes_return(1));
+    explore("bytes/ring", 3, bytes_return(0));
 }
 
 #[test]
@@ -169,6 +175,21 @@ fn ring_push_against_pop_wraps() {
         let stats = pool.stats();
         assert_eq!(stats.recycle_ring + stats.recycle_ring_full, 2, "each page is counted once: {stats:?}");
         drop(found);
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn a_lane_wraps_while_it_is_drained() {
+    explore("lane_wraps", 3, || {
+        let (scene, pool) = scene(4, small(1, 4));
+        let out = take(&pool, 4);
+        let returner = thread::spawn(move || drop(out));
+        let found: Vec<_> = (0..3).filter_map(|_| pool.alloc_page()).collect();
+        returner.join().unwrap();
+        assert_eq!(pool.stats().recycle_ring, 4, "each page is counted once");
+        let rest = take(&pool, 4 - found.len());
+        drop((found, rest));
         scene.destroy(pool);
     });
 }

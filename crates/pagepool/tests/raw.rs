@@ -1,4 +1,5 @@
 //! Buffers as addresses: what is refused, and what comes home after the end.
+#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 use std::time::Duration;

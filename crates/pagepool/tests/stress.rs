@@ -75,7 +75,7 @@ type End = (PoolRef, Shutdown);
 /// What goes from thread to thread.
 enum Parcel {
     Buffers(Vec<PageBuf>),
-    Batch(Batch),
+    Batch(Box<Batch>),
     Shared(SharedBuf),
     Raw(PoolRef, RawBuf),
     Held(PageBuf, PageHold),
@@ -321,7 +321,7 @@ fn take(world: &World, pool: &Bound, dice: &mut Dice) -> Option<Parcel> {
         5 => {
             let mut batch = pool.alloc_batch(dice.below(64) as usize);
             (0..batch.len()).for_each(|at| world.stamp(batch.bytes_mut(at).expect("plain memory")));
-            Some(Parcel::Batch(batch))
+            Some(Parcel::Batch(Box::new(batch)))
         }
         6 => share(world, pool, dice),
         7 => Some(Parcel::Raw(pool.handle(), stamped(pool.alloc_page()?).into_raw().expect("mapped"))),
