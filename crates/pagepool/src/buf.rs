@@ -31,6 +31,40 @@ pub struct Tag(pub(crate) u32);
 ///
 /// Dropping it is the return, from any thread (`page_pool_put_full_page`, the locality found by itself). Forgetting it
 /// leaks the page: the pool then never ends, and its report names the page.
+///
+/// Returning it twice, using it after its return, giving it to two threads and keeping its bytes beyond it cannot be
+/// written:
+///
+/// ```compile_fail,E0382
+/// fn twice(buffer: pagepool::PageBuf) {
+///     drop(buffer);
+///     drop(buffer);
+/// }
+/// ```
+/// ```compile_fail,E0382
+/// fn late(mut buffer: pagepool::PageBuf) {
+///     buffer.put_ring();
+///     buffer.bytes_mut();
+/// }
+/// ```
+/// ```compile_fail,E0505
+/// fn kept(buffer: pagepool::PageBuf) -> usize {
+///     let bytes = buffer.bytes().unwrap();
+///     drop(buffer);
+///     bytes.len()
+/// }
+/// ```
+/// ```compile_fail,E0382
+/// fn raw_and_owned(buffer: pagepool::PageBuf) {
+///     let raw = buffer.into_raw();
+///     drop(buffer);
+/// }
+/// ```
+/// ```compile_fail,E0277
+/// fn the_owner_stays(pool: pagepool::Bound) {
+///     std::thread::spawn(move || pool.alloc_page());
+/// }
+/// ```
 #[must_use = "a buffer that is dropped at once was allocated for nothing"]
 #[derive(Debug)]
 #[repr(C)]

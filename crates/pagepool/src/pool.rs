@@ -492,3 +492,30 @@ impl Drop for Bound {
         unsafe { ManuallyDrop::drop(&mut self.pool) };
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::testing::PlainMemory;
+
+    #[test]
+    fn the_balance_holds_while_the_counters_wrap() {
+        for (returned, late) in [(0, 9), (5, 4), (9, 0)] {
+            let memory = PlainMemory::new(64, 0).expect("small");
+            let pool =
+                Pool::new(PoolParams { refill: 1, ..Default::default() }, memory.clone()).expect("plain");
+            // As if almost all of what 64 bits can count had come and gone.
+            pool.home.own.counts.hold.start_at(u64::MAX - 4);
+            pool.home.returned.release.start_at(u64::MAX - 4);
+            let (handle, pool) = (pool.handle(), pool.bind());
+            let mut buffers: Vec<_> = (0..9).filter_map(|_| pool.alloc_page()).collect();
+            assert_eq!((handle.stats().hold, handle.inflight().total, handle.inflight().out), (4, 9, 9));
+            buffers.drain(..returned).for_each(drop);
+            let shutdown = pool.destroy();
+            assert_eq!((handle.inflight().total, shutdown.is_complete()), (late, late == 0));
+            drop(buffers);
+            assert!(shutdown.is_complete());
+            assert_eq!((handle.stats().hold, handle.stats().release, memory.free()), (4, 4, 64));
+        }
+    }
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pagepool::testing::{CheckingIommu, FailNth, PlainMemory};
 use pagepool::{Arena, ArenaParams, Bound, DmaDomain, PageBuf, Pool, PoolParams, Provider};
@@ -179,7 +180,9 @@ fn a_forgotten_owner_is_a_leak_and_no_more() {
     let pool = Pool::new(small(), memory.clone()).unwrap().bind();
     let buffer = pool.alloc_page().unwrap();
     let handle = pool.handle();
-    std::mem::forget(pool);
+    // Forgotten, but where the leak checker finds it.
+    static FORGOTTEN: AtomicPtr<Bound> = AtomicPtr::new(std::ptr::null_mut());
+    FORGOTTEN.store(Box::into_raw(Box::new(pool)), Ordering::Relaxed);
     std::thread::spawn(move || drop(buffer)).join().unwrap();
     assert_eq!(handle.inflight().lanes, 1);
     assert!(!handle.is_destroyed());
