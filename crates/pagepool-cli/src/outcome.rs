@@ -119,7 +119,7 @@ impl Outcome {
             Self { failed: Some(_), .. } => "FAILED".into(),
             Self { skipped: Some(_), .. } => "SKIP".into(),
             Self { of_floor: Some(ratio), .. } => {
-                let decimals = if ratio < 10.0 { 2 } else { 0 };
+                let decimals = if *ratio < 10.0 { 2 } else { 0 };
                 format!("{ratio:.decimals$} floor")
             }
             Self { colours: Some(colours), .. } => format!("{colours} colours"),
