@@ -162,10 +162,10 @@ impl Area {
     }
 
     /// The region with this number; the last one may be shorter.
-    pub fn region(&self, number: usize) -> Region {
+    pub(crate) fn region(&self, number: usize) -> Region {
         let offset = (number as u64) << self.region_shift;
         let len_bytes = (self.len_bytes - offset).min(1 << self.region_shift);
-        Region { offset, len_bytes, cpu_addr: self.base().map(|b| b + offset as usize), area: self.id }
+        Region::new(offset, len_bytes, self.base().map(|b| b + offset as usize), self.id)
     }
 
     /// The node of a page. One load where pages differ, none where they do not.
@@ -223,8 +223,9 @@ impl Area {
     /// Pages of the regions that are present, in order; for reports and for the end of a pool.
     pub(crate) fn present_pages(&self) -> Vec<std::ops::Range<u32>> {
         let present = self.regions.lock().present.clone();
-        let pages =
-            |r: Region| (r.offset >> PAGE_SHIFT) as u32..((r.offset + r.len_bytes) >> PAGE_SHIFT) as u32;
+        let pages = |r: Region| {
+            (r.offset() >> PAGE_SHIFT) as u32..((r.offset() + r.len_bytes()) >> PAGE_SHIFT) as u32
+        };
         (0..present.len()).filter(|&r| present[r]).map(|r| pages(self.region(r))).collect()
     }
 
@@ -293,7 +294,7 @@ impl Area {
     }
 
     fn bytes_present(&self, present: &[bool]) -> u64 {
-        (0..present.len()).filter(|&r| present[r]).map(|r| self.region(r).len_bytes).sum()
+        (0..present.len()).filter(|&r| present[r]).map(|r| self.region(r).len_bytes()).sum()
     }
 
     /// Maps the area in a domain: every region that is present, or none and fails. A domain that is attached already

@@ -182,7 +182,7 @@ impl Arena {
         gone.iter().for_each(|&region| growth.committed[region] = false);
         growth.barren.clear();
         self.uncommitted.fetch_add(gone.len() as u32, Ordering::Relaxed);
-        let len_bytes = gone.iter().map(|&region| self.area.region(region).len_bytes).sum();
+        let len_bytes = gone.iter().map(|&region| self.area.region(region).len_bytes()).sum();
         self.committed_bytes.fetch_sub(len_bytes, Ordering::Relaxed);
         len_bytes
     }
@@ -220,7 +220,7 @@ impl Arena {
 
     fn bytes_of(&self, region: usize) -> Range<usize> {
         let region = self.area.region(region);
-        region.offset as usize..(region.offset + region.len_bytes) as usize
+        region.offset() as usize..(region.offset() + region.len_bytes()) as usize
     }
 
     fn lock_growth(&self) -> MutexGuard<'_, Growth> {
@@ -285,7 +285,7 @@ impl Arena {
             return None;
         }
         let fits = |&region: &usize| {
-            !growth.committed[region] && self.area.region(region).len_bytes >= (PAGE_SIZE as u64) << order
+            !growth.committed[region] && self.area.region(region).len_bytes() >= (PAGE_SIZE as u64) << order
         };
         let brings = |&region: &usize| node.is_none_or(|node| self.could_bring(region, node));
         (0..growth.committed.len()).filter(fits).find(brings)

@@ -40,16 +40,46 @@ impl fmt::Display for DeviceAddr {
 }
 
 /// A stretch of an area that is mapped as one: what a domain is asked to map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// Only an area makes one, and lends it for one call: whoever has one knows that the memory is there. It cannot be
+/// copied; a domain that must remember a region keeps its numbers.
+///
+/// ```compile_fail
+/// let forged = pagepool::Region { offset: 0, len_bytes: 4096, cpu_addr: Some(0x1000), area: 1 };
+/// ```
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Region {
+    offset: u64,
+    len_bytes: u64,
+    cpu_addr: Option<usize>,
+    area: u64,
+}
+
+impl Region {
+    /// For an area alone.
+    pub(crate) fn new(offset: u64, len_bytes: u64, cpu_addr: Option<usize>, area: u64) -> Self {
+        Self { offset, len_bytes, cpu_addr, area }
+    }
+
     /// First byte, counted from the start of the area.
-    pub offset: u64,
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// Length in bytes, a multiple of 4096.
-    pub len_bytes: u64,
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
     /// The CPU's address of the first byte; `None` for memory that the CPU cannot read.
-    pub cpu_addr: Option<usize>,
+    pub fn cpu_addr(&self) -> Option<usize> {
+        self.cpu_addr
+    }
+
     /// Identifies the area among all areas of this process.
-    pub area: u64,
+    pub fn area(&self) -> u64 {
+        self.area
+    }
 }
 
 /// A device's address space. The pool asks; it never decides what an address means.

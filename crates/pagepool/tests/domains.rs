@@ -275,7 +275,7 @@ impl DmaDomain for Busy {
             assert_eq!(arena.trim(), 0);
             assert!(arena.pages_out() >= 924 && arena.describe().contains("committed"));
         }
-        Ok(DeviceAddr(region.offset))
+        Ok(DeviceAddr(region.offset()))
     }
     fn unmap(&self, _region: &Region, _at: DeviceAddr) {
         if let Some(arena) = self.arena.get().and_then(Weak::upgrade) {
