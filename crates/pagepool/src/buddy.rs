@@ -17,7 +17,6 @@ use crate::table::zeroed;
 const ORDERS: usize = MAX_ORDER as usize + 1;
 
 /// Free blocks of the present regions of one area.
-#[derive(Debug)]
 pub(crate) struct Buddy {
     area: Arc<Area>,
     /// Of the first page of a free block: the next and the previous block in its list, plus one; 0 = none.
@@ -31,7 +30,7 @@ pub(crate) struct Buddy {
 }
 
 /// The free blocks of one node.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 struct Lists {
     first: [u32; ORDERS],
     blocks: [u32; ORDERS],

@@ -8,6 +8,7 @@
 //!        are out, and refuse a page that comes back twice.
 //! Cost   `take` and `give` of n pages: one lock, one copy of 4 n bytes. No allocation. At most 13 bytes per 4 KiB.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,12 +28,10 @@ const HOT_LEAST: usize = 4;
 const REFILL_SHIFT: u8 = 6;
 
 /// The free pages of one area.
-#[derive(Debug)]
 pub(crate) struct FreePages {
     state: Lock<State>,
 }
 
-#[derive(Debug)]
 struct State {
     /// Stack of `list * ORDERS + order`.
     hot: Box<[Stack]>,
@@ -46,7 +45,6 @@ struct State {
     out: Box<[u8]>,
 }
 
-#[derive(Debug)]
 struct Stack {
     slots: Box<[PageIdx]>,
     len: usize,
@@ -76,6 +74,15 @@ impl Stack {
     fn push(&mut self, pages: &[PageIdx]) {
         self.slots[self.len..self.len + pages.len()].copy_from_slice(pages);
         self.len += pages.len();
+    }
+}
+
+/// In a few words: stacks and buddy have an entry per page.
+impl fmt::Debug for FreePages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        let (free, present) = (state.free, state.present);
+        f.debug_struct("FreePages").field("free", &free).field("present", &present).finish_non_exhaustive()
     }
 }
 
