@@ -386,7 +386,7 @@ impl Provider for Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        self.area.detach_all(); // I6: no domain maps addresses that are about to go
+        self.area.close(); // I6: no domain maps addresses that are about to go
     }
 }
 

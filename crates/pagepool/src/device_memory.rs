@@ -87,6 +87,6 @@ impl Provider for DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        self.area.detach_all(); // I6: no domain maps memory that has no owner
+        self.area.close(); // I6: no domain maps memory that has no owner
     }
 }

@@ -74,6 +74,7 @@ impl Provider for PlainMemory {
 
 impl Drop for PlainMemory {
     fn drop(&mut self) {
+        self.area.close(); // I6: no domain maps memory that is about to go
         let base = self.area.base().expect("plain memory is readable");
         // SAFETY: allocated in `new` with this layout, freed once; no pool is left, for each keeps its provider.
         unsafe { std::alloc::dealloc(base as *mut u8, self.layout) };
