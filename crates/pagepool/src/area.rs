@@ -7,6 +7,9 @@
 //! End    the provider closes the area when it goes. Who still has the area then has its records, and no region.
 //! I3     an area outlives every handle to a page of it: pools and holds keep it by `Arc`.
 
+// UNSAFETY: what a provider says of its memory is believed; nothing here follows an address.
+#![expect(unsafe_code)]
+
 use std::fmt;
 use std::ops::{DerefMut, Range};
 use std::sync::Arc;
@@ -163,7 +166,17 @@ impl Area {
     /// which regions are present.
     ///
     /// `base` is a multiple of 4096, and of 4 MiB if pages of order 10 are to be naturally aligned.
-    pub fn readable(
+    ///
+    /// # Safety
+    /// `base..base + len_bytes` are addresses of the provider that asks, and of no other area. From
+    /// [`add_region`](Self::add_region) until [`remove_region`](Self::remove_region) or [`close`](Self::close), the
+    /// memory of a region is there, readable, writable and initialised, and nobody uses it but for the holders of
+    /// pages, and devices through domains.
+    ///
+    /// ```compile_fail,E0133
+    /// let _ = pagepool::Area::readable(0x1000, 4096, pagepool::REGION_SHIFT, None);
+    /// ```
+    pub unsafe fn readable(
         base: usize,
         len_bytes: u64,
         region_shift: u32,
@@ -265,9 +278,17 @@ impl Area {
         }
     }
 
-    /// Says on which node a page lies; for a provider, before it first hands the page out. Without effect where all
-    /// pages have one node.
-    pub fn set_node(&self, page: PageIdx, node: NodeId) {
+    /// Says on which node a page lies. Without effect where all pages have one node.
+    ///
+    /// # Safety
+    /// For the area's provider alone, while the page is neither out nor among its free pages, which it may keep by node.
+    ///
+    /// ```compile_fail,E0133
+    /// # use pagepool::{Arena, ArenaParams, NodeId, PageIdx, Provider};
+    /// # let arena = Arena::new(ArenaParams::default()).unwrap();
+    /// arena.area().set_node(PageIdx(0), NodeId(1));
+    /// ```
+    pub unsafe fn set_node(&self, page: PageIdx, node: NodeId) {
         if let Nodes::Each(nodes) = &self.nodes {
             nodes[page.0 as usize].store(node.0, Ordering::Relaxed);
         }
@@ -322,8 +343,17 @@ impl Area {
     }
 
     /// Makes a region present: maps it in every domain of the area, or in none and fails. For a provider, before it
-    /// hands out the first page of the region. A domain that fixes the area refuses.
-    pub fn add_region(&self, number: usize) -> Result<(), Error> {
+    /// hands out the first page of the region. A domain that fixes the area refuses, and so does an area that is closed.
+    ///
+    /// # Safety
+    /// For the area's provider alone. The memory of the region is as it promised to [`readable`](Self::readable).
+    ///
+    /// ```compile_fail,E0133
+    /// # use pagepool::{Arena, ArenaParams, Provider};
+    /// # let arena = Arena::new(ArenaParams::default()).unwrap();
+    /// arena.area().add_region(3);
+    /// ```
+    pub unsafe fn add_region(&self, number: usize) -> Result<(), Error> {
         let region = self.region(number);
         let mut regions = self.regions.lock();
         regions.refuse_closed()?;
@@ -356,9 +386,17 @@ impl Area {
         }
     }
 
-    /// Makes a region absent, unless a domain maps the area; says whether it did. For a provider, when no page of the
-    /// region is out.
-    pub fn remove_region(&self, number: usize) -> bool {
+    /// Makes a region absent, unless a domain maps the area; says whether it did. If not, its memory must stay.
+    ///
+    /// # Safety
+    /// For the area's provider alone. No page of the region is out, or will be before it is added again.
+    ///
+    /// ```compile_fail,E0133
+    /// # use pagepool::{Arena, ArenaParams, Provider};
+    /// # let arena = Arena::new(ArenaParams::default()).unwrap();
+    /// arena.area().remove_region(0);
+    /// ```
+    pub unsafe fn remove_region(&self, number: usize) -> bool {
         let mut regions = self.regions.lock();
         if !regions.mappings.is_empty() || !regions.going.is_empty() {
             return false;
@@ -413,8 +451,17 @@ impl Area {
     }
 
     /// The provider goes: unmaps every region from every domain, and waits for those who are unmapping. From now on no
-    /// region is present, and attaching is an error.
-    pub(crate) fn close(&self) {
+    /// region is present, and attaching is an error. The memory may go when this returns.
+    ///
+    /// # Safety
+    /// For the area's provider alone, when it goes: no page is out.
+    ///
+    /// ```compile_fail,E0133
+    /// # use pagepool::{Arena, ArenaParams, Provider};
+    /// # let arena = Arena::new(ArenaParams::default()).unwrap();
+    /// arena.area().close();
+    /// ```
+    pub unsafe fn close(&self) {
         let mut regions = self.regions.lock();
         regions.closed = true;
         regions.present.fill(false);
@@ -492,7 +539,7 @@ mod tests {
     struct Scripted(DomainId, Mutex<Vec<u64>>);
 
     impl Scripted {
-        fn new(addresses: &[u64]) -> Arc<dyn DmaDomain> {
+        fn domain(addresses: &[u64]) -> Arc<dyn DmaDomain> {
             Arc::new(Self(DomainId::unique(), Mutex::new(addresses.iter().rev().copied().collect())))
         }
     }
@@ -505,7 +552,8 @@ mod tests {
             "scripted".into()
         }
         fn map(&self, _region: &Region) -> Result<DeviceAddr, String> {
-            self.1.lock().unwrap().pop().map(DeviceAddr).ok_or_else(|| "no address left".into())
+            let next = self.1.lock().expect("no map panics").pop();
+            next.map(DeviceAddr).ok_or_else(|| "no address left".into())
         }
         fn unmap(&self, _region: &Region, _at: DeviceAddr) {}
         fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
@@ -516,12 +564,14 @@ mod tests {
     fn an_address_of_a_mapping_that_was_rolled_back_is_forgotten() {
         let area = Area::unreadable(3 << REGION_SHIFT, REGION_SHIFT, NodeId(0)).unwrap();
         let twice = 0x7000_0000;
-        area.add_region(0).unwrap();
-        let mapping = area.attach(&Scripted::new(&[0x1000_0000, twice, twice])).unwrap();
-        let refusing = area.attach(&Scripted::new(&[0])).unwrap();
-        assert!(area.add_region(1).is_err(), "the second domain has no address left");
+        // SAFETY: the test is the provider, and device memory is not touched; so below.
+        let add = |number| unsafe { area.add_region(number) };
+        add(0).unwrap();
+        let mapping = area.attach(&Scripted::domain(&[0x1000_0000, twice, twice])).unwrap();
+        let refusing = area.attach(&Scripted::domain(&[0])).unwrap();
+        assert!(add(1).is_err(), "the second domain has no address left");
         area.detach(&refusing);
-        area.add_region(2).unwrap();
+        add(2).unwrap();
         assert_eq!(mapping.addr_of(2 << REGION_SHIFT), Some(DeviceAddr(twice)));
         assert_eq!(mapping.offset_of(DeviceAddr(twice)), Some(2 << REGION_SHIFT), "not that of region 1");
     }
