@@ -276,9 +276,8 @@ impl Bound {
             }
             None => self.page_to_cut()?,
         };
-        if let Some(other) = self.close_frag() {
-            home.one_split_less(self.owner()); // foreign code opened another page meanwhile
-            home.cache_or_ring(other);
+        if home.own.frag_is_open() {
+            self.close_other(); // foreign code opened a page meanwhile
         }
         home.page_meta(page).pieces.store(BIAS, Ordering::Relaxed);
         home.own.frag_open.store(true, Ordering::Relaxed);
@@ -288,7 +287,17 @@ impl Bound {
         frag.cut(size, len, home.geometry.page_size())
     }
 
+    #[cold]
+    fn close_other(&self) {
+        let home = self.home();
+        if let Some(page) = self.close_frag() {
+            home.one_split_less(self.owner());
+            home.cache_or_ring(page);
+        }
+    }
+
     /// Stops cutting the open page; gives it, still counted as split, if all its pieces are home and nobody holds it.
+    #[inline(always)]
     fn close_frag(&self) -> Option<PageIdx> {
         let (home, owner) = (self.home(), self.owner());
         // SAFETY: I2; no foreign code runs while the borrow lives.
