@@ -220,7 +220,7 @@ impl PageBuf {
     /// Hands the packet's first `len` bytes, from `offset` in the buffer, to the CPU, in every domain that is not
     /// coherent. Linux: `page_pool_dma_sync_for_cpu`.
     #[doc(alias = "page_pool_dma_sync_for_cpu")]
-    pub fn sync_for_cpu(&self, offset: usize, len: usize) {
+    pub fn sync_for_cpu(&mut self, offset: usize, len: usize) {
         let len = len.min(self.len().saturating_sub(offset));
         for mapping in self.pool.mappings.iter().filter(|m| !m.coherent()) {
             if let Some(at) = mapping.addr_of(self.start() + offset as u64).filter(|_| len > 0) {

@@ -18,6 +18,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize as PlainUsize};
 
+use crate::page::PageIdx;
 use crate::ring::Queue;
 use crate::stats::Counter;
 #[cfg(loom)]
@@ -56,8 +57,8 @@ struct Producer {
     /// Slots before this place are known to be empty: the producer looks at the consumer's line once a lap, and never
     /// loads a slot.
     free_until: PlainUsize,
-    /// Messages of pieces among those pushed; the others are pages.
-    pieces: Counter,
+    /// Pages pushed; messages of pieces are not counted. A count of its own, so that an observer sees it only grow.
+    pages: Counter,
     flags: AtomicU32,
     #[cfg(loom)]
     watch: OneAtATime,
@@ -103,7 +104,7 @@ impl Lane {
 
     /// Puts a message unless the lane is full. Follow it with [`after_push`](Self::after_push).
     #[inline(always)]
-    pub(crate) fn push(&self, message: u32) -> bool {
+    fn push(&self, message: u32) -> bool {
         #[cfg(loom)]
         self.producer.watch.touch();
         let at = self.producer.at.load(Ordering::Relaxed);
@@ -127,13 +128,18 @@ impl Lane {
         at != free_until
     }
 
+    /// As [`push`](Self::push), for a whole page.
+    #[inline(always)]
+    pub(crate) fn push_page(&self, page: PageIdx) -> bool {
+        let pushed = self.push(page.0 + 1);
+        self.producer.pages.add(u64::from(pushed));
+        pushed
+    }
+
     /// As [`push`](Self::push), for a piece of a page.
     #[inline(always)]
-    pub(crate) fn push_piece(&self, message: u32) -> bool {
-        self.push(message | PIECE) && {
-            self.producer.pieces.add(1);
-            true
-        }
+    pub(crate) fn push_piece(&self, page: PageIdx) -> bool {
+        self.push((page.0 + 1) | PIECE)
     }
 
     /// The returner's look at the flags, after one or many pushes: 0 almost always.
@@ -187,8 +193,7 @@ impl Lane {
 
     /// Pages ever pushed; readable by anyone.
     pub(crate) fn pages_pushed(&self) -> u64 {
-        let pieces = self.producer.pieces.read();
-        (self.producer.at.load(Ordering::Relaxed) as u64).saturating_sub(pieces)
+        self.producer.pages.read()
     }
 
     /// Pages in the lane; readable by anyone.

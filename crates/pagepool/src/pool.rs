@@ -180,7 +180,7 @@ fn shared(
     Shared {
         owner: AtomicU64::new(thread::NOBODY),
         base: area.base_or_zero(),
-        meta: area.meta(PageIdx(0)),
+        meta: area.records(),
         id,
         geometry,
         lanes_used: Default::default(),
@@ -342,9 +342,19 @@ impl Bound {
     fn batch_slow(&self, batch: &mut Batch, n: usize) -> usize {
         let home = self.home();
         let mut done = 0;
+        let mut unfit = 0;
         while done < n {
-            // Emergency memory does not fit a batch; it comes back, and goes home.
-            let Some(Ok(())) = self.alloc_slow().map(|buffer| batch.push(buffer)) else { break };
+            let Some(buffer) = self.alloc_slow() else { break };
+            if let Err(emergency) = batch.push(buffer) {
+                // It does not fit a batch and goes home, out of the pool; a provider may give it again, but not for ever.
+                drop(emergency);
+                unfit += 1;
+                if unfit == Batch::MAX {
+                    self.failed::<()>();
+                    break;
+                }
+                continue;
+            }
             let taken = home.own.cache.take(self.owner(), n - done - 1, |pages| batch.extend(pages));
             home.own.counts.alloc_fast.add(taken as u64);
             done += taken + 1;
@@ -473,7 +483,8 @@ impl Bound {
         self.home_ref().wakeup.fd()
     }
 
-    /// After waking: takes the signal back, so that the descriptor can be slept on again.
+    /// Takes the signal back, so that the descriptor can be slept on again: after waking, and before allocating. Taken
+    /// back between an allocation that failed and the sleep, it may be the signal that should end that sleep.
     pub fn acknowledge_wake(&self) {
         self.home().wakeup.acknowledge();
     }

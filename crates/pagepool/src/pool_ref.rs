@@ -5,6 +5,7 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use crate::buf::PageBuf;
 use crate::dma::DeviceAddr;
@@ -88,19 +89,22 @@ impl PoolRef {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn from_raw(&self, addr: DeviceAddr) -> Result<PageBuf, RawError> {
-        crate::raw::from_raw(Home(NonNull::from(&*self.0)), addr)
+        let pool = NonNull::new(Arc::as_ptr(&self.0).cast_mut()).expect("an Arc is never null");
+        crate::raw::from_raw(Home(pool), addr)
     }
 }
 
 pub(crate) fn stats(shared: &Shared) -> Stats {
     let mut stats = Stats::default();
     // Releases first, holds last: a reader beside the owner never sees more pages gone than came.
-    let late = shared.late.load(std::sync::atomic::Ordering::Acquire);
+    let late = shared.late.load(Ordering::Acquire);
     shared.returned.add_to(&mut stats);
     stats.recycle_ring += shared.late_ring.read();
     stats.recycle_ring += shared.lanes.iter().map(|lane| lane.pages_pushed()).sum::<u64>();
     shared.own.counts.add_to(&mut stats);
     stats.release = stats.release.wrapping_add(late);
+    fence(Ordering::Acquire); // what was released had been held before
+    stats.hold = shared.own.counts.hold.read();
     stats
 }
 

@@ -29,7 +29,7 @@ impl Bound {
         if let Some(buffer) = self.alloc_emergency(&home.own.counts.alloc_fast) {
             return Some(buffer);
         }
-        let found = self.refill().or_else(|| self.reserve());
+        let found = self.refill(true).or_else(|| self.reserve());
         if let Some(page) = found {
             return Some(PageBuf::whole(home, page));
         }
@@ -38,7 +38,7 @@ impl Bound {
         }
         // Nothing: whoever returns next shall wake us. What came meanwhile is seen now.
         if self.starve()
-            && let Some(page) = self.refill()
+            && let Some(page) = self.refill(false)
         {
             home.wakeup.sated();
             return Some(PageBuf::whole(home, page));
@@ -70,21 +70,18 @@ impl Bound {
     }
 
     /// Moves pages from lanes and ring into the cache, up to the refill size, and gives one. Stops at the first page of
-    /// another node, which leaves the pool.
-    fn refill(&self) -> Option<PageIdx> {
+    /// another node, which leaves the pool. Only the `first` look of an allocation counts as one that found nothing.
+    fn refill(&self, first: bool) -> Option<PageIdx> {
         let home = self.home();
-        let quiet = home.ring.is_empty() && home.used_lanes().iter().all(|lane| lane.is_empty());
-        let foreign = if quiet {
-            self.take_in_overflow();
-            None
-        } else {
-            self.drain()
-        };
+        let quiet = home.ring.is_empty()
+            && home.used_lanes().iter().all(|lane| lane.is_empty())
+            && !home.overflowed.load(Ordering::Relaxed);
+        let foreign = if quiet { None } else { self.drain() };
         let page = home.own.cache.pop(self.owner());
         let counts = &home.own.counts;
         match (page, foreign) {
             (Some(_), _) => counts.alloc_refill.add(1),
-            (None, None) => counts.alloc_empty.add(1),
+            (None, None) => counts.alloc_empty.add(u64::from(first)),
             (None, Some(_)) => {}
         }
         if let Some(foreign) = foreign {
@@ -110,8 +107,8 @@ impl Bound {
                     foreign
                 }
                 None => {
-                    self.take_in_overflow();
-                    self.drain_from(&home.ring, node, refill).1
+                    let foreign = self.take_in_overflow(node);
+                    foreign.or_else(|| self.drain_from(&home.ring, node, refill).1)
                 }
             };
             if foreign.is_some() || home.own.cache.count() >= refill {
@@ -143,50 +140,59 @@ impl Bound {
             }
             let Some(message) = queue.pop() else { break };
             let page = PageIdx((message & !PIECE) - 1);
-            if message & PIECE != 0 {
-                self.piece_home(page, 1);
-                continue;
+            let of_pieces = message & PIECE != 0;
+            pages += usize::from(!of_pieces);
+            if (!of_pieces || self.last_piece_home(page, 1))
+                && let Some(foreign) = self.take_home(page, node, of_pieces)
+            {
+                return (pages, Some(foreign));
             }
-            pages += 1;
-            if node.is_some_and(|node| home.area.node_of(page) != node) {
-                return (pages, Some(page));
-            }
-            let pushed = home.own.cache.push(self.owner(), page);
-            debug_assert!(pushed, "refill is at most the cache");
         }
         (pages, None)
     }
 
-    /// Pieces that came home as messages; the page that is home with them is one that came through the ring.
-    fn piece_home(&self, page: PageIdx, n: u32) {
+    /// Pieces that found no room for a message, in full pages; stops at one of another node, and gives it. The lock is
+    /// taken only when there are any.
+    fn take_in_overflow(&self, node: Option<NodeId>) -> Option<PageIdx> {
+        let home = self.home();
+        while home.overflowed.load(Ordering::Relaxed) {
+            let (page, pieces) = home.take_overflow(&mut home.returns.lock())?;
+            if self.last_piece_home(page, pieces)
+                && let Some(foreign) = self.take_home(page, node, true)
+            {
+                return Some(foreign);
+            }
+        }
+        None
+    }
+
+    /// Counts pieces that came home as messages; says whether the page is home with them, and may stay in the pool.
+    fn last_piece_home(&self, page: PageIdx, n: u32) -> bool {
         let (home, owner) = (self.home(), self.owner());
         if !home.piece_counted(owner, page, n) {
-            return;
+            return false;
         }
         home.one_split_less(owner);
         if home.page_meta(page).holds.load(Ordering::Acquire) != 0 {
             home.own.counts.recycle_released_refcnt.add(1);
-            return home.leave_here(owner, page);
+            home.leave_here(owner, page);
+            return false;
         }
         home.sync_split_page(page);
-        if home.own.cache.push(owner, page) {
-            home.own.counts.recycle_ring.add(1);
-        } else {
-            home.ring_or_out(page);
-        }
+        true
     }
 
-    /// Pieces that found no room for a message. The lock is taken only when there are any.
-    fn take_in_overflow(&self) {
+    /// A page that came home goes into the cache, or comes back if it is of another node. One that was in pieces counts
+    /// now as one that came through the ring.
+    fn take_home(&self, page: PageIdx, node: Option<NodeId>, of_pieces: bool) -> Option<PageIdx> {
         let home = self.home();
-        while home.overflowed.load(Ordering::Relaxed) {
-            let taken = {
-                let mut returns = home.returns.lock();
-                home.take_overflow(&mut returns)
-            };
-            let Some((page, pieces)) = taken else { return };
-            self.piece_home(page, pieces);
+        let foreign = node.is_some_and(|node| home.area.node_of(page) != node);
+        if !foreign && !home.own.cache.push(self.owner(), page) {
+            home.ring_or_out(page); // more came than the cache has room for
+            return None;
         }
+        home.own.counts.recycle_ring.add(u64::from(of_pieces));
+        foreign.then_some(page)
     }
 
     /// Asks the provider for a refill of pages, or for one of a higher order, and gives one.
@@ -262,37 +268,64 @@ impl Bound {
     pub(crate) fn cut_next(&self, size: usize, len: usize) -> Option<(PageIdx, usize)> {
         let home = self.home();
         self.drain_pieces();
-        // SAFETY: I2; no foreign code runs while the borrow lives.
-        let frag = unsafe { &mut *home.own.frag.get() };
-        home.own.frag_waste.add(frag.waste(home.geometry.page_size()));
-        let closed = frag.close();
-        home.own.frag_open.store(false, Ordering::Relaxed);
-        let again = closed.filter(|&(page, unused)| home.piece_counted(self.owner(), page, unused));
-        let page = match again {
-            Some((page, _)) if home.page_meta(page).holds.load(Ordering::Acquire) == 0 => {
-                home.sync_split_page(page);
+        let page = match self.close_frag() {
+            Some(page) => {
                 home.own.counts.recycle_cached.add(1);
                 home.own.counts.alloc_fast.add(1);
                 page
             }
-            gone => {
-                if let Some((page, _)) = gone {
-                    home.one_split_less(self.owner());
-                    home.own.counts.recycle_released_refcnt.add(1);
-                    home.leave_here(self.owner(), page);
-                }
-                let (_, page, _) = self.alloc_page()?.into_parts();
-                // SAFETY: I2; no foreign code runs while the borrow lives.
-                unsafe { *home.own.split_pages.get() += 1 };
-                page
-            }
+            None => self.page_to_cut()?,
         };
+        if home.own.frag_is_open() {
+            self.close_other(); // foreign code opened a page meanwhile
+        }
         home.page_meta(page).pieces.store(BIAS, Ordering::Relaxed);
+        home.own.frag_open.store(true, Ordering::Relaxed);
         // SAFETY: I2; no foreign code runs while the borrow lives.
         let frag = unsafe { &mut *home.own.frag.get() };
         frag.open(page);
-        home.own.frag_open.store(true, Ordering::Relaxed);
         frag.cut(size, len, home.geometry.page_size())
+    }
+
+    #[cold]
+    fn close_other(&self) {
+        let home = self.home();
+        if let Some(page) = self.close_frag() {
+            home.one_split_less(self.owner());
+            home.cache_or_ring(page);
+        }
+    }
+
+    /// Stops cutting the open page; gives it, still counted as split, if all its pieces are home and nobody holds it.
+    #[inline(always)]
+    fn close_frag(&self) -> Option<PageIdx> {
+        let (home, owner) = (self.home(), self.owner());
+        // SAFETY: I2; no foreign code runs while the borrow lives.
+        let frag = unsafe { &mut *home.own.frag.get() };
+        home.own.frag_waste.add(frag.waste(home.geometry.page_size()));
+        home.own.frag_open.store(false, Ordering::Relaxed);
+        let (page, unused) = frag.close()?;
+        if !home.piece_counted(owner, page, unused) {
+            return None;
+        }
+        if home.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+            home.one_split_less(owner);
+            home.own.counts.recycle_released_refcnt.add(1);
+            home.leave_here(owner, page);
+            return None;
+        }
+        home.sync_split_page(page);
+        Some(page)
+    }
+
+    /// A whole page to be cut, which the device has all of: pieces begin where packets do not.
+    fn page_to_cut(&self) -> Option<PageIdx> {
+        let home = self.home();
+        let (_, page, _) = self.alloc_page()?.into_parts();
+        home.sync_split_page(page);
+        // SAFETY: I2; no foreign code runs while the borrow lives.
+        unsafe { *home.own.split_pages.get() += 1 };
+        Some(page)
     }
 
     /// Takes in the pieces that wait at the head of the lanes, so that a page whose pieces are all home is seen to be.

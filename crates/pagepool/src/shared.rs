@@ -15,6 +15,7 @@
 // UNSAFETY: handles refer to the pool by address; `Owner::assume` follows the owner word.
 #![expect(unsafe_code)]
 
+use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -38,7 +39,6 @@ use crate::thread;
 use crate::wake::Wakeup;
 
 /// A pool, as all its handles see it.
-#[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shared {
     /// The token of the thread that the pool is bound to, or [`thread::NOBODY`]. Only that thread ever writes its token
@@ -112,6 +112,12 @@ impl OwnerHalf {
     /// Whether a page is being cut into fragments; readable by anyone.
     pub(crate) fn frag_is_open(&self) -> bool {
         self.frag_open.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("id", &self.id).field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -207,12 +213,14 @@ impl Home {
             return self.leave_here(owner, page);
         }
         self.sync_for_device(page, dirty);
-        self.cache_or_ring(owner, page);
+        self.cache_or_ring(page);
     }
 
-    /// Into the cache, or the ring if that is full, or out of the pool.
+    /// Into the cache, or the ring if that is full, or out of the pool. Asks again who the owner is: a sync is foreign
+    /// code, and may have unbound or ended the pool.
     #[inline]
-    pub(crate) fn cache_or_ring(self, owner: Owner, page: PageIdx) {
+    pub(crate) fn cache_or_ring(self, page: PageIdx) {
+        let Some(owner) = self.owner_here() else { return self.send_page(page) };
         if self.own.cache.push(owner, page) {
             self.own.counts.recycle_cached.add(1);
         } else {
@@ -234,7 +242,7 @@ impl Home {
     #[inline]
     pub(crate) fn send_page(self, page: PageIdx) {
         if let Some(lane) = self.lane()
-            && lane.push(page.0 + 1)
+            && lane.push_page(page)
         {
             return self.after_push(lane, lane.after_push());
         }
@@ -372,7 +380,7 @@ impl Home {
             return self.leave_here(owner, page);
         }
         self.sync_split_page(page);
-        if to_ring { self.ring_or_out(page) } else { self.cache_or_ring(owner, page) }
+        if to_ring { self.ring_or_out(page) } else { self.cache_or_ring(page) }
     }
 
     /// One page fewer has pieces out.
@@ -386,7 +394,7 @@ impl Home {
     pub(crate) fn piece_elsewhere(self, piece_page: PageIdx) {
         let page = piece_page.head(self.geometry.order);
         if let Some(lane) = self.lane()
-            && lane.push_piece(page.0 + 1)
+            && lane.push_piece(page)
         {
             return self.after_push(lane, lane.after_push());
         }

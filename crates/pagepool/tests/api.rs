@@ -86,7 +86,7 @@ macro_rules! refusals {
 
 refusals! {
     order_beyond_the_largest: order = 11, "11", "0 to 10";
-    cache_beyond_the_largest: cache_size = 1025, "1025", "1 to 1024";
+    cache_beyond_the_largest: cache_size = 1025, "1025", "0 to 1024";
     refill_beyond_the_cache: refill = 9, "9", "1 to 8", cache_size = 8;
     refill_beyond_the_largest: refill = 257, "257", "1 to 256", cache_size = 1024;
     too_many_lanes: max_lanes = 65, "65", "0 to 64";

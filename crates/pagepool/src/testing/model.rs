@@ -205,13 +205,10 @@ impl Model {
 
     fn refill(&mut self, pool: usize) -> Option<Token> {
         let p = &self.pools[pool];
-        let quiet = p.ring.is_empty() && p.lanes[..p.lanes_used].iter().all(|lane| lane.messages.is_empty());
-        let foreign = if quiet {
-            self.take_in_overflow(pool);
-            None
-        } else {
-            self.drain(pool)
-        };
+        let quiet = p.ring.is_empty()
+            && p.lanes[..p.lanes_used].iter().all(|lane| lane.messages.is_empty())
+            && p.overflow.is_empty();
+        let foreign = if quiet { None } else { self.drain(pool) };
         let p = &mut self.pools[pool];
         let page = p.cache.pop();
         match (page, foreign) {
@@ -229,10 +226,8 @@ impl Model {
     fn drain(&mut self, pool: usize) -> Option<Token> {
         let (used, first) = (self.pools[pool].lanes_used, self.pools[pool].next_queue);
         for at in (first..=first + used).map(|at| at % (used + 1)) {
-            if at == used {
-                self.take_in_overflow(pool);
-            }
-            let foreign = self.drain_from(pool, (at < used).then_some(at));
+            let overflow = if at == used { self.take_in_overflow(pool) } else { None };
+            let foreign = overflow.or_else(|| self.drain_from(pool, (at < used).then_some(at)));
             if foreign.is_some() || self.pools[pool].cache.len() >= self.setup.refill {
                 self.pools[pool].next_queue = at + 1;
                 return foreign;
@@ -248,7 +243,11 @@ impl Model {
             let queue = lane.map_or(&mut p.ring, |at| &mut p.lanes[at].messages);
             match queue.pop_front() {
                 None => break,
-                Some(Message::Piece(token)) => self.piece_home(pool, token, 1),
+                Some(Message::Piece(token)) => {
+                    if let Some(foreign) = self.piece_home(pool, token, 1) {
+                        return Some(foreign);
+                    }
+                }
                 Some(Message::Page(token)) => {
                     if p.foreign {
                         return Some(token);
@@ -260,11 +259,14 @@ impl Model {
         None
     }
 
-    fn take_in_overflow(&mut self, pool: usize) {
+    fn take_in_overflow(&mut self, pool: usize) -> Option<Token> {
         while let Some(token) = self.pools[pool].overflow.pop() {
             let n = std::mem::take(&mut self.record(pool, token).overflowed);
-            self.piece_home(pool, token, n);
+            if let Some(foreign) = self.piece_home(pool, token, n) {
+                return Some(foreign);
+            }
         }
+        None
     }
 
     fn reserve(&mut self, pool: usize) -> Option<Token> {
@@ -370,20 +372,27 @@ impl Model {
     }
 
     /// Pieces that came as messages.
-    fn piece_home(&mut self, pool: usize, token: Token, n: u32) {
+    /// Pieces that came home as messages; gives their page if it is home with them and of another node.
+    fn piece_home(&mut self, pool: usize, token: Token, n: u32) -> Option<Token> {
         if !self.piece_counted(pool, token, n) {
-            return;
+            return None;
         }
         if self.record(pool, token).holds > 0 {
             self.pools[pool].stats.recycle_released_refcnt += 1;
-            return self.leave(pool, token);
+            self.leave(pool, token);
+            return None;
         }
-        if self.pools[pool].cache.len() < self.setup.cache {
-            self.pools[pool].cache.push(token);
-            self.pools[pool].stats.recycle_ring += 1;
+        let p = &mut self.pools[pool];
+        if p.foreign || p.cache.len() < self.setup.cache {
+            p.stats.recycle_ring += 1;
+            if p.foreign {
+                return Some(token);
+            }
+            p.cache.push(token);
         } else {
             self.ring_or_out(pool, token);
         }
+        None
     }
 
     fn piece_here(&mut self, pool: usize, token: Token, to_ring: bool) {
