@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pagepool::testing::{CheckingIommu, Fault, IommuEvent};
 use pagepool::{
-    Arena, ArenaParams, DeviceAddr, DeviceMemory, DmaDomain, DomainId, Error, IdentityDomain, NodeId,
+    Area, Arena, ArenaParams, DeviceAddr, DeviceMemory, DmaDomain, DomainId, Error, IdentityDomain, NodeId,
     OffsetDomain, PageBuf, PageIdx, Pool, PoolParams, Provider, Region,
 };
 
@@ -512,4 +512,39 @@ fn debug_output_is_short_whatever_the_size() {
     let shutdown = format!("{:?}", pool.destroy()).len();
     println!("a handle takes {handle} bytes, a shutdown {shutdown}");
     assert!(shutdown < 4096 && handle < 100_000, "{handle} {shutdown}");
+}
+
+/// An arena that cannot say how much is free.
+#[derive(Debug)]
+struct Mute(Arc<Arena>);
+
+// SAFETY: all that it gives is the arena's, which it keeps.
+unsafe impl Provider for Mute {
+    fn area(&self) -> &Arc<Area> {
+        self.0.area()
+    }
+    fn reserve(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize {
+        self.0.reserve(order, node, out)
+    }
+    unsafe fn release(&self, order: u8, pages: &[PageIdx]) {
+        // SAFETY: the caller promises just this.
+        unsafe { self.0.release(order, pages) };
+    }
+    fn available(&self, _order: u8) -> usize {
+        panic!("the provider panics")
+    }
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+#[test]
+fn a_pool_that_is_not_made_leaves_no_domain_attached() {
+    let arena = arena(4 * MIB);
+    let (iommu, domain) = iommu();
+    let params = PoolParams { domains: vec![domain], ..Default::default() };
+    let provider = Arc::new(Mute(arena.clone()));
+    assert!(catch_unwind(AssertUnwindSafe(|| Pool::new(params, provider))).is_err());
+    assert_eq!((iommu.counts().maps, iommu.mapped_regions()), (1, 0));
+    assert_eq!(arena.area().domains(), [""; 0]);
 }

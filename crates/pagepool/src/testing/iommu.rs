@@ -5,6 +5,8 @@
 //!        it, so a forgotten sync shows as stale bytes. Beyond that each line of 64 bytes has an owner, and a
 //!        device that touches a line which was not given to it gets [`Fault::NotSynced`].
 //! Who    any thread; one lock.
+//! Trust  it follows the addresses of the regions it maps, until they are unmapped: a domain that wraps it must pass every
+//!        unmap on, and a test must not let the device access what a reference of its own reaches (I4).
 //! Memory a mapped region costs its size again where it is touched.
 
 // UNSAFETY: syncs copy between the mapped memory and the device's copy of it.
