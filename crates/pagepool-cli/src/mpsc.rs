@@ -27,7 +27,8 @@ pub const RULES: &[Rule] = &[
 
 /// The pages and their way home.
 pub struct Mpsc {
-    arena: Arc<dyn Provider>,
+    /// Of this queue alone: its pages go with it.
+    _arena: Arc<dyn Provider>,
     /// Room for every page.
     queue: ArrayQueue<u32>,
 }
@@ -55,23 +56,16 @@ impl Mpsc {
         let mut numbers = vec![PageIdx(0); pages];
         let got = arena.reserve(0, None, &mut numbers);
         if got < pages {
-            arena.release(0, &numbers[..got]);
             return Err(format!("the arena gave {got} pages of {pages}"));
         }
         let queue = ArrayQueue::new(pages);
         numbers.iter().for_each(|page| put(&queue, page.0));
-        Ok(Self { arena, queue })
+        Ok(Self { _arena: arena, queue })
     }
 
     /// Its owner; what an earlier one kept is in the queue again.
     pub fn owner(&mut self) -> Owner<'_> {
         Owner { queue: &self.queue, stack: Vec::with_capacity(REFILL), taken: 0, refills: 0 }
-    }
-}
-
-impl Drop for Mpsc {
-    fn drop(&mut self) {
-        iter::from_fn(|| self.queue.pop()).for_each(|page| self.arena.release(0, &[PageIdx(page)]));
     }
 }
 
