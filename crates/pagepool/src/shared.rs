@@ -435,8 +435,8 @@ impl Home {
         let meta = self.page_meta(page);
         returns.overflow = meta.next.load(Ordering::Relaxed) - 1;
         meta.next.store(0, Ordering::Relaxed);
-        let pieces = meta.home.load(Ordering::Relaxed);
-        meta.home.store(0, Ordering::Relaxed);
+        // Late pieces, which come once the pool has ended and take no lock, may be counting in the same word.
+        let pieces = meta.home.swap(0, Ordering::AcqRel);
         Some((page, pieces as u32))
     }
 

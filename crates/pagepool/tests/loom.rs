@@ -279,6 +279,21 @@ fn pieces_of_the_overflow_against_refill() {
     });
 }
 
+/// One piece lies in the overflow when the pool ends, another of the same page is late: both count in one word.
+#[test]
+fn an_overflowed_piece_and_a_late_one() {
+    explore("destroy/overflow_and_late", 3, || {
+        let (scene, pool) = scene(2, small(0, 1));
+        let [early, late] = [(); 2].map(|()| pool.alloc_frag(2048).unwrap());
+        pool.alloc_page().unwrap().put_ring(); // which is full now
+        drop_there(early).join().unwrap();
+        let returner = drop_there(late);
+        let shutdown = pool.destroy();
+        returner.join().unwrap();
+        scene.ended(&shutdown);
+    });
+}
+
 fn two_returners_against_destroy(params: PoolParams) {
     let (scene, pool) = scene(2, params);
     let returners: Vec<_> = take(&pool, 2).into_iter().map(drop_there).collect();
