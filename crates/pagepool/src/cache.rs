@@ -123,6 +123,11 @@ impl Cache {
         filled
     }
 
+    /// Where the count and the entries lie, and up to which count a push is a store. For the owner alone.
+    pub(crate) fn parts(&self) -> (*const AtomicUsize, *mut u32, usize) {
+        (&raw const self.count, self.entries.get().cast(), self.limit)
+    }
+
     /// Whether `n` more pages fit with no more than a copy.
     #[inline(always)]
     pub(crate) fn has_plain_room(&self, n: usize) -> bool {

@@ -202,7 +202,7 @@ pub struct Bound {
 
 impl Bound {
     #[inline(always)]
-    fn home(&self) -> Home {
+    pub(crate) fn home(&self) -> Home {
         // SAFETY: `home` never changes, and no exclusive borrow of the pool is live outside `policy`.
         unsafe { (*self.pool.get()).home }
     }
@@ -772,6 +772,10 @@ impl PoolRef {
         Self(unsafe { Arc::from_raw(home.0.as_ptr()) })
     }
 
+    pub(crate) fn home(&self) -> Home {
+        Home(NonNull::from(&*self.0))
+    }
+
     /// The pool's id, never used again by another pool of this process.
     pub fn id(&self) -> u32 {
         self.0.id
@@ -819,6 +823,6 @@ impl PoolRef {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn from_raw(&self, addr: DeviceAddr) -> Result<PageBuf, RawError> {
-        crate::raw::from_raw(Home(NonNull::from(&*self.0)), addr)
+        crate::raw::from_raw(self.home(), addr)
     }
 }

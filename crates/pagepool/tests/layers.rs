@@ -47,6 +47,8 @@ const LAYERS: &[&str] = &[
     "batch",
     // The owner half.
     "pool",
+    // For other languages.
+    "token",
     // For tests alone.
     "testing",
 ];
