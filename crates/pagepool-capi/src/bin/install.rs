@@ -1,0 +1,2 @@
+//! Lays the C library out under a prefix.
+fn main() {}
