@@ -253,6 +253,7 @@ struct pagepool_domain_ops {
 struct pagepool_inline_ {
     const void *views;
     const void *directory;
+    const void *hints;
 };
 
 /**
@@ -1109,31 +1110,25 @@ PAGEPOOL_UNUSED_ static inline struct pagepool_arena_params pagepool_arena_param
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && \
     (defined(__x86_64__) || defined(__aarch64__))
 
-struct pagepool_entry_ {
-    uint32_t generation;
-    uint32_t pad;
-    uint64_t place;
-};
-
-struct pagepool_chunk_ {
-    struct pagepool_entry_ *entries;
-    uint64_t base;
-};
-
 struct pagepool_view_ {
     uint64_t token, owner, bias, busy;
+    uint64_t base, span;
+    uint64_t *words;
     size_t *count;
     uint32_t *pages;
     size_t limit;
-    struct pagepool_chunk_ *chunks;
     uint64_t *alloc_fast, *recycle_cached;
-    uint64_t rest[22];
+    uint64_t rest[20];
 };
 
-struct pagepool_directory_ {
-    struct pagepool_entry_ *entries;
+struct pagepool_row_ {
     struct pagepool_view_ *view;
-    uint64_t kind, pad;
+    uint64_t rest[3];
+};
+
+struct pagepool_hint_ {
+    struct pagepool_view_ *view;
+    uint64_t rest[7];
 };
 
 PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
@@ -1143,11 +1138,12 @@ __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
     pagepool_tables_ = pagepool_inline_tables(1);
 }
 
+#define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
 #define PAGEPOOL_GET_(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 #define PAGEPOOL_SET_(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
 
 /* The calling thread, as the library names it. */
-PAGEPOOL_UNUSED_ static inline uint64_t pagepool_me_(void)
+PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
 {
     uint64_t me;
 #if defined(__x86_64__)
@@ -1158,7 +1154,7 @@ PAGEPOOL_UNUSED_ static inline uint64_t pagepool_me_(void)
     return me;
 }
 
-PAGEPOOL_UNUSED_ static inline struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
+PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
 {
     const struct pagepool_inline_ *tables = pagepool_tables_;
     uint64_t token = (uint64_t)(uintptr_t)pool;
@@ -1168,14 +1164,12 @@ PAGEPOOL_UNUSED_ static inline struct pagepool_buf *pagepool_alloc_page_(struct 
             size_t at = PAGEPOOL_GET_(*view->count);
             if (__builtin_expect(at != 0, 1)) {
                 uint32_t page = view->pages[at - 1];
-                struct pagepool_chunk_ *chunk = view->chunks + (page >> 12);
-                struct pagepool_entry_ *entry = chunk->entries + (page & 4095);
-                uint32_t life = PAGEPOOL_GET_(entry->generation);
+                uint32_t life = (uint32_t)PAGEPOOL_GET_(view->words[page]);
                 if (__builtin_expect(life != 0, 1)) {
-                    PAGEPOOL_SET_(entry->generation, life + 1);
+                    PAGEPOOL_SET_(view->words[page], (uint64_t)(life + 1));
                     PAGEPOOL_SET_(*view->count, at - 1);
                     PAGEPOOL_SET_(*view->alloc_fast, *view->alloc_fast + 1);
-                    token = (uint64_t)(life + 1) << 32 | (chunk->base + ((page & 4095) << 4));
+                    token = (uint64_t)(life + 1) << 32 | (view->base + ((uint64_t)page << 4));
                     return (struct pagepool_buf *)(uintptr_t)token;
                 }
             }
@@ -1184,29 +1178,44 @@ PAGEPOOL_UNUSED_ static inline struct pagepool_buf *pagepool_alloc_page_(struct 
     return pagepool_alloc_page(pool);
 }
 
-PAGEPOOL_UNUSED_ static inline int pagepool_buf_put_(struct pagepool_buf *buf)
+PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
 {
     const struct pagepool_inline_ *tables = pagepool_tables_;
     uint64_t token = (uint64_t)(uintptr_t)buf;
-    if (__builtin_expect(tables != NULL && (token & 15) == 1 && (token >> 32 & 1) == 1, 1)) {
-        struct pagepool_directory_ *row = (struct pagepool_directory_ *)tables->directory + ((uint32_t)token >> 16);
-        struct pagepool_view_ *view = row->view;
+    if (__builtin_expect(tables != NULL, 1)) {
         uint64_t me = pagepool_me_();
-        if (__builtin_expect(view != NULL && PAGEPOOL_GET_(view->bias) == me, 1)) {
-            struct pagepool_entry_ *entry = row->entries + ((uint32_t)token >> 4 & 4095);
+        struct pagepool_view_ *view = ((struct pagepool_hint_ *)tables->hints)[(me >> 12) % 256].view;
+        uint32_t far = (uint32_t)token - (uint32_t)view->base;
+        if (__builtin_expect(far >= view->span, 0)) {
+            view = ((struct pagepool_row_ *)tables->directory)[(uint32_t)token >> 16].view;
+            if (view == NULL)
+                return pagepool_buf_put(buf);
+            far = (uint32_t)token - (uint32_t)view->base;
+        }
+        if (__builtin_expect(PAGEPOOL_GET_(view->bias) == me && far < view->span && (far & 15) == 0, 1)) {
             uint32_t life = (uint32_t)(token >> 32);
             int done = 0;
             PAGEPOOL_SET_(view->busy, 1);
             __atomic_signal_fence(__ATOMIC_SEQ_CST);
-            if (__builtin_expect(PAGEPOOL_GET_(view->bias) == me && PAGEPOOL_GET_(entry->generation) == life, 1)) {
-                uint64_t page = PAGEPOOL_GET_(entry->place);
+            if (__builtin_expect(PAGEPOOL_GET_(view->bias) == me, 1)) {
                 size_t at = PAGEPOOL_GET_(*view->count);
-                if (__builtin_expect(at < view->limit && page >> 32 == 0 && life != UINT32_MAX, 1)) {
-                    view->pages[at] = (uint32_t)page;
-                    PAGEPOOL_SET_(*view->count, at + 1);
-                    PAGEPOOL_SET_(*view->recycle_cached, *view->recycle_cached + 1);
-                    PAGEPOOL_SET_(entry->generation, life + 1);
-                    done = 1;
+                if (__builtin_expect(at < view->limit, 1)) {
+                    uint32_t page = far >> 4;
+                    uint32_t other = view->pages[at];
+                    uint32_t same = other;
+                    __asm__("" : "+r"(same)); /* equal, and the compiler does not know it: see View::put */
+                    if (other == page) {
+                        __asm__ __volatile__("" : "+r"(same));
+                        page = same;
+                    }
+                    if (__builtin_expect(PAGEPOOL_GET_(view->words[page]) == life && (life & 1) == 1 && life != UINT32_MAX, 1)) {
+                        PAGEPOOL_SET_(view->words[page], (uint64_t)(life + 1));
+                        if (same != page)
+                            view->pages[at] = page;
+                        PAGEPOOL_SET_(*view->count, at + 1);
+                        PAGEPOOL_SET_(*view->recycle_cached, *view->recycle_cached + 1);
+                        done = 1;
+                    }
                 }
             }
             __atomic_store_n(&view->busy, 0, __ATOMIC_RELEASE);

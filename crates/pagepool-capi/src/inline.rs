@@ -6,7 +6,7 @@
 use std::ffi::c_void;
 
 use crate::ledger::directory;
-use crate::view::VIEWS;
+use crate::view::{VIEWS, hints};
 
 /// Which layout of views, directory and entries this is. Raised with every change of one of them; inline.h has its own.
 const LAYOUT: u32 = 1;
@@ -16,9 +16,10 @@ const LAYOUT: u32 = 1;
 pub struct InlineC {
     views: *const c_void,
     directory: *const c_void,
+    hints: *const c_void,
 }
 
-// SAFETY: two addresses of statics, which are themselves shared by all threads.
+// SAFETY: three addresses of statics, which are themselves shared by all threads.
 unsafe impl Sync for InlineC {}
 
 /// For the header's own use, once per compiled file, before `main`: where the tables lie, or NULL where the header is of
@@ -27,6 +28,6 @@ unsafe impl Sync for InlineC {}
 /// Thread: any. Cost: none.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
-    static TABLES: InlineC = InlineC { views: (&raw const VIEWS).cast(), directory: directory() };
+    static TABLES: InlineC = InlineC { views: (&raw const VIEWS).cast(), directory: directory(), hints: hints() };
     if layout == LAYOUT { &raw const TABLES } else { std::ptr::null() }
 }

@@ -1,235 +1,248 @@
 //! The lives of buffers: which of its lives each place is in, so that a token of an earlier one is refused.
 //!
-//! What   an [`Entry`] per page that a pool ever handed out, found by the page's number, and one per piece that is out.
-//!        Entries lie in chunks of 4096; a directory finds a chunk by the token's place, and says whose it is. A chunk is
-//!        made when a pool first hands out a page of its stretch of 16 MiB, and is used again when the pool is freed.
-//! Who    a generation is even while the buffer is home and odd while it is out. Home to out: whoever has the page itself,
-//!        so a plain store. Out to home: claim.rs. `place` is written while the generation is even.
-//! Life   chunks and the directory are never freed and generations only grow, so any token can be looked up at any time
-//!        and a stale one stays stale. They begin at random, so that a token that was made up does not fit.
-//! Cost   16 bytes per 4 KiB page in use, and per piece.
+//! What   a word per page of a pool, found by the page's number; an [`Entry`] per piece that is out. A directory finds the
+//!        pool and the entries by the token's place, 4096 places a row.
+//! Words  the lower half is the generation: even while the buffer is home and odd while it is out, 0 before its first life.
+//!        The upper half is the upper half of the buffer's own second word: 0 for a whole page with nothing to look up.
+//! Who    home to out: whoever has the page itself, so a plain store. Out to home: claim.rs.
+//! Life   words, entries and the directory are never freed, only used again, and generations only grow: any token can be
+//!        looked up at any time, and a stale one stays stale. They begin at random, so that one that is made up does not fit.
+//! Cost   8 bytes per page in use, 16 per piece.
 
-// UNSAFETY: entries are reached by address and never freed.
+// UNSAFETY: words are reached by address and never freed.
 #![expect(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed};
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::refusal::{Outcome, Refusal};
 use crate::token::{Kind, Token};
 use crate::view::View;
 
-/// log2 of the entries in a chunk.
-pub(crate) const CHUNK_SHIFT: u32 = 12;
-/// The part of a place that names the entry in its chunk.
-pub(crate) const IN_CHUNK: u32 = (1 << CHUNK_SHIFT) - 1;
-const CHUNK: usize = 1 << CHUNK_SHIFT;
-/// Chunks that a token can name.
-const CHUNKS: usize = 1 << 16;
+/// log2 of the places in a row of the directory.
+const ROW_SHIFT: u32 = 12;
+const IN_ROW: u32 = (1 << ROW_SHIFT) - 1;
+const ROWS: usize = 1 << 16;
 
-/// One buffer's lives.
+/// The life of one place.
+#[repr(transparent)]
+pub(crate) struct Word(AtomicU64);
+
+/// A piece's life, and its page; while it is free, the next free one's place, plus one.
 #[repr(C)]
 pub(crate) struct Entry {
-    generation: AtomicU32,
-    _pad: AtomicU32,
-    /// The second word of the buffer that is out; of a piece's entry that is free, the next one's place, plus one.
-    pub(crate) place: AtomicU64,
+    pub(crate) word: Word,
+    pub(crate) page: AtomicU64,
 }
 
-/// What the directory knows of a chunk. Unused while `kind` is 0.
+/// What the directory knows of 4096 places. Unused while `kind` is 0.
 #[repr(C, align(32))]
-struct Directory {
-    entries: AtomicPtr<Entry>,
+struct Row {
     view: AtomicPtr<View>,
     kind: AtomicU64,
+    /// Words of pages, or entries of pieces: those of this row.
+    lives: AtomicPtr<Word>,
 }
 
-const _: () = assert!(size_of::<Entry>() == 16 && size_of::<Directory>() == 32, "pagepool.h knows both");
+const _: () = assert!(size_of::<Word>() == 8 && size_of::<Row>() == 32, "pagepool.h knows both");
 
-static DIRECTORY: [Directory; CHUNKS] = [const {
-    Directory {
-        entries: AtomicPtr::new(ptr::null_mut()),
-        view: AtomicPtr::new(ptr::null_mut()),
-        kind: AtomicU64::new(0),
-    }
-}; CHUNKS];
+static DIRECTORY: [Row; ROWS] = [const {
+    Row { view: AtomicPtr::new(ptr::null_mut()), kind: AtomicU64::new(0), lives: AtomicPtr::new(ptr::null_mut()) }
+}; ROWS];
 
-/// Stands in for chunks that are not there yet: its generations are 0, which no entry has that was begun.
-static NONE: [Entry; CHUNK] =
-    [const { Entry { generation: AtomicU32::new(0), _pad: AtomicU32::new(0), place: AtomicU64::new(0) } };
-        CHUNK];
-
-/// A pool's chunk for one stretch of pages. Written by the owner; the default stands for none.
-#[repr(C)]
-pub(crate) struct ChunkRef {
-    entries: AtomicPtr<Entry>,
-    /// The lower half of the token of the chunk's first entry.
-    base: AtomicU64,
-}
-
-impl Default for ChunkRef {
-    fn default() -> Self {
-        Self { entries: AtomicPtr::new((&raw const NONE).cast_mut().cast()), base: AtomicU64::new(0) }
-    }
-}
-
-impl Entry {
-    /// Begins a life, if the entry is one that was ever begun; gives its generation.
+impl Word {
+    /// Begins the life of a plain page that was out before; gives its generation.
     #[inline(always)]
-    pub(crate) fn begin(&self) -> Option<u32> {
-        let generation = self.generation.load(Relaxed);
-        if generation == 0 {
-            return None;
-        }
-        self.generation.store(generation.wrapping_add(1), Relaxed);
-        Some(generation.wrapping_add(1))
+    pub(crate) fn begin_again(&self) -> Option<u32> {
+        let generation = self.0.load(Relaxed) as u32;
+        (generation != 0).then(|| {
+            self.0.store(u64::from(generation + 1), Relaxed);
+            generation + 1
+        })
     }
 
-    /// Whether it is in this life.
+    /// Begins a life; `part` is the upper half of the buffer's second word.
+    pub(crate) fn begin(&self, part: u32) -> u32 {
+        let before = match self.0.load(Relaxed) as u32 {
+            0 => first_generation(),
+            even => even,
+        };
+        self.0.store(u64::from(part) << 32 | u64::from(before + 1), Relaxed);
+        before + 1
+    }
+
+    /// All of it.
     #[inline(always)]
-    pub(crate) fn is_in(&self, generation: u32) -> bool {
-        self.generation.load(Acquire) == generation
+    pub(crate) fn now(&self) -> u64 {
+        self.0.load(Acquire)
     }
 
     /// Ends a life with plain operations: for a thread that no other can be racing with.
     #[inline(always)]
-    pub(crate) fn end_alone(&self, generation: u32) -> bool {
-        let same = self.generation.load(Relaxed) == generation;
+    pub(crate) fn end_alone(&self, generation: u32) -> Option<u64> {
+        let now = self.0.load(Relaxed);
+        (now as u32 == generation).then(|| {
+            self.0.store(after(generation), Relaxed);
+            now
+        })
+    }
+
+    /// As [`end_alone`](Self::end_alone), for a page with nothing to look up; says whether it was one, in that life.
+    #[inline(always)]
+    pub(crate) fn end_plain(&self, generation: u32) -> bool {
+        let same = self.0.load(Relaxed) == u64::from(generation);
         if same {
-            self.generation.store(after(generation), Relaxed);
+            self.0.store(after(generation), Relaxed);
         }
         same
     }
 
-    /// Ends a life; of several who try, one does.
-    pub(crate) fn end(&self, generation: u32) -> bool {
-        self.generation.compare_exchange(generation, after(generation), AcqRel, Relaxed).is_ok()
+    /// Ends a life, and says how it was; of several who try, one does.
+    pub(crate) fn end(&self, generation: u32) -> Option<u64> {
+        let now = self.0.load(Acquire);
+        let same = now as u32 == generation;
+        (same && self.0.compare_exchange(now, after(generation), AcqRel, Relaxed).is_ok()).then_some(now)
     }
 
     /// Takes the end of a life back: for the one who ended it and still has the buffer.
-    pub(crate) fn resume(&self, generation: u32) {
-        self.generation.store(generation, Release);
+    pub(crate) fn resume(&self, generation: u32, part: u32) {
+        self.0.store(u64::from(part) << 32 | u64::from(generation), Release);
     }
 }
 
-/// The generation of the home that follows a life; never 0.
+/// The home that follows a life. Never 0, and always even.
 #[inline(always)]
-fn after(generation: u32) -> u32 {
+fn after(generation: u32) -> u64 {
     match generation.wrapping_add(1) {
         0 => 2,
-        even => even,
+        even => u64::from(even),
     }
 }
 
-impl ChunkRef {
-    /// Begins the life of a whole page of this chunk, if the chunk is there.
-    #[inline(always)]
-    pub(crate) fn begin_life(&self, at: u32) -> Option<Token> {
-        // SAFETY: chunks are never freed and have an entry for every `at`, as has the stand-in.
-        let entry = unsafe { &*self.entries.load(Relaxed).add((at & IN_CHUNK) as usize) };
-        let generation = entry.begin()?;
-        Some(Token(u64::from(generation) << 32 | (self.base.load(Relaxed) + (u64::from(at) << 4))))
-    }
-
-    /// The entry of a page, if the chunk is there.
-    pub(crate) fn entry(&self, at: u32) -> Option<&'static Entry> {
-        let base = self.base.load(Acquire);
-        // SAFETY: chunks are never freed and have an entry for every `at`.
-        (base != 0).then(|| unsafe { &*self.entries.load(Relaxed).add((at & IN_CHUNK) as usize) })
-    }
-
-    /// Whether the chunk is there.
-    pub(crate) fn is_there(&self) -> bool {
-        self.base.load(Relaxed) != 0
-    }
-
-    /// Gives this stretch a chunk.
-    pub(crate) fn set(&self, chunk: Chunk) {
-        self.entries.store(chunk.entries(), Relaxed);
-        self.base.store(u64::from(chunk.0) << 16 | Kind::Page as u64, Release);
-    }
+/// An even number that nobody knows before.
+#[cold]
+fn first_generation() -> u32 {
+    static RANDOM: OnceLock<RandomState> = OnceLock::new();
+    static DRAWN: AtomicU64 = AtomicU64::new(0);
+    let random = RANDOM.get_or_init(RandomState::new);
+    (random.hash_one(DRAWN.fetch_add(1, Relaxed)) as u32 & !1).max(2)
 }
 
-/// The number of a chunk that a pool has.
+/// Rows in sequence, with their words or entries: a pool's until it is freed, then another's.
 #[derive(Clone, Copy)]
-pub(crate) struct Chunk(u32);
+pub(crate) struct Rows {
+    first: u32,
+    count: u32,
+    lives: *mut Word,
+}
 
-struct Chunks {
+// SAFETY: the address is that of atomics that are never freed.
+unsafe impl Send for Rows {}
+
+struct List {
     made: u32,
-    free: Vec<u32>,
+    /// Given back, of pages and of pieces.
+    pages: Vec<Rows>,
+    pieces: Vec<Rows>,
 }
 
-static CHUNK_LIST: Mutex<Chunks> = Mutex::new(Chunks { made: 0, free: Vec::new() });
+static LIST: Mutex<List> = Mutex::new(List { made: 0, pages: Vec::new(), pieces: Vec::new() });
 
-impl Chunk {
-    /// A chunk for a pool; `place` gives the second word of each of its buffers while it is home.
-    pub(crate) fn take(kind: Kind, view: &'static View, place: impl Fn(u64) -> u64) -> Outcome<Self> {
-        let mut list = CHUNK_LIST.lock().unwrap_or_else(PoisonError::into_inner);
-        if list.free.is_empty() {
-            let made = list.made as usize;
-            list.free.try_reserve(made + 1).map_err(|_| Refusal::no_memory())?;
-            make(made)?;
-            list.made += 1;
-            list.free.push(made as u32);
+impl Rows {
+    /// Rows for `pages` pages of a pool.
+    pub(crate) fn for_pages(pages: u32, view: &'static View) -> Outcome<Self> {
+        Self::take(Kind::Page, pages.div_ceil(1 << ROW_SHIFT), view)
+    }
+
+    /// A row for 4096 pieces of a pool, all of them free and in a list; see [`first_place`](Self::first_place).
+    pub(crate) fn for_pieces(view: &'static View) -> Outcome<Self> {
+        let row = Self::take(Kind::Piece, 1, view)?;
+        let first = row.first_place();
+        for at in first..first + IN_ROW {
+            entry(at).page.store(u64::from(at) + 2, Relaxed);
         }
-        let chunk = Self(list.free.pop().ok_or(Refusal::no_memory())?);
-        (0..CHUNK as u64).for_each(|at| chunk.at(at as u32).place.store(place(at), Relaxed));
-        let row = chunk.row();
-        row.view.store(ptr::from_ref(view).cast_mut(), Relaxed);
-        row.kind.store(kind as u64, Release);
-        Ok(chunk)
+        entry(first + IN_ROW).page.store(0, Relaxed);
+        Ok(row)
     }
 
-    /// Gives a chunk back, none of whose buffers is out.
+    fn take(kind: Kind, count: u32, view: &'static View) -> Outcome<Self> {
+        let mut list = LIST.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = if kind == Kind::Page { &mut list.pages } else { &mut list.pieces };
+        // One that is not much too large, so that nothing ever has to be split.
+        let fits = |rows: &Rows| (count..=count.saturating_mul(2)).contains(&rows.count);
+        let rows = match free.iter().position(fits) {
+            Some(at) => free.swap_remove(at),
+            None => list.make(kind, count)?,
+        };
+        for row in rows.rows() {
+            row.view.store(ptr::from_ref(view).cast_mut(), Relaxed);
+            row.kind.store(kind as u64, Release); // pairs with find()
+        }
+        Ok(rows)
+    }
+
+    /// Gives rows back none of whose buffers is out.
     pub(crate) fn give_back(self) {
-        let mut list = CHUNK_LIST.lock().unwrap_or_else(PoisonError::into_inner);
-        list.free.push(self.0); // room for every chunk was reserved
+        let mut list = LIST.lock().unwrap_or_else(PoisonError::into_inner);
+        let pieces = self.rows().iter().any(|row| row.kind.load(Relaxed) == Kind::Piece as u64);
+        let free = if pieces { &mut list.pieces } else { &mut list.pages };
+        free.push(self); // room for all rows was reserved
     }
 
-    /// The place, in tokens, of its first entry.
-    pub(crate) fn first_place(self) -> u32 {
-        self.0 << CHUNK_SHIFT
+    fn rows(&self) -> &'static [Row] {
+        let first = self.first as usize;
+        DIRECTORY.get(first..first + self.count as usize).unwrap_or(&[])
     }
 
-    fn row(self) -> &'static Directory {
-        &DIRECTORY[self.0 as usize % CHUNKS]
+    /// The place, in tokens, of the first.
+    pub(crate) fn first_place(&self) -> u32 {
+        self.first << ROW_SHIFT
     }
 
-    fn entries(self) -> *mut Entry {
-        self.row().entries.load(Relaxed)
-    }
-
-    fn at(self, at: u32) -> &'static Entry {
-        // SAFETY: the chunk was made, so it has an entry for every `at`, and is never freed.
-        unsafe { &*self.entries().add((at & IN_CHUNK) as usize) }
+    /// The words of pages, by number.
+    pub(crate) fn words(&self) -> *mut Word {
+        self.lives
     }
 }
 
-/// Makes a chunk: its entries are at home, in a life of their own each.
-fn make(number: usize) -> Outcome<()> {
-    let layout = Layout::new::<[Entry; CHUNK]>();
-    let row = DIRECTORY.get(number).ok_or(Refusal::fixed(
-        libc::ENOSPC,
-        c"buffers of 65536 stretches of 16 MiB are known: use fewer pools",
-    ))?;
-    // SAFETY: the layout has a size above zero.
-    let entries = unsafe { alloc_zeroed(layout) }.cast::<Entry>();
-    if entries.is_null() {
-        return Err(Refusal::no_memory());
+impl List {
+    fn make(&mut self, kind: Kind, count: u32) -> Outcome<Rows> {
+        const FULL: Refusal = Refusal::fixed(
+            libc::ENOSPC,
+            c"268435456 pages of all pools together are known: use smaller arenas, or fewer pools over one",
+        );
+        let first = self.made;
+        if u64::from(first) + u64::from(count) > ROWS as u64 {
+            return Err(FULL);
+        }
+        let made = (first + count) as usize;
+        self.pages.try_reserve(made).map_err(|_| Refusal::no_memory())?;
+        self.pieces.try_reserve(made).map_err(|_| Refusal::no_memory())?;
+        let each = if kind == Kind::Page { size_of::<Word>() } else { size_of::<Entry>() };
+        let bytes = (count as usize * each) << ROW_SHIFT;
+        let layout = Layout::from_size_align(bytes.max(each), 64).map_err(|_| Refusal::no_memory())?;
+        // SAFETY: the layout has a size above zero.
+        let lives = unsafe { alloc_zeroed(layout) };
+        if lives.is_null() {
+            return Err(Refusal::no_memory());
+        }
+        let rows = Rows { first, count, lives: lives.cast() };
+        for (at, row) in rows.rows().iter().enumerate() {
+            row.lives.store(lives.wrapping_add((at * each) << ROW_SHIFT).cast(), Relaxed);
+        }
+        self.made = made as u32;
+        Ok(rows)
     }
-    let random = RandomState::new();
-    for at in 0..CHUNK {
-        let mut hasher = random.build_hasher();
-        hasher.write_usize(at);
-        // SAFETY: zeroes are atomic integers, and `at` is in the chunk.
-        let entry = unsafe { &*entries.add(at) };
-        entry.generation.store((hasher.finish() as u32 & !1).max(2), Relaxed);
-    }
-    row.entries.store(entries, Release);
-    Ok(())
+}
+
+/// The entry of a place that a piece has or had.
+pub(crate) fn entry(place: u32) -> &'static Entry {
+    let lives = DIRECTORY[(place >> ROW_SHIFT) as usize % ROWS].lives.load(Relaxed).cast::<Entry>();
+    // SAFETY: rows of pieces have an entry for every place, never freed, and callers have such a place.
+    unsafe { &*lives.add((place & IN_ROW) as usize) }
 }
 
 /// Where the directory lies, for the inline functions.
@@ -240,7 +253,7 @@ pub(crate) const fn directory() -> *const std::ffi::c_void {
 /// What a buffer's token names.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
-    pub(crate) entry: &'static Entry,
+    pub(crate) word: &'static Word,
     pub(crate) view: &'static View,
 }
 
@@ -248,18 +261,14 @@ pub(crate) struct Found {
 #[inline(always)]
 pub(crate) fn find(token: Token) -> Outcome<Found> {
     let row = &DIRECTORY[(token.0 as u32 >> 16) as usize];
-    let fits = row.kind.load(Acquire) == token.0 & 15 && token.generation() & 1 == 1;
-    if !fits {
+    let kind = row.kind.load(Acquire);
+    if kind != token.0 & 15 || token.generation() & 1 == 0 {
         return Err(Refusal::no_handle());
     }
-    let (entries, view) = (row.entries.load(Relaxed), row.view.load(Relaxed));
-    // SAFETY: a row with a kind has entries, which are never freed, one for every place.
-    let entry = unsafe { &*entries.add((token.place() & IN_CHUNK) as usize) };
+    let words_each = if kind == Kind::Page as u64 { 1 } else { 2 };
+    let at = (token.place() & IN_ROW) as usize * words_each;
+    // SAFETY: a row with a kind has a word or an entry, which begins with its word, for every place.
+    let word = unsafe { &*row.lives.load(Relaxed).add(at) };
     // SAFETY: a row with a kind has a view, which is static.
-    Ok(Found { entry, view: unsafe { &*view } })
-}
-
-/// The entry of a place that a piece of this pool has.
-pub(crate) fn piece_entry(place: u32) -> &'static Entry {
-    Chunk(place >> CHUNK_SHIFT).at(place)
+    Ok(Found { word, view: unsafe { &*row.view.load(Relaxed) } })
 }

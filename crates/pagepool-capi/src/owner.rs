@@ -9,9 +9,9 @@
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use ::pagepool::{Bound, PageBuf, PageIdx};
+use ::pagepool::{Bound, PageBuf};
 
-use crate::ledger::{self, CHUNK_SHIFT, Chunk, ChunkRef, Entry, IN_CHUNK};
+use crate::ledger;
 use crate::refusal::{Outcome, Refusal};
 use crate::slots;
 use crate::token::{Kind, Token};
@@ -81,26 +81,7 @@ impl Owned<'_> {
 
     /// Gives a buffer of this pool a token. Where there is no memory for that it goes home.
     pub(crate) fn token_for(&self, buffer: PageBuf) -> Outcome<Token> {
-        if buffer.is_piece() { self.piece_token(buffer) } else { self.page_token(buffer) }
-    }
-
-    fn page_token(&self, buffer: PageBuf) -> Outcome<Token> {
-        let page = buffer.page();
-        // SAFETY: the owner's pool is there, with a reference for every page of its area.
-        let chunk = unsafe { &*self.view.chunks.load(Relaxed).add((page.0 >> CHUNK_SHIFT) as usize) };
-        if !chunk.is_there() {
-            self.make_chunk(chunk, page)?;
-        }
-        page_token(chunk, page, buffer)
-    }
-
-    #[cold]
-    fn make_chunk(&self, chunk: &ChunkRef, page: PageIdx) -> Outcome<()> {
-        let first = u64::from(page.0 & !IN_CHUNK);
-        slots::with_life(self.pool, |life| {
-            chunk.set(life.take_chunk(Kind::Page, self.view, |at| first + at)?);
-            Ok(())
-        })
+        if buffer.is_piece() { self.piece_token(buffer) } else { Ok(page_token(self.view, buffer)) }
     }
 
     fn piece_token(&self, buffer: PageBuf) -> Outcome<Token> {
@@ -119,44 +100,40 @@ impl Owned<'_> {
     }
 }
 
-/// A token for a whole page whose chunk is there.
-pub(crate) fn page_token(chunk: &ChunkRef, page: PageIdx, buffer: PageBuf) -> Outcome<Token> {
-    let entry = chunk.entry(page.0 & IN_CHUNK).ok_or(Refusal::no_memory())?;
+/// A token for a whole page.
+pub(crate) fn page_token(view: &View, buffer: PageBuf) -> Token {
+    let page = buffer.page().0;
     let (_, place) = buffer.into_token();
-    entry.place.store(place, Relaxed);
-    chunk.begin_life(page.0 & IN_CHUNK).ok_or(Refusal::no_memory())
+    // SAFETY: the pool of the buffer is there, with a word for every page of its area.
+    let word = unsafe { &*view.words.load(Relaxed).add(page as usize) };
+    view.page_token(page, word.begin((place >> 32) as u32))
 }
 
-/// A token for a piece, from a list of free entries that begins with `first`; and what the list begins with then.
+/// A token for a piece, from a list of free entries that begins with `first`; and what the list begins with then. The
+/// buffer goes home where there is no entry.
 pub(crate) fn piece_token(first: u64, buffer: PageBuf) -> Outcome<(Token, u64)> {
     let at = first.checked_sub(1).ok_or(Refusal::no_memory())? as u32;
-    let entry = ledger::piece_entry(at);
-    let next = entry.place.load(Relaxed);
+    let entry = ledger::entry(at);
     let (_, place) = buffer.into_token();
-    entry.place.store(place, Relaxed);
-    let generation = entry.begin().ok_or(Refusal::no_memory())?;
-    Ok((Token::new(Kind::Piece, at, generation), next))
-}
-
-/// A list of free entries: those of a fresh chunk.
-pub(crate) fn fresh_pieces(chunk: Chunk) -> u64 {
-    u64::from(chunk.first_place()) + 1
+    let next = entry.page.swap(place as u32 as u64, Relaxed);
+    Ok((Token::new(Kind::Piece, at, entry.word.begin((place >> 32) as u32)), next))
 }
 
 /// A piece's token is over: its entry is free, on whichever thread. Whoever calls it still has the piece, so the pool
 /// is there.
-pub(crate) fn piece_over(view: &View, entry: &Entry, place: u32) {
+pub(crate) fn piece_over(view: &View, place: u32) {
+    let entry = ledger::entry(place);
     let this = u64::from(place) + 1;
     if view.is_mine() {
         // SAFETY: this thread owns the pool, so its part is there.
         let own = unsafe { &*view.own.load(Relaxed) };
-        entry.place.store(own.pieces.replace(this), Relaxed);
+        entry.page.store(own.pieces.replace(this), Relaxed);
         return;
     }
     let list = &view.pieces_home.0;
     let mut head = list.load(Relaxed);
     loop {
-        entry.place.store(head, Relaxed);
+        entry.page.store(head, Relaxed);
         // Taken all at once or not at all, so that an entry that comes back meanwhile does no harm.
         match list.compare_exchange_weak(head, this, AcqRel, Relaxed) {
             Ok(_) => return,

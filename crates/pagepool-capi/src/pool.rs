@@ -40,7 +40,7 @@ pub unsafe extern "C" fn pagepool_create(params: *const PoolParamsC, pool: *mut 
         // SAFETY: the caller's texts and arrays are as the fields say.
         let params = unsafe { params.to_rust() }?;
         let order = params.order;
-        let token = slots::insert(Life::new(Pool::new(params, provider)?, pages, order)?)?;
+        let token = slots::insert(Life::new(Pool::new(params, provider)?, pages, order))?;
         // SAFETY: not NULL, and the caller's to write.
         unsafe { pool.write(token.handle()) };
         Ok(())
@@ -103,7 +103,7 @@ fn bind(pool: Token) -> Outcome<()> {
 }
 
 /// Makes the calling thread the owner, for the fast paths too.
-fn install(view: &View, bound: Bound) {
+fn install(view: &'static View, bound: Bound) {
     let parts = bound.owner_parts();
     view.count.store(parts.count.cast_mut(), Relaxed);
     view.pages.store(parts.pages, Relaxed);
@@ -114,6 +114,7 @@ fn install(view: &View, bound: Bound) {
     unsafe { *own(view).bound.get() = Some(bound) };
     let _ = view.bias.compare_exchange(FREE, me(), AcqRel, Relaxed); // unless that is over for good
     view.owner.store(me(), Release);
+    view.set_hint();
 }
 
 fn own(view: &View) -> &Own {

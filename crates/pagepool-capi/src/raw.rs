@@ -10,7 +10,6 @@ use ::pagepool::{DeviceAddr, PageBuf};
 
 use crate::claim::claim;
 use crate::handles::{BufHandle, PoolHandle};
-use crate::ledger::{CHUNK_SHIFT, IN_CHUNK};
 use crate::owner::{page_token, piece_token};
 use crate::refusal::{Outcome, Refusal, answer, status};
 use crate::slots;
@@ -72,10 +71,7 @@ fn from_raw(pool: Token, addr: u64) -> Outcome<Token> {
             life.pieces = rest;
             return Ok(token);
         }
-        let page = buffer.page();
-        let chunk = life.chunks.get((page.0 >> CHUNK_SHIFT) as usize).ok_or(Refusal::no_memory())?;
-        debug_assert!(page.0 & IN_CHUNK == page.0 % (1 << CHUNK_SHIFT), "a stretch is a power of two");
-        page_token(chunk, page, buffer)
+        Ok(page_token(view, buffer))
     })
 }
 

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::pagepool::{Pool, PoolRef, Shutdown, Tag};
 
-use crate::ledger::{Chunk, ChunkRef};
-use crate::owner::{Own, fresh_pieces};
+use crate::ledger::Rows;
+use crate::owner::Own;
 use crate::refusal::{Outcome, Refusal};
 use crate::token::{Kind, Token};
 use crate::view::{MAX_POOLS, VIEWS, View};
@@ -39,9 +39,8 @@ pub(crate) struct Life {
     /// Free entries for pieces that other threads than the owner give tokens to.
     pub(crate) pieces: u64,
     page_size: u64,
-    /// By the number of a page: read by the owner through the row.
-    pub(crate) chunks: Box<[ChunkRef]>,
-    taken: Vec<Chunk>,
+    pages: u32,
+    taken: Vec<Rows>,
 }
 
 struct Slot {
@@ -71,39 +70,24 @@ fn life_of(at: u32) -> MutexGuard<'static, Option<Box<Life>>> {
 }
 
 impl Life {
-    pub(crate) fn new(pool: Pool, pages: u32, order: u8) -> Outcome<Self> {
-        let stretches = (pages as usize).div_ceil(1 << crate::ledger::CHUNK_SHIFT);
-        let mut chunks = Vec::new();
-        chunks.try_reserve_exact(stretches).map_err(|_| Refusal::no_memory())?;
-        chunks.resize_with(stretches, ChunkRef::default);
-        Ok(Self {
+    pub(crate) fn new(pool: Pool, pages: u32, order: u8) -> Self {
+        Self {
             handle: pool.handle(),
             half: Half::Idle(pool),
             tags: Vec::new(),
             pieces: 0,
             page_size: (::pagepool::PAGE_SIZE as u64) << order,
-            chunks: chunks.into(),
+            pages,
             taken: Vec::new(),
-        })
+        }
     }
 
-    /// One more chunk for this pool, which it has until it is freed.
-    pub(crate) fn take_chunk(
-        &mut self,
-        kind: Kind,
-        view: &'static View,
-        place: impl Fn(u64) -> u64,
-    ) -> Outcome<Chunk> {
-        self.taken.try_reserve(1).map_err(|_| Refusal::no_memory())?;
-        let chunk = Chunk::take(kind, view, place)?;
-        self.taken.push(chunk);
-        Ok(chunk)
-    }
-
-    /// A list of free entries for pieces: a fresh chunk's.
+    /// A list of free entries for pieces: 4096 fresh ones, which the pool has until it is freed.
     pub(crate) fn take_pieces(&mut self, view: &'static View) -> Outcome<u64> {
-        let chunk = self.take_chunk(Kind::Piece, view, |_| 0)?;
-        Ok(fresh_pieces(chunk))
+        self.taken.try_reserve(1).map_err(|_| Refusal::no_memory())?;
+        let row = Rows::for_pieces(view)?;
+        self.taken.push(row);
+        Ok(u64::from(row.first_place()) + 1)
     }
 }
 
@@ -137,9 +121,18 @@ pub(crate) fn with_life<R>(pool: Token, look: impl FnOnce(&mut Life) -> Outcome<
 }
 
 /// Gives a new pool a slot and a token.
-pub(crate) fn insert(life: Life) -> Outcome<Token> {
+pub(crate) fn insert(mut life: Life) -> Outcome<Token> {
     reap();
+    life.taken.try_reserve(1).map_err(|_| Refusal::no_memory())?;
     let at = free_slot()?;
+    let words = match Rows::for_pages(life.pages, &VIEWS[at as usize % MAX_POOLS]) {
+        Ok(words) => words,
+        Err(refusal) => {
+            list().free.push(at); // room for every slot was reserved
+            return Err(refusal);
+        }
+    };
+    life.taken.push(words);
     let slot = &SLOTS[at as usize % MAX_POOLS];
     let generation = slot.generation.load(Relaxed).wrapping_add(1).max(1);
     let token = Token::new(Kind::Pool, at, generation);
@@ -147,7 +140,9 @@ pub(crate) fn insert(life: Life) -> Outcome<Token> {
     let bias = if ::pagepool::fences_are_free() { crate::claim::FREE } else { crate::claim::SHARED };
     view.bias.store(bias, Relaxed);
     view.home.store(life.handle.token().as_ptr(), Relaxed);
-    view.chunks.store(life.chunks.as_ptr().cast_mut(), Relaxed);
+    view.words.store(words.words(), Relaxed);
+    view.base.store(u64::from(words.first_place()) << 4 | Kind::Page as u64, Relaxed);
+    view.span.store(u64::from(life.pages) << 4, Relaxed);
     view.own.store(Box::into_raw(Box::new(Own::new())), Relaxed);
     view.page_size.store(life.page_size, Relaxed);
     view.pieces_home.0.store(0, Relaxed);
@@ -183,7 +178,7 @@ pub(crate) fn ended(pool: Token, shutdown: Arc<Shutdown>) {
 /// Frees the slots of pools whose last buffer came home.
 pub(crate) fn reap() {
     while let Some(life) = take_complete() {
-        life.taken.iter().for_each(|chunk| chunk.give_back());
+        life.taken.iter().for_each(|rows| rows.give_back());
         drop(life); // with no lock held: a domain may go with it, and that is foreign code
     }
 }
