@@ -1110,15 +1110,18 @@ PAGEPOOL_UNUSED_ static inline struct pagepool_arena_params pagepool_arena_param
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && \
     (defined(__x86_64__) || defined(__aarch64__))
 
+struct pagepool_cache_ {
+    size_t count, limit, capacity;
+    uint32_t pages[1];
+};
+
 struct pagepool_view_ {
     uint64_t token, owner, bias, busy;
     uint64_t base, span;
     uint64_t *words;
-    size_t *count;
-    uint32_t *pages;
-    size_t limit;
+    struct pagepool_cache_ *cache;
     uint64_t *alloc_fast, *recycle_cached;
-    uint64_t rest[20];
+    uint64_t rest[22];
 };
 
 struct pagepool_row_ {
@@ -1131,6 +1134,7 @@ struct pagepool_hint_ {
     uint64_t rest[7];
 };
 
+/* NULL until the library was asked, and where it has another layout. */
 PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
@@ -1139,8 +1143,7 @@ __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 }
 
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
-#define PAGEPOOL_GET_(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
-#define PAGEPOOL_SET_(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
+#define PAGEPOOL_LIKELY_(what) __builtin_expect(!!(what), 1)
 
 /* The calling thread, as the library names it. */
 PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
@@ -1158,18 +1161,20 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
 {
     const struct pagepool_inline_ *tables = pagepool_tables_;
     uint64_t token = (uint64_t)(uintptr_t)pool;
-    if (__builtin_expect(tables != NULL, 1)) {
+    if (PAGEPOOL_LIKELY_(tables != NULL)) {
         struct pagepool_view_ *view = (struct pagepool_view_ *)tables->views + ((uint32_t)token >> 4) % 4096;
-        if (__builtin_expect(PAGEPOOL_GET_(view->owner) == pagepool_me_() && PAGEPOOL_GET_(view->token) == token, 1)) {
-            size_t at = PAGEPOOL_GET_(*view->count);
-            if (__builtin_expect(at != 0, 1)) {
-                uint32_t page = view->pages[at - 1];
-                uint32_t life = (uint32_t)PAGEPOOL_GET_(view->words[page]);
-                if (__builtin_expect(life != 0, 1)) {
-                    PAGEPOOL_SET_(view->words[page], (uint64_t)(life + 1));
-                    PAGEPOOL_SET_(*view->count, at - 1);
-                    PAGEPOOL_SET_(*view->alloc_fast, *view->alloc_fast + 1);
-                    token = (uint64_t)(life + 1) << 32 | (view->base + ((uint64_t)page << 4));
+        if (PAGEPOOL_LIKELY_(view->owner == pagepool_me_() && view->token == token)) {
+            struct pagepool_cache_ *cache = view->cache;
+            size_t at = cache->count;
+            if (PAGEPOOL_LIKELY_(at != 0)) {
+                uint32_t page = cache->pages[at - 1];
+                uint32_t life = (uint32_t)view->words[page];
+                if (PAGEPOOL_LIKELY_(life != 0)) {
+                    life += 1;
+                    view->words[page] = life;
+                    __atomic_store_n(&cache->count, at - 1, __ATOMIC_RELAXED);
+                    ++*view->alloc_fast;
+                    token = (uint64_t)life << 32 | (view->base + ((uint64_t)page << 4));
                     return (struct pagepool_buf *)(uintptr_t)token;
                 }
             }
@@ -1178,48 +1183,56 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
     return pagepool_alloc_page(pool);
 }
 
+/* The pool that a buffer is of, by the place in its token, where it is not the one that this thread bound last. */
+PAGEPOOL_UNUSED_ __attribute__((noinline)) static struct pagepool_view_ *pagepool_view_of_(uint64_t token)
+{
+    return ((struct pagepool_row_ *)pagepool_tables_->directory)[(uint32_t)token >> 16].view;
+}
+
+/* For the biased owner, who says that it is busy: the page goes into the cache. */
+PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint64_t token, uint32_t page)
+{
+    struct pagepool_cache_ *cache = view->cache;
+    size_t at = cache->count;
+    if (PAGEPOOL_LIKELY_(at < cache->limit)) {
+        uint32_t other = cache->pages[at], same = other;
+        __asm__("" : "+r"(same)); /* equal, and the compiler does not know it: see View::put */
+        if (other == page) {
+            __asm__ __volatile__("" : "+r"(same));
+            page = same;
+        }
+        if (PAGEPOOL_LIKELY_(view->words[page] == token >> 32 && token >> 32 != 0)) {
+            view->words[page] = (uint64_t)0xffffffff << 32 | (uint32_t)((token >> 32) + 1);
+            if (same != page)
+                cache->pages[at] = page;
+            __atomic_store_n(&cache->count, at + 1, __ATOMIC_RELAXED);
+            ++*view->recycle_cached;
+            return 1;
+        }
+    }
+    return 0;
+}
+
 PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
 {
     const struct pagepool_inline_ *tables = pagepool_tables_;
     uint64_t token = (uint64_t)(uintptr_t)buf;
-    if (__builtin_expect(tables != NULL, 1)) {
+    if (PAGEPOOL_LIKELY_(tables != NULL)) {
         uint64_t me = pagepool_me_();
         struct pagepool_view_ *view = ((struct pagepool_hint_ *)tables->hints)[(me >> 12) % 256].view;
         uint32_t far = (uint32_t)token - (uint32_t)view->base;
-        if (__builtin_expect(far >= view->span, 0)) {
-            view = ((struct pagepool_row_ *)tables->directory)[(uint32_t)token >> 16].view;
-            if (view == NULL)
-                return pagepool_buf_put(buf);
-            far = (uint32_t)token - (uint32_t)view->base;
+        if (!PAGEPOOL_LIKELY_(far < view->span)) {
+            view = pagepool_view_of_(token);
+            far = view != NULL ? (uint32_t)token - (uint32_t)view->base : 1;
         }
-        if (__builtin_expect(PAGEPOOL_GET_(view->bias) == me && far < view->span && (far & 15) == 0, 1)) {
-            uint32_t life = (uint32_t)(token >> 32);
+        if (PAGEPOOL_LIKELY_((far & 15) == 0 && view->bias == me)) {
             int done = 0;
-            PAGEPOOL_SET_(view->busy, 1);
+            __atomic_store_n(&view->busy, 1, __ATOMIC_RELAXED);
             __atomic_signal_fence(__ATOMIC_SEQ_CST);
-            if (__builtin_expect(PAGEPOOL_GET_(view->bias) == me, 1)) {
-                size_t at = PAGEPOOL_GET_(*view->count);
-                if (__builtin_expect(at < view->limit, 1)) {
-                    uint32_t page = far >> 4;
-                    uint32_t other = view->pages[at];
-                    uint32_t same = other;
-                    __asm__("" : "+r"(same)); /* equal, and the compiler does not know it: see View::put */
-                    if (other == page) {
-                        __asm__ __volatile__("" : "+r"(same));
-                        page = same;
-                    }
-                    if (__builtin_expect(PAGEPOOL_GET_(view->words[page]) == life && (life & 1) == 1 && life != UINT32_MAX, 1)) {
-                        PAGEPOOL_SET_(view->words[page], (uint64_t)(life + 1));
-                        if (same != page)
-                            view->pages[at] = page;
-                        PAGEPOOL_SET_(*view->count, at + 1);
-                        PAGEPOOL_SET_(*view->recycle_cached, *view->recycle_cached + 1);
-                        done = 1;
-                    }
-                }
-            }
+            if (PAGEPOOL_LIKELY_(__atomic_load_n(&view->bias, __ATOMIC_RELAXED) == me && far < view->span))
+                done = pagepool_put_page_(view, token, far >> 4);
             __atomic_store_n(&view->busy, 0, __ATOMIC_RELEASE);
-            if (__builtin_expect(done, 1))
+            if (PAGEPOOL_LIKELY_(done))
                 return 0;
         }
     }

@@ -28,6 +28,7 @@ unsafe impl Sync for InlineC {}
 /// Thread: any. Cost: none.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
-    static TABLES: InlineC = InlineC { views: (&raw const VIEWS).cast(), directory: directory(), hints: hints() };
+    static TABLES: InlineC =
+        InlineC { views: (&raw const VIEWS).cast(), directory: directory(), hints: hints() };
     if layout == LAYOUT { &raw const TABLES } else { std::ptr::null() }
 }

@@ -2,8 +2,10 @@
 //!
 //! What   a word per page of a pool, found by the page's number; an [`Entry`] per piece that is out. A directory finds the
 //!        pool and the entries by the token's place, 4096 places a row.
-//! Words  the lower half is the generation: even while the buffer is home and odd while it is out, 0 before its first life.
-//!        The upper half is the upper half of the buffer's own second word: 0 for a whole page with nothing to look up.
+//! Words  the lower half is the generation: even while the buffer is home and odd while it is out, 0 before its first life (and
+//!        once in 2^31 lives, when it is drawn anew).
+//!        The upper half is, while it is out, that of the buffer's own second word: 0 for a whole page with nothing to look
+//!        up; all ones while it is home.
 //! Who    home to out: whoever has the page itself, so a plain store. Out to home: claim.rs.
 //! Life   words, entries and the directory are never freed, only used again, and generations only grow: any token can be
 //!        looked up at any time, and a stale one stays stale. They begin at random, so that one that is made up does not fit.
@@ -50,7 +52,11 @@ struct Row {
 const _: () = assert!(size_of::<Word>() == 8 && size_of::<Row>() == 32, "pagepool.h knows both");
 
 static DIRECTORY: [Row; ROWS] = [const {
-    Row { view: AtomicPtr::new(ptr::null_mut()), kind: AtomicU64::new(0), lives: AtomicPtr::new(ptr::null_mut()) }
+    Row {
+        view: AtomicPtr::new(ptr::null_mut()),
+        kind: AtomicU64::new(0),
+        lives: AtomicPtr::new(ptr::null_mut()),
+    }
 }; ROWS];
 
 impl Word {
@@ -93,7 +99,7 @@ impl Word {
     /// As [`end_alone`](Self::end_alone), for a page with nothing to look up; says whether it was one, in that life.
     #[inline(always)]
     pub(crate) fn end_plain(&self, generation: u32) -> bool {
-        let same = self.0.load(Relaxed) == u64::from(generation);
+        let same = self.0.load(Relaxed) == u64::from(generation) && generation != 0;
         if same {
             self.0.store(after(generation), Relaxed);
         }
@@ -113,14 +119,14 @@ impl Word {
     }
 }
 
-/// The home that follows a life. Never 0, and always even.
+/// The home that follows a life: even, and marked, so that no token of a plain page equals it.
 #[inline(always)]
 fn after(generation: u32) -> u64 {
-    match generation.wrapping_add(1) {
-        0 => 2,
-        even => u64::from(even),
-    }
+    HOME | u64::from(generation.wrapping_add(1))
 }
+
+/// In a word: the buffer is home. The part of a buffer is never all ones.
+const HOME: u64 = 0xffff_ffff << 32;
 
 /// An even number that nobody knows before.
 #[cold]
@@ -262,7 +268,7 @@ pub(crate) struct Found {
 pub(crate) fn find(token: Token) -> Outcome<Found> {
     let row = &DIRECTORY[(token.0 as u32 >> 16) as usize];
     let kind = row.kind.load(Acquire);
-    if kind != token.0 & 15 || token.generation() & 1 == 0 {
+    if kind == 0 || kind != token.0 & 15 || token.generation() & 1 == 0 {
         return Err(Refusal::no_handle());
     }
     let words_each = if kind == Kind::Page as u64 { 1 } else { 2 };

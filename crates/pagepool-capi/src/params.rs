@@ -117,11 +117,11 @@ impl PoolParamsC {
         if self.n_domains == 0 {
             return Ok(Vec::new());
         }
-        if self.domains.is_null() {
-            return Err(Refusal::null());
-        }
         if self.n_domains > 64 {
             return Err(range("n_domains", self.n_domains, "0 to 64"));
+        }
+        if self.domains.is_null() {
+            return Err(Refusal::null());
         }
         // SAFETY: the caller says so.
         let handles = unsafe { std::slice::from_raw_parts(self.domains, self.n_domains) };

@@ -105,9 +105,7 @@ fn bind(pool: Token) -> Outcome<()> {
 /// Makes the calling thread the owner, for the fast paths too.
 fn install(view: &'static View, bound: Bound) {
     let parts = bound.owner_parts();
-    view.count.store(parts.count.cast_mut(), Relaxed);
-    view.pages.store(parts.pages, Relaxed);
-    view.limit.store(parts.limit, Relaxed);
+    view.cache.store(parts.cache.cast_mut(), Relaxed);
     view.alloc_fast.store(parts.alloc_fast.cast_mut(), Relaxed);
     view.recycle_cached.store(parts.recycle_cached.cast_mut(), Relaxed);
     // SAFETY: under the slot's lock, while nobody is the owner.

@@ -12,7 +12,9 @@
 #![expect(unsafe_code)]
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+
+use ::pagepool::OwnerCache;
 
 use crate::ledger::Word;
 use crate::owner::Own;
@@ -39,9 +41,8 @@ pub(crate) struct View {
     pub(crate) span: AtomicU64,
     /// The lives of pages, by number.
     pub(crate) words: AtomicPtr<Word>,
-    pub(crate) count: AtomicPtr<AtomicUsize>,
-    pub(crate) pages: AtomicPtr<u32>,
-    pub(crate) limit: AtomicUsize,
+    /// The owner's cache: its head, and page numbers behind it.
+    pub(crate) cache: AtomicPtr<OwnerCache>,
     pub(crate) alloc_fast: AtomicPtr<AtomicU64>,
     pub(crate) recycle_cached: AtomicPtr<AtomicU64>,
     /// The first word of every buffer of this pool.
@@ -57,7 +58,7 @@ pub(crate) struct View {
 pub(crate) struct Apart<T>(pub(crate) T);
 
 const _: () = assert!(size_of::<View>() == 256, "pagepool.h counts views in 256 bytes");
-const _: () = assert!(std::mem::offset_of!(View, recycle_cached) == 88, "pagepool.h lists the fields");
+const _: () = assert!(std::mem::offset_of!(View, recycle_cached) == 72, "pagepool.h lists the fields");
 
 /// The rows.
 pub(crate) static VIEWS: [View; MAX_POOLS] = [const { View::empty() }; MAX_POOLS];
@@ -72,9 +73,7 @@ impl View {
             base: AtomicU64::new(0),
             span: AtomicU64::new(0),
             words: AtomicPtr::new(std::ptr::null_mut()),
-            count: AtomicPtr::new(std::ptr::null_mut()),
-            pages: AtomicPtr::new(std::ptr::null_mut()),
-            limit: AtomicUsize::new(0),
+            cache: AtomicPtr::new(std::ptr::null_mut()),
             alloc_fast: AtomicPtr::new(std::ptr::null_mut()),
             recycle_cached: AtomicPtr::new(std::ptr::null_mut()),
             home: AtomicPtr::new(std::ptr::null_mut()),
@@ -96,11 +95,12 @@ impl View {
         if !self.is_mine() || self.token.load(Relaxed) != pool.0 {
             return None;
         }
+        let cache = self.cache.load(Relaxed);
         // SAFETY: this thread owns the pool, so it is there, and so are its parts.
-        let count = unsafe { &*self.count.load(Relaxed) };
+        let count = unsafe { &(*cache).count };
         let at = count.load(Relaxed).checked_sub(1)?;
         // SAFETY: as above; entries below the count are initialised.
-        let page = unsafe { self.pages.load(Relaxed).add(at).read() };
+        let page = unsafe { cache.add(1).cast::<u32>().add(at).read() };
         // SAFETY: as above; there is a word for every page of the pool's area.
         let generation = unsafe { &*self.words.load(Relaxed).add(page as usize) }.begin_again()?;
         let token = self.page_token(page, generation);
@@ -133,14 +133,15 @@ impl View {
     /// did. For the biased owner's thread.
     #[inline(always)]
     pub(crate) fn put(&self, token: Token) -> bool {
+        let cache = self.cache.load(Relaxed);
         // SAFETY: this thread owns the pool, so it is there, and so are its parts.
-        let count = unsafe { &*self.count.load(Relaxed) };
+        let OwnerCache { count, limit, .. } = unsafe { &*cache };
         let at = count.load(Relaxed);
-        if at >= self.limit.load(Relaxed) {
+        if at >= *limit {
             return false;
         }
         // SAFETY: as above; there is room for `limit` entries, all of them initialised.
-        let space = unsafe { &mut *self.pages.load(Relaxed).add(at) };
+        let space = unsafe { &mut *cache.add(1).cast::<u32>().add(at) };
         let mut page = self.page_of(token);
         // The page that was allocated last is still written there. Where it is the one that comes back, going on with what
         // was read there, instead of what was made of the token, lets the next allocation begin before this token was
@@ -192,7 +193,8 @@ const HINT_ROWS: usize = 256;
 struct Hint(AtomicPtr<View>);
 
 static NO_POOL: View = View::empty();
-static HINTS: [Hint; HINT_ROWS] = [const { Hint(AtomicPtr::new((&raw const NO_POOL).cast_mut())) }; HINT_ROWS];
+static HINTS: [Hint; HINT_ROWS] =
+    [const { Hint(AtomicPtr::new((&raw const NO_POOL).cast_mut())) }; HINT_ROWS];
 
 /// Where the hints lie, for the inline functions.
 pub(crate) const fn hints() -> *const c_void {

@@ -123,10 +123,8 @@ impl Cache {
         filled
     }
 
-    /// Where the count and the entries lie, and up to which count a push is a store. For the owner alone.
-    pub(crate) fn parts(&self) -> (*const AtomicUsize, *mut u32, usize) {
-        (&raw const self.count, self.entries.get().cast(), self.limit)
-    }
+    /// Bytes before the entries; the owner's part of other languages knows them.
+    pub(crate) const HEAD_BYTES: usize = std::mem::offset_of!(Self, entries);
 
     /// Whether `n` more pages fit with no more than a copy.
     #[inline(always)]

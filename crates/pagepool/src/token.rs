@@ -15,19 +15,28 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crate::buf::PageBuf;
+use crate::cache::Cache;
 use crate::frag::Place;
 use crate::pool::{Bound, PoolRef};
 use crate::shared::Home;
 
+/// The head of the owner's cache; 1024 page numbers follow, all of them initialised.
+#[derive(Debug)]
+#[repr(C)]
+pub struct OwnerCache {
+    /// Pages in the cache; the one that was put last goes out next.
+    pub count: AtomicUsize,
+    /// Pages that may be put with no more than a store: 0 in a pool that syncs for a device.
+    pub limit: usize,
+    /// Pages that the cache may have.
+    pub capacity: usize,
+}
+
 /// Where the owner's cache lies. The addresses hold until the pool is freed.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnerParts {
-    /// Pages in the cache. The owner alone writes it.
-    pub count: *const AtomicUsize,
-    /// The pages, `count` of them; the one that was put last goes out next.
-    pub pages: *mut u32,
-    /// Pages that may be put with no more than a store: 0 in a pool that syncs for a device.
-    pub limit: usize,
+    /// The cache, which the owner alone writes.
+    pub cache: *const OwnerCache,
     /// Counts a page that was taken from the cache.
     pub alloc_fast: *const AtomicU64,
     /// Counts a page that was put into the cache.
@@ -58,7 +67,7 @@ impl PageBuf {
     }
 
     /// The buffer of two words that [`into_token`](Self::into_token) gave, or of a page number that was taken from the
-    /// pool's [cache](OwnerParts::pages).
+    /// pool's [cache](OwnerParts::cache).
     ///
     /// # Safety
     /// * The words are such a pair.
@@ -77,16 +86,14 @@ impl Bound {
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams { cache_size: 32, ..Default::default() }, arena)?.bind();
-    /// assert_eq!(pool.owner_parts().limit, 32);
+    /// // SAFETY: the pool is bound to this thread, and there.
+    /// assert_eq!(unsafe { (*pool.owner_parts().cache).limit }, 32);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn owner_parts(&self) -> OwnerParts {
         let home = self.home();
-        let (count, pages, limit) = home.own.cache.parts();
         OwnerParts {
-            count,
-            pages,
-            limit,
+            cache: (&raw const home.own.cache).cast(),
             alloc_fast: home.own.counts.alloc_fast.word(),
             recycle_cached: home.own.counts.recycle_cached.word(),
         }
@@ -99,6 +106,8 @@ impl PoolRef {
         self.home().0.cast()
     }
 }
+
+const _: () = assert!(size_of::<OwnerCache>() == Cache::HEAD_BYTES, "the cache begins with its head");
 
 /// Whether [`fence_all_threads`] works here, so that the other side of such a pair may be a compiler fence. Known once a
 /// pool exists; where the kernel refuses `membarrier` the other side needs a full fence, or another protocol.
