@@ -1015,6 +1015,13 @@ int pagepool_stats(struct pagepool *pool,
 int64_t pagepool_inflight(struct pagepool *pool);
 
 /**
+ * Bytes that cutting pages up cost: what was left over at their ends, and what alignment took.
+ *
+ * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ */
+int64_t pagepool_frag_waste(struct pagepool *pool);
+
+/**
  * Says where the pool's pages are.
  *
  * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.

@@ -11,7 +11,7 @@ use ::pagepool::PageBuf;
 use crate::claim::{claim, look, put_fast};
 use crate::handles::{BufHandle, PoolHandle};
 use crate::owner::enter;
-use crate::refusal::{Outcome, Refusal, or, status};
+use crate::refusal::{Refusal, or, status};
 use crate::token::Token;
 
 /// Returns a buffer to its pool: into the cache on the owner's thread, else through this thread's lane or the ring.
@@ -175,15 +175,14 @@ pub extern "C" fn pagepool_buf_sync_for_device(buf: *mut BufHandle, offset: usiz
     sync(buf, offset, |buf| buf.sync_for_device(offset, len))
 }
 
-fn sync(buf: *mut BufHandle, offset: usize, what: impl FnOnce(&PageBuf)) -> c_int {
+fn sync(buf: *mut BufHandle, offset: usize, what: impl FnOnce(&mut PageBuf)) -> c_int {
     status(|| {
+        let mut claimed = claim(Token::of(buf))?;
         // Beyond the buffer there is nothing to sync, and no address to compute.
-        let sync = |buf: &PageBuf| {
-            if offset < buf.len() {
-                what(buf)
-            }
-        };
-        let done: Outcome<()> = look(Token::of(buf), sync);
-        done
+        if offset < claimed.buffer.len() {
+            what(&mut claimed.buffer);
+        }
+        claimed.put_back();
+        Ok(())
     })
 }

@@ -90,6 +90,15 @@ pub extern "C" fn pagepool_inflight(pool: *mut PoolHandle) -> i64 {
         .unwrap_or_else(i64::from)
 }
 
+/// Bytes that cutting pages up cost: what was left over at their ends, and what alignment took.
+///
+/// Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_frag_waste(pool: *mut PoolHandle) -> i64 {
+    let waste = |life: &mut slots::Life| Ok(life.handle.frag_waste() as i64);
+    answer(|| slots::with_life(Token::of(pool), waste)).unwrap_or_else(i64::from)
+}
+
 /// Where a pool's pages are. The sum is pagepool_inflight when the pool is at rest.
 #[repr(C)]
 #[derive(Clone, Copy)]

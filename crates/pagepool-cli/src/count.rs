@@ -18,7 +18,7 @@ pub fn run(workload: &Workload, buffers: usize) -> Result<(), String> {
 }
 
 fn run_here(workload: &Workload, buffers: usize) -> Result<(), String> {
-    if buffers % spsc::CAPACITY != 0 {
+    if !buffers.is_multiple_of(spsc::CAPACITY) {
         return Err(format!("ITERATIONS is {buffers}, but must be a multiple of {}", spsc::CAPACITY));
     }
     match (workload.ready)()?.body {

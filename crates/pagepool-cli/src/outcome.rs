@@ -118,7 +118,10 @@ impl Outcome {
         match self {
             Self { failed: Some(_), .. } => "FAILED".into(),
             Self { skipped: Some(_), .. } => "SKIP".into(),
-            Self { of_floor: Some(ratio), .. } => format!("{ratio:.2} floor"),
+            Self { of_floor: Some(ratio), .. } => {
+                let decimals = if *ratio < 10.0 { 2 } else { 0 };
+                format!("{ratio:.decimals$} floor")
+            }
             Self { colours: Some(colours), .. } => format!("{colours} colours"),
             _ => String::new(),
         }

@@ -209,6 +209,11 @@ impl Area {
         self.has_emergency.load(Ordering::Relaxed)
     }
 
+    /// The records of all pages, the first one's address.
+    pub(crate) fn records(&self) -> *const PageMeta {
+        self.meta.as_ptr()
+    }
+
     /// The record of a page.
     #[inline(always)]
     pub(crate) fn meta(&self, page: PageIdx) -> &PageMeta {

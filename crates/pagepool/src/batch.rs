@@ -30,6 +30,7 @@ use crate::shared::Home;
 /// # drop(one);
 /// # Ok::<(), pagepool::Error>(())
 /// ```
+#[doc(alias = "xdp_frame_bulk")]
 #[derive(Debug)]
 #[must_use = "a batch that is dropped at once was allocated for nothing"]
 pub struct Batch {
@@ -86,13 +87,17 @@ impl Batch {
         self.len += pages.len();
     }
 
-    /// Pages of this pool that still fit: none of another one's.
+    /// Pages of this pool that still fit: none beside those of another one. An empty batch becomes this pool's: the one
+    /// it was filled from may be gone, and another at its address.
     #[inline(always)]
-    pub(crate) fn room_for(&self, pool: Home) -> usize {
+    pub(crate) fn room_for(&mut self, pool: Home) -> usize {
+        if self.len == 0 {
+            self.pool = pool;
+        }
         if pool == self.pool { Self::MAX - self.len } else { 0 }
     }
 
-    /// Sends all its pages home and keeps the batch, for the next burst of the same pool.
+    /// Sends all its pages home and keeps the batch, for the next burst of this pool or another.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -128,11 +133,11 @@ impl Batch {
         Some(PageBuf::whole(self.pool, PageIdx(page)))
     }
 
-    /// Adds a buffer, or gives it back: if the batch is full, or it is another pool's, a piece, or held.
+    /// Adds a buffer, or gives it back: if the batch is full or has another pool's pages, or the buffer is a piece, or
+    /// held.
     #[inline]
     pub fn push(&mut self, buffer: PageBuf) -> Result<(), PageBuf> {
-        let fits = buffer.pool == self.pool && buffer.place.is_whole() && self.len < Self::MAX;
-        if !fits {
+        if !buffer.place.is_whole() || self.room_for(buffer.pool) == 0 {
             return Err(buffer);
         }
         let (_, page, _) = buffer.into_parts();
@@ -184,7 +189,7 @@ impl Drop for Batch {
 #[inline(always)]
 pub(crate) fn put_here(pool: Home, owner: Owner, pages: &[u32]) {
     if !pool.own.cache.has_plain_room(pages.len()) {
-        return put_here_slow(pool, owner, pages);
+        return put_here_slow(pool, pages);
     }
     pool.own.cache.fill(owner, pages.len(), |space| {
         space.copy_from_slice(pages);
@@ -193,10 +198,11 @@ pub(crate) fn put_here(pool: Home, owner: Owner, pages: &[u32]) {
     pool.own.counts.recycle_cached.add(pages.len() as u64);
 }
 
+/// The syncs are foreign code, and may unbind or end the pool: who the owner is is asked again behind them.
 #[cold]
-fn put_here_slow(pool: Home, owner: Owner, pages: &[u32]) {
-    pages.iter().for_each(|&page| pool.sync_for_device(PageIdx(page), usize::MAX));
-    // A sync is foreign code, so the owner half may have moved; `owner` holds for this thread while it is bound.
+fn put_here_slow(pool: Home, pages: &[u32]) {
+    sync_all(pool, pages);
+    let Some(owner) = pool.owner_here() else { return put_elsewhere_synced(pool, pages) };
     let mut left = pages;
     while let [page, rest @ ..] = left {
         if !pool.own.cache.push(owner, PageIdx(*page)) {
@@ -214,9 +220,17 @@ fn put_here_slow(pool: Home, owner: Owner, pages: &[u32]) {
 /// Whole pages that nobody holds, on any other thread: into the lane as far as it has room, then the ring.
 #[inline(never)]
 pub(crate) fn put_elsewhere(pool: Home, pages: &[u32]) {
+    sync_all(pool, pages);
+    put_elsewhere_synced(pool, pages);
+}
+
+fn sync_all(pool: Home, pages: &[u32]) {
     pages.iter().for_each(|&page| pool.sync_for_device(PageIdx(page), usize::MAX));
+}
+
+fn put_elsewhere_synced(pool: Home, pages: &[u32]) {
     let Some(lane) = pool.lane() else { return pool.ring_bulk(pages) };
-    let pushed = pages.iter().take_while(|&&page| lane.push(page + 1)).count();
+    let pushed = pages.iter().take_while(|&&page| lane.push_page(PageIdx(page))).count();
     if pushed > 0 {
         pool.after_push(lane, lane.after_push());
     }
@@ -238,6 +252,7 @@ pub(crate) fn put_elsewhere(pool: Home, pages: &[u32]) {
 /// assert_eq!(pool.stats().recycle_cached, 32);
 /// # Ok::<(), pagepool::Error>(())
 /// ```
+#[doc(alias = "page_pool_put_netmem_bulk")]
 #[inline]
 pub fn put_bulk(buffers: &mut Vec<PageBuf>) {
     for chunk in taken(buffers).chunks(Batch::MAX) {
@@ -303,7 +318,7 @@ fn put_runs(mut rest: &[PageBuf], run: impl Fn(Home, &[u32]), single: impl Fn(Pa
 /// As [`put_bulk`], through the locked ring of each pool, whatever the thread.
 pub fn put_ring_bulk(buffers: &mut Vec<PageBuf>) {
     let run = |pool: Home, pages: &[u32]| {
-        pages.iter().for_each(|&page| pool.sync_for_device(PageIdx(page), usize::MAX));
+        sync_all(pool, pages);
         pool.ring_bulk(pages);
     };
     put_runs(taken(buffers), run, PageBuf::put_ring);

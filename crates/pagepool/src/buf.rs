@@ -31,6 +31,40 @@ pub struct Tag(pub(crate) u32);
 ///
 /// Dropping it is the return, from any thread (`page_pool_put_full_page`, the locality found by itself). Forgetting it
 /// leaks the page: the pool then never ends, and its report names the page.
+///
+/// Returning it twice, using it after its return, giving it to two threads and keeping its bytes beyond it cannot be
+/// written:
+///
+/// ```compile_fail,E0382
+/// fn twice(buffer: pagepool::PageBuf) {
+///     drop(buffer);
+///     drop(buffer);
+/// }
+/// ```
+/// ```compile_fail,E0382
+/// fn late(mut buffer: pagepool::PageBuf) {
+///     buffer.put_ring();
+///     buffer.bytes_mut();
+/// }
+/// ```
+/// ```compile_fail,E0505
+/// fn kept(buffer: pagepool::PageBuf) -> usize {
+///     let bytes = buffer.bytes().unwrap();
+///     drop(buffer);
+///     bytes.len()
+/// }
+/// ```
+/// ```compile_fail,E0382
+/// fn raw_and_owned(buffer: pagepool::PageBuf) {
+///     let raw = buffer.into_raw();
+///     drop(buffer);
+/// }
+/// ```
+/// ```compile_fail,E0277
+/// fn the_owner_stays(pool: pagepool::Bound) {
+///     std::thread::spawn(move || pool.alloc_page());
+/// }
+/// ```
 #[must_use = "a buffer that is dropped at once was allocated for nothing"]
 #[derive(Debug)]
 #[repr(C)]
@@ -167,6 +201,7 @@ impl PageBuf {
 
     /// The device address of the first byte in the pool's first domain; `None` in a pool without domains, or when the
     /// device has gone. Two loads. Linux: `page_pool_get_dma_addr` plus the offset.
+    #[doc(alias = "page_pool_get_dma_addr")]
     #[inline]
     pub fn dma_addr(&self) -> Option<DeviceAddr> {
         self.pool.mappings.first()?.addr_of(self.start())
@@ -184,7 +219,8 @@ impl PageBuf {
 
     /// Hands the packet's first `len` bytes, from `offset` in the buffer, to the CPU, in every domain that is not
     /// coherent. Linux: `page_pool_dma_sync_for_cpu`.
-    pub fn sync_for_cpu(&self, offset: usize, len: usize) {
+    #[doc(alias = "page_pool_dma_sync_for_cpu")]
+    pub fn sync_for_cpu(&mut self, offset: usize, len: usize) {
         let len = len.min(self.len().saturating_sub(offset));
         for mapping in self.pool.mappings.iter().filter(|m| !m.coherent()) {
             if let Some(at) = mapping.addr_of(self.start() + offset as u64).filter(|_| len > 0) {
@@ -206,6 +242,7 @@ impl PageBuf {
 
     /// Goes home having been written in its first `len` packet bytes at most, so that no more is synced for the device.
     /// Linux: `page_pool_put_page` with a `dma_sync_size`. A piece is synced with its whole page.
+    #[doc(alias = "page_pool_put_page")]
     pub fn recycle_sync(self, len: usize) {
         if self.place.part().is_piece() {
             return drop(self);
@@ -219,6 +256,7 @@ impl PageBuf {
 
     /// Goes home through the locked ring whatever the thread. For measuring, and for code that must not touch the cache.
     /// Linux: `page_pool_put_full_page` outside softirq.
+    #[doc(alias = "page_pool_put_full_page")]
     pub fn put_ring(self) {
         let (pool, page, part) = self.into_parts();
         if part.is_piece() {
@@ -236,7 +274,21 @@ impl PageBuf {
 
     /// Keeps the page's memory from being used again, beyond the buffer's own life: if the page comes home while the
     /// hold lives, it leaves the pool (`recycle_released_refcnt`), and its memory goes back with the last hold. Linux:
-    /// an extra page reference.
+    /// an extra page reference. Any thread; one atomic operation.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena.clone())?.bind();
+    /// let mut buffer = pool.alloc_page().unwrap();
+    /// let hold = buffer.hold();
+    /// drop(buffer);
+    /// assert_eq!((pool.stats().recycle_released_refcnt, pool.inflight().total), (1, 63));
+    /// assert_eq!(arena.pages_out(), 64, "its memory is not the arena's yet");
+    /// drop(hold);
+    /// assert_eq!(arena.pages_out(), 63);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
     pub fn hold(&mut self) -> PageHold {
         if !self.place.part().is_piece() {
             self.place = Place::new(self.place.page(), Part::SPECIAL);
@@ -254,7 +306,17 @@ impl PageBuf {
     /// [`PoolRef::from_raw`](crate::PoolRef::from_raw) makes it a buffer again.
     ///
     /// It comes back unchanged where there is no such address, or where the piece shares a cache line with another
-    /// (`frag_align` below 64).
+    /// (`frag_align` below 64). Any thread; one atomic operation, two for a piece.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let no_domain = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let buffer = no_domain.alloc_page().unwrap();
+    /// let buffer = buffer.into_raw().expect_err("a pool without domains has no device addresses");
+    /// # drop(buffer);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
     pub fn into_raw(self) -> Result<RawBuf, PageBuf> {
         crate::raw::into_raw(self)
     }

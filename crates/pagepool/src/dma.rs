@@ -29,6 +29,7 @@ impl DomainId {
 }
 
 /// An address as a device sees it, in bytes. Linux: `dma_addr_t`.
+#[doc(alias = "dma_addr_t")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceAddr(pub u64);
 
@@ -56,6 +57,10 @@ pub struct Region {
 /// `unmap` cannot fail. Every method may be called from any thread, inside a drop, and is never called under a lock
 /// of a pool. An implementation must tolerate a sync that races with the unmapping of its region (the device went away
 /// while a buffer was on its way home): such a sync does nothing.
+///
+/// `map` and `unmap` run under the lock of the area that is mapped. They may drop buffers and ask its provider for pages
+/// (and get what is free without growth). They must not attach or detach domains of that area, ask it for a mapping, or
+/// end a pool over it: that would wait for itself.
 ///
 /// Linux: the `struct device` given to `page_pool_create`, and `dma_map_page_attrs`, `dma_sync_single_for_device`.
 pub trait DmaDomain: Send + Sync + fmt::Debug {
@@ -174,6 +179,9 @@ pub struct Mapping {
     region_shift: u32,
     /// Device address of each region, or [`UNMAPPED`]. Whoever swaps an address out is the one who unmaps it.
     at: Box<[AtomicU64]>,
+    /// The address that each region had last, mapped or not: what a device that is gone, or is no longer the pool's, was
+    /// given comes back by it.
+    last: Box<[AtomicU64]>,
 }
 
 /// No device address is this: it is not a multiple of a page.
@@ -189,6 +197,7 @@ impl Mapping {
             users: AtomicUsize::new(1),
             region_shift,
             at: (0..regions).map(|_| AtomicU64::new(UNMAPPED)).collect(),
+            last: (0..regions).map(|_| AtomicU64::new(UNMAPPED)).collect(),
         }
     }
 
@@ -222,24 +231,24 @@ impl Mapping {
         (base != UNMAPPED).then(|| DeviceAddr(base.wrapping_add(within)))
     }
 
-    /// The offset in the area of a device address, or `None` when it is in no mapped region. Cost: one load when the
-    /// domain is linear over the area (it usually is), else a search over the regions.
+    /// The offset in the area of a device address, or `None` when it is in no region that was ever mapped. Cost: one
+    /// load when the domain is linear over the area (it usually is), else a search over the regions.
     pub fn offset_of(&self, addr: DeviceAddr) -> Option<u64> {
         let size = 1u64 << self.region_shift;
-        let first = self.at.first()?.load(Ordering::Acquire);
+        let first = self.last.first()?.load(Ordering::Acquire);
         let guess = (addr.0.wrapping_sub(first) >> self.region_shift) as usize;
         let hit = |r: usize| {
-            let base = self.at.get(r)?.load(Ordering::Acquire);
+            let base = self.last.get(r)?.load(Ordering::Acquire);
             let within = addr.0.wrapping_sub(base);
             (base != UNMAPPED && within < size).then(|| ((r as u64) << self.region_shift) + within)
         };
         if first != UNMAPPED
-            && guess < self.at.len()
+            && guess < self.last.len()
             && let Some(offset) = hit(guess)
         {
             return Some(offset);
         }
-        (0..self.at.len()).find_map(hit)
+        (0..self.last.len()).find_map(hit)
     }
 
     /// Maps one region; nothing happens if it is mapped already.
@@ -254,6 +263,7 @@ impl Mapping {
             len_bytes: region.len_bytes,
             reason,
         })?;
+        self.last[(region.offset >> self.region_shift) as usize].store(at.0, Ordering::Release); // pairs with offset_of()
         slot.store(at.0, Ordering::Release); // pairs with addr_of()
         Ok(())
     }

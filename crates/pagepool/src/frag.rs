@@ -12,28 +12,32 @@ use crate::page::{PAGE_SHIFT, PageIdx};
 /// Pieces in the record of a page that is being cut: more than any page has.
 pub(crate) const BIAS: u32 = 1 << 24;
 
+/// More bytes than a page has.
+const ONE_PIECE: u64 = 1 << 32;
+
 /// The page that pieces are cut from, and how far.
 #[derive(Debug)]
 pub(crate) struct FragState {
     page: PageIdx,
     /// Offset of the next piece; at least the page size while there is no page.
     offset: u32,
-    handed: u32,
+    /// In one sum: pieces handed out, times [`ONE_PIECE`], and the bytes that they report as theirs.
+    handed: u64,
     open: bool,
 }
 
 impl FragState {
     pub(crate) const NONE: Self = Self { page: PageIdx(0), offset: u32::MAX, handed: 0, open: false };
 
-    /// Cuts `len` bytes off, if the open page has them, and gives the page and the offset.
+    /// Cuts `len` bytes off for a piece of `size`, if the open page has them, and gives the page and the offset.
     #[inline(always)]
-    pub(crate) fn cut(&mut self, len: usize, page_size: usize) -> Option<(PageIdx, usize)> {
+    pub(crate) fn cut(&mut self, size: usize, len: usize, page_size: usize) -> Option<(PageIdx, usize)> {
         let offset = self.offset as usize;
         if offset + len > page_size {
             return None;
         }
         self.offset = (offset + len) as u32;
-        self.handed += 1;
+        self.handed += ONE_PIECE + size as u64;
         Some((self.page, offset))
     }
 
@@ -43,10 +47,16 @@ impl FragState {
         self.offset as usize + len <= page_size
     }
 
-    /// The rest of the page belongs to the piece that was cut last.
+    /// The rest of the page belongs to the piece that was cut last, which has `more` bytes with it.
     #[inline(always)]
-    pub(crate) fn exhaust(&mut self, page_size: usize) {
+    pub(crate) fn exhaust(&mut self, more: usize, page_size: usize) {
+        self.handed += more as u64;
         self.offset = page_size as u32;
+    }
+
+    /// Bytes of the open page that no piece reports: rounding, and the tail that is left.
+    pub(crate) fn waste(&self, page_size: usize) -> u64 {
+        if self.open { page_size as u64 - self.handed % ONE_PIECE } else { 0 }
     }
 
     /// Starts cutting a page whose record holds [`BIAS`].
@@ -57,7 +67,7 @@ impl FragState {
     /// Stops cutting; gives the page, and how many pieces of its bias were never handed out.
     pub(crate) fn close(&mut self) -> Option<(PageIdx, u32)> {
         let was = std::mem::replace(self, Self::NONE);
-        was.open.then_some((was.page, BIAS - was.handed))
+        was.open.then_some((was.page, BIAS - (was.handed / ONE_PIECE) as u32))
     }
 }
 
@@ -165,7 +175,7 @@ mod tests {
     #[test]
     fn no_page_open_gives_nothing() {
         let mut frag = FragState::NONE;
-        assert_eq!(frag.cut(1, 4 << 20), None);
+        assert_eq!(frag.cut(1, 64, 4 << 20), None);
         assert_eq!(frag.close(), None);
     }
 }

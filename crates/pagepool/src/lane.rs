@@ -9,8 +9,7 @@
 //! Cost   push: two stores, no atomic read-modify-write. The slots travel between the cores sixteen messages a line.
 //! Pairs  push (slot, Release) -> pop (slot, Acquire). pop (at, Release, after emptying) -> find_free (at, Acquire).
 //!        push (slot; light fence; flags) against raise_all (flags; heavy fence; slots): one of them sees the other.
-//!        raise_all (flags, Release) -> flagged (Acquire). mark_dead (flags, Release) -> retire_if_done (Acquire).
-//!        retire_if_done (claim, Release) -> claim (Acquire).
+//!        raise_all (flags, Release) -> flagged (Acquire). unclaim (claim, Release) -> claim (Acquire).
 
 // UNSAFETY: one prefetch instruction.
 #![cfg_attr(all(target_arch = "x86_64", not(loom)), expect(unsafe_code))]
@@ -19,6 +18,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize as PlainUsize};
 
+use crate::page::PageIdx;
 use crate::ring::Queue;
 use crate::stats::Counter;
 #[cfg(loom)]
@@ -30,8 +30,6 @@ use crate::wake::Wakeup;
 pub(crate) const DETACHED: u32 = 1;
 /// In [`Lane::flags`]: the owner found nothing and may be asleep; the returner wakes it.
 pub(crate) const STARVED: u32 = 2;
-/// In [`Lane::flags`]: the thread has ended; the owner may give the lane to another once it is empty.
-const DEAD: u32 = 4;
 
 /// In a message: a piece of the page came home, not the page. The rest is the page's number plus one.
 pub(crate) const PIECE: u32 = 1 << 31;
@@ -59,8 +57,8 @@ struct Producer {
     /// Slots before this place are known to be empty: the producer looks at the consumer's line once a lap, and never
     /// loads a slot.
     free_until: PlainUsize,
-    /// Messages of pieces among those pushed; the others are pages.
-    pieces: Counter,
+    /// Pages pushed; messages of pieces are not counted. A count of its own, so that an observer sees it only grow.
+    pages: Counter,
     flags: AtomicU32,
     #[cfg(loom)]
     watch: OneAtATime,
@@ -94,7 +92,7 @@ impl Lane {
 
     /// Takes a free lane for the calling thread; says whether it got it.
     pub(crate) fn claim(&self) -> bool {
-        // Acquire pairs with retire(): the new thread sees where the old one stopped.
+        // Acquire pairs with unclaim(): the new thread sees where the old one stopped.
         self.claim.load(Ordering::Relaxed) == 0
             && self.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
@@ -106,7 +104,7 @@ impl Lane {
 
     /// Puts a message unless the lane is full. Follow it with [`after_push`](Self::after_push).
     #[inline(always)]
-    pub(crate) fn push(&self, message: u32) -> bool {
+    fn push(&self, message: u32) -> bool {
         #[cfg(loom)]
         self.producer.watch.touch();
         let at = self.producer.at.load(Ordering::Relaxed);
@@ -130,13 +128,18 @@ impl Lane {
         at != free_until
     }
 
+    /// As [`push`](Self::push), for a whole page.
+    #[inline(always)]
+    pub(crate) fn push_page(&self, page: PageIdx) -> bool {
+        let pushed = self.push(page.0 + 1);
+        self.producer.pages.add(u64::from(pushed));
+        pushed
+    }
+
     /// As [`push`](Self::push), for a piece of a page.
     #[inline(always)]
-    pub(crate) fn push_piece(&self, message: u32) -> bool {
-        self.push(message | PIECE) && {
-            self.producer.pieces.add(1);
-            true
-        }
+    pub(crate) fn push_piece(&self, page: PageIdx) -> bool {
+        self.push((page.0 + 1) | PIECE)
     }
 
     /// The returner's look at the flags, after one or many pushes: 0 almost always.
@@ -178,24 +181,9 @@ impl Lane {
         self.producer.flags.fetch_and(!flag, Ordering::Relaxed);
     }
 
-    /// The thread ends: nothing will be pushed after this.
-    pub(crate) fn mark_dead(&self) {
-        self.producer.flags.fetch_or(DEAD, Ordering::Release); // pairs with retire_if_done()
-    }
-
-    /// Gives the lane of a thread that has ended, and whose messages are all home, to the next one. For the owner.
-    pub(crate) fn retire_if_done(&self) {
-        let dead = self.producer.flags.load(Ordering::Acquire) & DEAD != 0; // pairs with mark_dead()
-        if dead && self.is_empty() {
-            self.lower(DEAD);
-            self.claim.store(0, Ordering::Release); // pairs with claim()
-        }
-    }
-
-    /// Whether a thread has it, or had it and left messages.
-    #[inline(always)]
-    pub(crate) fn is_claimed(&self) -> bool {
-        self.claim.load(Ordering::Relaxed) != 0
+    /// The thread ends: the next one goes on where it stopped, and the owner takes home what it left.
+    pub(crate) fn unclaim(&self) {
+        self.claim.store(0, Ordering::Release); // pairs with claim()
     }
 
     /// Whether the pool has ended.
@@ -205,8 +193,7 @@ impl Lane {
 
     /// Pages ever pushed; readable by anyone.
     pub(crate) fn pages_pushed(&self) -> u64 {
-        let pieces = self.producer.pieces.read();
-        (self.producer.at.load(Ordering::Relaxed) as u64).saturating_sub(pieces)
+        self.producer.pages.read()
     }
 
     /// Pages in the lane; readable by anyone.

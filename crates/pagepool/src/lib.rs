@@ -1,4 +1,4 @@
-//! A user-space page pool for packet buffers.
+#![doc = include_str!("../../../README.md")]
 #![cfg_attr(loom, allow(dead_code))]
 
 mod area;
@@ -19,8 +19,10 @@ mod lane;
 mod page;
 mod params;
 mod pool;
+mod pool_ref;
 mod provider;
 mod raw;
+mod refill;
 mod ring;
 mod shared;
 mod shared_buf;
@@ -48,7 +50,8 @@ pub use error::Error;
 pub use hold::PageHold;
 pub use page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx};
 pub use params::PoolParams;
-pub use pool::{Bound, Pool, PoolRef};
+pub use pool::{Bound, Pool};
+pub use pool_ref::PoolRef;
 pub use provider::Provider;
 pub use raw::{RawBuf, RawError};
 pub use shared_buf::SharedBuf;

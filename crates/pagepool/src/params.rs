@@ -165,9 +165,17 @@ impl PoolParams {
             0 => default_refill(self.order).min(self.cache_size),
             n => n,
         };
+        within("cache_size", self.cache_size, 0, MAX_CACHE)?;
+        let most = if self.cache_size == 0 { MAX_REFILL } else { MAX_REFILL.min(self.cache_size) };
+        within("refill", refill, 1, most)?;
         let cache = if self.cache_size == 0 { 2 * refill } else { self.cache_size };
-        within("cache_size", cache, 1, MAX_CACHE)?;
-        within("refill", refill, 1, MAX_REFILL.min(cache))?;
+        if self.low_water > 0 && !self.wakeup {
+            return Err(Error::parameter(
+                "low_water",
+                self.low_water,
+                "0 in a pool without wakeup: it wakes nobody",
+            ));
+        }
         within("max_lanes", self.max_lanes, 0, MAX_LANES)?;
         let lane = if self.lane_size == 0 { 1024 } else { self.lane_size };
         if !lane.is_power_of_two() || !(2..=MAX_RING).contains(&lane) {

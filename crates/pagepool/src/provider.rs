@@ -16,6 +16,7 @@ use crate::page::{NodeId, PageIdx};
 /// may itself drop buffers.
 ///
 /// Adding one: a file with this impl, a re-export in `lib.rs`, a line in the conformance test (`tests/provider.rs`).
+#[doc(alias = "memory_provider_ops")]
 pub trait Provider: Send + Sync + fmt::Debug {
     /// The numbered pages that it gives.
     fn area(&self) -> &Arc<Area>;

@@ -24,8 +24,6 @@ pub(crate) struct Ring {
     slots: Box<[AtomicU32]>,
     /// The consumer's position and how many pages it has taken: the owner's line.
     consumer: Padded<Consumer>,
-    /// Pages ever pushed; written under the return lock. Messages of pieces are not counted.
-    pages: Padded<Counter>,
 }
 
 #[derive(Debug, Default)]
@@ -54,7 +52,7 @@ impl Ring {
     /// An empty ring of `size` slots; 0 makes one that refuses everything.
     pub(crate) fn new(size: usize) -> Self {
         let slots = (0..size).map(|_| AtomicU32::new(0)).collect();
-        Self { slots, consumer: Padded::default(), pages: Padded::default() }
+        Self { slots, consumer: Padded::default() }
     }
 
     /// Appends a message that is not 0, unless the ring is full. The caller holds the return lock, which `tail` proves.
@@ -65,7 +63,6 @@ impl Ring {
             return false; // pairs with pop()
         }
         tail.0 = if tail.0 + 1 == self.slots.len() { 0 } else { tail.0 + 1 };
-        self.pages.add(u64::from(message & PIECE == 0));
         true
     }
 
@@ -76,10 +73,9 @@ impl Ring {
         self.slots.get(at).is_none_or(|slot| slot.load(Ordering::Acquire) == 0) // pairs with push()
     }
 
-    /// Pages in the ring; readable by anyone.
-    pub(crate) fn pages_in(&self) -> u64 {
-        let taken = self.consumer.pages.read();
-        self.pages.read().saturating_sub(taken)
+    /// Pages ever taken out; readable by anyone. Those pushed are what the returns count as `recycle_ring`.
+    pub(crate) fn pages_taken(&self) -> u64 {
+        self.consumer.pages.read()
     }
 }
 

@@ -15,10 +15,11 @@
 // UNSAFETY: handles refer to the pool by address; `Owner::assume` follows the owner word.
 #![expect(unsafe_code)]
 
+use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64 as PlainU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool as PlainBool, AtomicU64 as PlainU64};
 
 use crate::area::Area;
 use crate::cache::{Cache, Owner};
@@ -30,13 +31,14 @@ use crate::params::Geometry;
 use crate::provider::Provider;
 use crate::ring::{Ring, RingTail};
 use crate::shutdown::Watch;
-use crate::stats::Counters;
-use crate::sync::{AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, fence, light_fence};
+use crate::stats::{Counter, Counters};
+use crate::sync::{
+    AtomicBool, AtomicU64, AtomicUsize, LastCell, Lock, Ordering, OwnerCell, Padded, fence, light_fence,
+};
 use crate::thread;
 use crate::wake::Wakeup;
 
 /// A pool, as all its handles see it.
-#[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shared {
     /// The token of the thread that the pool is bound to, or [`thread::NOBODY`]. Only that thread ever writes its token
@@ -60,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) ring: Ring,
     /// Pages that came home after the end. Any thread.
     pub(crate) late: PlainU64,
+    /// Those of them that would have gone into the ring, where Linux puts them still. Written under the return lock.
+    pub(crate) late_ring: Counter,
 
     pub(crate) name: String,
     pub(crate) area: Arc<Area>,
@@ -83,7 +87,9 @@ pub(crate) struct OwnerHalf {
     pub(crate) counts: Counters,
     pub(crate) frag: OwnerCell<FragState>,
     /// Whether `frag` has a page, for those who may not look.
-    pub(crate) frag_open: AtomicBool,
+    pub(crate) frag_open: PlainBool,
+    /// Bytes of pages that were cut up and belong to no piece.
+    pub(crate) frag_waste: Counter,
     /// Pages with pieces out, the current fragment page included.
     pub(crate) split_pages: OwnerCell<usize>,
     /// Pages of the emergency reserve that were reserved and not handed out yet.
@@ -106,6 +112,12 @@ impl OwnerHalf {
     /// Whether a page is being cut into fragments; readable by anyone.
     pub(crate) fn frag_is_open(&self) -> bool {
         self.frag_open.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("id", &self.id).field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -200,12 +212,14 @@ impl Home {
             return self.leave_here(owner, page);
         }
         self.sync_for_device(page, dirty);
-        self.cache_or_ring(owner, page);
+        self.cache_or_ring(page);
     }
 
-    /// Into the cache, or the ring if that is full, or out of the pool.
+    /// Into the cache, or the ring if that is full, or out of the pool. Asks again who the owner is: a sync is foreign
+    /// code, and may have unbound or ended the pool.
     #[inline]
-    pub(crate) fn cache_or_ring(self, owner: Owner, page: PageIdx) {
+    pub(crate) fn cache_or_ring(self, page: PageIdx) {
+        let Some(owner) = self.owner_here() else { return self.send_page(page) };
         if self.own.cache.push(owner, page) {
             self.own.counts.recycle_cached.add(1);
         } else {
@@ -227,7 +241,7 @@ impl Home {
     #[inline]
     pub(crate) fn send_page(self, page: PageIdx) {
         if let Some(lane) = self.lane()
-            && lane.push(page.0 + 1)
+            && lane.push_page(page)
         {
             return self.after_push(lane, lane.after_push());
         }
@@ -240,7 +254,9 @@ impl Home {
     pub(crate) fn ring_or_out(self, page: PageIdx) {
         let mut returns = self.returns.lock();
         if returns.detached || !self.ring.push(&mut returns.tail, page.0 + 1) {
-            if !returns.detached {
+            if returns.detached {
+                self.late_ring.add(1);
+            } else {
                 self.returned.recycle_ring_full.add(1);
                 self.returned.release.add(1);
             }
@@ -290,8 +306,8 @@ impl Home {
     #[cold]
     fn release_held(self, page: PageIdx) {
         let returns = self.returns.lock();
+        self.returned.recycle_released_refcnt.add(1);
         if !returns.detached {
-            self.returned.recycle_released_refcnt.add(1);
             self.returned.release.add(1);
         }
         self.out(returns, page);
@@ -363,7 +379,7 @@ impl Home {
             return self.leave_here(owner, page);
         }
         self.sync_split_page(page);
-        if to_ring { self.ring_or_out(page) } else { self.cache_or_ring(owner, page) }
+        if to_ring { self.ring_or_out(page) } else { self.cache_or_ring(page) }
     }
 
     /// One page fewer has pieces out.
@@ -377,7 +393,7 @@ impl Home {
     pub(crate) fn piece_elsewhere(self, piece_page: PageIdx) {
         let page = piece_page.head(self.geometry.order);
         if let Some(lane) = self.lane()
-            && lane.push_piece(page.0 + 1)
+            && lane.push_piece(page)
         {
             return self.after_push(lane, lane.after_push());
         }

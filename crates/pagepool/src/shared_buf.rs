@@ -91,7 +91,10 @@ impl SharedBuf {
 impl Clone for SharedBuf {
     fn clone(&self) -> Self {
         let PageBuf { pool, place } = *self.0;
-        pool.page_meta(self.page()).clones.fetch_add(1, Ordering::Relaxed);
+        let before = pool.page_meta(self.page()).clones.fetch_add(1, Ordering::Relaxed);
+        if before > i32::MAX as u32 {
+            std::process::abort(); // two thousand million forgotten clones: as `Arc`, rather this than a wrap
+        }
         Self(ManuallyDrop::new(PageBuf { pool, place }))
     }
 }

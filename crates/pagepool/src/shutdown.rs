@@ -149,16 +149,14 @@ fn piece_was_last(pool: Home, page: PageIdx) -> bool {
 /// The returner's part of step 3: it saw the flag after its push.
 #[cold]
 pub(crate) fn drain_late(pool: Home, lane: &Lane) {
-    // SAFETY: lanes live in an `Arc`; this thread's list, or the pool, holds a count now.
-    unsafe { Arc::increment_strong_count(lane) };
-    // SAFETY: the count that was just added is this one's. It keeps the lane while foreign code runs below.
-    let lane = unsafe { Arc::from_raw(lane) };
+    // Everything is taken out first: once foreign code runs below, the thread may have let go of the lane.
+    let messages = lane.take_all();
     let late = |m: u32| {
         let page = PageIdx((m & !PIECE) - 1);
         // A piece that is not the last of its page is accounted for by this alone.
         (m & PIECE == 0 || piece_was_last(pool, page)).then_some(page)
     };
-    let pages: Vec<PageIdx> = lane.take_all().into_iter().filter_map(late).collect();
+    let pages: Vec<PageIdx> = messages.into_iter().filter_map(late).collect();
     came_home_late(pool, &pages);
 }
 
@@ -226,12 +224,13 @@ impl Shutdown {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn wait(&self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
+        let until = Instant::now().checked_add(limit); // none: longer than the clock goes
         while !self.is_complete() {
-            let Some(left) = until.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) else {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
                 return false;
-            };
-            crate::sys::futex_wait(&self.watch.done, 0, Some(left));
+            }
+            crate::sys::futex_wait(&self.watch.done, 0, left);
         }
         true
     }

@@ -61,7 +61,19 @@ macro_rules! stats {
                 vec![$((stringify!($name), self.$name)),+]
             }
 
-            /// What happened since an earlier snapshot.
+            /// What happened since an earlier snapshot, right across wrap-around.
+            ///
+            /// ```
+            /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+            /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+            /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+            /// drop(pool.alloc_page());
+            /// let before = pool.stats();
+            /// drop(pool.alloc_page());
+            /// let moved = pool.stats().since(&before);
+            /// assert_eq!((moved.alloc_fast, moved.recycle_cached, moved.alloc_slow), (1, 1, 0));
+            /// # Ok::<(), pagepool::Error>(())
+            /// ```
             pub fn since(&self, earlier: &Stats) -> Stats {
                 Stats { $($name: self.$name.wrapping_sub(earlier.$name)),+ }
             }
@@ -113,6 +125,7 @@ stats! {
 
 impl Stats {
     /// Pages that joined and have not left, right across wrap-around. Linux: `page_pool_inflight`.
+    #[doc(alias = "page_pool_inflight")]
     pub fn inflight(&self) -> i64 {
         self.hold.wrapping_sub(self.release) as i64
     }

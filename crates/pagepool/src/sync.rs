@@ -17,12 +17,12 @@ use std::ops::{Deref, DerefMut};
 pub(crate) use std::cell::UnsafeCell;
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{
-    AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{
-    AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
 /// The fence of the side that runs per buffer. Pairs with [`heavy_fence`].
@@ -122,10 +122,14 @@ impl<T> Deref for Padded<T> {
     }
 }
 
+/// What a waiter sleeps that neither spinning nor yielding has helped.
+#[cfg(not(loom))]
+const A_MOMENT: std::time::Duration = std::time::Duration::from_micros(50);
+
 /// A short lock for cold paths: one exchange to take, one plain store of the same width to release.
 ///
-/// Cost: one atomic read-modify-write when uncontended. A waiter spins a little and then yields its time slice, so a
-/// holder that was preempted gets to run.
+/// Cost: one atomic read-modify-write when uncontended. A waiter spins a little, then yields its time slice, then
+/// sleeps a moment, so that a holder that was preempted gets to run, also where the waiter has real-time priority.
 #[derive(Debug)]
 pub(crate) struct Lock<T> {
     #[cfg(not(loom))]
@@ -161,8 +165,12 @@ impl<T> Lock<T> {
         let mut spins = 0u32;
         loop {
             while self.word.load(Ordering::Relaxed) != 0 {
-                spins += 1;
-                if spins.is_multiple_of(64) { std::thread::yield_now() } else { std::hint::spin_loop() }
+                spins = spins.wrapping_add(1);
+                match spins {
+                    s if s.is_multiple_of(1024) => std::thread::sleep(A_MOMENT),
+                    s if s.is_multiple_of(64) => std::thread::yield_now(),
+                    _ => std::hint::spin_loop(),
+                }
             }
             if self.word.swap(1, Ordering::Acquire) == 0 {
                 return;

@@ -26,17 +26,62 @@ pub(crate) fn membarrier_register() -> bool {
 }
 
 /// A full fence on every running thread of this process. Only after [`membarrier_register`] said yes.
+///
+/// A filter that was installed since may refuse the call. Then the kernel is made to interrupt every CPU that runs this
+/// process another way: by taking a right away from a page that may be in their translation buffers.
 pub(crate) fn membarrier() {
-    let done = membarrier_command(MEMBARRIER_PRIVATE_EXPEDITED);
-    debug_assert_eq!(done, 0, "membarrier worked when it was registered");
+    if membarrier_command(MEMBARRIER_PRIVATE_EXPEDITED) != 0 && !shoot_down() {
+        // Going on without the fence could free memory that another thread still writes.
+        eprintln!(
+            "pagepool: membarrier was allowed when the first pool was made, and is refused now: allow it, or refuse it from the start"
+        );
+        std::process::abort();
+    }
+}
+
+/// Interrupts every CPU that runs this process, where taking rights away from a page does that; says whether it did.
+#[cold]
+fn shoot_down() -> bool {
+    if !cfg!(target_arch = "x86_64") {
+        return false;
+    }
+    let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address that the kernel chooses.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, rights, flags, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: the page was just mapped, writable, and belongs to nobody else.
+    unsafe { page.cast::<u8>().write_volatile(1) };
+    // SAFETY: the page is this function's own.
+    let done = unsafe { libc::mprotect(page, 4096, libc::PROT_READ) };
+    // SAFETY: as above, and nothing refers to it any more.
+    unsafe { libc::munmap(page, 4096) };
+    done == 0
 }
 
 fn checked(result: libc::c_long) -> io::Result<usize> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
 }
 
-/// The memory node of the CPU that this thread runs on. One system call; 0 where the kernel does not say.
+/// The memory node of the CPU that this thread runs on; 0 where the kernel does not say. A system call only when the
+/// thread has moved to another CPU since it last asked.
 pub(crate) fn current_node() -> u8 {
+    thread_local! {
+        static LAST: std::cell::Cell<(i32, u8)> = const { std::cell::Cell::new((-1, 0)) };
+    }
+    // SAFETY: the call takes and touches nothing.
+    let cpu = unsafe { libc::sched_getcpu() };
+    let known = LAST.get();
+    if known.0 == cpu && cpu >= 0 {
+        return known.1;
+    }
+    let node = ask_node();
+    LAST.set((cpu, node));
+    node
+}
+
+fn ask_node() -> u8 {
     let mut node: libc::c_uint = 0;
     let none = std::ptr::null_mut::<libc::c_void>();
     // SAFETY: the kernel writes one integer.
@@ -103,6 +148,11 @@ mod tests {
     use super::*;
     use std::os::fd::AsFd;
     use std::sync::atomic::Ordering;
+
+    #[test]
+    fn there_is_a_fence_where_membarrier_is_refused() {
+        assert_eq!(shoot_down(), cfg!(target_arch = "x86_64"));
+    }
 
     #[test]
     fn event_counter_counts_and_empties() {

@@ -2,7 +2,7 @@
 //!
 //! The token is a number that no other thread ever has; a pool's owner word holds the token of the thread it is bound
 //! to. The table finds the lane for a pool in one compare, and a list keeps every lane of the thread alive until the
-//! thread ends; then each is marked dead, and its owner empties it and gives it away.
+//! thread ends; then the next thread may have it, behind whatever messages this one left.
 //!
 //! Cost   the token and the table are plain thread-local memory: one load each in a program, a call in a shared library.
 //!        The first lane of a thread registers its exit hook, which allocates once per thread.
@@ -175,7 +175,7 @@ impl Drop for Mine {
             // SAFETY: the count that the list held is taken over here, once; nothing finds the lane through it any more.
             let lane = unsafe { Arc::from_raw(at) };
             at = lane.next_of_thread.load(Relaxed);
-            lane.mark_dead();
+            lane.unclaim();
         }
     }
 }

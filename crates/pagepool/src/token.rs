@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use crate::buf::PageBuf;
 use crate::cache::Cache;
 use crate::frag::Place;
-use crate::pool::{Bound, PoolRef};
+use crate::pool::Bound;
+use crate::pool_ref::PoolRef;
 use crate::shared::Home;
 
 /// The head of the owner's cache; 1024 page numbers follow, all of them initialised.

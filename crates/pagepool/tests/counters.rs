@@ -197,6 +197,23 @@ fn pieces_from_elsewhere_are_counted_once_the_page_is_home() {
 }
 
 #[test]
+fn late_returns_are_counted_the_same_on_every_way() {
+    for max_lanes in [0, 1] {
+        let pool = pool_with(16, PoolParams { max_lanes, ..Default::default() });
+        let mut out = take(&pool, 6);
+        let hold = out[0].hold();
+        let handle = pool.handle();
+        let before = handle.stats();
+        drop(pool);
+        out.drain(..3).for_each(drop);
+        pagepool::put_bulk(&mut out);
+        let after = handle.stats().since(&before);
+        assert_eq!((after.recycle_ring, after.recycle_released_refcnt), (5, 1), "{max_lanes} lanes");
+        drop(hold);
+    }
+}
+
+#[test]
 fn pieces_in_the_ring_are_no_pages() {
     let params = PoolParams { order: 3, max_lanes: 0, ..Default::default() };
     let pool = pool_with(2, params);
@@ -224,4 +241,46 @@ fn of_a_pool_that_has_ended_only_what_is_out_is_in_flight() {
         drop((pages, pieces));
         assert_eq!((handle.inflight().total, shutdown.is_complete()), (0, true));
     }
+}
+
+/// A thread that always has a full lane must not keep another's buffers from coming home.
+#[test]
+fn a_busy_lane_strands_nobody_elses_buffers() {
+    let pool = pool(1024);
+    let strays = take(&pool, 32);
+    let mut missing: std::collections::HashSet<_> = strays.iter().map(|buffer| buffer.page()).collect();
+    std::thread::scope(|threads| {
+        let (to_busy, busy_in) = std::sync::mpsc::sync_channel::<Vec<PageBuf>>(0);
+        let (done, busy_out) = std::sync::mpsc::sync_channel::<()>(0);
+        threads.spawn(move || {
+            for buffers in busy_in {
+                drop(buffers);
+                if done.send(()).is_err() {
+                    return;
+                }
+            }
+        });
+        let busy = |buffers| {
+            to_busy.send(buffers).unwrap();
+            busy_out.recv().unwrap();
+        };
+        busy(take(&pool, 256));
+        std::thread::spawn(move || drop(strays)).join().unwrap();
+        for _ in 0..16 {
+            let buffers = take(&pool, 64); // the busy lane never has fewer than 128
+            missing.retain(|&page| buffers.iter().all(|buffer| buffer.page() != page));
+            busy(buffers);
+        }
+    });
+    assert!(missing.is_empty(), "{missing:?} never came out again");
+}
+
+#[test]
+fn a_lane_is_had_again_at_once_when_its_thread_ends() {
+    let pool = pool_with(256, PoolParams { max_lanes: 1, ..Default::default() });
+    for _ in 0..4 {
+        let buffers = take(&pool, 8);
+        std::thread::spawn(move || drop(buffers)).join().unwrap();
+    }
+    assert_eq!((pool.inflight().lanes, pool.inflight().ring), (32, 0));
 }

@@ -45,8 +45,10 @@ const LAYERS: &[&str] = &[
     "shared_buf",
     "raw",
     "batch",
+    "pool_ref",
     // The owner half.
     "pool",
+    "refill",
     // For other languages.
     "token",
     // For tests alone.

@@ -6,6 +6,7 @@
 //! that the provider has every page back exactly once, that hold and release balance, and that the pool was freed.
 //! `LOOM_MAX_PREEMPTIONS` overrides the bound. Note 0001 lists the mutations that each model finds.
 #![cfg(loom)]
+#![allow(clippy::unwrap_used)]
 
 use std::io::Read;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use loom::thread::{self, JoinHandle};
-use pagepool::testing::PlainMemory;
+use pagepool::testing::{Op, PlainMemory};
 use pagepool::{Bound, IdentityDomain, PageBuf, Pool, PoolParams, PoolRef, Shutdown};
 
 /// Runs a model and prints what it took.
@@ -104,10 +105,9 @@ fn return_against_refill_through_the_ring() {
     explore("return_against_refill/ring", 3, || return_against_refill(small(0, 1)));
 }
 
-#[test]
-fn bytes_written_before_the_return_are_seen_after_the_refill() {
-    explore("bytes", 3, || {
-        let (scene, pool) = scene(1, small(1, 1));
+fn bytes_return(max_lanes: usize) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let (scene, pool) = scene(1, small(max_lanes, 1));
         let mut buffer = pool.alloc_page().unwrap();
         // Loom watches the cell as it would the page's bytes: an access that is not ordered is a failure.
         let bytes = Arc::new(loom::cell::UnsafeCell::new(0u8));
@@ -123,7 +123,13 @@ fn bytes_written_before_the_return_are_seen_after_the_refill() {
         }
         returner.join().unwrap();
         scene.destroy(pool);
-    });
+    }
+}
+
+#[test]
+fn bytes_written_before_the_return_are_seen_after_the_refill() {
+    explore("bytes/lane", 3, bytes_return(1));
+    explore("bytes/ring", 3, bytes_return(0));
 }
 
 #[test]
@@ -169,6 +175,21 @@ fn ring_push_against_pop_wraps() {
         let stats = pool.stats();
         assert_eq!(stats.recycle_ring + stats.recycle_ring_full, 2, "each page is counted once: {stats:?}");
         drop(found);
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn a_lane_wraps_while_it_is_drained() {
+    explore("lane_wraps", 3, || {
+        let (scene, pool) = scene(4, small(1, 4));
+        let out = take(&pool, 4);
+        let returner = thread::spawn(move || drop(out));
+        let found: Vec<_> = (0..3).filter_map(|_| pool.alloc_page()).collect();
+        returner.join().unwrap();
+        assert_eq!(pool.stats().recycle_ring, 4, "each page is counted once");
+        let rest = take(&pool, 4 - found.len());
+        drop((found, rest));
         scene.destroy(pool);
     });
 }
@@ -641,4 +662,95 @@ fn of_two_who_bring_one_piece_one_is_refused() {
         assert!(accepted ^ twice.join().unwrap());
         scene.destroy(pool);
     });
+}
+
+// ---- Every operation against every other ---------------------------------------------------------------------------
+
+/// What a returner does with two pages' worth of buffers, taken on the owner's thread.
+fn returning(op: Op, pool: &Bound) -> Box<dyn FnOnce() + Send> {
+    match op {
+        Op::DropElsewhere(_) => Box::new(drop_all(take(pool, 2))),
+        Op::PutRingElsewhere(_) => {
+            let out = take(pool, 2);
+            Box::new(move || out.into_iter().for_each(PageBuf::put_ring))
+        }
+        Op::PutBulkElsewhere(..) => {
+            let mut out = take(pool, 2);
+            Box::new(move || pagepool::put_bulk(&mut out))
+        }
+        Op::DropBatchElsewhere(_) => Box::new(drop_all(pool.alloc_batch(2))),
+        Op::AllocFrag(..) => {
+            Box::new(drop_all([1000, 1000, 3000].map(|size| pool.alloc_frag(size).unwrap())))
+        }
+        Op::DropSharedElsewhere(_) => {
+            let shared = pool.alloc_page().unwrap().into_shared();
+            Box::new(drop_all((shared.clone(), pool.alloc_page(), shared)))
+        }
+        Op::Hold(_) => {
+            let mut buffer = pool.alloc_page().unwrap();
+            Box::new(drop_all((buffer.hold(), buffer, pool.alloc_page())))
+        }
+        Op::FromRaw(..) => {
+            let (handle, raw) = (pool.handle(), pool.alloc_page().unwrap().into_raw().unwrap());
+            Box::new(move || drop(handle.from_raw(raw.addr).unwrap()))
+        }
+        other => unreachable!("{other:?} returns nothing"),
+    }
+}
+
+fn drop_all<T: Send + 'static>(out: T) -> impl FnOnce() + Send {
+    move || drop(out)
+}
+
+/// What the owner does meanwhile; the pool, if it lives on.
+fn owning(op: Op, pool: Bound) -> Result<Bound, Shutdown> {
+    match op {
+        Op::AllocPage(_) => drop(pool.alloc_page()),
+        Op::AllocBulk(..) => drop((pool.alloc_page(), pool.alloc_page())),
+        Op::AllocFrag(..) => drop(pool.alloc_frag(1000)),
+        Op::UpdateNid(..) => pool.update_nid(None).unwrap(),
+        Op::BindElsewhere(_) => return Ok(pool.unbind().bind()),
+        Op::Destroy(_) => return Err(pool.destroy()),
+        other => unreachable!("{other:?} is not the owner's"),
+    }
+    Ok(pool)
+}
+
+#[test]
+fn every_return_against_everything_that_an_owner_does() {
+    let returns = [
+        Op::DropElsewhere(0),
+        Op::PutRingElsewhere(0),
+        Op::PutBulkElsewhere(0, 2),
+        Op::DropBatchElsewhere(0),
+        Op::AllocFrag(0, 0),
+        Op::DropSharedElsewhere(0),
+        Op::Hold(0),
+        Op::FromRaw(0, 0),
+    ];
+    let deeds = [
+        Op::AllocPage(0),
+        Op::AllocBulk(0, 2),
+        Op::AllocFrag(0, 0),
+        Op::UpdateNid(0, 0),
+        Op::BindElsewhere(0),
+        Op::Destroy(0),
+    ];
+    for (returned, deed, lanes) in
+        returns.iter().flat_map(|r| deeds.map(|d| (*r, d, 0)).into_iter().chain(deeds.map(|d| (*r, d, 1))))
+    {
+        explore(&format!("pair/{returned:?}/{deed:?}/{lanes} lanes"), 2, move || pair(returned, deed, lanes));
+    }
+}
+
+fn pair(returned: Op, deed: Op, lanes: usize) {
+    let domains = vec![Arc::new(IdentityDomain::new("nic")) as Arc<_>];
+    let (scene, pool) = scene(3, PoolParams { domains, ..small(lanes, 1) });
+    let returner = thread::spawn(returning(returned, &pool));
+    let left = owning(deed, pool);
+    returner.join().unwrap();
+    match left {
+        Ok(pool) => scene.destroy(pool),
+        Err(shutdown) => scene.ended(&shutdown),
+    }
 }

@@ -199,7 +199,7 @@ fn return_all(mut rx: Receiver<PageBuf>, progress: &Progress, at: usize, cpu: us
 
 /// Waits a moment; where threads share CPUs, now and then for a whole time slice.
 fn pause(spins: usize, shared: bool) {
-    if shared && spins % 64 == 0 { thread::yield_now() } else { spin_loop() }
+    if shared && spins.is_multiple_of(64) { thread::yield_now() } else { spin_loop() }
 }
 
 #[cfg(test)]

@@ -188,8 +188,7 @@ mod tests {
     fn the_seed_satisfies_its_own_identity() {
         let seed: BTreeMap<_, _> =
             SEED.iter().map(|&(name, before, after)| (name, [before, after])).collect();
-        for at in 0..2 {
-            assert_eq!(seed["alloc_slow"][at], seed["alloc_empty"][at] + seed["alloc_waive"][at]);
-        }
+        let [slow, empty, waive] = ["alloc_slow", "alloc_empty", "alloc_waive"].map(|name| seed[name]);
+        assert_eq!(slow, [empty[0] + waive[0], empty[1] + waive[1]]);
     }
 }

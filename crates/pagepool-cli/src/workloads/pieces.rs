@@ -1,6 +1,7 @@
 //! Pieces of order-3 pages: the argument of the second seed.
 
 use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use pagepool::{Bound, PageBuf, PoolParams};
 
@@ -84,7 +85,8 @@ fn frag_direct() -> Result<Ready, String> {
     let run = move |n| {
         for _ in 0..n {
             let buf = piece(&pool);
-            black_box(&buf);
+            compiler_fence(Ordering::SeqCst); // as in page_direct
+            drop(buf);
         }
     };
     Ok(Ready::one_core(run).counting(counters))
@@ -110,7 +112,8 @@ fn alloc_direct() -> Result<Ready, String> {
     let run = move |n| {
         for _ in 0..n {
             let buf = pool.alloc(MTU_8000).expect("the arena has more pages than the workload holds");
-            black_box(&buf);
+            compiler_fence(Ordering::SeqCst); // as in page_direct
+            drop(buf);
         }
     };
     Ok(Ready::one_core(run).counting(counters))

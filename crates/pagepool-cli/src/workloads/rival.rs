@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 use std::rc::Rc;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::pieces::{MTU_1500, MTU_8000};
 use crate::counted::{Counted, Moves, Rule};
@@ -64,7 +65,8 @@ pub fn one_in_flight(size: usize) -> Result<Ready, String> {
     let run = move |n| {
         for _ in 0..n {
             let piece = piece(&cache, size);
-            black_box(&piece);
+            compiler_fence(Ordering::SeqCst); // as in page_direct
+            drop(piece);
         }
     };
     Ok(Ready::one_core(run).counting(counters))

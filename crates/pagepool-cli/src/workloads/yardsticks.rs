@@ -133,7 +133,7 @@ fn line_round_trip() -> Result<Ready, String> {
     let consume = move |n| {
         for _ in 0..n {
             let mut sent = other.0.load(Ordering::Acquire);
-            while sent % 2 == 0 {
+            while sent.is_multiple_of(2) {
                 spin_loop();
                 sent = other.0.load(Ordering::Acquire);
             }

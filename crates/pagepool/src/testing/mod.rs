@@ -1,14 +1,20 @@
-//! What the proofs run: a plain provider, an IOMMU that checks, providers that fail, and the conformance suite of the
-//! seams.
+//! What the proofs run: a plain provider, an IOMMU that checks, providers that fail, the conformance suite of the seams,
+//! and one list of operations with the model that says what they must do.
 //!
 //! Behind the feature `testing`, so that other crates can run the same suites over their own providers and domains.
 
 mod conformance;
 mod fail_nth;
 mod iommu;
+mod model;
+mod op;
 mod plain;
+mod run;
 
 pub use conformance::conformance_provider;
 pub use fail_nth::FailNth;
 pub use iommu::{CheckingIommu, Fault, IommuCounts, IommuEvent};
+pub use model::{Model, Token, Who};
+pub use op::{Op, Setup};
 pub use plain::PlainMemory;
+pub use run::run;

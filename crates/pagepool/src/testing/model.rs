@@ -1,0 +1,630 @@
+//! The oracle: what two pools over one memory must do, said plainly, without threads, atomics or addresses.
+//!
+//! A page is a [`Token`], a new one each time it joins a pool: which page a provider gives is its own affair, so a token
+//! is tied to a page number when it is first handed out. Every counter is predicted, and the place of every page.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::stats::{Inflight, Stats};
+use crate::testing::Setup;
+
+/// A page from joining a pool to leaving it.
+pub type Token = u32;
+
+/// Which thread does something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The thread that runs the list, and to which pools are bound.
+    Main,
+    /// The other thread.
+    Other,
+}
+
+/// Returns that a thread makes through the ring before it asks a pool again for a lane that it could not have.
+const RETRY: u32 = 256;
+
+/// What the model knows of a page in a pool.
+#[derive(Debug, Default)]
+struct Record {
+    /// Pieces out.
+    pieces: u32,
+    /// Pieces that came home without room for a message.
+    overflowed: u32,
+    holds: u32,
+    clones: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Message {
+    Page(Token),
+    Piece(Token),
+}
+
+#[derive(Debug, Default)]
+struct LaneModel {
+    messages: VecDeque<Message>,
+    claimed: bool,
+}
+
+/// What a thread knows of its lane to a pool.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seat {
+    lane: Option<usize>,
+    wait: u32,
+}
+
+/// The page that is being cut.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    token: Token,
+    offset: usize,
+}
+
+#[derive(Debug, Default)]
+struct PoolModel {
+    stats: Stats,
+    owner: Option<Who>,
+    ended: bool,
+    foreign: bool,
+    cache: Vec<Token>,
+    ring: VecDeque<Message>,
+    lanes: Vec<LaneModel>,
+    lanes_used: usize,
+    next_queue: usize,
+    overflow: Vec<Token>,
+    records: HashMap<Token, Record>,
+    open: Option<Open>,
+    seats: [Seat; 2],
+}
+
+/// Two pools over one memory.
+#[derive(Debug)]
+pub struct Model {
+    setup: Setup,
+    free: usize,
+    next: Token,
+    pools: [PoolModel; 2],
+    /// Pages that left their pool while somebody held them.
+    held: HashMap<Token, u32>,
+    /// Pages that went back to the provider since this was last asked.
+    gone: Vec<Token>,
+}
+
+impl Model {
+    /// Two fresh pools, bound to the main thread.
+    pub fn new(setup: Setup) -> Self {
+        let pool = || PoolModel {
+            owner: Some(Who::Main),
+            lanes: (0..setup.lanes).map(|_| LaneModel::default()).collect(),
+            ..Default::default()
+        };
+        Self {
+            setup,
+            free: setup.pages,
+            next: 0,
+            pools: [pool(), pool()],
+            held: HashMap::new(),
+            gone: Vec::new(),
+        }
+    }
+
+    /// Bytes in a page.
+    pub fn page_size(&self) -> usize {
+        crate::page::PAGE_SIZE << self.setup.order
+    }
+
+    /// What pieces are aligned to.
+    pub fn frag_align(&self) -> usize {
+        self.setup.frag_align
+    }
+
+    /// Pages that the provider has.
+    pub fn free(&self) -> usize {
+        self.free
+    }
+
+    /// The counters that a pool must show.
+    pub fn stats(&self, pool: usize) -> Stats {
+        self.pools[pool].stats
+    }
+
+    /// Where a pool's pages must be.
+    pub fn inflight(&self, pool: usize) -> Inflight {
+        let p = &self.pools[pool];
+        let pages = |q: &VecDeque<Message>| q.iter().filter(|m| matches!(m, Message::Page(_))).count() as u64;
+        let (cache, ring) = (p.cache.len() as u64, pages(&p.ring));
+        let lanes = p.lanes.iter().map(|lane| pages(&lane.messages)).sum();
+        let frag = u64::from(p.open.is_some());
+        let total = p.stats.inflight();
+        Inflight { total, cache, lanes, ring, frag, out: total as u64 - cache - lanes - ring - frag }
+    }
+
+    /// Whether a pool has ended and everything of it is home.
+    pub fn is_complete(&self, pool: usize) -> bool {
+        self.pools[pool].ended && self.pools[pool].stats.inflight() == 0
+    }
+
+    /// The tokens whose pages went back to the provider since the last call.
+    pub fn take_gone(&mut self) -> Vec<Token> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Binds a pool to a thread, or to none.
+    pub fn set_owner(&mut self, pool: usize, owner: Option<Who>) {
+        self.pools[pool].owner = owner;
+    }
+
+    /// The other thread has ended.
+    pub fn thread_ends(&mut self) {
+        for pool in &mut self.pools {
+            if let Some(lane) = std::mem::take(&mut pool.seats[Who::Other as usize]).lane {
+                pool.lanes[lane].claimed = false;
+            }
+        }
+    }
+
+    fn record(&mut self, pool: usize, token: Token) -> &mut Record {
+        self.pools[pool].records.get_mut(&token).expect("the page is in this pool")
+    }
+
+    // ---- Allocation ----------------------------------------------------------------------------------------------
+
+    /// One whole page.
+    pub fn alloc_page(&mut self, pool: usize) -> Option<Token> {
+        match self.pools[pool].cache.pop() {
+            Some(token) => {
+                self.pools[pool].stats.alloc_fast += 1;
+                Some(token)
+            }
+            None => self.alloc_slow(pool),
+        }
+    }
+
+    /// Up to `n` whole pages, in the order in which they come.
+    pub fn alloc_bulk(&mut self, pool: usize, n: usize) -> Vec<Token> {
+        let mut all = Vec::new();
+        loop {
+            let p = &mut self.pools[pool];
+            let at = p.cache.len() - p.cache.len().min(n - all.len());
+            let taken = p.cache.split_off(at);
+            p.stats.alloc_fast += taken.len() as u64;
+            all.extend(taken);
+            if all.len() == n {
+                return all;
+            }
+            let Some(token) = self.alloc_slow(pool) else { return all };
+            all.push(token);
+        }
+    }
+
+    fn alloc_slow(&mut self, pool: usize) -> Option<Token> {
+        let found = self.refill(pool).or_else(|| self.reserve(pool));
+        self.pools[pool].stats.alloc_failed += u64::from(found.is_none());
+        found
+    }
+
+    fn refill(&mut self, pool: usize) -> Option<Token> {
+        let p = &self.pools[pool];
+        let quiet = p.ring.is_empty()
+            && p.lanes[..p.lanes_used].iter().all(|lane| lane.messages.is_empty())
+            && p.overflow.is_empty();
+        let foreign = if quiet { None } else { self.drain(pool) };
+        let p = &mut self.pools[pool];
+        let page = p.cache.pop();
+        match (page, foreign) {
+            (Some(_), _) => p.stats.alloc_refill += 1,
+            (None, None) => p.stats.alloc_empty += 1,
+            (None, Some(_)) => {}
+        }
+        if let Some(token) = foreign {
+            p.stats.alloc_waive += 1;
+            self.leave(pool, token);
+        }
+        page
+    }
+
+    fn drain(&mut self, pool: usize) -> Option<Token> {
+        let (used, first) = (self.pools[pool].lanes_used, self.pools[pool].next_queue);
+        for at in (first..=first + used).map(|at| at % (used + 1)) {
+            let overflow = if at == used { self.take_in_overflow(pool) } else { None };
+            let foreign = overflow.or_else(|| self.drain_from(pool, (at < used).then_some(at)));
+            if foreign.is_some() || self.pools[pool].cache.len() >= self.setup.refill {
+                self.pools[pool].next_queue = at + 1;
+                return foreign;
+            }
+        }
+        None
+    }
+
+    /// From a lane, or from the ring.
+    fn drain_from(&mut self, pool: usize, lane: Option<usize>) -> Option<Token> {
+        while self.pools[pool].cache.len() < self.setup.refill {
+            let p = &mut self.pools[pool];
+            let queue = lane.map_or(&mut p.ring, |at| &mut p.lanes[at].messages);
+            match queue.pop_front() {
+                None => break,
+                Some(Message::Piece(token)) => {
+                    if let Some(foreign) = self.piece_home(pool, token, 1) {
+                        return Some(foreign);
+                    }
+                }
+                Some(Message::Page(token)) => {
+                    if p.foreign {
+                        return Some(token);
+                    }
+                    p.cache.push(token);
+                }
+            }
+        }
+        None
+    }
+
+    fn take_in_overflow(&mut self, pool: usize) -> Option<Token> {
+        while let Some(token) = self.pools[pool].overflow.pop() {
+            let n = std::mem::take(&mut self.record(pool, token).overflowed);
+            if let Some(foreign) = self.piece_home(pool, token, n) {
+                return Some(foreign);
+            }
+        }
+        None
+    }
+
+    fn reserve(&mut self, pool: usize) -> Option<Token> {
+        let want = if self.setup.order == 0 { self.setup.refill } else { 1 };
+        let got = want.min(self.free) as u32;
+        self.free -= got as usize;
+        let p = &mut self.pools[pool];
+        for token in self.next..self.next + got {
+            p.records.insert(token, Record::default());
+            p.cache.push(token);
+        }
+        self.next += got;
+        p.stats.hold += u64::from(got);
+        let slow = u64::from(got > 0);
+        let counter =
+            if self.setup.order == 0 { &mut p.stats.alloc_slow } else { &mut p.stats.alloc_slow_high_order };
+        *counter += slow;
+        p.cache.pop()
+    }
+
+    // ---- Pieces --------------------------------------------------------------------------------------------------
+
+    /// A piece of `size` bytes: the page, the offset, the true size.
+    pub fn alloc_frag(&mut self, pool: usize, size: usize) -> Option<(Token, usize, usize)> {
+        let (token, offset) = self.cut(pool, size)?;
+        Some((token, offset, size))
+    }
+
+    /// A whole page or a piece; a whole page has offset 0 and the page's size.
+    pub fn alloc(&mut self, pool: usize, size: usize) -> Option<(Token, usize, usize)> {
+        let page_size = self.page_size();
+        if size > page_size {
+            self.pools[pool].stats.alloc_failed += 1;
+            return None;
+        }
+        if 2 * size > page_size {
+            return self.alloc_page(pool).map(|token| (token, 0, page_size));
+        }
+        let (token, offset) = self.cut(pool, size)?;
+        let open = self.pools[pool].open.as_mut().expect("a piece was just cut");
+        if open.offset + size <= page_size {
+            return Some((token, offset, size));
+        }
+        open.offset = page_size;
+        Some((token, offset, page_size - offset))
+    }
+
+    fn cut(&mut self, pool: usize, size: usize) -> Option<(Token, usize)> {
+        let page_size = self.page_size();
+        if size == 0 || size > page_size {
+            self.pools[pool].stats.alloc_failed += 1;
+            return None;
+        }
+        let len = size.next_multiple_of(self.setup.frag_align);
+        if self.pools[pool].open.is_none_or(|open| open.offset + len > page_size) {
+            self.open_next(pool)?;
+        }
+        let open = self.pools[pool].open.as_mut().expect("just opened");
+        let (token, offset) = (open.token, open.offset);
+        open.offset += len;
+        self.record(pool, token).pieces += 1;
+        Some((token, offset))
+    }
+
+    /// Closes the open page and opens it again if it is home, else another.
+    fn open_next(&mut self, pool: usize) -> Option<()> {
+        self.take_in_leading_pieces(pool);
+        let closed = self.pools[pool].open.take().map(|open| open.token);
+        let home = closed.filter(|&token| self.record(pool, token).pieces == 0);
+        let token = match home {
+            Some(token) if self.record(pool, token).holds == 0 => {
+                self.pools[pool].stats.recycle_cached += 1;
+                self.pools[pool].stats.alloc_fast += 1;
+                token
+            }
+            gone => {
+                if let Some(token) = gone {
+                    self.pools[pool].stats.recycle_released_refcnt += 1;
+                    self.leave(pool, token);
+                }
+                self.alloc_page(pool)?
+            }
+        };
+        self.pools[pool].open = Some(Open { token, offset: 0 });
+        Some(())
+    }
+
+    fn take_in_leading_pieces(&mut self, pool: usize) {
+        for at in 0..self.pools[pool].lanes_used {
+            while let Some(&Message::Piece(token)) = self.pools[pool].lanes[at].messages.front() {
+                self.pools[pool].lanes[at].messages.pop_front();
+                self.piece_here(pool, token, true);
+            }
+        }
+    }
+
+    /// Says whether the page is home with these pieces.
+    fn piece_counted(&mut self, pool: usize, token: Token, n: u32) -> bool {
+        let open = self.pools[pool].open.is_some_and(|open| open.token == token);
+        let record = self.record(pool, token);
+        record.pieces -= n;
+        record.pieces == 0 && !open
+    }
+
+    /// Pieces that came as messages.
+    /// Pieces that came home as messages; gives their page if it is home with them and of another node.
+    fn piece_home(&mut self, pool: usize, token: Token, n: u32) -> Option<Token> {
+        if !self.piece_counted(pool, token, n) {
+            return None;
+        }
+        if self.record(pool, token).holds > 0 {
+            self.pools[pool].stats.recycle_released_refcnt += 1;
+            self.leave(pool, token);
+            return None;
+        }
+        let p = &mut self.pools[pool];
+        if p.foreign || p.cache.len() < self.setup.cache {
+            p.stats.recycle_ring += 1;
+            if p.foreign {
+                return Some(token);
+            }
+            p.cache.push(token);
+        } else {
+            self.ring_or_out(pool, token);
+        }
+        None
+    }
+
+    fn piece_here(&mut self, pool: usize, token: Token, to_ring: bool) {
+        if !self.piece_counted(pool, token, 1) {
+            return;
+        }
+        if self.record(pool, token).holds > 0 {
+            self.pools[pool].stats.recycle_released_refcnt += 1;
+            return self.leave(pool, token);
+        }
+        if to_ring { self.ring_or_out(pool, token) } else { self.cache_or_ring(pool, token) }
+    }
+
+    fn piece_without_lane(&mut self, pool: usize, token: Token) {
+        if self.pools[pool].ended {
+            return self.piece_late(pool, token);
+        }
+        if self.pools[pool].ring.len() < self.setup.ring {
+            return self.pools[pool].ring.push_back(Message::Piece(token));
+        }
+        let record = self.record(pool, token);
+        record.overflowed += 1;
+        if record.overflowed == 1 {
+            self.pools[pool].overflow.push(token);
+        }
+    }
+
+    fn piece_late(&mut self, pool: usize, token: Token) {
+        if self.piece_counted(pool, token, 1) {
+            self.leave(pool, token);
+        }
+    }
+
+    // ---- Returns -------------------------------------------------------------------------------------------------
+
+    /// A piece is dropped.
+    pub fn drop_piece(&mut self, pool: usize, who: Who, token: Token) {
+        if self.pools[pool].owner == Some(who) {
+            return self.piece_here(pool, token, false);
+        }
+        match self.lane_with_room(pool, who) {
+            Some(_) if self.pools[pool].ended => self.piece_late(pool, token),
+            Some(lane) => self.pools[pool].lanes[lane].messages.push_back(Message::Piece(token)),
+            None => self.piece_without_lane(pool, token),
+        }
+    }
+
+    /// A whole page is dropped, or returned through the ring.
+    pub fn drop_page(&mut self, pool: usize, who: Who, token: Token) {
+        if self.record(pool, token).holds > 0 {
+            self.pools[pool].stats.recycle_released_refcnt += 1;
+            return self.leave(pool, token);
+        }
+        if self.pools[pool].owner == Some(who) {
+            return self.cache_or_ring(pool, token);
+        }
+        match self.lane_with_room(pool, who) {
+            Some(lane) => self.push_lane(pool, lane, token),
+            None => self.ring_or_out(pool, token),
+        }
+    }
+
+    /// Whole pages that nobody holds, dropped together.
+    pub fn drop_run(&mut self, pool: usize, who: Who, tokens: &[Token]) {
+        if self.pools[pool].owner == Some(who) {
+            return tokens.iter().for_each(|&token| self.cache_or_ring(pool, token));
+        }
+        // The lane is looked for once for all of them, and a returner to an ended pool empties it only afterwards.
+        let lane = self.lane_of(pool, who);
+        let room = lane.map_or(0, |at| self.setup.lane - self.pools[pool].lanes[at].messages.len());
+        let (fit, rest) = tokens.split_at(room.min(tokens.len()));
+        fit.iter().for_each(|&token| self.push_lane(pool, lane.expect("it has room"), token));
+        rest.iter().for_each(|&token| self.ring_or_out(pool, token));
+    }
+
+    /// `put_ring` of a piece or a whole page.
+    pub fn put_ring(&mut self, pool: usize, who: Who, token: Token, piece: bool) {
+        match (piece, self.pools[pool].owner == Some(who)) {
+            (true, true) => self.piece_here(pool, token, true),
+            (true, false) => self.piece_without_lane(pool, token),
+            (false, _) if self.record(pool, token).holds > 0 => self.drop_page(pool, who, token),
+            (false, _) => self.ring_or_out(pool, token),
+        }
+    }
+
+    fn cache_or_ring(&mut self, pool: usize, token: Token) {
+        let p = &mut self.pools[pool];
+        if p.cache.len() < self.setup.cache {
+            p.cache.push(token);
+            p.stats.recycle_cached += 1;
+        } else {
+            p.stats.recycle_cache_full += 1;
+            self.ring_or_out(pool, token);
+        }
+    }
+
+    /// A page into a lane with room; the returner to an ended pool takes it out again.
+    fn push_lane(&mut self, pool: usize, lane: usize, token: Token) {
+        self.pools[pool].stats.recycle_ring += 1;
+        if self.pools[pool].ended {
+            return self.leave(pool, token);
+        }
+        self.pools[pool].lanes[lane].messages.push_back(Message::Page(token));
+    }
+
+    /// A page through the ring, or out of the pool.
+    pub fn ring_or_out(&mut self, pool: usize, token: Token) {
+        let p = &mut self.pools[pool];
+        if !p.ended && p.ring.len() < self.setup.ring {
+            p.stats.recycle_ring += 1;
+            return p.ring.push_back(Message::Page(token));
+        }
+        let counter = if p.ended { &mut p.stats.recycle_ring } else { &mut p.stats.recycle_ring_full };
+        *counter += 1;
+        self.leave(pool, token);
+    }
+
+    fn lane_with_room(&mut self, pool: usize, who: Who) -> Option<usize> {
+        let lane = self.lane_of(pool, who)?;
+        (self.pools[pool].lanes[lane].messages.len() < self.setup.lane).then_some(lane)
+    }
+
+    fn lane_of(&mut self, pool: usize, who: Who) -> Option<usize> {
+        let p = &mut self.pools[pool];
+        let seat = &mut p.seats[who as usize];
+        if seat.lane.is_some() {
+            return seat.lane;
+        }
+        if seat.wait > 0 {
+            seat.wait -= 1;
+            return None;
+        }
+        seat.lane = p.lanes.iter().position(|lane| !lane.claimed);
+        match seat.lane {
+            Some(at) => {
+                p.lanes[at].claimed = true;
+                p.lanes_used = p.lanes_used.max(at + 1);
+            }
+            None => seat.wait = RETRY,
+        }
+        seat.lane
+    }
+
+    /// A page leaves its pool, for the provider or for whoever holds it.
+    fn leave(&mut self, pool: usize, token: Token) {
+        self.pools[pool].stats.release += 1;
+        let record = self.pools[pool].records.remove(&token).expect("the page is in this pool");
+        if record.holds > 0 {
+            self.held.insert(token, record.holds);
+        } else {
+            self.give_back(token);
+        }
+    }
+
+    fn give_back(&mut self, token: Token) {
+        self.free += 1;
+        self.gone.push(token);
+    }
+
+    // ---- Shared, held, the rest ----------------------------------------------------------------------------------
+
+    /// One more clone of a shared buffer.
+    pub fn clone_shared(&mut self, pool: usize, token: Token) {
+        self.record(pool, token).clones += 1;
+    }
+
+    /// A shared buffer is dropped.
+    pub fn drop_shared(&mut self, pool: usize, who: Who, token: Token, piece: bool) {
+        let record = self.record(pool, token);
+        if record.clones > 0 {
+            record.clones -= 1;
+        } else if piece {
+            self.drop_piece(pool, who, token);
+        } else {
+            self.drop_page(pool, who, token);
+        }
+    }
+
+    /// One more hold.
+    pub fn hold(&mut self, pool: usize, token: Token) {
+        self.record(pool, token).holds += 1;
+    }
+
+    /// One hold less, of a page that may have left the pool.
+    pub fn unhold(&mut self, pool: usize, token: Token) {
+        let Some(holds) = self.held.get_mut(&token) else {
+            self.record(pool, token).holds -= 1;
+            return;
+        };
+        *holds -= 1;
+        if *holds == 0 {
+            self.held.remove(&token);
+            self.give_back(token);
+        }
+    }
+
+    /// Whether anybody holds a page that is in its pool.
+    pub fn is_held(&mut self, pool: usize, token: Token) -> bool {
+        self.record(pool, token).holds > 0
+    }
+
+    /// Another node is preferred; all pages are on node 0.
+    pub fn update_nid(&mut self, pool: usize, node: u8) {
+        self.pools[pool].foreign = node != 0;
+        while let Some(token) = self.pools[pool].cache.pop() {
+            self.leave(pool, token);
+        }
+    }
+
+    /// The pool ends: what is in a place of its own goes back.
+    pub fn destroy(&mut self, pool: usize) {
+        let p = &mut self.pools[pool];
+        (p.owner, p.ended) = (None, true);
+        let open = p.open.take();
+        let mut pages = std::mem::take(&mut p.cache);
+        let messages: Vec<_> = p.lanes.iter_mut().flat_map(|lane| lane.messages.drain(..)).collect();
+        let ring: Vec<_> = p.ring.drain(..).collect();
+        let overflow = std::mem::take(&mut p.overflow);
+        for token in overflow {
+            let n = std::mem::take(&mut self.record(pool, token).overflowed);
+            pages.extend(self.piece_counted(pool, token, n).then_some(token));
+        }
+        for message in messages.into_iter().chain(ring) {
+            match message {
+                Message::Page(token) => pages.push(token),
+                Message::Piece(token) => pages.extend(self.piece_counted(pool, token, 1).then_some(token)),
+            }
+        }
+        // The page that was being cut is home now if its last piece came home before.
+        if let Some(open) = open.filter(|open| !pages.contains(&open.token)) {
+            pages.extend((self.record(pool, open.token).pieces == 0).then_some(open.token));
+        }
+        pages.into_iter().for_each(|token| self.leave(pool, token));
+    }
+}

@@ -1,0 +1,153 @@
+//! What can be done to pools, as data: one list for the property test, the fuzzer and the model checker.
+
+/// One call, or a short choreography of calls, on one of two pools that share their memory. Numbers choose among what
+/// there is, modulo; an operation that finds nothing to work on does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Op {
+    /// `alloc_page` on a pool.
+    AllocPage(u8),
+    /// `alloc_bulk` of so many.
+    AllocBulk(u8, u8),
+    /// `alloc_batch` of so many.
+    AllocBatch(u8, u8),
+    /// `alloc_frag` of so many sixteenths of a page, and some bytes.
+    AllocFrag(u8, u8),
+    /// `alloc` of so many sixteenths of a page, and some bytes.
+    Alloc(u8, u8),
+    /// Drops a buffer here.
+    Drop(u8),
+    /// Drops a buffer on the other thread.
+    DropElsewhere(u8),
+    /// Drops a buffer here while its pool is bound to no thread.
+    DropUnbound(u8),
+    /// `put_bulk` of so many buffers of both pools, from one on.
+    PutBulk(u8, u8),
+    /// The same on the other thread.
+    PutBulkElsewhere(u8, u8),
+    /// `put_ring_bulk` of so many buffers.
+    PutRingBulk(u8, u8),
+    /// `put_ring` of a buffer.
+    PutRing(u8),
+    /// `put_ring` of a buffer on the other thread.
+    PutRingElsewhere(u8),
+    /// `recycle_direct` of a buffer, by its own pool and by the other one, which refuses.
+    RecycleDirect(u8),
+    /// Takes one page out of a batch.
+    BatchPop(u8),
+    /// Drops a batch here.
+    DropBatch(u8),
+    /// Drops a batch on the other thread.
+    DropBatchElsewhere(u8),
+    /// Holds a buffer's page.
+    Hold(u8),
+    /// Ends a hold.
+    Unhold(u8),
+    /// `into_shared`.
+    Share(u8),
+    /// Clones a shared buffer.
+    CloneShared(u8),
+    /// Drops a shared buffer here.
+    DropShared(u8),
+    /// Drops a shared buffer on the other thread.
+    DropSharedElsewhere(u8),
+    /// `into_raw`.
+    IntoRaw(u8),
+    /// `from_raw`, at an address so many sixteenths into the buffer, and then the same address again.
+    FromRaw(u8, u8),
+    /// `from_raw` by the pool that it is not of, and of an address that is nobody's.
+    FromRawWrong(u8),
+    /// `update_nid` to one of two nodes.
+    UpdateNid(u8, u8),
+    /// The pool is bound on the other thread, allocates and drops a page there, and comes back.
+    BindElsewhere(u8),
+    /// The other thread ends; the next one is a new thread.
+    ThreadEnds,
+    /// Destroys a pool; what is out comes home late.
+    Destroy(u8),
+}
+
+impl Op {
+    /// Kinds of operation.
+    pub const KINDS: u8 = 34;
+
+    /// Every three bytes are an operation: what, on which, how much. Destroying and ending threads is made rare.
+    pub fn from_bytes([what, which, amount]: [u8; 3]) -> Self {
+        match what % Self::KINDS {
+            0 | 1 => Self::AllocPage(which),
+            2 => Self::AllocBulk(which, amount),
+            3 => Self::AllocBatch(which, amount),
+            4 | 5 => Self::AllocFrag(which, amount),
+            6 => Self::Alloc(which, amount),
+            7 => Self::Drop(which),
+            8 | 9 => Self::DropElsewhere(which),
+            10 => Self::DropUnbound(which),
+            11 => Self::PutBulk(which, amount),
+            12 => Self::PutBulkElsewhere(which, amount),
+            13 => Self::PutRingBulk(which, amount),
+            14 => Self::PutRing(which),
+            15 => Self::PutRingElsewhere(which),
+            16 => Self::RecycleDirect(which),
+            17 => Self::BatchPop(which),
+            18 => Self::DropBatch(which),
+            19 => Self::DropBatchElsewhere(which),
+            20 => Self::Hold(which),
+            21 | 22 => Self::Unhold(which),
+            23 => Self::Share(which),
+            24 => Self::CloneShared(which),
+            25 => Self::DropShared(which),
+            26 => Self::DropSharedElsewhere(which),
+            27 => Self::IntoRaw(which),
+            28 => Self::FromRaw(which, amount),
+            29 => Self::FromRawWrong(which),
+            30 => Self::UpdateNid(which, amount),
+            31 => Self::BindElsewhere(which),
+            32 => Self::ThreadEnds,
+            _ if amount < 32 => Self::Destroy(which),
+            _ => Self::AllocPage(which),
+        }
+    }
+
+    /// The operations that these bytes stand for; up to two bytes at the end are ignored.
+    pub fn list(bytes: &[u8]) -> Vec<Self> {
+        bytes.as_chunks::<3>().0.iter().map(|op| Self::from_bytes(*op)).collect()
+    }
+}
+
+/// The sizes of both pools: small ones, so that every limit is met often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// log2 of base pages per page.
+    pub order: u8,
+    /// Pages that both pools share.
+    pub pages: usize,
+    /// Pages in the cache.
+    pub cache: usize,
+    /// Pages in a refill.
+    pub refill: usize,
+    /// Slots in the ring.
+    pub ring: usize,
+    /// Lanes that a pool has.
+    pub lanes: usize,
+    /// Slots in a lane.
+    pub lane: usize,
+    /// Alignment of pieces.
+    pub frag_align: usize,
+}
+
+impl Setup {
+    /// The setup that four bytes stand for.
+    pub fn from_bytes([pages, cache, ways, lane]: [u8; 4]) -> Self {
+        let cache_size = 1 + (cache as usize & 7);
+        Self {
+            order: pages >> 7,
+            pages: 2 + (pages as usize & 31),
+            cache: cache_size,
+            refill: 1 + (cache as usize >> 4) % cache_size,
+            ring: 1 + (ways as usize & 7),
+            lanes: (ways as usize >> 4) & 3,
+            lane: 2 << (lane & 3),
+            frag_align: if lane & 64 == 0 { 64 } else { 8 },
+        }
+    }
+}

@@ -1,0 +1,597 @@
+//! Runs a list of operations on two real pools and on the model, and compares after every one.
+//!
+//! Everything is deterministic: the other thread does one thing at a time, while this one waits for it. Every buffer is
+//! stamped with a number of its own when it is handed out, and the stamp is looked at before it goes home, so a page or
+//! a piece that had two owners shows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use crate::batch::Batch;
+use crate::buf::PageBuf;
+use crate::dma::{DeviceAddr, DmaDomain, IdentityDomain};
+use crate::hold::PageHold;
+use crate::page::{NodeId, PageIdx};
+use crate::params::PoolParams;
+use crate::pool::{Bound, Pool};
+use crate::pool_ref::PoolRef;
+use crate::provider::Provider;
+use crate::raw::RawBuf;
+use crate::shared_buf::SharedBuf;
+use crate::shutdown::Shutdown;
+use crate::testing::model::{Model, Token, Who};
+use crate::testing::{Op, Setup};
+
+/// A thing that is out, and the page that the model says it is.
+#[derive(Debug)]
+struct Out<T> {
+    pool: usize,
+    token: Token,
+    what: T,
+    piece: bool,
+    /// A whole page that something may have to be looked up for when it comes home.
+    special: bool,
+    stamp: u64,
+}
+
+impl<T> Out<T> {
+    fn with<U>(&self, what: U) -> Out<U> {
+        let Self { pool, token, piece, special, stamp, .. } = *self;
+        Out { pool, token, what, piece, special, stamp }
+    }
+
+    fn apart(self) -> (T, Out<()>) {
+        let rest = self.with(());
+        (self.what, rest)
+    }
+}
+
+/// Pages of a batch, each with its stamp.
+type Stamped = Vec<(Token, u64)>;
+
+/// The real pools, what is out of them, and the model beside them.
+#[derive(Debug)]
+struct Run {
+    model: Model,
+    provider: Arc<dyn Provider>,
+    pools: [Option<Bound>; 2],
+    handles: [PoolRef; 2],
+    shutdowns: [Option<Shutdown>; 2],
+    other: Option<Other>,
+    buffers: Vec<Out<PageBuf>>,
+    batches: Vec<(usize, Stamped, Batch)>,
+    shared: Vec<Out<SharedBuf>>,
+    raws: Vec<Out<RawBuf>>,
+    holds: Vec<Out<PageHold>>,
+    stamps: u64,
+    page_of: HashMap<Token, PageIdx>,
+    token_at: HashMap<PageIdx, Token>,
+}
+
+/// Runs the list over `provider`, which has exactly `setup.pages` free pages of `setup.order`, and then brings everything
+/// home. Panics where the pools and the model differ.
+///
+/// One run at a time per process: what the model knows of lanes holds while no other pool takes part.
+pub fn run(setup: Setup, provider: Arc<dyn Provider>, ops: &[Op]) {
+    let available = provider.available(setup.order);
+    let domain: Arc<dyn DmaDomain> = Arc::new(IdentityDomain::new("model"));
+    // Keeps the device's view of the area beyond the end of both pools, so that raw buffers can come home late.
+    let keeper = provider.area().attach(&domain).expect("the identity maps everything");
+    let mut run = Run::new(setup, provider.clone(), domain);
+    for (at, op) in ops.iter().enumerate() {
+        run.apply(*op);
+        run.compare(&format!("after operation {at}, {op:?}"));
+    }
+    run.end();
+    provider.area().detach(&keeper);
+    assert_eq!(provider.available(setup.order), available, "the provider has everything back");
+}
+
+impl Run {
+    fn new(setup: Setup, provider: Arc<dyn Provider>, domain: Arc<dyn DmaDomain>) -> Self {
+        let params = || PoolParams {
+            order: setup.order,
+            cache_size: setup.cache,
+            refill: setup.refill,
+            ring_size: setup.ring,
+            max_lanes: setup.lanes,
+            lane_size: setup.lane,
+            frag_align: setup.frag_align,
+            domains: vec![domain.clone()],
+            ..Default::default()
+        };
+        let pools = [(); 2].map(|()| Pool::new(params(), provider.clone()).expect("checked sizes").bind());
+        Self {
+            model: Model::new(setup),
+            provider,
+            handles: [pools[0].handle(), pools[1].handle()],
+            pools: pools.map(Some),
+            shutdowns: [None, None],
+            other: None,
+            buffers: Vec::new(),
+            batches: Vec::new(),
+            shared: Vec::new(),
+            raws: Vec::new(),
+            holds: Vec::new(),
+            stamps: 0,
+            page_of: HashMap::new(),
+            token_at: HashMap::new(),
+        }
+    }
+
+    fn apply(&mut self, op: Op) {
+        match op {
+            Op::AllocPage(pool) => self.alloc_page(pool as usize & 1),
+            Op::AllocBulk(pool, n) => self.alloc_bulk(pool as usize & 1, n as usize & 15),
+            Op::AllocBatch(pool, n) => self.alloc_batch(pool as usize & 1, n as usize & 15),
+            Op::AllocFrag(pool, size) => self.alloc_frag(pool as usize & 1, size),
+            Op::Alloc(pool, size) => self.alloc(pool as usize & 1, size),
+            Op::Drop(at) => self.drop_buffer(at, Who::Main),
+            Op::DropElsewhere(at) => self.drop_buffer(at, Who::Other),
+            Op::DropUnbound(at) => self.drop_unbound(at),
+            Op::PutBulk(at, n) => self.put_bulk(at, n, Who::Main),
+            Op::PutBulkElsewhere(at, n) => self.put_bulk(at, n, Who::Other),
+            Op::PutRingBulk(at, n) => self.put_ring_bulk(at, n),
+            Op::PutRing(at) => self.put_ring(at, Who::Main),
+            Op::PutRingElsewhere(at) => self.put_ring(at, Who::Other),
+            Op::RecycleDirect(at) => self.recycle_direct(at),
+            Op::BatchPop(at) => self.batch_pop(at),
+            Op::DropBatch(at) => self.drop_batch(at, Who::Main),
+            Op::DropBatchElsewhere(at) => self.drop_batch(at, Who::Other),
+            Op::Hold(at) => self.hold(at),
+            Op::Unhold(at) => self.unhold(at),
+            Op::Share(at) => self.share(at),
+            Op::CloneShared(at) => self.clone_shared(at),
+            Op::DropShared(at) => self.drop_shared(at, Who::Main),
+            Op::DropSharedElsewhere(at) => self.drop_shared(at, Who::Other),
+            Op::IntoRaw(at) => self.make_raw(at),
+            Op::FromRaw(at, within) => self.bring_raw(at, within),
+            Op::FromRawWrong(at) => self.bring_wrong(at),
+            Op::UpdateNid(pool, node) => self.update_nid(pool as usize & 1, node & 1),
+            Op::BindElsewhere(pool) => self.bind_elsewhere(pool as usize & 1),
+            Op::ThreadEnds => self.thread_ends(),
+            Op::Destroy(pool) => self.destroy(pool as usize & 1),
+        }
+    }
+
+    /// Everything that can be seen from outside is as the model says.
+    fn compare(&self, when: &str) {
+        for pool in 0..2 {
+            let (seen, told) = (self.handles[pool].stats(), self.model.stats(pool));
+            assert_eq!(seen, told, "counters of pool {pool} {when}");
+            let (seen, told) = (self.handles[pool].inflight(), self.model.inflight(pool));
+            assert_eq!(seen, told, "places of pool {pool} {when}");
+            if let Some(shutdown) = &self.shutdowns[pool] {
+                assert_eq!(shutdown.is_complete(), self.model.is_complete(pool), "end of pool {pool} {when}");
+            }
+        }
+    }
+
+    /// Brings everything home in the order of its kinds, and ends both pools.
+    fn end(mut self) {
+        while !self.buffers.is_empty() {
+            self.drop_buffer(0, Who::Other);
+        }
+        while !self.raws.is_empty() {
+            self.bring_raw(0, 0);
+            self.drop_buffer(0, Who::Main);
+        }
+        while !self.shared.is_empty() {
+            self.drop_shared(0, Who::Main);
+        }
+        while !self.batches.is_empty() {
+            self.drop_batch(0, Who::Main);
+        }
+        self.compare("with nothing out");
+        (0..2).for_each(|pool| self.destroy(pool));
+        self.compare("after the end");
+        while !self.holds.is_empty() {
+            self.unhold(0);
+        }
+        assert!((0..2).all(|pool| self.model.is_complete(pool)), "nothing is out");
+        self.thread_ends();
+    }
+
+    // ---- Hand-outs -------------------------------------------------------------------------------------------------
+
+    /// Ties a token to its page, or finds that they differ.
+    fn is_page(&mut self, token: Token, page: PageIdx) {
+        for token in self.model.take_gone() {
+            if let Some(page) = self.page_of.remove(&token) {
+                self.token_at.remove(&page);
+            }
+        }
+        let known = *self.page_of.entry(token).or_insert(page);
+        assert_eq!(known, page, "token {token} is another page");
+        let owner = *self.token_at.entry(page).or_insert(token);
+        assert_eq!(owner, token, "page {page:?} has two owners");
+    }
+
+    fn handed_out(&mut self, pool: usize, token: Token, mut buffer: PageBuf) {
+        self.is_page(token, buffer.page());
+        self.stamps += 1;
+        let stamp = self.stamps;
+        write_stamp(&mut buffer, stamp);
+        let (piece, special) = (buffer.is_piece(), false);
+        self.buffers.push(Out { pool, token, what: buffer, piece, special, stamp });
+    }
+
+    fn alloc_page(&mut self, pool: usize) {
+        let Some(real) = &self.pools[pool] else { return };
+        let (seen, told) = (real.alloc_page(), self.model.alloc_page(pool));
+        assert_eq!(seen.is_some(), told.is_some(), "alloc_page");
+        if let Some((buffer, token)) = seen.zip(told) {
+            assert_eq!((buffer.offset(), buffer.len()), (0, self.model.page_size()));
+            self.handed_out(pool, token, buffer);
+        }
+    }
+
+    fn alloc_bulk(&mut self, pool: usize, n: usize) {
+        let Some(real) = &self.pools[pool] else { return };
+        let mut buffers = Vec::with_capacity(n);
+        let got = real.alloc_bulk(&mut buffers, n);
+        let told = self.model.alloc_bulk(pool, n);
+        assert_eq!((got, buffers.len()), (told.len(), told.len()), "alloc_bulk");
+        for (buffer, token) in buffers.into_iter().zip(told) {
+            self.handed_out(pool, token, buffer);
+        }
+    }
+
+    fn alloc_batch(&mut self, pool: usize, n: usize) {
+        let Some(real) = &self.pools[pool] else { return };
+        let mut batch = real.alloc_batch(n);
+        let told = self.model.alloc_bulk(pool, n);
+        assert_eq!(batch.len(), told.len(), "alloc_batch");
+        let mut stamped = Vec::new();
+        for (at, token) in told.into_iter().enumerate() {
+            self.is_page(token, batch.page(at).expect("within its length"));
+            self.stamps += 1;
+            if let Some(word) = batch.bytes_mut(at).and_then(|bytes| bytes.first_chunk_mut()) {
+                *word = self.stamps.to_le_bytes();
+            }
+            stamped.push((token, self.stamps));
+        }
+        if !batch.is_empty() {
+            self.batches.push((pool, stamped, batch));
+        }
+    }
+
+    /// Sixteenths of a page in the upper half, so that some sizes are 0 and some more than a page; odd bytes below.
+    fn size(&self, size: u8) -> usize {
+        (size as usize >> 4) * (self.model.page_size() / 14) + (size as usize & 15) * 7
+    }
+
+    fn alloc_frag(&mut self, pool: usize, size: u8) {
+        let size = self.size(size);
+        let Some(real) = &self.pools[pool] else { return };
+        let (seen, told) = (real.alloc_frag(size), self.model.alloc_frag(pool, size));
+        self.piece_or_page(pool, seen, told);
+    }
+
+    fn alloc(&mut self, pool: usize, size: u8) {
+        let size = self.size(size);
+        if size == 0 {
+            return self.alloc_frag(pool, 0);
+        }
+        let Some(real) = &self.pools[pool] else { return };
+        let (seen, told) = (real.alloc(size), self.model.alloc(pool, size));
+        self.piece_or_page(pool, seen, told);
+    }
+
+    fn piece_or_page(&mut self, pool: usize, seen: Option<PageBuf>, told: Option<(Token, usize, usize)>) {
+        let shape = seen.as_ref().map(|buffer| (buffer.offset(), buffer.len()));
+        assert_eq!(shape, told.map(|(_, offset, len)| (offset, len)), "offset and true size");
+        if let Some((buffer, (token, ..))) = seen.zip(told) {
+            self.handed_out(pool, token, buffer);
+        }
+    }
+
+    // ---- Returns ---------------------------------------------------------------------------------------------------
+
+    /// Takes something out of a list, if there is anything.
+    fn pick<T>(from: &mut Vec<T>, at: u8) -> Option<T> {
+        (!from.is_empty()).then(|| from.swap_remove(at as usize % from.len()))
+    }
+
+    /// Does something with buffers on one thread or the other.
+    fn on(&mut self, who: Who, work: impl FnOnce() + Send + 'static) {
+        match who {
+            Who::Main => work(),
+            Who::Other => self.other.get_or_insert_with(Other::start).run(work),
+        }
+    }
+
+    fn drop_buffer(&mut self, at: u8, who: Who) {
+        let Some(out) = Self::pick(&mut self.buffers, at) else { return };
+        stamp_stands(&out);
+        let (buffer, out) = out.apart();
+        self.on(who, move || drop(buffer));
+        match out.piece {
+            true => self.model.drop_piece(out.pool, who, out.token),
+            false => self.model.drop_page(out.pool, who, out.token),
+        }
+    }
+
+    fn drop_unbound(&mut self, at: u8) {
+        let Some(pool) = self.buffers.get(at as usize % self.buffers.len().max(1)).map(|out| out.pool) else {
+            return;
+        };
+        let unbound = self.pools[pool].take().map(Bound::unbind);
+        self.model.set_owner(pool, None);
+        self.drop_buffer(at, Who::Main);
+        self.model.set_owner(pool, unbound.is_some().then_some(Who::Main));
+        self.pools[pool] = unbound.map(Pool::bind);
+    }
+
+    /// Takes some neighbours out of the list of buffers.
+    fn pick_run(&mut self, at: u8, n: u8) -> Vec<Out<PageBuf>> {
+        let from = at as usize % (self.buffers.len() + 1);
+        let to = (from + (n as usize & 31)).min(self.buffers.len());
+        self.buffers.drain(from..to).collect()
+    }
+
+    fn put_bulk(&mut self, at: u8, n: u8, who: Who) {
+        let (mut buffers, outs): (Vec<_>, Vec<_>) =
+            self.pick_run(at, n).into_iter().inspect(stamp_stands).map(Out::apart).unzip();
+        self.on(who, move || crate::batch::put_bulk(&mut buffers));
+        let runs = outs.chunk_by(|a, b| plain(a) && plain(b) && a.pool == b.pool);
+        for run in runs {
+            match run {
+                [one] if one.piece => self.model.drop_piece(one.pool, who, one.token),
+                [one] if one.special => self.model.drop_page(one.pool, who, one.token),
+                run => self.model.drop_run(run[0].pool, who, &tokens(run)),
+            }
+        }
+    }
+
+    fn put_ring_bulk(&mut self, at: u8, n: u8) {
+        let (mut buffers, outs): (Vec<_>, Vec<_>) =
+            self.pick_run(at, n).into_iter().inspect(stamp_stands).map(Out::apart).unzip();
+        crate::batch::put_ring_bulk(&mut buffers);
+        assert!(buffers.is_empty());
+        for out in outs {
+            self.model.put_ring(out.pool, Who::Main, out.token, out.piece);
+        }
+    }
+
+    fn put_ring(&mut self, at: u8, who: Who) {
+        let Some(out) = Self::pick(&mut self.buffers, at) else { return };
+        stamp_stands(&out);
+        let (buffer, out) = out.apart();
+        self.on(who, move || buffer.put_ring());
+        self.model.put_ring(out.pool, who, out.token, out.piece);
+    }
+
+    fn recycle_direct(&mut self, at: u8) {
+        let Some(out) = Self::pick(&mut self.buffers, at) else { return };
+        stamp_stands(&out);
+        let (mut buffer, out) = out.apart();
+        if let Some(stranger) = &self.pools[1 - out.pool] {
+            buffer = stranger.recycle_direct(buffer).expect_err("the other pool's");
+        }
+        match &self.pools[out.pool] {
+            Some(own) => own.recycle_direct(buffer).expect("its own"),
+            None => drop(buffer),
+        }
+        match out.piece {
+            true => self.model.drop_piece(out.pool, Who::Main, out.token),
+            false => self.model.drop_page(out.pool, Who::Main, out.token),
+        }
+    }
+
+    fn batch_pop(&mut self, at: u8) {
+        let Some((pool, mut stamped, mut batch)) = Self::pick(&mut self.batches, at) else { return };
+        let (what, (token, stamp)) = batch.pop().zip(stamped.pop()).expect("no empty batch is kept");
+        assert_eq!(self.page_of[&token], what.page());
+        self.buffers.push(Out { pool, token, what, piece: false, special: false, stamp });
+        if !batch.is_empty() {
+            self.batches.push((pool, stamped, batch));
+        }
+    }
+
+    fn drop_batch(&mut self, at: u8, who: Who) {
+        let Some((pool, stamped, mut batch)) = Self::pick(&mut self.batches, at) else { return };
+        for (at, (_, stamp)) in stamped.iter().enumerate() {
+            let word = batch.bytes_mut(at).and_then(|bytes| bytes.first_chunk().copied());
+            assert!(word.is_none_or(|word| u64::from_le_bytes(word) == *stamp), "a page had two owners");
+        }
+        self.on(who, move || drop(batch));
+        let tokens: Vec<_> = stamped.into_iter().map(|(token, _)| token).collect();
+        self.model.drop_run(pool, who, &tokens);
+    }
+
+    // ---- Held, shared, raw -----------------------------------------------------------------------------------------
+
+    fn hold(&mut self, at: u8) {
+        if self.buffers.is_empty() {
+            return;
+        }
+        let at = at as usize % self.buffers.len();
+        let out = &mut self.buffers[at];
+        out.special = !out.piece;
+        let hold = out.what.hold();
+        self.model.hold(out.pool, out.token);
+        self.holds.push(self.buffers[at].with(hold));
+    }
+
+    fn unhold(&mut self, at: u8) {
+        let Some(out) = Self::pick(&mut self.holds, at) else { return };
+        drop(out.what);
+        self.model.unhold(out.pool, out.token);
+    }
+
+    fn share(&mut self, at: u8) {
+        let Some(out) = Self::pick(&mut self.buffers, at) else { return };
+        let (buffer, out) = out.apart();
+        self.shared.push(out.with(buffer.into_shared()));
+    }
+
+    fn clone_shared(&mut self, at: u8) {
+        if self.shared.is_empty() {
+            return;
+        }
+        let out = &self.shared[at as usize % self.shared.len()];
+        let clone = out.with(out.what.clone());
+        self.model.clone_shared(out.pool, out.token);
+        self.shared.push(clone);
+    }
+
+    fn drop_shared(&mut self, at: u8, who: Who) {
+        let Some(out) = Self::pick(&mut self.shared, at) else { return };
+        let word = out.what.bytes().and_then(|bytes| bytes.first_chunk().copied());
+        assert!(word.is_none_or(|word| u64::from_le_bytes(word) == out.stamp), "{out:?} had two owners");
+        let (shared, out) = out.apart();
+        self.on(who, move || drop(shared));
+        self.model.drop_shared(out.pool, who, out.token, out.piece);
+    }
+
+    fn make_raw(&mut self, at: u8) {
+        let Some(out) = Self::pick(&mut self.buffers, at) else { return };
+        let (buffer, out) = out.apart();
+        let (start, len, small) =
+            (buffer.dma_addr(), buffer.len(), buffer.is_piece() && self.pieces_share_lines());
+        match buffer.into_raw() {
+            Ok(raw) => {
+                assert!(!small, "a piece that shares a line has no raw form");
+                assert_eq!((Some(raw.addr), raw.len as usize), (start, len));
+                self.raws.push(out.with(raw));
+            }
+            Err(buffer) => {
+                assert!(small, "the area is mapped");
+                self.buffers.push(out.with(buffer));
+            }
+        }
+    }
+
+    fn pieces_share_lines(&self) -> bool {
+        self.model.frag_align() < 64
+    }
+
+    fn bring_raw(&mut self, at: u8, within: u8) {
+        let Some(out) = Self::pick(&mut self.raws, at) else { return };
+        let (raw, mut out) = out.apart();
+        let inside = DeviceAddr(raw.addr.0 + u64::from(raw.len) * u64::from(within & 15) / 16);
+        let mut buffer = self.handles[out.pool].from_raw(inside).expect("it is out in raw form");
+        let len = if out.piece { (raw.len as usize).next_multiple_of(64) } else { raw.len as usize };
+        assert_eq!((buffer.dma_addr(), buffer.len()), (Some(raw.addr), len));
+        let again = self.handles[out.pool].from_raw(raw.addr);
+        assert!(again.is_err(), "an address was taken twice");
+        out.special = !out.piece && self.model.is_held(out.pool, out.token);
+        if raw.len < 8 {
+            write_stamp(&mut buffer, out.stamp); // it was too short for one, and has whole lines now
+        }
+        self.buffers.push(out.with(buffer));
+    }
+
+    fn bring_wrong(&mut self, at: u8) {
+        let outside = self.provider.area().region(0).cpu_addr.map_or(1, |base| base as u64 - 1);
+        for handle in &self.handles {
+            assert!(handle.from_raw(DeviceAddr(outside)).is_err(), "nobody's address was taken");
+        }
+        if self.raws.is_empty() {
+            return;
+        }
+        let out = &self.raws[at as usize % self.raws.len()];
+        assert!(
+            self.handles[1 - out.pool].from_raw(out.what.addr).is_err(),
+            "another pool's address was taken"
+        );
+    }
+
+    // ---- The pools themselves --------------------------------------------------------------------------------------
+
+    fn update_nid(&mut self, pool: usize, node: u8) {
+        if !self.provider.has_node(NodeId(node)) {
+            return;
+        }
+        let Some(real) = &self.pools[pool] else { return };
+        real.update_nid(Some(NodeId(node))).expect("the node is there");
+        self.model.update_nid(pool, node);
+    }
+
+    fn bind_elsewhere(&mut self, pool: usize) {
+        let Some(real) = self.pools[pool].take() else { return };
+        let (real, (send, receive)) = (real.unbind(), channel());
+        self.on(Who::Other, move || {
+            let real = real.bind();
+            drop(real.alloc_page());
+            send.send(real.unbind()).expect("the list waits for its pool");
+        });
+        self.pools[pool] = Some(receive.recv().expect("it was just sent").bind());
+        self.model.set_owner(pool, Some(Who::Other));
+        if let Some(token) = self.model.alloc_page(pool) {
+            self.model.drop_page(pool, Who::Other, token);
+        }
+        self.model.set_owner(pool, Some(Who::Main));
+    }
+
+    fn thread_ends(&mut self) {
+        if let Some(other) = self.other.take() {
+            other.end();
+            self.model.thread_ends();
+        }
+    }
+
+    fn destroy(&mut self, pool: usize) {
+        let Some(real) = self.pools[pool].take() else { return };
+        self.shutdowns[pool] = Some(real.destroy());
+        self.model.destroy(pool);
+    }
+}
+
+fn plain(out: &Out<()>) -> bool {
+    !out.piece && !out.special
+}
+
+fn tokens(run: &[Out<()>]) -> Vec<Token> {
+    run.iter().map(|out| out.token).collect()
+}
+
+fn write_stamp(buffer: &mut PageBuf, stamp: u64) {
+    if let Some(word) = buffer.bytes_mut().and_then(|bytes| bytes.first_chunk_mut()) {
+        *word = stamp.to_le_bytes();
+    }
+}
+
+/// The buffer's first word is what was written when it was handed out.
+fn stamp_stands(out: &Out<PageBuf>) {
+    let word = out.what.bytes().and_then(|bytes| bytes.first_chunk().copied());
+    assert!(word.is_none_or(|word| u64::from_le_bytes(word) == out.stamp), "{out:?} had two owners");
+}
+
+/// Something to do on the other thread.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The other thread: does what it is sent, one thing at a time.
+#[derive(Debug)]
+struct Other {
+    work: Sender<(Work, Sender<()>)>,
+    thread: JoinHandle<()>,
+}
+
+impl Other {
+    fn start() -> Self {
+        let (work, inbox) = channel::<(Work, Sender<()>)>();
+        let thread = std::thread::spawn(move || {
+            for (work, done) in inbox {
+                work();
+                done.send(()).expect("the list waits for it");
+            }
+        });
+        Self { work, thread }
+    }
+
+    /// Returns when it is done.
+    fn run(&mut self, work: impl FnOnce() + Send + 'static) {
+        let (done, wait) = channel();
+        self.work.send((Box::new(work), done)).expect("the other thread lives");
+        wait.recv().expect("the other thread did not panic");
+    }
+
+    fn end(self) {
+        drop(self.work);
+        self.thread.join().expect("the other thread did not panic");
+    }
+}
