@@ -1,7 +1,9 @@
 //! The shape of a token: what kind of thing, where in its table, and in which of that place's lives.
 //!
-//!     63                32 31               4 3    0
-//!     |    generation     |     place        | kind |
+//! ```text
+//! 63                32 31               4 3    0
+//! |    generation     |     place        | kind |
+//! ```
 //!
 //! A buffer's generation is odd while it is out. Other kinds begin with 1. No token is 0, and none of them is aligned
 //! like an address, so that a pointer given by mistake is refused.
