@@ -247,8 +247,10 @@ impl List {
 /// The entry of a place that a piece has or had.
 pub(crate) fn entry(place: u32) -> &'static Entry {
     let lives = DIRECTORY[(place >> ROW_SHIFT) as usize % ROWS].lives.load(Relaxed).cast::<Entry>();
-    // SAFETY: rows of pieces have an entry for every place, never freed, and callers have such a place.
-    unsafe { &*lives.add((place & IN_ROW) as usize) }
+    // SAFETY: rows of pieces have an entry for every place, and callers have such a place.
+    let entry = unsafe { lives.add((place & IN_ROW) as usize) };
+    // SAFETY: entries are atomics and never freed.
+    unsafe { &*entry }
 }
 
 /// Where the directory lies, for the inline functions.
@@ -274,7 +276,9 @@ pub(crate) fn find(token: Token) -> Outcome<Found> {
     let words_each = if kind == Kind::Page as u64 { 1 } else { 2 };
     let at = (token.place() & IN_ROW) as usize * words_each;
     // SAFETY: a row with a kind has a word or an entry, which begins with its word, for every place.
-    let word = unsafe { &*row.lives.load(Relaxed).add(at) };
+    let word = unsafe { row.lives.load(Relaxed).add(at) };
+    // SAFETY: words are atomics and never freed.
+    let word = unsafe { &*word };
     // SAFETY: a row with a kind has a view, which is static.
     Ok(Found { word, view: unsafe { &*row.view.load(Relaxed) } })
 }

@@ -104,9 +104,7 @@ impl Owned<'_> {
 pub(crate) fn page_token(view: &View, buffer: PageBuf) -> Token {
     let page = buffer.page().0;
     let (_, place) = buffer.into_token();
-    // SAFETY: the pool of the buffer is there, with a word for every page of its area.
-    let word = unsafe { &*view.words.load(Relaxed).add(page as usize) };
-    view.page_token(page, word.begin((place >> 32) as u32))
+    view.page_token(page, view.word(page).begin((place >> 32) as u32))
 }
 
 /// A token for a piece, from a list of free entries that begins with `first`; and what the list begins with then. The

@@ -104,7 +104,10 @@ pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *c
         // SAFETY: the caller gave `n` addresses.
         let addrs = unsafe { std::slice::from_raw_parts(addrs, n) };
         let put = |&addr: &u64| taken(Token::of(pool), addr).map(drop);
-        addrs.iter().map(put).fold(Ok(()), |refused, done| refused.and(done))
+        // Every one is tried, whatever became of those before.
+        let mut refused = Ok(());
+        addrs.iter().map(put).for_each(|done| refused = std::mem::replace(&mut refused, Ok(())).and(done));
+        refused
     })
 }
 

@@ -67,7 +67,9 @@ pub(crate) unsafe fn give_text(to: *mut c_char, len: usize, text: &str) -> i64 {
         // SAFETY: `n` is less than `len`, and the text is ours.
         unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast(), n) };
         // SAFETY: as above.
-        unsafe { to.add(n).write(0) };
+        let end = unsafe { to.add(n) };
+        // SAFETY: as above.
+        unsafe { end.write(0) };
     }
     text.len() as i64
 }

@@ -187,7 +187,7 @@ pub(crate) fn reap() {
 fn take_complete() -> Option<Box<Life>> {
     let mut list = list();
     let is_complete = |at: &u32| matches!(life_of(*at).as_deref(), Some(Life { half: Half::Ended(end), .. }) if end.is_complete());
-    let which = list.ended.iter().position(|at| is_complete(at))?;
+    let which = list.ended.iter().position(is_complete)?;
     let at = list.ended.swap_remove(which);
     let life = life_of(at).take();
     let own = VIEWS[at as usize % MAX_POOLS].own.swap(std::ptr::null_mut(), Relaxed);

@@ -99,15 +99,25 @@ impl View {
         // SAFETY: this thread owns the pool, so it is there, and so are its parts.
         let count = unsafe { &(*cache).count };
         let at = count.load(Relaxed).checked_sub(1)?;
+        // SAFETY: as above; the count is at most the capacity.
+        let page = unsafe { entry_of(cache, at) };
         // SAFETY: as above; entries below the count are initialised.
-        let page = unsafe { cache.add(1).cast::<u32>().add(at).read() };
-        // SAFETY: as above; there is a word for every page of the pool's area.
-        let generation = unsafe { &*self.words.load(Relaxed).add(page as usize) }.begin_again()?;
+        let page = unsafe { page.read() };
+        let generation = self.word(page).begin_again()?;
         let token = self.page_token(page, generation);
         count.store(at, Relaxed);
         // SAFETY: as above; the owner is the one writer of its counts.
         add_one(unsafe { &*self.alloc_fast.load(Relaxed) });
         Some(token)
+    }
+
+    /// The life of a page of the pool's area, while the pool is there.
+    #[inline(always)]
+    pub(crate) fn word(&self, page: u32) -> &'static Word {
+        // SAFETY: there is a word for every page of the area, and callers have a page of it.
+        let word = unsafe { self.words.load(Relaxed).add(page as usize) };
+        // SAFETY: words are atomics and never freed.
+        unsafe { &*word }
     }
 
     /// The token of a page in a life.
@@ -140,8 +150,10 @@ impl View {
         if at >= *limit {
             return false;
         }
-        // SAFETY: as above; there is room for `limit` entries, all of them initialised.
-        let space = unsafe { &mut *cache.add(1).cast::<u32>().add(at) };
+        // SAFETY: as above; there is room for `limit` entries.
+        let space = unsafe { entry_of(cache, at) };
+        // SAFETY: as above; all of them are initialised, and the owner's alone.
+        let space = unsafe { &mut *space };
         let mut page = self.page_of(token);
         // The page that was allocated last is still written there. Where it is the one that comes back, going on with what
         // was read there, instead of what was made of the token, lets the next allocation begin before this token was
@@ -151,8 +163,7 @@ impl View {
         if other == page {
             page = opaque(same); // again, so that it stays a branch: a conditional move would wait for both
         }
-        // SAFETY: as above; there is a word for every page of the pool's area.
-        let word = unsafe { &*self.words.load(Relaxed).add(page as usize) };
+        let word = self.word(page);
         // Equal only for a page with nothing to look up.
         if !word.end_plain(token.generation()) {
             return false;
@@ -177,6 +188,18 @@ impl View {
     pub(crate) fn set_hint(&'static self) {
         HINTS[(me() >> 12) as usize % HINT_ROWS].0.store(std::ptr::from_ref(self).cast_mut(), Relaxed);
     }
+}
+
+/// Where an entry of the owner's cache lies.
+///
+/// # Safety
+/// The cache is there, and `at` is at most its capacity.
+#[inline(always)]
+unsafe fn entry_of(cache: *mut OwnerCache, at: usize) -> *mut u32 {
+    // SAFETY: the entries follow the head.
+    let entries = unsafe { cache.add(1) }.cast::<u32>();
+    // SAFETY: the caller says so.
+    unsafe { entries.add(at) }
 }
 
 /// A number that the compiler cannot know to be another one.

@@ -33,7 +33,7 @@ fn has(tool: &str) -> bool {
 
 /// Runs a command that must succeed.
 fn run(command: &mut Command) -> Output {
-    let done = command.output().unwrap();
+    let done = command.output().expect("the tool is there");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(
         done.status.success(),
@@ -47,7 +47,7 @@ fn run(command: &mut Command) -> Output {
 
 /// Compiles a C program of this crate against the installed library; the flags decide how.
 fn compiled(file: &str, how: &str, flags: &[&str]) -> PathBuf {
-    let stem = source(file).file_stem().unwrap().to_string_lossy().into_owned();
+    let stem = source(file).file_stem().expect("a file").to_string_lossy().into_owned();
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{stem}-{how}"));
     let lib = prefix().join("lib");
     let mut cc = Command::new("cc");
