@@ -254,6 +254,8 @@ struct pagepool_inline_ {
     const void *views;
     const void *directory;
     const void *hints;
+    uint64_t view_mask;
+    uint64_t hint_mask;
 };
 
 /**
@@ -1141,12 +1143,17 @@ struct pagepool_hint_ {
     uint64_t rest[7];
 };
 
-/* NULL until the library was asked, and where it has another layout. */
-PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
+/* Until the library was asked, and where it has another layout: tables in which nothing is found. */
+PAGEPOOL_UNUSED_ static struct pagepool_view_ pagepool_no_view_;
+PAGEPOOL_UNUSED_ static struct pagepool_hint_ pagepool_no_hint_ = {&pagepool_no_view_, {0}};
+PAGEPOOL_UNUSED_ static const struct pagepool_inline_ pagepool_no_tables_ = {&pagepool_no_view_, NULL, &pagepool_no_hint_, 0, 0};
+PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_ = &pagepool_no_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 {
-    pagepool_tables_ = pagepool_inline_tables(1);
+    const struct pagepool_inline_ *tables = pagepool_inline_tables(1);
+    if (tables != NULL)
+        pagepool_tables_ = tables;
 }
 
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
@@ -1168,32 +1175,32 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
 {
     const struct pagepool_inline_ *tables = pagepool_tables_;
     uint64_t token = (uint64_t)(uintptr_t)pool;
-    if (PAGEPOOL_LIKELY_(tables != NULL)) {
-        struct pagepool_view_ *view = (struct pagepool_view_ *)tables->views + ((uint32_t)token >> 4) % 4096;
-        if (PAGEPOOL_LIKELY_(view->owner == pagepool_me_() && view->token == token)) {
-            struct pagepool_cache_ *cache = view->cache;
-            size_t at = cache->count;
-            if (PAGEPOOL_LIKELY_(at != 0)) {
-                uint32_t page = cache->pages[at - 1];
-                uint32_t life = (uint32_t)view->words[page];
-                if (PAGEPOOL_LIKELY_(life != 0)) {
-                    life += 1;
-                    view->words[page] = life;
-                    __atomic_store_n(&cache->count, at - 1, __ATOMIC_RELAXED);
-                    ++*view->alloc_fast;
-                    token = (uint64_t)life << 32 | (view->base + ((uint64_t)page << 4));
-                    return (struct pagepool_buf *)(uintptr_t)token;
-                }
+    struct pagepool_view_ *view = (struct pagepool_view_ *)tables->views + ((uint32_t)token >> 4 & tables->view_mask);
+    if (PAGEPOOL_LIKELY_(view->owner == pagepool_me_() && view->token == token)) {
+        struct pagepool_cache_ *cache = view->cache;
+        size_t at = cache->count;
+        if (PAGEPOOL_LIKELY_(at != 0)) {
+            uint32_t page = cache->pages[at - 1];
+            uint32_t life = (uint32_t)view->words[page];
+            if (PAGEPOOL_LIKELY_(life != 0)) {
+                life += 1;
+                view->words[page] = life;
+                __atomic_store_n(&cache->count, at - 1, __ATOMIC_RELAXED);
+                ++*view->alloc_fast;
+                token = (uint64_t)life << 32 | (view->base + ((uint64_t)page << 4));
+                return (struct pagepool_buf *)(uintptr_t)token;
             }
         }
     }
     return pagepool_alloc_page(pool);
 }
 
-/* The pool that a buffer is of, by the place in its token, where it is not the one that this thread bound last. */
+/* The pool that a page is of, by the place in its token, where it is not the one that this thread bound last. */
 PAGEPOOL_UNUSED_ __attribute__((noinline)) static struct pagepool_view_ *pagepool_view_of_(uint64_t token)
 {
-    return ((struct pagepool_row_ *)pagepool_tables_->directory)[(uint32_t)token >> 16].view;
+    struct pagepool_row_ *rows = (struct pagepool_row_ *)pagepool_tables_->directory;
+    struct pagepool_view_ *view = rows != NULL ? rows[(uint32_t)token >> 16].view : NULL;
+    return view != NULL && (uint32_t)token - (uint32_t)view->base < view->span ? view : NULL;
 }
 
 /* For the biased owner, who says that it is busy: the page goes into the cache. */
@@ -1223,25 +1230,24 @@ PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint64_t toke
 PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
 {
     const struct pagepool_inline_ *tables = pagepool_tables_;
-    uint64_t token = (uint64_t)(uintptr_t)buf;
-    if (PAGEPOOL_LIKELY_(tables != NULL)) {
-        uint64_t me = pagepool_me_();
-        struct pagepool_view_ *view = ((struct pagepool_hint_ *)tables->hints)[(me >> 12) % 256].view;
-        uint32_t far = (uint32_t)token - (uint32_t)view->base;
-        if (!PAGEPOOL_LIKELY_(far < view->span)) {
-            view = pagepool_view_of_(token);
-            far = view != NULL ? (uint32_t)token - (uint32_t)view->base : 1;
-        }
-        if (PAGEPOOL_LIKELY_((far & 15) == 0 && view->bias == me)) {
-            int done = 0;
-            __atomic_store_n(&view->busy, 1, __ATOMIC_RELAXED);
-            __atomic_signal_fence(__ATOMIC_SEQ_CST);
-            if (PAGEPOOL_LIKELY_(__atomic_load_n(&view->bias, __ATOMIC_RELAXED) == me && far < view->span))
-                done = pagepool_put_page_(view, token, far >> 4);
-            __atomic_store_n(&view->busy, 0, __ATOMIC_RELEASE);
-            if (PAGEPOOL_LIKELY_(done))
-                return 0;
-        }
+    uint64_t token = (uint64_t)(uintptr_t)buf, me = pagepool_me_();
+    struct pagepool_view_ *view = ((struct pagepool_hint_ *)tables->hints)[me >> 12 & tables->hint_mask].view;
+    uint32_t far = (uint32_t)token - (uint32_t)view->base;
+    if (!PAGEPOOL_LIKELY_(far < view->span)) {
+        view = pagepool_view_of_(token);
+        if (view == NULL)
+            return pagepool_buf_put(buf);
+        far = (uint32_t)token - (uint32_t)view->base;
+    }
+    if (PAGEPOOL_LIKELY_((far & 15) == 0 && view->bias == me)) {
+        int done = 0;
+        __atomic_store_n(&view->busy, 1, __ATOMIC_RELAXED);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (PAGEPOOL_LIKELY_(__atomic_load_n(&view->bias, __ATOMIC_RELAXED) == me))
+            done = pagepool_put_page_(view, token, far >> 4);
+        __atomic_store_n(&view->busy, 0, __ATOMIC_RELEASE);
+        if (PAGEPOOL_LIKELY_(done))
+            return 0;
     }
     return pagepool_buf_put(buf);
 }

@@ -6,7 +6,7 @@
 use std::ffi::c_void;
 
 use crate::ledger::directory;
-use crate::view::{VIEWS, hints};
+use crate::view::{HINT_ROWS, MAX_POOLS, VIEWS, hints};
 
 /// Which layout of views, directory and entries this is. Raised with every change of one of them; inline.h has its own.
 const LAYOUT: u32 = 1;
@@ -17,9 +17,11 @@ pub struct InlineC {
     views: *const c_void,
     directory: *const c_void,
     hints: *const c_void,
+    view_mask: u64,
+    hint_mask: u64,
 }
 
-// SAFETY: three addresses of statics, which are themselves shared by all threads.
+// SAFETY: numbers, and addresses of statics which are themselves shared by all threads.
 unsafe impl Sync for InlineC {}
 
 /// For the header's own use, once per compiled file, before `main`: where the tables lie, or NULL where the header is of
@@ -28,7 +30,12 @@ unsafe impl Sync for InlineC {}
 /// Thread: any. Cost: none.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
-    static TABLES: InlineC =
-        InlineC { views: (&raw const VIEWS).cast(), directory: directory(), hints: hints() };
+    static TABLES: InlineC = InlineC {
+        views: (&raw const VIEWS).cast(),
+        directory: directory(),
+        hints: hints(),
+        view_mask: MAX_POOLS as u64 - 1,
+        hint_mask: HINT_ROWS as u64 - 1,
+    };
     if layout == LAYOUT { &raw const TABLES } else { std::ptr::null() }
 }

@@ -210,7 +210,7 @@ fn opaque(mut number: u32) -> u32 {
     number
 }
 
-const HINT_ROWS: usize = 256;
+pub(crate) const HINT_ROWS: usize = 256;
 
 #[repr(C, align(64))]
 struct Hint(AtomicPtr<View>);

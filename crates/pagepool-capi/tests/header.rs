@@ -6,11 +6,16 @@ use std::path::Path;
 /// Writes the header as the source has it now.
 fn generated() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
-    let inline = fs::read_to_string(root.join("src/inline.h")).unwrap();
+    let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("the crate's own files");
+    let inline = fs::read_to_string(root.join("src/inline.h")).expect("the crate's own files");
     let mut header = Vec::new();
-    cbindgen::Builder::new().with_crate(root).with_config(config).generate().unwrap().write(&mut header);
-    let header = String::from_utf8(header).unwrap();
+    cbindgen::Builder::new()
+        .with_crate(root)
+        .with_config(config)
+        .generate()
+        .expect("the crate's own files")
+        .write(&mut header);
+    let header = String::from_utf8(header).expect("the crate's own files");
     // The inline part belongs inside the block that C++ sees as C.
     let end = "#ifdef __cplusplus\n}";
     assert_eq!(header.matches(end).count(), 1, "where the C++ block ends");
