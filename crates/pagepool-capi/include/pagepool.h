@@ -201,8 +201,9 @@ struct pagepool_region {
 
 /**
  * A caller's domain. Callbacks are called from any thread, inside any call that makes an arena grow, makes or destroys a
- * pool, or returns a buffer; they may return buffers, and must not throw, longjmp, or destroy the pool they serve. Each gets
- * `arg` first.
+ * pool, or returns a buffer; they may return buffers, and must not throw or longjmp. `map` runs under a lock of the arena: it
+ * must not make or destroy pools over that arena, let go of it, or ask for addresses in another domain, for that would wait
+ * for itself. Each gets `arg` first.
  */
 struct pagepool_domain_ops {
     /**

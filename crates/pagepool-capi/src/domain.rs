@@ -38,8 +38,9 @@ pub struct RegionC {
 }
 
 /// A caller's domain. Callbacks are called from any thread, inside any call that makes an arena grow, makes or destroys a
-/// pool, or returns a buffer; they may return buffers, and must not throw, longjmp, or destroy the pool they serve. Each gets
-/// `arg` first.
+/// pool, or returns a buffer; they may return buffers, and must not throw or longjmp. `map` runs under a lock of the arena: it
+/// must not make or destroy pools over that arena, let go of it, or ask for addresses in another domain, for that would wait
+/// for itself. Each gets `arg` first.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DomainOpsC {
@@ -90,10 +91,10 @@ impl fmt::Debug for Callbacks {
 
 fn region_for_c(region: &Region) -> RegionC {
     RegionC {
-        offset: region.offset,
-        len: region.len_bytes,
-        cpu_addr: std::ptr::with_exposed_provenance_mut(region.cpu_addr.unwrap_or(0)),
-        arena_id: region.area,
+        offset: region.offset(),
+        len: region.len_bytes(),
+        cpu_addr: std::ptr::with_exposed_provenance_mut(region.cpu_addr().unwrap_or(0)),
+        arena_id: region.area(),
     }
 }
 

@@ -6,6 +6,7 @@ mod count;
 mod counted;
 mod machine;
 mod measure;
+mod mpsc;
 mod outcome;
 mod page_frag;
 mod perf;
@@ -65,7 +66,7 @@ enum Report {
     Mtu,
     /// Node-blind and node-aware refill on a made-up machine of two nodes, all counters side by side.
     Numa,
-    /// 1 to N threads returning at the same time, through lanes and through the locked ring.
+    /// 1 to N threads returning at the same time: lanes, a lock-free ring (a rival without a pool), the locked ring.
     Contention {
         /// The largest number of returning threads.
         #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]

@@ -7,6 +7,9 @@
 //!        counters of pages in flight, no node check, no colours.
 //! Cost   cutting: none but every 15th; dropping: one atomic subtraction.
 
+// UNSAFETY: pages that it reserved are given back.
+#![expect(unsafe_code)]
+
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -120,7 +123,8 @@ impl Drop for PageFrag {
         if let Some(page) = self.current.take()
             && self.pages.let_go(page, self.bias.get())
         {
-            self.pages.arena.release(ORDER, &[page]);
+            // SAFETY: the page was reserved with this order, and the last reference to it is gone.
+            unsafe { self.pages.arena.release(ORDER, &[page]) };
         }
     }
 }
@@ -148,7 +152,8 @@ impl Drop for Piece<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.pages.let_go(self.page, 1) {
-            self.pages.arena.release(ORDER, &[self.page]);
+            // SAFETY: as above; this was the last piece.
+            unsafe { self.pages.arena.release(ORDER, &[self.page]) };
         }
     }
 }

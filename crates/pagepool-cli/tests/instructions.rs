@@ -21,8 +21,8 @@ struct Limit {
 const LIMITS: &[Limit] = &[
     limit("page_direct", 26.5, Some(28.0)),
     limit("page_burst64", 37.0, Some(28.0)),
-    limit("page_bulk32", 5.0, Some(5.0)),
-    limit("page_bulk64", 5.0, Some(5.0)),
+    limit("page_bulk32", 3.6, Some(5.0)),
+    limit("page_bulk64", 2.1, Some(5.0)),
     limit("page_bulk32_handles", 15.5, Some(8.0)),
     limit("page_bulk64_handles", 13.2, Some(8.0)),
     limit("page_fifo1024", 39.5, None),

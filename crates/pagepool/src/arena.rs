@@ -11,7 +11,7 @@
 //! Fork   regions are not inherited (`MADV_DONTFORK`) unless asked for: a child that touches a page faults. So must it
 //!        not drop handles that were copied into it; let it `exec` or `_exit`.
 
-// UNSAFETY: one constructor takes memory on the caller's word.
+// UNSAFETY: one constructor takes memory on the caller's word; the arena gives its own word as a provider.
 #![expect(unsafe_code)]
 
 use std::ops::Range;
@@ -38,7 +38,8 @@ use crate::topology::Topology;
 /// let mut pages = [PageIdx(0); 8];
 /// assert_eq!(arena.reserve(0, None, &mut pages), 8);
 /// assert_eq!(arena.pages_out(), 8);
-/// arena.release(0, &pages);
+/// // SAFETY: they were reserved just now, and nobody uses them.
+/// unsafe { arena.release(0, &pages) };
 /// assert_eq!(arena.pages_out(), 0);
 /// # Ok::<(), pagepool::Error>(())
 /// ```
@@ -97,7 +98,8 @@ impl Arena {
     /// aligned to `PAGE_SIZE << k` from the start of the memory, so give memory aligned to 4 MiB if that matters.
     ///
     /// # Safety
-    /// * The memory must be readable and writable until the arena is dropped.
+    /// * The memory must be readable, writable and initialised (any bytes do, but not what an allocator left undefined)
+    ///   until the arena is dropped: buffers are read as `&[u8]`.
     /// * Until then nobody else may access it, except through this arena's pages.
     pub unsafe fn over_caller_memory(
         addr: *mut u8,
@@ -126,8 +128,9 @@ impl Arena {
     }
 
     fn build(params: ArenaParams, how: Commit, memory: Memory) -> Result<Arc<Self>, Error> {
-        let area =
-            Area::readable(memory.base(), params.max_bytes, params.region_shift(), params.uniform_node())?;
+        let (base, shift, node) = (memory.base(), params.region_shift(), params.uniform_node());
+        // SAFETY: the addresses are reserved, or the caller's; regions are added when their memory is there.
+        let area = unsafe { Area::readable(base, params.max_bytes, shift, node) }?;
         let highest = params.topology.nodes().last().map_or(0, |node| usize::from(node.0));
         if params.mlock {
             let _ = raise_memlock_limit(params.max_bytes); // if it may not be raised, mlock says what is missing
@@ -182,7 +185,7 @@ impl Arena {
         gone.iter().for_each(|&region| growth.committed[region] = false);
         growth.barren.clear();
         self.uncommitted.fetch_add(gone.len() as u32, Ordering::Relaxed);
-        let len_bytes = gone.iter().map(|&region| self.area.region(region).len_bytes).sum();
+        let len_bytes = gone.iter().map(|&region| self.area.region(region).len_bytes()).sum();
         self.committed_bytes.fetch_sub(len_bytes, Ordering::Relaxed);
         len_bytes
     }
@@ -191,7 +194,8 @@ impl Arena {
         if !self.free.withdraw(region) {
             return false;
         }
-        if !self.area.remove_region(region) {
+        // SAFETY: this is the provider; every page of the region was free, and is in no free list now.
+        if !unsafe { self.area.remove_region(region) } {
             self.free.add_region(region);
             return false;
         }
@@ -220,7 +224,7 @@ impl Arena {
 
     fn bytes_of(&self, region: usize) -> Range<usize> {
         let region = self.area.region(region);
-        region.offset as usize..(region.offset + region.len_bytes) as usize
+        region.offset() as usize..(region.offset() + region.len_bytes()) as usize
     }
 
     fn lock_growth(&self) -> MutexGuard<'_, Growth> {
@@ -243,7 +247,8 @@ impl Arena {
         }
         let fell_back = self.memory.commit(at.clone(), &how)?;
         self.note_nodes(region);
-        if let Err(error) = self.area.add_region(region) {
+        // SAFETY: this is the provider; the region was committed just now, as zeroes or as the caller's memory.
+        if let Err(error) = unsafe { self.area.add_region(region) } {
             let _ = self.memory.decommit(at); // the error that counts is the domain's
             return Err(error);
         }
@@ -265,18 +270,24 @@ impl Arena {
         if topology.is_pretended() {
             for page in (first..first + pages as u32).map(PageIdx) {
                 let node = topology.pretended_node_of(page, self.area.pages()).unwrap_or(NodeId(0));
-                self.area.set_node(page, node);
+                self.set_node(page, node);
             }
         } else if self.params.asks_nodes() {
             let here = self.current_node();
             let note = |i: usize, node: i32| {
-                self.area.set_node(PageIdx(first + i as u32), u8::try_from(node).map_or(here, NodeId));
+                self.set_node(PageIdx(first + i as u32), u8::try_from(node).map_or(here, NodeId));
             };
             if let Err(error) = crate::sys::memory::query_nodes(self.memory.base() + at.start, pages, note) {
-                (0..pages).for_each(|i| self.area.set_node(PageIdx(first + i as u32), here));
+                (0..pages).for_each(|i| self.set_node(PageIdx(first + i as u32), here));
                 self.report().notes = vec![format!("the nodes of pages are guesses: move_pages: {error}")];
             }
         }
+    }
+
+    /// Notes the node of a page of a region that is being committed.
+    fn set_node(&self, page: PageIdx, node: NodeId) {
+        // SAFETY: this is the provider; the region's pages enter the free lists later.
+        unsafe { self.area.set_node(page, node) };
     }
 
     /// A region that could bring pages of `order` on `node`.
@@ -285,7 +296,7 @@ impl Arena {
             return None;
         }
         let fits = |&region: &usize| {
-            !growth.committed[region] && self.area.region(region).len_bytes >= (PAGE_SIZE as u64) << order
+            !growth.committed[region] && self.area.region(region).len_bytes() >= (PAGE_SIZE as u64) << order
         };
         let brings = |&region: &usize| node.is_none_or(|node| self.could_bring(region, node));
         (0..growth.committed.len()).filter(fits).find(brings)
@@ -340,7 +351,9 @@ impl Arena {
     }
 }
 
-impl Provider for Arena {
+// SAFETY: one area; `FreePages` gives each page of the committed regions once and aligned; the memory is reserved or the
+// caller's, and outlives the area's being closed in `drop`.
+unsafe impl Provider for Arena {
     fn area(&self) -> &Arc<Area> {
         &self.area
     }
@@ -355,7 +368,7 @@ impl Provider for Arena {
         if taken == 0 && node.is_some() { self.take(order, None, &mut out[..1]) } else { taken }
     }
 
-    fn release(&self, order: u8, pages: &[PageIdx]) {
+    unsafe fn release(&self, order: u8, pages: &[PageIdx]) {
         self.free.give(order, pages);
     }
 
@@ -386,7 +399,8 @@ impl Provider for Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        self.area.detach_all(); // I6: no domain maps addresses that are about to go
+        // SAFETY: this is the provider, and goes: whoever has a page keeps it. I6: no domain maps addresses that are gone.
+        unsafe { self.area.close() };
     }
 }
 

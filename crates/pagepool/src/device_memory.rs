@@ -5,6 +5,9 @@
 //!        provider.
 //! Who    any thread; one short lock.
 
+// UNSAFETY: device memory gives its word as a provider.
+#![expect(unsafe_code)]
+
 use std::sync::Arc;
 
 use crate::area::{Area, REGION_SHIFT};
@@ -26,7 +29,8 @@ use crate::provider::Provider;
 /// let mut page = [PageIdx(0)];
 /// assert_eq!(hbm.reserve(2, None, &mut page), 1);
 /// assert_eq!(hbm.area().base(), None);
-/// hbm.release(2, &page);
+/// // SAFETY: it was reserved just now, and nobody uses it.
+/// unsafe { hbm.release(2, &page) };
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 #[derive(Debug)]
@@ -47,7 +51,8 @@ impl DeviceMemory {
         let area = Area::unreadable(len_bytes, REGION_SHIFT, node)?;
         let free = FreePages::new(&area, 1)?;
         for region in 0..area.regions() {
-            area.add_region(region)?;
+            // SAFETY: this is the provider; the CPU has no address of the memory.
+            unsafe { area.add_region(region) }?;
             free.add_region(region);
         }
         Ok(Arc::new(Self { name: name.into(), len_bytes, area, free }))
@@ -59,7 +64,8 @@ impl DeviceMemory {
     }
 }
 
-impl Provider for DeviceMemory {
+// SAFETY: one area, all of it present; `FreePages` gives each page once and aligned; the CPU has no address of it.
+unsafe impl Provider for DeviceMemory {
     fn area(&self) -> &Arc<Area> {
         &self.area
     }
@@ -72,7 +78,7 @@ impl Provider for DeviceMemory {
         if taken == 0 && node.is_some() { self.free.take(order, None, &mut out[..1]) } else { taken }
     }
 
-    fn release(&self, order: u8, pages: &[PageIdx]) {
+    unsafe fn release(&self, order: u8, pages: &[PageIdx]) {
         self.free.give(order, pages);
     }
 
@@ -87,6 +93,7 @@ impl Provider for DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        self.area.detach_all(); // I6: no domain maps memory that has no owner
+        // SAFETY: this is the provider, and goes: whoever has a page keeps it. I6: no domain maps what has no owner.
+        unsafe { self.area.close() };
     }
 }

@@ -8,7 +8,9 @@
 //!
 //! Threads: all of it from any thread. Attaching and detaching take a lock; reading an address takes none.
 //! Invariant I6: a page is mapped from before its first hand-out until after its last return, in every domain that its
-//! area is attached to, unless the device went away first; then every mapping is undone exactly once.
+//! area is attached to, unless the domain is detached first: by the end of the last pool that uses it, or because the
+//! device went away. Buffers that are still out then have no device address any more. Every mapping is undone exactly
+//! once, and before the memory goes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,16 +42,46 @@ impl fmt::Display for DeviceAddr {
 }
 
 /// A stretch of an area that is mapped as one: what a domain is asked to map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+///
+/// Only an area makes one, and lends it for one call: whoever has one knows that the memory is there. It cannot be
+/// copied; a domain that must remember a region keeps its numbers.
+///
+/// ```compile_fail
+/// let forged = pagepool::Region { offset: 0, len_bytes: 4096, cpu_addr: Some(0x1000), area: 1 };
+/// ```
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Region {
+    offset: u64,
+    len_bytes: u64,
+    cpu_addr: Option<usize>,
+    area: u64,
+}
+
+impl Region {
+    /// For an area alone.
+    pub(crate) fn new(offset: u64, len_bytes: u64, cpu_addr: Option<usize>, area: u64) -> Self {
+        Self { offset, len_bytes, cpu_addr, area }
+    }
+
     /// First byte, counted from the start of the area.
-    pub offset: u64,
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// Length in bytes, a multiple of 4096.
-    pub len_bytes: u64,
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
     /// The CPU's address of the first byte; `None` for memory that the CPU cannot read.
-    pub cpu_addr: Option<usize>,
+    pub fn cpu_addr(&self) -> Option<usize> {
+        self.cpu_addr
+    }
+
     /// Identifies the area among all areas of this process.
-    pub area: u64,
+    pub fn area(&self) -> u64 {
+        self.area
+    }
 }
 
 /// A device's address space. The pool asks; it never decides what an address means.
@@ -58,9 +90,12 @@ pub struct Region {
 /// of a pool. An implementation must tolerate a sync that races with the unmapping of its region (the device went away
 /// while a buffer was on its way home): such a sync does nothing.
 ///
-/// `map` and `unmap` run under the lock of the area that is mapped. They may drop buffers and ask its provider for pages
-/// (and get what is free without growth). They must not attach or detach domains of that area, ask it for a mapping, or
-/// end a pool over it: that would wait for itself.
+/// `map`, and the `unmap` that undoes it when another map is refused, run under the lock of the area that is mapped.
+/// They may drop buffers and ask its provider for pages (and get what is free without growth). They must not attach or
+/// detach domains of that area, ask it for a mapping, end a pool over it, or drop the last that keeps its provider: that
+/// would wait for itself. Every other `unmap` runs without that lock and may do all of this, but for waiting for another
+/// thread that attaches the same domain or drops the provider. What it drops may be the last that keeps the provider, so
+/// the device must not reach the region any more by then.
 ///
 /// Linux: the `struct device` given to `page_pool_create`, and `dma_map_page_attrs`, `dma_sync_single_for_device`.
 pub trait DmaDomain: Send + Sync + fmt::Debug {
@@ -170,7 +205,6 @@ impl DmaDomain for OffsetDomain {
 }
 
 /// One area in one domain: a device address per region.
-#[derive(Debug)]
 pub struct Mapping {
     domain: Arc<dyn DmaDomain>,
     id: DomainId,
@@ -182,6 +216,13 @@ pub struct Mapping {
     /// The address that each region had last, mapped or not: what a device that is gone, or is no longer the pool's, was
     /// given comes back by it.
     last: Box<[AtomicU64]>,
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("Mapping");
+        f.field("domain", &self.domain.name()).field("id", &self.id).finish_non_exhaustive()
+    }
 }
 
 /// No device address is this: it is not a multiple of a page.
@@ -266,6 +307,13 @@ impl Mapping {
         self.last[(region.offset >> self.region_shift) as usize].store(at.0, Ordering::Release); // pairs with offset_of()
         slot.store(at.0, Ordering::Release); // pairs with addr_of()
         Ok(())
+    }
+
+    /// Undoes a [`map`](Self::map) that is rolled back: no page of the region was handed out, so no address of it can
+    /// come back.
+    pub(crate) fn retract(&self, region: &Region) {
+        self.last[(region.offset >> self.region_shift) as usize].store(UNMAPPED, Ordering::Release); // pairs with offset_of()
+        self.unmap(region);
     }
 
     /// Undoes [`map`](Self::map), once, however many callers there are.

@@ -8,6 +8,7 @@
 //!        are out, and refuse a page that comes back twice.
 //! Cost   `take` and `give` of n pages: one lock, one copy of 4 n bytes. No allocation. At most 13 bytes per 4 KiB.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,12 +28,10 @@ const HOT_LEAST: usize = 4;
 const REFILL_SHIFT: u8 = 6;
 
 /// The free pages of one area.
-#[derive(Debug)]
 pub(crate) struct FreePages {
     state: Lock<State>,
 }
 
-#[derive(Debug)]
 struct State {
     /// Stack of `list * ORDERS + order`.
     hot: Box<[Stack]>,
@@ -46,7 +45,6 @@ struct State {
     out: Box<[u8]>,
 }
 
-#[derive(Debug)]
 struct Stack {
     slots: Box<[PageIdx]>,
     len: usize,
@@ -76,6 +74,15 @@ impl Stack {
     fn push(&mut self, pages: &[PageIdx]) {
         self.slots[self.len..self.len + pages.len()].copy_from_slice(pages);
         self.len += pages.len();
+    }
+}
+
+/// In a few words: stacks and buddy have an entry per page.
+impl fmt::Debug for FreePages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        let (free, present) = (state.free, state.present);
+        f.debug_struct("FreePages").field("free", &free).field("present", &present).finish_non_exhaustive()
     }
 }
 
@@ -110,6 +117,7 @@ impl FreePages {
     /// Takes pages of `order` back.
     #[inline]
     pub(crate) fn give(&self, order: u8, pages: &[PageIdx]) {
+        debug_assert!(order <= MAX_ORDER, "I1: there is no order {order}");
         let mut state = self.state.lock();
         state.came_back(order, pages);
         if state.buddy.lists() == 1 {
@@ -273,6 +281,16 @@ impl State {
     fn came_back(&mut self, order: u8, pages: &[PageIdx]) {
         self.free += (pages.len() as u64) << order;
         #[cfg(debug_assertions)]
+        for page in pages {
+            let in_range = u64::from(page.0) + (1 << order) <= self.out.len() as u64;
+            debug_assert!(in_range, "I1: {page:?} of order {order} came back, but is not of this area");
+            debug_assert_eq!(
+                page.0 % (1 << order),
+                0,
+                "I1: {page:?} came back, but is no page of order {order}"
+            );
+        }
+        #[cfg(debug_assertions)]
         for base in pages.iter().flat_map(|page| page.0..page.0 + (1 << order)) {
             let was = std::mem::replace(&mut self.out[base as usize], 0);
             debug_assert_ne!(was, 0, "I1: base page #{base} came back, but is not out");
@@ -292,8 +310,7 @@ mod tests {
     use crate::page::PAGE_SHIFT;
 
     fn free(pages: u64) -> FreePages {
-        let area = Area::readable(1 << 30, pages << PAGE_SHIFT, REGION_SHIFT, Some(NodeId(0)))
-            .expect("a small area");
+        let area = Area::unreadable(pages << PAGE_SHIFT, REGION_SHIFT, NodeId(0)).expect("a small area");
         let free = FreePages::new(&area, 1).expect("small tables");
         (0..area.regions()).for_each(|r| free.add_region(r));
         free
@@ -343,6 +360,20 @@ mod tests {
         f.give(0, &all[700..8192]);
         assert_eq!(f.out(), 0);
         assert_eq!(f.take(10, None, &mut all), 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "is not of this area")]
+    #[cfg(debug_assertions)]
+    fn a_page_beyond_the_area_is_noticed() {
+        free(64).give(0, &[PageIdx(0x3000_0000)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "is no page of order 3")]
+    #[cfg(debug_assertions)]
+    fn a_page_of_no_such_order_is_noticed() {
+        free(64).give(3, &[PageIdx(4)]);
     }
 
     #[test]

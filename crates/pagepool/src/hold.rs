@@ -4,6 +4,9 @@
 //! Pairs  PageHold::drop (AcqRel) against clear_record (AcqRel) on the same word: whoever makes it "left, no hold" gives
 //!        the memory back, once.
 
+// UNSAFETY: the last hold gives the page back to its provider.
+#![expect(unsafe_code)]
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -49,7 +52,8 @@ impl Drop for PageHold {
         let before = meta.holds.fetch_sub(1, Ordering::AcqRel); // pairs with clear_record()
         if before & HOLD_COUNT == 1 && before & LEFT != 0 {
             meta.holds.fetch_and(EMERGENCY, Ordering::Relaxed);
-            self.provider.release(self.order, &[self.page]);
+            // SAFETY: I1. The page left its pool with this order, and this was its last hold: nobody has it any more.
+            unsafe { self.provider.release(self.order, &[self.page]) };
         }
     }
 }

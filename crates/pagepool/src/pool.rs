@@ -17,6 +17,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32 as PlainU32;
 
+use crate::area::Area;
 use crate::batch::Batch;
 use crate::buf::{PageBuf, Tag};
 use crate::cache::{Cache, Owner};
@@ -86,7 +87,7 @@ impl Pool {
             source,
         })?;
         let id = next_id()?;
-        let mappings = attach_all(&params, &*provider)?;
+        let attached = attach_all(&params, &*provider)?;
         let policy = Policy {
             refill: sizes.refill,
             nid: params.nid,
@@ -95,8 +96,10 @@ impl Pool {
             low_water_mark: provider.available(geometry.order),
             next_queue: 0,
         };
+        let mappings = attached.mappings.clone().into();
         let shared =
             Arc::new(shared(params, provider, id, geometry, sizes, mappings, Arc::new(Wakeup::new(event))));
+        attached.keep();
         // The pool's own count; shutdown::free drops it.
         let raw = NonNull::new(Arc::into_raw(shared).cast_mut()).expect("an Arc is never null");
         Ok(Self { home: Home(raw), policy })
@@ -135,18 +138,31 @@ fn next_id() -> Result<u32, Error> {
         .map_err(|_| Error::Busy { what: "all 4294967294 pool ids were used: restart the process".into() })
 }
 
-fn attach_all(params: &PoolParams, provider: &dyn Provider) -> Result<Box<[Arc<Mapping>]>, Error> {
-    let mut done: Vec<Arc<Mapping>> = Vec::new();
-    for domain in &params.domains {
-        match provider.area().attach(domain) {
-            Ok(mapping) => done.push(mapping),
-            Err(error) => {
-                done.iter().for_each(|mapping| provider.area().detach(mapping));
-                return Err(error);
-            }
-        }
+/// The domains of a pool that is not made yet: detached again, unless it is made.
+struct Attached {
+    area: Arc<Area>,
+    mappings: Vec<Arc<Mapping>>,
+}
+
+impl Attached {
+    /// The pool is there, and detaches them when it ends.
+    fn keep(mut self) {
+        self.mappings.clear();
     }
-    Ok(done.into())
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.mappings.iter().for_each(|mapping| self.area.detach(mapping));
+    }
+}
+
+fn attach_all(params: &PoolParams, provider: &dyn Provider) -> Result<Attached, Error> {
+    let mut attached = Attached { area: provider.area().clone(), mappings: Vec::new() };
+    for domain in &params.domains {
+        attached.mappings.push(attached.area.attach(domain)?);
+    }
+    Ok(attached)
 }
 
 fn shared(
@@ -432,7 +448,8 @@ impl Bound {
         home.own.counts.release.add(pages.len() as u64);
         let provider = home.provider().clone();
         pages.retain(|&page| clear_record(&home.area, page));
-        provider.release(home.geometry.order, &pages);
+        // SAFETY: I1. The pages came from this provider with the pool's order, and nobody has them any more.
+        unsafe { provider.release(home.geometry.order, &pages) };
         Ok(())
     }
 

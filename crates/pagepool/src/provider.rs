@@ -3,6 +3,9 @@
 //! A provider never sees caches, lanes or counters, and a pool never sees where memory comes from. Both count pages
 //! in their common [`Area`]. Linux: `struct memory_provider_ops`, and the page allocator itself.
 
+// UNSAFETY: pools make references into a provider's memory on its word; the trait says what the word is.
+#![expect(unsafe_code)]
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,8 +19,26 @@ use crate::page::{NodeId, PageIdx};
 /// may itself drop buffers.
 ///
 /// Adding one: a file with this impl, a re-export in `lib.rs`, a line in the conformance test (`tests/provider.rs`).
+///
+/// # Safety
+/// Pools read and write the memory behind the pages that they are given, so an implementation must see to this:
+/// * [`area`](Self::area) gives the same area always, and no other provider's.
+/// * Each page that [`reserve`](Self::reserve) gives lies within the area, its number is a multiple of `1 << order`, and
+///   all of it is in regions that are present. `reserve` says how many it wrote to the front of `out`, and no more.
+/// * No base page is given again, to anyone, before it was [released](Self::release); until then nobody else uses its
+///   memory, its record or its marks, and its region stays present.
+/// * Memory of present regions is there, and initialised, as long as the provider lives. A provider of readable memory
+///   [closes](Area::close) its area before the memory goes.
+///
+/// Only code that is unsafe can give pages back, or implement this:
+///
+/// ```compile_fail,E0133
+/// # use pagepool::{Arena, ArenaParams, PageIdx, Provider};
+/// # let arena = Arena::new(ArenaParams::default()).unwrap();
+/// arena.release(0, &[PageIdx(0x3000_0000)]); // was never given
+/// ```
 #[doc(alias = "memory_provider_ops")]
-pub trait Provider: Send + Sync + fmt::Debug {
+pub unsafe trait Provider: Send + Sync + fmt::Debug {
     /// The numbered pages that it gives.
     fn area(&self) -> &Arc<Area>;
 
@@ -28,7 +49,11 @@ pub trait Provider: Send + Sync + fmt::Debug {
     fn reserve(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize;
 
     /// Takes pages of `order` back.
-    fn release(&self, order: u8, pages: &[PageIdx]);
+    ///
+    /// # Safety
+    /// Every page was given by this provider's [`reserve`](Self::reserve) with this order, is named once, and was not
+    /// released since. Nobody uses its memory, or refers to it, from now on.
+    unsafe fn release(&self, order: u8, pages: &[PageIdx]);
 
     /// About how many more pages of `order` a pool could reserve now, growth included.
     fn available(&self, order: u8) -> usize;

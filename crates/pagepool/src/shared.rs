@@ -161,7 +161,8 @@ impl Gone {
     /// Gives a page that was counted as released to the provider, now or with its last hold.
     fn give_back(self, page: PageIdx) {
         if clear_record(self.provider.area(), page) {
-            self.provider.release(self.order, &[page]);
+            // SAFETY: I1. The page came from this provider with the pool's order, and nobody has it any more.
+            unsafe { self.provider.release(self.order, &[page]) };
         }
     }
 }

@@ -117,7 +117,8 @@ fn give_back_all(pool: Home, pages: &[PageIdx]) {
     let provider = pool.provider().clone();
     let free: Vec<PageIdx> =
         pages.iter().copied().filter(|&page| clear_record(provider.area(), page)).collect();
-    provider.release(pool.geometry.order, &free);
+    // SAFETY: I1. The pages came from this provider with the pool's order, and nobody has them any more.
+    unsafe { provider.release(pool.geometry.order, &free) };
 }
 
 /// Pages that came home after the end and are this thread's to account for.

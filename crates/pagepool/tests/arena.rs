@@ -15,6 +15,12 @@ use pagepool::{
 
 const MIB: u64 = 1 << 20;
 
+/// Gives pages back that the test reserved with this order, once.
+fn release(provider: &dyn Provider, order: u8, pages: &[PageIdx]) {
+    // SAFETY: I1. The test reserved them, has not released them since, and does not touch their memory any more.
+    unsafe { provider.release(order, pages) };
+}
+
 fn params(max_bytes: u64) -> ArenaParams {
     ArenaParams { max_bytes, ..Default::default() }
 }
@@ -56,7 +62,7 @@ fn use_all(arena: &Arena, max_bytes: u64) {
     let pages = reserve(arena, 0, None, (max_bytes as usize / PAGE_SIZE) + 1);
     assert_eq!(pages.len(), max_bytes as usize / PAGE_SIZE, "{}", arena.describe());
     pages.iter().for_each(|&page| touch(arena, page, 0));
-    arena.release(0, &pages);
+    release(arena, 0, &pages);
 }
 
 #[test]
@@ -150,7 +156,7 @@ fn without_huge_pages_fallback_is_told_and_fail_fails() {
         assert!(said.why.is_some() && arena.describe().contains("were asked for"), "{said}");
         let page = reserve(&arena, 0, None, 1);
         touch(&arena, page[0], 0);
-        arena.release(0, &page);
+        release(&*arena, 0, &page);
     }
 }
 
@@ -250,7 +256,7 @@ fn every_order_is_aligned_and_lies_apart() {
     assert!(out.windows(2).all(|w| w[0].1 <= w[1].0), "no two pages overlap");
     let pages: u64 = out.iter().map(|p| 1u64 << p.2).sum();
     assert_eq!(arena.pages_out(), pages);
-    out.iter().for_each(|&(page, _, order)| arena.release(order, &[PageIdx(page)]));
+    out.iter().for_each(|&(page, _, order)| release(&*arena, order, &[PageIdx(page)]));
     assert_eq!((arena.pages_out(), arena.available(0)), (0, 64 * 256));
 }
 
@@ -263,7 +269,7 @@ fn tiny_arenas_serve_several_orders() {
             assert_eq!(got.len() as u64, expected(pages, order), "{pages} pages, order {order}");
             got.iter().for_each(|&page| touch(&arena, page, order));
             assert_eq!(arena.available(order), 0);
-            arena.release(order, &got);
+            release(&*arena, order, &got);
             assert_eq!(arena.available(order) as u64, expected(pages, order));
         }
     }
@@ -282,7 +288,7 @@ fn exhaustion_brings_what_there_is_and_is_no_error() {
     assert!(reserve(&arena, 0, None, 1).is_empty());
     assert!(arena.last_growth_error().is_none());
     assert_eq!(arena.available(0), 0);
-    arena.release(0, &rest[..1]);
+    release(&*arena, 0, &rest[..1]);
     assert_eq!(reserve(&arena, 0, None, 5), rest[..1]);
 }
 
@@ -293,8 +299,8 @@ fn trim_gives_back_idle_regions_and_they_come_back_clean() {
     assert_eq!((pages.len(), arena.description().committed_bytes), (4096, 16 * MIB));
     let keep = pages.iter().position(|p| p.0 >= 1024).unwrap();
     pages.iter().for_each(|&page| touch(&arena, page, 0));
-    arena.release(0, &pages[..keep]);
-    arena.release(0, &pages[keep + 1..]);
+    release(&*arena, 0, &pages[..keep]);
+    release(&*arena, 0, &pages[keep + 1..]);
     assert_eq!(arena.trim(), 12 * MIB, "one region has a page out");
     assert_eq!((arena.description().committed_bytes, arena.pages_out()), (4 * MIB, 1));
     assert_eq!(arena.available(0), 4095);
@@ -302,8 +308,8 @@ fn trim_gives_back_idle_regions_and_they_come_back_clean() {
     assert_eq!(again.len(), 4095);
     let other = again.iter().find(|p| p.0 / 1024 != pages[keep].0 / 1024).unwrap();
     assert_eq!(peek(&arena, other.offset()), 0, "fresh memory");
-    arena.release(0, &again);
-    arena.release(0, &pages[keep..=keep]);
+    release(&*arena, 0, &again);
+    release(&*arena, 0, &pages[keep..=keep]);
     assert_eq!(arena.trim(), 16 * MIB);
     assert_eq!(arena.trim(), 0);
     let fixed = Arena::new(ArenaParams { commit_all: true, ..params(8 * MIB) }).unwrap();
@@ -325,8 +331,8 @@ fn two_made_up_nodes_are_told_apart() {
     let any = reserve(&arena, 0, None, 2000);
     assert_eq!(any.len(), 1023);
     let mixed: Vec<_> = near.iter().chain(&any).chain(&foreign).copied().collect();
-    arena.release(0, &mixed);
-    arena.release(3, &all);
+    release(&*arena, 0, &mixed);
+    release(&*arena, 3, &all);
     assert_eq!(arena.pages_out(), 0);
     assert_eq!(reserve(&arena, 0, Some(NodeId(0)), 2000).len(), 1024);
 }
@@ -433,7 +439,7 @@ fn threads_share_it_without_giving_a_page_twice() {
                 for base in pages.iter().flat_map(|p| p.0..p.0 + (1 << order)) {
                     out[base as usize].store(false, Ordering::Release);
                 }
-                arena.release(order, &pages);
+                release(&**arena, order, &pages);
             };
             s.spawn(move || {
                 let mut seed = t * 77 + 1;
@@ -467,4 +473,17 @@ fn it_describes_itself_in_one_line() {
     let how = ArenaParams { name: "rx".into(), backing: Backing::Anonymous4k, ..params(16 * MIB) };
     let arena = Arena::new(how).unwrap();
     assert_eq!(arena.describe(), "rx: 4 MiB of 16 MiB committed, 4 KiB pages, any node");
+}
+
+#[test]
+fn a_peer_cannot_take_the_end_of_a_memfd_away() {
+    let backing = Backing::Memfd { huge: false };
+    let arena = Arena::new(ArenaParams { backing, ..params(8 * MIB) }).unwrap();
+    let peer = fs::File::from(arena.memfd().unwrap().try_clone_to_owned().unwrap());
+    assert!(peer.set_len(4096).is_err(), "shrinking would make our accesses fault");
+    assert!(peer.set_len(16 * MIB).is_err());
+    assert_eq!(peer.metadata().unwrap().len(), 8 * MIB);
+    use_all(&arena, 8 * MIB);
+    assert_eq!(arena.trim(), 8 * MIB, "holes may be punched still");
+    use_all(&arena, 8 * MIB);
 }

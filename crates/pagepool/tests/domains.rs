@@ -3,15 +3,24 @@
 // UNSAFETY: tests touch the memory behind pages, as a holder of the page may.
 #![expect(unsafe_code)]
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
+use std::time::Duration;
 
 use pagepool::testing::{CheckingIommu, Fault, IommuEvent};
 use pagepool::{
-    Arena, ArenaParams, DeviceAddr, DeviceMemory, DmaDomain, DomainId, Error, IdentityDomain, NodeId,
-    OffsetDomain, PageIdx, Provider, Region,
+    Area, Arena, ArenaParams, DeviceAddr, DeviceMemory, DmaDomain, DomainId, Error, IdentityDomain, NodeId,
+    OffsetDomain, PageBuf, PageIdx, Pool, PoolParams, Provider, Region,
 };
 
 const MIB: u64 = 1 << 20;
+
+/// Gives pages back that the test reserved with this order, once.
+fn release(provider: &dyn Provider, order: u8, pages: &[PageIdx]) {
+    // SAFETY: I1. The test reserved them, has not released them since, and does not touch their memory any more.
+    unsafe { provider.release(order, pages) };
+}
 
 fn arena(max_bytes: u64) -> Arc<Arena> {
     Arena::new(ArenaParams { max_bytes, ..Default::default() }).unwrap()
@@ -58,7 +67,7 @@ fn growth_maps_each_region_once_and_detach_unmaps_each_once() {
     let again = arena.area().attach(&domain).unwrap();
     arena.area().detach(&again);
     assert_eq!(iommu.counts().unmaps, 0, "one user is left");
-    arena.release(0, &pages);
+    release(&*arena, 0, &pages);
     assert_eq!(arena.trim(), 0, "a domain maps it");
     arena.area().detach(&mapping);
     let counts = iommu.counts();
@@ -159,7 +168,7 @@ fn a_device_that_goes_away_is_unmapped_exactly_once() {
     assert!(!arena.area().device_gone(domain.id()));
     assert_eq!(mapping.addr_of(pages[0].offset()), None);
     arena.area().detach(&mapping);
-    arena.release(0, &pages);
+    release(&*arena, 0, &pages);
     drop(arena);
     let counts = iommu.counts();
     assert_eq!((counts.maps, counts.unmaps, counts.bad_unmaps), (2, 2, 0));
@@ -267,20 +276,20 @@ impl DmaDomain for Busy {
     fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
         if let Some(arena) = self.arena.get().and_then(Weak::upgrade) {
             let held = std::mem::take(&mut *self.held.lock().unwrap());
-            arena.release(0, &held);
+            release(&*arena, 0, &held);
             let free = arena.available(0);
             let pages = reserve(&*arena, 0, 9000);
             assert!(pages.len() == free && free >= held.len(), "what is free, but no growth");
-            arena.release(0, &pages);
+            release(&*arena, 0, &pages);
             assert_eq!(arena.trim(), 0);
             assert!(arena.pages_out() >= 924 && arena.describe().contains("committed"));
         }
-        Ok(DeviceAddr(region.offset))
+        Ok(DeviceAddr(region.offset()))
     }
     fn unmap(&self, _region: &Region, _at: DeviceAddr) {
         if let Some(arena) = self.arena.get().and_then(Weak::upgrade) {
             let pages = reserve(&*arena, 0, 5000);
-            arena.release(0, &pages);
+            release(&*arena, 0, &pages);
         }
     }
     fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
@@ -303,4 +312,239 @@ fn a_domain_may_drop_buffers_while_it_maps() {
     *busy.held.lock().unwrap() = more;
     arena.area().attach(&domain).unwrap();
     assert_eq!(arena.pages_out(), 1024 - 100, "given back while the whole area was being mapped");
+}
+
+#[test]
+fn an_area_whose_provider_is_gone_is_mapped_nowhere_any_more() {
+    let arena = arena(8 * MIB);
+    let area = arena.area().clone();
+    let (iommu, domain) = iommu();
+    drop(arena);
+    assert_eq!(area.present_bytes(), 0);
+    let error = area.attach(&domain).unwrap_err();
+    assert!(error.to_string().contains("the provider of this area is gone"), "{error}");
+    assert_eq!(iommu.counts().maps, 0);
+    let hbm = DeviceMemory::new("hbm", MIB, NodeId(0)).unwrap();
+    let area = hbm.area().clone();
+    let mapping = area.attach(&domain).unwrap();
+    drop(hbm);
+    assert_eq!((iommu.counts().unmaps, mapping.addr_of(0)), (1, None));
+    assert!(area.attach(&domain).is_err());
+    area.detach(&mapping);
+    assert_eq!(iommu.counts().bad_unmaps, 0);
+}
+
+/// Maps at random and unmaps as its test says.
+#[derive(Debug)]
+struct Acting {
+    iommu: Arc<CheckingIommu>,
+    /// Dropped at the first unmap.
+    held: Mutex<Option<PageBuf>>,
+    /// Tells of each unmap, which then waits for its answer.
+    gate: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
+    /// Panics at this map, counted from 1.
+    panics_at: AtomicU64,
+    maps: AtomicU64,
+}
+
+impl Acting {
+    fn new() -> Arc<Self> {
+        let iommu = CheckingIommu::new("acting");
+        let (held, gate) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { iommu, held, gate, panics_at: AtomicU64::new(0), maps: AtomicU64::new(0) })
+    }
+}
+
+impl DmaDomain for Acting {
+    fn id(&self) -> DomainId {
+        self.iommu.id()
+    }
+    fn name(&self) -> String {
+        "acting".into()
+    }
+    fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
+        let n = self.maps.fetch_add(1, Ordering::Relaxed) + 1;
+        assert_ne!(n, self.panics_at.load(Ordering::Relaxed), "the domain panics");
+        self.iommu.map(region)
+    }
+    fn unmap(&self, region: &Region, at: DeviceAddr) {
+        self.iommu.unmap(region, at);
+        let held = self.held.lock().unwrap().take();
+        drop(held); // with no lock of its own: it may come back here
+        if let Some((began, go_on)) = &*self.gate.lock().unwrap() {
+            began.send(()).unwrap();
+            go_on.recv().unwrap();
+        }
+    }
+    fn sync_for_device(&self, at: DeviceAddr, len_bytes: usize) {
+        self.iommu.sync_for_device(at, len_bytes);
+    }
+    fn sync_for_cpu(&self, at: DeviceAddr, len_bytes: usize) {
+        self.iommu.sync_for_cpu(at, len_bytes);
+    }
+}
+
+fn whole_arena(max_bytes: u64) -> Arc<Arena> {
+    Arena::new(ArenaParams { max_bytes, commit_all: true, ..Default::default() }).unwrap()
+}
+
+#[test]
+fn unmapping_may_drop_the_last_that_keeps_the_arena() {
+    let arena = whole_arena(12 * MIB);
+    let (area, gone) = (arena.area().clone(), Arc::downgrade(&arena));
+    let acting = Acting::new();
+    let domain: Arc<dyn DmaDomain> = acting.clone();
+    area.attach(&domain).unwrap();
+    let (other, other_domain) = iommu();
+    area.attach(&other_domain).unwrap();
+    let pool = Pool::new(PoolParams::default(), arena).unwrap().bind();
+    *acting.held.lock().unwrap() = pool.alloc_page();
+    pool.destroy();
+    assert!(gone.upgrade().is_some(), "the buffer keeps it");
+    let (done, is_done) = mpsc::channel();
+    let id = domain.id();
+    std::thread::spawn(move || done.send(area.device_gone(id)));
+    assert_eq!(is_done.recv_timeout(Duration::from_secs(20)), Ok(true), "it does not wait for itself");
+    assert!(gone.upgrade().is_none());
+    for counts in [acting.iommu.counts(), other.counts()] {
+        assert_eq!((counts.maps, counts.unmaps, counts.bad_unmaps), (3, 3, 0));
+    }
+}
+
+#[test]
+fn whoever_comes_while_a_domain_is_unmapped_waits_for_it() {
+    let arena = whole_arena(4 * MIB);
+    let area = arena.area().clone();
+    let acting = Acting::new();
+    let domain: Arc<dyn DmaDomain> = acting.clone();
+    let mapping = area.attach(&domain).unwrap();
+    let (began, has_begun) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel();
+    *acting.gate.lock().unwrap() = Some((began, may_go_on));
+    let attached = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| area.detach(&mapping));
+        has_begun.recv().unwrap();
+        s.spawn(|| {
+            area.attach(&domain).unwrap();
+            attached.store(true, Ordering::Release);
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!attached.load(Ordering::Acquire), "two mappings of one domain at a time");
+        assert_eq!(area.domains(), [""; 0], "asking does not wait");
+        go_on.send(()).unwrap();
+    });
+    assert_eq!((area.domains(), acting.iommu.mapped_regions()), (vec!["acting".to_owned()], 1));
+    let gone = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| area.device_gone(domain.id()));
+        has_begun.recv().unwrap();
+        s.spawn(|| {
+            drop(arena);
+            gone.store(true, Ordering::Release);
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!gone.load(Ordering::Acquire), "the memory stays while a domain is being unmapped");
+        go_on.send(()).unwrap();
+    });
+    assert_eq!((acting.iommu.mapped_regions(), acting.iommu.counts().bad_unmaps), (0, 0));
+}
+
+#[test]
+fn a_region_is_not_trimmed_while_a_domain_is_unmapped() {
+    let arena = arena(4 * MIB);
+    let acting = Acting::new();
+    let domain: Arc<dyn DmaDomain> = acting.clone();
+    let mapping = arena.area().attach(&domain).unwrap();
+    let (began, has_begun) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel();
+    *acting.gate.lock().unwrap() = Some((began, may_go_on));
+    std::thread::scope(|s| {
+        s.spawn(|| arena.area().detach(&mapping));
+        has_begun.recv().unwrap();
+        assert_eq!(arena.trim(), 0);
+        go_on.send(()).unwrap();
+    });
+    assert_eq!(arena.trim(), 4 * MIB);
+}
+
+#[test]
+fn a_domain_that_panics_while_it_maps_leaves_nothing_mapped() {
+    let acting = Acting::new();
+    let domain: Arc<dyn DmaDomain> = acting.clone();
+    let fixed = whole_arena(12 * MIB);
+    acting.panics_at.store(3, Ordering::Relaxed);
+    assert!(catch_unwind(AssertUnwindSafe(|| fixed.area().attach(&domain))).is_err());
+    assert_eq!((acting.iommu.counts().maps, acting.iommu.mapped_regions()), (2, 0));
+    assert!(fixed.area().mapping(domain.id()).is_none());
+
+    let (iommu, first) = iommu();
+    let growing = arena(12 * MIB);
+    growing.area().attach(&first).unwrap();
+    growing.area().attach(&domain).unwrap();
+    acting.panics_at.store(acting.maps.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    assert!(catch_unwind(AssertUnwindSafe(|| reserve(&*growing, 0, 1025))).is_err());
+    assert_eq!((iommu.mapped_regions(), acting.iommu.mapped_regions()), (1, 1), "the first region alone");
+    assert_eq!(growing.area().present_bytes(), 4 * MIB);
+
+    acting.panics_at.store(acting.maps.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    let params = PoolParams { domains: vec![first.clone(), domain.clone()], ..Default::default() };
+    let before = iommu.mapped_regions();
+    assert!(catch_unwind(AssertUnwindSafe(|| Pool::new(params, fixed.clone()))).is_err());
+    assert_eq!(iommu.mapped_regions(), before, "no pool, no domain");
+    assert_eq!(fixed.area().domains(), [""; 0]);
+}
+
+#[test]
+fn debug_output_is_short_whatever_the_size() {
+    let arena = arena(64 * MIB);
+    let (_, domain) = iommu();
+    let mapping = arena.area().attach(&domain).unwrap();
+    let text = format!("{:?}", arena.area());
+    assert!(text.contains("regions_present: 1") && text.contains("nic0"), "{text}");
+    assert!(format!("{mapping:?}").starts_with("Mapping { domain: \"nic0\", id: "), "{mapping:?}");
+    let hbm = DeviceMemory::new("hbm", 64 * MIB, NodeId(0)).unwrap();
+    for text in [text, format!("{arena:?}"), format!("{hbm:?}")] {
+        assert!(text.len() < 4096, "{} bytes: {text}", text.len());
+    }
+    let pool = Pool::new(PoolParams::default(), arena).unwrap();
+    let handle = format!("{:?}", pool.handle()).len();
+    let shutdown = format!("{:?}", pool.destroy()).len();
+    println!("a handle takes {handle} bytes, a shutdown {shutdown}");
+    assert!(shutdown < 4096 && handle < 100_000, "{handle} {shutdown}");
+}
+
+/// An arena that cannot say how much is free.
+#[derive(Debug)]
+struct Mute(Arc<Arena>);
+
+// SAFETY: all that it gives is the arena's, which it keeps.
+unsafe impl Provider for Mute {
+    fn area(&self) -> &Arc<Area> {
+        self.0.area()
+    }
+    fn reserve(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize {
+        self.0.reserve(order, node, out)
+    }
+    unsafe fn release(&self, order: u8, pages: &[PageIdx]) {
+        // SAFETY: the caller promises just this.
+        unsafe { self.0.release(order, pages) };
+    }
+    fn available(&self, _order: u8) -> usize {
+        panic!("the provider panics")
+    }
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+#[test]
+fn a_pool_that_is_not_made_leaves_no_domain_attached() {
+    let arena = arena(4 * MIB);
+    let (iommu, domain) = iommu();
+    let params = PoolParams { domains: vec![domain], ..Default::default() };
+    let provider = Arc::new(Mute(arena.clone()));
+    assert!(catch_unwind(AssertUnwindSafe(|| Pool::new(params, provider))).is_err());
+    assert_eq!((iommu.counts().maps, iommu.mapped_regions()), (1, 0));
+    assert_eq!(arena.area().domains(), [""; 0]);
 }

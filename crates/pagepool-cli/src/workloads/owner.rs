@@ -32,7 +32,7 @@ pub const TABLE: &[Workload] = &[
     Workload {
         name: "page_bulk32",
         batch: 32,
-        about: "allocate a Batch of 32, drop it",
+        about: "fill a Batch with 32, put them",
         rules: CACHE_ONLY,
         ready: page_bulk::<32>,
         ..Workload::USUAL
@@ -48,7 +48,7 @@ pub const TABLE: &[Workload] = &[
     Workload {
         name: "page_bulk64",
         batch: 64,
-        about: "allocate a Batch of 64, drop it",
+        about: "fill a Batch with 64, put them",
         rules: CACHE_ONLY,
         ready: page_bulk::<64>,
         ..Workload::USUAL
@@ -94,10 +94,12 @@ fn page_burst64() -> Result<Ready, String> {
 fn page_bulk<const N: usize>() -> Result<Ready, String> {
     let pool = pools::bound(PoolParams::default())?;
     let counters = pools::counters_of(&pool);
+    let mut batch = pool.alloc_batch(0);
     let run = move |n| {
         for _ in 0..n / N {
-            let batch = pool.alloc_batch(N);
+            pool.alloc_batch_into(&mut batch, N);
             black_box(&batch);
+            batch.put();
         }
     };
     Ok(Ready::one_core(run).counting(counters))

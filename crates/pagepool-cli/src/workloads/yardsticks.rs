@@ -30,6 +30,12 @@ pub const TABLE: &[Workload] = &[
         ..Workload::USUAL
     },
     Workload {
+        name: "atomic_add_both",
+        about: "an atomic add to a word that the second core adds to at the same time",
+        ready: atomic_add_both,
+        ..Workload::USUAL
+    },
+    Workload {
         name: "lock_mutex",
         linux: "lock",
         about: "take and release a std Mutex, uncontended",
@@ -92,6 +98,13 @@ fn atomic_add() -> Result<Ready, String> {
             word.fetch_add(1, Ordering::Relaxed);
         }
     }))
+}
+
+fn atomic_add_both() -> Result<Ready, String> {
+    let line = Arc::new(Line(AtomicU64::new(0)));
+    let other = line.clone();
+    let add = |line: &Line, n| (0..n).for_each(|_| _ = line.0.fetch_add(1, Ordering::Relaxed));
+    Ok(Ready::two_cores(move |n| add(&line, n), move |n| add(&other, n)))
 }
 
 fn lock_mutex() -> Result<Ready, String> {

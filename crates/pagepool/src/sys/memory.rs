@@ -242,16 +242,21 @@ pub(crate) fn raise_memlock_limit(bytes: u64) -> io::Result<()> {
     checked(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) }.into()).map(drop)
 }
 
-/// An anonymous file of `len` bytes; with `huge_shift`, of huge pages of that size.
+/// An anonymous file of `len` bytes; with `huge_shift`, of huge pages of that size. Its length is sealed: a peer that
+/// could cut it would make every access beyond fault here.
 pub(crate) fn memfd(name: &str, len: u64, huge_shift: Option<u32>) -> io::Result<OwnedFd> {
     let name = std::ffi::CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
     let huge = huge_shift.map_or(0, |shift| libc::MFD_HUGETLB | shift << libc::MAP_HUGE_SHIFT);
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | huge;
     // SAFETY: the kernel reads a terminated string.
-    let fd = checked(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | huge) }.into())?;
+    let fd = checked(unsafe { libc::memfd_create(name.as_ptr(), flags) }.into())?;
     // SAFETY: the call just made this descriptor, and nobody else has it.
     let file = unsafe { OwnedFd::from_raw_fd(fd as i32) };
     // SAFETY: setting the length of a file that we own.
     checked(unsafe { libc::ftruncate(file.as_raw_fd(), len as libc::off_t) }.into())?;
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: the call takes integers; seals change no byte.
+    checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) }.into())?;
     Ok(file)
 }
 

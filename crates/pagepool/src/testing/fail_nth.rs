@@ -1,5 +1,8 @@
 //! A provider that fails now and then.
 
+// UNSAFETY: it passes the word of another provider on.
+#![expect(unsafe_code)]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +20,8 @@ use crate::provider::Provider;
 /// let mut pages = [PageIdx(0); 8];
 /// let got = [second_fails.reserve(0, None, &mut pages[..4]), second_fails.reserve(0, None, &mut pages[4..])];
 /// assert_eq!(got, [4, 2]);
-/// second_fails.release(0, &pages[..6]);
+/// // SAFETY: they were reserved just now, and nobody uses them.
+/// unsafe { second_fails.release(0, &pages[..6]) };
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 #[derive(Debug)]
@@ -46,7 +50,8 @@ impl FailNth {
     }
 }
 
-impl Provider for FailNth {
+// SAFETY: all that it gives is the inner provider's, which it keeps.
+unsafe impl Provider for FailNth {
     fn area(&self) -> &Arc<Area> {
         self.inner.area()
     }
@@ -62,8 +67,9 @@ impl Provider for FailNth {
         self.inner.reserve(order, node, &mut out[..half])
     }
 
-    fn release(&self, order: u8, pages: &[PageIdx]) {
-        self.inner.release(order, pages);
+    unsafe fn release(&self, order: u8, pages: &[PageIdx]) {
+        // SAFETY: the caller promises just this, of pages that the inner provider gave.
+        unsafe { self.inner.release(order, pages) };
     }
 
     fn available(&self, order: u8) -> usize {

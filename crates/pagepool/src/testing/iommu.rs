@@ -5,6 +5,8 @@
 //!        it, so a forgotten sync shows as stale bytes. Beyond that each line of 64 bytes has an owner, and a
 //!        device that touches a line which was not given to it gets [`Fault::NotSynced`].
 //! Who    any thread; one lock.
+//! Trust  it follows the addresses of the regions it maps, until they are unmapped: a domain that wraps it must pass every
+//!        unmap on, and a test must not let the device access what a reference of its own reaches (I4).
 //! Memory a mapped region costs its size again where it is touched.
 
 // UNSAFETY: syncs copy between the mapped memory and the device's copy of it.
@@ -142,8 +144,8 @@ impl fmt::Debug for Mapped {
 
 impl Mapped {
     fn new(region: &Region, coherent: bool) -> Self {
-        let len = region.len_bytes as usize;
-        let cpu = region.cpu_addr.map(|addr| addr as *mut u8);
+        let len = region.len_bytes() as usize;
+        let cpu = region.cpu_addr().map(|addr| addr as *mut u8);
         let copied = if coherent && cpu.is_some() { 0 } else { len };
         Self { cpu, len, device: vec![0; copied], lines: vec![false; len.div_ceil(LINE)] }
     }
@@ -329,21 +331,21 @@ impl DmaDomain for CheckingIommu {
             state.counts.refused += 1;
             return Err("refused, as the test asked".into());
         }
-        let at = state.place(region.len_bytes);
-        state.ever.insert(at, region.len_bytes);
+        let at = state.place(region.len_bytes());
+        state.ever.insert(at, region.len_bytes());
         state.mapped.insert(at, Mapped::new(region, self.coherent));
         state.counts.maps += 1;
-        state.record(IommuEvent::Map(DeviceAddr(at), region.len_bytes));
+        state.record(IommuEvent::Map(DeviceAddr(at), region.len_bytes()));
         Ok(DeviceAddr(at))
     }
 
     fn unmap(&self, region: &Region, at: DeviceAddr) {
         let mut state = self.state();
         match state.mapped.remove(&at.0) {
-            Some(mapped) if mapped.len as u64 == region.len_bytes => state.counts.unmaps += 1,
+            Some(mapped) if mapped.len as u64 == region.len_bytes() => state.counts.unmaps += 1,
             _ => state.counts.bad_unmaps += 1,
         }
-        state.record(IommuEvent::Unmap(at, region.len_bytes));
+        state.record(IommuEvent::Unmap(at, region.len_bytes()));
     }
 
     fn sync_for_device(&self, at: DeviceAddr, len_bytes: usize) {

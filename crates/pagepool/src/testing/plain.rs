@@ -29,8 +29,11 @@ impl PlainMemory {
         // SAFETY: the layout has a size above zero.
         let base = unsafe { std::alloc::alloc_zeroed(layout) };
         assert!(!base.is_null(), "a test's memory is there");
-        let area = Area::readable(base as usize, layout.size() as u64, REGION_SHIFT, Some(NodeId(0)))?;
-        (0..area.regions()).try_for_each(|r| area.add_region(r))?;
+        let (at, len, node) = (base as usize, layout.size() as u64, Some(NodeId(0)));
+        // SAFETY: the memory is this provider's, zeroed, and freed after the area was closed.
+        let area = unsafe { Area::readable(at, len, REGION_SHIFT, node) }?;
+        // SAFETY: as above, all of it.
+        (0..area.regions()).try_for_each(|r| unsafe { area.add_region(r) })?;
         let free = (0..pages as u32).rev().map(|p| PageIdx(p << order)).collect();
         Ok(Arc::new(Self { area, order, free: Lock::new(free), layout }))
     }
@@ -41,7 +44,8 @@ impl PlainMemory {
     }
 }
 
-impl Provider for PlainMemory {
+// SAFETY: one area, all of it present and zeroed at first; the stack has each page once, and the memory is freed last.
+unsafe impl Provider for PlainMemory {
     fn area(&self) -> &Arc<Area> {
         &self.area
     }
@@ -54,7 +58,7 @@ impl Provider for PlainMemory {
         n
     }
 
-    fn release(&self, order: u8, pages: &[PageIdx]) {
+    unsafe fn release(&self, order: u8, pages: &[PageIdx]) {
         assert_eq!(order, self.order, "one order only");
         let mut free = self.free.lock();
         for page in pages {
@@ -74,6 +78,8 @@ impl Provider for PlainMemory {
 
 impl Drop for PlainMemory {
     fn drop(&mut self) {
+        // SAFETY: this is the provider, and goes: whoever has a page keeps it. I6: no domain maps what is gone.
+        unsafe { self.area.close() };
         let base = self.area.base().expect("plain memory is readable");
         // SAFETY: allocated in `new` with this layout, freed once; no pool is left, for each keeps its provider.
         unsafe { std::alloc::dealloc(base as *mut u8, self.layout) };

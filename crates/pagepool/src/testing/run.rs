@@ -486,7 +486,7 @@ impl Run {
     }
 
     fn bring_wrong(&mut self, at: u8) {
-        let outside = self.provider.area().region(0).cpu_addr.map_or(1, |base| base as u64 - 1);
+        let outside = self.provider.area().base().map_or(1, |base| base as u64 - 1);
         for handle in &self.handles {
             assert!(handle.from_raw(DeviceAddr(outside)).is_err(), "nobody's address was taken");
         }
