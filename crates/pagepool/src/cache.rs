@@ -123,6 +123,9 @@ impl Cache {
         filled
     }
 
+    /// Bytes before the entries; the owner's part of other languages knows them.
+    pub(crate) const HEAD_BYTES: usize = std::mem::offset_of!(Self, entries);
+
     /// Whether `n` more pages fit with no more than a copy.
     #[inline(always)]
     pub(crate) fn has_plain_room(&self, n: usize) -> bool {

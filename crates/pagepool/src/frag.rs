@@ -132,6 +132,12 @@ impl Place {
         self.0 >> 32 == 0
     }
 
+    /// What [`bits`](Self::bits) gave.
+    #[inline(always)]
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// All of it; 0 above bit 31 for a whole page.
     #[inline(always)]
     pub(crate) fn bits(self) -> u64 {

@@ -34,6 +34,7 @@ mod table;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod thread;
+mod token;
 mod topology;
 mod wake;
 
@@ -57,4 +58,5 @@ pub use shared_buf::SharedBuf;
 pub use shutdown::{HeldPage, Shutdown, ShutdownReport};
 pub use stats::{Inflight, Stats};
 pub use thread::prepare_thread;
+pub use token::{OwnerCache, OwnerParts, fence_all_threads, fences_are_free};
 pub use topology::Topology;

@@ -25,6 +25,10 @@ impl PoolRef {
         Self(unsafe { Arc::from_raw(home.0.as_ptr()) })
     }
 
+    pub(crate) fn home(&self) -> Home {
+        Home(NonNull::from(&*self.0))
+    }
+
     /// The pool's id, never used again by another pool of this process.
     pub fn id(&self) -> u32 {
         self.0.id

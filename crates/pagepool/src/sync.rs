@@ -73,6 +73,14 @@ fn membarrier_works() -> bool {
     MEMBARRIER.load(Ordering::Relaxed) == 1
 }
 
+/// Whether the light fence costs nothing; known once a pool exists.
+pub(crate) fn fences_are_free() -> bool {
+    #[cfg(not(loom))]
+    return membarrier_works();
+    #[cfg(loom)]
+    false
+}
+
 /// Registers this process for `membarrier` once; called when a pool is made, before any buffer of it can exist.
 pub(crate) fn prepare_fences() {
     #[cfg(not(loom))]

@@ -49,6 +49,8 @@ const LAYERS: &[&str] = &[
     // The owner half.
     "pool",
     "refill",
+    // For other languages.
+    "token",
     // For tests alone.
     "testing",
 ];

@@ -1,0 +1,1265 @@
+/*
+ * pagepool: a user-space page pool for packet buffers. Generated; see docs/c-api.md for the whole picture.
+ *
+ * Handles are tokens, not addresses: one that is NULL, stale, of another kind or made up is refused with -EINVAL or -ESTALE,
+ * in every build, and nothing is touched. Functions give 0 or a negative errno unless they say otherwise; after a refusal
+ * pagepool_last_error gives a sentence. Nothing throws or unwinds.
+ *
+ * A pool has one owner, the thread that called pagepool_bind: it allocates. Any thread may return a buffer. Two threads that
+ * return one buffer at the same time: one is told 0, the other -ESTALE. Signal handlers must not call the library.
+ */
+
+#ifndef PAGEPOOL_H
+#define PAGEPOOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/**
+ * Any node.
+ */
+#define PAGEPOOL_NODE_ANY -1
+
+/**
+ * The node of the thread that makes an arena grow.
+ */
+#define PAGEPOOL_NODE_LOCAL -2
+
+/**
+ * The default: anonymous memory for which the kernel may use transparent huge pages.
+ */
+#define PAGEPOOL_BACKING_DEFAULT 0
+
+/**
+ * Anonymous memory in pages of 4 KiB.
+ */
+#define PAGEPOOL_BACKING_ANONYMOUS_4K 1
+
+/**
+ * Anonymous memory for which the kernel may use transparent huge pages.
+ */
+#define PAGEPOOL_BACKING_TRANSPARENT_HUGE 2
+
+/**
+ * hugetlb pages of 2 MiB.
+ */
+#define PAGEPOOL_BACKING_HUGE_2M 3
+
+/**
+ * hugetlb pages of 1 GiB.
+ */
+#define PAGEPOOL_BACKING_HUGE_1G 4
+
+/**
+ * A memfd, which a peer process can map.
+ */
+#define PAGEPOOL_BACKING_MEMFD 5
+
+/**
+ * A memfd of hugetlb pages of 2 MiB.
+ */
+#define PAGEPOOL_BACKING_MEMFD_HUGE 6
+
+/**
+ * Memory that the caller has: `memory` and `max_bytes`.
+ */
+#define PAGEPOOL_BACKING_CALLER 7
+
+/**
+ * Memory of a device, that the CPU cannot read: numbers and device addresses only.
+ */
+#define PAGEPOOL_BACKING_DEVICE 8
+
+/**
+ * No thread has a lane home.
+ */
+#define PAGEPOOL_NO_LANES UINT32_MAX
+
+/**
+ * A source of pages, shared by pools: made by pagepool_arena_create.
+ */
+struct pagepool_arena;
+
+/**
+ * A page of a pool, or a piece of one: allocated by the owner, returned by any thread, once.
+ */
+struct pagepool_buf;
+
+/**
+ * An address space that a device sees: made by pagepool_domain_create and its kin.
+ */
+struct pagepool_domain;
+
+/**
+ * A hold on a page's memory: made by pagepool_buf_hold.
+ */
+struct pagepool_hold;
+
+/**
+ * A pool: made by pagepool_create, over with pagepool_destroy.
+ */
+struct pagepool;
+
+/**
+ * One reader's share of a buffer: made by pagepool_buf_share.
+ */
+struct pagepool_shared;
+
+/**
+ * The end of a pool, watched: made by pagepool_destroy_watched.
+ */
+struct pagepool_shutdown;
+
+/**
+ * What an arena shall be. Begin with PAGEPOOL_ARENA_PARAMS_INIT, or with zeroes and `size`.
+ */
+struct pagepool_arena_params {
+    /**
+     * sizeof(struct pagepool_arena_params), so that the struct can grow.
+     */
+    size_t size;
+    /**
+     * Size up to which it grows, a multiple of 4096 (of the huge page for hugetlb kinds); 0: 64 MiB. For the caller's
+     * memory, its length.
+     */
+    uint64_t max_bytes;
+    /**
+     * The kind of memory, a PAGEPOOL_BACKING_ value; 0: transparent huge pages.
+     */
+    uint32_t backing;
+    /**
+     * The node that all of it comes from; PAGEPOOL_NODE_ANY (-1): wherever the process's policy puts it;
+     * PAGEPOOL_NODE_LOCAL (-2): that of the thread that makes it grow. Without effect on pretended nodes.
+     */
+    int node;
+    /**
+     * Nodes to pretend, for tests, 1 to 255; 0: those of the machine.
+     */
+    uint32_t nodes;
+    /**
+     * 1: an error where there are no huge pages. 0: smaller ones, and the description says so.
+     */
+    uint32_t huge_or_fail;
+    /**
+     * On which pretended node a page lies. NULL: the arena lies in as many equal stretches. Called when memory is
+     * committed, on whichever thread; it must not call the library. A page of order k exists where all its base pages are
+     * on one node.
+     */
+    uint32_t (*node_of_page)(uint32_t page_index, void *arg);
+    /**
+     * Its second argument.
+     */
+    void *arg;
+    /**
+     * Name in descriptions, and of the memfd; copied. NULL: "arena".
+     */
+    const char *name;
+    /**
+     * PAGEPOOL_BACKING_CALLER: the memory, a multiple of 4096; the caller's to free after the arena and its pools.
+     */
+    void *memory;
+    /**
+     * 1: take the memory of a region when it is committed, not when it is touched.
+     */
+    uint32_t prefault;
+    /**
+     * 1: lock the memory.
+     */
+    uint32_t mlock;
+    /**
+     * 1: commit everything now and keep it, for domains that need the arena as it is (an AF_XDP UMEM).
+     */
+    uint32_t commit_all;
+    /**
+     * 1: a child of fork has the memory too.
+     */
+    uint32_t inherit_on_fork;
+};
+
+/**
+ * A stretch of an arena, to be mapped as one.
+ */
+struct pagepool_region {
+    /**
+     * First byte, counted from the start of the arena.
+     */
+    uint64_t offset;
+    /**
+     * Length in bytes, a multiple of 4096.
+     */
+    uint64_t len;
+    /**
+     * The CPU's address of the first byte; NULL for memory that the CPU cannot read.
+     */
+    void *cpu_addr;
+    /**
+     * Identifies the arena among all of this process.
+     */
+    uint64_t arena_id;
+};
+
+/**
+ * A caller's domain. Callbacks are called from any thread, inside any call that makes an arena grow, makes or destroys a
+ * pool, or returns a buffer; they may return buffers, and must not throw or longjmp. `map` runs under a lock of the arena: it
+ * must not make or destroy pools over that arena, let go of it, or ask for addresses in another domain, for that would wait
+ * for itself. Each gets `arg` first.
+ */
+struct pagepool_domain_ops {
+    /**
+     * sizeof(struct pagepool_domain_ops).
+     */
+    size_t size;
+    /**
+     * Name in errors; copied.
+     */
+    const char *name;
+    /**
+     * The callbacks' first argument.
+     */
+    void *arg;
+    /**
+     * Maps a region and stores its device address; gives 0, or a negative errno to refuse. Required.
+     */
+    int (*map)(void *arg, const struct pagepool_region *region, uint64_t *addr);
+    /**
+     * Undoes map, once. Required.
+     */
+    void (*unmap)(void *arg, const struct pagepool_region *region, uint64_t addr);
+    /**
+     * Hands bytes to the device; required unless `coherent`.
+     */
+    void (*sync_for_device)(void *arg, uint64_t addr, size_t len);
+    /**
+     * Hands bytes to the CPU; required unless `coherent`.
+     */
+    void (*sync_for_cpu)(void *arg, uint64_t addr, size_t len);
+    /**
+     * Called once when nothing uses the domain any more, so that `arg` may be freed. May be NULL.
+     */
+    void (*release)(void *arg);
+    /**
+     * 1: device and CPU see one memory; no syncs.
+     */
+    uint32_t coherent;
+    /**
+     * 1: the arena must stay as it is while it is mapped here, as an AF_XDP UMEM.
+     */
+    uint32_t fixes_arena;
+};
+
+/**
+ * The tables of the inline functions.
+ */
+struct pagepool_inline_ {
+    const void *views;
+    const void *directory;
+    const void *hints;
+    uint64_t view_mask;
+    uint64_t hint_mask;
+};
+
+/**
+ * What a pool shall be. Begin with PAGEPOOL_PARAMS_INIT, or with zeroes and `size`. 0 stands for the default, except
+ * where 0 is a value of its own (`nid`, `colour`).
+ */
+struct pagepool_params {
+    /**
+     * sizeof(struct pagepool_params), so that the struct can grow.
+     */
+    size_t size;
+    /**
+     * Where the pages come from. Required.
+     */
+    struct pagepool_arena *arena;
+    /**
+     * Names the pool in reports and errors; copied. NULL: "pool".
+     */
+    const char *name;
+    /**
+     * log2 of 4096-byte pages per page, 0 to 10.
+     */
+    uint32_t order;
+    /**
+     * Slots in the locked ring; 0: 1024. More than 16384 is clamped to that. Linux: pool_size.
+     */
+    uint32_t ring_size;
+    /**
+     * Pages in the owner's cache, 1 to 1024; 0: twice `refill`.
+     */
+    uint32_t cache_size;
+    /**
+     * Pages that one refill brings at most, 1 to 256 and the cache; 0: Linux's 64, 16 or 4, by order.
+     */
+    uint32_t refill;
+    /**
+     * The node that pages should be on; -1: that of the thread that refills, asked each time.
+     */
+    int nid;
+    /**
+     * Pieces begin at multiples of this, a power of two from 8 to 4096; 0: 64.
+     */
+    uint32_t frag_align;
+    /**
+     * 1: packets begin up to 15 cache lines later from page to page, in what a page leaves over. 0: they do not.
+     */
+    uint32_t colour;
+    /**
+     * Threads that may have a lane home at once, 1 to 64; 0: 16. PAGEPOOL_NO_LANES: every return elsewhere takes the ring.
+     */
+    uint32_t max_lanes;
+    /**
+     * Slots in a lane, a power of two from 2 to 16384; 0: 1024.
+     */
+    uint32_t lane_size;
+    /**
+     * Bytes kept free before the packet in a whole page. Linux: offset.
+     */
+    uint32_t headroom;
+    /**
+     * Most bytes of packet in a whole page, and most that are synced for the device; 0: all that is left.
+     */
+    uint32_t max_len;
+    /**
+     * Bytes kept free after the packet in a whole page.
+     */
+    uint32_t tailroom;
+    /**
+     * Address spaces that every page is mapped in, `n_domains` of them; the first is the one of dma_addr. The pool keeps
+     * them: the handles may be put at once.
+     */
+    struct pagepool_domain *const *domains;
+    /**
+     * How many.
+     */
+    size_t n_domains;
+    /**
+     * 1: sync pages for the device when they join and come home, in domains that are not coherent. Linux:
+     * PP_FLAG_DMA_SYNC_DEV.
+     */
+    uint32_t sync_for_device;
+    /**
+     * Fewer pages than this left to have: the owner counts as starved. 0: never, but for a failed allocation.
+     */
+    uint32_t low_water;
+    /**
+     * 1: make the descriptor that pagepool_wake_fd gives.
+     */
+    uint32_t wakeup;
+    /**
+     * 1: record who holds buffers (pagepool_buf_set_tag), for the report of a destroyed pool.
+     */
+    uint32_t tagging;
+    /**
+     * 1: reserve pages without naming a node. For measuring what that costs.
+     */
+    uint32_t node_blind;
+    /**
+     * Must be 0.
+     */
+    uint32_t reserved;
+};
+
+/**
+ * A buffer as a device sees it. Plain numbers.
+ */
+struct pagepool_raw {
+    /**
+     * Address of the first byte in the pool's first domain.
+     */
+    uint64_t addr;
+    /**
+     * Bytes from there on that belong to the buffer.
+     */
+    uint32_t len;
+    /**
+     * 0.
+     */
+    uint32_t reserved;
+};
+
+/**
+ * What a pool has done so far, under Linux's names (struct page_pool_alloc_stats, page_pool_recycle_stats).
+ */
+struct pagepool_stats {
+    /**
+     * Pages handed out from the cache, and fragment pages reused in place.
+     */
+    uint64_t alloc_fast;
+    /**
+     * Slow-path allocations that the arena served: one for up to `refill` pages.
+     */
+    uint64_t alloc_slow;
+    /**
+     * Pages of order above 0 that the arena gave.
+     */
+    uint64_t alloc_slow_high_order;
+    /**
+     * Times the cache was empty and neither lanes nor ring had a page.
+     */
+    uint64_t alloc_empty;
+    /**
+     * Refills from lanes and ring that brought at least one page: one per refill.
+     */
+    uint64_t alloc_refill;
+    /**
+     * Pages let go because they were on the wrong node: at most one per allocation.
+     */
+    uint64_t alloc_waive;
+    /**
+     * Allocations that gave nothing. Linux has no such counter.
+     */
+    uint64_t alloc_failed;
+    /**
+     * Pages returned into the cache by their owner, and fragment pages reused in place.
+     */
+    uint64_t recycle_cached;
+    /**
+     * Pages that found the cache full; each is counted again under recycle_ring or recycle_ring_full.
+     */
+    uint64_t recycle_cache_full;
+    /**
+     * Pages returned into the ring or a lane.
+     */
+    uint64_t recycle_ring;
+    /**
+     * Pages that found ring and lane full and left the pool.
+     */
+    uint64_t recycle_ring_full;
+    /**
+     * Pages that came home while somebody held them, or from the emergency reserve, and left the pool.
+     */
+    uint64_t recycle_released_refcnt;
+    /**
+     * Pages that ever joined the pool.
+     */
+    uint64_t hold;
+    /**
+     * Pages that ever left it.
+     */
+    uint64_t release;
+};
+
+/**
+ * Where a pool's pages are. The sum is pagepool_inflight when the pool is at rest.
+ */
+struct pagepool_places {
+    /**
+     * Pages that joined and have not left.
+     */
+    int64_t total;
+    /**
+     * In the owner's cache.
+     */
+    uint64_t cache;
+    /**
+     * In lanes, on their way home.
+     */
+    uint64_t lanes;
+    /**
+     * In the ring.
+     */
+    uint64_t ring;
+    /**
+     * The page that fragments are being cut from.
+     */
+    uint64_t frag;
+    /**
+     * With the program.
+     */
+    uint64_t out;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Makes an arena: reserves the addresses, and commits the first region, or all with `commit_all`.
+ *
+ * Thread: any. Ownership: `*arena` is the caller's, to be destroyed once; the params stay the caller's, and what
+ * `memory` and `arg` point to must live as long as the arena and its pools. Errors: -EINVAL names the field, its value and
+ * its range; else the errno of the system call that failed, and the sentence says the remedy; `*arena` is then unchanged.
+ * Cost: a few system calls; with `prefault` or `mlock`, the time to clear the memory.
+ */
+int pagepool_arena_create(const struct pagepool_arena_params *params,
+                          struct pagepool_arena **arena);
+
+/**
+ * Lets go of an arena. Its memory goes back to the system when its last pool is freed, now if there is none.
+ *
+ * Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: with the last pool gone, system calls.
+ */
+int pagepool_arena_destroy(struct pagepool_arena *arena);
+
+/**
+ * Says in one line what the arena is and what of the wishes was not to be had, cut to `len` bytes and ended with a zero
+ * byte. Gives the full length.
+ *
+ * Thread: any. Errors: -EINVAL, -ESTALE. Cost: formats.
+ */
+int64_t pagepool_arena_describe(struct pagepool_arena *arena,
+                                char *text,
+                                size_t len);
+
+/**
+ * Base pages of 4096 bytes that pools have.
+ *
+ * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ */
+int64_t pagepool_arena_pages_out(struct pagepool_arena *arena);
+
+/**
+ * Gives regions of which no page is out and that no domain maps back to the system; says how many bytes.
+ *
+ * Thread: any. Errors: -EOPNOTSUPP for device memory; -EINVAL, -ESTALE. Cost: system calls.
+ */
+int64_t pagepool_arena_trim(struct pagepool_arena *arena);
+
+/**
+ * The descriptor of a memfd arena, for a peer process: offsets in the file are offsets in the arena.
+ *
+ * Thread: any. Ownership: the descriptor is the arena's; duplicate it to keep it. Errors: -EOPNOTSUPP for an arena without
+ * one; -EINVAL, -ESTALE. Cost: a lock.
+ */
+int pagepool_arena_memfd(struct pagepool_arena *arena);
+
+/**
+ * On pretended nodes: every thread runs on this one from now on. It is 0 to begin with.
+ *
+ * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ */
+int pagepool_arena_set_current_node(struct pagepool_arena *arena, int nid);
+
+/**
+ * Address of the arena's first byte; page i begins 4096 * i behind it. NULL for device memory and bad handles.
+ *
+ * Thread: any. Cost: a lock.
+ */
+void *pagepool_arena_base(struct pagepool_arena *arena);
+
+/**
+ * Returns a buffer to its pool: into the cache on the owner's thread, else through this thread's lane or the ring.
+ * Linux: page_pool_put_full_page, the locality found by itself.
+ *
+ * Thread: any. Ownership: the handle is over. Errors: -ESTALE for a buffer that was returned before, -EINVAL for what never
+ * was one; nothing is touched then. Cost: on the owner's thread some fifteen instructions and, while no other thread ever
+ * returned a buffer of this pool, no atomic operation (then one); elsewhere one compare-and-swap and a store.
+ */
+int pagepool_buf_put(struct pagepool_buf *buf);
+
+/**
+ * Returns a buffer through the locked ring, whatever the thread. Linux: page_pool_put_full_page outside softirq.
+ *
+ * Thread: any. Ownership and errors: as pagepool_buf_put. Cost: a lock.
+ */
+int pagepool_buf_put_ring(struct pagepool_buf *buf);
+
+/**
+ * Returns a buffer that was written in its first `dirty` packet bytes at most, so that no more is synced for the device.
+ * Linux: page_pool_put_page with a dma_sync_size.
+ *
+ * Thread, ownership, errors, cost: as pagepool_buf_put, and the sync.
+ */
+int pagepool_buf_put_sync(struct pagepool_buf *buf,
+                          size_t dirty);
+
+/**
+ * Returns a buffer of this pool into its cache. Linux: page_pool_recycle_direct.
+ *
+ * Thread: the owner's. Ownership: the handle is over, unless it is refused. Errors: -EPERM from another thread; -EINVAL for
+ * another pool's buffer; else as pagepool_buf_put. Cost: as that.
+ */
+int pagepool_recycle_direct(struct pagepool *pool,
+                            struct pagepool_buf *buf);
+
+/**
+ * Start of the page or piece; NULL for memory that the CPU cannot read, or a bad handle. Linux: page_address.
+ *
+ * Thread: whoever has the buffer. Ownership: the bytes are the caller's until the buffer is returned. Cost: a lookup.
+ */
+void *pagepool_buf_data(struct pagepool_buf *buf);
+
+/**
+ * True size in bytes: the page's, or the piece's with what was given to it at the end of its page; 0 for a bad handle.
+ * Linux: truesize.
+ *
+ * Thread: whoever has the buffer. Cost: a lookup.
+ */
+size_t pagepool_buf_len(struct pagepool_buf *buf);
+
+/**
+ * Offset of the piece in its page, 0 for a whole page; SIZE_MAX for a bad handle.
+ *
+ * Thread: whoever has the buffer. Cost: a lookup.
+ */
+size_t pagepool_buf_offset(struct pagepool_buf *buf);
+
+/**
+ * Device address of the first byte, in the pool's first domain; UINT64_MAX in a pool without domains, when the device has
+ * gone, or for a bad handle. Linux: page_pool_get_dma_addr plus the offset.
+ *
+ * Thread: whoever has the buffer. Cost: a lookup.
+ */
+uint64_t pagepool_buf_dma_addr(struct pagepool_buf *buf);
+
+/**
+ * Number of the page in its arena, counted in 4096 bytes; of the first one for a page of a higher order, of the page for
+ * a piece. UINT32_MAX for a bad handle.
+ *
+ * Thread: whoever has the buffer. Cost: a lookup.
+ */
+uint32_t pagepool_buf_page_index(struct pagepool_buf *buf);
+
+/**
+ * 1 for a piece of a page, 0 for a whole one, else -EINVAL or -ESTALE.
+ *
+ * Thread: whoever has the buffer. Cost: a lookup.
+ */
+int pagepool_buf_is_piece(struct pagepool_buf *buf);
+
+/**
+ * Where the packet begins: after the headroom and the page's colour; the start of a piece. NULL as for pagepool_buf_data.
+ *
+ * Thread: whoever has the buffer. Cost: a lookup.
+ */
+void *pagepool_buf_packet(struct pagepool_buf *buf);
+
+/**
+ * Most bytes of packet there: `max_len` of a whole page, all of a piece; 0 for a bad handle.
+ *
+ * Thread: whoever has the buffer. Cost: a lookup.
+ */
+size_t pagepool_buf_packet_len(struct pagepool_buf *buf);
+
+/**
+ * Hands `len` bytes from `offset` in the buffer to the CPU, in every domain that is not coherent.
+ * Linux: page_pool_dma_sync_for_cpu.
+ *
+ * Thread: whoever has the buffer. Errors: -EINVAL, -ESTALE. Cost: nothing in coherent domains, else the domains'.
+ */
+int pagepool_buf_sync_for_cpu(struct pagepool_buf *buf,
+                              size_t offset,
+                              size_t len);
+
+/**
+ * Hands `len` bytes from `offset` in the buffer to the device, before it is transmitted.
+ *
+ * Thread: whoever has the buffer. Errors: -EINVAL, -ESTALE. Cost: as above.
+ */
+int pagepool_buf_sync_for_device(struct pagepool_buf *buf, size_t offset, size_t len);
+
+/**
+ * Returns `n` buffers, of any pools. Linux: page_pool_put_netmem_bulk, without its limit.
+ *
+ * Thread: any. Ownership: every handle is over; the array stays the caller's, unchanged. Errors: that of the first handle
+ * that was refused; all others are returned all the same. -EINVAL for a NULL array. Cost: per buffer as pagepool_buf_put
+ * without the call; elsewhere than on the owner's thread the checks are made once per pool.
+ */
+int pagepool_buf_put_bulk(struct pagepool_buf **bufs,
+                          size_t n);
+
+/**
+ * As pagepool_buf_put_bulk, through the locked ring of each pool, whatever the thread.
+ *
+ * Thread, ownership, errors: as that. Cost: a lock per pool and 64 buffers.
+ */
+int pagepool_buf_put_ring_bulk(struct pagepool_buf **bufs, size_t n);
+
+/**
+ * The device is gone: unmaps every region of the arena from its domain now, whoever still uses it. Buffers that are out stay
+ * valid for the CPU, have no address there any more, and are not unmapped a second time when they come home.
+ *
+ * Thread: any. Errors: -ENODEV where the arena was not mapped there; -EINVAL, -ESTALE. Cost: a lock, and the domain's unmap.
+ */
+int pagepool_arena_device_gone(struct pagepool_arena *arena,
+                               struct pagepool_domain *domain);
+
+/**
+ * Makes a domain of a caller's callbacks: an IOMMU, a device's own translation, a test that checks.
+ *
+ * Thread: any. Ownership: `*domain` is the caller's, to be put once; pools that use it keep it. Errors: -EINVAL names what is
+ * missing. Cost: allocates.
+ */
+int pagepool_domain_create(const struct pagepool_domain_ops *ops,
+                           struct pagepool_domain **domain);
+
+/**
+ * Makes the domain in which a device address is the CPU's address.
+ *
+ * Thread, ownership: as pagepool_domain_create. Errors: -EINVAL. Cost: allocates.
+ */
+int pagepool_domain_identity(const char *name, struct pagepool_domain **domain);
+
+/**
+ * Makes the domain in which a device address is the offset in the arena, as in an AF_XDP UMEM. It fixes the arena: commit
+ * all of it first.
+ *
+ * Thread, ownership: as pagepool_domain_create. Errors: -EINVAL. Cost: allocates.
+ */
+int pagepool_domain_offset(const char *name,
+                           struct pagepool_domain **domain);
+
+/**
+ * Lets go of a domain. Pools that use it keep it; its `release` is called when the last of them is freed.
+ *
+ * Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ */
+int pagepool_domain_put(struct pagepool_domain *domain);
+
+/**
+ * The buffer's device address in that domain, if its arena is mapped there: whether that device may use the buffer without a
+ * new mapping, and where. UINT64_MAX if it may not, or for a bad handle.
+ *
+ * Thread: whoever has the buffer. Cost: two lookups; a lock for a domain that is not the pool's.
+ */
+uint64_t pagepool_buf_dma_addr_in(struct pagepool_buf *buf,
+                                  struct pagepool_domain *domain);
+
+/**
+ * Keeps a page's memory as it is after its buffer went home, until the hold is let go: for DMA that nobody can call off. A
+ * page that comes home while it is held leaves its pool (`recycle_released_refcnt`). Linux: a page reference beside the
+ * pool's.
+ *
+ * Thread: whoever has the buffer. Ownership: `*hold` is the caller's, to be let go once; the buffer stays as it is. Errors:
+ * -EINVAL, -ESTALE, -ENOMEM. Cost: a lock and two atomic operations.
+ */
+int pagepool_buf_hold(struct pagepool_buf *buf,
+                      struct pagepool_hold **hold);
+
+/**
+ * Lets a hold go.
+ *
+ * Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was let go before, -EINVAL. Cost: a lock and an
+ * atomic operation; the last hold of a page that left its pool gives the memory back.
+ */
+int pagepool_unhold(struct pagepool_hold *hold);
+
+/**
+ * Number of the page that is held; UINT32_MAX for a bad handle.
+ *
+ * Thread: any. Cost: a lock.
+ */
+uint32_t pagepool_hold_page_index(struct pagepool_hold *hold);
+
+/**
+ * Address of the first byte of the page that is held; NULL for memory that the CPU cannot read, or a bad handle.
+ *
+ * Thread: any. Cost: a lock.
+ */
+void *pagepool_hold_data(struct pagepool_hold *hold);
+
+/**
+ * For the header's own use, once per compiled file, before `main`: where the tables lie, or NULL where the header is of
+ * another version than the library; then every call goes to the library.
+ *
+ * Thread: any. Cost: none.
+ */
+const struct pagepool_inline_ *pagepool_inline_tables(uint32_t layout);
+
+/**
+ * Prefers another node from now on; -1 is that of this thread, each time. What is in the cache goes back to the arena.
+ * Linux: page_pool_update_nid.
+ *
+ * Thread: the owner's. Errors: -EINVAL for a node that the arena does not know, and nothing changes; -EPERM, -ESTALE.
+ * Cost: in proportion to the pages in the cache.
+ */
+int pagepool_update_nid(struct pagepool *pool,
+                        int nid);
+
+/**
+ * pagepool_update_nid if the node is another one. Linux: page_pool_nid_changed.
+ *
+ * Thread, errors: as that. Cost: a compare where it is the same.
+ */
+int pagepool_nid_changed(struct pagepool *pool, int nid);
+
+/**
+ * Makes a pool over an arena's memory and maps that in the pool's domains. The pool is bound to no thread yet.
+ * Linux: page_pool_create.
+ *
+ * Thread: any. Ownership: `*pool` is the caller's, to be destroyed once; the pool keeps the arena and the domains.
+ * Errors: -EINVAL names the parameter, its value and its range; -EIO the domain that did not map; -ENOMEM, -EMFILE what
+ * the system refused; `*pool` is then unchanged. Cost: allocates; a few microseconds.
+ */
+int pagepool_create(const struct pagepool_params *params,
+                    struct pagepool **pool);
+
+/**
+ * Ends the pool; never waits. What is in its cache and rings goes back to the arena now, buffers that are out when they
+ * come home, and the last one frees the pool on whichever thread it is returned. To watch that: pagepool_destroy_watched.
+ * Linux: page_pool_destroy.
+ *
+ * Thread: the owner's while the pool is bound, any otherwise. Ownership: the handle is over; buffers that are out stay
+ * valid. Errors: -EPERM from another thread than the owner's; -EBUSY from a callback that the pool's own call made;
+ * -EINVAL, -ESTALE. Cost: takes locks; in proportion to the pages in the pool.
+ */
+int pagepool_destroy(struct pagepool *pool);
+
+/**
+ * Makes the calling thread the owner: the one that allocates, and whose returns go into the cache. A pool that is bound
+ * to this thread already stays so. A thread that ends unbinds its pools. Linux: page_pool_enable_direct_recycling.
+ *
+ * Thread: any. Errors: -EPERM while it is bound to another thread, or in a thread that is ending; -EINVAL, -ESTALE.
+ * Cost: takes a lock.
+ */
+int pagepool_bind(struct pagepool *pool);
+
+/**
+ * Gives the pool up, to be bound by another thread. Buffers that this thread returns afterwards go the way of other
+ * threads. Linux: page_pool_disable_direct_recycling.
+ *
+ * Thread: the owner's. Errors: -EPERM from any other; -EBUSY from a callback; -EINVAL, -ESTALE. Cost: takes a lock.
+ */
+int pagepool_unbind(struct pagepool *pool);
+
+/**
+ * A whole page; its bytes are what the last packet left. Linux: page_pool_dev_alloc_pages.
+ *
+ * Thread: the owner's. Ownership: the buffer is the caller's until it is returned. Errors: NULL when there is no page
+ * (`alloc_failed` counts it), from another thread (-EPERM), or for a bad handle; pagepool_last_error says which. Cost: from
+ * the cache, some ten instructions and no atomic operation; a refill of up to 64 pages otherwise.
+ */
+struct pagepool_buf *pagepool_alloc_page(struct pagepool *pool);
+
+/**
+ * A piece of `size` bytes of a page that is shared with other pieces. It begins at a multiple of `frag_align`.
+ * Linux: page_pool_dev_alloc_frag.
+ *
+ * Thread: the owner's. Ownership: as a page's; the page comes home when its last piece has. Errors: NULL for a size of 0
+ * or beyond the page (-EINVAL), when there is no page (-ENOMEM), from another thread (-EPERM), or for a bad handle.
+ * Cost: some forty instructions and no atomic operation.
+ */
+struct pagepool_buf *pagepool_alloc_frag(struct pagepool *pool,
+                                         size_t size);
+
+/**
+ * A whole page if two of `*size` do not fit one, else a piece; `*size` becomes the true size. Where no other piece of that
+ * size would fit behind it, the rest of the page belongs to it. Linux: page_pool_dev_alloc.
+ *
+ * Thread: the owner's. Ownership: as above. Errors: NULL as for pagepool_alloc_frag, and for a NULL `size`; `*size` is then
+ * unchanged. Cost: as above.
+ */
+struct pagepool_buf *pagepool_alloc(struct pagepool *pool,
+                                    size_t *size);
+
+/**
+ * Up to `n` whole pages into `bufs`; says how many were had. Linux: a loop over page_pool_dev_alloc_pages.
+ *
+ * Thread: the owner's. Ownership: the first so many are the caller's; the others of `bufs` are unchanged. Errors: 0, or
+ * fewer than `n`, as for pagepool_alloc_page. Cost: as that, without the call.
+ */
+size_t pagepool_alloc_bulk(struct pagepool *pool,
+                           struct pagepool_buf **bufs,
+                           size_t n);
+
+/**
+ * Parts with a buffer for its device address, to be put on a descriptor ring; pagepool_from_raw or pagepool_put_addr brings
+ * it back.
+ *
+ * Thread: whoever has the buffer. Ownership: the handle is over, unless it is refused. Errors: -EOPNOTSUPP in a pool without
+ * domains, and for a piece that shares a cache line with another (`frag_align` below 64); -EINVAL, -ESTALE. Cost: a lookup
+ * and one or two atomic operations.
+ */
+int pagepool_buf_into_raw(struct pagepool_buf *buf,
+                          struct pagepool_raw *raw);
+
+/**
+ * Makes an address that came back from a descriptor ring a buffer again. It may lie anywhere in the buffer, as devices give
+ * it with headroom added. A piece comes back with its size rounded up to whole cache lines.
+ *
+ * Thread: any. Ownership: the buffer is the caller's. Errors: NULL for an address that is not the pool's (-EINVAL), or not
+ * out in raw form: it came back before (-ESTALE); nothing is changed then. Cost: a lock, a lookup, one atomic operation.
+ */
+struct pagepool_buf *pagepool_from_raw(struct pagepool *pool,
+                                       uint64_t addr);
+
+/**
+ * Returns a buffer by its device address. Linux: page_pool_free_va, by the device's address.
+ *
+ * Thread: any; direct on the owner's. Ownership: the address is over. Errors: -EINVAL for an address that is not the
+ * pool's, -ESTALE for one that is not out in raw form (it came back before); nothing is changed then. Cost: a lock, a
+ * lookup and two atomic operations.
+ */
+int pagepool_put_addr(struct pagepool *pool,
+                      uint64_t addr);
+
+/**
+ * As pagepool_put_addr, for `n` addresses.
+ *
+ * Thread: any. Errors: that of the first address that was refused; all others are returned all the same. Cost: per address
+ * as that.
+ */
+int pagepool_put_addr_bulk(struct pagepool *pool,
+                           const uint64_t *addrs,
+                           size_t n);
+
+/**
+ * The sentence that explains the last refusal on this thread, or "" if there was none. It names the parameter, its
+ * value and its range, or the system call and the remedy.
+ *
+ * Thread: any; each has its own. Ownership: the text is the library's; it is valid until the next call on this thread
+ * that is refused. Errors: none. Cost: a load.
+ */
+const char *pagepool_last_error(void);
+
+/**
+ * Writes a line per pool of this process that was made through this library: name, id, state, where its pages are, its
+ * counters. Destroyed pools are listed until their last buffer is home. Cut to `len` bytes and ended with a zero byte;
+ * gives the full length. `text` may be NULL.
+ *
+ * Thread: any. Errors: none. Cost: locks and formats, pool by pool; nothing to their owners.
+ */
+int64_t pagepool_dump(char *text,
+                      size_t len);
+
+/**
+ * Makes a buffer shared: it may be read through as many handles as wanted, and goes home with the last one.
+ * Linux: page_pool_ref_page.
+ *
+ * Thread: whoever has the buffer. Ownership: the buffer's handle is over; `*shared` is the caller's, to be put once. Errors:
+ * -EINVAL, -ESTALE. Cost: a lock and an atomic operation.
+ */
+int pagepool_buf_share(struct pagepool_buf *buf,
+                       struct pagepool_shared **shared);
+
+/**
+ * One more reader.
+ *
+ * Thread: any. Ownership: `*clone` is the caller's, to be put once. Errors: -EINVAL, -ESTALE, -ENOMEM. Cost: two locks and
+ * an atomic operation.
+ */
+int pagepool_shared_clone(struct pagepool_shared *shared,
+                          struct pagepool_shared **clone);
+
+/**
+ * One reader less; the last one returns the buffer. Linux: page_pool_put_full_page of a page with references.
+ *
+ * Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was put before, -EINVAL. Cost: a lock and an
+ * atomic operation; the last one as pagepool_buf_put.
+ */
+int pagepool_shared_put(struct pagepool_shared *shared);
+
+/**
+ * Start of the page or piece, to be read only; NULL for memory that the CPU cannot read, or a bad handle.
+ *
+ * Thread: whoever has the handle. Ownership: the bytes are there until the handle is put. Cost: a lock.
+ */
+const void *pagepool_shared_data(struct pagepool_shared *shared);
+
+/**
+ * True size in bytes; 0 for a bad handle.
+ *
+ * Thread: whoever has the handle. Cost: a lock.
+ */
+size_t pagepool_shared_len(struct pagepool_shared *shared);
+
+/**
+ * Device address of the first byte in the pool's first domain; UINT64_MAX as for pagepool_buf_dma_addr.
+ *
+ * Thread: whoever has the handle. Cost: a lock.
+ */
+uint64_t pagepool_shared_dma_addr(struct pagepool_shared *shared);
+
+/**
+ * As pagepool_buf_hold, for a shared buffer.
+ *
+ * Thread: whoever has the handle. Ownership, errors, cost: as that.
+ */
+int pagepool_shared_hold(struct pagepool_shared *shared, struct pagepool_hold **hold);
+
+/**
+ * As pagepool_destroy, and gives a handle to wait with, and to ask what is still out.
+ *
+ * Thread: the owner's while the pool is bound, any otherwise. Ownership: the pool's handle is over; `*shutdown` is the
+ * caller's, to be put once. Errors: as pagepool_destroy; the pool stays then. Cost: as that.
+ */
+int pagepool_destroy_watched(struct pagepool *pool,
+                             struct pagepool_shutdown **shutdown);
+
+/**
+ * Waits until the last buffer is home and the pool is freed, at most `timeout_ns` nanoseconds. Sleeps, does not spin.
+ *
+ * Thread: any. Errors: -ETIMEDOUT, with the report as the sentence; -EINVAL, -ESTALE. Cost: a lock; a system call to sleep.
+ */
+int pagepool_shutdown_wait(struct pagepool_shutdown *shutdown,
+                           uint64_t timeout_ns);
+
+/**
+ * How many pages are out. Writes a report into `text`, cut to `len` bytes and ended with a zero byte: "stalled pool
+ * shutdown: N buffers held for S s", and which pages, with their tags. `text` may be NULL.
+ *
+ * Thread: any. Errors: -EINVAL, -ESTALE. Cost: walks the arena's records.
+ */
+int64_t pagepool_shutdown_report(struct pagepool_shutdown *shutdown,
+                                 char *text,
+                                 size_t len);
+
+/**
+ * Stops watching. The pool is freed by its last buffer, whoever watches.
+ *
+ * Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ */
+int pagepool_shutdown_put(struct pagepool_shutdown *shutdown);
+
+/**
+ * Reads the pool's counters; they are set, not added to. Exact while the pool is at rest. Linux: page_pool_get_stats.
+ *
+ * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock; nothing to the owner.
+ */
+int pagepool_stats(struct pagepool *pool,
+                   struct pagepool_stats *stats);
+
+/**
+ * Pages that joined the pool and have not left: hold - release, right across wrap-around. Linux: page_pool_inflight.
+ *
+ * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ */
+int64_t pagepool_inflight(struct pagepool *pool);
+
+/**
+ * Bytes that cutting pages up cost: what was left over at their ends, and what alignment took.
+ *
+ * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ */
+int64_t pagepool_frag_waste(struct pagepool *pool);
+
+/**
+ * Says where the pool's pages are.
+ *
+ * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ */
+int pagepool_places(struct pagepool *pool, struct pagepool_places *places);
+
+/**
+ * Makes a tag of a pool that was made with `tagging`; gives its number, 0 or more. The same name gives the same number.
+ *
+ * Thread: the owner's. Errors: -EPERM from another; -EINVAL, -ESTALE. Cost: a lock.
+ */
+int pagepool_tag(struct pagepool *pool,
+                 const char *name);
+
+/**
+ * Says who has a buffer now. Without effect in a pool made without `tagging`.
+ *
+ * Thread: whoever has the buffer. Errors: -EINVAL for a tag that is not of this pool, or a bad handle; -ESTALE. Cost: a lock.
+ */
+int pagepool_buf_set_tag(struct pagepool *pool,
+                         struct pagepool_buf *buf,
+                         int tag);
+
+/**
+ * The library's version, as "0.1.0".
+ *
+ * Thread: any. Ownership: the text is the library's, for good. Cost: none.
+ */
+const char *pagepool_version(void);
+
+/**
+ * The descriptor to poll together with the device's, in a pool made with `wakeup`: readable once a buffer came home after
+ * the pool ran dry.
+ *
+ * Thread: the owner's. Ownership: the descriptor is the pool's. Errors: -EOPNOTSUPP in a pool without one; -EPERM, -EINVAL,
+ * -ESTALE. Cost: a load.
+ */
+int pagepool_wake_fd(struct pagepool *pool);
+
+/**
+ * After waking: takes the signal back, so that the descriptor can be slept on again.
+ *
+ * Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: a system call.
+ */
+int pagepool_acknowledge_wake(struct pagepool *pool);
+
+/**
+ * The fewest pages that were left to have, cache and arena together, whenever the arena was asked.
+ *
+ * Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: a load.
+ */
+int64_t pagepool_low_water_mark(struct pagepool *pool);
+
+/* ---- Where to begin ------------------------------------------------------------------------------------------- */
+
+/** Parameters with every default: `struct pagepool_params params = PAGEPOOL_PARAMS_INIT; params.arena = arena;` */
+#define PAGEPOOL_PARAMS_INIT pagepool_params_init_()
+/** Parameters with every default. */
+#define PAGEPOOL_ARENA_PARAMS_INIT pagepool_arena_params_init_()
+
+#if defined(__GNUC__)
+#define PAGEPOOL_UNUSED_ __attribute__((unused))
+#else
+#define PAGEPOOL_UNUSED_
+#endif
+
+PAGEPOOL_UNUSED_ static inline struct pagepool_params pagepool_params_init_(void)
+{
+    struct pagepool_params params;
+    memset(&params, 0, sizeof(params));
+    params.size = sizeof(params);
+    params.nid = PAGEPOOL_NODE_ANY;
+    params.colour = 1;
+    return params;
+}
+
+PAGEPOOL_UNUSED_ static inline struct pagepool_arena_params pagepool_arena_params_init_(void)
+{
+    struct pagepool_arena_params params;
+    memset(&params, 0, sizeof(params));
+    params.size = sizeof(params);
+    params.node = PAGEPOOL_NODE_ANY;
+    return params;
+}
+
+/* ---- The fast paths, compiled into their users ------------------------------------------------------------------
+ *
+ * pagepool_alloc_page and pagepool_buf_put of the owner's thread, without a call: what the library would do, with the same
+ * checks, and a call to the library wherever that is not the plain case. Nothing here is for users to name. The tables are
+ * the library's and never go away; which layout they have is asked once, before main, and a library of another layout gets
+ * every call. Define PAGEPOOL_NO_INLINE to have calls only.
+ */
+#if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && \
+    (defined(__x86_64__) || defined(__aarch64__))
+
+struct pagepool_cache_ {
+    size_t count, limit, capacity;
+    uint32_t pages[1];
+};
+
+struct pagepool_view_ {
+    uint64_t token, owner, bias, busy;
+    uint64_t base, span;
+    uint64_t *words;
+    struct pagepool_cache_ *cache;
+    uint64_t *alloc_fast, *recycle_cached;
+    uint64_t rest[22];
+};
+
+struct pagepool_row_ {
+    struct pagepool_view_ *view;
+    uint64_t rest[3];
+};
+
+struct pagepool_hint_ {
+    struct pagepool_view_ *view;
+    uint64_t rest[7];
+};
+
+/* Until the library was asked, and where it has another layout: tables in which nothing is found. */
+PAGEPOOL_UNUSED_ static struct pagepool_view_ pagepool_no_view_;
+PAGEPOOL_UNUSED_ static struct pagepool_hint_ pagepool_no_hint_ = {&pagepool_no_view_, {0}};
+PAGEPOOL_UNUSED_ static const struct pagepool_inline_ pagepool_no_tables_ = {&pagepool_no_view_, NULL, &pagepool_no_hint_, 0, 0};
+PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_ = &pagepool_no_tables_;
+
+__attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
+{
+    const struct pagepool_inline_ *tables = pagepool_inline_tables(1);
+    if (tables != NULL)
+        pagepool_tables_ = tables;
+}
+
+#define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
+#define PAGEPOOL_LIKELY_(what) __builtin_expect(!!(what), 1)
+
+/* The calling thread, as the library names it. */
+PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
+{
+    uint64_t me;
+#if defined(__x86_64__)
+    __asm__ __volatile__("movq %%fs:0, %0" : "=r"(me));
+#else
+    __asm__ __volatile__("mrs %0, tpidr_el0" : "=r"(me));
+#endif
+    return me;
+}
+
+PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
+{
+    const struct pagepool_inline_ *tables = pagepool_tables_;
+    uint64_t token = (uint64_t)(uintptr_t)pool;
+    struct pagepool_view_ *view = (struct pagepool_view_ *)tables->views + ((uint32_t)token >> 4 & tables->view_mask);
+    if (PAGEPOOL_LIKELY_(view->owner == pagepool_me_() && view->token == token)) {
+        struct pagepool_cache_ *cache = view->cache;
+        size_t at = cache->count;
+        if (PAGEPOOL_LIKELY_(at != 0)) {
+            uint32_t page = cache->pages[at - 1];
+            uint32_t life = (uint32_t)view->words[page];
+            if (PAGEPOOL_LIKELY_(life != 0)) {
+                life += 1;
+                view->words[page] = life;
+                __atomic_store_n(&cache->count, at - 1, __ATOMIC_RELAXED);
+                ++*view->alloc_fast;
+                token = (uint64_t)life << 32 | (view->base + ((uint64_t)page << 4));
+                return (struct pagepool_buf *)(uintptr_t)token;
+            }
+        }
+    }
+    return pagepool_alloc_page(pool);
+}
+
+/* The pool that a page is of, by the place in its token, where it is not the one that this thread bound last. */
+PAGEPOOL_UNUSED_ __attribute__((noinline)) static struct pagepool_view_ *pagepool_view_of_(uint64_t token)
+{
+    struct pagepool_row_ *rows = (struct pagepool_row_ *)pagepool_tables_->directory;
+    struct pagepool_view_ *view = rows != NULL ? rows[(uint32_t)token >> 16].view : NULL;
+    return view != NULL && (uint32_t)token - (uint32_t)view->base < view->span ? view : NULL;
+}
+
+/* For the biased owner, who says that it is busy: the page goes into the cache. */
+PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint64_t token, uint32_t page)
+{
+    struct pagepool_cache_ *cache = view->cache;
+    size_t at = cache->count;
+    if (PAGEPOOL_LIKELY_(at < cache->limit)) {
+        uint32_t other = cache->pages[at], same = other;
+        __asm__("" : "+r"(same)); /* equal, and the compiler does not know it: see View::put */
+        if (other == page) {
+            __asm__ __volatile__("" : "+r"(same));
+            page = same;
+        }
+        if (PAGEPOOL_LIKELY_(view->words[page] == token >> 32 && token >> 32 != 0)) {
+            view->words[page] = (uint64_t)0xffffffff << 32 | (uint32_t)((token >> 32) + 1);
+            if (same != page)
+                cache->pages[at] = page;
+            __atomic_store_n(&cache->count, at + 1, __ATOMIC_RELAXED);
+            ++*view->recycle_cached;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
+{
+    const struct pagepool_inline_ *tables = pagepool_tables_;
+    uint64_t token = (uint64_t)(uintptr_t)buf, me = pagepool_me_();
+    struct pagepool_view_ *view = ((struct pagepool_hint_ *)tables->hints)[me >> 12 & tables->hint_mask].view;
+    uint32_t far = (uint32_t)token - (uint32_t)view->base;
+    if (!PAGEPOOL_LIKELY_(far < view->span)) {
+        view = pagepool_view_of_(token);
+        if (view == NULL)
+            return pagepool_buf_put(buf);
+        far = (uint32_t)token - (uint32_t)view->base;
+    }
+    if (PAGEPOOL_LIKELY_((far & 15) == 0 && view->bias == me)) {
+        int done = 0;
+        __atomic_store_n(&view->busy, 1, __ATOMIC_RELAXED);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (PAGEPOOL_LIKELY_(__atomic_load_n(&view->bias, __ATOMIC_RELAXED) == me))
+            done = pagepool_put_page_(view, token, far >> 4);
+        __atomic_store_n(&view->busy, 0, __ATOMIC_RELEASE);
+        if (PAGEPOOL_LIKELY_(done))
+            return 0;
+    }
+    return pagepool_buf_put(buf);
+}
+
+#define pagepool_alloc_page(pool) pagepool_alloc_page_(pool)
+#define pagepool_buf_put(buf) pagepool_buf_put_(buf)
+
+#endif
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* PAGEPOOL_H */

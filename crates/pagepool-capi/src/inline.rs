@@ -1,0 +1,41 @@
+//! What the header's inline functions need: the two tables, if both sides mean the same by them.
+
+// UNSAFETY: a function with a fixed name.
+#![expect(unsafe_code)]
+
+use std::ffi::c_void;
+
+use crate::ledger::directory;
+use crate::view::{HINT_ROWS, MAX_POOLS, VIEWS, hints};
+
+/// Which layout of views, directory and entries this is. Raised with every change of one of them; inline.h has its own.
+const LAYOUT: u32 = 1;
+
+/// The tables of the inline functions.
+#[repr(C)]
+pub struct InlineC {
+    views: *const c_void,
+    directory: *const c_void,
+    hints: *const c_void,
+    view_mask: u64,
+    hint_mask: u64,
+}
+
+// SAFETY: numbers, and addresses of statics which are themselves shared by all threads.
+unsafe impl Sync for InlineC {}
+
+/// For the header's own use, once per compiled file, before `main`: where the tables lie, or NULL where the header is of
+/// another version than the library; then every call goes to the library.
+///
+/// Thread: any. Cost: none.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
+    static TABLES: InlineC = InlineC {
+        views: (&raw const VIEWS).cast(),
+        directory: directory(),
+        hints: hints(),
+        view_mask: MAX_POOLS as u64 - 1,
+        hint_mask: HINT_ROWS as u64 - 1,
+    };
+    if layout == LAYOUT { &raw const TABLES } else { std::ptr::null() }
+}

@@ -1,0 +1,116 @@
+//! Buffers as device addresses, for descriptor rings.
+
+// UNSAFETY: functions with fixed names; callers' places are read and written.
+#![expect(unsafe_code)]
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use ::pagepool::{DeviceAddr, PageBuf};
+
+use crate::claim::claim;
+use crate::handles::{BufHandle, PoolHandle};
+use crate::owner::{page_token, piece_token};
+use crate::refusal::{Outcome, Refusal, answer, status};
+use crate::slots;
+use crate::token::Token;
+
+/// A buffer as a device sees it. Plain numbers.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RawC {
+    /// Address of the first byte in the pool's first domain.
+    pub addr: u64,
+    /// Bytes from there on that belong to the buffer.
+    pub len: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+/// Parts with a buffer for its device address, to be put on a descriptor ring; pagepool_from_raw or pagepool_put_addr brings
+/// it back.
+///
+/// Thread: whoever has the buffer. Ownership: the handle is over, unless it is refused. Errors: -EOPNOTSUPP in a pool without
+/// domains, and for a piece that shares a cache line with another (`frag_align` below 64); -EINVAL, -ESTALE. Cost: a lookup
+/// and one or two atomic operations.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_buf_into_raw(buf: *mut BufHandle, raw: *mut RawC) -> c_int {
+    status(|| {
+        if raw.is_null() {
+            return Err(Refusal::null());
+        }
+        let claimed = claim(Token::of(buf))?;
+        let made = claimed.into_raw()?;
+        // SAFETY: not NULL, and the caller's to write.
+        unsafe { raw.write(RawC { addr: made.addr.0, len: made.len, reserved: 0 }) };
+        Ok(())
+    })
+}
+
+/// Makes an address that came back from a descriptor ring a buffer again. It may lie anywhere in the buffer, as devices give
+/// it with headroom added. A piece comes back with its size rounded up to whole cache lines.
+///
+/// Thread: any. Ownership: the buffer is the caller's. Errors: NULL for an address that is not the pool's (-EINVAL), or not
+/// out in raw form: it came back before (-ESTALE); nothing is changed then. Cost: a lock, a lookup, one atomic operation.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_from_raw(pool: *mut PoolHandle, addr: u64) -> *mut BufHandle {
+    answer(|| from_raw(Token::of(pool), addr)).map_or(null_mut(), Token::handle)
+}
+
+fn from_raw(pool: Token, addr: u64) -> Outcome<Token> {
+    let view = slots::view(pool)?;
+    slots::with_life(pool, |life| {
+        if life.pieces == 0 {
+            // Room for a piece first: a buffer that is refused a token would have to go home under the lock.
+            let list = view.pieces_home.0.swap(0, std::sync::atomic::Ordering::Acquire);
+            life.pieces = if list == 0 { life.take_pieces(view)? } else { list };
+        }
+        let buffer = life.handle.from_raw(DeviceAddr(addr))?;
+        if buffer.is_piece() {
+            let (token, rest) = piece_token(life.pieces, buffer)?;
+            life.pieces = rest;
+            return Ok(token);
+        }
+        Ok(page_token(view, buffer))
+    })
+}
+
+/// Returns a buffer by its device address. Linux: page_pool_free_va, by the device's address.
+///
+/// Thread: any; direct on the owner's. Ownership: the address is over. Errors: -EINVAL for an address that is not the
+/// pool's, -ESTALE for one that is not out in raw form (it came back before); nothing is changed then. Cost: a lock, a
+/// lookup and two atomic operations.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_put_addr(pool: *mut PoolHandle, addr: u64) -> c_int {
+    status(|| {
+        drop(taken(Token::of(pool), addr)?); // with no lock held
+        Ok(())
+    })
+}
+
+/// As pagepool_put_addr, for `n` addresses.
+///
+/// Thread: any. Errors: that of the first address that was refused; all others are returned all the same. Cost: per address
+/// as that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *const u64, n: usize) -> c_int {
+    status(|| {
+        if n == 0 {
+            return Ok(());
+        }
+        if addrs.is_null() || n > isize::MAX as usize / 8 {
+            return Err(Refusal::null());
+        }
+        // SAFETY: the caller gave `n` addresses.
+        let addrs = unsafe { std::slice::from_raw_parts(addrs, n) };
+        let put = |&addr: &u64| taken(Token::of(pool), addr).map(drop);
+        // Every one is tried, whatever became of those before.
+        let mut refused = Ok(());
+        addrs.iter().map(put).for_each(|done| refused = std::mem::replace(&mut refused, Ok(())).and(done));
+        refused
+    })
+}
+
+fn taken(pool: Token, addr: u64) -> Outcome<PageBuf> {
+    slots::with_life(pool, |life| Ok(life.handle.from_raw(DeviceAddr(addr))?))
+}

@@ -1,0 +1,138 @@
+//! How a call says no: a negative errno, and a sentence that this thread can ask for.
+//!
+//! Who    any thread; each has its own sentence, which stays until the next refusal on that thread.
+//! Cost   a refusal with a fixed text stores two words. Texts with values are formatted, on cold paths only.
+
+// UNSAFETY: a function with a fixed name.
+#![expect(unsafe_code)]
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Why a call is refused.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    errno: c_int,
+    text: Text,
+}
+
+#[derive(Debug)]
+enum Text {
+    Fixed(&'static CStr),
+    Made(CString),
+}
+
+/// What a call inside this crate gives.
+pub(crate) type Outcome<T> = Result<T, Refusal>;
+
+impl Refusal {
+    /// With a fixed sentence.
+    #[cold]
+    pub(crate) const fn fixed(errno: c_int, text: &'static CStr) -> Self {
+        Self { errno, text: Text::Fixed(text) }
+    }
+
+    /// With a sentence that has values in it.
+    #[cold]
+    pub(crate) fn made(errno: c_int, text: String) -> Self {
+        let bytes: Vec<u8> = text.into_bytes().into_iter().filter(|&byte| byte != 0).collect();
+        Self { errno, text: CString::new(bytes).map_or(Text::Fixed(c"an error without text"), Text::Made) }
+    }
+
+    /// A NULL, or a value that never was a handle of this kind.
+    pub(crate) const fn no_handle() -> Self {
+        Self::fixed(libc::EINVAL, c"this is no handle of that kind: it is NULL, of another kind, or made up")
+    }
+
+    /// A handle that was one.
+    pub(crate) const fn stale() -> Self {
+        Self::fixed(
+            libc::ESTALE,
+            c"this handle was given back before: its buffer or object is not this caller's any more",
+        )
+    }
+
+    /// An argument that must not be NULL.
+    pub(crate) const fn null() -> Self {
+        Self::fixed(libc::EINVAL, c"an argument is NULL that must not be")
+    }
+
+    /// A call that only the owner's thread may make.
+    pub(crate) const fn not_owner() -> Self {
+        Self::fixed(
+            libc::EPERM,
+            c"the pool is not bound to this thread: only its owner may make this call (pagepool_bind)",
+        )
+    }
+
+    /// The system has no memory for a table.
+    pub(crate) const fn no_memory() -> Self {
+        Self::fixed(libc::ENOMEM, c"no memory for the library's own tables")
+    }
+
+    /// The errno, positive.
+    #[cfg(test)]
+    pub(crate) fn errno(&self) -> c_int {
+        self.errno
+    }
+
+    /// Keeps the sentence for this thread, and gives the negative errno.
+    #[cold]
+    pub(crate) fn report(self) -> c_int {
+        let errno = self.errno;
+        // Past the end of the thread there is nobody left to ask.
+        let _ = LAST.try_with(|last| last.try_borrow_mut().map(|mut last| *last = Some(self.text)));
+        -errno
+    }
+}
+
+impl From<::pagepool::Error> for Refusal {
+    fn from(error: ::pagepool::Error) -> Self {
+        Self::made(error.errno(), error.to_string())
+    }
+}
+
+impl From<::pagepool::RawError> for Refusal {
+    fn from(error: ::pagepool::RawError) -> Self {
+        let errno =
+            if matches!(error, ::pagepool::RawError::NotOut(_)) { libc::ESTALE } else { libc::EINVAL };
+        Self::made(errno, error.to_string())
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Text>> = const { RefCell::new(None) };
+}
+
+/// Runs a call that gives a status: 0, or a negative errno.
+pub(crate) fn status(call: impl FnOnce() -> Outcome<()>) -> c_int {
+    answer(call).map_or_else(|errno| errno, |()| 0)
+}
+
+/// Runs a call; a refusal is reported and becomes `otherwise`.
+pub(crate) fn or<T>(otherwise: T, call: impl FnOnce() -> Outcome<T>) -> T {
+    answer(call).unwrap_or(otherwise)
+}
+
+/// Runs a call. A panic, which would be an error of this library, ends here where panics unwind.
+pub(crate) fn answer<T>(call: impl FnOnce() -> Outcome<T>) -> Result<T, c_int> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(done) => done.map_err(Refusal::report),
+        Err(_) => Err(Refusal::fixed(libc::EIO, c"an error inside pagepool: please report it").report()),
+    }
+}
+
+/// The sentence that explains the last refusal on this thread, or "" if there was none. It names the parameter, its
+/// value and its range, or the system call and the remedy.
+///
+/// Thread: any; each has its own. Ownership: the text is the library's; it is valid until the next call on this thread
+/// that is refused. Errors: none. Cost: a load.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_last_error() -> *const c_char {
+    let text = |last: &RefCell<Option<Text>>| match last.try_borrow().ok()?.as_ref()? {
+        Text::Fixed(text) => Some(text.as_ptr()),
+        Text::Made(text) => Some(text.as_ptr()),
+    };
+    LAST.try_with(text).ok().flatten().unwrap_or(c"".as_ptr())
+}

@@ -1,0 +1,230 @@
+//! What the fast paths read of a pool: a row of a table that is never freed.
+//!
+//! What   one [`View`] per pool slot, for the functions here and for those that `pagepool.h` compiles into its users. A
+//!        token names its row, and the row holds the whole token, so whatever C gives can be looked up.
+//! Who    `owner`, and what the addresses lead to, are the owner's thread's: it writes its own mark there and nobody else
+//!        does, so comparing needs no order. `busy` is written by the biased thread alone. The rest is written while the
+//!        token is 0.
+//! Life   addresses in a row hold as long as its token does, and that ends on the owner's thread, or unowned.
+//! Layout part of the inline interface: whoever changes it, or `Entry`, or `Directory`, raises `LAYOUT` in inline.rs.
+
+// UNSAFETY: follows the addresses in the row.
+#![expect(unsafe_code)]
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+
+use ::pagepool::OwnerCache;
+
+use crate::ledger::Word;
+use crate::owner::Own;
+use crate::thread::me;
+use crate::token::Token;
+
+/// Pools that may be there at once.
+pub(crate) const MAX_POOLS: usize = 4096;
+
+/// A pool, for the fast paths.
+#[repr(C, align(128))]
+pub(crate) struct View {
+    /// The pool's token while it is there, else 0.
+    pub(crate) token: AtomicU64,
+    /// The thread that the pool is bound to, as [`me`] names it, or 0.
+    pub(crate) owner: AtomicU64,
+    /// The thread that may return buffers without an atomic operation, or a state: see `claim.rs`.
+    pub(crate) bias: AtomicU64,
+    /// Whether that thread is doing so now.
+    pub(crate) busy: AtomicU64,
+    /// The lower half of the token of page 0.
+    pub(crate) base: AtomicU64,
+    /// Pages of the pool's area, times the distance of their tokens: 16.
+    pub(crate) span: AtomicU64,
+    /// The lives of pages, by number.
+    pub(crate) words: AtomicPtr<Word>,
+    /// The owner's cache: its head, and page numbers behind it.
+    pub(crate) cache: AtomicPtr<OwnerCache>,
+    pub(crate) alloc_fast: AtomicPtr<AtomicU64>,
+    pub(crate) recycle_cached: AtomicPtr<AtomicU64>,
+    /// The first word of every buffer of this pool.
+    pub(crate) home: AtomicPtr<c_void>,
+    pub(crate) own: AtomicPtr<Own>,
+    pub(crate) page_size: AtomicU64,
+    /// The tokens' places of pieces that ended on other threads: a list through their entries.
+    pub(crate) pieces_home: Apart<AtomicU64>,
+}
+
+/// A line of its own: other threads write it.
+#[repr(align(128))]
+pub(crate) struct Apart<T>(pub(crate) T);
+
+const _: () = assert!(size_of::<View>() == 256, "pagepool.h counts views in 256 bytes");
+const _: () = assert!(std::mem::offset_of!(View, recycle_cached) == 72, "pagepool.h lists the fields");
+
+/// The rows.
+pub(crate) static VIEWS: [View; MAX_POOLS] = [const { View::empty() }; MAX_POOLS];
+
+impl View {
+    const fn empty() -> Self {
+        Self {
+            token: AtomicU64::new(0),
+            owner: AtomicU64::new(0),
+            bias: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
+            base: AtomicU64::new(0),
+            span: AtomicU64::new(0),
+            words: AtomicPtr::new(std::ptr::null_mut()),
+            cache: AtomicPtr::new(std::ptr::null_mut()),
+            alloc_fast: AtomicPtr::new(std::ptr::null_mut()),
+            recycle_cached: AtomicPtr::new(std::ptr::null_mut()),
+            home: AtomicPtr::new(std::ptr::null_mut()),
+            own: AtomicPtr::new(std::ptr::null_mut()),
+            page_size: AtomicU64::new(0),
+            pieces_home: Apart(AtomicU64::new(0)),
+        }
+    }
+
+    /// Whether the calling thread owns the pool.
+    #[inline(always)]
+    pub(crate) fn is_mine(&self) -> bool {
+        self.owner.load(Relaxed) == me()
+    }
+
+    /// A page from the cache, with its token; `None` where that takes more.
+    #[inline(always)]
+    pub(crate) fn alloc(&self, pool: Token) -> Option<Token> {
+        if !self.is_mine() || self.token.load(Relaxed) != pool.0 {
+            return None;
+        }
+        let cache = self.cache.load(Relaxed);
+        // SAFETY: this thread owns the pool, so it is there, and so are its parts.
+        let count = unsafe { &(*cache).count };
+        let at = count.load(Relaxed).checked_sub(1)?;
+        // SAFETY: as above; the count is at most the capacity.
+        let page = unsafe { entry_of(cache, at) };
+        // SAFETY: as above; entries below the count are initialised.
+        let page = unsafe { page.read() };
+        let generation = self.word(page).begin_again()?;
+        let token = self.page_token(page, generation);
+        count.store(at, Relaxed);
+        // SAFETY: as above; the owner is the one writer of its counts.
+        add_one(unsafe { &*self.alloc_fast.load(Relaxed) });
+        Some(token)
+    }
+
+    /// The life of a page of the pool's area, while the pool is there.
+    #[inline(always)]
+    pub(crate) fn word(&self, page: u32) -> &'static Word {
+        // SAFETY: there is a word for every page of the area, and callers have a page of it.
+        let word = unsafe { self.words.load(Relaxed).add(page as usize) };
+        // SAFETY: words are atomics and never freed.
+        unsafe { &*word }
+    }
+
+    /// The token of a page in a life.
+    #[inline(always)]
+    pub(crate) fn page_token(&self, page: u32, generation: u32) -> Token {
+        Token(u64::from(generation) << 32 | (self.base.load(Relaxed) + (u64::from(page) << 4)))
+    }
+
+    /// Whether a token is one of a page of this pool's, by its place and kind.
+    #[inline(always)]
+    pub(crate) fn has_page(&self, token: Token) -> bool {
+        let distance = (token.0 as u32).wrapping_sub(self.base.load(Relaxed) as u32);
+        distance & 15 == 0 && u64::from(distance) < self.span.load(Relaxed)
+    }
+
+    /// The page of a token of a page of this pool.
+    #[inline(always)]
+    pub(crate) fn page_of(&self, token: Token) -> u32 {
+        (token.0 as u32).wrapping_sub(self.base.load(Relaxed) as u32) >> 4
+    }
+
+    /// Puts the page of one of its tokens into the cache, if the token is in its life and that is a store; says whether it
+    /// did. For the biased owner's thread.
+    #[inline(always)]
+    pub(crate) fn put(&self, token: Token) -> bool {
+        let cache = self.cache.load(Relaxed);
+        // SAFETY: this thread owns the pool, so it is there, and so are its parts.
+        let OwnerCache { count, limit, .. } = unsafe { &*cache };
+        let at = count.load(Relaxed);
+        if at >= *limit {
+            return false;
+        }
+        // SAFETY: as above; there is room for `limit` entries.
+        let space = unsafe { entry_of(cache, at) };
+        // SAFETY: as above; all of them are initialised, and the owner's alone.
+        let space = unsafe { &mut *space };
+        let mut page = self.page_of(token);
+        // The page that was allocated last is still written there. Where it is the one that comes back, going on with what
+        // was read there, instead of what was made of the token, lets the next allocation begin before this token was
+        // looked at: 12 ns a pair become 4.
+        let other = *space;
+        let same = opaque(other);
+        if other == page {
+            page = opaque(same); // again, so that it stays a branch: a conditional move would wait for both
+        }
+        let word = self.word(page);
+        // Equal only for a page with nothing to look up.
+        if !word.end_plain(token.generation()) {
+            return false;
+        }
+        if same != page {
+            *space = page;
+        }
+        count.store(at + 1, Relaxed);
+        // SAFETY: as above; the owner is the one writer of its counts.
+        add_one(unsafe { &*self.recycle_cached.load(Relaxed) });
+        true
+    }
+
+    /// The pool that this thread bound last, most likely; any pool, or one that never was, if not.
+    #[inline(always)]
+    pub(crate) fn hint(me: u64) -> &'static Self {
+        // SAFETY: hints are addresses of rows, or of the one that stands for none.
+        unsafe { &*HINTS[(me >> 12) as usize % HINT_ROWS].0.load(Relaxed) }
+    }
+
+    /// Makes this the pool that [`hint`](Self::hint) gives to the calling thread.
+    pub(crate) fn set_hint(&'static self) {
+        HINTS[(me() >> 12) as usize % HINT_ROWS].0.store(std::ptr::from_ref(self).cast_mut(), Relaxed);
+    }
+}
+
+/// Where an entry of the owner's cache lies.
+///
+/// # Safety
+/// The cache is there, and `at` is at most its capacity.
+#[inline(always)]
+unsafe fn entry_of(cache: *mut OwnerCache, at: usize) -> *mut u32 {
+    // SAFETY: the entries follow the head.
+    let entries = unsafe { cache.add(1) }.cast::<u32>();
+    // SAFETY: the caller says so.
+    unsafe { entries.add(at) }
+}
+
+/// A number that the compiler cannot know to be another one.
+#[inline(always)]
+fn opaque(mut number: u32) -> u32 {
+    // SAFETY: no instruction at all.
+    unsafe { std::arch::asm!("/* {0:e} */", inout(reg) number, options(nomem, nostack, preserves_flags)) };
+    number
+}
+
+pub(crate) const HINT_ROWS: usize = 256;
+
+#[repr(C, align(64))]
+struct Hint(AtomicPtr<View>);
+
+static NO_POOL: View = View::empty();
+static HINTS: [Hint; HINT_ROWS] =
+    [const { Hint(AtomicPtr::new((&raw const NO_POOL).cast_mut())) }; HINT_ROWS];
+
+/// Where the hints lie, for the inline functions.
+pub(crate) const fn hints() -> *const c_void {
+    (&raw const HINTS).cast()
+}
+
+#[inline(always)]
+fn add_one(count: &AtomicU64) {
+    count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
+}

@@ -1,0 +1,191 @@
+//! The C interface as C sees it: laid out by the install command, compiled against by a C compiler, run under valgrind and
+//! the address sanitizer. A machine without one of the tools prints SKIP and the reason.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// The prefix, laid out once for all tests by the command that users run.
+fn prefix() -> &'static Path {
+    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        let destdir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed");
+        let _ = fs::remove_dir_all(&destdir);
+        let mut install = Command::new(env!("CARGO_BIN_EXE_pagepool-install"));
+        run(install.env("DESTDIR", &destdir).env("PREFIX", "/opt/pagepool").env_remove("LIBDIR"));
+        destdir.join("opt/pagepool")
+    })
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+/// Whether a tool is there; prints SKIP if it is not.
+fn has(tool: &str) -> bool {
+    let there = Command::new(tool).arg("--version").output().is_ok_and(|done| done.status.success());
+    if !there {
+        println!("SKIP: this machine has no {tool}");
+    }
+    there
+}
+
+/// Runs a command that must succeed.
+fn run(command: &mut Command) -> Output {
+    let done = command.output().expect("the tool is there");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        done.status.success(),
+        "{command:?}: {}\n{}{}",
+        done.status,
+        text(&done.stdout),
+        text(&done.stderr)
+    );
+    done
+}
+
+/// Compiles a C program of this crate against the installed library; the flags decide how.
+fn compiled(file: &str, how: &str, flags: &[&str]) -> PathBuf {
+    let stem = source(file).file_stem().expect("a file").to_string_lossy().into_owned();
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{stem}-{how}"));
+    let lib = prefix().join("lib");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-g"]).args(flags);
+    cc.arg("-I").arg(prefix().join("include")).arg(source(file)).arg("-o").arg(&program);
+    if how.starts_with("static") {
+        cc.arg(lib.join("libpagepool.a"));
+    } else {
+        cc.arg("-L").arg(&lib).arg("-lpagepool").arg(format!("-Wl,-rpath,{}", lib.display()));
+    }
+    run(cc.args(["-lpthread", "-ldl", "-lm"]));
+    program
+}
+
+const PROGRAMS: [&str; 3] = ["tests/c/required.c", "tests/c/misuse.c", "tests/c/rest.c"];
+
+#[test]
+fn the_layout_is_what_packages_expect() {
+    let lib = prefix().join("lib");
+    assert!(prefix().join("include/pagepool.h").is_file());
+    assert!(lib.join("libpagepool.a").is_file());
+    assert_eq!(fs::read_link(lib.join("libpagepool.so")).unwrap(), Path::new("libpagepool.so.0"));
+    let version = env!("CARGO_PKG_VERSION");
+    let versioned = format!("libpagepool.so.{version}");
+    assert_eq!(fs::read_link(lib.join("libpagepool.so.0")).unwrap(), Path::new(&versioned));
+    let pc = fs::read_to_string(lib.join("pkgconfig/pagepool.pc")).unwrap();
+    assert!(pc.contains("prefix=/opt/pagepool\n") && pc.contains(&format!("Version: {version}\n")), "{pc}");
+    assert!(!pc.contains('@'), "{pc}");
+    if has("readelf") {
+        let dynamic = run(Command::new("readelf").arg("-d").arg(lib.join(versioned)));
+        let dynamic = String::from_utf8(dynamic.stdout).unwrap();
+        assert!(dynamic.contains("soname: [libpagepool.so.0]"), "{dynamic}");
+    }
+}
+
+#[test]
+fn an_argument_that_is_no_setting_is_refused() {
+    let done = Command::new(env!("CARGO_BIN_EXE_pagepool-install")).arg("--help").output().unwrap();
+    assert!(!done.status.success());
+    let done = Command::new(env!("CARGO_BIN_EXE_pagepool-install")).arg("PREFIX=here").output().unwrap();
+    assert!(String::from_utf8_lossy(&done.stderr).contains("must be an absolute path"));
+}
+
+#[test]
+fn exported_symbols_are_those_of_the_list() {
+    if !has("nm") {
+        return;
+    }
+    let mut nm = Command::new("nm");
+    let listed = run(nm.args(["-D", "--defined-only"]).arg(prefix().join("lib/libpagepool.so")));
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let mut symbols: Vec<&str> = listed.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+    symbols.sort_unstable();
+    let expected = fs::read_to_string(source("symbols.txt")).unwrap();
+    assert_eq!(symbols, expected.lines().collect::<Vec<_>>(), "left: exported, right: symbols.txt");
+    let header = fs::read_to_string(source("include/pagepool.h")).unwrap();
+    for symbol in symbols {
+        assert!(header.contains(&format!("{symbol}(")), "{symbol} is not in the header");
+    }
+}
+
+#[test]
+fn programs_run_linked_statically_and_with_the_shared_library() {
+    if !has("cc") {
+        return;
+    }
+    for file in PROGRAMS {
+        run(&mut Command::new(compiled(file, "static", &["-O2"])));
+        run(&mut Command::new(compiled(file, "shared", &["-O2"])));
+        run(&mut Command::new(compiled(file, "shared-calls", &["-O2", "-DPAGEPOOL_NO_INLINE"])));
+    }
+}
+
+#[test]
+fn valgrind_finds_nothing() {
+    if !(has("cc") && has("valgrind")) {
+        return;
+    }
+    for file in PROGRAMS {
+        for (how, flags) in
+            [("static-v", ["-O1", "-DV"]), ("static-calls-v", ["-O1", "-DPAGEPOOL_NO_INLINE"])]
+        {
+            let mut valgrind = Command::new("valgrind");
+            valgrind.args(["--quiet", "--leak-check=full", "--error-exitcode=9"]);
+            run(valgrind.arg(compiled(file, how, &flags)));
+        }
+    }
+}
+
+#[test]
+fn the_address_sanitizer_finds_nothing() {
+    if !has("cc") {
+        return;
+    }
+    let flags = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    for file in PROGRAMS {
+        run(&mut Command::new(compiled(file, "shared-asan", &flags)));
+    }
+}
+
+#[test]
+fn the_header_is_c99_and_cxx() {
+    if !has("cc") {
+        return;
+    }
+    let include = prefix().join("include");
+    let warnings = ["-Wall", "-Wextra", "-Wconversion", "-Werror", "-pedantic", "-c", "-o", "/dev/null"];
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let text = "#include <pagepool.h>\nint f(struct pagepool *pool);\nint f(struct pagepool *pool)\n{\n    \
+                struct pagepool_params params = PAGEPOOL_PARAMS_INIT;\n    (void)params;\n    \
+                return pagepool_buf_put(pagepool_alloc_page(pool));\n}\n";
+    let (c, cxx) = (dir.join("header.c"), dir.join("header.cc"));
+    fs::write(&c, text).unwrap();
+    fs::write(&cxx, text).unwrap();
+    run(Command::new("cc").args(["-std=c99"]).args(warnings).arg("-I").arg(&include).arg(c));
+    if has("c++") {
+        for standard in ["-std=c++11", "-std=c++20"] {
+            run(Command::new("c++").arg(standard).args(warnings).arg("-I").arg(&include).arg(&cxx));
+        }
+    }
+}
+
+#[test]
+fn the_receive_loop_loses_nothing() {
+    if !has("cc") {
+        return;
+    }
+    let done = run(&mut Command::new(compiled("examples/receive-loop.c", "static", &["-O2"])));
+    assert!(String::from_utf8_lossy(&done.stdout).starts_with("2000"), "{done:?}");
+}
+
+#[test]
+fn the_bench_takes_the_paths_that_it_says() {
+    if !has("cc") {
+        return;
+    }
+    for how in ["static-bench", "shared-bench"] {
+        let done = run(&mut Command::new(compiled("bench/pagepool-cbench.c", how, &["-O2"])));
+        print!("{how}:\n{}", String::from_utf8_lossy(&done.stdout));
+    }
+}

@@ -1,0 +1,38 @@
+/* What the C tests share: a check that says where it failed. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <pagepool.h>
+
+#define CHECK(what)                                                                                            \
+    do {                                                                                                       \
+        if (!(what)) {                                                                                         \
+            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #what, pagepool_last_error());             \
+            exit(1);                                                                                           \
+        }                                                                                                      \
+    } while (0)
+
+static inline struct pagepool_arena *arena_of(uint64_t bytes)
+{
+    struct pagepool_arena_params params = PAGEPOOL_ARENA_PARAMS_INIT;
+    struct pagepool_arena *arena = NULL;
+    params.max_bytes = bytes;
+    CHECK(pagepool_arena_create(&params, &arena) == 0);
+    return arena;
+}
+
+static inline struct pagepool *pool_over(struct pagepool_arena *arena)
+{
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool *pool = NULL;
+    params.arena = arena;
+    params.name = "rx0";
+    CHECK(pagepool_create(&params, &pool) == 0);
+    return pool;
+}
+
+#endif

@@ -1,0 +1,295 @@
+/* Every misuse that can be refused is, with the errno that the header says, and nothing is damaged. */
+#include <pthread.h>
+#include <string.h>
+
+#include "check.h"
+
+static struct pagepool *the_pool;
+static struct pagepool_buf *the_buf;
+
+static uint64_t bits(const void *handle)
+{
+    return (uint64_t)(uintptr_t)handle;
+}
+
+#define TOKEN(type, number) ((struct type *)(uintptr_t)(number))
+#define REFUSED(call) refused((call), #call, __LINE__)
+
+/* -EINVAL or -ESTALE, and a sentence. */
+static void refused(int64_t got, const char *call, int line)
+{
+    if ((got != -EINVAL && got != -ESTALE) || pagepool_last_error()[0] == '\0') {
+        fprintf(stderr, "misuse.c:%d: %s gave %lld\n", line, call, (long long)got);
+        exit(1);
+    }
+}
+
+static void no_buffer(struct pagepool_buf *buf)
+{
+    struct pagepool_hold *hold;
+    struct pagepool_shared *shared;
+    struct pagepool_raw raw;
+    REFUSED(pagepool_buf_put(buf));
+    REFUSED((pagepool_buf_put)(buf));
+    REFUSED(pagepool_buf_put_ring(buf));
+    REFUSED(pagepool_buf_put_sync(buf, 64));
+    REFUSED(pagepool_buf_put_bulk(&buf, 1));
+    REFUSED(pagepool_buf_put_ring_bulk(&buf, 1));
+    REFUSED(pagepool_recycle_direct(the_pool, buf));
+    REFUSED(pagepool_buf_hold(buf, &hold));
+    REFUSED(pagepool_buf_share(buf, &shared));
+    REFUSED(pagepool_buf_into_raw(buf, &raw));
+    REFUSED(pagepool_buf_is_piece(buf));
+    REFUSED(pagepool_buf_sync_for_cpu(buf, 0, 64));
+    REFUSED(pagepool_buf_sync_for_device(buf, 0, 64));
+    CHECK(pagepool_buf_data(buf) == NULL && pagepool_buf_packet(buf) == NULL);
+    CHECK(pagepool_buf_len(buf) == 0 && pagepool_buf_packet_len(buf) == 0 && pagepool_buf_offset(buf) == SIZE_MAX);
+    CHECK(pagepool_buf_dma_addr(buf) == UINT64_MAX && pagepool_buf_page_index(buf) == UINT32_MAX);
+}
+
+static void no_pool(struct pagepool *pool)
+{
+    struct pagepool_stats stats;
+    struct pagepool_places places;
+    struct pagepool_shutdown *shutdown;
+    struct pagepool_buf *bufs[4];
+    size_t size = 100;
+    REFUSED(pagepool_bind(pool));
+    REFUSED(pagepool_unbind(pool));
+    REFUSED(pagepool_destroy(pool));
+    REFUSED(pagepool_destroy_watched(pool, &shutdown));
+    REFUSED(pagepool_update_nid(pool, 0));
+    REFUSED(pagepool_nid_changed(pool, 0));
+    REFUSED(pagepool_stats(pool, &stats));
+    REFUSED(pagepool_places(pool, &places));
+    REFUSED(pagepool_inflight(pool));
+    REFUSED(pagepool_wake_fd(pool));
+    REFUSED(pagepool_acknowledge_wake(pool));
+    REFUSED(pagepool_low_water_mark(pool));
+    REFUSED(pagepool_put_addr(pool, 4096));
+    REFUSED(pagepool_tag(pool, "tag"));
+    CHECK(pagepool_alloc_page(pool) == NULL && (pagepool_alloc_page)(pool) == NULL);
+    CHECK(pagepool_alloc_frag(pool, 100) == NULL && pagepool_alloc(pool, &size) == NULL);
+    CHECK(pagepool_alloc_bulk(pool, bufs, 4) == 0 && pagepool_from_raw(pool, 4096) == NULL);
+}
+
+/* NULL, and numbers that are near a handle or nowhere near one. */
+static void made_up(struct pagepool *pool, struct pagepool_buf *buf, struct pagepool_arena *arena)
+{
+    const uint64_t numbers[] = {0, 1, 2, 15, 16, 17, 4096, 0xdeadbeef, UINT64_MAX, UINT64_MAX - 14, 1ull << 63, bits(&pool)};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+        no_buffer(TOKEN(pagepool_buf, numbers[i]));
+        no_pool(TOKEN(pagepool, numbers[i]));
+        REFUSED(pagepool_arena_destroy(TOKEN(pagepool_arena, numbers[i])));
+        REFUSED(pagepool_unhold(TOKEN(pagepool_hold, numbers[i])));
+        REFUSED(pagepool_shared_put(TOKEN(pagepool_shared, numbers[i])));
+        REFUSED(pagepool_domain_put(TOKEN(pagepool_domain, numbers[i])));
+        REFUSED(pagepool_shutdown_put(TOKEN(pagepool_shutdown, numbers[i])));
+    }
+    for (uint64_t add = 1; add <= 64; add++) {
+        no_buffer(TOKEN(pagepool_buf, bits(buf) + add));
+        no_pool(TOKEN(pagepool, bits(pool) + add));
+    }
+    for (int bit = 0; bit < 64; bit++) {
+        REFUSED(pagepool_buf_put(TOKEN(pagepool_buf, bits(buf) ^ 1ull << bit)));
+        REFUSED((pagepool_buf_put)(TOKEN(pagepool_buf, bits(buf) ^ 1ull << bit)));
+        REFUSED(pagepool_unbind(TOKEN(pagepool, bits(pool) ^ 1ull << bit)));
+    }
+    /* Places that no page ever had, in lives that never were. */
+    for (uint64_t place = 0; place < 1 << 16; place += 7)
+        REFUSED(pagepool_buf_put(TOKEN(pagepool_buf, place << 4 | 1)));
+    no_buffer(TOKEN(pagepool_buf, bits(pool))); /* handles of another kind */
+    no_buffer(TOKEN(pagepool_buf, bits(arena)));
+    no_pool(TOKEN(pagepool, bits(buf)));
+    no_pool(TOKEN(pagepool, bits(arena)));
+}
+
+static void *of_another_thread(void *unused)
+{
+    struct pagepool_buf *bufs[4];
+    size_t size = 100;
+    (void)unused;
+    CHECK(pagepool_bind(the_pool) == -EPERM && pagepool_unbind(the_pool) == -EPERM);
+    CHECK(pagepool_destroy(the_pool) == -EPERM);
+    CHECK(pagepool_update_nid(the_pool, 0) == -EPERM && pagepool_wake_fd(the_pool) == -EPERM);
+    CHECK(pagepool_recycle_direct(the_pool, the_buf) == -EPERM);
+    CHECK(pagepool_alloc_page(the_pool) == NULL && strstr(pagepool_last_error(), "not bound to this thread"));
+    CHECK(pagepool_alloc_frag(the_pool, 100) == NULL && pagepool_alloc(the_pool, &size) == NULL && size == 100);
+    CHECK(pagepool_alloc_bulk(the_pool, bufs, 4) == 0);
+    return NULL;
+}
+
+static void sizes(struct pagepool_arena *arena)
+{
+    const size_t bad[] = {0, 4097, 1 << 20, SIZE_MAX, SIZE_MAX - 7, (size_t)1 << 63};
+    struct pagepool_arena_params arena_params = PAGEPOOL_ARENA_PARAMS_INIT;
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool_arena *no_arena = NULL;
+    struct pagepool *none = NULL;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        size_t size = bad[i];
+        CHECK(pagepool_alloc_frag(the_pool, size) == NULL && strstr(pagepool_last_error(), "size is"));
+        CHECK(pagepool_alloc(the_pool, &size) == NULL && size == bad[i]);
+    }
+    CHECK(pagepool_alloc(the_pool, NULL) == NULL);
+    CHECK(pagepool_alloc_bulk(the_pool, NULL, 4) == 0);
+    REFUSED(pagepool_buf_put_bulk(NULL, 4));
+    REFUSED(pagepool_buf_put_bulk(&the_buf, SIZE_MAX));
+    CHECK(pagepool_buf_put_bulk(NULL, 0) == 0);
+    REFUSED(pagepool_stats(the_pool, NULL));
+    REFUSED(pagepool_create(NULL, &none));
+    REFUSED(pagepool_create(&params, &none)); /* no arena */
+    REFUSED(pagepool_create(&params, NULL));
+    params.arena = arena;
+    params.size = 3;
+    REFUSED(pagepool_create(&params, &none));
+#define BAD(field, value)                                                                                      \
+    do {                                                                                                       \
+        struct pagepool_params bad_params = PAGEPOOL_PARAMS_INIT;                                              \
+        bad_params.arena = arena;                                                                              \
+        bad_params.field = (value);                                                                            \
+        REFUSED(pagepool_create(&bad_params, &none));                                                          \
+        CHECK(strstr(pagepool_last_error(), #field) && none == NULL);                                          \
+    } while (0)
+    BAD(order, 11);
+    BAD(order, UINT32_MAX);
+    BAD(cache_size, 1025);
+    BAD(refill, 300);
+    BAD(nid, 250);
+    BAD(nid, 100000);
+    BAD(frag_align, 3);
+    BAD(max_lanes, 65);
+    BAD(lane_size, 3);
+    BAD(headroom, 4096);
+    BAD(max_len, UINT32_MAX);
+    BAD(n_domains, SIZE_MAX / 2);
+    REFUSED(pagepool_arena_create(NULL, &no_arena));
+    REFUSED(pagepool_arena_create(&arena_params, NULL));
+    arena_params.max_bytes = 4095;
+    REFUSED(pagepool_arena_create(&arena_params, &no_arena));
+    arena_params.max_bytes = UINT64_MAX;
+    REFUSED(pagepool_arena_create(&arena_params, &no_arena));
+    arena_params.max_bytes = UINT64_MAX & ~4095ull;
+    REFUSED(pagepool_arena_create(&arena_params, &no_arena));
+    arena_params.max_bytes = 1 << 20;
+    arena_params.backing = 99;
+    REFUSED(pagepool_arena_create(&arena_params, &no_arena));
+    arena_params.backing = PAGEPOOL_BACKING_CALLER; /* and no memory */
+    REFUSED(pagepool_arena_create(&arena_params, &no_arena));
+    CHECK(no_arena == NULL);
+}
+
+static void twice(struct pagepool *pool)
+{
+    struct pagepool_buf *page = pagepool_alloc_page(pool), *piece = pagepool_alloc_frag(pool, 100);
+    struct pagepool_buf *both[2];
+    struct pagepool_hold *hold;
+    struct pagepool_shared *shared, *clone;
+    CHECK(pagepool_buf_put(page) == 0 && pagepool_buf_put(page) == -ESTALE);
+    no_buffer(page);
+    struct pagepool_buf *again = pagepool_alloc_page(pool); /* the same page, in another life */
+    CHECK(again != page && pagepool_buf_put(page) == -ESTALE);
+    CHECK(pagepool_buf_hold(again, &hold) == 0 && pagepool_unhold(hold) == 0 && pagepool_unhold(hold) == -ESTALE);
+    CHECK(pagepool_buf_share(again, &shared) == 0 && pagepool_shared_clone(shared, &clone) == 0);
+    no_buffer(again);
+    CHECK(pagepool_shared_put(shared) == 0 && pagepool_shared_put(shared) == -ESTALE && pagepool_shared_put(clone) == 0);
+    CHECK(pagepool_shared_data(clone) == NULL && pagepool_shared_len(clone) == 0);
+    CHECK(pagepool_buf_put(piece) == 0 && pagepool_buf_put(piece) == -ESTALE);
+    both[0] = both[1] = pagepool_alloc_page(pool);
+    CHECK(pagepool_buf_put_bulk(both, 2) == -ESTALE);
+    both[0] = both[1] = pagepool_alloc_page(pool);
+    CHECK(pagepool_buf_put_ring_bulk(both, 2) == -ESTALE);
+    both[0] = pagepool_alloc_page(pool);
+    CHECK(pagepool_buf_put_ring(both[0]) == 0 && pagepool_buf_put_ring(both[0]) == -ESTALE);
+}
+
+static void addresses(struct pagepool_arena *arena)
+{
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool_domain *domain;
+    struct pagepool *pool;
+    struct pagepool_raw raw;
+    CHECK(pagepool_domain_identity("nic0", &domain) == 0);
+    params.arena = arena;
+    params.domains = &domain;
+    params.n_domains = 1;
+    CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0);
+    CHECK(pagepool_domain_put(domain) == 0 && pagepool_domain_put(domain) == -ESTALE);
+    struct pagepool_buf *page = pagepool_alloc_page(pool);
+    uint64_t addr = pagepool_buf_dma_addr(page);
+    CHECK(addr == bits(pagepool_buf_data(page)));
+    CHECK(pagepool_put_addr(pool, addr) == -ESTALE); /* out, but not as an address */
+    CHECK(pagepool_buf_into_raw(page, &raw) == 0 && raw.addr == addr && raw.len == 4096);
+    no_buffer(page);
+    CHECK(pagepool_put_addr(pool, 0) == -EINVAL && pagepool_put_addr(pool, UINT64_MAX) == -EINVAL);
+    CHECK(pagepool_put_addr(pool, bits(&raw)) == -EINVAL);
+    CHECK(pagepool_put_addr(the_pool, addr) == -EINVAL); /* another pool */
+    CHECK(pagepool_put_addr(pool, addr + 256) == 0);     /* anywhere in the buffer */
+    CHECK(pagepool_put_addr(pool, addr) == -ESTALE && pagepool_from_raw(pool, addr) == NULL);
+    CHECK(pagepool_destroy(pool) == 0);
+}
+
+/* Two threads return the same buffers at the same time: of each pair of calls one gives 0. */
+static struct pagepool_buf *raced[20000];
+static int won[2][20000];
+static pthread_barrier_t line;
+
+static void *race(void *which)
+{
+    int *mine = won[*(int *)which];
+    pthread_barrier_wait(&line);
+    for (int i = 0; i < 20000; i++)
+        mine[i] = pagepool_buf_put(raced[i]);
+    return NULL;
+}
+
+static void at_the_same_time(void)
+{
+    struct pagepool_arena *arena = arena_of(128 << 20);
+    int numbers[2] = {0, 1};
+    for (int round = 0; round < 3; round++) {
+        struct pagepool *pool = pool_over(arena);
+        pthread_t thread;
+        CHECK(pagepool_bind(pool) == 0);
+        CHECK(pagepool_alloc_bulk(pool, raced, 20000) == 20000);
+        pthread_barrier_init(&line, NULL, 2);
+        CHECK(pthread_create(&thread, NULL, race, &numbers[1]) == 0);
+        race(&numbers[0]);
+        CHECK(pthread_join(thread, NULL) == 0);
+        pthread_barrier_destroy(&line);
+        for (int i = 0; i < 20000; i++)
+            CHECK((won[0][i] == 0) != (won[1][i] == 0) && won[0][i] + won[1][i] == -ESTALE);
+        CHECK(pagepool_destroy(pool) == 0);
+        CHECK(pagepool_arena_pages_out(arena) == 0);
+    }
+    CHECK(pagepool_arena_destroy(arena) == 0);
+}
+
+int main(void)
+{
+    struct pagepool_arena *arena = arena_of(16 << 20);
+    struct pagepool_places places;
+    pthread_t thread;
+    the_pool = pool_over(arena);
+    CHECK(pagepool_alloc_page(the_pool) == NULL); /* not bound */
+    CHECK(pagepool_unbind(the_pool) == -EPERM);
+    CHECK(pagepool_bind(the_pool) == 0 && pagepool_bind(the_pool) == 0);
+    the_buf = pagepool_alloc_page(the_pool);
+    CHECK(the_buf != NULL);
+    made_up(the_pool, the_buf, arena);
+    CHECK(pthread_create(&thread, NULL, of_another_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    sizes(arena);
+    twice(the_pool);
+    addresses(arena);
+    at_the_same_time();
+    CHECK(pagepool_buf_put(the_buf) == 0);
+    CHECK(pagepool_places(the_pool, &places) == 0 && places.out == 0);
+    struct pagepool_buf *late = pagepool_alloc_page(the_pool);
+    CHECK(pagepool_destroy(the_pool) == 0 && pagepool_destroy(the_pool) == -ESTALE);
+    no_pool(the_pool);
+    CHECK(pagepool_buf_put(late) == 0 && pagepool_buf_put(late) == -ESTALE);
+    CHECK(pagepool_arena_pages_out(arena) == 0);
+    CHECK(pagepool_arena_destroy(arena) == 0 && pagepool_arena_destroy(arena) == -ESTALE);
+    puts("ok");
+    return 0;
+}

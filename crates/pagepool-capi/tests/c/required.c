@@ -1,0 +1,99 @@
+/* Every function that scripts rely on, used as it is meant. */
+#include <pthread.h>
+#include <string.h>
+
+#include "check.h"
+
+static void *put_elsewhere(void *bufs)
+{
+    CHECK(pagepool_buf_put_bulk(bufs, 64) == 0);
+    return NULL;
+}
+
+static void pages_and_counters(struct pagepool *pool)
+{
+    struct pagepool_buf *bufs[64];
+    struct pagepool_stats stats;
+    for (int i = 0; i < 1000; i++) {
+        struct pagepool_buf *buf = pagepool_alloc_page(pool);
+        CHECK(buf != NULL);
+        CHECK(pagepool_buf_put(buf) == 0);
+    }
+    CHECK(pagepool_stats(pool, &stats) == 0);
+    CHECK(stats.alloc_empty == 1 && stats.alloc_slow == 1 && stats.alloc_fast == 999 && stats.recycle_cached == 1000);
+    CHECK(stats.hold == 64 && stats.release == 0 && pagepool_inflight(pool) == 64);
+
+    CHECK(pagepool_alloc_bulk(pool, bufs, 64) == 64);
+    for (int i = 0; i < 64; i++) {
+        CHECK(pagepool_buf_len(bufs[i]) == 4096 && pagepool_buf_offset(bufs[i]) == 0);
+        memset(pagepool_buf_data(bufs[i]), i, 4096);
+        for (int j = 0; j < i; j++)
+            CHECK(pagepool_buf_page_index(bufs[i]) != pagepool_buf_page_index(bufs[j]));
+    }
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, put_elsewhere, bufs) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(pagepool_stats(pool, &stats) == 0);
+    CHECK(stats.recycle_ring == 64 && stats.recycle_cached == 1000);
+
+    CHECK(pagepool_alloc_bulk(pool, bufs, 64) == 64);
+    CHECK(pagepool_stats(pool, &stats) == 0 && stats.alloc_refill == 1);
+    CHECK(pagepool_buf_put_ring(bufs[0]) == 0);
+    CHECK(pagepool_buf_put_ring_bulk(bufs + 1, 31) == 0);
+    CHECK(pagepool_buf_put_bulk(bufs + 32, 32) == 0);
+    CHECK(pagepool_stats(pool, &stats) == 0);
+    CHECK(stats.recycle_ring == 96 && stats.recycle_cached == 1032);
+}
+
+static void pieces(struct pagepool *pool)
+{
+    struct pagepool_buf *a = pagepool_alloc_frag(pool, 1000), *b = pagepool_alloc_frag(pool, 1000);
+    size_t size = 1500;
+    CHECK(a && b && pagepool_buf_is_piece(a) == 1);
+    CHECK(pagepool_buf_page_index(a) == pagepool_buf_page_index(b));
+    CHECK(pagepool_buf_offset(a) == 0 && pagepool_buf_offset(b) == 1024 && pagepool_buf_len(b) == 1000);
+    CHECK((char *)pagepool_buf_data(b) - (char *)pagepool_buf_data(a) == 1024);
+    struct pagepool_buf *c = pagepool_alloc(pool, &size);
+    CHECK(c && size == 2048 && pagepool_buf_len(c) == 2048);
+    size = 3000;
+    struct pagepool_buf *d = pagepool_alloc(pool, &size);
+    CHECK(d && size == 4096 && pagepool_buf_is_piece(d) == 0);
+    CHECK(pagepool_buf_put(a) == 0 && pagepool_buf_put(b) == 0 && pagepool_buf_put(c) == 0 && pagepool_buf_put(d) == 0);
+}
+
+static void holds(struct pagepool *pool, struct pagepool_arena *arena)
+{
+    struct pagepool_stats stats;
+    struct pagepool_hold *hold = NULL;
+    struct pagepool_buf *buf = pagepool_alloc_page(pool);
+    int64_t before = pagepool_arena_pages_out(arena);
+    CHECK(pagepool_buf_hold(buf, &hold) == 0);
+    CHECK(pagepool_hold_page_index(hold) == pagepool_buf_page_index(buf));
+    CHECK(pagepool_buf_put(buf) == 0);
+    CHECK(pagepool_stats(pool, &stats) == 0);
+    CHECK(stats.recycle_released_refcnt == 1 && stats.release == 1);
+    CHECK(pagepool_arena_pages_out(arena) == before);
+    CHECK(pagepool_unhold(hold) == 0);
+    CHECK(pagepool_arena_pages_out(arena) == before - 1);
+}
+
+int main(void)
+{
+    struct pagepool_arena *arena = arena_of(16 << 20);
+    struct pagepool *pool = pool_over(arena);
+    CHECK(pagepool_bind(pool) == 0);
+    pages_and_counters(pool);
+    pieces(pool);
+    holds(pool, arena);
+    CHECK(pagepool_update_nid(pool, 0) == 0 && pagepool_update_nid(pool, -1) == 0);
+    struct pagepool_buf *late = pagepool_alloc_page(pool);
+    CHECK(pagepool_buf_dma_addr(late) == UINT64_MAX);
+    CHECK(pagepool_unbind(pool) == 0 && pagepool_bind(pool) == 0);
+    CHECK(pagepool_destroy(pool) == 0);
+    memset(pagepool_buf_data(late), 1, 4096);
+    CHECK(pagepool_buf_put(late) == 0);
+    CHECK(pagepool_arena_pages_out(arena) == 0);
+    CHECK(pagepool_arena_destroy(arena) == 0);
+    puts("ok");
+    return 0;
+}

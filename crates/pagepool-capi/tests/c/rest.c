@@ -1,0 +1,275 @@
+/* What the header offers beside the functions that scripts rely on. */
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "check.h"
+
+struct checked {
+    int maps, unmaps, syncs, released;
+    struct pagepool_buf *give_back; /* returned from inside map */
+    struct pagepool *pool;
+};
+
+static int map(void *arg, const struct pagepool_region *region, uint64_t *addr)
+{
+    struct checked *checked = arg;
+    checked->maps++;
+    if (checked->pool != NULL) {
+        CHECK(pagepool_buf_put(checked->give_back) == 0);
+        CHECK(pagepool_destroy(checked->pool) == -EBUSY && pagepool_unbind(checked->pool) == -EBUSY);
+        checked->pool = NULL;
+    }
+    CHECK(region->cpu_addr != NULL && region->len > 0);
+    *addr = 0x100000000 + region->offset;
+    return 0;
+}
+
+static int refuse(void *arg, const struct pagepool_region *region, uint64_t *addr)
+{
+    (void)arg, (void)region, (void)addr;
+    return -EPERM;
+}
+
+static void unmap(void *arg, const struct pagepool_region *region, uint64_t addr)
+{
+    CHECK(addr == 0x100000000 + region->offset);
+    ((struct checked *)arg)->unmaps++;
+}
+
+static void sync(void *arg, uint64_t addr, size_t len)
+{
+    CHECK(addr >= 0x100000000 && len > 0);
+    ((struct checked *)arg)->syncs++;
+}
+
+static void release(void *arg)
+{
+    ((struct checked *)arg)->released++;
+}
+
+static void domains(void)
+{
+    struct checked checked = {0, 0, 0, 0, NULL, NULL};
+    struct pagepool_domain_ops ops = {sizeof(ops), "iommu0", &checked, map, unmap, sync, sync, release, 0, 0};
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool_domain *both[2], *refusing;
+    struct pagepool_arena *arena = arena_of(16 << 20);
+    struct pagepool *pool;
+    struct pagepool_buf *bufs[1500];
+    struct pagepool_raw raw;
+    CHECK(pagepool_domain_create(&ops, &both[0]) == 0 && pagepool_domain_identity(NULL, &both[1]) == 0);
+    params.arena = arena;
+    params.domains = both;
+    params.n_domains = 2;
+    params.sync_for_device = 1;
+    CHECK(pagepool_create(&params, &pool) == 0 && checked.maps == 1 && pagepool_bind(pool) == 0);
+    bufs[0] = pagepool_alloc_page(pool);
+    CHECK(pagepool_buf_dma_addr(bufs[0]) == 0x100000000 + 4096ull * pagepool_buf_page_index(bufs[0]));
+    CHECK(pagepool_buf_dma_addr_in(bufs[0], both[1]) == (uint64_t)(uintptr_t)pagepool_buf_data(bufs[0]));
+    int before = checked.syncs;
+    CHECK(pagepool_buf_sync_for_cpu(bufs[0], 0, 64) == 0 && pagepool_buf_put(bufs[0]) == 0 && checked.syncs == before + 2);
+    /* Growth calls map inside an allocation, and that returns a buffer and tries to destroy the pool. */
+    checked.give_back = pagepool_alloc_page(pool);
+    checked.pool = pool;
+    CHECK(pagepool_alloc_bulk(pool, bufs, 1500) == 1500 && checked.maps == 2 && checked.pool == NULL);
+    CHECK(pagepool_buf_into_raw(bufs[7], &raw) == 0);
+    CHECK((bufs[7] = pagepool_from_raw(pool, raw.addr + 100)) != NULL && pagepool_buf_dma_addr(bufs[7]) == raw.addr);
+    CHECK(pagepool_arena_device_gone(arena, both[0]) == 0 && checked.unmaps == 2);
+    CHECK(pagepool_arena_device_gone(arena, both[0]) == -ENODEV);
+    CHECK(pagepool_buf_dma_addr(bufs[7]) == UINT64_MAX && pagepool_buf_put_bulk(bufs, 1500) == 0);
+    CHECK(pagepool_domain_put(both[0]) == 0 && pagepool_domain_put(both[1]) == 0 && checked.released == 0);
+    CHECK(pagepool_destroy(pool) == 0 && checked.released == 1 && checked.unmaps == 2);
+
+    ops.map = refuse;
+    CHECK(pagepool_domain_create(&ops, &refusing) == 0);
+    params.domains = &refusing;
+    params.n_domains = 1;
+    CHECK(pagepool_create(&params, &pool) == -EIO && strstr(pagepool_last_error(), "iommu0 did not map"));
+    CHECK(pagepool_domain_put(refusing) == 0 && checked.released == 2);
+    ops.unmap = NULL;
+    CHECK(pagepool_domain_create(&ops, &refusing) == -EINVAL);
+    CHECK(pagepool_arena_destroy(arena) == 0);
+}
+
+static void pieces_as_addresses(void)
+{
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool_arena *arena = arena_of(1 << 20);
+    struct pagepool_domain *umem;
+    struct pagepool *pool;
+    struct pagepool_raw raw[3];
+    CHECK(pagepool_domain_offset("umem0", &umem) == 0);
+    params.arena = arena;
+    params.domains = &umem;
+    params.n_domains = 1;
+    CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0 && pagepool_domain_put(umem) == 0);
+    for (int round = 0; round < 10000; round++) {
+        uint64_t addrs[2];
+        for (int i = 0; i < 3; i++)
+            CHECK(pagepool_buf_into_raw(pagepool_alloc_frag(pool, 1000), &raw[i]) == 0);
+        struct pagepool_buf *back = pagepool_from_raw(pool, raw[1].addr + 999);
+        CHECK(pagepool_buf_is_piece(back) == 1 && pagepool_buf_len(back) == 1024 && pagepool_buf_put(back) == 0);
+        addrs[0] = raw[0].addr;
+        addrs[1] = raw[2].addr;
+        CHECK(pagepool_put_addr_bulk(pool, addrs, 2) == 0);
+    }
+    CHECK(pagepool_inflight(pool) <= 64 && pagepool_frag_waste(pool) >= 0);
+    CHECK(pagepool_destroy(pool) == 0 && pagepool_arena_pages_out(arena) == 0 && pagepool_arena_destroy(arena) == 0);
+}
+
+static uint32_t odd_pages_elsewhere(uint32_t page, void *arg)
+{
+    ++*(int *)arg;
+    return page % 2;
+}
+
+static void nodes(void)
+{
+    struct pagepool_arena_params params = {.size = sizeof(params), .max_bytes = 4 << 20};
+    struct pagepool_stats stats;
+    struct pagepool_arena *arena;
+    struct pagepool_buf *bufs[32];
+    int asked = 0;
+    params.nodes = 2;
+    params.node_of_page = odd_pages_elsewhere;
+    params.arg = &asked;
+    CHECK(pagepool_arena_create(&params, &arena) == 0 && asked == 1024);
+    struct pagepool *pool = pool_over(arena);
+    CHECK(pagepool_bind(pool) == 0 && pagepool_alloc_bulk(pool, bufs, 32) == 32);
+    for (int i = 0; i < 32; i++)
+        CHECK(pagepool_buf_page_index(bufs[i]) % 2 == 0);
+    CHECK(pagepool_buf_put_ring_bulk(bufs, 32) == 0);
+    CHECK(pagepool_update_nid(pool, 2) == -EINVAL && pagepool_update_nid(pool, 1) == 0 && pagepool_nid_changed(pool, 1) == 0);
+    struct pagepool_buf *buf = pagepool_alloc_page(pool);
+    CHECK(pagepool_buf_page_index(buf) % 2 == 1);
+    CHECK(pagepool_stats(pool, &stats) == 0 && stats.alloc_waive == 1);
+    CHECK(pagepool_update_nid(pool, -1) == 0 && pagepool_arena_set_current_node(arena, 1) == 0);
+    CHECK(pagepool_buf_put(buf) == 0 && pagepool_destroy(pool) == 0 && pagepool_arena_destroy(arena) == 0);
+}
+
+static void the_callers_memory(void)
+{
+    struct pagepool_arena_params params = PAGEPOOL_ARENA_PARAMS_INIT;
+    struct pagepool_arena *arena;
+    char text[200];
+    params.backing = PAGEPOOL_BACKING_CALLER;
+    params.max_bytes = 1 << 20;
+    params.memory = aligned_alloc(4096, 1 << 20);
+    CHECK(pagepool_arena_create(&params, &arena) == 0 && pagepool_arena_base(arena) == params.memory);
+    struct pagepool *pool = pool_over(arena);
+    struct pagepool_buf *bufs[300];
+    CHECK(pagepool_bind(pool) == 0 && pagepool_alloc_bulk(pool, bufs, 300) == 256);
+    CHECK(strstr(pagepool_last_error(), "no page is to be had"));
+    memset(pagepool_buf_data(bufs[255]), 1, 4096);
+    CHECK(pagepool_buf_put_bulk(bufs, 256) == 0 && pagepool_destroy(pool) == 0);
+    CHECK(pagepool_arena_describe(arena, text, sizeof(text)) > 0 && strstr(text, "1 MiB"));
+    CHECK(pagepool_arena_destroy(arena) == 0);
+    free(params.memory);
+
+    params.backing = PAGEPOOL_BACKING_DEVICE;
+    params.memory = NULL;
+    CHECK(pagepool_arena_create(&params, &arena) == 0 && pagepool_arena_base(arena) == NULL);
+    pool = pool_over(arena);
+    CHECK(pagepool_bind(pool) == 0);
+    struct pagepool_buf *buf = pagepool_alloc_page(pool);
+    CHECK(buf != NULL && pagepool_buf_data(buf) == NULL && pagepool_buf_len(buf) == 4096 && pagepool_buf_put(buf) == 0);
+    CHECK(pagepool_arena_memfd(arena) == -EOPNOTSUPP && pagepool_arena_trim(arena) == -EOPNOTSUPP);
+    CHECK(pagepool_destroy(pool) == 0 && pagepool_arena_destroy(arena) == 0);
+
+    params.backing = PAGEPOOL_BACKING_MEMFD;
+    CHECK(pagepool_arena_create(&params, &arena) == 0 && pagepool_arena_memfd(arena) > 2);
+    CHECK(pagepool_arena_destroy(arena) == 0);
+}
+
+static void *put_later(void *buf)
+{
+    CHECK(poll(NULL, 0, 20) == 0 && pagepool_buf_put(buf) == 0);
+    return NULL;
+}
+
+static void the_end_is_watched(void)
+{
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool_arena *arena = params.arena = arena_of(16 << 20);
+    struct pagepool_shutdown *shutdown;
+    struct pagepool *pool;
+    pthread_t thread;
+    char text[4000];
+    params.tagging = 1;
+    params.name = "rx7";
+    CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0);
+    struct pagepool_buf *buf = pagepool_alloc_page(pool);
+    int tag = pagepool_tag(pool, "the slow reader");
+    CHECK(tag >= 0 && pagepool_tag(pool, "the slow reader") == tag && pagepool_buf_set_tag(pool, buf, tag) == 0);
+    CHECK(pagepool_buf_set_tag(pool, buf, 77) == -EINVAL);
+    CHECK(pagepool_dump(text, sizeof(text)) > 0 && strstr(text, "rx7 id ") && strstr(text, " bound ") && strstr(text, "out 1)"));
+    CHECK(pagepool_dump(NULL, 0) == (int64_t)strlen(text));
+    CHECK(pagepool_destroy_watched(pool, &shutdown) == 0);
+    CHECK(pagepool_dump(text, sizeof(text)) > 0 && strstr(text, " destroyed "));
+    CHECK(pagepool_shutdown_wait(shutdown, 1000) == -ETIMEDOUT);
+    CHECK(pagepool_shutdown_report(shutdown, text, sizeof(text)) == 1);
+    CHECK(strstr(text, "stalled pool shutdown: 1 buffer held for 0 s") && strstr(text, "held by the slow reader"));
+    CHECK(pthread_create(&thread, NULL, put_later, buf) == 0);
+    CHECK(pagepool_shutdown_wait(shutdown, UINT64_MAX) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pagepool_shutdown_report(shutdown, NULL, 0) == 0 && pagepool_shutdown_put(shutdown) == 0);
+    CHECK(pagepool_dump(text, sizeof(text)) == 0 && pagepool_arena_destroy(arena) == 0);
+}
+
+static void a_dry_owner_is_woken(void)
+{
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool_arena *arena = params.arena = arena_of(64 << 10);
+    struct pagepool_buf *bufs[16];
+    struct pagepool *pool;
+    pthread_t thread;
+    params.wakeup = 1;
+    CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0);
+    CHECK(pagepool_alloc_bulk(pool, bufs, 16) == 16 && pagepool_alloc_page(pool) == NULL);
+    CHECK(pagepool_low_water_mark(pool) == 0);
+    struct pollfd fd = {pagepool_wake_fd(pool), POLLIN, 0};
+    CHECK(poll(&fd, 1, 0) == 0 && pthread_create(&thread, NULL, put_later, bufs[0]) == 0);
+    CHECK(poll(&fd, 1, 10000) == 1 && pagepool_acknowledge_wake(pool) == 0 && poll(&fd, 1, 0) == 0);
+    CHECK(pthread_join(thread, NULL) == 0 && (bufs[0] = pagepool_alloc_page(pool)) != NULL);
+    CHECK(pagepool_buf_put_bulk(bufs, 16) == 0 && pagepool_destroy(pool) == 0 && pagepool_arena_destroy(arena) == 0);
+}
+
+static void *bind_and_end(void *pool)
+{
+    CHECK(pagepool_bind(pool) == 0);
+    return pagepool_alloc_page(pool);
+}
+
+/* A thread that ends gives its pools up; slots and tokens of many pools are used again and do not fit old handles. */
+static void owners_and_pools_come_and_go(void)
+{
+    struct pagepool_arena *arena = arena_of(16 << 20);
+    struct pagepool *pool = pool_over(arena), *first = pool;
+    pthread_t thread;
+    void *buf;
+    CHECK(pthread_create(&thread, NULL, bind_and_end, pool) == 0 && pthread_join(thread, &buf) == 0);
+    CHECK(pagepool_bind(pool) == 0 && pagepool_buf_put(buf) == 0 && pagepool_destroy(pool) == 0);
+    for (int i = 0; i < 10000; i++) {
+        pool = pool_over(arena);
+        CHECK(pool != first && pagepool_bind(first) == -ESTALE && pagepool_bind(pool) == 0);
+        struct pagepool_buf *page = pagepool_alloc_page(pool), *piece = pagepool_alloc_frag(pool, 64);
+        CHECK(page != NULL && piece != NULL && page != buf && pagepool_buf_put(buf) == -ESTALE);
+        CHECK(pagepool_destroy(pool) == 0);
+        CHECK(pagepool_buf_put(page) == 0 && pagepool_buf_put(piece) == 0 && pagepool_buf_put(page) == -ESTALE);
+    }
+    CHECK(pagepool_arena_pages_out(arena) == 0 && pagepool_arena_destroy(arena) == 0);
+}
+
+int main(void)
+{
+    CHECK(strlen(pagepool_version()) >= 5);
+    domains();
+    pieces_as_addresses();
+    nodes();
+    the_callers_memory();
+    the_end_is_watched();
+    a_dry_owner_is_woken();
+    owners_and_pools_come_and_go();
+    puts("ok");
+    return 0;
+}
