@@ -27,6 +27,7 @@ use crate::workload::Plan;
 const BURST: usize = 32;
 /// Slots of the pool's locked ring: room for everything that is out, so that nothing leaves the pool.
 const RING: usize = 16384;
+
 /// One number of returning threads, one way home.
 #[derive(Serialize)]
 pub struct Row {
@@ -49,6 +50,7 @@ trait Way {
     type Buffer: Send;
     /// What must be counted, and nothing else.
     const RULES: &'static [Rule];
+
     /// No way runs dry: each has as many idle pages as can be out, and some.
     fn alloc(&mut self) -> Self::Buffer;
     fn counted(&self) -> Counted;
