@@ -10,7 +10,8 @@ use std::process::Command;
 /// A workload and how many instructions a buffer of it may cost.
 struct Limit {
     name: &'static str,
-    /// More fails. What was reached when the line was last changed, and a little; it only ever goes down.
+    /// More fails. What was reached when the line was last changed, and a little; it goes down, or the change that
+    /// raises it says what the instructions bought.
     at_most: f64,
     /// What the project set itself, where that is a number of instructions. Missing it is printed.
     target: Option<f64>,

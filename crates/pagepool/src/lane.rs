@@ -6,7 +6,7 @@
 //! Life   the pool makes its lanes; a thread claims one at its first return and keeps it by `Arc` until it ends, so
 //!        neither end dangles: after its store a returner looks only at the lane, never at the pool, which may be gone
 //!        by then (Linux learnt that in 271683bb2cf3).
-//! Cost   push: two stores, no atomic read-modify-write. The slots travel between the cores sixteen messages a line.
+//! Cost   push: three stores (slot, place, count of pages), no atomic read-modify-write. The slots travel between the cores sixteen messages a line.
 //! Pairs  push (slot, Release) -> pop (slot, Acquire). pop (at, Release, after emptying) -> find_free (at, Acquire).
 //!        push (slot; light fence; flags) against raise_all (flags; heavy fence; slots): one of them sees the other.
 //!        raise_all (flags, Release) -> flagged (Acquire). unclaim (claim, Release) -> claim (Acquire).

@@ -66,10 +66,11 @@ pub(crate) struct PageMeta {
     /// Id of the pool that holds the page, 0 while the provider does. Written by the owner when the page joins, and by
     /// whoever lets it go.
     pub(crate) pool: AtomicU32,
-    /// Pieces out, plus one while this is the pool's fragment page. Written by the owner alone (I5).
+    /// Pieces out; while this is the pool's fragment page, with the part of the bias that was not handed out yet (frag.rs).
+    /// Written by the owner alone (I5).
     pub(crate) pieces: AtomicU32,
     /// Pieces that came home when there was no room for a message, or after the pool was destroyed. Under the return
-    /// lock while the pool lives; an atomic sum afterwards.
+    /// lock while the pool lives; an atomic sum afterwards, when late pieces count in it without the lock.
     pub(crate) home: AtomicI32,
     /// Link in the list of pages with such pieces, under the return lock: 0 not in the list, else the next + 2, or 1.
     pub(crate) next: AtomicU32,
@@ -79,7 +80,7 @@ pub(crate) struct PageMeta {
     pub(crate) clones: AtomicU32,
     /// Who was last said to hold the page, when tagging is on: an index into the pool's tags, plus one.
     pub(crate) tag: AtomicU32,
-    /// Lines of the record that no field uses yet; keeps it at half a cache line.
+    /// Bytes of the record that no field uses yet; keeps it at half a cache line.
     _spare: AtomicU32,
 }
 

@@ -105,7 +105,8 @@ stats! {
     alloc_empty,
     /// Refills from lanes and ring that brought at least one page: one per refill.
     alloc_refill,
-    /// Pages let go because they were on the wrong node: at most one per allocation.
+    /// Pages let go because they were on the wrong node: at most one per look at lanes and ring. An allocation looks once;
+    /// one that found nothing looks a second time in a pool made with `wakeup`.
     alloc_waive,
     /// Allocations that gave nothing. Linux has no such counter.
     alloc_failed,
