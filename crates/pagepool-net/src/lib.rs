@@ -1,0 +1,1 @@
+//! Packet devices, programs and forwarding over the page pool.
