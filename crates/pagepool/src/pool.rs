@@ -21,6 +21,7 @@ use crate::area::Area;
 use crate::batch::Batch;
 use crate::buf::{PageBuf, Tag};
 use crate::cache::{Cache, Owner};
+use crate::chain::Block;
 use crate::dma::Mapping;
 use crate::error::Error;
 use crate::frag::FragState;
@@ -32,6 +33,7 @@ use crate::provider::Provider;
 use crate::ring::Ring;
 use crate::shared::{Home, OwnerHalf, Returns, Shared, clear_record};
 use crate::shutdown::{self, Shutdown, Watch};
+use crate::slab::Slab;
 use crate::stats::{Counter, Counters, Inflight, Stats};
 use crate::sync::{AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, prepare_fences};
 use crate::thread;
@@ -86,6 +88,7 @@ impl Pool {
             remedy: "raise RLIMIT_NOFILE, or leave wakeup off".into(),
             source,
         })?;
+        let chains = Slab::new(sizes.chains)?;
         let id = next_id()?;
         let attached = attach_all(&params, &*provider)?;
         let policy = Policy {
@@ -97,8 +100,16 @@ impl Pool {
             next_queue: 0,
         };
         let mappings = attached.mappings.clone().into();
-        let shared =
-            Arc::new(shared(params, provider, id, geometry, sizes, mappings, Arc::new(Wakeup::new(event))));
+        let shared = Arc::new(shared(
+            params,
+            provider,
+            id,
+            geometry,
+            sizes,
+            chains,
+            mappings,
+            Arc::new(Wakeup::new(event)),
+        ));
         attached.keep();
         // The pool's own count; shutdown::free drops it.
         let raw = NonNull::new(Arc::into_raw(shared).cast_mut()).expect("an Arc is never null");
@@ -171,6 +182,7 @@ fn shared(
     id: u32,
     geometry: crate::params::Geometry,
     sizes: Sizes,
+    chains: Slab<Block>,
     mappings: Box<[Arc<Mapping>]>,
     wakeup: Arc<Wakeup>,
 ) -> Shared {
@@ -200,6 +212,7 @@ fn shared(
         late: std::sync::atomic::AtomicU64::new(0),
         late_ring: Counter::default(),
         ring: Ring::new(sizes.ring),
+        chains,
         name: params.name,
         area,
         provider: LastCell::new(provider),

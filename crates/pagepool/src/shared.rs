@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool as PlainBool, AtomicU64 as PlainU64};
 
 use crate::area::Area;
 use crate::cache::{Cache, Owner};
+use crate::chain::Block;
 use crate::dma::Mapping;
 use crate::frag::FragState;
 use crate::lane::{DETACHED, Lane, PIECE, STARVED};
@@ -31,6 +32,7 @@ use crate::params::Geometry;
 use crate::provider::Provider;
 use crate::ring::{Ring, RingTail};
 use crate::shutdown::Watch;
+use crate::slab::Slab;
 use crate::stats::{Counter, Counters};
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, LastCell, Lock, Ordering, OwnerCell, Padded, fence, light_fence,
@@ -65,6 +67,8 @@ pub(crate) struct Shared {
     /// Those of them that would have gone into the ring, where Linux puts them still. Written under the return lock.
     pub(crate) late_ring: Counter,
 
+    /// What its packets keep their further buffers in.
+    pub(crate) chains: Slab<Block>,
     pub(crate) name: String,
     pub(crate) area: Arc<Area>,
     pub(crate) provider: LastCell<Arc<dyn Provider>>,

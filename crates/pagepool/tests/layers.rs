@@ -17,6 +17,7 @@ const LAYERS: &[&str] = &[
     "page",
     "stats",
     "table",
+    "slab",
     "dma",
     "area",
     // Where pages come from.
@@ -42,6 +43,7 @@ const LAYERS: &[&str] = &[
     // Handles.
     "hold",
     "buf",
+    "chain",
     "shared_buf",
     "raw",
     "batch",
@@ -49,6 +51,10 @@ const LAYERS: &[&str] = &[
     // The owner half.
     "pool",
     "refill",
+    // Packets.
+    "memory",
+    "buff",
+    "frame",
     // For other languages.
     "token",
     // For tests alone.
@@ -60,6 +66,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("sys", "page", "the page size, a constant"),
     ("ring", "lane", "the bit of a message that says piece, a constant"),
     ("shared", "shutdown", "a return that finds its pool ended is accounted for there"),
+    ("shared", "chain", "a pool has an array of blocks for chains"),
     ("buf", "shared_buf", "PageBuf::into_shared"),
     ("buf", "raw", "PageBuf::into_raw"),
 ];

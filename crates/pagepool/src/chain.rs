@@ -1,0 +1,269 @@
+//! The further buffers of a packet that does not fit one.
+//!
+//! What   a block of up to [`MAX_FRAGS`] buffers with their data, in an array of the pool that the packet's first buffer
+//!        is of. It lies outside every device's reach: no device, and no peer process on the same memory, can forge a
+//!        handle. Linux keeps this list in the tailroom of the packet's own page.
+//! Who    the one that has the packet: a chain is part of a `Buff` or a `Frame`, and goes with it from thread to thread.
+//! Life   a chain is emptied and its block put back before the packet's first buffer goes home; so that buffer, being
+//!        out, keeps the pool and with it the block (I3, I9).
+//! Cost   a block is taken with the first further buffer and put back with the last: one compare-and-swap each.
+
+// UNSAFETY: blocks are raw memory that the holder of the chain follows by address.
+#![expect(unsafe_code)]
+
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::num::NonZeroU32;
+
+use crate::buf::PageBuf;
+
+/// Most buffers of a packet beyond its first. Linux: `MAX_SKB_FRAGS`.
+#[doc(alias = "MAX_SKB_FRAGS")]
+pub const MAX_FRAGS: usize = 17;
+
+/// A further buffer of a packet, and where in it the data lies. Linux: `skb_frag_t`.
+#[doc(alias = "skb_frag_t")]
+#[derive(Debug)]
+pub struct Frag {
+    buffer: PageBuf,
+    offset: u32,
+    len: u32,
+}
+
+impl Frag {
+    /// The data lies within the buffer, which the caller has made sure of.
+    pub(crate) fn new(buffer: PageBuf, offset: usize, len: usize) -> Self {
+        debug_assert!(offset + len <= buffer.len() && len > 0, "I1: data {offset}+{len} beyond its buffer");
+        Self { buffer, offset: offset as u32, len: len as u32 }
+    }
+
+    /// The buffer.
+    pub fn buffer(&self) -> &PageBuf {
+        &self.buffer
+    }
+
+    /// Where its data begins in the buffer, in bytes.
+    pub fn offset(&self) -> usize {
+        self.offset as usize
+    }
+
+    /// Bytes of data, at least one.
+    #[expect(clippy::len_without_is_empty, reason = "a fragment is never empty")]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// The data; empty for memory that the CPU cannot read.
+    pub fn data(&self) -> &[u8] {
+        let within = |bytes: &'_ [u8]| {
+            self.offset as usize..(self.offset as usize + self.len as usize).min(bytes.len())
+        };
+        self.buffer.bytes().map_or(&[], |bytes| &bytes[within(bytes)])
+    }
+
+    /// The data, for writing.
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        let (from, to) = (self.offset as usize, self.offset as usize + self.len as usize);
+        self.buffer.bytes_mut().map_or(&mut [], |bytes| &mut bytes[from..to])
+    }
+
+    /// Parts with the buffer; where the data lies in it was said by [`offset`](Self::offset) and [`len`](Self::len).
+    pub fn into_buffer(self) -> PageBuf {
+        self.buffer
+    }
+
+    /// Bytes that the data could still grow by, at its end.
+    pub(crate) fn tailroom(&self) -> usize {
+        self.buffer.len() - (self.offset + self.len) as usize
+    }
+
+    /// Grows the data by bytes that are set to 0; there is room for them.
+    pub(crate) fn grow(&mut self, more: usize) {
+        let from = self.len as usize;
+        self.len += more as u32;
+        let data = self.data_mut();
+        if !data.is_empty() {
+            data[from..].fill(0);
+        }
+    }
+
+    /// Cuts bytes off the end; at least one stays.
+    pub(crate) fn shrink(&mut self, less: usize) {
+        debug_assert!(less < self.len as usize, "I1: a fragment is never empty");
+        self.len -= less as u32;
+    }
+
+    /// Takes in a piece whose memory and data go on where this one's end, in the same page; else gives it back. The
+    /// page counts one piece less, and stays out until this one is home.
+    fn merge(&mut self, next: Frag) -> Result<(), Frag> {
+        let pieces = self.buffer.is_piece() && next.buffer.is_piece();
+        let end = self.buffer.start() + self.buffer.len() as u64;
+        let follows = self.tailroom() == 0 && next.offset == 0 && next.buffer.start() == end;
+        let (pool, page) = (self.buffer.pool, self.buffer.page());
+        if !(pieces && follows && next.buffer.pool == pool && next.buffer.page() == page) {
+            return Err(next);
+        }
+        let (from, len) = (self.buffer.offset(), self.buffer.len() + next.buffer.len());
+        self.len += next.len;
+        let short = std::mem::replace(&mut self.buffer, PageBuf::piece(pool, page, from, len));
+        let _ = short.into_parts(); // the longer handle stands for it
+        drop(next);
+        Ok(())
+    }
+}
+
+/// The further buffers of one packet; a pool has an array of them.
+pub(crate) struct Block {
+    count: u32,
+    /// Bytes of data in all of them.
+    len: u32,
+    frags: [MaybeUninit<Frag>; MAX_FRAGS],
+}
+
+impl Block {
+    fn frags(&self) -> &[Frag] {
+        // SAFETY: I1. The first `count` entries are initialised, and the chain owns them.
+        unsafe { std::slice::from_raw_parts(self.frags.as_ptr().cast(), self.count as usize) }
+    }
+
+    fn frags_mut(&mut self) -> &mut [Frag] {
+        // SAFETY: I1. As in `frags`, and the chain is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.frags.as_mut_ptr().cast(), self.count as usize) }
+    }
+
+    fn push(&mut self, frag: Frag) -> Result<(), Frag> {
+        let len = frag.len;
+        if let Some(room) = self.frags.get_mut(self.count as usize) {
+            room.write(frag);
+            self.count += 1;
+            self.len += len;
+            return Ok(());
+        }
+        Err(frag)
+    }
+
+    fn pop(&mut self) -> Option<Frag> {
+        self.count = self.count.checked_sub(1)?;
+        // SAFETY: I1. The entry was initialised, and is not counted any more, so it is read out once.
+        let frag = unsafe { self.frags[self.count as usize].assume_init_read() };
+        self.len -= frag.len;
+        Some(frag)
+    }
+}
+
+/// A packet's chain, if it has one; the packet's first buffer says in which pool it lies, and is asked for it each time.
+///
+/// It must not be dropped with a block: whoever has a packet ends its chain first.
+#[derive(Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Chain(Option<NonZeroU32>);
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Chain({:?})", self.0)
+    }
+}
+
+impl Chain {
+    /// No further buffers.
+    pub(crate) const NONE: Self = Self(None);
+
+    /// Whether there are none.
+    #[inline(always)]
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn block(&self, head: &PageBuf) -> Option<*mut Block> {
+        Some(head.pool.chains.block(self.0?.get() - 1))
+    }
+
+    /// The further buffers, in order.
+    pub(crate) fn frags(&self, head: &PageBuf) -> &[Frag] {
+        // SAFETY: I1, I3. This chain has the block alone, and the packet's first buffer keeps the pool.
+        self.block(head).map_or(&[], |block| unsafe { &*block }.frags())
+    }
+
+    /// The further buffers, to be changed.
+    pub(crate) fn frags_mut(&mut self, head: &PageBuf) -> &mut [Frag] {
+        // SAFETY: I1, I3. As in `frags`, and the chain is borrowed exclusively.
+        self.block(head).map_or(&mut [], |block| unsafe { &mut *block }.frags_mut())
+    }
+
+    /// Bytes of data in the further buffers.
+    pub(crate) fn len(&self, head: &PageBuf) -> usize {
+        // SAFETY: I1, I3. As in `frags`.
+        self.block(head).map_or(0, |block| unsafe { (*block).len } as usize)
+    }
+
+    /// Appends a buffer, or makes the last one longer if this goes on where that ends. Gives it back where the chain is
+    /// full, or the pool has no block left.
+    pub(crate) fn push(&mut self, head: &PageBuf, frag: Frag) -> Result<(), Frag> {
+        if self.is_none() {
+            let Some(place) = head.pool.chains.take() else { return Err(frag) };
+            let block = head.pool.chains.block(place);
+            // SAFETY: I1. The block was just taken.
+            unsafe { (&raw mut (*block).count).write(0) };
+            // SAFETY: as above.
+            unsafe { (&raw mut (*block).len).write(0) };
+            self.0 = NonZeroU32::new(place + 1);
+        }
+        let Some(block) = self.block(head) else { return Err(frag) };
+        // SAFETY: I1, I3. This chain has the block alone, its counts are initialised, and its entries may not be.
+        let block = unsafe { &mut *block };
+        let len = frag.len;
+        let frag = match block.frags_mut().last_mut() {
+            Some(last) => match last.merge(frag) {
+                Ok(()) => {
+                    block.len += len;
+                    return Ok(());
+                }
+                Err(frag) => frag,
+            },
+            None => frag,
+        };
+        block.push(frag)
+    }
+
+    /// Takes the last buffer off.
+    pub(crate) fn pop(&mut self, head: &PageBuf) -> Option<Frag> {
+        let block = self.block(head)?;
+        // SAFETY: I1, I3. As in `push`.
+        let frag = unsafe { &mut *block }.pop();
+        // SAFETY: as above.
+        if unsafe { (*block).count } == 0 {
+            self.put_back(head);
+        }
+        frag
+    }
+
+    /// Says that data was cut from or added to its buffers.
+    pub(crate) fn recount(&mut self, head: &PageBuf) {
+        let len = self.frags(head).iter().map(|frag| frag.len).sum();
+        if let Some(block) = self.block(head) {
+            // SAFETY: I1, I3. As in `push`.
+            unsafe { (*block).len = len };
+        }
+    }
+
+    /// Takes all buffers off, in order, and puts the block back.
+    pub(crate) fn end(&mut self, head: &PageBuf, mut each: impl FnMut(Frag)) {
+        let Some(block) = self.block(head) else { return };
+        // SAFETY: I1, I3. As in `push`.
+        let count = unsafe { std::mem::replace(&mut (*block).count, 0) } as usize;
+        for at in 0..count {
+            // SAFETY: I1. The entry was initialised, and is not counted any more, so it is read out once.
+            each(unsafe { (*block).frags[at].assume_init_read() });
+        }
+        self.put_back(head);
+    }
+
+    fn put_back(&mut self, head: &PageBuf) {
+        if let Some(place) = self.0.take() {
+            head.pool.chains.put(place.get() - 1);
+        }
+    }
+}
+
+const _: () = assert!(size_of::<Frag>() == 24, "a block of 17 is seven lines");
+const _: () = assert!(size_of::<Chain>() == 4, "a packet is 32 bytes");
