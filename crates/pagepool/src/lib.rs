@@ -36,6 +36,8 @@ pub mod testing;
 mod thread;
 mod token;
 mod topology;
+mod use_counts;
+mod wait_queue;
 mod wake;
 
 pub use area::{Area, REGION_SHIFT};
@@ -49,14 +51,16 @@ pub use dma::{DeviceAddr, DmaDomain, DomainId, IdentityDomain, Mapping, OffsetDo
 pub use error::Error;
 pub use hold::PageHold;
 pub use page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx};
-pub use params::PoolParams;
+pub use params::{OnBusy, PoolParams};
 pub use pool::{Bound, Pool};
 pub use pool_ref::PoolRef;
 pub use provider::Provider;
 pub use raw::{RawBuf, RawError};
 pub use shared_buf::SharedBuf;
 pub use shutdown::{HeldPage, Shutdown, ShutdownReport};
-pub use stats::{Inflight, Stats};
+pub use stats::{Inflight, Stats, WaitStats};
 pub use thread::prepare_thread;
 pub use token::{OwnerCache, OwnerParts, fence_all_threads, fences_are_free};
 pub use topology::Topology;
+pub use use_counts::UseCounts;
+pub use wait_queue::{PageUser, WaitUser};
