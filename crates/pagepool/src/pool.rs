@@ -34,9 +34,10 @@ use crate::ring::Ring;
 use crate::shared::{Home, OwnerHalf, Returns, Shared, clear_record};
 use crate::shutdown::{self, Shutdown, Watch};
 use crate::slab::Slab;
-use crate::stats::{Counter, Counters, Inflight, Stats};
+use crate::stats::{Counter, Counters, Inflight, Stats, WaitStats};
 use crate::sync::{AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, prepare_fences};
 use crate::thread;
+use crate::wait_queue::{PageUser, WaitQueue, WaitUser};
 use crate::wake::Wakeup;
 
 /// A pool that is bound to no thread: it may be sent, observed and destroyed. Linux: `struct page_pool` with direct
@@ -48,6 +49,8 @@ pub struct Pool {
     home: Home,
     /// What only the owner reads, when it refills.
     policy: Policy,
+    /// Buffers whose users only say whether they are in use still, in a pool made with `wait_capacity`.
+    waits: Option<Box<WaitQueue>>,
 }
 
 // SAFETY: the pool is bound to no thread, so moving it moves the owner half; the rest is `Sync`.
@@ -100,6 +103,7 @@ impl Pool {
             next_queue: 0,
         };
         let mappings = attached.mappings.clone().into();
+        let on_busy = params.on_busy;
         let shared = Arc::new(shared(
             params,
             provider,
@@ -111,9 +115,10 @@ impl Pool {
             Arc::new(Wakeup::new(event)),
         ));
         attached.keep();
+        let waits = WaitQueue::new(sizes.waits, on_busy, shared.waits.clone());
         // The pool's own count; shutdown::free drops it.
         let raw = NonNull::new(Arc::into_raw(shared).cast_mut()).expect("an Arc is never null");
-        Ok(Self { home: Home(raw), policy })
+        Ok(Self { home: Home(raw), policy, waits })
     }
 
     /// Makes the calling thread the owner. Linux: `page_pool_enable_direct_recycling`.
@@ -133,13 +138,14 @@ impl Pool {
     /// other pool of the area uses are unmapped now. Linux: `page_pool_destroy`.
     #[doc(alias = "page_pool_destroy")]
     pub fn destroy(self) -> Shutdown {
-        shutdown::end(ManuallyDrop::new(self).home)
+        let mut this = ManuallyDrop::new(self);
+        shutdown::end(this.home, this.waits.take())
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        shutdown::end(self.home);
+        drop(shutdown::end(self.home, self.waits.take()));
     }
 }
 
@@ -222,6 +228,7 @@ fn shared(
         syncing,
         wakeup,
         watch: Arc::new(Watch::new()),
+        waits: (sizes.waits > 0).then(Arc::default),
         tags: params.tagging.then(|| Lock::new(Vec::new())),
     }
 }
@@ -442,6 +449,86 @@ impl Bound {
             Some(cut) => Some(cut),
             None => self.cut_next(size, len),
         }
+    }
+
+    // ---- Waiting -----------------------------------------------------------------------------------------------
+
+    /// The waiting queue, where there is one.
+    pub(crate) fn waits(&self) -> Option<&WaitQueue> {
+        // SAFETY: I2. This thread alone has the pool, and nothing refers to this field exclusively while it is bound.
+        unsafe { &(*self.pool.get()).waits }.as_deref()
+    }
+
+    /// Registers somebody who will use buffers and only says whether they are in use still. Cold: allocates, so that
+    /// queueing does not. An error in a pool made without `wait_capacity`.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let error = pool.wait_user(UseCounts::new(1)).unwrap_err();
+    /// assert_eq!(error.to_string(), "pool pool has no waiting queue: make it with wait_capacity above 0");
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn wait_user(&self, user: Arc<dyn PageUser>) -> Result<WaitUser, Error> {
+        let home = self.home();
+        let waits = self.waits().ok_or_else(|| Error::Unsupported {
+            what: format!("pool {} has no waiting queue: make it with wait_capacity above 0", home.name),
+        })?;
+        Ok(waits.register(home.id, user))
+    }
+
+    /// Parts with a buffer that somebody else uses still: it goes home once `user` says that the buffer of this cookie is
+    /// not in use, which is asked on refills and by [`poll_waits`](Self::poll_waits). No atomic, no allocation.
+    ///
+    /// The buffer comes back when the queue is full, and when buffer or user are of another pool.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 4 << 12, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { wait_capacity: 4, ..Default::default() }, arena)?.bind(); // over 4 pages
+    /// let counts = UseCounts::new(4);
+    /// let user = pool.wait_user(counts.clone())?;
+    /// for cookie in 0..4 {
+    ///     counts.take(cookie);
+    ///     pool.wait(&user, pool.alloc_page().unwrap(), cookie).expect("there is room for 4");
+    /// }
+    /// assert!(pool.alloc_page().is_none(), "all are in use");
+    /// counts.put(0);
+    /// assert!(pool.alloc_page().is_some(), "the refill asked");
+    /// # (1..4).for_each(|cookie| counts.put(cookie));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn wait(&self, user: &WaitUser, buffer: PageBuf, cookie: u64) -> Result<(), PageBuf> {
+        let home = self.home();
+        match self.waits() {
+            Some(waits) if buffer.pool == home && user.pool == home.id => waits.push(user, buffer, cookie),
+            _ => Err(buffer),
+        }
+    }
+
+    /// Asks after the buffers that wait, as many as there are, by the rule of [`OnBusy`](crate::OnBusy); says how many went
+    /// home. Refills do this by themselves; it is for an owner that has time, or that must know. Inside a
+    /// [`PageUser`] it does nothing. The users are foreign code, and one that panics does so through this call; nothing
+    /// is lost by that.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { wait_capacity: 4, ..Default::default() }, arena)?.bind();
+    /// let user = pool.wait_user(UseCounts::new(4))?;
+    /// pool.wait(&user, pool.alloc_page().unwrap(), 0).unwrap();
+    /// assert_eq!((pool.poll_waits(), pool.poll_waits()), (1, 0));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn poll_waits(&self) -> usize {
+        self.waits().map_or(0, |waits| waits.poll(usize::MAX))
+    }
+
+    /// As [`PoolRef::wait_stats`].
+    pub fn wait_stats(&self) -> WaitStats {
+        pool_ref::wait_stats(&self.home())
     }
 
     // ---- Nodes -------------------------------------------------------------------------------------------------

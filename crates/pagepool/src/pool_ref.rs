@@ -11,7 +11,7 @@ use crate::buf::PageBuf;
 use crate::dma::DeviceAddr;
 use crate::raw::RawError;
 use crate::shared::{Home, Shared};
-use crate::stats::{Inflight, Stats};
+use crate::stats::{Inflight, Stats, WaitStats};
 
 /// The return half of a pool, and its observer: for any thread, as many as wanted. It does not keep the pool from ending.
 #[derive(Clone, Debug)]
@@ -48,6 +48,11 @@ impl PoolRef {
     /// Where its pages are.
     pub fn inflight(&self) -> Inflight {
         inflight(&self.0)
+    }
+
+    /// What became of the buffers that waited; all 0 in a pool made without `wait_capacity`.
+    pub fn wait_stats(&self) -> WaitStats {
+        wait_stats(&self.0)
     }
 
     /// Bytes of fragment pages that no piece reports as its own, over all pages that were cut up so far: rounding
@@ -112,6 +117,10 @@ pub(crate) fn stats(shared: &Shared) -> Stats {
     stats
 }
 
+pub(crate) fn wait_stats(shared: &Shared) -> WaitStats {
+    shared.waits.as_ref().map(|waits| waits.stats()).unwrap_or_default()
+}
+
 pub(crate) fn inflight(shared: &Shared) -> Inflight {
     let total = stats(shared).inflight().max(0);
     let cache = shared.own.cache.count() as u64;
@@ -119,6 +128,7 @@ pub(crate) fn inflight(shared: &Shared) -> Inflight {
     let taken = shared.ring.pages_taken();
     let ring = shared.returned.recycle_ring.read().saturating_sub(taken);
     let frag = u64::from(shared.own.frag_is_open());
-    let out = (total as u64).saturating_sub(cache + lanes + ring + frag);
-    Inflight { total, cache, lanes, ring, frag, out }
+    let waiting = shared.waits.as_ref().map_or(0, |waits| waits.pages.read());
+    let out = (total as u64).saturating_sub(cache + lanes + ring + frag + waiting);
+    Inflight { total, cache, lanes, ring, frag, waiting, out }
 }

@@ -33,7 +33,7 @@ use crate::provider::Provider;
 use crate::ring::{Ring, RingTail};
 use crate::shutdown::Watch;
 use crate::slab::Slab;
-use crate::stats::{Counter, Counters};
+use crate::stats::{Counter, Counters, WaitCounts};
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, LastCell, Lock, Ordering, OwnerCell, Padded, fence, light_fence,
 };
@@ -81,6 +81,8 @@ pub(crate) struct Shared {
     pub(crate) syncing: Box<[Arc<Mapping>]>,
     pub(crate) wakeup: Arc<Wakeup>,
     pub(crate) watch: Arc<Watch>,
+    /// What the waiting queue did, where there is one; written by whoever has the queue.
+    pub(crate) waits: Option<Arc<WaitCounts>>,
     pub(crate) tags: Option<Lock<Vec<String>>>,
 }
 
