@@ -34,6 +34,7 @@ const LAYERS: &[&str] = &[
     "ring",
     "lane",
     "thread",
+    "no_direct",
     "cache",
     "frag",
     "params",
