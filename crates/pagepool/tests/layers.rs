@@ -56,6 +56,7 @@ const LAYERS: &[&str] = &[
     "memory",
     "buff",
     "frame",
+    "frame_bulk",
     // For other languages.
     "token",
     // For tests alone.
