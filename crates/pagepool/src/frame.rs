@@ -15,9 +15,12 @@ use crate::buff::{Buff, hard_end};
 use crate::chain::{Chain, Frag};
 use crate::dma::{DeviceAddr, DomainId};
 use crate::memory::Memory;
+use crate::pool::Bound;
 
-/// A packet that outlives the poll: owned, `Send`, home when dropped, on any thread.
+/// A packet that outlives the poll: owned, `Send`, home when dropped, on any thread. Dropping it is
+/// `xdp_return_frame`.
 #[doc(alias = "xdp_frame")]
+#[doc(alias = "xdp_return_frame")]
 #[must_use = "a frame that is dropped at once is lost"]
 #[derive(Debug)]
 pub struct Frame {
@@ -132,6 +135,46 @@ impl Frame {
     /// Bytes before the packet's metadata.
     pub fn headroom(&self) -> usize {
         self.meta as usize
+    }
+
+    /// Goes home inside the poll of its pool, as dropping it there would: into the pool's cache, unless a
+    /// [`NoDirect`](crate::NoDirect) scope forbids it. Further buffers of other pools find their own way. A frame of
+    /// another pool comes back. Linux: `xdp_return_frame_rx_napi`.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Buff, Frame, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let frame = Frame::from(Buff::received(pool.alloc_page().unwrap(), 60).unwrap());
+    /// frame.put_in_poll(&pool).unwrap();
+    /// assert_eq!(pool.stats().recycle_cached, 1);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[doc(alias = "xdp_return_frame_rx_napi")]
+    #[inline]
+    pub fn put_in_poll(self, poll: &Bound) -> Result<(), Frame> {
+        match self.buffer() {
+            Some(head) if head.pool == poll.home() => drop(self),
+            _ => return Err(self),
+        }
+        Ok(())
+    }
+
+    /// Goes home through the locked ring of each of its pools, whatever the thread: see [`PageBuf::put_ring`].
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Buff, Frame, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// Frame::from(Buff::received(pool.alloc_page().unwrap(), 60).unwrap()).put_ring();
+    /// assert_eq!(pool.stats().recycle_ring, 1);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn put_ring(self) {
+        let (memory, _, mut chain) = self.into_parts();
+        let Memory::Pool(head) = memory;
+        chain.end(&head, |frag| frag.into_buffer().put_ring());
+        head.put_ring();
     }
 
     /// All its buffers, as a device is to send them.

@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::frag::FragState;
 use crate::lane::Lane;
 use crate::page::{NodeId, PageIdx};
-use crate::params::{PoolParams, Sizes};
+use crate::params::{Geometry, PoolParams, Sizes};
 use crate::pool_ref::{self, PoolRef};
 use crate::provider::Provider;
 use crate::ring::Ring;
@@ -104,16 +104,8 @@ impl Pool {
         };
         let mappings = attached.mappings.clone().into();
         let on_busy = params.on_busy;
-        let shared = Arc::new(shared(
-            params,
-            provider,
-            id,
-            geometry,
-            sizes,
-            chains,
-            mappings,
-            Arc::new(Wakeup::new(event)),
-        ));
+        let parts = Parts { id, geometry, sizes, chains, mappings, wakeup: Arc::new(Wakeup::new(event)) };
+        let shared = Arc::new(shared(params, provider, parts));
         attached.keep();
         let waits = WaitQueue::new(sizes.waits, on_busy, shared.waits.clone());
         // The pool's own count; shutdown::free drops it.
@@ -182,16 +174,18 @@ fn attach_all(params: &PoolParams, provider: &dyn Provider) -> Result<Attached, 
     Ok(attached)
 }
 
-fn shared(
-    params: PoolParams,
-    provider: Arc<dyn Provider>,
+/// What a pool is made of, beside its parameters and its provider.
+struct Parts {
     id: u32,
-    geometry: crate::params::Geometry,
+    geometry: Geometry,
     sizes: Sizes,
     chains: Slab<Block>,
     mappings: Box<[Arc<Mapping>]>,
     wakeup: Arc<Wakeup>,
-) -> Shared {
+}
+
+fn shared(params: PoolParams, provider: Arc<dyn Provider>, parts: Parts) -> Shared {
+    let Parts { id, geometry, sizes, chains, mappings, wakeup } = parts;
     let area = provider.area().clone();
     let syncing: Box<[_]> =
         mappings.iter().filter(|m| params.sync_for_device && !m.coherent()).cloned().collect();

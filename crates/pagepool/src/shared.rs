@@ -191,7 +191,7 @@ impl Shared {
             return None;
         }
         // SAFETY: I2. The owner word holds this thread's token, which only this thread writes, and only while it is
-        // bound; a thread that was never bound has token 0, which no owner word holds.
+        // bound; a thread that was never bound, or hides its token, shows 0, which no owner word holds.
         Some(unsafe { Owner::assume() })
     }
 
@@ -404,21 +404,40 @@ impl Home {
         {
             return self.after_push(lane, lane.after_push());
         }
-        self.piece_without_lane(page);
+        self.pieces_without_lane(&[page.0]);
     }
 
+    /// Many pieces on any thread but the owner's: into the lane as far as it has room, the rest under one lock.
+    pub(crate) fn pieces_elsewhere(self, pieces: &[u32]) {
+        let order = self.geometry.order;
+        let Some(lane) = self.lane() else { return self.pieces_without_lane(pieces) };
+        let pushed = pieces.iter().take_while(|&&page| lane.push_piece(PageIdx(page).head(order))).count();
+        if pushed > 0 {
+            self.after_push(lane, lane.after_push());
+        }
+        // With none left this thread holds nothing of the pool any more, and must not look at it.
+        if pushed < pieces.len() {
+            self.pieces_without_lane(&pieces[pushed..]);
+        }
+    }
+
+    /// Pieces, at least one, through the ring whatever the thread.
     #[cold]
-    pub(crate) fn piece_without_lane(self, page: PageIdx) {
+    pub(crate) fn pieces_without_lane(self, pieces: &[u32]) {
+        let order = self.geometry.order;
+        let pages = pieces.iter().map(|&page| PageIdx(page).head(order));
         {
             let mut returns = self.returns.lock();
             if !returns.detached {
-                if !self.ring.push(&mut returns.tail, (page.0 + 1) | PIECE) {
-                    self.overflow(&mut returns, page);
+                for page in pages {
+                    if !self.ring.push(&mut returns.tail, (page.0 + 1) | PIECE) {
+                        self.overflow(&mut returns, page);
+                    }
                 }
                 return self.wake_if_starved();
             }
         }
-        crate::shutdown::piece_came_home_late(self, page);
+        pages.for_each(|page| crate::shutdown::piece_came_home_late(self, page));
     }
 
     /// Counts a piece in its page, and links the page once. Under the return lock.

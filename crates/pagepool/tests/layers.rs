@@ -34,6 +34,7 @@ const LAYERS: &[&str] = &[
     "ring",
     "lane",
     "thread",
+    "no_direct",
     "cache",
     "frag",
     "params",
@@ -57,6 +58,7 @@ const LAYERS: &[&str] = &[
     "memory",
     "buff",
     "frame",
+    "frame_bulk",
     // For other languages.
     "token",
     // For tests alone.

@@ -464,6 +464,25 @@ impl Model {
         }
     }
 
+    /// Pieces, dropped together.
+    pub fn drop_pieces(&mut self, pool: usize, who: Who, tokens: &[Token]) {
+        if self.pools[pool].owner == Some(who) {
+            return tokens.iter().for_each(|&token| self.piece_here(pool, token, false));
+        }
+        // The lane is looked for once for all of them, and a returner to an ended pool empties it only afterwards.
+        let lane = self.lane_of(pool, who);
+        if self.pools[pool].ended {
+            return tokens.iter().for_each(|&token| self.piece_late(pool, token));
+        }
+        let room = lane.map_or(0, |at| self.setup.lane - self.pools[pool].lanes[at].messages.len());
+        let (fit, rest) = tokens.split_at(room.min(tokens.len()));
+        for &token in fit {
+            let lane = &mut self.pools[pool].lanes[lane.expect("it has room")];
+            lane.messages.push_back(Message::Piece(token));
+        }
+        rest.iter().for_each(|&token| self.piece_without_lane(pool, token));
+    }
+
     /// A whole page is dropped, or returned through the ring.
     pub fn drop_page(&mut self, pool: usize, who: Who, token: Token) {
         if self.record(pool, token).holds > 0 {

@@ -376,12 +376,12 @@ impl Run {
         let (mut buffers, outs): (Vec<_>, Vec<_>) =
             self.pick_run(at, n).into_iter().inspect(stamp_stands).map(Out::apart).unzip();
         self.on(who, move || crate::batch::put_bulk(&mut buffers));
-        let runs = outs.chunk_by(|a, b| plain(a) && plain(b) && a.pool == b.pool);
-        for run in runs {
-            match run {
-                [one] if one.piece => self.model.drop_piece(one.pool, who, one.token),
-                [one] if one.special => self.model.drop_page(one.pool, who, one.token),
-                run => self.model.drop_run(run[0].pool, who, &tokens(run)),
+        for group in groups(outs) {
+            let (pool, tokens) = (group[0].pool, tokens(&group));
+            match group[0] {
+                Out { piece: true, .. } => self.model.drop_pieces(pool, who, &tokens),
+                Out { special: true, .. } => self.model.drop_page(pool, who, tokens[0]),
+                _ => self.model.drop_run(pool, who, &tokens),
             }
         }
     }
@@ -391,7 +391,7 @@ impl Run {
             self.pick_run(at, n).into_iter().inspect(stamp_stands).map(Out::apart).unzip();
         crate::batch::put_ring_bulk(&mut buffers);
         assert!(buffers.is_empty());
-        for out in outs {
+        for out in groups(outs).into_iter().flatten() {
             self.model.put_ring(out.pool, Who::Main, out.token, out.piece);
         }
     }
@@ -617,8 +617,21 @@ impl Run {
     }
 }
 
-fn plain(out: &Out<()>) -> bool {
-    !out.piece && !out.special
+/// What a bulk sends home together: the plain pages of a pool, the pieces of a pool, any other page by itself.
+fn groups(mut outs: Vec<Out<()>>) -> Vec<Vec<Out<()>>> {
+    let mut groups = Vec::new();
+    while let Some(first) = outs.first() {
+        let (pool, piece, special) = (first.pool, first.piece, first.special);
+        if special {
+            groups.push(vec![outs.remove(0)]);
+            continue;
+        }
+        let alike = |out: &Out<()>| out.pool == pool && out.piece == piece && !out.special;
+        let (group, rest) = outs.into_iter().partition(alike);
+        groups.push(group);
+        outs = rest;
+    }
+    groups
 }
 
 fn tokens(run: &[Out<()>]) -> Vec<Token> {
