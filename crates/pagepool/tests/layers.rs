@@ -55,6 +55,7 @@ const LAYERS: &[&str] = &[
     "memory",
     "buff",
     "frame",
+    "skb",
     // For other languages.
     "token",
     // For tests alone.
