@@ -4,6 +4,8 @@
 mod area;
 mod arena;
 mod arena_params;
+#[cfg(all(feature = "bytes", not(loom)))]
+mod as_bytes;
 mod backing;
 mod batch;
 mod buddy;

@@ -355,8 +355,7 @@ impl Block {
         let (memory, [_, data, tail], mut chain) = frame.into_parts();
         let head = pool_buffer(memory);
         chain.end(&head, |frag| {
-            let (offset, len) = (frag.offset(), frag.len());
-            let refused = self.frags_mut().push(SkbFrag::new(frag.into_buffer().into(), offset, len));
+            let refused = self.frags_mut().push(frag.into());
             debug_assert!(refused.is_ok(), "a frame has no more buffers than a packet");
         });
         if head.as_ptr().is_some() {
@@ -371,7 +370,7 @@ impl Block {
 }
 
 /// The buffer of a frame that is a pool's.
-fn pool_buffer(memory: Memory) -> PageBuf {
+pub(crate) fn pool_buffer(memory: Memory) -> PageBuf {
     match memory {
         Memory::Pool(head) => head,
     }

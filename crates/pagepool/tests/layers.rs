@@ -56,6 +56,7 @@ const LAYERS: &[&str] = &[
     "buff",
     "frame",
     "skb",
+    "as_bytes",
     // For other languages.
     "token",
     // For tests alone.

@@ -457,7 +457,7 @@ fn unreadable_memory_is_carried_and_never_read() {
     let mut other = SkBuff::from_frame(&cache, frame).unwrap();
     assert_eq!((other.head_len(), other.data_len(), other.nr_frags()), (0, 500, 1));
     other.push(14).unwrap().fill(0);
-    rest.try_coalesce(other).expect_err("its head has data in ordinary memory");
+    drop(rest.try_coalesce(other).expect_err("its head has data in ordinary memory"));
     drop((packet, source, rest));
     assert_eq!((pool.inflight().out, device.inflight().out), (0, 0));
 }

@@ -62,7 +62,9 @@ impl SkBuff {
         }
         let before = self.truesize();
         if let Some(block) = self.block.get_mut() {
-            from.part_with(block.frags_mut());
+            let refused = from.take_head().map(|head| block.frags_mut().push(head));
+            debug_assert!(refused.is_none_or(|pushed| pushed.is_ok()), "there is room for it");
+            from.take_frags(block.frags_mut());
         }
         Ok(Coalesced { truesize: self.truesize() - before, stolen_head })
     }
@@ -73,23 +75,25 @@ impl SkBuff {
         Some(Coalesced { truesize: 0, stolen_head: false })
     }
 
-    /// Appends the data to the fragments of another packet, which have room for it: the head, if it is a pool's buffer
-    /// and nobody shares it, then the fragments, or references to them where a clone has them too.
-    fn part_with(&mut self, to: &mut Frags) {
+    /// The head's data as a fragment, and an empty head in its place: where it lies in a pool's buffer that no clone
+    /// shares.
+    pub(crate) fn take_head(&mut self) -> Option<SkbFrag> {
         let (offset, len) = (self.headroom(), self.head_len());
-        let Some(block) = self.block.get_mut() else {
-            return self.block.references().for_each(|frag| {
-                let refused = to.push(frag);
-                debug_assert!(refused.is_ok(), "the caller made sure of the room");
-            });
-        };
-        if len > 0
-            && let Head::Pool(buffer, _) = block.set_head(Head::Inside)
-        {
-            let refused = to.push(SkbFrag::new(buffer.into(), offset, len));
+        self.head_buffer().filter(|_| len > 0)?;
+        let Head::Pool(buffer, _) = self.block.get_mut()?.set_head(Head::Inside) else { return None };
+        (self.data, self.tail) = (0, 0);
+        Some(SkbFrag::new(buffer.into(), offset, len))
+    }
+
+    /// Appends the fragments to those of another packet, which have room for them; or references to them, where a clone
+    /// has them too.
+    pub(crate) fn take_frags(&mut self, to: &mut Frags) {
+        if let Some(block) = self.block.get_mut() {
+            return block.frags_mut().move_from(0, to);
+        }
+        for frag in self.block.references() {
+            let refused = to.push(frag);
             debug_assert!(refused.is_ok(), "the caller made sure of the room");
         }
-        (self.data, self.tail) = (0, 0);
-        block.frags_mut().move_from(0, to);
     }
 }

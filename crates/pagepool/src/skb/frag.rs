@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::buf::PageBuf;
+use crate::chain::Frag;
 use crate::dma::{DeviceAddr, DomainId};
 use crate::shared_buf::SharedBuf;
 
@@ -88,9 +89,16 @@ pub struct SkbFrag {
 
 const _: () = assert!(size_of::<SkbFrag>() == 32, "two fragments in a cache line");
 
+impl From<Frag> for SkbFrag {
+    fn from(frag: Frag) -> Self {
+        let (offset, len) = (frag.offset(), frag.len());
+        Self::new(frag.into_buffer().into(), offset, len)
+    }
+}
+
 impl SkbFrag {
     /// The bytes at `offset` in the memory, which has them; at least one.
-    pub(super) fn new(memory: SkbMemory, offset: usize, len: usize) -> Self {
+    pub(crate) fn new(memory: SkbMemory, offset: usize, len: usize) -> Self {
         debug_assert!(len > 0 && offset + len <= memory.size(), "I1: data {offset}+{len} beyond its memory");
         Self { memory, offset: offset as u32, len: len as u32 }
     }
@@ -135,12 +143,12 @@ impl SkbFrag {
     }
 
     /// Where in the memory it lies.
-    pub(crate) fn range(&self) -> Range<usize> {
+    fn range(&self) -> Range<usize> {
         self.offset()..self.offset() + self.len()
     }
 
     /// Parts with the memory.
-    pub(crate) fn into_memory(self) -> SkbMemory {
+    pub(super) fn into_memory(self) -> SkbMemory {
         self.memory
     }
 
