@@ -4,6 +4,8 @@
 mod area;
 mod arena;
 mod arena_params;
+#[cfg(all(feature = "bytes", not(loom)))]
+mod as_bytes;
 mod backing;
 mod batch;
 mod buddy;
@@ -33,6 +35,7 @@ mod ring;
 mod shared;
 mod shared_buf;
 mod shutdown;
+mod skb;
 mod slab;
 mod stats;
 mod sync;
@@ -71,6 +74,7 @@ pub use provider::Provider;
 pub use raw::{RawBuf, RawError};
 pub use shared_buf::SharedBuf;
 pub use shutdown::{HeldPage, Shutdown, ShutdownReport};
+pub use skb::{Coalesced, SkBuff, SkbCache, SkbError, SkbFrag, SkbMemory};
 pub use stats::{Inflight, Stats, WaitStats};
 pub use thread::prepare_thread;
 pub use token::{OwnerCache, OwnerParts, fence_all_threads, fences_are_free};

@@ -59,6 +59,8 @@ const LAYERS: &[&str] = &[
     "buff",
     "frame",
     "frame_bulk",
+    "skb",
+    "as_bytes",
     // For other languages.
     "token",
     // For tests alone.
