@@ -55,6 +55,7 @@ const LAYERS: &[&str] = &[
     "memory",
     "buff",
     "frame",
+    "frame_bulk",
     // For other languages.
     "token",
     // For tests alone.
