@@ -1,0 +1,148 @@
+//! The seam between packets and whatever moves them.
+//!
+//! What   a [`Device`] is one receive and one transmit queue of an interface: it takes packets in over buffers of the
+//!        pool that it is polled with, and sends frames of any memory that its address space reaches.
+//! Who    one thread at a time: the one that polls it, which is the owner of the pool it receives into. A device may be
+//!        sent to another thread between polls.
+//! Life   whatever is on a device's rings is owned by the device; [`close`](Device::close), and dropping it, takes all
+//!        of it back, whatever state the device is in.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pagepool::{Bound, Buff, DmaDomain, Frame, FrameBulk};
+
+/// What a device can do, and how large its rings are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Slots for buffers that wait for packets.
+    pub rx_ring: usize,
+    /// Slots for buffers to be sent: a packet takes one for each of its buffers.
+    pub tx_ring: usize,
+    /// Longest packet in bytes, over all its buffers.
+    pub max_packet: usize,
+    /// Most buffers of a packet; 1 for a device without multi-buffer.
+    pub max_buffers: usize,
+    /// Whether further areas can be mapped in its domain while it runs, so that memory of other devices' pools can be
+    /// sent without a copy.
+    pub maps: bool,
+}
+
+/// What ended a [`wait`](Device::wait).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Wake {
+    /// Something may have arrived, been sent, or come home to the pool.
+    Ready,
+    /// Nothing happened in that time.
+    Timeout,
+    /// The device is gone: nothing will ever happen. Close it.
+    Gone,
+}
+
+/// A queue of an interface.
+///
+/// Hot: `receive`, `transmit`, `complete` allocate, format and log nothing, and say in counters what they refused.
+pub trait Device: Send + fmt::Debug {
+    /// Its name, for reports and errors.
+    fn name(&self) -> &str;
+
+    /// What it can do. Constant.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The address space that it sees; `None` for one that copies all that it sends and receives.
+    fn domain(&self) -> Option<&Arc<dyn DmaDomain>>;
+
+    /// Moves packets that arrived into the vector: at most `budget`, and at most its spare capacity, for it never grows.
+    /// Then gives the device fresh buffers of `pool` in their place, as many as its ring has room for; so the first call,
+    /// which finds no packet, makes it ready for them. Says how many packets there were. A packet with errors, and one that has no place, is counted and its buffers go home.
+    ///
+    /// The pool's memory must be mapped in the device's domain; a buffer that is not goes home and is counted.
+    fn receive(&mut self, pool: &Bound, into: &mut Vec<Buff>, budget: usize) -> usize;
+
+    /// Takes frames off the queue's front for as long as there is room for all buffers of the next one; says how many,
+    /// refused ones included. What does not fit stays, whole. A frame that the device can never send (too long, too many buffers, memory that
+    /// it does not reach) is taken, counted, and goes home.
+    fn transmit(&mut self, frames: &mut VecDeque<Frame>) -> usize;
+
+    /// Moves frames that were sent, at most `budget`, into the bulk, through which they go home; says how many.
+    fn complete(&mut self, done: &mut FrameBulk, budget: usize) -> usize;
+
+    /// Waits until there is something to poll for, or a buffer came home to a pool that had run dry.
+    fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake;
+
+    /// What it has done so far, and what is on its rings now.
+    fn stats(&self) -> DeviceStats;
+
+    /// Stops it, and takes back every buffer on its rings; they go home. Nothing moves afterwards. Any number of times.
+    fn close(&mut self);
+}
+
+/// Declares the counters of a device: the struct, their names in order, and their sum.
+macro_rules! device_stats {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What a device has done so far, and what is on its rings now. All counts are of packets, unless they say
+        /// otherwise.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct DeviceStats { $($(#[$doc])* pub $name: u64,)* }
+
+        impl DeviceStats {
+            /// The names of the counters, in order.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+
+            /// Name and value of each, in order.
+            pub fn entries(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                Self::NAMES.iter().copied().zip([$(self.$name),*])
+            }
+        }
+
+        impl std::ops::AddAssign for DeviceStats {
+            fn add_assign(&mut self, more: Self) {
+                $(self.$name += more.$name;)*
+            }
+        }
+    };
+}
+
+device_stats! {
+    /// Received and handed on.
+    rx_packets,
+    /// Bytes of them.
+    rx_bytes,
+    /// Arrived while no buffer was there for them.
+    rx_no_buffer,
+    /// Arrived empty, or longer than the device takes.
+    rx_too_long,
+    /// Buffers that came back with a length of 0, or beyond the buffer.
+    rx_bad_length,
+    /// Buffers that the device named and did not have: it named them before, or never had them.
+    rx_bad_descriptor,
+    /// Packets with more buffers than a packet may have, or for whose buffers the pool had no chain.
+    rx_too_many_buffers,
+    /// Buffers of a pool that is not mapped in the device's domain.
+    rx_unmapped,
+    /// Taken to be sent.
+    tx_packets,
+    /// Bytes of them.
+    tx_bytes,
+    /// Sent, and given back.
+    tx_completed,
+    /// Refused for good: empty, longer than the device sends, or of too many buffers.
+    tx_too_long,
+    /// Refused for good: a buffer that the device cannot reach.
+    tx_unmapped,
+    /// Completions that named nothing that was being sent.
+    tx_bad_descriptor,
+    /// Times that the next frame had no room.
+    tx_full,
+    /// Accesses of the device that its address space refused, as far as the device tells.
+    faults,
+    /// Buffers taken back by close, from either ring.
+    closed_with,
+    /// Now: buffers that wait for packets.
+    in_rx,
+    /// Now: buffers that are being sent, or were and were not yet given back.
+    in_tx,
+}

@@ -1,0 +1,56 @@
+//! What decides about a packet.
+//!
+//! The verdicts have the meaning that they have in XDP. A closure is a program.
+
+use pagepool::Buff;
+
+/// The number of a port of a forwarder, in the order in which they were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PortId(pub u32);
+
+/// What to do with a packet. Linux: `enum xdp_action`.
+#[doc(alias = "xdp_action")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The program failed: counted apart, else as `Drop`. Linux: `XDP_ABORTED`.
+    Aborted,
+    /// The packet ends here. Linux: `XDP_DROP`.
+    Drop,
+    /// To the stack. Linux: `XDP_PASS`.
+    Pass,
+    /// Out of the port that it came in by. Linux: `XDP_TX`.
+    Tx,
+    /// Out of another port. Linux: `XDP_REDIRECT`. A port that does not exist is counted, and the packet ends.
+    Redirect(PortId),
+}
+
+/// Where a packet came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ingress {
+    /// The port.
+    pub port: PortId,
+}
+
+/// Decides about packets, and may change them: an XDP program. Runs on the thread that polls; must not block.
+///
+/// ```
+/// use pagepool_net::{Action, Ingress, Program};
+/// let mut seen = 0;
+/// let mut program = |packet: &mut pagepool::Buff, _: Ingress| {
+///     seen += packet.len();
+///     if packet.data()[0] & 1 == 1 { Action::Drop } else { Action::Tx }
+/// };
+/// fn takes(_: &mut impl Program) {}
+/// takes(&mut program);
+/// ```
+pub trait Program {
+    /// The verdict over one packet, which has at least an Ethernet header in its first buffer.
+    fn run(&mut self, packet: &mut Buff, at: Ingress) -> Action;
+}
+
+impl<F: FnMut(&mut Buff, Ingress) -> Action> Program for F {
+    #[inline]
+    fn run(&mut self, packet: &mut Buff, at: Ingress) -> Action {
+        self(packet, at)
+    }
+}
