@@ -11,6 +11,7 @@ use crate::dma::DmaDomain;
 use crate::error::Error;
 use crate::page::{MAX_ORDER, NodeId, PAGE_SIZE, PageIdx};
 use crate::provider::Provider;
+use crate::registry::Registry;
 use crate::ring::MAX_RING;
 
 /// What a pool shall be. `Default` gives Linux's sizes: cache 128, refill 64, ring 1024.
@@ -66,6 +67,8 @@ pub struct PoolParams {
     pub chains: usize,
     /// Record who holds buffers, for the report of a destroyed pool.
     pub tagging: bool,
+    /// Where the pool is entered, for its memory id and for those who look for it; `None` is the process's registry.
+    pub registry: Option<Registry>,
 }
 
 impl Default for PoolParams {
@@ -91,6 +94,7 @@ impl Default for PoolParams {
             wakeup: false,
             chains: 0,
             tagging: false,
+            registry: None,
         }
     }
 }
