@@ -54,6 +54,7 @@ const LAYERS: &[&str] = &[
     "pool",
     "refill",
     // Packets.
+    "model",
     "memory",
     "buff",
     "frame",
