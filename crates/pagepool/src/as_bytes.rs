@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::chain::MAX_FRAGS;
 use crate::frame::Frame;
+use crate::memory::Memory;
 use crate::skb::frags::Frags;
 use crate::skb::{SkBuff, SkbFrag, pool_buffer};
 
@@ -32,15 +33,22 @@ impl Frame {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn into_bytes(self) -> Result<impl Iterator<Item = Bytes>, Frame> {
-        if self.segments().any(|segment| segment.buffer().as_ptr().is_none()) {
+        if self.segments().any(|segment| segment.data().len() < segment.len()) {
             return Err(self);
         }
         let (memory, [_, data, tail], mut chain) = self.into_parts();
-        let (head, len) = (pool_buffer(memory), (tail - data) as usize);
+        let (data, len) = (data as usize, (tail - data) as usize);
         let mut parts = Parts::new();
+        let head = match pool_buffer(memory) {
+            Ok(head) => head,
+            Err(memory) => {
+                parts.push(Bytes::from_owner(Apart { memory, data, len }));
+                return Ok(parts.into_iter());
+            }
+        };
         chain.end(&head, |frag| parts.push(bytes_of(frag.into())));
         if len > 0 {
-            parts.push_front(bytes_of(SkbFrag::new(head.into(), data as usize, len)));
+            parts.push_front(bytes_of(SkbFrag::new(head.into(), data, len)));
         }
         Ok(parts.into_iter())
     }
@@ -89,6 +97,19 @@ struct Stretch(SkbFrag);
 impl AsRef<[u8]> for Stretch {
     fn as_ref(&self) -> &[u8] {
         self.0.data()
+    }
+}
+
+/// Memory that is no pool's, as the owner of a packet's bytes in it.
+struct Apart {
+    memory: Memory,
+    data: usize,
+    len: usize,
+}
+
+impl AsRef<[u8]> for Apart {
+    fn as_ref(&self) -> &[u8] {
+        self.memory.bytes().map_or(&[], |bytes| &bytes[self.data..self.data + self.len])
     }
 }
 

@@ -82,7 +82,7 @@ impl FrameBulk {
     #[inline]
     pub fn push(&mut self, frame: Frame) {
         let (memory, _, mut chain) = frame.into_parts();
-        let Memory::Pool(head) = memory;
+        let Memory::Pool(head) = memory else { return };
         if !chain.is_none() {
             chain.end(&head, |frag| self.push_buffer(frag.into_buffer()));
         }
@@ -168,9 +168,9 @@ mod tests {
     fn each_pool_is_locked_once_for_64_buffers() {
         assert_eq!(locks(|mut frames| put_frames(&mut frames)), 3);
         assert_eq!(locks(drop), 64);
-        let buffers = |frames: Vec<Frame>| frames.into_iter().map(|f| f.into_parts().0);
-        let bulk = |f: fn(&mut Vec<PageBuf>)| {
-            move |frames| f(&mut buffers(frames).map(|Memory::Pool(b)| b).collect())
+        let first = |frame: Frame| frame.into_buff().expect("it is a pool's").into_parts().0;
+        let bulk = |put: fn(&mut Vec<PageBuf>)| {
+            move |frames: Vec<Frame>| put(&mut frames.into_iter().map(first).collect())
         };
         assert_eq!(locks(bulk(crate::put_bulk)), 3);
         assert_eq!(locks(bulk(crate::put_ring_bulk)), 3);

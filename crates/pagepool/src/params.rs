@@ -11,6 +11,7 @@ use crate::dma::DmaDomain;
 use crate::error::Error;
 use crate::page::{MAX_ORDER, NodeId, PAGE_SIZE, PageIdx};
 use crate::provider::Provider;
+use crate::registry::Registry;
 use crate::ring::MAX_RING;
 
 /// What a pool shall be. `Default` gives Linux's sizes: cache 128, refill 64, ring 1024.
@@ -71,6 +72,8 @@ pub struct PoolParams {
     pub wait_capacity: usize,
     /// What a refill does about a buffer that has waited longest and is in use still.
     pub on_busy: OnBusy,
+    /// Where the pool is entered, for its memory id and for those who look for it; `None` is the process's registry.
+    pub registry: Option<Registry>,
 }
 
 /// What happens at the head of the waiting queue when its buffer is in use still: the choice that the third seed leaves
@@ -119,6 +122,7 @@ impl Default for PoolParams {
             tagging: false,
             wait_capacity: 0,
             on_busy: OnBusy::Keep,
+            registry: None,
         }
     }
 }

@@ -30,6 +30,7 @@ use crate::page::{NodeId, PageIdx};
 use crate::params::{Geometry, PoolParams, Sizes};
 use crate::pool_ref::{self, PoolRef};
 use crate::provider::Provider;
+use crate::registry::{Registration, Registry};
 use crate::ring::Ring;
 use crate::shared::{Home, OwnerHalf, Returns, Shared, clear_record};
 use crate::shutdown::{self, Shutdown, Watch};
@@ -92,6 +93,7 @@ impl Pool {
             source,
         })?;
         let chains = Slab::new(sizes.chains)?;
+        let registration = params.registry.clone().unwrap_or_else(Registry::process).register()?;
         let id = next_id()?;
         let attached = attach_all(&params, &*provider)?;
         let policy = Policy {
@@ -104,8 +106,10 @@ impl Pool {
         };
         let mappings = attached.mappings.clone().into();
         let on_busy = params.on_busy;
-        let parts = Parts { id, geometry, sizes, chains, mappings, wakeup: Arc::new(Wakeup::new(event)) };
+        let wakeup = Arc::new(Wakeup::new(event));
+        let parts = Parts { id, registration, geometry, sizes, chains, mappings, wakeup };
         let shared = Arc::new(shared(params, provider, parts));
+        pool_ref::show(&shared);
         attached.keep();
         let waits = WaitQueue::new(sizes.waits, on_busy, shared.waits.clone());
         // The pool's own count; shutdown::free drops it.
@@ -177,6 +181,7 @@ fn attach_all(params: &PoolParams, provider: &dyn Provider) -> Result<Attached, 
 /// What a pool is made of, beside its parameters and its provider.
 struct Parts {
     id: u32,
+    registration: Registration,
     geometry: Geometry,
     sizes: Sizes,
     chains: Slab<Block>,
@@ -185,7 +190,7 @@ struct Parts {
 }
 
 fn shared(params: PoolParams, provider: Arc<dyn Provider>, parts: Parts) -> Shared {
-    let Parts { id, geometry, sizes, chains, mappings, wakeup } = parts;
+    let Parts { id, registration, geometry, sizes, chains, mappings, wakeup } = parts;
     let area = provider.area().clone();
     let syncing: Box<[_]> =
         mappings.iter().filter(|m| params.sync_for_device && !m.coherent()).cloned().collect();
@@ -217,6 +222,8 @@ fn shared(params: PoolParams, provider: Arc<dyn Provider>, parts: Parts) -> Shar
         name: params.name,
         area,
         provider: LastCell::new(provider),
+        mem_id: registration.id(),
+        registration: LastCell::new(registration),
         #[cfg(loom)]
         alive: LastCell::new(()),
         mappings,

@@ -3,13 +3,15 @@
 // UNSAFETY: a count of the pool is taken through its address.
 #![expect(unsafe_code)]
 
+use std::any::Any;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Weak};
 
 use crate::buf::PageBuf;
 use crate::dma::DeviceAddr;
 use crate::raw::RawError;
+use crate::registry::{Carrier, MemId, MemState, MemType, Registry, RegistryEntry};
 use crate::shared::{Home, Shared};
 use crate::stats::{Inflight, Stats, WaitStats};
 
@@ -32,6 +34,11 @@ impl PoolRef {
     /// The pool's id, never used again by another pool of this process.
     pub fn id(&self) -> u32 {
         self.0.id
+    }
+
+    /// The pool's id in its registry. When the pool was destroyed and its last buffer is home, that may name another.
+    pub fn mem_id(&self) -> MemId {
+        self.0.mem_id
     }
 
     /// The pool's name.
@@ -101,6 +108,53 @@ impl PoolRef {
         let pool = NonNull::new(Arc::as_ptr(&self.0).cast_mut()).expect("an Arc is never null");
         crate::raw::from_raw(Home(pool), addr)
     }
+}
+
+impl Carrier for Shared {
+    fn entry(&self, id: MemId) -> RegistryEntry {
+        RegistryEntry {
+            id,
+            mem_type: MemType::Pool,
+            name: self.name.clone(),
+            state: if self.returns.lock().detached { MemState::Ended } else { MemState::Live },
+            stats: stats(self),
+            inflight: inflight(self),
+        }
+    }
+}
+
+/// Shows a pool that was just made, and that nobody else has yet, in its registry.
+pub(crate) fn show(pool: &Arc<Shared>) {
+    let weak: Weak<Shared> = Arc::downgrade(pool);
+    // SAFETY: I9. The caller holds the owner half of a pool that has not ended.
+    unsafe { pool.registration.read() }.enter(weak);
+}
+
+impl Registry {
+    /// Every pool in it, in the order of ids. They may end at any time: see [`PoolRef`].
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, Registry};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let registry = Registry::new();
+    /// let params = PoolParams { registry: Some(registry.clone()), ..Default::default() };
+    /// let pool = Pool::new(params, arena)?;
+    /// assert_eq!(registry.pools()[0].id(), pool.handle().id());
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn pools(&self) -> Vec<PoolRef> {
+        self.carriers().into_iter().filter_map(|(_, carrier)| pool_of(carrier)).collect()
+    }
+
+    /// The pool with this id.
+    pub fn pool(&self, id: MemId) -> Option<PoolRef> {
+        self.carrier(id).and_then(pool_of)
+    }
+}
+
+fn pool_of(carrier: Arc<dyn Carrier>) -> Option<PoolRef> {
+    let any: Arc<dyn Any + Send + Sync> = carrier;
+    any.downcast().ok().map(PoolRef)
 }
 
 pub(crate) fn stats(shared: &Shared) -> Stats {

@@ -30,6 +30,7 @@ use crate::lane::{DETACHED, Lane, PIECE, STARVED};
 use crate::page::{EMERGENCY, HOLD_COUNT, LEFT, PageIdx, PageMeta};
 use crate::params::Geometry;
 use crate::provider::Provider;
+use crate::registry::{MemId, Registration};
 use crate::ring::{Ring, RingTail};
 use crate::shutdown::Watch;
 use crate::slab::Slab;
@@ -74,6 +75,10 @@ pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) area: Arc<Area>,
     pub(crate) provider: LastCell<Arc<dyn Provider>>,
+    /// What frames of the pool carry, through their first buffer.
+    pub(crate) mem_id: MemId,
+    /// Given back when the pool is freed, so not while a buffer is out (I8).
+    pub(crate) registration: LastCell<Registration>,
     /// Read by everything that follows a [`Home`], taken when the pool is freed: a model finds any use after the end.
     #[cfg(loom)]
     pub(crate) alive: LastCell<()>,

@@ -172,6 +172,8 @@ fn free(pool: Home) {
     let watch = pool.watch.clone();
     // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any more.
     let provider = unsafe { pool.provider.take() };
+    // SAFETY: I9, as above; with it goes the memory id, which nothing carries any more (I8).
+    drop(unsafe { pool.registration.take() });
     #[cfg(loom)]
     // SAFETY: I9, as above.
     unsafe {

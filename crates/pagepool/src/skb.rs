@@ -353,7 +353,7 @@ impl Block {
     fn fill(&mut self, frame: Frame) -> (u32, u32) {
         let room = frame.tailroom() as u32;
         let (memory, [_, data, tail], mut chain) = frame.into_parts();
-        let head = pool_buffer(memory);
+        let head = pool_buffer(memory).expect("I1: whoever fills a block has looked what memory it is");
         chain.end(&head, |frag| {
             let refused = self.frags_mut().push(frag.into());
             debug_assert!(refused.is_ok(), "a frame has no more buffers than a packet");
@@ -369,9 +369,10 @@ impl Block {
     }
 }
 
-/// The buffer of a frame that is a pool's.
-pub(crate) fn pool_buffer(memory: Memory) -> PageBuf {
+/// The buffer of a frame that is a pool's; else what it is.
+pub(crate) fn pool_buffer(memory: Memory) -> Result<PageBuf, Memory> {
     match memory {
-        Memory::Pool(head) => head,
+        Memory::Pool(head) => Ok(head),
+        other => Err(other),
     }
 }

@@ -16,6 +16,7 @@ const LAYERS: &[&str] = &[
     // Pages, and what is known of them.
     "page",
     "stats",
+    "registry",
     "table",
     "slab",
     "dma",
@@ -55,6 +56,7 @@ const LAYERS: &[&str] = &[
     "pool",
     "refill",
     // Packets.
+    "model",
     "memory",
     "buff",
     "frame",
