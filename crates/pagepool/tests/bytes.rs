@@ -1,5 +1,7 @@
 //! Packets as `bytes::Bytes`.
 
+#![allow(clippy::unwrap_used)]
+
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};

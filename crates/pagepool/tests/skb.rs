@@ -1,5 +1,7 @@
 //! Packets for stacks: head and fragments, clones, and merging.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::Arc;
