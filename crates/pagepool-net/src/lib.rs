@@ -13,6 +13,8 @@ mod port_thread;
 mod program;
 mod reach;
 mod sys;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use cable::Cable;
 pub use device::{Capabilities, Device, DeviceStats, Wake};
