@@ -4,6 +4,7 @@ mod arena;
 mod fifo;
 mod long_way;
 mod owner;
+mod packets;
 mod pieces;
 mod remote;
 mod rival;
@@ -25,6 +26,7 @@ pub fn all() -> impl Iterator<Item = &'static Workload> {
         pieces::TABLE,
         rival::TABLE,
         arena::TABLE,
+        packets::TABLE,
     ]
     .into_iter()
     .flatten()

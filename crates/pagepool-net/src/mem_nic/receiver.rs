@@ -113,6 +113,40 @@ impl Receiver {
         Some((buffer, slot.at))
     }
 
+    /// Looks at packets of one buffer where they lie, and gives the device the same buffers again.
+    #[inline]
+    pub(super) fn look_in_place(
+        &mut self,
+        budget: usize,
+        reach: &Reach,
+        stats: &mut DeviceStats,
+        mut look: impl FnMut(&mut [u8]),
+    ) -> usize {
+        let mut n = 0;
+        while n < budget
+            && let Ok(got) = self.done.pop()
+        {
+            let Some((mut buffer, at)) = self.take(got.id) else {
+                stats.rx_bad_descriptor += 1;
+                continue;
+            };
+            let len = got.len as usize;
+            if got.last && (1..=buffer.packet_capacity()).contains(&len) {
+                reach.sync_for_cpu(at, len);
+                look(buffer.packet_mut().map_or(&mut [], |bytes| &mut bytes[..len]));
+                stats.rx_packets += 1;
+                stats.rx_bytes += len as u64;
+                n += 1;
+            } else {
+                stats.rx_bad_length += 1;
+            }
+            let capacity = buffer.packet_capacity();
+            reach.sync_for_device(at, capacity);
+            self.put_on_ring(buffer, at, capacity);
+        }
+        n
+    }
+
     /// A part of a packet of several buffers.
     fn append(&mut self, buffer: PageBuf, len: usize, last: bool, stats: &mut DeviceStats) -> Option<Buff> {
         if self.skipping {
@@ -177,12 +211,18 @@ impl Receiver {
         if sync {
             reach.sync_for_device(at, len);
         }
-        let Some(free) = self.free.pop() else { return true };
+        self.put_on_ring(buffer, at, len);
+        true
+    }
+
+    /// The device's from here on, if there is a slot for it.
+    #[inline]
+    fn put_on_ring(&mut self, buffer: PageBuf, at: DeviceAddr, len: usize) {
+        let Some(free) = self.free.pop() else { return };
         let slot = &mut self.slots[free as usize];
         (slot.buffer, slot.at) = (Some(buffer), at);
         let posted = Posted { at, len: len as u32, id: BufferId::new(free, slot.life), last: false };
         self.fill.push(posted).expect("the ring has as many places as there are slots");
-        true
     }
 
     /// Whether buffers came back.
