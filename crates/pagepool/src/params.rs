@@ -67,8 +67,8 @@ pub struct PoolParams {
     pub chains: usize,
     /// Record who holds buffers, for the report of a destroyed pool.
     pub tagging: bool,
-    /// Buffers that may wait for users who only say whether they are in use still, up to 65536; their places are made with
-    /// the pool, 32 bytes each, and 40 more with [`OnBusy::Release`]. 0 is none: no such user can be registered.
+    /// Buffers that may wait for users who only say whether they are in use still, up to 65536; their places are made
+    /// with the pool, 32 bytes each, and 40 more with [`OnBusy::Release`]. 0 is none: no such user can be registered.
     pub wait_capacity: usize,
     /// What a refill does about a buffer that has waited longest and is in use still.
     pub on_busy: OnBusy,
@@ -90,10 +90,10 @@ pub enum OnBusy {
         /// Buffers in use that one round looks past, 1 to 64.
         ahead: usize,
     },
-    /// It leaves the queue, one a round, and its page leaves the pool as one that is held: the pool may take fresh memory
-    /// for it, and its own goes back to the provider once the user is done. Memory is mapped by region here, so nothing
-    /// is unmapped; the page is just the pool's no more. At most `wait_capacity` buffers wait beyond the queue: when there
-    /// are as many, the head is kept.
+    /// It leaves the queue, one a round, and its page leaves the pool as one that is held: the pool may take fresh
+    /// memory for it, and its own goes back to the provider once the user is done. Memory is mapped by region here, so
+    /// nothing is unmapped; the page is just the pool's no more. At most `wait_capacity` buffers wait beyond the queue:
+    /// when there are as many, the head is kept.
     Release,
 }
 

@@ -174,7 +174,7 @@ stats! {
         full,
         /// Rounds of polling while something waited.
         polls,
-        /// Buffers that were in use still when nobody watched the end of the pool any more: their memory is never used again.
+        /// Buffers in use when nobody watched the end of the pool any more: their memory is never used again.
         leaked,
     }
 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use loom::thread::{self, JoinHandle};
 use pagepool::testing::{Op, PlainMemory};
-use pagepool::{Bound, IdentityDomain, PageBuf, Pool, PoolParams, PoolRef, Shutdown};
+use pagepool::{Bound, IdentityDomain, OnBusy, PageBuf, Pool, PoolParams, PoolRef, Shutdown, UseCounts};
 
 /// Runs a model and prints what it took.
 fn explore(name: &str, default_bound: usize, scene: impl Fn() + Send + Sync + 'static) {
@@ -570,6 +570,58 @@ fn readers_finish_before_the_page_is_used_again() {
         }
         reader.join().unwrap();
         scene.destroy(pool);
+    });
+}
+
+// ---- Waiting for a count that gives no sign ----------------------------------------------------------------------
+
+/// One page, which waits for a reader on another thread; and what the reader does with it.
+fn waiting(on_busy: OnBusy) -> (Scene, Bound, Arc<UseCounts>, Arc<loom::cell::UnsafeCell<u8>>) {
+    let (scene, pool) = scene(1, PoolParams { wait_capacity: 1, on_busy, ..small(1, 1) });
+    let counts = UseCounts::new(1);
+    let user = pool.wait_user(counts.clone()).unwrap();
+    counts.take(0);
+    pool.wait(&user, pool.alloc_page().unwrap(), 0).unwrap();
+    (scene, pool, counts, Arc::new(loom::cell::UnsafeCell::new(0u8)))
+}
+
+#[test]
+fn a_page_that_waits_is_used_again_after_every_read() {
+    for on_busy in [OnBusy::Keep, OnBusy::Release] {
+        explore("waits/bytes", 3, move || {
+            let (scene, pool, counts, bytes) = waiting(on_busy);
+            let (theirs, reader) = (bytes.clone(), counts.clone());
+            let reader = thread::spawn(move || {
+                theirs.with(|_| ());
+                reader.put(0);
+            });
+            if let Some(again) = pool.alloc_page() {
+                bytes.with_mut(|_| ()); // written again: every read must be over
+                drop(again);
+            }
+            reader.join().unwrap();
+            pool.poll_waits();
+            assert_eq!(pool.wait_stats().waiting(), 0);
+            scene.destroy(pool);
+        });
+    }
+}
+
+#[test]
+fn two_who_watch_the_end_ask_after_what_waits() {
+    explore("waits/destroy", 2, || {
+        let (scene, pool, counts, _) = waiting(OnBusy::Keep);
+        let shutdown = Arc::new(pool.destroy());
+        let watching = shutdown.clone();
+        let reader = thread::spawn(move || {
+            counts.put(0);
+            watching.is_complete()
+        });
+        shutdown.is_complete();
+        reader.join().unwrap();
+        assert!(shutdown.is_complete(), "nobody uses it any more, and nobody asks beside this");
+        scene.ended(&shutdown);
+        assert_eq!(scene.handle.wait_stats().reused, 1);
     });
 }
 
