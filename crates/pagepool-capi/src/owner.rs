@@ -104,7 +104,7 @@ impl Owned<'_> {
 pub(crate) fn page_token(view: &View, buffer: PageBuf) -> Token {
     let page = buffer.page().0;
     let (_, place) = buffer.into_token();
-    view.page_token(page, view.word(page).begin((place >> 32) as u32))
+    view.word(page).begin(view.place_of(page), (place >> 32) as u32)
 }
 
 /// A token for a piece, from a list of free entries that begins with `first`; and what the list begins with then. The
@@ -114,7 +114,7 @@ pub(crate) fn piece_token(first: u64, buffer: PageBuf) -> Outcome<(Token, u64)> 
     let entry = ledger::entry(at);
     let (_, place) = buffer.into_token();
     let next = entry.page.swap(place as u32 as u64, Relaxed);
-    Ok((Token::new(Kind::Piece, at, entry.word.begin((place >> 32) as u32)), next))
+    Ok((entry.word.begin(Token::new(Kind::Piece, at, 0).0 as u32, (place >> 32) as u32), next))
 }
 
 /// A piece's token is over: its entry is free, on whichever thread. Whoever calls it still has the piece, so the pool

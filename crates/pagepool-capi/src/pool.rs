@@ -196,14 +196,14 @@ pub extern "C" fn pagepool_alloc_page(pool: *mut PoolHandle) -> *mut BufHandle {
     let pool = Token::of(pool);
     match slots::view_of(pool).alloc(pool) {
         Some(token) => token.handle(),
-        None => handle(alloc_page_slow(pool)),
+        None => alloc_page_slow(pool),
     }
 }
 
 #[cold]
 #[inline(never)]
-fn alloc_page_slow(pool: Token) -> Result<Token, c_int> {
-    answer(|| enter(pool, alloc_page_owned))
+extern "C" fn alloc_page_slow(pool: Token) -> *mut BufHandle {
+    handle(answer(|| enter(pool, alloc_page_owned)))
 }
 
 fn alloc_page_owned(owned: &Owned<'_>) -> Outcome<Token> {
@@ -282,11 +282,14 @@ pub unsafe extern "C" fn pagepool_alloc_bulk(
     }
     let view = slots::view_of(token);
     for at in 0..n {
-        let Some(buf) = view.alloc(token).or_else(|| alloc_page_slow(token).ok()) else { return at };
+        let buf = view.alloc(token).map_or_else(|| alloc_page_slow(token), Token::handle);
+        if buf.is_null() {
+            return at;
+        }
         // SAFETY: the caller gave room for `n`.
         let to = unsafe { bufs.add(at) };
         // SAFETY: as above.
-        unsafe { to.write(buf.handle()) };
+        unsafe { to.write(buf) };
     }
     n
 }

@@ -142,7 +142,7 @@ pub(crate) fn insert(mut life: Life) -> Outcome<Token> {
     view.home.store(life.handle.token().as_ptr(), Relaxed);
     view.words.store(words.words(), Relaxed);
     view.base.store(u64::from(words.first_place()) << 4 | Kind::Page as u64, Relaxed);
-    view.span.store(u64::from(life.pages) << 4, Relaxed);
+    view.pages.store(u64::from(life.pages), Relaxed);
     view.own.store(Box::into_raw(Box::new(Own::new())), Relaxed);
     view.page_size.store(life.page_size, Relaxed);
     view.pieces_home.0.store(0, Relaxed);
