@@ -1127,11 +1127,11 @@ struct pagepool_cache_ {
 };
 
 struct pagepool_view_ {
-    uint64_t token, owner, bias, busy;
+    uint64_t token, owner, bias;
     uint64_t base, pages;
     uint64_t *words;
     struct pagepool_cache_ *cache;
-    uint64_t *alloc_fast, *recycle_cached;
+    uint64_t allocated, recycled, begun;
     uint64_t rest[22];
 };
 
@@ -1215,7 +1215,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
             if (PAGEPOOL_LIKELY_(home != 0)) {
                 *word = home + ((uint64_t)1 << 32) + 1; /* the page is out, in its next life: see the library's Word */
                 __atomic_store_n(&cache->count, at - 1, __ATOMIC_RELAXED);
-                ++*view->alloc_fast;
+                ++view->allocated;
                 return (struct pagepool_buf *)(uintptr_t)(home + ((uint64_t)1 << 32) + 1);
             }
         }
@@ -1223,7 +1223,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
     return pagepool_alloc_slow_(pool);
 }
 
-/* For the biased owner, who says that it is busy: a page of its pool goes into the cache, if it is in that life. */
+/* For the biased owner, who says that it has begun: a page of its pool goes into the cache, if it is in that life. */
 PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page, uint64_t token)
 {
     struct pagepool_cache_ *cache = view->cache;
@@ -1232,7 +1232,6 @@ PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page
         view->words[page] = token + ((uint64_t)1 << 32) - 1;
         cache->pages[at] = page;
         __atomic_store_n(&cache->count, at + 1, __ATOMIC_RELAXED);
-        ++*view->recycle_cached;
         return 1;
     }
     return 0;
@@ -1245,14 +1244,14 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
     uint32_t far = (uint32_t)token - (uint32_t)view->base;
     uint32_t page = far >> 4 | far << 28; /* beyond every page where it is of another kind: see View::page_of */
     if (PAGEPOOL_LIKELY_(page < view->pages && view->bias == me)) {
-        int done = 0;
-        __atomic_store_n(&view->busy, 1, __ATOMIC_RELAXED);
+        uint64_t counted = view->recycled;
+        __atomic_store_n(&view->begun, counted + 1, __ATOMIC_RELAXED);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        if (PAGEPOOL_LIKELY_(__atomic_load_n(&view->bias, __ATOMIC_RELAXED) == me))
-            done = pagepool_put_page_(view, page, token);
-        __atomic_store_n(&view->busy, 0, __ATOMIC_RELEASE);
-        if (PAGEPOOL_LIKELY_(done))
+        if (PAGEPOOL_LIKELY_(__atomic_load_n(&view->bias, __ATOMIC_RELAXED) == me && pagepool_put_page_(view, page, token))) {
+            __atomic_store_n(&view->recycled, counted + 1, __ATOMIC_RELEASE);
             return 0;
+        }
+        __atomic_store_n(&view->begun, counted, __ATOMIC_RELEASE);
     }
     return pagepool_put_slow_(buf);
 }

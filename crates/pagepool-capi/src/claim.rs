@@ -5,8 +5,9 @@
 //!        for good, and from then on everybody uses a compare-and-swap.
 //! Bias   [`FREE`] (0): nobody was biased since the pool was made or unbound. A thread: it owns the pool and is biased.
 //!        [`ENDING`]: somebody is ending it. [`SHARED`]: everybody uses the compare-and-swap.
-//! Pairs  the owner: `busy`, compiler fence, bias. Who ends it: bias, fence_all_threads, `busy`. Either the owner sees that
-//!        it is not biased any more, or it is seen to be busy and waited for.
+//! Pairs  the owner: `begun`, compiler fence, bias. Who ends it: bias, fence_all_threads, `begun`. Either the owner sees
+//!        that it is not biased any more, or it is seen to have begun more returns than it counted, and waited for. The
+//!        count of returns is stored anyway, so that saying that one is over costs nothing.
 //! Cost   the owner of a biased pool: five plain stores, no atomic operation. Others: one compare-and-swap, and once in a
 //!        pool's life about 1,600 cycles. The owner of a pool that others return to: one compare-and-swap.
 
@@ -71,11 +72,12 @@ unsafe fn buffer_of(token: Token, word: u64, view: &View) -> PageBuf {
 #[inline(always)]
 fn end_life(word: &Word, view: &View, token: Token) -> Option<u64> {
     if view.bias.load(Relaxed) == me() {
-        view.busy.store(1, Relaxed);
+        let counted = view.recycled.load(Relaxed);
+        view.begun.store(counted.wrapping_add(1), Relaxed);
         compiler_fence(SeqCst); // pairs with end_bias()
         let biased = view.bias.load(Relaxed) == me();
         let ended = if biased { word.end_alone(token) } else { None };
-        view.busy.store(0, Release); // pairs with end_bias()
+        view.begun.store(counted, Release); // pairs with end_bias(); the pool itself counts this one
         if biased {
             return ended;
         }
@@ -102,7 +104,7 @@ fn end_bias(view: &View) {
                 }
                 if bias != FREE && bias != me() {
                     fence_all_threads(); // pairs with end_life()
-                    while view.busy.load(Acquire) != 0 {
+                    while view.begun.load(Acquire) != view.recycled.load(Acquire) {
                         std::thread::yield_now();
                     }
                 }
@@ -137,10 +139,15 @@ fn put_into(view: &View, token: Token, me: u64) -> bool {
     if !view.has(page) || view.bias.load(Relaxed) != me {
         return false;
     }
-    view.busy.store(1, Relaxed);
+    let counted = view.recycled.load(Relaxed);
+    view.begun.store(counted.wrapping_add(1), Relaxed);
     compiler_fence(SeqCst); // pairs with end_bias()
     let done = view.bias.load(Relaxed) == me && view.put(page, token);
-    view.busy.store(0, Release); // pairs with end_bias()
+    if done {
+        view.recycled.store(counted.wrapping_add(1), Release); // pairs with end_bias()
+    } else {
+        view.begun.store(counted, Release); // pairs with end_bias()
+    }
     done
 }
 

@@ -28,10 +28,7 @@ unsafe impl Sync for InlineC {}
 /// Thread: any. Cost: none.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
-    static TABLES: InlineC = InlineC {
-        views: (&raw const VIEWS).cast(),
-        directory: directory(),
-        view_mask: MAX_POOLS as u64 - 1,
-    };
+    static TABLES: InlineC =
+        InlineC { views: (&raw const VIEWS).cast(), directory: directory(), view_mask: MAX_POOLS as u64 - 1 };
     if layout == LAYOUT { &raw const TABLES } else { std::ptr::null() }
 }

@@ -104,10 +104,7 @@ fn bind(pool: Token) -> Outcome<()> {
 
 /// Makes the calling thread the owner, for the fast paths too.
 fn install(view: &'static View, bound: Bound) {
-    let parts = bound.owner_parts();
-    view.cache.store(parts.cache.cast_mut(), Relaxed);
-    view.alloc_fast.store(parts.alloc_fast.cast_mut(), Relaxed);
-    view.recycle_cached.store(parts.recycle_cached.cast_mut(), Relaxed);
+    view.cache.store(bound.owner_cache().cast_mut(), Relaxed);
     // SAFETY: under the slot's lock, while nobody is the owner.
     unsafe { *own(view).bound.get() = Some(bound) };
     let _ = view.bias.compare_exchange(FREE, me(), AcqRel, Relaxed); // unless that is over for good

@@ -145,7 +145,9 @@ pub(crate) fn insert(mut life: Life) -> Outcome<Token> {
     view.pages.store(u64::from(life.pages), Relaxed);
     view.own.store(Box::into_raw(Box::new(Own::new())), Relaxed);
     view.page_size.store(life.page_size, Relaxed);
-    view.pieces_home.0.store(0, Relaxed);
+    for count in [&view.allocated, &view.recycled, &view.begun, &view.pieces_home.0] {
+        count.store(0, Relaxed);
+    }
     *life_of(at) = Some(Box::new(life));
     slot.generation.store(generation, Relaxed);
     view.token.store(token.0, Release); // pairs with view()

@@ -3,7 +3,8 @@
 //! What   one [`View`] per pool slot, for the functions here and for those that `pagepool.h` compiles into its users. A
 //!        token names its row, and the row holds the whole token, so whatever C gives can be looked up.
 //! Who    `owner`, and what the addresses lead to, are the owner's thread's: it writes its own mark there and nobody else
-//!        does, so comparing needs no order. `busy` is written by the biased thread alone. The rest is written while the
+//!        does, so comparing needs no order. `begun` and `recycled` are written by the biased thread alone, `allocated` by the
+//!        owner. The rest is written while the
 //!        token is 0.
 //! Life   addresses in a row hold as long as its token does, and that ends on the owner's thread, or unowned.
 //! Layout part of the inline interface: whoever changes it, or `Entry`, or `Directory`, raises `LAYOUT` in inline.rs.
@@ -14,7 +15,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-use ::pagepool::OwnerCache;
+use ::pagepool::{OwnerCache, Stats};
 
 use crate::ledger::Word;
 use crate::owner::Own;
@@ -33,8 +34,6 @@ pub(crate) struct View {
     pub(crate) owner: AtomicU64,
     /// The thread that may return buffers without an atomic operation, or a state: see `claim.rs`.
     pub(crate) bias: AtomicU64,
-    /// Whether that thread is doing so now.
-    pub(crate) busy: AtomicU64,
     /// The lower half of the token of page 0.
     pub(crate) base: AtomicU64,
     /// Pages of the pool's area.
@@ -43,8 +42,12 @@ pub(crate) struct View {
     pub(crate) words: AtomicPtr<Word>,
     /// The owner's cache: its head, and page numbers behind it.
     pub(crate) cache: AtomicPtr<OwnerCache>,
-    pub(crate) alloc_fast: AtomicPtr<AtomicU64>,
-    pub(crate) recycle_cached: AtomicPtr<AtomicU64>,
+    /// Pages that the fast paths took from the cache, which the pool does not count itself.
+    pub(crate) allocated: AtomicU64,
+    /// Pages that they put there, likewise.
+    pub(crate) recycled: AtomicU64,
+    /// What `recycled` will be: one more while the biased thread returns a buffer.
+    pub(crate) begun: AtomicU64,
     /// The first word of every buffer of this pool.
     pub(crate) home: AtomicPtr<c_void>,
     pub(crate) own: AtomicPtr<Own>,
@@ -58,7 +61,7 @@ pub(crate) struct View {
 pub(crate) struct Apart<T>(pub(crate) T);
 
 const _: () = assert!(size_of::<View>() == 256, "pagepool.h counts views in 256 bytes");
-const _: () = assert!(std::mem::offset_of!(View, recycle_cached) == 72, "pagepool.h lists the fields");
+const _: () = assert!(std::mem::offset_of!(View, begun) == 72, "pagepool.h lists the fields");
 
 /// The rows.
 pub(crate) static VIEWS: [View; MAX_POOLS] = [const { View::empty() }; MAX_POOLS];
@@ -69,13 +72,13 @@ impl View {
             token: AtomicU64::new(0),
             owner: AtomicU64::new(0),
             bias: AtomicU64::new(0),
-            busy: AtomicU64::new(0),
             base: AtomicU64::new(0),
             pages: AtomicU64::new(0),
             words: AtomicPtr::new(std::ptr::null_mut()),
             cache: AtomicPtr::new(std::ptr::null_mut()),
-            alloc_fast: AtomicPtr::new(std::ptr::null_mut()),
-            recycle_cached: AtomicPtr::new(std::ptr::null_mut()),
+            allocated: AtomicU64::new(0),
+            recycled: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
             home: AtomicPtr::new(std::ptr::null_mut()),
             own: AtomicPtr::new(std::ptr::null_mut()),
             page_size: AtomicU64::new(0),
@@ -105,8 +108,7 @@ impl View {
         let page = unsafe { page.read() };
         let token = self.word(page).begin_again()?;
         count.store(at, Relaxed);
-        // SAFETY: as above; the owner is the one writer of its counts.
-        add_one(unsafe { &*self.alloc_fast.load(Relaxed) });
+        self.allocated.store(self.allocated.load(Relaxed).wrapping_add(1), Relaxed);
         Some(token)
     }
 
@@ -139,7 +141,7 @@ impl View {
     }
 
     /// Puts the page of a token into the cache, if it is in that life and has nothing to look up, and that is a store;
-    /// says whether it did. For the biased owner's thread.
+    /// says whether it did. For the biased owner's thread, which then counts it.
     #[inline(always)]
     pub(crate) fn put(&self, page: u32, token: Token) -> bool {
         let cache = self.cache.load(Relaxed);
@@ -154,9 +156,14 @@ impl View {
         // SAFETY: as above; the entries are the owner's alone.
         unsafe { space.write(page) };
         count.store(at + 1, Relaxed);
-        // SAFETY: as above; the owner is the one writer of its counts.
-        add_one(unsafe { &*self.recycle_cached.load(Relaxed) });
         true
+    }
+
+    /// The pool's own counters, and what the fast paths counted.
+    pub(crate) fn and_fast_paths(&self, mut counters: Stats) -> Stats {
+        counters.alloc_fast += self.allocated.load(Relaxed);
+        counters.recycle_cached += self.recycled.load(Relaxed);
+        counters
     }
 
     /// The pool that this thread bound last, most likely; any pool, or one that never was, if not.
@@ -192,8 +199,3 @@ struct Hint(AtomicPtr<View>);
 static NO_POOL: View = View::empty();
 static HINTS: [Hint; HINT_ROWS] =
     [const { Hint(AtomicPtr::new((&raw const NO_POOL).cast_mut())) }; HINT_ROWS];
-
-#[inline(always)]
-fn add_one(count: &AtomicU64) {
-    count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
-}

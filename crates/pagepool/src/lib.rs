@@ -58,5 +58,5 @@ pub use shared_buf::SharedBuf;
 pub use shutdown::{HeldPage, Shutdown, ShutdownReport};
 pub use stats::{Inflight, Stats};
 pub use thread::prepare_thread;
-pub use token::{OwnerCache, OwnerParts, fence_all_threads, fences_are_free};
+pub use token::{OwnerCache, fence_all_threads, fences_are_free};
 pub use topology::Topology;
