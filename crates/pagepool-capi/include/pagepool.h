@@ -786,6 +786,9 @@ int pagepool_create(const struct pagepool_params *params,
 /**
  * Ends the pool; never waits. What is in its cache and rings goes back to the arena now, buffers that are out when they
  * come home, and the last one frees the pool on whichever thread it is returned. To watch that: pagepool_destroy_watched.
+ * A buffer that is out as a raw address has no handle to come home by once the pool's is over: where there may be one, end
+ * the pool with pagepool_destroy_watched, and bring it to pagepool_shutdown_put_addr. After this call its page stays out, so
+ * that a device that still writes there damages nothing, and pool and arena are kept for it until the process ends.
  * Linux: page_pool_destroy.
  *
  * Thread: the owner's while the pool is bound, any otherwise. Ownership: the handle is over; buffers that are out stay
@@ -867,7 +870,8 @@ int pagepool_buf_into_raw(struct pagepool_buf *buf,
  * it with headroom added. A piece comes back with its size rounded up to whole cache lines.
  *
  * Thread: any. Ownership: the buffer is the caller's. Errors: NULL for an address that is not the pool's (-EINVAL), or not
- * out in raw form: it came back before (-ESTALE); nothing is changed then. Cost: a lock, a lookup, one atomic operation.
+ * out in raw form: it came back before (-ESTALE); nothing is changed then. Cost: a lookup and one atomic operation; elsewhere than on
+ * the owner's thread a lock too.
  */
 struct pagepool_buf *pagepool_from_raw(struct pagepool *pool,
                                        uint64_t addr);
@@ -876,8 +880,8 @@ struct pagepool_buf *pagepool_from_raw(struct pagepool *pool,
  * Returns a buffer by its device address. Linux: page_pool_free_va, by the device's address.
  *
  * Thread: any; direct on the owner's. Ownership: the address is over. Errors: -EINVAL for an address that is not the
- * pool's, -ESTALE for one that is not out in raw form (it came back before); nothing is changed then. Cost: a lock, a
- * lookup and two atomic operations.
+ * pool's, -ESTALE for one that is not out in raw form (it came back before); nothing is changed then. Cost: a
+ * lookup and two atomic operations; elsewhere than on the owner's thread a lock too, for nothing else keeps the pool.
  */
 int pagepool_put_addr(struct pagepool *pool,
                       uint64_t addr);
@@ -970,7 +974,7 @@ int pagepool_shared_hold(struct pagepool_shared *shared, struct pagepool_hold **
  * As pagepool_destroy, and gives a handle to wait with, and to ask what is still out.
  *
  * Thread: the owner's while the pool is bound, any otherwise. Ownership: the pool's handle is over; `*shutdown` is the
- * caller's, to be put once. Errors: as pagepool_destroy; the pool stays then. Cost: as that.
+ * caller's, to be put once; it keeps the pool's domains. Errors: as pagepool_destroy; the pool stays then. Cost: as that.
  */
 int pagepool_destroy_watched(struct pagepool *pool,
                              struct pagepool_shutdown **shutdown);
@@ -992,6 +996,17 @@ int pagepool_shutdown_wait(struct pagepool_shutdown *shutdown,
 int64_t pagepool_shutdown_report(struct pagepool_shutdown *shutdown,
                                  char *text,
                                  size_t len);
+
+/**
+ * Returns a buffer of the pool that is out as a raw address: pagepool_put_addr for a pool that was destroyed, also after it
+ * was freed.
+ *
+ * Thread: any. Ownership: the address is over. Errors: -EINVAL for an address that is not the pool's, -ESTALE for one that is
+ * not out in raw form. One that came back before is either, for its page has left the pool. Nothing is changed then. -EINVAL
+ * and -ESTALE for a bad handle. Cost: a lock and some four atomic operations.
+ */
+int pagepool_shutdown_put_addr(struct pagepool_shutdown *shutdown,
+                               uint64_t addr);
 
 /**
  * Stops watching. The pool is freed by its last buffer, whoever watches.

@@ -9,7 +9,7 @@
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use ::pagepool::{Bound, PageBuf};
+use ::pagepool::{Bound, DeviceAddr, PageBuf, PoolRef};
 
 use crate::ledger;
 use crate::refusal::{Outcome, Refusal};
@@ -19,6 +19,8 @@ use crate::view::View;
 
 /// The owner's part of a pool.
 pub(crate) struct Own {
+    /// The pool, for the owner's calls that take addresses.
+    handle: PoolRef,
     /// There while the pool is bound.
     pub(crate) bound: UnsafeCell<Option<Bound>>,
     /// Calls of the owner that have not returned: more than one when a callback calls back.
@@ -39,8 +41,8 @@ pub(crate) struct Owned<'a> {
 }
 
 impl Own {
-    pub(crate) fn new() -> Self {
-        Self { bound: UnsafeCell::new(None), calls: Cell::new(0), pieces: Cell::new(0) }
+    pub(crate) fn new(handle: PoolRef) -> Self {
+        Self { handle, bound: UnsafeCell::new(None), calls: Cell::new(0), pieces: Cell::new(0) }
     }
 
     /// Whether a call of the owner is under way, so that this one comes from a callback.
@@ -77,6 +79,11 @@ impl Owned<'_> {
     /// Bytes in a page of this pool.
     pub(crate) fn page_size(&self) -> usize {
         self.view.page_size.load(Relaxed) as usize
+    }
+
+    /// The buffer of a device address.
+    pub(crate) fn at_address(&self, addr: u64) -> Outcome<PageBuf> {
+        Ok(self.own.handle.from_raw(DeviceAddr(addr))?)
     }
 
     /// Gives a buffer of this pool a token. Where there is no memory for that it goes home.

@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
-use ::pagepool::{Bound, Pool, Shutdown};
+use ::pagepool::{Bound, Pool, PoolRef, Shutdown};
 
 use crate::claim::FREE;
 use crate::handles::{BufHandle, PoolHandle};
@@ -49,6 +49,9 @@ pub unsafe extern "C" fn pagepool_create(params: *const PoolParamsC, pool: *mut 
 
 /// Ends the pool; never waits. What is in its cache and rings goes back to the arena now, buffers that are out when they
 /// come home, and the last one frees the pool on whichever thread it is returned. To watch that: pagepool_destroy_watched.
+/// A buffer that is out as a raw address has no handle to come home by once the pool's is over: where there may be one, end
+/// the pool with pagepool_destroy_watched, and bring it to pagepool_shutdown_put_addr. After this call its page stays out, so
+/// that a device that still writes there damages nothing, and pool and arena are kept for it until the process ends.
 /// Linux: page_pool_destroy.
 ///
 /// Thread: the owner's while the pool is bound, any otherwise. Ownership: the handle is over; buffers that are out stay
@@ -146,10 +149,18 @@ pub(crate) fn unbind(pool: Token) -> Outcome<()> {
     Ok(())
 }
 
+/// A pool that was destroyed.
+#[derive(Clone)]
+pub(crate) struct Ending {
+    pub(crate) shutdown: Arc<Shutdown>,
+    /// For addresses that come home late.
+    pub(crate) handle: PoolRef,
+}
+
 /// See [`pagepool_destroy`].
-pub(crate) fn destroy(pool: Token) -> Outcome<Arc<Shutdown>> {
+pub(crate) fn destroy(pool: Token) -> Outcome<Ending> {
     let view = slots::view(pool)?;
-    let (idle, bound) = slots::with_life(pool, |life| {
+    let (idle, bound, handle) = slots::with_life(pool, |life| {
         let halves = match std::mem::replace(&mut life.half, Half::Ending) {
             Half::Idle(idle) => (Some(idle), None),
             Half::Bound => match uninstall(view) {
@@ -165,7 +176,7 @@ pub(crate) fn destroy(pool: Token) -> Outcome<Arc<Shutdown>> {
             }
         };
         view.token.store(0, Release);
-        Ok(halves)
+        Ok((halves.0, halves.1, life.handle.clone()))
     })?;
     thread::forget(pool);
     // With no lock held: providers and domains are foreign code.
@@ -173,7 +184,7 @@ pub(crate) fn destroy(pool: Token) -> Outcome<Arc<Shutdown>> {
     let shutdown = Arc::new(shutdown);
     slots::ended(pool, shutdown.clone());
     slots::reap();
-    Ok(shutdown)
+    Ok(Ending { shutdown, handle })
 }
 
 // ---- Allocation ------------------------------------------------------------------------------------------------
