@@ -62,7 +62,7 @@ fn compiled(file: &str, how: &str, flags: &[&str]) -> PathBuf {
     program
 }
 
-const PROGRAMS: [&str; 3] = ["tests/c/required.c", "tests/c/misuse.c", "tests/c/rest.c"];
+const PROGRAMS: [&str; 4] = ["tests/c/required.c", "tests/c/misuse.c", "tests/c/rest.c", "tests/c/random.c"];
 
 #[test]
 fn the_layout_is_what_packages_expect() {
