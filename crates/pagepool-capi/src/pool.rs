@@ -15,6 +15,7 @@ use crate::handles::{BufHandle, PoolHandle};
 use crate::owner::{Own, Owned, enter};
 use crate::params::{self, PoolParamsC};
 use crate::refusal::{Outcome, Refusal, answer, status};
+use crate::room;
 use crate::sized;
 use crate::slots::{self, Half, Life};
 use crate::thread::{self, me};
@@ -35,6 +36,7 @@ pub unsafe extern "C" fn pagepool_create(params: *const PoolParamsC, pool: *mut 
         }
         // SAFETY: the caller's struct begins with its size.
         let params = unsafe { sized::read(params, params::LEAST) }?;
+        room::expect(params.bytes() + room::FEW)?;
         let provider = crate::arena::provider(Token::of(params.arena))?;
         let pages = provider.area().pages();
         // SAFETY: the caller's texts and arrays are as the fields say.
@@ -86,6 +88,7 @@ fn bind(pool: Token) -> Outcome<()> {
     if view.is_mine() {
         return Ok(());
     }
+    room::expect(room::FEW)?;
     thread::remember(pool)?;
     let done = slots::with_life(pool, |life| {
         if !matches!(life.half, Half::Idle(_)) {

@@ -121,6 +121,16 @@ fn programs_run_linked_statically_and_with_the_shared_library() {
     }
 }
 
+/// Not under valgrind or a sanitizer: they need the memory themselves.
+#[test]
+fn a_limit_on_memory_is_an_error() {
+    if !has("cc") {
+        return;
+    }
+    run(&mut Command::new(compiled("tests/c/limit.c", "static", &["-O2"])));
+    run(&mut Command::new(compiled("tests/c/limit.c", "shared", &["-O2"])));
+}
+
 #[test]
 fn valgrind_finds_nothing() {
     if !(has("cc") && has("valgrind")) {
