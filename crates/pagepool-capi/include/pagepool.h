@@ -1146,8 +1146,9 @@ struct pagepool_view_ {
     uint64_t base, pages;
     uint64_t *words;
     struct pagepool_cache_ *cache;
+    uint64_t page_size;
     uint64_t allocated, recycled, begun;
-    uint64_t rest[22];
+    uint64_t rest[21];
 };
 
 struct pagepool_row_ {

@@ -3,9 +3,8 @@
 //! What   one [`View`] per pool slot, for the functions here and for those that `pagepool.h` compiles into its users. A
 //!        token names its row, and the row holds the whole token, so whatever C gives can be looked up.
 //! Who    `owner`, and what the addresses lead to, are the owner's thread's: it writes its own mark there and nobody else
-//!        does, so comparing needs no order. `begun` and `recycled` are written by the biased thread alone, `allocated` by the
-//!        owner. The rest is written while the
-//!        token is 0.
+//!        does, so comparing needs no order. `begun` and `recycled` are written by the biased thread alone,
+//!        `allocated` by the owner. The rest is written while the token is 0.
 //! Life   addresses in a row hold as long as its token does, and that ends on the owner's thread, or unowned.
 //! Layout part of the inline interface: whoever changes it, or `Entry`, or `Directory`, raises `LAYOUT` in inline.rs.
 
@@ -42,6 +41,8 @@ pub(crate) struct View {
     pub(crate) words: AtomicPtr<Word>,
     /// The owner's cache: its head, and page numbers behind it.
     pub(crate) cache: AtomicPtr<OwnerCache>,
+    /// Bytes in a page.
+    pub(crate) page_size: AtomicU64,
     /// Pages that the fast paths took from the cache, which the pool does not count itself.
     pub(crate) allocated: AtomicU64,
     /// Pages that they put there, likewise.
@@ -51,7 +52,6 @@ pub(crate) struct View {
     /// The first word of every buffer of this pool.
     pub(crate) home: AtomicPtr<c_void>,
     pub(crate) own: AtomicPtr<Own>,
-    pub(crate) page_size: AtomicU64,
     /// The tokens' places of pieces that ended on other threads: a list through their entries.
     pub(crate) pieces_home: Apart<AtomicU64>,
 }
@@ -61,7 +61,8 @@ pub(crate) struct View {
 pub(crate) struct Apart<T>(pub(crate) T);
 
 const _: () = assert!(size_of::<View>() == 256, "pagepool.h counts views in 256 bytes");
-const _: () = assert!(std::mem::offset_of!(View, begun) == 72, "pagepool.h lists the fields");
+const _: () = assert!(std::mem::offset_of!(View, begun) == 80, "pagepool.h lists the fields");
+const _: () = assert!(std::mem::offset_of!(View, allocated) == 64, "what is stored per buffer shares a line");
 
 /// The rows.
 pub(crate) static VIEWS: [View; MAX_POOLS] = [const { View::empty() }; MAX_POOLS];
@@ -76,12 +77,12 @@ impl View {
             pages: AtomicU64::new(0),
             words: AtomicPtr::new(std::ptr::null_mut()),
             cache: AtomicPtr::new(std::ptr::null_mut()),
+            page_size: AtomicU64::new(0),
             allocated: AtomicU64::new(0),
             recycled: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             home: AtomicPtr::new(std::ptr::null_mut()),
             own: AtomicPtr::new(std::ptr::null_mut()),
-            page_size: AtomicU64::new(0),
             pieces_home: Apart(AtomicU64::new(0)),
         }
     }
