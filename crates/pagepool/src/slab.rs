@@ -40,6 +40,9 @@ pub(crate) struct Slab<T> {
 pub(crate) struct Slot<T> {
     next: AtomicU32,
     block: UnsafeCell<MaybeUninit<T>>,
+    /// Finds two who have the block, or one who has it before the last one's writes.
+    #[cfg(loom)]
+    watch: crate::sync::OneAtATime,
 }
 
 // SAFETY: zero is an atomic integer, and any bytes are an uninitialised block.
@@ -49,7 +52,8 @@ unsafe impl<T> crate::table::Zeroable for Slot<T> {}
 #[cfg(loom)]
 impl<T> Default for Slot<T> {
     fn default() -> Self {
-        Self { next: AtomicU32::new(0), block: UnsafeCell::new(MaybeUninit::uninit()) }
+        let block = UnsafeCell::new(MaybeUninit::uninit());
+        Self { next: AtomicU32::new(0), block, watch: Default::default() }
     }
 }
 
@@ -117,6 +121,8 @@ impl<T> Slab<T> {
     /// The address of a block. Following it is for the one that took it.
     #[inline(always)]
     pub(crate) fn block(&self, place: u32) -> *mut T {
+        #[cfg(loom)]
+        self.slots[place as usize].watch.touch();
         self.slots[place as usize].block.get().cast()
     }
 }
