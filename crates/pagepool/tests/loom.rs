@@ -719,18 +719,23 @@ fn two_take_a_chain_and_put_it_back() {
 #[test]
 fn a_stack_of_chains_that_was_changed_and_changed_back_is_noticed() {
     explore("chains/changed_back", 3, || {
-        let (scene, pool) = scene(6, PoolParams { chains: 2, ..small(1, 1) });
+        let (scene, pool) = scene(8, PoolParams { chains: 2, ..small(1, 1) });
         let [one, two] = [packet(&pool), packet(&pool)].map(|p| chained(p).unwrap());
-        let (one, two, ours) = (unchained(one), unchained(two), packet(&pool));
+        let (one, two, ours) = (unchained(one), unchained(two), [packet(&pool), packet(&pool)]);
+        // Both are free, one on top of the other: taken both, and the first put back, the top is what it was.
         let other = thread::spawn(move || {
             let (one, two) = (chained(one), chained(two));
             (one.map(unchained), two)
         });
-        let mine = chained(ours);
+        let mine = ours.map(chained);
         let (one, two) = other.join().unwrap();
-        for packet in mine.iter().chain(&two) {
-            assert_eq!((packet.frags().len(), packet.len()), (1, 61), "nobody else has its chain");
-        }
+        let pages =
+            |packet: &Buff| packet.frags().iter().map(|frag| frag.buffer().page()).collect::<Vec<_>>();
+        let mut all: Vec<_> = mine.iter().flatten().chain(&two).flat_map(pages).collect();
+        let having = all.len();
+        all.sort();
+        all.dedup();
+        assert!(having <= 2 && all.len() == having, "nobody has another's chain: {all:?}");
         drop((mine, one, two));
         scene.destroy(pool);
     });
