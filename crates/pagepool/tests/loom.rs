@@ -16,8 +16,8 @@ use std::time::Instant;
 use loom::thread::{self, JoinHandle};
 use pagepool::testing::{Op, PlainMemory};
 use pagepool::{
-    Bound, Buff, IdentityDomain, OnBusy, PageBuf, Pool, PoolParams, PoolRef, Shutdown, SkBuff, SkbCache,
-    UseCounts,
+    Bound, Buff, Frame, FrameBulk, IdentityDomain, OnBusy, PageBuf, Pool, PoolParams, PoolRef, Registry,
+    Shutdown, SkBuff, SkbCache, UseCounts,
 };
 
 /// Runs a model and prints what it took.
@@ -737,7 +737,7 @@ fn of_two_who_bring_one_piece_one_is_refused() {
 // ---- Packets for stacks --------------------------------------------------------------------------------------------
 
 /// A packet of one page, in a cache of its own.
-fn packet(pool: &Bound, blocks: usize) -> (SkbCache, SkBuff) {
+fn stack_packet(pool: &Bound, blocks: usize) -> (SkbCache, SkBuff) {
     let cache = SkbCache::new(blocks).unwrap();
     let packet = SkBuff::from_buff(&cache, Buff::received(pool.alloc_page().unwrap(), 100).unwrap()).unwrap();
     (cache, packet)
@@ -747,7 +747,7 @@ fn packet(pool: &Bound, blocks: usize) -> (SkbCache, SkBuff) {
 fn skb_the_last_of_two_clones_sends_the_page_home() {
     explore("skb/clones", 3, || {
         let (scene, pool) = scene(1, small(1, 1));
-        let (cache, packet) = packet(&pool, 1);
+        let (cache, packet) = stack_packet(&pool, 1);
         let clone = packet.clone();
         let bytes = Arc::new(loom::cell::UnsafeCell::new(0u8));
         let theirs = bytes.clone();
@@ -771,7 +771,7 @@ fn skb_the_last_of_two_clones_sends_the_page_home() {
 fn skb_is_written_when_the_other_clone_is_gone() {
     explore("skb/unique", 3, || {
         let (scene, pool) = scene(1, small(1, 1));
-        let (cache, mut packet) = packet(&pool, 1);
+        let (cache, mut packet) = stack_packet(&pool, 1);
         let clone = packet.clone();
         let bytes = Arc::new(loom::cell::UnsafeCell::new(0u8));
         let theirs = bytes.clone();
@@ -947,4 +947,100 @@ fn pair(returned: Op, deed: Op, lanes: usize) {
         Ok(pool) => scene.destroy(pool),
         Err(shutdown) => scene.ended(&shutdown),
     }
+}
+
+// ---- Packets ---------------------------------------------------------------------------------------------------
+
+/// A packet, and a buffer to be added to it.
+fn packet(pool: &Bound) -> (Buff, PageBuf) {
+    (Buff::received(pool.alloc_page().unwrap(), 60).unwrap(), pool.alloc_page().unwrap())
+}
+
+/// Adds the buffer, which takes a chain, and looks at it; `None` if there was no chain.
+fn chained((mut packet, buffer): (Buff, PageBuf)) -> Option<Buff> {
+    let page = buffer.page();
+    packet.add_frag(buffer, 0, 1).ok()?;
+    assert_eq!(packet.frags()[0].buffer().page(), page);
+    Some(packet)
+}
+
+/// Takes the buffer off, which puts the chain back.
+fn unchained(mut packet: Buff) -> (Buff, PageBuf) {
+    let frag = packet.pop_frag().unwrap();
+    (packet, frag.into_buffer())
+}
+
+#[test]
+fn two_take_a_chain_and_put_it_back() {
+    explore("chains/two", 3, || {
+        let (scene, pool) = scene(4, PoolParams { chains: 1, ..small(1, 1) });
+        let (ours, theirs) = (packet(&pool), packet(&pool));
+        let other = thread::spawn(move || chained(theirs).map(unchained));
+        let mine = chained(ours).map(unchained);
+        let theirs = other.join().unwrap();
+        assert!(mine.is_some() || theirs.is_some(), "one of two finds it free");
+        drop((mine, theirs));
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn a_stack_of_chains_that_was_changed_and_changed_back_is_noticed() {
+    explore("chains/changed_back", 3, || {
+        let (scene, pool) = scene(8, PoolParams { chains: 2, ..small(1, 1) });
+        let [one, two] = [packet(&pool), packet(&pool)].map(|p| chained(p).unwrap());
+        let (one, two, ours) = (unchained(one), unchained(two), [packet(&pool), packet(&pool)]);
+        // Both are free, one on top of the other: taken both, and the first put back, the top is what it was.
+        let other = thread::spawn(move || {
+            let (one, two) = (chained(one), chained(two));
+            (one.map(unchained), two)
+        });
+        let mine = ours.map(chained);
+        let (one, two) = other.join().unwrap();
+        let pages =
+            |packet: &Buff| packet.frags().iter().map(|frag| frag.buffer().page()).collect::<Vec<_>>();
+        let mut all: Vec<_> = mine.iter().flatten().chain(&two).flat_map(pages).collect();
+        let having = all.len();
+        all.sort();
+        all.dedup();
+        assert!(having <= 2 && all.len() == having, "nobody has another's chain: {all:?}");
+        drop((mine, one, two));
+        scene.destroy(pool);
+    });
+}
+
+fn jumbo_against_destroy(lanes: usize, put: fn(Frame)) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let (scene, pool) = scene(2, small(lanes, 2));
+        let frame = Frame::from(chained(packet(&pool)).unwrap());
+        let returner = thread::spawn(move || put(frame));
+        let shutdown = pool.destroy();
+        returner.join().unwrap();
+        scene.ended(&shutdown);
+    }
+}
+
+#[test]
+fn a_chain_goes_home_before_its_packet_and_the_pool_after_both() {
+    explore("jumbo/destroy/lane", 2, jumbo_against_destroy(1, drop));
+    explore("jumbo/destroy/ring", 2, jumbo_against_destroy(0, drop));
+    explore("jumbo/destroy/bulk", 2, jumbo_against_destroy(1, |frame| FrameBulk::new().push(frame)));
+}
+
+#[test]
+fn a_memory_id_is_given_back_once_and_looking_on_changes_nothing() {
+    explore("registry", 3, || {
+        let registry = Registry::new();
+        let (scene, pool) = scene(1, PoolParams { registry: Some(registry.clone()), ..small(0, 1) });
+        let buffer = pool.alloc_page().unwrap();
+        let returner = drop_there(buffer);
+        let looked = registry.clone();
+        let watcher =
+            thread::spawn(move || looked.dump().into_iter().for_each(|e| assert_eq!(e.id.get(), 1)));
+        let shutdown = pool.destroy();
+        returner.join().unwrap();
+        assert!(registry.is_empty(), "the last buffer is home");
+        watcher.join().unwrap();
+        scene.ended(&shutdown);
+    });
 }
