@@ -1,5 +1,8 @@
 //! Packet devices, programs and forwarding over the page pool.
 
+mod zerocopy;
+
+pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};
 mod cable;
 mod device;
 mod device_memory;

@@ -119,7 +119,9 @@ impl Sender {
         }
         let mut seen = 0;
         for (segment, part) in frame.segments().zip(&mut self.parts) {
-            let Some(start) = reach.addr_of(segment.buffer()) else { return Verdict::Unmapped };
+            let Some(start) = segment.buffer().and_then(|buffer| reach.addr_of(buffer)) else {
+                return Verdict::Unmapped;
+            };
             part.at.0 = start.0 + segment.offset() as u64;
             part.len = segment.len() as u32;
             seen += 1;
