@@ -195,11 +195,7 @@ impl Rig {
     pub(super) fn adds_up(&self, held: usize) {
         let stats: DeviceStats = self.device.stats();
         let out = self.pool.inflight().out;
-        assert_eq!(
-            out,
-            (stats.in_rx + stats.in_tx + held as u64) as _,
-            "out = in_rx + in_tx + {held}: {stats:?}"
-        );
+        assert_eq!(out, stats.in_rx + stats.in_tx + held as u64, "out = in_rx + in_tx + {held}: {stats:?}");
     }
 
     /// Closes the device: everything is home, and nothing was done that must not be.
