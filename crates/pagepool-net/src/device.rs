@@ -56,14 +56,14 @@ pub trait Device: Send + fmt::Debug {
     fn domain(&self) -> Option<&Arc<dyn DmaDomain>>;
 
     /// Moves packets that arrived into the vector: at most `budget`, and at most its spare capacity, for it never grows.
-    /// Then gives the device fresh buffers of `pool` in their place, as many as its ring has room for. Says how many
-    /// packets there were. A packet with errors, and one that has no place, is counted and its buffers go home.
+    /// Then gives the device fresh buffers of `pool` in their place, as many as its ring has room for; so the first call,
+    /// which finds no packet, makes it ready for them. Says how many packets there were. A packet with errors, and one that has no place, is counted and its buffers go home.
     ///
     /// The pool's memory must be mapped in the device's domain; a buffer that is not goes home and is counted.
     fn receive(&mut self, pool: &Bound, into: &mut Vec<Buff>, budget: usize) -> usize;
 
-    /// Takes frames off the queue's front for as long as there is room for all buffers of the next one; says how many.
-    /// What does not fit stays, whole. A frame that the device can never send (too long, too many buffers, memory that
+    /// Takes frames off the queue's front for as long as there is room for all buffers of the next one; says how many,
+    /// refused ones included. What does not fit stays, whole. A frame that the device can never send (too long, too many buffers, memory that
     /// it does not reach) is taken, counted, and goes home.
     fn transmit(&mut self, frames: &mut VecDeque<Frame>) -> usize;
 
@@ -113,6 +113,8 @@ device_stats! {
     rx_bytes,
     /// Arrived while no buffer was there for them.
     rx_no_buffer,
+    /// Arrived empty, or longer than the device takes.
+    rx_too_long,
     /// Buffers that came back with a length of 0, or beyond the buffer.
     rx_bad_length,
     /// Buffers that the device named and did not have: it named them before, or never had them.
@@ -127,7 +129,7 @@ device_stats! {
     tx_bytes,
     /// Sent, and given back.
     tx_completed,
-    /// Refused for good: longer than the device sends, or of too many buffers.
+    /// Refused for good: empty, longer than the device sends, or of too many buffers.
     tx_too_long,
     /// Refused for good: a buffer that the device cannot reach.
     tx_unmapped,
@@ -135,6 +137,8 @@ device_stats! {
     tx_bad_descriptor,
     /// Times that the next frame had no room.
     tx_full,
+    /// Accesses of the device that its address space refused, as far as the device tells.
+    faults,
     /// Buffers taken back by close, from either ring.
     closed_with,
     /// Now: buffers that wait for packets.

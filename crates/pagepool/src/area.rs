@@ -432,7 +432,7 @@ impl Area {
             return Ok(mapping.clone());
         }
         let _calling = self.calling();
-        let mapping = Arc::new(Mapping::new(domain.clone(), self.regions(), self.region_shift));
+        let mapping = Arc::new(Mapping::new(domain.clone(), self.id, self.regions(), self.region_shift));
         let undo =
             Undo { area: self, mappings: std::slice::from_ref(&mapping), regions: 0..regions.present.len() };
         let mut present = (0..regions.present.len()).filter(|&r| regions.present[r]);

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 use crate::area::Area;
 use crate::cache::Owner;
-use crate::dma::{DeviceAddr, DomainId};
+use crate::dma::{DeviceAddr, DomainId, Mapping};
 use crate::frag::{Part, Place};
 use crate::hold::PageHold;
 use crate::page::{PAGE_SIZE, PageIdx};
@@ -223,6 +223,36 @@ impl PageBuf {
             Some(mapping) => mapping.addr_of(self.start()),
             None => self.pool.area.mapping(domain)?.addr_of(self.start()),
         }
+    }
+
+    /// The device address of the first byte by a mapping that the caller keeps, of any domain; `None` if that maps
+    /// another area, or does not map this buffer any more. A compare and a load: for a device that sends buffers of pools
+    /// which do not know it.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, DmaDomain, IdentityDomain, Pool, PoolParams};
+    /// # use std::sync::Arc;
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena.clone())?.bind();
+    /// let buffer = pool.alloc_page().unwrap();
+    /// let nic: Arc<dyn DmaDomain> = Arc::new(IdentityDomain::new("nic0"));
+    /// assert!(buffer.mapping_in(nic.id()).is_none());
+    ///
+    /// use pagepool::Provider;
+    /// arena.area().attach(&nic)?;
+    /// let mapping = buffer.mapping_in(nic.id()).unwrap();
+    /// assert_eq!(buffer.dma_addr_by(&mapping).unwrap().0, buffer.as_ptr().unwrap() as u64);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn dma_addr_by(&self, mapping: &Mapping) -> Option<DeviceAddr> {
+        if mapping.area() == self.pool.area_id { mapping.addr_of(self.start()) } else { None }
+    }
+
+    /// How that domain maps the area that this buffer is of. Takes the area's lock: ask once, keep the answer, and ask
+    /// again when [`dma_addr_by`](Self::dma_addr_by) has no address.
+    pub fn mapping_in(&self, domain: DomainId) -> Option<Arc<Mapping>> {
+        self.pool.area.mapping(domain)
     }
 
     /// Hands the packet's first `len` bytes, from `offset` in the buffer, to the CPU, in every domain that is not

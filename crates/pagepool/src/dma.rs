@@ -209,6 +209,7 @@ pub struct Mapping {
     domain: Arc<dyn DmaDomain>,
     id: DomainId,
     coherent: bool,
+    area: u64,
     users: AtomicUsize,
     region_shift: u32,
     /// Device address of each region, or [`UNMAPPED`]. Whoever swaps an address out is the one who unmaps it.
@@ -230,11 +231,12 @@ const UNMAPPED: u64 = u64::MAX;
 
 impl Mapping {
     /// A mapping without regions, for an area of `regions` regions of `1 << region_shift` bytes, with one user.
-    pub(crate) fn new(domain: Arc<dyn DmaDomain>, regions: usize, region_shift: u32) -> Self {
+    pub(crate) fn new(domain: Arc<dyn DmaDomain>, area: u64, regions: usize, region_shift: u32) -> Self {
         Self {
             id: domain.id(),
             coherent: domain.coherent(),
             domain,
+            area,
             users: AtomicUsize::new(1),
             region_shift,
             at: (0..regions).map(|_| AtomicU64::new(UNMAPPED)).collect(),
@@ -253,9 +255,15 @@ impl Mapping {
         self.id
     }
 
+    /// The id of the area that it maps.
+    #[inline]
+    pub fn area(&self) -> u64 {
+        self.area
+    }
+
     /// Whether syncs may be skipped.
     #[inline]
-    pub(crate) fn coherent(&self) -> bool {
+    pub fn coherent(&self) -> bool {
         self.coherent
     }
 

@@ -13,7 +13,7 @@ use std::mem::ManuallyDrop;
 use crate::buf::PageBuf;
 use crate::buff::{Buff, hard_end};
 use crate::chain::{Chain, Frag};
-use crate::dma::{DeviceAddr, DomainId};
+use crate::dma::{DeviceAddr, DomainId, Mapping};
 use crate::memory::Memory;
 
 /// A packet that outlives the poll: owned, `Send`, home when dropped, on any thread.
@@ -194,6 +194,13 @@ impl<'a> Segment<'a> {
     #[inline]
     pub fn dma_addr_in(&self, domain: DomainId) -> Option<DeviceAddr> {
         let at = self.buffer.dma_addr_in(domain)?;
+        Some(DeviceAddr(at.0 + self.offset as u64))
+    }
+
+    /// Where the device finds the data by a mapping that the caller keeps: see [`PageBuf::dma_addr_by`].
+    #[inline]
+    pub fn dma_addr_by(&self, mapping: &Mapping) -> Option<DeviceAddr> {
+        let at = self.buffer.dma_addr_by(mapping)?;
         Some(DeviceAddr(at.0 + self.offset as u64))
     }
 

@@ -22,7 +22,7 @@ use crate::batch::Batch;
 use crate::buf::{PageBuf, Tag};
 use crate::cache::{Cache, Owner};
 use crate::chain::Block;
-use crate::dma::Mapping;
+use crate::dma::{DomainId, Mapping};
 use crate::error::Error;
 use crate::frag::FragState;
 use crate::lane::Lane;
@@ -195,6 +195,7 @@ fn shared(
         meta: area.records(),
         id,
         geometry,
+        area_id: area.id(),
         lanes_used: Default::default(),
         overflowed: Default::default(),
         lanes: (0..sizes.lanes).map(|_| Arc::new(Lane::new(id, sizes.lane, wakeup.clone()))).collect(),
@@ -487,6 +488,23 @@ impl Bound {
     /// As [`PoolRef::frag_waste`].
     pub fn frag_waste(&self) -> u64 {
         self.home().own.frag_waste.read()
+    }
+
+    /// Whether its pages are handed to that device whenever they come home, so that they need no sync before they are
+    /// given to it: the domain is one of the pool's, not coherent, and the pool was made with `sync_for_device`.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, DmaDomain, IdentityDomain, Pool, PoolParams};
+    /// # use std::sync::Arc;
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let coherent: Arc<dyn DmaDomain> = Arc::new(IdentityDomain::new("nic0"));
+    /// let domains = vec![coherent.clone()];
+    /// let pool = Pool::new(PoolParams { domains, sync_for_device: true, ..Default::default() }, arena)?.bind();
+    /// assert!(!pool.syncs_for(coherent.id()), "there is nothing to sync");
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn syncs_for(&self, domain: DomainId) -> bool {
+        self.home_ref().syncing.iter().any(|mapping| mapping.id() == domain)
     }
 
     /// The descriptor to sleep on together with the device's, in a pool made with `wakeup`: readable once a buffer has

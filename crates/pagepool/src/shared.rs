@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) meta: *const PageMeta,
     pub(crate) id: u32,
     pub(crate) geometry: Geometry,
+    /// The id of `area`, which devices ask for per buffer.
+    pub(crate) area_id: u64,
     pub(crate) lanes: Box<[Arc<Lane>]>,
     /// Lanes from here on were never claimed.
     pub(crate) lanes_used: AtomicUsize,

@@ -1,0 +1,77 @@
+//! A cable between two in-memory NICs.
+
+use crate::mem_nic::{NicPort, PortStep};
+
+/// Packets that cross in one direction in a step.
+const BURST: usize = 64;
+
+/// Two ports, and what crosses between them: what either sends the other receives.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, Frame, Pool, PoolParams};
+/// use pagepool_net::{Cable, Device, MemNicParams, NicDomain, mem_nic};
+/// let domain = NicDomain::new("both");
+/// # let arena = Arena::new(ArenaParams { max_bytes: 8 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams { domains: vec![domain.clone()], ..Default::default() }, arena)?.bind();
+/// let (mut one, a) = mem_nic(MemNicParams::default(), domain.clone())?;
+/// let (mut two, b) = mem_nic(MemNicParams::default(), domain)?;
+/// let mut cable = Cable::new(a, b);
+///
+/// let mut packets = Vec::with_capacity(64);
+/// two.receive(&pool, &mut packets, 64); // its first buffers
+/// let mut out = std::collections::VecDeque::new();
+/// let mut packet = pagepool::Buff::received(pool.alloc_page().unwrap(), 60).unwrap();
+/// packet.data_mut().fill(7);
+/// out.push_back(Frame::from(packet));
+/// one.transmit(&mut out);
+/// assert_eq!(cable.step(), 1);
+/// assert_eq!(two.receive(&pool, &mut packets, 64), 1);
+/// assert_eq!(packets[0].data(), [7; 60]);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Cable {
+    /// One end.
+    pub a: NicPort,
+    /// The other.
+    pub b: NicPort,
+    lossless: bool,
+}
+
+impl Cable {
+    /// A cable that drops what finds no buffer; the receiving device counts it in `rx_no_buffer`.
+    pub fn new(a: NicPort, b: NicPort) -> Self {
+        Self { a, b, lossless: false }
+    }
+
+    /// A cable on which a packet waits until there are buffers for it: then the sender's ring fills. What the other end
+    /// can never take is dropped there, and so is everything when the other end is gone.
+    pub fn lossless(a: NicPort, b: NicPort) -> Self {
+        Self { a, b, lossless: true }
+    }
+
+    /// Carries packets across in both directions, at most 64 in each; says how many left either end.
+    pub fn step(&mut self) -> usize {
+        let Self { a, b, lossless } = self;
+        carry(a, b, *lossless) + carry(b, a, *lossless)
+    }
+}
+
+fn carry(from: &mut NicPort, to: &mut NicPort, lossless: bool) -> usize {
+    let carried = from.step(|from| match to.step(|to| cross(from, to, lossless)) {
+        Some(carried) => carried,
+        None => (0..BURST).take_while(|_| from.take(|_| ())).count(),
+    });
+    carried.unwrap_or(0)
+}
+
+fn cross(from: &mut PortStep<'_>, to: &mut PortStep<'_>, lossless: bool) -> usize {
+    let pass = |packet: &[u8], to: &mut PortStep<'_>| {
+        let stays = lossless && to.must_wait(packet.len());
+        if !stays {
+            to.deliver(packet);
+        }
+        !stays
+    };
+    (0..BURST).take_while(|_| from.take_if(|packet| pass(packet, to))).count()
+}

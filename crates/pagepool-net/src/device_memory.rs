@@ -1,0 +1,74 @@
+//! How a simulated device reaches memory: by device addresses, through its address space, and in no other way.
+
+// UNSAFETY: what a device may touch is known to whoever runs it; the two methods are unsafe to call.
+#![expect(unsafe_code)]
+
+use std::fmt;
+
+use pagepool::{DeviceAddr, DmaDomain};
+
+/// Why an access of a device was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Nothing is mapped at this address, or not any more.
+    Unmapped(DeviceAddr),
+    /// The bytes at this address were not synced for the device. Only a domain that checks says so.
+    NotSynced(DeviceAddr),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unmapped(at) => write!(f, "device access to {at}, where nothing is mapped"),
+            Self::NotSynced(at) => write!(f, "device access to {at}, which was not synced for the device"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// An address space that a device made of software can work in.
+///
+/// A fault is counted by whoever implements this or by the device; nothing was accessed then.
+pub trait DeviceMemory: DmaDomain {
+    /// The device reads.
+    ///
+    /// # Safety
+    /// * The bytes belong to the device until the call returns: they are of a buffer that is on one of its rings, and
+    ///   nobody else writes them (I1, I4).
+    ///
+    /// Addresses of which nothing is mapped are a fault, whatever they are.
+    unsafe fn device_read(&self, at: DeviceAddr, into: &mut [u8]) -> Result<(), Fault>;
+
+    /// The device writes.
+    ///
+    /// # Safety
+    /// * The bytes belong to the device until the call returns: they are of a buffer that is on one of its rings, and
+    ///   there is no reference to them (I1, I4).
+    unsafe fn device_write(&self, at: DeviceAddr, from: &[u8]) -> Result<(), Fault>;
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl DeviceMemory for pagepool::testing::CheckingIommu {
+    unsafe fn device_read(&self, at: DeviceAddr, into: &mut [u8]) -> Result<(), Fault> {
+        Self::device_read(self, at, into).map_err(Fault::from)
+    }
+
+    unsafe fn device_write(&self, at: DeviceAddr, from: &[u8]) -> Result<(), Fault> {
+        Self::device_write(self, at, from).map_err(Fault::from)
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl From<pagepool::testing::Fault> for Fault {
+    fn from(fault: pagepool::testing::Fault) -> Self {
+        match fault {
+            pagepool::testing::Fault::NotSynced(at) => Self::NotSynced(at),
+            pagepool::testing::Fault::AfterUnmap(at) | pagepool::testing::Fault::Unmapped(at) => {
+                Self::Unmapped(at)
+            }
+            _ => unreachable!("faults are of these kinds"),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! An in-memory NIC: a device made of software, with descriptor rings, and a driver that trusts it in nothing.
+//!
+//! What   two halves that share four rings and a gate. [`MemNic`] is the driver, a [`Device`] for the thread that polls.
+//!        [`NicPort`] is the hardware, on any thread.
+//!
+//! ```text
+//!   driver: MemNic                    rings                         hardware: NicPort
+//!   table: id -> PageBuf   ── fill: address, length, id ─────────►  deliver(packet): writes through the domain
+//!                          ◄─ received: id, length, last? ────────
+//!   table: id -> Frame     ── send: address, length, id, last? ──►  take(packet): reads through the domain
+//!                          ◄─ sent: id ────────────────────────────
+//! ```
+//!
+//! Memory The hardware has no handle and no pointer: it knows device addresses, and its domain translates them. Why that is
+//!        sound, although it writes memory that is another thread's to hand out:
+//!        * The driver puts a descriptor on a ring only after the buffer is in its table, where nobody reaches it: the
+//!          buffer is out (I1), its memory stays (I3), no reference to its bytes exists (I4), and its address is that of a
+//!          mapping of this domain, by the very object (`reach.rs`).
+//!        * The port touches the bytes of a descriptor between taking it off the ring and completing it, and never those
+//!          of an id that it lied about (`port.rs`). An id is not used twice within 65,536 lives of its slot.
+//!        * The driver takes a buffer out of the table when it is completed, which comes after the port's last access:
+//!          the ring's tail is stored with Release and loaded with Acquire, both ways. Or at the end, below.
+//! End    `close` takes the gate, which waits for a step of the port to end, and lets none begin. Then nobody but the
+//!        driver has the buffers. A port that died may never complete anything; its buffers wait for `close`.
+//! Rings  of the crate `rtrb`: one producer, one consumer, bulk both ways, indices in lines of their own. Every ring has a
+//!        place for each slot of the table, so an honest port never finds a completion ring full.
+//! Cost   receive: per packet a completion copied, a table entry emptied and filled, an address computed, a descriptor
+//!        put. No read-modify-write, no lock, no allocation.
+
+mod descriptor;
+mod link;
+mod params;
+mod port;
+mod receiver;
+mod sender;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk};
+use rtrb::RingBuffer;
+
+pub use params::MemNicParams;
+pub use port::{NicPort, PortStats, PortStep};
+
+use crate::device::{Capabilities, Device, DeviceStats, Wake};
+use crate::device_memory::DeviceMemory;
+use crate::reach::Reach;
+use crate::sys::event;
+use link::Link;
+use port::PortRings;
+use receiver::Receiver;
+use sender::Sender;
+
+/// The driver half of an in-memory NIC. See [`mem_nic`].
+#[derive(Debug)]
+pub struct MemNic {
+    params: MemNicParams,
+    reach: Reach,
+    link: Arc<Link>,
+    receiver: Receiver,
+    sender: Sender,
+    stats: DeviceStats,
+    open: bool,
+}
+
+/// Makes an in-memory NIC that sees memory through `memory`: a [`NicDomain`](crate::NicDomain), or in tests
+/// [`CheckingIommu`](pagepool::testing::CheckingIommu). The pools whose memory it shall reach name the same domain.
+///
+/// It has no buffers for packets before its first [`receive`](Device::receive).
+///
+/// ```
+/// use pagepool::{Arena, ArenaParams, Frame, FrameBulk, Pool, PoolParams};
+/// use pagepool_net::{Device, MemNicParams, NicDomain, mem_nic};
+///
+/// let domain = NicDomain::new("mem0");
+/// let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams { domains: vec![domain.clone()], ..Default::default() }, arena)?.bind();
+/// let (mut nic, mut wire) = mem_nic(MemNicParams::default(), domain)?;
+///
+/// let mut packets = Vec::with_capacity(64);
+/// let mut out = std::collections::VecDeque::with_capacity(64);
+/// let mut done = FrameBulk::new();
+/// nic.receive(&pool, &mut packets, 64); // the first buffers
+///
+/// for round in 0..10u8 {
+///     assert!(wire.deliver(&[round; 60]));
+///     nic.receive(&pool, &mut packets, 64);
+///     for mut packet in packets.drain(..) {
+///         packet.data_mut()[0] = 99;
+///         out.push_back(Frame::from(packet)); // back to where it came from
+///     }
+///     nic.transmit(&mut out);
+///     let sent = wire.take(|packet| assert_eq!((packet.len(), packet[0], packet[1]), (60, 99, round)));
+///     assert!(sent);
+///     nic.complete(&mut done, 64);
+///     done.flush();
+/// }
+/// assert_eq!((nic.stats().rx_packets, nic.stats().tx_completed), (10, 10));
+/// nic.close();
+/// assert_eq!(pool.inflight().out, 0);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+pub fn mem_nic(params: MemNicParams, memory: Arc<dyn DeviceMemory>) -> Result<(MemNic, NicPort), Error> {
+    params.check()?;
+    let link = Arc::new(Link::new()?);
+    let (fill, posted) = RingBuffer::new(params.rx_ring);
+    let (received, came) = RingBuffer::new(params.rx_ring);
+    let (send, to_send) = RingBuffer::new(params.tx_ring);
+    let (sent, went) = RingBuffer::new(params.tx_ring);
+    let domain: Arc<dyn DmaDomain> = memory.clone();
+    let rings = PortRings { fill: posted, received, send: to_send, sent };
+    let port = NicPort::new(link.clone(), memory, rings, params.max_packet, params.max_buffers);
+    let nic = MemNic {
+        reach: Reach::new(domain),
+        link,
+        receiver: Receiver::new(fill, came, params.max_buffers),
+        sender: Sender::new(send, went, params.max_packet, params.max_buffers),
+        stats: DeviceStats::default(),
+        open: true,
+        params,
+    };
+    Ok((nic, port))
+}
+
+impl Device for MemNic {
+    fn name(&self) -> &str {
+        &self.params.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            rx_ring: self.params.rx_ring,
+            tx_ring: self.params.tx_ring,
+            max_packet: self.params.max_packet,
+            max_buffers: self.params.max_buffers,
+            maps: true,
+        }
+    }
+
+    fn domain(&self) -> Option<&Arc<dyn DmaDomain>> {
+        Some(self.reach.domain())
+    }
+
+    #[inline]
+    fn receive(&mut self, pool: &Bound, into: &mut Vec<Buff>, budget: usize) -> usize {
+        if self.link.is_gone() {
+            return 0;
+        }
+        let n = self.receiver.receive(into, budget, &self.reach, &mut self.stats);
+        self.receiver.refill(pool, &mut self.reach, &mut self.stats);
+        n
+    }
+
+    #[inline]
+    fn transmit(&mut self, frames: &mut VecDeque<Frame>) -> usize {
+        if self.link.is_gone() {
+            return 0;
+        }
+        self.sender.transmit(frames, &mut self.reach, &mut self.stats)
+    }
+
+    #[inline]
+    fn complete(&mut self, done: &mut FrameBulk, budget: usize) -> usize {
+        if self.link.is_gone() {
+            return 0;
+        }
+        self.sender.complete(done, budget, &mut self.stats)
+    }
+
+    fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
+        self.link.sleep();
+        let ready = self.link.is_gone() || self.receiver.has_some() || self.sender.has_some();
+        let timeout = if ready { Duration::ZERO } else { timeout };
+        let [by_port, by_pool] = event::wait_readable([Some(self.link.event()), pool.wake_fd()], timeout);
+        self.link.awake();
+        if by_pool {
+            pool.acknowledge_wake();
+        }
+        match self.link.is_gone() {
+            true => Wake::Gone,
+            false if ready || by_port || by_pool => Wake::Ready,
+            false => Wake::Timeout,
+        }
+    }
+
+    fn stats(&self) -> DeviceStats {
+        let counts = &self.link.counts;
+        DeviceStats {
+            rx_no_buffer: counts.no_buffer.value(),
+            rx_too_long: counts.too_long.value(),
+            faults: counts.faults.value(),
+            in_rx: self.receiver.held() as u64 * u64::from(self.open),
+            in_tx: self.sender.held() as u64,
+            ..self.stats
+        }
+    }
+
+    fn close(&mut self) {
+        if std::mem::replace(&mut self.open, false) {
+            self.link.close();
+            self.stats.closed_with += (self.receiver.clear() + self.sender.clear()) as u64;
+        }
+    }
+}
+
+impl Drop for MemNic {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

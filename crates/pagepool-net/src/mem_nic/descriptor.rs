@@ -1,0 +1,48 @@
+//! What stands on the rings between driver and port.
+
+use pagepool::DeviceAddr;
+
+/// Names a buffer on the rings: its slot in the driver's table, and above that in which of its lives the slot is, so
+/// that a buffer which the device names again is not taken for the next one in the same slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct BufferId(pub(super) u32);
+
+impl BufferId {
+    #[inline(always)]
+    pub(super) fn new(slot: u16, life: u16) -> Self {
+        Self(u32::from(life) << 16 | u32::from(slot))
+    }
+
+    #[inline(always)]
+    pub(super) fn slot(self) -> usize {
+        (self.0 & 0xffff) as usize
+    }
+
+    #[inline(always)]
+    pub(super) fn life(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+}
+
+/// Driver to device: a buffer for a packet, or a part of a packet to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Posted {
+    pub(super) at: DeviceAddr,
+    pub(super) len: u32,
+    pub(super) id: BufferId,
+    /// Whether it is the packet's last; of no meaning for buffers to be filled.
+    pub(super) last: bool,
+}
+
+impl Posted {
+    /// One that names nothing, for arrays.
+    pub(super) const NONE: Self = Self { at: DeviceAddr(0), len: 0, id: BufferId(0), last: false };
+}
+
+/// Device to driver: a buffer with a packet, or with a part of one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Received {
+    pub(super) id: BufferId,
+    pub(super) len: u32,
+    pub(super) last: bool,
+}

@@ -1,0 +1,440 @@
+//! The hardware half: takes packets from the wire into posted buffers, and puts posted packets on the wire.
+//!
+//! Who    the one that has it, on any thread. Everything happens in a [step](NicPort::step), under the gate.
+//! Memory only through the device's domain, and only the bytes of a descriptor that it took off a ring, has not completed
+//!        yet, and has told no lie about. What it was told to lie about (`inject_*`) it never touches again.
+//! Cost   a packet: one access through the domain, one descriptor taken, one completion put.
+
+// UNSAFETY: device accesses are unsafe to call; the head of `mem_nic.rs` says why these are sound.
+#![expect(unsafe_code)]
+
+use std::sync::Arc;
+
+use pagepool::MAX_FRAGS;
+use rtrb::{Consumer, Producer};
+
+use super::descriptor::{BufferId, Posted, Received};
+use super::link::Link;
+use crate::device_memory::DeviceMemory;
+
+/// Most descriptors of a packet.
+const MAX_PARTS: usize = MAX_FRAGS + 1;
+
+/// The hardware half of an in-memory NIC: whoever has it is the wire. `Send`; stepped by hand, by a
+/// [`Cable`](crate::Cable), or on a thread of its own ([`PortThread`](crate::PortThread)).
+///
+/// The device dies with it: dropping it is [`die`](Self::die).
+#[derive(Debug)]
+pub struct NicPort {
+    link: Arc<Link>,
+    wire: Wire,
+}
+
+/// A step of the hardware half: the NIC cannot be closed meanwhile.
+///
+/// Two of them cannot be exchanged, which would set one NIC's gate before the other's rings:
+///
+/// ```compile_fail
+/// fn exchange(a: &mut pagepool_net::NicPort, b: &mut pagepool_net::NicPort) {
+///     a.step(|a| b.step(|b| std::mem::swap(a, b)));
+/// }
+/// ```
+#[derive(Debug)]
+pub struct PortStep<'a>(&'a mut Wire);
+
+/// What a step works on.
+#[derive(Debug)]
+struct Wire {
+    link: Arc<Link>,
+    memory: Arc<dyn DeviceMemory>,
+    rings: PortRings,
+    /// The descriptors of the packet that is being sent, and its bytes.
+    parts: [Posted; MAX_PARTS],
+    scratch: Box<[u8]>,
+    max_buffers: usize,
+    /// Something was completed in this step.
+    produced: bool,
+    stalled: bool,
+    holding: bool,
+    held: Vec<BufferId>,
+    /// Ids that a false completion named: the driver may have the buffer.
+    lied_received: Vec<BufferId>,
+    lied_sent: Vec<BufferId>,
+}
+
+/// The port's ends of the four rings.
+#[derive(Debug)]
+pub(super) struct PortRings {
+    pub(super) fill: Consumer<Posted>,
+    pub(super) received: Producer<Received>,
+    pub(super) send: Consumer<Posted>,
+    pub(super) sent: Producer<BufferId>,
+}
+
+/// What the hardware did so far, in packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortStats {
+    /// Packets from the wire for which there was no buffer.
+    pub no_buffer: u64,
+    /// Packets from the wire that are empty, or longer than the device takes.
+    pub too_long: u64,
+    /// Accesses that the domain refused. A packet that was to be sent is lost; a buffer that was to be filled comes back
+    /// with a length of 0.
+    pub faults: u64,
+}
+
+/// Whether a packet from the wire can be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// Into so many buffers.
+    For(usize),
+    NotNow,
+    Never,
+}
+
+impl NicPort {
+    pub(super) fn new(
+        link: Arc<Link>,
+        memory: Arc<dyn DeviceMemory>,
+        rings: PortRings,
+        max_packet: usize,
+        max_buffers: usize,
+    ) -> Self {
+        let wire = Wire {
+            link: link.clone(),
+            memory,
+            rings,
+            parts: [Posted::NONE; MAX_PARTS],
+            scratch: vec![0; max_packet].into(),
+            max_buffers,
+            produced: false,
+            stalled: false,
+            holding: false,
+            held: Vec::new(),
+            lied_received: Vec::new(),
+            lied_sent: Vec::new(),
+        };
+        Self { link, wire }
+    }
+
+    /// Does something as the hardware; `None` when the device is dead or the driver has closed it. The gate is taken
+    /// once, so many packets in one step cost less than a step for each. The driver must not be closed from within.
+    #[inline]
+    pub fn step<R>(&mut self, work: impl FnOnce(&mut PortStep<'_>) -> R) -> Option<R> {
+        let gate = self.link.enter()?;
+        let result = work(&mut PortStep(&mut self.wire));
+        drop(gate);
+        if std::mem::take(&mut self.wire.produced) {
+            self.link.wake();
+        }
+        Some(result)
+    }
+
+    /// As [`PortStep::deliver`], in a step of its own.
+    pub fn deliver(&mut self, packet: &[u8]) -> bool {
+        self.step(|wire| wire.deliver(packet)).unwrap_or(false)
+    }
+
+    /// As [`PortStep::take`], in a step of its own.
+    pub fn take(&mut self, packet: impl FnOnce(&[u8])) -> bool {
+        self.step(|wire| wire.take(packet)).unwrap_or(false)
+    }
+
+    /// The device dies: it does nothing any more, and the driver's [`wait`](crate::Device::wait) says so.
+    pub fn die(&mut self) {
+        self.link.die();
+    }
+
+    /// Whether the device died, or the driver closed it.
+    pub fn is_gone(&self) -> bool {
+        self.link.is_gone()
+    }
+
+    /// While it stalls nothing moves: packets from the wire are missed, none is sent, the rings stay full.
+    pub fn stall(&mut self, on: bool) {
+        self.wire.stalled = on;
+    }
+
+    /// While it holds them, packets are sent and not completed.
+    pub fn hold_completions(&mut self, on: bool) {
+        self.wire.holding = on;
+    }
+
+    /// Completes what was held, in the order that `arrange` gives it. Says whether the device is still there.
+    pub fn release_completions(&mut self, arrange: impl FnOnce(&mut [u32])) -> bool {
+        self.step(|wire| wire.0.release(arrange)).is_some()
+    }
+
+    /// The id of the buffer that the next packet goes into: what a broken device may lie about.
+    pub fn next_posted(&mut self) -> Option<u32> {
+        self.step(|wire| wire.0.rings.fill.peek().ok().map(|posted| posted.id.0))?
+    }
+
+    /// The id of the first buffer of the packet that is sent next.
+    pub fn next_to_send(&mut self) -> Option<u32> {
+        self.step(|wire| wire.0.rings.send.peek().ok().map(|posted| posted.id.0))?
+    }
+
+    /// As a broken device: says that a buffer came in, with any id, length and end mark. The port never touches the buffer
+    /// that was named with this id again. False where the completion ring is full.
+    pub fn inject_received(&mut self, id: u32, len: u32, last: bool) -> bool {
+        let lie = Received { id: BufferId(id), len, last };
+        let told = self.step(|wire| {
+            wire.0.lied_received.push(lie.id); // before the driver can act on it
+            wire.0.produced = true;
+            wire.0.rings.received.push(lie).is_ok()
+        });
+        told.unwrap_or(false)
+    }
+
+    /// As a broken device: says that a buffer was sent, with any id. See [`inject_received`](Self::inject_received).
+    pub fn inject_sent(&mut self, id: u32) -> bool {
+        let told = self.step(|wire| {
+            wire.0.lied_sent.push(BufferId(id));
+            wire.0.produced = true;
+            wire.0.rings.sent.push(BufferId(id)).is_ok()
+        });
+        told.unwrap_or(false)
+    }
+
+    /// What it did so far.
+    pub fn stats(&self) -> PortStats {
+        let counts = &self.link.counts;
+        PortStats {
+            no_buffer: counts.no_buffer.value(),
+            too_long: counts.too_long.value(),
+            faults: counts.faults.value(),
+        }
+    }
+}
+
+impl Drop for NicPort {
+    fn drop(&mut self) {
+        self.link.die();
+    }
+}
+
+impl PortStep<'_> {
+    /// A packet from the wire, into as many buffers as it takes. False, and counted, if there are not enough, or the
+    /// packet is empty or longer than the device takes.
+    #[inline]
+    pub fn deliver(&mut self, packet: &[u8]) -> bool {
+        self.0.deliver(packet)
+    }
+
+    /// Whether a packet of this length would have to wait for buffers.
+    pub fn must_wait(&mut self, len: usize) -> bool {
+        self.0.room_for(len) == Room::NotNow
+    }
+
+    /// Puts the next packet on the wire; false if there is none. A packet that the domain does not let the device read is
+    /// counted, and the next one is taken.
+    #[inline]
+    pub fn take(&mut self, packet: impl FnOnce(&[u8])) -> bool {
+        self.take_if(|bytes| {
+            packet(bytes);
+            true
+        })
+    }
+
+    /// As [`take`](Self::take), but the packet stays the next one if `packet` says false; then this does too.
+    #[inline]
+    pub fn take_if(&mut self, packet: impl FnOnce(&[u8]) -> bool) -> bool {
+        self.0.take_if(packet)
+    }
+}
+
+impl Wire {
+    #[inline]
+    fn deliver(&mut self, packet: &[u8]) -> bool {
+        match self.room_for(packet.len()) {
+            Room::For(1) => self.write_one(packet),
+            Room::For(buffers) => self.write(packet, buffers),
+            Room::NotNow => {
+                self.link.counts.no_buffer.add_one();
+                false
+            }
+            Room::Never => {
+                self.link.counts.too_long.add_one();
+                false
+            }
+        }
+    }
+
+    #[inline]
+    fn take_if(&mut self, packet: impl FnOnce(&[u8]) -> bool) -> bool {
+        while let Some(count) = self.next_packet() {
+            let Some(len) = self.read(count) else {
+                self.sent(count);
+                continue;
+            };
+            if !packet(&self.scratch[..len]) {
+                return false;
+            }
+            self.sent(count);
+            return true;
+        }
+        false
+    }
+
+    // ---- From the wire ----------------------------------------------------------------------------------------
+
+    #[inline]
+    fn room_for(&mut self, len: usize) -> Room {
+        if len == 0 || len > self.scratch.len() {
+            return Room::Never;
+        }
+        self.forget_lies();
+        match self.rings.fill.peek() {
+            _ if self.stalled => Room::NotNow,
+            Ok(first) if first.len as usize >= len => self.completions_for(1),
+            Ok(_) => self.room_in_several(len),
+            Err(_) => Room::NotNow,
+        }
+    }
+
+    fn completions_for(&self, buffers: usize) -> Room {
+        let ring = &self.rings.received;
+        let room = ring.cached_slots() >= buffers || ring.slots() >= buffers;
+        if room { Room::For(buffers) } else { Room::NotNow }
+    }
+
+    fn room_in_several(&mut self, len: usize) -> Room {
+        let most = self.rings.fill.slots().min(self.max_buffers);
+        let Ok(posted) = self.rings.fill.read_chunk(most) else { return Room::NotNow };
+        let (first, second) = posted.as_slices();
+        let lies = &self.lied_received;
+        let mut honest = first.iter().chain(second).filter(|posted| !is_named(lies, posted.id));
+        let mut room = 0;
+        let enough = honest.position(|posted| {
+            room += posted.len as usize;
+            room >= len
+        });
+        match enough {
+            Some(at) => self.completions_for(at + 1),
+            None if most == self.max_buffers && lies.is_empty() => Room::Never,
+            None => Room::NotNow,
+        }
+    }
+
+    /// Drops descriptors from the front that were lied about.
+    #[inline]
+    fn forget_lies(&mut self) {
+        while let Ok(posted) = self.rings.fill.peek()
+            && is_named(&self.lied_received, posted.id)
+        {
+            let _ = self.rings.fill.pop();
+        }
+    }
+
+    #[inline]
+    fn write_one(&mut self, packet: &[u8]) -> bool {
+        let Ok(posted) = self.rings.fill.pop() else { return false };
+        self.fill(posted, packet, true)
+    }
+
+    fn write(&mut self, packet: &[u8], buffers: usize) -> bool {
+        let mut rest = packet;
+        let mut whole = true;
+        for _ in 0..buffers {
+            self.forget_lies();
+            let Ok(posted) = self.rings.fill.pop() else { break };
+            let (now, later) = rest.split_at(rest.len().min(posted.len as usize));
+            rest = later;
+            whole &= self.fill(posted, now, later.is_empty());
+        }
+        whole
+    }
+
+    /// Fills a buffer and completes it; says whether the domain allowed it.
+    #[inline]
+    fn fill(&mut self, posted: Posted, bytes: &[u8], last: bool) -> bool {
+        // SAFETY: I1, I4. The buffer is in the driver's table until it is completed, which is below; the gate is held.
+        let written = unsafe { self.memory.device_write(posted.at, bytes) };
+        if written.is_err() {
+            self.link.counts.faults.add_one();
+        }
+        let len = if written.is_ok() { bytes.len() as u32 } else { 0 };
+        self.produced = true;
+        // Room was found before; where lies took it the buffer stays the device's until the driver closes.
+        self.rings.received.push(Received { id: posted.id, len, last }).is_ok() && written.is_ok()
+    }
+
+    // ---- To the wire ------------------------------------------------------------------------------------------
+
+    /// Copies the descriptors of the next packet into `parts`, if it can be completed, and says how many there are. They
+    /// stay on the ring.
+    #[inline]
+    fn next_packet(&mut self) -> Option<usize> {
+        self.parts[0] = *self.rings.send.peek().ok()?;
+        if self.stalled {
+            return None;
+        }
+        let count = if self.parts[0].last { 1 } else { self.several()? };
+        let sent = &self.rings.sent;
+        let room = self.holding || sent.cached_slots() >= count || sent.slots() >= count;
+        room.then_some(count)
+    }
+
+    fn several(&mut self) -> Option<usize> {
+        let ring = &mut self.rings.send;
+        let all = &mut self.parts[..ring.slots().min(MAX_PARTS)];
+        let posted = ring.read_chunk(all.len()).ok()?;
+        let (one, two) = posted.as_slices();
+        all[..one.len()].copy_from_slice(one);
+        all[one.len()..].copy_from_slice(two);
+        Some(1 + all.iter().position(|part| part.last)?)
+    }
+
+    /// Reads a packet; gives its length, or nothing, and counts, if the device may not. What was lied about is not read.
+    #[inline]
+    fn read(&mut self, count: usize) -> Option<usize> {
+        let mut len = 0;
+        for part in &self.parts[..count] {
+            if is_named(&self.lied_sent, part.id) {
+                return None;
+            }
+            let into = self.scratch.get_mut(len..len + part.len as usize)?;
+            // SAFETY: I1, I4. The frame is in the driver's table until its last buffer is completed, which comes later; the
+            // gate is held.
+            if unsafe { self.memory.device_read(part.at, into) }.is_err() {
+                self.link.counts.faults.add_one();
+                return None;
+            }
+            len += part.len as usize;
+        }
+        Some(len)
+    }
+
+    /// Takes the packet's descriptors off the ring and completes them, but for those that were completed by a lie.
+    #[inline]
+    fn sent(&mut self, count: usize) {
+        for part in &self.parts[..count] {
+            let _ = self.rings.send.pop();
+            if is_named(&self.lied_sent, part.id) {
+                continue;
+            }
+            self.produced = true;
+            if self.holding {
+                self.held.push(part.id);
+            } else {
+                let _ = self.rings.sent.push(part.id); // there is room: it was looked for
+            }
+        }
+    }
+
+    fn release(&mut self, arrange: impl FnOnce(&mut [u32])) {
+        let mut ids: Vec<u32> = self.held.drain(..).map(|id| id.0).collect();
+        arrange(&mut ids);
+        for id in ids {
+            self.produced = true;
+            let _ = self.rings.sent.push(BufferId(id)); // it has a place for every buffer that is being sent
+        }
+    }
+}
+
+/// Whether a list that is empty in an honest device names this buffer.
+#[inline(always)]
+fn is_named(lies: &[BufferId], id: BufferId) -> bool {
+    !lies.is_empty() && lies.contains(&id)
+}

@@ -1,0 +1,211 @@
+//! The driver's receiving half: gives buffers to the device, and makes packets of those that come back.
+//!
+//! Trust  none. Whatever the device says of a buffer is held against the table: a buffer that it does not have is
+//!        counted, a length that the buffer has not is counted and the buffer goes home. A packet of which any part is
+//!        wrong is dropped up to its end.
+
+use pagepool::{Batch, Bound, Buff, DeviceAddr, PageBuf};
+use rtrb::{Consumer, Producer};
+
+use super::descriptor::{BufferId, Posted, Received};
+use crate::device::DeviceStats;
+use crate::reach::Reach;
+
+/// Completions that are taken off the ring at once.
+const BURST: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Receiver {
+    fill: Producer<Posted>,
+    done: Consumer<Received>,
+    burst: Box<[Received; BURST]>,
+    slots: Box<[Slot]>,
+    free: Vec<u16>,
+    /// The packet whose last buffer has not come yet.
+    partial: Option<Buff>,
+    /// Whether buffers are dropped up to the end of a packet of which one was wrong.
+    skipping: bool,
+    max_buffers: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// The buffer that the device has.
+    buffer: Option<PageBuf>,
+    /// Where the device writes its packet.
+    at: DeviceAddr,
+    life: u16,
+}
+
+impl Receiver {
+    pub(super) fn new(fill: Producer<Posted>, done: Consumer<Received>, max_buffers: usize) -> Self {
+        let slots = fill.buffer().capacity();
+        Self {
+            fill,
+            done,
+            burst: Box::new([Received::default(); BURST]),
+            slots: (0..slots).map(|_| Slot { buffer: None, at: DeviceAddr(0), life: 0 }).collect(),
+            free: (0..slots as u16).rev().collect(),
+            partial: None,
+            skipping: false,
+            max_buffers,
+        }
+    }
+
+    /// Moves packets into the vector, within its capacity and the budget.
+    #[inline]
+    pub(super) fn receive(
+        &mut self,
+        into: &mut Vec<Buff>,
+        budget: usize,
+        reach: &Reach,
+        stats: &mut DeviceStats,
+    ) -> usize {
+        let most = budget.min(into.capacity() - into.len());
+        let before = into.len();
+        loop {
+            let want = BURST.min(most - (into.len() - before));
+            let got = self.done.pop_partial_slice(&mut self.burst[..want]).0.len();
+            for at in 0..got {
+                if let Some(packet) = self.accept(self.burst[at], reach, stats) {
+                    stats.rx_bytes += packet.len() as u64;
+                    into.push(packet);
+                }
+            }
+            if got < want || want == 0 {
+                break;
+            }
+        }
+        let n = into.len() - before;
+        stats.rx_packets += n as u64;
+        n
+    }
+
+    /// A buffer that came back; gives the packet that ends with it.
+    #[inline]
+    fn accept(&mut self, got: Received, reach: &Reach, stats: &mut DeviceStats) -> Option<Buff> {
+        let Some((buffer, at)) = self.take(got.id) else {
+            stats.rx_bad_descriptor += 1;
+            return self.spoilt(got.last);
+        };
+        let len = got.len as usize;
+        if len == 0 || len > buffer.packet_capacity() {
+            stats.rx_bad_length += 1;
+            return self.spoilt(got.last);
+        }
+        reach.sync_for_cpu(at, len);
+        if self.partial.is_none() && !self.skipping && got.last {
+            return Buff::received(buffer, len).ok();
+        }
+        self.append(buffer, len, got.last, stats)
+    }
+
+    /// The buffer of an id, if the device has it: once.
+    #[inline]
+    fn take(&mut self, id: BufferId) -> Option<(PageBuf, DeviceAddr)> {
+        let slot = self.slots.get_mut(id.slot())?;
+        if slot.life != id.life() {
+            return None;
+        }
+        let buffer = slot.buffer.take()?;
+        slot.life = slot.life.wrapping_add(1);
+        self.free.push(id.slot() as u16);
+        Some((buffer, slot.at))
+    }
+
+    /// A part of a packet of several buffers.
+    fn append(&mut self, buffer: PageBuf, len: usize, last: bool, stats: &mut DeviceStats) -> Option<Buff> {
+        if self.skipping {
+            self.skipping = !last;
+            return None;
+        }
+        let packet = match self.partial.take() {
+            None => Buff::received(buffer, len).ok(),
+            Some(packet) => self.joined(packet, buffer, len),
+        };
+        if packet.is_none() {
+            stats.rx_too_many_buffers += 1;
+            return self.spoilt(last);
+        }
+        if last {
+            return packet;
+        }
+        self.partial = packet;
+        None
+    }
+
+    fn joined(&self, mut packet: Buff, buffer: PageBuf, len: usize) -> Option<Buff> {
+        let offset = buffer.packet_offset();
+        let fits = packet.frags().len() + 1 < self.max_buffers;
+        (fits && packet.add_frag(buffer, offset, len).is_ok()).then_some(packet)
+    }
+
+    /// The packet that is being put together has a part that is wrong: it is dropped, and so is the rest of it.
+    #[cold]
+    fn spoilt(&mut self, last: bool) -> Option<Buff> {
+        self.partial = None;
+        self.skipping = !last;
+        None
+    }
+
+    /// Gives the device a buffer for every free slot.
+    #[inline]
+    pub(super) fn refill(&mut self, pool: &Bound, reach: &mut Reach, stats: &mut DeviceStats) {
+        let sync = !reach.is_coherent() && !pool.syncs_for(reach.id());
+        while !self.free.is_empty() {
+            let want = self.free.len().min(Batch::MAX);
+            let mut batch = pool.alloc_batch(want);
+            let got = batch.len();
+            while let Some(buffer) = batch.pop() {
+                if !self.post(buffer, sync, reach) {
+                    stats.rx_unmapped += 1 + batch.len() as u64;
+                    return; // the pool is not mapped, and the batch goes home
+                }
+            }
+            if got < want {
+                return;
+            }
+        }
+    }
+
+    /// Gives the device a buffer, for which there is a slot; says whether it is mapped.
+    #[inline]
+    fn post(&mut self, buffer: PageBuf, sync: bool, reach: &mut Reach) -> bool {
+        let Some(page) = reach.addr_of(&buffer) else { return false };
+        let at = DeviceAddr(page.0 + buffer.packet_offset() as u64);
+        let len = buffer.packet_capacity();
+        if sync {
+            reach.sync_for_device(at, len);
+        }
+        let Some(free) = self.free.pop() else { return true };
+        let slot = &mut self.slots[free as usize];
+        (slot.buffer, slot.at) = (Some(buffer), at);
+        let posted = Posted { at, len: len as u32, id: BufferId::new(free, slot.life), last: false };
+        self.fill.push(posted).expect("the ring has as many places as there are slots");
+        true
+    }
+
+    /// Whether buffers came back.
+    pub(super) fn has_some(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// Buffers that the device has, or that wait for the rest of their packet.
+    pub(super) fn held(&self) -> usize {
+        let waiting = self.partial.as_ref().map_or(0, |packet| 1 + packet.frags().len());
+        self.slots.len() - self.free.len() + waiting
+    }
+
+    /// Takes everything back, once the port is shut out; says how many buffers there were.
+    pub(super) fn clear(&mut self) -> usize {
+        let held = self.held();
+        self.partial = None;
+        for (at, slot) in self.slots.iter_mut().enumerate() {
+            if slot.buffer.take().is_some() {
+                slot.life = slot.life.wrapping_add(1);
+                self.free.push(at as u16);
+            }
+        }
+        held
+    }
+}

@@ -1,0 +1,239 @@
+//! The address space of an in-memory NIC: an IOMMU in a table.
+//!
+//! What   each mapped region has a place in a table, and its device addresses are the place's: bits 0 to 39 count bytes,
+//!        40 to 55 name the place, and the bits above count how often it was given, so that an address is not given
+//!        twice. Device and CPU see one memory.
+//! Who    any thread. Mapping and unmapping take a lock; an access takes none.
+//! How    a place is written by the holder of the lock, as a sequence lock: its tag is taken away, the region written,
+//!        the new tag put. A reader that finds its tag before and after it read the region has that region.
+//! Pairs  map: tag (Release) -> translate: tag (Acquire). unmap and map: fence (Release) behind the tag that is taken
+//!        away -> translate: fence (Acquire) before the second look.
+//! Cost   an access: five loads, two compares, and the copy.
+//! Unmap  does not wait for an access that has begun. It need not: the buffer that is accessed is on a ring (the rule of
+//!        `DeviceMemory`), so it is out, and its memory stays (I3).
+
+// UNSAFETY: a device access copies to or from the memory that a region is of.
+#![expect(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use pagepool::{DeviceAddr, DmaDomain, DomainId, Region};
+
+use crate::device_memory::{DeviceMemory, Fault};
+
+/// Bits of an address within its place: the largest region of an area.
+const OFFSET_BITS: u32 = 40;
+/// Bits that name a place.
+const PLACE_BITS: u32 = 16;
+/// Places of a part of the table, which is made when the first of them is used.
+const PART: usize = 256;
+
+/// A place of the table.
+#[derive(Debug, Default)]
+struct Place {
+    /// The upper bits of the addresses that are mapped here; 0 for none.
+    tag: AtomicU64,
+    /// Address of the region's first byte, and its length.
+    cpu: AtomicU64,
+    len: AtomicU64,
+}
+
+/// Places to be given.
+#[derive(Debug, Default)]
+struct Free {
+    /// Places from here on were never given.
+    fresh: u64,
+    /// Given back, the oldest first: the tag that comes next.
+    again: VecDeque<u64>,
+}
+
+/// The address space of an in-memory NIC, coherent, of up to 65,536 regions at once.
+///
+/// ```
+/// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+/// use pagepool_net::NicDomain;
+/// let domain = NicDomain::new("mem0");
+/// let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams { domains: vec![domain.clone()], ..Default::default() }, arena)?.bind();
+/// let buffer = pool.alloc_page().unwrap();
+/// assert_ne!(buffer.dma_addr().unwrap().0, buffer.as_ptr().unwrap() as u64, "the device has addresses of its own");
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct NicDomain {
+    id: DomainId,
+    name: String,
+    parts: Box<[OnceLock<Box<[Place]>>]>,
+    free: Mutex<Free>,
+    faults: AtomicU64,
+}
+
+impl NicDomain {
+    /// A new one, in which nothing is mapped.
+    pub fn new(name: impl Into<String>) -> Arc<Self> {
+        Arc::new(Self {
+            id: DomainId::unique(),
+            name: name.into(),
+            parts: (0..(1 << PLACE_BITS) / PART).map(|_| OnceLock::new()).collect(),
+            free: Mutex::default(),
+            faults: AtomicU64::new(0),
+        })
+    }
+
+    /// Accesses that were refused.
+    pub fn faults(&self) -> u64 {
+        self.faults.load(Ordering::Relaxed)
+    }
+
+    fn place(&self, tag: u64) -> Option<&Place> {
+        let at = (tag & ((1 << PLACE_BITS) - 1)) as usize;
+        self.parts[at / PART].get().map(|part| &part[at % PART])
+    }
+
+    /// The memory that `len` bytes at a device address are mapped to.
+    #[inline]
+    fn translate(&self, at: DeviceAddr, len: usize) -> Result<*mut u8, Fault> {
+        let (tag, offset) = (at.0 >> OFFSET_BITS, at.0 & ((1 << OFFSET_BITS) - 1));
+        let found = self.place(tag).and_then(|place| {
+            let before = place.tag.load(Ordering::Acquire); // pairs with map()
+            let (cpu, size) = (place.cpu.load(Ordering::Relaxed), place.len.load(Ordering::Relaxed));
+            fence(Ordering::Acquire); // pairs with the fence in unmap()
+            let stayed = place.tag.load(Ordering::Relaxed) == before;
+            let within = offset < size && len as u64 <= size - offset;
+            (before == tag && tag != 0 && stayed && within).then_some(cpu + offset)
+        });
+        match found {
+            Some(addr) => Ok(std::ptr::with_exposed_provenance_mut(addr as usize)),
+            None => self.refuse(at),
+        }
+    }
+
+    #[cold]
+    fn refuse<T>(&self, at: DeviceAddr) -> Result<T, Fault> {
+        self.faults.fetch_add(1, Ordering::Relaxed);
+        Err(Fault::Unmapped(at))
+    }
+}
+
+impl Free {
+    /// The tag of a place that nobody has, if there is one.
+    fn take(&mut self) -> Option<u64> {
+        if self.fresh < 1 << PLACE_BITS {
+            self.fresh += 1;
+            return Some(1 << PLACE_BITS | (self.fresh - 1)); // given for the first time
+        }
+        self.again.pop_front()
+    }
+
+    /// Gives the place of a tag back, unless all its tags were given.
+    fn put(&mut self, tag: u64) {
+        let next = tag + (1 << PLACE_BITS);
+        if next < 1 << (u64::BITS - OFFSET_BITS) {
+            self.again.push_back(next);
+        }
+    }
+}
+
+impl DmaDomain for NicDomain {
+    fn id(&self) -> DomainId {
+        self.id
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
+        let cpu = region.cpu_addr().ok_or("this device copies, and the CPU cannot read the memory")?;
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let tag =
+            free.take().ok_or("all 65,536 regions are mapped, or were too often: use larger regions")?;
+        let at = (tag & ((1 << PLACE_BITS) - 1)) as usize;
+        let part = self.parts[at / PART].get_or_init(|| (0..PART).map(|_| Place::default()).collect());
+        let place = &part[at % PART];
+        place.cpu.store(cpu as u64, Ordering::Relaxed);
+        place.len.store(region.len_bytes(), Ordering::Relaxed);
+        place.tag.store(tag, Ordering::Release); // pairs with translate()
+        Ok(DeviceAddr(tag << OFFSET_BITS))
+    }
+
+    fn unmap(&self, region: &Region, at: DeviceAddr) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let tag = at.0 >> OFFSET_BITS;
+        let Some(place) = self.place(tag) else { return };
+        let is_it = region.cpu_addr().map(|cpu| cpu as u64) == Some(place.cpu.load(Ordering::Relaxed));
+        if place.tag.load(Ordering::Relaxed) == tag && is_it {
+            place.tag.store(0, Ordering::Relaxed);
+            fence(Ordering::Release); // pairs with the fence in translate()
+            free.put(tag);
+        }
+    }
+
+    fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
+
+    fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
+}
+
+impl DeviceMemory for NicDomain {
+    #[inline]
+    unsafe fn device_read(&self, at: DeviceAddr, into: &mut [u8]) -> Result<(), Fault> {
+        let from = self.translate(at, into.len())?;
+        // SAFETY: I3, I4. The bytes lie in a region that was mapped, and belong to the device, so they are there, and
+        // nobody writes them; `into` is the device's own memory.
+        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+        Ok(())
+    }
+
+    #[inline]
+    unsafe fn device_write(&self, at: DeviceAddr, from: &[u8]) -> Result<(), Fault> {
+        let into = self.translate(at, from.len())?;
+        // SAFETY: I3, I4. The bytes lie in a region that was mapped, and belong to the device, so they are there, and
+        // there is no reference to them; so `from` is other memory.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagepool::{Arena, ArenaParams, Provider};
+
+    #[test]
+    fn an_address_is_translated_while_it_is_mapped_and_never_given_again() {
+        let arena = Arena::new(ArenaParams { max_bytes: 8 << 20, ..Default::default() }).unwrap();
+        let nic = NicDomain::new("mem0");
+        let domain: Arc<dyn DmaDomain> = nic.clone();
+        let mapping = arena.area().attach(&domain).unwrap();
+        let at = mapping.addr_of(5000).unwrap();
+        let base = arena.area().base().unwrap();
+        assert_eq!(nic.translate(at, 1).unwrap() as usize, base + 5000);
+        let left = (4 << 20) - 5000;
+        assert!(nic.translate(at, left).is_ok());
+        assert_eq!(nic.translate(at, left + 1), Err(Fault::Unmapped(at)), "beyond the region");
+        assert_eq!(nic.translate(DeviceAddr(0), 1), Err(Fault::Unmapped(DeviceAddr(0))));
+        assert_eq!(nic.translate(DeviceAddr(u64::MAX), 1), Err(Fault::Unmapped(DeviceAddr(u64::MAX))));
+        arena.area().detach(&mapping);
+        assert_eq!(nic.translate(at, 1), Err(Fault::Unmapped(at)));
+        assert_eq!(nic.faults(), 4);
+        let again = arena.area().attach(&domain).unwrap();
+        assert_ne!(again.addr_of(5000), Some(at));
+        assert!(nic.translate(at, 1).is_err());
+    }
+
+    #[test]
+    fn a_place_is_given_again_under_other_addresses_until_they_are_used_up() {
+        let mut free = Free { fresh: 1 << PLACE_BITS, again: VecDeque::new() };
+        free.put(1 << PLACE_BITS | 7);
+        let mut last = 1 << PLACE_BITS | 7;
+        for _ in 2..256 {
+            let tag = free.take().unwrap();
+            assert_eq!(tag, last + (1 << PLACE_BITS));
+            free.put(tag);
+            last = tag;
+        }
+        assert_eq!(free.take(), None, "all its addresses were given");
+    }
+}

@@ -1,0 +1,73 @@
+//! Which memory a device reaches, and at which addresses.
+//!
+//! What   the device's address space, and the mappings of the areas that its packets have come from so far.
+//! Cost   an address: a compare and a load for each area that was seen before this one. An area is asked, under its
+//!        lock, when it is seen for the first time or was mapped anew; and for each buffer that is not mapped.
+
+use std::sync::Arc;
+
+use pagepool::{DeviceAddr, DmaDomain, DomainId, Mapping, PageBuf};
+
+#[derive(Debug)]
+pub(crate) struct Reach {
+    domain: Arc<dyn DmaDomain>,
+    id: DomainId,
+    coherent: bool,
+    known: Vec<Arc<Mapping>>,
+}
+
+impl Reach {
+    pub(crate) fn new(domain: Arc<dyn DmaDomain>) -> Self {
+        Self { id: domain.id(), coherent: domain.coherent(), domain, known: Vec::new() }
+    }
+
+    pub(crate) fn domain(&self) -> &Arc<dyn DmaDomain> {
+        &self.domain
+    }
+
+    pub(crate) fn id(&self) -> DomainId {
+        self.id
+    }
+
+    /// Where the device finds the buffer's first byte.
+    #[inline]
+    pub(crate) fn addr_of(&mut self, buffer: &PageBuf) -> Option<DeviceAddr> {
+        match self.known.iter().find_map(|mapping| buffer.dma_addr_by(mapping)) {
+            Some(at) => Some(at),
+            None => self.ask(buffer),
+        }
+    }
+
+    /// Asks the area. A mapping that names this domain's id and is of another domain counts for nothing: its addresses
+    /// are not this device's.
+    #[cold]
+    fn ask(&mut self, buffer: &PageBuf) -> Option<DeviceAddr> {
+        let mapping = buffer.mapping_in(self.id)?;
+        let same = std::ptr::addr_eq(Arc::as_ptr(mapping.domain()), Arc::as_ptr(&self.domain));
+        let at = buffer.dma_addr_by(&mapping).filter(|_| same)?;
+        // Those that nobody else keeps will never map anything again.
+        self.known.retain(|known| known.area() != mapping.area() && Arc::strong_count(known) > 1);
+        self.known.push(mapping);
+        Some(at)
+    }
+
+    /// Whether device and CPU see one memory, and no sync is needed.
+    #[inline(always)]
+    pub(crate) fn is_coherent(&self) -> bool {
+        self.coherent
+    }
+
+    #[inline]
+    pub(crate) fn sync_for_device(&self, at: DeviceAddr, len: usize) {
+        if !self.coherent {
+            self.domain.sync_for_device(at, len);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn sync_for_cpu(&self, at: DeviceAddr, len: usize) {
+        if !self.coherent {
+            self.domain.sync_for_cpu(at, len);
+        }
+    }
+}

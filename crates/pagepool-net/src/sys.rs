@@ -1,0 +1,3 @@
+//! Every system call of this crate. No other file calls the kernel.
+
+pub(crate) mod event;

@@ -1,0 +1,72 @@
+//! Event counters, and sleeping until one of several descriptors can be read.
+
+// UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
+#![expect(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// A new event counter at 0 that never blocks and does not survive `exec`.
+pub(crate) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: the call takes two integers.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call just made this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Adds one to an event counter, which wakes whoever waits for it. A counter that is full is awake already.
+pub(crate) fn signal(fd: BorrowedFd<'_>) {
+    let one = 1u64;
+    // SAFETY: the kernel reads eight bytes.
+    let done = unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), 8) };
+    debug_assert!(done == 8 || io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock, "an eventfd");
+}
+
+/// Sets an event counter to 0.
+pub(crate) fn take(fd: BorrowedFd<'_>) {
+    let mut count = 0u64;
+    // SAFETY: the kernel writes eight bytes or none. Nothing to take is as good.
+    let _ = unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) };
+}
+
+/// Sleeps until one of the descriptors can be read, at most `timeout`; says of each whether it can. May return early,
+/// after a signal.
+pub(crate) fn wait_readable<const N: usize>(
+    fds: [Option<BorrowedFd<'_>>; N],
+    timeout: Duration,
+) -> [bool; N] {
+    let poll = |fd: Option<BorrowedFd<'_>>| libc::pollfd {
+        fd: fd.map_or(-1, |fd| fd.as_raw_fd()), // the kernel leaves out negative ones
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut polled = fds.map(poll);
+    let limit = libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    // SAFETY: the kernel reads and writes `N` entries, and reads the time, which live as long as this call.
+    unsafe { libc::ppoll(polled.as_mut_ptr(), N as libc::nfds_t, &raw const limit, std::ptr::null()) };
+    polled.map(|polled| polled.revents != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn waits_for_either_of_two() {
+        let (one, two) = (eventfd().unwrap(), eventfd().unwrap());
+        let fds = || [Some(one.as_fd()), None, Some(two.as_fd())];
+        assert_eq!(wait_readable(fds(), Duration::from_millis(1)), [false; 3]);
+        signal(two.as_fd());
+        assert_eq!(wait_readable(fds(), Duration::from_secs(9)), [false, false, true]);
+        take(two.as_fd());
+        assert_eq!(wait_readable(fds(), Duration::ZERO), [false; 3]);
+    }
+}
