@@ -26,7 +26,7 @@ pub struct Hand(Arc<Mutex<Wire>>);
 
 impl Hand {
     pub fn wire(&self) -> MutexGuard<'_, Wire> {
-        self.0.lock().unwrap()
+        self.0.lock().expect("no test panics while it looks at the wire")
     }
 
     pub fn arrive(&self, packet: impl Into<Vec<u8>>) {
@@ -210,9 +210,10 @@ impl Device for FakeNic {
 
 /// A pool over memory of its own, for packets of up to 1514 bytes in a buffer.
 pub fn pool(domains: Vec<Arc<dyn DmaDomain>>) -> Bound {
-    let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).unwrap();
+    let arena =
+        Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).expect("4 MiB are to be had");
     let layout = PoolParams { headroom: 256, max_len: 1514, tailroom: 320, ..Default::default() };
-    Pool::new(PoolParams { domains, ..layout }, arena).unwrap().bind()
+    Pool::new(PoolParams { domains, ..layout }, arena).expect("the domains map").bind()
 }
 
 /// A packet with an Ethernet header and `number` behind it, filled to `len` bytes.
@@ -224,5 +225,5 @@ pub fn packet(number: u32, len: usize) -> Vec<u8> {
 
 /// The number in a packet.
 pub fn number(packet: &[u8]) -> u32 {
-    u32::from_be_bytes(packet[14..18].try_into().unwrap())
+    u32::from_be_bytes(packet[14..18].try_into().expect("four bytes"))
 }
