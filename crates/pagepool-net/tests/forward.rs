@@ -108,7 +108,7 @@ fn a_stack_takes_what_it_wants() {
     let mut kept = Vec::new();
     let (nic, hand) = FakeNic::copying();
     let stack = |packet: Buff, _: Ingress| {
-        if number(packet.data()) % 4 == 0 {
+        if number(packet.data()).is_multiple_of(4) {
             kept.push(packet);
             return Ok(());
         }
@@ -252,15 +252,15 @@ fn crosswise(
     let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Redirect(PortId(1)));
     let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
     forwarder.add_remote(outlet);
-    forwarder.add_inlet(port, inlet).unwrap();
-    homes.send(forwarder.pool(port).unwrap().handle()).unwrap();
+    forwarder.add_inlet(port, inlet).expect("the port is here");
+    homes.send(forwarder.pool(port).expect("the port is here").handle()).expect("the test waits for it");
     let (mut fed, mut sent) = (0, Vec::new());
     let (mut reported, start) = (false, Instant::now());
     while done.load(Ordering::SeqCst) < 2 {
         assert!(start.elapsed() < Duration::from_secs(120), "{fed} fed, {} sent", sent.len());
         // What arrives is as much as the other thread keeps up with, so that nothing has to be dropped, for want of room
         // on the ring or of pages.
-        let stats = forwarder.stats(port).unwrap();
+        let stats = forwarder.stats(port).expect("the port is here");
         if hand.wire().arriving.is_empty() && u64::from(fed) < stats.redirect_in + 300 && fed < EACH {
             (fed..fed + 50).for_each(|n| hand.arrive(packet(n, 60)));
             fed += 50;
@@ -274,7 +274,7 @@ fn crosswise(
             done.fetch_add(1, Ordering::SeqCst);
         }
     }
-    let stats = forwarder.stats(port).unwrap();
+    let stats = forwarder.stats(port).expect("the port is here");
     end.wait(); // both have what they wanted before either goes
     (stats, sent)
 }

@@ -35,7 +35,7 @@ fn pair(shared: bool, maps: bool) -> Pair<impl Program> {
         at += 1;
         forwarder.add_port(Box::new(nic), pool(vec![domain(&iommus[at - 1])]))
     });
-    let homes = ports.map(|port| forwarder.pool(port).unwrap().handle());
+    let homes = ports.map(|port| forwarder.pool(port).expect("the port is here").handle());
     Pair { forwarder, to: ports[1], hands, homes, iommus }
 }
 
@@ -51,12 +51,12 @@ impl<P: Program> Pair<P> {
     }
 
     fn paths(&self) -> PathStats {
-        self.forwarder.paths(self.to).unwrap()
+        self.forwarder.paths(self.to).expect("the port is here")
     }
 
     /// Which way a frame of the first port's pool would take.
     fn path(&self) -> Path {
-        self.forwarder.egress(self.to).unwrap().path_for(self.homes[0].area())
+        self.forwarder.egress(self.to).expect("the port is here").path_for(self.homes[0].area())
     }
 
     /// Ends everything; every mapping was undone once, and no sync went astray.
