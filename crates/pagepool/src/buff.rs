@@ -289,6 +289,27 @@ impl Buff {
         self.chain.push(&self.head, Frag::new(buffer, offset, len)).map_err(Frag::into_buffer)
     }
 
+    /// Parts with the first buffer; the further ones go home now. For whoever sends packets home in bulk.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Buff, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let packet = Buff::received(pool.alloc_page().unwrap(), 60).unwrap();
+    /// let mut ended = vec![packet.into_buffer()];
+    /// pagepool::put_bulk(&mut ended);
+    /// assert_eq!(pool.stats().recycle_cached, 1);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn into_buffer(self) -> PageBuf {
+        let (head, _, mut chain) = self.into_parts();
+        if !chain.is_none() {
+            chain.end(&head, drop);
+        }
+        head
+    }
+
     /// Takes the last further buffer off.
     pub fn pop_frag(&mut self) -> Option<Frag> {
         self.chain.pop(&self.head)
