@@ -814,16 +814,23 @@ fn skb_two_clones_get_blocks_of_their_own() {
 #[test]
 fn skb_a_merged_clone_and_its_source_end_at_once() {
     explore("skb/merged", 2, || {
-        let (scene, pool) = scene(2, small(1, 2));
+        let (scene, pool) = scene(1, small(1, 1));
         let cache = SkbCache::new(2).unwrap();
-        let [mut one, two] = [0, 1].map(|_| {
-            let mut packet = SkBuff::with_capacity(&cache, 0, 0).unwrap();
-            packet.add_frag(pool.alloc_page().unwrap(), 0, 100).unwrap();
-            packet
-        });
+        let [mut one, mut two] = [0, 1].map(|_| SkBuff::with_capacity(&cache, 0, 0).unwrap());
+        one.mark_for_recycle();
+        two.add_frag(pool.alloc_page().unwrap(), 0, 1000).unwrap();
         one.try_coalesce(two.clone()).unwrap();
-        let other = thread::spawn(move || drop(two));
-        drop(one);
+        let bytes = Arc::new(loom::cell::UnsafeCell::new(0u8));
+        let theirs = bytes.clone();
+        let other = thread::spawn(move || {
+            theirs.with(|_| ());
+            drop(one);
+        });
+        drop(two);
+        if let Some(again) = pool.alloc_page() {
+            bytes.with_mut(|_| ()); // written again: every read must be over
+            drop(again);
+        }
         other.join().unwrap();
         drop(cache);
         scene.destroy(pool);
