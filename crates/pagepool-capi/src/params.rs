@@ -108,6 +108,7 @@ impl PoolParamsC {
             low_water: self.low_water as usize,
             wakeup: self.wakeup != 0,
             tagging: self.tagging != 0,
+            ..Default::default()
         })
     }
 

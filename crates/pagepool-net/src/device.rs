@@ -80,6 +80,36 @@ pub trait Device: Send + fmt::Debug {
     fn close(&mut self);
 }
 
+impl<D: Device + ?Sized> Device for Box<D> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+    fn domain(&self) -> Option<&Arc<dyn DmaDomain>> {
+        (**self).domain()
+    }
+    fn receive(&mut self, pool: &Bound, into: &mut Vec<Buff>, budget: usize) -> usize {
+        (**self).receive(pool, into, budget)
+    }
+    fn transmit(&mut self, frames: &mut VecDeque<Frame>) -> usize {
+        (**self).transmit(frames)
+    }
+    fn complete(&mut self, done: &mut FrameBulk, budget: usize) -> usize {
+        (**self).complete(done, budget)
+    }
+    fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
+        (**self).wait(pool, timeout)
+    }
+    fn stats(&self) -> DeviceStats {
+        (**self).stats()
+    }
+    fn close(&mut self) {
+        (**self).close();
+    }
+}
+
 /// Declares the counters of a device: the struct, their names in order, and their sum.
 macro_rules! device_stats {
     ($($(#[$doc:meta])* $name:ident,)*) => {

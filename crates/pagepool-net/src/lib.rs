@@ -5,6 +5,7 @@ mod counters;
 mod device;
 mod device_memory;
 mod egress;
+mod fault_nic;
 mod forward;
 mod handoff;
 mod mem_nic;
@@ -14,11 +15,15 @@ mod program;
 mod reach;
 mod stack;
 mod sys;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod zerocopy;
 
 pub use cable::Cable;
 pub use device::{Capabilities, Device, DeviceStats, Wake};
 pub use device_memory::{DeviceMemory, Fault};
 pub use egress::{Egress, Path, PathStats};
+pub use fault_nic::{Chance, FaultCounts, FaultNic, FaultParams};
 pub use forward::{BUDGET, ForwardStats, Forwarder};
 pub use handoff::{Inlet, Outlet, handoff};
 pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStats, PortStep, mem_nic};
@@ -26,3 +31,4 @@ pub use nic_domain::NicDomain;
 pub use port_thread::PortThread;
 pub use program::{Action, Ingress, PortId, Program};
 pub use stack::{NoStack, Stack};
+pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

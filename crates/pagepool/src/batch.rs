@@ -10,10 +10,12 @@ use std::mem::MaybeUninit;
 
 use crate::buf::PageBuf;
 use crate::cache::Owner;
+use crate::frag::Part;
 use crate::page::PageIdx;
 use crate::shared::Home;
 
-/// Up to [`Batch::MAX`] whole pages of one pool, each owned by the batch. Linux: `xdp_frame_bulk`, for both directions.
+/// Up to [`Batch::MAX`] whole pages of one pool, each owned by the batch. For frames there is
+/// [`FrameBulk`](crate::FrameBulk).
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -30,7 +32,6 @@ use crate::shared::Home;
 /// # drop(one);
 /// # Ok::<(), pagepool::Error>(())
 /// ```
-#[doc(alias = "xdp_frame_bulk")]
 #[derive(Debug)]
 #[must_use = "a batch that is dropped at once was allocated for nothing"]
 pub struct Batch {
@@ -239,8 +240,8 @@ fn put_elsewhere_synced(pool: Home, pages: &[u32]) {
     }
 }
 
-/// Returns buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. The checks are made
-/// once for neighbours of one pool. Linux: `page_pool_put_netmem_bulk`, without its limit of 16.
+/// Returns buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. Of every 64, each pool
+/// is gone to once. Linux: `page_pool_put_netmem_bulk`, without its limit of 16.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -255,18 +256,33 @@ fn put_elsewhere_synced(pool: Home, pages: &[u32]) {
 #[doc(alias = "page_pool_put_netmem_bulk")]
 #[inline]
 pub fn put_bulk(buffers: &mut Vec<PageBuf>) {
-    for chunk in taken(buffers).chunks(Batch::MAX) {
-        let pool = chunk[0].pool;
-        let home = pool.owner_here().is_some_and(|owner| {
-            pool.own.cache.has_plain_room(chunk.len()) && {
-                let cached = pool.own.cache.fill(owner, chunk.len(), |space| copy_plain(pool, chunk, space));
-                pool.own.counts.recycle_cached.add(cached as u64);
-                cached > 0
-            }
-        });
-        if !home {
-            put_runs(chunk, put_run, drop);
+    let mut rest = taken(buffers);
+    while !rest.is_empty() {
+        let (chunk, behind) = rest.split_at_mut(rest.len().min(Batch::MAX));
+        put_parted(chunk);
+        rest = behind;
+    }
+}
+
+/// As [`put_bulk`], through the locked ring of each pool, whatever the thread.
+pub fn put_ring_bulk(buffers: &mut Vec<PageBuf>) {
+    taken(buffers).chunks_mut(Batch::MAX).for_each(|chunk| put_groups(Way::Ring, chunk));
+}
+
+/// Sends up to [`Batch::MAX`] buffers home, at least one, that the caller parts with: none of them is read again, dropped,
+/// or there when this returns.
+#[inline(always)]
+pub(crate) fn put_parted(buffers: &mut [PageBuf]) {
+    let pool = buffers[0].pool;
+    let home = pool.owner_here().is_some_and(|owner| {
+        pool.own.cache.has_plain_room(buffers.len()) && {
+            let cached = pool.own.cache.fill(owner, buffers.len(), |space| copy_plain(pool, buffers, space));
+            pool.own.counts.recycle_cached.add(cached as u64);
+            cached > 0
         }
+    });
+    if !home {
+        put_groups(Way::Home, buffers);
     }
 }
 
@@ -289,50 +305,113 @@ fn copy_plain(pool: Home, buffers: &[PageBuf], space: &mut [u32]) -> usize {
     if pools == 0 && places >> 32 == 0 { buffers.len() } else { 0 }
 }
 
-/// Whole, plain pages of one pool.
-fn put_run(pool: Home, pages: &[u32]) {
-    match pool.owner_here() {
-        Some(owner) => put_here(pool, owner, pages),
-        None => put_elsewhere(pool, pages),
-    }
+/// Which way home.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// As dropped buffers go.
+    Home,
+    /// Through the locked ring.
+    Ring,
 }
 
-/// Returns buffers that the caller parts with, run by run of neighbours of one pool, and what is no plain page singly.
-#[inline(never)]
-fn put_runs(mut rest: &[PageBuf], run: impl Fn(Home, &[u32]), single: impl Fn(PageBuf)) {
-    while let Some(first) = rest.first() {
-        let pool = first.pool;
-        let mut numbers = [0u32; Batch::MAX];
-        let n = run_of_plain(pool, rest, &mut numbers);
-        if n > 0 {
-            rest = &rest[n..];
-            run(pool, &numbers[..n]);
-        } else {
-            rest = &rest[1..];
-            // SAFETY: the caller parts with them, and each is read out once.
-            single(unsafe { std::ptr::read(first) });
+/// What goes home together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Piece,
+    /// A whole page with something to look up: these go singly.
+    Special,
+}
+
+impl Kind {
+    #[inline(always)]
+    fn of(buffer: &PageBuf) -> Self {
+        match buffer.place.part() {
+            Part::WHOLE => Self::Plain,
+            part if part.is_piece() => Self::Piece,
+            _ => Self::Special,
         }
     }
 }
 
-/// As [`put_bulk`], through the locked ring of each pool, whatever the thread.
-pub fn put_ring_bulk(buffers: &mut Vec<PageBuf>) {
-    let run = |pool: Home, pages: &[u32]| {
-        sync_all(pool, pages);
-        pool.ring_bulk(pages);
-    };
-    put_runs(taken(buffers), run, PageBuf::put_ring);
+/// Returns up to [`Batch::MAX`] buffers that the caller parts with, pool by pool: the whole pages of each together, then
+/// the pieces of each.
+#[inline(never)]
+fn put_groups(way: Way, mut rest: &mut [PageBuf]) {
+    let mut numbers = [0u32; Batch::MAX];
+    while let Some(first) = rest.first() {
+        let (pool, kind) = (first.pool, Kind::of(first));
+        if kind == Kind::Special {
+            // SAFETY: I1. The caller parts with them, and each is read out once.
+            let single = unsafe { std::ptr::read(first) };
+            rest = &mut rest[1..];
+            match way {
+                Way::Home => drop(single),
+                Way::Ring => single.put_ring(),
+            }
+            continue;
+        }
+        let left = gather(pool, kind, rest, &mut numbers);
+        let group = &numbers[..rest.len() - left];
+        rest = &mut rest[..left];
+        match kind {
+            Kind::Piece => put_pieces(way, pool, group),
+            _ => put_pages(way, pool, group),
+        }
+    }
 }
 
-/// Empties the vector without dropping its buffers, and gives them to be read out once each. If foreign code panics
-/// meanwhile the rest is leaked, never returned twice.
+/// Copies the page numbers of one pool's buffers of one kind, and moves the others to the front; says how many others
+/// there are.
 #[inline(always)]
-fn taken(buffers: &mut Vec<PageBuf>) -> &[PageBuf] {
+fn gather(pool: Home, kind: Kind, buffers: &mut [PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
+    // Almost always they are all of one pool and plain.
+    let run = if kind == Kind::Plain { run_of_plain(pool, buffers, numbers) } else { 0 };
+    let mut left = 0;
+    for at in run..buffers.len() {
+        let buffer = &buffers[at];
+        if buffer.pool == pool && Kind::of(buffer) == kind {
+            numbers[at - left] = buffer.place.page().0;
+        } else {
+            buffers.swap(left, at);
+            left += 1;
+        }
+    }
+    left
+}
+
+fn put_pages(way: Way, pool: Home, pages: &[u32]) {
+    match (way, pool.owner_here()) {
+        (Way::Home, Some(owner)) => put_here(pool, owner, pages),
+        (Way::Home, None) => put_elsewhere(pool, pages),
+        (Way::Ring, _) => {
+            sync_all(pool, pages);
+            pool.ring_bulk(pages);
+        }
+    }
+}
+
+/// Who the owner is is asked for each: the sync of a page that is home with its last piece is foreign code.
+fn put_pieces(way: Way, pool: Home, mut pieces: &[u32]) {
+    while let [piece, rest @ ..] = pieces {
+        match (way, pool.owner_here()) {
+            (_, Some(owner)) => pool.piece_here(owner, PageIdx(*piece), way == Way::Ring),
+            (Way::Home, None) => return pool.pieces_elsewhere(pieces),
+            (Way::Ring, None) => return pool.pieces_without_lane(pieces),
+        }
+        pieces = rest;
+    }
+}
+
+/// Empties the vector without dropping its buffers, and gives them to be parted with. If foreign code panics meanwhile
+/// the rest is leaked, never returned twice.
+#[inline(always)]
+fn taken(buffers: &mut Vec<PageBuf>) -> &mut [PageBuf] {
     let len = buffers.len();
     // SAFETY: 0 is within the capacity, and no element needs to be initialised for it.
     unsafe { buffers.set_len(0) };
     // SAFETY: the elements are still there, initialised, and the vector cannot be used while this borrow of it lives.
-    unsafe { std::slice::from_raw_parts(buffers.as_ptr(), len) }
+    unsafe { std::slice::from_raw_parts_mut(buffers.as_mut_ptr(), len) }
 }
 
 /// Copies the page numbers of the leading whole, plain pages of one pool; says how many there were.

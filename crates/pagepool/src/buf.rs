@@ -298,10 +298,7 @@ impl PageBuf {
     pub fn put_ring(self) {
         let (pool, page, part) = self.into_parts();
         if part.is_piece() {
-            return match pool.owner_here() {
-                Some(owner) => pool.piece_here(owner, page, true),
-                None => pool.piece_without_lane(page.head(pool.geometry.order)),
-            };
+            return put_piece_ring(pool, page);
         }
         if part == Part::SPECIAL && pool.page_meta(page).holds.load(Ordering::Acquire) != 0 {
             return drop(Self::new(pool, page, part)); // it leaves the pool, by whichever way
@@ -405,6 +402,14 @@ impl Drop for PageBuf {
             return drop_here(pool, owner, place);
         }
         drop_elsewhere(pool, place);
+    }
+}
+
+#[cold]
+fn put_piece_ring(pool: Home, page: PageIdx) {
+    match pool.owner_here() {
+        Some(owner) => pool.piece_here(owner, page, true),
+        None => pool.pieces_without_lane(&[page.0]),
     }
 }
 

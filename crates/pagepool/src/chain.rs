@@ -121,6 +121,15 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    /// Sets the counts of a block that was just taken, and leaves its entries as they are.
+    fn start(block: &mut MaybeUninit<Self>) {
+        let block = block.as_mut_ptr();
+        // SAFETY: the block is borrowed exclusively, and the field lies in it.
+        unsafe { (*block).count = 0 };
+        // SAFETY: as above.
+        unsafe { (*block).len = 0 };
+    }
+
     fn frags(&self) -> &[Frag] {
         // SAFETY: I1. The first `count` entries are initialised, and the chain owns them.
         unsafe { std::slice::from_raw_parts(self.frags.as_ptr().cast(), self.count as usize) }
@@ -201,11 +210,9 @@ impl Chain {
     pub(crate) fn push(&mut self, head: &PageBuf, frag: Frag) -> Result<(), Frag> {
         if self.is_none() {
             let Some(place) = head.pool.chains.take() else { return Err(frag) };
-            let block = head.pool.chains.block(place);
-            // SAFETY: I1. The block was just taken.
-            unsafe { (&raw mut (*block).count).write(0) };
-            // SAFETY: as above.
-            unsafe { (&raw mut (*block).len).write(0) };
+            let block = head.pool.chains.block(place).cast::<MaybeUninit<Block>>();
+            // SAFETY: I1, I3. The block was just taken, and nothing is asked of its bytes.
+            Block::start(unsafe { &mut *block });
             self.0 = NonZeroU32::new(place + 1);
         }
         let Some(block) = self.block(head) else { return Err(frag) };
@@ -247,21 +254,44 @@ impl Chain {
     }
 
     /// Takes all buffers off, in order, and puts the block back.
-    pub(crate) fn end(&mut self, head: &PageBuf, mut each: impl FnMut(Frag)) {
-        let Some(block) = self.block(head) else { return };
-        // SAFETY: I1, I3. As in `push`.
-        let count = unsafe { std::mem::replace(&mut (*block).count, 0) } as usize;
-        for at in 0..count {
-            // SAFETY: I1. The entry was initialised, and is not counted any more, so it is read out once.
-            each(unsafe { (*block).frags[at].assume_init_read() });
-        }
-        self.put_back(head);
+    pub(crate) fn end(&mut self, head: &PageBuf, each: impl FnMut(Frag)) {
+        Ending { chain: self, head, at: 0 }.for_each(each);
     }
 
     fn put_back(&mut self, head: &PageBuf) {
         if let Some(place) = self.0.take() {
             head.pool.chains.put(place.get() - 1);
         }
+    }
+}
+
+/// A chain whose buffers are being taken off. Where that is cut short by a panic of foreign code, the rest goes home and
+/// the block is put back all the same.
+struct Ending<'a> {
+    chain: &'a mut Chain,
+    head: &'a PageBuf,
+    /// Entries below this were taken.
+    at: u32,
+}
+
+impl Iterator for Ending<'_> {
+    type Item = Frag;
+
+    fn next(&mut self) -> Option<Frag> {
+        let block = self.chain.block(self.head)?;
+        // SAFETY: I1, I3. The chain has the block alone, and its counts are initialised.
+        let block = unsafe { &*block };
+        let entry = block.frags.get(self.at as usize).filter(|_| self.at < block.count)?;
+        self.at += 1;
+        // SAFETY: I1. The entry was initialised, and `at` is behind it now, so it is read out once.
+        Some(unsafe { entry.assume_init_read() })
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.for_each(drop);
+        self.chain.put_back(self.head);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::dma::DmaDomain;
 use crate::error::Error;
 use crate::page::{MAX_ORDER, NodeId, PAGE_SIZE, PageIdx};
 use crate::provider::Provider;
+use crate::registry::Registry;
 use crate::ring::MAX_RING;
 
 /// What a pool shall be. `Default` gives Linux's sizes: cache 128, refill 64, ring 1024.
@@ -66,6 +67,34 @@ pub struct PoolParams {
     pub chains: usize,
     /// Record who holds buffers, for the report of a destroyed pool.
     pub tagging: bool,
+    /// Buffers that may wait for users who only say whether they are in use still, up to 65536; their places are made with
+    /// the pool, 32 bytes each, and 40 more with [`OnBusy::Release`]. 0 is none: no such user can be registered.
+    pub wait_capacity: usize,
+    /// What a refill does about a buffer that has waited longest and is in use still.
+    pub on_busy: OnBusy,
+    /// Where the pool is entered, for its memory id and for those who look for it; `None` is the process's registry.
+    pub registry: Option<Registry>,
+}
+
+/// What happens at the head of the waiting queue when its buffer is in use still: the choice that the third seed leaves
+/// open ("Keep track of pages").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnBusy {
+    /// It stays, and the round ends: right where users finish in the order in which buffers were queued.
+    #[default]
+    Keep,
+    /// It stays, and the round looks past it: right where one buffer may be in use for long (a packet kept for
+    /// retransmission) and those behind it are done.
+    Skip {
+        /// Buffers in use that one round looks past, 1 to 64.
+        ahead: usize,
+    },
+    /// It leaves the queue, one a round, and its page leaves the pool as one that is held: the pool may take fresh memory
+    /// for it, and its own goes back to the provider once the user is done. Memory is mapped by region here, so nothing
+    /// is unmapped; the page is just the pool's no more. At most `wait_capacity` buffers wait beyond the queue: when there
+    /// are as many, the head is kept.
+    Release,
 }
 
 impl Default for PoolParams {
@@ -91,6 +120,9 @@ impl Default for PoolParams {
             wakeup: false,
             chains: 0,
             tagging: false,
+            wait_capacity: 0,
+            on_busy: OnBusy::Keep,
+            registry: None,
         }
     }
 }
@@ -103,6 +135,9 @@ const MAX_LANES: usize = 64;
 const MAX_CHAINS: usize = 1 << 20;
 /// Most colours: more gain nothing (reference measurement: 8 colours 3.9, 16 colours 3.7 core cycles).
 const MAX_COLOURS: usize = 16;
+/// Most buffers that may wait, and most that one round looks past.
+const MAX_WAITS: usize = 65536;
+const MAX_AHEAD: usize = 64;
 /// A colour is one cache line further.
 const COLOUR_SHIFT: u32 = 6;
 
@@ -115,6 +150,7 @@ pub(crate) struct Sizes {
     pub(crate) lanes: usize,
     pub(crate) lane: usize,
     pub(crate) chains: usize,
+    pub(crate) waits: usize,
 }
 
 /// Where data lies in a page, checked.
@@ -164,6 +200,7 @@ impl PoolParams {
     pub(crate) fn check(&self, provider: &dyn Provider) -> Result<(Sizes, Geometry), Error> {
         let geometry = self.geometry(provider.area())?;
         check_node(provider, self.nid)?;
+        self.check_waits()?;
         Ok((self.sizes()?, geometry))
     }
 
@@ -192,7 +229,23 @@ impl PoolParams {
         let ring = if self.ring_size == 0 { 1024 } else { self.ring_size.min(MAX_RING) };
         within("chains", self.chains, 0, MAX_CHAINS)?;
         let chains = if self.chains == 0 { 1024 } else { self.chains };
-        Ok(Sizes { cache, refill, ring, lanes: self.max_lanes, lane, chains })
+        Ok(Sizes { cache, refill, ring, lanes: self.max_lanes, lane, chains, waits: self.wait_capacity })
+    }
+
+    fn check_waits(&self) -> Result<(), Error> {
+        within("wait_capacity", self.wait_capacity, 0, MAX_WAITS)?;
+        if self.wait_capacity == 0 && self.on_busy != OnBusy::Keep {
+            let value = format!("{:?}", self.on_busy);
+            return Err(Error::parameter(
+                "on_busy",
+                value,
+                "Keep in a pool without wait_capacity: nothing waits",
+            ));
+        }
+        match self.on_busy {
+            OnBusy::Skip { ahead } => within("on_busy.ahead", ahead, 1, MAX_AHEAD),
+            OnBusy::Keep | OnBusy::Release => Ok(()),
+        }
     }
 
     fn geometry(&self, area: &Area) -> Result<Geometry, Error> {

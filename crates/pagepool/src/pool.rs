@@ -27,16 +27,18 @@ use crate::error::Error;
 use crate::frag::FragState;
 use crate::lane::Lane;
 use crate::page::{NodeId, PageIdx};
-use crate::params::{PoolParams, Sizes};
+use crate::params::{Geometry, PoolParams, Sizes};
 use crate::pool_ref::{self, PoolRef};
 use crate::provider::Provider;
+use crate::registry::{Registration, Registry};
 use crate::ring::Ring;
 use crate::shared::{Home, OwnerHalf, Returns, Shared, clear_record};
 use crate::shutdown::{self, Shutdown, Watch};
 use crate::slab::Slab;
-use crate::stats::{Counter, Counters, Inflight, Stats};
+use crate::stats::{Counter, Counters, Inflight, Stats, WaitStats};
 use crate::sync::{AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, prepare_fences};
 use crate::thread;
+use crate::wait_queue::{PageUser, WaitQueue, WaitUser};
 use crate::wake::Wakeup;
 
 /// A pool that is bound to no thread: it may be sent, observed and destroyed. Linux: `struct page_pool` with direct
@@ -48,6 +50,8 @@ pub struct Pool {
     home: Home,
     /// What only the owner reads, when it refills.
     policy: Policy,
+    /// Buffers whose users only say whether they are in use still, in a pool made with `wait_capacity`.
+    waits: Option<Box<WaitQueue>>,
 }
 
 // SAFETY: the pool is bound to no thread, so moving it moves the owner half; the rest is `Sync`.
@@ -89,6 +93,7 @@ impl Pool {
             source,
         })?;
         let chains = Slab::new(sizes.chains)?;
+        let registration = params.registry.clone().unwrap_or_else(Registry::process).register()?;
         let id = next_id()?;
         let attached = attach_all(&params, &*provider)?;
         let policy = Policy {
@@ -100,20 +105,16 @@ impl Pool {
             next_queue: 0,
         };
         let mappings = attached.mappings.clone().into();
-        let shared = Arc::new(shared(
-            params,
-            provider,
-            id,
-            geometry,
-            sizes,
-            chains,
-            mappings,
-            Arc::new(Wakeup::new(event)),
-        ));
+        let on_busy = params.on_busy;
+        let wakeup = Arc::new(Wakeup::new(event));
+        let parts = Parts { id, registration, geometry, sizes, chains, mappings, wakeup };
+        let shared = Arc::new(shared(params, provider, parts));
+        pool_ref::show(&shared);
         attached.keep();
+        let waits = WaitQueue::new(sizes.waits, on_busy, shared.waits.clone());
         // The pool's own count; shutdown::free drops it.
         let raw = NonNull::new(Arc::into_raw(shared).cast_mut()).expect("an Arc is never null");
-        Ok(Self { home: Home(raw), policy })
+        Ok(Self { home: Home(raw), policy, waits })
     }
 
     /// Makes the calling thread the owner. Linux: `page_pool_enable_direct_recycling`.
@@ -133,13 +134,14 @@ impl Pool {
     /// other pool of the area uses are unmapped now. Linux: `page_pool_destroy`.
     #[doc(alias = "page_pool_destroy")]
     pub fn destroy(self) -> Shutdown {
-        shutdown::end(ManuallyDrop::new(self).home)
+        let mut this = ManuallyDrop::new(self);
+        shutdown::end(this.home, this.waits.take())
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        shutdown::end(self.home);
+        drop(shutdown::end(self.home, self.waits.take()));
     }
 }
 
@@ -176,16 +178,19 @@ fn attach_all(params: &PoolParams, provider: &dyn Provider) -> Result<Attached, 
     Ok(attached)
 }
 
-fn shared(
-    params: PoolParams,
-    provider: Arc<dyn Provider>,
+/// What a pool is made of, beside its parameters and its provider.
+struct Parts {
     id: u32,
-    geometry: crate::params::Geometry,
+    registration: Registration,
+    geometry: Geometry,
     sizes: Sizes,
     chains: Slab<Block>,
     mappings: Box<[Arc<Mapping>]>,
     wakeup: Arc<Wakeup>,
-) -> Shared {
+}
+
+fn shared(params: PoolParams, provider: Arc<dyn Provider>, parts: Parts) -> Shared {
+    let Parts { id, registration, geometry, sizes, chains, mappings, wakeup } = parts;
     let area = provider.area().clone();
     let syncing: Box<[_]> =
         mappings.iter().filter(|m| params.sync_for_device && !m.coherent()).cloned().collect();
@@ -217,12 +222,15 @@ fn shared(
         name: params.name,
         area,
         provider: LastCell::new(provider),
+        mem_id: registration.id(),
+        registration: LastCell::new(registration),
         #[cfg(loom)]
         alive: LastCell::new(()),
         mappings,
         syncing,
         wakeup,
         watch: Arc::new(Watch::new()),
+        waits: (sizes.waits > 0).then(Arc::default),
         tags: params.tagging.then(|| Lock::new(Vec::new())),
     }
 }
@@ -443,6 +451,86 @@ impl Bound {
             Some(cut) => Some(cut),
             None => self.cut_next(size, len),
         }
+    }
+
+    // ---- Waiting -----------------------------------------------------------------------------------------------
+
+    /// The waiting queue, where there is one.
+    pub(crate) fn waits(&self) -> Option<&WaitQueue> {
+        // SAFETY: I2. This thread alone has the pool, and nothing refers to this field exclusively while it is bound.
+        unsafe { &(*self.pool.get()).waits }.as_deref()
+    }
+
+    /// Registers somebody who will use buffers and only says whether they are in use still. Cold: allocates, so that
+    /// queueing does not. An error in a pool made without `wait_capacity`.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let error = pool.wait_user(UseCounts::new(1)).unwrap_err();
+    /// assert_eq!(error.to_string(), "pool pool has no waiting queue: make it with wait_capacity above 0");
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn wait_user(&self, user: Arc<dyn PageUser>) -> Result<WaitUser, Error> {
+        let home = self.home();
+        let waits = self.waits().ok_or_else(|| Error::Unsupported {
+            what: format!("pool {} has no waiting queue: make it with wait_capacity above 0", home.name),
+        })?;
+        Ok(waits.register(home.id, user))
+    }
+
+    /// Parts with a buffer that somebody else uses still: it goes home once `user` says that the buffer of this cookie is
+    /// not in use, which is asked on refills and by [`poll_waits`](Self::poll_waits). No atomic, no allocation.
+    ///
+    /// The buffer comes back when the queue is full, and when buffer or user are of another pool.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 4 << 12, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { wait_capacity: 4, ..Default::default() }, arena)?.bind(); // over 4 pages
+    /// let counts = UseCounts::new(4);
+    /// let user = pool.wait_user(counts.clone())?;
+    /// for cookie in 0..4 {
+    ///     counts.take(cookie);
+    ///     pool.wait(&user, pool.alloc_page().unwrap(), cookie).expect("there is room for 4");
+    /// }
+    /// assert!(pool.alloc_page().is_none(), "all are in use");
+    /// counts.put(0);
+    /// assert!(pool.alloc_page().is_some(), "the refill asked");
+    /// # (1..4).for_each(|cookie| counts.put(cookie));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn wait(&self, user: &WaitUser, buffer: PageBuf, cookie: u64) -> Result<(), PageBuf> {
+        let home = self.home();
+        match self.waits() {
+            Some(waits) if buffer.pool == home && user.pool == home.id => waits.push(user, buffer, cookie),
+            _ => Err(buffer),
+        }
+    }
+
+    /// Asks after the buffers that wait, as many as there are, by the rule of [`OnBusy`](crate::OnBusy); says how many went
+    /// home. Refills do this by themselves; it is for an owner that has time, or that must know. Inside a
+    /// [`PageUser`] it does nothing. The users are foreign code, and one that panics does so through this call; nothing
+    /// is lost by that.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { wait_capacity: 4, ..Default::default() }, arena)?.bind();
+    /// let user = pool.wait_user(UseCounts::new(4))?;
+    /// pool.wait(&user, pool.alloc_page().unwrap(), 0).unwrap();
+    /// assert_eq!((pool.poll_waits(), pool.poll_waits()), (1, 0));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn poll_waits(&self) -> usize {
+        self.waits().map_or(0, |waits| waits.poll(usize::MAX))
+    }
+
+    /// As [`PoolRef::wait_stats`].
+    pub fn wait_stats(&self) -> WaitStats {
+        pool_ref::wait_stats(&self.home())
     }
 
     // ---- Nodes -------------------------------------------------------------------------------------------------

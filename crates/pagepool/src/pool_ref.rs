@@ -3,16 +3,18 @@
 // UNSAFETY: a count of the pool is taken through its address.
 #![expect(unsafe_code)]
 
+use std::any::Any;
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Weak};
 
 use crate::area::Area;
 use crate::buf::PageBuf;
 use crate::dma::DeviceAddr;
 use crate::raw::RawError;
+use crate::registry::{Carrier, MemId, MemState, MemType, Registry, RegistryEntry};
 use crate::shared::{Home, Shared};
-use crate::stats::{Inflight, Stats};
+use crate::stats::{Inflight, Stats, WaitStats};
 
 /// The return half of a pool, and its observer: for any thread, as many as wanted. It does not keep the pool from ending.
 #[derive(Clone, Debug)]
@@ -35,6 +37,11 @@ impl PoolRef {
         self.0.id
     }
 
+    /// The pool's id in its registry. When the pool was destroyed and its last buffer is home, that may name another.
+    pub fn mem_id(&self) -> MemId {
+        self.0.mem_id
+    }
+
     /// The pool's name.
     pub fn name(&self) -> &str {
         &self.0.name
@@ -54,6 +61,11 @@ impl PoolRef {
     /// Where its pages are.
     pub fn inflight(&self) -> Inflight {
         inflight(&self.0)
+    }
+
+    /// What became of the buffers that waited; all 0 in a pool made without `wait_capacity`.
+    pub fn wait_stats(&self) -> WaitStats {
+        wait_stats(&self.0)
     }
 
     /// Bytes of fragment pages that no piece reports as its own, over all pages that were cut up so far: rounding
@@ -104,6 +116,53 @@ impl PoolRef {
     }
 }
 
+impl Carrier for Shared {
+    fn entry(&self, id: MemId) -> RegistryEntry {
+        RegistryEntry {
+            id,
+            mem_type: MemType::Pool,
+            name: self.name.clone(),
+            state: if self.returns.lock().detached { MemState::Ended } else { MemState::Live },
+            stats: stats(self),
+            inflight: inflight(self),
+        }
+    }
+}
+
+/// Shows a pool that was just made, and that nobody else has yet, in its registry.
+pub(crate) fn show(pool: &Arc<Shared>) {
+    let weak: Weak<Shared> = Arc::downgrade(pool);
+    // SAFETY: I9. The caller holds the owner half of a pool that has not ended.
+    unsafe { pool.registration.read() }.enter(weak);
+}
+
+impl Registry {
+    /// Every pool in it, in the order of ids. They may end at any time: see [`PoolRef`].
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, Registry};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let registry = Registry::new();
+    /// let params = PoolParams { registry: Some(registry.clone()), ..Default::default() };
+    /// let pool = Pool::new(params, arena)?;
+    /// assert_eq!(registry.pools()[0].id(), pool.handle().id());
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn pools(&self) -> Vec<PoolRef> {
+        self.carriers().into_iter().filter_map(|(_, carrier)| pool_of(carrier)).collect()
+    }
+
+    /// The pool with this id.
+    pub fn pool(&self, id: MemId) -> Option<PoolRef> {
+        self.carrier(id).and_then(pool_of)
+    }
+}
+
+fn pool_of(carrier: Arc<dyn Carrier>) -> Option<PoolRef> {
+    let any: Arc<dyn Any + Send + Sync> = carrier;
+    any.downcast().ok().map(PoolRef)
+}
+
 pub(crate) fn stats(shared: &Shared) -> Stats {
     let mut stats = Stats::default();
     // Releases first, holds last: a reader beside the owner never sees more pages gone than came.
@@ -118,6 +177,10 @@ pub(crate) fn stats(shared: &Shared) -> Stats {
     stats
 }
 
+pub(crate) fn wait_stats(shared: &Shared) -> WaitStats {
+    shared.waits.as_ref().map(|waits| waits.stats()).unwrap_or_default()
+}
+
 pub(crate) fn inflight(shared: &Shared) -> Inflight {
     let total = stats(shared).inflight().max(0);
     let cache = shared.own.cache.count() as u64;
@@ -125,6 +188,7 @@ pub(crate) fn inflight(shared: &Shared) -> Inflight {
     let taken = shared.ring.pages_taken();
     let ring = shared.returned.recycle_ring.read().saturating_sub(taken);
     let frag = u64::from(shared.own.frag_is_open());
-    let out = (total as u64).saturating_sub(cache + lanes + ring + frag);
-    Inflight { total, cache, lanes, ring, frag, out }
+    let waiting = shared.waits.as_ref().map_or(0, |waits| waits.pages.read());
+    let out = (total as u64).saturating_sub(cache + lanes + ring + frag + waiting);
+    Inflight { total, cache, lanes, ring, frag, waiting, out }
 }

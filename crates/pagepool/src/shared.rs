@@ -30,10 +30,11 @@ use crate::lane::{DETACHED, Lane, PIECE, STARVED};
 use crate::page::{EMERGENCY, HOLD_COUNT, LEFT, PageIdx, PageMeta};
 use crate::params::Geometry;
 use crate::provider::Provider;
+use crate::registry::{MemId, Registration};
 use crate::ring::{Ring, RingTail};
 use crate::shutdown::Watch;
 use crate::slab::Slab;
-use crate::stats::{Counter, Counters};
+use crate::stats::{Counter, Counters, WaitCounts};
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, LastCell, Lock, Ordering, OwnerCell, Padded, fence, light_fence,
 };
@@ -74,6 +75,10 @@ pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) area: Arc<Area>,
     pub(crate) provider: LastCell<Arc<dyn Provider>>,
+    /// What frames of the pool carry, through their first buffer.
+    pub(crate) mem_id: MemId,
+    /// Given back when the pool is freed, so not while a buffer is out (I8).
+    pub(crate) registration: LastCell<Registration>,
     /// Read by everything that follows a [`Home`], taken when the pool is freed: a model finds any use after the end.
     #[cfg(loom)]
     pub(crate) alive: LastCell<()>,
@@ -83,6 +88,8 @@ pub(crate) struct Shared {
     pub(crate) syncing: Box<[Arc<Mapping>]>,
     pub(crate) wakeup: Arc<Wakeup>,
     pub(crate) watch: Arc<Watch>,
+    /// What the waiting queue did, where there is one; written by whoever has the queue.
+    pub(crate) waits: Option<Arc<WaitCounts>>,
     pub(crate) tags: Option<Lock<Vec<String>>>,
 }
 
@@ -191,7 +198,7 @@ impl Shared {
             return None;
         }
         // SAFETY: I2. The owner word holds this thread's token, which only this thread writes, and only while it is
-        // bound; a thread that was never bound has token 0, which no owner word holds.
+        // bound; a thread that was never bound, or hides its token, shows 0, which no owner word holds.
         Some(unsafe { Owner::assume() })
     }
 
@@ -404,21 +411,40 @@ impl Home {
         {
             return self.after_push(lane, lane.after_push());
         }
-        self.piece_without_lane(page);
+        self.pieces_without_lane(&[page.0]);
     }
 
+    /// Many pieces on any thread but the owner's: into the lane as far as it has room, the rest under one lock.
+    pub(crate) fn pieces_elsewhere(self, pieces: &[u32]) {
+        let order = self.geometry.order;
+        let Some(lane) = self.lane() else { return self.pieces_without_lane(pieces) };
+        let pushed = pieces.iter().take_while(|&&page| lane.push_piece(PageIdx(page).head(order))).count();
+        if pushed > 0 {
+            self.after_push(lane, lane.after_push());
+        }
+        // With none left this thread holds nothing of the pool any more, and must not look at it.
+        if pushed < pieces.len() {
+            self.pieces_without_lane(&pieces[pushed..]);
+        }
+    }
+
+    /// Pieces, at least one, through the ring whatever the thread.
     #[cold]
-    pub(crate) fn piece_without_lane(self, page: PageIdx) {
+    pub(crate) fn pieces_without_lane(self, pieces: &[u32]) {
+        let order = self.geometry.order;
+        let pages = pieces.iter().map(|&page| PageIdx(page).head(order));
         {
             let mut returns = self.returns.lock();
             if !returns.detached {
-                if !self.ring.push(&mut returns.tail, (page.0 + 1) | PIECE) {
-                    self.overflow(&mut returns, page);
+                for page in pages {
+                    if !self.ring.push(&mut returns.tail, (page.0 + 1) | PIECE) {
+                        self.overflow(&mut returns, page);
+                    }
                 }
                 return self.wake_if_starved();
             }
         }
-        crate::shutdown::piece_came_home_late(self, page);
+        pages.for_each(|page| crate::shutdown::piece_came_home_late(self, page));
     }
 
     /// Counts a piece in its page, and links the page once. Under the return lock.

@@ -46,6 +46,21 @@ impl SharedBuf {
         Self(ManuallyDrop::new(buffer))
     }
 
+    /// One more reader of a buffer. One atomic operation.
+    ///
+    /// # Safety
+    /// Whoever has the buffer makes a shared one of it before it is dropped.
+    pub(crate) unsafe fn beside(buffer: &PageBuf) -> Self {
+        // SAFETY: I1. The copy is never dropped, and the caller's promise makes it a clone among others.
+        let same = ManuallyDrop::new(Self::new(unsafe { std::ptr::read(buffer) }));
+        Self::clone(&same)
+    }
+
+    /// The buffer, for reading.
+    pub(crate) fn buffer(&self) -> &PageBuf {
+        &self.0
+    }
+
     /// See [`PageBuf::page`].
     pub fn page(&self) -> PageIdx {
         self.0.page()

@@ -10,6 +10,7 @@
 //!         but it is 0 again only when both sides agree.
 //! Pieces  the owner's private count of each split page moves into the page's atomic one, as a debt that late pieces
 //!         pay; whoever brings it to 0 has the page.
+//! Waits   what is in the waiting queue stays out, and the queue passes to the [`Shutdown`]: wait_queue.rs has the protocol.
 //! I9      after step 3 nothing enters cache, ring or lanes, but for messages whose own returner takes them out again.
 //! Mirrors net/core/page_pool.c:page_pool_destroy, page_pool_release (v7.3), without its retry timer.
 
@@ -27,8 +28,13 @@ use crate::lane::{DETACHED, Lane, PIECE, raise_all};
 use crate::page::PageIdx;
 use crate::ring::Queue;
 use crate::shared::{Home, clear_record};
-use crate::sync::{AtomicI64, Ordering};
+use crate::stats::WaitCounts;
+use crate::sync::{AtomicI64, Lock, Ordering};
 use crate::thread;
+use crate::wait_queue::WaitQueue;
+
+/// How often users of waiting buffers are asked by who waits for the end of their pool.
+const ASK_EVERY: Duration = Duration::from_millis(1);
 
 /// Lives as long as the pool and everyone who watches its end.
 #[derive(Debug)]
@@ -44,11 +50,11 @@ impl Watch {
     }
 }
 
-/// Ends the pool. The caller holds the owner half and gives it up.
-pub(crate) fn end(pool: Home) -> Shutdown {
+/// Ends the pool. The caller holds the owner half and gives it up; what waits in its queue stays out.
+pub(crate) fn end(pool: Home, waits: Option<Box<WaitQueue>>) -> Shutdown {
     // SAFETY: I2. The caller holds the owner half and gives it up with this call.
     let owner = unsafe { Owner::assume() };
-    let shutdown = Shutdown::new(pool);
+    let shutdown = Shutdown::new(pool, waits);
     pool.owner.store(thread::NOBODY, Ordering::Relaxed);
     pool.returns.lock().detached = true;
     raise_all(&pool.lanes, DETACHED);
@@ -166,6 +172,8 @@ fn free(pool: Home) {
     let watch = pool.watch.clone();
     // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any more.
     let provider = unsafe { pool.provider.take() };
+    // SAFETY: I9, as above; with it goes the memory id, which nothing carries any more (I8).
+    drop(unsafe { pool.registration.take() });
     #[cfg(loom)]
     // SAFETY: I9, as above.
     unsafe {
@@ -178,8 +186,64 @@ fn free(pool: Home) {
     crate::sys::futex_wake_all(&watch.done);
 }
 
-/// Watches a pool that has ended, until its last buffer is home. Dropping it changes nothing: the pool is freed by
-/// the last buffer, whoever watches.
+/// The waiting queue of a pool that has ended. Whoever asks after its buffers takes it out meanwhile, so that users run
+/// with no lock held; a second thread, or a user that comes back here, finds it taken.
+#[derive(Debug)]
+struct LateWaits {
+    queue: Lock<Option<Box<WaitQueue>>>,
+    counts: Arc<WaitCounts>,
+}
+
+impl LateWaits {
+    /// Asks after everything, unless somebody does already.
+    fn poll(&self) {
+        let taken = self.queue.lock().take();
+        if let Some(queue) = taken {
+            let back = PutBack { to: self, queue: Some(queue) };
+            back.queue.iter().for_each(|queue| queue.poll_all());
+        }
+    }
+
+    /// Buffers, and memory of buffers, in use still.
+    fn waiting(&self) -> u64 {
+        self.counts.stats().waiting()
+    }
+}
+
+/// Puts the queue back, also where a user panics; an empty one is over, and lets go of its users.
+struct PutBack<'a> {
+    to: &'a LateWaits,
+    queue: Option<Box<WaitQueue>>,
+}
+
+impl Drop for PutBack<'_> {
+    fn drop(&mut self) {
+        let rest = self.queue.take().filter(|queue| !queue.is_empty());
+        *self.to.queue.lock() = rest;
+    }
+}
+
+/// Watches a pool that has ended, until its last buffer is home. Dropping it changes nothing for buffers that are out: the
+/// pool is freed by the last one, whoever watches.
+///
+/// Buffers in a waiting queue are asked after by this and by nobody else: keep it until [`is_complete`](Self::is_complete).
+/// Dropped before, it asks once more, and leaks what is in use still: that memory is never given back, as its users
+/// may read it, and the pool never ends. [`WaitStats::leaked`](crate::WaitStats::leaked) counts it.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams { wait_capacity: 8, ..Default::default() }, arena)?.bind();
+/// let counts = UseCounts::new(1);
+/// counts.take(0);
+/// let user = pool.wait_user(counts.clone())?;
+/// pool.wait(&user, pool.alloc_page().unwrap(), 0).unwrap();
+/// let shutdown = pool.destroy();
+/// assert_eq!((shutdown.is_complete(), shutdown.report().waiting), (false, 1));
+/// counts.put(0);
+/// assert!(shutdown.is_complete());
+/// # Ok::<(), pagepool::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Shutdown {
     watch: Arc<Watch>,
@@ -189,10 +253,12 @@ pub struct Shutdown {
     name: String,
     since: Instant,
     tags: Vec<String>,
+    waits: Option<LateWaits>,
 }
 
 impl Shutdown {
-    fn new(pool: Home) -> Self {
+    fn new(pool: Home, waits: Option<Box<WaitQueue>>) -> Self {
+        let waits = waits.filter(|queue| !queue.is_empty()).zip(pool.waits.clone());
         Self {
             watch: pool.watch.clone(),
             area: pool.area.clone(),
@@ -201,15 +267,28 @@ impl Shutdown {
             name: pool.name.clone(),
             since: Instant::now(),
             tags: pool.tags.as_ref().map(|tags| tags.lock().clone()).unwrap_or_default(),
+            waits: waits.map(|(queue, counts)| LateWaits { queue: Lock::new(Some(queue)), counts }),
         }
     }
 
-    /// Whether everything is home and freed.
+    /// Whether everything is home and freed, and nothing is left of a waiting queue, which this asks after: so it may run
+    /// users, where any wait.
     pub fn is_complete(&self) -> bool {
-        self.watch.done.load(Ordering::Acquire) != 0 // pairs with free()
+        self.waits.iter().for_each(LateWaits::poll);
+        self.is_over()
     }
 
-    /// Waits until the pool is freed, at most `limit`; says whether it is. Any thread; sleeps, does not spin.
+    fn is_over(&self) -> bool {
+        let over = self.watch.done.load(Ordering::Acquire) != 0; // pairs with free()
+        over && self.waiting() == 0
+    }
+
+    fn waiting(&self) -> u64 {
+        self.waits.as_ref().map_or(0, LateWaits::waiting)
+    }
+
+    /// Waits until the pool is freed, at most `limit`; says whether it is. Any thread; sleeps, does not spin. Users of
+    /// waiting buffers give no sign, so while any wait they are asked a thousand times a second.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -231,18 +310,28 @@ impl Shutdown {
             if left.is_some_and(|left| left.is_zero()) {
                 return false;
             }
-            crate::sys::futex_wait(&self.watch.done, 0, left);
+            self.sleep(left);
         }
         true
     }
 
-    /// What is still out. Any thread; walks the records of the area, so it costs time in proportion to its size.
+    /// Until the pool is freed, `left` is over, or it is time to ask again.
+    fn sleep(&self, left: Option<Duration>) {
+        if self.waiting() == 0 {
+            crate::sys::futex_wait(&self.watch.done, 0, left);
+            return;
+        }
+        std::thread::sleep(left.unwrap_or(ASK_EVERY).min(ASK_EVERY));
+    }
+
+    /// What is still out; asks after what waits first. Any thread; walks the records of the area, so it costs time in proportion to its size.
     pub fn report(&self) -> ShutdownReport {
         ShutdownReport {
             pool: self.name.clone(),
             id: self.id,
             held_for: self.since.elapsed(),
             pages: if self.is_complete() { Vec::new() } else { self.pages_out() },
+            waiting: self.waiting(),
         }
     }
 
@@ -259,6 +348,13 @@ impl Shutdown {
     }
 }
 
+impl Drop for Shutdown {
+    /// Asks once more; what is in use then is leaked with the queue.
+    fn drop(&mut self) {
+        self.waits.iter().for_each(LateWaits::poll);
+    }
+}
+
 /// Which buffers a destroyed pool waits for. Its text is worded like the kernel's.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -271,6 +367,9 @@ pub struct ShutdownReport {
     pub held_for: Duration,
     /// The pages that are out; a page with pieces out is one.
     pub pages: Vec<HeldPage>,
+    /// Buffers whose users say that they are in use still: those of a waiting queue, whose pages are among `pages`, and
+    /// those that had left it ([`OnBusy::Release`](crate::OnBusy::Release)), whose pages had left the pool before.
+    pub waiting: u64,
 }
 
 /// A page that is out, and who was last said to hold it.
@@ -286,7 +385,7 @@ pub struct HeldPage {
 impl fmt::Display for ShutdownReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n = self.pages.len();
-        if n == 0 {
+        if n == 0 && self.waiting == 0 {
             return write!(f, "pool shutdown complete: no buffer held (pool {} id {})", self.pool, self.id);
         }
         let s = if n == 1 { "" } else { "s" };
@@ -304,6 +403,9 @@ impl fmt::Display for ShutdownReport {
         }
         if n > 16 {
             write!(f, "\n  and {} more", n - 16)?;
+        }
+        if self.waiting > 0 {
+            write!(f, "\n  {} in use by users that are asked", self.waiting)?;
         }
         Ok(())
     }

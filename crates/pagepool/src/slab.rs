@@ -7,6 +7,8 @@
 //!        a compare-and-swap from mistaking a stack that was changed and changed back for the one that was looked at.
 //! Pairs  put (Release on the head) -> take (Acquire): the last user's writes come before the next one's. Between the
 //!        two only read-modify-writes touch the head, so none breaks the chain.
+//! End    close takes the whole stack at once and leaves a mark in its place: nothing is taken any more, and a put that
+//!        finds the mark says so. Each block is either counted as free by close, or put after it and told so.
 //! Cost   take and put: one compare-and-swap each.
 
 // UNSAFETY: a block is raw memory that whoever took it follows by address.
@@ -25,6 +27,9 @@ const PLACE: u64 = u32::MAX as u64;
 
 /// One change of the head.
 const CHANGE: u64 = 1 << 32;
+
+/// The place of a head whose slab was closed: beyond every block.
+const CLOSED: u64 = PLACE;
 
 /// The blocks.
 pub(crate) struct Slab<T> {
@@ -48,7 +53,7 @@ unsafe impl<T> crate::table::Zeroable for Slot<T> {}
 #[cfg(loom)]
 impl<T> Default for Slot<T> {
     fn default() -> Self {
-        Self { next: AtomicU32::new(0), block: UnsafeCell::new(MaybeUninit::uninit()) }
+        Self { next: AtomicU32::new(0), block: UnsafeCell::new(MaybeUninit::zeroed()) }
     }
 }
 
@@ -75,7 +80,7 @@ impl<T> Slab<T> {
     pub(crate) fn take(&self) -> Option<u32> {
         let mut head = self.head.load(Ordering::Acquire); // pairs with put()
         while let Some(place) = ((head & PLACE) as u32).checked_sub(1) {
-            let next = self.slots[place as usize].next.load(Ordering::Relaxed);
+            let next = self.slots.get(place as usize)?.next.load(Ordering::Relaxed); // none is there once it is closed
             let new = (head & !PLACE).wrapping_add(CHANGE) | next as u64;
             match self.head.compare_exchange_weak(head, new, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Some(place),
@@ -91,22 +96,36 @@ impl<T> Slab<T> {
         self.fresh.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below).ok()
     }
 
-    /// Puts back a block that the caller took, and has no more.
+    /// Puts back a block that the caller took, and has no more. Says `false` if the slab was closed meanwhile: then it is
+    /// for the caller to account for the block.
     #[inline]
-    pub(crate) fn put(&self, place: u32) {
+    pub(crate) fn put(&self, place: u32) -> bool {
         let next = &self.slots[place as usize].next;
         let mut head = self.head.load(Ordering::Relaxed);
-        loop {
+        while head & PLACE != CLOSED {
             next.store((head & PLACE) as u32, Ordering::Relaxed);
             let new = (head & !PLACE).wrapping_add(CHANGE) | (place as u64 + 1);
             match self.head.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return, // pairs with take()
+                Ok(_) => return true, // pairs with take() and close(); the slab may be gone
                 Err(now) => head = now,
             }
         }
+        false
     }
 
-    /// The address of a block. Following it is for the one that took it.
+    /// Ends it, once: nothing is taken from now on. Says how many blocks are out; each of them is still to be put.
+    pub(crate) fn close(&self) -> usize {
+        let head = self.head.swap(CLOSED, Ordering::Acquire); // pairs with put()
+        // Whoever takes a fresh block before this is counted as having it, also after the swap above.
+        let taken = self.fresh.swap(self.slots.len() as u32, Ordering::Relaxed) as usize;
+        let next_of = |place: &u32| Some(self.slots[*place as usize].next.load(Ordering::Relaxed));
+        let place_in = |next: u32| next.checked_sub(1);
+        let free =
+            std::iter::successors(place_in((head & PLACE) as u32), |place| next_of(place).and_then(place_in));
+        taken - free.count()
+    }
+
+    /// The address of a block, all zeroes before its first use. Following it is for the one that took it.
     #[inline(always)]
     pub(crate) fn block(&self, place: u32) -> *mut T {
         self.slots[place as usize].block.get().cast()
@@ -127,6 +146,16 @@ mod tests {
         slab.put(3);
         slab.put(1);
         assert_eq!((slab.take(), slab.take(), slab.take()), (Some(1), Some(3), None), "last in, first out");
+    }
+
+    #[test]
+    fn a_closed_slab_says_what_is_out() {
+        let slab = Slab::<u64>::new(5).expect("it is small");
+        let places: Vec<u32> = (0..4).filter_map(|_| slab.take()).collect();
+        assert!(slab.put(places[1]) && slab.put(places[2]));
+        assert_eq!(slab.close(), 2);
+        assert_eq!(slab.take(), None, "neither a returned block nor a fresh one");
+        assert!(!slab.put(places[0]));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The counters: declared once, here.
 //!
-//! What   Linux's eleven under Linux's names, allocation failures, and the two that balance: hold and release.
+//! What   Linux's eleven under Linux's names, allocation failures, and the two that balance: hold and release. Apart from
+//!        them, what became of buffers that wait (wait_queue.rs).
 //! Who    a [`Counters`] has one writer at a time (the owner, or whoever holds the return lock); anyone may read at any
 //!        time. So a count costs a plain add, and reading costs the owner nothing (note 0003).
 //! Adding one: a line in `stats!`, and the increment. The struct, the sum, names, order and the documentation follow.
@@ -16,6 +17,11 @@ impl Counter {
     #[inline(always)]
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// Takes away what was added; for the one writer.
+    pub(crate) fn take(&self, n: u64) {
+        self.add(n.wrapping_neg());
     }
 
     /// Reads; for anyone.
@@ -37,24 +43,20 @@ impl Counter {
 }
 
 macro_rules! stats {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// What a pool has done so far. Differences between two snapshots are what happened between them.
-        ///
-        /// The names and meanings are Linux's (`struct page_pool_alloc_stats`, `page_pool_recycle_stats`), and
-        /// where one differs its text says so. A snapshot is exact when the pool is at rest; while it runs each
-        /// number is right, but two numbers may be some buffers apart.
+    ($(#[$about:meta])+ $stats:ident, $counters:ident { $($(#[doc = $doc:literal])+ $name:ident,)+ }) => {
+        $(#[$about])+
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
-        pub struct Stats { $($(#[doc = $doc])+ pub $name: u64,)+ }
+        pub struct $stats { $($(#[doc = $doc])+ pub $name: u64,)+ }
 
-        impl Stats {
+        impl $stats {
             /// Names in declaration order.
             pub const NAMES: &[&str] = &[$(stringify!($name)),+];
 
             /// Names and values in declaration order, for tables and exporters.
             ///
             /// ```
-            /// let stats = pagepool::Stats::default();
+            #[doc = concat!("let stats = pagepool::", stringify!($stats), "::default();")]
             /// assert!(stats.fields().iter().all(|(_, value)| *value == 0));
             /// ```
             pub fn fields(&self) -> Vec<(&'static str, u64)> {
@@ -64,28 +66,22 @@ macro_rules! stats {
             /// What happened since an earlier snapshot, right across wrap-around.
             ///
             /// ```
-            /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
-            /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
-            /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
-            /// drop(pool.alloc_page());
-            /// let before = pool.stats();
-            /// drop(pool.alloc_page());
-            /// let moved = pool.stats().since(&before);
-            /// assert_eq!((moved.alloc_fast, moved.recycle_cached, moved.alloc_slow), (1, 1, 0));
-            /// # Ok::<(), pagepool::Error>(())
+            #[doc = concat!("let before = pagepool::", stringify!($stats), "::default();")]
+            /// let after = before;
+            /// assert_eq!(after.since(&before), before, "nothing happened");
             /// ```
-            pub fn since(&self, earlier: &Stats) -> Stats {
-                Stats { $($name: self.$name.wrapping_sub(earlier.$name)),+ }
+            pub fn since(&self, earlier: &Self) -> Self {
+                Self { $($name: self.$name.wrapping_sub(earlier.$name)),+ }
             }
         }
 
         /// The numbers of one writer.
         #[derive(Debug, Default)]
-        pub(crate) struct Counters { $(pub(crate) $name: Counter,)+ }
+        pub(crate) struct $counters { $(pub(crate) $name: Counter,)+ }
 
-        impl Counters {
+        impl $counters {
             /// Adds these to a snapshot.
-            pub(crate) fn add_to(&self, stats: &mut Stats) {
+            pub(crate) fn add_to(&self, stats: &mut $stats) {
                 $(stats.$name = stats.$name.wrapping_add(self.$name.read());)+
             }
         }
@@ -93,35 +89,119 @@ macro_rules! stats {
 }
 
 stats! {
-    /// Pages handed out from the cache, and fragment pages reused in place.
-    alloc_fast,
-    /// Pages returned into the cache by their owner, and fragment pages reused in place.
-    recycle_cached,
-    /// Slow-path allocations that the provider served: one for up to `refill` pages.
-    alloc_slow,
-    /// Pages of order above 0 that the provider gave.
-    alloc_slow_high_order,
-    /// Times the cache was empty and neither lanes nor ring had a page.
-    alloc_empty,
-    /// Refills from lanes and ring that brought at least one page: one per refill.
-    alloc_refill,
-    /// Pages let go because they were on the wrong node: at most one per look at lanes and ring. An allocation looks once;
-    /// one that found nothing looks a second time in a pool made with `wakeup`.
-    alloc_waive,
-    /// Allocations that gave nothing. Linux has no such counter.
-    alloc_failed,
-    /// Pages that found the cache full; each is counted again under `recycle_ring` or `recycle_ring_full`.
-    recycle_cache_full,
-    /// Pages returned into the ring or a lane.
-    recycle_ring,
-    /// Pages that found ring and lane full and left the pool. One per page, also in bulk, where Linux counts calls.
-    recycle_ring_full,
-    /// Pages that came home while somebody held them, or from the emergency reserve, and left the pool.
-    recycle_released_refcnt,
-    /// Pages that ever joined the pool.
-    hold,
-    /// Pages that ever left it.
-    release,
+    /// What a pool has done so far. Differences between two snapshots are what happened between them.
+    ///
+    /// The names and meanings are Linux's (`struct page_pool_alloc_stats`, `page_pool_recycle_stats`), and where one
+    /// differs its text says so. A snapshot is exact when the pool is at rest; while it runs each number is right, but
+    /// two numbers may be some buffers apart.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// drop(pool.alloc_page());
+    /// let before = pool.stats();
+    /// drop(pool.alloc_page());
+    /// let moved = pool.stats().since(&before);
+    /// assert_eq!((moved.alloc_fast, moved.recycle_cached, moved.alloc_slow), (1, 1, 0));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    Stats, Counters {
+        /// Pages handed out from the cache, and fragment pages reused in place.
+        alloc_fast,
+        /// Pages returned into the cache by their owner, and fragment pages reused in place.
+        recycle_cached,
+        /// Slow-path allocations that the provider served: one for up to `refill` pages.
+        alloc_slow,
+        /// Pages of order above 0 that the provider gave.
+        alloc_slow_high_order,
+        /// Times the cache was empty and neither lanes nor ring had a page, nor was a waiting one done.
+        alloc_empty,
+        /// Refills from lanes, ring and waiting queue that brought at least one page: one per refill.
+        alloc_refill,
+        /// Pages let go because they were on the wrong node: at most one per look at lanes and ring. An allocation looks once;
+        /// one that found nothing looks a second time in a pool made with `wakeup`.
+        alloc_waive,
+        /// Allocations that gave nothing. Linux has no such counter.
+        alloc_failed,
+        /// Pages that found the cache full; each is counted again under `recycle_ring` or `recycle_ring_full`.
+        recycle_cache_full,
+        /// Pages returned into the ring or a lane.
+        recycle_ring,
+        /// Pages that found ring and lane full and left the pool. One per page, also in bulk, where Linux counts calls.
+        recycle_ring_full,
+        /// Pages that came home while somebody held them, or from the emergency reserve, and left the pool.
+        recycle_released_refcnt,
+        /// Pages that ever joined the pool.
+        hold,
+        /// Pages that ever left it.
+        release,
+    }
+}
+
+stats! {
+    /// What became of the buffers that waited for a user who only says whether they are in use still.
+    ///
+    /// `queued` - `reused` - `freed_late` - `leaked` is how many wait now, in the queue and beyond it. A snapshot is exact
+    /// when nobody polls.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { wait_capacity: 8, ..Default::default() }, arena)?.bind();
+    /// let user = pool.wait_user(UseCounts::new(1))?;
+    /// let before = pool.wait_stats();
+    /// pool.wait(&user, pool.alloc_page().unwrap(), 0).unwrap();
+    /// pool.poll_waits();
+    /// let moved = pool.wait_stats().since(&before);
+    /// assert_eq!((moved.queued, moved.polls, moved.reused), (1, 1, 1));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    WaitStats, WaitCounters {
+        /// Buffers that were taken into the queue.
+        queued,
+        /// Buffers that went home because their user was done.
+        reused,
+        /// Rounds of polling that ended at a buffer that was still in use and stayed in the queue.
+        kept,
+        /// Buffers still in use that a round looked past, to those behind.
+        skipped,
+        /// Buffers that left the queue while they were in use; their page leaves the pool, and its memory waits.
+        released,
+        /// Those of them whose user was done later, so that their memory went back to the provider.
+        freed_late,
+        /// Buffers that were refused because the queue was full.
+        full,
+        /// Rounds of polling while something waited.
+        polls,
+        /// Buffers that were in use still when nobody watched the end of the pool any more: their memory is never used again.
+        leaked,
+    }
+}
+
+/// What the waiting queue shows to observers. It lives as long as the queue, which may outlive the pool.
+#[derive(Debug, Default)]
+pub(crate) struct WaitCounts {
+    /// Written by whoever has the queue.
+    pub(crate) counters: WaitCounters,
+    /// Whole pages in the queue; by the same writer.
+    pub(crate) pages: Counter,
+}
+
+impl WaitCounts {
+    /// The numbers now.
+    pub(crate) fn stats(&self) -> WaitStats {
+        let mut stats = WaitStats::default();
+        self.counters.add_to(&mut stats);
+        stats
+    }
+}
+
+impl WaitStats {
+    /// Buffers that wait, in the queue and beyond it.
+    pub fn waiting(&self) -> u64 {
+        self.queued.wrapping_sub(self.reused).wrapping_sub(self.freed_late).wrapping_sub(self.leaked)
+    }
 }
 
 impl Stats {
@@ -153,6 +233,9 @@ pub struct Inflight {
     pub ring: u64,
     /// The page that fragments are being cut from.
     pub frag: u64,
+    /// Whole pages in the waiting queue, or left over from it at the end of the pool. A page of which pieces wait is
+    /// `out`.
+    pub waiting: u64,
     /// With the program: handles, pieces, raw addresses, shared buffers.
     pub out: u64,
 }

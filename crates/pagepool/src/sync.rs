@@ -140,6 +140,12 @@ pub(crate) struct Lock<T> {
     inner: loom::sync::Mutex<T>,
 }
 
+#[cfg(all(test, not(loom)))]
+thread_local! {
+    /// Locks that this thread took, for tests that count them.
+    pub(crate) static LOCKS_TAKEN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 // SAFETY: the lock word admits one holder at a time; taking it is Acquire and releasing it Release.
 #[cfg(not(loom))]
 unsafe impl<T: Send> Sync for Lock<T> {}
@@ -154,6 +160,8 @@ impl<T> Lock<T> {
     /// Waits for the lock.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
+        #[cfg(test)]
+        LOCKS_TAKEN.set(LOCKS_TAKEN.get() + 1);
         if self.word.swap(1, Ordering::Acquire) != 0 {
             self.wait();
         }

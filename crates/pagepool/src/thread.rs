@@ -1,7 +1,8 @@
 //! What a thread knows: its token, and its lanes.
 //!
 //! The token is a number that no other thread ever has; a pool's owner word holds the token of the thread it is bound
-//! to. The table finds the lane for a pool in one compare, and a list keeps every lane of the thread alive until the
+//! to. Returns compare that with a word of the thread's that holds its token, or 0 while a `NoDirect` scope hides it; so
+//! the scope costs a return nothing. The table finds the lane for a pool in one compare, and a list keeps every lane of the thread alive until the
 //! thread ends; then the next thread may have it, behind whatever messages this one left.
 //!
 //! Cost   the token and the table are plain thread-local memory: one load each in a program, a call in a shared library.
@@ -41,37 +42,67 @@ impl Way {
 
 #[cfg(not(loom))]
 thread_local! {
-    static TOKEN: Cell<u64> = const { Cell::new(0) };
+    static SHOWN: Cell<u64> = const { Cell::new(0) };
+    static IDENTITY: Identity = const { Identity { token: Cell::new(0), hidden: Cell::new(0) } };
     static TABLE: [Way; WAYS] = const { [const { Way::empty() }; WAYS] };
     static MINE: Mine = const { Mine(Cell::new(ptr::null())) };
 }
 #[cfg(loom)]
 loom::thread_local! {
-    static TOKEN: Cell<u64> = Cell::new(0);
+    static SHOWN: Cell<u64> = Cell::new(0);
+    static IDENTITY: Identity = Identity { token: Cell::new(0), hidden: Cell::new(0) };
     static TABLE: [Way; WAYS] = [const { Way::empty() }; WAYS];
     static MINE: Mine = Mine(Cell::new(ptr::null()));
 }
 
-/// This thread's token, or 0 if it was never given one (then it owns no pool).
+/// Who a thread is, also while it hides that.
+struct Identity {
+    /// 0 until it is asked for.
+    token: Cell<u64>,
+    /// Scopes that hide it.
+    hidden: Cell<u32>,
+}
+
+/// This thread's token as its returns see it: 0 if it was never given one (then it owns no pool), and while it is hidden
+/// (then it returns as if it owned none).
 #[inline(always)]
 pub(crate) fn token() -> u64 {
     #[cfg(not(loom))]
     {
-        TOKEN.get()
+        SHOWN.get()
     }
     #[cfg(loom)]
-    TOKEN.try_with(Cell::get).unwrap_or(0)
+    SHOWN.try_with(Cell::get).unwrap_or(0)
 }
 
-/// This thread's token, given now if it had none. Never reused: 2^64 threads do not happen.
+/// This thread's token, given now if it had none, hidden or not. Never reused: 2^64 threads do not happen.
 pub(crate) fn token_or_new() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(NOBODY + 1);
-    TOKEN.with(|token| {
-        if token.get() == 0 {
-            token.set(NEXT.fetch_add(1, Relaxed));
+    IDENTITY.with(|identity| {
+        if identity.token.get() == 0 {
+            identity.token.set(NEXT.fetch_add(1, Relaxed));
         }
-        token.get()
+        if identity.hidden.get() == 0 {
+            SHOWN.with(|shown| shown.set(identity.token.get()));
+        }
+        identity.token.get()
     })
+}
+
+/// Hides this thread's token from its returns, until [`show_token`] was called as often.
+pub(crate) fn hide_token() {
+    IDENTITY.with(|identity| identity.hidden.set(identity.hidden.get() + 1));
+    SHOWN.with(|shown| shown.set(0));
+}
+
+/// Takes back one [`hide_token`].
+pub(crate) fn show_token() {
+    IDENTITY.with(|identity| {
+        identity.hidden.set(identity.hidden.get() - 1);
+        if identity.hidden.get() == 0 {
+            SHOWN.with(|shown| shown.set(identity.token.get()));
+        }
+    });
 }
 
 /// The lane through which this thread returns to a pool. `claim` is asked for a free lane when it has none yet.

@@ -16,6 +16,7 @@ const LAYERS: &[&str] = &[
     // Pages, and what is known of them.
     "page",
     "stats",
+    "registry",
     "table",
     "slab",
     "dma",
@@ -34,6 +35,7 @@ const LAYERS: &[&str] = &[
     "ring",
     "lane",
     "thread",
+    "no_direct",
     "cache",
     "frag",
     "params",
@@ -47,15 +49,20 @@ const LAYERS: &[&str] = &[
     "shared_buf",
     "raw",
     "batch",
+    "wait_queue",
+    "use_counts",
     "pool_ref",
     // The owner half.
     "pool",
     "refill",
     // Packets.
+    "model",
     "memory",
     "buff",
     "frame",
     "frame_bulk",
+    "skb",
+    "as_bytes",
     // For other languages.
     "token",
     // For tests alone.
@@ -68,6 +75,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("ring", "lane", "the bit of a message that says piece, a constant"),
     ("shared", "shutdown", "a return that finds its pool ended is accounted for there"),
     ("shared", "chain", "a pool has an array of blocks for chains"),
+    ("shutdown", "wait_queue", "what waits when its pool ends is asked after by who watches the end"),
     ("buf", "shared_buf", "PageBuf::into_shared"),
     ("buf", "raw", "PageBuf::into_raw"),
 ];
@@ -215,6 +223,7 @@ fn every_counter_is_asserted_by_name() {
         let ends = |at: usize| !text[at..].starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '(');
         text.contains(&format!("\"{name}\"")) || text.match_indices(&field).any(|(at, f)| ends(at + f.len()))
     };
-    let missing: Vec<_> = pagepool::Stats::NAMES.iter().filter(|name| !is_named(name)).collect();
+    let names = pagepool::Stats::NAMES.iter().chain(pagepool::WaitStats::NAMES);
+    let missing: Vec<_> = names.filter(|name| !is_named(name)).collect();
     assert!(missing.is_empty(), "no test in tests/ names {missing:?}");
 }

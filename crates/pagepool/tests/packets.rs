@@ -1,5 +1,7 @@
 //! Packets inside the poll and beyond it.
 
+#![allow(clippy::unwrap_used)]
+
 use pagepool::{AdjustError, Arena, ArenaParams, Bound, Buff, Frame, MAX_FRAGS, Pool, PoolParams};
 
 fn pool(params: PoolParams) -> Bound {

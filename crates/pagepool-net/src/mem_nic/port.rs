@@ -167,7 +167,10 @@ impl NicPort {
 
     /// The id of the buffer that the next packet goes into: what a broken device may lie about.
     pub fn next_posted(&mut self) -> Option<u32> {
-        self.step(|wire| wire.0.rings.fill.peek().ok().map(|posted| posted.id.0))?
+        self.step(|wire| {
+            wire.0.forget_lies();
+            wire.0.rings.fill.peek().ok().map(|posted| posted.id.0)
+        })?
     }
 
     /// The id of the first buffer of the packet that is sent next.

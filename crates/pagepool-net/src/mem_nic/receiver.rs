@@ -148,12 +148,14 @@ impl Receiver {
         None
     }
 
-    /// Gives the device a buffer for every free slot.
+    /// Gives the device a buffer for every free slot that the ring has a place for: one that completes what it has not
+    /// taken off the ring leaves slots without.
     #[inline]
     pub(super) fn refill(&mut self, pool: &Bound, reach: &mut Reach, stats: &mut DeviceStats) {
         let sync = !reach.is_coherent() && !pool.syncs_for(reach.id());
-        while !self.free.is_empty() {
-            let want = self.free.len().min(Batch::MAX);
+        let mut room = if self.free.is_empty() { 0 } else { self.free.len().min(self.fill.slots()) };
+        while room > 0 {
+            let want = room.min(Batch::MAX);
             let mut batch = pool.alloc_batch(want);
             let got = batch.len();
             while let Some(buffer) = batch.pop() {
@@ -165,10 +167,11 @@ impl Receiver {
             if got < want {
                 return;
             }
+            room -= got;
         }
     }
 
-    /// Gives the device a buffer, for which there is a slot; says whether it is mapped.
+    /// Gives the device a buffer, for which there is a slot and a place on the ring; says whether it is mapped.
     #[inline]
     fn post(&mut self, buffer: PageBuf, sync: bool, reach: &mut Reach) -> bool {
         let Some(page) = reach.addr_of(&buffer) else { return false };
@@ -181,7 +184,7 @@ impl Receiver {
         let slot = &mut self.slots[free as usize];
         (slot.buffer, slot.at) = (Some(buffer), at);
         let posted = Posted { at, len: len as u32, id: BufferId::new(free, slot.life), last: false };
-        self.fill.push(posted).expect("the ring has as many places as there are slots");
+        self.fill.push(posted).expect("places were counted before");
         true
     }
 

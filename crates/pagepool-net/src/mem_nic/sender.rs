@@ -114,12 +114,14 @@ impl Sender {
         if buffers > self.max_buffers || !(1..=self.max_packet).contains(&frame.len()) {
             return Verdict::TooLong;
         }
-        if buffers > self.free.len() {
+        if buffers > self.free.len() || !self.has_places(buffers) {
             return Verdict::Full;
         }
         let mut seen = 0;
         for (segment, part) in frame.segments().zip(&mut self.parts) {
-            let Some(start) = reach.addr_of(segment.buffer()) else { return Verdict::Unmapped };
+            let Some(start) = segment.buffer().and_then(|buffer| reach.addr_of(buffer)) else {
+                return Verdict::Unmapped;
+            };
             part.at.0 = start.0 + segment.offset() as u64;
             part.len = segment.len() as u32;
             seen += 1;
@@ -128,7 +130,15 @@ impl Sender {
         if seen == buffers { Verdict::Fits(buffers) } else { Verdict::Unmapped }
     }
 
-    /// Hands a frame to the device whose buffers stand in `parts`; there are slots for them.
+    /// Whether the ring has places for so many. As many as there are slots, unless the device completes what it has not
+    /// taken off the ring.
+    #[inline]
+    fn has_places(&self, buffers: usize) -> bool {
+        self.send.cached_slots() >= buffers || self.send.slots() >= buffers
+    }
+
+    /// Hands a frame to the device whose buffers stand in `parts`; there are slots and places
+    /// for them.
     #[inline]
     fn post(&mut self, frame: Option<Frame>, buffers: usize, reach: &Reach) {
         let head = self.free[self.free.len() - 1];
@@ -144,7 +154,7 @@ impl Sender {
         (first.frame, first.buffers, first.left) = (frame, buffers as u8, buffers as u8);
         self.held += buffers;
         let pushed = self.send.push_entire_slice(&self.parts[..buffers]);
-        pushed.expect("the ring has as many places as there are slots");
+        pushed.expect("places were counted before");
     }
 
     /// Moves frames that were sent into the bulk, at most `budget`.

@@ -1,5 +1,5 @@
 //! What the proofs run: a plain provider, an IOMMU that checks, providers that fail, the conformance suite of the seams,
-//! and one list of operations with the model that says what they must do.
+//! one list of operations on pools with the model that says what they must do, and one on packets.
 //!
 //! Behind the feature `testing`, so that other crates can run the same suites over their own providers and domains.
 
@@ -8,6 +8,8 @@ mod fail_nth;
 mod iommu;
 mod model;
 mod op;
+mod packet_op;
+mod packets;
 mod plain;
 mod run;
 
@@ -16,5 +18,7 @@ pub use fail_nth::FailNth;
 pub use iommu::{CheckingIommu, Fault, IommuCounts, IommuEvent};
 pub use model::{Model, Token, Who};
 pub use op::{Op, Setup};
+pub use packet_op::{PacketOp, PacketSetup};
+pub use packets::run_packets;
 pub use plain::PlainMemory;
 pub use run::run;

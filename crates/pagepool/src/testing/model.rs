@@ -3,9 +3,10 @@
 //! A page is a [`Token`], a new one each time it joins a pool: which page a provider gives is its own affair, so a token
 //! is tied to a page number when it is first handed out. Every counter is predicted, and the place of every page.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::stats::{Inflight, Stats};
+use crate::params::OnBusy;
+use crate::stats::{Inflight, Stats, WaitStats};
 use crate::testing::Setup;
 
 /// A page from joining a pool to leaving it.
@@ -75,6 +76,18 @@ struct PoolModel {
     records: HashMap<Token, Record>,
     open: Option<Open>,
     seats: [Seat; 2],
+    waiting: VecDeque<Waiting>,
+    /// Left the queue in use.
+    released: VecDeque<Waiting>,
+    wait_stats: WaitStats,
+}
+
+/// A buffer that waits, and the cookie that its user knows it by.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    token: Token,
+    piece: bool,
+    cookie: u64,
 }
 
 /// Two pools over one memory.
@@ -88,6 +101,8 @@ pub struct Model {
     held: HashMap<Token, u32>,
     /// Pages that went back to the provider since this was last asked.
     gone: Vec<Token>,
+    /// Cookies of buffers that are in use still.
+    busy: HashSet<u64>,
 }
 
 impl Model {
@@ -105,6 +120,7 @@ impl Model {
             pools: [pool(), pool()],
             held: HashMap::new(),
             gone: Vec::new(),
+            busy: HashSet::new(),
         }
     }
 
@@ -135,13 +151,21 @@ impl Model {
         let (cache, ring) = (p.cache.len() as u64, pages(&p.ring));
         let lanes = p.lanes.iter().map(|lane| pages(&lane.messages)).sum();
         let frag = u64::from(p.open.is_some());
+        let waiting = p.waiting.iter().filter(|waiting| !waiting.piece).count() as u64;
         let total = p.stats.inflight();
-        Inflight { total, cache, lanes, ring, frag, out: total as u64 - cache - lanes - ring - frag }
+        let out = total as u64 - cache - lanes - ring - frag - waiting;
+        Inflight { total, cache, lanes, ring, frag, waiting, out }
     }
 
-    /// Whether a pool has ended and everything of it is home.
+    /// What became of the buffers that waited; the rounds of an ended pool, which whoever looks makes, are not counted.
+    pub fn wait_stats(&self, pool: usize) -> WaitStats {
+        self.pools[pool].wait_stats
+    }
+
+    /// Whether a pool has ended, everything of it is home, and nothing of it waits.
     pub fn is_complete(&self, pool: usize) -> bool {
-        self.pools[pool].ended && self.pools[pool].stats.inflight() == 0
+        let p = &self.pools[pool];
+        p.ended && p.stats.inflight() == 0 && p.released.is_empty()
     }
 
     /// The tokens whose pages went back to the provider since the last call.
@@ -204,6 +228,7 @@ impl Model {
     }
 
     fn refill(&mut self, pool: usize) -> Option<Token> {
+        self.poll_waits(pool, self.setup.refill);
         let p = &self.pools[pool];
         let quiet = p.ring.is_empty()
             && p.lanes[..p.lanes_used].iter().all(|lane| lane.messages.is_empty())
@@ -371,7 +396,6 @@ impl Model {
         record.pieces == 0 && !open
     }
 
-    /// Pieces that came as messages.
     /// Pieces that came home as messages; gives their page if it is home with them and of another node.
     fn piece_home(&mut self, pool: usize, token: Token, n: u32) -> Option<Token> {
         if !self.piece_counted(pool, token, n) {
@@ -438,6 +462,25 @@ impl Model {
             Some(lane) => self.pools[pool].lanes[lane].messages.push_back(Message::Piece(token)),
             None => self.piece_without_lane(pool, token),
         }
+    }
+
+    /// Pieces, dropped together.
+    pub fn drop_pieces(&mut self, pool: usize, who: Who, tokens: &[Token]) {
+        if self.pools[pool].owner == Some(who) {
+            return tokens.iter().for_each(|&token| self.piece_here(pool, token, false));
+        }
+        // The lane is looked for once for all of them, and a returner to an ended pool empties it only afterwards.
+        let lane = self.lane_of(pool, who);
+        if self.pools[pool].ended {
+            return tokens.iter().for_each(|&token| self.piece_late(pool, token));
+        }
+        let room = lane.map_or(0, |at| self.setup.lane - self.pools[pool].lanes[at].messages.len());
+        let (fit, rest) = tokens.split_at(room.min(tokens.len()));
+        for &token in fit {
+            let lane = &mut self.pools[pool].lanes[lane.expect("it has room")];
+            lane.messages.push_back(Message::Piece(token));
+        }
+        rest.iter().for_each(|&token| self.piece_without_lane(pool, token));
     }
 
     /// A whole page is dropped, or returned through the ring.
@@ -550,6 +593,111 @@ impl Model {
     fn give_back(&mut self, token: Token) {
         self.free += 1;
         self.gone.push(token);
+    }
+
+    // ---- Waiting -------------------------------------------------------------------------------------------------
+
+    /// A buffer is queued, in use still or not; says whether there was room.
+    pub fn wait(&mut self, pool: usize, token: Token, piece: bool, cookie: u64, busy: bool) -> bool {
+        let p = &mut self.pools[pool];
+        if p.waiting.len() == self.setup.waits {
+            p.wait_stats.full += u64::from(self.setup.waits > 0);
+            return false;
+        }
+        p.wait_stats.queued += 1;
+        p.waiting.push_back(Waiting { token, piece, cookie });
+        if busy {
+            self.busy.insert(cookie);
+        }
+        true
+    }
+
+    /// A user is done with a buffer.
+    pub fn wait_done(&mut self, cookie: u64) {
+        self.busy.remove(&cookie);
+    }
+
+    /// A round of questions, about `most` buffers at most, by the thread that the pool is bound to. Says how many went
+    /// home.
+    pub fn poll_waits(&mut self, pool: usize, most: usize) -> usize {
+        let p = &mut self.pools[pool];
+        if p.waiting.is_empty() && p.released.is_empty() {
+            return 0;
+        }
+        p.wait_stats.polls += 1;
+        let home = self.ask_in_order(pool, most);
+        self.ask_released(pool, most);
+        home
+    }
+
+    fn ask_in_order(&mut self, pool: usize, most: usize) -> usize {
+        let who = self.pools[pool].owner.expect("it is being polled");
+        let (mut home, mut past, mut released) = (0, 0, false);
+        for _ in 0..most.min(self.pools[pool].waiting.len()) {
+            let p = &mut self.pools[pool];
+            let asked = p.waiting[past];
+            if !self.busy.contains(&asked.cookie) {
+                p.waiting.remove(past);
+                p.wait_stats.reused += 1;
+                home += 1;
+                self.drop_waiting(pool, who, asked);
+                continue;
+            }
+            match self.setup.on_busy {
+                OnBusy::Skip { ahead } if past < ahead => {
+                    p.wait_stats.skipped += 1;
+                    past += 1;
+                }
+                OnBusy::Release if !released && p.released.len() < self.setup.waits => {
+                    p.wait_stats.released += 1;
+                    p.waiting.pop_front();
+                    p.released.push_back(asked);
+                    released = true;
+                    self.hold(pool, asked.token);
+                    self.drop_waiting(pool, who, asked);
+                }
+                _ => {
+                    p.wait_stats.kept += 1;
+                    break;
+                }
+            }
+        }
+        home
+    }
+
+    fn ask_released(&mut self, pool: usize, most: usize) {
+        for _ in 0..most.min(self.pools[pool].released.len()) {
+            let asked = self.pools[pool].released.pop_front().expect("there are so many");
+            if self.busy.contains(&asked.cookie) {
+                self.pools[pool].released.push_back(asked);
+            } else {
+                self.pools[pool].wait_stats.freed_late += 1;
+                self.unhold(pool, asked.token);
+            }
+        }
+    }
+
+    /// The one who watches the end of a pool asks after all that waits.
+    pub fn poll_ended(&mut self, pool: usize, who: Who) {
+        if !self.pools[pool].ended {
+            return;
+        }
+        for asked in std::mem::take(&mut self.pools[pool].waiting) {
+            if self.busy.contains(&asked.cookie) {
+                self.pools[pool].waiting.push_back(asked);
+            } else {
+                self.pools[pool].wait_stats.reused += 1;
+                self.drop_waiting(pool, who, asked);
+            }
+        }
+        self.ask_released(pool, usize::MAX);
+    }
+
+    fn drop_waiting(&mut self, pool: usize, who: Who, waiting: Waiting) {
+        match waiting.piece {
+            true => self.drop_piece(pool, who, waiting.token),
+            false => self.drop_page(pool, who, waiting.token),
+        }
     }
 
     // ---- Shared, held, the rest ----------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 //! What can be done to pools, as data: one list for the property test, the fuzzer and the model checker.
 
+use crate::params::OnBusy;
+
 /// One call, or a short choreography of calls, on one of two pools that share their memory. Numbers choose among what
 /// there is, modulo; an operation that finds nothing to work on does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,12 @@ pub enum Op {
     FromRaw(u8, u8),
     /// `from_raw` by the pool that it is not of, and of an address that is nobody's.
     FromRawWrong(u8),
+    /// `wait` with a buffer, for a user who uses it still, or does not.
+    Wait(u8, u8),
+    /// The user is done with a buffer that waits, or whose memory does.
+    WaitDone(u8),
+    /// `poll_waits` of a pool.
+    PollWaits(u8),
     /// `update_nid` to one of two nodes.
     UpdateNid(u8, u8),
     /// The pool is bound on the other thread, allocates and drops a page there, and comes back.
@@ -69,7 +77,7 @@ pub enum Op {
 
 impl Op {
     /// Kinds of operation.
-    pub const KINDS: u8 = 34;
+    pub const KINDS: u8 = 39;
 
     /// Every three bytes are an operation: what, on which, how much. Destroying and ending threads is made rare.
     pub fn from_bytes([what, which, amount]: [u8; 3]) -> Self {
@@ -103,6 +111,9 @@ impl Op {
             30 => Self::UpdateNid(which, amount),
             31 => Self::BindElsewhere(which),
             32 => Self::ThreadEnds,
+            33 | 34 => Self::Wait(which, amount),
+            35 | 36 => Self::WaitDone(which),
+            37 => Self::PollWaits(which),
             _ if amount < 32 => Self::Destroy(which),
             _ => Self::AllocPage(which),
         }
@@ -133,12 +144,23 @@ pub struct Setup {
     pub lane: usize,
     /// Alignment of pieces.
     pub frag_align: usize,
+    /// Buffers that may wait.
+    pub waits: usize,
+    /// What happens at one that is in use still.
+    pub on_busy: OnBusy,
 }
 
 impl Setup {
     /// The setup that four bytes stand for.
     pub fn from_bytes([pages, cache, ways, lane]: [u8; 4]) -> Self {
         let cache_size = 1 + (cache as usize & 7);
+        let waits = [0, 1, 3, 8][(ways as usize >> 6) & 3];
+        let on_busy = match (lane >> 2) & 7 {
+            _ if waits == 0 => OnBusy::Keep,
+            0..3 => OnBusy::Keep,
+            3..5 => OnBusy::Skip { ahead: 1 + (lane as usize >> 5 & 1) },
+            _ => OnBusy::Release,
+        };
         Self {
             order: pages >> 7,
             pages: 2 + (pages as usize & 31),
@@ -148,6 +170,8 @@ impl Setup {
             lanes: (ways as usize >> 4) & 3,
             lane: 2 << (lane & 3),
             frag_align: if lane & 64 == 0 { 64 } else { 8 },
+            waits,
+            on_busy,
         }
     }
 }

@@ -4,9 +4,9 @@
 //! stamped with a number of its own when it is handed out, and the stamp is looked at before it goes home, so a page or
 //! a piece that had two owners shows.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use crate::batch::Batch;
@@ -23,6 +23,7 @@ use crate::shared_buf::SharedBuf;
 use crate::shutdown::Shutdown;
 use crate::testing::model::{Model, Token, Who};
 use crate::testing::{Op, Setup};
+use crate::wait_queue::{PageUser, WaitUser};
 
 /// A thing that is out, and the page that the model says it is.
 #[derive(Debug)]
@@ -48,6 +49,18 @@ impl<T> Out<T> {
     }
 }
 
+/// Who uses the buffers that wait: as long as it is told.
+#[derive(Debug, Default)]
+struct User {
+    busy: Mutex<HashSet<u64>>,
+}
+
+impl PageUser for User {
+    fn in_use(&self, cookie: u64) -> bool {
+        self.busy.lock().expect("no panic holds it").contains(&cookie)
+    }
+}
+
 /// Pages of a batch, each with its stamp.
 type Stamped = Vec<(Token, u64)>;
 
@@ -65,6 +78,10 @@ struct Run {
     shared: Vec<Out<SharedBuf>>,
     raws: Vec<Out<RawBuf>>,
     holds: Vec<Out<PageHold>>,
+    /// Buffers that were in use when they were queued, by their cookies.
+    waits: Vec<Out<u64>>,
+    user: Arc<User>,
+    registered: [Option<WaitUser>; 2],
     stamps: u64,
     page_of: HashMap<Token, PageIdx>,
     token_at: HashMap<PageIdx, Token>,
@@ -99,13 +116,20 @@ impl Run {
             max_lanes: setup.lanes,
             lane_size: setup.lane,
             frag_align: setup.frag_align,
+            wait_capacity: setup.waits,
+            on_busy: setup.on_busy,
             domains: vec![domain.clone()],
             ..Default::default()
         };
         let pools = [(); 2].map(|()| Pool::new(params(), provider.clone()).expect("checked sizes").bind());
+        let user = Arc::new(User::default());
+        let registered = [0, 1].map(|pool: usize| pools[pool].wait_user(user.clone()).ok());
         Self {
             model: Model::new(setup),
             provider,
+            user,
+            registered,
+            waits: Vec::new(),
             handles: [pools[0].handle(), pools[1].handle()],
             pools: pools.map(Some),
             shutdowns: [None, None],
@@ -149,6 +173,9 @@ impl Run {
             Op::IntoRaw(at) => self.make_raw(at),
             Op::FromRaw(at, within) => self.bring_raw(at, within),
             Op::FromRawWrong(at) => self.bring_wrong(at),
+            Op::Wait(at, busy) => self.wait(at, busy & 3 != 0),
+            Op::WaitDone(at) => self.wait_done(at),
+            Op::PollWaits(pool) => self.poll_waits(pool as usize & 1),
             Op::UpdateNid(pool, node) => self.update_nid(pool as usize & 1, node & 1),
             Op::BindElsewhere(pool) => self.bind_elsewhere(pool as usize & 1),
             Op::ThreadEnds => self.thread_ends(),
@@ -157,12 +184,21 @@ impl Run {
     }
 
     /// Everything that can be seen from outside is as the model says.
-    fn compare(&self, when: &str) {
+    fn compare(&mut self, when: &str) {
         for pool in 0..2 {
+            if let Some(shutdown) = &self.shutdowns[pool] {
+                shutdown.is_complete(); // asks after what waits
+                self.model.poll_ended(pool, Who::Main);
+            }
             let (seen, told) = (self.handles[pool].stats(), self.model.stats(pool));
             assert_eq!(seen, told, "counters of pool {pool} {when}");
             let (seen, told) = (self.handles[pool].inflight(), self.model.inflight(pool));
             assert_eq!(seen, told, "places of pool {pool} {when}");
+            let (mut seen, told) = (self.handles[pool].wait_stats(), self.model.wait_stats(pool));
+            if self.shutdowns[pool].is_some() {
+                (seen.polls, seen.skipped) = (told.polls, told.skipped); // as often as somebody looked
+            }
+            assert_eq!(seen, told, "what waited in pool {pool} {when}");
             if let Some(shutdown) = &self.shutdowns[pool] {
                 assert_eq!(shutdown.is_complete(), self.model.is_complete(pool), "end of pool {pool} {when}");
             }
@@ -184,9 +220,13 @@ impl Run {
         while !self.batches.is_empty() {
             self.drop_batch(0, Who::Main);
         }
-        self.compare("with nothing out");
+        self.compare("with nothing out but what waits");
         (0..2).for_each(|pool| self.destroy(pool));
         self.compare("after the end");
+        while !self.waits.is_empty() {
+            self.wait_done(0);
+        }
+        self.compare("with nothing in use");
         while !self.holds.is_empty() {
             self.unhold(0);
         }
@@ -336,12 +376,12 @@ impl Run {
         let (mut buffers, outs): (Vec<_>, Vec<_>) =
             self.pick_run(at, n).into_iter().inspect(stamp_stands).map(Out::apart).unzip();
         self.on(who, move || crate::batch::put_bulk(&mut buffers));
-        let runs = outs.chunk_by(|a, b| plain(a) && plain(b) && a.pool == b.pool);
-        for run in runs {
-            match run {
-                [one] if one.piece => self.model.drop_piece(one.pool, who, one.token),
-                [one] if one.special => self.model.drop_page(one.pool, who, one.token),
-                run => self.model.drop_run(run[0].pool, who, &tokens(run)),
+        for group in groups(outs) {
+            let (pool, tokens) = (group[0].pool, tokens(&group));
+            match group[0] {
+                Out { piece: true, .. } => self.model.drop_pieces(pool, who, &tokens),
+                Out { special: true, .. } => self.model.drop_page(pool, who, tokens[0]),
+                _ => self.model.drop_run(pool, who, &tokens),
             }
         }
     }
@@ -351,7 +391,7 @@ impl Run {
             self.pick_run(at, n).into_iter().inspect(stamp_stands).map(Out::apart).unzip();
         crate::batch::put_ring_bulk(&mut buffers);
         assert!(buffers.is_empty());
-        for out in outs {
+        for out in groups(outs).into_iter().flatten() {
             self.model.put_ring(out.pool, Who::Main, out.token, out.piece);
         }
     }
@@ -500,6 +540,42 @@ impl Run {
         );
     }
 
+    // ---- Waiting ---------------------------------------------------------------------------------------------------
+
+    fn wait(&mut self, at: u8, busy: bool) {
+        let Some(out) = Self::pick(&mut self.buffers, at) else { return };
+        let (Some(real), Some(user)) = (&self.pools[out.pool], &self.registered[out.pool]) else {
+            return self.buffers.push(out);
+        };
+        self.stamps += 1;
+        let (cookie, (mut buffer, out)) = (self.stamps, out.apart());
+        if let Some(stranger) = &self.registered[1 - out.pool] {
+            buffer = real.wait(stranger, buffer, cookie).expect_err("the other pool's user");
+        }
+        let queued = real.wait(user, buffer, cookie);
+        let told = self.model.wait(out.pool, out.token, out.piece, cookie, busy);
+        assert_eq!(queued.is_ok(), told, "wait");
+        match queued {
+            Err(buffer) => self.buffers.push(out.with(buffer)),
+            Ok(()) if busy => {
+                self.user.busy.lock().expect("no panic holds it").insert(cookie);
+                self.waits.push(out.with(cookie));
+            }
+            Ok(()) => {}
+        }
+    }
+
+    fn wait_done(&mut self, at: u8) {
+        let Some(out) = Self::pick(&mut self.waits, at) else { return };
+        self.user.busy.lock().expect("no panic holds it").remove(&out.what);
+        self.model.wait_done(out.what);
+    }
+
+    fn poll_waits(&mut self, pool: usize) {
+        let Some(real) = &self.pools[pool] else { return };
+        assert_eq!(real.poll_waits(), self.model.poll_waits(pool, usize::MAX), "poll_waits");
+    }
+
     // ---- The pools themselves --------------------------------------------------------------------------------------
 
     fn update_nid(&mut self, pool: usize, node: u8) {
@@ -541,8 +617,21 @@ impl Run {
     }
 }
 
-fn plain(out: &Out<()>) -> bool {
-    !out.piece && !out.special
+/// What a bulk sends home together: the plain pages of a pool, the pieces of a pool, any other page by itself.
+fn groups(mut outs: Vec<Out<()>>) -> Vec<Vec<Out<()>>> {
+    let mut groups = Vec::new();
+    while let Some(first) = outs.first() {
+        let (pool, piece, special) = (first.pool, first.piece, first.special);
+        if special {
+            groups.push(vec![outs.remove(0)]);
+            continue;
+        }
+        let alike = |out: &Out<()>| out.pool == pool && out.piece == piece && !out.special;
+        let (group, rest) = outs.into_iter().partition(alike);
+        groups.push(group);
+        outs = rest;
+    }
+    groups
 }
 
 fn tokens(run: &[Out<()>]) -> Vec<Token> {

@@ -1,0 +1,414 @@
+//! A device that goes wrong on purpose.
+//!
+//! What   wraps any device. What it receives may be dropped, doubled, overtaken, corrupted or late; it may keep completions
+//!        to itself, refuse to send, or die. Each fault by chance or every n-th time, always the same for one seed.
+//! Buffers are never lost: whatever it holds back is counted in `in_rx`, comes later, or goes home with `close`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, PageBuf};
+
+use crate::device::{Capabilities, Device, DeviceStats, Wake};
+
+/// How often something goes wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Chance {
+    /// Not at all.
+    #[default]
+    Never,
+    /// The n-th time, and every n-th from there; 1 is always.
+    Every(u32),
+    /// By chance, once in so many times on average.
+    OneIn(u32),
+}
+
+/// Which faults a [`FaultNic`] has. `Default` has none.
+#[derive(Clone, Debug)]
+pub struct FaultParams {
+    /// Makes the chances what they are: the same seed, the same faults. Not 0.
+    pub seed: u64,
+    /// Received packets that are dropped.
+    pub drop: Chance,
+    /// Received packets that come twice: the second time in pages of the pool, if it has them.
+    pub duplicate: Chance,
+    /// Received packets that the one before them, or those of the next poll, overtake.
+    pub reorder: Chance,
+    /// Received packets of which a bit is flipped.
+    pub corrupt: Chance,
+    /// Received packets that come later.
+    pub delay: Chance,
+    /// By how many polls, at least 1.
+    pub delay_polls: u32,
+    /// Calls of `complete` that give nothing.
+    pub stall_completions: Chance,
+    /// Calls of `transmit` that take nothing.
+    pub refuse_transmits: Chance,
+    /// Calls of `receive` in which it dies.
+    pub die: Chance,
+}
+
+impl Default for FaultParams {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            drop: Chance::Never,
+            duplicate: Chance::Never,
+            reorder: Chance::Never,
+            corrupt: Chance::Never,
+            delay: Chance::Never,
+            delay_polls: 3,
+            stall_completions: Chance::Never,
+            refuse_transmits: Chance::Never,
+            die: Chance::Never,
+        }
+    }
+}
+
+impl FaultParams {
+    fn check(&self) -> Result<(), Error> {
+        let refuse = |field, must_be: &str| {
+            Err(Error::Parameter { field, value: "0".into(), must_be: must_be.into() })
+        };
+        let chances = [
+            ("drop", self.drop),
+            ("duplicate", self.duplicate),
+            ("reorder", self.reorder),
+            ("corrupt", self.corrupt),
+            ("delay", self.delay),
+            ("stall_completions", self.stall_completions),
+            ("refuse_transmits", self.refuse_transmits),
+            ("die", self.die),
+        ];
+        for (field, chance) in chances {
+            if matches!(chance, Chance::Every(0) | Chance::OneIn(0)) {
+                return refuse(field, "1 or more: for no fault it is Chance::Never");
+            }
+        }
+        match (self.seed, self.delay_polls) {
+            (0, _) => refuse("seed", "any other number"),
+            (_, 0) => refuse("delay_polls", "1 or more"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a [`FaultNic`] did wrong so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultCounts {
+    /// Packets dropped.
+    pub dropped: u64,
+    /// Packets that came twice.
+    pub duplicated: u64,
+    /// Packets that were overtaken.
+    pub reordered: u64,
+    /// Packets with a flipped bit.
+    pub corrupted: u64,
+    /// Packets that came later.
+    pub delayed: u64,
+    /// Calls of `complete` that gave nothing.
+    pub stalled: u64,
+    /// Calls of `transmit` that took nothing.
+    pub refused: u64,
+    /// 1 if it died.
+    pub died: u64,
+}
+
+/// A chance, and how often it was asked.
+#[derive(Debug)]
+struct Dice {
+    chance: Chance,
+    asked: u64,
+}
+
+impl Dice {
+    fn new(chance: Chance) -> Self {
+        Self { chance, asked: 0 }
+    }
+
+    /// Whether it goes wrong this time; and counts it.
+    fn falls(&mut self, random: &mut u64, count: &mut u64) -> bool {
+        self.asked += 1;
+        let falls = match self.chance {
+            Chance::Never => false,
+            Chance::Every(n) => self.asked.is_multiple_of(n.into()),
+            Chance::OneIn(n) => next(random).is_multiple_of(n.into()),
+        };
+        *count += u64::from(falls);
+        falls
+    }
+}
+
+/// Marsaglia's xorshift64: never 0 from a state that is not 0.
+fn next(random: &mut u64) -> u64 {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+}
+
+/// A device that wraps another one and goes wrong as it is told.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+/// use pagepool_net::{Chance, Device, FaultNic, FaultParams, MemNicParams, NicDomain, mem_nic};
+/// let domain = NicDomain::new("mem0");
+/// # let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams { domains: vec![domain.clone()], ..Default::default() }, arena)?.bind();
+/// let (nic, mut wire) = mem_nic(MemNicParams::default(), domain)?;
+/// let mut nic = FaultNic::new(nic, FaultParams { drop: Chance::Every(3), ..Default::default() })?;
+/// let mut packets = Vec::with_capacity(64);
+/// nic.receive(&pool, &mut packets, 64); // the first buffers
+/// for _ in 0..9 {
+///     assert!(wire.deliver(&[7; 60]));
+/// }
+/// assert_eq!(nic.receive(&pool, &mut packets, 64), 6);
+/// assert_eq!(nic.counts().dropped, 3);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct FaultNic<D> {
+    inner: D,
+    random: u64,
+    drop: Dice,
+    duplicate: Dice,
+    reorder: Dice,
+    corrupt: Dice,
+    delay: Dice,
+    delay_polls: u64,
+    stall: Dice,
+    refuse: Dice,
+    die: Dice,
+    counts: FaultCounts,
+    polls: u64,
+    /// What the inner device gave in this poll.
+    fresh: Vec<Buff>,
+    /// To be handed on, and what waits until a poll.
+    ready: VecDeque<Buff>,
+    late: VecDeque<(u64, Buff)>,
+    /// Handed on: packets, bytes.
+    rx: (u64, u64),
+    closed_with: u64,
+    dead: bool,
+}
+
+impl<D: Device> FaultNic<D> {
+    /// Wraps a device.
+    pub fn new(inner: D, params: FaultParams) -> Result<Self, Error> {
+        params.check()?;
+        Ok(Self {
+            inner,
+            random: params.seed,
+            drop: Dice::new(params.drop),
+            duplicate: Dice::new(params.duplicate),
+            reorder: Dice::new(params.reorder),
+            corrupt: Dice::new(params.corrupt),
+            delay: Dice::new(params.delay),
+            delay_polls: params.delay_polls.into(),
+            stall: Dice::new(params.stall_completions),
+            refuse: Dice::new(params.refuse_transmits),
+            die: Dice::new(params.die),
+            counts: FaultCounts::default(),
+            polls: 0,
+            fresh: Vec::with_capacity(64),
+            ready: VecDeque::with_capacity(128),
+            late: VecDeque::with_capacity(128),
+            rx: (0, 0),
+            closed_with: 0,
+            dead: false,
+        })
+    }
+
+    /// What it did wrong so far.
+    pub fn counts(&self) -> FaultCounts {
+        self.counts
+    }
+
+    /// The device that it wraps.
+    pub fn inner(&mut self) -> &mut D {
+        &mut self.inner
+    }
+
+    /// Buffers that it holds back.
+    fn held(&self) -> u64 {
+        let late = self.late.iter().map(|(_, packet)| packet);
+        self.ready.iter().chain(late).map(|packet| 1 + packet.frags().len() as u64).sum()
+    }
+
+    /// What waited for this poll is handed on.
+    fn release(&mut self) {
+        while let Some(at) = self.late.iter().position(|(poll, _)| *poll <= self.polls)
+            && let Some((_, packet)) = self.late.remove(at)
+        {
+            self.ready.push_back(packet);
+        }
+    }
+
+    /// A packet that came in runs the gauntlet.
+    fn maltreat(&mut self, mut packet: Buff, pool: &Bound) {
+        let (random, counts) = (&mut self.random, &mut self.counts);
+        if self.drop.falls(random, &mut counts.dropped) {
+            return;
+        }
+        if self.corrupt.falls(random, &mut counts.corrupted) {
+            flip_a_bit(packet.data_mut(), next(random));
+        }
+        let mut copied = 0;
+        if self.duplicate.falls(random, &mut copied)
+            && let Some(copy) = copy(&packet, pool)
+        {
+            counts.duplicated += 1;
+            self.ready.push_back(copy);
+        }
+        if self.delay.falls(random, &mut counts.delayed) {
+            return self.late.push_back((self.polls + self.delay_polls, packet));
+        }
+        if !self.reorder.falls(random, &mut counts.reordered) {
+            return self.ready.push_back(packet);
+        }
+        match self.ready.pop_back() {
+            Some(before) => self.ready.extend([packet, before]),
+            None => self.late.push_back((self.polls + 1, packet)),
+        }
+    }
+}
+
+fn flip_a_bit(bytes: &mut [u8], random: u64) {
+    if let Some(bit) = random.checked_rem(bytes.len() as u64 * 8) {
+        bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
+    }
+}
+
+/// The packet again, in pages of the pool; nothing if it has none, or they are too small.
+fn copy(packet: &Buff, pool: &Bound) -> Option<Buff> {
+    let mut copy = Buff::received(filled(pool, packet.data())?, packet.data().len()).ok()?;
+    for frag in packet.frags() {
+        let buffer = filled(pool, frag.data())?;
+        let offset = buffer.packet_offset();
+        copy.add_frag(buffer, offset, frag.len()).ok()?;
+    }
+    Some(copy)
+}
+
+fn filled(pool: &Bound, bytes: &[u8]) -> Option<PageBuf> {
+    let mut buffer = pool.alloc_page()?;
+    buffer.packet_mut()?.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(buffer)
+}
+
+impl<D: Device> Device for FaultNic<D> {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn domain(&self) -> Option<&Arc<dyn DmaDomain>> {
+        self.inner.domain()
+    }
+
+    fn receive(&mut self, pool: &Bound, into: &mut Vec<Buff>, budget: usize) -> usize {
+        self.dead = self.dead || self.die.falls(&mut self.random, &mut self.counts.died);
+        if self.dead {
+            return 0;
+        }
+        self.polls += 1;
+        self.release();
+        let room = budget.min(into.capacity() - into.len());
+        let mut fresh = std::mem::take(&mut self.fresh);
+        self.inner.receive(pool, &mut fresh, room.saturating_sub(self.ready.len()));
+        fresh.drain(..).for_each(|packet| self.maltreat(packet, pool));
+        self.fresh = fresh;
+        let n = room.min(self.ready.len());
+        for packet in self.ready.drain(..n) {
+            self.rx = (self.rx.0 + 1, self.rx.1 + packet.len() as u64);
+            into.push(packet);
+        }
+        n
+    }
+
+    fn transmit(&mut self, frames: &mut VecDeque<Frame>) -> usize {
+        if self.dead || self.refuse.falls(&mut self.random, &mut self.counts.refused) {
+            return 0;
+        }
+        self.inner.transmit(frames)
+    }
+
+    fn complete(&mut self, done: &mut FrameBulk, budget: usize) -> usize {
+        if self.dead || self.stall.falls(&mut self.random, &mut self.counts.stalled) {
+            return 0;
+        }
+        self.inner.complete(done, budget)
+    }
+
+    fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
+        if self.dead {
+            return Wake::Gone;
+        }
+        if self.ready.is_empty() && self.late.is_empty() {
+            return self.inner.wait(pool, timeout);
+        }
+        match self.inner.wait(pool, Duration::ZERO) {
+            Wake::Timeout => Wake::Ready, // polls are what its packets wait for
+            wake => wake,
+        }
+    }
+
+    fn stats(&self) -> DeviceStats {
+        let inner = self.inner.stats();
+        DeviceStats {
+            rx_packets: self.rx.0,
+            rx_bytes: self.rx.1,
+            in_rx: inner.in_rx + self.held(),
+            closed_with: inner.closed_with + self.closed_with,
+            ..inner
+        }
+    }
+
+    fn close(&mut self) {
+        self.closed_with += self.held();
+        self.ready.clear();
+        self.late.clear();
+        self.inner.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chances_are_what_they_say() {
+        let (mut random, mut count) = (1, 0);
+        let mut third = Dice::new(Chance::Every(3));
+        let falls: Vec<_> = (0..7).map(|_| third.falls(&mut random, &mut count)).collect();
+        assert_eq!(falls, [false, false, true, false, false, true, false]);
+        assert_eq!(count, 2);
+        let mut rare = Dice::new(Chance::OneIn(10));
+        count = (0..10_000).filter(|_| rare.falls(&mut random, &mut 0)).count() as u64;
+        assert!((900..1100).contains(&count), "{count} of 10000, asked for one in ten");
+    }
+
+    #[test]
+    fn faults_that_cannot_be_are_refused_by_name() {
+        let text = |params: FaultParams| params.check().unwrap_err().to_string();
+        let never = FaultParams { delay: Chance::Every(0), ..Default::default() };
+        assert_eq!(text(never), "delay is 0, but must be 1 or more: for no fault it is Chance::Never");
+        assert!(text(FaultParams { seed: 0, ..Default::default() }).starts_with("seed is 0"));
+        assert!(text(FaultParams { delay_polls: 0, ..Default::default() }).starts_with("delay_polls is 0"));
+        assert!(FaultParams::default().check().is_ok());
+    }
+
+    #[test]
+    fn a_flipped_bit_is_one_bit() {
+        for random in 0..99 {
+            let mut bytes = [0u8; 5];
+            flip_a_bit(&mut bytes, random);
+            assert_eq!(bytes.iter().map(|byte| byte.count_ones()).sum::<u32>(), 1);
+        }
+        flip_a_bit(&mut [], 7);
+    }
+}

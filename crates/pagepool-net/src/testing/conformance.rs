@@ -1,0 +1,361 @@
+//! What every device must do, as a test that any crate can run over its own.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pagepool::{Arena, ArenaParams, Buff, Frame, FrameBulk, Pool, PoolParams};
+
+use super::rig::{Rig, bytes_of, number_of, packet};
+use crate::device::Wake;
+
+/// Checks a device against the rules of [`Device`](crate::Device); panics with the rule that it breaks. `make` gives a
+/// fresh rig each time.
+///
+/// What a device may not do by its [`Allowed`](super::Allowed) is asserted exactly; of one that may lose, repeat or hold
+/// back, that it loses no buffer and counts right.
+///
+/// ```
+/// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+/// use pagepool_net::testing::{self, Rig};
+/// use pagepool_net::{MemNicParams, NicDomain, mem_nic};
+/// testing::device(|| {
+///     let domain = NicDomain::new("mem0");
+///     let provider = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).unwrap();
+///     let params = PoolParams { domains: vec![domain.clone()], ..Default::default() };
+///     let pool = Pool::new(params, provider.clone()).unwrap().bind();
+///     let rings = MemNicParams { rx_ring: 64, tx_ring: 64, ..Default::default() };
+///     let (device, far) = mem_nic(rings, domain).unwrap();
+///     Rig {
+///         device: Box::new(device),
+///         far: Box::new(far),
+///         pool,
+///         provider,
+///         allowed: Default::default(),
+///         verify: Box::new(|| {}),
+///     }
+/// });
+/// ```
+pub fn device(make: impl Fn() -> Rig) {
+    says_what_it_is(make());
+    carries_packets_both_ways(make());
+    keeps_to_budget_and_capacity(make());
+    refuses_what_it_cannot_send(make());
+    refuses_memory_that_it_does_not_reach(make());
+    takes_everything_back_when_closed(make());
+    bears_its_death(make());
+    ends_in_every_order(&make, false);
+    ends_in_every_order(&make, true);
+    if make().allowed.is_nothing() {
+        counts_packets_without_a_buffer(make());
+        fills_its_ring_and_goes_on(make());
+        leaves_whole_frames_in_the_queue(make());
+        carries_jumbo_packets(make());
+        waits_no_longer_than_asked(make());
+    }
+}
+
+fn says_what_it_is(rig: Rig) {
+    let can = rig.device.capabilities();
+    assert!(!rig.device.name().is_empty(), "a device has a name");
+    assert!(can.rx_ring > 0 && can.tx_ring > 0 && can.max_packet >= 1514 && can.max_buffers >= 1, "{can:?}");
+    let moved: u64 = rig.device.stats().entries().map(|(_, value)| value).sum();
+    assert_eq!(moved, 0, "a fresh device has done nothing");
+    rig.end();
+}
+
+/// Packets go in, are sent back, and arrive: each once, as it was, in order, unless the device may do otherwise.
+fn carries_packets_both_ways(mut rig: Rig) {
+    rig.start();
+    let (rounds, burst) = (20, rig.device.capabilities().rx_ring.min(16));
+    let (mut echoed, mut sent) = (Vec::new(), 0);
+    for _ in 0..rounds {
+        for number in sent..sent + burst {
+            rig.far.send(&packet(number, 60 + number * 37 % 1400));
+        }
+        sent += burst;
+        let packets = rig.collect(burst);
+        rig.adds_up(packets.len());
+        let mut queue: VecDeque<_> = packets.into_iter().map(Frame::from).collect();
+        echoed.extend(rig.send_all(&mut queue));
+        rig.adds_up(queue.len());
+    }
+    check_echo(&rig, &echoed, sent);
+    let stats = rig.device.stats();
+    assert_eq!(stats.tx_completed, echoed.len() as u64, "each frame that was sent is given back once");
+    assert_eq!((stats.rx_packets, stats.rx_bytes), (stats.tx_packets, stats.tx_bytes), "what came was sent");
+    rig.end();
+}
+
+fn check_echo(rig: &Rig, echoed: &[Vec<u8>], sent: usize) {
+    let numbers: Vec<_> = echoed.iter().filter_map(|bytes| number_of(bytes)).collect();
+    let allowed = rig.allowed;
+    assert!(numbers.len() == echoed.len() || allowed.corruption, "packets arrive as they were");
+    assert!(numbers.iter().all(|&n| n < sent), "nothing arrives that was not sent");
+    let mut distinct = numbers.clone();
+    distinct.sort_unstable();
+    assert!(distinct == numbers || allowed.disorder || allowed.duplicates, "packets arrive in order");
+    distinct.dedup();
+    assert!(distinct.len() == numbers.len() || allowed.duplicates, "packets arrive once");
+    assert!(distinct.len() == sent || allowed.loss || allowed.corruption, "{} of {sent}", distinct.len());
+    assert!(distinct.len() > sent / 4, "most packets arrive: {} of {sent}", distinct.len());
+}
+
+fn keeps_to_budget_and_capacity(mut rig: Rig) {
+    rig.start();
+    for number in 0..12 {
+        rig.far.send(&packet(number, 60));
+    }
+    let exact = rig.allowed.is_nothing();
+    let mut packets = Vec::with_capacity(8);
+    for (budget, most) in [(0, 0), (3, 3), (64, 8), (64, 8)] {
+        rig.far.settle();
+        let before = packets.len();
+        let n = rig.device.receive(&rig.pool, &mut packets, budget);
+        assert_eq!(packets.len(), before + n, "receive says how many it added");
+        assert!(packets.len() <= most && n <= budget, "{n} packets for a budget of {budget}");
+        assert!(packets.len() == most || !exact, "{} of {most} packets", packets.len());
+        assert_eq!(packets.capacity(), 8, "the vector never grows");
+        rig.adds_up(packets.len());
+    }
+    drop(packets);
+    let mut rest = rig.collect(4);
+    assert!(rest.len() == 4 || !exact, "what had no room waits");
+    let (queue, mut done) = (&mut rest.drain(..).map(Frame::from).collect(), FrameBulk::new());
+    rig.device.transmit(queue);
+    assert_eq!(rig.device.complete(&mut done, 0), 0, "a budget of 0 completes nothing");
+    rig.send_all(queue);
+    queue.clear();
+    rig.end();
+}
+
+/// More packets than there are buffers: those without one are counted, the others arrive, and later ones too.
+fn counts_packets_without_a_buffer(mut rig: Rig) {
+    rig.start();
+    let sent = rig.device.capabilities().rx_ring + 10;
+    for number in 0..sent {
+        rig.far.send(&packet(number, 60));
+        rig.far.settle();
+    }
+    let arrived = rig.collect(sent).len();
+    let missed = rig.device.stats().rx_no_buffer as usize;
+    assert_eq!((arrived + missed, missed > 0), (sent, true), "{arrived} arrived, {missed} had no buffer");
+    rig.far.send(&packet(1, 60));
+    assert_eq!(rig.collect(1).len(), 1, "there are buffers again");
+    rig.end();
+}
+
+/// The ring is full for a long time: nothing is taken, nothing is lost, and all is sent in order when it moves again.
+fn fills_its_ring_and_goes_on(mut rig: Rig) {
+    let ring = rig.device.capabilities().tx_ring;
+    let count = 2 * ring + 5;
+    let mut queue: VecDeque<_> = (0..count).map(|number| rig.frame(&packet(number, 60))).collect();
+    if rig.far.stall(true) {
+        let taken = rig.device.transmit(&mut queue);
+        assert_eq!((taken, queue.len()), (ring, count - ring), "as many as the ring has slots");
+        let mut done = FrameBulk::new();
+        for _ in 0..1000 {
+            assert_eq!(rig.device.transmit(&mut queue), 0, "a full ring takes nothing");
+            assert_eq!(rig.device.complete(&mut done, 64), 0, "nothing was sent");
+            rig.far.settle();
+        }
+        assert!(rig.device.stats().tx_full >= 1000, "a full ring is counted");
+        rig.adds_up(queue.len());
+        rig.far.stall(false);
+    }
+    let arrived: Vec<_> = rig.send_all(&mut queue).iter().map(|bytes| number_of(bytes)).collect();
+    assert_eq!(arrived, (0..count).map(Some).collect::<Vec<_>>(), "all arrive in order");
+    rig.adds_up(0);
+    rig.end();
+}
+
+fn leaves_whole_frames_in_the_queue(mut rig: Rig) {
+    let can = rig.device.capabilities();
+    if can.max_buffers < 3 {
+        return;
+    }
+    let fit = can.tx_ring / 3;
+    let count = fit + 2;
+    let mut queue: VecDeque<_> = (0..count).map(|_| rig.scattered(3)).collect();
+    if rig.far.stall(true) {
+        assert_eq!(rig.device.transmit(&mut queue), fit, "frames of three in a ring of {}", can.tx_ring);
+        assert_eq!(rig.device.stats().in_tx, 3 * fit as u64);
+        let left = queue.front().expect("two are left");
+        assert_eq!((queue.len(), left.segment_count(), left.len()), (2, 3, 300), "what stays is whole");
+        rig.adds_up(6);
+        rig.far.stall(false);
+    }
+    let arrived = rig.send_all(&mut queue);
+    assert!(arrived.iter().all(|bytes| *bytes == [9; 300]), "parts are put together in order");
+    assert_eq!((arrived.len(), rig.device.stats().tx_completed), (count, count as u64));
+    rig.end();
+}
+
+fn carries_jumbo_packets(mut rig: Rig) {
+    let can = rig.device.capabilities();
+    let most = can.max_packet.min(can.max_buffers * rig.capacity());
+    rig.start();
+    for len in [rig.capacity() + 1, 9000, most].into_iter().filter(|&len| len <= most) {
+        assert!(rig.far.send(&packet(len, len)), "a packet of {len} bytes");
+        let packets = rig.collect(1);
+        assert_eq!(packets.iter().map(Buff::len).collect::<Vec<_>>(), [len]);
+        assert_eq!(number_of(&bytes_of(&packets[0])), Some(len), "its parts are in order");
+        rig.adds_up(1 + packets[0].frags().len());
+        let mut queue = packets.into_iter().map(Frame::from).collect();
+        assert_eq!(rig.send_all(&mut queue), [packet(len, len)], "and go back as they came");
+        rig.adds_up(0);
+    }
+    rig.end();
+}
+
+/// Frames that can never be sent are taken, counted, and go home; the next one is sent.
+fn refuses_what_it_cannot_send(mut rig: Rig) {
+    let can = rig.device.capabilities();
+    let mut queue = VecDeque::new();
+    queue.push_back(rig.frame(&[]));
+    if can.max_packet < 17 * rig.capacity() {
+        queue.push_back(rig.frame(&vec![1; can.max_packet + 1]));
+    }
+    if can.max_buffers < 18 {
+        queue.push_back(rig.scattered(can.max_buffers + 1));
+    }
+    let bad = queue.len() as u64;
+    queue.push_back(rig.frame(&packet(5, 60)));
+    let arrived = rig.send_all(&mut queue);
+    assert_eq!(arrived, [packet(5, 60)], "only what can be sent is");
+    let stats = rig.device.stats();
+    assert_eq!((stats.tx_too_long, stats.tx_packets, stats.tx_completed), (bad, 1, 1));
+    rig.end();
+}
+
+/// Memory that is mapped nowhere is refused both ways, counted, and goes home. A device without an address space copies.
+fn refuses_memory_that_it_does_not_reach(mut rig: Rig) {
+    if rig.device.domain().is_none() {
+        return;
+    }
+    let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).expect("1 MiB");
+    let elsewhere = Pool::new(PoolParams::default(), arena).expect("a plain pool").bind();
+    let page = elsewhere.alloc_page().expect("1 MiB is free");
+    let stray = Frame::from(Buff::received(page, 60).expect("it fits"));
+    let mut queue = VecDeque::from([stray, rig.frame(&packet(1, 60))]);
+    assert_eq!(rig.send_all(&mut queue), [packet(1, 60)], "the device sends what it reaches");
+    assert_eq!(rig.device.stats().tx_unmapped, 1);
+    for _ in 0..3 {
+        rig.device.receive(&elsewhere, &mut Vec::new(), 0);
+    }
+    let stats = rig.device.stats();
+    assert!(stats.rx_unmapped > 0 && stats.in_rx == 0, "buffers that it cannot fill: {stats:?}");
+    assert_eq!(elsewhere.inflight().out, 0, "they are home");
+    rig.end();
+}
+
+/// Something on every ring: packets that came and were not taken, buffers that wait, frames that were not sent or not
+/// completed. Gives packets that the scenario holds.
+fn load(rig: &mut Rig) -> Vec<Buff> {
+    rig.start();
+    for number in 0..6 {
+        rig.far.send(&packet(number, 60));
+    }
+    let held = rig.collect(2);
+    let mut queue: VecDeque<_> = (0..4).map(|number| rig.frame(&packet(number, 60))).collect();
+    queue.push_back(rig.scattered(rig.device.capabilities().max_buffers.min(3)));
+    rig.device.transmit(&mut queue);
+    rig.far.receive(&mut Vec::new());
+    for number in 6..9 {
+        rig.far.send(&packet(number, 60));
+    }
+    held
+}
+
+fn takes_everything_back_when_closed(mut rig: Rig) {
+    let held = load(&mut rig);
+    rig.adds_up(held.len());
+    let before = rig.device.stats();
+    rig.device.close();
+    let after = rig.device.stats();
+    assert_eq!(after.closed_with, before.in_rx + before.in_tx, "close counts what it takes back");
+    rig.adds_up(held.len());
+    rig.device.close();
+    assert_eq!(rig.device.stats(), after, "closing again does nothing");
+    moves_nothing(&mut rig);
+    drop(held);
+    rig.end();
+}
+
+/// The device is gone: it says so, and neither takes nor gives anything.
+fn moves_nothing(rig: &mut Rig) {
+    let begun = Instant::now();
+    assert_eq!(rig.device.wait(&rig.pool, Duration::from_secs(60)), Wake::Gone);
+    assert!(begun.elapsed() < Duration::from_secs(30), "nobody waits for a device that is gone");
+    rig.far.send(&packet(0, 60));
+    let (mut packets, mut done) = (Vec::with_capacity(8), FrameBulk::new());
+    let mut queue = VecDeque::from([rig.frame(&packet(0, 60))]);
+    assert_eq!(rig.device.receive(&rig.pool, &mut packets, 8), 0, "nothing is received");
+    assert_eq!((rig.device.transmit(&mut queue), queue.len()), (0, 1), "nothing is taken");
+    assert_eq!(rig.device.complete(&mut done, 8), 0, "nothing is completed");
+    assert!(!rig.far.receive(&mut Vec::new()), "nothing is sent");
+}
+
+fn bears_its_death(mut rig: Rig) {
+    let held = load(&mut rig);
+    if !rig.far.die() {
+        return;
+    }
+    rig.adds_up(held.len());
+    moves_nothing(&mut rig);
+    rig.adds_up(held.len());
+    drop(held);
+    rig.end();
+}
+
+/// Device, far end, pool, provider and packets are dropped in every order, alive or dead: everything comes home, so that
+/// the provider goes.
+fn ends_in_every_order(make: &impl Fn() -> Rig, dead: bool) {
+    for order in orders(5) {
+        let mut rig = make();
+        let held = load(&mut rig);
+        if dead && !rig.far.die() {
+            return;
+        }
+        let Rig { device, far, pool, provider, verify, .. } = rig;
+        let memory = Arc::downgrade(&provider);
+        let mut parts = (Some(device), Some(far), Some(pool), Some(provider), Some(held));
+        for part in &order {
+            match part {
+                0 => drop(parts.0.take()),
+                1 => drop(parts.1.take()),
+                2 => drop(parts.2.take()),
+                3 => drop(parts.3.take()),
+                _ => drop(parts.4.take()),
+            }
+        }
+        assert!(memory.upgrade().is_none(), "something is not home after dropping in the order {order:?}");
+        verify();
+    }
+}
+
+/// Every order of the numbers below `n`.
+fn orders(n: usize) -> Vec<Vec<usize>> {
+    if n == 0 {
+        return vec![Vec::new()];
+    }
+    let insert = |shorter: Vec<usize>| {
+        (0..n).map(move |at| {
+            let mut longer = shorter.clone();
+            longer.insert(at, n - 1);
+            longer
+        })
+    };
+    orders(n - 1).into_iter().flat_map(insert).collect()
+}
+
+fn waits_no_longer_than_asked(mut rig: Rig) {
+    rig.start();
+    assert_eq!(rig.device.wait(&rig.pool, Duration::from_millis(2)), Wake::Timeout, "nothing happened");
+    rig.far.send(&packet(1, 60));
+    let begun = Instant::now();
+    assert_eq!(rig.device.wait(&rig.pool, Duration::from_secs(60)), Wake::Ready, "a packet came");
+    assert!(begun.elapsed() < Duration::from_secs(30), "a packet ends the wait");
+    assert_eq!(rig.collect(1).len(), 1);
+    rig.end();
+}

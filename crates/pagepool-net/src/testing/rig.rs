@@ -1,0 +1,209 @@
+//! A device under test, with its far end, the pool that it is polled with, and helpers that every scenario uses.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pagepool::{Bound, Buff, Frame, FrameBulk, Provider};
+
+use crate::device::{Device, DeviceStats, Wake};
+use crate::mem_nic::NicPort;
+
+/// Polls after which nothing more is waited for.
+const PATIENCE: usize = 400;
+
+/// The other end of a device: what it sends arrives here, what this sends arrives there.
+pub trait FarEnd {
+    /// Sends a packet to the device; false if it is known to be lost.
+    fn send(&mut self, packet: &[u8]) -> bool;
+
+    /// Replaces the vector's bytes by the next packet that the device sent; false if there is none.
+    fn receive(&mut self, packet: &mut Vec<u8>) -> bool;
+
+    /// Lets whatever is between this and the device do its work.
+    fn settle(&mut self) {}
+
+    /// Keeps the device from sending, so that its ring fills; false where that cannot be done.
+    fn stall(&mut self, on: bool) -> bool {
+        let _ = on;
+        false
+    }
+
+    /// The device dies; false where that cannot be done.
+    fn die(&mut self) -> bool {
+        false
+    }
+}
+
+impl FarEnd for NicPort {
+    fn send(&mut self, packet: &[u8]) -> bool {
+        self.deliver(packet)
+    }
+
+    fn receive(&mut self, packet: &mut Vec<u8>) -> bool {
+        packet.clear();
+        self.take(|bytes| packet.extend_from_slice(bytes))
+    }
+
+    fn stall(&mut self, on: bool) -> bool {
+        NicPort::stall(self, on);
+        true
+    }
+
+    fn die(&mut self) -> bool {
+        NicPort::die(self);
+        true
+    }
+}
+
+/// What a device may do to packets and calls. `Default` is nothing: each packet arrives once, as it was, in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// Received packets may be missing.
+    pub loss: bool,
+    /// They may come twice.
+    pub duplicates: bool,
+    /// They may come in another order, or later.
+    pub disorder: bool,
+    /// They may have other bytes.
+    pub corruption: bool,
+    /// Calls may do nothing although they could.
+    pub refusals: bool,
+}
+
+impl Allowed {
+    /// Whether nothing is.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A device under test. What is dropped when is up to the scenarios, so nothing else may keep a part of it.
+pub struct Rig {
+    /// The device, of which nothing was asked yet.
+    pub device: Box<dyn Device>,
+    /// Its other end.
+    pub far: Box<dyn FarEnd>,
+    /// The pool that it is polled with: mapped in the device's domain, of pages of order 0, none of which is out, as many
+    /// as the receive ring has slots, three times those of the transmit ring, and 100; with all its chains free.
+    pub pool: Bound,
+    /// The pool's memory.
+    pub provider: Arc<dyn Provider>,
+    /// What the device may do to packets.
+    pub allowed: Allowed,
+    /// Asserts what must hold whenever a scenario is over: that no access faulted, for example.
+    pub verify: Box<dyn Fn()>,
+}
+
+/// The bytes of the packet with this number.
+pub(super) fn packet(number: usize, len: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..len).map(|at| (at * 7 + number) as u8).collect();
+    bytes[..14].copy_from_slice(b"\x02to..\x01\x02from\x01\x88\xb5");
+    bytes[14..18].copy_from_slice(&(number as u32).to_be_bytes());
+    bytes[18..22].copy_from_slice(&(len as u32).to_be_bytes());
+    bytes
+}
+
+/// The number of a packet; `None` if it is not what [`packet`] made.
+pub(super) fn number_of(bytes: &[u8]) -> Option<usize> {
+    let number = u32::from_be_bytes(bytes.get(14..18)?.try_into().ok()?) as usize;
+    (bytes.len() >= 22 && packet(number, bytes.len()) == bytes).then_some(number)
+}
+
+/// All bytes of a packet, over its buffers.
+pub(super) fn bytes_of(packet: &Buff) -> Vec<u8> {
+    let frags = packet.frags().iter().flat_map(|frag| frag.data());
+    packet.data().iter().chain(frags).copied().collect()
+}
+
+impl Rig {
+    /// Gives the device its first buffers.
+    pub(super) fn start(&mut self) {
+        self.device.receive(&self.pool, &mut Vec::new(), 0);
+        self.far.settle();
+    }
+
+    /// Polls until `n` packets have come, or nothing more is to be expected.
+    pub(super) fn collect(&mut self, n: usize) -> Vec<Buff> {
+        let mut packets = Vec::with_capacity(4 * n + 64);
+        for _ in 0..PATIENCE {
+            self.far.settle();
+            self.device.receive(&self.pool, &mut packets, 64);
+            if packets.len() >= n || self.device.wait(&self.pool, Duration::from_micros(50)) == Wake::Gone {
+                break;
+            }
+        }
+        packets
+    }
+
+    /// A packet of the pool with these bytes, in as many buffers as it takes.
+    pub(super) fn frame(&self, bytes: &[u8]) -> Frame {
+        let capacity = self.capacity();
+        let mut parts = bytes.chunks(capacity);
+        let head = self.filled(parts.next().unwrap_or(&[]));
+        let mut packet = Buff::received(head, bytes.len().min(capacity)).expect("it was filled");
+        for part in parts {
+            let buffer = self.filled(part);
+            let offset = buffer.packet_offset();
+            packet.add_frag(buffer, offset, part.len()).expect("a chain, and room in it");
+        }
+        Frame::from(packet)
+    }
+
+    /// A frame of `buffers` buffers with 100 bytes in each.
+    pub(super) fn scattered(&self, buffers: usize) -> Frame {
+        let part = [9; 100];
+        let mut packet = Buff::received(self.filled(&part), 100).expect("it was filled");
+        for _ in 1..buffers {
+            let buffer = self.filled(&part);
+            let offset = buffer.packet_offset();
+            packet.add_frag(buffer, offset, 100).expect("a chain, and room in it");
+        }
+        Frame::from(packet)
+    }
+
+    fn filled(&self, bytes: &[u8]) -> pagepool::PageBuf {
+        let mut buffer = self.pool.alloc_page().expect("the rig's pool has pages enough");
+        buffer.packet_mut().expect("the CPU reads it")[..bytes.len()].copy_from_slice(bytes);
+        buffer
+    }
+
+    /// Most bytes of packet in one buffer.
+    pub(super) fn capacity(&self) -> usize {
+        self.pool.alloc_page().expect("the rig's pool has pages enough").packet_capacity()
+    }
+
+    /// Sends what is queued and gives what arrived at the other end, until nothing is left in the queue or on the ring.
+    pub(super) fn send_all(&mut self, queue: &mut VecDeque<Frame>) -> Vec<Vec<u8>> {
+        let (mut done, mut arrived, mut bytes) = (FrameBulk::new(), Vec::new(), Vec::new());
+        for _ in 0..PATIENCE {
+            self.device.transmit(queue);
+            self.far.settle();
+            while self.far.receive(&mut bytes) {
+                arrived.push(bytes.clone());
+            }
+            self.device.complete(&mut done, 64);
+            done.flush();
+            if queue.is_empty() && self.device.stats().in_tx == 0 {
+                break;
+            }
+        }
+        arrived
+    }
+
+    /// Every buffer of the pool that is out is on the device's rings, or one of the `held` that the scenario has.
+    pub(super) fn adds_up(&self, held: usize) {
+        let stats: DeviceStats = self.device.stats();
+        let out = self.pool.inflight().out;
+        assert_eq!(out, stats.in_rx + stats.in_tx + held as u64, "out = in_rx + in_tx + {held}: {stats:?}");
+    }
+
+    /// Closes the device: everything is home, and nothing was done that must not be.
+    pub(super) fn end(mut self) {
+        self.device.close();
+        self.adds_up(0);
+        let stats = self.device.stats();
+        assert_eq!((stats.in_rx, stats.in_tx, self.pool.inflight().out), (0, 0, 0), "everything is home");
+        (self.verify)();
+    }
+}

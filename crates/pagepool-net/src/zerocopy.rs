@@ -1,0 +1,269 @@
+//! Zero-copy sends on a socket (`MSG_ZEROCOPY`), whose error queue says when pages are free again.
+//!
+//! What   the kernel sends from the program's pages, which it pins, and reads them until the last byte is acknowledged or the
+//!        last copy of a datagram is gone. [`ZeroCopySocket`] is a [`PageUser`]: its pages wait in their pool.
+//! Who    any thread sends, one at a time; any thread polls. The lock of the sends is held across `sendmsg`, so that
+//!        numbers are given in the kernel's order; on a blocking socket others wait meanwhile. The lock of the window is
+//!        held for moments, so a poll never waits for a send.
+//! Numbers  the kernel counts the zero-copy sends that it accepts, from 0, and the socket counts along. So nobody else may
+//!        send on this socket with `MSG_ZEROCOPY`. A send that failed is not counted, as long as the error is one that the
+//!        kernel gives before it has counted, or takes its count back with (net/ipv4/tcp.c:tcp_sendmsg_locked,
+//!        net/ipv4/ip_output.c:__ip_append_data, v7.3). After any other error (a firewall's EPERM) of a datagram socket the
+//!        count is not certain any more, and the socket sends copies from then on.
+//! The end  closing a TCP socket does not free its pages: the kernel retransmits from them. A pool keeps the socket, and with
+//!        it the descriptor, as long as pages wait for it; shut the connection down through the descriptor, and drop
+//!        nothing. A peer that is gone ends the wait after the kernel's retransmissions, a reset at once: the kernel drops
+//!        what it had to send, and says so in the error queue. Should the descriptor be closed with pages in use all the
+//!        same, these are never said to be free.
+//! Cost   a send: the system call, two uncontended locks. A question: one.
+
+mod sys;
+mod window;
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pagepool::{Error, PageUser};
+
+use sys::Note;
+use window::Window;
+
+/// Notes of the error queue that one look takes at most.
+const NOTES: usize = 64;
+
+/// A connected socket that sends from the pages of a pool.
+///
+/// ```
+/// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+/// use pagepool_net::ZeroCopySocket;
+/// use std::{io::IoSlice, net::UdpSocket, sync::Arc, time::Duration};
+///
+/// let receiver = UdpSocket::bind("127.0.0.1:0")?;
+/// let sender = UdpSocket::bind("127.0.0.1:0")?;
+/// sender.connect(receiver.local_addr()?)?;
+/// let socket = match ZeroCopySocket::new(sender) {
+///     Ok(socket) => Arc::new(socket),
+///     Err(refused) => return Ok(println!("SKIP {refused}")),
+/// };
+/// let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams { wait_capacity: 64, ..Default::default() }, arena)?.bind();
+/// let user = pool.wait_user(socket.clone())?;
+///
+/// let mut buffer = pool.alloc_page().unwrap();
+/// buffer.bytes_mut().unwrap()[..5].copy_from_slice(b"hello");
+/// let sent = socket.send(&[IoSlice::new(&buffer.bytes().unwrap()[..5])])?;
+/// match sent.cookie {
+///     Some(cookie) => pool.wait(&user, buffer, cookie).expect("there is room for 64"),
+///     None => drop(buffer), // it was copied
+/// }
+/// let mut packet = [0; 16];
+/// assert_eq!(receiver.recv(&mut packet)?, 5);
+/// assert!(pool.destroy().wait(Duration::from_secs(10)), "the kernel is done with it");
+/// let stats = socket.stats();
+/// assert_eq!((stats.sends + stats.refused, stats.sends), (1, stats.copied + stats.zero_copy));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct ZeroCopySocket {
+    fd: OwnedFd,
+    datagrams: bool,
+    /// Whether the kernel's count of the sends is not known any more. Written by a failed send, under `sending`.
+    uncertain: AtomicBool,
+    sending: Mutex<()>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    window: Window,
+    stats: ZeroCopyStats,
+}
+
+/// What one call sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a buffer whose cookie is not waited for may be used again while the kernel reads it"]
+pub struct Sent {
+    /// Bytes that the kernel took: all of a datagram, perhaps less of a stream.
+    pub bytes: usize,
+    /// What the buffers wait with; `None` if the kernel has copied the bytes, and the buffers are free at once.
+    ///
+    /// On a stream a cookie stands for all that was sent before, too: a buffer that took several sends waits with the cookie
+    /// of the last one that has a cookie.
+    pub cookie: Option<u64>,
+}
+
+/// What a socket has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ZeroCopyStats {
+    /// Sends from the program's pages. `zero_copy` and `copied` add up to it when nothing is out.
+    pub sends: u64,
+    /// Those that are over, and were sent without a copy.
+    pub zero_copy: u64,
+    /// Those that are over, and were copied by the kernel after all, as for all that is looped back. Where the kernel
+    /// merges what it says of several sends, they count as the first of them.
+    pub copied: u64,
+    /// Sends that were copied at once, because the kernel had no memory left for notes about zero-copy sends (ENOBUFS:
+    /// `net.core.optmem_max`, or RLIMIT_MEMLOCK).
+    pub refused: u64,
+    /// Sends that were copied at once, because 4096 were out, because the kernel's count was not certain, or because they
+    /// were of nothing.
+    pub ordinary: u64,
+    /// Notes in the error queue about something else: they are taken out and dropped.
+    pub other_notes: u64,
+}
+
+impl ZeroCopySocket {
+    /// Takes a connected UDP or TCP socket, over IPv4 or IPv6, on which nothing was sent with `MSG_ZEROCOPY` yet and nobody
+    /// else does.
+    ///
+    /// An error where the kernel refuses `SO_ZEROCOPY`, and for a datagram socket with `IP_RECVERR`.
+    ///
+    /// ```
+    /// # use std::os::unix::net::UnixDatagram;
+    /// let (unix, _) = UnixDatagram::pair().unwrap();
+    /// let error = pagepool_net::ZeroCopySocket::new(unix).unwrap_err();
+    /// assert!(error.to_string().starts_with("setsockopt(SO_ZEROCOPY) failed"));
+    /// ```
+    pub fn new(socket: impl Into<OwnedFd>) -> Result<Self, Error> {
+        let fd = socket.into();
+        let refused = |call, remedy: &str| {
+            let remedy = remedy.to_owned();
+            move |source| Error::System { call, remedy, source }
+        };
+        let remedy = "use a UDP or TCP socket on Linux 5.0 or later, or send ordinarily";
+        sys::allow_zero_copy(fd.as_fd()).map_err(refused("setsockopt(SO_ZEROCOPY)", remedy))?;
+        let datagrams = sys::is_datagram(fd.as_fd()).map_err(refused("getsockopt(SO_TYPE)", remedy))?;
+        if datagrams && sys::queues_errors(fd.as_fd()) {
+            let what = "zero-copy sends on a datagram socket with IP_RECVERR: a send that fails would leave it open \
+                        whether the kernel has counted it. Turn IP_RECVERR off";
+            return Err(Error::Unsupported { what: what.into() });
+        }
+        let state = State { window: Window::starting_at(0), stats: ZeroCopyStats::default() };
+        let (sending, state) = (Mutex::new(()), Mutex::new(state));
+        Ok(Self { fd, datagrams, uncertain: AtomicBool::new(false), sending, state })
+    }
+
+    /// Sends to the socket's peer: from the slices' pages, if the kernel does that, else a copy. The slices must not change
+    /// until [`in_use`](PageUser::in_use) denies the cookie: what is written there may be sent.
+    ///
+    /// Errors are those of `sendmsg`; nothing was sent then, and the slices are free.
+    pub fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<Sent> {
+        let _in_order = lock(&self.sending);
+        if let Some(sent) = self.send_from_pages(slices)? {
+            return Ok(sent);
+        }
+        let bytes = sys::send(self.fd.as_fd(), slices, false)?;
+        Ok(Sent { bytes, cookie: None })
+    }
+
+    /// What it has done so far.
+    pub fn stats(&self) -> ZeroCopyStats {
+        self.state().stats
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// None, and counted why, where a copy has to be sent. What the kernel has left to say takes of the memory that it
+    /// refuses, and of the window, so it is read before giving up. Under `sending`.
+    fn send_from_pages(&self, slices: &[IoSlice<'_>]) -> io::Result<Option<Sent>> {
+        // The kernel counts a datagram of nothing, and a stream's nothing not: so neither is tried.
+        let nothing = slices.iter().all(|slice| slice.is_empty());
+        let mut refused = false;
+        // Relaxed: written and read under `sending`.
+        if !nothing && !self.uncertain.load(Ordering::Relaxed) {
+            for again in [false, true] {
+                if again {
+                    self.refresh();
+                }
+                match self.try_send(slices) {
+                    Some(Err(error)) if error.raw_os_error() == Some(libc::ENOBUFS) => refused = true,
+                    Some(sent) => return sent.map(Some),
+                    None => {}
+                }
+            }
+        }
+        let stats = &mut self.state().stats;
+        let counter = if refused { &mut stats.refused } else { &mut stats.ordinary };
+        *counter += 1;
+        Ok(None)
+    }
+
+    /// None where the window is full. The number is taken before the send, for the kernel may be done with it before the
+    /// call returns.
+    fn try_send(&self, slices: &[IoSlice<'_>]) -> Option<io::Result<Sent>> {
+        let cookie = self.state().window.begin()?;
+        let sent = sys::send(self.fd.as_fd(), slices, true);
+        let state = &mut *self.state();
+        match &sent {
+            Ok(_) => state.stats.sends += 1,
+            Err(error) => {
+                state.window.take_back();
+                if self.datagrams && !is_before_the_count(error) {
+                    self.uncertain.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+        Some(sent.map(|bytes| Sent { bytes, cookie: Some(cookie) }))
+    }
+}
+
+impl AsFd for ZeroCopySocket {
+    /// The descriptor, to sleep on: `POLLERR` says that sends are over. To read its error queue, to send on it with
+    /// `MSG_ZEROCOPY` and to turn `IP_RECVERR` on is for the socket alone.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl PageUser for ZeroCopySocket {
+    /// Reads the error queue, 64 notes at most, each of which may be about many sends.
+    fn refresh(&self) {
+        for _ in 0..NOTES {
+            let Some(note) = sys::next_note(self.fd.as_fd()) else { return };
+            let state = &mut *self.state();
+            match note {
+                Note::Completed { first, last, copied } => {
+                    let sends = state.window.complete(first, last);
+                    let counter = if copied { &mut state.stats.copied } else { &mut state.stats.zero_copy };
+                    *counter += sends;
+                }
+                Note::Other => state.stats.other_notes += 1,
+            }
+        }
+    }
+
+    /// Of a datagram, whether it is out; of a part of a stream, whether it is, or any part before it.
+    fn in_use(&self, cookie: u64) -> bool {
+        let window = &self.state().window;
+        if self.datagrams { window.is_out(cookie) } else { window.is_out_up_to(cookie) }
+    }
+}
+
+/// No user code runs under these locks, so a panic leaves nothing half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Errors of a datagram's send that come before the kernel counts it, or with its count taken back. ENOBUFS is one,
+/// because [`ZeroCopySocket::new`] refuses sockets where the network may give it too.
+fn is_before_the_count(error: &io::Error) -> bool {
+    let known = [
+        libc::EAGAIN,
+        libc::EINTR,
+        libc::EMSGSIZE,
+        libc::ENOBUFS,
+        libc::ENOMEM,
+        libc::EFAULT,
+        libc::EPIPE,
+        libc::ENOTCONN,
+        libc::EDESTADDRREQ,
+        libc::ECONNREFUSED,
+        libc::ENETUNREACH,
+    ];
+    error.raw_os_error().is_some_and(|errno| known.contains(&errno))
+}

@@ -1,0 +1,130 @@
+//! The system calls of zero-copy sends: linux/Documentation/networking/msg_zerocopy.rst.
+
+// UNSAFETY: system calls, and control messages that are read by address.
+#![expect(unsafe_code)]
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// `SO_ZEROCOPY`, `SO_EE_ORIGIN_ZEROCOPY` and `SO_EE_CODE_ZEROCOPY_COPIED` (include/uapi/asm-generic/socket.h and
+/// include/uapi/linux/errqueue.h, v7.3), which `libc` does not have on every machine.
+const SO_ZEROCOPY: libc::c_int = 60;
+const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
+const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
+
+/// What the error queue says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// These sends, from the first to the last, are over.
+    Completed {
+        /// Number of the first, which wraps.
+        first: u32,
+        /// Number of the last.
+        last: u32,
+        /// The kernel copied the bytes after all.
+        copied: bool,
+    },
+    /// Something else.
+    Other,
+}
+
+/// Allows `MSG_ZEROCOPY` on a socket.
+pub(crate) fn allow_zero_copy(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let len = size_of_val(&on) as libc::socklen_t;
+    // SAFETY: the option is an int, which lives as long as the call.
+    let done = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_ZEROCOPY, (&raw const on).cast(), len)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether the socket sends datagrams, each by one call, and not a stream.
+pub(crate) fn is_datagram(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(option(socket, libc::SOL_SOCKET, libc::SO_TYPE)? == libc::SOCK_DGRAM)
+}
+
+/// Whether errors of the network come through the error queue, and from sends (`IP_RECVERR`, `IPV6_RECVERR`).
+pub(crate) fn queues_errors(socket: BorrowedFd<'_>) -> bool {
+    let on = |level, name| option(socket, level, name).is_ok_and(|value| value != 0);
+    on(libc::IPPROTO_IP, libc::IP_RECVERR) || on(libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+}
+
+fn option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of_val(&value) as libc::socklen_t;
+    let (fd, at) = (socket.as_raw_fd(), (&raw mut value).cast());
+    // SAFETY: the option is an int; both places live as long as the call.
+    let done = unsafe { libc::getsockopt(fd, level, name, at, &raw mut len) };
+    if done == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sends to the socket's peer, without a signal where that is gone.
+pub(crate) fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>], zero_copy: bool) -> io::Result<usize> {
+    let mut message = empty_message();
+    message.msg_iov = slices.as_ptr().cast_mut().cast(); // an IoSlice has the layout of an iovec, and is only read
+    message.msg_iovlen = slices.len() as _;
+    let flags = libc::MSG_NOSIGNAL | if zero_copy { libc::MSG_ZEROCOPY } else { 0 };
+    // SAFETY: the slices live as long as the call. With MSG_ZEROCOPY the kernel reads the pages longer, which it keeps
+    // pinned; it reads no memory that is gone, and whoever writes there meanwhile changes what is sent.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Room for an extended error with the address of who caused it, and for what else the socket was told to add.
+#[repr(C, align(8))]
+struct Control([u8; 256]);
+
+/// The next note of the error queue, if there is one. Never waits.
+pub(crate) fn next_note(socket: BorrowedFd<'_>) -> Option<Note> {
+    let mut control = Control([0; 256]);
+    let mut message = empty_message();
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = control.0.len() as _;
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    // SAFETY: `control` is writable for as many bytes as the message says, and lives as long as the call.
+    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+    (got >= 0).then(|| completion_in(&message).unwrap_or(Note::Other))
+}
+
+/// Looks for a completion in what `recvmsg` wrote.
+fn completion_in(message: &libc::msghdr) -> Option<Note> {
+    // SAFETY: the kernel filled the control bytes that the message points to, and they are alive.
+    let mut at = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !at.is_null() {
+        // SAFETY: a header that is not null lies whole within the control bytes, aligned.
+        let header = unsafe { &*at };
+        if is_extended_error(header) {
+            // SAFETY: the data follows the header.
+            let data = unsafe { libc::CMSG_DATA(at) };
+            // SAFETY: the length, which was looked at, covers an extended error; any bytes are one.
+            let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
+            return completion(&error);
+        }
+        // SAFETY: as for the first header.
+        at = unsafe { libc::CMSG_NXTHDR(message, at) };
+    }
+    None
+}
+
+fn is_extended_error(header: &libc::cmsghdr) -> bool {
+    let v4 = (header.cmsg_level, header.cmsg_type) == (libc::IPPROTO_IP, libc::IP_RECVERR);
+    let v6 = (header.cmsg_level, header.cmsg_type) == (libc::IPPROTO_IPV6, libc::IPV6_RECVERR);
+    // SAFETY: arithmetic.
+    let least = unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) };
+    (v4 || v6) && header.cmsg_len >= least as _
+}
+
+fn completion(error: &libc::sock_extended_err) -> Option<Note> {
+    (error.ee_errno == 0 && error.ee_origin == SO_EE_ORIGIN_ZEROCOPY).then_some(Note::Completed {
+        first: error.ee_info,
+        last: error.ee_data,
+        copied: error.ee_code & SO_EE_CODE_ZEROCOPY_COPIED != 0,
+    })
+}
+
+fn empty_message() -> libc::msghdr {
+    // SAFETY: null pointers and lengths of 0 are a message.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}

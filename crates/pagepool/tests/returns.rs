@@ -1,0 +1,212 @@
+//! The ways home of frames: dropped, in the poll, through the ring, in bulk; and the scope without direct recycling.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use pagepool::testing::PlainMemory;
+use pagepool::{Arena, ArenaParams, Bound, Buff, Frame, FrameBulk, NoDirect, PageBuf, Pool, PoolParams};
+
+fn arena() -> Arc<Arena> {
+    Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() }).unwrap()
+}
+
+fn pool_of(arena: &Arc<Arena>, params: PoolParams) -> Bound {
+    Pool::new(params, arena.clone()).unwrap().bind()
+}
+
+fn pool() -> Bound {
+    pool_of(&arena(), PoolParams::default())
+}
+
+fn frame(pool: &Bound, frags: usize) -> Frame {
+    let mut packet = Buff::received(pool.alloc_page().unwrap(), 60).unwrap();
+    for _ in 0..frags {
+        packet.add_frag(pool.alloc_page().unwrap(), 0, 60).unwrap();
+    }
+    packet.into()
+}
+
+fn elsewhere(work: impl FnOnce() + Send) {
+    std::thread::scope(|threads| threads.spawn(work).join().unwrap());
+}
+
+#[test]
+fn each_way_home_leads_to_its_counter() {
+    let pool = pool();
+    let counts = |pool: &Bound| (pool.stats().recycle_cached, pool.stats().recycle_ring);
+    drop(frame(&pool, 2));
+    assert_eq!(counts(&pool), (3, 0));
+    frame(&pool, 2).put_in_poll(&pool).unwrap();
+    assert_eq!(counts(&pool), (6, 0));
+    frame(&pool, 2).put_ring();
+    assert_eq!(counts(&pool), (6, 3));
+    let away = frame(&pool, 2);
+    elsewhere(move || drop(away));
+    assert_eq!(counts(&pool), (6, 6));
+    let mut bulk = FrameBulk::new();
+    bulk.push(frame(&pool, 2));
+    assert_eq!((bulk.len(), counts(&pool)), (3, (6, 6)));
+    drop(bulk);
+    assert_eq!(counts(&pool), (9, 6));
+    let mut frames: Vec<_> = (0..30).map(|_| frame(&pool, 2)).collect();
+    pagepool::put_frames(&mut frames);
+    assert_eq!(counts(&pool), (99, 6));
+    assert_eq!((frames.len(), pool.inflight().out), (0, 0));
+}
+
+#[test]
+fn in_the_poll_of_another_pool_a_frame_comes_back() {
+    let [mine, other] = [pool(), pool()];
+    let back = frame(&mine, 1).put_in_poll(&other).unwrap_err();
+    assert_eq!(mine.inflight().out, 2);
+    back.put_in_poll(&mine).unwrap();
+    assert_eq!(mine.stats().recycle_cached, 2);
+}
+
+#[test]
+fn further_buffers_of_another_pool_go_home_to_that() {
+    let [mine, other] = [pool(), pool()];
+    for way in 0..4 {
+        let mut packet = Buff::received(mine.alloc_page().unwrap(), 60).unwrap();
+        packet.add_frag(other.alloc_page().unwrap(), 0, 60).unwrap();
+        let frame = Frame::from(packet);
+        match way {
+            0 => drop(frame),
+            1 => frame.put_in_poll(&mine).unwrap(),
+            2 => frame.put_ring(),
+            _ => FrameBulk::new().push(frame),
+        }
+        assert_eq!((mine.inflight().out, other.inflight().out), (0, 0));
+    }
+}
+
+/// Whole pages, pieces and held pages of three pools, interleaved, with the holds.
+fn mixed(pools: &[Bound]) -> (Vec<PageBuf>, Vec<pagepool::PageHold>) {
+    let mut holds = Vec::new();
+    let buffers = (0..96).map(|at| {
+        let pool = &pools[at % pools.len()];
+        match at % 8 {
+            1 | 5 => pool.alloc_frag(700).unwrap(),
+            3 if at % 3 == 0 => {
+                let mut held = pool.alloc_page().unwrap();
+                holds.push(held.hold());
+                held
+            }
+            _ => pool.alloc_page().unwrap(),
+        }
+    });
+    (buffers.collect(), holds)
+}
+
+fn bulk_of_everything(put: impl Fn(Vec<PageBuf>) + Send + Copy, threads: bool) {
+    let arena = arena();
+    let small = PoolParams { cache_size: 8, lane_size: 8, ring_size: 8, ..Default::default() };
+    let no_lane = PoolParams { max_lanes: 0, ring_size: 4, ..Default::default() };
+    let pools = [PoolParams::default(), small, no_lane].map(|params| pool_of(&arena, params));
+    for _ in 0..20 {
+        let (buffers, holds) = mixed(&pools);
+        if threads {
+            elsewhere(move || put(buffers))
+        } else {
+            put(buffers)
+        }
+        drop(holds);
+        for pool in &pools {
+            drop(pool.alloc_frag(700)); // takes in what came as messages
+            let held: Vec<_> = (0..40).map_while(|_| pool.alloc_page()).collect();
+            drop(held);
+        }
+    }
+    for pool in pools {
+        let handle = pool.handle();
+        assert!(pool.destroy().is_complete(), "{:?}", handle.inflight());
+        assert_eq!(handle.stats().inflight(), 0);
+    }
+    assert_eq!(arena.pages_out(), 0);
+}
+
+#[test]
+fn mixed_bulks_bring_everything_home() {
+    let frames = |buffers: Vec<PageBuf>| {
+        let mut bulk = FrameBulk::new();
+        for buffer in buffers {
+            bulk.push(Buff::new(buffer, 0, 60).unwrap().into());
+        }
+    };
+    for threads in [false, true] {
+        bulk_of_everything(|mut buffers| pagepool::put_bulk(&mut buffers), threads);
+        bulk_of_everything(|mut buffers| pagepool::put_ring_bulk(&mut buffers), threads);
+        bulk_of_everything(frames, threads);
+    }
+}
+
+#[test]
+fn a_bulk_may_outlive_the_pools_of_its_frames() {
+    let memory = PlainMemory::new(64, 0).unwrap();
+    let pool = Pool::new(PoolParams { refill: 4, ..Default::default() }, memory.clone()).unwrap().bind();
+    let mut bulk = FrameBulk::new();
+    bulk.push(frame(&pool, 3));
+    let shutdown = pool.destroy();
+    assert!(!shutdown.is_complete());
+    elsewhere(move || drop(bulk));
+    assert!(shutdown.is_complete());
+    assert_eq!(memory.free(), 64);
+}
+
+#[test]
+fn without_direct_recycling_the_cache_stands_still() {
+    let pool = pool();
+    let before: Vec<_> = (0..4).map(|_| frame(&pool, 1)).collect();
+    let [one, two, three, four]: [Frame; 4] = before.try_into().unwrap();
+    let piece = pool.alloc_frag(100).unwrap();
+    {
+        let _scope = NoDirect::enter();
+        let inner = NoDirect::enter();
+        drop(one);
+        drop(inner);
+        two.put_in_poll(&pool).unwrap();
+        let mut bulk = FrameBulk::new();
+        bulk.push(three);
+        bulk.flush();
+        pagepool::put_frames(&mut vec![four]);
+        drop(piece);
+        assert_eq!((pool.stats().recycle_cached, pool.stats().recycle_ring), (0, 8));
+    }
+    drop(pool.alloc_page());
+    assert_eq!(pool.stats().recycle_cached, 1, "the scope has ended");
+}
+
+#[test]
+fn the_owner_stays_the_owner_inside_the_scope() {
+    std::thread::spawn(|| {
+        let scope = NoDirect::enter();
+        let first = pool(); // the thread's first token is given inside
+        let buffers: Vec<_> = (0..100).map(|_| first.alloc_page().unwrap()).collect();
+        drop(buffers);
+        let again: Vec<_> = (0..100).map(|_| first.alloc_page().unwrap()).collect();
+        assert_eq!((first.stats().hold, first.stats().recycle_cached), (128, 0), "what came home was found");
+        let first = first.unbind().bind();
+        let second = pool();
+        drop(second.alloc_page());
+        assert!(second.destroy().is_complete());
+        drop(scope);
+        drop(again);
+        assert_eq!(first.stats().recycle_cached, 100);
+        assert!(first.destroy().is_complete());
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn scopes_may_end_in_any_order() {
+    let pool = pool();
+    let [one, two] = [NoDirect::enter(), NoDirect::enter()];
+    drop(one);
+    drop(pool.alloc_page());
+    assert_eq!(pool.stats().recycle_cached, 0);
+    drop(two);
+    drop(pool.alloc_page());
+    assert_eq!(pool.stats().recycle_cached, 1);
+}

@@ -1,0 +1,17 @@
+//! Packets against plain vectors of bytes, over lists of operations that libFuzzer finds, in a pool that a checking IOMMU
+//! maps for a device.
+//!
+//! Two bytes choose the sizes, every three after them are an operation.
+//!
+//! ```sh
+//! fuzz/run packets -max_total_time=60
+//! ```
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use pagepool::testing::{PacketOp, PacketSetup, run_packets};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((setup, ops)) = bytes.split_first_chunk::<2>() else { return };
+    run_packets(PacketSetup::from_bytes(*setup), &PacketOp::list(ops));
+});
