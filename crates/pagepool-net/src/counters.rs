@@ -2,7 +2,7 @@
 
 /// Declares a struct of counters: what it is, its name, and each counter with its meaning.
 macro_rules! counters {
-    ($(#[$about:meta])* $struct:ident { $($(#[$doc:meta])* $name:ident,)* }) => {
+    ($(#[$about:meta])* $struct:ident: $($(#[$doc:meta])* $name:ident,)*) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct $struct { $($(#[$doc])* pub $name: u64,)* }

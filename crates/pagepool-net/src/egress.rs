@@ -28,18 +28,17 @@ pub enum Path {
 
 counters! {
     /// Which way frames took to a device. All counts are of frames, unless they say otherwise.
-    PathStats {
-        /// Sent as they are.
-        reused,
-        /// Sent as they are after their area was mapped for them.
-        mapped,
-        /// Areas that the domain refused to map; their frames are copied.
-        map_failed,
-        /// Copied.
-        copied,
-        /// Not copied, and dropped: the pool had no page or no chain, or the CPU cannot read the memory.
-        copy_failed,
-    }
+    PathStats:
+    /// Sent as they are.
+    reused,
+    /// Sent as they are after their area was mapped for them.
+    mapped,
+    /// Areas that the domain refused to map; their frames are copied.
+    map_failed,
+    /// Copied.
+    copied,
+    /// Not copied, and dropped: the pool had no page or no chain, or the CPU cannot read the memory.
+    copy_failed,
 }
 
 /// An area that was met before.

@@ -1,7 +1,7 @@
 //! What is in the packets of the source, and whether it is still there at the end.
 //!
-//! A header, a number, and bytes of a pattern that begin at another place for each number: a byte of another packet, of
-//! an older one in the same page, or at another place shows.
+//! A header, a number and its complement, and bytes of a pattern that begin at another place for each number: a byte that
+//! changed, or is of another packet, of an older one in the same page, or of another place, shows.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ const HERE: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const THERE: [u8; 6] = [2, 0, 0, 0, 0, 2];
 /// The EtherType for experiments (IEEE 802).
 const TYPE: [u8; 2] = [0x88, 0xb5];
-/// Bytes of the header, and of the number behind it.
+/// Bytes of the header, and where the pattern begins, behind the number and its complement.
 const HEADER: usize = 14;
-const START: usize = HEADER + 8;
+const START: usize = HEADER + 16;
 /// Places where the pattern begins.
 const SHIFTS: u64 = 256;
 
@@ -34,7 +34,7 @@ impl Content {
         Self { pattern: (0..size + SHIFTS as usize).map(|_| next()).collect(), size }
     }
 
-    /// The bytes behind the number.
+    /// The bytes behind the numbers.
     fn body(&self, number: u64) -> &[u8] {
         &self.pattern[(number % SHIFTS) as usize..][..self.size - START]
     }
@@ -42,7 +42,8 @@ impl Content {
     /// Writes a packet, and gives it.
     pub fn write<'a>(&self, number: u64, into: &'a mut Vec<u8>) -> &'a [u8] {
         into.clear();
-        for part in [&THERE[..], &HERE, &TYPE, &number.to_be_bytes(), self.body(number)] {
+        let numbers = [number.to_be_bytes(), (!number).to_be_bytes()];
+        for part in [&THERE[..], &HERE, &TYPE, numbers.as_flattened(), self.body(number)] {
             into.extend_from_slice(part);
         }
         into
@@ -74,9 +75,10 @@ impl Check {
         let Some((header, first)) = parts.next().and_then(|first| first.split_first_chunk::<HEADER>()) else {
             return false;
         };
-        let Some((number, first)) = first.split_first_chunk::<8>() else { return false };
-        let number = u64::from_be_bytes(*number);
-        if *header != self.header || number < self.next {
+        let Some((numbers, first)) = first.split_first_chunk::<16>() else { return false };
+        let (numbers, _) = numbers.as_chunks::<8>();
+        let [number, complement] = [0, 1].map(|at| u64::from_be_bytes(numbers[at]));
+        if *header != self.header || number != !complement || number < self.next {
             return false;
         }
         self.next = number + 1;
