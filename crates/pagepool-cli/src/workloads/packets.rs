@@ -144,9 +144,10 @@ impl Rig {
     }
 }
 
-/// What a driver has in mind: XDP's headroom, all of the rest for the packet, and the domain of its NIC.
+/// XDP's headroom and tailroom, so much room for the packet, the domain of the NIC, and a cache for a poll of packets of
+/// three buffers.
 fn packets_in(domain: &Arc<NicDomain>, max_len: usize) -> PoolParams {
-    PoolParams { domains: vec![domain.clone()], max_len, ..pools::packets() }
+    PoolParams { domains: vec![domain.clone()], max_len, cache_size: 512, refill: 64, ..pools::packets() }
 }
 
 /// A NIC with a pool, whose ring is full of buffers.

@@ -89,14 +89,15 @@ impl Receiver {
             return self.spoilt(got.last);
         };
         let len = got.len as usize;
+        if got.last && self.partial.is_none() && !self.skipping && len > 0 {
+            reach.sync_for_cpu(at, len.min(buffer.packet_capacity()));
+            return Buff::received(buffer, len).map_err(|_| stats.rx_bad_length += 1).ok();
+        }
         if len == 0 || len > buffer.packet_capacity() {
             stats.rx_bad_length += 1;
             return self.spoilt(got.last);
         }
         reach.sync_for_cpu(at, len);
-        if self.partial.is_none() && !self.skipping && got.last {
-            return Buff::received(buffer, len).ok();
-        }
         self.append(buffer, len, got.last, stats)
     }
 
@@ -194,30 +195,32 @@ impl Receiver {
             let want = room.min(Batch::MAX);
             let mut batch = pool.alloc_batch(want);
             let got = batch.len();
-            while let Some(buffer) = batch.pop() {
-                if !self.post(buffer, sync, reach) {
-                    stats.rx_unmapped += 1 + batch.len() as u64;
-                    return; // the pool is not mapped, and the batch goes home
-                }
-            }
-            if got < want {
-                return;
+            let posted = self.post(&mut batch, sync, reach);
+            stats.rx_unmapped += (got - posted) as u64;
+            if posted < want {
+                return; // the pool is empty, or not mapped, and what was not posted goes home
             }
             room -= got;
         }
     }
 
-    /// Gives the device a buffer, for which there is a slot and a place on the ring; says whether it is mapped.
+    /// Gives the device buffers, for which there are slots and places on the ring; says how many of them are mapped.
     #[inline]
-    fn post(&mut self, buffer: PageBuf, sync: bool, reach: &mut Reach) -> bool {
-        let Some(page) = reach.addr_of(&buffer) else { return false };
-        let at = DeviceAddr(page.0 + buffer.packet_offset() as u64);
-        let len = buffer.packet_capacity();
-        if sync {
-            reach.sync_for_device(at, len);
-        }
-        self.put_on_ring(buffer, at, len);
-        true
+    fn post(&mut self, batch: &mut Batch, sync: bool, reach: &mut Reach) -> usize {
+        let Self { fill, free, slots, .. } = self;
+        let Ok(places) = fill.write_chunk_uninit(batch.len()) else { return 0 };
+        places.fill_from_iter(std::iter::from_fn(|| {
+            let buffer = batch.pop()?;
+            let at = DeviceAddr(reach.addr_of(&buffer)?.0 + buffer.packet_offset() as u64);
+            let len = buffer.packet_capacity();
+            if sync {
+                reach.sync_for_device(at, len);
+            }
+            let free = free.pop()?;
+            let slot = &mut slots[free as usize];
+            (slot.buffer, slot.at) = (Some(buffer), at);
+            Some(Posted { at, len: len as u32, id: BufferId::new(free, slot.life), last: false })
+        }))
     }
 
     /// The device's from here on, if there is a slot for it.
