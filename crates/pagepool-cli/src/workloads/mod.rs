@@ -7,6 +7,7 @@ mod owner;
 mod pieces;
 mod remote;
 mod rival;
+mod skb;
 mod yardsticks;
 
 pub use pieces::order3;
@@ -23,6 +24,7 @@ pub fn all() -> impl Iterator<Item = &'static Workload> {
         long_way::TABLE,
         remote::TABLE,
         pieces::TABLE,
+        skb::TABLE,
         rival::TABLE,
         arena::TABLE,
     ]
