@@ -8,6 +8,7 @@ mod packets;
 mod pieces;
 mod remote;
 mod rival;
+mod skb;
 mod yardsticks;
 
 pub use pieces::order3;
@@ -24,6 +25,7 @@ pub fn all() -> impl Iterator<Item = &'static Workload> {
         long_way::TABLE,
         remote::TABLE,
         pieces::TABLE,
+        skb::TABLE,
         rival::TABLE,
         arena::TABLE,
         packets::TABLE,
