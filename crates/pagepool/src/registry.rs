@@ -6,16 +6,18 @@
 //!        looks anything up: a frame's first buffer leads to its pool, and that knows its id.
 //! Life   a registry keeps nothing alive: it has weak counts. What is upgraded to be looked at is let go outside the lock,
 //!        for it may be the last count.
-//! Lock   a short one of the operating system's, under which no foreign code runs and nothing of a pool is touched.
+//! Lock   a short one, under which no foreign code runs and nothing of a pool is touched but its count.
 //! Why    mirrors net/core/xdp.c:__xdp_reg_mem_model (v7.3), whose table has the identity for its hash, too.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU16;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::ops::DerefMut;
+use std::sync::{Arc, Weak};
 
 use crate::error::Error;
 use crate::stats::{Inflight, Stats};
+use crate::sync::UnseenLock;
 
 /// Names a pool, or a [`Model`](crate::Model) of other memory, in its registry. Linux: `xdp_mem_info::id`.
 #[doc(alias = "xdp_mem_info")]
@@ -94,8 +96,22 @@ impl fmt::Display for MemType {
 /// assert!(registry.dump().is_empty());
 /// # Ok::<(), pagepool::Error>(())
 /// ```
-#[derive(Clone, Default)]
-pub struct Registry(Arc<Mutex<Table>>);
+#[derive(Clone)]
+pub struct Registry(Which);
+
+#[derive(Clone)]
+enum Which {
+    Process,
+    Own(Arc<UnseenLock<Table>>),
+}
+
+static PROCESS: UnseenLock<Table> = UnseenLock::new(Table::EMPTY);
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,7 +122,7 @@ impl fmt::Debug for Registry {
 impl Registry {
     /// An empty one.
     pub fn new() -> Self {
-        Self::default()
+        Self(Which::Own(Arc::new(UnseenLock::new(Table::EMPTY))))
     }
 
     /// The process's, where a pool enters that was not told of another.
@@ -121,8 +137,7 @@ impl Registry {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn process() -> Self {
-        static PROCESS: LazyLock<Registry> = LazyLock::new(Registry::new);
-        PROCESS.clone()
+        Self(Which::Process)
     }
 
     /// What carries an id now; `None` if nothing does.
@@ -168,9 +183,11 @@ impl Registry {
         table.entries.iter().filter_map(there).collect()
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        // Nothing under this lock leaves the table half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> impl DerefMut<Target = Table> {
+        match &self.0 {
+            Which::Process => PROCESS.lock(),
+            Which::Own(table) => table.lock(),
+        }
     }
 }
 
@@ -180,7 +197,6 @@ pub(crate) trait Carrier: std::any::Any + Send + Sync {
     fn entry(&self, id: MemId) -> RegistryEntry;
 }
 
-#[derive(Default)]
 struct Table {
     /// An id that was taken and not entered with has nothing behind it.
     entries: BTreeMap<MemId, Option<Weak<dyn Carrier>>>,
@@ -189,6 +205,8 @@ struct Table {
 }
 
 impl Table {
+    const EMPTY: Self = Self { entries: BTreeMap::new(), last: 0 };
+
     fn take(&mut self) -> Result<MemId, Error> {
         let id = self.free_above(self.last).or_else(|| self.free_above(0)).ok_or_else(|| Error::Busy {
             what: format!(

@@ -153,7 +153,7 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 #[cfg(not(loom))]
 impl<T> Lock<T> {
     /// A free lock around `value`.
-    pub(crate) fn new(value: T) -> Self {
+    pub(crate) const fn new(value: T) -> Self {
         Self { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
@@ -184,6 +184,23 @@ impl<T> Lock<T> {
                 return;
             }
         }
+    }
+}
+
+/// A lock that models do not look at: it may stand in a static, and outlive them.
+#[cfg(not(loom))]
+pub(crate) type UnseenLock<T> = Lock<T>;
+#[cfg(loom)]
+pub(crate) struct UnseenLock<T>(std::sync::Mutex<T>);
+
+#[cfg(loom)]
+impl<T> UnseenLock<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

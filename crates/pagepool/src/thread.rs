@@ -1,9 +1,9 @@
 //! What a thread knows: its token, and its lanes.
 //!
 //! The token is a number that no other thread ever has; a pool's owner word holds the token of the thread it is bound
-//! to. Returns compare that with a word of the thread's that holds its token, or 0 while a `NoDirect` scope hides it; so
-//! the scope costs a return nothing. The table finds the lane for a pool in one compare, and a list keeps every lane of the thread alive until the
-//! thread ends; then the next thread may have it, behind whatever messages this one left.
+//! to. Returns compare that with a word of the thread's that holds its token, or 0 while a `NoDirect` scope hides it;
+//! so the scope costs a return nothing. The table finds the lane for a pool in one compare, and a list keeps every lane
+//! of the thread alive until the thread ends; then the next thread may have it, behind whatever messages this one left.
 //!
 //! Cost   the token and the table are plain thread-local memory: one load each in a program, a call in a shared library.
 //!        The first lane of a thread registers its exit hook, which allocates once per thread.

@@ -2,10 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pagepool::testing::PlainMemory;
-use pagepool::{Arena, ArenaParams, Bound, Buff, Frame, FrameBulk, NoDirect, PageBuf, Pool, PoolParams};
+use pagepool::{
+    Arena, ArenaParams, Bound, Buff, DeviceAddr, DmaDomain, DomainId, Frame, FrameBulk, NoDirect, PageBuf,
+    Pool, PoolParams, Region,
+};
 
 fn arena() -> Arc<Arena> {
     Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() }).unwrap()
@@ -152,6 +157,46 @@ fn a_bulk_may_outlive_the_pools_of_its_frames() {
     elsewhere(move || drop(bulk));
     assert!(shutdown.is_complete());
     assert_eq!(memory.free(), 64);
+}
+
+/// A device that panics once when it is handed memory.
+#[derive(Debug)]
+struct PanicsOnce(DomainId, AtomicBool);
+
+impl DmaDomain for PanicsOnce {
+    fn id(&self) -> DomainId {
+        self.0
+    }
+    fn name(&self) -> String {
+        "panics once".into()
+    }
+    fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
+        Ok(DeviceAddr(region.offset()))
+    }
+    fn unmap(&self, _: &Region, _: DeviceAddr) {}
+    fn sync_for_device(&self, _: DeviceAddr, _: usize) {
+        assert!(!self.1.swap(false, Relaxed), "the device panics");
+    }
+    fn sync_for_cpu(&self, _: DeviceAddr, _: usize) {}
+    fn coherent(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_panic_on_the_way_home_loses_one_buffer_and_no_chain() {
+    let domain = Arc::new(PanicsOnce(DomainId::unique(), AtomicBool::new(false)));
+    let domains: Vec<Arc<dyn DmaDomain>> = vec![domain.clone()];
+    let params = PoolParams { chains: 1, sync_for_device: true, domains, ..Default::default() };
+    let pool = pool_of(&arena(), params);
+    for (lost, put) in [drop::<Frame>, Frame::put_ring].into_iter().enumerate() {
+        let frame = frame(&pool, 5);
+        domain.1.store(true, Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| put(frame))).is_err());
+        assert_eq!(pool.inflight().out, lost as u64 + 1, "the one that the device was being handed");
+    }
+    drop(frame(&pool, 1)); // the only chain is free
+    assert_eq!(pool.inflight().out, 2);
 }
 
 #[test]
