@@ -63,12 +63,13 @@ impl Receiver {
     ) -> usize {
         let most = budget.min(into.capacity() - into.len());
         let before = into.len();
+        let mut bytes = 0;
         loop {
             let want = BURST.min(most - (into.len() - before));
             let got = self.done.pop_partial_slice(&mut self.burst[..want]).0.len();
             for at in 0..got {
                 if let Some(packet) = self.accept(self.burst[at], reach, stats) {
-                    stats.rx_bytes += packet.len() as u64;
+                    bytes += packet.len();
                     into.push(packet);
                 }
             }
@@ -78,6 +79,7 @@ impl Receiver {
         }
         let n = into.len() - before;
         stats.rx_packets += n as u64;
+        stats.rx_bytes += bytes as u64;
         n
     }
 
@@ -158,34 +160,16 @@ impl Receiver {
             let want = room.min(Batch::MAX);
             let mut batch = pool.alloc_batch(want);
             let got = batch.len();
-            while let Some(buffer) = batch.pop() {
-                if !self.post(buffer, sync, reach) {
-                    stats.rx_unmapped += 1 + batch.len() as u64;
-                    return; // the pool is not mapped, and the batch goes home
-                }
-            }
-            if got < want {
+            let Ok(places) = self.fill.write_chunk_uninit(got) else { return };
+            let (slots, free) = (&mut self.slots, &mut self.free);
+            let each = || post(slots, free, batch.pop()?, sync, reach);
+            let posted = places.fill_from_iter(std::iter::from_fn(each));
+            stats.rx_unmapped += (got - posted) as u64; // they go home, with the batch
+            if posted < want {
                 return;
             }
-            room -= got;
+            room -= posted;
         }
-    }
-
-    /// Gives the device a buffer, for which there is a slot and a place on the ring; says whether it is mapped.
-    #[inline]
-    fn post(&mut self, buffer: PageBuf, sync: bool, reach: &mut Reach) -> bool {
-        let Some(page) = reach.addr_of(&buffer) else { return false };
-        let at = DeviceAddr(page.0 + buffer.packet_offset() as u64);
-        let len = buffer.packet_capacity();
-        if sync {
-            reach.sync_for_device(at, len);
-        }
-        let Some(free) = self.free.pop() else { return true };
-        let slot = &mut self.slots[free as usize];
-        (slot.buffer, slot.at) = (Some(buffer), at);
-        let posted = Posted { at, len: len as u32, id: BufferId::new(free, slot.life), last: false };
-        self.fill.push(posted).expect("places were counted before");
-        true
     }
 
     /// Whether buffers came back.
@@ -211,4 +195,25 @@ impl Receiver {
         }
         held
     }
+}
+
+/// Puts a buffer into the table and says how the device finds it; nothing if it does not reach it.
+#[inline]
+fn post(
+    slots: &mut [Slot],
+    free: &mut Vec<u16>,
+    buffer: PageBuf,
+    sync: bool,
+    reach: &mut Reach,
+) -> Option<Posted> {
+    let page = reach.addr_of(&buffer)?;
+    let at = DeviceAddr(page.0 + buffer.packet_offset() as u64);
+    let len = buffer.packet_capacity();
+    if sync {
+        reach.sync_for_device(at, len);
+    }
+    let place = free.pop()?;
+    let slot = &mut slots[place as usize];
+    (slot.buffer, slot.at) = (Some(buffer), at);
+    Some(Posted { at, len: len as u32, id: BufferId::new(place, slot.life), last: false })
 }
