@@ -4,6 +4,7 @@ mod bench;
 mod clock;
 mod count;
 mod counted;
+mod demo;
 mod machine;
 mod measure;
 mod mpsc;
@@ -38,6 +39,8 @@ struct Command {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Forward packets between two in-memory NICs, show where the pages are, and say whether all came home.
+    Demo(demo::Choice),
     /// Measure the pool beside the machine's own yardsticks, and prove by counters which path was taken.
     Bench(Bench),
 }
@@ -83,10 +86,20 @@ enum Report {
 }
 
 fn main() -> ExitCode {
-    let Task::Bench(bench) = Command::parse().task;
+    let done = match Command::parse().task {
+        Task::Demo(choice) => demo::run(&choice),
+        Task::Bench(bench) => run_bench(bench),
+    };
+    done.unwrap_or_else(|why| {
+        eprintln!("{why}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run_bench(bench: Bench) -> Result<ExitCode, String> {
     let Bench { report, json, filter, quick, list } = bench;
     let plan = if quick { Plan::QUICK } else { Plan::FULL };
-    let done = match report {
+    match report {
         None if list => Ok(name_all()),
         None => Ok(bench::run(&Choice { json, filter, plan }, workloads::all())),
         Some(Report::Mtu) => with_machine(|| reports::mtu::run(plan), json),
@@ -96,11 +109,7 @@ fn main() -> ExitCode {
         }
         // Not asked: measuring the clock takes a number of instructions that never repeats.
         Some(Report::Count { name, iterations }) => count(&name, iterations),
-    };
-    done.unwrap_or_else(|why| {
-        eprintln!("{why}");
-        ExitCode::FAILURE
-    })
+    }
 }
 
 /// Asks the machine, runs a report and prints both.

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use pagepool::{Bound, Buff, DmaDomain, Frame, FrameBulk};
 
+use crate::counters::counters;
+
 /// What a device can do, and how large its rings are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
@@ -110,33 +112,9 @@ impl<D: Device + ?Sized> Device for Box<D> {
     }
 }
 
-/// Declares the counters of a device: the struct, their names in order, and their sum.
-macro_rules! device_stats {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a device has done so far, and what is on its rings now. All counts are of packets, unless they say
-        /// otherwise.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct DeviceStats { $($(#[$doc])* pub $name: u64,)* }
-
-        impl DeviceStats {
-            /// The names of the counters, in order.
-            pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
-
-            /// Name and value of each, in order.
-            pub fn entries(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                Self::NAMES.iter().copied().zip([$(self.$name),*])
-            }
-        }
-
-        impl std::ops::AddAssign for DeviceStats {
-            fn add_assign(&mut self, more: Self) {
-                $(self.$name += more.$name;)*
-            }
-        }
-    };
-}
-
-device_stats! {
+counters! {
+    /// What a device has done so far, and what is on its rings now. All counts are of packets, unless they say otherwise.
+    DeviceStats:
     /// Received and handed on.
     rx_packets,
     /// Bytes of them.

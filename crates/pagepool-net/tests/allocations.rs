@@ -7,8 +7,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-use pagepool::{Arena, ArenaParams, Frame, FrameBulk, Pool, PoolParams};
-use pagepool_net::{Device, MemNicParams, NicDomain, mem_nic};
+use pagepool::{Arena, ArenaParams, Buff, Frame, FrameBulk, Pool, PoolParams};
+use pagepool_net::{Action, Device, Forwarder, Ingress, MemNicParams, NicDomain, PortId, handoff, mem_nic};
 
 struct Counting;
 
@@ -72,4 +72,58 @@ fn nothing_is_allocated_per_packet() {
     assert!(after.0.rx_packets - before.0.rx_packets >= 32_000, "{:?}", after.0);
     assert!(after.0.tx_completed - before.0.tx_completed >= 16_000, "{:?}", after.0);
     assert_eq!(after.1 - before.1, 0, "allocations");
+}
+
+#[test]
+fn nothing_is_allocated_per_packet_that_is_forwarded() {
+    let arenas =
+        [(); 2].map(|()| Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() }).unwrap());
+    let mut next = 0u32;
+    let verdicts = move |_: &mut Buff, _: Ingress| {
+        next += 1;
+        match next % 6 {
+            0 => Action::Drop,
+            1 => Action::Pass,
+            2 => Action::Tx,
+            3 => Action::Redirect(PortId(1)), // of other memory: mapped once
+            4 => Action::Redirect(PortId(2)), // to another thread, as it were
+            _ => Action::Redirect(PortId(9)),
+        }
+    };
+    let mut forwarder = Forwarder::new(verdicts);
+    let mut wires = arenas.map(|arena| {
+        let domain = NicDomain::new("mem");
+        let params = PoolParams { domains: vec![domain.clone()], ..Default::default() };
+        let (nic, wire) = mem_nic(MemNicParams::default(), domain).unwrap();
+        forwarder.add_port(Box::new(nic), Pool::new(params, arena).unwrap().bind());
+        wire
+    });
+    let (outlet, inlet) = handoff(64).unwrap();
+    forwarder.add_remote(outlet);
+    forwarder.add_inlet(PortId(0), inlet).unwrap();
+    let (single, jumbo) = ([1u8; 60], [2u8; 9000]);
+    let mut round = || {
+        wires[0].step(|wire| {
+            for at in 0..32 {
+                wire.deliver(if at % 8 == 0 { &jumbo } else { &single });
+            }
+        });
+        forwarder.poll();
+        for wire in &mut wires {
+            wire.step(|wire| while wire.take(|_| ()) {});
+        }
+        [0, 1].map(|port| forwarder.stats(PortId(port)).unwrap())
+    };
+    for _ in 0..20 {
+        round();
+    }
+    let (before, [first, second]) = (COUNT.get(), round());
+    for _ in 0..1000 {
+        round();
+    }
+    let (after, [first_then, second_then]) = (COUNT.get(), round());
+    assert_eq!(first_then.rx - first.rx, 32 * 1001);
+    assert!(first_then.redirect_in > first.redirect_in && second_then.redirect_in > second.redirect_in);
+    assert_eq!((first_then.tx_overflow, second_then.tx_overflow, first_then.handoff_full), (0, 0, 0));
+    assert_eq!(after - before, 0, "allocations");
 }

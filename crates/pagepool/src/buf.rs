@@ -14,6 +14,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::area::Area;
 use crate::cache::Owner;
 use crate::dma::{DeviceAddr, DomainId, Mapping};
 use crate::frag::{Part, Place};
@@ -112,6 +113,12 @@ impl PageBuf {
     #[inline]
     pub fn pool_id(&self) -> u32 {
         self.pool.id
+    }
+
+    /// The area that it lies in: what a device maps in order to reach it.
+    #[inline]
+    pub fn area(&self) -> &Arc<Area> {
+        &self.pool.area
     }
 
     /// Offset of the first byte in the area.

@@ -29,7 +29,7 @@ pub const MAX_META: usize = 252;
 pub enum AdjustError {
     /// There is not so much room before the packet, behind it, or in its last buffer. Linux: `-EINVAL`.
     NoRoom,
-    /// Less than an Ethernet header would be left in the packet's first buffer. Linux: `-EINVAL`.
+    /// Less than an Ethernet header would be left: by moving the head, in the packet's first buffer. Linux: `-EINVAL`.
     TooShort,
     /// Metadata must be a multiple of 4 bytes, and at most 252. Linux: `-EACCES`.
     BadMeta,
@@ -245,8 +245,10 @@ impl Buff {
         }
         if let Some(frag) = self.chain.frags_mut(&self.head).last_mut() {
             frag.grow(more);
-            self.chain.recount(&self.head);
             return Ok(());
+        }
+        if self.len() + more < ETH_HEADER {
+            return Err(AdjustError::TooShort);
         }
         let from = self.end as usize;
         self.end += more as u32;
@@ -265,7 +267,6 @@ impl Buff {
         while let Some(frag) = self.chain.frags_mut(&self.head).last_mut() {
             if frag.len() > less {
                 frag.shrink(less);
-                self.chain.recount(&self.head);
                 return Ok(());
             }
             less -= frag.len();
@@ -286,6 +287,27 @@ impl Buff {
             return Err(buffer);
         }
         self.chain.push(&self.head, Frag::new(buffer, offset, len)).map_err(Frag::into_buffer)
+    }
+
+    /// Parts with the first buffer; the further ones go home now. For whoever sends packets home in bulk.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Buff, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let packet = Buff::received(pool.alloc_page().unwrap(), 60).unwrap();
+    /// let mut ended = vec![packet.into_buffer()];
+    /// pagepool::put_bulk(&mut ended);
+    /// assert_eq!(pool.stats().recycle_cached, 1);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn into_buffer(self) -> PageBuf {
+        let (head, _, mut chain) = self.into_parts();
+        if !chain.is_none() {
+            chain.end(&head, drop);
+        }
+        head
     }
 
     /// Takes the last further buffer off.

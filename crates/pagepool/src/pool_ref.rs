@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 
+use crate::area::Area;
 use crate::buf::PageBuf;
 use crate::dma::DeviceAddr;
 use crate::raw::RawError;
@@ -44,6 +45,11 @@ impl PoolRef {
     /// The pool's name.
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// The area that its pages lie in.
+    pub fn area(&self) -> &Arc<Area> {
+        &self.0.area
     }
 
     /// What the pool has done so far, at no cost to its owner.

@@ -1,0 +1,63 @@
+//! The thread that packets are passed to: reads them and drops them there, so that they come home from another thread.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use pagepool::{Buff, PageBuf, put_bulk};
+use pagepool_net::BUDGET;
+use rtrb::Consumer;
+
+use super::content::{Check, Content};
+use super::course::Course;
+
+/// Fruitless looks before it sleeps, and for how long: it is no packet's hurry to be dropped.
+const PATIENCE: u32 = 256;
+const NAP: Duration = Duration::from_micros(50);
+
+/// Starts it. It ends when the queue is empty and nobody puts anything in any more.
+pub fn start(
+    queue: Consumer<Buff>,
+    content: &Content,
+    course: Arc<Course>,
+) -> std::io::Result<JoinHandle<()>> {
+    let check = content.clone().check(false);
+    std::thread::Builder::new().name("consumer".into()).spawn(move || run(queue, check, &course))
+}
+
+fn run(mut queue: Consumer<Buff>, mut check: Check, course: &Course) {
+    let mut read = Vec::with_capacity(BUDGET);
+    let mut idle = 0;
+    loop {
+        let last = queue.is_abandoned(); // asked before looking: then what is there is all there is
+        let taken = burst(&mut queue, &mut check, &mut read, course);
+        idle = if taken > 0 { 0 } else { idle + 1 };
+        match idle {
+            0 => {}
+            _ if last => return,
+            1..PATIENCE => std::thread::yield_now(),
+            _ => std::thread::sleep(NAP),
+        }
+    }
+}
+
+/// Reads what is there, at most a burst, and sends it home together.
+fn burst(queue: &mut Consumer<Buff>, check: &mut Check, read: &mut Vec<PageBuf>, course: &Course) -> u64 {
+    let (mut taken, mut corrupt) = (0, 0);
+    while read.len() < BUDGET
+        && let Ok(packet) = queue.pop()
+    {
+        let frags = packet.frags().iter().map(|frag| frag.data());
+        let good = check.is_good(std::iter::once(packet.data()).chain(frags));
+        taken += 1;
+        corrupt += u64::from(!good);
+        read.push(packet.into_buffer());
+    }
+    put_bulk(read);
+    if taken > 0 {
+        course.arrived.fetch_add(taken, Ordering::Relaxed);
+        course.corrupt.fetch_add(corrupt, Ordering::Relaxed);
+    }
+    taken
+}

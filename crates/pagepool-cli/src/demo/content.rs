@@ -1,0 +1,132 @@
+//! What is in the packets of the source, and whether it is still there at the end.
+//!
+//! A header, a number and its complement, and bytes of a pattern that begin at another place for each number: a byte that
+//! changed, or is of another packet, of an older one in the same page, or of another place, shows.
+
+use std::sync::Arc;
+
+/// Locally administered addresses of the two ends.
+const HERE: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const THERE: [u8; 6] = [2, 0, 0, 0, 0, 2];
+/// The EtherType for experiments (IEEE 802).
+const TYPE: [u8; 2] = [0x88, 0xb5];
+/// Bytes of the header, and where the pattern begins, behind the number and its complement.
+const HEADER: usize = 14;
+const START: usize = HEADER + 16;
+/// Places where the pattern begins.
+const SHIFTS: u64 = 256;
+
+/// Makes packets.
+#[derive(Clone, Debug)]
+pub struct Content {
+    pattern: Arc<[u8]>,
+    size: usize,
+}
+
+impl Content {
+    /// For packets of so many bytes, at least 64.
+    pub fn new(size: usize) -> Self {
+        let mut state = 1u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        Self { pattern: (0..size + SHIFTS as usize).map(|_| next()).collect(), size }
+    }
+
+    /// The bytes behind the numbers.
+    fn body(&self, number: u64) -> &[u8] {
+        &self.pattern[(number % SHIFTS) as usize..][..self.size - START]
+    }
+
+    /// Writes a packet, and gives it.
+    pub fn write<'a>(&self, number: u64, into: &'a mut Vec<u8>) -> &'a [u8] {
+        into.clear();
+        let numbers = [number.to_be_bytes(), (!number).to_be_bytes()];
+        for part in [&THERE[..], &HERE, &TYPE, numbers.as_flattened(), self.body(number)] {
+            into.extend_from_slice(part);
+        }
+        into
+    }
+
+    /// The check at the end of the way, of packets whose addresses were exchanged or not.
+    pub fn check(self, exchanged: bool) -> Check {
+        let [first, second] = if exchanged { [HERE, THERE] } else { [THERE, HERE] };
+        let mut header = [0; HEADER];
+        header[..6].copy_from_slice(&first);
+        header[6..12].copy_from_slice(&second);
+        header[12..].copy_from_slice(&TYPE);
+        Check { content: self, header, next: 0 }
+    }
+}
+
+/// Checks that packets are whole, as they were written, and in order.
+#[derive(Debug)]
+pub struct Check {
+    content: Content,
+    header: [u8; HEADER],
+    /// The smallest number that may come next: packets may be lost, and never overtake.
+    next: u64,
+}
+
+impl Check {
+    /// Whether this is a packet as it should be; its parts, in order.
+    pub fn is_good<'a>(&mut self, mut parts: impl Iterator<Item = &'a [u8]>) -> bool {
+        let Some((header, first)) = parts.next().and_then(|first| first.split_first_chunk::<HEADER>()) else {
+            return false;
+        };
+        let Some((numbers, first)) = first.split_first_chunk::<16>() else { return false };
+        let (numbers, _) = numbers.as_chunks::<8>();
+        let [number, complement] = [0, 1].map(|at| u64::from_be_bytes(numbers[at]));
+        if *header != self.header || number != !complement || number < self.next {
+            return false;
+        }
+        self.next = number + 1;
+        let mut expected = self.content.body(number);
+        for part in std::iter::once(first).chain(parts) {
+            match expected.split_at_checked(part.len()) {
+                Some((now, later)) if now == part => expected = later,
+                _ => return false,
+            }
+        }
+        expected.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good(check: &mut Check, packet: &[u8]) -> bool {
+        let (first, rest) = packet.split_at(packet.len().min(40));
+        check.is_good([first, rest].into_iter())
+    }
+
+    #[test]
+    fn what_was_written_is_good_once_and_in_order() {
+        let content = Content::new(100);
+        let mut check = content.clone().check(false);
+        let mut packet = Vec::new();
+        for number in [0, 1, 7, 300] {
+            assert!(good(&mut check, content.write(number, &mut packet)), "{number}");
+            assert!(!good(&mut check, &packet), "{number} came twice");
+        }
+        assert!(!good(&mut check, content.write(299, &mut packet)), "it was overtaken");
+    }
+
+    #[test]
+    fn every_changed_byte_shows() {
+        let content = Content::new(64);
+        let mut packet = Vec::new();
+        content.write(u64::MAX / 2, &mut packet);
+        for at in 0..packet.len() {
+            let mut check = content.clone().check(false);
+            packet[at] ^= 1;
+            assert!(!good(&mut check, &packet), "byte {at}");
+            packet[at] ^= 1;
+        }
+        let mut check = content.clone().check(false);
+        assert!(!good(&mut check, &packet[..63]) && !good(&mut check, &[]), "too short");
+        assert!(!good(&mut content.check(true), &packet), "the addresses were not exchanged");
+    }
+}

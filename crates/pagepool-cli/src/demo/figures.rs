@@ -1,0 +1,101 @@
+//! Figures made of what the pools, the NICs and the ports counted.
+
+use pagepool::Stats;
+
+use super::course::Sample;
+
+/// Where the pages of both pools are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// In the owners' caches.
+    pub cache: u64,
+    /// In lanes, on their way home from other threads.
+    pub lanes: u64,
+    /// In the pools' rings.
+    pub ring: u64,
+    /// With the NICs, waiting for packets.
+    pub rx: u64,
+    /// With the NICs, being sent.
+    pub tx: u64,
+    /// With the program: in bursts, queues, and the hands of other threads.
+    pub held: u64,
+}
+
+/// Where the pages are.
+pub fn places(sample: &Sample) -> Places {
+    let sum = |of: &dyn Fn(usize) -> u64| (0..2).map(of).sum::<u64>();
+    let [rx, tx] = [sum(&|at| sample.nics[at].in_rx), sum(&|at| sample.nics[at].in_tx)];
+    Places {
+        cache: sum(&|at| sample.pools[at].1.cache),
+        lanes: sum(&|at| sample.pools[at].1.lanes),
+        ring: sum(&|at| sample.pools[at].1.ring),
+        rx,
+        tx,
+        held: sum(&|at| sample.pools[at].1.out).saturating_sub(rx + tx),
+    }
+}
+
+/// What both pools counted since the warm-up.
+fn since(warm: &Sample, now: &Sample) -> [Stats; 2] {
+    [0, 1].map(|at| now.pools[at].0.since(&warm.pools[at].0))
+}
+
+/// Allocations that had to ask the arena.
+pub fn slow(warm: &Sample, now: &Sample) -> u64 {
+    since(warm, now).iter().map(|moved| moved.alloc_slow + moved.alloc_slow_high_order).sum()
+}
+
+/// Of a hundred pages that were allocated, how many had been used before: all but those that joined meanwhile. `None`
+/// before the first allocation.
+pub fn recycled_percent(warm: &Sample, now: &Sample) -> Option<f64> {
+    let moved = since(warm, now);
+    let sum = |of: fn(&Stats) -> u64| moved.iter().map(of).sum::<u64>();
+    let allocated = sum(|s| s.alloc_fast + s.alloc_refill + s.alloc_slow + s.alloc_slow_high_order);
+    let fresh = sum(|s| s.hold).min(allocated);
+    (allocated > 0).then(|| (allocated - fresh) as f64 * 100.0 / allocated as f64)
+}
+
+/// Packets that found a queue full: that to the thread they are passed to, or that to a transmit ring.
+pub fn dropped(sample: &Sample) -> u64 {
+    sample.ports.iter().map(|port| port.pass_refused + port.tx_overflow).sum()
+}
+
+/// A number in groups of three digits.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_stand_in_threes() {
+        let written = [0, 999, 1000, 12_345, 1_234_567].map(grouped);
+        assert_eq!(written, ["0", "999", "1,000", "12,345", "1,234,567"]);
+    }
+
+    #[test]
+    fn what_the_nics_have_is_not_held() {
+        let mut sample = Sample::default();
+        (sample.nics[0].in_rx, sample.nics[1].in_tx) = (5, 7);
+        sample.pools[0].1.out = 14;
+        assert_eq!(places(&sample), Places { rx: 5, tx: 7, held: 2, ..Default::default() });
+    }
+
+    #[test]
+    fn recycling_is_what_did_not_join() {
+        let (warm, mut now) = (Sample::default(), Sample::default());
+        assert_eq!(recycled_percent(&warm, &now), None);
+        (now.pools[0].0.alloc_fast, now.pools[1].0.alloc_slow, now.pools[1].0.hold) = (96, 4, 4);
+        assert_eq!((recycled_percent(&warm, &now), slow(&warm, &now)), (Some(96.0), 4));
+    }
+}

@@ -1,0 +1,128 @@
+//! The thread in the middle: owns both pools, drives both NICs, runs the program.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use pagepool::{Bound, Buff, Pool};
+use pagepool_net::{Action, Device, Forwarder, Ingress, MemNic, PortId, Stack};
+use rtrb::{Producer, PushError};
+
+use super::course::{Course, Phase, Sample};
+use super::plan::Program;
+
+/// How often it shows what it sees.
+const SHOWN_EVERY: Duration = Duration::from_millis(50);
+/// Fruitless rounds before it sleeps, and for how long at most.
+const PATIENCE: u32 = 64;
+const NAP: Duration = Duration::from_millis(2);
+/// How long packets may take to come to the end of their way when no more are sent. What has not by then is missed.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// What it is given.
+#[derive(Debug)]
+pub struct Middle {
+    pub pools: [Pool; 2],
+    /// Pages to be taken from the arena beforehand.
+    pub pages: [usize; 2],
+    pub nics: [MemNic; 2],
+    pub program: Program,
+    /// To the thread that packets are passed to, if they are.
+    pub consumer: Option<Producer<Buff>>,
+}
+
+/// Works until everything has drained. `warm` gets what was counted when the warm-up was over.
+pub fn run(middle: Middle, course: &Course, warm: impl FnOnce(Sample)) {
+    let Middle { pools, pages, nics, program, mut consumer } = middle;
+    let stack = move |packet: Buff, _: Ingress| match &mut consumer {
+        Some(queue) => queue.push(packet).map_err(|PushError::Full(packet)| packet),
+        None => Err(packet),
+    };
+    let mut forwarder = Forwarder::with_stack(decide(program), stack);
+    let mut ports = [PortId(0); 2];
+    for (at, (pool, nic)) in pools.into_iter().zip(nics).enumerate() {
+        let pool = pool.bind();
+        fill(&pool, pages[at]);
+        ports[at] = forwarder.add_port(Box::new(nic), pool);
+    }
+    forwarder.poll(); // fills the receive rings
+    warm(look(&forwarder, ports));
+    work(&mut forwarder, ports, program, course);
+}
+
+/// What the program does with each packet.
+fn decide(program: Program) -> impl FnMut(&mut Buff, Ingress) -> Action {
+    move |packet, _| match program {
+        Program::Drop => Action::Drop,
+        Program::Echo => {
+            let (to, from) = packet.data_mut().split_at_mut(6);
+            to.swap_with_slice(&mut from[..6]);
+            Action::Tx
+        }
+        Program::Forward => Action::Redirect(PortId(1)),
+        Program::Pass => Action::Pass,
+    }
+}
+
+/// Takes so many pages from the arena, and puts them into the pool's cache and ring.
+fn fill(pool: &Bound, pages: usize) {
+    let mut buffers = Vec::with_capacity(pages);
+    pool.alloc_bulk(&mut buffers, pages);
+    pagepool::put_bulk(&mut buffers);
+}
+
+fn work<P: pagepool_net::Program, S: Stack>(
+    forwarder: &mut Forwarder<P, S>,
+    ports: [PortId; 2],
+    program: Program,
+    course: &Course,
+) {
+    let (mut idle, mut shown, mut draining) = (0, Instant::now(), None);
+    loop {
+        let moved = forwarder.poll();
+        idle = if moved > 0 { 0 } else { idle + 1 };
+        let now = Instant::now();
+        if now - shown >= SHOWN_EVERY {
+            shown = now;
+            show(forwarder, ports, program, course);
+        }
+        if course.reached(Phase::Draining) {
+            let since = *draining.get_or_insert(now);
+            if (moved == 0 && is_dry(forwarder, ports)) || now - since > DRAIN {
+                break;
+            }
+        }
+        if idle > PATIENCE {
+            let _ = forwarder.wait(NAP); // whatever it says, the next round looks
+        }
+    }
+    show(forwarder, ports, program, course);
+}
+
+/// Whether nothing is on its way out. What waits for a transmit ring does so behind one that is full.
+fn is_dry<P: pagepool_net::Program, S: Stack>(forwarder: &Forwarder<P, S>, ports: [PortId; 2]) -> bool {
+    ports.iter().filter_map(|&port| forwarder.device(port)).all(|nic| nic.stats().in_tx == 0)
+}
+
+fn show<P: pagepool_net::Program, S: Stack>(
+    forwarder: &Forwarder<P, S>,
+    ports: [PortId; 2],
+    program: Program,
+    course: &Course,
+) {
+    let sample = look(forwarder, ports);
+    if program == Program::Drop {
+        course.arrived.store(sample.ports[0].drop, Ordering::Relaxed); // that is the end of their way
+    }
+    course.show(sample);
+}
+
+fn look<P: pagepool_net::Program, S: Stack>(forwarder: &Forwarder<P, S>, ports: [PortId; 2]) -> Sample {
+    let device = |nic: &dyn Device| nic.stats();
+    let pool = |pool: &Bound| (pool.stats(), pool.inflight());
+    Sample {
+        pools: ports.map(|port| forwarder.pool(port).map(pool).unwrap_or_default()),
+        nics: ports.map(|port| forwarder.device(port).map(device).unwrap_or_default()),
+        ports: ports.map(|port| forwarder.stats(port).unwrap_or_default()),
+        paths: ports.map(|port| forwarder.paths(port).unwrap_or_default()),
+    }
+}

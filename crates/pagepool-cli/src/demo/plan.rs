@@ -1,0 +1,116 @@
+//! What a demonstration shall be, and how large everything in it is.
+
+use clap::ValueEnum;
+use pagepool::{ArenaParams, PAGE_SIZE, PoolParams};
+use pagepool_net::{BUDGET, MemNicParams};
+
+/// What the forwarding loop does with packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Program {
+    /// Drop every packet where it is received: the shortest way home
+    Drop,
+    /// Exchange the MAC addresses and send the packet back out of the NIC that it came in by
+    Echo,
+    /// Send every packet out of the other NIC, from the memory that it was received into
+    Forward,
+    /// Pass every packet to another thread, which reads it and drops it there: it comes home from that thread
+    Pass,
+}
+
+impl Program {
+    /// As it is spelt on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Drop => "drop",
+            Self::Echo => "echo",
+            Self::Forward => "forward",
+            Self::Pass => "pass",
+        }
+    }
+}
+
+/// Shortest and longest packet, without the frame check sequence. 64 is what small packets are measured with.
+const SHORTEST: usize = 64;
+const LONGEST: usize = 9000;
+/// A day.
+const MOST_SECONDS: u64 = 86_400;
+
+/// Reads `--size`.
+pub fn size(text: &str) -> Result<usize, String> {
+    let size = text.parse().ok().filter(|size| (SHORTEST..=LONGEST).contains(size));
+    size.ok_or_else(|| {
+        format!("a packet has {SHORTEST} to {LONGEST} bytes; 64, 1500 and 9000 are the usual ones")
+    })
+}
+
+/// Reads `--seconds`.
+pub fn seconds(text: &str) -> Result<u64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=MOST_SECONDS).contains(seconds));
+    seconds.ok_or_else(|| format!("it runs for 1 to {MOST_SECONDS} whole seconds; Ctrl-C ends it earlier"))
+}
+
+/// Slots of each ring of the NICs.
+const RING: usize = 512;
+/// Packets that wait for the thread that they are passed to.
+pub const QUEUE: usize = 512;
+/// Headroom and tailroom of a driver that runs programs, and what they leave of a page.
+const HEADROOM: usize = 256;
+const TAILROOM: usize = 320;
+const ROOM: usize = PAGE_SIZE - HEADROOM - TAILROOM;
+/// What a page is for where nothing longer comes.
+const USUAL: usize = 1514;
+/// Idle pages beside what the queues hold: the cache, and what is on its way.
+const SPARE: usize = 256;
+
+/// The sizes for packets of one length.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Bytes of a packet.
+    pub packet: usize,
+    /// Most pages of the first NIC's pool that can be out at once, and of the second one's.
+    pub pages: [usize; 2],
+}
+
+impl Sizes {
+    /// Everything that can hold a packet, full: so many pages a pool needs, and no more.
+    ///
+    /// The first NIC's packets lie on its receive ring, on a transmit ring, wait for that (as many packets as it has
+    /// slots), wait for the other thread, or are in the bursts of all who work on them. The second NIC only sends.
+    pub fn of(packet: usize) -> Self {
+        let buffers = packet.div_ceil(Self::capacity(packet));
+        let queued = RING + QUEUE + 4 * BUDGET;
+        Self { packet, pages: [2 * RING + buffers * queued + SPARE, RING + SPARE] }
+    }
+
+    /// Bytes of packet in a page.
+    fn capacity(packet: usize) -> usize {
+        if packet <= USUAL { USUAL } else { ROOM }
+    }
+
+    /// The arena: what both pools need, and room for their last refill, in whole regions of 4 MiB.
+    pub fn arena(&self) -> ArenaParams {
+        let bytes = (self.pages.iter().sum::<usize>() + SPARE) * PAGE_SIZE;
+        let region = 1 << pagepool::REGION_SHIFT;
+        let max_bytes = bytes.next_multiple_of(region) as u64;
+        ArenaParams { name: "demo".into(), max_bytes, ..ArenaParams::default() }
+    }
+
+    /// A pool in whose ring all its idle pages have a place, so that none leaves it.
+    pub fn pool(&self, name: &str, pages: usize) -> PoolParams {
+        PoolParams {
+            name: name.into(),
+            ring_size: pages,
+            headroom: HEADROOM,
+            max_len: Self::capacity(self.packet),
+            tailroom: TAILROOM,
+            chains: 4 * RING + QUEUE,
+            wakeup: true,
+            ..PoolParams::default()
+        }
+    }
+
+    /// A NIC.
+    pub fn nic(&self, name: &str) -> MemNicParams {
+        MemNicParams { name: name.into(), rx_ring: RING, tx_ring: RING, ..MemNicParams::default() }
+    }
+}

@@ -1,0 +1,151 @@
+//! What became of it, for people and for programs.
+
+use std::fmt;
+
+use pagepool::{PAGE_SIZE, PoolRef};
+use pagepool_net::{DeviceStats, ForwardStats, PathStats};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::course::Sample;
+use super::figures::{self, grouped};
+use super::plan::Program;
+
+/// Everything in the JSON output.
+#[derive(Debug, Serialize)]
+pub struct Verdict {
+    /// `in_memory`: both NICs are.
+    mode: &'static str,
+    program: &'static str,
+    size: usize,
+    /// How long the source sent.
+    seconds: f64,
+    /// Packets that came to the end of their way.
+    packets: u64,
+    pps: f64,
+    sent: u64,
+    /// Packets that found a queue full.
+    dropped: u64,
+    /// Packets that were sent, and neither arrived nor are known to have been dropped.
+    lost: u64,
+    corrupt: u64,
+    pages_taken: u64,
+    slow_after_warmup: u64,
+    missing: u64,
+    recycled_percent: Option<f64>,
+    ok: bool,
+    pools: Vec<Map<String, Value>>,
+    ports: Vec<Map<String, Value>>,
+}
+
+/// What the threads counted.
+#[derive(Debug)]
+pub struct Counted {
+    pub program: Program,
+    pub size: usize,
+    pub seconds: f64,
+    pub sent: u64,
+    pub arrived: u64,
+    pub corrupt: u64,
+    /// When the warm-up was over, and when everything had drained.
+    pub warm: Sample,
+    pub end: Sample,
+}
+
+impl Verdict {
+    /// Looks at the pools, which have ended, too.
+    pub fn of(counted: &Counted, pools: &[PoolRef]) -> Self {
+        let Counted { program, size, seconds, sent, arrived, corrupt, warm, end } = counted;
+        let dropped = figures::dropped(end);
+        let slow_after_warmup = figures::slow(warm, end);
+        let missing = pools.iter().map(|pool| pool.inflight().total.unsigned_abs()).sum();
+        let lost = sent.abs_diff(arrived + dropped);
+        Self {
+            mode: "in_memory",
+            program: program.name(),
+            size: *size,
+            seconds: *seconds,
+            packets: *arrived,
+            pps: *arrived as f64 / seconds,
+            sent: *sent,
+            dropped,
+            lost,
+            corrupt: *corrupt,
+            pages_taken: pools.iter().map(|pool| pool.stats().hold).sum(),
+            slow_after_warmup,
+            missing,
+            recycled_percent: figures::recycled_percent(warm, end),
+            ok: *arrived > 0 && [lost, *corrupt, slow_after_warmup, missing] == [0; 4],
+            pools: pools.iter().map(|pool| named(pool.name(), pool.stats().fields())).collect(),
+            ports: (0..2).map(|at| port(&end.ports[at], &end.paths[at], &end.nics[at])).collect(),
+        }
+    }
+
+    /// Whether all is well.
+    pub fn is_ok(&self) -> bool {
+        self.ok
+    }
+
+    /// What the packets met with, as far as there is something to say.
+    fn complaints(&self) -> Vec<String> {
+        let all = [
+            (self.packets == 0, "no packet came to the end of its way".to_owned()),
+            (self.lost > 0, format!("{} packets vanished", grouped(self.lost))),
+            (self.corrupt > 0, format!("{} packets were damaged on their way", grouped(self.corrupt))),
+            (
+                self.slow_after_warmup > 0,
+                format!("the arena was asked {} times", grouped(self.slow_after_warmup)),
+            ),
+            (self.missing > 0, format!("{} buffers never came home", grouped(self.missing))),
+        ];
+        all.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect()
+    }
+
+    /// What was looked at on the way.
+    fn checked(&self) -> &'static str {
+        if self.program == Program::Drop.name() {
+            "dropped unread"
+        } else {
+            "every byte checked at the end of the way"
+        }
+    }
+}
+
+fn named(name: &str, fields: impl IntoIterator<Item = (&'static str, u64)>) -> Map<String, Value> {
+    let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
+    std::iter::once(("name".to_owned(), name.into())).chain(fields).collect()
+}
+
+fn port(port: &ForwardStats, paths: &PathStats, nic: &DeviceStats) -> Map<String, Value> {
+    let fields = port.entries().chain(paths.entries());
+    let mut fields: Map<_, _> = fields.map(|(name, value)| (name.to_owned(), Value::from(value))).collect();
+    let nic = nic.entries().map(|(name, value)| (name.to_owned(), Value::from(value)));
+    fields.insert("nic".into(), Value::Object(nic.collect()));
+    fields
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = |f: &mut fmt::Formatter<'_>, name: &str, value: u64, more: &str| {
+            writeln!(f, "{name:<32} {:>14}  {more}", grouped(value))
+        };
+        let mebibytes = self.pages_taken as f64 * PAGE_SIZE as f64 / f64::from(1 << 20);
+        writeln!(f)?;
+        line(f, "packets", self.packets, self.checked())?;
+        line(f, "packets a second", self.pps as u64, &format!("over {:.1} s", self.seconds))?;
+        line(f, "dropped, a queue was full", self.dropped, "the source is faster than what follows")?;
+        line(f, "pages ever taken from the arena", self.pages_taken, &format!("{mebibytes:.1} MiB"))?;
+        line(f, "slow allocations after warm-up", self.slow_after_warmup, "must be 0: the arena was asked")?;
+        line(f, "buffers missing at the end", self.missing, "must be 0")?;
+        line(f, "packets damaged, or lost", self.corrupt + self.lost, "must be 0")?;
+        if self.ok {
+            return write!(
+                f,
+                "\nAll is well: {} packets went through {} pages, every page is home, and the arena was not asked again.",
+                grouped(self.packets),
+                grouped(self.pages_taken)
+            );
+        }
+        write!(f, "\nNOT well: {}.", self.complaints().join("; "))
+    }
+}

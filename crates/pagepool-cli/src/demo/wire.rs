@@ -1,0 +1,75 @@
+//! The wire: the hardware halves of both NICs, with a source and a sink on it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pagepool_net::{BUDGET, NicPort, PortStep};
+
+use super::content::{Check, Content};
+use super::course::{Course, Phase};
+use super::plan::Program;
+
+/// What is on the wire.
+#[derive(Debug)]
+pub struct Wire {
+    ports: [NicPort; 2],
+    /// Which of them the sink is at.
+    sink: usize,
+    content: Content,
+    check: Check,
+    next: u64,
+    packet: Vec<u8>,
+    course: Arc<Course>,
+}
+
+impl Wire {
+    /// The source sends into the first port. The sink is where the program's packets come out.
+    pub fn new(ports: [NicPort; 2], program: Program, content: &Content, course: Arc<Course>) -> Self {
+        let sink = if program == Program::Echo { 0 } else { 1 };
+        let check = content.clone().check(program == Program::Echo);
+        Self { ports, sink, content: content.clone(), check, next: 0, packet: Vec::new(), course }
+    }
+
+    /// A burst into the first NIC, and everything that was sent out of the other end. Says whether anything moved.
+    pub fn step(&mut self) -> bool {
+        let delivered = match self.course.reached(Phase::Stopping) {
+            false if self.course.reached(Phase::Traffic) => self.deliver(),
+            false => 0,
+            true => {
+                self.course.move_to(Phase::Draining);
+                0
+            }
+        };
+        delivered + self.take() > 0
+    }
+
+    /// As many packets as have room: the source waits for buffers, as a sender does that is told to pause.
+    fn deliver(&mut self) -> u64 {
+        let Self { ports, content, next, packet, .. } = self;
+        let mut one = |wire: &mut PortStep<'_>| {
+            let bytes = content.write(*next, packet);
+            let taken = !wire.must_wait(bytes.len()) && wire.deliver(bytes);
+            *next += u64::from(taken);
+            taken
+        };
+        let delivered = ports[0].step(|wire| (0..BUDGET).take_while(|_| one(wire)).count());
+        let delivered = delivered.unwrap_or(0) as u64;
+        self.course.sent.fetch_add(delivered, Ordering::Relaxed);
+        delivered
+    }
+
+    fn take(&mut self) -> u64 {
+        let Self { ports, check, .. } = self;
+        let (mut arrived, mut corrupt) = (0, 0);
+        let mut one = |packet: &[u8]| {
+            arrived += 1;
+            corrupt += u64::from(!check.is_good(std::iter::once(packet)));
+        };
+        ports[self.sink].step(|wire| while wire.take(&mut one) {});
+        if arrived > 0 {
+            self.course.arrived.fetch_add(arrived, Ordering::Relaxed);
+            self.course.corrupt.fetch_add(corrupt, Ordering::Relaxed);
+        }
+        arrived
+    }
+}

@@ -1,0 +1,253 @@
+//! Redirect by address: the way of a frame's memory to a device that it was not received by.
+//!
+//! What   an [`Egress`] stands before one device. A frame whose memory the device's domain maps goes as it is, at the
+//!        address that it has there. If the domain can map more, the frame's whole area is mapped, once. Else the bytes
+//!        are copied into pages of the device's own pool.
+//! Who    the thread that polls the device.
+//! I6     an egress is a user of each mapping that it relies on, also where it found one: whoever made that may end
+//!        first. It lets them go when it is closed, so close the device before: it must not reach the memory any more.
+//! Cost   the same area as last time: a compare per buffer. Another known one: a search. A new one: the area's lock.
+
+use std::sync::Arc;
+
+use pagepool::{Area, Bound, Buff, DmaDomain, Frame, Mapping};
+
+use crate::counters::counters;
+use crate::device::Device;
+
+/// How the memory of a frame gets to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Path {
+    /// As it is: the device's address space maps it already, or the device copies what it sends.
+    Reuse,
+    /// As it is, when its whole area has been mapped: for the first frame of an area.
+    MapOnce,
+    /// By a copy in a page of the device's own pool.
+    Copy,
+}
+
+counters! {
+    /// Which way frames took to a device. All counts are of frames, unless they say otherwise.
+    PathStats:
+    /// Sent as they are.
+    reused,
+    /// Sent as they are after their area was mapped for them.
+    mapped,
+    /// Areas that the domain refused to map; their frames are copied.
+    map_failed,
+    /// Copied.
+    copied,
+    /// Not copied, and dropped: the pool had no page or no chain, or the CPU cannot read the memory.
+    copy_failed,
+}
+
+/// An area that was met before.
+#[derive(Debug)]
+struct Known {
+    area: Arc<Area>,
+    /// Whether its frames go as they are.
+    reached: bool,
+    /// What this egress is a user of; none where the device has no domain, or did not map the area.
+    mapping: Option<Arc<Mapping>>,
+}
+
+/// The way to one device, for frames of any memory.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use pagepool::{Arena, ArenaParams, DmaDomain, IdentityDomain, Pool, PoolParams};
+/// use pagepool_net::{Egress, Path};
+/// # let arena = || Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() });
+/// let nic: Arc<dyn DmaDomain> = Arc::new(IdentityDomain::new("nic0"));
+/// let own = Pool::new(PoolParams { domains: vec![nic.clone()], ..Default::default() }, arena()?)?.bind();
+/// let other = Pool::new(PoolParams::default(), arena()?)?.bind();
+///
+/// let egress = Egress::to(Some(nic.clone()), true);
+/// assert_eq!(egress.path_for(own.handle().area()), Path::Reuse);
+/// assert_eq!(egress.path_for(other.handle().area()), Path::MapOnce);
+/// let fixed = Egress::to(Some(nic), false);
+/// assert_eq!(fixed.path_for(other.alloc_page().unwrap().area()), Path::Copy);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Egress {
+    domain: Option<Arc<dyn DmaDomain>>,
+    maps: bool,
+    known: Vec<Known>,
+    /// The known area that was asked for last.
+    last: usize,
+    stats: PathStats,
+}
+
+impl Egress {
+    /// The way to this device.
+    pub fn new(device: &dyn Device) -> Self {
+        Self::to(device.domain().cloned(), device.capabilities().maps)
+    }
+
+    /// The way to a device that sees this address space, if any, and in which further areas can be mapped or not.
+    pub fn to(domain: Option<Arc<dyn DmaDomain>>, maps: bool) -> Self {
+        Self { domain, maps, known: Vec::new(), last: 0, stats: PathStats::default() }
+    }
+
+    /// Which way a frame would take whose memory is of this area; changes nothing. `MapOnce` becomes `Copy` if the
+    /// domain then refuses. Takes the area's lock, if the area was not met before.
+    pub fn path_for(&self, area: &Area) -> Path {
+        match self.known.iter().find(|known| std::ptr::eq(&*known.area, area)) {
+            Some(known) => known.path(),
+            None => self.look(area),
+        }
+    }
+
+    /// Makes a frame one that the device can send: itself, or a copy in pages of `pool`, which is the device's. `None` if
+    /// it had to be copied and could not be; it is counted and went home.
+    #[inline]
+    pub fn prepare(&mut self, frame: Frame, pool: &Bound) -> Option<Frame> {
+        match self.reach(&frame) {
+            Path::Reuse => self.stats.reused += 1,
+            Path::MapOnce => self.stats.mapped += 1,
+            Path::Copy => return self.copy(&frame, pool),
+        }
+        Some(frame)
+    }
+
+    /// Which way frames took so far.
+    pub fn stats(&self) -> PathStats {
+        self.stats
+    }
+
+    /// Lets go of all mappings, of which some are undone by that. The device must have given back all frames before.
+    /// Any number of times; frames that come later are met anew.
+    pub fn close(&mut self) {
+        self.known.drain(..).for_each(Known::forget);
+    }
+
+    /// The way of all buffers of a frame: of the worst of them.
+    #[inline]
+    fn reach(&mut self, frame: &Frame) -> Path {
+        let Some(first) = frame.buffer() else { return Path::Copy };
+        let path = self.reach_area(first.area());
+        if !frame.has_frags() {
+            return path;
+        }
+        frame.frags().iter().fold(path, |worst, frag| worst.max(self.reach_area(frag.buffer().area())))
+    }
+
+    #[inline]
+    fn reach_area(&mut self, area: &Arc<Area>) -> Path {
+        match self.known.get(self.last) {
+            Some(known) if Arc::ptr_eq(&known.area, area) => known.path(),
+            _ => self.find_or_meet(area),
+        }
+    }
+
+    #[cold]
+    fn find_or_meet(&mut self, area: &Arc<Area>) -> Path {
+        if let Some(at) = self.known.iter().position(|known| Arc::ptr_eq(&known.area, area)) {
+            self.last = at;
+            return self.known[at].path();
+        }
+        self.forget_dead();
+        let found = self.look(area);
+        let mapping = match (&self.domain, found) {
+            (Some(domain), Path::Reuse | Path::MapOnce) => area.attach(domain).ok(),
+            _ => None,
+        };
+        let refused = found != Path::Copy && self.domain.is_some() && mapping.is_none();
+        self.stats.map_failed += u64::from(refused);
+        let path = if refused { Path::Copy } else { found };
+        self.last = self.known.len();
+        self.known.push(Known { area: area.clone(), reached: path != Path::Copy, mapping });
+        path
+    }
+
+    /// The way of an area that was not met before.
+    fn look(&self, area: &Area) -> Path {
+        match &self.domain {
+            None if area.base().is_some() => Path::Reuse,
+            None => Path::Copy,
+            Some(domain) if area.mapping(domain.id()).is_some() => Path::Reuse,
+            Some(_) if self.maps => Path::MapOnce,
+            Some(_) => Path::Copy,
+        }
+    }
+
+    /// Forgets areas that nobody else has: their memory is gone, and no frame of it can come.
+    fn forget_dead(&mut self) {
+        self.known.extract_if(.., |known| Arc::strong_count(&known.area) == 1).for_each(Known::forget);
+    }
+
+    fn copy(&mut self, frame: &Frame, pool: &Bound) -> Option<Frame> {
+        let copy = copy_into(frame, pool);
+        match copy {
+            Some(_) => self.stats.copied += 1,
+            None => self.stats.copy_failed += 1,
+        }
+        copy.map(Frame::from)
+    }
+}
+
+impl Drop for Egress {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Known {
+    fn path(&self) -> Path {
+        if self.reached { Path::Reuse } else { Path::Copy }
+    }
+
+    fn forget(self) {
+        if let Some(mapping) = self.mapping {
+            self.area.detach(&mapping);
+        }
+    }
+}
+
+/// The packet's bytes in pages of this pool, as many as they need.
+fn copy_into(frame: &Frame, pool: &Bound) -> Option<Buff> {
+    let mut source = Source { now: frame.data(), frags: frame.frags().iter() };
+    let mut left = frame.len();
+    let (first, len) = copy_page(&mut source, left, pool)?;
+    let mut packet = Buff::received(first, len).ok()?;
+    left -= len;
+    while left > 0 {
+        let (page, len) = copy_page(&mut source, left, pool)?;
+        let offset = page.packet_offset();
+        packet.add_frag(page, offset, len).ok()?;
+        left -= len;
+    }
+    Some(packet)
+}
+
+/// A page with the next bytes, at most `left`, and how many they are; `None` if there is no page, or nothing to read.
+fn copy_page(source: &mut Source<'_>, left: usize, pool: &Bound) -> Option<(pagepool::PageBuf, usize)> {
+    let mut page = pool.alloc_page()?;
+    let len = source.read(page.packet_mut()?);
+    (len > 0 || left == 0).then_some((page, len))
+}
+
+/// Reads over all buffers of a frame.
+struct Source<'a> {
+    now: &'a [u8],
+    frags: std::slice::Iter<'a, pagepool::Frag>,
+}
+
+impl Source<'_> {
+    /// Fills the space from its front as far as there are bytes; says how far.
+    fn read(&mut self, space: &mut [u8]) -> usize {
+        let mut done = 0;
+        loop {
+            let n = self.now.len().min(space.len() - done);
+            space[done..done + n].copy_from_slice(&self.now[..n]);
+            self.now = &self.now[n..];
+            done += n;
+            match self.frags.as_slice().first() {
+                Some(frag) if self.now.is_empty() && done < space.len() => self.now = frag.data(),
+                _ => return done,
+            }
+            self.frags.next();
+        }
+    }
+}

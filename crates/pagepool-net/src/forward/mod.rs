@@ -1,0 +1,315 @@
+//! The forwarding loop: receive, ask the program, do what it says, send, take back.
+//!
+//! What   a [`Forwarder`] has ports, each a device with the pool that it receives into, and a program. One
+//!        [`poll`](Forwarder::poll) takes at most a budget of packets from each port through the program.
+//! Who    one thread, which owns the pools. Several threads have a forwarder each, over queues of their own; what one
+//!        redirects to a port of another goes over a [handoff](crate::handoff).
+//! Home   what ends here is collected and returned in bulk, at the end of each burst; what was sent, through a
+//!        [`FrameBulk`]. A packet of another thread's pool goes home by itself.
+//! Cost   nothing is allocated, locked or formatted per packet; all memory is bounded by rings and by the budget.
+
+mod port;
+mod stats;
+
+use std::time::{Duration, Instant};
+
+use pagepool::{Bound, Buff, ETH_HEADER, Error, Frame, FrameBulk, PageBuf, put_bulk};
+
+use crate::device::{Device, Wake};
+use crate::egress::{Egress, PathStats};
+use crate::handoff::{Inlet, Outlet};
+use crate::program::{Action, Ingress, PortId, Program};
+use crate::stack::{NoStack, Stack};
+use port::Port;
+pub use stats::ForwardStats;
+
+/// Packets that one poll takes from a port, unless it is told otherwise. Linux: `NAPI_POLL_WEIGHT`.
+#[doc(alias = "NAPI_POLL_WEIGHT")]
+pub const BUDGET: usize = 64;
+
+/// Most packets that one poll may be told to take from a port.
+const MOST: usize = 4096;
+
+/// How long a forwarder sleeps on one of several things to wait for before it looks at the others.
+const SLICE: Duration = Duration::from_micros(200);
+
+/// Where a port number leads.
+#[derive(Debug)]
+enum Target {
+    /// To a port that this thread polls.
+    Here(usize),
+    /// To another thread.
+    There(Outlet),
+}
+
+/// Receives, asks the program, and does what it says. See the module's head.
+#[derive(Debug)]
+pub struct Forwarder<P, S = NoStack> {
+    ports: Vec<Port>,
+    targets: Vec<Target>,
+    program: P,
+    stack: S,
+    budget: usize,
+    received: Vec<Buff>,
+    /// Buffers of packets that ended in this burst.
+    ended: Vec<PageBuf>,
+    done: FrameBulk,
+}
+
+impl<P: Program> Forwarder<P> {
+    /// A forwarder without ports. What the program passes is counted and dropped.
+    pub fn new(program: P) -> Self {
+        Self::with_stack(program, NoStack)
+    }
+}
+
+impl<P: Program, S: Stack> Forwarder<P, S> {
+    /// A forwarder without ports that gives what the program passes to a stack.
+    pub fn with_stack(program: P, stack: S) -> Self {
+        Self {
+            ports: Vec::new(),
+            targets: Vec::new(),
+            program,
+            stack,
+            budget: BUDGET,
+            received: Vec::with_capacity(BUDGET),
+            ended: Vec::with_capacity(BUDGET),
+            done: FrameBulk::new(),
+        }
+    }
+
+    /// Takes at most so many packets from a port in one poll; 64 unless this is called.
+    pub fn set_budget(&mut self, packets: usize) -> Result<(), Error> {
+        if !(1..=MOST).contains(&packets) {
+            let must_be = format!("1 to {MOST}");
+            return Err(Error::Parameter { field: "budget", value: packets.to_string(), must_be });
+        }
+        self.budget = packets;
+        self.received.reserve_exact(packets);
+        self.ended.reserve_exact(packets);
+        Ok(())
+    }
+
+    /// Adds a device, with the pool that it receives into, mapped in the device's domain. As many packets may wait for
+    /// its transmit ring as that has slots; what is more is dropped, and counted.
+    pub fn add_port(&mut self, device: Box<dyn Device>, pool: Bound) -> PortId {
+        let id = self.next_id();
+        self.targets.push(Target::Here(self.ports.len()));
+        self.ports.push(Port::new(id, device, pool, self.budget));
+        id
+    }
+
+    /// Adds a port that another thread polls: that of the forwarder which has the inlet.
+    pub fn add_remote(&mut self, outlet: Outlet) -> PortId {
+        let id = self.next_id();
+        self.targets.push(Target::There(outlet));
+        id
+    }
+
+    /// Sends what another thread hands over out of a port of this one.
+    pub fn add_inlet(&mut self, port: PortId, inlet: Inlet) -> Result<(), Error> {
+        let Some(at) = self.place(port) else {
+            let must_be = "a port of this forwarder with a device, as add_port gives it".into();
+            return Err(Error::Parameter { field: "port", value: port.0.to_string(), must_be });
+        };
+        self.ports[at].add_inlet(inlet);
+        Ok(())
+    }
+
+    /// One round over all ports. Says how many packets moved in it, of all that were received, handed over, sent and
+    /// taken back; 0 is a reason to [`wait`](Self::wait).
+    pub fn poll(&mut self) -> usize {
+        let mut moved = 0;
+        for port in &mut self.ports {
+            moved += port.complete(&mut self.done);
+        }
+        self.done.flush(); // before anything is received: these are the next buffers
+        for at in 0..self.ports.len() {
+            moved += self.ports[at].take_handed_over(&mut self.done, self.budget);
+            moved += self.receive(at);
+            moved += self.ports.iter_mut().map(Port::transmit).sum::<usize>();
+        }
+        self.done.flush();
+        moved
+    }
+
+    /// Waits, without sleeping while any device has something to poll for, until there is something, or for so long. A
+    /// port whose device is gone is closed: what waits for it is counted and goes home. `Gone` if no device is left.
+    ///
+    /// Who never waits calls it with a timeout of zero now and then, to have devices that went away closed. One device
+    /// is waited on as it is; several, and what other threads hand over, in turns of 200 microseconds.
+    pub fn wait(&mut self, timeout: Duration) -> Wake {
+        let alone = self.ports.len() == 1 && !self.ports[0].has_inlets();
+        if alone {
+            return self.ports[0].wait(timeout);
+        }
+        let start = Instant::now();
+        let mut turn = 0;
+        loop {
+            match self.look() {
+                Wake::Timeout => {}
+                wake => return wake,
+            }
+            let left = timeout.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Wake::Timeout;
+            }
+            let at = turn % self.ports.len();
+            turn += 1;
+            if self.ports[at].is_gone() {
+                continue;
+            }
+            match self.ports[at].wait(left.min(SLICE)) {
+                Wake::Timeout => {}
+                Wake::Ready | Wake::Gone => return self.look_or_ready(),
+            }
+        }
+    }
+
+    /// As [`wait`](Self::wait), on the device of one port alone. `Gone` for a port that has none.
+    pub fn wait_on(&mut self, port: PortId, timeout: Duration) -> Wake {
+        self.place(port).map_or(Wake::Gone, |at| self.ports[at].wait(timeout))
+    }
+
+    /// Closes a port: what its device has and what waits for it goes home, and what is sent there is counted and dropped.
+    pub fn close_port(&mut self, port: PortId) {
+        if let Some(at) = self.place(port) {
+            self.ports[at].close();
+        }
+    }
+
+    /// What became of the packets of a port with a device.
+    pub fn stats(&self, port: PortId) -> Option<ForwardStats> {
+        Some(self.ports[self.place(port)?].stats)
+    }
+
+    /// Which way frames of other ports took to the device of this one.
+    pub fn paths(&self, port: PortId) -> Option<PathStats> {
+        self.egress(port).map(Egress::stats)
+    }
+
+    /// The way to the device of a port, to be asked beforehand which path frames would take.
+    pub fn egress(&self, port: PortId) -> Option<&Egress> {
+        Some(&self.ports[self.place(port)?].egress)
+    }
+
+    /// The device of a port.
+    pub fn device(&self, port: PortId) -> Option<&dyn Device> {
+        Some(&*self.ports[self.place(port)?].device)
+    }
+
+    /// The pool of a port.
+    pub fn pool(&self, port: PortId) -> Option<&Bound> {
+        Some(&self.ports[self.place(port)?].pool)
+    }
+
+    /// The program.
+    pub fn program(&self) -> &P {
+        &self.program
+    }
+
+    /// The stack.
+    pub fn stack(&self) -> &S {
+        &self.stack
+    }
+
+    fn next_id(&self) -> PortId {
+        PortId(self.targets.len() as u32)
+    }
+
+    /// Where among the ports with a device this one is.
+    fn place(&self, port: PortId) -> Option<usize> {
+        match self.targets.get(port.0 as usize)? {
+            Target::Here(at) => Some(*at),
+            Target::There(_) => None,
+        }
+    }
+
+    /// A burst of one port through the program.
+    fn receive(&mut self, at: usize) -> usize {
+        let mut received = std::mem::take(&mut self.received);
+        let n = self.ports[at].receive(&mut received, self.budget);
+        let ingress = Ingress { port: self.ports[at].id };
+        for packet in received.drain(..) {
+            self.run(at, packet, ingress);
+        }
+        self.received = received;
+        put_bulk(&mut self.ended);
+        n
+    }
+
+    #[inline]
+    fn run(&mut self, at: usize, mut packet: Buff, ingress: Ingress) {
+        let stats = &mut self.ports[at].stats;
+        if packet.data().len() < ETH_HEADER {
+            stats.too_short += 1;
+            return self.end(packet);
+        }
+        match self.program.run(&mut packet, ingress) {
+            Action::Aborted => stats.aborted += 1,
+            Action::Drop => stats.drop += 1,
+            Action::Pass => return self.pass(at, packet, ingress),
+            Action::Tx => match self.ports[at].send_back(packet) {
+                Ok(()) => return,
+                Err(back) => packet = back,
+            },
+            Action::Redirect(to) => return self.redirect(at, packet, to),
+        }
+        self.end(packet);
+    }
+
+    fn pass(&mut self, at: usize, packet: Buff, ingress: Ingress) {
+        let stats = &mut self.ports[at].stats;
+        stats.pass += 1;
+        if let Err(packet) = self.stack.deliver(packet, ingress) {
+            stats.pass_refused += 1;
+            self.end(packet);
+        }
+    }
+
+    fn redirect(&mut self, at: usize, packet: Buff, to: PortId) {
+        let Some(target) = self.targets.get_mut(to.0 as usize) else {
+            self.ports[at].stats.redirect_nowhere += 1;
+            return self.end(packet);
+        };
+        self.ports[at].stats.redirect_out += 1;
+        let frame = Frame::from(packet);
+        let sent = match target {
+            Target::Here(to) => self.ports[*to].send_on(frame),
+            Target::There(outlet) => {
+                let handed = outlet.push(frame);
+                self.ports[at].stats.handoff_full += u64::from(handed.is_err());
+                handed
+            }
+        };
+        if let Err(frame) = sent {
+            self.done.push(frame);
+        }
+    }
+
+    /// The packet ends here. There is room for its buffer: it is of this burst.
+    #[inline]
+    fn end(&mut self, packet: Buff) {
+        self.ended.push(packet.into_buffer());
+    }
+
+    /// What there is to do now, without sleeping; closes devices that are gone.
+    fn look(&mut self) -> Wake {
+        let mut found = Wake::Gone;
+        for port in &mut self.ports {
+            let wake = port.wait(Duration::ZERO);
+            if wake == Wake::Ready || port.has_handed_over() {
+                return Wake::Ready;
+            }
+            if wake == Wake::Timeout {
+                found = Wake::Timeout;
+            }
+        }
+        found
+    }
+
+    /// After a wake-up: `Gone` if that was the last device, else there is something to poll for.
+    fn look_or_ready(&self) -> Wake {
+        if self.ports.iter().all(Port::is_gone) { Wake::Gone } else { Wake::Ready }
+    }
+}

@@ -1,0 +1,156 @@
+//! A port of a forwarder: a device, the pool that it receives into, and what waits for its transmit ring.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use pagepool::{Bound, Buff, Frame, FrameBulk};
+
+use super::stats::ForwardStats;
+use crate::device::{Device, Wake};
+use crate::egress::Egress;
+use crate::handoff::Inlet;
+use crate::program::PortId;
+
+/// The order matters: the device gives back what it has before the mappings go, and both before the pool.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) id: PortId,
+    pub(super) device: Box<dyn Device>,
+    /// Frames that wait for the transmit ring; at most `most`, which is also their capacity.
+    waiting: VecDeque<Frame>,
+    most: usize,
+    pub(super) egress: Egress,
+    inlets: Vec<Inlet>,
+    gone: bool,
+    pub(super) stats: ForwardStats,
+    pub(super) pool: Bound,
+}
+
+impl Port {
+    /// As many frames may wait as the transmit ring has slots, and at least a burst.
+    pub(super) fn new(id: PortId, device: Box<dyn Device>, pool: Bound, burst: usize) -> Self {
+        let most = device.capabilities().tx_ring.max(burst);
+        Self {
+            id,
+            waiting: VecDeque::with_capacity(most),
+            most,
+            egress: Egress::new(&*device),
+            device,
+            inlets: Vec::new(),
+            gone: false,
+            stats: ForwardStats::default(),
+            pool,
+        }
+    }
+
+    pub(super) fn add_inlet(&mut self, inlet: Inlet) {
+        self.inlets.push(inlet);
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Takes back what was sent: all of it, so that a slow round is not followed by a full ring.
+    pub(super) fn complete(&mut self, done: &mut FrameBulk) -> usize {
+        if self.gone { 0 } else { self.device.complete(done, usize::MAX) }
+    }
+
+    pub(super) fn receive(&mut self, into: &mut Vec<Buff>, budget: usize) -> usize {
+        if self.gone {
+            return 0;
+        }
+        let received = self.device.receive(&self.pool, into, budget);
+        self.stats.rx += received as u64;
+        received
+    }
+
+    /// Out of the port that it came in by: the device maps what it receives into. Gives the packet back if it is to end.
+    pub(super) fn send_back(&mut self, packet: Buff) -> Result<(), Buff> {
+        self.stats.tx += 1;
+        if !self.has_room() {
+            return Err(packet);
+        }
+        self.waiting.push_back(packet.into());
+        Ok(())
+    }
+
+    /// From another port, of any memory. Gives the frame back if it is to end.
+    pub(super) fn send_on(&mut self, frame: Frame) -> Result<(), Frame> {
+        self.stats.redirect_in += 1;
+        if !self.has_room() {
+            return Err(frame);
+        }
+        if let Some(frame) = self.egress.prepare(frame, &self.pool) {
+            self.waiting.push_back(frame);
+        }
+        Ok(())
+    }
+
+    /// Whether one more may wait; counts it if not. It is asked before anything is copied for it.
+    fn has_room(&mut self) -> bool {
+        if self.gone {
+            self.stats.tx_gone += 1;
+        } else if self.waiting.len() == self.most {
+            self.stats.tx_overflow += 1;
+        }
+        !self.gone && self.waiting.len() < self.most
+    }
+
+    /// Takes in what other threads handed over, at most `budget` from each; what is to end goes into `done`.
+    pub(super) fn take_handed_over(&mut self, done: &mut FrameBulk, budget: usize) -> usize {
+        let mut taken = 0;
+        for at in 0..self.inlets.len() {
+            let until = taken + budget;
+            while taken < until
+                && let Some(frame) = self.inlets[at].pop()
+            {
+                taken += 1;
+                if let Err(frame) = self.send_on(frame) {
+                    done.push(frame);
+                }
+            }
+        }
+        taken
+    }
+
+    pub(super) fn has_handed_over(&self) -> bool {
+        self.inlets.iter().any(|inlet| !inlet.is_empty())
+    }
+
+    pub(super) fn has_inlets(&self) -> bool {
+        !self.inlets.is_empty()
+    }
+
+    /// Gives the device what waits, as far as it has room.
+    pub(super) fn transmit(&mut self) -> usize {
+        if self.gone || self.waiting.is_empty() { 0 } else { self.device.transmit(&mut self.waiting) }
+    }
+
+    /// Waits on the device; one that is gone is closed.
+    pub(super) fn wait(&mut self, timeout: Duration) -> Wake {
+        if self.gone {
+            return Wake::Gone;
+        }
+        let wake = self.device.wait(&self.pool, timeout);
+        if wake == Wake::Gone {
+            self.close();
+        }
+        wake
+    }
+
+    /// Everything that the device has, and what waits for it, goes home.
+    pub(super) fn close(&mut self) {
+        self.device.close();
+        self.stats.tx_gone += self.waiting.len() as u64;
+        self.waiting.clear();
+        self.egress.close();
+        self.gone = true;
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,334 @@
+//! The forwarding loop: each verdict and its counter, rings that stay full, devices that die, threads.
+
+mod fake;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, mpsc};
+use std::time::{Duration, Instant};
+
+use fake::{FakeNic, Hand, number, packet, pool};
+use pagepool::{Buff, PoolRef};
+use pagepool_net::{Action, ForwardStats, Forwarder, Ingress, PortId, Program, Stack, Wake, handoff};
+
+/// A forwarder with one port.
+fn one_port<P: Program>(program: P) -> (Forwarder<P>, PortId, Hand) {
+    let (nic, hand) = FakeNic::copying();
+    let mut forwarder = Forwarder::new(program);
+    let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
+    (forwarder, port, hand)
+}
+
+fn settle<P: Program, S: Stack>(forwarder: &mut Forwarder<P, S>) {
+    while forwarder.poll() > 0 {}
+}
+
+fn out(pool: &PoolRef) -> u64 {
+    pool.inflight().out
+}
+
+#[test]
+fn each_verdict_and_its_counters() {
+    let cases = [
+        (Action::Drop, ForwardStats { rx: 100, drop: 100, ..Default::default() }, 0),
+        (Action::Aborted, ForwardStats { rx: 100, aborted: 100, ..Default::default() }, 0),
+        (Action::Pass, ForwardStats { rx: 100, pass: 100, pass_refused: 100, ..Default::default() }, 0),
+        (Action::Tx, ForwardStats { rx: 100, tx: 100, ..Default::default() }, 100),
+        (
+            Action::Redirect(PortId(0)),
+            ForwardStats { rx: 100, redirect_out: 100, redirect_in: 100, ..Default::default() },
+            100,
+        ),
+        (
+            Action::Redirect(PortId(7)),
+            ForwardStats { rx: 100, redirect_nowhere: 100, ..Default::default() },
+            0,
+        ),
+    ];
+    for (action, expected, sent) in cases {
+        let (mut forwarder, port, hand) = one_port(move |_: &mut Buff, _: Ingress| action);
+        (0..100).for_each(|n| hand.arrive(packet(n, 60)));
+        settle(&mut forwarder);
+        assert_eq!(forwarder.stats(port), Some(expected), "{action:?}");
+        let bytes = hand.sent();
+        assert_eq!(bytes.len(), sent, "{action:?}");
+        assert!((0..).zip(&bytes).all(|(n, bytes)| *bytes == packet(n, 60)), "{action:?}");
+        assert_eq!(forwarder.pool(port).unwrap().inflight().out, 0, "{action:?}: all home");
+    }
+}
+
+#[test]
+fn redirect_goes_out_of_the_other_port() {
+    let (one, in_hand) = FakeNic::copying();
+    let (two, out_hand) = FakeNic::copying();
+    let mut forwarder = Forwarder::new(|_: &mut Buff, at: Ingress| Action::Redirect(PortId(1 - at.port.0)));
+    let [a, b] = [one, two].map(|nic| forwarder.add_port(Box::new(nic), pool(Vec::new())));
+    (0..200).for_each(|n| in_hand.arrive(packet(n, 60)));
+    settle(&mut forwarder);
+    let sent = out_hand.sent();
+    assert!((0..200).zip(&sent).all(|(n, bytes)| *bytes == packet(n, 60)) && sent.len() == 200);
+    let stats = [a, b].map(|port| forwarder.stats(port).unwrap());
+    assert_eq!((stats[0].redirect_out, stats[0].redirect_in), (200, 0));
+    assert_eq!((stats[1].redirect_out, stats[1].redirect_in), (0, 200));
+    assert_eq!(forwarder.paths(b).unwrap().reused, 200, "a device that copies reaches all that the CPU does");
+}
+
+#[test]
+fn what_a_program_changes_is_sent() {
+    let (mut forwarder, _, hand) = one_port(|packet: &mut Buff, _: Ingress| {
+        packet.adjust_head(-4).unwrap();
+        packet.data_mut()[..4].copy_from_slice(b"tag ");
+        Action::Tx
+    });
+    hand.arrive(packet(1, 60));
+    settle(&mut forwarder);
+    assert_eq!(hand.sent(), [[b"tag ".to_vec(), packet(1, 60)].concat()]);
+}
+
+#[test]
+fn too_short_for_a_header_never_reaches_the_program() {
+    let mut asked = 0;
+    let (nic, hand) = FakeNic::copying();
+    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| {
+        asked += 1;
+        Action::Tx
+    });
+    let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
+    [0, 1, 13, 14].into_iter().for_each(|len| hand.arrive(vec![7; len]));
+    settle(&mut forwarder);
+    let stats = forwarder.stats(port).unwrap();
+    assert_eq!((stats.rx, stats.too_short, stats.tx), (4, 3, 1));
+    assert_eq!(forwarder.pool(port).unwrap().inflight().out, 0);
+    drop(forwarder);
+    assert_eq!((asked, hand.sent()), (1, vec![vec![7; 14]]));
+}
+
+#[test]
+fn a_stack_takes_what_it_wants() {
+    let mut kept = Vec::new();
+    let (nic, hand) = FakeNic::copying();
+    let stack = |packet: Buff, _: Ingress| {
+        if number(packet.data()).is_multiple_of(4) {
+            kept.push(packet);
+            return Ok(());
+        }
+        Err(packet)
+    };
+    let mut forwarder = Forwarder::with_stack(|_: &mut Buff, _: Ingress| Action::Pass, stack);
+    let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
+    (0..100).for_each(|n| hand.arrive(packet(n, 60)));
+    settle(&mut forwarder);
+    let stats = forwarder.stats(port).unwrap();
+    assert_eq!((stats.pass, stats.pass_refused), (100, 75));
+    let home = forwarder.pool(port).unwrap().handle();
+    assert_eq!(out(&home), 25);
+    drop(forwarder);
+    drop(kept); // the pool has ended, and this was its last use
+    assert_eq!(home.inflight().total, 0);
+}
+
+#[test]
+fn a_transmit_ring_that_is_full_for_ever_holds_up_nothing() {
+    let (nic, hand) = FakeNic::copying();
+    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Tx);
+    let port = forwarder.add_port(Box::new(nic.tx_ring(8)), pool(Vec::new()));
+    hand.wire().stuck = true;
+    for _ in 0..100 {
+        (0..100).for_each(|n| hand.arrive(packet(n, 60)));
+        settle(&mut forwarder);
+    }
+    let stats = forwarder.stats(port).unwrap();
+    let held = 8 + 64; // on the ring, and waiting for it
+    assert_eq!((stats.rx, stats.tx, stats.tx_overflow), (10_000, 10_000, 10_000 - held));
+    let home = forwarder.pool(port).unwrap().handle();
+    assert_eq!((out(&home), home.stats().hold <= 256), (held, true), "memory is bounded");
+    assert_eq!(forwarder.wait(Duration::from_millis(1)), Wake::Timeout);
+    hand.wire().stuck = false;
+    settle(&mut forwarder);
+    assert_eq!((hand.sent().len() as u64, out(&home)), (held, 0));
+}
+
+#[test]
+fn a_device_that_dies_gives_everything_back() {
+    let (one, in_hand) = FakeNic::copying();
+    let (two, out_hand) = FakeNic::copying();
+    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Redirect(PortId(1)));
+    let [a, b] = [one, two.tx_ring(8)].map(|nic| forwarder.add_port(Box::new(nic), pool(Vec::new())));
+    out_hand.wire().stuck = true;
+    (0..50).for_each(|n| in_hand.arrive(packet(n, 60)));
+    settle(&mut forwarder);
+    let home = forwarder.pool(a).unwrap().handle();
+    assert_eq!(out(&home), 50, "8 on the ring, 42 wait");
+    out_hand.wire().dead = true;
+    assert_eq!(forwarder.wait(Duration::ZERO), Wake::Timeout, "the other device is there");
+    assert_eq!((out(&home), forwarder.stats(b).unwrap().tx_gone), (0, 42));
+    (0..50).for_each(|n| in_hand.arrive(packet(n, 60)));
+    settle(&mut forwarder);
+    assert_eq!((out(&home), forwarder.stats(b).unwrap().tx_gone), (0, 92));
+    in_hand.wire().dead = true;
+    assert_eq!(forwarder.wait(Duration::from_secs(60)), Wake::Gone);
+    assert_eq!(forwarder.poll(), 0);
+}
+
+#[test]
+fn a_jumbo_packet_goes_through_whole() {
+    let (mut forwarder, port, hand) = one_port(|packet: &mut Buff, _: Ingress| {
+        assert_eq!((packet.len(), packet.frags().len()), (9000, 5));
+        Action::Redirect(PortId(0))
+    });
+    (0..20).for_each(|n| hand.arrive(packet(n, 9000)));
+    settle(&mut forwarder);
+    assert!((0..20).zip(hand.sent()).all(|(n, bytes)| bytes == packet(n, 9000)));
+    assert_eq!(forwarder.pool(port).unwrap().inflight().out, 0);
+}
+
+#[test]
+fn the_budget_bounds_a_round() {
+    let (mut forwarder, port, hand) = one_port(|_: &mut Buff, _: Ingress| Action::Drop);
+    for refused in [0, 4097] {
+        let error = forwarder.set_budget(refused).unwrap_err().to_string();
+        assert_eq!(error, format!("budget is {refused}, but must be 1 to 4096"));
+    }
+    (0..300).for_each(|n| hand.arrive(packet(n, 60)));
+    for (budget, rx) in [(64, 64), (7, 71), (200, 271)] {
+        forwarder.set_budget(budget).unwrap();
+        forwarder.poll();
+        assert_eq!(forwarder.stats(port).unwrap().rx, rx);
+    }
+}
+
+#[test]
+fn waiting_ends_when_any_device_has_work() {
+    let nics = [FakeNic::copying(), FakeNic::copying()];
+    let hands = nics.each_ref().map(|(_, hand)| hand.clone());
+    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Drop);
+    let ports = nics.map(|(nic, _)| forwarder.add_port(Box::new(nic), pool(Vec::new())));
+    assert_eq!(forwarder.wait(Duration::from_millis(2)), Wake::Timeout);
+    for (hand, port) in hands.iter().zip(ports) {
+        hand.arrive(packet(1, 60));
+        let start = Instant::now();
+        assert_eq!(forwarder.wait(Duration::from_secs(60)), Wake::Ready);
+        assert_eq!(forwarder.wait_on(port, Duration::from_secs(60)), Wake::Ready);
+        assert!(start.elapsed() < Duration::from_secs(30), "it was there before");
+        settle(&mut forwarder);
+        assert_eq!(forwarder.wait_on(port, Duration::ZERO), Wake::Timeout);
+    }
+    assert_eq!(forwarder.wait_on(PortId(9), Duration::ZERO), Wake::Gone);
+}
+
+#[test]
+fn a_handoff_without_room_or_without_another_end_drops() {
+    let (nic, hand) = FakeNic::copying();
+    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Redirect(PortId(1)));
+    let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
+    let (outlet, inlet) = handoff(10).unwrap();
+    assert_eq!(forwarder.add_remote(outlet), PortId(1));
+    let (_, other) = handoff(1).unwrap();
+    let refused = forwarder.add_inlet(PortId(1), other).unwrap_err().to_string();
+    assert!(refused.starts_with("port is 1, but must be a port of this forwarder"), "{refused}");
+    let home = forwarder.pool(port).unwrap().handle();
+    (0..30).for_each(|n| hand.arrive(packet(n, 60)));
+    settle(&mut forwarder);
+    let stats = forwarder.stats(port).unwrap();
+    assert_eq!((stats.redirect_out, stats.handoff_full, out(&home)), (30, 20, 10));
+    drop(inlet);
+    assert_eq!(out(&home), 0, "what was in it went home");
+    (0..30).for_each(|n| hand.arrive(packet(n, 60)));
+    settle(&mut forwarder);
+    assert_eq!((forwarder.stats(port).unwrap().handoff_full, out(&home)), (50, 0));
+}
+
+/// Packets of each direction.
+const EACH: u32 = 60_000;
+
+/// A queue that sends to the other thread's queue, until both have sent all; gives its pool to be looked at afterwards.
+fn crosswise(
+    (nic, hand): (FakeNic, Hand),
+    (outlet, inlet): (pagepool_net::Outlet, pagepool_net::Inlet),
+    done: &AtomicUsize,
+    homes: mpsc::Sender<PoolRef>,
+    end: &Barrier,
+) -> (ForwardStats, Vec<Vec<u8>>) {
+    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Redirect(PortId(1)));
+    let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
+    forwarder.add_remote(outlet);
+    forwarder.add_inlet(port, inlet).expect("the port is here");
+    homes.send(forwarder.pool(port).expect("the port is here").handle()).expect("the test waits for it");
+    let (mut fed, mut sent) = (0, Vec::new());
+    let (mut reported, start) = (false, Instant::now());
+    while done.load(Ordering::SeqCst) < 2 {
+        assert!(start.elapsed() < Duration::from_secs(120), "{fed} fed, {} sent", sent.len());
+        // What arrives is as much as the other thread keeps up with, so that nothing has to be dropped, for want of room
+        // on the ring or of pages.
+        let stats = forwarder.stats(port).expect("the port is here");
+        if hand.wire().arriving.is_empty() && u64::from(fed) < stats.redirect_in + 300 && fed < EACH {
+            (fed..fed + 50).for_each(|n| hand.arrive(packet(n, 60)));
+            fed += 50;
+        }
+        if forwarder.poll() == 0 {
+            let _ = forwarder.wait(Duration::from_micros(100));
+        }
+        sent.extend(hand.sent());
+        if sent.len() as u32 == EACH && fed == EACH && !reported {
+            reported = true;
+            done.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let stats = forwarder.stats(port).expect("the port is here");
+    end.wait(); // both have what they wanted before either goes
+    (stats, sent)
+}
+
+#[test]
+fn two_queues_on_two_threads_send_crosswise() {
+    let (to_one, at_one) = handoff(1024).unwrap();
+    let (to_two, at_two) = handoff(1024).unwrap();
+    let (done, end) = (AtomicUsize::new(0), Barrier::new(2));
+    let (homes, pools) = mpsc::channel();
+    let ends = [(to_two, at_one), (to_one, at_two)];
+    let results = std::thread::scope(|threads| {
+        let spawned = ends.map(|ends| {
+            let (homes, done, end) = (homes.clone(), &done, &end);
+            threads.spawn(move || {
+                let (nic, hand) = FakeNic::copying();
+                crosswise((nic.tx_ring(256), hand), ends, done, homes, end)
+            })
+        });
+        spawned.map(|thread| thread.join().unwrap())
+    });
+    for (stats, sent) in &results {
+        let lost = stats.handoff_full + stats.tx_overflow + stats.tx_gone;
+        assert_eq!((stats.rx, stats.redirect_in, lost), (EACH.into(), EACH.into(), 0));
+        assert!((0..EACH).zip(sent).all(|(n, bytes)| *bytes == packet(n, 60)), "content, in order");
+    }
+    for pool in pools.iter().take(2) {
+        assert_eq!(pool.inflight().total, 0, "every page of both pools is home, and the pools have ended");
+    }
+}
+
+#[test]
+fn order_is_kept_per_flow_through_both_kinds_of_redirect() {
+    let (one, hand) = FakeNic::copying();
+    let (two, far) = FakeNic::copying();
+    let by_flow = |packet: &mut Buff, _: Ingress| match number(packet.data()) % 3 {
+        0 => Action::Tx,
+        1 => Action::Redirect(PortId(1)),
+        _ => Action::Drop,
+    };
+    let mut forwarder = Forwarder::new(by_flow);
+    for nic in [one, two] {
+        forwarder.add_port(Box::new(nic), pool(Vec::new()));
+    }
+    for burst in 0..30 {
+        (0..90).for_each(|n| hand.arrive(packet(burst * 90 + n, 60)));
+        settle(&mut forwarder);
+    }
+    let mut flows: HashMap<u32, Vec<u32>> = HashMap::new();
+    for bytes in hand.sent().iter().chain(&far.sent()) {
+        flows.entry(number(bytes) % 3).or_default().push(number(bytes));
+    }
+    for flow in [0, 1] {
+        assert_eq!(flows[&flow], (0..900).map(|n| n * 3 + flow).collect::<Vec<_>>());
+    }
+    assert!(!flows.contains_key(&2));
+}

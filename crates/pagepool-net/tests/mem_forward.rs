@@ -1,0 +1,143 @@
+//! The forwarding loop over in-memory NICs, whose hardware sees memory through the checking IOMMU alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pagepool::testing::CheckingIommu;
+use pagepool::{Arena, ArenaParams, Bound, Buff, DmaDomain, Pool, PoolParams, PoolRef};
+use pagepool_net::{Action, Forwarder, Ingress, MemNicParams, NicPort, PortId, Program, Wake, mem_nic};
+
+/// Two NICs with an address space each, and pools over memory of their own.
+struct Bed<P> {
+    forwarder: Forwarder<P>,
+    ports: [PortId; 2],
+    wires: [NicPort; 2],
+    homes: [PoolRef; 2],
+    iommus: [Arc<CheckingIommu>; 2],
+}
+
+fn pool(iommu: &Arc<CheckingIommu>) -> Bound {
+    let arena =
+        Arena::new(ArenaParams { max_bytes: 8 << 20, ..Default::default() }).expect("8 MiB are to be had");
+    let domains: Vec<Arc<dyn DmaDomain>> = vec![iommu.clone()];
+    let layout = PoolParams { headroom: 256, max_len: 1514, tailroom: 320, ..Default::default() };
+    Pool::new(PoolParams { domains, sync_for_device: true, ..layout }, arena).expect("the domain maps").bind()
+}
+
+fn bed<P: Program>(program: P) -> Bed<P> {
+    let iommus = ["nic0", "nic1"].map(CheckingIommu::new);
+    let mut forwarder = Forwarder::new(program);
+    let made = iommus.each_ref().map(|iommu| {
+        let (nic, wire) = mem_nic(MemNicParams::default(), iommu.clone()).expect("a descriptor is free");
+        let port = forwarder.add_port(Box::new(nic), pool(iommu));
+        (port, wire)
+    });
+    forwarder.poll(); // the receive rings are filled
+    let ports = made.each_ref().map(|(port, _)| *port);
+    let homes = ports.map(|port| forwarder.pool(port).expect("it was just added").handle());
+    Bed { forwarder, ports, wires: made.map(|(_, wire)| wire), homes, iommus }
+}
+
+impl<P: Program> Bed<P> {
+    fn settle(&mut self) {
+        while self.forwarder.poll() > 0 {}
+    }
+
+    /// Ends the forwarder; every page is home, every mapping was undone, and the devices did nothing that they may not.
+    fn end(self) {
+        drop(self.forwarder);
+        assert!(self.homes.iter().all(|home| home.inflight().total == 0));
+        for iommu in &self.iommus {
+            let counts = iommu.counts();
+            assert_eq!((iommu.mapped_regions(), counts.maps), (0, counts.unmaps));
+            assert_eq!((counts.faults, counts.bad_unmaps, counts.bad_syncs, counts.late_syncs), (0, 0, 0, 0));
+        }
+    }
+}
+
+fn packet(number: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|at| number.wrapping_add(at as u8)).collect()
+}
+
+fn across(_: &mut Buff, at: Ingress) -> Action {
+    Action::Redirect(PortId(1 - at.port.0))
+}
+
+#[test]
+fn packets_cross_both_ways_small_and_jumbo() {
+    let mut bed = bed(across);
+    for number in 0..200u8 {
+        let len = [60, 1514, 1515, 9000][number as usize % 4];
+        for at in 0..2 {
+            assert!(bed.wires[at].deliver(&packet(number, len)));
+        }
+        bed.settle();
+        for at in 0..2 {
+            let whole = bed.wires[at].take(|bytes| assert_eq!(bytes, packet(number, len)));
+            assert!(whole, "{number} came out of {at}");
+        }
+    }
+    bed.settle();
+    for port in bed.ports {
+        let paths = bed.forwarder.paths(port).unwrap();
+        assert_eq!((paths.mapped, paths.reused, paths.copied), (1, 199, 0));
+        assert_eq!(bed.forwarder.device(port).unwrap().stats().in_tx, 0);
+    }
+    bed.end();
+}
+
+#[test]
+fn hardware_that_dies_in_the_middle_takes_nothing_along() {
+    let mut bed = bed(across);
+    (0..100).for_each(|number| assert!(bed.wires[0].deliver(&packet(number, 1500))));
+    bed.settle(); // 100 packets are on the second NIC's ring, and in its hands
+    bed.wires[1].die();
+    (0..100).for_each(|number| assert!(bed.wires[0].deliver(&packet(number, 1500))));
+    bed.settle();
+    assert_eq!(bed.forwarder.wait(Duration::ZERO), Wake::Timeout, "the first NIC is there");
+    let gone = bed.forwarder.stats(bed.ports[1]).unwrap().tx_gone;
+    assert_eq!(
+        (gone, bed.homes[0].inflight().out),
+        (100, 512),
+        "all but the first NIC's receive ring is home"
+    );
+    bed.wires[0].die();
+    assert_eq!(bed.forwarder.wait(Duration::from_secs(60)), Wake::Gone);
+    assert_eq!(bed.homes[0].inflight().out, 0);
+    bed.end();
+}
+
+#[test]
+fn a_wire_that_takes_nothing_fills_the_ring_and_no_more() {
+    let mut bed = bed(across);
+    for _ in 0..30 {
+        (0..100).for_each(|number| assert!(bed.wires[0].deliver(&packet(number, 60))));
+        bed.settle();
+    }
+    let stats = bed.forwarder.stats(bed.ports[1]).unwrap();
+    assert_eq!(
+        (stats.redirect_in, stats.tx_overflow),
+        (3000, 3000 - 2 * 512),
+        "a ring, and as many that wait"
+    );
+    while bed.wires[1].take(|_| ()) {}
+    bed.settle();
+    while bed.wires[1].take(|_| ()) {}
+    bed.settle();
+    assert_eq!(bed.forwarder.device(bed.ports[1]).unwrap().stats().tx_completed, 1024);
+    bed.end();
+}
+
+#[test]
+fn waiting_wakes_when_a_packet_arrives() {
+    let Bed { mut forwarder, wires, .. } = bed(across);
+    let [mut first, _second] = wires;
+    let sender = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(first.deliver(&packet(1, 60)));
+        first
+    });
+    assert_eq!(forwarder.wait(Duration::from_secs(60)), Wake::Ready);
+    assert!(forwarder.poll() > 0);
+    drop(sender.join().unwrap());
+}
