@@ -66,7 +66,7 @@ pub struct MemNic {
 }
 
 /// Makes an in-memory NIC that sees memory through `memory`: a [`NicDomain`](crate::NicDomain), or in tests
-/// [`CheckingIommu`](pagepool::testing::CheckingIommu). The pools whose memory it shall reach name the same domain.
+/// `pagepool::testing::CheckingIommu`. The pools whose memory it shall reach name the same domain.
 ///
 /// It has no buffers for packets before its first [`receive`](Device::receive).
 ///
