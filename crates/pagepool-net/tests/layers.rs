@@ -66,8 +66,10 @@ fn every_counter_is_asserted_by_name() {
     let is_named = |name: &str| {
         let field = format!(".{name}");
         let ends = |at: usize| !text[at..].starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '(');
-        text.match_indices(&field).any(|(at, f)| ends(at + f.len()))
+        text.match_indices(&field).any(|(at, f)| ends(at + f.len())) || text.contains(&format!(" {name}: "))
     };
-    let missing: Vec<_> = pagepool_net::DeviceStats::NAMES.iter().filter(|name| !is_named(name)).collect();
+    let names =
+        [pagepool_net::DeviceStats::NAMES, pagepool_net::ForwardStats::NAMES, pagepool_net::PathStats::NAMES];
+    let missing: Vec<_> = names.into_iter().flatten().filter(|name| !is_named(name)).collect();
     assert!(missing.is_empty(), "no test names {missing:?}");
 }

@@ -58,7 +58,7 @@ pub fn run(choice: &Choice) -> Result<ExitCode, String> {
     let interrupted = listen().map_err(|error| format!("no handler for Ctrl-C: {error}"))?;
     if !choice.json {
         let Choice { seconds, size, program, .. } = choice;
-        println!("two in-memory NICs, program {}, packets of {size} bytes, {seconds} s\n", program.name());
+        println!("Two in-memory NICs, program {}, packets of {size} bytes, {seconds} s.", program.name());
     }
     let verdict = demonstrate(choice, &interrupted)?;
     if choice.json {

@@ -127,21 +127,27 @@ fn port(port: &ForwardStats, paths: &PathStats, nic: &DeviceStats) -> Map<String
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = |f: &mut fmt::Formatter<'_>, name: &str, value: u64, more: &str| {
-            writeln!(f, "{name:<32} {:>14}  {more}", grouped(value))
+            writeln!(f, "{}", format!("{name:<32} {:>14}  {more}", grouped(value)).trim_end())
         };
         let mebibytes = self.pages_taken as f64 * PAGE_SIZE as f64 / f64::from(1 << 20);
         writeln!(f)?;
         line(f, "packets", self.packets, self.checked())?;
         line(f, "packets a second", self.pps as u64, &format!("over {:.1} s", self.seconds))?;
-        line(f, "dropped, a queue was full", self.dropped, "the source is faster than what follows")?;
+        let why = if self.dropped > 0 { "the source is faster than what follows" } else { "" };
+        line(f, "dropped, a queue was full", self.dropped, why)?;
         line(f, "pages ever taken from the arena", self.pages_taken, &format!("{mebibytes:.1} MiB"))?;
-        line(f, "slow allocations after warm-up", self.slow_after_warmup, "must be 0: the arena was asked")?;
+        line(
+            f,
+            "slow allocations after warm-up",
+            self.slow_after_warmup,
+            "must be 0: times that the arena was asked",
+        )?;
         line(f, "buffers missing at the end", self.missing, "must be 0")?;
         line(f, "packets damaged, or lost", self.corrupt + self.lost, "must be 0")?;
         if self.ok {
             return write!(
                 f,
-                "\nAll is well: {} packets went through {} pages, every page is home, and the arena was not asked again.",
+                "\nAll is well: {} packets went through {} pages.\nEvery page is home, and the arena was not asked again.",
                 grouped(self.packets),
                 grouped(self.pages_taken)
             );
