@@ -14,6 +14,7 @@ use crate::arena_params::{self, ArenaParamsC, PAGEPOOL_BACKING_CALLER, PAGEPOOL_
 use crate::handles::ArenaHandle;
 use crate::params::range;
 use crate::refusal::{Outcome, Refusal, answer, status};
+use crate::room;
 use crate::sized::{self, give_text, text};
 use crate::table::Table;
 use crate::token::{Kind, Token};
@@ -56,6 +57,8 @@ pub unsafe extern "C" fn pagepool_arena_create(
         }
         // SAFETY: the caller's struct begins with its size.
         let params = unsafe { sized::read(params, arena_params::LEAST) }?;
+        // Beside its large tables, which are asked for in a way that may be refused, an arena has some words per region.
+        room::expect((params.bytes().min(1 << 42) >> 16) as usize + room::FEW)?;
         // SAFETY: the caller's texts, memory and callback are as the fields say.
         let token = ARENAS.insert(unsafe { make(params) }?)?;
         // SAFETY: not NULL, and the caller's to write.

@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 
 use ::pagepool::PageBuf;
 
-use crate::claim::{claim, look, put_fast};
+use crate::claim::{claim, look, put_by_place, put_here};
 use crate::handles::{BufHandle, PoolHandle};
 use crate::owner::enter;
 use crate::refusal::{Refusal, or, status};
@@ -23,11 +23,15 @@ use crate::token::Token;
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_put(buf: *mut BufHandle) -> c_int {
     let token = Token::of(buf);
-    if put_fast(token) { 0 } else { put_slow(token) }
+    if put_here(token) { 0 } else { put_slow(token) }
 }
 
+#[cold]
 #[inline(never)]
-pub(crate) fn put_slow(token: Token) -> c_int {
+extern "C" fn put_slow(token: Token) -> c_int {
+    if put_by_place(token) {
+        return 0;
+    }
     status(|| {
         drop(claim(token)?.keep());
         Ok(())

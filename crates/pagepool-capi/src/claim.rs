@@ -5,8 +5,9 @@
 //!        for good, and from then on everybody uses a compare-and-swap.
 //! Bias   [`FREE`] (0): nobody was biased since the pool was made or unbound. A thread: it owns the pool and is biased.
 //!        [`ENDING`]: somebody is ending it. [`SHARED`]: everybody uses the compare-and-swap.
-//! Pairs  the owner: `busy`, compiler fence, bias. Who ends it: bias, fence_all_threads, `busy`. Either the owner sees that
-//!        it is not biased any more, or it is seen to be busy and waited for.
+//! Pairs  the owner: `begun`, compiler fence, bias. Who ends it: bias, fence_all_threads, `begun`. Either the owner sees
+//!        that it is not biased any more, or it is seen to have begun more returns than it counted, and waited for. The
+//!        count of returns is stored anyway, so that saying that one is over costs nothing.
 //! Cost   the owner of a biased pool: five plain stores, no atomic operation. Others: one compare-and-swap, and once in a
 //!        pool's life about 1,600 cycles. The owner of a pool that others return to: one compare-and-swap.
 
@@ -44,7 +45,7 @@ pub(crate) struct Claimed {
 /// Takes the buffer of a token; everybody else who has the token is refused from now on.
 pub(crate) fn claim(token: Token) -> Outcome<Claimed> {
     let Found { word, view } = ledger::find(token)?;
-    let was = end_life(word, view, token.generation()).ok_or(Refusal::stale())?;
+    let was = end_life(word, view, token).ok_or(Refusal::stale())?;
     // SAFETY: the life that just ended was begun by the buffer's owner, and ended here alone.
     let buffer = unsafe { buffer_of(token, was, view) };
     Ok(Claimed { buffer, token, word, view })
@@ -64,29 +65,30 @@ unsafe fn buffer_of(token: Token, word: u64, view: &View) -> PageBuf {
     // The address is that of a pool that has a buffer out.
     let home = NonNull::<c_void>::new(view.home.load(Relaxed)).unwrap_or(NonNull::dangling());
     // SAFETY: these are the words that the buffer was made of; the caller answers for the rest.
-    unsafe { PageBuf::from_token(home, word >> 32 << 32 | page) }
+    unsafe { PageBuf::from_token(home, u64::from(ledger::part(word, token)) << 32 | page) }
 }
 
 /// Ends a life; gives what its word was if it was that life, and this caller who ended it.
 #[inline(always)]
-fn end_life(word: &Word, view: &View, generation: u32) -> Option<u64> {
+fn end_life(word: &Word, view: &View, token: Token) -> Option<u64> {
     if view.bias.load(Relaxed) == me() {
-        view.busy.store(1, Relaxed);
+        let counted = view.recycled.load(Relaxed);
+        view.begun.store(counted.wrapping_add(1), Relaxed);
         compiler_fence(SeqCst); // pairs with end_bias()
         let biased = view.bias.load(Relaxed) == me();
-        let ended = if biased { word.end_alone(generation) } else { None };
-        view.busy.store(0, Release); // pairs with end_bias()
+        let ended = if biased { word.end_alone(token) } else { None };
+        view.begun.store(counted, Release); // pairs with end_bias(); the pool itself counts this one
         if biased {
             return ended;
         }
     }
-    if word.now() as u32 != generation {
+    if !ledger::is_in(word.now(), token) {
         return None; // a stale token must not end a bias
     }
     if view.bias.load(Acquire) != SHARED {
         end_bias(view);
     }
-    word.end(generation)
+    word.end(token)
 }
 
 /// Makes sure that nobody uses plain operations any more.
@@ -102,7 +104,7 @@ fn end_bias(view: &View) {
                 }
                 if bias != FREE && bias != me() {
                     fence_all_threads(); // pairs with end_life()
-                    while view.busy.load(Acquire) != 0 {
+                    while view.begun.load(Acquire) != view.recycled.load(Acquire) {
                         std::thread::yield_now();
                     }
                 }
@@ -115,21 +117,37 @@ fn end_bias(view: &View) {
 /// A whole page of the biased owner goes into its cache; says whether it did. Nothing happened if not.
 #[inline(always)]
 pub(crate) fn put_fast(token: Token) -> bool {
+    put_here(token) || put_by_place(token)
+}
+
+/// As [`put_fast`], for a page of the pool that this thread bound last.
+#[inline(always)]
+pub(crate) fn put_here(token: Token) -> bool {
     let me = me();
-    let mut view = View::hint(me);
-    if !view.has_page(token) {
-        view = match ledger::find(token) {
-            Ok(Found { view, .. }) if view.has_page(token) => view,
-            _ => return false,
-        };
-    }
-    if view.bias.load(Relaxed) != me {
+    put_into(View::hint(me), token, me)
+}
+
+/// As [`put_fast`], for any pool's page.
+#[inline(never)]
+pub(crate) fn put_by_place(token: Token) -> bool {
+    ledger::find(token).is_ok_and(|found| put_into(found.view, token, me()))
+}
+
+#[inline(always)]
+fn put_into(view: &View, token: Token, me: u64) -> bool {
+    let page = view.page_of(token);
+    if !view.has(page) || view.bias.load(Relaxed) != me {
         return false;
     }
-    view.busy.store(1, Relaxed);
+    let counted = view.recycled.load(Relaxed);
+    view.begun.store(counted.wrapping_add(1), Relaxed);
     compiler_fence(SeqCst); // pairs with end_bias()
-    let done = view.bias.load(Relaxed) == me && view.put(token);
-    view.busy.store(0, Release); // pairs with end_bias()
+    let done = view.bias.load(Relaxed) == me && view.put(page, token);
+    if done {
+        view.recycled.store(counted.wrapping_add(1), Release); // pairs with end_bias()
+    } else {
+        view.begun.store(counted, Release); // pairs with end_bias()
+    }
     done
 }
 
@@ -170,7 +188,7 @@ impl Claimed {
     /// Puts the buffer back behind its token, as it is now.
     pub(crate) fn put_back(self) {
         let (_, place) = self.buffer.into_token();
-        self.word.resume(self.token.generation(), (place >> 32) as u32);
+        self.word.resume(self.token, (place >> 32) as u32);
     }
 }
 
@@ -180,7 +198,7 @@ impl Claimed {
 pub(crate) fn look<R>(token: Token, look: impl FnOnce(&PageBuf) -> R) -> Outcome<R> {
     let Found { word, view } = ledger::find(token)?;
     let now = word.now();
-    if now as u32 != token.generation() {
+    if !ledger::is_in(now, token) {
         return Err(Refusal::stale());
     }
     // SAFETY: the token's buffer is out; what is made here is never dropped, and the caller keeps its own.

@@ -36,6 +36,9 @@ PAGEPOOL_UNUSED_ static inline struct pagepool_arena_params pagepool_arena_param
  * checks, and a call to the library wherever that is not the plain case. Nothing here is for users to name. The tables are
  * the library's and never go away; which layout they have is asked once, before main, and a library of another layout gets
  * every call. Define PAGEPOOL_NO_INLINE to have calls only.
+ *
+ * What they cost is above all loads, so they begin with one: each thread keeps the address of the pool that it used last.
+ * That is a guess, and what it leads to is compared with the handle and the thread every time.
  */
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && \
     (defined(__x86_64__) || defined(__aarch64__))
@@ -46,12 +49,13 @@ struct pagepool_cache_ {
 };
 
 struct pagepool_view_ {
-    uint64_t token, owner, bias, busy;
-    uint64_t base, span;
+    uint64_t token, owner, bias;
+    uint64_t base, pages;
     uint64_t *words;
     struct pagepool_cache_ *cache;
-    uint64_t *alloc_fast, *recycle_cached;
-    uint64_t rest[22];
+    uint64_t page_size;
+    uint64_t allocated, recycled, begun;
+    uint64_t rest[21];
 };
 
 struct pagepool_row_ {
@@ -59,25 +63,31 @@ struct pagepool_row_ {
     uint64_t rest[3];
 };
 
-struct pagepool_hint_ {
-    struct pagepool_view_ *view;
-    uint64_t rest[7];
-};
+/* One of each in a program or shared object, however many files include this. */
+#define PAGEPOOL_ONCE_ __attribute__((weak, visibility("hidden")))
+/* Without this a shared object would make a call to find the variable. Other C libraries may refuse to load such an object
+ * at run time. */
+#if defined(__GLIBC__)
+#define PAGEPOOL_NEAR_ __attribute__((tls_model("initial-exec")))
+#else
+#define PAGEPOOL_NEAR_
+#endif
 
-/* Until the library was asked, and where it has another layout: tables in which nothing is found. */
-PAGEPOOL_UNUSED_ static struct pagepool_view_ pagepool_no_view_;
-PAGEPOOL_UNUSED_ static struct pagepool_hint_ pagepool_no_hint_ = {&pagepool_no_view_, {0}};
-PAGEPOOL_UNUSED_ static const struct pagepool_inline_ pagepool_no_tables_ = {&pagepool_no_view_, NULL, &pagepool_no_hint_, 0, 0};
-PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_ = &pagepool_no_tables_;
+/* A pool that nobody owns and that has no page: every comparison fails. */
+PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_2_;
+/* The pool that this thread used last. Named after the layout, so that files of two versions do not share it. */
+PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_2_ = &pagepool_no_view_2_;
+
+/* The library's tables; NULL until it was asked, and where it has another layout. */
+PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 {
-    const struct pagepool_inline_ *tables = pagepool_inline_tables(1);
-    if (tables != NULL)
-        pagepool_tables_ = tables;
+    pagepool_tables_ = pagepool_inline_tables(2);
 }
 
 #define PAGEPOOL_FAST_ __attribute__((unused, always_inline)) static inline
+#define PAGEPOOL_SLOW_ __attribute__((unused, noinline)) static
 #define PAGEPOOL_LIKELY_(what) __builtin_expect(!!(what), 1)
 
 /* The calling thread, as the library names it. */
@@ -92,85 +102,81 @@ PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
     return me;
 }
 
-PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
+/* Not the plain case. If it is another pool of this thread's, that is the one it used last from now on. */
+PAGEPOOL_SLOW_ struct pagepool_buf *pagepool_alloc_slow_(struct pagepool *pool)
 {
-    const struct pagepool_inline_ *tables = pagepool_tables_;
-    uint64_t token = (uint64_t)(uintptr_t)pool;
-    struct pagepool_view_ *view = (struct pagepool_view_ *)tables->views + ((uint32_t)token >> 4 & tables->view_mask);
-    if (PAGEPOOL_LIKELY_(view->owner == pagepool_me_() && view->token == token)) {
-        struct pagepool_cache_ *cache = view->cache;
-        size_t at = cache->count;
-        if (PAGEPOOL_LIKELY_(at != 0)) {
-            uint32_t page = cache->pages[at - 1];
-            uint32_t life = (uint32_t)view->words[page];
-            if (PAGEPOOL_LIKELY_(life != 0)) {
-                life += 1;
-                view->words[page] = life;
-                __atomic_store_n(&cache->count, at - 1, __ATOMIC_RELAXED);
-                ++*view->alloc_fast;
-                token = (uint64_t)life << 32 | (view->base + ((uint64_t)page << 4));
-                return (struct pagepool_buf *)(uintptr_t)token;
-            }
-        }
+    uint32_t token = (uint32_t)(uintptr_t)pool;
+    if (pagepool_tables_ != NULL) {
+        struct pagepool_view_ *view = (struct pagepool_view_ *)pagepool_tables_->views + (token >> 4 & pagepool_tables_->view_mask);
+        if (view->owner == pagepool_me_())
+            pagepool_here_2_ = view;
     }
     return pagepool_alloc_page(pool);
 }
 
-/* The pool that a page is of, by the place in its token, where it is not the one that this thread bound last. */
-PAGEPOOL_UNUSED_ __attribute__((noinline)) static struct pagepool_view_ *pagepool_view_of_(uint64_t token)
+/* The same for a buffer, whose place says which pool it is of. */
+PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
 {
-    struct pagepool_row_ *rows = (struct pagepool_row_ *)pagepool_tables_->directory;
-    struct pagepool_view_ *view = rows != NULL ? rows[(uint32_t)token >> 16].view : NULL;
-    return view != NULL && (uint32_t)token - (uint32_t)view->base < view->span ? view : NULL;
+    uint32_t token = (uint32_t)(uintptr_t)buf;
+    if (pagepool_tables_ != NULL) {
+        struct pagepool_view_ *view = ((struct pagepool_row_ *)pagepool_tables_->directory)[token >> 16].view;
+        if (view != NULL && view->owner == pagepool_me_())
+            pagepool_here_2_ = view;
+    }
+    return pagepool_buf_put(buf);
 }
 
-/* For the biased owner, who says that it is busy: the page goes into the cache. */
-PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint64_t token, uint32_t page)
+PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
+{
+    struct pagepool_view_ *view = pagepool_here_2_;
+    if (PAGEPOOL_LIKELY_(view->token == (uint64_t)(uintptr_t)pool && view->owner == pagepool_me_())) {
+        struct pagepool_cache_ *cache = view->cache;
+        size_t at = cache->count;
+        if (PAGEPOOL_LIKELY_(at != 0)) {
+            uint64_t *word = view->words + cache->pages[at - 1];
+            uint64_t home = *word;
+            if (PAGEPOOL_LIKELY_(home != 0)) {
+                *word = home + ((uint64_t)1 << 32) + 1; /* the page is out, in its next life: see the library's Word */
+                __atomic_store_n(&cache->count, at - 1, __ATOMIC_RELAXED);
+                ++view->allocated;
+                return (struct pagepool_buf *)(uintptr_t)(home + ((uint64_t)1 << 32) + 1);
+            }
+        }
+    }
+    return pagepool_alloc_slow_(pool);
+}
+
+/* For the biased owner, who says that it has begun: a page of its pool goes into the cache, if it is in that life. */
+PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page, uint64_t token)
 {
     struct pagepool_cache_ *cache = view->cache;
     size_t at = cache->count;
-    if (PAGEPOOL_LIKELY_(at < cache->limit)) {
-        uint32_t other = cache->pages[at], same = other;
-        __asm__("" : "+r"(same)); /* equal, and the compiler does not know it: see View::put */
-        if (other == page) {
-            __asm__ __volatile__("" : "+r"(same));
-            page = same;
-        }
-        if (PAGEPOOL_LIKELY_(view->words[page] == token >> 32 && token >> 32 != 0)) {
-            view->words[page] = (uint64_t)0xffffffff << 32 | (uint32_t)((token >> 32) + 1);
-            if (same != page)
-                cache->pages[at] = page;
-            __atomic_store_n(&cache->count, at + 1, __ATOMIC_RELAXED);
-            ++*view->recycle_cached;
-            return 1;
-        }
+    if (PAGEPOOL_LIKELY_(at < cache->limit && view->words[page] == token)) {
+        view->words[page] = token + ((uint64_t)1 << 32) - 1;
+        cache->pages[at] = page;
+        __atomic_store_n(&cache->count, at + 1, __ATOMIC_RELAXED);
+        return 1;
     }
     return 0;
 }
 
 PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
 {
-    const struct pagepool_inline_ *tables = pagepool_tables_;
     uint64_t token = (uint64_t)(uintptr_t)buf, me = pagepool_me_();
-    struct pagepool_view_ *view = ((struct pagepool_hint_ *)tables->hints)[me >> 12 & tables->hint_mask].view;
+    struct pagepool_view_ *view = pagepool_here_2_;
     uint32_t far = (uint32_t)token - (uint32_t)view->base;
-    if (!PAGEPOOL_LIKELY_(far < view->span)) {
-        view = pagepool_view_of_(token);
-        if (view == NULL)
-            return pagepool_buf_put(buf);
-        far = (uint32_t)token - (uint32_t)view->base;
-    }
-    if (PAGEPOOL_LIKELY_((far & 15) == 0 && view->bias == me)) {
-        int done = 0;
-        __atomic_store_n(&view->busy, 1, __ATOMIC_RELAXED);
+    uint32_t page = far >> 4 | far << 28; /* beyond every page where it is of another kind: see View::page_of */
+    if (PAGEPOOL_LIKELY_(page < view->pages && view->bias == me)) {
+        uint64_t counted = view->recycled;
+        __atomic_store_n(&view->begun, counted + 1, __ATOMIC_RELAXED);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        if (PAGEPOOL_LIKELY_(__atomic_load_n(&view->bias, __ATOMIC_RELAXED) == me))
-            done = pagepool_put_page_(view, token, far >> 4);
-        __atomic_store_n(&view->busy, 0, __ATOMIC_RELEASE);
-        if (PAGEPOOL_LIKELY_(done))
+        if (PAGEPOOL_LIKELY_(__atomic_load_n(&view->bias, __ATOMIC_RELAXED) == me && pagepool_put_page_(view, page, token))) {
+            __atomic_store_n(&view->recycled, counted + 1, __ATOMIC_RELEASE);
             return 0;
+        }
+        __atomic_store_n(&view->begun, counted, __ATOMIC_RELEASE);
     }
-    return pagepool_buf_put(buf);
+    return pagepool_put_slow_(buf);
 }
 
 #define pagepool_alloc_page(pool) pagepool_alloc_page_(pool)

@@ -6,19 +6,17 @@
 use std::ffi::c_void;
 
 use crate::ledger::directory;
-use crate::view::{HINT_ROWS, MAX_POOLS, VIEWS, hints};
+use crate::view::{MAX_POOLS, VIEWS};
 
 /// Which layout of views, directory and entries this is. Raised with every change of one of them; inline.h has its own.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// The tables of the inline functions.
 #[repr(C)]
 pub struct InlineC {
     views: *const c_void,
     directory: *const c_void,
-    hints: *const c_void,
     view_mask: u64,
-    hint_mask: u64,
 }
 
 // SAFETY: numbers, and addresses of statics which are themselves shared by all threads.
@@ -30,12 +28,7 @@ unsafe impl Sync for InlineC {}
 /// Thread: any. Cost: none.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
-    static TABLES: InlineC = InlineC {
-        views: (&raw const VIEWS).cast(),
-        directory: directory(),
-        hints: hints(),
-        view_mask: MAX_POOLS as u64 - 1,
-        hint_mask: HINT_ROWS as u64 - 1,
-    };
+    static TABLES: InlineC =
+        InlineC { views: (&raw const VIEWS).cast(), directory: directory(), view_mask: MAX_POOLS as u64 - 1 };
     if layout == LAYOUT { &raw const TABLES } else { std::ptr::null() }
 }

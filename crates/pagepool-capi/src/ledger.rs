@@ -2,10 +2,11 @@
 //!
 //! What   a word per page of a pool, found by the page's number; an [`Entry`] per piece that is out. A directory finds the
 //!        pool and the entries by the token's place, 4096 places a row.
-//! Words  the lower half is the generation: even while the buffer is home and odd while it is out, 0 before its first life (and
-//!        once in 2^31 lives, when it is drawn anew).
-//!        The upper half is, while it is out, that of the buffer's own second word: 0 for a whole page with nothing to look
-//!        up; all ones while it is home.
+//! Words  the upper half is the generation: even while the buffer is home and odd while it is out. The lower half is, while
+//!        it is out, that of the buffer's own second word; for a whole page with nothing to look up, whose own is 0, that
+//!        of its token, so that word and token are equal. While it is home it is that of its token less one, which no
+//!        token of its kind has. All of it is 0 before the first life. So a plain page's life is begun with one addition
+//!        and ended with another, and nothing is put together from parts.
 //! Who    home to out: whoever has the page itself, so a plain store. Out to home: claim.rs.
 //! Life   words, entries and the directory are never freed, only used again, and generations only grow: any token can be
 //!        looked up at any time, and a stale one stays stale. They begin at random, so that one that is made up does not fit.
@@ -60,24 +61,25 @@ static DIRECTORY: [Row; ROWS] = [const {
 }; ROWS];
 
 impl Word {
-    /// Begins the life of a plain page that was out before; gives its generation.
+    /// Begins the life of a plain page that was out before.
     #[inline(always)]
-    pub(crate) fn begin_again(&self) -> Option<u32> {
-        let generation = self.0.load(Relaxed) as u32;
-        (generation != 0).then(|| {
-            self.0.store(u64::from(generation + 1), Relaxed);
-            generation + 1
+    pub(crate) fn begin_again(&self) -> Option<Token> {
+        let home = self.0.load(Relaxed);
+        (home != 0).then(|| {
+            self.0.store(home.wrapping_add(BEGIN), Relaxed);
+            Token(home.wrapping_add(BEGIN))
         })
     }
 
-    /// Begins a life; `part` is the upper half of the buffer's second word.
-    pub(crate) fn begin(&self, part: u32) -> u32 {
-        let before = match self.0.load(Relaxed) as u32 {
+    /// Begins a life; `place` is the lower half of its tokens, `part` the upper half of the buffer's second word.
+    pub(crate) fn begin(&self, place: u32, part: u32) -> Token {
+        let before = match self.0.load(Relaxed) {
             0 => first_generation(),
-            even => even,
+            home => (home >> 32) as u32,
         };
-        self.0.store(u64::from(part) << 32 | u64::from(before + 1), Relaxed);
-        before + 1
+        let token = Token(u64::from(before + 1) << 32 | u64::from(place));
+        self.0.store(out(token, part), Relaxed);
+        token
     }
 
     /// All of it.
@@ -88,45 +90,64 @@ impl Word {
 
     /// Ends a life with plain operations: for a thread that no other can be racing with.
     #[inline(always)]
-    pub(crate) fn end_alone(&self, generation: u32) -> Option<u64> {
+    pub(crate) fn end_alone(&self, token: Token) -> Option<u64> {
         let now = self.0.load(Relaxed);
-        (now as u32 == generation).then(|| {
-            self.0.store(after(generation), Relaxed);
+        is_in(now, token).then(|| {
+            self.0.store(home(token), Relaxed);
             now
         })
     }
 
     /// As [`end_alone`](Self::end_alone), for a page with nothing to look up; says whether it was one, in that life.
     #[inline(always)]
-    pub(crate) fn end_plain(&self, generation: u32) -> bool {
-        let same = self.0.load(Relaxed) == u64::from(generation) && generation != 0;
+    pub(crate) fn end_plain(&self, token: Token) -> bool {
+        let same = self.0.load(Relaxed) == token.0;
         if same {
-            self.0.store(after(generation), Relaxed);
+            self.0.store(home(token), Relaxed);
         }
         same
     }
 
     /// Ends a life, and says how it was; of several who try, one does.
-    pub(crate) fn end(&self, generation: u32) -> Option<u64> {
+    pub(crate) fn end(&self, token: Token) -> Option<u64> {
         let now = self.0.load(Acquire);
-        let same = now as u32 == generation;
-        (same && self.0.compare_exchange(now, after(generation), AcqRel, Relaxed).is_ok()).then_some(now)
+        let ended = || self.0.compare_exchange(now, home(token), AcqRel, Relaxed).is_ok();
+        (is_in(now, token) && ended()).then_some(now)
     }
 
     /// Takes the end of a life back: for the one who ended it and still has the buffer.
-    pub(crate) fn resume(&self, generation: u32, part: u32) {
-        self.0.store(u64::from(part) << 32 | u64::from(generation), Release);
+    pub(crate) fn resume(&self, token: Token, part: u32) {
+        self.0.store(out(token, part), Release);
     }
 }
 
-/// The home that follows a life: even, and marked, so that no token of a plain page equals it.
+/// Whether a word says that the buffer is out in the life of a token; generations of tokens are odd.
 #[inline(always)]
-fn after(generation: u32) -> u64 {
-    HOME | u64::from(generation.wrapping_add(1))
+pub(crate) fn is_in(word: u64, token: Token) -> bool {
+    word >> 32 == token.0 >> 32
 }
 
-/// In a word: the buffer is home. The part of a buffer is never all ones.
-const HOME: u64 = 0xffff_ffff << 32;
+/// The upper half of the second word of a buffer that is out.
+#[inline(always)]
+pub(crate) fn part(word: u64, token: Token) -> u32 {
+    if word == token.0 { 0 } else { word as u32 }
+}
+
+/// The word of a buffer that is out. A page's part is even, and its token is odd.
+fn out(token: Token, part: u32) -> u64 {
+    if part == 0 { token.0 } else { token.0 >> 32 << 32 | u64::from(part) }
+}
+
+/// The word of a buffer that came home.
+#[inline(always)]
+fn home(token: Token) -> u64 {
+    token.0.wrapping_add(END)
+}
+
+/// From the word of a page that is home to that of its next life: the next generation, and the lower half one more.
+const BEGIN: u64 = (1 << 32) + 1;
+/// From a token to the word of its page back home: the next generation, and the lower half one less.
+const END: u64 = (1 << 32) - 1;
 
 /// An even number that nobody knows before.
 #[cold]
@@ -134,7 +155,7 @@ fn first_generation() -> u32 {
     static RANDOM: OnceLock<RandomState> = OnceLock::new();
     static DRAWN: AtomicU64 = AtomicU64::new(0);
     let random = RANDOM.get_or_init(RandomState::new);
-    (random.hash_one(DRAWN.fetch_add(1, Relaxed)) as u32 & !1).max(2)
+    random.hash_one(DRAWN.fetch_add(1, Relaxed)) as u32 & !1
 }
 
 /// Rows in sequence, with their words or entries: a pool's until it is freed, then another's.

@@ -25,6 +25,7 @@ mod pool;
 mod raw;
 mod refusal;
 mod registry;
+mod room;
 mod shared;
 mod shutdown;
 mod sized;

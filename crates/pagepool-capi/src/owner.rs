@@ -9,7 +9,7 @@
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use ::pagepool::{Bound, PageBuf};
+use ::pagepool::{Bound, DeviceAddr, PageBuf, PoolRef};
 
 use crate::ledger;
 use crate::refusal::{Outcome, Refusal};
@@ -19,6 +19,8 @@ use crate::view::View;
 
 /// The owner's part of a pool.
 pub(crate) struct Own {
+    /// The pool, for the owner's calls that take addresses.
+    handle: PoolRef,
     /// There while the pool is bound.
     pub(crate) bound: UnsafeCell<Option<Bound>>,
     /// Calls of the owner that have not returned: more than one when a callback calls back.
@@ -39,8 +41,8 @@ pub(crate) struct Owned<'a> {
 }
 
 impl Own {
-    pub(crate) fn new() -> Self {
-        Self { bound: UnsafeCell::new(None), calls: Cell::new(0), pieces: Cell::new(0) }
+    pub(crate) fn new(handle: PoolRef) -> Self {
+        Self { handle, bound: UnsafeCell::new(None), calls: Cell::new(0), pieces: Cell::new(0) }
     }
 
     /// Whether a call of the owner is under way, so that this one comes from a callback.
@@ -79,6 +81,11 @@ impl Owned<'_> {
         self.view.page_size.load(Relaxed) as usize
     }
 
+    /// The buffer of a device address.
+    pub(crate) fn at_address(&self, addr: u64) -> Outcome<PageBuf> {
+        Ok(self.own.handle.from_raw(DeviceAddr(addr))?)
+    }
+
     /// Gives a buffer of this pool a token. Where there is no memory for that it goes home.
     pub(crate) fn token_for(&self, buffer: PageBuf) -> Outcome<Token> {
         if buffer.is_piece() { self.piece_token(buffer) } else { Ok(page_token(self.view, buffer)) }
@@ -104,7 +111,7 @@ impl Owned<'_> {
 pub(crate) fn page_token(view: &View, buffer: PageBuf) -> Token {
     let page = buffer.page().0;
     let (_, place) = buffer.into_token();
-    view.page_token(page, view.word(page).begin((place >> 32) as u32))
+    view.word(page).begin(view.place_of(page), (place >> 32) as u32)
 }
 
 /// A token for a piece, from a list of free entries that begins with `first`; and what the list begins with then. The
@@ -114,7 +121,7 @@ pub(crate) fn piece_token(first: u64, buffer: PageBuf) -> Outcome<(Token, u64)> 
     let entry = ledger::entry(at);
     let (_, place) = buffer.into_token();
     let next = entry.page.swap(place as u32 as u64, Relaxed);
-    Ok((Token::new(Kind::Piece, at, entry.word.begin((place >> 32) as u32)), next))
+    Ok((entry.word.begin(Token::new(Kind::Piece, at, 0).0 as u32, (place >> 32) as u32), next))
 }
 
 /// A piece's token is over: its entry is free, on whichever thread. Whoever calls it still has the piece, so the pool

@@ -75,6 +75,13 @@ unsafe impl Sized0 for PoolParamsC {}
 pub(crate) const LEAST: usize = std::mem::offset_of!(PoolParamsC, max_lanes);
 
 impl PoolParamsC {
+    /// Bytes that the caller's sizes ask for: slots of lanes and ring. What is out of range is refused later, by its name.
+    pub(crate) fn bytes(&self) -> usize {
+        let lanes = if self.max_lanes == 0 { 16 } else { self.max_lanes.min(64) as usize };
+        let lane_size = if self.lane_size == 0 { 1024 } else { self.lane_size.min(1 << 14) as usize };
+        (lanes * lane_size + self.ring_size.min(1 << 14) as usize) * size_of::<u32>()
+    }
+
     /// What Rust calls it.
     ///
     /// # Safety

@@ -8,13 +8,14 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
-use ::pagepool::{Bound, Pool, Shutdown};
+use ::pagepool::{Bound, Pool, PoolRef, Shutdown};
 
 use crate::claim::FREE;
 use crate::handles::{BufHandle, PoolHandle};
 use crate::owner::{Own, Owned, enter};
 use crate::params::{self, PoolParamsC};
 use crate::refusal::{Outcome, Refusal, answer, status};
+use crate::room;
 use crate::sized;
 use crate::slots::{self, Half, Life};
 use crate::thread::{self, me};
@@ -35,6 +36,7 @@ pub unsafe extern "C" fn pagepool_create(params: *const PoolParamsC, pool: *mut 
         }
         // SAFETY: the caller's struct begins with its size.
         let params = unsafe { sized::read(params, params::LEAST) }?;
+        room::expect(params.bytes() + room::FEW)?;
         let provider = crate::arena::provider(Token::of(params.arena))?;
         let pages = provider.area().pages();
         // SAFETY: the caller's texts and arrays are as the fields say.
@@ -49,6 +51,9 @@ pub unsafe extern "C" fn pagepool_create(params: *const PoolParamsC, pool: *mut 
 
 /// Ends the pool; never waits. What is in its cache and rings goes back to the arena now, buffers that are out when they
 /// come home, and the last one frees the pool on whichever thread it is returned. To watch that: pagepool_destroy_watched.
+/// A buffer that is out as a raw address has no handle to come home by once the pool's is over: where there may be one, end
+/// the pool with pagepool_destroy_watched, and bring it to pagepool_shutdown_put_addr. After this call its page stays out, so
+/// that a device that still writes there damages nothing, and pool and arena are kept for it until the process ends.
 /// Linux: page_pool_destroy.
 ///
 /// Thread: the owner's while the pool is bound, any otherwise. Ownership: the handle is over; buffers that are out stay
@@ -83,6 +88,7 @@ fn bind(pool: Token) -> Outcome<()> {
     if view.is_mine() {
         return Ok(());
     }
+    room::expect(room::FEW)?;
     thread::remember(pool)?;
     let done = slots::with_life(pool, |life| {
         if !matches!(life.half, Half::Idle(_)) {
@@ -104,10 +110,7 @@ fn bind(pool: Token) -> Outcome<()> {
 
 /// Makes the calling thread the owner, for the fast paths too.
 fn install(view: &'static View, bound: Bound) {
-    let parts = bound.owner_parts();
-    view.cache.store(parts.cache.cast_mut(), Relaxed);
-    view.alloc_fast.store(parts.alloc_fast.cast_mut(), Relaxed);
-    view.recycle_cached.store(parts.recycle_cached.cast_mut(), Relaxed);
+    view.cache.store(bound.owner_cache().cast_mut(), Relaxed);
     // SAFETY: under the slot's lock, while nobody is the owner.
     unsafe { *own(view).bound.get() = Some(bound) };
     let _ = view.bias.compare_exchange(FREE, me(), AcqRel, Relaxed); // unless that is over for good
@@ -149,10 +152,18 @@ pub(crate) fn unbind(pool: Token) -> Outcome<()> {
     Ok(())
 }
 
+/// A pool that was destroyed.
+#[derive(Clone)]
+pub(crate) struct Ending {
+    pub(crate) shutdown: Arc<Shutdown>,
+    /// For addresses that come home late.
+    pub(crate) handle: PoolRef,
+}
+
 /// See [`pagepool_destroy`].
-pub(crate) fn destroy(pool: Token) -> Outcome<Arc<Shutdown>> {
+pub(crate) fn destroy(pool: Token) -> Outcome<Ending> {
     let view = slots::view(pool)?;
-    let (idle, bound) = slots::with_life(pool, |life| {
+    let (idle, bound, handle) = slots::with_life(pool, |life| {
         let halves = match std::mem::replace(&mut life.half, Half::Ending) {
             Half::Idle(idle) => (Some(idle), None),
             Half::Bound => match uninstall(view) {
@@ -168,7 +179,7 @@ pub(crate) fn destroy(pool: Token) -> Outcome<Arc<Shutdown>> {
             }
         };
         view.token.store(0, Release);
-        Ok(halves)
+        Ok((halves.0, halves.1, life.handle.clone()))
     })?;
     thread::forget(pool);
     // With no lock held: providers and domains are foreign code.
@@ -176,7 +187,7 @@ pub(crate) fn destroy(pool: Token) -> Outcome<Arc<Shutdown>> {
     let shutdown = Arc::new(shutdown);
     slots::ended(pool, shutdown.clone());
     slots::reap();
-    Ok(shutdown)
+    Ok(Ending { shutdown, handle })
 }
 
 // ---- Allocation ------------------------------------------------------------------------------------------------
@@ -196,14 +207,14 @@ pub extern "C" fn pagepool_alloc_page(pool: *mut PoolHandle) -> *mut BufHandle {
     let pool = Token::of(pool);
     match slots::view_of(pool).alloc(pool) {
         Some(token) => token.handle(),
-        None => handle(alloc_page_slow(pool)),
+        None => alloc_page_slow(pool),
     }
 }
 
 #[cold]
 #[inline(never)]
-fn alloc_page_slow(pool: Token) -> Result<Token, c_int> {
-    answer(|| enter(pool, alloc_page_owned))
+extern "C" fn alloc_page_slow(pool: Token) -> *mut BufHandle {
+    handle(answer(|| enter(pool, alloc_page_owned)))
 }
 
 fn alloc_page_owned(owned: &Owned<'_>) -> Outcome<Token> {
@@ -282,11 +293,14 @@ pub unsafe extern "C" fn pagepool_alloc_bulk(
     }
     let view = slots::view_of(token);
     for at in 0..n {
-        let Some(buf) = view.alloc(token).or_else(|| alloc_page_slow(token).ok()) else { return at };
+        let buf = view.alloc(token).map_or_else(|| alloc_page_slow(token), Token::handle);
+        if buf.is_null() {
+            return at;
+        }
         // SAFETY: the caller gave room for `n`.
         let to = unsafe { bufs.add(at) };
         // SAFETY: as above.
-        unsafe { to.write(buf.handle()) };
+        unsafe { to.write(buf) };
     }
     n
 }

@@ -10,7 +10,7 @@ use ::pagepool::{DeviceAddr, PageBuf};
 
 use crate::claim::claim;
 use crate::handles::{BufHandle, PoolHandle};
-use crate::owner::{page_token, piece_token};
+use crate::owner::{enter, page_token, piece_token};
 use crate::refusal::{Outcome, Refusal, answer, status};
 use crate::slots;
 use crate::token::Token;
@@ -51,7 +51,8 @@ pub unsafe extern "C" fn pagepool_buf_into_raw(buf: *mut BufHandle, raw: *mut Ra
 /// it with headroom added. A piece comes back with its size rounded up to whole cache lines.
 ///
 /// Thread: any. Ownership: the buffer is the caller's. Errors: NULL for an address that is not the pool's (-EINVAL), or not
-/// out in raw form: it came back before (-ESTALE); nothing is changed then. Cost: a lock, a lookup, one atomic operation.
+/// out in raw form: it came back before (-ESTALE); nothing is changed then. Cost: a lookup and one atomic operation; elsewhere than on
+/// the owner's thread a lock too.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_from_raw(pool: *mut PoolHandle, addr: u64) -> *mut BufHandle {
     answer(|| from_raw(Token::of(pool), addr)).map_or(null_mut(), Token::handle)
@@ -59,6 +60,9 @@ pub extern "C" fn pagepool_from_raw(pool: *mut PoolHandle, addr: u64) -> *mut Bu
 
 fn from_raw(pool: Token, addr: u64) -> Outcome<Token> {
     let view = slots::view(pool)?;
+    if view.is_mine() {
+        return enter(pool, |owned| owned.token_for(owned.at_address(addr)?));
+    }
     slots::with_life(pool, |life| {
         if life.pieces == 0 {
             // Room for a piece first: a buffer that is refused a token would have to go home under the lock.
@@ -78,8 +82,8 @@ fn from_raw(pool: Token, addr: u64) -> Outcome<Token> {
 /// Returns a buffer by its device address. Linux: page_pool_free_va, by the device's address.
 ///
 /// Thread: any; direct on the owner's. Ownership: the address is over. Errors: -EINVAL for an address that is not the
-/// pool's, -ESTALE for one that is not out in raw form (it came back before); nothing is changed then. Cost: a lock, a
-/// lookup and two atomic operations.
+/// pool's, -ESTALE for one that is not out in raw form (it came back before); nothing is changed then. Cost: a
+/// lookup and two atomic operations; elsewhere than on the owner's thread a lock too, for nothing else keeps the pool.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_put_addr(pool: *mut PoolHandle, addr: u64) -> c_int {
     status(|| {
@@ -112,5 +116,8 @@ pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *c
 }
 
 fn taken(pool: Token, addr: u64) -> Outcome<PageBuf> {
+    if slots::view(pool)?.is_mine() {
+        return enter(pool, |owned| owned.at_address(addr));
+    }
     slots::with_life(pool, |life| Ok(life.handle.from_raw(DeviceAddr(addr))?))
 }

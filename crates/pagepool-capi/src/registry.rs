@@ -50,7 +50,7 @@ fn line(dump: &mut String, life: &Life, view: &View) {
         at.frag,
         at.out
     );
-    for (name, value) in life.handle.stats().fields() {
+    for (name, value) in view.and_fast_paths(life.handle.stats()).fields() {
         let _ = write!(dump, " {name} {value}");
     }
     dump.push('\n');

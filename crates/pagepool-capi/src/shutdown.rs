@@ -4,23 +4,23 @@
 #![expect(unsafe_code)]
 
 use std::ffi::{c_char, c_int};
-use std::sync::Arc;
 use std::time::Duration;
 
-use ::pagepool::Shutdown;
+use ::pagepool::DeviceAddr;
 
 use crate::handles::{PoolHandle, ShutdownHandle};
+use crate::pool::Ending;
 use crate::refusal::{Refusal, answer, status};
 use crate::sized::give_text;
 use crate::table::Table;
 use crate::token::{Kind, Token};
 
-static SHUTDOWNS: Table<Arc<Shutdown>> = Table::new(Kind::Shutdown);
+static SHUTDOWNS: Table<Ending> = Table::new(Kind::Shutdown);
 
 /// As pagepool_destroy, and gives a handle to wait with, and to ask what is still out.
 ///
 /// Thread: the owner's while the pool is bound, any otherwise. Ownership: the pool's handle is over; `*shutdown` is the
-/// caller's, to be put once. Errors: as pagepool_destroy; the pool stays then. Cost: as that.
+/// caller's, to be put once; it keeps the pool's domains. Errors: as pagepool_destroy; the pool stays then. Cost: as that.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_destroy_watched(
     pool: *mut PoolHandle,
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn pagepool_destroy_watched(
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shutdown_wait(shutdown: *mut ShutdownHandle, timeout_ns: u64) -> c_int {
     status(|| {
-        let shutdown = SHUTDOWNS.with(Token::of(shutdown), Arc::clone)?;
+        let Ending { shutdown, .. } = SHUTDOWNS.with(Token::of(shutdown), Ending::clone)?;
         if !shutdown.wait(Duration::from_nanos(timeout_ns)) {
             return Err(Refusal::made(libc::ETIMEDOUT, shutdown.report().to_string()));
         }
@@ -63,12 +63,27 @@ pub unsafe extern "C" fn pagepool_shutdown_report(
     len: usize,
 ) -> i64 {
     let done = answer(|| {
-        let report = SHUTDOWNS.with(Token::of(shutdown), Arc::clone)?.report();
+        let report = SHUTDOWNS.with(Token::of(shutdown), Ending::clone)?.shutdown.report();
         // SAFETY: the caller gave room for `len`.
         unsafe { give_text(text, len, &report.to_string()) };
         Ok(report.pages.len() as i64)
     });
     done.unwrap_or_else(i64::from)
+}
+
+/// Returns a buffer of the pool that is out as a raw address: pagepool_put_addr for a pool that was destroyed, also after it
+/// was freed.
+///
+/// Thread: any. Ownership: the address is over. Errors: -EINVAL for an address that is not the pool's, -ESTALE for one that is
+/// not out in raw form. One that came back before is either, for its page has left the pool. Nothing is changed then. -EINVAL
+/// and -ESTALE for a bad handle. Cost: a lock and some four atomic operations.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_shutdown_put_addr(shutdown: *mut ShutdownHandle, addr: u64) -> c_int {
+    status(|| {
+        let Ending { handle, .. } = SHUTDOWNS.with(Token::of(shutdown), Ending::clone)?;
+        drop(handle.from_raw(DeviceAddr(addr))?); // with no lock held
+        Ok(())
+    })
 }
 
 /// Stops watching. The pool is freed by its last buffer, whoever watches.

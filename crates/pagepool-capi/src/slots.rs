@@ -142,10 +142,12 @@ pub(crate) fn insert(mut life: Life) -> Outcome<Token> {
     view.home.store(life.handle.token().as_ptr(), Relaxed);
     view.words.store(words.words(), Relaxed);
     view.base.store(u64::from(words.first_place()) << 4 | Kind::Page as u64, Relaxed);
-    view.span.store(u64::from(life.pages) << 4, Relaxed);
-    view.own.store(Box::into_raw(Box::new(Own::new())), Relaxed);
+    view.pages.store(u64::from(life.pages), Relaxed);
+    view.own.store(Box::into_raw(Box::new(Own::new(life.handle.clone()))), Relaxed);
     view.page_size.store(life.page_size, Relaxed);
-    view.pieces_home.0.store(0, Relaxed);
+    for count in [&view.allocated, &view.recycled, &view.begun, &view.pieces_home.0] {
+        count.store(0, Relaxed);
+    }
     *life_of(at) = Some(Box::new(life));
     slot.generation.store(generation, Relaxed);
     view.token.store(token.0, Release); // pairs with view()
@@ -193,6 +195,7 @@ fn take_complete() -> Option<Box<Life>> {
     let own = VIEWS[at as usize % MAX_POOLS].own.swap(std::ptr::null_mut(), Relaxed);
     if !own.is_null() {
         // SAFETY: made by `Box::into_raw` in `insert`; the pool is freed, so nobody is its owner or has a buffer of it.
+        // Its handle is not the pool's last one: `life` has another, so no domain goes here, under the lock.
         drop(unsafe { Box::from_raw(own) });
     }
     list.free.push(at); // room for every slot was reserved

@@ -74,9 +74,10 @@ pub unsafe extern "C" fn pagepool_stats(pool: *mut PoolHandle, stats: *mut Stats
         if stats.is_null() {
             return Err(Refusal::null());
         }
-        let now = slots::with_life(Token::of(pool), |life| Ok(StatsC::from(life.handle.stats())))?;
+        let view = slots::view(Token::of(pool))?;
+        let now = slots::with_life(Token::of(pool), |life| Ok(view.and_fast_paths(life.handle.stats())))?;
         // SAFETY: not NULL, and the caller's to write.
-        unsafe { stats.write(now) };
+        unsafe { stats.write(now.into()) };
         Ok(())
     })
 }

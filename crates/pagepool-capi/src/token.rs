@@ -24,9 +24,11 @@ pub(crate) enum Kind {
 
 /// A token taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
 pub(crate) struct Token(pub(crate) u64);
 
-const KIND_BITS: u32 = 4;
+/// Bits of the kind.
+pub(crate) const KIND_BITS: u32 = 4;
 
 /// Places that a token can name.
 pub(crate) const PLACES: u32 = 1 << (32 - KIND_BITS);

@@ -3,8 +3,8 @@
 //! What   one [`View`] per pool slot, for the functions here and for those that `pagepool.h` compiles into its users. A
 //!        token names its row, and the row holds the whole token, so whatever C gives can be looked up.
 //! Who    `owner`, and what the addresses lead to, are the owner's thread's: it writes its own mark there and nobody else
-//!        does, so comparing needs no order. `busy` is written by the biased thread alone. The rest is written while the
-//!        token is 0.
+//!        does, so comparing needs no order. `begun` and `recycled` are written by the biased thread alone,
+//!        `allocated` by the owner. The rest is written while the token is 0.
 //! Life   addresses in a row hold as long as its token does, and that ends on the owner's thread, or unowned.
 //! Layout part of the inline interface: whoever changes it, or `Entry`, or `Directory`, raises `LAYOUT` in inline.rs.
 
@@ -14,12 +14,12 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-use ::pagepool::OwnerCache;
+use ::pagepool::{OwnerCache, Stats};
 
 use crate::ledger::Word;
 use crate::owner::Own;
 use crate::thread::me;
-use crate::token::Token;
+use crate::token::{KIND_BITS, Token};
 
 /// Pools that may be there at once.
 pub(crate) const MAX_POOLS: usize = 4096;
@@ -33,22 +33,25 @@ pub(crate) struct View {
     pub(crate) owner: AtomicU64,
     /// The thread that may return buffers without an atomic operation, or a state: see `claim.rs`.
     pub(crate) bias: AtomicU64,
-    /// Whether that thread is doing so now.
-    pub(crate) busy: AtomicU64,
     /// The lower half of the token of page 0.
     pub(crate) base: AtomicU64,
-    /// Pages of the pool's area, times the distance of their tokens: 16.
-    pub(crate) span: AtomicU64,
+    /// Pages of the pool's area.
+    pub(crate) pages: AtomicU64,
     /// The lives of pages, by number.
     pub(crate) words: AtomicPtr<Word>,
     /// The owner's cache: its head, and page numbers behind it.
     pub(crate) cache: AtomicPtr<OwnerCache>,
-    pub(crate) alloc_fast: AtomicPtr<AtomicU64>,
-    pub(crate) recycle_cached: AtomicPtr<AtomicU64>,
+    /// Bytes in a page.
+    pub(crate) page_size: AtomicU64,
+    /// Pages that the fast paths took from the cache, which the pool does not count itself.
+    pub(crate) allocated: AtomicU64,
+    /// Pages that they put there, likewise.
+    pub(crate) recycled: AtomicU64,
+    /// What `recycled` will be: one more while the biased thread returns a buffer.
+    pub(crate) begun: AtomicU64,
     /// The first word of every buffer of this pool.
     pub(crate) home: AtomicPtr<c_void>,
     pub(crate) own: AtomicPtr<Own>,
-    pub(crate) page_size: AtomicU64,
     /// The tokens' places of pieces that ended on other threads: a list through their entries.
     pub(crate) pieces_home: Apart<AtomicU64>,
 }
@@ -58,7 +61,8 @@ pub(crate) struct View {
 pub(crate) struct Apart<T>(pub(crate) T);
 
 const _: () = assert!(size_of::<View>() == 256, "pagepool.h counts views in 256 bytes");
-const _: () = assert!(std::mem::offset_of!(View, recycle_cached) == 72, "pagepool.h lists the fields");
+const _: () = assert!(std::mem::offset_of!(View, begun) == 80, "pagepool.h lists the fields");
+const _: () = assert!(std::mem::offset_of!(View, allocated) == 64, "what is stored per buffer shares a line");
 
 /// The rows.
 pub(crate) static VIEWS: [View; MAX_POOLS] = [const { View::empty() }; MAX_POOLS];
@@ -69,16 +73,16 @@ impl View {
             token: AtomicU64::new(0),
             owner: AtomicU64::new(0),
             bias: AtomicU64::new(0),
-            busy: AtomicU64::new(0),
             base: AtomicU64::new(0),
-            span: AtomicU64::new(0),
+            pages: AtomicU64::new(0),
             words: AtomicPtr::new(std::ptr::null_mut()),
             cache: AtomicPtr::new(std::ptr::null_mut()),
-            alloc_fast: AtomicPtr::new(std::ptr::null_mut()),
-            recycle_cached: AtomicPtr::new(std::ptr::null_mut()),
+            page_size: AtomicU64::new(0),
+            allocated: AtomicU64::new(0),
+            recycled: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
             home: AtomicPtr::new(std::ptr::null_mut()),
             own: AtomicPtr::new(std::ptr::null_mut()),
-            page_size: AtomicU64::new(0),
             pieces_home: Apart(AtomicU64::new(0)),
         }
     }
@@ -103,11 +107,9 @@ impl View {
         let page = unsafe { entry_of(cache, at) };
         // SAFETY: as above; entries below the count are initialised.
         let page = unsafe { page.read() };
-        let generation = self.word(page).begin_again()?;
-        let token = self.page_token(page, generation);
+        let token = self.word(page).begin_again()?;
         count.store(at, Relaxed);
-        // SAFETY: as above; the owner is the one writer of its counts.
-        add_one(unsafe { &*self.alloc_fast.load(Relaxed) });
+        self.allocated.store(self.allocated.load(Relaxed).wrapping_add(1), Relaxed);
         Some(token)
     }
 
@@ -120,61 +122,49 @@ impl View {
         unsafe { &*word }
     }
 
-    /// The token of a page in a life.
+    /// The lower half of the tokens of a page.
     #[inline(always)]
-    pub(crate) fn page_token(&self, page: u32, generation: u32) -> Token {
-        Token(u64::from(generation) << 32 | (self.base.load(Relaxed) + (u64::from(page) << 4)))
+    pub(crate) fn place_of(&self, page: u32) -> u32 {
+        self.base.load(Relaxed) as u32 + (page << KIND_BITS)
     }
 
-    /// Whether a token is one of a page of this pool's, by its place and kind.
-    #[inline(always)]
-    pub(crate) fn has_page(&self, token: Token) -> bool {
-        let distance = (token.0 as u32).wrapping_sub(self.base.load(Relaxed) as u32);
-        distance & 15 == 0 && u64::from(distance) < self.span.load(Relaxed)
-    }
-
-    /// The page of a token of a page of this pool.
+    /// The page of a token, by its place; beyond all [`pages`](Self::pages) for a token of another pool or kind.
     #[inline(always)]
     pub(crate) fn page_of(&self, token: Token) -> u32 {
-        (token.0 as u32).wrapping_sub(self.base.load(Relaxed) as u32) >> 4
+        // The lowest four bits are 0 for the right kind. Turned to the top they make any other a number that is too large.
+        (token.0 as u32).wrapping_sub(self.base.load(Relaxed) as u32).rotate_right(KIND_BITS)
     }
 
-    /// Puts the page of one of its tokens into the cache, if the token is in its life and that is a store; says whether it
-    /// did. For the biased owner's thread.
+    /// Whether there is such a page.
     #[inline(always)]
-    pub(crate) fn put(&self, token: Token) -> bool {
+    pub(crate) fn has(&self, page: u32) -> bool {
+        u64::from(page) < self.pages.load(Relaxed)
+    }
+
+    /// Puts the page of a token into the cache, if it is in that life and has nothing to look up, and that is a store;
+    /// says whether it did. For the biased owner's thread, which then counts it.
+    #[inline(always)]
+    pub(crate) fn put(&self, page: u32, token: Token) -> bool {
         let cache = self.cache.load(Relaxed);
         // SAFETY: this thread owns the pool, so it is there, and so are its parts.
         let OwnerCache { count, limit, .. } = unsafe { &*cache };
         let at = count.load(Relaxed);
-        if at >= *limit {
+        if at >= *limit || !self.word(page).end_plain(token) {
             return false;
         }
         // SAFETY: as above; there is room for `limit` entries.
         let space = unsafe { entry_of(cache, at) };
-        // SAFETY: as above; all of them are initialised, and the owner's alone.
-        let space = unsafe { &mut *space };
-        let mut page = self.page_of(token);
-        // The page that was allocated last is still written there. Where it is the one that comes back, going on with what
-        // was read there, instead of what was made of the token, lets the next allocation begin before this token was
-        // looked at: 12 ns a pair become 4.
-        let other = *space;
-        let same = opaque(other);
-        if other == page {
-            page = opaque(same); // again, so that it stays a branch: a conditional move would wait for both
-        }
-        let word = self.word(page);
-        // Equal only for a page with nothing to look up.
-        if !word.end_plain(token.generation()) {
-            return false;
-        }
-        if same != page {
-            *space = page;
-        }
+        // SAFETY: as above; the entries are the owner's alone.
+        unsafe { space.write(page) };
         count.store(at + 1, Relaxed);
-        // SAFETY: as above; the owner is the one writer of its counts.
-        add_one(unsafe { &*self.recycle_cached.load(Relaxed) });
         true
+    }
+
+    /// The pool's own counters, and what the fast paths counted.
+    pub(crate) fn and_fast_paths(&self, mut counters: Stats) -> Stats {
+        counters.alloc_fast += self.allocated.load(Relaxed);
+        counters.recycle_cached += self.recycled.load(Relaxed);
+        counters
     }
 
     /// The pool that this thread bound last, most likely; any pool, or one that never was, if not.
@@ -202,15 +192,7 @@ unsafe fn entry_of(cache: *mut OwnerCache, at: usize) -> *mut u32 {
     unsafe { entries.add(at) }
 }
 
-/// A number that the compiler cannot know to be another one.
-#[inline(always)]
-fn opaque(mut number: u32) -> u32 {
-    // SAFETY: no instruction at all.
-    unsafe { std::arch::asm!("/* {0:e} */", inout(reg) number, options(nomem, nostack, preserves_flags)) };
-    number
-}
-
-pub(crate) const HINT_ROWS: usize = 256;
+const HINT_ROWS: usize = 256;
 
 #[repr(C, align(64))]
 struct Hint(AtomicPtr<View>);
@@ -218,13 +200,3 @@ struct Hint(AtomicPtr<View>);
 static NO_POOL: View = View::empty();
 static HINTS: [Hint; HINT_ROWS] =
     [const { Hint(AtomicPtr::new((&raw const NO_POOL).cast_mut())) }; HINT_ROWS];
-
-/// Where the hints lie, for the inline functions.
-pub(crate) const fn hints() -> *const c_void {
-    (&raw const HINTS).cast()
-}
-
-#[inline(always)]
-fn add_one(count: &AtomicU64) {
-    count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
-}

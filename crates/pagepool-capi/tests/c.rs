@@ -62,7 +62,7 @@ fn compiled(file: &str, how: &str, flags: &[&str]) -> PathBuf {
     program
 }
 
-const PROGRAMS: [&str; 3] = ["tests/c/required.c", "tests/c/misuse.c", "tests/c/rest.c"];
+const PROGRAMS: [&str; 4] = ["tests/c/required.c", "tests/c/misuse.c", "tests/c/rest.c", "tests/c/random.c"];
 
 #[test]
 fn the_layout_is_what_packages_expect() {
@@ -119,6 +119,16 @@ fn programs_run_linked_statically_and_with_the_shared_library() {
         run(&mut Command::new(compiled(file, "shared", &["-O2"])));
         run(&mut Command::new(compiled(file, "shared-calls", &["-O2", "-DPAGEPOOL_NO_INLINE"])));
     }
+}
+
+/// Not under valgrind or a sanitizer: they need the memory themselves.
+#[test]
+fn a_limit_on_memory_is_an_error() {
+    if !has("cc") {
+        return;
+    }
+    run(&mut Command::new(compiled("tests/c/limit.c", "static", &["-O2"])));
+    run(&mut Command::new(compiled("tests/c/limit.c", "shared", &["-O2"])));
 }
 
 #[test]

@@ -50,8 +50,14 @@ pub fn measure(
     second: Option<usize>,
 ) -> Result<Figures, String> {
     match (ready.body, beside) {
-        (Body::OneCore(run), _) => {
-            Ok(Figures { own: one_core(plan, run, &*ready.counters), beside: None, colours: ready.colours })
+        (Body::OneCore(run), beside) => {
+            let mut sides = vec![Side { run, counters: ready.counters }];
+            if let Some(Ready { body: Body::OneCore(run), counters, .. }) = beside {
+                sides.push(Side { run, counters });
+            }
+            let mut figures = one_core(plan, sides).into_iter();
+            let own = figures.next().ok_or("no figures")?;
+            Ok(Figures { own, beside: figures.next(), colours: ready.colours })
         }
         (Body::TwoCores(produce, consume), beside) => {
             let second = second.ok_or("needs a second CPU, and this process may use one only")?;
@@ -77,23 +83,35 @@ pub struct Figures {
     pub colours: Option<usize>,
 }
 
-fn one_core(plan: Plan, mut run: Run, counters: &dyn Fn() -> Counted) -> Measured {
-    let mut figures = Measured::with_room(plan);
+/// A one-core workload and its counters.
+struct Side {
+    run: Run,
+    counters: Box<dyn Fn() -> Counted>,
+}
+
+fn one_core(plan: Plan, mut sides: Vec<Side>) -> Vec<Measured> {
+    let mut figures: Vec<Measured> = sides.iter().map(|_| Measured::with_room(plan)).collect();
     let mut perf = perf::Counters::open();
-    run(plan.buffers);
-    let counted = counters();
-    let faults = sys::minor_faults();
-    for _ in 0..plan.repeats {
-        let before = perf.read();
-        let begin = clock::begin();
-        run(plan.buffers);
-        let end = clock::end();
-        figures.add_perf(before, perf.read(), plan.buffers);
-        figures.ticks.push((end - begin) as f64 / plan.buffers as f64);
+    for (side, figures) in sides.iter_mut().zip(&mut figures) {
+        (side.run)(plan.buffers);
+        figures.counted = (side.counters)();
     }
-    figures.faults = sys::minor_faults() - faults;
-    figures.counted = counters().since(&counted);
-    figures.buffers = (plan.repeats * plan.buffers) as u64;
+    for _ in 0..plan.repeats {
+        for (side, figures) in sides.iter_mut().zip(&mut figures) {
+            let faults = sys::minor_faults();
+            let before = perf.read();
+            let begin = clock::begin();
+            (side.run)(plan.buffers);
+            let end = clock::end();
+            figures.add_perf(before, perf.read(), plan.buffers);
+            figures.faults += sys::minor_faults() - faults;
+            figures.ticks.push((end - begin) as f64 / plan.buffers as f64);
+        }
+    }
+    for (side, figures) in sides.iter().zip(&mut figures) {
+        figures.counted = (side.counters)().since(&figures.counted);
+        figures.buffers = (plan.repeats * plan.buffers) as u64;
+    }
     figures
 }
 
@@ -209,6 +227,19 @@ mod tests {
         assert_eq!(figures.ticks.len(), 9);
         assert_eq!(figures.buffers, 9 * 1024);
         assert_eq!(figures.counted.0["n"], 9 * 1024);
+    }
+
+    #[test]
+    fn one_core_takes_turns_with_what_is_beside() {
+        let order = Rc::new(std::cell::RefCell::new(String::new()));
+        let side = |who: char| {
+            let order = order.clone();
+            Ready::one_core(move |_| order.borrow_mut().push(who))
+        };
+        let figures = measure(PLAN, side('a'), Some(side('b')), None).expect("one core needs nothing");
+        assert_eq!(*order.borrow(), "ab".repeat(10));
+        assert_eq!(figures.own.ticks.len(), 9);
+        assert_eq!(figures.beside.map(|b| b.ticks.len()), Some(9));
     }
 
     #[test]

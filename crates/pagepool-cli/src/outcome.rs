@@ -38,12 +38,15 @@ pub struct Outcome {
     /// Distinct offsets at which packet data begins among the buffers held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub colours: Option<usize>,
-    /// Nanoseconds of the bare ring, measured in turns with this.
+    /// Nanoseconds of what it is held against, measured in turns with this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor_ns_med: Option<f64>,
-    /// Its time over that of the bare ring in the turn before or after, the median of all repetitions.
+    /// Its time over that one's in the same turn, the median of all repetitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of_floor: Option<f64>,
+    /// Its time less that one's in the same turn, in nanoseconds, the median of all repetitions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_floor_ns: Option<f64>,
     /// Why its figures must not be believed.
     pub failed: Option<String>,
     /// Why it did not run.
@@ -68,7 +71,11 @@ impl Outcome {
         let own = figures.own;
         let floor = figures.beside.as_ref().and_then(ns);
         let times = ns(&own);
-        let of_floor = figures.beside.as_ref().and_then(|floor| ratio(&own, floor));
+        let turn_by_turn = |what: fn(f64, f64) -> f64| {
+            figures.beside.as_ref().and_then(|floor| median_of_turns(&own, floor, what))
+        };
+        let of_floor = turn_by_turn(|own, floor| own / floor);
+        let over_floor_ns = turn_by_turn(|own, floor| (own - floor) / clock::ticks_per_ns());
         Self {
             ns_min: times.map(|t| t.min),
             ns_med: times.map(|t| t.med),
@@ -79,6 +86,7 @@ impl Outcome {
             colours: figures.colours,
             floor_ns_med: floor.map(|f| f.med),
             of_floor,
+            over_floor_ns,
             failed: fault(&own).or_else(|| counted::check(&own.counted, workload.rules, own.buffers).err()),
             buffers: own.buffers,
             minor_faults: own.faults,
@@ -118,9 +126,9 @@ impl Outcome {
         match self {
             Self { failed: Some(_), .. } => "FAILED".into(),
             Self { skipped: Some(_), .. } => "SKIP".into(),
-            Self { of_floor: Some(ratio), .. } => {
+            Self { of_floor: Some(ratio), over_floor_ns: Some(over), .. } => {
                 let decimals = if *ratio < 10.0 { 2 } else { 0 };
-                format!("{ratio:.decimals$} floor")
+                format!("{ratio:.decimals$} floor, {over:+.1} ns")
             }
             Self { colours: Some(colours), .. } => format!("{colours} colours"),
             _ => String::new(),
@@ -133,8 +141,8 @@ fn ns(figures: &Measured) -> Option<Summary> {
 }
 
 /// Turn by turn, so that what disturbs the machine for a while disturbs both.
-fn ratio(own: &Measured, floor: &Measured) -> Option<f64> {
-    let turns: Vec<f64> = own.ticks.iter().zip(&floor.ticks).map(|(own, floor)| own / floor).collect();
+fn median_of_turns(own: &Measured, floor: &Measured, what: fn(f64, f64) -> f64) -> Option<f64> {
+    let turns: Vec<f64> = own.ticks.iter().zip(&floor.ticks).map(|(&own, &floor)| what(own, floor)).collect();
     Some(Summary::of(&turns)?.med)
 }
 

@@ -38,7 +38,7 @@ pub struct Workload {
     pub weight: usize,
     /// The counters that must move; all others must stand still.
     pub rules: &'static [Rule],
-    /// A two-core workload that is measured in turns with this one, repetition by repetition.
+    /// What this one is held against: a workload on as many cores, measured in turns with it, repetition by repetition.
     pub beside: Option<fn() -> Result<Ready, String>>,
     /// Makes it ready to run.
     pub ready: fn() -> Result<Ready, String>,

@@ -234,6 +234,23 @@ fn a_frame_is_freed_once_however_often_it_is_completed() {
 }
 
 #[test]
+fn a_completion_of_the_last_frame_is_not_taken_for_the_next_one_in_its_slot() {
+    let mut bench = bench();
+    let first = bench.frame(1);
+    bench.send([first]);
+    let id = bench.port.next_to_send().expect("a frame was sent");
+    assert!(bench.port.take(|_| ()));
+    assert_eq!(bench.complete(), 1);
+    let second = bench.frame(1);
+    bench.send([second]);
+    assert!(bench.port.inject_sent(id));
+    assert_eq!((bench.complete(), bench.stats().tx_bad_descriptor, bench.stats().in_tx), (0, 1, 1));
+    assert!(bench.port.take(|_| ()));
+    assert_eq!((bench.complete(), bench.stats().in_tx), (1, 0));
+    bench.works_and_ends();
+}
+
+#[test]
 fn completions_may_come_in_any_order() {
     let mut bench = bench();
     let frames: Vec<_> = [1, 3, 2, 4].map(|buffers| bench.frame(buffers)).into();

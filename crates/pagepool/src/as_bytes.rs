@@ -81,13 +81,15 @@ impl SkBuff {
         let mut frags = Frags::new();
         self.take_frags(&mut frags);
         let mut parts = Parts::new();
-        frags.drain(|frag| parts.push(bytes_of(frag)));
-        if let Some(head) = self.take_head() {
-            parts.push_front(bytes_of(head));
-        } else if self.head_len() > 0 {
-            parts.push_front(Bytes::from_owner(Linear(self)));
+        while let Some(frag) = frags.pop() {
+            parts.push(bytes_of(frag));
         }
-        Ok(parts.into_iter())
+        if let Some(head) = self.take_head() {
+            parts.push(bytes_of(head));
+        } else if self.head_len() > 0 {
+            parts.push(Bytes::from_owner(Linear(self)));
+        }
+        Ok(parts.reversed())
     }
 }
 
@@ -146,6 +148,11 @@ impl Parts {
     fn push_front(&mut self, part: Bytes) {
         self.push(part);
         self.parts[..self.count].rotate_right(1);
+    }
+
+    fn reversed(mut self) -> impl Iterator<Item = Bytes> {
+        self.parts[..self.count].reverse();
+        self.into_iter()
     }
 
     fn into_iter(self) -> impl Iterator<Item = Bytes> {

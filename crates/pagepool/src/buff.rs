@@ -29,7 +29,7 @@ pub const MAX_META: usize = 252;
 pub enum AdjustError {
     /// There is not so much room before the packet, behind it, or in its last buffer. Linux: `-EINVAL`.
     NoRoom,
-    /// Less than an Ethernet header would be left in the packet's first buffer. Linux: `-EINVAL`.
+    /// Less than an Ethernet header would be left: by moving the head, in the packet's first buffer. Linux: `-EINVAL`.
     TooShort,
     /// Metadata must be a multiple of 4 bytes, and at most 252. Linux: `-EACCES`.
     BadMeta,
@@ -245,8 +245,10 @@ impl Buff {
         }
         if let Some(frag) = self.chain.frags_mut(&self.head).last_mut() {
             frag.grow(more);
-            self.chain.recount(&self.head);
             return Ok(());
+        }
+        if self.len() + more < ETH_HEADER {
+            return Err(AdjustError::TooShort);
         }
         let from = self.end as usize;
         self.end += more as u32;
@@ -265,7 +267,6 @@ impl Buff {
         while let Some(frag) = self.chain.frags_mut(&self.head).last_mut() {
             if frag.len() > less {
                 frag.shrink(less);
-                self.chain.recount(&self.head);
                 return Ok(());
             }
             less -= frag.len();

@@ -55,15 +55,13 @@ impl Frag {
 
     /// The data; empty for memory that the CPU cannot read.
     pub fn data(&self) -> &[u8] {
-        let within = |bytes: &'_ [u8]| {
-            self.offset as usize..(self.offset as usize + self.len as usize).min(bytes.len())
-        };
-        self.buffer.bytes().map_or(&[], |bytes| &bytes[within(bytes)])
+        let (from, to) = (self.offset(), self.offset() + self.len());
+        self.buffer.bytes().map_or(&[], |bytes| &bytes[from..to])
     }
 
     /// The data, for writing.
     pub fn data_mut(&mut self) -> &mut [u8] {
-        let (from, to) = (self.offset as usize, self.offset as usize + self.len as usize);
+        let (from, to) = (self.offset(), self.offset() + self.len());
         self.buffer.bytes_mut().map_or(&mut [], |bytes| &mut bytes[from..to])
     }
 
@@ -115,19 +113,16 @@ impl Frag {
 /// The further buffers of one packet; a pool has an array of them.
 pub(crate) struct Block {
     count: u32,
-    /// Bytes of data in all of them.
-    len: u32,
     frags: [MaybeUninit<Frag>; MAX_FRAGS],
 }
 
 impl Block {
-    /// Sets the counts of a block that was just taken, and leaves its entries as they are.
-    fn start(block: &mut MaybeUninit<Self>) {
-        let block = block.as_mut_ptr();
+    /// Empties a block that was just taken: it has what its last user left, or nothing at all.
+    fn start(block: &mut MaybeUninit<Self>) -> &mut Self {
         // SAFETY: the block is borrowed exclusively, and the field lies in it.
-        unsafe { (*block).count = 0 };
-        // SAFETY: as above.
-        unsafe { (*block).len = 0 };
+        unsafe { (*block.as_mut_ptr()).count = 0 };
+        // SAFETY: the count is initialised now, and the entries need not be.
+        unsafe { block.assume_init_mut() }
     }
 
     fn frags(&self) -> &[Frag] {
@@ -141,22 +136,16 @@ impl Block {
     }
 
     fn push(&mut self, frag: Frag) -> Result<(), Frag> {
-        let len = frag.len;
-        if let Some(room) = self.frags.get_mut(self.count as usize) {
-            room.write(frag);
-            self.count += 1;
-            self.len += len;
-            return Ok(());
-        }
-        Err(frag)
+        let Some(room) = self.frags.get_mut(self.count as usize) else { return Err(frag) };
+        room.write(frag);
+        self.count += 1;
+        Ok(())
     }
 
     fn pop(&mut self) -> Option<Frag> {
         self.count = self.count.checked_sub(1)?;
         // SAFETY: I1. The entry was initialised, and is not counted any more, so it is read out once.
-        let frag = unsafe { self.frags[self.count as usize].assume_init_read() };
-        self.len -= frag.len;
-        Some(frag)
+        Some(unsafe { self.frags[self.count as usize].assume_init_read() })
     }
 }
 
@@ -199,58 +188,41 @@ impl Chain {
         self.block(head).map_or(&mut [], |block| unsafe { &mut *block }.frags_mut())
     }
 
-    /// Bytes of data in the further buffers.
+    /// Bytes of data in the further buffers. They are counted each time, for [`frags_mut`](Self::frags_mut) lets them be
+    /// exchanged for others.
     pub(crate) fn len(&self, head: &PageBuf) -> usize {
-        // SAFETY: I1, I3. As in `frags`.
-        self.block(head).map_or(0, |block| unsafe { (*block).len } as usize)
+        self.frags(head).iter().map(Frag::len).sum()
     }
 
     /// Appends a buffer, or makes the last one longer if this goes on where that ends. Gives it back where the chain is
     /// full, or the pool has no block left.
     pub(crate) fn push(&mut self, head: &PageBuf, frag: Frag) -> Result<(), Frag> {
-        if self.is_none() {
-            let Some(place) = head.pool.chains.take() else { return Err(frag) };
-            let block = head.pool.chains.block(place).cast::<MaybeUninit<Block>>();
-            // SAFETY: I1, I3. The block was just taken, and nothing is asked of its bytes.
-            Block::start(unsafe { &mut *block });
-            self.0 = NonZeroU32::new(place + 1);
-        }
-        let Some(block) = self.block(head) else { return Err(frag) };
-        // SAFETY: I1, I3. This chain has the block alone, its counts are initialised, and its entries may not be.
+        let Some(block) = self.block(head) else { return self.push_first(head, frag) };
+        // SAFETY: I1, I3. This chain has the block alone, and it is borrowed exclusively.
         let block = unsafe { &mut *block };
-        let len = frag.len;
-        let frag = match block.frags_mut().last_mut() {
-            Some(last) => match last.merge(frag) {
-                Ok(()) => {
-                    block.len += len;
-                    return Ok(());
-                }
-                Err(frag) => frag,
-            },
-            None => frag,
-        };
-        block.push(frag)
+        match block.frags_mut().last_mut() {
+            Some(last) => last.merge(frag).or_else(|frag| block.push(frag)),
+            None => block.push(frag),
+        }
+    }
+
+    fn push_first(&mut self, head: &PageBuf, frag: Frag) -> Result<(), Frag> {
+        let Some(place) = head.pool.chains.take() else { return Err(frag) };
+        let block = head.pool.chains.block(place).cast::<MaybeUninit<Block>>();
+        self.0 = NonZeroU32::new(place + 1);
+        // SAFETY: I1, I3. The block was just taken, and nothing is asked of its bytes.
+        Block::start(unsafe { &mut *block }).push(frag)
     }
 
     /// Takes the last buffer off.
     pub(crate) fn pop(&mut self, head: &PageBuf) -> Option<Frag> {
-        let block = self.block(head)?;
         // SAFETY: I1, I3. As in `push`.
-        let frag = unsafe { &mut *block }.pop();
-        // SAFETY: as above.
-        if unsafe { (*block).count } == 0 {
+        let block = unsafe { &mut *self.block(head)? };
+        let frag = block.pop();
+        if block.count == 0 {
             self.put_back(head);
         }
         frag
-    }
-
-    /// Says that data was cut from or added to its buffers.
-    pub(crate) fn recount(&mut self, head: &PageBuf) {
-        let len = self.frags(head).iter().map(|frag| frag.len).sum();
-        if let Some(block) = self.block(head) {
-            // SAFETY: I1, I3. As in `push`.
-            unsafe { (*block).len = len };
-        }
     }
 
     /// Takes all buffers off, in order, and puts the block back.
@@ -295,5 +267,5 @@ impl Drop for Ending<'_> {
     }
 }
 
-const _: () = assert!(size_of::<Frag>() == 24, "a block of 17 is seven lines");
+const _: () = assert!(size_of::<Frag>() == 24, "17 of them are a block of 416 bytes");
 const _: () = assert!(size_of::<Chain>() == 4, "a packet is 32 bytes");

@@ -81,7 +81,7 @@ pub use shutdown::{HeldPage, Shutdown, ShutdownReport};
 pub use skb::{Coalesced, SkBuff, SkbCache, SkbError, SkbFrag, SkbMemory};
 pub use stats::{Inflight, Stats, WaitStats};
 pub use thread::prepare_thread;
-pub use token::{OwnerCache, OwnerParts, fence_all_threads, fences_are_free};
+pub use token::{OwnerCache, fence_all_threads, fences_are_free};
 pub use topology::Topology;
 pub use use_counts::UseCounts;
 pub use wait_queue::{PageUser, WaitUser};

@@ -1,11 +1,12 @@
 //! Where the owner's cache is filled from, and what the owner does when it is empty.
 //!
-//! What   the slow side of [`Bound`]: what waits for its users first, then lanes and ring, the provider after them, and the
-//!        next page to cut.
+//! What   the slow side of [`Bound`]: what waits for its users first, then lanes and ring, the provider after them, and
+//!        the next page to cut.
 //! Who    the bound thread alone. Messages are taken in here and nowhere else while the pool lives (I2, I5).
 //! Order  as in net/core/page_pool.c:page_pool_refill_alloc_cache and __page_pool_alloc_netmems_slow (v7.3): stop at the
 //!        first page of another node; `alloc_empty` where lanes and ring had nothing.
-//! Foreign code (provider, domains, users of waiting buffers) runs between borrows of the owner's state, and may drop buffers into the cache.
+//! Foreign code (provider, domains, users of waiting buffers) runs between borrows of the owner's state, and may drop
+//! buffers into the cache.
 //! Cost   a refill: per page one load and two stores; no atomic read-modify-write.
 
 // UNSAFETY: the owner's state is reached through its owner cells.

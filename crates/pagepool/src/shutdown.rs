@@ -10,7 +10,7 @@
 //!         but it is 0 again only when both sides agree.
 //! Pieces  the owner's private count of each split page moves into the page's atomic one, as a debt that late pieces
 //!         pay; whoever brings it to 0 has the page.
-//! Waits   what is in the waiting queue stays out, and the queue passes to the [`Shutdown`]: wait_queue.rs has the protocol.
+//! Waits   what is in the waiting queue stays out, and the queue passes to the [`Shutdown`] (protocol: wait_queue.rs).
 //! I9      after step 3 nothing enters cache, ring or lanes, but for messages whose own returner takes them out again.
 //! Mirrors net/core/page_pool.c:page_pool_destroy, page_pool_release (v7.3), without its retry timer.
 
@@ -324,7 +324,8 @@ impl Shutdown {
         std::thread::sleep(left.unwrap_or(ASK_EVERY).min(ASK_EVERY));
     }
 
-    /// What is still out; asks after what waits first. Any thread; walks the records of the area, so it costs time in proportion to its size.
+    /// What is still out; asks after what waits first. Any thread; walks the records of the area, so it costs time in
+    /// proportion to its size.
     pub fn report(&self) -> ShutdownReport {
         ShutdownReport {
             pool: self.name.clone(),

@@ -252,8 +252,11 @@ impl SkBuff {
     /// Bytes of memory that the packet keeps from other uses: its block, and all of each buffer, also of one that it
     /// shares. Linux: `skb->truesize`. A look at every fragment.
     pub fn truesize(&self) -> usize {
-        let frags: usize = self.frags().iter().map(|frag| frag.memory().size()).sum();
-        size_of::<Block>() + self.block.head().size() + frags
+        size_of::<Block>() + self.block.head().size() + self.truesize_of_frags()
+    }
+
+    fn truesize_of_frags(&self) -> usize {
+        self.frags().iter().map(|frag| frag.memory().size()).sum()
     }
 
     /// How many fragments it has.

@@ -4,7 +4,8 @@
 //!        only when a block is used for the first time.
 //! Who    any thread. Whoever took a block has it alone until it puts it back.
 //! How    the head of the stack is one word: the place on top, and how often the word was changed. The second part keeps
-//!        a compare-and-swap from mistaking a stack that was changed and changed back for the one that was looked at.
+//!        a compare-and-swap from mistaking a stack that was changed and changed back for the one that was looked at,
+//!        unless a thread sleeps between its two accesses through a multiple of 2^32 changes.
 //! Pairs  put (Release on the head) -> take (Acquire): the last user's writes come before the next one's. Between the
 //!        two only read-modify-writes touch the head, so none breaks the chain.
 //! End    close takes the whole stack at once and leaves a mark in its place: nothing is taken any more, and a put that
@@ -44,6 +45,9 @@ pub(crate) struct Slab<T> {
 pub(crate) struct Slot<T> {
     next: AtomicU32,
     block: UnsafeCell<MaybeUninit<T>>,
+    /// Finds two who have the block, or one who has it before the last one's writes.
+    #[cfg(loom)]
+    watch: crate::sync::OneAtATime,
 }
 
 // SAFETY: zero is an atomic integer, and any bytes are an uninitialised block.
@@ -53,7 +57,8 @@ unsafe impl<T> crate::table::Zeroable for Slot<T> {}
 #[cfg(loom)]
 impl<T> Default for Slot<T> {
     fn default() -> Self {
-        Self { next: AtomicU32::new(0), block: UnsafeCell::new(MaybeUninit::zeroed()) }
+        let block = UnsafeCell::new(MaybeUninit::zeroed());
+        Self { next: AtomicU32::new(0), block, watch: Default::default() }
     }
 }
 
@@ -71,7 +76,14 @@ impl<T> fmt::Debug for Slab<T> {
 impl<T> Slab<T> {
     /// `blocks` blocks, none of them taken; fewer than 2^32.
     pub(crate) fn new(blocks: usize) -> Result<Self, Error> {
-        let slots = zeroed(blocks.min(u32::MAX as usize - 1))?;
+        debug_assert!(blocks < PLACE as usize, "a place and one more are a u32");
+        let slots = zeroed(blocks).map_err(|_| {
+            let size = size_of::<Slot<T>>();
+            Error::no_memory(
+                "calloc",
+                format!("no address space for {blocks} blocks of {size} bytes: ask for fewer"),
+            )
+        })?;
         Ok(Self { head: Padded(AtomicU64::new(0)), fresh: AtomicU32::new(0), slots })
     }
 
@@ -128,6 +140,8 @@ impl<T> Slab<T> {
     /// The address of a block, all zeroes before its first use. Following it is for the one that took it.
     #[inline(always)]
     pub(crate) fn block(&self, place: u32) -> *mut T {
+        #[cfg(loom)]
+        self.slots[place as usize].watch.touch();
         self.slots[place as usize].block.get().cast()
     }
 }

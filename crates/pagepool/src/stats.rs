@@ -30,11 +30,6 @@ impl Counter {
         self.0.load(Relaxed)
     }
 
-    /// Where it lies, for a writer that is not in this crate.
-    pub(crate) fn word(&self) -> *const AtomicU64 {
-        &raw const self.0
-    }
-
     /// Sets a starting value; for tests of the wrap-around.
     #[cfg(test)]
     pub(crate) fn start_at(&self, n: u64) {
@@ -174,7 +169,7 @@ stats! {
         full,
         /// Rounds of polling while something waited.
         polls,
-        /// Buffers that were in use still when nobody watched the end of the pool any more: their memory is never used again.
+        /// Buffers in use when nobody watched the end of the pool any more: their memory is never used again.
         leaked,
     }
 }

@@ -1,8 +1,7 @@
 //! What a foreign-language interface needs of a pool: buffers as two words, and the owner's cache as addresses.
 //!
 //! What   [`PageBuf::into_token`] and [`PageBuf::from_token`] take a handle apart and put it together again;
-//!        [`Bound::owner_parts`] says where the cache and its two counts lie, so that an owner's allocation and return
-//!        need no call; [`fence_all_threads`] is the slow half of a fence of which the fast half is free.
+//!        [`Bound::owner_cache`] says where the cache lies, so that an owner's allocation and return need no call; [`fence_all_threads`] is the slow half of a fence of which the fast half is free.
 //! Who    the C interface, which keeps a generation beside each pair of words. A program in Rust needs none of it.
 //! I1, I2 are the caller's to keep: whoever makes a buffer from two words is its one owner, and whoever touches the parts
 //!        is the thread that the pool is bound to.
@@ -12,7 +11,7 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 
 use crate::buf::PageBuf;
 use crate::cache::Cache;
@@ -31,17 +30,6 @@ pub struct OwnerCache {
     pub limit: usize,
     /// Pages that the cache may have.
     pub capacity: usize,
-}
-
-/// Where the owner's cache lies. The addresses hold until the pool is freed.
-#[derive(Clone, Copy, Debug)]
-pub struct OwnerParts {
-    /// The cache, which the owner alone writes.
-    pub cache: *const OwnerCache,
-    /// Counts a page that was taken from the cache.
-    pub alloc_fast: *const AtomicU64,
-    /// Counts a page that was put into the cache.
-    pub recycle_cached: *const AtomicU64,
 }
 
 impl PageBuf {
@@ -68,7 +56,7 @@ impl PageBuf {
     }
 
     /// The buffer of two words that [`into_token`](Self::into_token) gave, or of a page number that was taken from the
-    /// pool's [cache](OwnerParts::cache).
+    /// pool's [cache](Bound::owner_cache).
     ///
     /// # Safety
     /// * The words are such a pair.
@@ -80,24 +68,20 @@ impl PageBuf {
 }
 
 impl Bound {
-    /// Where this pool's cache lies, for allocation and return without a call. Only the thread that the pool is bound to
-    /// may follow the addresses.
+    /// Where this pool's cache lies, for allocation and return without a call. It holds until the pool is freed, and only
+    /// the thread that the pool is bound to may follow it, and write there. Who takes pages from the cache and puts them
+    /// back there also counts them: the pool's own `alloc_fast` and `recycle_cached` do not move.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams { cache_size: 32, ..Default::default() }, arena)?.bind();
     /// // SAFETY: the pool is bound to this thread, and there.
-    /// assert_eq!(unsafe { (*pool.owner_parts().cache).limit }, 32);
+    /// assert_eq!(unsafe { (*pool.owner_cache()).limit }, 32);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
-    pub fn owner_parts(&self) -> OwnerParts {
-        let home = self.home();
-        OwnerParts {
-            cache: (&raw const home.own.cache).cast(),
-            alloc_fast: home.own.counts.alloc_fast.word(),
-            recycle_cached: home.own.counts.recycle_cached.word(),
-        }
+    pub fn owner_cache(&self) -> *const OwnerCache {
+        (&raw const self.home().own.cache).cast()
     }
 }
 

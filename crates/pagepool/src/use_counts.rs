@@ -1,9 +1,9 @@
 //! A plain count of references as the user of waiting buffers.
 //!
 //! Who    any thread takes and puts; the thread that polls the pool asks.
-//! Pairs  [`UseCounts::put`] (Release) -> `in_use` (Acquire): all that a user did with the bytes before it put its count
-//!        happened before the buffer goes home. [`UseCounts::take`] needs no ordering: whoever takes a count has one, or
-//!        has the buffer.
+//! Pairs  [`UseCounts::put`] (Release) -> `in_use` (Acquire): all that a user did with the bytes before it put its
+//!        count happened before the buffer goes home. [`UseCounts::take`] needs no ordering: whoever takes a count has
+//!        one, or has the buffer.
 //! Cost   take and put: one atomic read-modify-write each. Counts are packed, sixteen in a cache line.
 
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::wait_queue::PageUser;
 /// A fixed number of use counts; the cookie of a waiting buffer is the index of its count. The buffer is in use while
 /// its count is not 0.
 ///
-/// Readers that own something droppable do better with [`SharedBuf`](crate::SharedBuf), which comes home by itself. This is
-/// for those that only count, and for counts that stand elsewhere and can be copied into this form.
+/// Readers that own something droppable do better with [`SharedBuf`](crate::SharedBuf), which comes home by itself.
+/// This is for those that only count, and for counts that stand elsewhere and can be copied into this form.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};

@@ -1,33 +1,33 @@
 //! The waiting queue: buffers whose user gives no sign when it is done, and only answers "still in use?".
 //!
 //! What   the third seed's "Keep track of pages": the program parts with a buffer while somebody else still reads it (a
-//!        kernel that sends from it, a count of references kept elsewhere), and gets no call when that ends. Such buffers
-//!        wait here, first in, first out, and are asked after when the pool needs pages.
-//! Who    the holder of the owner half alone (I2); the queue moves with the pool. Once the pool has ended, whoever takes
-//!        it out of its [`Shutdown`](crate::Shutdown). The counts may be read by anyone.
+//!        kernel that sends from it, a count of references kept elsewhere), and gets no call when that ends. Such
+//!        buffers wait here, first in, first out, and are asked after when the pool needs pages.
+//! Who    the holder of the owner half alone (I2); the queue moves with the pool. Once the pool has ended, whoever
+//!        takes it out of its [`Shutdown`](crate::Shutdown). The counts may be read by anyone.
 //! When   a refill asks after as many as it would bring, before it looks at lanes and ring;
-//!        [`Bound::poll_waits`](crate::Bound::poll_waits) asks when told. There is no thread that asks. An owner that sleeps
-//!        is not woken by a user that gets done: it must sleep on what the user has to sleep on (a socket with completions
-//!        is readable with `POLLERR`), or for a time.
+//!        [`Bound::poll_waits`](crate::Bound::poll_waits) asks when told. There is no thread that asks. An owner that
+//!        sleeps is not woken by a user that gets done: it must sleep on what the user has to sleep on (a socket with
+//!        completions is readable with `POLLERR`), or for a time.
 //! Cost   queueing: a compare and 32 bytes written; no atomic, no allocation. A round: one atomic read-modify-write and
 //!        back, and per registered user and per buffer asked after one call.
 //!
-//! Foreign code: a [`PageUser`] may do anything the thread may do, also allocate from this pool, drop buffers, queue others
-//! and poll. So no borrow of the queue or of the cache is live while it runs. While a round runs entries are added at the
-//! back and only the round takes any out, so places before that stay what they are: an entry stays in the queue while its
-//! user is asked, and a panic there loses nothing. A poll inside a poll does nothing. What is queued meanwhile is asked
-//! after in the next round.
+//! Foreign code: a [`PageUser`] may do anything the thread may do, also allocate from this pool, drop buffers, queue
+//! others and poll. So no borrow of the queue or of the cache is live while it runs. While a round runs entries are
+//! added at the back and only the round takes any out, so places before that stay what they are: an entry stays in the
+//! queue while its user is asked, and a panic there loses nothing. A poll inside a poll does nothing. What is queued
+//! meanwhile is asked after in the next round.
 //!
 //! Giving up: an entry that is dropped without having been asked never goes home. So whatever goes wrong, memory is
 //! leaked and not used again too early.
 //!
-//! The end of the pool: what waits counts as out, like any buffer in the program's hands, so the pool does not end before
-//! it (I9). The queue passes to the [`Shutdown`](crate::Shutdown), which asks after everything whenever it is asked itself
-//! ([`is_complete`](crate::Shutdown::is_complete), [`wait`](crate::Shutdown::wait),
+//! The end of the pool: what waits is not home, like any buffer in the program's hands, so the pool does not end
+//! before it (I9). The queue passes to the [`Shutdown`](crate::Shutdown), which asks after everything whenever it is
+//! asked itself ([`is_complete`](crate::Shutdown::is_complete), [`wait`](crate::Shutdown::wait),
 //! [`report`](crate::Shutdown::report)); one thread at a time has the queue, and a second one finds it taken and does
-//! without. What is done goes home as a late buffer does. A `Shutdown` that is dropped asks once more, and what is in use
-//! then is leaked on purpose: never given back, counted in [`WaitStats::leaked`](crate::WaitStats::leaked). A pool that
-//! is dropped drops its `Shutdown` at once.
+//! without. What is done goes home as a late buffer does. A `Shutdown` that is dropped asks once more, and what is in
+//! use then is leaked on purpose: never given back, counted in [`WaitStats::leaked`](crate::WaitStats::leaked). A pool
+//! that is dropped drops its `Shutdown` at once.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -41,8 +41,8 @@ use crate::stats::WaitCounts;
 
 /// Somebody who uses buffers without owning them, and says on request whether one is in use still.
 ///
-/// A buffer is named by the cookie that it was queued with: the number of a send, the index of a count. What `in_use` says
-/// decides when memory is used again, so whoever reads the bytes behind the owner's back (unsafe code, a kernel, a
+/// A buffer is named by the cookie that it was queued with: the number of a send, the index of a count. What `in_use`
+/// says decides when memory is used again, so whoever reads the bytes behind the owner's back (unsafe code, a kernel, a
 /// device) must rest on an implementation that is right.
 ///
 /// ```
@@ -77,7 +77,8 @@ pub trait PageUser: Send + Sync {
     fn refresh(&self) {}
 
     /// Whether the buffer that was queued with this cookie is in use still. Once this says no, the buffer goes home and
-    /// the question is not asked again; all that the user did with the bytes must be over, and ordered before the answer.
+    /// the question is not asked again; all that the user did with the bytes must be over, and ordered before the
+    /// answer.
     fn in_use(&self, cookie: u64) -> bool;
 }
 

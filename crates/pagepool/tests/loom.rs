@@ -15,7 +15,10 @@ use std::time::Instant;
 
 use loom::thread::{self, JoinHandle};
 use pagepool::testing::{Op, PlainMemory};
-use pagepool::{Bound, IdentityDomain, PageBuf, Pool, PoolParams, PoolRef, Shutdown};
+use pagepool::{
+    Bound, Buff, Frame, FrameBulk, IdentityDomain, OnBusy, PageBuf, Pool, PoolParams, PoolRef, Registry,
+    Shutdown, SkBuff, SkbCache, UseCounts,
+};
 
 /// Runs a model and prints what it took.
 fn explore(name: &str, default_bound: usize, scene: impl Fn() + Send + Sync + 'static) {
@@ -573,6 +576,58 @@ fn readers_finish_before_the_page_is_used_again() {
     });
 }
 
+// ---- Waiting for a count that gives no sign ----------------------------------------------------------------------
+
+/// One page, which waits for a reader on another thread; and what the reader does with it.
+fn waiting(on_busy: OnBusy) -> (Scene, Bound, Arc<UseCounts>, Arc<loom::cell::UnsafeCell<u8>>) {
+    let (scene, pool) = scene(1, PoolParams { wait_capacity: 1, on_busy, ..small(1, 1) });
+    let counts = UseCounts::new(1);
+    let user = pool.wait_user(counts.clone()).unwrap();
+    counts.take(0);
+    pool.wait(&user, pool.alloc_page().unwrap(), 0).unwrap();
+    (scene, pool, counts, Arc::new(loom::cell::UnsafeCell::new(0u8)))
+}
+
+#[test]
+fn a_page_that_waits_is_used_again_after_every_read() {
+    for on_busy in [OnBusy::Keep, OnBusy::Release] {
+        explore("waits/bytes", 3, move || {
+            let (scene, pool, counts, bytes) = waiting(on_busy);
+            let (theirs, reader) = (bytes.clone(), counts.clone());
+            let reader = thread::spawn(move || {
+                theirs.with(|_| ());
+                reader.put(0);
+            });
+            if let Some(again) = pool.alloc_page() {
+                bytes.with_mut(|_| ()); // written again: every read must be over
+                drop(again);
+            }
+            reader.join().unwrap();
+            pool.poll_waits();
+            assert_eq!(pool.wait_stats().waiting(), 0);
+            scene.destroy(pool);
+        });
+    }
+}
+
+#[test]
+fn two_who_watch_the_end_ask_after_what_waits() {
+    explore("waits/destroy", 2, || {
+        let (scene, pool, counts, _) = waiting(OnBusy::Keep);
+        let shutdown = Arc::new(pool.destroy());
+        let watching = shutdown.clone();
+        let reader = thread::spawn(move || {
+            counts.put(0);
+            watching.is_complete()
+        });
+        shutdown.is_complete();
+        reader.join().unwrap();
+        assert!(shutdown.is_complete(), "nobody uses it any more, and nobody asks beside this");
+        scene.ended(&shutdown);
+        assert_eq!(scene.handle.wait_stats().reused, 1);
+    });
+}
+
 #[test]
 fn clones_of_two_pieces_share_one_count() {
     explore("shared/pieces", 2, || {
@@ -679,6 +734,137 @@ fn of_two_who_bring_one_piece_one_is_refused() {
     });
 }
 
+// ---- Packets for stacks --------------------------------------------------------------------------------------------
+
+/// A packet of one page, in a cache of its own.
+fn stack_packet(pool: &Bound, blocks: usize) -> (SkbCache, SkBuff) {
+    let cache = SkbCache::new(blocks).unwrap();
+    let packet = SkBuff::from_buff(&cache, Buff::received(pool.alloc_page().unwrap(), 100).unwrap()).unwrap();
+    (cache, packet)
+}
+
+#[test]
+fn skb_the_last_of_two_clones_sends_the_page_home() {
+    explore("skb/clones", 3, || {
+        let (scene, pool) = scene(1, small(1, 1));
+        let (cache, packet) = stack_packet(&pool, 1);
+        let clone = packet.clone();
+        let bytes = Arc::new(loom::cell::UnsafeCell::new(0u8));
+        let theirs = bytes.clone();
+        let reader = thread::spawn(move || {
+            theirs.with(|_| ());
+            drop(clone);
+        });
+        drop(packet);
+        if let Some(again) = pool.alloc_page() {
+            bytes.with_mut(|_| ()); // written again: every read must be over
+            drop(again);
+        }
+        reader.join().unwrap();
+        assert!(SkBuff::from_bytes(&cache, 0, b"").is_ok(), "the block is home, once");
+        drop(cache);
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn skb_is_written_when_the_other_clone_is_gone() {
+    explore("skb/unique", 3, || {
+        let (scene, pool) = scene(1, small(1, 1));
+        let (cache, mut packet) = stack_packet(&pool, 1);
+        let clone = packet.clone();
+        let bytes = Arc::new(loom::cell::UnsafeCell::new(0u8));
+        let theirs = bytes.clone();
+        let reader = thread::spawn(move || {
+            theirs.with(|_| ());
+            drop(clone);
+        });
+        if packet.data_mut().is_some() {
+            bytes.with_mut(|_| ());
+        }
+        reader.join().unwrap();
+        assert!(packet.data_mut().is_some());
+        drop((packet, cache));
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn skb_two_clones_get_blocks_of_their_own() {
+    explore("skb/unclone", 2, || {
+        let (scene, pool) = scene(1, small(1, 1));
+        let cache = SkbCache::new(3).unwrap();
+        let mut one = SkBuff::with_capacity(&cache, 0, 0).unwrap();
+        one.add_frag(pool.alloc_page().unwrap(), 0, 100).unwrap();
+        let mut two = one.clone();
+        let other = thread::spawn(move || {
+            two.pull(10).unwrap();
+            drop(two);
+        });
+        one.trim(50).unwrap();
+        assert_eq!((one.len(), one.frags()[0].offset()), (50, 0));
+        drop(one);
+        other.join().unwrap();
+        assert!(pool.alloc_page().is_some(), "the page is home");
+        drop(cache);
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn skb_a_merged_clone_and_its_source_end_at_once() {
+    explore("skb/merged", 2, || {
+        let (scene, pool) = scene(1, small(1, 1));
+        let cache = SkbCache::new(2).unwrap();
+        let [mut one, mut two] = [0, 1].map(|_| SkBuff::with_capacity(&cache, 0, 0).unwrap());
+        one.mark_for_recycle();
+        two.add_frag(pool.alloc_page().unwrap(), 0, 1000).unwrap();
+        one.try_coalesce(two.clone()).unwrap();
+        let bytes = Arc::new(loom::cell::UnsafeCell::new(0u8));
+        let theirs = bytes.clone();
+        let other = thread::spawn(move || {
+            theirs.with(|_| ());
+            drop(one);
+        });
+        drop(two);
+        if let Some(again) = pool.alloc_page() {
+            bytes.with_mut(|_| ()); // written again: every read must be over
+            drop(again);
+        }
+        other.join().unwrap();
+        drop(cache);
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn skb_last_packets_against_the_end_of_their_cache() {
+    explore("skb/end", 3, || {
+        let cache = SkbCache::new(2).unwrap();
+        let one = SkBuff::from_bytes(&cache, 0, b"one").unwrap();
+        let two = SkBuff::from_bytes(&cache, 0, b"two").unwrap();
+        let (first, second) = (thread::spawn(move || drop(one)), thread::spawn(move || drop(two)));
+        drop(cache);
+        first.join().unwrap();
+        second.join().unwrap();
+    });
+}
+
+#[test]
+fn skb_blocks_are_taken_while_their_cache_ends() {
+    explore("skb/end/take", 3, || {
+        let cache = SkbCache::new(2).unwrap();
+        let mut one = SkBuff::from_bytes(&cache, 0, b"one").unwrap();
+        let other = thread::spawn(move || {
+            let rest = one.split(1);
+            drop(one);
+            assert!(rest.is_err() || rest.is_ok_and(|rest| rest.data() == b"ne"));
+        });
+        drop(cache);
+        other.join().unwrap();
+    });
+}
+
 // ---- Every operation against every other ---------------------------------------------------------------------------
 
 /// What a returner does with two pages' worth of buffers, taken on the owner's thread.
@@ -768,4 +954,100 @@ fn pair(returned: Op, deed: Op, lanes: usize) {
         Ok(pool) => scene.destroy(pool),
         Err(shutdown) => scene.ended(&shutdown),
     }
+}
+
+// ---- Packets ---------------------------------------------------------------------------------------------------
+
+/// A packet, and a buffer to be added to it.
+fn packet(pool: &Bound) -> (Buff, PageBuf) {
+    (Buff::received(pool.alloc_page().unwrap(), 60).unwrap(), pool.alloc_page().unwrap())
+}
+
+/// Adds the buffer, which takes a chain, and looks at it; `None` if there was no chain.
+fn chained((mut packet, buffer): (Buff, PageBuf)) -> Option<Buff> {
+    let page = buffer.page();
+    packet.add_frag(buffer, 0, 1).ok()?;
+    assert_eq!(packet.frags()[0].buffer().page(), page);
+    Some(packet)
+}
+
+/// Takes the buffer off, which puts the chain back.
+fn unchained(mut packet: Buff) -> (Buff, PageBuf) {
+    let frag = packet.pop_frag().unwrap();
+    (packet, frag.into_buffer())
+}
+
+#[test]
+fn two_take_a_chain_and_put_it_back() {
+    explore("chains/two", 3, || {
+        let (scene, pool) = scene(4, PoolParams { chains: 1, ..small(1, 1) });
+        let (ours, theirs) = (packet(&pool), packet(&pool));
+        let other = thread::spawn(move || chained(theirs).map(unchained));
+        let mine = chained(ours).map(unchained);
+        let theirs = other.join().unwrap();
+        assert!(mine.is_some() || theirs.is_some(), "one of two finds it free");
+        drop((mine, theirs));
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn a_stack_of_chains_that_was_changed_and_changed_back_is_noticed() {
+    explore("chains/changed_back", 3, || {
+        let (scene, pool) = scene(8, PoolParams { chains: 2, ..small(1, 1) });
+        let [one, two] = [packet(&pool), packet(&pool)].map(|p| chained(p).unwrap());
+        let (one, two, ours) = (unchained(one), unchained(two), [packet(&pool), packet(&pool)]);
+        // Both are free, one on top of the other: taken both, and the first put back, the top is what it was.
+        let other = thread::spawn(move || {
+            let (one, two) = (chained(one), chained(two));
+            (one.map(unchained), two)
+        });
+        let mine = ours.map(chained);
+        let (one, two) = other.join().unwrap();
+        let pages =
+            |packet: &Buff| packet.frags().iter().map(|frag| frag.buffer().page()).collect::<Vec<_>>();
+        let mut all: Vec<_> = mine.iter().flatten().chain(&two).flat_map(pages).collect();
+        let having = all.len();
+        all.sort();
+        all.dedup();
+        assert!(having <= 2 && all.len() == having, "nobody has another's chain: {all:?}");
+        drop((mine, one, two));
+        scene.destroy(pool);
+    });
+}
+
+fn jumbo_against_destroy(lanes: usize, put: fn(Frame)) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let (scene, pool) = scene(2, small(lanes, 2));
+        let frame = Frame::from(chained(packet(&pool)).unwrap());
+        let returner = thread::spawn(move || put(frame));
+        let shutdown = pool.destroy();
+        returner.join().unwrap();
+        scene.ended(&shutdown);
+    }
+}
+
+#[test]
+fn a_chain_goes_home_before_its_packet_and_the_pool_after_both() {
+    explore("jumbo/destroy/lane", 2, jumbo_against_destroy(1, drop));
+    explore("jumbo/destroy/ring", 2, jumbo_against_destroy(0, drop));
+    explore("jumbo/destroy/bulk", 2, jumbo_against_destroy(1, |frame| FrameBulk::new().push(frame)));
+}
+
+#[test]
+fn a_memory_id_is_given_back_once_and_looking_on_changes_nothing() {
+    explore("registry", 3, || {
+        let registry = Registry::new();
+        let (scene, pool) = scene(1, PoolParams { registry: Some(registry.clone()), ..small(0, 1) });
+        let buffer = pool.alloc_page().unwrap();
+        let returner = drop_there(buffer);
+        let looked = registry.clone();
+        let watcher =
+            thread::spawn(move || looked.dump().into_iter().for_each(|e| assert_eq!(e.id.get(), 1)));
+        let shutdown = pool.destroy();
+        returner.join().unwrap();
+        assert!(registry.is_empty(), "the last buffer is home");
+        watcher.join().unwrap();
+        scene.ended(&shutdown);
+    });
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 #[test]
 fn packets_have_the_bytes_that_they_must_have() {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(2000);
     let config =
         ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Default::default() };
     let op = any::<[u8; 3]>().prop_map(PacketOp::from_bytes);

@@ -14,6 +14,7 @@ struct Counting;
 
 thread_local! {
     static ALLOCATED: Cell<u64> = const { Cell::new(0) };
+    static FREED: Cell<u64> = const { Cell::new(0) };
 }
 
 // SAFETY: the system's allocator does it all.
@@ -25,6 +26,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        FREED.with(|count| count.set(count.get() + 1));
         // SAFETY: as the caller promised.
         unsafe { System.dealloc(at, layout) }
     }
@@ -35,6 +37,11 @@ static COUNTING: Counting = Counting;
 
 fn allocated() -> u64 {
     ALLOCATED.with(Cell::get)
+}
+
+/// What is allocated and not freed, as far as this thread did both.
+fn live() -> i64 {
+    ALLOCATED.with(Cell::get) as i64 - FREED.with(Cell::get) as i64
 }
 
 fn receive(pool: &Bound, cache: &SkbCache, frags: usize) -> SkBuff {
@@ -101,4 +108,23 @@ fn nor_by_the_last_clone_on_another_thread() {
         allocated() - before
     });
     assert_eq!((other.join().unwrap(), pool.inflight().out), (0, 0));
+}
+
+#[test]
+fn the_last_packet_frees_its_cache() {
+    let before = live();
+    let cache = SkbCache::new(4).unwrap();
+    let made = live();
+    let packets = [1, 2].map(|byte| SkBuff::from_bytes(&cache, 0, &[byte]).unwrap());
+    drop(SkBuff::from_bytes(&cache, 0, &[3]).unwrap());
+    let clone = packets[1].clone();
+    drop(cache);
+    let handle_gone = live();
+    assert!(before < handle_gone && handle_gone < made);
+    drop(packets);
+    assert_eq!((live(), clone.data()), (handle_gone, &[2][..]));
+    drop(clone);
+    assert_eq!(live(), before, "the blocks are freed");
+    drop(SkbCache::new(4).unwrap());
+    assert_eq!(live(), before, "with nothing out the last handle frees them");
 }

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 use pagepool::testing::PlainMemory;
 use pagepool::{
-    Batch, Bound, IdentityDomain, PageBuf, PageHold, Pool, PoolParams, PoolRef, RawBuf, SharedBuf, Shutdown,
+    Batch, Bound, Buff, Frame, FrameBulk, IdentityDomain, NoDirect, PageBuf, PageHold, Pool, PoolParams,
+    PoolRef, RawBuf, SharedBuf, Shutdown,
 };
 
 const PAGES: usize = 384;
@@ -80,6 +81,7 @@ enum Parcel {
     Raw(PoolRef, RawBuf),
     Held(PageBuf, PageHold),
     Hold(PageHold),
+    Frames(Vec<Frame>),
 }
 
 /// Slots that any thread may fill or empty.
@@ -223,6 +225,27 @@ fn open(parcel: Parcel, dice: &mut Dice) {
             if dice.below(2) == 0 { drop((buffer, hold)) } else { drop((hold, buffer)) }
         }
         Parcel::Hold(hold) => drop(hold),
+        Parcel::Frames(frames) => send_frames_home(frames, dice),
+    }
+}
+
+fn send_frames_home(frames: Vec<Frame>, dice: &mut Dice) {
+    let unstamped = |frame: Frame| {
+        let mut packet = frame.into_buff().expect("it is a pool's");
+        unstamp(packet.data_mut());
+        packet.frags_mut().iter_mut().for_each(|frag| unstamp(frag.data_mut()));
+        Frame::from(packet)
+    };
+    let mut frames: Vec<Frame> = frames.into_iter().map(unstamped).collect();
+    let _scope = (dice.below(4) == 0).then(NoDirect::enter);
+    match dice.below(4) {
+        0 => pagepool::put_frames(&mut frames),
+        1 => frames.into_iter().for_each(Frame::put_ring),
+        2 => {
+            let mut bulk = FrameBulk::new();
+            frames.into_iter().rev().for_each(|frame| bulk.push(frame));
+        }
+        _ => drop(frames),
     }
 }
 
@@ -282,6 +305,7 @@ fn make(world: &World, dice: &mut Dice) -> Pool {
         refill: 1,
         ring_size: 1 + dice.below(32) as usize,
         max_lanes: dice.below(4) as usize,
+        chains: dice.below(4) as usize,
         lane_size: 2 << dice.below(5),
         domains: vec![Arc::new(IdentityDomain::new("stress"))],
         ..Default::default()
@@ -307,7 +331,7 @@ fn take(world: &World, pool: &Bound, dice: &mut Dice) -> Option<Parcel> {
         world.stamp(buffer.bytes_mut().expect("plain memory"));
         buffer
     };
-    match dice.below(10) {
+    match dice.below(11) {
         0..3 => {
             let n = dice.below(32) as usize;
             let pages = std::iter::from_fn(|| pool.alloc_page()).take(n).map(stamped);
@@ -324,6 +348,21 @@ fn take(world: &World, pool: &Bound, dice: &mut Dice) -> Option<Parcel> {
             Some(Parcel::Batch(Box::new(batch)))
         }
         6 => share(world, pool, dice),
+        8 => {
+            let packet = |first: PageBuf| {
+                let mut packet = Buff::new(first, 0, 64).expect("it has as many");
+                for buffer in
+                    std::iter::from_fn(|| pool.alloc_page()).take(dice.below(5) as usize).map(stamped)
+                {
+                    if let Err(mut none_left) = packet.add_frag(buffer, 0, 64) {
+                        unstamp(none_left.bytes_mut().expect("plain memory"));
+                    }
+                }
+                Frame::from(packet)
+            };
+            let first = std::iter::from_fn(|| pool.alloc_page()).take(4).map(stamped);
+            Some(Parcel::Frames(first.map(packet).collect()))
+        }
         7 => Some(Parcel::Raw(pool.handle(), stamped(pool.alloc_page()?).into_raw().expect("mapped"))),
         _ => {
             let mut buffer = stamped(pool.alloc_page()?);

@@ -232,7 +232,7 @@ fn a_full_queue_gives_the_buffer_back_and_so_does_another_pool() {
     let (_, mine) = pool(8, params(2, OnBusy::Keep));
     let (_, other) = pool(8, params(2, OnBusy::Keep));
     let (told, theirs) = (Told::uses(0..8), Told::uses([]));
-    let (user, stranger) = (mine.wait_user(told).unwrap(), other.wait_user(theirs).unwrap());
+    let (user, stranger) = (mine.wait_user(told.clone()).unwrap(), other.wait_user(theirs).unwrap());
     queue(&mine, &user, 2);
     let third = mine.alloc_page().unwrap();
     let page = third.page();
@@ -245,6 +245,7 @@ fn a_full_queue_gives_the_buffer_back_and_so_does_another_pool() {
     assert!(without.wait_user(Told::uses([])).is_err());
     assert!(without.wait(&user, without.alloc_page().unwrap(), 0).is_err());
     assert_eq!((without.poll_waits(), without.wait_stats()), (0, WaitStats::default()));
+    told.all_done();
 }
 
 #[test]
@@ -439,16 +440,14 @@ fn a_user_that_panics_loses_nothing() {
         queue(&pool, &user, 4);
         let panicked = || catch_unwind(AssertUnwindSafe(|| pool.poll_waits())).is_err();
         assert!(panicked(), "through poll_waits");
-        while pool.inflight().cache > 0 {
-            std::mem::forget(pool.alloc_page()); // until an allocation has to ask
-        }
+        let in_cache = pool.inflight().cache;
+        let out: Vec<_> = (0..in_cache).map(|_| pool.alloc_page()).collect(); // the next allocation has to ask
         assert!(catch_unwind(AssertUnwindSafe(|| pool.alloc_page())).is_err(), "through alloc_page");
         let (waits, total) = (pool.wait_stats(), pool.inflight().total as u64);
         assert_eq!(pool.poll_waits() as u64, waits.waiting(), "each is there still");
-        let at = pool.inflight();
-        assert_eq!((at.total as u64, at.waiting), (total, 0));
-        drop(pool);
-        assert_eq!(memory.free() as u64, 16 - at.out);
+        assert_eq!((pool.inflight().total as u64, pool.inflight().waiting), (total, 0));
+        drop((out, pool));
+        assert_eq!(memory.free(), 16);
     }
 }
 
@@ -506,6 +505,9 @@ fn memory_that_left_the_queue_is_waited_for_too() {
     assert_eq!((memory.free(), handle.wait_stats().freed_late), (8, 2));
 }
 
+/// What is leaked on purpose: reachable from here, so that a leak checker asks about no other.
+static LEAKED: Mutex<Vec<(PoolRef, Arc<PlainMemory>)>> = Mutex::new(Vec::new());
+
 #[test]
 fn a_pool_that_is_dropped_asks_once_more_and_leaks_what_is_in_use() {
     for on_busy in [OnBusy::Keep, OnBusy::Release] {
@@ -524,6 +526,7 @@ fn a_pool_that_is_dropped_asks_once_more_and_leaks_what_is_in_use() {
         let left = 2 - waits.released;
         assert_eq!((handle.inflight().total as u64, handle.inflight().waiting), (left, left), "and it shows");
         assert_eq!(Arc::strong_count(&told), 1);
+        LEAKED.lock().unwrap().push((handle, memory));
     }
 }
 
@@ -607,7 +610,7 @@ fn readers_on_other_threads_never_see_a_page_used_again_too_early() {
         let readers: Vec<_> = (0..2).map(|_| reader(counts.clone())).collect();
         let until = Instant::now() + Duration::from_secs(20);
         let (mut sent, mut starved) = (0_u64, 0);
-        while sent < 20_000 && Instant::now() < until {
+        while sent < 6_000 && Instant::now() < until {
             let Some(mut buffer) = pool.alloc_page() else {
                 starved += 1;
                 std::thread::yield_now();

@@ -85,6 +85,7 @@ static void made_up(struct pagepool *pool, struct pagepool_buf *buf, struct page
         REFUSED(pagepool_shared_put(TOKEN(pagepool_shared, numbers[i])));
         REFUSED(pagepool_domain_put(TOKEN(pagepool_domain, numbers[i])));
         REFUSED(pagepool_shutdown_put(TOKEN(pagepool_shutdown, numbers[i])));
+        REFUSED(pagepool_shutdown_put_addr(TOKEN(pagepool_shutdown, numbers[i]), 4096));
     }
     for (uint64_t add = 1; add <= 64; add++) {
         no_buffer(TOKEN(pagepool_buf, bits(buf) + add));

@@ -216,6 +216,46 @@ static void the_end_is_watched(void)
     CHECK(pagepool_dump(text, sizeof(text)) == 0 && pagepool_arena_destroy(arena) == 0);
 }
 
+/* Addresses that are out when their pool is destroyed come home through the handle that watches its end. */
+static void addresses_come_home_late(void)
+{
+    struct checked checked = {0, 0, 0, 0, NULL, NULL};
+    struct pagepool_domain_ops ops = {sizeof(ops), "iommu0", &checked, map, unmap, sync, sync, release, 0, 0};
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool_arena *arena = params.arena = arena_of(16 << 20);
+    struct pagepool_shutdown *shutdown, *none;
+    struct pagepool_domain *domain;
+    struct pagepool_raw page, piece, other, stranger;
+    struct pagepool *pool, *second;
+    CHECK(pagepool_domain_create(&ops, &domain) == 0);
+    params.domains = &domain;
+    params.n_domains = 1;
+    CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0);
+    CHECK(pagepool_create(&params, &second) == 0 && pagepool_bind(second) == 0 && pagepool_domain_put(domain) == 0);
+    CHECK(pagepool_buf_into_raw(pagepool_alloc_page(second), &stranger) == 0);
+    CHECK(pagepool_buf_into_raw(pagepool_alloc_page(pool), &page) == 0);
+    CHECK(pagepool_buf_into_raw(pagepool_alloc_frag(pool, 200), &piece) == 0);
+    CHECK(pagepool_buf_into_raw(pagepool_alloc_frag(pool, 200), &other) == 0);
+    CHECK(pagepool_destroy_watched(pool, &shutdown) == 0 && pagepool_shutdown_wait(shutdown, 0) == -ETIMEDOUT);
+    CHECK(pagepool_put_addr(pool, page.addr) == -ESTALE && pagepool_from_raw(pool, page.addr) == NULL);
+    CHECK(pagepool_shutdown_put_addr(NULL, page.addr) == -EINVAL);
+    CHECK(pagepool_shutdown_put_addr((struct pagepool_shutdown *)pool, page.addr) == -EINVAL);
+    CHECK(pagepool_shutdown_put_addr(shutdown, 0) == -EINVAL && pagepool_shutdown_put_addr(shutdown, UINT64_MAX) == -EINVAL);
+    CHECK(pagepool_shutdown_put_addr(shutdown, stranger.addr) == -EINVAL); /* another pool's */
+    CHECK(pagepool_shutdown_put_addr(shutdown, page.addr + 4095) == 0);    /* anywhere in the buffer */
+    CHECK(pagepool_shutdown_put_addr(shutdown, page.addr) == -EINVAL);     /* its page has left the pool */
+    CHECK(pagepool_shutdown_put_addr(shutdown, piece.addr) == 0);
+    CHECK(pagepool_shutdown_put_addr(shutdown, piece.addr) == -ESTALE); /* another piece keeps the page */
+    CHECK(pagepool_shutdown_report(shutdown, NULL, 0) == 1);
+    CHECK(pagepool_shutdown_put_addr(shutdown, other.addr) == 0 && pagepool_shutdown_wait(shutdown, 0) == 0);
+    CHECK(pagepool_shutdown_put_addr(shutdown, other.addr) == -EINVAL); /* the pool is freed */
+    CHECK(pagepool_put_addr(second, stranger.addr) == 0 && pagepool_destroy_watched(second, &none) == 0);
+    CHECK(pagepool_shutdown_put_addr(none, stranger.addr) == -EINVAL && pagepool_shutdown_put(none) == 0);
+    CHECK(checked.released == 0 && pagepool_shutdown_put(shutdown) == 0 && checked.released == 1 && checked.unmaps == 1);
+    CHECK(pagepool_shutdown_put_addr(shutdown, page.addr) == -ESTALE && strstr(pagepool_last_error(), "given back"));
+    CHECK(pagepool_arena_pages_out(arena) == 0 && pagepool_arena_destroy(arena) == 0);
+}
+
 static void a_dry_owner_is_woken(void)
 {
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
@@ -268,6 +308,7 @@ int main(void)
     nodes();
     the_callers_memory();
     the_end_is_watched();
+    addresses_come_home_late();
     a_dry_owner_is_woken();
     owners_and_pools_come_and_go();
     puts("ok");

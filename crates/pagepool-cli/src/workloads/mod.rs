@@ -4,9 +4,11 @@ mod arena;
 mod fifo;
 mod long_way;
 mod owner;
+mod packets;
 mod pieces;
 mod remote;
 mod rival;
+mod skb;
 mod yardsticks;
 
 pub use pieces::order3;
@@ -23,8 +25,10 @@ pub fn all() -> impl Iterator<Item = &'static Workload> {
         long_way::TABLE,
         remote::TABLE,
         pieces::TABLE,
+        skb::TABLE,
         rival::TABLE,
         arena::TABLE,
+        packets::TABLE,
     ]
     .into_iter()
     .flatten()

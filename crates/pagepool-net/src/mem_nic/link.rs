@@ -16,9 +16,9 @@ use crate::sys::event;
 
 #[derive(Debug)]
 pub(super) struct Link {
-    /// Whether the driver closed. Who holds the lock and finds it open may touch what is on the rings.
-    closed: Mutex<bool>,
-    /// Nothing will ever happen again: the device died, or the driver closed.
+    /// Who holds it and finds the device not gone may touch what is on the rings.
+    gate: Mutex<()>,
+    /// Nothing will ever happen again: the device died, or the driver closed, which it says under the lock.
     gone: AtomicBool,
     sleeping: AtomicBool,
     event: OwnedFd,
@@ -55,7 +55,7 @@ impl Link {
             source,
         })?;
         Ok(Self {
-            closed: Mutex::new(false),
+            gate: Mutex::new(()),
             gone: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
             event,
@@ -65,15 +65,15 @@ impl Link {
 
     /// For the port: the right to touch what is on the rings, for as long as the guard lives.
     #[inline]
-    pub(super) fn enter(&self) -> Option<MutexGuard<'_, bool>> {
-        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-        if *closed || self.is_gone() { None } else { Some(closed) }
+    pub(super) fn enter(&self) -> Option<MutexGuard<'_, ()>> {
+        let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_gone() { None } else { Some(gate) }
     }
 
     /// For the driver: waits for a step to end, and lets none begin.
     pub(super) fn close(&self) {
-        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.gone.store(true, Ordering::Relaxed);
+        let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        self.gone.store(true, Ordering::Relaxed); // the lock carries it to enter()
     }
 
     /// For the port: the device dies.

@@ -89,14 +89,15 @@ impl Receiver {
             return self.spoilt(got.last);
         };
         let len = got.len as usize;
+        if got.last && self.partial.is_none() && !self.skipping && len > 0 {
+            reach.sync_for_cpu(at, len.min(buffer.packet_capacity()));
+            return Buff::received(buffer, len).map_err(|_| stats.rx_bad_length += 1).ok();
+        }
         if len == 0 || len > buffer.packet_capacity() {
             stats.rx_bad_length += 1;
             return self.spoilt(got.last);
         }
         reach.sync_for_cpu(at, len);
-        if self.partial.is_none() && !self.skipping && got.last {
-            return Buff::received(buffer, len).ok();
-        }
         self.append(buffer, len, got.last, stats)
     }
 
@@ -111,6 +112,42 @@ impl Receiver {
         slot.life = slot.life.wrapping_add(1);
         self.free.push(id.slot() as u16);
         Some((buffer, slot.at))
+    }
+
+    /// Looks at packets of one buffer where they lie, and gives the device the same buffers again.
+    #[inline]
+    pub(super) fn look_in_place(
+        &mut self,
+        budget: usize,
+        reach: &Reach,
+        stats: &mut DeviceStats,
+        mut look: impl FnMut(&mut [u8]),
+    ) -> usize {
+        let mut n = 0;
+        while n < budget
+            && let Ok(got) = self.done.pop()
+        {
+            let Some((mut buffer, at)) = self.take(got.id) else {
+                stats.rx_bad_descriptor += 1;
+                continue;
+            };
+            let len = got.len as usize;
+            if got.last && (1..=buffer.packet_capacity()).contains(&len) {
+                reach.sync_for_cpu(at, len);
+                look(buffer.packet_mut().map_or(&mut [], |bytes| &mut bytes[..len]));
+                stats.rx_packets += 1;
+                stats.rx_bytes += len as u64;
+                n += 1;
+            } else {
+                stats.rx_bad_length += 1;
+            }
+            if !self.fill.is_full() {
+                let capacity = buffer.packet_capacity();
+                reach.sync_for_device(at, capacity);
+                self.put_on_ring(buffer, at, capacity);
+            } // else the device completed what it had not taken off the ring, and the buffer goes home
+        }
+        n
     }
 
     /// A part of a packet of several buffers.
@@ -158,34 +195,42 @@ impl Receiver {
             let want = room.min(Batch::MAX);
             let mut batch = pool.alloc_batch(want);
             let got = batch.len();
-            while let Some(buffer) = batch.pop() {
-                if !self.post(buffer, sync, reach) {
-                    stats.rx_unmapped += 1 + batch.len() as u64;
-                    return; // the pool is not mapped, and the batch goes home
-                }
-            }
-            if got < want {
-                return;
+            let posted = self.post(&mut batch, sync, reach);
+            stats.rx_unmapped += (got - posted) as u64;
+            if posted < want {
+                return; // the pool is empty, or not mapped, and what was not posted goes home
             }
             room -= got;
         }
     }
 
-    /// Gives the device a buffer, for which there is a slot and a place on the ring; says whether it is mapped.
+    /// Gives the device buffers, for which there are slots and places on the ring; says how many of them are mapped.
     #[inline]
-    fn post(&mut self, buffer: PageBuf, sync: bool, reach: &mut Reach) -> bool {
-        let Some(page) = reach.addr_of(&buffer) else { return false };
-        let at = DeviceAddr(page.0 + buffer.packet_offset() as u64);
-        let len = buffer.packet_capacity();
-        if sync {
-            reach.sync_for_device(at, len);
-        }
-        let Some(free) = self.free.pop() else { return true };
+    fn post(&mut self, batch: &mut Batch, sync: bool, reach: &mut Reach) -> usize {
+        let Self { fill, free, slots, .. } = self;
+        let Ok(places) = fill.write_chunk_uninit(batch.len()) else { return 0 };
+        places.fill_from_iter(std::iter::from_fn(|| {
+            let buffer = batch.pop()?;
+            let at = DeviceAddr(reach.addr_of(&buffer)?.0 + buffer.packet_offset() as u64);
+            let len = buffer.packet_capacity();
+            if sync {
+                reach.sync_for_device(at, len);
+            }
+            let free = free.pop()?;
+            let slot = &mut slots[free as usize];
+            (slot.buffer, slot.at) = (Some(buffer), at);
+            Some(Posted { at, len: len as u32, id: BufferId::new(free, slot.life), last: false })
+        }))
+    }
+
+    /// The device's from here on, if there is a slot for it.
+    #[inline]
+    fn put_on_ring(&mut self, buffer: PageBuf, at: DeviceAddr, len: usize) {
+        let Some(free) = self.free.pop() else { return };
         let slot = &mut self.slots[free as usize];
         (slot.buffer, slot.at) = (Some(buffer), at);
         let posted = Posted { at, len: len as u32, id: BufferId::new(free, slot.life), last: false };
         self.fill.push(posted).expect("places were counted before");
-        true
     }
 
     /// Whether buffers came back.

@@ -35,8 +35,8 @@ impl Window {
         Some(cookie)
     }
 
-    /// The send that was begun last failed: its number is the next one's, unless the kernel is done with it already, and
-    /// so counted it.
+    /// The send that was begun last failed: its number is the next one's, unless the kernel is done with it already,
+    /// and so counted it.
     pub(crate) fn take_back(&mut self) {
         if self.is_out(self.next - 1) {
             self.next -= 1;

@@ -275,7 +275,9 @@ impl Clone for BlockRef {
 impl Drop for BlockRef {
     #[inline]
     fn drop(&mut self) {
-        if self.is_shared() {
+        // Models make one access of the look and the subtraction: a thread's own look makes loom forget that another
+        // thread looked before, and then it would not try the subtraction between that look and what follows from it.
+        if cfg!(loom) || self.is_shared() {
             if self.info.refs.fetch_sub(1, Ordering::Release) != 1 {
                 return;
             }

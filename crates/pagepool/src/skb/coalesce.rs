@@ -60,13 +60,14 @@ impl SkBuff {
         if frags > MAX_FRAGS || !self.len_fits(from.len()) || (stolen_head && !parts_with_head) {
             return Err(from);
         }
-        let before = self.truesize();
+        let stolen = if stolen_head { from.block.head().size() } else { 0 };
+        let truesize = from.truesize_of_frags() + stolen;
         if let Some(block) = self.block.get_mut() {
             let refused = from.take_head().map(|head| block.frags_mut().push(head));
             debug_assert!(refused.is_none_or(|pushed| pushed.is_ok()), "there is room for it");
             from.take_frags(block.frags_mut());
         }
-        Ok(Coalesced { truesize: self.truesize() - before, stolen_head })
+        Ok(Coalesced { truesize, stolen_head })
     }
 
     /// Copies a packet into the tailroom, which has room for it.

@@ -82,14 +82,6 @@ impl Frags {
         }
     }
 
-    /// Takes all of them off, in order.
-    pub(crate) fn drain(&mut self, mut each: impl FnMut(SkbFrag)) {
-        self.as_mut_slice().reverse();
-        while let Some(frag) = self.pop() {
-            each(frag);
-        }
-    }
-
     /// Makes all of them shared. Costs no atomic operation.
     pub(crate) fn share(&mut self) {
         for frag in self.as_mut_slice() {

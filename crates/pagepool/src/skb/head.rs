@@ -82,6 +82,18 @@ impl SkBuff {
 
     /// Makes sure that no clone shares the packet, as [`cow_head`](Self::cow_head) does; the headroom may become smaller.
     /// Linux: `skb_unclone`.
+    ///
+    /// ```
+    /// # use pagepool::{SkBuff, SkbCache};
+    /// # let cache = SkbCache::new(8)?;
+    /// let mut packet = SkBuff::from_bytes(&cache, 0, b"data").unwrap();
+    /// let clone = packet.clone();
+    /// assert!(packet.data_mut().is_none());
+    /// packet.unclone().unwrap();
+    /// packet.data_mut().unwrap().fill(0);
+    /// assert_eq!(clone.data(), b"data");
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
     #[doc(alias = "skb_unclone")]
     #[doc(alias = "pskb_expand_head")]
     pub fn unclone(&mut self) -> Result<(), SkbError> {

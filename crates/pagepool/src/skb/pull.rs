@@ -103,6 +103,16 @@ impl SkBuff {
     }
 
     /// Makes sure that all of it is in the head. Linux: `skb_linearize`. See [`make_linear`](Self::make_linear).
+    ///
+    /// ```
+    /// # use pagepool::{SkBuff, SkbCache};
+    /// # let cache = SkbCache::new(8)?;
+    /// let mut packet = SkBuff::from_bytes(&cache, 0, b"head ").unwrap();
+    /// packet.add_frag(std::sync::Arc::<[u8]>::from(*b"and data"), 0, 8).unwrap();
+    /// packet.linearize().unwrap();
+    /// assert_eq!((packet.data(), packet.nr_frags()), (&b"head and data"[..], 0));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
     #[doc(alias = "skb_linearize")]
     pub fn linearize(&mut self) -> Result<(), SkbError> {
         self.make_linear(self.len())

@@ -37,6 +37,19 @@ impl SkBuff {
     }
 
     /// Copies the bytes from `offset` on; there are as many as the slice has room for. Linux: `skb_copy_bits`.
+    ///
+    /// ```
+    /// # use pagepool::{SkBuff, SkbCache, SkbError};
+    /// # let cache = SkbCache::new(8)?;
+    /// let mut packet = SkBuff::from_bytes(&cache, 0, b"head ").unwrap();
+    /// packet.add_frag(std::sync::Arc::<[u8]>::from(*b"and data"), 0, 8).unwrap();
+    /// let mut word = [0; 6];
+    /// packet.copy_bits(3, &mut word).unwrap();
+    /// assert_eq!(&word, b"d and ");
+    /// assert_eq!(packet.copy_bits(8, &mut word), Err(SkbError::TooShort));
+    /// assert!(packet.chunks().unwrap().eq([&b"head "[..], b"and data"]));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
     #[doc(alias = "skb_copy_bits")]
     pub fn copy_bits(&self, offset: usize, into: &mut [u8]) -> Result<(), SkbError> {
         if offset.checked_add(into.len()).is_none_or(|end| end > self.len()) {
@@ -50,6 +63,16 @@ impl SkBuff {
     /// `skb_copy`.
     ///
     /// Allocates for more than 512 bytes with the headroom.
+    ///
+    /// ```
+    /// # use pagepool::{SkBuff, SkbCache};
+    /// # let cache = SkbCache::new(8)?;
+    /// let packet = SkBuff::from_bytes(&cache, 32, b"data").unwrap();
+    /// let mut copy = packet.copy().unwrap();
+    /// copy.data_mut().unwrap().fill(0);
+    /// assert_eq!((packet.data(), copy.headroom()), (&b"data"[..], 32));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
     #[doc(alias = "skb_copy")]
     pub fn copy(&self) -> Result<Self, SkbError> {
         if !self.readable() {

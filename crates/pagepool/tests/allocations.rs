@@ -1,0 +1,132 @@
+//! No heap allocation per packet: everything that is done to packets, counted.
+
+// UNSAFETY: a global allocator that counts, over the system's.
+#![expect(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use pagepool::testing::PlainMemory;
+use pagepool::{Bound, Buff, Frame, FrameBulk, NoDirect, Pool, PoolParams};
+
+struct Counting;
+
+thread_local! {
+    static MADE: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        MADE.set(MADE.get() + 1);
+        // SAFETY: the caller's promise is the same.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        MADE.set(MADE.get() + 1);
+        // SAFETY: as above.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// What this thread allocates and frees in the second half of many rounds, the first being the warm-up.
+fn allocations(rounds: usize, mut work: impl FnMut(usize)) -> u64 {
+    (0..rounds / 2).for_each(&mut work);
+    let before = MADE.get();
+    (rounds / 2..rounds).for_each(&mut work);
+    MADE.get() - before
+}
+
+/// A pool that has so many pages in its ring that it does not ask its provider again.
+fn pool(name: &str) -> Bound {
+    let params = PoolParams { name: name.into(), headroom: 256, ..Default::default() };
+    let pool = Pool::new(params, PlainMemory::new(1024, 0).unwrap()).unwrap().bind();
+    let pages: Vec<_> = (0..640).map(|_| pool.alloc_page().unwrap()).collect();
+    drop(pages);
+    pool
+}
+
+/// A jumbo packet whose head and tail were moved, with a further buffer of another pool and a piece.
+fn frame(pool: &Bound, other: &Bound) -> Frame {
+    let mut packet = Buff::received(pool.alloc_page().unwrap(), 1000).unwrap();
+    packet.adjust_head(-4).unwrap();
+    packet.adjust_meta(-4).unwrap();
+    for buffer in [pool.alloc_page(), other.alloc_page(), pool.alloc_frag(1000), pool.alloc_frag(1000)] {
+        packet.add_frag(buffer.unwrap(), 0, 1000).unwrap();
+    }
+    packet.adjust_tail(-1200).unwrap();
+    Frame::from(packet).into_buff().unwrap().into()
+}
+
+#[test]
+fn on_the_owner_s_thread() {
+    let [pool, other] = ["one", "two"].map(pool);
+    let mut bulk = FrameBulk::new();
+    let mut frames = Vec::with_capacity(8);
+    let made = allocations(4000, |round| match round % 6 {
+        0 => drop(frame(&pool, &other)),
+        1 => frame(&pool, &other).put_in_poll(&pool).unwrap(),
+        2 => frame(&pool, &other).put_ring(),
+        3 => bulk.push(frame(&pool, &other)),
+        4 => {
+            let _scope = NoDirect::enter();
+            drop(frame(&pool, &other));
+            bulk.flush();
+        }
+        _ => {
+            frames.extend((0..8).map(|_| frame(&pool, &other)));
+            pagepool::put_frames(&mut frames);
+        }
+    });
+    assert_eq!(made, 0);
+    drop(bulk);
+    assert!(pool.destroy().is_complete() && other.destroy().is_complete());
+}
+
+/// Returns bursts in turn by each way, and says what it allocated once there are no more.
+fn returner(bursts: Receiver<Vec<Frame>>, empty: SyncSender<Vec<Frame>>) -> u64 {
+    let mut bulk = FrameBulk::new();
+    let put = |round: usize, burst: &mut Vec<Frame>, bulk: &mut FrameBulk| match round % 4 {
+        0 => burst.clear(),
+        1 => burst.drain(..).for_each(Frame::put_ring),
+        2 => pagepool::put_frames(burst),
+        _ => {
+            burst.drain(..).for_each(|frame| bulk.push(frame));
+            bulk.flush();
+        }
+    };
+    let mut made = 0;
+    for (round, mut burst) in bursts.iter().enumerate() {
+        let before = MADE.get();
+        put(round, &mut burst, &mut bulk);
+        made += if round < 100 { 0 } else { MADE.get() - before };
+        empty.send(burst).unwrap();
+    }
+    made
+}
+
+#[test]
+fn on_a_returning_thread_and_its_owner_s() {
+    let [pool, other] = ["one", "two"].map(pool);
+    let (send, bursts) = sync_channel::<Vec<Frame>>(1);
+    let (give, empty) = sync_channel(1);
+    let returner = std::thread::spawn(move || returner(bursts, give));
+    let mut burst = Some(Vec::with_capacity(8));
+    let mut made = 0;
+    for round in 0..400 {
+        let mut frames = burst.take().unwrap();
+        let before = MADE.get();
+        frames.extend((0..8).map(|_| frame(&pool, &other)));
+        made += if round < 100 { 0 } else { MADE.get() - before };
+        send.send(frames).unwrap();
+        burst = Some(empty.recv().unwrap());
+    }
+    drop(send);
+    assert_eq!((made, returner.join().unwrap()), (0, 0), "owner, returner");
+    assert!(pool.destroy().is_complete() && other.destroy().is_complete());
+}
