@@ -7,6 +7,17 @@ use crate::program::Ingress;
 /// Takes the packets that a program passes. A closure is a stack. Runs on the thread that polls; must not block.
 ///
 /// A packet may be kept, sent to another thread, or dropped there: it goes home by itself.
+///
+/// ```
+/// use pagepool_net::{Action, Forwarder, Ingress};
+/// let (to_thread, from_here) = std::sync::mpsc::sync_channel::<pagepool::Buff>(512);
+/// let stack = move |packet, _: Ingress| to_thread.try_send(packet).map_err(|error| match error {
+///     std::sync::mpsc::TrySendError::Full(packet) => packet,
+///     std::sync::mpsc::TrySendError::Disconnected(packet) => packet,
+/// });
+/// let forwarder = Forwarder::with_stack(|_: &mut pagepool::Buff, _: Ingress| Action::Pass, stack);
+/// # drop((forwarder, from_here));
+/// ```
 pub trait Stack {
     /// Takes a packet, or gives it back: then it is counted, and goes home.
     fn deliver(&mut self, packet: Buff, at: Ingress) -> Result<(), Buff>;

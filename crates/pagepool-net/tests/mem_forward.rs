@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use pagepool::testing::CheckingIommu;
 use pagepool::{Arena, ArenaParams, Bound, Buff, DmaDomain, Pool, PoolParams, PoolRef};
-use pagepool_net::{Action, Forwarder, Ingress, MemNicParams, NicPort, PortId, Program, Wake, mem_nic};
+use pagepool_net::{
+    Action, Chance, FaultNic, FaultParams, ForwardStats, Forwarder, Ingress, MemNicParams, NicPort, PortId,
+    Program, Wake, mem_nic,
+};
 
 /// Two NICs with an address space each, and pools over memory of their own.
 struct Bed<P> {
@@ -25,10 +28,16 @@ fn pool(iommu: &Arc<CheckingIommu>) -> Bound {
 }
 
 fn bed<P: Program>(program: P) -> Bed<P> {
+    with_faults(program, FaultParams::default())
+}
+
+/// The same, over devices that go wrong in these ways.
+fn with_faults<P: Program>(program: P, faults: FaultParams) -> Bed<P> {
     let iommus = ["nic0", "nic1"].map(CheckingIommu::new);
     let mut forwarder = Forwarder::new(program);
     let made = iommus.each_ref().map(|iommu| {
         let (nic, wire) = mem_nic(MemNicParams::default(), iommu.clone()).expect("a descriptor is free");
+        let nic = FaultNic::new(nic, faults.clone()).expect("the faults are possible");
         let port = forwarder.add_port(Box::new(nic), pool(iommu));
         (port, wire)
     });
@@ -140,4 +149,53 @@ fn waiting_wakes_when_a_packet_arrives() {
     assert_eq!(forwarder.wait(Duration::from_secs(60)), Wake::Ready);
     assert!(forwarder.poll() > 0);
     drop(sender.join().unwrap());
+}
+
+/// Every packet that was received counts once more, and every one that was to go out did, or is known to have ended.
+fn adds_up(stats: &ForwardStats, tx_packets: u64) {
+    let ForwardStats { pass, drop, aborted, tx, redirect_out, redirect_nowhere, too_short, .. } = *stats;
+    assert_eq!(stats.rx, pass + drop + aborted + tx + redirect_out + redirect_nowhere + too_short);
+    assert_eq!(tx + stats.redirect_in, tx_packets + stats.tx_overflow + stats.tx_gone, "{stats:?}");
+}
+
+#[test]
+fn devices_that_go_wrong_lose_no_buffer() {
+    let often = Chance::OneIn(8);
+    for seed in 1..=12 {
+        let die = if seed % 3 == 0 { Chance::Every(50) } else { Chance::Never };
+        let ways =
+            FaultParams { seed, drop: often, duplicate: often, reorder: often, die, ..Default::default() };
+        let faults = FaultParams {
+            corrupt: often,
+            delay: often,
+            stall_completions: Chance::OneIn(2),
+            refuse_transmits: Chance::OneIn(2),
+            ..ways
+        };
+        let verdicts = |packet: &mut Buff, at: Ingress| match packet.len() % 3 {
+            0 => Action::Tx,
+            1 => Action::Redirect(PortId(1 - at.port.0)),
+            _ => Action::Drop,
+        };
+        let mut bed = with_faults(verdicts, faults);
+        for round in 0..100usize {
+            for wire in &mut bed.wires {
+                for n in 0..40 {
+                    wire.deliver(&packet(n as u8, 60 + (round + n) * 97 % 4000)); // or not, if there is no room
+                }
+            }
+            bed.forwarder.poll();
+            let _ = bed.forwarder.wait(Duration::ZERO); // closes what died
+            for wire in &mut bed.wires {
+                while wire.take(|_| ()) {}
+            }
+        }
+        for port in bed.ports {
+            bed.forwarder.close_port(port); // what waits for the ring is counted
+            let device = bed.forwarder.device(port).unwrap().stats();
+            adds_up(&bed.forwarder.stats(port).unwrap(), device.tx_packets);
+            assert!(device.tx_packets > 0);
+        }
+        bed.end();
+    }
 }

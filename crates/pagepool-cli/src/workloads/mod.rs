@@ -9,6 +9,7 @@ mod pieces;
 mod remote;
 mod rival;
 mod skb;
+mod waits;
 mod yardsticks;
 
 pub use pieces::order3;
@@ -29,6 +30,7 @@ pub fn all() -> impl Iterator<Item = &'static Workload> {
         rival::TABLE,
         arena::TABLE,
         packets::TABLE,
+        waits::TABLE,
     ]
     .into_iter()
     .flatten()

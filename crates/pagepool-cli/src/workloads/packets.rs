@@ -19,6 +19,8 @@ use crate::workload::{Ready, Workload};
 
 /// Packets in a poll: NAPI's budget.
 const BUDGET: usize = 64;
+/// Polls of completed frames that are under way to the second core.
+const BULKS: usize = 8;
 /// Buffers of a packet of 9000 bytes over pages with room for 3520.
 const JUMBO_BUFFERS: usize = 3;
 
@@ -89,9 +91,16 @@ pub const TABLE: &[Workload] = &[
     Workload {
         name: "redirect_remote",
         batch: BUDGET,
-        about: "the second core sends and completes them, and they come home from there in bulk",
+        about: "as redirect_local, but the second core returns what was completed, in bulk",
         rules: BY_MESSAGE,
         ready: redirect_remote,
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "frame_convert",
+        about: "a page becomes a packet, a frame, a packet again, and goes home",
+        rules: IN_POLL,
+        ready: frame_convert,
         ..Workload::USUAL
     },
     Workload {
@@ -240,36 +249,53 @@ fn send(to: &mut Rig, queue: &mut VecDeque<Frame>, done: &mut FrameBulk) {
     assert_eq!(to.nic.complete(done, frames), frames, "the wire took them all");
 }
 
+/// The first core does all that `redirect_local` does but the returning; the second core flushes what was completed.
 fn redirect_remote() -> Result<Ready, String> {
     let (mut from, pool) = rig(1514, 60)?;
     let mut to = Rig::new("mem1", from.domain.clone(), 0)?;
     let counters = pools::counters_of(&pool);
-    pools::fill(&pool, 2 * spsc::CAPACITY);
-    let (mut tx, mut rx) = spsc::ring::<Frame>();
+    pools::fill(&pool, 2 * 1024);
+    let (mut full_tx, mut full_rx) = spsc::ring::<Box<FrameBulk>>();
+    let (mut empty_tx, mut empty_rx) = spsc::ring::<Box<FrameBulk>>();
+    let mut bulks: Vec<Box<FrameBulk>> = (0..BULKS).map(|_| Box::default()).collect();
+    empty_tx.push(&mut bulks);
     let mut queue = VecDeque::with_capacity(BUDGET);
-    let mut burst = Vec::with_capacity(BUDGET);
     let produce = move |n| {
         for _ in 0..n / BUDGET {
             receive(&mut from, &pool, &mut queue, BUDGET);
-            burst.extend(queue.drain(..));
-            while !tx.push(&mut burst) {
+            while !empty_rx.pop(&mut bulks, 1) {
                 spin_loop();
             }
+            send(&mut to, &mut queue, &mut bulks[0]);
+            full_tx.push(&mut bulks);
         }
     };
-    let (mut got, mut queue) = (Vec::with_capacity(BUDGET), VecDeque::with_capacity(BUDGET));
-    let mut done = FrameBulk::new();
+    let mut done = Vec::with_capacity(1);
     let consume = move |n| {
         for _ in 0..n / BUDGET {
-            while !rx.pop(&mut got, BUDGET) {
+            while !full_rx.pop(&mut done, 1) {
                 spin_loop();
             }
-            queue.extend(got.drain(..));
-            send(&mut to, &mut queue, &mut done);
-            done.flush();
+            done[0].flush();
+            empty_tx.push(&mut done);
         }
     };
     Ok(Ready::two_cores(produce, consume).counting(counters))
+}
+
+fn frame_convert() -> Result<Ready, String> {
+    let pool = pools::bound(pools::packets())?;
+    let counters = pools::counters_of(&pool);
+    drop(pools::page(&pool));
+    let run = move |n| {
+        for _ in 0..n {
+            let packet = Buff::received(pools::page(&pool), 60).expect("60 bytes fit");
+            let frame = black_box(Frame::from(packet));
+            let packet = frame.into_buff().expect("its memory is a pool's");
+            drop(black_box(packet));
+        }
+    };
+    Ok(Ready::one_core(run).counting(counters))
 }
 
 fn redirect_same_domain() -> Result<Ready, String> {

@@ -42,7 +42,34 @@ enum Target {
     There(Outlet),
 }
 
-/// Receives, asks the program, and does what it says. See the module's head.
+/// Receives, asks the program, and does what it says, on the thread that made it.
+///
+/// ```
+/// use pagepool::{Arena, ArenaParams, Buff, Pool, PoolParams};
+/// use pagepool_net::{Action, Forwarder, Ingress, MemNicParams, NicDomain, PortId, mem_nic};
+///
+/// let mut forwarder = Forwarder::new(|packet: &mut Buff, at: Ingress| match packet.data()[0] {
+///     0 => Action::Redirect(PortId(1 - at.port.0)),
+///     _ => Action::Drop,
+/// });
+/// let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() })?;
+/// let mut wires = Vec::new();
+/// for name in ["mem0", "mem1"] {
+///     let domain = NicDomain::new(name);
+///     let params = PoolParams { domains: vec![domain.clone()], ..Default::default() };
+///     let (nic, wire) = mem_nic(MemNicParams::default(), domain)?;
+///     forwarder.add_port(Box::new(nic), Pool::new(params, arena.clone())?.bind());
+///     wires.push(wire);
+/// }
+/// forwarder.poll(); // gives the devices their first buffers
+///
+/// assert!(wires[0].deliver(&[0; 60]) && wires[0].deliver(&[1; 60]));
+/// while forwarder.poll() > 0 {}
+/// assert!(wires[1].take(|packet| assert_eq!(packet, [0; 60])));
+/// let stats = forwarder.stats(PortId(0)).expect("it was added first");
+/// assert_eq!((stats.rx, stats.redirect_out, stats.drop), (2, 1, 1));
+/// # Ok::<(), pagepool::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Forwarder<P, S = NoStack> {
     ports: Vec<Port>,
