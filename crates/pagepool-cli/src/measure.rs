@@ -57,7 +57,7 @@ pub fn measure(
             }
             let mut figures = one_core(plan, sides).into_iter();
             let own = figures.next().ok_or("no figures")?;
-            Ok(Figures { own, beside: figures.next(), colours: ready.colours })
+            Ok(Figures { own, beside: figures.next(), cores: 1, colours: ready.colours })
         }
         (Body::TwoCores(produce, consume), beside) => {
             let second = second.ok_or("needs a second CPU, and this process may use one only")?;
@@ -67,7 +67,7 @@ pub fn measure(
             }
             let mut figures = two_cores(plan, sides, second).into_iter();
             let own = figures.next().ok_or("no figures")?;
-            Ok(Figures { own, beside: figures.next(), colours: ready.colours })
+            Ok(Figures { own, beside: figures.next(), cores: 2, colours: ready.colours })
         }
     }
 }
@@ -79,6 +79,8 @@ pub struct Figures {
     pub own: Measured,
     /// Of the workload measured in turns with it.
     pub beside: Option<Measured>,
+    /// Cores that it ran on.
+    pub cores: usize,
     /// Its colours.
     pub colours: Option<usize>,
 }

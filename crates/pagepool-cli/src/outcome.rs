@@ -41,10 +41,10 @@ pub struct Outcome {
     /// Nanoseconds of what it is held against, measured in turns with this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor_ns_med: Option<f64>,
-    /// Its time over that one's in the same turn, the median of all repetitions.
+    /// On two cores: its time over that one's in the same turn, the median of all repetitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of_floor: Option<f64>,
-    /// Its time less that one's in the same turn, in nanoseconds, the median of all repetitions.
+    /// On one core: its time less that one's in the same turn, in nanoseconds, the median of all repetitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_floor_ns: Option<f64>,
     /// Why its figures must not be believed.
@@ -74,8 +74,9 @@ impl Outcome {
         let turn_by_turn = |what: fn(f64, f64) -> f64| {
             figures.beside.as_ref().and_then(|floor| median_of_turns(&own, floor, what))
         };
-        let of_floor = turn_by_turn(|own, floor| own / floor);
-        let over_floor_ns = turn_by_turn(|own, floor| (own - floor) / clock::ticks_per_ns());
+        let of_floor = turn_by_turn(|own, floor| own / floor).filter(|_| figures.cores == 2);
+        let over_floor_ns =
+            turn_by_turn(|own, floor| (own - floor) / clock::ticks_per_ns()).filter(|_| figures.cores == 1);
         Self {
             ns_min: times.map(|t| t.min),
             ns_med: times.map(|t| t.med),
@@ -126,10 +127,11 @@ impl Outcome {
         match self {
             Self { failed: Some(_), .. } => "FAILED".into(),
             Self { skipped: Some(_), .. } => "SKIP".into(),
-            Self { of_floor: Some(ratio), over_floor_ns: Some(over), .. } => {
+            Self { of_floor: Some(ratio), .. } => {
                 let decimals = if *ratio < 10.0 { 2 } else { 0 };
-                format!("{ratio:.decimals$} floor, {over:+.1} ns")
+                format!("{ratio:.decimals$} floor")
             }
+            Self { over_floor_ns: Some(over), .. } => format!("{over:+.1} ns"),
             Self { colours: Some(colours), .. } => format!("{colours} colours"),
             _ => String::new(),
         }
@@ -183,7 +185,7 @@ mod tests {
             buffers: 100,
             ..Measured::default()
         };
-        Figures { own, beside: None, colours: Some(16) }
+        Figures { own, beside: None, cores: 2, colours: Some(16) }
     }
 
     #[test]
@@ -222,6 +224,16 @@ mod tests {
         let outcome = Outcome::of(&ROW, Figures { beside: Some(floor_too), ..disturbed });
         assert_eq!(outcome.of_floor, Some(2.0));
         assert!(outcome.line().contains("2.00 floor"));
+    }
+
+    #[test]
+    fn on_one_core_the_difference_to_the_floor_is_noted() {
+        let floor = Measured { ticks: vec![1224.5; 9], ..Measured::default() };
+        let outcome = Outcome::of(&ROW, Figures { beside: Some(floor), cores: 1, ..figures(100, 0) });
+        let expected = 10.0 / clock::ticks_per_ns();
+        assert!(outcome.over_floor_ns.is_some_and(|over| (over - expected).abs() < 1e-9));
+        assert_eq!(outcome.of_floor, None);
+        assert!(outcome.line().ends_with(&format!("+{expected:.1} ns")));
     }
 
     #[test]
