@@ -74,12 +74,16 @@ unsafe impl Sized0 for PoolParamsC {}
 /// Every field up to `colour`: what the first users of the struct knew.
 pub(crate) const LEAST: usize = std::mem::offset_of!(PoolParamsC, max_lanes);
 
+/// More than the blocks take in which packets keep their further buffers: every pool has 1024.
+const CHAINS: usize = 1024 * 512;
+
 impl PoolParamsC {
-    /// Bytes that the caller's sizes ask for: slots of lanes and ring. What is out of range is refused later, by its name.
+    /// Bytes that a pool of these sizes asks for: slots of lanes and ring, and chains. What is out of range is refused
+    /// later, by its name.
     pub(crate) fn bytes(&self) -> usize {
         let lanes = if self.max_lanes == 0 { 16 } else { self.max_lanes.min(64) as usize };
         let lane_size = if self.lane_size == 0 { 1024 } else { self.lane_size.min(1 << 14) as usize };
-        (lanes * lane_size + self.ring_size.min(1 << 14) as usize) * size_of::<u32>()
+        (lanes * lane_size + self.ring_size.min(1 << 14) as usize) * size_of::<u32>() + CHAINS
     }
 
     /// What Rust calls it.

@@ -24,6 +24,7 @@ struct worker {
 static struct pagepool_arena *arena, *small; /* the small one for pools that come and go */
 static struct pagepool *pools[2];
 static uint64_t bag[PLACES], addrs[PLACES]; /* shared: either thread may take what the other put there */
+static uint64_t gone[PLACES];               /* of pools that ended: used as they are, for turned by a bit they may be right */
 static struct worker workers[2];
 
 static uint64_t random_number(struct worker *me)
@@ -55,8 +56,11 @@ static void keep(struct worker *me, uint64_t *in, uint64_t given)
 
 static void *any(struct worker *me)
 {
-    uint64_t handle = taken_from(me, bag);
+    uint64_t handle = taken_from(me, bag), ended = taken_from(me, gone);
     switch (random_number(me) % 16) {
+    case 4:
+    case 5:
+        return (void *)(uintptr_t)ended;
     case 0:
         return (void *)(uintptr_t)random_number(me);
     case 1:
@@ -78,6 +82,12 @@ static struct pagepool *any_pool(struct worker *me)
 static uint64_t any_addr(struct worker *me)
 {
     return random_number(me) % 8 != 0 ? taken_from(me, addrs) + random_number(me) % 128 : random_number(me);
+}
+
+/* A handle that is over. */
+static void over(struct worker *me, void *handle)
+{
+    __atomic_store_n(&gone[random_number(me) % PLACES], (uint64_t)(uintptr_t)handle, __ATOMIC_RELAXED);
 }
 
 #define KEEP(given) keep(me, bag, (uint64_t)(uintptr_t)(given))
@@ -229,7 +239,7 @@ static void owners_change(struct worker *me)
         pagepool_bind(any_pool(me));
 }
 
-/* A pool that ends with a page, a piece and a hold out; its handles are stale once they are in the bag. */
+/* A pool that ends with a page, a piece and a hold out; its handles are stale once they are where both threads find them. */
 static void a_pool_comes_and_goes(struct worker *me)
 {
     struct pagepool *pool = pool_over(small);
@@ -247,11 +257,11 @@ static void a_pool_comes_and_goes(struct worker *me)
     CHECK(pagepool_buf_put(page) == 0 && pagepool_buf_put(piece) == 0 && pagepool_unhold(hold) == 0);
     CHECK(pagepool_shutdown_wait(shutdown, 0) == 0 && pagepool_shutdown_put(shutdown) == 0);
     CHECK(pagepool_buf_put(page) == -ESTALE && pagepool_buf_put(piece) == -ESTALE);
-    KEEP(pool);
-    KEEP(page);
-    KEEP(piece);
-    KEEP(hold);
-    KEEP(shutdown);
+    over(me, pool);
+    over(me, page);
+    over(me, piece);
+    over(me, hold);
+    over(me, shutdown);
 }
 
 static void *work(void *which)
