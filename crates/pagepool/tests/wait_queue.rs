@@ -701,6 +701,8 @@ fn a_count_that_is_put_twice_says_so_and_stays_in_use() {
         |run: &dyn Fn()| *catch_unwind(AssertUnwindSafe(run)).unwrap_err().downcast::<String>().unwrap();
     assert_eq!(text(&|| counts.put(1)), "use count 1 was put more often than it was taken");
     assert!(counts.in_use(1), "leaked rather than used too early");
+    assert!(text(&|| counts.take(1)).starts_with("use count 1 is "));
+    assert!(counts.in_use(1), "also when somebody takes it still");
     assert_eq!(text(&|| counts.take(2)), "use count 2 of 2: make UseCounts with more");
     assert!(!counts.in_use(2));
 }
