@@ -255,7 +255,7 @@ impl Deref for BlockRef {
     #[inline]
     fn deref(&self) -> &Block {
         // SAFETY: I3. A reference keeps the block, and nothing in it is changed but through the only one.
-        unsafe { &*self.cache.block(self.place) }
+        unsafe { &*self.cache.shared_block(self.place) }
     }
 }
 
