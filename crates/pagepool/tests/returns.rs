@@ -147,6 +147,24 @@ fn mixed_bulks_bring_everything_home() {
 }
 
 #[test]
+fn single_buffers_go_home_with_the_frames_of_a_bulk() {
+    let pool = pool();
+    let mut bulk = FrameBulk::new();
+    bulk.push(frame(&pool, 1));
+    bulk.push_buffer(pool.alloc_frag(100).unwrap());
+    (3..FrameBulk::MAX).for_each(|_| bulk.push_buffer(pool.alloc_page().unwrap()));
+    assert_eq!((bulk.len(), pool.stats().recycle_cached), (64, 0), "it is full");
+    bulk.push_buffer(pool.alloc_page().unwrap());
+    assert_eq!(
+        (bulk.len(), pool.stats().recycle_cached),
+        (1, 63),
+        "all of them, but the page that is being cut"
+    );
+    drop(bulk);
+    assert_eq!((pool.inflight().out, pool.stats().recycle_cached), (0, 64));
+}
+
+#[test]
 fn a_bulk_may_outlive_the_pools_of_its_frames() {
     let memory = PlainMemory::new(64, 0).unwrap();
     let pool = Pool::new(PoolParams { refill: 4, ..Default::default() }, memory.clone()).unwrap().bind();
