@@ -199,7 +199,7 @@ impl Buff {
     #[doc(alias = "bpf_xdp_adjust_head")]
     pub fn adjust_head(&mut self, delta: isize) -> Result<(), AdjustError> {
         let meta = self.data - self.meta;
-        let data = (self.data as isize).checked_add(delta).ok_or(AdjustError::NoRoom)?;
+        let data = (self.data as isize).saturating_add(delta);
         if data < meta as isize {
             return Err(AdjustError::NoRoom);
         }

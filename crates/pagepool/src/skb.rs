@@ -109,9 +109,11 @@ const _: () = assert!(size_of::<SkBuff>() <= 32, "two packets in a cache line");
 
 impl SkBuff {
     /// The packet of a frame, without a copy; marked for recycling. A first buffer that the CPU cannot read becomes the
-    /// first fragment, behind an empty head with 128 bytes of headroom. The frame's metadata is not kept. Linux: `xdp_build_skb_from_frame`.
+    /// first fragment, behind an empty head with 128 bytes of headroom. The frame's metadata is not kept. Linux:
+    /// `xdp_build_skb_from_frame`.
     ///
-    /// Gives the frame back if the cache is exhausted, or if its memory is no pool's.
+    /// Gives the frame back if the cache is exhausted, if its memory is no pool's, or if a first buffer that the CPU
+    /// cannot read has 17 further ones behind it.
     ///
     /// Cost: one compare-and-swap, and a move per buffer.
     #[doc(alias = "xdp_build_skb_from_frame")]

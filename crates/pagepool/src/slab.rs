@@ -45,7 +45,7 @@ pub(crate) struct Slab<T> {
 pub(crate) struct Slot<T> {
     next: AtomicU32,
     block: UnsafeCell<MaybeUninit<T>>,
-    /// Finds two who have the block, or one who has it before the last one's writes.
+    /// Finds two who have the block alone, and one who has it before another's last access.
     #[cfg(loom)]
     watch: crate::sync::OneAtATime,
 }
@@ -137,11 +137,20 @@ impl<T> Slab<T> {
         taken - free.count()
     }
 
-    /// The address of a block, all zeroes before its first use. Following it is for the one that took it.
+    /// The address of a block, all zeroes before its first use. Following it is for the one that took it, and has it
+    /// alone.
     #[inline(always)]
     pub(crate) fn block(&self, place: u32) -> *mut T {
         #[cfg(loom)]
         self.slots[place as usize].watch.touch();
+        self.slots[place as usize].block.get().cast()
+    }
+
+    /// The same where whoever took it shares it with others, who all only look.
+    #[inline(always)]
+    pub(crate) fn shared_block(&self, place: u32) -> *const T {
+        #[cfg(loom)]
+        self.slots[place as usize].watch.look();
         self.slots[place as usize].block.get().cast()
     }
 }

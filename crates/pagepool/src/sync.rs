@@ -294,6 +294,11 @@ impl OneAtATime {
     pub(crate) fn touch(&self) {
         self.0.with_mut(|_| ());
     }
+
+    /// The same for one of several who only look: fails the model unless every earlier touch happened before this.
+    pub(crate) fn look(&self) {
+        self.0.with(|_| ());
+    }
 }
 
 /// A cell whose value many read until one, the last, takes it away. Under loom a read that is not ordered before the

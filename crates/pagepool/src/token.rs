@@ -1,7 +1,8 @@
 //! What a foreign-language interface needs of a pool: buffers as two words, and the owner's cache as addresses.
 //!
 //! What   [`PageBuf::into_token`] and [`PageBuf::from_token`] take a handle apart and put it together again;
-//!        [`Bound::owner_cache`] says where the cache lies, so that an owner's allocation and return need no call; [`fence_all_threads`] is the slow half of a fence of which the fast half is free.
+//!        [`Bound::owner_cache`] says where the cache lies, so that an owner's allocation and return need no call;
+//!        [`fence_all_threads`] is the slow half of a fence of which the fast half is free.
 //! Who    the C interface, which keeps a generation beside each pair of words. A program in Rust needs none of it.
 //! I1, I2 are the caller's to keep: whoever makes a buffer from two words is its one owner, and whoever touches the parts
 //!        is the thread that the pool is bound to.

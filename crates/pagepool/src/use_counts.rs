@@ -11,6 +11,9 @@ use std::sync::Arc;
 use crate::sync::{AtomicU32, Ordering};
 use crate::wait_queue::PageUser;
 
+/// More users than there are: a count that got here is refused, and does not come back to 0 by a few mistakes more.
+const STUCK: u32 = u32::MAX / 2;
+
 /// A fixed number of use counts; the cookie of a waiting buffer is the index of its count. The buffer is in use while
 /// its count is not 0.
 ///
@@ -59,7 +62,7 @@ impl UseCounts {
     /// ```
     pub fn take(&self, cookie: u64) {
         let before = self.count(cookie).fetch_add(1, Ordering::Relaxed);
-        assert!(before < u32::MAX / 2, "use count {cookie} is {before}: counts are taken and never put");
+        assert!(before < STUCK, "use count {cookie} is {before}: counts are taken and never put");
     }
 
     /// One user less: it does not look at the bytes any more.
@@ -79,7 +82,10 @@ impl UseCounts {
     /// ```
     pub fn put(&self, cookie: u64) {
         let before = self.count(cookie).fetch_sub(1, Ordering::Release); // pairs with in_use()
-        assert!(before > 0, "use count {cookie} was put more often than it was taken");
+        if before == 0 {
+            self.count(cookie).store(STUCK, Ordering::Relaxed);
+            panic!("use count {cookie} was put more often than it was taken");
+        }
     }
 
     fn at(&self, cookie: u64) -> Option<&AtomicU32> {

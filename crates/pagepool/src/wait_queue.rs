@@ -255,6 +255,8 @@ impl Drop for WaitQueue {
 struct Round<'a> {
     /// Dropped before the end, so that a user who is let go of there is not kept by this.
     users: Arc<Users>,
+    /// Entries when it began; those behind them are for the next one.
+    waiting: usize,
     end: EndOfRound<'a>,
 }
 
@@ -278,12 +280,12 @@ impl<'a> Round<'a> {
             queue.retire();
             return None;
         }
-        let users = {
+        let (users, waiting) = {
             let mut state = queue.state.borrow_mut();
             state.polling = true;
-            state.users.clone()
+            (state.users.clone(), state.waiting.len())
         };
-        let round = Self { users, end: EndOfRound(queue) };
+        let round = Self { users, waiting, end: EndOfRound(queue) };
         round.counts().counters.polls.add(1);
         round.refresh();
         Some(round)
@@ -315,7 +317,7 @@ impl<'a> Round<'a> {
     fn ask_in_order(&self, most: usize) -> usize {
         let counters = &self.counts().counters;
         let (mut home, mut past, mut released) = (0, 0, false);
-        for _ in 0..most.min(self.waiting()) {
+        for _ in 0..most.min(self.waiting) {
             let (user, cookie) = self.entry(past);
             if !self.in_use(user, cookie) {
                 self.send_home(|waiting| waiting.remove(past));
@@ -340,7 +342,7 @@ impl<'a> Round<'a> {
     /// Each once; the last takes the place of one that went home.
     fn ask_all(&self) {
         let mut past = 0;
-        for _ in 0..self.waiting() {
+        for _ in 0..self.waiting {
             let (user, cookie) = self.entry(past);
             if self.in_use(user, cookie) {
                 self.counts().counters.skipped.add(1);
@@ -365,10 +367,6 @@ impl<'a> Round<'a> {
                 self.free_held();
             }
         }
-    }
-
-    fn waiting(&self) -> usize {
-        self.state().borrow().waiting.len()
     }
 
     fn entry(&self, at: usize) -> (usize, u64) {

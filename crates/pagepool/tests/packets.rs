@@ -36,7 +36,7 @@ fn head_moves_within_headroom_and_header() {
     assert_eq!(packet.adjust_head(356 - 13), Err(AdjustError::TooShort));
     assert_eq!(packet.adjust_head(356 - 14), Ok(()));
     assert_eq!(packet.adjust_head(isize::MIN), Err(AdjustError::NoRoom));
-    assert_eq!(packet.adjust_head(isize::MAX), Err(AdjustError::NoRoom));
+    assert_eq!(packet.adjust_head(isize::MAX), Err(AdjustError::TooShort));
     assert_eq!(packet.data(), [1; 14]);
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use pagepool::testing::PlainMemory;
 use pagepool::{
     Arena, ArenaParams, Bound, Buff, DeviceAddr, DmaDomain, DomainId, Frame, FrameBulk, NoDirect, PageBuf,
-    Pool, PoolParams, Region,
+    Pool, PoolParams, Region, SkBuff, SkbCache,
 };
 
 fn arena() -> Arc<Arena> {
@@ -147,6 +147,24 @@ fn mixed_bulks_bring_everything_home() {
 }
 
 #[test]
+fn single_buffers_go_home_with_the_frames_of_a_bulk() {
+    let pool = pool();
+    let mut bulk = FrameBulk::new();
+    bulk.push(frame(&pool, 1));
+    bulk.push_buffer(pool.alloc_frag(100).unwrap());
+    (3..FrameBulk::MAX).for_each(|_| bulk.push_buffer(pool.alloc_page().unwrap()));
+    assert_eq!((bulk.len(), pool.stats().recycle_cached), (64, 0), "it is full");
+    bulk.push_buffer(pool.alloc_page().unwrap());
+    assert_eq!(
+        (bulk.len(), pool.stats().recycle_cached),
+        (1, 63),
+        "all of them, but the page that is being cut"
+    );
+    drop(bulk);
+    assert_eq!((pool.inflight().out, pool.stats().recycle_cached), (0, 64));
+}
+
+#[test]
 fn a_bulk_may_outlive_the_pools_of_its_frames() {
     let memory = PlainMemory::new(64, 0).unwrap();
     let pool = Pool::new(PoolParams { refill: 4, ..Default::default() }, memory.clone()).unwrap().bind();
@@ -197,6 +215,37 @@ fn a_panic_on_the_way_home_loses_one_buffer_and_no_chain() {
     }
     drop(frame(&pool, 1)); // the only chain is free
     assert_eq!(pool.inflight().out, 2);
+}
+
+#[test]
+fn a_panic_in_a_packets_end_loses_one_buffer_and_no_block() {
+    let domain = Arc::new(PanicsOnce(DomainId::unique(), AtomicBool::new(false)));
+    let domains: Vec<Arc<dyn DmaDomain>> = vec![domain.clone()];
+    let pool = pool_of(&arena(), PoolParams { sync_for_device: true, domains, ..Default::default() });
+    let cache = SkbCache::new(1).unwrap();
+    for (lost, frags) in [5, 0].into_iter().enumerate() {
+        let packet = SkBuff::from_frame(&cache, frame(&pool, frags)).unwrap();
+        domain.1.store(true, Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(packet))).is_err());
+        assert_eq!(pool.inflight().out, lost as u64 + 1, "the one that the device was being handed");
+    }
+    drop(SkBuff::from_frame(&cache, frame(&pool, 1)).expect("the only block is free"));
+    assert_eq!(pool.inflight().out, 2);
+}
+
+#[test]
+fn a_panic_while_a_head_moves_leaves_the_packet_whole() {
+    let domain = Arc::new(PanicsOnce(DomainId::unique(), AtomicBool::new(false)));
+    let domains: Vec<Arc<dyn DmaDomain>> = vec![domain.clone()];
+    let params = PoolParams { sync_for_device: true, headroom: 1024, domains, ..Default::default() };
+    let pool = pool_of(&arena(), params);
+    let cache = SkbCache::new(1).unwrap();
+    let mut received = Buff::received(pool.alloc_page().unwrap(), 60).unwrap();
+    received.data_mut().fill(7);
+    let mut packet = SkBuff::from_buff(&cache, received).unwrap();
+    domain.1.store(true, Relaxed);
+    assert!(catch_unwind(AssertUnwindSafe(|| packet.cow_head(2000))).is_err());
+    assert_eq!((packet.data(), packet.headroom()), (&[7; 60][..], 2000));
 }
 
 #[test]

@@ -427,6 +427,21 @@ fn a_merged_clone_is_merged_and_split_again() {
     assert_eq!(pool.inflight().out, 0);
 }
 
+#[test]
+fn offsets_do_not_wrap_in_the_largest_packets() {
+    let cache = cache();
+    let memory: Arc<[u8]> = vec![0; 128 << 20].into();
+    let mut packet = SkBuff::with_capacity(&cache, i32::MAX as usize, 0).unwrap();
+    for _ in 0..MAX_FRAGS {
+        packet.add_frag(memory.clone(), 0, memory.len()).unwrap();
+    }
+    let len = MAX_FRAGS * memory.len();
+    let rest = packet.split(len - 1).unwrap();
+    assert_eq!((packet.len(), packet.head_len(), rest.len()), (len - 1, 0, 1));
+    packet.trim(len - 2).unwrap();
+    assert_eq!((packet.len(), packet.head_len(), packet.tailroom()), (len - 2, 0, 0));
+}
+
 // ---- Memory that the CPU cannot read -------------------------------------------------------------------------------
 
 #[test]

@@ -399,6 +399,38 @@ fn a_user_may_call_back_into_the_pool() {
     }
 }
 
+/// Registers another user when it refreshes, and queues a buffer for that one.
+struct Registers(Arc<Told>);
+
+impl PageUser for Registers {
+    fn refresh(&self) {
+        let (pool, _) = HERE.with_borrow(|here| here.clone().unwrap());
+        let other = pool.wait_user(self.0.clone()).unwrap();
+        pool.wait(&other, pool.alloc_page().unwrap(), 7).unwrap();
+    }
+
+    fn in_use(&self, _: u64) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_user_that_comes_during_a_round_is_asked_in_the_next() {
+    for on_busy in [OnBusy::Keep, OnBusy::Skip { ahead: 4 }, OnBusy::Release] {
+        let (memory, pool) = pool(16, params(8, on_busy));
+        let (pool, other) = (Rc::new(pool), Told::uses([]));
+        let user = Rc::new(pool.wait_user(Arc::new(Registers(other.clone()))).unwrap());
+        HERE.set(Some((pool.clone(), user.clone())));
+        pool.wait(&user, pool.alloc_page().unwrap(), 0).unwrap();
+        assert_eq!((pool.poll_waits(), other.take_asked()), (1, vec![]), "{on_busy:?}");
+        assert_eq!((pool.poll_waits(), other.take_asked()), (1, vec![7]), "{on_busy:?}");
+        HERE.set(None);
+        assert_home(&pool.handle());
+        drop((user, pool));
+        assert_eq!(memory.free(), 16, "{on_busy:?}");
+    }
+}
+
 /// Panics when it is asked about one buffer, or when it refreshes.
 struct Panics {
     on: u64,
@@ -669,6 +701,8 @@ fn a_count_that_is_put_twice_says_so_and_stays_in_use() {
         |run: &dyn Fn()| *catch_unwind(AssertUnwindSafe(run)).unwrap_err().downcast::<String>().unwrap();
     assert_eq!(text(&|| counts.put(1)), "use count 1 was put more often than it was taken");
     assert!(counts.in_use(1), "leaked rather than used too early");
+    assert!(text(&|| counts.take(1)).starts_with("use count 1 is "));
+    assert!(counts.in_use(1), "also when somebody takes it still");
     assert_eq!(text(&|| counts.take(2)), "use count 2 of 2: make UseCounts with more");
     assert!(!counts.in_use(2));
 }

@@ -106,13 +106,12 @@ impl Block {
         std::mem::replace(&mut self.info.head, head)
     }
 
-    /// Gives the block a head that begins with a copy of part of the one it had, at an offset.
-    pub(crate) fn move_head(&mut self, head: Head, from: Range<usize>, to: usize) {
-        if let (Head::Inside, Head::Inside) = (&self.info.head, &head) {
-            return self.inside.copy_within(from, to);
-        }
+    /// Gives the block a head with a copy of part of the one it had, at an offset, and takes that one.
+    pub(crate) fn move_head(&mut self, head: Head, from: Range<usize>, to: usize) -> Head {
         let room = to..to + from.len();
-        match (self.set_head(head), &mut self.info.head) {
+        let old = self.set_head(head);
+        match (&old, &mut self.info.head) {
+            (Head::Inside, Head::Inside) => self.inside.copy_within(from, to),
             (Head::Inside, Head::Heap(bytes)) => bytes[room].copy_from_slice(&self.inside[from]),
             (Head::Heap(bytes), _) => self.head_bytes_mut()[room].copy_from_slice(&bytes[from]),
             (Head::Pool(buffer, _), _) => {
@@ -121,6 +120,7 @@ impl Block {
             }
             (Head::Inside, _) => debug_assert!(false, "a head moves to ordinary memory"),
         }
+        old
     }
 
     /// The fragments.
@@ -255,7 +255,7 @@ impl Deref for BlockRef {
     #[inline]
     fn deref(&self) -> &Block {
         // SAFETY: I3. A reference keeps the block, and nothing in it is changed but through the only one.
-        unsafe { &*self.cache.block(self.place) }
+        unsafe { &*self.cache.shared_block(self.place) }
     }
 }
 
@@ -283,8 +283,32 @@ impl Drop for BlockRef {
             }
             fence(Ordering::Acquire); // pairs with the line above, of the others
         }
-        // SAFETY: I1. This was the last reference.
+        let rest = Rest { cache: self.cache, place: self.place };
+        rest.send_home();
+        std::mem::forget(rest);
+        self.cache.put(self.place);
+    }
+}
+
+/// The block that the last reference left. It is dropped only where a panic of foreign code cuts the sending home short:
+/// then the rest goes home and the block is put back all the same.
+struct Rest {
+    cache: CacheRef,
+    place: u32,
+}
+
+impl Rest {
+    #[inline(always)]
+    fn send_home(&self) {
+        // SAFETY: I1. The last reference to the block is gone, and this stands for it.
         unsafe { &mut *self.cache.block(self.place) }.end();
+    }
+}
+
+impl Drop for Rest {
+    #[cold]
+    fn drop(&mut self) {
+        self.send_home();
         self.cache.put(self.place);
     }
 }

@@ -131,10 +131,16 @@ impl CacheRef {
         }
     }
 
-    /// The address of a block; following it is for who has it.
+    /// The address of a block; following it is for who has it alone.
     #[inline(always)]
     pub(super) fn block(self, place: u32) -> *mut Block {
         self.slab.block(place)
+    }
+
+    /// The address of a block; following it is for who has a reference.
+    #[inline(always)]
+    pub(super) fn shared_block(self, place: u32) -> *const Block {
+        self.slab.shared_block(place)
     }
 
     /// Counts blocks that are out of a closed cache; with the last one it goes.

@@ -103,11 +103,15 @@ impl SkBuff {
     /// Copies the head to ordinary memory that has at least so much headroom, and can have `capacity` bytes of data; if
     /// the packet is cloned, to that of a block of its own.
     pub(super) fn own_head(&mut self, headroom: usize, capacity: usize) -> Result<(), SkbError> {
-        let len = self.head_len();
+        let (from, len) = (self.data as usize..self.tail as usize, self.head_len());
         let wanted = headroom.max(self.headroom());
         let (head, at) = ordinary(headroom, wanted, capacity)?;
+        let ends = (at as u32, (at + len) as u32);
+        // The new head is there with its ends before the old one goes home, which may run foreign code.
         if let Some(block) = self.block.get_mut() {
-            block.move_head(head, self.data as usize..self.tail as usize, at);
+            let old = block.move_head(head, from, at);
+            (self.data, self.tail) = ends;
+            drop(old);
         } else {
             let mut own = self.block.another().ok_or(SkbError::Exhausted)?;
             own.set_head(head);
@@ -116,9 +120,10 @@ impl SkBuff {
                 let refused = own.frags_mut().push(frag);
                 debug_assert!(refused.is_ok(), "a new block has room for those of another");
             }
-            self.block = own.into();
+            let shared = std::mem::replace(&mut self.block, own.into());
+            (self.data, self.tail) = ends;
+            drop(shared);
         }
-        (self.data, self.tail) = (at as u32, (at + len) as u32);
         Ok(())
     }
 }

@@ -59,8 +59,13 @@ impl SkBuff {
             let keep = len.saturating_sub(self.head_len());
             self.block.get_mut().ok_or(SkbError::Cloned)?.frags_mut().trim(keep);
         }
-        self.tail = self.tail.min(self.data + len as u32);
+        self.trim_head(len);
         Ok(())
+    }
+
+    /// Cuts the head's end off, if it has more than so many bytes.
+    pub(super) fn trim_head(&mut self, len: usize) {
+        self.tail = self.data + len.min(self.head_len()) as u32;
     }
 
     /// Makes sure that the first `len` bytes are in the head. Linux: `pskb_may_pull`.

@@ -37,7 +37,7 @@ impl SkBuff {
         if let (Some(front), Some(back)) = (self.block.get_mut(), rest.block.get_mut()) {
             front.frags_mut().split(in_frags, back.frags_mut());
         }
-        self.tail = self.tail.min(self.data + at as u32);
+        self.trim_head(at);
         Ok(rest)
     }
 }
