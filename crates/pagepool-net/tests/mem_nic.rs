@@ -503,6 +503,28 @@ fn a_lossless_cable_keeps_what_finds_no_buffer_and_a_plain_one_drops_it() {
     }
 }
 
+/// The whole ring is too small for it: no buffer that comes later helps, so it must not hold up those behind it.
+#[test]
+fn a_lossless_cable_drops_what_never_has_room() {
+    let domain = NicDomain::new("both");
+    let mut one = bench_over(domain.clone(), small(), sized());
+    let mut two = bench_over(domain, MemNicParams { rx_ring: 2, ..small() }, sized());
+    let mut cable = Cable::lossless(one.port, two.port);
+    let page = || one.pool.alloc_page().expect("pages enough");
+    let mut large = Buff::received(page(), 2000).expect("it fits");
+    (0..3).for_each(|_| large.add_frag(page(), 0, 2300).expect("a chain"));
+    let small = Buff::received(page(), 60).expect("it fits");
+    let mut queue = [large, small].map(Frame::from).into_iter().collect();
+    assert_eq!(one.nic.transmit(&mut queue), 2);
+    cable.step();
+    assert_eq!(
+        two.nic.receive(&two.pool, &mut two.packets, 64),
+        1,
+        "the small one is not behind the large one"
+    );
+    assert_eq!((two.packets[0].len(), two.nic.stats().rx_too_long), (60, 1));
+}
+
 #[test]
 fn a_port_thread_ends_when_it_is_dropped_and_passes_a_panic_on() {
     let thread = PortThread::new("wire", || panic!("on purpose")).expect("a thread");
