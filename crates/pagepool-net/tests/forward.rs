@@ -188,6 +188,21 @@ fn a_device_that_dies_behind_a_busy_one_is_closed() {
 }
 
 #[test]
+fn a_program_that_panics_loses_its_burst_and_no_buffer() {
+    let (mut forwarder, port, hand) = one_port(|packet: &mut Buff, _: Ingress| {
+        assert_ne!(number(packet.data()), 10, "on purpose");
+        Action::Tx
+    });
+    (0..100).for_each(|n| hand.arrive(packet(n, 60)));
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| forwarder.poll()));
+    assert!(caught.is_err());
+    settle(&mut forwarder);
+    let sent: Vec<_> = hand.sent().iter().map(|bytes| number(bytes)).collect();
+    assert_eq!(sent, (0..10).chain(64..100).collect::<Vec<_>>(), "the next burst goes on");
+    assert_eq!(forwarder.pool(port).unwrap().inflight().out, 0);
+}
+
+#[test]
 fn a_jumbo_packet_goes_through_whole() {
     let (mut forwarder, port, hand) = one_port(|packet: &mut Buff, _: Ingress| {
         assert_eq!((packet.len(), packet.frags().len()), (9000, 5));

@@ -228,6 +228,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     /// A burst of one port through the program.
     fn receive(&mut self, at: usize) -> usize {
         let mut received = std::mem::take(&mut self.received);
+        received.reserve_exact(self.budget); // allocates only after a program panicked, and took the vector along
         let n = self.ports[at].receive(&mut received, self.budget);
         let ingress = Ingress { port: self.ports[at].id };
         for packet in received.drain(..) {
