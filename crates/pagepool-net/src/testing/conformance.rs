@@ -140,11 +140,13 @@ fn counts_packets_without_a_buffer(mut rig: Rig) {
     let arrived = rig.collect(sent).len();
     let missed = rig.device.stats().rx_no_buffer as usize;
     assert_eq!((arrived + missed, missed > 0), (sent, true), "{arrived} arrived, {missed} had no buffer");
-    rig.start();
-    let can = rig.device.capabilities();
-    assert_eq!(rig.device.stats().in_rx, can.rx_ring as u64, "the ring is full of buffers again");
-    rig.far.send(&packet(1, 60));
-    assert_eq!(rig.collect(1).len(), 1, "there are buffers again");
+    for _ in 0..2 {
+        rig.start();
+        let can = rig.device.capabilities();
+        assert_eq!(rig.device.stats().in_rx, can.rx_ring as u64, "the ring is full of buffers again");
+        rig.far.send(&packet(1, 60));
+        assert_eq!(rig.collect(1).len(), 1, "there are buffers again");
+    }
     rig.end();
 }
 
