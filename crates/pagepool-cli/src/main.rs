@@ -86,6 +86,7 @@ enum Report {
 }
 
 fn main() -> ExitCode {
+    sys::end_with_the_reader();
     let done = match Command::parse().task {
         Task::Demo(choice) => demo::run(&choice),
         Task::Bench(bench) => run_bench(bench),

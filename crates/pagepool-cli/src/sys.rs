@@ -1,4 +1,4 @@
-//! Every system call of this command: pinning, hardware counters, page faults, the clock.
+//! Every system call of this command: pinning, hardware counters, page faults, the clock, broken pipes.
 
 // UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
@@ -7,6 +7,13 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::FromRawFd;
+
+/// Lets a pipe that nobody reads any more end the process, as it ends any other command: `pagepool demo | head`. Rust's
+/// runtime turns that off, and printing panics instead.
+pub fn end_with_the_reader() {
+    // SAFETY: the default action is no function of ours, so there is nothing that could be called at a bad moment.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
 
 /// The CPUs that this thread may run on, in order.
 pub fn allowed_cpus() -> Vec<usize> {

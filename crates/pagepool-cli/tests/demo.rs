@@ -1,5 +1,7 @@
 //! `pagepool demo` as a user runs it.
 
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
@@ -49,7 +51,7 @@ fn check(program: &str, size: &str) {
     let document = document(&demo(&["--seconds", "1", "--program", program, "--size", size, "--json"]));
     assert_eq!((&document["mode"], &document["program"]), (&"in_memory".into(), &program.into()));
     assert_eq!((number(&document, "size").to_string(), &document["ok"]), (size.into(), &true.into()));
-    for zero in ["slow_after_warmup", "missing", "corrupt", "lost"] {
+    for zero in ["slow_after_warmup", "missing", "corrupt", "lost", "nic_errors"] {
         assert_eq!(number(&document, zero), 0, "{zero}: {document}");
     }
     let [sent, packets, dropped] = ["sent", "packets", "dropped"].map(|key| number(&document, key));
@@ -96,7 +98,19 @@ fn a_person_reads_a_line_a_second_and_a_verdict() {
     {
         assert!(shown.contains(word), "{word} is missing:\n{shown}");
     }
-    assert!(shown.lines().all(|line| line.chars().count() <= 110), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+}
+
+/// `pagepool demo | head -1`: neither a panic nor a run for nobody.
+#[test]
+fn a_reader_that_goes_ends_it_quietly() {
+    let mut child = command(&["--seconds", "600"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.as_mut().expect("the binary was built for this test");
+    drop(child.stdout.take());
+    let mut said = String::new();
+    child.stderr.take().expect("it is piped").read_to_string(&mut said).expect("text");
+    let status = child.wait().expect("it ends");
+    assert_eq!((status.signal(), said.as_str()), (Some(13), ""), "SIGPIPE, as for any other command");
 }
 
 #[test]

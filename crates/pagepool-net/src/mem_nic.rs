@@ -204,7 +204,7 @@ impl Device for MemNic {
             rx_no_buffer: counts.no_buffer.value(),
             rx_too_long: counts.too_long.value(),
             faults: counts.faults.value(),
-            in_rx: self.receiver.held() as u64 * u64::from(self.open),
+            in_rx: self.receiver.held() as u64,
             in_tx: self.sender.held() as u64,
             ..self.stats
         }

@@ -6,8 +6,9 @@
 //! Who    any thread. Mapping and unmapping take a lock; an access takes none.
 //! How    a place is written by the holder of the lock, as a sequence lock: its tag is taken away, the region written,
 //!        the new tag put. A reader that finds its tag before and after it read the region has that region.
-//! Pairs  map: tag (Release) -> translate: tag (Acquire). unmap and map: fence (Release) behind the tag that is taken
-//!        away -> translate: fence (Acquire) before the second look.
+//! Pairs  map: tag (Release) -> translate: tag (Acquire). map: fence (Release) before the region is written -> translate:
+//!        fence (Acquire) before the second look. It is in map, for who maps may be another thread than who took the old
+//!        tag away: the lock makes that known to the one who maps, and only a fence of his own hands it on.
 //! Cost   an access: five loads, two compares, and the copy.
 //! Unmap  does not wait for an access that has begun. It need not: the buffer that is accessed is on a ring (the rule of
 //!        `DeviceMemory`), so it is out, and its memory stays (I3).
@@ -99,7 +100,7 @@ impl NicDomain {
         let found = self.place(tag).and_then(|place| {
             let before = place.tag.load(Ordering::Acquire); // pairs with map()
             let (cpu, size) = (place.cpu.load(Ordering::Relaxed), place.len.load(Ordering::Relaxed));
-            fence(Ordering::Acquire); // pairs with the fence in unmap()
+            fence(Ordering::Acquire); // pairs with the fence in map()
             let stayed = place.tag.load(Ordering::Relaxed) == before;
             let within = offset < size && len as u64 <= size - offset;
             (before == tag && tag != 0 && stayed && within).then_some(cpu + offset)
@@ -153,6 +154,7 @@ impl DmaDomain for NicDomain {
         let at = (tag & ((1 << PLACE_BITS) - 1)) as usize;
         let part = self.parts[at / PART].get_or_init(|| (0..PART).map(|_| Place::default()).collect());
         let place = &part[at % PART];
+        fence(Ordering::Release); // pairs with the fence in translate()
         place.cpu.store(cpu as u64, Ordering::Relaxed);
         place.len.store(region.len_bytes(), Ordering::Relaxed);
         place.tag.store(tag, Ordering::Release); // pairs with translate()
@@ -165,8 +167,7 @@ impl DmaDomain for NicDomain {
         let Some(place) = self.place(tag) else { return };
         let is_it = region.cpu_addr().map(|cpu| cpu as u64) == Some(place.cpu.load(Ordering::Relaxed));
         if place.tag.load(Ordering::Relaxed) == tag && is_it {
-            place.tag.store(0, Ordering::Relaxed);
-            fence(Ordering::Release); // pairs with the fence in translate()
+            place.tag.store(0, Ordering::Relaxed); // map() has a fence before it uses the place again
             free.put(tag);
         }
     }

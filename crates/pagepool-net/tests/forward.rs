@@ -171,6 +171,38 @@ fn a_device_that_dies_gives_everything_back() {
 }
 
 #[test]
+fn a_device_that_dies_behind_a_busy_one_is_closed() {
+    let (one, in_hand) = FakeNic::copying();
+    let (two, out_hand) = FakeNic::copying();
+    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Redirect(PortId(1)));
+    let [a, b] = [one, two].map(|nic| forwarder.add_port(Box::new(nic), pool(Vec::new())));
+    out_hand.wire().stuck = true;
+    (0..50).for_each(|n| in_hand.arrive(packet(n, 60)));
+    settle(&mut forwarder);
+    out_hand.wire().dead = true;
+    in_hand.arrive(packet(50, 60));
+    assert_eq!(forwarder.wait(Duration::ZERO), Wake::Ready, "a packet is there");
+    assert_eq!(forwarder.pool(a).unwrap().inflight().out, 0, "what the other device had is home");
+    settle(&mut forwarder);
+    assert_eq!(forwarder.stats(b).unwrap().tx_gone, 1);
+}
+
+#[test]
+fn a_program_that_panics_loses_its_burst_and_no_buffer() {
+    let (mut forwarder, port, hand) = one_port(|packet: &mut Buff, _: Ingress| {
+        assert_ne!(number(packet.data()), 10, "on purpose");
+        Action::Tx
+    });
+    (0..100).for_each(|n| hand.arrive(packet(n, 60)));
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| forwarder.poll()));
+    assert!(caught.is_err());
+    settle(&mut forwarder);
+    let sent: Vec<_> = hand.sent().iter().map(|bytes| number(bytes)).collect();
+    assert_eq!(sent, (0..10).chain(64..100).collect::<Vec<_>>(), "the next burst goes on");
+    assert_eq!(forwarder.pool(port).unwrap().inflight().out, 0);
+}
+
+#[test]
 fn a_jumbo_packet_goes_through_whole() {
     let (mut forwarder, port, hand) = one_port(|packet: &mut Buff, _: Ingress| {
         assert_eq!((packet.len(), packet.frags().len()), (9000, 5));

@@ -158,18 +158,21 @@ fn a_buffer_that_was_completed_by_a_lie_is_never_written_again() {
 
 #[test]
 fn a_packet_whose_end_never_comes_is_dropped_when_it_has_too_many_buffers() {
-    let mut bench = bench();
-    for at in 0..MAX_FRAGS + 2 {
+    for max_buffers in [1, 6, MAX_FRAGS + 1] {
+        let params = MemNicParams { max_buffers, ..small() };
+        let mut bench = bench_over(NicDomain::new("mem0"), params, sized());
+        for at in 0..=max_buffers {
+            let id = bench.port.next_posted().expect("there are buffers");
+            assert!(bench.port.inject_received(id, 60, false));
+            assert_eq!(bench.poll(), 0);
+            bench.adds_up();
+            assert_eq!(bench.stats().rx_too_many_buffers, u64::from(at == max_buffers));
+        }
         let id = bench.port.next_posted().expect("there are buffers");
-        assert!(bench.port.inject_received(id, 60, false));
-        assert_eq!(bench.poll(), 0);
-        bench.adds_up();
-        assert_eq!(bench.stats().rx_too_many_buffers, u64::from(at == MAX_FRAGS + 1));
+        assert!(bench.port.inject_received(id, 60, true), "the end of it at last");
+        assert_eq!((bench.poll(), bench.stats().rx_too_many_buffers), (0, 1));
+        bench.works_and_ends();
     }
-    let id = bench.port.next_posted().expect("there are buffers");
-    assert!(bench.port.inject_received(id, 60, true), "the end of it at last");
-    assert_eq!((bench.poll(), bench.stats().rx_too_many_buffers), (0, 1));
-    bench.works_and_ends();
 }
 
 #[test]
@@ -501,6 +504,28 @@ fn a_lossless_cable_keeps_what_finds_no_buffer_and_a_plain_one_drops_it() {
             "the other end is gone: it vanishes"
         );
     }
+}
+
+/// The whole ring is too small for it: no buffer that comes later helps, so it must not hold up those behind it.
+#[test]
+fn a_lossless_cable_drops_what_never_has_room() {
+    let domain = NicDomain::new("both");
+    let mut one = bench_over(domain.clone(), small(), sized());
+    let mut two = bench_over(domain, MemNicParams { rx_ring: 2, ..small() }, sized());
+    let mut cable = Cable::lossless(one.port, two.port);
+    let page = || one.pool.alloc_page().expect("pages enough");
+    let mut large = Buff::received(page(), 2000).expect("it fits");
+    (0..3).for_each(|_| large.add_frag(page(), 0, 2300).expect("a chain"));
+    let small = Buff::received(page(), 60).expect("it fits");
+    let mut queue = [large, small].map(Frame::from).into_iter().collect();
+    assert_eq!(one.nic.transmit(&mut queue), 2);
+    cable.step();
+    assert_eq!(
+        two.nic.receive(&two.pool, &mut two.packets, 64),
+        1,
+        "the small one is not behind the large one"
+    );
+    assert_eq!((two.packets[0].len(), two.nic.stats().rx_too_long), (60, 1));
 }
 
 #[test]

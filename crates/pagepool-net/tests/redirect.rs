@@ -88,7 +88,7 @@ fn one_address_space_for_both_reuses_the_address() {
 fn another_address_space_maps_the_area_once() {
     let mut pair = pair(false, true);
     assert_eq!(pair.path(), Path::MapOnce);
-    let before = pair.iommus[1].counts();
+    let (before, mapped) = (pair.iommus[1].counts(), pair.iommus[1].mapped_regions());
     pair.send(100, 60);
     assert_eq!(pair.path(), Path::Reuse, "it is mapped now");
     pair.send(100, 60);
@@ -96,6 +96,9 @@ fn another_address_space_maps_the_area_once() {
     let after = pair.iommus[1].counts();
     assert_eq!(after.maps - before.maps, 1, "one region, once");
     assert_eq!(after.for_device - before.for_device, 200, "a sync and nothing more");
+    assert_eq!(pair.iommus[1].mapped_regions(), mapped + 1);
+    pair.forwarder.close_port(pair.to);
+    assert_eq!(pair.iommus[1].mapped_regions(), mapped, "unmapped with the port, although the memory lives");
     pair.end();
 }
 

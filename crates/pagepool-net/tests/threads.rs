@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, Bound, Buff, Frame, FrameBulk, Pool, PoolParams};
-use pagepool_net::{Cable, Device, MemNic, MemNicParams, NicDomain, PortThread, Wake, mem_nic};
+use pagepool_net::{
+    Cable, Device, Egress, Inlet, MemNic, MemNicParams, NicDomain, NicPort, Outlet, PortThread, Wake,
+    ZeroCopySocket, mem_nic,
+};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -88,6 +91,21 @@ fn numbered(pool: &Bound, number: usize) -> Option<Frame> {
         packet.add_frag(more, offset, rest.len()).ok()?;
     }
     Some(Frame::from(packet))
+}
+
+#[test]
+fn what_may_be_sent_may_be_sent() {
+    fn sent<T: Send>() {}
+    fn shared<T: Send + Sync>() {}
+    sent::<Box<dyn Device>>();
+    sent::<MemNic>();
+    sent::<NicPort>();
+    sent::<Cable>();
+    sent::<Egress>();
+    sent::<Outlet>();
+    sent::<Inlet>();
+    shared::<NicDomain>();
+    shared::<ZeroCopySocket>();
 }
 
 #[test]

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use pagepool::testing::{CheckingIommu, PlainMemory};
 use pagepool::{
-    Arena, ArenaParams, Batch, Bound, DeviceMemory, Error, NodeId, PageBuf, PageHold, Pool, PoolParams,
-    PoolRef, Provider, SharedBuf, Shutdown, Topology,
+    Arena, ArenaParams, Batch, Bound, Buff, DeviceMemory, Error, Frame, FrameBulk, NodeId, PageBuf, PageHold,
+    Pool, PoolParams, PoolRef, Provider, Registry, SharedBuf, Shutdown, Topology,
 };
 
 fn pool_with(pages: usize, params: PoolParams) -> Bound {
@@ -58,6 +58,10 @@ fn what_may_be_sent_may_be_sent() {
     shared::<Shutdown>();
     observer::<SharedBuf>();
     observer::<PoolRef>();
+    shared::<Buff>();
+    shared::<Frame>();
+    shared::<FrameBulk>();
+    shared::<Registry>();
     assert_eq!((size_of::<PageBuf>(), size_of::<Option<PageBuf>>()), (16, 16));
 }
 

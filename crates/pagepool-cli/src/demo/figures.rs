@@ -1,6 +1,7 @@
 //! Figures made of what the pools, the NICs and the ports counted.
 
 use pagepool::Stats;
+use pagepool_net::DeviceStats;
 
 use super::course::Sample;
 
@@ -58,6 +59,16 @@ pub fn recycled_percent(warm: &Sample, now: &Sample) -> Option<f64> {
 /// Packets that found a queue full: that to the thread they are passed to, or that to a transmit ring.
 pub fn dropped(sample: &Sample) -> u64 {
     sample.ports.iter().map(|port| port.pass_refused + port.tx_overflow).sum()
+}
+
+/// What the NICs did that they must not, and were refused.
+pub fn nic_errors(sample: &Sample) -> u64 {
+    let of = |nic: &DeviceStats| {
+        let lengths = nic.rx_bad_length + nic.rx_too_long + nic.rx_too_many_buffers + nic.tx_too_long;
+        let buffers = nic.rx_bad_descriptor + nic.tx_bad_descriptor + nic.rx_unmapped + nic.tx_unmapped;
+        nic.faults + lengths + buffers
+    };
+    sample.nics.iter().map(of).sum()
 }
 
 /// A number in groups of three digits.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use pagepool::{Bound, Buff, Pool};
-use pagepool_net::{Action, Device, Forwarder, Ingress, MemNic, PortId, Stack};
+use pagepool_net::{Action, Device, Forwarder, Ingress, MemNic, PortId, Stack, Wake};
 use rtrb::{Producer, PushError};
 
 use super::course::{Course, Phase, Sample};
@@ -78,6 +78,7 @@ fn work<P: pagepool_net::Program, S: Stack>(
 ) {
     let (mut idle, mut shown, mut draining) = (0, Instant::now(), None);
     loop {
+        let last = course.reached(Phase::Draining); // asked before looking: then what is there is all there is
         let moved = forwarder.poll();
         idle = if moved > 0 { 0 } else { idle + 1 };
         let now = Instant::now();
@@ -85,14 +86,14 @@ fn work<P: pagepool_net::Program, S: Stack>(
             shown = now;
             show(forwarder, ports, program, course);
         }
-        if course.reached(Phase::Draining) {
+        if last {
             let since = *draining.get_or_insert(now);
             if (moved == 0 && is_dry(forwarder, ports)) || now - since > DRAIN {
                 break;
             }
         }
-        if idle > PATIENCE {
-            let _ = forwarder.wait(NAP); // whatever it says, the next round looks
+        if idle > PATIENCE && forwarder.wait(NAP) == Wake::Gone {
+            break; // both NICs are: the thread that is their hardware has ended, and will not say that it stopped
         }
     }
     show(forwarder, ports, program, course);

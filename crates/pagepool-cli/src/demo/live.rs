@@ -55,9 +55,10 @@ impl Moment {
 
 fn head() -> String {
     format!(
-        "Pages in flight: in the cache and the ring they are idle, in lanes on their way home from other threads,\n\
-         under rx and tx with the NICs, and held by the program or by whom it passed them to.\n\n\
-         {:>4} {:>12} {:>7} {:>7} {:>7} {:>6} {:>6} {:>6} {:>9} {:>6} {:>10}",
+        "Pages: in the cache and the ring they are idle, in lanes on their way home from\n\
+         other threads, under rx and tx with the NICs, and held by the program or by whom\n\
+         it passed them to.\n\n\
+         {:>4} {:>10} {:>5} {:>6} {:>6} {:>5} {:>5} {:>5} {:>8} {:>5} {:>10}",
         "time", "packets/s", "cache", "lanes", "ring", "rx", "tx", "held", "recycled", "slow", "dropped/s"
     )
 }
@@ -67,7 +68,7 @@ fn line(second: u64, before: &Moment, now: &Moment, warm: &Sample) -> String {
     let rate = |new: u64, old: u64| grouped((new.saturating_sub(old) as f64 / took) as u64);
     let places = figures::places(&now.sample);
     format!(
-        "{second:>3}s {:>12} {:>7} {:>7} {:>7} {:>6} {:>6} {:>6} {:>8.2}% {:>6} {:>10}",
+        "{second:>3}s {:>10} {:>5} {:>6} {:>6} {:>5} {:>5} {:>5} {:>7.2}% {:>5} {:>10}",
         rate(now.arrived, before.arrived),
         places.cache,
         places.lanes,

@@ -26,12 +26,14 @@ pub struct Verdict {
     sent: u64,
     /// Packets that found a queue full.
     dropped: u64,
-    /// Packets that were sent, and neither arrived nor are known to have been dropped.
+    /// Packets that were sent, and neither arrived nor are known to have been dropped; or that arrived unsent.
     lost: u64,
     corrupt: u64,
     pages_taken: u64,
     slow_after_warmup: u64,
     missing: u64,
+    /// Accesses, descriptors and lengths of the NICs that were refused.
+    nic_errors: u64,
     recycled_percent: Option<f64>,
     ok: bool,
     pools: Vec<Map<String, Value>>,
@@ -60,6 +62,7 @@ impl Verdict {
         let slow_after_warmup = figures::slow(warm, end);
         let missing = pools.iter().map(|pool| pool.inflight().total.unsigned_abs()).sum();
         let lost = sent.abs_diff(arrived + dropped);
+        let nic_errors = figures::nic_errors(end);
         Self {
             mode: "in_memory",
             program: program.name(),
@@ -74,8 +77,9 @@ impl Verdict {
             pages_taken: pools.iter().map(|pool| pool.stats().hold).sum(),
             slow_after_warmup,
             missing,
+            nic_errors,
             recycled_percent: figures::recycled_percent(warm, end),
-            ok: *arrived > 0 && [lost, *corrupt, slow_after_warmup, missing] == [0; 4],
+            ok: *arrived > 0 && [lost, *corrupt, slow_after_warmup, missing, nic_errors] == [0; 5],
             pools: pools.iter().map(|pool| named(pool.name(), pool.stats().fields())).collect(),
             ports: (0..2).map(|at| port(&end.ports[at], &end.paths[at], &end.nics[at])).collect(),
         }
@@ -90,24 +94,24 @@ impl Verdict {
     fn complaints(&self) -> Vec<String> {
         let all = [
             (self.packets == 0, "no packet came to the end of its way".to_owned()),
-            (self.lost > 0, format!("{} packets vanished", grouped(self.lost))),
+            (self.lost > 0, format!("{} packets are not accounted for", grouped(self.lost))),
             (self.corrupt > 0, format!("{} packets were damaged on their way", grouped(self.corrupt))),
             (
                 self.slow_after_warmup > 0,
                 format!("the arena was asked {} times", grouped(self.slow_after_warmup)),
             ),
             (self.missing > 0, format!("{} buffers never came home", grouped(self.missing))),
+            (
+                self.nic_errors > 0,
+                format!("the NICs did {} things that they must not", grouped(self.nic_errors)),
+            ),
         ];
         all.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect()
     }
 
     /// What was looked at on the way.
     fn checked(&self) -> &'static str {
-        if self.program == Program::Drop.name() {
-            "dropped unread"
-        } else {
-            "every byte checked at the end of the way"
-        }
+        if self.program == Program::Drop.name() { "dropped unread" } else { "every byte checked on arrival" }
     }
 }
 
@@ -127,21 +131,16 @@ fn port(port: &ForwardStats, paths: &PathStats, nic: &DeviceStats) -> Map<String
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = |f: &mut fmt::Formatter<'_>, name: &str, value: u64, more: &str| {
-            writeln!(f, "{}", format!("{name:<32} {:>14}  {more}", grouped(value)).trim_end())
+            writeln!(f, "{}", format!("{name:<32} {:>13}  {more}", grouped(value)).trim_end())
         };
         let mebibytes = self.pages_taken as f64 * PAGE_SIZE as f64 / f64::from(1 << 20);
         writeln!(f)?;
         line(f, "packets", self.packets, self.checked())?;
         line(f, "packets a second", self.pps as u64, &format!("over {:.1} s", self.seconds))?;
-        let why = if self.dropped > 0 { "the source is faster than what follows" } else { "" };
+        let why = if self.dropped > 0 { "the source outruns the rest" } else { "" };
         line(f, "dropped, a queue was full", self.dropped, why)?;
         line(f, "pages ever taken from the arena", self.pages_taken, &format!("{mebibytes:.1} MiB"))?;
-        line(
-            f,
-            "slow allocations after warm-up",
-            self.slow_after_warmup,
-            "must be 0: times that the arena was asked",
-        )?;
+        line(f, "slow allocations after warm-up", self.slow_after_warmup, "must be 0: calls to the arena")?;
         line(f, "buffers missing at the end", self.missing, "must be 0")?;
         line(f, "packets damaged, or lost", self.corrupt + self.lost, "must be 0")?;
         if self.ok {
@@ -153,5 +152,58 @@ impl fmt::Display for Verdict {
             );
         }
         write!(f, "\nNOT well: {}.", self.complaints().join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+
+    /// Ten packets that went well.
+    fn well() -> Counted {
+        let [warm, end] = [Sample::default(); 2];
+        let program = Program::Forward;
+        Counted { program, size: 64, seconds: 1.0, sent: 10, arrived: 10, corrupt: 0, warm, end }
+    }
+
+    /// What a person reads of them, without whom all would be well; and that the status agrees.
+    fn said(counted: &Counted, pools: &[PoolRef]) -> String {
+        let verdict = Verdict::of(counted, pools);
+        let text = verdict.to_string();
+        assert_eq!(verdict.is_ok(), text.contains("All is well"), "{text}");
+        text.lines().last().unwrap_or("").to_owned()
+    }
+
+    #[test]
+    fn whatever_went_wrong_is_said() {
+        assert!(!said(&well(), &[]).contains("NOT"));
+        for sent in [8, 12] {
+            let odd = said(&Counted { sent, ..well() }, &[]);
+            assert_eq!(odd, "NOT well: 2 packets are not accounted for.");
+        }
+        let none = said(&Counted { sent: 0, arrived: 0, ..well() }, &[]);
+        assert_eq!(none, "NOT well: no packet came to the end of its way.");
+        let corrupt = said(&Counted { corrupt: 3, ..well() }, &[]);
+        assert_eq!(corrupt, "NOT well: 3 packets were damaged on their way.");
+        let mut slow = well();
+        slow.end.pools[1].0.alloc_slow = 4;
+        assert_eq!(said(&slow, &[]), "NOT well: the arena was asked 4 times.");
+        let mut wrong = well();
+        (wrong.end.nics[0].tx_bad_descriptor, wrong.end.nics[1].faults) = (2, 3);
+        assert_eq!(said(&wrong, &[]), "NOT well: the NICs did 5 things that they must not.");
+        let mut dropped = well();
+        (dropped.sent, dropped.end.ports[0].pass_refused, dropped.end.ports[1].tx_overflow) = (15, 3, 2);
+        assert!(!said(&dropped, &[]).contains("NOT"), "a queue was full: that is known");
+    }
+
+    #[test]
+    fn a_buffer_that_leaks_is_missing() {
+        let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
+        let pool = Pool::new(PoolParams::default(), arena).unwrap().bind();
+        let home = pool.handle();
+        std::mem::forget(pool.alloc_page().unwrap());
+        drop(pool);
+        assert_eq!(said(&well(), &[home]), "NOT well: 1 buffers never came home.");
     }
 }

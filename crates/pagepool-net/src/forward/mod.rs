@@ -255,6 +255,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     /// A burst of one port through the program.
     fn receive(&mut self, at: usize) -> usize {
         let mut received = std::mem::take(&mut self.received);
+        received.reserve_exact(self.budget); // allocates only after a program panicked, and took the vector along
         let n = self.ports[at].receive(&mut received, self.budget);
         let ingress = Ingress { port: self.ports[at].id };
         for packet in received.drain(..) {
@@ -320,17 +321,17 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         self.ended.push(packet.into_buffer());
     }
 
-    /// What there is to do now, without sleeping; closes devices that are gone.
+    /// What there is to do now, without sleeping. All devices are asked, for one that is always busy must not hide that
+    /// another one is gone; such a one is closed.
     fn look(&mut self) -> Wake {
         let mut found = Wake::Gone;
         for port in &mut self.ports {
-            let wake = port.wait(Duration::ZERO);
-            if wake == Wake::Ready || port.has_handed_over() {
-                return Wake::Ready;
-            }
-            if wake == Wake::Timeout {
-                found = Wake::Timeout;
-            }
+            found = match port.wait(Duration::ZERO) {
+                Wake::Ready => Wake::Ready,
+                _ if port.has_handed_over() => Wake::Ready,
+                Wake::Timeout if found == Wake::Gone => Wake::Timeout,
+                _ => found,
+            };
         }
         found
     }

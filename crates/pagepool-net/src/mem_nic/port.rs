@@ -303,6 +303,7 @@ impl Wire {
     }
 
     fn room_in_several(&mut self, len: usize) -> Room {
+        let ring = self.rings.fill.buffer().capacity();
         let most = self.rings.fill.slots().min(self.max_buffers);
         let Ok(posted) = self.rings.fill.read_chunk(most) else { return Room::NotNow };
         let (first, second) = posted.as_slices();
@@ -315,7 +316,7 @@ impl Wire {
         });
         match enough {
             Some(at) => self.completions_for(at + 1),
-            None if most == self.max_buffers && lies.is_empty() => Room::Never,
+            None if most == self.max_buffers.min(ring) && lies.is_empty() => Room::Never,
             None => Room::NotNow,
         }
     }

@@ -177,7 +177,9 @@ impl Rig {
     pub(super) fn send_all(&mut self, queue: &mut VecDeque<Frame>) -> Vec<Vec<u8>> {
         let (mut done, mut arrived, mut bytes) = (FrameBulk::new(), Vec::new(), Vec::new());
         for _ in 0..PATIENCE {
-            self.device.transmit(queue);
+            let before = queue.len();
+            let taken = self.device.transmit(queue);
+            assert_eq!(queue.len() + taken, before, "transmit says how many it took, refused ones included");
             self.far.settle();
             while self.far.receive(&mut bytes) {
                 arrived.push(bytes.clone());
