@@ -14,8 +14,9 @@
 use std::fmt;
 use std::mem::MaybeUninit;
 
-use crate::batch::{Batch, put_parted};
+use crate::batch::Batch;
 use crate::buf::PageBuf;
+use crate::bulk::put_parted;
 use crate::frame::Frame;
 use crate::memory::Memory;
 
@@ -108,8 +109,10 @@ impl FrameBulk {
             return;
         }
         let start = self.buffers.as_mut_ptr().cast::<PageBuf>();
-        // SAFETY: I1. The first `len` are initialised, and not counted any more, so they are parted with once.
-        put_parted(unsafe { std::slice::from_raw_parts_mut(start, len) });
+        // SAFETY: I1. The first `len` are initialised, and not counted any more.
+        let waiting = unsafe { std::slice::from_raw_parts_mut(start, len) };
+        // SAFETY: I1. As they are not counted any more, they are parted with once.
+        unsafe { put_parted(waiting) };
     }
 
     /// Sends everything home that waits through the locked rings of their pools, one lock a buffer, whatever the thread:

@@ -49,6 +49,7 @@ const LAYERS: &[&str] = &[
     "shared_buf",
     "raw",
     "batch",
+    "bulk",
     "wait_queue",
     "use_counts",
     "pool_ref",

@@ -375,7 +375,7 @@ impl Run {
     fn put_bulk(&mut self, at: u8, n: u8, who: Who) {
         let (mut buffers, outs): (Vec<_>, Vec<_>) =
             self.pick_run(at, n).into_iter().inspect(stamp_stands).map(Out::apart).unzip();
-        self.on(who, move || crate::batch::put_bulk(&mut buffers));
+        self.on(who, move || crate::bulk::put_bulk(&mut buffers));
         for group in groups(outs) {
             let (pool, tokens) = (group[0].pool, tokens(&group));
             match group[0] {
@@ -389,7 +389,7 @@ impl Run {
     fn put_ring_bulk(&mut self, at: u8, n: u8) {
         let (mut buffers, outs): (Vec<_>, Vec<_>) =
             self.pick_run(at, n).into_iter().inspect(stamp_stands).map(Out::apart).unzip();
-        crate::batch::put_ring_bulk(&mut buffers);
+        crate::bulk::put_ring_bulk(&mut buffers);
         assert!(buffers.is_empty());
         for out in groups(outs).into_iter().flatten() {
             self.model.put_ring(out.pool, Who::Main, out.token, out.piece);
