@@ -119,13 +119,15 @@ impl NicDomain {
 }
 
 impl Free {
-    /// The tag of a place that nobody has, if there is one.
+    /// The tag of a place that nobody has, if there is one: of one that was used before, so that who maps and unmaps
+    /// over and over does not walk through the whole table.
     fn take(&mut self) -> Option<u64> {
-        if self.fresh < 1 << PLACE_BITS {
+        let again = self.again.pop_front();
+        if again.is_none() && self.fresh < 1 << PLACE_BITS {
             self.fresh += 1;
             return Some(1 << PLACE_BITS | (self.fresh - 1)); // given for the first time
         }
-        self.again.pop_front()
+        again
     }
 
     /// Gives the place of a tag back, unless all its tags were given.
@@ -222,6 +224,16 @@ mod tests {
         let again = arena.area().attach(&domain).unwrap();
         assert_ne!(again.addr_of(5000), Some(at));
         assert!(nic.translate(at, 1).is_err());
+    }
+
+    #[test]
+    fn mapping_over_and_over_takes_few_places() {
+        let mut free = Free::default();
+        for _ in 0..10_000 {
+            let tag = free.take().unwrap();
+            free.put(tag);
+        }
+        assert_eq!((free.fresh, free.again.len()), (10_000_u64.div_ceil(255), 1), "255 addresses of each");
     }
 
     #[test]
