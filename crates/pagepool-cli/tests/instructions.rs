@@ -34,6 +34,12 @@ const LIMITS: &[Limit] = &[
     limit("frag_2090_direct", 50.0, None),
     limit("alloc_8590_direct", 99.5, None),
     limit("arena_bulk64", 4.5, None),
+    limit("drop_inpoll", 480.0, None), // both halves of the NIC, with its copies
+    limit("redirect_local", 1120.0, None),
+    limit("frame_convert", 80.0, None),
+    limit("skb_build_free", 242.0, None),
+    limit("skb_clone_free", 45.0, None),
+    limit("waitqueue", 242.0, None),
 ];
 
 const fn limit(name: &'static str, at_most: f64, target: Option<f64>) -> Limit {
