@@ -21,7 +21,7 @@ use crate::area::Area;
 use crate::batch::Batch;
 use crate::buf::{PageBuf, Tag};
 use crate::cache::{Cache, Owner};
-use crate::chain::Block;
+use crate::chain::{Block, Stash};
 use crate::dma::{DomainId, Mapping};
 use crate::error::Error;
 use crate::frag::FragState;
@@ -212,6 +212,7 @@ fn shared(params: PoolParams, provider: Arc<dyn Provider>, parts: Parts) -> Shar
             frag_waste: Counter::default(),
             split_pages: OwnerCell::new(0),
             emergency: OwnerCell::new(Vec::new()),
+            chains: Stash::new(sizes.chains),
         }),
         returns: Padded(Lock::new(Returns::default())),
         returned: Counters::default(),

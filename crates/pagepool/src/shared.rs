@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool as PlainBool, AtomicU64 as PlainU64};
 
 use crate::area::Area;
 use crate::cache::{Cache, Owner};
-use crate::chain::Block;
+use crate::chain::{Block, Stash};
 use crate::dma::Mapping;
 use crate::frag::FragState;
 use crate::lane::{DETACHED, Lane, PIECE, STARVED};
@@ -107,6 +107,8 @@ pub(crate) struct OwnerHalf {
     pub(crate) split_pages: OwnerCell<usize>,
     /// Pages of the emergency reserve that were reserved and not handed out yet.
     pub(crate) emergency: OwnerCell<Vec<PageIdx>>,
+    /// Blocks for chains that the owner keeps at hand.
+    pub(crate) chains: Stash,
     /// Last, for its entries are long.
     pub(crate) cache: Cache,
 }

@@ -145,3 +145,26 @@ fn a_jumbo_frame_goes_home_from_another_thread() {
     }
     assert_eq!(pool.inflight().out, 0);
 }
+
+#[test]
+fn the_owner_keeps_a_quarter_of_the_chains_at_hand_and_no_more() {
+    let pool = pool(PoolParams { chains: 16, ..Default::default() });
+    let chained = |pool: &Bound| packet(pool, 100, 1);
+    for _ in 0..3 {
+        let packets: Vec<Buff> = (0..16).map(|_| chained(&pool)).collect();
+        let mut one_more = packet(&pool, 100, 0);
+        drop(one_more.add_frag(pool.alloc_page().unwrap(), 0, 100).expect_err("all 16 are taken"));
+        drop(packets); // in the poll: four of them stay with the owner
+    }
+    let singles: Vec<(Buff, pagepool::PageBuf)> =
+        (0..16).map(|_| (packet(&pool, 100, 0), pool.alloc_page().unwrap())).collect();
+    let elsewhere = move || {
+        let joined = singles.into_iter().filter_map(|(mut packet, buffer)| {
+            packet.add_frag(buffer, 0, 100).ok()?;
+            Some(packet)
+        });
+        joined.collect::<Vec<Buff>>().len()
+    };
+    assert_eq!(std::thread::spawn(elsewhere).join().unwrap(), 12);
+    assert_eq!(pool.inflight().out, 0);
+}

@@ -21,7 +21,7 @@ use crate::workload::{Ready, Workload};
 const BUDGET: usize = 64;
 /// Polls of completed frames that are under way to the second core.
 const BULKS: usize = 8;
-/// Buffers of a packet of 9000 bytes over pages with room for 3520.
+/// Buffers of a packet of 9000 bytes over pages with room for 3000.
 const JUMBO_BUFFERS: usize = 3;
 
 /// All pages come home through the cache, and none is taken from the arena.
@@ -62,9 +62,18 @@ pub const TABLE: &[Workload] = &[
         ..Workload::USUAL
     },
     Workload {
+        name: "drop_inpoll_3000",
+        batch: BUDGET,
+        about: "the same for packets of 3000 bytes",
+        rules: IN_POLL,
+        ready: || drop_inpoll_filled(1),
+        weight: 4,
+        ..Workload::USUAL
+    },
+    Workload {
         name: "drop_inpoll_9000",
         batch: BUDGET,
-        about: "9000 bytes in three buffers, per buffer; in turns with packets of 3000 bytes in one",
+        about: "9000 bytes in three buffers, per buffer; in turns with drop_inpoll_3000",
         rules: IN_POLL_BY_THREE,
         beside: Some(|| drop_inpoll_filled(1)),
         ready: || drop_inpoll_filled(JUMBO_BUFFERS),
@@ -192,9 +201,9 @@ fn drop_inpoll(buffers: usize) -> Result<Ready, String> {
     Ok(dropping(rig, pool, buffers))
 }
 
-/// Packets of so many buffers, with 3000 bytes for each.
+/// Packets that fill so many buffers of 3000 bytes.
 fn drop_inpoll_filled(buffers: usize) -> Result<Ready, String> {
-    let (rig, pool) = rig(3520, buffers * 3000)?;
+    let (rig, pool) = rig(3000, buffers * 3000)?;
     Ok(dropping(rig, pool, buffers))
 }
 
@@ -203,7 +212,7 @@ fn dropping(mut rig: Rig, pool: Rc<Bound>, buffers: usize) -> Ready {
     let run = move |n: usize| {
         let (mut sum, mut left) = (0, n / buffers);
         while left > 0 {
-            let now = left.min(BUDGET);
+            let now = left.min(BUDGET / buffers); // as many buffers in a poll, so that as many lines are in use
             left -= now;
             rig.deliver(now);
             let got = rig.nic.receive(&pool, &mut rig.packets, BUDGET);

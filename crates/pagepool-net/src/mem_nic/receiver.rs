@@ -23,6 +23,8 @@ pub(super) struct Receiver {
     free: Vec<u16>,
     /// The packet whose last buffer has not come yet.
     partial: Option<Buff>,
+    /// Its buffers so far.
+    parts: usize,
     /// Whether buffers are dropped up to the end of a packet of which one was wrong.
     skipping: bool,
     max_buffers: usize,
@@ -47,6 +49,7 @@ impl Receiver {
             slots: (0..slots).map(|_| Slot { buffer: None, at: DeviceAddr(0), life: 0 }).collect(),
             free: (0..slots as u16).rev().collect(),
             partial: None,
+            parts: 0,
             skipping: false,
             max_buffers,
         }
@@ -156,31 +159,29 @@ impl Receiver {
             self.skipping = !last;
             return None;
         }
-        let packet = match self.partial.take() {
-            None => Buff::received(buffer, len).ok(),
-            Some(packet) => self.joined(packet, buffer, len),
+        let offset = buffer.packet_offset();
+        let whole = match &mut self.partial {
+            None => Buff::received(buffer, len).map(|packet| self.partial = Some(packet)).is_ok(),
+            Some(_) if self.parts == self.max_buffers => false,
+            Some(packet) => packet.add_frag(buffer, offset, len).is_ok(),
         };
-        if packet.is_none() {
+        if !whole {
             stats.rx_too_many_buffers += 1;
             return self.spoilt(last);
         }
-        if last {
-            return packet;
+        self.parts += 1;
+        if !last {
+            return None;
         }
-        self.partial = packet;
-        None
-    }
-
-    fn joined(&self, mut packet: Buff, buffer: PageBuf, len: usize) -> Option<Buff> {
-        let offset = buffer.packet_offset();
-        let fits = packet.frags().len() + 1 < self.max_buffers;
-        (fits && packet.add_frag(buffer, offset, len).is_ok()).then_some(packet)
+        self.parts = 0;
+        self.partial.take()
     }
 
     /// The packet that is being put together has a part that is wrong: it is dropped, and so is the rest of it.
     #[cold]
     fn spoilt(&mut self, last: bool) -> Option<Buff> {
         self.partial = None;
+        self.parts = 0;
         self.skipping = !last;
         None
     }
@@ -240,14 +241,14 @@ impl Receiver {
 
     /// Buffers that the device has, or that wait for the rest of their packet.
     pub(super) fn held(&self) -> usize {
-        let waiting = self.partial.as_ref().map_or(0, |packet| 1 + packet.frags().len());
-        self.slots.len() - self.free.len() + waiting
+        self.slots.len() - self.free.len() + self.parts
     }
 
     /// Takes everything back, once the port is shut out; says how many buffers there were.
     pub(super) fn clear(&mut self) -> usize {
         let held = self.held();
         self.partial = None;
+        self.parts = 0;
         for (at, slot) in self.slots.iter_mut().enumerate() {
             if slot.buffer.take().is_some() {
                 slot.life = slot.life.wrapping_add(1);
