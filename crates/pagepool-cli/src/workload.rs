@@ -38,6 +38,8 @@ pub struct Workload {
     pub weight: usize,
     /// The counters that must move; all others must stand still.
     pub rules: &'static [Rule],
+    /// Buffers for each page fault that is forgiven; 0 forgives none.
+    pub buffers_a_fault: u64,
     /// What this one is held against: a workload on as many cores, measured in turns with it, repetition by repetition.
     pub beside: Option<fn() -> Result<Ready, String>>,
     /// Makes it ready to run.
@@ -53,6 +55,7 @@ impl Workload {
         about: "",
         weight: 1,
         rules: &[],
+        buffers_a_fault: 0,
         beside: None,
         ready: || Err("a row without a function".into()),
     };
