@@ -1,0 +1,168 @@
+//! What can go wrong around a device: the kernel's errno, its own words where it has any, and what to do about it.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use super::sys;
+
+/// Why something outside this process is not as it was asked for. The errno is the [`source`](Error::source).
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NetError {
+    /// A system call failed.
+    Call {
+        /// Its name.
+        call: &'static str,
+        /// What it was called for.
+        about: String,
+        /// What may help.
+        remedy: &'static str,
+        /// The errno.
+        source: io::Error,
+    },
+    /// The kernel refused a request over netlink.
+    Refused {
+        /// What was asked for.
+        request: &'static str,
+        /// Of what.
+        about: String,
+        /// What the kernel says of it.
+        words: Option<String>,
+        /// What may help.
+        remedy: &'static str,
+        /// The errno.
+        source: io::Error,
+    },
+    /// There is no link of this name in this namespace.
+    NoLink {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// What the kernel sent is not what the protocol says.
+    Malformed {
+        /// Which part of it.
+        what: &'static str,
+    },
+    /// There is more of something than anybody expects.
+    TooMuch {
+        /// Of what.
+        what: &'static str,
+        /// What would have been taken.
+        limit: usize,
+    },
+    /// Something did not happen in time.
+    Late {
+        /// What.
+        what: String,
+        /// How long it was waited for.
+        limit: Duration,
+        /// What may help.
+        remedy: &'static str,
+    },
+    /// A value that cannot be.
+    Value {
+        /// Of which parameter.
+        field: &'static str,
+        /// What was given.
+        value: String,
+        /// What may be given.
+        range: &'static str,
+    },
+    /// A driver keeps an offload as it is.
+    Fixed {
+        /// The link.
+        link: String,
+        /// The offload, as `ethtool -k` calls it.
+        offload: &'static str,
+        /// What it was to be.
+        wanted: bool,
+    },
+}
+
+impl NetError {
+    /// The errno that just came from a system call, with the remedy that is known for it.
+    pub(crate) fn call(call: &'static str, about: impl Into<String>, source: io::Error) -> Self {
+        let remedy = remedy(&source);
+        Self::Call { call, about: about.into(), remedy, source }
+    }
+
+    /// Whether a capability is what is missing.
+    pub fn is_permission(&self) -> bool {
+        self.errno().is_some_and(|errno| errno == sys::EPERM || errno == sys::EACCES)
+    }
+
+    /// The kernel's number, if the kernel refused.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Call { source, .. } | Self::Refused { source, .. } => source.raw_os_error(),
+            _ => None,
+        }
+    }
+}
+
+/// What may help against an errno, wherever it came from.
+pub(crate) fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(sys::EPERM | sys::EACCES) => {
+            "run as root, or with CAP_NET_ADMIN, CAP_NET_RAW and, for namespaces, CAP_SYS_ADMIN"
+        }
+        Some(sys::EEXIST) => "one of that name is there already; delete it, or choose another name",
+        Some(sys::EOPNOTSUPP) => {
+            "this kernel or driver cannot do it; for veth, load the module (modprobe veth)"
+        }
+        Some(sys::ENODEV) => "the link is gone, or is in another network namespace",
+        Some(sys::ENOSPC) => "a limit is reached; raise /proc/sys/user/max_net_namespaces",
+        Some(sys::EBUSY) => "somebody else uses it; wait until that ends, or end it",
+        Some(sys::EMFILE | sys::ENFILE) => "too many open files; raise RLIMIT_NOFILE",
+        Some(sys::ENOMEM | sys::ENOBUFS) => "the kernel is short of memory; try again with fewer queues",
+        Some(sys::EADDRNOTAVAIL) => "no link in this network namespace has that address",
+        Some(sys::EINVAL) => "a value is out of what the kernel or the driver allows",
+        _ => "see the errno",
+    }
+}
+
+impl fmt::Display for NetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call { call, about, remedy, .. } => write!(f, "{call} failed: {about}; {remedy}"),
+            Self::Refused { request, about, words, remedy, .. } => {
+                write!(f, "the kernel refused to {request} {about}")?;
+                words.iter().try_for_each(|words| write!(f, ", saying \"{words}\""))?;
+                write!(f, "; {remedy}")
+            }
+            Self::NoLink { name, known } => {
+                write!(
+                    f,
+                    "there is no interface {name:?} in this network namespace; there is {}",
+                    known.join(", ")
+                )
+            }
+            Self::Malformed { what } => {
+                write!(f, "the kernel's answer is malformed: {what}; please report it")
+            }
+            Self::TooMuch { what, limit } => write!(f, "more than {limit} {what}; please report it"),
+            Self::Late { what, limit, remedy } => write!(f, "{what} took longer than {limit:?}; {remedy}"),
+            Self::Value { field, value, range } => write!(f, "{field} is {value}, but has to be {range}"),
+            Self::Fixed { link, offload, wanted } => {
+                let (wanted, kept) = if *wanted { ("on", "off") } else { ("off", "on") };
+                write!(
+                    f,
+                    "{offload} of {link:?} stays {kept}; use an interface whose driver can turn it {wanted}"
+                )
+            }
+        }
+    }
+}
+
+impl Error for NetError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Call { source, .. } | Self::Refused { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Network namespaces that live no longer than this process, the links in them, and what is needed to try a device on
+//! them: no other program, and nothing that stays behind.
+//!
+//! [`Namespace`] holds one. [`Netlink`] and [`Ethtool`] make and ask links, in whichever namespace they were opened.
+
+mod error;
+mod ethtool;
+mod link;
+mod message;
+mod namespace;
+mod netlink;
+mod route;
+mod sys;
+
+pub use error::NetError;
+pub use ethtool::{Channels, Ethtool, Offload};
+pub use link::{AttachedXdp, Link, Mac, OperState, XdpMode};
+pub use namespace::Namespace;
+pub use netlink::{Netlink, VethEnd};
+
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use netlink::read_all;
