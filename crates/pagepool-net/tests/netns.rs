@@ -2,12 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
-use std::net::TcpListener;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pagepool_net::netns::{Mac, Namespace, NetError, Netlink, Offload, OperState, VethEnd};
+use pagepool_net::netns::{
+    Caution, Mac, Namespace, NetError, Netlink, Offload, OperState, SshSession, VethEnd, cautions,
+};
 
 /// The kernel removes namespaces when it has time.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -170,6 +172,33 @@ fn offloads_are_turned_off_and_queues_are_counted() {
     let none = ethtool.driver("none").unwrap_err().to_string();
     assert!(none.contains("\"none\"") && none.contains("another network namespace"), "{none}");
     assert!(ethtool.driver("a-name-that-is-too-long").is_err());
+}
+
+#[test]
+fn who_carries_what_is_known() {
+    let Some(lab) = namespace("who_carries_what_is_known") else { return };
+    let mut netlink = lab.netlink().unwrap();
+    netlink.add_veth(&end("out"), &end("peer")).unwrap();
+    netlink.add_veth(&end("idle"), &end("idle-peer")).unwrap();
+    let index = |netlink: &mut Netlink, name: &str| netlink.link(name).unwrap().index;
+    let (out, idle) = (index(&mut netlink, "out"), index(&mut netlink, "idle"));
+    let peer = index(&mut netlink, "peer");
+    netlink.add_address(out, Ipv4Addr::new(192, 0, 2, 1), 24).unwrap();
+    for link in [out, peer] {
+        netlink.set_up(link, true).unwrap();
+    }
+    let session = SshSession { client: IpAddr::from([192, 0, 2, 7]), server: IpAddr::from([192, 0, 2, 1]) };
+    assert_eq!(netlink.links_with(session.server).unwrap(), [out]);
+    assert_eq!(netlink.route_to(session.client).unwrap(), Some(out));
+    assert_eq!(netlink.route_to(IpAddr::from([198, 51, 100, 1])).unwrap(), None);
+    assert_eq!(cautions(&mut netlink, out, Some(session)).unwrap(), [Caution::SshSession(session)]);
+    assert_eq!(cautions(&mut netlink, peer, Some(session)).unwrap().len(), 1, "what its peer carries");
+    assert_eq!(cautions(&mut netlink, idle, Some(session)).unwrap(), []);
+    assert_eq!(cautions(&mut netlink, out, None).unwrap(), []);
+    assert_eq!(netlink.default_route_links().unwrap(), Vec::<u32>::new());
+    netlink.add_route(Ipv4Addr::UNSPECIFIED, 0, Ipv4Addr::new(192, 0, 2, 254)).unwrap();
+    assert_eq!(netlink.default_route_links().unwrap(), [out]);
+    assert_eq!(cautions(&mut netlink, out, None).unwrap(), [Caution::DefaultRoute]);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 //! them: no other program, and nothing that stays behind.
 //!
 //! [`Namespace`] holds one. [`Netlink`] and [`Ethtool`] make and ask links, in whichever namespace they were opened.
+//! [`cautions`] says which interfaces one should not touch.
 
+mod caution;
 mod error;
 mod ethtool;
 mod link;
@@ -12,6 +14,7 @@ mod netlink;
 mod route;
 mod sys;
 
+pub use caution::{Caution, SshSession, cautions, session_links};
 pub use error::NetError;
 pub use ethtool::{Channels, Ethtool, Offload};
 pub use link::{AttachedXdp, Link, Mac, OperState, XdpMode};
