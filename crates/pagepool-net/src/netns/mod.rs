@@ -7,19 +7,25 @@
 mod caution;
 mod error;
 mod ethtool;
+mod frame_socket;
+mod frame_source;
 mod link;
 mod message;
 mod namespace;
 mod netlink;
+mod numbered;
 mod route;
 mod sys;
 
 pub use caution::{Caution, SshSession, cautions, session_links};
 pub use error::NetError;
 pub use ethtool::{Channels, Ethtool, Offload};
+pub use frame_socket::{FrameBatch, FrameSocket};
+pub use frame_source::{FrameSource, SourceParams, SourceReport};
 pub use link::{AttachedXdp, Link, Mac, OperState, XdpMode};
 pub use namespace::Namespace;
 pub use netlink::{Netlink, VethEnd};
+pub use numbered::{Arrival, NumberedFrames, Tally};
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use netlink::read_all;
