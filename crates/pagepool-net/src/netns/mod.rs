@@ -16,6 +16,7 @@ mod netlink;
 mod numbered;
 mod route;
 mod sys;
+mod tcp;
 
 pub use caution::{Caution, SshSession, cautions, session_links};
 pub use error::NetError;
@@ -26,6 +27,7 @@ pub use link::{AttachedXdp, Link, Mac, OperState, XdpMode};
 pub use namespace::Namespace;
 pub use netlink::{Netlink, VethEnd};
 pub use numbered::{Arrival, NumberedFrames, Tally};
+pub use tcp::{TcpParams, TcpReport, TcpTransfer};
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use netlink::read_all;

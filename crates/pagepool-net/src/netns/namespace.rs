@@ -23,6 +23,14 @@ type Work = Box<dyn FnOnce() + Send>;
 /// Where a thread finds its own namespace.
 const OWN: &str = "/proc/thread-self/ns/net";
 
+/// Settings of every namespace: links are silent until somebody sends; and a TCP connection that nobody has open any more
+/// gives up after a second, not after minutes, during which it would keep the namespace.
+const SETTINGS: [(&str, &str); 3] = [
+    ("ipv6/conf/all/disable_ipv6", "1"),
+    ("ipv6/conf/default/disable_ipv6", "1"),
+    ("ipv4/tcp_orphan_retries", "1"),
+];
+
 /// An anonymous network namespace.
 ///
 /// Dropping it ends its thread. The namespace itself ends when the last socket and the last thread that were made in it
@@ -53,7 +61,8 @@ pub struct Namespace {
 impl Namespace {
     /// Makes one. The name is that of its thread, for whoever looks at the process; the first 15 bytes of it are seen.
     ///
-    /// IPv6 is off in it, so that its links are silent until somebody sends.
+    /// IPv6 is off in it, so that its links are silent until somebody sends; and TCP connections whose process is gone give
+    /// up soon, because they keep a namespace as open sockets do.
     pub fn new(name: &str) -> Result<Self, NetError> {
         let (work, todo) = mpsc::channel::<Work>();
         let (made, handle) = mpsc::channel();
@@ -146,9 +155,9 @@ fn leave() -> Result<(File, u64), NetError> {
     sys::namespace::unshare_network().map_err(|error| NetError::call("unshare", about, error))?;
     let handle = File::open(OWN).map_err(|error| NetError::call("open", OWN, error))?;
     let id = handle.metadata().map_err(|error| NetError::call("fstat", OWN, error))?.ino();
-    for which in ["all", "default"] {
-        // Where it cannot be written there is no IPv6, or the links say a little more than they were asked to.
-        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
+    for (setting, value) in SETTINGS {
+        // Where it cannot be written there is no such protocol, or the namespace is a little louder, or goes a little later.
+        let _ = std::fs::write(format!("/proc/sys/net/{setting}"), value);
     }
     Ok((handle, id))
 }
