@@ -17,6 +17,7 @@ mod numbered;
 mod route;
 mod sys;
 mod tcp;
+mod two_hosts;
 
 pub use caution::{Caution, SshSession, cautions, session_links};
 pub use error::NetError;
@@ -28,6 +29,7 @@ pub use namespace::Namespace;
 pub use netlink::{Netlink, VethEnd};
 pub use numbered::{Arrival, NumberedFrames, Tally};
 pub use tcp::{TcpParams, TcpReport, TcpTransfer};
+pub use two_hosts::{Between, Host, TwoHosts, TwoHostsParams};
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use netlink::read_all;
