@@ -4,16 +4,17 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use pagepool_net::netns::{
-    Arrival, Between, FrameBatch, FrameSocket, FrameSource, Mac, Namespace, NetError, Netlink,
-    NumberedFrames, Offload, OperState, SourceParams, Tally, TcpParams, TcpTransfer, TwoHosts,
-    TwoHostsParams,
+    Arrival, Between, FrameBatch, FrameSocket, FrameSource, Mac, Namespace, NetError, NumberedFrames,
+    Offload, OperState, Sending, SourceParams, Tally, TcpParams, TcpTransfer, TwoHosts, TwoHostsParams,
+    VethEnd,
 };
 
 /// Nothing here takes as long.
@@ -205,7 +206,13 @@ fn every_numbered_frame_is_accounted_for() {
     let socket = FrameSocket::open(hosts.between.as_ref().unwrap(), "near0").unwrap();
     for (size, rate) in [(64, None), (1500, Some(50_000))] {
         let frames = NumberedFrames::new(Mac([2; 6]), hosts.near[0].mac.unwrap(), size).unwrap();
-        let params = SourceParams { frames, count: 10_000, limit: LIMIT, per_second: rate, numbered: true };
+        let params = SourceParams {
+            frames,
+            count: 10_000,
+            limit: LIMIT,
+            per_second: rate,
+            sending: Sending::Numbered,
+        };
         let start = Instant::now();
         let source = FrameSource::start(&hosts.a.namespace, "far0", params).unwrap();
         let mut tally = Tally::new(params.count);
@@ -216,6 +223,34 @@ fn every_numbered_frame_is_accounted_for() {
         let least = rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(9e3 / rate as f64));
         assert!(start.elapsed() >= least, "faster than {rate:?} a second");
     }
+}
+
+#[test]
+fn the_kernel_sends_copies_of_a_frame_by_xdp() {
+    let name = "the_kernel_sends_copies_of_a_frame_by_xdp";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let between = hosts.between.as_ref().unwrap();
+    // Then the driver polls, which is all that frames of XDP need at the other end.
+    between.ethtool().unwrap().set_offload("near0", Offload::Gro, true).unwrap();
+    let socket = FrameSocket::open(between, "near0").unwrap();
+    let frames = NumberedFrames::new(Mac([2; 6]), hosts.near[0].mac.unwrap(), 64).unwrap();
+    let params = SourceParams { frames, count: 5000, limit: LIMIT, per_second: None, sending: Sending::Xdp };
+    let source = match FrameSource::start(&hosts.a.namespace, "far0", params).map(FrameSource::join) {
+        Ok(Ok(report)) => report,
+        Ok(Err(error)) | Err(error) => {
+            let too_old = error.to_string().starts_with("bpf(BPF_PROG_RUN)"); // it does not know the flag
+            assert!(error.is_permission() || too_old, "{error}");
+            println!("SKIP {name}: {error}");
+            return;
+        }
+    };
+    assert_eq!(source.sent, 5000);
+    let (mut tally, mut batch) = (Tally::new(1), FrameBatch::new(2048));
+    while socket.wait(Duration::from_millis(100)) && tally.again < 5000 {
+        socket.receive_many(&mut batch).unwrap();
+        batch.frames().for_each(|frame| assert_ne!(tally.take(frame), Arrival::Corrupt));
+    }
+    assert!(tally.good == 1 && (1..5000).contains(&tally.again), "{tally:?}");
 }
 
 #[test]
@@ -256,6 +291,14 @@ fn nothing_is_left_when_the_hosts_are_dropped() {
         drop(hosts); // on a thread that is elsewhere
         assert_eq!(links_of(&observer), ["lo"], "round {round}: the links go at once");
     }
+    let hosts = TwoHosts::new(&TwoHostsParams::default()).unwrap();
+    let probe = |name, namespace| VethEnd { name, namespace, mac: None, mtu: 1500, queues: 1 };
+    let between = hosts.between.as_ref().unwrap().as_fd();
+    observer.netlink().unwrap().add_veth(&probe("probe", None), &probe("end", Some(between))).unwrap();
+    drop(hosts);
+    wait_until("the namespace between the hosts is gone, with the probe's end", || {
+        links_of(&observer) == ["lo"]
+    });
     let refused = TwoHostsParams { near: ["same".into(), "same".into()], ..params };
     let error = observer.run(move || TwoHosts::new(&refused)).unwrap_err();
     assert!(error.to_string().contains("choose another name"), "{error}");
@@ -279,36 +322,59 @@ fn a_child_holds_two_hosts() {
     thread::sleep(LIMIT); // it is killed long before
 }
 
+/// A process that makes two hosts, with their near ends in this namespace.
+fn child_in(observer: &Namespace) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_child_holds_two_hosts", "--nocapture"]).env(CHILD, "1");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    // A process begins in the namespace of the thread that starts it.
+    observer.run(move || command.spawn()).unwrap()
+}
+
+/// Kills it and waits until what it had is gone: the far ends, with their namespaces, must be for the near ends to go.
+fn kill(mut child: Child, observer: &Namespace) -> Duration {
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let killed = Instant::now();
+    wait_until("the kernel removed the links", || links_of(observer) == ["lo"]);
+    killed.elapsed()
+}
+
 #[test]
 fn nothing_is_left_of_a_process_that_is_killed() {
     let name = "nothing_is_left_of_a_process_that_is_killed";
     let Some(observer) = observer(name) else { return };
     for round in 0..3 {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "a_child_holds_two_hosts", "--nocapture"]).env(CHILD, "1");
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        // A process begins in the namespace of the thread that starts it.
-        let mut child = observer.run(move || command.spawn()).unwrap();
+        let mut child = child_in(&observer);
         let output = BufReader::new(child.stdout.take().unwrap());
         let ready = output.lines().map_while(Result::ok).any(|line| line == "READY");
         let seen = links_of(&observer);
-        child.kill().unwrap();
-        child.wait().unwrap();
+        let gone = kill(child, &observer);
         assert!(ready && seen.len() == 3, "round {round}: the child had {seen:?}");
-        // The far ends, with their namespaces, must be gone for the near ends to go.
-        let killed = Instant::now();
-        wait_until("the kernel removed the links", || links_of(&observer) == ["lo"]);
-        println!("{name}: links gone {:.2} s after the process", killed.elapsed().as_secs_f64());
+        println!("{name}: links gone {:.2} s after the process", gone.as_secs_f64());
     }
 }
 
 #[test]
-fn the_machines_own_links_are_as_before() {
-    let Ok(mut netlink) = Netlink::open() else { return };
-    let names = |netlink: &mut Netlink| -> Vec<(u32, String)> {
-        netlink.links().unwrap().into_iter().map(|link| (link.index, link.name)).collect()
-    };
-    let before = names(&mut netlink);
-    drop(hosts("the_machines_own_links_are_as_before", &TwoHostsParams::default()));
-    assert_eq!(names(&mut netlink), before);
+fn nothing_is_left_of_a_process_that_is_killed_at_any_moment() {
+    let name = "nothing_is_left_of_a_process_that_is_killed_at_any_moment";
+    let Some(observer) = observer(name) else { return };
+    let mut met = 0;
+    for millis in [0, 1, 2, 3, 5, 8, 12, 17, 23, 30, 40, 60, 90] {
+        let child = child_in(&observer);
+        thread::sleep(Duration::from_millis(millis));
+        met += usize::from(links_of(&observer).len() > 1);
+        kill(child, &observer);
+    }
+    println!("{name}: {met} of 13 had links by then");
+}
+
+#[test]
+fn hosts_with_a_namespace_between_leave_their_makers_alone() {
+    let name = "hosts_with_a_namespace_between_leave_their_makers_alone";
+    let Some(observer) = observer(name) else { return };
+    let hosts = observer.run(|| TwoHosts::new(&TwoHostsParams::default())).unwrap();
+    assert_eq!(links_of(&observer), ["lo"]);
+    drop(hosts);
+    assert_eq!(links_of(&observer), ["lo"]);
 }

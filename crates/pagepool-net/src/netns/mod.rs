@@ -23,7 +23,7 @@ pub use caution::{Caution, SshSession, cautions, session_links};
 pub use error::NetError;
 pub use ethtool::{Channels, Ethtool, Offload};
 pub use frame_socket::{FrameBatch, FrameSocket};
-pub use frame_source::{FrameSource, SourceParams, SourceReport};
+pub use frame_source::{FrameSource, Sending, SourceParams, SourceReport};
 pub use link::{AttachedXdp, Link, Mac, OperState, XdpMode};
 pub use namespace::Namespace;
 pub use netlink::{Netlink, VethEnd};

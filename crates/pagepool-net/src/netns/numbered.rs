@@ -44,30 +44,41 @@ impl NumberedFrames {
         let frame = &mut into[..self.size];
         frame[..NUMBER_AT].copy_from_slice(&self.header);
         frame[NUMBER_AT..SUM_AT].copy_from_slice(&number.to_be_bytes());
-        let mut word = number;
-        for chunk in frame[BODY_AT..].chunks_mut(8) {
-            word = step(word, 0);
-            chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
+        let body = &mut frame[BODY_AT..];
+        let (words, rest) = body.as_chunks_mut::<8>();
+        let mut word = step(number, 0);
+        for chunk in words {
+            *chunk = word.to_le_bytes();
+            word = word.wrapping_add(ODD);
         }
-        let sum = sum(number, &frame[BODY_AT..]);
+        rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
+        let sum = sum(number, body);
         frame[SUM_AT..BODY_AT].copy_from_slice(&sum.to_be_bytes());
     }
 }
 
+/// What a word of a body is more than the one before it: a body has no two that are equal.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A one-to-one step of 64 bits, so that a change of a single word is never lost.
 fn step(state: u64, word: u64) -> u64 {
-    (state ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd134_2543_de82_ef95).rotate_left(29)
+    (state ^ word).wrapping_add(ODD).wrapping_mul(0xd134_2543_de82_ef95).rotate_left(29)
 }
 
+/// Four lanes, which a processor works on at the same time.
 fn sum(number: u64, body: &[u8]) -> u64 {
-    let (words, rest) = body.as_chunks::<8>();
-    let mut state = step(number, body.len() as u64);
-    for word in words {
-        state = step(state, u64::from_le_bytes(*word));
-    }
-    let mut last = [0; 8];
+    let (blocks, rest) = body.as_chunks::<32>();
+    let mut lanes = [0, 1, 2, 3].map(|lane| step(number, body.len() as u64 ^ lane << 32));
+    let mut take = |block: &[u8; 32]| {
+        for (lane, word) in lanes.iter_mut().zip(block.as_chunks::<8>().0) {
+            *lane = step(*lane, u64::from_le_bytes(*word));
+        }
+    };
+    blocks.iter().for_each(&mut take);
+    let mut last = [0; 32];
     last[..rest.len()].copy_from_slice(rest);
-    step(state, u64::from_le_bytes(last))
+    take(&last);
+    lanes.into_iter().fold(0, step)
 }
 
 /// What a received frame is.
