@@ -86,7 +86,7 @@ pub enum NetError {
 impl NetError {
     /// The errno that just came from a system call, with the remedy that is known for it.
     pub(crate) fn call(call: &'static str, about: impl Into<String>, source: io::Error) -> Self {
-        let remedy = remedy(&source);
+        let remedy = remedy(call, &source);
         Self::Call { call, about: about.into(), remedy, source }
     }
 
@@ -104,12 +104,10 @@ impl NetError {
     }
 }
 
-/// What may help against an errno, wherever it came from.
-pub(crate) fn remedy(error: &io::Error) -> &'static str {
+/// What may help against an errno of this call.
+pub(crate) fn remedy(call: &str, error: &io::Error) -> &'static str {
     match error.raw_os_error() {
-        Some(sys::EPERM | sys::EACCES) => {
-            "run as root, or with CAP_NET_ADMIN, CAP_NET_RAW and, for namespaces, CAP_SYS_ADMIN"
-        }
+        Some(sys::EPERM | sys::EACCES) => capability(call),
         Some(sys::EEXIST) => "one of that name is there already; delete it, or choose another name",
         Some(sys::EOPNOTSUPP) => {
             "this kernel or driver cannot do it; for veth, load the module (modprobe veth)"
@@ -122,6 +120,16 @@ pub(crate) fn remedy(error: &io::Error) -> &'static str {
         Some(sys::EADDRNOTAVAIL) => "no link in this network namespace has that address",
         Some(sys::EINVAL) => "a value is out of what the kernel or the driver allows",
         _ => "see the errno",
+    }
+}
+
+/// The capability that a call needs.
+fn capability(call: &str) -> &'static str {
+    match call {
+        "unshare" => "run as root, or with CAP_SYS_ADMIN, and CAP_NET_ADMIN for what is made in it",
+        "socket(AF_PACKET)" => "run as root, or with CAP_NET_RAW",
+        "bpf(BPF_PROG_LOAD)" | "bpf(BPF_PROG_RUN)" => "run as root, or with CAP_BPF and CAP_NET_ADMIN",
+        _ => "run as root, or with CAP_NET_ADMIN in this network namespace",
     }
 }
 
@@ -164,5 +172,35 @@ impl Error for NetError {
             Self::Call { source, .. } | Self::Refused { source, .. } => Some(source),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_missing_capability_is_named() {
+        let denied = || io::Error::from_raw_os_error(sys::EPERM);
+        for (call, capability) in [
+            ("unshare", "CAP_SYS_ADMIN"),
+            ("socket(AF_PACKET)", "CAP_NET_RAW"),
+            ("bpf(BPF_PROG_LOAD)", "CAP_BPF"),
+            ("ioctl(SIOCETHTOOL)", "CAP_NET_ADMIN"),
+        ] {
+            let error = NetError::call(call, "something", denied());
+            assert!(error.is_permission() && error.to_string().contains(capability), "{error}");
+            assert!(error.to_string().starts_with(&format!("{call} failed: something; ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn limits_and_ranges_are_named() {
+        let late =
+            NetError::Late { what: "a link".into(), limit: Duration::from_secs(2), remedy: "try again" };
+        assert_eq!(late.to_string(), "a link took longer than 2s; try again");
+        let many = NetError::TooMuch { what: "answers", limit: 3 };
+        assert_eq!(many.to_string(), "more than 3 answers; please report it");
+        assert_eq!((many.errno(), many.is_permission(), many.source().is_none()), (None, false, true));
     }
 }

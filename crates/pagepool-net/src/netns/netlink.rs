@@ -322,7 +322,7 @@ impl End {
     fn refused(self, asked: Asked<'_>) -> NetError {
         let source = io::Error::from_raw_os_error(self.errno);
         let (Asked { request, about }, Self { words, .. }) = (asked, self);
-        NetError::Refused { request, about: about.into(), words, remedy: remedy(&source), source }
+        NetError::Refused { request, about: about.into(), words, remedy: remedy(request, &source), source }
     }
 }
 
