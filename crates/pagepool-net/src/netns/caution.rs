@@ -47,6 +47,12 @@ pub struct SshSession {
 
 impl SshSession {
     /// Reads what sshd(8) writes: `client port server port`. Zones of link-local addresses are left out.
+    ///
+    /// ```
+    /// use pagepool_net::netns::SshSession;
+    /// let session = SshSession::parse("192.0.2.7 50000 198.51.100.1 22").expect("two addresses and two ports");
+    /// assert_eq!(session.client.to_string(), "192.0.2.7");
+    /// ```
     pub fn parse(connection: &str) -> Option<Self> {
         let mut words = connection.split_ascii_whitespace();
         let mut address = || {
@@ -88,6 +94,17 @@ fn parent(process: u32) -> Option<u32> {
 }
 
 /// Why the link should be left alone, in the namespace of `netlink`. None: nobody is known to depend on it.
+///
+/// ```no_run
+/// // The links of the machine that runs this are not known here.
+/// use pagepool_net::netns::{Netlink, SshSession, cautions};
+/// let mut netlink = Netlink::open()?;
+/// let link = netlink.link("eth0")?;
+/// for reason in cautions(&mut netlink, link.index, SshSession::current())? {
+///     eprintln!("{} is left alone: {reason}", link.name);
+/// }
+/// # Ok::<(), pagepool_net::netns::NetError>(())
+/// ```
 ///
 /// A link carries what a bridge or bond carries that it is a port of, and what a VLAN carries that stands on it.
 pub fn cautions(

@@ -178,27 +178,33 @@ impl Sink {
         most: u64,
     ) -> Result<u64, NetError> {
         let size = params.frames.size();
-        let (program, at_once) = match self {
-            Self::Program { program, at_once } => (program, at_once),
+        match self {
+            Self::Program { program, at_once } => run_program(program, &bytes[..size], most, at_once),
             Self::Socket(socket) => {
                 let bytes = &mut bytes[..size * most.min(BATCH as u64) as usize];
                 if params.sending == Sending::Numbered {
                     let frames = bytes.chunks_exact_mut(size);
                     frames.zip(first..).for_each(|(frame, number)| params.frames.write(number, frame));
                 }
-                return Ok(socket.send_many(bytes, size)? as u64);
+                Ok(socket.send_many(bytes, size)? as u64)
             }
-        };
-        let (start, count) = (Instant::now(), most.min(*at_once));
-        let about =
-            || format!("{count} frames of {size} bytes, which need Linux 5.18 and at most about 3400 bytes");
-        sys::live::run(program.as_fd(), &bytes[..size], u32::try_from(count).unwrap_or(u32::MAX))
-            .map_err(|error| NetError::call("bpf(BPF_PROG_RUN)", about(), error))?;
-        if start.elapsed() < RUN / 2 {
-            *at_once = (*at_once * 2).min(FRAMES);
-        } else if start.elapsed() > RUN * 2 {
-            *at_once = (*at_once / 2).max(BATCH as u64);
         }
-        Ok(count)
     }
+}
+
+/// Has the kernel make at most so many frames, and learns how many it makes in the time that a run may take.
+fn run_program(program: &OwnedFd, frame: &[u8], most: u64, at_once: &mut u64) -> Result<u64, NetError> {
+    let (start, count) = (Instant::now(), most.min(*at_once));
+    sys::live::run(program.as_fd(), frame, u32::try_from(count).unwrap_or(u32::MAX)).map_err(|error| {
+        let size = frame.len();
+        let about =
+            format!("{count} frames of {size} bytes, which need Linux 5.18 and at most about 3400 bytes");
+        NetError::call("bpf(BPF_PROG_RUN)", about, error)
+    })?;
+    if start.elapsed() < RUN / 2 {
+        *at_once = (*at_once * 2).min(FRAMES);
+    } else if start.elapsed() > RUN * 2 {
+        *at_once = (*at_once / 2).max(BATCH as u64);
+    }
+    Ok(count)
 }

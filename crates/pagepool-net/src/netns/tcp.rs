@@ -82,6 +82,22 @@ struct Shared {
 /// A sender in one namespace and a receiver in another, on threads of their own.
 ///
 /// Nothing in it waits without a limit; what fails at one end ends the other.
+///
+/// ```
+/// use pagepool_net::netns::{Namespace, TcpParams, TcpTransfer};
+/// let lab = match Namespace::new("lab") {
+///     Ok(lab) => lab,
+///     Err(error) if error.is_permission() => return Ok(()), // not root
+///     Err(error) => return Err(error),
+/// };
+/// let mut netlink = lab.netlink()?;
+/// let loopback = netlink.link("lo")?.index;
+/// netlink.set_up(loopback, true)?;
+/// let params = TcpParams { bytes: 1 << 20, ..TcpParams::default() };
+/// let report = TcpTransfer::start(&lab, &lab, [127, 0, 0, 1].into(), params)?.join()?;
+/// assert!(report.is_whole() && report.received == 1 << 20);
+/// # Ok::<(), pagepool_net::netns::NetError>(())
+/// ```
 #[derive(Debug)]
 pub struct TcpTransfer {
     shared: Arc<Shared>,

@@ -72,6 +72,26 @@ pub struct Host {
 /// All links are up, and send whole packets with their checksums: transmit checksum and segmentation offloads are off.
 /// Nothing sends by itself: IPv6 is off in the hosts, and between them in a namespace of ours. Sockets that are still
 /// open in a host keep it alive, so close them first if the links are to be gone soon.
+///
+/// ```
+/// use pagepool_net::netns::{FrameSocket, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
+/// # use std::time::Duration;
+/// let hosts = match TwoHosts::new(&TwoHostsParams::default()) {
+///     Ok(hosts) => hosts,
+///     Err(error) if error.is_permission() => return Ok(()), // not root: it says which capability is missing
+///     Err(error) => return Err(error),
+/// };
+/// let near = hosts.run_between(|| FrameSocket::open_here("near0"))?;
+/// let far = FrameSocket::open(&hosts.a.namespace, &hosts.a.link.name)?;
+/// let [Some(from), Some(to)] = [&hosts.a.link, &hosts.near[0]].map(|link| link.mac) else { return Ok(()) };
+/// let (frames, mut frame, mut tally) = (NumberedFrames::new(from, to, 64)?, [0; 64], Tally::new(1));
+/// frames.write(0, &mut frame);
+/// assert!(far.send(&frame)? && near.wait(Duration::from_secs(5)));
+/// assert_eq!(near.receive(&mut frame)?, Some(64));
+/// tally.take(&frame);
+/// assert_eq!((tally.good, tally.missing(1)), (1, 0));
+/// # Ok::<(), pagepool_net::netns::NetError>(())
+/// ```
 #[derive(Debug)]
 pub struct TwoHosts {
     /// 198.18.0.1 on `far0`.
