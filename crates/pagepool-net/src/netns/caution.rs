@@ -95,6 +95,8 @@ fn parent(process: u32) -> Option<u32> {
 
 /// Why the link should be left alone, in the namespace of `netlink`. None: nobody is known to depend on it.
 ///
+/// A link carries what a bridge or bond carries that it is a port of, and what a VLAN carries that stands on it.
+///
 /// ```no_run
 /// // The links of the machine that runs this are not known here.
 /// use pagepool_net::netns::{Netlink, SshSession, cautions};
@@ -105,8 +107,6 @@ fn parent(process: u32) -> Option<u32> {
 /// }
 /// # Ok::<(), pagepool_net::netns::NetError>(())
 /// ```
-///
-/// A link carries what a bridge or bond carries that it is a port of, and what a VLAN carries that stands on it.
 pub fn cautions(
     netlink: &mut Netlink,
     index: u32,
