@@ -9,6 +9,7 @@ mod fault_nic;
 mod forward;
 mod handoff;
 mod mem_nic;
+pub mod netns;
 mod nic_domain;
 mod port_thread;
 mod program;
