@@ -17,6 +17,7 @@ mod stack;
 mod sys;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod xsk;
 mod zerocopy;
 
 pub use cable::Cable;
@@ -31,4 +32,5 @@ pub use nic_domain::NicDomain;
 pub use port_thread::PortThread;
 pub use program::{Action, Ingress, PortId, Program};
 pub use stack::{NoStack, Stack};
+pub use xsk::{Attach, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams, XskStats};
 pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

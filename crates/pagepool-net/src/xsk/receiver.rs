@@ -1,0 +1,300 @@
+//! The receiving half: gives the kernel buffers on the fill ring, and makes packets of what comes on the receive ring.
+//!
+//! Table  every buffer that the kernel was given, by the place of its chunk in the UMEM, until it comes back with a packet.
+//!        So nothing is lost to what the kernel keeps to itself or discards silently, and at the end all of it is taken
+//!        back, whatever the rings say.
+//! Trust  none. An address that was not given is counted and never followed; a length that the buffer has not, counted, and
+//!        the buffer goes home. A packet of which a part is wrong is dropped up to its end.
+//! Rule   as many buffers are out as the receive ring and the driver's ring have slots together; the fill ring has room
+//!        for twice that, so that its stale index keeps none back.
+//! I4     a buffer is in the table, where nobody reaches its bytes, from before its address is on the fill ring until that
+//!        address comes back on the receive ring, or until the socket is closed.
+
+use pagepool::{Batch, Bound, Buff, PageBuf};
+
+use super::ring::{Consumer, Producer};
+use super::sys::socket::{CONTINUED, Mapped};
+use super::umem::Layout;
+use crate::device::DeviceStats;
+use crate::reach::Reach;
+
+/// Descriptors that are looked for at once.
+const BURST: usize = 64;
+/// In unaligned mode an address is where the chunk begins, and above these bits how far behind that the packet is.
+const BASE_BITS: u32 = 48;
+
+/// A descriptor of the receive or transmit ring. Linux: `struct xdp_desc`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Descriptor {
+    pub(super) addr: u64,
+    pub(super) len: u32,
+    pub(super) options: u32,
+}
+
+impl Descriptor {
+    #[inline(always)]
+    pub(super) fn to_words(self) -> [u64; 2] {
+        let ([a, b, c, d], [e, f, g, h]) = (self.len.to_ne_bytes(), self.options.to_ne_bytes());
+        [self.addr, u64::from_ne_bytes([a, b, c, d, e, f, g, h])]
+    }
+
+    #[inline(always)]
+    pub(super) fn of_words([addr, rest]: [u64; 2]) -> Self {
+        let [a, b, c, d, e, f, g, h] = rest.to_ne_bytes();
+        Self { addr, len: u32::from_ne_bytes([a, b, c, d]), options: u32::from_ne_bytes([e, f, g, h]) }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Receiver {
+    fill: Producer<Mapped, 1>,
+    received: Consumer<Mapped, 2>,
+    layout: Layout,
+    /// By the place of the chunk: what the kernel has. 16 bytes for each page of the UMEM.
+    given: Box<[Option<PageBuf>]>,
+    /// How many there are, and how many there shall be.
+    out: usize,
+    most: usize,
+    /// The packet whose last buffer has not come yet.
+    partial: Option<Buff>,
+    /// Whether buffers are dropped up to the end of a packet of which one was wrong.
+    skipping: bool,
+    max_buffers: usize,
+}
+
+impl Receiver {
+    pub(super) fn new(
+        fill: Producer<Mapped, 1>,
+        received: Consumer<Mapped, 2>,
+        layout: Layout,
+        most: usize,
+        max_buffers: usize,
+    ) -> Self {
+        let units = layout.len >> layout.unit_shift;
+        let given = (0..units).map(|_| None).collect();
+        Self { fill, received, layout, given, out: 0, most, partial: None, skipping: false, max_buffers }
+    }
+
+    /// Moves packets into the vector, within its capacity and the budget.
+    #[inline]
+    pub(super) fn receive(&mut self, into: &mut Vec<Buff>, budget: usize, stats: &mut DeviceStats) -> usize {
+        let most = budget.min(into.capacity() - into.len());
+        let before = into.len();
+        while into.len() - before < most {
+            let got = self.received.peek(BURST.min(most - (into.len() - before)));
+            if got == 0 {
+                break;
+            }
+            for _ in 0..got {
+                let descriptor = Descriptor::of_words(self.received.pop());
+                if let Some(packet) = self.accept(descriptor, stats) {
+                    stats.rx_bytes += packet.len() as u64;
+                    into.push(packet);
+                }
+            }
+            self.received.release();
+        }
+        let n = into.len() - before;
+        stats.rx_packets += n as u64;
+        n
+    }
+
+    /// A buffer that came back; gives the packet that ends with it.
+    #[inline]
+    fn accept(&mut self, got: Descriptor, stats: &mut DeviceStats) -> Option<Buff> {
+        let last = got.options & CONTINUED == 0;
+        let (unit, offset) = self.place(got.addr);
+        let Some(buffer) = self.given.get_mut(unit).and_then(Option::take) else {
+            stats.rx_bad_descriptor += 1;
+            return self.spoilt(last);
+        };
+        self.out -= 1;
+        let len = got.len as usize;
+        if last && self.partial.is_none() && !self.skipping && len > 0 {
+            return Buff::new(buffer, offset, len).map_err(|_| stats.rx_bad_length += 1).ok();
+        }
+        self.append(buffer, offset, len, last, stats)
+    }
+
+    /// Where in the table, and how far behind the beginning of that buffer, an address is.
+    #[inline(always)]
+    fn place(&self, addr: u64) -> (usize, usize) {
+        let addr = match self.layout.unaligned {
+            true => (addr & ((1 << BASE_BITS) - 1)) + (addr >> BASE_BITS),
+            false => addr,
+        };
+        let shift = self.layout.unit_shift;
+        ((addr >> shift) as usize, (addr & ((1 << shift) - 1)) as usize)
+    }
+
+    /// A part of a packet of several buffers, or a buffer with nothing in it.
+    fn append(
+        &mut self,
+        buffer: PageBuf,
+        offset: usize,
+        len: usize,
+        last: bool,
+        stats: &mut DeviceStats,
+    ) -> Option<Buff> {
+        if len == 0 || offset + len > buffer.len() {
+            stats.rx_bad_length += 1;
+            return self.spoilt(last);
+        }
+        if self.skipping {
+            self.skipping = !last;
+            return None;
+        }
+        let packet = match self.partial.take() {
+            None => Buff::new(buffer, offset, len).ok(),
+            Some(packet) => self.joined(packet, buffer, offset, len),
+        };
+        if packet.is_none() {
+            stats.rx_too_many_buffers += 1;
+            return self.spoilt(last);
+        }
+        if last {
+            return packet;
+        }
+        self.partial = packet;
+        None
+    }
+
+    fn joined(&self, mut packet: Buff, buffer: PageBuf, offset: usize, len: usize) -> Option<Buff> {
+        let fits = packet.frags().len() + 1 < self.max_buffers;
+        (fits && packet.add_frag(buffer, offset, len).is_ok()).then_some(packet)
+    }
+
+    /// The packet that is being put together has a part that is wrong: it is dropped, and so is the rest of it.
+    #[cold]
+    fn spoilt(&mut self, last: bool) -> Option<Buff> {
+        self.partial = None;
+        self.skipping = !last;
+        None
+    }
+
+    /// Gives the kernel buffers until it has as many as it shall have.
+    #[inline]
+    pub(super) fn refill(&mut self, pool: &Bound, reach: &mut Reach, stats: &mut DeviceStats) {
+        let want = self.most.saturating_sub(self.out + self.waiting());
+        if want == 0 {
+            return;
+        }
+        let want = want.min(self.fill.room(want));
+        match self.layout.unit_shift {
+            pagepool::PAGE_SHIFT => self.refill_pages(want, pool, reach, stats),
+            _ => self.refill_pieces(want, pool, reach, stats),
+        }
+        self.fill.submit();
+    }
+
+    fn refill_pages(&mut self, mut want: usize, pool: &Bound, reach: &mut Reach, stats: &mut DeviceStats) {
+        while want > 0 {
+            let asked = want.min(Batch::MAX);
+            let mut batch = pool.alloc_batch(asked);
+            let got = batch.len();
+            while let Some(page) = batch.pop() {
+                if !self.give(page, reach) {
+                    stats.rx_unmapped += 1 + batch.len() as u64;
+                    return; // a pool that is not of this UMEM; what is left of the batch goes home
+                }
+            }
+            if got < asked {
+                return; // the pool is empty, and wakes whoever waits when it is not
+            }
+            want -= got;
+        }
+    }
+
+    fn refill_pieces(&mut self, want: usize, pool: &Bound, reach: &mut Reach, stats: &mut DeviceStats) {
+        for _ in 0..want {
+            let Some(piece) = pool.alloc_frag(self.layout.chunk as usize) else { return };
+            if !self.give(piece, reach) {
+                stats.rx_unmapped += 1;
+                return;
+            }
+        }
+    }
+
+    /// The kernel's from here on, if it lies in the UMEM, at the beginning of a chunk; else it goes home.
+    #[inline]
+    fn give(&mut self, buffer: PageBuf, reach: &mut Reach) -> bool {
+        let Some(at) = reach.addr_of(&buffer) else { return false };
+        let unit = 1u64 << self.layout.unit_shift;
+        let entry = self.given.get_mut((at.0 >> self.layout.unit_shift) as usize);
+        let Some(entry) = entry.filter(|entry| at.0 & (unit - 1) == 0 && entry.is_none()) else {
+            return false;
+        };
+        let colour = match self.layout.unaligned {
+            true => self.layout.colour(buffer.packet_offset()),
+            false => 0,
+        };
+        *entry = Some(buffer);
+        self.out += 1;
+        self.fill.push([at.0 + colour]);
+        true
+    }
+
+    /// Whether packets came.
+    pub(super) fn has_some(&self) -> bool {
+        self.received.level() > 0
+    }
+
+    /// Whether the kernel waits to be called before it looks at the fill ring.
+    pub(super) fn needs_wakeup(&self) -> bool {
+        self.fill.needs_wakeup()
+    }
+
+    /// Buffers of the packet whose last one has not come yet.
+    fn waiting(&self) -> usize {
+        self.partial.as_ref().map_or(0, |packet| 1 + packet.frags().len())
+    }
+
+    /// Buffers that the kernel has, or that wait for the rest of their packet.
+    pub(super) fn held(&self) -> usize {
+        self.out + self.waiting()
+    }
+
+    /// Of those that the kernel has: on the fill ring, and on the receive ring.
+    pub(super) fn levels(&self) -> (usize, usize) {
+        (self.fill.level(), self.received.level())
+    }
+
+    /// Takes everything back, once the socket is closed; says how many buffers there were.
+    pub(super) fn clear(&mut self) -> usize {
+        let held = self.held();
+        self.partial = None;
+        self.given.iter_mut().for_each(|entry| drop(entry.take()));
+        self.out = 0;
+        held
+    }
+}
+
+impl Layout {
+    /// How far into its page a chunk begins, so that the packet lies where the pool would have it, as far as the chunk
+    /// stays in the page: Linux discards an address whose chunk does not, without a word, where the next page is not the
+    /// next in its memory.
+    #[inline]
+    fn colour(&self, packet_offset: usize) -> u64 {
+        let most = (1u64 << self.unit_shift) - u64::from(self.chunk);
+        (packet_offset as u64).saturating_sub(u64::from(self.before)).min(most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coloured_chunk_stays_in_its_page() {
+        let layout = Layout { chunk: 3136, before: 256, unaligned: true, unit_shift: 12, len: 1 << 20 };
+        assert_eq!((layout.colour(0), layout.colour(256), layout.colour(320)), (0, 0, 64));
+        assert_eq!(layout.colour(256 + 960), 960, "the last colour that fits");
+        assert_eq!(layout.colour(4095), 960, "not past the page");
+    }
+
+    #[test]
+    fn a_descriptor_is_two_words() {
+        let descriptor = Descriptor { addr: 77, len: 60, options: 1 };
+        assert_eq!(Descriptor::of_words(descriptor.to_words()), descriptor);
+    }
+}
