@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, MAX_FRAGS};
 
 use super::params::{XskParams, parameter};
-use super::receiver::Receiver;
+use super::receiver::{Receiver, RxRings};
 use super::redirect::{self, Redirect};
 use super::ring::{Consumer, Producer};
-use super::sender::Sender;
+use super::sender::{Sender, TxRings};
 use super::stats::XskStats;
 use super::sys::link;
 use super::sys::socket::{self as sys, KernelCounts, Mapped, Ring, errno};
@@ -38,7 +38,7 @@ pub struct XskDevice {
     umem: Arc<Umem>,
     queue: u32,
     /// `None` once it is closed.
-    socket: Option<Arc<OwnedFd>>,
+    open: Option<Open>,
     redirect: Option<Arc<Redirect>>,
     receiver: Receiver,
     sender: Sender,
@@ -52,12 +52,13 @@ pub struct XskDevice {
 /// An Ethernet header with a VLAN tag: what an interface takes beyond its MTU.
 const HEADERS: usize = pagepool::ETH_HEADER + 4;
 
-/// The four rings of a socket, our ends.
-struct Rings {
-    fill: Producer<Mapped, 1>,
-    received: Consumer<Mapped, 2>,
-    send: Producer<Mapped, 2>,
-    done: Consumer<Mapped, 1>,
+/// A socket, with our ends of its rings.
+#[derive(Debug)]
+struct Open {
+    fd: Arc<OwnedFd>,
+    rx: RxRings,
+    tx: TxRings,
+    zero_copy: bool,
 }
 
 impl XskDevice {
@@ -69,20 +70,21 @@ impl XskDevice {
         check_queue(&params.interface, params.queue, link::queues(&params.interface).ok())?;
         let (fd, has_memory) = umem.take_socket()?;
         let buffers = rx_buffers(&params, umem)?;
-        let rings = make_rings(fd.as_fd(), &params, buffers)?;
+        let (rx, tx) = make_rings(fd.as_fd(), &params, buffers)?;
         sys::raise_send_buffer(fd.as_fd(), params.tx_ring.saturating_mul(SEND_BUFFER_PER_SLOT));
         let fd = Arc::new(fd);
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index, number: params.queue };
         umem.bind(&fd, has_memory, queue, params.busy_limit)?;
-        let this = Self::new(&params, umem, fd, rings, buffers as usize);
+        let zero_copy = sys::is_zero_copy(fd.as_fd());
+        let this = Self::new(&params, umem, Open { fd, rx, tx, zero_copy }, buffers as usize);
         // From here on dropping it closes the socket in order.
-        if let (Some(redirect), Some(socket)) = (&this.redirect, &this.socket) {
-            redirect.insert(params.queue, socket.as_fd())?;
+        if let (Some(redirect), Some(open)) = (&this.redirect, &this.open) {
+            redirect.insert(params.queue, open.fd.as_fd())?;
         }
         Ok(this)
     }
 
-    fn new(params: &XskParams, umem: &Arc<Umem>, fd: Arc<OwnedFd>, rings: Rings, buffers: usize) -> Self {
+    fn new(params: &XskParams, umem: &Arc<Umem>, open: Open, buffers: usize) -> Self {
         let layout = umem.layout();
         let max_buffers = if umem.params().multi_buffer { MAX_FRAGS + 1 } else { 1 };
         let wire = link::mtu(&params.interface).map_or(usize::MAX, |mtu| mtu as usize + HEADERS);
@@ -94,11 +96,11 @@ impl XskDevice {
             reach: Reach::new(domain),
             umem: umem.clone(),
             queue: params.queue,
-            zero_copy: sys::is_zero_copy(fd.as_fd()),
-            socket: Some(fd),
+            zero_copy: open.zero_copy,
+            open: Some(open),
             redirect: params.redirect.clone(),
-            receiver: Receiver::new(rings.fill, rings.received, layout, buffers, max_buffers),
-            sender: Sender::new(rings.send, rings.done, layout, slots, max_buffers, max_packet),
+            receiver: Receiver::new(layout, buffers, max_buffers),
+            sender: Sender::new(layout, slots, max_buffers, max_packet),
             stats: DeviceStats::default(),
             last: KernelCounts::default(),
             gone: false,
@@ -117,57 +119,68 @@ impl XskDevice {
 
     /// What the kernel counts, how full the rings are, and where the buffers are. A system call.
     pub fn xsk_stats(&self) -> XskStats {
-        let closed = self.socket.is_none();
-        let levels = if closed { (0, 0) } else { self.receiver.levels() };
-        let tx = if closed { (0, 0) } else { (self.sender.pending(), self.sender.completions()) };
-        XskStats::new(self.kernel_counts(), (self.receiver.held(), levels), (self.sender.held(), tx))
+        let rx = self.open.as_ref().map_or((0, 0), |open| (open.rx.fill.level(), open.rx.received.level()));
+        let tx = self.open.as_ref().map_or((0, 0), |open| (open.tx.send.level(), open.tx.done.level()));
+        XskStats::new(self.kernel_counts(), (self.receiver.held(), rx), (self.sender.held(), tx))
     }
 
     fn kernel_counts(&self) -> KernelCounts {
-        self.socket.as_ref().and_then(|socket| sys::statistics(socket.as_fd()).ok()).unwrap_or(self.last)
+        self.open.as_ref().and_then(|open| sys::statistics(open.fd.as_fd()).ok()).unwrap_or(self.last)
     }
 
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.socket.as_ref().filter(|_| !self.gone).map(|socket| socket.as_fd())
+    /// Looks whether the interface went away, or the device is closed.
+    fn look(&mut self) -> bool {
+        self.gone |= self.open.as_ref().is_none_or(|open| sys::take_error(open.fd.as_fd()).is_some());
+        self.gone
     }
 
-    /// Calls the kernel while there is something on the transmit ring, it waits for that, and a call brings it on.
+    /// Its socket, if that is bound to anything, and the rest of it.
+    #[inline(always)]
+    fn running(&mut self) -> Option<&mut Open> {
+        if self.gone { None } else { self.open.as_mut() }
+    }
+
     #[inline]
     fn kick_transmit(&mut self) {
-        if self.sender.held() == 0 {
-            return;
-        }
-        for _ in 0..KICKS {
-            let pending = self.sender.pending();
-            let wanted = pending > 0 || (self.zero_copy && !self.sender.has_some());
-            if !wanted || !self.sender.needs_wakeup() {
-                return;
-            }
-            let Some(fd) = self.fd() else { return };
-            match sys::kick_transmit(fd) {
-                Err(error) if is_gone(&error) => self.gone = true,
-                _ if self.sender.pending() < pending => {}
-                _ => return, // no room in the kernel now, or the interface is down: the next round tries again
-            }
-        }
-    }
-
-    #[inline]
-    fn kick_receive(&mut self) {
-        if self.receiver.needs_wakeup()
-            && let Some(fd) = self.fd()
-            && let Err(error) = sys::kick_receive(fd)
+        if self.sender.held() > 0
+            && let Some(open) = self.running()
         {
-            self.gone |= is_gone(&error);
+            self.gone = !open.kick_transmit();
         }
     }
+}
 
-    /// Looks whether the interface went away.
-    fn look(&mut self) -> bool {
-        if let Some(fd) = self.fd() {
-            self.gone = sys::take_error(fd).is_some();
+impl Open {
+    /// Calls the kernel while there is something on the transmit ring, it waits for that, and a call brings it on. Says
+    /// whether there still is an interface.
+    fn kick_transmit(&mut self) -> bool {
+        for _ in 0..KICKS {
+            let pending = self.tx.send.level();
+            let wanted = pending > 0 || (self.zero_copy && self.tx.done.level() == 0);
+            if !wanted || !self.tx.send.needs_wakeup() {
+                break;
+            }
+            if let Err(error) = sys::kick_transmit(self.fd.as_fd())
+                && is_gone(&error)
+            {
+                return false;
+            }
+            if self.tx.send.level() >= pending {
+                break; // no room in the kernel now, or the interface is down: the next round tries again
+            }
         }
-        self.gone || self.socket.is_none()
+        true
+    }
+
+    /// The same for the fill ring.
+    #[inline]
+    fn kick_receive(&mut self) -> bool {
+        !self.rx.fill.needs_wakeup()
+            || sys::kick_receive(self.fd.as_fd()).err().is_none_or(|error| !is_gone(&error))
+    }
+
+    fn has_some(&self) -> bool {
+        self.rx.received.level() > 0 || self.tx.done.level() > 0
     }
 }
 
@@ -190,7 +203,7 @@ fn rx_buffers(params: &XskParams, umem: &Umem) -> Result<u32, Error> {
     Ok(buffers)
 }
 
-fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<Rings, Error> {
+fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(RxRings, TxRings), Error> {
     let ring = |ring, entries| -> Result<Mapped, Error> {
         let made = sys::set_ring_size(fd, ring, entries).and_then(|()| Mapped::new(fd, ring, entries));
         made.map_err(|source| {
@@ -200,12 +213,10 @@ fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<Ri
     };
     let fill = 2 * buffers.next_power_of_two();
     let (rx, tx) = (params.rx_ring, params.tx_ring);
-    Ok(Rings {
-        fill: Producer::new(ring(Ring::Fill, fill)?, fill),
-        done: Consumer::new(ring(Ring::Completion, tx)?, tx),
-        received: Consumer::new(ring(Ring::Receive, rx)?, rx),
-        send: Producer::new(ring(Ring::Transmit, tx)?, tx),
-    })
+    let (fill, received) = (Producer::new(ring(Ring::Fill, fill)?, fill), ring(Ring::Receive, rx)?);
+    let (send, done) = (ring(Ring::Transmit, tx)?, ring(Ring::Completion, tx)?);
+    let rx = RxRings { fill, received: Consumer::new(received, rx) };
+    Ok((rx, TxRings { send: Producer::new(send, tx), done: Consumer::new(done, tx) }))
 }
 
 impl Device for XskDevice {
@@ -223,32 +234,26 @@ impl Device for XskDevice {
 
     #[inline]
     fn receive(&mut self, pool: &Bound, into: &mut Vec<Buff>, budget: usize) -> usize {
-        if self.fd().is_none() {
-            return 0;
-        }
-        let n = self.receiver.receive(into, budget, &mut self.stats);
-        self.receiver.refill(pool, &mut self.reach, &mut self.stats);
-        self.kick_receive();
+        let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
+        let n = self.receiver.receive(&mut open.rx, into, budget, &mut self.stats);
+        self.receiver.refill(&mut open.rx, pool, &mut self.reach, &mut self.stats);
+        self.gone = !open.kick_receive();
         n
     }
 
     #[inline]
     fn transmit(&mut self, frames: &mut VecDeque<Frame>) -> usize {
-        if self.fd().is_none() {
-            return 0;
-        }
-        let n = self.sender.transmit(frames, &mut self.reach, &mut self.stats);
+        let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
+        let n = self.sender.transmit(&mut open.tx, frames, &mut self.reach, &mut self.stats);
         self.kick_transmit();
         n
     }
 
     #[inline]
     fn complete(&mut self, done: &mut FrameBulk, budget: usize) -> usize {
-        if self.fd().is_none() {
-            return 0;
-        }
         self.kick_transmit(); // what an earlier call had no room for
-        self.sender.complete(done, budget, &mut self.stats)
+        let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
+        self.sender.complete(&mut open.tx, done, budget, &mut self.stats)
     }
 
     fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
@@ -258,11 +263,12 @@ impl Device for XskDevice {
                 return Wake::Gone;
             }
             self.kick_transmit();
-            let ready = self.receiver.has_some() || self.sender.has_some();
+            let ready = self.open.as_ref().is_some_and(Open::has_some);
             let left = timeout.saturating_sub(start.elapsed());
             let nap = if self.sender.held() > 0 { WHILE_SENDING } else { NAP };
             let sleep = if ready { Duration::ZERO } else { left.min(nap) };
-            let [by_socket, by_pool] = event::wait_readable([self.fd(), pool.wake_fd()], sleep);
+            let socket = self.open.as_ref().map(|open| open.fd.as_fd());
+            let [by_socket, by_pool] = event::wait_readable([socket, pool.wake_fd()], sleep);
             if by_pool {
                 pool.acknowledge_wake();
             }
@@ -287,12 +293,15 @@ impl Device for XskDevice {
     }
 
     fn close(&mut self) {
-        let Some(socket) = self.socket.take() else { return };
-        self.last = sys::statistics(socket.as_fd()).unwrap_or_default();
+        let Some(Open { fd, rx, tx, .. }) = self.open.take() else { return };
+        self.last = sys::statistics(fd.as_fd()).unwrap_or_default();
         if let Some(redirect) = self.redirect.take() {
             redirect.remove(self.queue);
+            // The kernel waits for this itself when the last descriptor goes; a child between `fork` and `exec` has one.
+            sys::wait_for_deliveries();
         }
-        self.umem.close(socket);
+        drop((rx, tx)); // before the socket: the kernel keeps one whose rings are mapped
+        self.umem.close(fd);
         self.stats.closed_with += (self.receiver.clear() + self.sender.clear()) as u64;
     }
 }

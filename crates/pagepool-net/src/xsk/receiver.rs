@@ -45,10 +45,17 @@ impl Descriptor {
     }
 }
 
+type Fill = Producer<Mapped, 1>;
+
+/// The rings of this half. While they are mapped the kernel keeps the socket, closed or not.
+#[derive(Debug)]
+pub(super) struct RxRings {
+    pub(super) fill: Fill,
+    pub(super) received: Consumer<Mapped, 2>,
+}
+
 #[derive(Debug)]
 pub(super) struct Receiver {
-    fill: Producer<Mapped, 1>,
-    received: Consumer<Mapped, 2>,
     layout: Layout,
     /// By the place of the chunk: what the kernel has. 16 bytes for each page of the UMEM.
     given: Box<[Option<PageBuf>]>,
@@ -63,36 +70,37 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub(super) fn new(
-        fill: Producer<Mapped, 1>,
-        received: Consumer<Mapped, 2>,
-        layout: Layout,
-        most: usize,
-        max_buffers: usize,
-    ) -> Self {
+    pub(super) fn new(layout: Layout, most: usize, max_buffers: usize) -> Self {
         let units = layout.len >> layout.unit_shift;
         let given = (0..units).map(|_| None).collect();
-        Self { fill, received, layout, given, out: 0, most, partial: None, skipping: false, max_buffers }
+        Self { layout, given, out: 0, most, partial: None, skipping: false, max_buffers }
     }
 
     /// Moves packets into the vector, within its capacity and the budget.
     #[inline]
-    pub(super) fn receive(&mut self, into: &mut Vec<Buff>, budget: usize, stats: &mut DeviceStats) -> usize {
+    pub(super) fn receive(
+        &mut self,
+        rings: &mut RxRings,
+        into: &mut Vec<Buff>,
+        budget: usize,
+        stats: &mut DeviceStats,
+    ) -> usize {
+        let ring = &mut rings.received;
         let most = budget.min(into.capacity() - into.len());
         let before = into.len();
         while into.len() - before < most {
-            let got = self.received.peek(BURST.min(most - (into.len() - before)));
+            let got = ring.peek(BURST.min(most - (into.len() - before)));
             if got == 0 {
                 break;
             }
             for _ in 0..got {
-                let descriptor = Descriptor::of_words(self.received.pop());
+                let descriptor = Descriptor::of_words(ring.pop());
                 if let Some(packet) = self.accept(descriptor, stats) {
                     stats.rx_bytes += packet.len() as u64;
                     into.push(packet);
                 }
             }
-            self.received.release();
+            ring.release();
         }
         let n = into.len() - before;
         stats.rx_packets += n as u64;
@@ -174,50 +182,60 @@ impl Receiver {
 
     /// Gives the kernel buffers until it has as many as it shall have.
     #[inline]
-    pub(super) fn refill(&mut self, pool: &Bound, reach: &mut Reach, stats: &mut DeviceStats) {
+    pub(super) fn refill(
+        &mut self,
+        rings: &mut RxRings,
+        pool: &Bound,
+        reach: &mut Reach,
+        stats: &mut DeviceStats,
+    ) {
         let want = self.most.saturating_sub(self.out + self.waiting());
         if want == 0 {
             return;
         }
-        let want = want.min(self.fill.room(want));
-        match self.layout.unit_shift {
-            pagepool::PAGE_SHIFT => self.refill_pages(want, pool, reach, stats),
-            _ => self.refill_pieces(want, pool, reach, stats),
-        }
-        self.fill.submit();
+        let fill = &mut rings.fill;
+        let want = want.min(fill.room(want));
+        let unmapped = match self.layout.unit_shift {
+            pagepool::PAGE_SHIFT => self.refill_pages(fill, want, pool, reach),
+            _ => self.refill_pieces(fill, want, pool, reach),
+        };
+        stats.rx_unmapped += unmapped as u64;
+        fill.submit();
     }
 
-    fn refill_pages(&mut self, mut want: usize, pool: &Bound, reach: &mut Reach, stats: &mut DeviceStats) {
+    /// Says how many pages were of a pool that is not of this UMEM. If the pool is empty it wakes whoever waits when it is
+    /// not.
+    fn refill_pages(&mut self, fill: &mut Fill, mut want: usize, pool: &Bound, reach: &mut Reach) -> usize {
         while want > 0 {
             let asked = want.min(Batch::MAX);
             let mut batch = pool.alloc_batch(asked);
             let got = batch.len();
             while let Some(page) = batch.pop() {
-                if !self.give(page, reach) {
-                    stats.rx_unmapped += 1 + batch.len() as u64;
-                    return; // a pool that is not of this UMEM; what is left of the batch goes home
+                if !self.give(fill, page, reach) {
+                    return 1 + batch.len(); // what is left of the batch goes home
                 }
             }
             if got < asked {
-                return; // the pool is empty, and wakes whoever waits when it is not
+                return 0;
             }
             want -= got;
         }
+        0
     }
 
-    fn refill_pieces(&mut self, want: usize, pool: &Bound, reach: &mut Reach, stats: &mut DeviceStats) {
+    fn refill_pieces(&mut self, fill: &mut Fill, want: usize, pool: &Bound, reach: &mut Reach) -> usize {
         for _ in 0..want {
-            let Some(piece) = pool.alloc_frag(self.layout.chunk as usize) else { return };
-            if !self.give(piece, reach) {
-                stats.rx_unmapped += 1;
-                return;
+            let Some(piece) = pool.alloc_frag(self.layout.chunk as usize) else { return 0 };
+            if !self.give(fill, piece, reach) {
+                return 1;
             }
         }
+        0
     }
 
     /// The kernel's from here on, if it lies in the UMEM, at the beginning of a chunk; else it goes home.
     #[inline]
-    fn give(&mut self, buffer: PageBuf, reach: &mut Reach) -> bool {
+    fn give(&mut self, fill: &mut Fill, buffer: PageBuf, reach: &mut Reach) -> bool {
         let Some(at) = reach.addr_of(&buffer) else { return false };
         let unit = 1u64 << self.layout.unit_shift;
         let entry = self.given.get_mut((at.0 >> self.layout.unit_shift) as usize);
@@ -230,18 +248,8 @@ impl Receiver {
         };
         *entry = Some(buffer);
         self.out += 1;
-        self.fill.push([at.0 + colour]);
+        fill.push([at.0 + colour]);
         true
-    }
-
-    /// Whether packets came.
-    pub(super) fn has_some(&self) -> bool {
-        self.received.level() > 0
-    }
-
-    /// Whether the kernel waits to be called before it looks at the fill ring.
-    pub(super) fn needs_wakeup(&self) -> bool {
-        self.fill.needs_wakeup()
     }
 
     /// Buffers of the packet whose last one has not come yet.
@@ -252,11 +260,6 @@ impl Receiver {
     /// Buffers that the kernel has, or that wait for the rest of their packet.
     pub(super) fn held(&self) -> usize {
         self.out + self.waiting()
-    }
-
-    /// Of those that the kernel has: on the fill ring, and on the receive ring.
-    pub(super) fn levels(&self) -> (usize, usize) {
-        (self.fill.level(), self.received.level())
     }
 
     /// Takes everything back, once the socket is closed; says how many buffers there were.

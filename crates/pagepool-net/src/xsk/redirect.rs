@@ -40,10 +40,10 @@ pub struct Redirect {
     ours: Option<Ours>,
 }
 
-/// The program that was attached here. The order matters: it is detached before it goes.
+/// The program that was attached here.
 #[derive(Debug)]
 struct Ours {
-    _link: OwnedFd,
+    link: OwnedFd,
     mode: Attach,
     why: Option<String>,
     id: u32,
@@ -63,7 +63,7 @@ impl Redirect {
         let program = sys::load(&code, frags).map_err(|e| refused("bpf(BPF_PROG_LOAD)", e, frags))?;
         let (link, mode, why) = attach_as(program.as_fd(), interface, index, how)?;
         let id = sys::program_id(program.as_fd()).unwrap_or(0);
-        Ok(Arc::new(Self { map, ours: Some(Ours { _link: link, mode, why, id }) }))
+        Ok(Arc::new(Self { map, ours: Some(Ours { link, mode, why, id }) }))
     }
 
     /// Uses the map of a program that somebody else attached: a `BPF_MAP_TYPE_XSKMAP`, with room for the queues.
@@ -98,6 +98,13 @@ impl Redirect {
     /// Gives a queue's packets to no socket any more. The kernel does so too when the socket goes.
     pub(super) fn remove(&self, queue: u32) {
         let _ = sys::clear_socket(self.map(), queue); // nothing is lost if it was not there
+    }
+}
+
+impl Drop for Ours {
+    /// A child between `fork` and `exec` has the link too, which would keep the program there for a moment.
+    fn drop(&mut self) {
+        let _ = sys::detach(self.link.as_fd()); // where that cannot be done the last descriptor does it
     }
 }
 

@@ -24,10 +24,15 @@ const BURST: usize = 64;
 /// No slot.
 const NONE: u32 = u32::MAX;
 
+/// The rings of this half. While they are mapped the kernel keeps the socket, closed or not.
+#[derive(Debug)]
+pub(super) struct TxRings {
+    pub(super) send: Producer<Mapped, 2>,
+    pub(super) done: Consumer<Mapped, 1>,
+}
+
 #[derive(Debug)]
 pub(super) struct Sender {
-    send: Producer<Mapped, 2>,
-    done: Consumer<Mapped, 1>,
     layout: Layout,
     /// By page: the first of the slots whose buffers lie in it.
     pages: Box<[u32]>,
@@ -67,18 +72,9 @@ enum Verdict {
 }
 
 impl Sender {
-    pub(super) fn new(
-        send: Producer<Mapped, 2>,
-        done: Consumer<Mapped, 1>,
-        layout: Layout,
-        slots: usize,
-        max_buffers: usize,
-        max_packet: usize,
-    ) -> Self {
+    pub(super) fn new(layout: Layout, slots: usize, max_buffers: usize, max_packet: usize) -> Self {
         let slot = || Slot { frame: None, addr: 0, next: NONE, head: 0, buffers: 0, left: 0 };
         Self {
-            send,
-            done,
             layout,
             pages: vec![NONE; (layout.len >> pagepool::PAGE_SHIFT) as usize].into(),
             slots: (0..slots).map(|_| slot()).collect(),
@@ -94,13 +90,14 @@ impl Sender {
     #[inline]
     pub(super) fn transmit(
         &mut self,
+        rings: &mut TxRings,
         frames: &mut VecDeque<Frame>,
         reach: &mut Reach,
         stats: &mut DeviceStats,
     ) -> usize {
         let mut taken = 0;
         while let Some(frame) = frames.front() {
-            match self.judge(frame, reach) {
+            match self.judge(&mut rings.send, frame, reach) {
                 Verdict::Full => {
                     stats.tx_full += 1;
                     break;
@@ -118,18 +115,18 @@ impl Sender {
             taken += 1;
             drop(frames.pop_front());
         }
-        self.send.submit();
+        rings.send.submit();
         taken
     }
 
     /// Whether a frame can be sent; if so, its descriptors are written, and their slots reserved.
     #[inline]
-    fn judge(&mut self, frame: &Frame, reach: &mut Reach) -> Verdict {
+    fn judge(&mut self, send: &mut Producer<Mapped, 2>, frame: &Frame, reach: &mut Reach) -> Verdict {
         let buffers = frame.segment_count();
         if buffers > self.max_buffers || !(1..=self.max_packet).contains(&frame.len()) {
             return Verdict::TooLong;
         }
-        if buffers > self.free.len() || self.send.room(buffers) < buffers {
+        if buffers > self.free.len() || send.room(buffers) < buffers {
             return Verdict::Full;
         }
         let (mut written, mut verdict) = (0, Verdict::Fits(buffers));
@@ -142,7 +139,7 @@ impl Sender {
             {
                 Ok(descriptor) => {
                     self.addrs[written] = descriptor.addr;
-                    self.send.push(descriptor.to_words());
+                    send.push(descriptor.to_words());
                     written += 1;
                 }
                 Err(refused) => {
@@ -152,7 +149,7 @@ impl Sender {
             }
         }
         if !matches!(verdict, Verdict::Fits(_)) {
-            self.send.cancel(written);
+            send.cancel(written);
         }
         verdict
     }
@@ -175,15 +172,22 @@ impl Sender {
 
     /// Moves frames that were sent into the bulk, at most `budget`.
     #[inline]
-    pub(super) fn complete(&mut self, bulk: &mut FrameBulk, budget: usize, stats: &mut DeviceStats) -> usize {
+    pub(super) fn complete(
+        &mut self,
+        rings: &mut TxRings,
+        bulk: &mut FrameBulk,
+        budget: usize,
+        stats: &mut DeviceStats,
+    ) -> usize {
+        let done = &mut rings.done;
         let mut frames = 0;
         while frames < budget {
-            let got = self.done.peek(BURST.min(budget - frames));
+            let got = done.peek(BURST.min(budget - frames));
             if got == 0 {
                 break;
             }
             for _ in 0..got {
-                let [addr] = self.done.pop();
+                let [addr] = done.pop();
                 match self.finish(addr) {
                     Ok(None) => {}
                     Ok(Some(frame)) => {
@@ -193,7 +197,7 @@ impl Sender {
                     Err(()) => stats.tx_bad_descriptor += 1,
                 }
             }
-            self.done.release();
+            done.release();
         }
         stats.tx_completed += frames as u64;
         frames
@@ -238,29 +242,9 @@ impl Sender {
         None
     }
 
-    /// Whether there are completions.
-    pub(super) fn has_some(&self) -> bool {
-        self.done.level() > 0
-    }
-
-    /// What is on the transmit ring, which the kernel has not taken.
-    pub(super) fn pending(&self) -> usize {
-        self.send.level()
-    }
-
-    /// Whether the kernel waits to be called before it looks at the transmit ring.
-    pub(super) fn needs_wakeup(&self) -> bool {
-        self.send.needs_wakeup()
-    }
-
     /// Buffers of the frames that are here, sent or not.
     pub(super) fn held(&self) -> usize {
         self.held
-    }
-
-    /// Completions that wait.
-    pub(super) fn completions(&self) -> usize {
-        self.done.level()
     }
 
     /// Takes everything back, once the socket is closed; says how many buffers there were.

@@ -13,6 +13,7 @@ const MAP_DELETE_ELEM: libc::c_int = 3;
 const PROG_LOAD: libc::c_int = 5;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const LINK_CREATE: libc::c_int = 28;
+const LINK_DETACH: libc::c_int = 34;
 
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
@@ -127,6 +128,12 @@ pub(crate) fn load(program: &[Insn], frags: bool) -> io::Result<OwnedFd> {
 pub(crate) fn attach(program: BorrowedFd<'_>, index: u32, native: bool) -> io::Result<OwnedFd> {
     let flags = if native { XDP_FLAGS_DRV_MODE } else { XDP_FLAGS_SKB_MODE };
     make(LINK_CREATE, &[program.as_raw_fd() as u32, index, ATTACH_TYPE_XDP, flags])
+}
+
+/// Detaches a program now, also where a child process has the descriptor still; Linux 5.11.
+pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
+    call(LINK_DETACH, &[link.as_raw_fd() as u32])?;
+    Ok(())
 }
 
 /// The number by which the kernel's lists know a program.

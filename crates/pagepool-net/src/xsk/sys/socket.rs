@@ -170,6 +170,13 @@ pub(crate) fn kick_receive(fd: BorrowedFd<'_>) -> io::Result<()> {
     if got >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Waits until whatever the kernel does on any CPU now without sleeping is over: the delivery of a packet to a socket
+/// that was just taken out of its map. Linux: `membarrier` is `synchronize_rcu` (kernel/sched/membarrier.c, v7.3).
+pub(crate) fn wait_for_deliveries() {
+    // SAFETY: the call takes three integers.
+    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+}
+
 /// Raises the soft limit of locked memory to the hard one; whether that helps shows.
 pub(crate) fn raise_locked_memory() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -306,5 +313,8 @@ fn map_shared(fd: BorrowedFd<'_>, len: usize, offset: libc::off_t) -> io::Result
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
+    // A child's copy of the mapping would keep the socket. If that cannot be had, so be it.
+    // SAFETY: the mapping was made just now.
+    unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
     NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::EFAULT))
 }
