@@ -1,5 +1,8 @@
 //! Packet devices, programs and forwarding over the page pool.
 
+#[cfg(test)]
+extern crate self as pagepool_net; // for what unit tests share with the tests beside the crate
+
 mod cable;
 mod counters;
 mod device;
@@ -17,6 +20,9 @@ mod stack;
 mod sys;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+#[cfg(test)]
+#[path = "../tests/veth/mod.rs"]
+mod veth;
 mod xsk;
 mod zerocopy;
 

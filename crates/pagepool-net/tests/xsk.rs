@@ -88,7 +88,7 @@ fn drain(device: &mut XskDevice, queue: &mut VecDeque<Frame>) {
 fn arrived(far: &mut Far, len: impl Fn(usize) -> usize) -> Vec<usize> {
     let (mut bytes, mut numbers) = (Vec::new(), Vec::new());
     while far.receive(&mut bytes) {
-        let number = u32::from_be_bytes(bytes[14..18].try_into().unwrap()) as usize;
+        let number = u32::from_be_bytes(bytes[14..18].try_into().expect("four bytes")) as usize;
         assert_eq!(bytes, packet(number, len(number)), "packet {number} arrives as it was");
         numbers.push(number);
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, MAX_FRAGS};
 
 use super::params::{XskParams, parameter};
+use super::probe::Probe;
 use super::receiver::{Receiver, RxRings};
 use super::redirect::{self, Redirect};
 use super::ring::{Consumer, Producer};
@@ -29,14 +30,53 @@ const KICKS: usize = 64;
 /// Bytes of sent packets that may wait in the kernel, per slot of the transmit ring.
 const SEND_BUFFER_PER_SLOT: u32 = 4096;
 
-/// One queue of an interface over AF_XDP. See the head of the module for what it does, and for which thread may do what.
+/// One queue of an interface over AF_XDP.
+///
+/// | who | may do what |
+/// |---|---|
+/// | any thread | make a [`Umem`]; attach a [`Redirect`]; open devices, over one `Umem` also at the same time, each in the network namespace of its interface; drop frames and buffers of any device |
+/// | the thread that polls a device | everything on that device: receive, transmit, complete, wait, statistics, close. It owns the pool that it receives into, and may send frames of any pool over the `Umem`. No lock is taken |
+/// | another thread | polls other devices: other queues, other interfaces, over the same `Umem` or another. A device may be sent to it between polls |
+/// | two threads | never share a device, for its rings have one producer and one consumer; a queue has one device |
+/// | another process | makes its own `Umem`. A child of `fork` that neither execs nor exits keeps the socket, and so the queue |
+///
+/// A pool over the UMEM leaves no tailroom in its pages, if chunks are pages: the kernel fills them up to their end. What
+/// a program of one's own wrote as metadata lies right before the packet: [`Buff::adjust_meta`] takes it in.
+///
+/// ```no_run
+/// // It needs root and an interface.
+/// use pagepool::{Arena, ArenaParams, Frame, FrameBulk, Pool, PoolParams};
+/// use pagepool_net::{Attach, Device, Redirect, Umem, UmemParams, XskDevice, XskParams};
+///
+/// let arena = Arena::new(ArenaParams { commit_all: true, ..Default::default() })?;
+/// let umem = Umem::new(UmemParams::default(), &*arena)?;
+/// let params = PoolParams { headroom: 256, wakeup: true, domains: vec![umem.clone()], ..Default::default() };
+/// let pool = Pool::new(params, arena)?.bind();
+/// let redirect = Some(Redirect::attach("veth0", Attach::Auto, false)?);
+/// let params = XskParams { interface: "veth0".into(), redirect, ..Default::default() };
+/// let mut device = XskDevice::open(params, &umem)?;
+///
+/// let (mut packets, mut out, mut done) = (Vec::with_capacity(64), Default::default(), FrameBulk::new());
+/// loop {
+///     device.receive(&pool, &mut packets, 64);
+///     for mut packet in packets.drain(..) {
+///         packet.data_mut()[..12].rotate_left(6); // back to where it came from
+///         std::collections::VecDeque::push_back(&mut out, Frame::from(packet));
+///     }
+///     device.transmit(&mut out);
+///     device.complete(&mut done, 64);
+///     done.flush();
+/// }
+/// # #[expect(unreachable_code)]
+/// # Ok::<(), pagepool::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct XskDevice {
     name: String,
     can: Capabilities,
     reach: Reach,
     umem: Arc<Umem>,
-    queue: u32,
+    queue: Queue,
     /// `None` once it is closed.
     open: Option<Open>,
     redirect: Option<Arc<Redirect>>,
@@ -59,6 +99,8 @@ struct Open {
     rx: RxRings,
     tx: TxRings,
     zero_copy: bool,
+    /// With zero copy.
+    probe: Option<Probe>,
 }
 
 impl XskDevice {
@@ -76,15 +118,19 @@ impl XskDevice {
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index, number: params.queue };
         umem.bind(&fd, has_memory, queue, params.busy_limit)?;
         let zero_copy = sys::is_zero_copy(fd.as_fd());
-        let this = Self::new(&params, umem, Open { fd, rx, tx, zero_copy }, buffers as usize);
+        let open = Open { fd, rx, tx, zero_copy, probe: None };
+        let mut this = Self::new(&params, umem, queue, open, buffers as usize);
         // From here on dropping it closes the socket in order.
+        if let Some(open) = this.open.as_mut().filter(|open| open.zero_copy) {
+            open.probe = Some(umem.probe()?);
+        }
         if let (Some(redirect), Some(open)) = (&this.redirect, &this.open) {
             redirect.insert(params.queue, open.fd.as_fd())?;
         }
         Ok(this)
     }
 
-    fn new(params: &XskParams, umem: &Arc<Umem>, open: Open, buffers: usize) -> Self {
+    fn new(params: &XskParams, umem: &Arc<Umem>, queue: Queue, open: Open, buffers: usize) -> Self {
         let layout = umem.layout();
         let max_buffers = if umem.params().multi_buffer { MAX_FRAGS + 1 } else { 1 };
         let wire = link::mtu(&params.interface).map_or(usize::MAX, |mtu| mtu as usize + HEADERS);
@@ -95,7 +141,7 @@ impl XskDevice {
             can: Capabilities { rx_ring: buffers, tx_ring: slots, max_packet, max_buffers, maps: false },
             reach: Reach::new(domain),
             umem: umem.clone(),
-            queue: params.queue,
+            queue,
             zero_copy: open.zero_copy,
             open: Some(open),
             redirect: params.redirect.clone(),
@@ -293,21 +339,116 @@ impl Device for XskDevice {
     }
 
     fn close(&mut self) {
-        let Some(Open { fd, rx, tx, .. }) = self.open.take() else { return };
+        let Some(Open { fd, rx, tx, probe, .. }) = self.open.take() else { return };
         self.last = sys::statistics(fd.as_fd()).unwrap_or_default();
         if let Some(redirect) = self.redirect.take() {
-            redirect.remove(self.queue);
+            redirect.remove(self.queue.number);
             // The kernel waits for this itself when the last descriptor goes; a child between `fork` and `exec` has one.
             sys::wait_for_deliveries();
         }
         drop((rx, tx)); // before the socket: the kernel keeps one whose rings are mapped
         self.umem.close(fd);
-        self.stats.closed_with += (self.receiver.clear() + self.sender.clear()) as u64;
+        if probe.is_none_or(|probe| probe.wait(self.queue)) {
+            self.stats.closed_with += (self.receiver.clear() + self.sender.clear()) as u64;
+        } else {
+            self.receiver.forget(); // the driver may write there still: leaked, and so counted as out for ever
+            self.sender.forget();
+        }
     }
 }
 
 impl Drop for XskDevice {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::FarEnd;
+    use crate::veth;
+    use crate::{Attach, UmemParams, XskMode};
+    use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+
+    /// Half pages of 1 MiB, a pool over them, and eight buffers for packets.
+    fn open() -> (XskDevice, Bound) {
+        let params = ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() };
+        let arena = Arena::new(params).unwrap();
+        let halves = UmemParams { chunk_size: 2048, mode: XskMode::Copy, ..Default::default() };
+        let umem = Umem::new(halves, &*arena).unwrap();
+        let params = PoolParams { domains: vec![umem.clone()], colour: false, ..Default::default() };
+        let pool = Pool::new(params, arena).unwrap().bind();
+        let redirect = Some(Redirect::attach("near0", Attach::Auto, false).unwrap());
+        let params =
+            XskParams { interface: "near0".into(), rx_ring: 8, tx_ring: 8, redirect, ..Default::default() };
+        (XskDevice::open(params, &umem).unwrap(), pool)
+    }
+
+    #[test]
+    fn what_the_kernel_discards_silently_is_taken_back() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP discarded descriptors: {why}");
+        }
+        let veth = veth::Veth::new(1, 1500);
+        let (mut device, pool) = open();
+        let XskDevice { receiver, reach, open, .. } = &mut device;
+        let fill = &mut open.as_mut().unwrap().rx.fill;
+        for _ in 0..3 {
+            assert!(receiver.give(fill, pool.alloc_frag(2048).unwrap(), reach));
+            fill.cancel(1);
+            fill.push([1 << 40]); // far beyond the memory
+        }
+        let mut packets = Vec::with_capacity(8);
+        device.receive(&pool, &mut packets, 8);
+        let mut far = veth.far_end(0);
+        (0..8).for_each(|_| assert!(far.send(&[7; 60])));
+        while packets.len() < 5 && device.wait(&pool, Duration::from_secs(1)) == Wake::Ready {
+            device.receive(&pool, &mut packets, 8);
+        }
+        assert_eq!(
+            (device.stats().in_rx, device.xsk_stats().rx_in_kernel),
+            (8, 3),
+            "{:?}",
+            device.xsk_stats()
+        );
+
+        // What crosses a chunk would be refused here; let it pass for once.
+        device.sender.pretend_unaligned();
+        let frame = |offset| Frame::from(Buff::new(pool.alloc_page().unwrap(), offset, 100).unwrap());
+        let mut queue = VecDeque::from([frame(0), frame(2000), frame(300)]);
+        assert_eq!(device.transmit(&mut queue), 3);
+        let mut done = FrameBulk::new();
+        while device.stats().tx_completed < 2 && device.wait(&pool, Duration::from_secs(1)) == Wake::Ready {
+            device.complete(&mut done, 8);
+        }
+        // Some kernels complete what they refuse (6.18 does), others never do.
+        let (xsk, left) = (device.xsk_stats(), device.stats().in_tx);
+        assert_eq!((xsk.rejected, xsk.tx_invalid_descs, xsk.tx_in_kernel), (left, 1, 0), "{xsk:?}");
+        let mut sent = Vec::new();
+        assert!(far.receive(&mut sent) && far.receive(&mut sent) && !far.receive(&mut sent), "two of three");
+        drop((packets, done));
+        device.close();
+        assert_eq!((device.stats().closed_with, pool.inflight().out), (8 + left, 0), "everything is home");
+    }
+
+    #[test]
+    fn a_probe_waits_until_the_queue_is_free() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP probe: {why}");
+        }
+        let _veth = veth::Veth::new(1, 1500);
+        let (mut device, _pool) = open();
+        let (probe, again, queue) =
+            (device.umem.probe().unwrap(), device.umem.probe().unwrap(), device.queue);
+        let closing = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            device.close();
+        });
+        let start = Instant::now();
+        assert!(probe.wait(queue) && start.elapsed() >= Duration::from_millis(15), "it waited for the close");
+        closing.join().unwrap();
+        veth::ip("link del near0");
+        assert!(again.wait(queue), "an interface that is gone is free");
     }
 }

@@ -235,7 +235,7 @@ impl Receiver {
 
     /// The kernel's from here on, if it lies in the UMEM, at the beginning of a chunk; else it goes home.
     #[inline]
-    fn give(&mut self, fill: &mut Fill, buffer: PageBuf, reach: &mut Reach) -> bool {
+    pub(super) fn give(&mut self, fill: &mut Fill, buffer: PageBuf, reach: &mut Reach) -> bool {
         let Some(at) = reach.addr_of(&buffer) else { return false };
         let unit = 1u64 << self.layout.unit_shift;
         let entry = self.given.get_mut((at.0 >> self.layout.unit_shift) as usize);
@@ -260,6 +260,11 @@ impl Receiver {
     /// Buffers that the kernel has, or that wait for the rest of their packet.
     pub(super) fn held(&self) -> usize {
         self.out + self.waiting()
+    }
+
+    /// Leaks what the kernel has.
+    pub(super) fn forget(&mut self) {
+        self.given.iter_mut().for_each(|entry| std::mem::forget(entry.take()));
     }
 
     /// Takes everything back, once the socket is closed; says how many buffers there were.

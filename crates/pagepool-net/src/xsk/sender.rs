@@ -2,7 +2,7 @@
 //!
 //! Table  each buffer of a frame has a slot, which is found by the address that completes it: a list of slots per page,
 //!        for a page may have several pieces that are being sent. A frame is done with its last buffer. What the kernel
-//!        never completes (a descriptor that it refuses is dropped silently) stays in its slot until the socket is closed.
+//!        never completes (many kernels drop a descriptor that they refuse silently) stays in its slot until the socket is closed.
 //! Trust  none: an address that is not being sent is counted.
 //! Checks what the kernel would refuse is refused here, where it can be counted: an empty buffer, one beyond the UMEM or
 //!        across the end of a chunk, a packet of too many buffers.
@@ -245,6 +245,17 @@ impl Sender {
     /// Buffers of the frames that are here, sent or not.
     pub(super) fn held(&self) -> usize {
         self.held
+    }
+
+    /// Leaks what the kernel has.
+    pub(super) fn forget(&mut self) {
+        self.slots.iter_mut().for_each(|slot| std::mem::forget(slot.frame.take()));
+    }
+
+    /// Lets through what the kernel refuses.
+    #[cfg(test)]
+    pub(super) fn pretend_unaligned(&mut self) {
+        self.layout.unaligned = true;
     }
 
     /// Takes everything back, once the socket is closed; says how many buffers there were.

@@ -34,7 +34,7 @@ counters! {
     completed,
     /// Now: buffers that are being sent.
     tx_in_kernel,
-    /// Now: buffers whose descriptors the kernel refused; they come back when the device is closed.
+    /// Now: buffers whose descriptors the kernel refused and never completes; they come back when the device is closed.
     rejected,
 }
 

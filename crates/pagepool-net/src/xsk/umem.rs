@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use pagepool::{DeviceAddr, DmaDomain, DomainId, Error, PAGE_SIZE, Provider, Region};
 
 use super::params::{UmemParams, XDP_HEADROOM, XskMode, parameter};
+use super::probe::Probe;
 use super::sys::socket::{self as sys, Registration, errno, flags};
 
 /// The first pause before a busy queue is tried again; each is twice as long, up to the last.
@@ -173,6 +174,14 @@ impl Umem {
         }
         drop(shared); // before the lock: whoever closes it must be the one who closes it
         Ok(done)
+    }
+
+    /// What tells when a driver is done with a queue.
+    pub(super) fn probe(&self) -> Result<Probe, Error> {
+        Probe::new(self.memory).map_err(|source| {
+            let remedy = "zero copy needs one socket more to close a queue in order: use mode copy".into();
+            Error::System { call: "setsockopt(AF_XDP)", remedy, source }
+        })
     }
 
     /// Closes a socket, which nobody else has.

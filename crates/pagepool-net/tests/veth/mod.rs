@@ -132,7 +132,7 @@ fn packet_socket(interface: &str) -> OwnedFd {
     };
     assert_eq!(set(23, libc::SOL_PACKET, 1), 0, "PACKET_IGNORE_OUTGOING");
     set(libc::SO_RCVBUFFORCE, libc::SOL_SOCKET, 32 << 20);
-    let name = std::ffi::CString::new(interface).unwrap();
+    let name = std::ffi::CString::new(interface).expect("a name");
     // SAFETY: zeroes are an address.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;

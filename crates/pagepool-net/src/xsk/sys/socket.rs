@@ -239,7 +239,7 @@ impl Mapped {
             Ring::Completion => (offsets.cr, libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t, 1),
         };
         let len = at.desc as usize + entries as usize * words * 8;
-        let inside = |offset: u64, align: u64| offset % align == 0 && (offset as usize) < len - 3;
+        let inside = |offset: u64, align: u64| offset.is_multiple_of(align) && (offset as usize) < len - 3;
         if ![at.producer, at.consumer, at.flags].iter().all(|&o| inside(o, 4)) || !inside(at.desc, 8) {
             return Err(io::Error::from_raw_os_error(libc::EPROTO));
         }
