@@ -329,9 +329,12 @@ impl Device for XskDevice {
 
     fn stats(&self) -> DeviceStats {
         let kernel = self.kernel_counts();
+        // Where packets may have several buffers none is too long, and the kernel does not count an empty fill ring for them.
+        let several = self.can.max_buffers > 1;
+        let no_buffer = kernel.fill_ring_empty.max(if several { kernel.rx_dropped } else { 0 });
         DeviceStats {
-            rx_no_buffer: kernel.fill_ring_empty + kernel.rx_ring_full,
-            rx_too_long: kernel.rx_dropped.saturating_sub(kernel.fill_ring_empty),
+            rx_no_buffer: no_buffer + kernel.rx_ring_full,
+            rx_too_long: kernel.rx_dropped.saturating_sub(no_buffer),
             in_rx: self.receiver.held() as u64,
             in_tx: self.sender.held() as u64,
             ..self.stats
