@@ -94,7 +94,7 @@ fn work<P: pagepool_net::Program, S: Stack>(
             }
         }
         if idle > PATIENCE && forwarder.wait(NAP) == Wake::Gone {
-            break; // both NICs are: the thread that is their hardware has ended, and will not say that it stopped
+            break; // both NICs are: whoever was their hardware, or had their links, will not say that it stopped
         }
     }
     show(forwarder, ports, arrived, course);

@@ -1,4 +1,4 @@
-//! What a demonstration shall be, and how large everything in it is.
+//! What a demonstration shall be, and how large everything in one in memory is.
 
 use clap::ValueEnum;
 use pagepool::{ArenaParams, PAGE_SIZE, PoolParams};
