@@ -39,7 +39,8 @@ struct Command {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Forward packets between two in-memory NICs, show where the pages are, and say whether all came home.
+    /// Forward packets between two kernels over AF_XDP, or between two in-memory NICs; show where the pages are, and say
+    /// whether all came home.
     Demo(demo::Choice),
     /// Measure the pool beside the machine's own yardsticks, and prove by counters which path was taken.
     Bench(Bench),

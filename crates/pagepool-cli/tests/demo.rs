@@ -1,4 +1,4 @@
-//! `pagepool demo` as a user runs it.
+//! `pagepool demo` in memory, as a user runs it.
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
-    command.arg("demo").args(arguments);
+    command.args(["demo", "--on", "memory"]).args(arguments);
     command
 }
 

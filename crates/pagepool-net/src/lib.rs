@@ -1,5 +1,8 @@
 //! Packet devices, programs and forwarding over the page pool.
 
+#[cfg(test)]
+extern crate self as pagepool_net; // for what unit tests share with the tests beside the crate
+
 mod cable;
 mod counters;
 mod device;
@@ -9,6 +12,7 @@ mod fault_nic;
 mod forward;
 mod handoff;
 mod mem_nic;
+pub mod netns;
 mod nic_domain;
 mod port_thread;
 mod program;
@@ -17,6 +21,10 @@ mod stack;
 mod sys;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+#[cfg(test)]
+#[path = "../tests/veth/mod.rs"]
+mod veth;
+mod xsk;
 mod zerocopy;
 
 pub use cable::Cable;
@@ -31,4 +39,5 @@ pub use nic_domain::NicDomain;
 pub use port_thread::PortThread;
 pub use program::{Action, Ingress, PortId, Program};
 pub use stack::{NoStack, Stack};
+pub use xsk::{Attach, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams, XskStats};
 pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

@@ -56,9 +56,10 @@ pub fn recycled_percent(warm: &Sample, now: &Sample) -> Option<f64> {
     (allocated > 0).then(|| (allocated - fresh) as f64 * 100.0 / allocated as f64)
 }
 
-/// Packets that found a queue full: that to the thread they are passed to, or that to a transmit ring.
+/// Packets that found a queue full: a receive ring, that to the thread they are passed to, or that to a transmit ring.
 pub fn dropped(sample: &Sample) -> u64 {
-    sample.ports.iter().map(|port| port.pass_refused + port.tx_overflow).sum()
+    let arriving: u64 = sample.nics.iter().map(|nic| nic.rx_no_buffer).sum();
+    arriving + sample.ports.iter().map(|port| port.pass_refused + port.tx_overflow).sum::<u64>()
 }
 
 /// What the NICs did that they must not, and were refused.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use pagepool::{Bound, Buff, Pool};
-use pagepool_net::{Action, Device, Forwarder, Ingress, MemNic, PortId, Stack, Wake};
+use pagepool_net::{Action, Device, Forwarder, Ingress, PortId, Stack, Wake};
 use rtrb::{Producer, PushError};
 
 use super::course::{Course, Phase, Sample};
@@ -19,20 +19,21 @@ const NAP: Duration = Duration::from_millis(2);
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// What it is given.
-#[derive(Debug)]
 pub struct Middle {
     pub pools: [Pool; 2],
     /// Pages to be taken from the arena beforehand.
     pub pages: [usize; 2],
-    pub nics: [MemNic; 2],
+    pub nics: [Box<dyn Device>; 2],
     pub program: Program,
     /// To the thread that packets are passed to, if they are.
     pub consumer: Option<Producer<Buff>>,
+    /// Packets that came to the end of their way, if that is to be seen here.
+    pub arrived: fn(&Sample) -> Option<u64>,
 }
 
 /// Works until everything has drained. `warm` gets what was counted when the warm-up was over.
 pub fn run(middle: Middle, course: &Course, warm: impl FnOnce(Sample)) {
-    let Middle { pools, pages, nics, program, mut consumer } = middle;
+    let Middle { pools, pages, nics, program, mut consumer, arrived } = middle;
     let stack = move |packet: Buff, _: Ingress| match &mut consumer {
         Some(queue) => queue.push(packet).map_err(|PushError::Full(packet)| packet),
         None => Err(packet),
@@ -42,23 +43,23 @@ pub fn run(middle: Middle, course: &Course, warm: impl FnOnce(Sample)) {
     for (at, (pool, nic)) in pools.into_iter().zip(nics).enumerate() {
         let pool = pool.bind();
         fill(&pool, pages[at]);
-        ports[at] = forwarder.add_port(Box::new(nic), pool);
+        ports[at] = forwarder.add_port(nic, pool);
     }
     forwarder.poll(); // fills the receive rings
     warm(look(&forwarder, ports));
-    work(&mut forwarder, ports, program, course);
+    work(&mut forwarder, ports, arrived, course);
 }
 
 /// What the program does with each packet.
 fn decide(program: Program) -> impl FnMut(&mut Buff, Ingress) -> Action {
-    move |packet, _| match program {
+    move |packet, at| match program {
         Program::Drop => Action::Drop,
         Program::Echo => {
             let (to, from) = packet.data_mut().split_at_mut(6);
             to.swap_with_slice(&mut from[..6]);
             Action::Tx
         }
-        Program::Forward => Action::Redirect(PortId(1)),
+        Program::Forward => Action::Redirect(PortId(1 - at.port.0)),
         Program::Pass => Action::Pass,
     }
 }
@@ -73,7 +74,7 @@ fn fill(pool: &Bound, pages: usize) {
 fn work<P: pagepool_net::Program, S: Stack>(
     forwarder: &mut Forwarder<P, S>,
     ports: [PortId; 2],
-    program: Program,
+    arrived: fn(&Sample) -> Option<u64>,
     course: &Course,
 ) {
     let (mut idle, mut shown, mut draining) = (0, Instant::now(), None);
@@ -84,7 +85,7 @@ fn work<P: pagepool_net::Program, S: Stack>(
         let now = Instant::now();
         if now - shown >= SHOWN_EVERY {
             shown = now;
-            show(forwarder, ports, program, course);
+            show(forwarder, ports, arrived, course);
         }
         if last {
             let since = *draining.get_or_insert(now);
@@ -93,10 +94,10 @@ fn work<P: pagepool_net::Program, S: Stack>(
             }
         }
         if idle > PATIENCE && forwarder.wait(NAP) == Wake::Gone {
-            break; // both NICs are: the thread that is their hardware has ended, and will not say that it stopped
+            break; // both NICs are: whoever was their hardware, or had their links, will not say that it stopped
         }
     }
-    show(forwarder, ports, program, course);
+    show(forwarder, ports, arrived, course);
 }
 
 /// Whether nothing is on its way out. What waits for a transmit ring does so behind one that is full.
@@ -107,12 +108,12 @@ fn is_dry<P: pagepool_net::Program, S: Stack>(forwarder: &Forwarder<P, S>, ports
 fn show<P: pagepool_net::Program, S: Stack>(
     forwarder: &Forwarder<P, S>,
     ports: [PortId; 2],
-    program: Program,
+    arrived: fn(&Sample) -> Option<u64>,
     course: &Course,
 ) {
     let sample = look(forwarder, ports);
-    if program == Program::Drop {
-        course.arrived.store(sample.ports[0].drop, Ordering::Relaxed); // that is the end of their way
+    if let Some(packets) = arrived(&sample) {
+        course.arrived.store(packets, Ordering::Relaxed);
     }
     course.show(sample);
 }

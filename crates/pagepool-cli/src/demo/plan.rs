@@ -1,4 +1,4 @@
-//! What a demonstration shall be, and how large everything in it is.
+//! What a demonstration shall be, and how large everything in one in memory is.
 
 use clap::ValueEnum;
 use pagepool::{ArenaParams, PAGE_SIZE, PoolParams};
@@ -47,6 +47,21 @@ pub fn size(text: &str) -> Result<usize, String> {
 pub fn seconds(text: &str) -> Result<u64, String> {
     let seconds = text.parse().ok().filter(|seconds| (1..=MOST_SECONDS).contains(seconds));
     seconds.ok_or_else(|| format!("it runs for 1 to {MOST_SECONDS} whole seconds; Ctrl-C ends it earlier"))
+}
+
+/// Largest packet of a link without its Ethernet header: at least what every IPv4 host takes, at most what IPv4 has.
+const MTUS: std::ops::RangeInclusive<u32> = 576..=65_535;
+
+/// Reads `--mtu`.
+pub fn mtu(text: &str) -> Result<u32, String> {
+    let mtu = text.parse().ok().filter(|mtu| MTUS.contains(mtu));
+    mtu.ok_or_else(|| {
+        format!(
+            "the links' MTU is {} to {} bytes; 1500 and 9000 are the usual ones",
+            MTUS.start(),
+            MTUS.end()
+        )
+    })
 }
 
 /// Slots of each ring of the NICs.

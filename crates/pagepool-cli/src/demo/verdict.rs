@@ -14,8 +14,8 @@ use super::plan::Program;
 /// Everything in the JSON output.
 #[derive(Debug, Serialize)]
 pub struct Verdict {
-    /// `in_memory`: both NICs are.
-    mode: &'static str,
+    /// `in_memory`: both NICs are. `af_xdp_native_copy` and the like: where the XDP program ran, and who moved the bytes.
+    mode: String,
     program: &'static str,
     size: usize,
     /// How long the source sent.
@@ -23,6 +23,9 @@ pub struct Verdict {
     /// Packets that came to the end of their way.
     packets: u64,
     pps: f64,
+    /// Content of the transfer, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gbit_s: Option<f64>,
     sent: u64,
     /// Packets that found a queue full.
     dropped: u64,
@@ -43,12 +46,15 @@ pub struct Verdict {
 /// What the threads counted.
 #[derive(Debug)]
 pub struct Counted {
+    pub mode: String,
     pub program: Program,
     pub size: usize,
     pub seconds: f64,
     pub sent: u64,
     pub arrived: u64,
     pub corrupt: u64,
+    /// Of a transfer between two kernels.
+    pub gbit_s: Option<f64>,
     /// When the warm-up was over, and when everything had drained.
     pub warm: Sample,
     pub end: Sample,
@@ -57,19 +63,20 @@ pub struct Counted {
 impl Verdict {
     /// Looks at the pools, which have ended, too.
     pub fn of(counted: &Counted, pools: &[PoolRef]) -> Self {
-        let Counted { program, size, seconds, sent, arrived, corrupt, warm, end } = counted;
+        let Counted { program, size, seconds, sent, arrived, corrupt, warm, end, .. } = counted;
         let dropped = figures::dropped(end);
         let slow_after_warmup = figures::slow(warm, end);
         let missing = pools.iter().map(|pool| pool.inflight().total.unsigned_abs()).sum();
         let lost = sent.abs_diff(arrived + dropped);
         let nic_errors = figures::nic_errors(end);
         Self {
-            mode: "in_memory",
+            mode: counted.mode.clone(),
             program: program.name(),
             size: *size,
             seconds: *seconds,
             packets: *arrived,
             pps: *arrived as f64 / seconds,
+            gbit_s: counted.gbit_s,
             sent: *sent,
             dropped,
             lost,
@@ -111,7 +118,11 @@ impl Verdict {
 
     /// What was looked at on the way.
     fn checked(&self) -> &'static str {
-        if self.program == Program::Drop.name() { "dropped unread" } else { "every byte checked on arrival" }
+        match self.gbit_s {
+            Some(_) => "TCP's every byte checked",
+            None if self.program == Program::Drop.name() => "dropped unread",
+            None => "every byte checked on arrival",
+        }
     }
 }
 
@@ -135,9 +146,16 @@ impl fmt::Display for Verdict {
         };
         let mebibytes = self.pages_taken as f64 * PAGE_SIZE as f64 / f64::from(1 << 20);
         writeln!(f)?;
+        if let Some(gbit_s) = self.gbit_s {
+            writeln!(f, "{:<32} {gbit_s:>13.2}  TCP, kernel to kernel", "Gbit/s")?;
+        }
         line(f, "packets", self.packets, self.checked())?;
         line(f, "packets a second", self.pps as u64, &format!("over {:.1} s", self.seconds))?;
-        let why = if self.dropped > 0 { "the source outruns the rest" } else { "" };
+        let why = match (self.dropped, self.gbit_s) {
+            (0, _) => "",
+            (_, None) => "the source outruns the rest",
+            (_, Some(_)) => "TCP sends them again",
+        };
         line(f, "dropped, a queue was full", self.dropped, why)?;
         line(f, "pages ever taken from the arena", self.pages_taken, &format!("{mebibytes:.1} MiB"))?;
         line(f, "slow allocations after warm-up", self.slow_after_warmup, "must be 0: calls to the arena")?;
@@ -164,7 +182,19 @@ mod tests {
     fn well() -> Counted {
         let [warm, end] = [Sample::default(); 2];
         let program = Program::Forward;
-        Counted { program, size: 64, seconds: 1.0, sent: 10, arrived: 10, corrupt: 0, warm, end }
+        let mode = "in_memory".to_owned();
+        Counted {
+            mode,
+            program,
+            size: 64,
+            seconds: 1.0,
+            sent: 10,
+            arrived: 10,
+            corrupt: 0,
+            gbit_s: None,
+            warm,
+            end,
+        }
     }
 
     /// What a person reads of them, without whom all would be well; and that the status agrees.

@@ -20,6 +20,11 @@ pub trait FarEnd {
     /// Replaces the vector's bytes by the next packet that the device sent; false if there is none.
     fn receive(&mut self, packet: &mut Vec<u8>) -> bool;
 
+    /// Most bytes of a packet that this end sends.
+    fn longest(&self) -> usize {
+        usize::MAX
+    }
+
     /// Lets whatever is between this and the device do its work.
     fn settle(&mut self) {}
 

@@ -1,0 +1,177 @@
+//! The demonstration between two kernels: a TCP transfer from one network namespace to another, through us over AF_XDP.
+//!
+//! ```text
+//!   198.18.0.1  far0 ======= near0  forwarding loop  near1 ======= far1  198.18.0.2
+//! ```
+//!
+//! Two sockets over one arena, and a pool for each, so that what one receives the other sends without a copy here. Nothing
+//! outlives the process: the namespaces are held by its threads, the programs by its descriptors.
+
+use std::error::Error as _;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use pagepool::{Arena, Error, Pool, PoolParams};
+use pagepool_net::netns::{NetError, TcpParams, TcpReport, TcpTransfer, TwoHosts, TwoHostsParams};
+use pagepool_net::{Attach, DeviceStats, Redirect, Umem, XskDevice};
+
+use super::course::{Course, Phase, Sample};
+use super::forwarding::{self, Middle};
+use super::live::{self, Bytes, View};
+use super::plan::Program;
+use super::verdict::{Counted, Verdict};
+use super::veth_sizes::VethSizes;
+use crate::pools::in_full;
+
+/// The sender is told when to end, and sends no longer than this beyond it.
+const GRACE: Duration = Duration::from_secs(60);
+const ETH_HEADER: usize = pagepool::ETH_HEADER;
+
+/// What is made before any packet is sent. The order matters: devices are closed before their links go.
+pub struct Stage {
+    between: Between,
+    hosts: TwoHosts,
+    mtu: u32,
+}
+
+/// Pools and devices, and how the devices are attached.
+struct Between {
+    pools: [Pool; 2],
+    nics: [XskDevice; 2],
+    mode: String,
+    pages: usize,
+}
+
+impl Stage {
+    /// Two hosts, and a device on the link to each.
+    pub fn new(mtu: u32) -> Result<Self, String> {
+        let params = TwoHostsParams { mtu, ..TwoHostsParams::default() };
+        let hosts = TwoHosts::new(&params).map_err(|error| with_cause(&error))?;
+        let names = hosts.near.each_ref().map(|link| link.name.clone());
+        // Where the links are, for sockets are of the namespace that they are made in.
+        let between = hosts.run_between(move || Between::new(&names, VethSizes::of(mtu)));
+        Ok(Self { between: between.map_err(|error| in_full(&error))?, hosts, mtu })
+    }
+}
+
+impl Between {
+    fn new(names: &[String; 2], sizes: VethSizes) -> Result<Self, Error> {
+        let arena = Arena::new(sizes.arena())?;
+        let umem = Umem::new(sizes.umem(), &*arena)?;
+        let one = |name: &str| {
+            let params = PoolParams { domains: vec![umem.clone()], ..sizes.pool(name) };
+            let redirect = Redirect::attach(name, Attach::Auto, sizes.multi_buffer())?;
+            let mut socket = sizes.socket(name);
+            socket.redirect = Some(redirect);
+            Ok::<_, Error>((Pool::new(params, arena.clone())?, XskDevice::open(socket, &umem)?))
+        };
+        let (pool0, nic0) = one(&names[0])?;
+        let (pool1, nic1) = one(&names[1])?;
+        let mode = mode(&nic0);
+        Ok(Self { pools: [pool0, pool1], nics: [nic0, nic1], mode, pages: sizes.pages })
+    }
+}
+
+/// Where the program runs, and who moves the bytes. It is the same for both, which are of one kind.
+fn mode(nic: &XskDevice) -> String {
+    let attached = nic.redirect().and_then(|redirect| redirect.mode());
+    let program = match attached {
+        Some((Attach::Generic, _)) => "generic",
+        _ => "native",
+    };
+    format!("af_xdp_{program}_{}", if nic.is_zero_copy() { "zerocopy" } else { "copy" })
+}
+
+/// Runs it, and judges.
+pub fn run(stage: Stage, view: &View<'_>) -> Result<Verdict, String> {
+    let Stage { between: Between { pools, nics, mode, pages }, hosts, mtu } = stage;
+    if view.lines {
+        println!("TCP between two kernels through {mode}, MTU {mtu}, {} s.", view.seconds);
+    }
+    let homes = pools.each_ref().map(Pool::handle);
+    let [nic0, nic1] = nics;
+    let middle = Middle {
+        pools,
+        pages: [pages; 2],
+        nics: [Box::new(nic0), Box::new(nic1)],
+        program: Program::Forward,
+        consumer: None,
+        arrived: |end| Some(sum(end, |nic| nic.tx_completed)),
+    };
+    let course = Arc::new(Course::new());
+    let (forwarding, warm) = start(middle, course.clone())?;
+    let start = Instant::now();
+    let transferred = transfer(&hosts, &course, &warm, view);
+    let seconds = start.elapsed().as_secs_f64();
+    course.move_to(Phase::Draining);
+    forwarding.join().map_err(|_| "the forwarding thread panicked".to_owned())?;
+    let counted = count(mode, mtu, seconds, transferred?, (warm, course.sample()));
+    Ok(Verdict::of(&counted, &homes))
+}
+
+/// Starts the forwarding loop, and waits for the end of its warm-up.
+fn start(middle: Middle, course: Arc<Course>) -> Result<(JoinHandle<()>, Sample), String> {
+    let (warm, warmed) = mpsc::channel();
+    let work = move || {
+        forwarding::run(middle, &course, |sample| {
+            let _ = warm.send(sample); // whoever started this thread waits for it
+        })
+    };
+    let thread = std::thread::Builder::new().name("forward".into()).spawn(work);
+    let thread =
+        thread.map_err(|error| format!("a thread could not be started: {error}; raise RLIMIT_NPROC"))?;
+    let warm = warmed.recv().map_err(|_| "the forwarding thread ended before its warm-up".to_owned())?;
+    Ok((thread, warm))
+}
+
+/// The transfer from one host to the other, until it is time or the user wants an end.
+fn transfer(hosts: &TwoHosts, course: &Course, warm: &Sample, view: &View<'_>) -> Result<TcpReport, String> {
+    let params = TcpParams { duration: Duration::from_secs(view.seconds) + GRACE, ..TcpParams::default() };
+    let failed = |error: NetError| format!("the transfer between the hosts failed: {}", with_cause(&error));
+    let (from, to) = (&hosts.a, &hosts.b);
+    let transfer = TcpTransfer::start(&from.namespace, &to.namespace, to.address, params).map_err(failed)?;
+    course.move_to(Phase::Traffic);
+    live::watch(course, warm, view, Some(&transfer));
+    transfer.stop();
+    transfer.join().map_err(failed)
+}
+
+impl Bytes for TcpTransfer {
+    fn arrived(&self) -> u64 {
+        self.received()
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over()
+    }
+}
+
+fn sum(sample: &Sample, of: fn(&DeviceStats) -> u64) -> u64 {
+    sample.nics.iter().map(of).sum()
+}
+
+/// Every frame that came to a device of ours was sent on, or is known to have been dropped: then TCP sent it again. If the
+/// transfer's bytes did not all come as they were sent, that is damage.
+fn count(mode: String, mtu: u32, seconds: f64, report: TcpReport, (warm, end): (Sample, Sample)) -> Counted {
+    Counted {
+        mode,
+        program: Program::Forward,
+        size: mtu as usize + ETH_HEADER,
+        seconds,
+        sent: sum(&end, |nic| nic.rx_packets + nic.rx_no_buffer),
+        arrived: sum(&end, |nic| nic.tx_completed),
+        corrupt: u64::from(!report.is_whole()),
+        gbit_s: Some(report.gbit_s()),
+        warm,
+        end,
+    }
+}
+
+/// An error with what caused it.
+fn with_cause(error: &NetError) -> String {
+    match error.source() {
+        Some(cause) => format!("{error} ({cause})"),
+        None => error.to_string(),
+    }
+}

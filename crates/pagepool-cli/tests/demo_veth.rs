@@ -1,0 +1,207 @@
+//! `pagepool demo` between two network namespaces, as a user runs it; and which demonstration is run where.
+
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Of nobody, who may do nothing.
+const NOBODY: u32 = 65_534;
+/// Nothing here takes as long.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
+    command.arg("demo").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn demo(arguments: &[&str]) -> Output {
+    command(arguments).output().expect("the binary was built for this test")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("the command prints text")
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").expect("a Linux has /proc").uid() == 0
+}
+
+/// What a run says; `None` after a line that says why there is none here.
+fn document(test: &str, output: &Output) -> Option<Value> {
+    let said = text(&output.stderr);
+    if !output.status.success() && (!is_root() || said.contains("CAP_")) {
+        println!("SKIP {test}: {}", said.trim());
+        return None;
+    }
+    assert!(output.status.success(), "{}{said}", text(&output.stdout));
+    Some(serde_json::from_slice(&output.stdout).expect("JSON and nothing else"))
+}
+
+fn number(document: &Value, key: &str) -> u64 {
+    document[key].as_u64().unwrap_or_else(|| panic!("{key} is no count: {document}"))
+}
+
+fn check(document: &Value, mtu: u64) {
+    let mode = document["mode"].as_str().unwrap_or_default();
+    assert!(mode.starts_with("af_xdp_"), "{document}");
+    assert_eq!((&document["program"], number(document, "size")), (&"forward".into(), mtu + 14));
+    assert!(document["gbit_s"].as_f64().is_some_and(|gbit_s| gbit_s > 0.0), "{document}");
+    assert!(document["pps"].as_f64().is_some_and(|pps| pps > 0.0), "{document}");
+    for zero in ["slow_after_warmup", "missing", "corrupt", "lost", "nic_errors"] {
+        assert_eq!(number(document, zero), 0, "{zero}: {document}");
+    }
+    let [sent, packets, dropped] = ["sent", "packets", "dropped"].map(|key| number(document, key));
+    assert!(packets > 0 && packets + dropped == sent, "{document}");
+    for (pool, port) in [0, 1].map(|at| (&document["pools"][at], &document["ports"][at])) {
+        assert_eq!(number(pool, "hold"), number(pool, "release"), "every page is the arena's again");
+        assert!(number(port, "reused") > 0, "TCP goes both ways: {document}");
+        assert_eq!(number(port, "copied") + number(port, "mapped"), 0, "both are over one memory");
+    }
+    assert_eq!(document["ok"], true, "{document}");
+}
+
+#[test]
+fn tcp_goes_between_two_kernels_and_every_page_comes_home() {
+    let name = "tcp_goes_between_two_kernels_and_every_page_comes_home";
+    if let Some(document) = document(name, &demo(&["--on", "veth", "--seconds", "2", "--json"])) {
+        check(&document, 1500);
+    }
+}
+
+#[test]
+fn packets_of_several_pages_do_too() {
+    let name = "packets_of_several_pages_do_too";
+    for mtu in [9000, 65_535] {
+        let output = demo(&["--mtu", &mtu.to_string(), "--seconds", "1", "--json"]);
+        if text(&output.stderr).contains("Linux 6.6") {
+            println!("SKIP {name}: {}", text(&output.stderr).trim());
+        } else if let Some(document) = document(name, &output) {
+            check(&document, mtu);
+        }
+    }
+}
+
+#[test]
+fn a_person_reads_a_line_a_second_and_a_verdict() {
+    let name = "a_person_reads_a_line_a_second_and_a_verdict";
+    let output = demo(&["--on", "veth", "--seconds", "2"]);
+    if !output.status.success() && document(name, &output).is_none() {
+        return;
+    }
+    let shown = text(&output.stdout);
+    for word in ["af_xdp_", "Gbit/s", "packets/s", "cache", "held", "slow", "  1s ", "  2s ", "All is well"] {
+        assert!(shown.contains(word), "{word} is missing:\n{shown}");
+    }
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+}
+
+/// Ends a process as Ctrl-C does.
+fn interrupt(child: &Child) {
+    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(status.expect("every Linux has kill").success());
+}
+
+#[test]
+fn ctrl_c_ends_it_with_the_verdict() {
+    let name = "ctrl_c_ends_it_with_the_verdict";
+    let start = Instant::now();
+    let child = command(&["--on", "veth", "--seconds", "600", "--json"]).spawn();
+    let mut child = child.expect("the binary was built for this test");
+    std::thread::sleep(Duration::from_millis(1500));
+    if child.try_wait().expect("it is a child").is_none() {
+        interrupt(&child);
+    }
+    if let Some(document) = document(name, &child.wait_with_output().expect("it ends")) {
+        check(&document, 1500);
+    }
+    assert!(start.elapsed() < LIMIT);
+}
+
+/// The network namespaces of a process's threads.
+fn namespaces(of: u32) -> HashSet<PathBuf> {
+    let tasks = std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|task| std::fs::read_link(task.path().join("ns/net")).ok()).collect()
+}
+
+/// What keeps XDP programs, links and namespaces is the process alone.
+#[test]
+fn nothing_is_left_of_a_run_that_is_killed() {
+    let name = "nothing_is_left_of_a_run_that_is_killed";
+    let child = command(&["--on", "veth", "--seconds", "600", "--json"]).spawn();
+    let mut child = child.expect("the binary was built for this test");
+    let start = Instant::now();
+    let ours = namespaces(std::process::id());
+    let mut theirs = HashSet::new();
+    while theirs.len() < 4 && start.elapsed() < LIMIT && child.try_wait().expect("a child").is_none() {
+        theirs = namespaces(child.id());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    child.kill().expect("it is a child");
+    let output = child.wait_with_output().expect("it ends");
+    if theirs.is_empty() || (!output.stderr.is_empty() && document(name, &output).is_none()) {
+        return;
+    }
+    assert_eq!(theirs.len(), 4, "ours, between, and two hosts");
+    let processes = std::fs::read_dir("/proc").expect("a Linux has /proc").flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let left: HashSet<_> = pids.flat_map(namespaces).filter(|of| theirs.contains(of)).collect();
+    assert!(left.is_subset(&ours), "{left:?}");
+    if let Some(document) = document(name, &demo(&["--on", "veth", "--seconds", "1", "--json"])) {
+        check(&document, 1500);
+    }
+}
+
+#[test]
+fn without_root_it_runs_in_memory_and_says_what_it_would_need() {
+    let name = "without_root_it_runs_in_memory_and_says_what_it_would_need";
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = command(arguments);
+        if is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.output()
+    };
+    let output = match as_nobody(&["--seconds", "1", "--json"]) {
+        Ok(output) => output,
+        Err(error) => return println!("SKIP {name}: nobody may not run the binary: {error}"),
+    };
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    if document["mode"] != "in_memory" {
+        return println!("SKIP {name}: this user has the capabilities");
+    }
+    assert_eq!(document["ok"], true, "{document}");
+    let said = text(&output.stderr);
+    assert!(said.contains("CAP_SYS_ADMIN") && said.lines().count() == 1, "{said}");
+    let output = as_nobody(&["--seconds", "1", "--on", "veth"]).expect("it ran before");
+    assert!(!output.status.success() && text(&output.stderr).contains("CAP_SYS_ADMIN"));
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_with_the_remedy() {
+    let cases: [(&[&str], &str); 6] = [
+        (&["--on", "veth", "--size", "64"], "use --mtu, or --on memory"),
+        (&["--on", "veth", "--program", "drop"], "veth has only forward: use --on memory"),
+        (&["--on", "memory", "--mtu", "1500"], "use --size, or --on veth"),
+        (&["--mtu", "1500", "--program", "echo"], "leave one out"),
+        (&["--on", "veth", "--mtu", "575"], "576 to 65535 bytes"),
+        (&["--on", "veth", "--mtu", "65536"], "576 to 65535 bytes"),
+    ];
+    for (arguments, remedy) in cases {
+        let output = demo(arguments);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(remedy), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn options_of_the_nics_in_memory_mean_memory() {
+    let output = demo(&["--program", "echo", "--seconds", "1", "--json"]);
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    assert_eq!((&document["mode"], &document["ok"]), (&"in_memory".into(), &true.into()));
+}

@@ -1,0 +1,109 @@
+//! What ordinary sockets reach on veth pairs: frames sent, frames received, and TCP through a forwarder of two sockets.
+//!
+//! `cargo run --release -p pagepool-net --example veth-rates`, as root. Everything happens in namespaces of its own, which
+//! are gone at the end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use pagepool_net::netns::{
+    FrameBatch, FrameSocket, FrameSource, NetError, NumberedFrames, Sending, SourceParams, Tally, TcpParams,
+    TcpTransfer, TwoHosts, TwoHostsParams,
+};
+
+const SECONDS: Duration = Duration::from_secs(2);
+
+fn main() -> Result<(), NetError> {
+    let hosts = TwoHosts::new(&TwoHostsParams::default())?;
+    for size in [64, 1500] {
+        for sending in [Sending::Xdp, Sending::Same, Sending::Numbered] {
+            send(&hosts, size, sending)?;
+        }
+        receive(&hosts, size)?;
+    }
+    tcp(&hosts)
+}
+
+fn params(hosts: &TwoHosts, size: usize, sending: Sending) -> Result<SourceParams, NetError> {
+    let [from, to] = [&hosts.a.link, &hosts.near[0]].map(|link| link.mac);
+    let (Some(from), Some(to)) = (from, to) else {
+        return Err(NetError::Malformed { what: "a veth without a MAC" });
+    };
+    let frames = NumberedFrames::new(from, to, size)?;
+    Ok(SourceParams { frames, count: 100_000_000, limit: SECONDS, per_second: None, sending })
+}
+
+/// Nobody listens: the kernel drops the frames behind the driver.
+fn send(hosts: &TwoHosts, size: usize, sending: Sending) -> Result<(), NetError> {
+    let source = FrameSource::start(&hosts.a.namespace, "far0", params(hosts, size, sending)?)?;
+    let report = source.join()?;
+    let what = match sending {
+        Sending::Xdp => "made by the kernel", // and dropped: nobody takes XDP's frames at the other end
+        Sending::Same => "all the same",
+        Sending::Numbered => "each with its number",
+    };
+    println!("send    {size:4} bytes, {what:21} {:9.0} frames/s", report.rate());
+    Ok(())
+}
+
+/// One socket receives and checks what comes.
+fn receive(hosts: &TwoHosts, size: usize) -> Result<(), NetError> {
+    let socket = open(hosts, 0)?;
+    let (mut tally, mut batch) = (Tally::new(100_000_000), FrameBatch::new(2048));
+    let source = FrameSource::start(&hosts.a.namespace, "far0", params(hosts, size, Sending::Numbered)?)?;
+    let start = Instant::now();
+    while !source.is_over() && start.elapsed() < 2 * SECONDS {
+        if socket.receive_many(&mut batch)? == 0 {
+            socket.wait(Duration::from_millis(10));
+        }
+        batch.frames().for_each(|frame| {
+            tally.take(frame);
+        });
+    }
+    let rate = tally.good as f64 / start.elapsed().as_secs_f64();
+    let sent = source.join()?.rate();
+    println!(
+        "receive {size:4} bytes, checked               {rate:9.0} frames/s of {sent:.0}, corrupt {}",
+        tally.corrupt
+    );
+    Ok(())
+}
+
+fn open(hosts: &TwoHosts, end: usize) -> Result<FrameSocket, NetError> {
+    let name = hosts.near[end].name.clone();
+    hosts.run_between(move || FrameSocket::open_here(&name))
+}
+
+fn tcp(hosts: &TwoHosts) -> Result<(), NetError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let bridge = forward([open(hosts, 0)?, open(hosts, 1)?], stop.clone());
+    let params = TcpParams { duration: SECONDS, ..TcpParams::default() };
+    let (a, b) = (&hosts.a.namespace, &hosts.b.namespace);
+    let report = TcpTransfer::start(a, b, hosts.b.address, params)?.join();
+    stop.store(true, Ordering::Relaxed);
+    bridge.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    let report = report?;
+    println!("TCP through two sockets: {:.2} Gbit/s, whole: {}", report.gbit_s(), report.is_whole());
+    Ok(())
+}
+
+fn forward(ends: [FrameSocket; 2], stop: Arc<AtomicBool>) -> JoinHandle<Result<(), NetError>> {
+    thread::spawn(move || {
+        let (start, mut batch) = (Instant::now(), FrameBatch::new(2048));
+        while !stop.load(Ordering::Relaxed) && start.elapsed() < 10 * SECONDS {
+            let mut idle = true;
+            for (from, to) in [(0, 1), (1, 0)] {
+                idle &= ends[from].receive_many(&mut batch)? == 0;
+                for frame in batch.frames() {
+                    ends[to].send(frame)?;
+                }
+            }
+            if idle {
+                ends[0].wait(Duration::from_micros(100));
+            }
+        }
+        Ok(())
+    })
+}

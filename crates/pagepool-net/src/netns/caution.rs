@@ -1,0 +1,214 @@
+//! Which interfaces somebody depends on, so that nobody cuts off the machine, or themselves, by a command.
+
+use std::fmt;
+use std::fs;
+use std::net::IpAddr;
+
+use super::error::NetError;
+use super::link::Link;
+use super::netlink::Netlink;
+
+/// What the environment says of a session over SSH.
+const VARIABLE: &str = "SSH_CONNECTION";
+/// How far up the processes are followed: `sudo` and its like hide the environment of whoever ran them.
+const ANCESTORS: usize = 64;
+
+/// A reason not to take an interface's packets away from the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Caution {
+    /// The default route leaves through it.
+    DefaultRoute,
+    /// The SSH session that this process runs in comes through it.
+    SshSession(SshSession),
+}
+
+impl fmt::Display for Caution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DefaultRoute => {
+                f.write_str("it carries the default route: the machine would lose its network")
+            }
+            Self::SshSession(SshSession { client, .. }) => {
+                write!(f, "it carries the SSH session from {client} that this runs in: you would be cut off")
+            }
+        }
+    }
+}
+
+/// The two ends of a session over SSH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SshSession {
+    /// Where whoever sits there is.
+    pub client: IpAddr,
+    /// The address of this machine that they came to.
+    pub server: IpAddr,
+}
+
+impl SshSession {
+    /// Reads what sshd(8) writes: `client port server port`. Zones of link-local addresses are left out.
+    ///
+    /// ```
+    /// use pagepool_net::netns::SshSession;
+    /// let session = SshSession::parse("192.0.2.7 50000 198.51.100.1 22").expect("two addresses and two ports");
+    /// assert_eq!(session.client.to_string(), "192.0.2.7");
+    /// ```
+    pub fn parse(connection: &str) -> Option<Self> {
+        let mut words = connection.split_ascii_whitespace();
+        let mut address = || {
+            let ip: IpAddr = words.next()?.split('%').next()?.parse().ok()?;
+            words.next()?.parse::<u16>().ok()?;
+            Some(ip.to_canonical())
+        };
+        Some(Self { client: address()?, server: address()? })
+    }
+
+    /// The session that this process runs in: what its environment says, or that of a process that it comes from, as far
+    /// as those may be read.
+    pub fn current() -> Option<Self> {
+        if let Ok(connection) = std::env::var(VARIABLE) {
+            return Self::parse(&connection);
+        }
+        let mut process = std::process::id();
+        for _ in 0..ANCESTORS {
+            process = parent(process).filter(|&parent| parent > 1)?;
+            let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+            if let Some(connection) = variable(&environment) {
+                return Self::parse(&connection);
+            }
+        }
+        None
+    }
+}
+
+/// The value of the variable in an environment as the kernel shows it.
+fn variable(environment: &[u8]) -> Option<String> {
+    let mut entries = environment.split(|&byte| byte == 0);
+    let value = |entry: &[u8]| Some(entry.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"=")?.to_vec());
+    entries.find_map(value).and_then(|value| String::from_utf8(value).ok())
+}
+
+fn parent(process: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
+/// Why the link should be left alone, in the namespace of `netlink`. None: nobody is known to depend on it.
+///
+/// A link carries what a bridge or bond carries that it is a port of, and what a VLAN carries that stands on it.
+///
+/// ```no_run
+/// // The links of the machine that runs this are not known here.
+/// use pagepool_net::netns::{Netlink, SshSession, cautions};
+/// let mut netlink = Netlink::open()?;
+/// let link = netlink.link("eth0")?;
+/// for reason in cautions(&mut netlink, link.index, SshSession::current())? {
+///     eprintln!("{} is left alone: {reason}", link.name);
+/// }
+/// # Ok::<(), pagepool_net::netns::NetError>(())
+/// ```
+pub fn cautions(
+    netlink: &mut Netlink,
+    index: u32,
+    session: Option<SshSession>,
+) -> Result<Vec<Caution>, NetError> {
+    let links = netlink.links()?;
+    let mut found = Vec::new();
+    if carries(&links, index, &netlink.default_route_links()?) {
+        found.push(Caution::DefaultRoute);
+    }
+    if let Some(session) = session
+        && carries(&links, index, &session_links(netlink, session)?)
+    {
+        found.push(Caution::SshSession(session));
+    }
+    Ok(found)
+}
+
+/// The links that a session's packets come and go through. They may come through another than they leave by.
+pub fn session_links(netlink: &mut Netlink, session: SshSession) -> Result<Vec<u32>, NetError> {
+    let mut links = netlink.links_with(session.server)?;
+    links.extend(netlink.route_to(session.client)?);
+    links.sort_unstable();
+    links.dedup();
+    Ok(links)
+}
+
+/// Whether one of the users stands on this link, over however many others.
+fn carries(links: &[Link], index: u32, users: &[u32]) -> bool {
+    let mut above = vec![index];
+    let mut at = 0;
+    while let Some(&this) = above.get(at) {
+        at += 1;
+        let ports = links.iter().filter(|link| link.index == this).filter_map(|link| link.master);
+        let standing = links.iter().filter(|link| link.lower == Some(this)).map(|link| link.index);
+        let more: Vec<u32> = ports.chain(standing).filter(|link| !above.contains(link)).collect();
+        above.extend(more);
+    }
+    above.iter().any(|link| users.contains(link))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::link::{Mac, OperState};
+    use super::*;
+
+    fn link(index: u32, master: Option<u32>, lower: Option<u32>) -> Link {
+        Link {
+            name: format!("l{index}"),
+            index,
+            mtu: 1500,
+            mac: Some(Mac([2; 6])),
+            rx_queues: 1,
+            tx_queues: 1,
+            is_up: true,
+            state: OperState::Up,
+            kind: None,
+            master,
+            lower,
+            xdp: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_sshd_writes_is_read() {
+        let session = SshSession::parse("192.0.2.7 50000 198.51.100.1 22").unwrap();
+        assert_eq!((session.client, session.server), ([192, 0, 2, 7].into(), [198, 51, 100, 1].into()));
+        let session = SshSession::parse("fe80::1%eth0 50000 ::ffff:198.51.100.1 22").unwrap();
+        assert_eq!(session.server, IpAddr::from([198, 51, 100, 1]));
+        for bad in
+            ["", "192.0.2.7", "192.0.2.7 50000", "a b c d", "192.0.2.7 50000 1.2.3.4", "1.1.1.1 1 2.2.2.2 x"]
+        {
+            assert_eq!(SshSession::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_session_is_found_behind_what_hides_the_environment() {
+        let environment = b"HOME=/root\0XSSH_CONNECTION=no\0SSH_CONNECTION=192.0.2.7 1 192.0.2.8 22\0";
+        assert_eq!(variable(environment).as_deref(), Some("192.0.2.7 1 192.0.2.8 22"));
+        assert_eq!(variable(b"\0=\0SSH_CONNECTION"), None);
+        assert_eq!(parent(std::process::id()), Some(std::os::unix::process::parent_id()));
+        assert_eq!(parent(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_link_carries_what_stands_on_it() {
+        // 1 is a port of bridge 5, VLAN 6 stands on that, 7 stands on 6 and, oddly, 5 on 7.
+        let links =
+            [link(1, Some(5), None), link(5, None, Some(7)), link(6, None, Some(5)), link(7, None, Some(6))];
+        for user in [1, 5, 6, 7] {
+            assert!(carries(&links, 1, &[user]), "{user}");
+        }
+        assert!(!carries(&links, 1, &[2]) && !carries(&links, 2, &[1]));
+        assert!(carries(&[], 3, &[3]), "a link that went away meanwhile");
+    }
+
+    #[test]
+    fn reasons_are_given() {
+        let session = SshSession::parse("192.0.2.7 1 192.0.2.8 22").unwrap();
+        let text = Caution::SshSession(session).to_string();
+        assert_eq!(text, "it carries the SSH session from 192.0.2.7 that this runs in: you would be cut off");
+        assert!(Caution::DefaultRoute.to_string().contains("default route"));
+    }
+}

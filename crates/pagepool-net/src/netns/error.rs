@@ -1,0 +1,206 @@
+//! What can go wrong around a device: the kernel's errno, its own words where it has any, and what to do about it.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use super::sys;
+
+/// Why something outside this process is not as it was asked for. The errno is the [`source`](Error::source).
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NetError {
+    /// A system call failed.
+    Call {
+        /// Its name.
+        call: &'static str,
+        /// What it was called for.
+        about: String,
+        /// What may help.
+        remedy: &'static str,
+        /// The errno.
+        source: io::Error,
+    },
+    /// The kernel refused a request over netlink.
+    Refused {
+        /// What was asked for.
+        request: &'static str,
+        /// Of what.
+        about: String,
+        /// What the kernel says of it.
+        words: Option<String>,
+        /// What may help.
+        remedy: &'static str,
+        /// The errno.
+        source: io::Error,
+    },
+    /// There is no link of this name in this namespace.
+    NoLink {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// What the kernel sent is not what the protocol says.
+    Malformed {
+        /// Which part of it.
+        what: &'static str,
+    },
+    /// There is more of something than anybody expects.
+    TooMuch {
+        /// Of what.
+        what: &'static str,
+        /// What would have been taken.
+        limit: usize,
+    },
+    /// Something did not happen in time.
+    Late {
+        /// What.
+        what: String,
+        /// How long it was waited for.
+        limit: Duration,
+        /// What may help.
+        remedy: &'static str,
+    },
+    /// A value that cannot be.
+    Value {
+        /// Of which parameter.
+        field: &'static str,
+        /// What was given.
+        value: String,
+        /// What may be given.
+        range: &'static str,
+    },
+    /// A driver keeps an offload as it is.
+    Fixed {
+        /// The link.
+        link: String,
+        /// The offload, as `ethtool -k` calls it.
+        offload: &'static str,
+        /// What it was to be.
+        wanted: bool,
+    },
+}
+
+impl NetError {
+    /// The errno that just came from a system call, with the remedy that is known for it.
+    pub(crate) fn call(call: &'static str, about: impl Into<String>, source: io::Error) -> Self {
+        let remedy = remedy(call, &source);
+        Self::Call { call, about: about.into(), remedy, source }
+    }
+
+    /// Whether a capability is what is missing.
+    pub fn is_permission(&self) -> bool {
+        self.errno().is_some_and(|errno| errno == sys::EPERM || errno == sys::EACCES)
+    }
+
+    /// The kernel's number, if the kernel refused.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Call { source, .. } | Self::Refused { source, .. } => source.raw_os_error(),
+            _ => None,
+        }
+    }
+}
+
+/// What may help against an errno of this call.
+pub(crate) fn remedy(call: &str, error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(sys::EPERM | sys::EACCES) => capability(call),
+        Some(sys::EEXIST) => "one of that name is there already; delete it, or choose another name",
+        Some(sys::EOPNOTSUPP) => {
+            "this kernel or driver cannot do it; for veth, load the module (modprobe veth)"
+        }
+        Some(sys::ENODEV) => "the link is gone, or is in another network namespace",
+        Some(sys::ENOSPC) => "a limit is reached; raise /proc/sys/user/max_net_namespaces",
+        Some(sys::EBUSY) => "somebody else uses it; wait until that ends, or end it",
+        Some(sys::EMFILE | sys::ENFILE) => "too many open files; raise RLIMIT_NOFILE",
+        Some(sys::ENOMEM | sys::ENOBUFS) => "the kernel is short of memory; try again with fewer queues",
+        Some(sys::EADDRNOTAVAIL) => "no link in this network namespace has that address",
+        Some(sys::EINVAL) => "a value is out of what the kernel or the driver allows",
+        _ => "see the errno",
+    }
+}
+
+/// The capability that a call needs.
+fn capability(call: &str) -> &'static str {
+    match call {
+        "unshare" => "run as root, or with CAP_SYS_ADMIN, and CAP_NET_ADMIN for what is made in it",
+        "socket(AF_PACKET)" => "run as root, or with CAP_NET_RAW",
+        "bpf(BPF_PROG_LOAD)" | "bpf(BPF_PROG_RUN)" => "run as root, or with CAP_BPF and CAP_NET_ADMIN",
+        _ => "run as root, or with CAP_NET_ADMIN in this network namespace",
+    }
+}
+
+impl fmt::Display for NetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call { call, about, remedy, .. } => write!(f, "{call} failed: {about}; {remedy}"),
+            Self::Refused { request, about, words, remedy, .. } => {
+                write!(f, "the kernel refused to {request} {about}")?;
+                words.iter().try_for_each(|words| write!(f, ", saying \"{words}\""))?;
+                write!(f, "; {remedy}")
+            }
+            Self::NoLink { name, known } => {
+                write!(
+                    f,
+                    "there is no interface {name:?} in this network namespace; there is {}",
+                    known.join(", ")
+                )
+            }
+            Self::Malformed { what } => {
+                write!(f, "the kernel's answer is malformed: {what}; please report it")
+            }
+            Self::TooMuch { what, limit } => write!(f, "more than {limit} {what}; please report it"),
+            Self::Late { what, limit, remedy } => write!(f, "{what} took longer than {limit:?}; {remedy}"),
+            Self::Value { field, value, range } => write!(f, "{field} is {value}, but has to be {range}"),
+            Self::Fixed { link, offload, wanted } => {
+                let (wanted, kept) = if *wanted { ("on", "off") } else { ("off", "on") };
+                write!(
+                    f,
+                    "{offload} of {link:?} stays {kept}; use an interface whose driver can turn it {wanted}"
+                )
+            }
+        }
+    }
+}
+
+impl Error for NetError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Call { source, .. } | Self::Refused { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_missing_capability_is_named() {
+        let denied = || io::Error::from_raw_os_error(sys::EPERM);
+        for (call, capability) in [
+            ("unshare", "CAP_SYS_ADMIN"),
+            ("socket(AF_PACKET)", "CAP_NET_RAW"),
+            ("bpf(BPF_PROG_LOAD)", "CAP_BPF"),
+            ("ioctl(SIOCETHTOOL)", "CAP_NET_ADMIN"),
+        ] {
+            let error = NetError::call(call, "something", denied());
+            assert!(error.is_permission() && error.to_string().contains(capability), "{error}");
+            assert!(error.to_string().starts_with(&format!("{call} failed: something; ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn limits_and_ranges_are_named() {
+        let late =
+            NetError::Late { what: "a link".into(), limit: Duration::from_secs(2), remedy: "try again" };
+        assert_eq!(late.to_string(), "a link took longer than 2s; try again");
+        let many = NetError::TooMuch { what: "answers", limit: 3 };
+        assert_eq!(many.to_string(), "more than 3 answers; please report it");
+        assert_eq!((many.errno(), many.is_permission(), many.source().is_none()), (None, false, true));
+    }
+}

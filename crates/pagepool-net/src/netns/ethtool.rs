@@ -1,0 +1,181 @@
+//! What drivers do beside moving packets, asked and changed by ioctl.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::error::NetError;
+use super::message::text;
+use super::sys;
+
+/// `ETH_FLAG_LRO` of the flags that `GFLAGS` gives.
+const LRO: u32 = 1 << 15;
+const GFLAGS: u32 = 0x25;
+const SFLAGS: u32 = 0x26;
+
+/// What a driver, or the kernel in its place, does to packets on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offload {
+    /// Checksums of what arrives are checked already.
+    RxChecksum,
+    /// Checksums of what is sent are left to the device.
+    TxChecksum,
+    /// What is sent may lie in several pieces.
+    ScatterGather,
+    /// TCP sends segments larger than the MTU and leaves cutting them to the device.
+    Tso,
+    /// The same, left to the kernel just in front of the driver.
+    Gso,
+    /// What arrives is put together into larger segments by the kernel.
+    Gro,
+    /// The same, by the device.
+    Lro,
+}
+
+impl Offload {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::RxChecksum, Self::TxChecksum, Self::ScatterGather, Self::Tso, Self::Gso, Self::Gro, Self::Lro];
+    /// What a link must not have on its sending side if another takes its packets as they are, byte for byte: with these,
+    /// what is sent has no checksum yet, or is larger than the MTU. In the order in which they can be turned off.
+    pub const OF_SENDER: [Self; 3] = [Self::Tso, Self::Gso, Self::TxChecksum];
+
+    /// The commands that read and set it.
+    fn commands(self) -> (u32, u32) {
+        match self {
+            Self::RxChecksum => (0x14, 0x15),
+            Self::TxChecksum => (0x16, 0x17),
+            Self::ScatterGather => (0x18, 0x19),
+            Self::Tso => (0x1e, 0x1f),
+            Self::Gso => (0x23, 0x24),
+            Self::Gro => (0x2b, 0x2c),
+            Self::Lro => (GFLAGS, SFLAGS),
+        }
+    }
+
+    /// What `ethtool -k` calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RxChecksum => "rx-checksumming",
+            Self::TxChecksum => "tx-checksumming",
+            Self::ScatterGather => "scatter-gather",
+            Self::Tso => "tcp-segmentation-offload",
+            Self::Gso => "generic-segmentation-offload",
+            Self::Gro => "generic-receive-offload",
+            Self::Lro => "large-receive-offload",
+        }
+    }
+}
+
+impl fmt::Display for Offload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How many queues a driver uses, of how many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Channels {
+    /// Queues that receive: those of their own and those that do both.
+    pub rx: u32,
+    /// Queues that send.
+    pub tx: u32,
+    /// Most queues that could receive.
+    pub max_rx: u32,
+    /// Most queues that could send.
+    pub max_tx: u32,
+}
+
+/// A socket to ask the drivers of one network namespace through.
+#[derive(Debug)]
+pub struct Ethtool {
+    socket: OwnedFd,
+}
+
+impl Ethtool {
+    /// Opens one in the calling thread's namespace.
+    pub fn open() -> Result<Self, NetError> {
+        let socket = sys::ethtool::open().map_err(|error| NetError::call("socket", "ethtool", error))?;
+        Ok(Self { socket })
+    }
+
+    /// Whether an offload is on. What a driver does not know is off.
+    pub fn offload(&self, link: &str, offload: Offload) -> Result<bool, NetError> {
+        let value = match sys::ethtool::value(self.socket.as_fd(), link, offload.commands().0, 0) {
+            Ok(value) => value,
+            Err(error) if error.raw_os_error() == Some(sys::EOPNOTSUPP) => 0,
+            Err(error) => return Err(refused(link, error)),
+        };
+        Ok(if offload == Offload::Lro { value & LRO != 0 } else { value != 0 })
+    }
+
+    /// The offloads that are on.
+    pub fn offloads(&self, link: &str) -> Result<Vec<Offload>, NetError> {
+        let mut on = Vec::new();
+        for offload in Offload::ALL {
+            if self.offload(link, offload)? {
+                on.push(offload);
+            }
+        }
+        Ok(on)
+    }
+
+    /// Turns an offload on or off, and looks whether it is.
+    pub fn set_offload(&self, link: &str, offload: Offload, on: bool) -> Result<(), NetError> {
+        if self.offload(link, offload)? == on {
+            return Ok(());
+        }
+        let value = if offload == Offload::Lro { self.flags(link, on)? } else { u32::from(on) };
+        let set = sys::ethtool::value(self.socket.as_fd(), link, offload.commands().1, value);
+        match set {
+            Err(error) if !is_fixed(&error) => Err(refused(link, error)),
+            _ if self.offload(link, offload)? == on => Ok(()),
+            _ => Err(NetError::Fixed { link: link.into(), offload: offload.name(), wanted: on }),
+        }
+    }
+
+    /// Turns off what would make a link send anything but whole packets with their checksums.
+    pub fn send_whole_packets(&self, link: &str) -> Result<(), NetError> {
+        Offload::OF_SENDER.into_iter().try_for_each(|offload| self.set_offload(link, offload, false))
+    }
+
+    /// How many queues the driver uses; `None` if it does not say.
+    pub fn channels(&self, link: &str) -> Result<Option<Channels>, NetError> {
+        match sys::ethtool::channels(self.socket.as_fd(), link) {
+            Ok(raw) => Ok(Some(Channels {
+                rx: raw.rx.saturating_add(raw.combined),
+                tx: raw.tx.saturating_add(raw.combined),
+                max_rx: raw.max_rx.max(raw.max_combined),
+                max_tx: raw.max_tx.max(raw.max_combined),
+            })),
+            Err(error) if error.raw_os_error() == Some(sys::EOPNOTSUPP) => Ok(None),
+            Err(error) => Err(refused(link, error)),
+        }
+    }
+
+    /// The name of the driver; `None` if there is none to name.
+    pub fn driver(&self, link: &str) -> Result<Option<String>, NetError> {
+        match sys::ethtool::driver(self.socket.as_fd(), link) {
+            Ok(name) => Ok(Some(text(&name))),
+            Err(error) if error.raw_os_error() == Some(sys::EOPNOTSUPP) => Ok(None),
+            Err(error) => Err(refused(link, error)),
+        }
+    }
+
+    /// The flags as they are, but for the one of LRO.
+    fn flags(&self, link: &str, lro: bool) -> Result<u32, NetError> {
+        let now = sys::ethtool::value(self.socket.as_fd(), link, GFLAGS, 0)
+            .map_err(|error| refused(link, error))?;
+        Ok(if lro { now | LRO } else { now & !LRO })
+    }
+}
+
+/// Whether a driver says with this that it will not change something.
+fn is_fixed(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(sys::EOPNOTSUPP | sys::EINVAL))
+}
+
+fn refused(link: &str, error: io::Error) -> NetError {
+    NetError::call("ioctl(SIOCETHTOOL)", format!("interface {link:?}"), error)
+}

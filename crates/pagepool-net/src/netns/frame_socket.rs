@@ -1,0 +1,123 @@
+//! The raw end of a link: frames as they are, sent and received by a socket of the kernel's.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use super::error::NetError;
+use super::namespace::Namespace;
+use super::netlink::Netlink;
+use super::sys;
+use crate::sys::event::wait_readable;
+
+/// A socket that sends and receives the frames of one link. Never waits but in [`FrameSocket::wait`].
+///
+/// It receives what comes over the wire, not what this machine sends. It goes past the queueing discipline, so a frame
+/// that the driver has no room for is refused, and whoever sent it knows.
+#[derive(Debug)]
+pub struct FrameSocket {
+    socket: OwnedFd,
+    link: String,
+}
+
+/// Frames of a batch, one after the other in memory.
+#[derive(Debug)]
+pub struct FrameBatch {
+    bytes: Vec<u8>,
+    room: usize,
+    lengths: [usize; sys::packet::BATCH],
+    count: usize,
+}
+
+impl FrameBatch {
+    /// Room for 64 frames of at most so many bytes.
+    pub fn new(room: usize) -> Self {
+        let room = room.max(1);
+        Self { bytes: vec![0; room * sys::packet::BATCH], room, lengths: [0; _], count: 0 }
+    }
+
+    /// The frames that were received. What was longer than the room is cut.
+    pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
+        let all = self.bytes.chunks_exact(self.room).zip(self.lengths).take(self.count);
+        all.map(|(frame, len)| &frame[..len.min(self.room)])
+    }
+}
+
+impl FrameSocket {
+    /// A socket for sending and receiving on a link of a namespace.
+    pub fn open(namespace: &Namespace, link: &str) -> Result<Self, NetError> {
+        let name = link.to_owned();
+        namespace.run(move || Self::open_here(&name))
+    }
+
+    /// The same, in the calling thread's namespace.
+    pub fn open_here(link: &str) -> Result<Self, NetError> {
+        Self::with(link, true)
+    }
+
+    /// One that only sends: the kernel spends nothing on what arrives.
+    pub(crate) fn sender_here(link: &str) -> Result<Self, NetError> {
+        Self::with(link, false)
+    }
+
+    fn with(link: &str, listens: bool) -> Result<Self, NetError> {
+        let index = Netlink::open()?.link(link)?.index;
+        let socket = sys::packet::open(index, listens);
+        let about = || format!("frames of interface {link:?}");
+        let socket = socket.map_err(|error| NetError::call("socket(AF_PACKET)", about(), error))?;
+        Ok(Self { socket, link: link.into() })
+    }
+
+    /// Sends a frame; says whether there was room for it.
+    pub fn send(&self, frame: &[u8]) -> Result<bool, NetError> {
+        let sent = sys::packet::send(self.socket.as_fd(), frame);
+        Ok(self.unless_full("send", sent)?.is_some())
+    }
+
+    /// Sends the frames of this length that stand one after the other, the first 64 of them; gives how many there was
+    /// room for.
+    pub fn send_many(&self, frames: &[u8], len: usize) -> Result<usize, NetError> {
+        if len == 0 {
+            let (value, range) = ("0".into(), "at least 14");
+            return Err(NetError::Value { field: "the length of a frame", value, range });
+        }
+        let sent = sys::packet::send_many(self.socket.as_fd(), frames, len);
+        Ok(self.unless_full("sendmmsg", sent)?.unwrap_or(0))
+    }
+
+    /// Receives a frame, if one is there: its length, which is more than there was room for if it was cut.
+    pub fn receive(&self, into: &mut [u8]) -> Result<Option<usize>, NetError> {
+        let got = sys::packet::receive(self.socket.as_fd(), into);
+        self.unless_full("recv", got)
+    }
+
+    /// Receives what is there, at most 64 frames; gives how many.
+    pub fn receive_many(&self, into: &mut FrameBatch) -> Result<usize, NetError> {
+        let FrameBatch { bytes, room, lengths, count } = into;
+        let got = sys::packet::receive_many(self.socket.as_fd(), bytes, *room, lengths);
+        *count = 0; // also after an error
+        *count = self.unless_full("recvmmsg", got)?.unwrap_or(0);
+        Ok(*count)
+    }
+
+    /// Sleeps until a frame is there, at most so long; says whether one is.
+    pub fn wait(&self, limit: Duration) -> bool {
+        wait_readable([Some(self.socket.as_fd())], limit)[0]
+    }
+
+    /// `None` where there is no room, or nothing to receive.
+    fn unless_full<T>(&self, call: &'static str, result: io::Result<T>) -> Result<Option<T>, NetError> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) if error.raw_os_error() == Some(sys::ENOBUFS) => Ok(None),
+            Err(error) => Err(NetError::call(call, format!("a frame of interface {:?}", self.link), error)),
+        }
+    }
+}
+
+impl AsFd for FrameSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,210 @@
+//! A thread that sends numbered frames, as fast as it can or at a rate.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::error::NetError;
+use super::frame_socket::FrameSocket;
+use super::namespace::Namespace;
+use super::netlink::Netlink;
+use super::numbered::NumberedFrames;
+use super::sys;
+
+/// Frames of one system call.
+const BATCH: usize = 64;
+/// How long one run of the kernel's may take, roughly, for that is how late it may stop, and most frames of one. Every run
+/// ends with some 20 ms in which the kernel takes its pages down, so they had better be few.
+const RUN: Duration = Duration::from_millis(200);
+const FRAMES: u64 = 1 << 22;
+/// How long it rests when the driver has no room, or the rate none.
+const NAP: Duration = Duration::from_micros(50);
+
+/// What is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceParams {
+    /// The frames.
+    pub frames: NumberedFrames,
+    /// How many at most.
+    pub count: u64,
+    /// How long at most.
+    pub limit: Duration,
+    /// How many a second at most; without, as many as go.
+    pub per_second: Option<u64>,
+    /// Who makes them.
+    pub sending: Sending,
+}
+
+/// How frames are made, from the one that says most to the one that is fastest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// Through a socket, each with its own number.
+    Numbered,
+    /// Through a socket, all of them number 0.
+    Same,
+    /// By the kernel, which runs an XDP program that redirects copies of number 0, past the sockets: about ten times as fast,
+    /// in bursts of many milliseconds. Needs Linux 5.18, CAP_BPF, frames of at most about 3400 bytes, and on a veth
+    /// somebody who receives by XDP. How many of them the driver dropped is not known.
+    Xdp,
+}
+
+/// What was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourceReport {
+    /// Frames that the driver took: the numbers from 0 on, up to and without this one. By XDP: those that were made.
+    pub sent: u64,
+    /// Attempts for which there was no room. What was refused is sent later.
+    pub refused: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+impl SourceReport {
+    /// Frames a second.
+    pub fn rate(&self) -> f64 {
+        self.sent as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    sent: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// Sends on a thread of its own until it has sent all, is late, or is stopped.
+#[derive(Debug)]
+pub struct FrameSource {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<Result<SourceReport, NetError>>>,
+}
+
+impl FrameSource {
+    /// Starts it on a link of a namespace.
+    pub fn start(namespace: &Namespace, link: &str, params: SourceParams) -> Result<Self, NetError> {
+        let (name, sending) = (link.to_owned(), params.sending);
+        let mut sink = namespace.run(move || Sink::open(&name, sending))?;
+        let shared = Arc::new(Shared::default());
+        let theirs = shared.clone();
+        let thread = namespace.spawn("frames", move || run(&mut sink, &params, &theirs))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Frames sent up to now.
+    pub fn sent(&self) -> u64 {
+        self.shared.sent.load(Ordering::Relaxed)
+    }
+
+    /// Ends it soon.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it sends no more: it has sent all, was late or stopped, or failed.
+    pub fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for its end.
+    pub fn join(mut self) -> Result<SourceReport, NetError> {
+        let thread = self.thread.take().expect("only this takes it, once");
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Drop for FrameSource {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // whoever wants to know what it says calls `join`
+        }
+    }
+}
+
+fn run(sink: &mut Sink, params: &SourceParams, shared: &Shared) -> Result<SourceReport, NetError> {
+    let size = params.frames.size();
+    let mut bytes = vec![0; size * BATCH];
+    bytes.chunks_exact_mut(size).for_each(|frame| params.frames.write(0, frame));
+    let (start, mut sent, mut refused) = (Instant::now(), 0, 0);
+    while sent < params.count && start.elapsed() < params.limit && !shared.stop.load(Ordering::Relaxed) {
+        let due = due(params, start, sent);
+        let took = if due == 0 { 0 } else { sink.send(&mut bytes, params, sent, due)? };
+        if took == 0 {
+            refused += u64::from(due > 0);
+            std::thread::sleep(NAP);
+        }
+        sent += took;
+        shared.sent.store(sent, Ordering::Relaxed);
+    }
+    Ok(SourceReport { sent, refused, elapsed: start.elapsed() })
+}
+
+/// How many frames may go now.
+fn due(params: &SourceParams, start: Instant, sent: u64) -> u64 {
+    let due = params.per_second.map_or(u64::MAX, |rate| (start.elapsed().as_secs_f64() * rate as f64) as u64);
+    due.min(params.count).saturating_sub(sent)
+}
+
+/// Where frames go.
+enum Sink {
+    Socket(FrameSocket),
+    Program {
+        program: OwnedFd,
+        /// Frames that a run may have without being too long.
+        at_once: u64,
+    },
+}
+
+impl Sink {
+    fn open(link: &str, sending: Sending) -> Result<Self, NetError> {
+        if sending != Sending::Xdp {
+            return FrameSocket::sender_here(link).map(Self::Socket);
+        }
+        let program = sys::live::load_redirect(Netlink::open()?.link(link)?.index);
+        let about = || format!("frames by XDP to interface {link:?}, with CAP_BPF and Linux 5.18");
+        let program = program.map_err(|error| NetError::call("bpf(BPF_PROG_LOAD)", about(), error))?;
+        Ok(Self::Program { program, at_once: 1 << 12 })
+    }
+
+    /// Sends at most so many frames, from a number on; gives how many.
+    fn send(
+        &mut self,
+        bytes: &mut [u8],
+        params: &SourceParams,
+        first: u64,
+        most: u64,
+    ) -> Result<u64, NetError> {
+        let size = params.frames.size();
+        match self {
+            Self::Program { program, at_once } => run_program(program, &bytes[..size], most, at_once),
+            Self::Socket(socket) => {
+                let bytes = &mut bytes[..size * most.min(BATCH as u64) as usize];
+                if params.sending == Sending::Numbered {
+                    let frames = bytes.chunks_exact_mut(size);
+                    frames.zip(first..).for_each(|(frame, number)| params.frames.write(number, frame));
+                }
+                Ok(socket.send_many(bytes, size)? as u64)
+            }
+        }
+    }
+}
+
+/// Has the kernel make at most so many frames, and learns how many it makes in the time that a run may take.
+fn run_program(program: &OwnedFd, frame: &[u8], most: u64, at_once: &mut u64) -> Result<u64, NetError> {
+    let (start, count) = (Instant::now(), most.min(*at_once));
+    sys::live::run(program.as_fd(), frame, u32::try_from(count).unwrap_or(u32::MAX)).map_err(|error| {
+        let size = frame.len();
+        let about =
+            format!("{count} frames of {size} bytes, which need Linux 5.18 and at most about 3400 bytes");
+        NetError::call("bpf(BPF_PROG_RUN)", about, error)
+    })?;
+    if start.elapsed() < RUN / 2 {
+        *at_once = (*at_once * 2).min(FRAMES);
+    } else if start.elapsed() > RUN * 2 {
+        *at_once = (*at_once / 2).max(BATCH as u64);
+    }
+    Ok(count)
+}

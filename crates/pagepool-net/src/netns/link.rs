@@ -1,0 +1,260 @@
+//! What the kernel says of an interface.
+
+use std::fmt;
+
+use super::error::NetError;
+use super::message::{Attributes, Malformed, Message, text, u32_at};
+
+/// Numbers of include/uapi/linux/if_link.h, v7.3.
+pub(crate) mod attribute {
+    pub(crate) const ADDRESS: u16 = 1;
+    pub(crate) const NAME: u16 = 3;
+    pub(crate) const MTU: u16 = 4;
+    pub(crate) const LINK: u16 = 5;
+    pub(crate) const MASTER: u16 = 10;
+    pub(crate) const OPERSTATE: u16 = 16;
+    pub(crate) const INFO: u16 = 18;
+    pub(crate) const NAMESPACE: u16 = 28;
+    pub(crate) const TX_QUEUES: u16 = 31;
+    pub(crate) const RX_QUEUES: u16 = 32;
+    pub(crate) const LINK_NAMESPACE: u16 = 37;
+    pub(crate) const XDP: u16 = 43;
+    /// Inside `INFO`.
+    pub(crate) const INFO_KIND: u16 = 1;
+    pub(crate) const INFO_DATA: u16 = 2;
+    /// Inside the data of a veth.
+    pub(crate) const VETH_PEER: u16 = 1;
+    /// Inside `XDP`, by mode.
+    pub(crate) const XDP_NATIVE: u16 = 5;
+    pub(crate) const XDP_GENERIC: u16 = 6;
+    pub(crate) const XDP_OFFLOADED: u16 = 7;
+}
+
+/// Bytes of `struct ifinfomsg`, and its flag for an interface that is up.
+pub(crate) const HEADER: usize = 16;
+pub(crate) const UP: u32 = 1;
+
+/// A MAC address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mac(pub [u8; 6]);
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// Whether packets pass: `IF_OPER_UP` and its like (RFC 2863).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OperState {
+    /// The driver does not say; loopback, for one.
+    Unknown,
+    /// They do.
+    Up,
+    /// They do not.
+    Down,
+    /// They do not, because of the link below.
+    LowerLayerDown,
+    /// Another state, by its number.
+    Other(u8),
+}
+
+impl OperState {
+    fn of(number: u8) -> Self {
+        match number {
+            0 => Self::Unknown,
+            2 => Self::Down,
+            3 => Self::LowerLayerDown,
+            6 => Self::Up,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// Where in the kernel an XDP program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the driver.
+    Native,
+    /// Behind it, on what has become a packet of the kernel's.
+    Generic,
+    /// In the hardware.
+    Offloaded,
+}
+
+impl fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+            Self::Offloaded => "offloaded",
+        })
+    }
+}
+
+/// An XDP program that is attached to an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttachedXdp {
+    /// Its number, as `bpftool prog` shows it.
+    pub id: u32,
+    /// Where it runs.
+    pub mode: XdpMode,
+}
+
+/// An interface, as it was when the kernel was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Link {
+    /// Its name.
+    pub name: String,
+    /// Its number in its namespace.
+    pub index: u32,
+    /// Largest packet without the Ethernet header.
+    pub mtu: u32,
+    /// Its MAC address, if it is an Ethernet interface.
+    pub mac: Option<Mac>,
+    /// Receive queues that the kernel has for it. A driver may use fewer: see
+    /// [`Ethtool::channels`](super::Ethtool::channels).
+    pub rx_queues: u32,
+    /// Transmit queues.
+    pub tx_queues: u32,
+    /// Whether somebody turned it on.
+    pub is_up: bool,
+    /// Whether packets pass.
+    pub state: OperState,
+    /// What made it: `veth`, `bridge`. Hardware says nothing.
+    pub kind: Option<String>,
+    /// The bridge or bond that it is a port of.
+    pub master: Option<u32>,
+    /// The interface of the same namespace that it stands on, or that is its peer.
+    pub lower: Option<u32>,
+    /// Programs attached to it; a driver and the kernel can have one each.
+    pub xdp: Vec<AttachedXdp>,
+}
+
+impl Link {
+    /// Reads it from a message about a link.
+    pub(crate) fn parse(message: &Message<'_>) -> Result<Self, Malformed> {
+        let (fixed, attributes) = message.split(HEADER)?;
+        let number = |kind| attributes.number(kind);
+        let mac = attributes.find(attribute::ADDRESS)?.and_then(|mac| mac.try_into().ok().map(Mac));
+        let state = attributes.find(attribute::OPERSTATE)?.and_then(|state| state.first().copied());
+        let elsewhere = attributes.find(attribute::LINK_NAMESPACE)?.is_some();
+        Ok(Self {
+            name: text(attributes.find(attribute::NAME)?.ok_or(Malformed("a link without a name"))?),
+            index: u32_at(fixed, 4).ok_or(Malformed("a link without a number"))?,
+            mtu: number(attribute::MTU)?.unwrap_or(0),
+            mac,
+            rx_queues: number(attribute::RX_QUEUES)?.unwrap_or(0),
+            tx_queues: number(attribute::TX_QUEUES)?.unwrap_or(0),
+            is_up: u32_at(fixed, 8).is_some_and(|flags| flags & UP != 0),
+            state: OperState::of(state.unwrap_or(0)),
+            kind: kind_in(attributes)?,
+            master: number(attribute::MASTER)?,
+            lower: number(attribute::LINK)?.filter(|_| !elsewhere),
+            xdp: programs_in(attributes)?,
+        })
+    }
+}
+
+fn kind_in(attributes: Attributes<'_>) -> Result<Option<String>, Malformed> {
+    let Some(info) = attributes.find(attribute::INFO)? else { return Ok(None) };
+    Ok(Attributes(info).find(attribute::INFO_KIND)?.map(text))
+}
+
+fn programs_in(attributes: Attributes<'_>) -> Result<Vec<AttachedXdp>, Malformed> {
+    let Some(xdp) = attributes.find(attribute::XDP)? else { return Ok(Vec::new()) };
+    let modes = [
+        (attribute::XDP_NATIVE, XdpMode::Native),
+        (attribute::XDP_GENERIC, XdpMode::Generic),
+        (attribute::XDP_OFFLOADED, XdpMode::Offloaded),
+    ];
+    let one = |(kind, mode)| {
+        let id = Attributes(xdp).number(kind)?;
+        Ok(id.filter(|&id| id != 0).map(|id| AttachedXdp { id, mode }))
+    };
+    modes.into_iter().map(one).filter_map(Result::transpose).collect()
+}
+
+/// The fixed part of a request about a link: flags are set where `change` has a bit.
+pub(crate) fn header(index: u32, flags: u32, change: u32) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header[8..12].copy_from_slice(&flags.to_ne_bytes());
+    header[12..].copy_from_slice(&change.to_ne_bytes());
+    header
+}
+
+/// Whether the kernel would take this as the name of an interface (net/core/dev.c:dev_valid_name, v7.3).
+pub(crate) fn check_name(name: &str) -> Result<(), NetError> {
+    let odd = |c: char| c == '/' || c == ':' || c.is_ascii_whitespace() || c == '\0' || c == '%';
+    if (1..=15).contains(&name.len()) && name != "." && name != ".." && !name.contains(odd) {
+        return Ok(());
+    }
+    let range = "1 to 15 bytes without slash, colon, percent sign and blanks, not \".\" or \"..\"";
+    Err(NetError::Value { field: "the name of an interface", value: format!("{name:?}"), range })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::{Messages, Request, nested};
+    use super::*;
+
+    #[test]
+    fn everything_that_is_said_is_read() {
+        let mut request = Request::new(16, 0, &header(5, UP, 0));
+        request
+            .text(attribute::NAME, "eth0")
+            .number(attribute::MTU, 9000)
+            .attribute(attribute::ADDRESS, &[2; 6]);
+        request
+            .number(attribute::RX_QUEUES, 3)
+            .number(attribute::TX_QUEUES, 4)
+            .attribute(attribute::OPERSTATE, &[6]);
+        request.number(attribute::LINK, 9).number(attribute::MASTER, 8);
+        request.nest(nested(attribute::INFO), |info| {
+            info.text(attribute::INFO_KIND, "veth");
+        });
+        request.nest(nested(attribute::XDP), |xdp| {
+            xdp.number(attribute::XDP_NATIVE, 77).number(attribute::XDP_GENERIC, 0);
+        });
+        let bytes = request.numbered(1);
+        let link = Link::parse(&Messages(bytes).next().unwrap().unwrap()).unwrap();
+        let expected = Link {
+            name: "eth0".into(),
+            index: 5,
+            mtu: 9000,
+            mac: Some(Mac([2; 6])),
+            rx_queues: 3,
+            tx_queues: 4,
+            is_up: true,
+            state: OperState::Up,
+            kind: Some("veth".into()),
+            master: Some(8),
+            lower: Some(9),
+            xdp: vec![AttachedXdp { id: 77, mode: XdpMode::Native }],
+        };
+        assert_eq!(link, expected);
+    }
+
+    #[test]
+    fn a_peer_in_another_namespace_is_no_link_of_this_one() {
+        let mut request = Request::new(16, 0, &header(5, 0, 0));
+        request.text(attribute::NAME, "v").number(attribute::LINK, 9).number(attribute::LINK_NAMESPACE, 0);
+        let bytes = request.numbered(1);
+        assert_eq!(Link::parse(&Messages(bytes).next().unwrap().unwrap()).unwrap().lower, None);
+    }
+
+    #[test]
+    fn names_are_checked() {
+        for good in ["a", "eth0.100", "fifteen-letters"] {
+            check_name(good).unwrap();
+        }
+        for bad in ["", ".", "..", "a/b", "a b", "a:1", "pp%d", "sixteen-letters.", "a\0"] {
+            let error = check_name(bad).unwrap_err().to_string();
+            assert!(error.contains(&format!("{bad:?}")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Netlink messages: built for the kernel, and taken apart without belief in what it sends.
+//!
+//! All numbers are in the machine's order. Reading is total: any bytes give messages, attributes, or [`Malformed`], and
+//! every loop ends, because each step takes at least a header away.
+
+use super::error::NetError;
+
+/// Lengths of headers, and what everything is aligned to.
+const MESSAGE_HEADER: usize = 16;
+const ATTRIBUTE_HEADER: usize = 4;
+const ALIGNMENT: usize = 4;
+/// The two highest bits of an attribute's kind say how its value is to be read.
+const KIND: u16 = 0x3fff;
+const NESTED: u16 = 0x8000;
+
+/// Bytes that are not what the protocol says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed(pub(crate) &'static str);
+
+impl From<Malformed> for NetError {
+    fn from(Malformed(what): Malformed) -> Self {
+        Self::Malformed { what }
+    }
+}
+
+fn aligned(len: usize) -> usize {
+    len.next_multiple_of(ALIGNMENT)
+}
+
+/// Two bytes at a place.
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().copied().map(u16::from_ne_bytes)
+}
+
+/// Four bytes at a place.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().copied().map(u32::from_ne_bytes)
+}
+
+/// Text up to the first zero.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// A request that grows.
+#[derive(Debug)]
+pub(crate) struct Request {
+    bytes: Vec<u8>,
+}
+
+impl Request {
+    /// With the fixed part that its kind has.
+    pub(crate) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
+        let mut bytes = vec![0; MESSAGE_HEADER];
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
+        bytes.extend_from_slice(fixed);
+        Self { bytes }
+    }
+
+    /// Adds an attribute. No value of ours is as long as an attribute may be.
+    pub(crate) fn attribute(&mut self, kind: u16, value: &[u8]) -> &mut Self {
+        self.nest(kind, |inner| {
+            inner.bytes.extend_from_slice(value);
+        })
+    }
+
+    /// Adds a number.
+    pub(crate) fn number(&mut self, kind: u16, value: u32) -> &mut Self {
+        self.attribute(kind, &value.to_ne_bytes())
+    }
+
+    /// Adds text, with a zero behind it.
+    pub(crate) fn text(&mut self, kind: u16, value: &str) -> &mut Self {
+        self.nest(kind, |inner| {
+            inner.bytes.extend_from_slice(value.as_bytes());
+            inner.bytes.push(0);
+        })
+    }
+
+    /// Adds an attribute that holds what the closure adds.
+    pub(crate) fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) -> &mut Self {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; ATTRIBUTE_HEADER]);
+        fill(self);
+        let len =
+            u16::try_from(self.bytes.len() - start).expect("requests of ours are a few hundred bytes long");
+        self.bytes[start..start + 2].copy_from_slice(&len.to_ne_bytes());
+        self.bytes[start + 2..start + 4].copy_from_slice(&kind.to_ne_bytes());
+        self.bytes.resize(aligned(self.bytes.len()), 0);
+        self
+    }
+
+    /// Adds bytes that are no attribute: the fixed part inside a nest.
+    pub(crate) fn fixed(&mut self, bytes: &[u8]) -> &mut Self {
+        self.bytes.extend_from_slice(bytes);
+        self
+    }
+
+    /// The bytes to send, under this number.
+    pub(crate) fn numbered(&mut self, sequence: u32) -> &[u8] {
+        let len = u32::try_from(self.bytes.len()).expect("requests of ours are a few hundred bytes long");
+        self.bytes[..4].copy_from_slice(&len.to_ne_bytes());
+        self.bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
+        &self.bytes
+    }
+
+    /// What it asks for, with these flags added.
+    pub(crate) fn with_flags(mut self, flags: u16) -> Self {
+        let old = u16_at(&self.bytes, 6).unwrap_or(0);
+        self.bytes[6..8].copy_from_slice(&(old | flags).to_ne_bytes());
+        self
+    }
+}
+
+/// One message of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message<'a> {
+    pub(crate) kind: u16,
+    pub(crate) flags: u16,
+    pub(crate) sequence: u32,
+    pub(crate) payload: &'a [u8],
+}
+
+impl<'a> Message<'a> {
+    /// The attributes behind a fixed part of so many bytes, which comes first.
+    pub(crate) fn split(&self, fixed: usize) -> Result<(&'a [u8], Attributes<'a>), Malformed> {
+        let (fixed, rest) =
+            self.payload.split_at_checked(fixed).ok_or(Malformed("a message without its fixed part"))?;
+        Ok((fixed, Attributes(rest)))
+    }
+}
+
+/// The messages of a datagram. After something malformed there is nothing more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Messages<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Messages<'a> {
+    fn take(&mut self) -> Option<Message<'a>> {
+        let bytes = self.0;
+        let len = usize::try_from(u32_at(bytes, 0)?).ok()?;
+        let message = Message {
+            kind: u16_at(bytes, 4)?,
+            flags: u16_at(bytes, 6)?,
+            sequence: u32_at(bytes, 8)?,
+            payload: bytes.get(MESSAGE_HEADER..len)?,
+        };
+        self.0 = bytes.get(aligned(len)..).unwrap_or(&[]);
+        Some(message)
+    }
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Result<Message<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let message =
+            self.take().ok_or(Malformed("a message longer than its datagram, or shorter than a header"));
+        if message.is_err() {
+            self.0 = &[];
+        }
+        Some(message)
+    }
+}
+
+/// Attributes, one after the other. After something malformed there is nothing more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Attributes<'a> {
+    /// The last attribute of a kind.
+    pub(crate) fn find(self, kind: u16) -> Result<Option<&'a [u8]>, Malformed> {
+        let mut found = None;
+        for attribute in self {
+            let (this, value) = attribute?;
+            if this == kind {
+                found = Some(value);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The number in the last attribute of a kind.
+    pub(crate) fn number(self, kind: u16) -> Result<Option<u32>, Malformed> {
+        let number = |value| u32_at(value, 0).ok_or(Malformed("a number of less than four bytes"));
+        self.find(kind)?.map(number).transpose()
+    }
+
+    fn take(&mut self) -> Option<(u16, &'a [u8])> {
+        let bytes = self.0;
+        let len = usize::from(u16_at(bytes, 0)?);
+        let kind = u16_at(bytes, 2)? & KIND;
+        let value = bytes.get(ATTRIBUTE_HEADER..len)?;
+        self.0 = bytes.get(aligned(len)..).unwrap_or(&[]);
+        Some((kind, value))
+    }
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = Result<(u16, &'a [u8]), Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let attribute = self.take().ok_or(Malformed("an attribute longer than what holds it, or too short"));
+        if attribute.is_err() {
+            self.0 = &[];
+        }
+        Some(attribute)
+    }
+}
+
+/// The kind of an attribute that holds others.
+pub(crate) const fn nested(kind: u16) -> u16 {
+    kind | NESTED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_built_is_read() {
+        let mut request = Request::new(7, 3, &[9; 8]);
+        request.number(1, 5).text(2, "abc");
+        request.nest(nested(3), |inner| {
+            inner.fixed(&[1; 4]).attribute(4, &[8; 6]);
+        });
+        let bytes = request.numbered(77).to_vec();
+        let messages: Vec<_> = Messages(&bytes).collect();
+        let [Ok(message)] = messages[..] else { panic!("{messages:?}") };
+        assert_eq!((message.kind, message.flags, message.sequence), (7, 3, 77));
+        let (fixed, attributes) = message.split(8).unwrap();
+        assert_eq!((fixed, attributes.number(1)), (&[9; 8][..], Ok(Some(5))));
+        assert_eq!(text(attributes.find(2).unwrap().unwrap()), "abc");
+        let nest = attributes.find(3).unwrap().unwrap();
+        assert_eq!(Attributes(&nest[4..]).find(4), Ok(Some(&[8; 6][..])));
+        assert_eq!(attributes.find(9), Ok(None));
+    }
+
+    #[test]
+    fn bytes_that_lie_about_their_length_end() {
+        for len in [0u32, 1, 15, 17, u32::MAX] {
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(&len.to_ne_bytes());
+            let all: Vec<_> = Messages(&bytes).collect();
+            assert_eq!(all.len(), 1, "{len}");
+            assert!(all[0].is_err(), "{len}");
+        }
+        for len in [0u16, 1, 3, 5, u16::MAX] {
+            let [low, high] = len.to_ne_bytes();
+            let bytes = [low, high, 1, 0];
+            let all: Vec<_> = Attributes(&bytes).collect();
+            assert_eq!((all.len(), all[0].is_err()), (1, true), "{len}");
+        }
+        assert_eq!(Attributes(&[4, 0, 1]).count(), 1, "half a header");
+        assert_eq!(Messages(&[1, 2, 3]).count(), 1, "half a header");
+        assert_eq!(
+            Attributes(&6u64.to_le_bytes()[..6]).number(0),
+            Err(Malformed("a number of less than four bytes"))
+        );
+    }
+}

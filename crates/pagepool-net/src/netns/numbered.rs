@@ -1,0 +1,220 @@
+//! Frames with a number and a checksum, so that each can be accounted for by what is in it.
+//!
+//! The checksum covers the number, the length, and every byte behind it; not the addresses, which devices may exchange.
+
+use super::error::NetError;
+use super::link::Mac;
+
+/// The EtherType for experiments (IEEE 802).
+const TYPE: [u8; 2] = [0x88, 0xb5];
+/// Where the type, the number, the checksum and the body begin.
+const TYPE_AT: usize = 12;
+const NUMBER_AT: usize = 14;
+const SUM_AT: usize = 22;
+const BODY_AT: usize = 30;
+
+/// Writes numbered frames of one length.
+#[derive(Clone, Copy, Debug)]
+pub struct NumberedFrames {
+    header: [u8; NUMBER_AT],
+    size: usize,
+}
+
+impl NumberedFrames {
+    /// From one address to another, of 60 to 65535 bytes.
+    pub fn new(from: Mac, to: Mac, size: usize) -> Result<Self, NetError> {
+        if !(60..=65535).contains(&size) {
+            let range = "60 to 65535 bytes";
+            return Err(NetError::Value { field: "the size of a frame", value: size.to_string(), range });
+        }
+        let mut header = [0; NUMBER_AT];
+        header[..6].copy_from_slice(&to.0);
+        header[6..TYPE_AT].copy_from_slice(&from.0);
+        header[TYPE_AT..].copy_from_slice(&TYPE);
+        Ok(Self { header, size })
+    }
+
+    /// Bytes of each frame.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Writes a frame into the first bytes; what is there must be as long as a frame.
+    pub fn write(&self, number: u64, into: &mut [u8]) {
+        let frame = &mut into[..self.size];
+        frame[..NUMBER_AT].copy_from_slice(&self.header);
+        frame[NUMBER_AT..SUM_AT].copy_from_slice(&number.to_be_bytes());
+        let body = &mut frame[BODY_AT..];
+        let (words, rest) = body.as_chunks_mut::<8>();
+        let mut word = step(number, 0);
+        for chunk in words {
+            *chunk = word.to_le_bytes();
+            word = word.wrapping_add(ODD);
+        }
+        rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
+        let sum = sum(number, body);
+        frame[SUM_AT..BODY_AT].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// What a word of a body is more than the one before it: a body has no two that are equal.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A one-to-one step of 64 bits, so that a change of a single word is never lost.
+fn step(state: u64, word: u64) -> u64 {
+    (state ^ word).wrapping_add(ODD).wrapping_mul(0xd134_2543_de82_ef95).rotate_left(29)
+}
+
+/// Four lanes, which a processor works on at the same time.
+fn sum(number: u64, body: &[u8]) -> u64 {
+    let (blocks, rest) = body.as_chunks::<32>();
+    let mut lanes = [0, 1, 2, 3].map(|lane| step(number, body.len() as u64 ^ lane << 32));
+    let mut take = |block: &[u8; 32]| {
+        for (lane, word) in lanes.iter_mut().zip(block.as_chunks::<8>().0) {
+            *lane = step(*lane, u64::from_le_bytes(*word));
+        }
+    };
+    blocks.iter().for_each(&mut take);
+    let mut last = [0; 32];
+    last[..rest.len()].copy_from_slice(rest);
+    take(&last);
+    lanes.into_iter().fold(0, step)
+}
+
+/// What a received frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// A whole frame that was expected, the first of its number.
+    Good(u64),
+    /// A whole frame whose number was there before.
+    Again(u64),
+    /// A whole frame of a number that nobody expects.
+    Beyond(u64),
+    /// A frame of ours that was changed.
+    Corrupt,
+    /// Not a frame of ours: what a kernel says of itself.
+    Foreign,
+}
+
+/// Accounts for the frames that arrive, of the numbers from 0 on.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    seen: Vec<u64>,
+    expected: u64,
+    next: u64,
+    /// Numbers that arrived.
+    pub good: u64,
+    /// Frames whose number had arrived before.
+    pub again: u64,
+    /// Frames of numbers that nobody expects.
+    pub beyond: u64,
+    /// Frames that were changed on the way.
+    pub corrupt: u64,
+    /// Frames of others.
+    pub foreign: u64,
+    /// Good frames that one with a higher number had overtaken.
+    pub overtaken: u64,
+}
+
+impl Tally {
+    /// Expects the numbers from 0 up to, and without, this one: a bit of memory for each.
+    pub fn new(expected: u64) -> Self {
+        let words = usize::try_from(expected.div_ceil(64)).expect("as many frames as fit memory as bits");
+        let (good, again, beyond, corrupt, foreign, overtaken) = (0, 0, 0, 0, 0, 0);
+        Self { seen: vec![0; words], expected, next: 0, good, again, beyond, corrupt, foreign, overtaken }
+    }
+
+    /// Takes a frame into account.
+    pub fn take(&mut self, frame: &[u8]) -> Arrival {
+        let arrival = self.judge(frame);
+        match arrival {
+            Arrival::Good(number) => {
+                self.good += 1;
+                self.overtaken += u64::from(number < self.next);
+                self.next = self.next.max(number + 1);
+            }
+            Arrival::Again(_) => self.again += 1,
+            Arrival::Beyond(_) => self.beyond += 1,
+            Arrival::Corrupt => self.corrupt += 1,
+            Arrival::Foreign => self.foreign += 1,
+        }
+        arrival
+    }
+
+    fn judge(&mut self, frame: &[u8]) -> Arrival {
+        if frame.get(TYPE_AT..NUMBER_AT) != Some(&TYPE[..]) {
+            return Arrival::Foreign;
+        }
+        let Some((head, body)) = frame.split_first_chunk::<BODY_AT>() else { return Arrival::Corrupt };
+        let word = |at: usize| head[at..].first_chunk().copied().map_or(0, u64::from_be_bytes);
+        let number = word(NUMBER_AT);
+        if word(SUM_AT) != sum(number, body) {
+            return Arrival::Corrupt;
+        }
+        if number >= self.expected {
+            return Arrival::Beyond(number);
+        }
+        let (at, bit) = ((number / 64) as usize, 1 << (number % 64));
+        let old = self.seen[at];
+        self.seen[at] |= bit;
+        if old & bit == 0 { Arrival::Good(number) } else { Arrival::Again(number) }
+    }
+
+    /// How many of the first so many numbers did not arrive, if nothing arrived that was not among them.
+    pub fn missing(&self, sent: u64) -> u64 {
+        sent.saturating_sub(self.good)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(size: usize) -> NumberedFrames {
+        NumberedFrames::new(Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]), size).unwrap()
+    }
+
+    #[test]
+    fn each_frame_counts_once() {
+        let (frames, mut tally) = (frames(64), Tally::new(100));
+        let mut frame = [0; 64];
+        for (number, arrival) in [
+            (0, Arrival::Good(0)),
+            (99, Arrival::Good(99)),
+            (5, Arrival::Good(5)),
+            (5, Arrival::Again(5)),
+            (100, Arrival::Beyond(100)),
+        ] {
+            frames.write(number, &mut frame);
+            assert_eq!(tally.take(&frame), arrival);
+        }
+        assert_eq!(tally.take(&[0; 64]), Arrival::Foreign);
+        assert_eq!(tally.take(&[]), Arrival::Foreign);
+        let Tally { good, again, beyond, foreign, overtaken, .. } = tally;
+        assert_eq!((good, again, beyond, foreign, overtaken), (3, 1, 1, 1 + 1, 1));
+        assert_eq!(tally.missing(100), 97);
+    }
+
+    #[test]
+    fn every_changed_byte_shows() {
+        for size in [60, 61, 67, 128] {
+            let frames = frames(size);
+            let mut frame = vec![0; size];
+            for at in NUMBER_AT..size {
+                frames.write(7, &mut frame);
+                frame[at] ^= 0x10;
+                assert_eq!(Tally::new(100).take(&frame), Arrival::Corrupt, "byte {at} of {size}");
+            }
+            frames.write(7, &mut frame);
+            frame[..12].fill(9);
+            assert_eq!(Tally::new(100).take(&frame), Arrival::Good(7), "addresses may be exchanged");
+            for cut in NUMBER_AT..size {
+                assert_eq!(Tally::new(100).take(&frame[..cut]), Arrival::Corrupt, "{cut} of {size}");
+            }
+            frame.push(0);
+            assert_eq!(Tally::new(100).take(&frame), Arrival::Corrupt, "a byte more");
+        }
+        let error = NumberedFrames::new(Mac([0; 6]), Mac([0; 6]), 59).unwrap_err();
+        assert_eq!(error.to_string(), "the size of a frame is 59, but has to be 60 to 65535 bytes");
+    }
+}

@@ -1,0 +1,171 @@
+//! What the kernel says of routes and addresses.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::message::{Malformed, Message, u16_at, u32_at};
+
+/// Numbers of include/uapi/linux/rtnetlink.h and if_addr.h, v7.3.
+pub(crate) mod attribute {
+    pub(crate) const DESTINATION: u16 = 1;
+    pub(crate) const OUT: u16 = 4;
+    pub(crate) const GATEWAY: u16 = 5;
+    pub(crate) const MULTIPATH: u16 = 9;
+    pub(crate) const ADDRESS: u16 = 1;
+    pub(crate) const LOCAL: u16 = 2;
+}
+
+/// Bytes of `struct rtmsg`, `struct ifaddrmsg` and `struct rtnexthop`.
+const ROUTE_HEADER: usize = 12;
+pub(crate) const ADDRESS_HEADER: usize = 8;
+const HOP_HEADER: usize = 8;
+/// `RTN_UNICAST`: a route along which packets leave.
+const UNICAST: u8 = 1;
+
+/// Families of addresses; the same on every machine.
+pub(crate) const INET: u8 = 2;
+pub(crate) const INET6: u8 = 10;
+
+/// A route along which packets leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// How many bits of the destination it looks at.
+    pub(crate) prefix: u8,
+    /// The interfaces that packets leave through.
+    pub(crate) links: Vec<u32>,
+}
+
+impl Route {
+    /// Reads it from a message about a route. Routes that lead nowhere are none.
+    pub(crate) fn parse(message: &Message<'_>) -> Result<Option<Self>, Malformed> {
+        let (fixed, attributes) = message.split(ROUTE_HEADER)?;
+        if fixed[7] != UNICAST {
+            return Ok(None);
+        }
+        let mut links = Vec::from_iter(attributes.number(attribute::OUT)?);
+        if let Some(hops) = attributes.find(attribute::MULTIPATH)? {
+            links.extend(hops_in(hops)?);
+        }
+        Ok(Some(Self { prefix: fixed[1], links }))
+    }
+
+    /// Whether it is the way to most of the world. Halves count: some tunnels take the default route's place with two.
+    pub(crate) fn is_default(&self) -> bool {
+        self.prefix <= 1
+    }
+}
+
+fn hops_in(mut hops: &[u8]) -> Result<Vec<u32>, Malformed> {
+    let odd = Malformed("a next hop longer than what holds it, or too short");
+    let mut links = Vec::new();
+    while !hops.is_empty() {
+        let len = usize::from(u16_at(hops, 0).ok_or(odd)?);
+        if len < HOP_HEADER || len > hops.len() {
+            return Err(odd);
+        }
+        links.push(u32_at(hops, 4).ok_or(odd)?);
+        hops = hops.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    Ok(links)
+}
+
+/// An address of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) link: u32,
+    pub(crate) ip: IpAddr,
+}
+
+impl Address {
+    /// Reads it from a message about an address; `None` for families that are not of the Internet.
+    pub(crate) fn parse(message: &Message<'_>) -> Result<Option<Self>, Malformed> {
+        let (fixed, attributes) = message.split(ADDRESS_HEADER)?;
+        let local = attributes.find(attribute::LOCAL)?; // on a link from one to one other, `ADDRESS` is the other's
+        let Some(bytes) = local.or(attributes.find(attribute::ADDRESS)?) else { return Ok(None) };
+        let link = u32_at(fixed, 4).ok_or(Malformed("an address without a link"))?;
+        Ok(ip(fixed[0], bytes)?.map(|ip| Self { link, ip }))
+    }
+}
+
+fn ip(family: u8, bytes: &[u8]) -> Result<Option<IpAddr>, Malformed> {
+    let odd = Malformed("an address that is not as long as its family says");
+    match family {
+        INET => Ok(Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).map_err(|_| odd)?).into())),
+        INET6 => Ok(Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).map_err(|_| odd)?).into())),
+        _ => Ok(None),
+    }
+}
+
+/// The fixed part of a request about routes, with as much of a destination as `bits` says.
+pub(crate) fn header(family: u8, bits: u8) -> [u8; ROUTE_HEADER] {
+    let mut header = [0; ROUTE_HEADER];
+    header[..2].copy_from_slice(&[family, bits]);
+    header
+}
+
+/// The fixed part of a request for a route of IPv4 in the main table, made by an administrator (`RTPROT_STATIC`).
+pub(crate) fn new_header(bits: u8) -> [u8; ROUTE_HEADER] {
+    let (main, by_hand) = (254, 4);
+    [INET, bits, 0, 0, main, by_hand, 0, UNICAST, 0, 0, 0, 0]
+}
+
+/// The fixed part of a request about an address.
+pub(crate) fn address_header(family: u8, bits: u8, link: u32) -> [u8; ADDRESS_HEADER] {
+    let mut header = [0; ADDRESS_HEADER];
+    header[..2].copy_from_slice(&[family, bits]);
+    header[4..].copy_from_slice(&link.to_ne_bytes());
+    header
+}
+
+/// The family of an address, and its bytes.
+pub(crate) fn octets(ip: IpAddr) -> (u8, Vec<u8>) {
+    match ip {
+        IpAddr::V4(ip) => (INET, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (INET6, ip.octets().to_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message::{Messages, Request};
+    use super::*;
+
+    fn route(kind: u8, prefix: u8, fill: impl FnOnce(&mut Request)) -> Result<Option<Route>, Malformed> {
+        let mut fixed = header(INET, prefix);
+        fixed[7] = kind;
+        let mut request = Request::new(24, 0, &fixed);
+        fill(&mut request);
+        Route::parse(&Messages(request.numbered(1)).next().unwrap().unwrap())
+    }
+
+    #[test]
+    fn routes_over_several_links_name_all() {
+        let mut hops = Vec::new();
+        for link in [3u32, 4] {
+            hops.extend_from_slice(&[8, 0, 0, 0]);
+            hops.extend_from_slice(&link.to_ne_bytes());
+        }
+        let read = route(UNICAST, 0, |route| {
+            route.attribute(attribute::MULTIPATH, &hops);
+        });
+        assert_eq!(read, Ok(Some(Route { prefix: 0, links: vec![3, 4] })));
+        for cut in 1..hops.len() {
+            let read = route(UNICAST, 0, |route| {
+                route.attribute(attribute::MULTIPATH, &hops[..cut]);
+            });
+            assert_eq!(read.is_err(), cut != 8, "{cut}");
+        }
+        let blackhole = route(6, 0, |_| ()).unwrap();
+        assert_eq!(blackhole, None);
+        let half = route(UNICAST, 1, |route| {
+            route.number(attribute::OUT, 2);
+        });
+        assert!(half.unwrap().unwrap().is_default());
+    }
+
+    #[test]
+    fn addresses_are_as_long_as_their_family_says() {
+        assert_eq!(ip(INET, &[1, 2, 3, 4]), Ok(Some(IpAddr::from([1, 2, 3, 4]))));
+        assert!(ip(INET, &[1, 2, 3]).is_err() && ip(INET6, &[0; 4]).is_err());
+        assert_eq!(ip(17, &[0; 6]), Ok(None));
+    }
+}

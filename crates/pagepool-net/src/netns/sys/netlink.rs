@@ -1,0 +1,52 @@
+//! A socket to the kernel's tables of links, addresses and routes: include/uapi/linux/netlink.h, v7.3.
+
+// UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
+#![expect(unsafe_code)]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// A route socket in the network namespace of the calling thread, whose refusals come with words.
+pub(crate) fn open() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: the call takes three integers.
+    let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call just made this descriptor, and nobody else has it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
+        let on: libc::c_int = 1;
+        let (at, len) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);
+        // SAFETY: the option is an int, which lives as long as the call. A kernel without it answers in fewer words.
+        let _ = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_NETLINK, option, at, len) };
+    }
+    Ok(fd)
+}
+
+/// Sends one request to the kernel.
+pub(crate) fn send(fd: BorrowedFd<'_>, request: &[u8]) -> io::Result<()> {
+    // SAFETY: the kernel reads the bytes of the slice.
+    let sent = unsafe { libc::send(fd.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
+    match usize::try_from(sent) {
+        Ok(sent) if sent == request.len() => Ok(()),
+        Ok(_) => Err(io::ErrorKind::WriteZero.into()),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A datagram, if one is there: how long it is, which may be more than there was room for, and whether the kernel sent
+/// it. Never waits.
+pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<(usize, bool)> {
+    // SAFETY: zeroes are an address.
+    let mut from: libc::sockaddr_nl = unsafe { MaybeUninit::zeroed().assume_init() };
+    let mut len = size_of_val(&from) as libc::socklen_t;
+    let (at, from_at) = (into.as_mut_ptr().cast(), (&raw mut from).cast());
+    let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
+    // SAFETY: the kernel writes into the slice and the address, as many bytes as they have, and into the length.
+    let got = unsafe { libc::recvfrom(fd.as_raw_fd(), at, into.len(), flags, from_at, &raw mut len) };
+    let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+    Ok((got, from.nl_pid == 0))
+}

@@ -1,0 +1,366 @@
+//! A transfer between two kernels' TCP, every byte of it checked.
+//!
+//! A connection that is not ended by both sides is forgotten at once, also when the process is killed: otherwise the kernel
+//! would go on sending what nobody forwards any more, and keep the namespace for it.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::error::NetError;
+use super::namespace::Namespace;
+use super::sys;
+use crate::sys::event::wait_readable;
+
+/// How long a call may wait before it is looked whether the transfer is to end.
+const SLICE: Duration = Duration::from_millis(50);
+/// Bytes of one call.
+const CHUNK: usize = 256 << 10;
+/// The content repeats after a prime number of bytes, so a segment that comes in the place of another shows, unless they
+/// are as many segments apart as this number is long: no window is.
+const PERIOD: usize = 65_521;
+
+const NOT_FORWARDED: &str = "is something between the two hosts forwarding, ARP included?";
+
+/// How a transfer goes.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpParams {
+    /// How many bytes at most.
+    pub bytes: u64,
+    /// How long the sender sends at most. What it sent is received after that.
+    pub duration: Duration,
+    /// How long it may take to connect, and how long nothing may move.
+    pub patience: Duration,
+}
+
+impl Default for TcpParams {
+    fn default() -> Self {
+        Self { bytes: u64::MAX, duration: Duration::from_secs(5), patience: Duration::from_secs(10) }
+    }
+}
+
+/// What went over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TcpReport {
+    /// Bytes that the sender's kernel took.
+    pub sent: u64,
+    /// Bytes that came out of the receiver's.
+    pub received: u64,
+    /// The first byte that was not as it was sent.
+    pub corrupt_at: Option<u64>,
+    /// From the first connection to the last byte.
+    pub elapsed: Duration,
+}
+
+impl TcpReport {
+    /// Whether all arrived, as it was sent.
+    pub fn is_whole(&self) -> bool {
+        self.sent == self.received && self.corrupt_at.is_none()
+    }
+
+    /// Bits of content, in thousands of millions a second.
+    pub fn gbit_s(&self) -> f64 {
+        self.received as f64 * 8e-9 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    sent: AtomicU64,
+    received: AtomicU64,
+    /// The sender is to end, with what it sent.
+    stop: AtomicBool,
+    /// One of the ends failed: the other need not wait.
+    failed: AtomicBool,
+}
+
+/// A sender in one namespace and a receiver in another, on threads of their own.
+///
+/// Nothing in it waits without a limit; what fails at one end ends the other.
+///
+/// ```
+/// use pagepool_net::netns::{Namespace, TcpParams, TcpTransfer};
+/// let lab = match Namespace::new("lab") {
+///     Ok(lab) => lab,
+///     Err(error) if error.is_permission() => return Ok(()), // not root
+///     Err(error) => return Err(error),
+/// };
+/// let mut netlink = lab.netlink()?;
+/// let loopback = netlink.link("lo")?.index;
+/// netlink.set_up(loopback, true)?;
+/// let params = TcpParams { bytes: 1 << 20, ..TcpParams::default() };
+/// let report = TcpTransfer::start(&lab, &lab, [127, 0, 0, 1].into(), params)?.join()?;
+/// assert!(report.is_whole() && report.received == 1 << 20);
+/// # Ok::<(), pagepool_net::netns::NetError>(())
+/// ```
+#[derive(Debug)]
+pub struct TcpTransfer {
+    shared: Arc<Shared>,
+    sender: Option<JoinHandle<Result<(), NetError>>>,
+    receiver: Option<JoinHandle<Result<TcpReport, NetError>>>,
+}
+
+impl TcpTransfer {
+    /// Starts it, towards an address that `to` has.
+    pub fn start(
+        from: &Namespace,
+        to: &Namespace,
+        at: Ipv4Addr,
+        params: TcpParams,
+    ) -> Result<Self, NetError> {
+        let bound = to.run(move || {
+            let listener = TcpListener::bind((at, 0))?;
+            listener.set_nonblocking(true)?;
+            sys::tcp::forget_on_close(listener.as_fd(), true)?;
+            Ok((listener.local_addr()?, listener))
+        });
+        let (address, listener) = bound.map_err(|error| NetError::call("bind", at.to_string(), error))?;
+        let shared = Arc::new(Shared::default());
+        let (ours, theirs) = (shared.clone(), shared.clone());
+        let receiver = to.spawn("tcp-receive", move || {
+            ours.watch(accept(&listener, &params, &ours).and_then(|stream| receive(stream, &params, &ours)))
+        })?;
+        let mut transfer = Self { shared, sender: None, receiver: Some(receiver) };
+        transfer.sender =
+            Some(from.spawn("tcp-send", move || theirs.watch(send(address, &params, &theirs)))?);
+        Ok(transfer)
+    }
+
+    /// Bytes sent up to now.
+    pub fn sent(&self) -> u64 {
+        self.shared.sent.load(Ordering::Relaxed)
+    }
+
+    /// Bytes received, and checked, up to now.
+    pub fn received(&self) -> u64 {
+        self.shared.received.load(Ordering::Relaxed)
+    }
+
+    /// Whether both ends are done, so that [`TcpTransfer::join`] does not wait.
+    pub fn is_over(&self) -> bool {
+        let sender = self.sender.as_ref().is_none_or(JoinHandle::is_finished);
+        sender && self.receiver.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Ends the sending soon. What was sent is received.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for the end, and says what went over.
+    pub fn join(mut self) -> Result<TcpReport, NetError> {
+        let sender = self.sender.take().map(wait).unwrap_or(Ok(()));
+        let receiver = self.receiver.take().map(wait).expect("only this takes it, once");
+        sender?; // it says more: the receiver only sees that nothing comes
+        let report = receiver?;
+        Ok(TcpReport { sent: self.sent(), ..report })
+    }
+}
+
+impl Drop for TcpTransfer {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.failed.store(true, Ordering::Relaxed);
+        // Whoever wants to know what they say calls `join`.
+        let _ = self.sender.take().map(wait);
+        let _ = self.receiver.take().map(wait);
+    }
+}
+
+fn wait<T>(thread: JoinHandle<T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+impl Shared {
+    fn watch<T>(&self, result: Result<T, NetError>) -> Result<T, NetError> {
+        if result.is_err() {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+}
+
+/// When something moved last.
+struct Patience {
+    moved: Instant,
+    limit: Duration,
+}
+
+impl Patience {
+    fn new(limit: Duration) -> Self {
+        Self { moved: Instant::now(), limit }
+    }
+
+    /// Says how a call went on: `None` where it is to be made again.
+    fn or_late(&mut self, what: &'static str, result: io::Result<usize>) -> Result<Option<usize>, NetError> {
+        match result {
+            Ok(bytes) => {
+                self.moved = Instant::now();
+                Ok(Some(bytes))
+            }
+            Err(error) if is_slow(&error) && self.moved.elapsed() < self.limit => Ok(None),
+            Err(error) if is_slow(&error) => Err(late(what, self.limit)),
+            Err(error) => Err(NetError::call(what, "a TCP transfer", error)),
+        }
+    }
+}
+
+fn is_slow(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+fn late(what: &str, limit: Duration) -> NetError {
+    NetError::Late { what: format!("{what} of a TCP transfer"), limit, remedy: NOT_FORWARDED }
+}
+
+/// The content from any place on, for a chunk at least.
+struct Pattern(Vec<u8>);
+
+impl Pattern {
+    fn new() -> Self {
+        let mut state = 1u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        let mut bytes: Vec<u8> = (0..PERIOD).map(|_| next()).collect();
+        while bytes.len() < PERIOD + CHUNK {
+            bytes.extend_from_within(..PERIOD);
+        }
+        Self(bytes)
+    }
+
+    fn at(&self, offset: u64, len: usize) -> &[u8] {
+        let start = (offset % PERIOD as u64) as usize;
+        &self.0[start..start + len.min(CHUNK)]
+    }
+}
+
+fn send(to: SocketAddr, params: &TcpParams, shared: &Shared) -> Result<(), NetError> {
+    let stream = connect(to, params)?;
+    let pattern = Pattern::new();
+    let (start, mut patience, mut sent) = (Instant::now(), Patience::new(params.patience), 0);
+    while sent < params.bytes && start.elapsed() < params.duration && !shared.stop.load(Ordering::Relaxed) {
+        if shared.has_failed() {
+            break; // the receiver says why
+        }
+        let left = usize::try_from(params.bytes - sent).unwrap_or(CHUNK);
+        if let Some(bytes) = patience.or_late("send", (&stream).write(pattern.at(sent, left)))? {
+            sent += bytes as u64;
+            shared.sent.store(sent, Ordering::Relaxed);
+        }
+    }
+    finish(&stream, sent, params, shared)
+}
+
+fn connect(to: SocketAddr, params: &TcpParams) -> Result<TcpStream, NetError> {
+    let stream = TcpStream::connect_timeout(&to, params.patience).and_then(|stream| {
+        sys::tcp::forget_on_close(stream.as_fd(), true)?;
+        stream.set_write_timeout(Some(SLICE))?;
+        stream.set_read_timeout(Some(SLICE))?;
+        Ok(stream)
+    });
+    stream.map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => late("connect", params.patience),
+        _ => NetError::call("connect", format!("to {to}; {NOT_FORWARDED}"), error),
+    })
+}
+
+/// Says that there is no more, and waits until the receiver has it all and closes its end.
+fn finish(mut stream: &TcpStream, sent: u64, params: &TcpParams, shared: &Shared) -> Result<(), NetError> {
+    let shut = stream.shutdown(Shutdown::Write);
+    shut.map_err(|error| NetError::call("shutdown", "a TCP transfer", error))?;
+    let (mut patience, mut received) = (Patience::new(params.patience), 0);
+    while !shared.has_failed() {
+        let now = shared.received.load(Ordering::Relaxed);
+        if now != std::mem::replace(&mut received, now) {
+            patience.moved = Instant::now();
+        }
+        let end = match stream.read(&mut [0]) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset && now == sent => Ok(0),
+            other => other,
+        };
+        if patience.or_late("shutdown", end)? == Some(0) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn accept(listener: &TcpListener, params: &TcpParams, shared: &Shared) -> Result<TcpStream, NetError> {
+    let start = Instant::now();
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => return Ok(stream),
+            Err(error) if !is_slow(&error) => return Err(NetError::call("accept", "a TCP transfer", error)),
+            Err(_) if start.elapsed() >= params.patience || shared.has_failed() => {
+                return Err(late("accept", params.patience));
+            }
+            Err(_) => {
+                wait_readable([Some(listener.as_fd())], SLICE);
+            }
+        }
+    }
+}
+
+fn receive(mut stream: TcpStream, params: &TcpParams, shared: &Shared) -> Result<TcpReport, NetError> {
+    let ready = stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(SLICE)));
+    ready.map_err(|error| NetError::call("setsockopt", "a TCP transfer", error))?;
+    let (pattern, mut buffer) = (Pattern::new(), vec![0; CHUNK]);
+    let (start, mut patience) = (Instant::now(), Patience::new(params.patience));
+    let mut report = TcpReport { sent: 0, received: 0, corrupt_at: None, elapsed: Duration::ZERO };
+    while !shared.has_failed() {
+        match patience.or_late("receive", stream.read(&mut buffer))? {
+            None => {}
+            Some(0) => {
+                // The kernel is to see to it that the sender learns of the end; it may forget that in a second.
+                let _ = sys::tcp::forget_on_close(stream.as_fd(), false);
+                break;
+            }
+            Some(bytes) => {
+                let differs = differs_at(&buffer[..bytes], pattern.at(report.received, bytes));
+                report.corrupt_at = report.corrupt_at.or(differs.map(|at| report.received + at as u64));
+                report.received += bytes as u64;
+                shared.received.store(report.received, Ordering::Relaxed);
+            }
+        }
+    }
+    report.elapsed = start.elapsed();
+    Ok(report)
+}
+
+fn differs_at(one: &[u8], other: &[u8]) -> Option<usize> {
+    if one == other {
+        return None; // by far the fastest way to say so
+    }
+    one.iter().zip(other).position(|(one, other)| one != other).or(Some(one.len().min(other.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_content_says_where_it_is() {
+        let pattern = Pattern::new();
+        assert_eq!(pattern.at(0, 100), pattern.at(PERIOD as u64, 100));
+        assert_eq!(pattern.at(PERIOD as u64 - 1, CHUNK).len(), CHUNK);
+        for shift in [1, 64, 1448, 4096, 65_160] {
+            assert_ne!(pattern.at(0, 64), pattern.at(shift, 64), "{shift}");
+        }
+        let mut copy = pattern.at(7, 1000).to_vec();
+        assert_eq!(differs_at(&copy, pattern.at(7, 1000)), None);
+        copy[999] ^= 1;
+        assert_eq!(differs_at(&copy, pattern.at(7, 1000)), Some(999));
+        assert_eq!(differs_at(&copy[..9], pattern.at(7, 8)), Some(8));
+    }
+}

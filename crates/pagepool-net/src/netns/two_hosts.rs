@@ -1,0 +1,203 @@
+//! Two hosts on one subnet, and what stands between them: room for a forwarder.
+//!
+//! ```text
+//!      namespace a             between              namespace b
+//!   198.18.0.1  far0 ======= near0   near1 ======= far1  198.18.0.2
+//! ```
+//!
+//! Without a forwarder between `near0` and `near1` the hosts do not reach each other: it is the cable. It has to carry
+//! everything, ARP included.
+
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::error::NetError;
+use super::ethtool::{Ethtool, Offload};
+use super::link::{Link, Mac, OperState};
+use super::namespace::Namespace;
+use super::netlink::{Netlink, VethEnd};
+
+/// How long links may take to come up.
+const LIMIT: Duration = Duration::from_secs(10);
+const NAP: Duration = Duration::from_millis(2);
+/// Bits of the network's addresses that are the same.
+const PREFIX: u8 = 24;
+
+/// Where the near ends are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Between {
+    /// In a namespace of their own.
+    Namespace,
+    /// In that of the calling thread.
+    Here,
+}
+
+/// What the hosts are to be.
+#[derive(Clone, Debug)]
+pub struct TwoHostsParams {
+    /// Largest packet without the Ethernet header, of every link: 68 to 65535.
+    pub mtu: u32,
+    /// Queues of every link: 1 to 4096.
+    pub queues: u32,
+    /// Where the near ends are.
+    pub between: Between,
+    /// Names of the near ends, of which there may be no others where they are.
+    pub near: [String; 2],
+    /// Whether the hosts put together what arrives, which spares their TCP much work. Near ends never do.
+    pub gro: bool,
+}
+
+impl Default for TwoHostsParams {
+    fn default() -> Self {
+        let near = ["near0".into(), "near1".into()];
+        Self { mtu: 1500, queues: 1, between: Between::Namespace, near, gro: true }
+    }
+}
+
+/// One of the hosts.
+#[derive(Debug)]
+pub struct Host {
+    /// Where it is.
+    pub namespace: Namespace,
+    /// Its only link, but for loopback.
+    pub link: Link,
+    /// Its address.
+    pub address: Ipv4Addr,
+}
+
+/// Two hosts that wait for somebody to forward between them. Dropping it ends them; their links go with them.
+///
+/// All links are up, and send whole packets with their checksums: transmit checksum and segmentation offloads are off.
+/// Nothing sends by itself: IPv6 is off in the hosts, and between them in a namespace of ours. Sockets that are still
+/// open in a host keep it alive, so close them first if the links are to be gone soon.
+///
+/// ```
+/// use pagepool_net::netns::{FrameSocket, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
+/// # use std::time::Duration;
+/// let hosts = match TwoHosts::new(&TwoHostsParams::default()) {
+///     Ok(hosts) => hosts,
+///     Err(error) if error.is_permission() => return Ok(()), // not root: it says which capability is missing
+///     Err(error) => return Err(error),
+/// };
+/// let near = hosts.run_between(|| FrameSocket::open_here("near0"))?;
+/// let far = FrameSocket::open(&hosts.a.namespace, &hosts.a.link.name)?;
+/// let [Some(from), Some(to)] = [&hosts.a.link, &hosts.near[0]].map(|link| link.mac) else { return Ok(()) };
+/// let (frames, mut frame, mut tally) = (NumberedFrames::new(from, to, 64)?, [0; 64], Tally::new(1));
+/// frames.write(0, &mut frame);
+/// assert!(far.send(&frame)? && near.wait(Duration::from_secs(5)));
+/// assert_eq!(near.receive(&mut frame)?, Some(64));
+/// tally.take(&frame);
+/// assert_eq!((tally.good, tally.missing(1)), (1, 0));
+/// # Ok::<(), pagepool_net::netns::NetError>(())
+/// ```
+#[derive(Debug)]
+pub struct TwoHosts {
+    /// 198.18.0.1 on `far0`.
+    pub a: Host,
+    /// 198.18.0.2 on `far1`.
+    pub b: Host,
+    /// Where the near ends are, if they are in a namespace of ours.
+    pub between: Option<Namespace>,
+    /// The ends to forward between: the peer of `a`'s link, and that of `b`'s.
+    pub near: [Link; 2],
+    /// Stays where the near ends are, on whichever thread this is dropped.
+    middle: Middle,
+}
+
+impl TwoHosts {
+    /// Makes them.
+    pub fn new(params: &TwoHostsParams) -> Result<Self, NetError> {
+        let between = match params.between {
+            Between::Namespace => Some(Namespace::new("between")?),
+            Between::Here => None,
+        };
+        let mut middle = Middle::open(between.as_ref())?;
+        let (a, near_a) = middle.host(0, params)?;
+        let (b, near_b) = middle.host(1, params)?;
+        Ok(Self { a, b, between, near: [near_a, near_b], middle })
+    }
+
+    /// Runs something where the near ends are, or on the calling thread if they are not in a namespace of ours: it may open
+    /// devices on them.
+    pub fn run_between<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        match &self.between {
+            Some(namespace) => namespace.run(work),
+            None => work(),
+        }
+    }
+}
+
+impl Drop for TwoHosts {
+    /// Deletes the links at once, rather than when the kernel gets to the namespaces.
+    fn drop(&mut self) {
+        for link in &self.near {
+            let _ = self.middle.netlink.delete(link.index); // one that is gone already is as good
+        }
+    }
+}
+
+/// A namespace with links, to ask and to change.
+#[derive(Debug)]
+struct Middle {
+    netlink: Netlink,
+    ethtool: Ethtool,
+}
+
+impl Middle {
+    fn open(namespace: Option<&Namespace>) -> Result<Self, NetError> {
+        let open = || Ok(Self { netlink: Netlink::open()?, ethtool: Ethtool::open()? });
+        namespace.map_or_else(open, |namespace| namespace.run(open))
+    }
+
+    /// Makes host number 0 or 1 with its link, and gives the near end of that too.
+    fn host(&mut self, number: u8, params: &TwoHostsParams) -> Result<(Host, Link), NetError> {
+        let namespace = Namespace::new(&format!("host{number}"))?;
+        let (near, far) = (&params.near[usize::from(number)], format!("far{number}"));
+        let TwoHostsParams { mtu, queues, .. } = *params;
+        let mac = |side| Some(Mac([2, 0x70, 0x70, 0, side, number]));
+        let near_end = VethEnd { name: near, namespace: None, mac: mac(0), mtu, queues };
+        let far_end = VethEnd { name: &far, namespace: Some(namespace.as_fd()), mac: mac(1), mtu, queues };
+        self.netlink.add_veth(&near_end, &far_end)?;
+        let mut host = Middle::open(Some(&namespace))?;
+        let address = Ipv4Addr::new(198, 18, 0, number + 1);
+        host.prepare(&far, params.gro)?;
+        self.prepare(near, false)?;
+        let loopback = host.netlink.link("lo")?.index;
+        host.netlink.set_up(loopback, true)?;
+        let index = host.netlink.link(&far)?.index;
+        host.netlink.add_address(index, address, PREFIX)?;
+        let near = self.wait(near)?;
+        let link = host.wait(&far)?;
+        Ok((Host { namespace, link, address }, near))
+    }
+
+    /// Sets the offloads of a link and turns it on.
+    fn prepare(&mut self, link: &str, gro: bool) -> Result<(), NetError> {
+        self.ethtool.send_whole_packets(link)?;
+        self.ethtool.set_offload(link, Offload::Gro, gro)?;
+        let index = self.netlink.link(link)?.index;
+        self.netlink.set_up(index, true)
+    }
+
+    /// Waits until packets pass.
+    fn wait(&mut self, name: &str) -> Result<Link, NetError> {
+        let start = Instant::now();
+        loop {
+            let link = self.netlink.link(name)?;
+            if link.state == OperState::Up {
+                return Ok(link);
+            }
+            if start.elapsed() >= LIMIT {
+                let what = format!("interface {name:?}, which is {:?}, to come up", link.state);
+                return Err(NetError::Late {
+                    what,
+                    limit: LIMIT,
+                    remedy: "try again when the machine is less busy",
+                });
+            }
+            thread::sleep(NAP);
+        }
+    }
+}

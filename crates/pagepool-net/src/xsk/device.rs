@@ -1,0 +1,457 @@
+//! The device: one AF_XDP socket, with its rings and the tables of what the kernel has.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, MAX_FRAGS};
+
+use super::params::{XskParams, parameter};
+use super::probe::Probe;
+use super::receiver::{Receiver, RxRings};
+use super::redirect::{self, Redirect};
+use super::ring::{Consumer, Producer};
+use super::sender::{Sender, TxRings};
+use super::stats::XskStats;
+use super::sys::link;
+use super::sys::socket::{self as sys, KernelCounts, Mapped, Ring, errno};
+use super::umem::{Queue, Umem, check_queue};
+use crate::device::{Capabilities, Device, DeviceStats, Wake};
+use crate::reach::Reach;
+use crate::sys::event;
+
+/// The longest sleep while frames are being sent: the kernel does not wake anybody for a completion.
+const WHILE_SENDING: Duration = Duration::from_millis(1);
+/// The longest sleep otherwise: an interface that goes away wakes nobody either.
+const NAP: Duration = Duration::from_millis(100);
+/// Calls for one transmit ring at a time, each of which sends up to 32 packets in copy mode.
+const KICKS: usize = 64;
+/// Bytes of sent packets that may wait in the kernel, per slot of the transmit ring.
+const SEND_BUFFER_PER_SLOT: u32 = 4096;
+
+/// One queue of an interface over AF_XDP.
+///
+/// | who | may do what |
+/// |---|---|
+/// | any thread | make a [`Umem`]; attach a [`Redirect`]; open devices, over one `Umem` also at the same time, each in the network namespace of its interface; drop frames and buffers of any device |
+/// | the thread that polls a device | everything on that device: receive, transmit, complete, wait, statistics, close. It owns the pool that it receives into, and may send frames of any pool over the `Umem`. No lock is taken |
+/// | another thread | polls other devices: other queues, other interfaces, over the same `Umem` or another. A device may be sent to it between polls |
+/// | two threads | never share a device, for its rings have one producer and one consumer; a queue has one device |
+/// | another process | makes its own `Umem`. A child of `fork` that neither execs nor exits keeps the socket, and so the queue |
+///
+/// A pool over the UMEM leaves no tailroom in its pages, if chunks are pages: the kernel fills them up to their end. What
+/// a program of one's own wrote as metadata lies right before the packet: [`Buff::adjust_meta`] takes it in.
+///
+/// ```no_run
+/// // It needs root and an interface.
+/// use pagepool::{Arena, ArenaParams, Frame, FrameBulk, Pool, PoolParams};
+/// use pagepool_net::{Attach, Device, Redirect, Umem, UmemParams, XskDevice, XskParams};
+///
+/// let arena = Arena::new(ArenaParams { commit_all: true, ..Default::default() })?;
+/// let umem = Umem::new(UmemParams::default(), &*arena)?;
+/// let params = PoolParams { headroom: 256, wakeup: true, domains: vec![umem.clone()], ..Default::default() };
+/// let pool = Pool::new(params, arena)?.bind();
+/// let redirect = Some(Redirect::attach("veth0", Attach::Auto, false)?);
+/// let params = XskParams { interface: "veth0".into(), redirect, ..Default::default() };
+/// let mut device = XskDevice::open(params, &umem)?;
+///
+/// let (mut packets, mut out, mut done) = (Vec::with_capacity(64), Default::default(), FrameBulk::new());
+/// loop {
+///     device.receive(&pool, &mut packets, 64);
+///     for mut packet in packets.drain(..) {
+///         packet.data_mut()[..12].rotate_left(6); // back to where it came from
+///         std::collections::VecDeque::push_back(&mut out, Frame::from(packet));
+///     }
+///     device.transmit(&mut out);
+///     device.complete(&mut done, 64);
+///     done.flush();
+/// }
+/// # #[expect(unreachable_code)]
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct XskDevice {
+    name: String,
+    can: Capabilities,
+    reach: Reach,
+    umem: Arc<Umem>,
+    queue: Queue,
+    /// `None` once it is closed.
+    open: Option<Open>,
+    redirect: Option<Arc<Redirect>>,
+    receiver: Receiver,
+    sender: Sender,
+    zero_copy: bool,
+    stats: DeviceStats,
+    /// What the kernel had counted when the socket was closed.
+    last: KernelCounts,
+    gone: bool,
+}
+
+/// An Ethernet header with a VLAN tag: what an interface takes beyond its MTU.
+const HEADERS: usize = pagepool::ETH_HEADER + 4;
+
+/// A socket, with our ends of its rings.
+#[derive(Debug)]
+struct Open {
+    fd: Arc<OwnedFd>,
+    rx: RxRings,
+    tx: TxRings,
+    zero_copy: bool,
+    /// With zero copy.
+    probe: Option<Probe>,
+}
+
+impl XskDevice {
+    /// Opens a queue of an interface of this thread's network namespace over a UMEM. It has no buffers for packets
+    /// before its first [`receive`](Device::receive), also where it only transmits: some drivers leak without.
+    pub fn open(params: XskParams, umem: &Arc<Umem>) -> Result<Self, Error> {
+        params.check()?;
+        let index = redirect::index_of(&params.interface)?;
+        check_queue(&params.interface, params.queue, link::queues(&params.interface).ok())?;
+        let (fd, has_memory) = umem.take_socket()?;
+        let buffers = rx_buffers(&params, umem)?;
+        let (rx, tx) = make_rings(fd.as_fd(), &params, buffers)?;
+        sys::raise_send_buffer(fd.as_fd(), params.tx_ring.saturating_mul(SEND_BUFFER_PER_SLOT));
+        let fd = Arc::new(fd);
+        let queue = Queue { namespace: sys::namespace(fd.as_fd()), index, number: params.queue };
+        umem.bind(&fd, has_memory, queue, params.busy_limit)?;
+        let zero_copy = sys::is_zero_copy(fd.as_fd());
+        let open = Open { fd, rx, tx, zero_copy, probe: None };
+        let mut this = Self::new(&params, umem, queue, open, buffers as usize);
+        // From here on dropping it closes the socket in order.
+        if let Some(open) = this.open.as_mut().filter(|open| open.zero_copy) {
+            open.probe = Some(umem.probe()?);
+        }
+        if let (Some(redirect), Some(open)) = (&this.redirect, &this.open) {
+            redirect.insert(params.queue, open.fd.as_fd())?;
+        }
+        Ok(this)
+    }
+
+    fn new(params: &XskParams, umem: &Arc<Umem>, queue: Queue, open: Open, buffers: usize) -> Self {
+        let layout = umem.layout();
+        let max_buffers = if umem.params().multi_buffer { MAX_FRAGS + 1 } else { 1 };
+        let wire = link::mtu(&params.interface).map_or(usize::MAX, |mtu| mtu as usize + HEADERS);
+        let max_packet = wire.min(umem.packet_capacity() * max_buffers);
+        let (slots, domain) = (params.tx_ring as usize, umem.clone() as Arc<dyn DmaDomain>);
+        Self {
+            name: format!("{}:{}", params.interface, params.queue),
+            can: Capabilities { rx_ring: buffers, tx_ring: slots, max_packet, max_buffers, maps: false },
+            reach: Reach::new(domain),
+            umem: umem.clone(),
+            queue,
+            zero_copy: open.zero_copy,
+            open: Some(open),
+            redirect: params.redirect.clone(),
+            receiver: Receiver::new(layout, buffers, max_buffers),
+            sender: Sender::new(layout, slots, max_buffers, max_packet),
+            stats: DeviceStats::default(),
+            last: KernelCounts::default(),
+            gone: false,
+        }
+    }
+
+    /// Whether the driver works on the UMEM itself.
+    pub fn is_zero_copy(&self) -> bool {
+        self.zero_copy
+    }
+
+    /// What redirects packets to it.
+    pub fn redirect(&self) -> Option<&Arc<Redirect>> {
+        self.redirect.as_ref()
+    }
+
+    /// What the kernel counts, how full the rings are, and where the buffers are. A system call.
+    pub fn xsk_stats(&self) -> XskStats {
+        let rx = self.open.as_ref().map_or((0, 0), |open| (open.rx.fill.level(), open.rx.received.level()));
+        let tx = self.open.as_ref().map_or((0, 0), |open| (open.tx.send.level(), open.tx.done.level()));
+        XskStats::new(self.kernel_counts(), (self.receiver.held(), rx), (self.sender.held(), tx))
+    }
+
+    fn kernel_counts(&self) -> KernelCounts {
+        self.open.as_ref().and_then(|open| sys::statistics(open.fd.as_fd()).ok()).unwrap_or(self.last)
+    }
+
+    /// Looks whether the interface went away, or the device is closed.
+    fn look(&mut self) -> bool {
+        self.gone |= self.open.as_ref().is_none_or(|open| sys::take_error(open.fd.as_fd()).is_some());
+        self.gone
+    }
+
+    /// Its socket, if that is bound to anything, and the rest of it.
+    #[inline(always)]
+    fn running(&mut self) -> Option<&mut Open> {
+        if self.gone { None } else { self.open.as_mut() }
+    }
+
+    #[inline]
+    fn kick_transmit(&mut self) {
+        if self.sender.held() > 0
+            && let Some(open) = self.running()
+        {
+            self.gone = !open.kick_transmit();
+        }
+    }
+}
+
+impl Open {
+    /// Calls the kernel while there is something on the transmit ring, it waits for that, and a call brings it on. Says
+    /// whether there still is an interface.
+    fn kick_transmit(&mut self) -> bool {
+        for _ in 0..KICKS {
+            let pending = self.tx.send.level();
+            let wanted = pending > 0 || (self.zero_copy && self.tx.done.level() == 0);
+            if !wanted || !self.tx.send.needs_wakeup() {
+                break;
+            }
+            if let Err(error) = sys::kick_transmit(self.fd.as_fd())
+                && is_gone(&error)
+            {
+                return false;
+            }
+            if self.tx.send.level() >= pending {
+                break; // no room in the kernel now, or the interface is down: the next round tries again
+            }
+        }
+        true
+    }
+
+    /// The same for the fill ring.
+    #[inline]
+    fn kick_receive(&mut self) -> bool {
+        !self.rx.fill.needs_wakeup()
+            || sys::kick_receive(self.fd.as_fd()).err().is_none_or(|error| !is_gone(&error))
+    }
+
+    fn has_some(&self) -> bool {
+        self.rx.received.level() > 0 || self.tx.done.level() > 0
+    }
+}
+
+/// Whether an error of a call means that the socket is bound to nothing any more. An interface that is down is not gone.
+fn is_gone(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(errno::ENXIO | errno::ENODEV))
+}
+
+/// Buffers that the kernel is to have.
+fn rx_buffers(params: &XskParams, umem: &Umem) -> Result<u32, Error> {
+    let hardware = match umem.params().mode {
+        super::XskMode::Copy => 0,
+        _ => link::hardware_ring(&params.interface).unwrap_or(0),
+    };
+    let buffers = if params.rx_buffers == 0 { params.rx_ring + hardware } else { params.rx_buffers };
+    if u64::from(buffers) << umem.layout().unit_shift > umem.layout().len {
+        let must_be = format!("at most the UMEM's {} chunks", umem.layout().len >> umem.layout().unit_shift);
+        return Err(parameter("rx_buffers", buffers, must_be));
+    }
+    Ok(buffers)
+}
+
+fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(RxRings, TxRings), Error> {
+    let ring = |ring, entries| -> Result<Mapped, Error> {
+        let made = sys::set_ring_size(fd, ring, entries).and_then(|()| Mapped::new(fd, ring, entries));
+        made.map_err(|source| {
+            let remedy = format!("no ring of {entries} entries: make it smaller");
+            Error::System { call: "setsockopt(AF_XDP ring)", remedy, source }
+        })
+    };
+    let fill = 2 * buffers.next_power_of_two();
+    let (rx, tx) = (params.rx_ring, params.tx_ring);
+    let (fill, received) = (Producer::new(ring(Ring::Fill, fill)?, fill), ring(Ring::Receive, rx)?);
+    let (send, done) = (ring(Ring::Transmit, tx)?, ring(Ring::Completion, tx)?);
+    let rx = RxRings { fill, received: Consumer::new(received, rx) };
+    Ok((rx, TxRings { send: Producer::new(send, tx), done: Consumer::new(done, tx) }))
+}
+
+impl Device for XskDevice {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.can
+    }
+
+    fn domain(&self) -> Option<&Arc<dyn DmaDomain>> {
+        Some(self.reach.domain())
+    }
+
+    #[inline]
+    fn receive(&mut self, pool: &Bound, into: &mut Vec<Buff>, budget: usize) -> usize {
+        let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
+        let n = self.receiver.receive(&mut open.rx, into, budget, &mut self.stats);
+        self.receiver.refill(&mut open.rx, pool, &mut self.reach, &mut self.stats);
+        self.gone = !open.kick_receive();
+        n
+    }
+
+    #[inline]
+    fn transmit(&mut self, frames: &mut VecDeque<Frame>) -> usize {
+        let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
+        let n = self.sender.transmit(&mut open.tx, frames, &mut self.reach, &mut self.stats);
+        self.kick_transmit();
+        n
+    }
+
+    #[inline]
+    fn complete(&mut self, done: &mut FrameBulk, budget: usize) -> usize {
+        self.kick_transmit(); // what an earlier call had no room for
+        let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
+        self.sender.complete(&mut open.tx, done, budget, &mut self.stats)
+    }
+
+    fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
+        let start = Instant::now();
+        loop {
+            if self.look() {
+                return Wake::Gone;
+            }
+            self.kick_transmit();
+            let ready = self.open.as_ref().is_some_and(Open::has_some);
+            let left = timeout.saturating_sub(start.elapsed());
+            let nap = if self.sender.held() > 0 { WHILE_SENDING } else { NAP };
+            let sleep = if ready { Duration::ZERO } else { left.min(nap) };
+            let socket = self.open.as_ref().map(|open| open.fd.as_fd());
+            let [by_socket, by_pool] = event::wait_readable([socket, pool.wake_fd()], sleep);
+            if by_pool {
+                pool.acknowledge_wake();
+            }
+            if ready || by_socket || by_pool {
+                return Wake::Ready;
+            }
+            if left <= sleep {
+                return Wake::Timeout;
+            }
+        }
+    }
+
+    fn stats(&self) -> DeviceStats {
+        let kernel = self.kernel_counts();
+        // Where packets may have several buffers none is too long, and the kernel does not count an empty fill ring for them.
+        let several = self.can.max_buffers > 1;
+        let no_buffer = kernel.fill_ring_empty.max(if several { kernel.rx_dropped } else { 0 });
+        DeviceStats {
+            rx_no_buffer: no_buffer + kernel.rx_ring_full,
+            rx_too_long: kernel.rx_dropped.saturating_sub(no_buffer),
+            in_rx: self.receiver.held() as u64,
+            in_tx: self.sender.held() as u64,
+            ..self.stats
+        }
+    }
+
+    fn close(&mut self) {
+        let Some(Open { fd, rx, tx, probe, .. }) = self.open.take() else { return };
+        self.last = sys::statistics(fd.as_fd()).unwrap_or_default();
+        if let Some(redirect) = self.redirect.take() {
+            redirect.remove(self.queue.number);
+            // The kernel waits for this itself when the last descriptor goes; a child between `fork` and `exec` has one.
+            sys::wait_for_deliveries();
+        }
+        drop((rx, tx)); // before the socket: the kernel keeps one whose rings are mapped
+        self.umem.close(fd);
+        if probe.is_none_or(|probe| probe.wait(self.queue)) {
+            self.stats.closed_with += (self.receiver.clear() + self.sender.clear()) as u64;
+        } else {
+            self.receiver.forget(); // the driver may write there still: leaked, and so counted as out for ever
+            self.sender.forget();
+        }
+    }
+}
+
+impl Drop for XskDevice {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::FarEnd;
+    use crate::veth;
+    use crate::{Attach, UmemParams, XskMode};
+    use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+
+    /// Half pages of 1 MiB, a pool over them, and eight buffers for packets.
+    fn open() -> (XskDevice, Bound) {
+        let params = ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() };
+        let arena = Arena::new(params).unwrap();
+        let halves = UmemParams { chunk_size: 2048, mode: XskMode::Copy, ..Default::default() };
+        let umem = Umem::new(halves, &*arena).unwrap();
+        let params = PoolParams { domains: vec![umem.clone()], colour: false, ..Default::default() };
+        let pool = Pool::new(params, arena).unwrap().bind();
+        let redirect = Some(Redirect::attach("near0", Attach::Auto, false).unwrap());
+        let params =
+            XskParams { interface: "near0".into(), rx_ring: 8, tx_ring: 8, redirect, ..Default::default() };
+        (XskDevice::open(params, &umem).unwrap(), pool)
+    }
+
+    #[test]
+    fn what_the_kernel_discards_silently_is_taken_back() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP discarded descriptors: {why}");
+        }
+        let veth = veth::Veth::new(1, 1500);
+        let (mut device, pool) = open();
+        let XskDevice { receiver, reach, open, .. } = &mut device;
+        let fill = &mut open.as_mut().unwrap().rx.fill;
+        for _ in 0..3 {
+            assert!(receiver.give(fill, pool.alloc_frag(2048).unwrap(), reach));
+            fill.cancel(1);
+            fill.push([1 << 40]); // far beyond the memory
+        }
+        let mut packets = Vec::with_capacity(8);
+        device.receive(&pool, &mut packets, 8);
+        let mut far = veth.far_end(0);
+        (0..8).for_each(|_| assert!(far.send(&[7; 60])));
+        while packets.len() < 5 && device.wait(&pool, Duration::from_secs(1)) == Wake::Ready {
+            device.receive(&pool, &mut packets, 8);
+        }
+        assert_eq!(
+            (device.stats().in_rx, device.xsk_stats().rx_in_kernel),
+            (8, 3),
+            "{:?}",
+            device.xsk_stats()
+        );
+
+        // What crosses a chunk would be refused here; let it pass for once.
+        device.sender.pretend_unaligned();
+        let frame = |offset| Frame::from(Buff::new(pool.alloc_page().unwrap(), offset, 100).unwrap());
+        let mut queue = VecDeque::from([frame(0), frame(2000), frame(300)]);
+        assert_eq!(device.transmit(&mut queue), 3);
+        let mut done = FrameBulk::new();
+        while device.stats().tx_completed < 2 && device.wait(&pool, Duration::from_secs(1)) == Wake::Ready {
+            device.complete(&mut done, 8);
+        }
+        // Some kernels complete what they refuse (6.18 does), others never do.
+        let (xsk, left) = (device.xsk_stats(), device.stats().in_tx);
+        assert_eq!((xsk.rejected, xsk.tx_invalid_descs, xsk.tx_in_kernel), (left, 1, 0), "{xsk:?}");
+        let mut sent = Vec::new();
+        assert!(far.receive(&mut sent) && far.receive(&mut sent) && !far.receive(&mut sent), "two of three");
+        drop((packets, done));
+        device.close();
+        assert_eq!((device.stats().closed_with, pool.inflight().out), (8 + left, 0), "everything is home");
+    }
+
+    #[test]
+    fn a_probe_waits_until_the_queue_is_free() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP probe: {why}");
+        }
+        let _veth = veth::Veth::new(1, 1500);
+        let (mut device, _pool) = open();
+        let (probe, again, queue) =
+            (device.umem.probe().unwrap(), device.umem.probe().unwrap(), device.queue);
+        let closing = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            device.close();
+        });
+        let start = Instant::now();
+        assert!(probe.wait(queue) && start.elapsed() >= Duration::from_millis(15), "it waited for the close");
+        closing.join().unwrap();
+        veth::ip("link del near0");
+        assert!(again.wait(queue), "an interface that is gone is free");
+    }
+}

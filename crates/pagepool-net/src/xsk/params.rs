@@ -1,0 +1,172 @@
+//! What a UMEM and a socket over it shall be, checked once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pagepool::Error;
+
+use super::redirect::Redirect;
+
+/// Most slots of a ring. Linux takes more; a table of buffers goes with them.
+const MAX_RING: u32 = 1 << 16;
+/// Bytes that the kernel keeps free before a packet for XDP programs. Linux: `XDP_PACKET_HEADROOM`.
+pub(super) const XDP_HEADROOM: u32 = 256;
+/// The least chunk. Linux: `XDP_UMEM_MIN_CHUNK_SIZE`.
+const MIN_CHUNK: u32 = 2048;
+/// The most: a page of memory.
+const PAGE: u32 = 4096;
+
+/// Whether the driver works on the UMEM, or the kernel copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XskMode {
+    /// Zero copy where the driver has it, else copy. What it became is in the device's description.
+    #[default]
+    Auto,
+    /// The kernel copies: every driver.
+    Copy,
+    /// The driver works on the UMEM, or opening fails.
+    ZeroCopy,
+}
+
+/// What a UMEM shall be. The kernel takes all of this from the first socket for the others over the same UMEM.
+#[derive(Clone, Debug)]
+pub struct UmemParams {
+    /// Names it in reports and errors.
+    pub name: String,
+    /// Bytes of a chunk, which the kernel fills with one packet or a part of one: 2048 or 4096; with `unaligned` any
+    /// multiple of 64 from 2048 to 4096. A chunk of 4096 is a page of a pool. One of 2048 is half a page: the device then
+    /// takes [pieces](pagepool::Bound::alloc_frag) of that size, which should be the only ones cut from the pool.
+    pub chunk_size: u32,
+    /// Bytes kept free before the 256 that the kernel always keeps before a packet.
+    pub headroom: u32,
+    /// Chunks may begin anywhere in a page, so that packets lie in different cache sets from page to page (the pool's
+    /// colours): a chunk of 3072 leaves room for 16 of them.
+    pub unaligned: bool,
+    /// Whether the driver works on it.
+    pub mode: XskMode,
+    /// Have the kernel say when it must be called, instead of calling it always. Off is for measuring.
+    pub need_wakeup: bool,
+    /// Packets of several chunks (Linux 6.6). The program that redirects must take them, too.
+    pub multi_buffer: bool,
+}
+
+impl Default for UmemParams {
+    fn default() -> Self {
+        Self {
+            name: "umem0".into(),
+            chunk_size: PAGE,
+            headroom: 0,
+            unaligned: false,
+            mode: XskMode::Auto,
+            need_wakeup: true,
+            multi_buffer: false,
+        }
+    }
+}
+
+impl UmemParams {
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let chunk = self.chunk_size;
+        let fits = (MIN_CHUNK..=PAGE).contains(&chunk) && chunk.is_multiple_of(64);
+        if !fits || !(self.unaligned || chunk.is_power_of_two()) {
+            let must_be = match self.unaligned {
+                true => "a multiple of 64 from 2048 to 4096: the kernel takes no chunk beyond a page",
+                false => "2048 or 4096: other sizes need unaligned chunks",
+            };
+            return Err(parameter("chunk_size", chunk, must_be));
+        }
+        // The kernel wants some room left; a minimal Ethernet frame is the least that makes sense.
+        let most = chunk - XDP_HEADROOM - 64;
+        if self.headroom > most {
+            let must_be =
+                format!("at most {most}: the chunk of {chunk} less the kernel's 256 and 64 for a packet");
+            return Err(parameter("headroom", self.headroom, must_be));
+        }
+        Ok(())
+    }
+}
+
+/// What a socket shall be. `Default` is queue 0 of an interface without a name.
+#[derive(Clone, Debug)]
+pub struct XskParams {
+    /// The interface, in the network namespace of the thread that opens the device.
+    pub interface: String,
+    /// The queue, from 0.
+    pub queue: u32,
+    /// Slots of the receive ring, a power of two from 2 to 65536.
+    pub rx_ring: u32,
+    /// Slots of the transmit and completion rings, a power of two from 2 to 65536.
+    pub tx_ring: u32,
+    /// Buffers that the kernel has for packets, in the fill ring, in the driver and in the receive ring together; 0 is
+    /// the rule: with zero copy the slots of the driver's ring and those of the receive ring, else the latter.
+    pub rx_buffers: u32,
+    /// The program that gives the socket its packets; `None` for one that only transmits.
+    pub redirect: Option<Arc<Redirect>>,
+    /// How long to try again while the queue is busy: the kernel takes a socket apart after it was closed.
+    pub busy_limit: Duration,
+}
+
+impl Default for XskParams {
+    fn default() -> Self {
+        Self {
+            interface: String::new(),
+            queue: 0,
+            rx_ring: 2048,
+            tx_ring: 2048,
+            rx_buffers: 0,
+            redirect: None,
+            busy_limit: Duration::from_secs(2),
+        }
+    }
+}
+
+impl XskParams {
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let ring = |field, size: u32| match size.is_power_of_two() && (2..=MAX_RING).contains(&size) {
+            true => Ok(()),
+            false => Err(parameter(field, size, format!("a power of two from 2 to {MAX_RING}"))),
+        };
+        ring("rx_ring", self.rx_ring)?;
+        ring("tx_ring", self.tx_ring)?;
+        if self.rx_buffers > MAX_RING {
+            return Err(parameter("rx_buffers", self.rx_buffers, format!("0 to {MAX_RING}")));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn parameter(field: &'static str, value: impl ToString, must_be: impl Into<String>) -> Error {
+    Error::Parameter { field, value: value.to_string(), must_be: must_be.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_out_of_range_is_refused_by_name() {
+        let umem = |chunk_size, headroom, unaligned| {
+            UmemParams { chunk_size, headroom, unaligned, ..Default::default() }
+                .check()
+                .map_err(|e| e.to_string())
+        };
+        assert_eq!(
+            (umem(4096, 0, false), umem(2048, 256, false), umem(3072, 0, true)),
+            (Ok(()), Ok(()), Ok(()))
+        );
+        let refused = "chunk_size is 3072, but must be 2048 or 4096: other sizes need unaligned chunks";
+        assert_eq!(umem(3072, 0, false).unwrap_err(), refused);
+        assert!(umem(8192, 0, true).unwrap_err().contains("no chunk beyond a page"));
+        assert!(
+            umem(2048, 1729, false).unwrap_err().starts_with("headroom is 1729, but must be at most 1728")
+        );
+        let socket = |params: XskParams| params.check().map_err(|e| e.to_string());
+        assert_eq!(socket(XskParams::default()), Ok(()));
+        let odd = XskParams { tx_ring: 100, ..Default::default() };
+        assert_eq!(socket(odd).unwrap_err(), "tx_ring is 100, but must be a power of two from 2 to 65536");
+        let odd = XskParams { rx_ring: 1, ..Default::default() };
+        assert_eq!(socket(odd).unwrap_err(), "rx_ring is 1, but must be a power of two from 2 to 65536");
+        let many = XskParams { rx_buffers: 65537, ..Default::default() };
+        assert_eq!(socket(many).unwrap_err(), "rx_buffers is 65537, but must be 0 to 65536");
+    }
+}

@@ -1,0 +1,49 @@
+//! When a driver is done with a queue.
+//!
+//! What   a zero-copy driver lets go of a socket's buffers behind our back, a moment after the socket was closed. Until then
+//!        it may write to them (I4). The queue can be bound again when it has, so a socket of its own tries that. In copy
+//!        mode the kernel itself is done when `close` returns, and nothing of this is needed.
+//! Who    made with the device, in the network namespace of its interface; asked by whoever closes it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use super::sys::socket::{self as sys, Registration, Ring, errno, flags};
+use super::umem::Queue;
+
+/// Longest wait; drivers take tens of milliseconds.
+const LIMIT: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A socket that is bound to nothing yet.
+#[derive(Debug)]
+pub(super) struct Probe(OwnedFd);
+
+impl Probe {
+    /// Registers a page of the memory alone: nothing is ever given to the kernel by it.
+    pub(super) fn new(memory: Registration) -> std::io::Result<Self> {
+        let socket = sys::socket()?;
+        let chunk = pagepool::PAGE_SIZE as u32;
+        let page = Registration { len: u64::from(chunk), chunk, headroom: 0, unaligned: false, ..memory };
+        sys::register(socket.as_fd(), page)?;
+        for ring in [Ring::Receive, Ring::Fill, Ring::Completion] {
+            sys::set_ring_size(socket.as_fd(), ring, 2)?;
+        }
+        Ok(Self(socket))
+    }
+
+    /// Waits until the queue has no socket any more; false if that takes too long.
+    pub(super) fn wait(self, queue: Queue) -> bool {
+        let start = Instant::now();
+        loop {
+            match sys::bind(self.0.as_fd(), queue.index, queue.number, flags::XDP_COPY, None) {
+                Err(error) if error.raw_os_error() == Some(errno::EBUSY) => {}
+                _ => return true, // it could be bound, or the interface is gone, and its driver with it
+            }
+            if start.elapsed() >= LIMIT {
+                return false;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The program that redirects an interface's packets to sockets, and the map of those.
+//!
+//! What   one per interface, shared by the devices of its queues. Ours is attached by a link: when the last of them goes,
+//!        or the process ends in whatever way, the kernel detaches it. Or the map of somebody else's program, which this
+//!        puts sockets into and otherwise leaves alone.
+//! Who    any thread, in the interface's network namespace where it attaches.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use pagepool::Error;
+
+use super::bpf;
+use super::params::parameter;
+use super::sys::socket::errno;
+use super::sys::{bpf as sys, link};
+
+/// Queues that a map has room for at least.
+const QUEUES: u32 = 64;
+
+/// Where a program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attach {
+    /// In the driver if it can, else before the stack; what it became is [`Redirect::mode`].
+    #[default]
+    Auto,
+    /// In the driver, before the kernel makes a packet of its own of it.
+    Native,
+    /// Before the stack: any driver, slower.
+    Generic,
+}
+
+/// What redirects packets to AF_XDP sockets.
+///
+/// One's own program is brought by [`over_map`](Self::over_map): one that calls `bpf_redirect_map` on that map.
+#[derive(Debug)]
+pub struct Redirect {
+    map: OwnedFd,
+    ours: Option<Ours>,
+}
+
+/// The program that was attached here.
+#[derive(Debug)]
+struct Ours {
+    link: OwnedFd,
+    mode: Attach,
+    why: Option<String>,
+    id: u32,
+}
+
+impl Redirect {
+    /// Attaches a program to an interface that gives each queue's packets to its socket, and those of queues without
+    /// one to the stack. With `frags` it takes packets of several buffers (Linux 5.18), without which drivers refuse it
+    /// where packets may be longer than a page holds.
+    ///
+    /// Needs `CAP_BPF` and `CAP_NET_ADMIN`. A program that is there already is an error that names it.
+    pub fn attach(interface: &str, how: Attach, frags: bool) -> Result<Arc<Self>, Error> {
+        let index = index_of(interface)?;
+        let queues = link::queues(interface).map_or(0, |(rx, _)| rx).max(QUEUES);
+        let map = sys::create_socket_map(queues).map_err(|e| refused("bpf(BPF_MAP_CREATE)", e, frags))?;
+        let code = bpf::redirect(map.as_raw_fd());
+        let program = sys::load(&code, frags).map_err(|e| refused("bpf(BPF_PROG_LOAD)", e, frags))?;
+        let (link, mode, why) = attach_as(program.as_fd(), interface, index, how)?;
+        let id = sys::program_id(program.as_fd()).unwrap_or(0);
+        Ok(Arc::new(Self { map, ours: Some(Ours { link, mode, why, id }) }))
+    }
+
+    /// Uses the map of a program that somebody else attached: a `BPF_MAP_TYPE_XSKMAP`, with room for the queues.
+    pub fn over_map(map: OwnedFd) -> Arc<Self> {
+        Arc::new(Self { map, ours: None })
+    }
+
+    /// The map from queue numbers to sockets.
+    pub fn map(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+
+    /// Where the program runs that was attached here, and why not in the driver if that was to be had if possible.
+    pub fn mode(&self) -> Option<(Attach, Option<&str>)> {
+        self.ours.as_ref().map(|ours| (ours.mode, ours.why.as_deref()))
+    }
+
+    /// The number of the program that was attached here, as `bpftool prog` and `ip link` show it.
+    pub fn program_id(&self) -> Option<u32> {
+        self.ours.as_ref().map(|ours| ours.id)
+    }
+
+    /// Gives a queue's packets to a socket from now on.
+    pub(super) fn insert(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        sys::set_socket(self.map(), queue, socket).map_err(|source| Error::System {
+            call: "bpf(BPF_MAP_UPDATE_ELEM)",
+            remedy: format!("the map must be an XSKMAP with room for queue {queue}"),
+            source,
+        })
+    }
+
+    /// Gives a queue's packets to no socket any more. The kernel does so too when the socket goes.
+    pub(super) fn remove(&self, queue: u32) {
+        let _ = sys::clear_socket(self.map(), queue); // nothing is lost if it was not there
+    }
+}
+
+impl Drop for Ours {
+    /// A child between `fork` and `exec` has the link too, which would keep the program there for a moment.
+    fn drop(&mut self) {
+        let _ = sys::detach(self.link.as_fd()); // where that cannot be done the last descriptor does it
+    }
+}
+
+/// The number of an interface of this thread's network namespace.
+pub(super) fn index_of(interface: &str) -> Result<u32, Error> {
+    link::index_of(interface)
+        .map_err(|_| parameter("interface", interface, "an interface of this thread's network namespace"))
+}
+
+type Link = (OwnedFd, Attach, Option<String>);
+
+fn attach_as(program: BorrowedFd<'_>, interface: &str, index: u32, how: Attach) -> Result<Link, Error> {
+    let native = match how {
+        Attach::Generic => None,
+        Attach::Native | Attach::Auto => match sys::attach(program, index, true) {
+            Ok(link) => return Ok((link, Attach::Native, None)),
+            Err(error) if how == Attach::Native || is_final(&error) => {
+                return Err(not_attached(interface, index, error, true));
+            }
+            Err(error) => Some(format!("the driver of {interface} refused it: {error}")),
+        },
+    };
+    match sys::attach(program, index, false) {
+        Ok(link) => Ok((link, Attach::Generic, native)),
+        Err(error) => Err(not_attached(interface, index, error, false)),
+    }
+}
+
+/// Whether another way to attach would be refused for the same reason.
+fn is_final(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(errno::EBUSY | errno::EEXIST | errno::EPERM))
+}
+
+fn not_attached(interface: &str, index: u32, source: io::Error, native: bool) -> Error {
+    let call = "bpf(BPF_LINK_CREATE)";
+    let remedy = match source.raw_os_error() {
+        Some(errno::EBUSY | errno::EEXIST) => {
+            let id = link::xdp_program_on(index).ok().flatten();
+            let which = id.map_or("an XDP program".into(), |id| format!("the XDP program with id {id}"));
+            let what = format!(
+                "{which} is attached to {interface} (see `ip link show {interface}`, `bpftool prog`): detach it, or \
+                 bring the map that it redirects to"
+            );
+            return Error::Busy { what };
+        }
+        Some(errno::EPERM) => "attaching a program needs CAP_NET_ADMIN and CAP_BPF, or root".into(),
+        Some(errno::EOPNOTSUPP) if native => {
+            format!("the driver of {interface} runs no XDP programs: attach it generic")
+        }
+        Some(errno::ERANGE | errno::EINVAL) if native => format!(
+            "the driver of {interface} refuses it as {interface} is set up: its MTU, or that of a veth's other end, may \
+             be beyond what a program without frags may see; or attach it generic"
+        ),
+        _ => format!("the program could not be attached to {interface}"),
+    };
+    Error::System { call, remedy, source }
+}
+
+fn refused(call: &'static str, source: io::Error, frags: bool) -> Error {
+    let remedy = match source.raw_os_error() {
+        Some(errno::EPERM) => {
+            "it needs CAP_BPF and CAP_NET_ADMIN, or root; before Linux 5.11 also locked memory"
+        }
+        Some(errno::EINVAL) if frags => {
+            "a program for packets of several buffers needs Linux 5.18: attach it without frags, or the kernel is built \
+             without CONFIG_XDP_SOCKETS"
+        }
+        Some(errno::EINVAL) => "it needs Linux 5.9, with CONFIG_XDP_SOCKETS and CONFIG_BPF_SYSCALL",
+        _ => "the kernel refused it",
+    };
+    Error::System { call, remedy: remedy.into(), source }
+}

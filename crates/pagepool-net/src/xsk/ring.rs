@@ -1,0 +1,321 @@
+//! The four rings that an AF_XDP socket shares with the kernel, and the protocol of their indices.
+//!
+//! What   a [`Producer`] puts entries (fill, transmit), a [`Consumer`] takes them (receive, completion). Both ends of one
+//!        ring are the same code over the same [`RingMemory`]: the kernel's mapping, or plain memory in a test.
+//! Who    one thread at a time on our side; the kernel on the other, on any CPU.
+//! Slots  are reserved by writing them, published by `submit`, and given back by `cancel`: none is lost when less is sent
+//!        than was reserved.
+//! Trust  none: an index that cannot be is cut to the ring's size, and what an entry says is for the caller to check.
+//! Pairs  `Producer::submit` (Release) -> kernel `__xskq_cons_peek` (Acquire): the entries.
+//!        kernel `__xskq_cons_release` (Release) -> `Producer::room` (Acquire): the slots may be written again.
+//!        kernel `__xskq_prod_submit` (Release) -> `Consumer::peek` (Acquire): the entries, and the packets' bytes.
+//!        `Consumer::release` (Release) -> kernel `xskq_prod_nb_free` (Acquire): the slots were read.
+//!        (net/xdp/xsk_queue.h, v7.3.) The flag is a hint that the kernel sets when it goes to sleep; one that is missed
+//!        is seen by the next look, so it is looked at in every round, not only after a submit.
+//! Cost   a burst: one Acquire load where the known entries do not suffice, one Release store; per entry a plain copy.
+
+use std::sync::atomic::Ordering;
+
+/// One of the words at the head of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Index {
+    /// Entries ever put.
+    Producer,
+    /// Entries ever taken.
+    Consumer,
+    /// [`NEED_WAKEUP`].
+    Flags,
+}
+
+/// What both ends see.
+pub(crate) trait RingMemory {
+    fn load(&self, index: Index, order: Ordering) -> u32;
+    fn store(&self, index: Index, value: u32, order: Ordering);
+    /// A word of an entry; places wrap around at the ring's size. Plain access: the indices say whose it is.
+    fn word(&self, at: u32) -> u64;
+    fn set_word(&self, at: u32, value: u64);
+}
+
+/// The kernel waits to be called. Linux: `XDP_RING_NEED_WAKEUP`.
+const NEED_WAKEUP: u32 = 1;
+
+/// The end that puts entries of `WORDS` words.
+#[derive(Debug)]
+pub(crate) struct Producer<M, const WORDS: usize> {
+    memory: M,
+    size: u32,
+    /// Entries ever written.
+    next: u32,
+    /// Entries ever published.
+    submitted: u32,
+    /// Entries that the other end is known to have taken.
+    taken: u32,
+}
+
+impl<M: RingMemory, const WORDS: usize> Producer<M, WORDS> {
+    /// Our end of a ring of `size` entries, a power of two, that nobody has used yet.
+    pub(crate) fn new(memory: M, size: u32) -> Self {
+        debug_assert!(size.is_power_of_two());
+        Self { memory, size, next: 0, submitted: 0, taken: 0 }
+    }
+
+    /// Slots that may be written, as far as known; looks again only if they are fewer than `want`.
+    #[inline(always)]
+    pub(crate) fn room(&mut self, want: usize) -> usize {
+        let known = self.known_room();
+        if known >= want {
+            return known;
+        }
+        self.taken = self.memory.load(Index::Consumer, Ordering::Acquire); // pairs with the kernel's release
+        self.known_room()
+    }
+
+    /// An index beyond what was published gives no room at all.
+    #[inline(always)]
+    fn known_room(&self) -> usize {
+        self.size.saturating_sub(self.next.wrapping_sub(self.taken)) as usize
+    }
+
+    /// Writes the next slot, for which there is room; the other end does not see it yet.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, entry: [u64; WORDS]) {
+        debug_assert!(self.known_room() > 0, "room was asked for");
+        for (at, word) in entry.into_iter().enumerate() {
+            self.memory.set_word(self.next.wrapping_mul(WORDS as u32).wrapping_add(at as u32), word);
+        }
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// Takes back the last `n` of the slots that were written since the last submit.
+    #[inline]
+    pub(crate) fn cancel(&mut self, n: usize) {
+        debug_assert!(n as u32 <= self.next.wrapping_sub(self.submitted), "what is published stays");
+        self.next = self.next.wrapping_sub(n as u32);
+    }
+
+    /// Publishes what was written; says how many slots.
+    #[inline(always)]
+    pub(crate) fn submit(&mut self) -> usize {
+        let written = self.next.wrapping_sub(self.submitted);
+        if written > 0 {
+            self.memory.store(Index::Producer, self.next, Ordering::Release); // pairs with the kernel's peek
+            self.submitted = self.next;
+        }
+        written as usize
+    }
+
+    /// Entries that were published and not taken yet. Looks.
+    #[inline]
+    pub(crate) fn level(&self) -> usize {
+        let taken = self.memory.load(Index::Consumer, Ordering::Acquire); // pairs with the kernel's release
+        self.submitted.wrapping_sub(taken).min(self.size) as usize
+    }
+
+    /// Whether the other end waits to be called.
+    #[inline]
+    pub(crate) fn needs_wakeup(&self) -> bool {
+        self.memory.load(Index::Flags, Ordering::Relaxed) & NEED_WAKEUP != 0
+    }
+}
+
+/// The end that takes entries of `WORDS` words.
+#[derive(Debug)]
+pub(crate) struct Consumer<M, const WORDS: usize> {
+    memory: M,
+    size: u32,
+    /// Entries ever read.
+    next: u32,
+    /// Entries ever given back.
+    released: u32,
+    /// Entries that the other end is known to have put.
+    put: u32,
+}
+
+impl<M: RingMemory, const WORDS: usize> Consumer<M, WORDS> {
+    /// Our end of a ring of `size` entries, a power of two, that nobody has used yet.
+    pub(crate) fn new(memory: M, size: u32) -> Self {
+        debug_assert!(size.is_power_of_two());
+        Self { memory, size, next: 0, released: 0, put: 0 }
+    }
+
+    /// Entries that may be read, at most `want`; looks again only if fewer are known.
+    #[inline(always)]
+    pub(crate) fn peek(&mut self, want: usize) -> usize {
+        let known = self.known();
+        if known >= want {
+            return want;
+        }
+        self.put = self.memory.load(Index::Producer, Ordering::Acquire); // pairs with the kernel's submit
+        self.known().min(want)
+    }
+
+    #[inline(always)]
+    fn known(&self) -> usize {
+        self.put.wrapping_sub(self.next).min(self.size) as usize
+    }
+
+    /// Reads the next entry, which is there; the other end gets the slot with the next release.
+    #[inline(always)]
+    pub(crate) fn pop(&mut self) -> [u64; WORDS] {
+        debug_assert!(self.known() > 0, "it was looked for");
+        let first = self.next.wrapping_mul(WORDS as u32);
+        self.next = self.next.wrapping_add(1);
+        std::array::from_fn(|at| self.memory.word(first.wrapping_add(at as u32)))
+    }
+
+    /// Gives back the slots that were read.
+    #[inline(always)]
+    pub(crate) fn release(&mut self) {
+        if self.next != self.released {
+            self.memory.store(Index::Consumer, self.next, Ordering::Release); // pairs with the kernel's nb_free
+            self.released = self.next;
+        }
+    }
+
+    /// Entries that were put and not read yet. Looks.
+    #[inline]
+    pub(crate) fn level(&self) -> usize {
+        let put = self.memory.load(Index::Producer, Ordering::Acquire); // pairs with the kernel's submit
+        put.wrapping_sub(self.next).min(self.size) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[cfg(loom)]
+    use loom::{
+        sync::atomic::{AtomicU32, AtomicU64},
+        thread,
+    };
+    #[cfg(not(loom))]
+    use std::{
+        sync::atomic::{AtomicU32, AtomicU64},
+        thread,
+    };
+
+    /// A ring in plain memory, of which a test has both ends.
+    #[derive(Debug)]
+    struct Plain {
+        indices: [AtomicU32; 3],
+        words: Vec<AtomicU64>,
+    }
+
+    impl RingMemory for Arc<Plain> {
+        fn load(&self, index: Index, order: Ordering) -> u32 {
+            self.indices[index as usize].load(order)
+        }
+        fn store(&self, index: Index, value: u32, order: Ordering) {
+            self.indices[index as usize].store(value, order);
+        }
+        fn word(&self, at: u32) -> u64 {
+            self.words[at as usize & (self.words.len() - 1)].load(Ordering::Relaxed)
+        }
+        fn set_word(&self, at: u32, value: u64) {
+            self.words[at as usize & (self.words.len() - 1)].store(value, Ordering::Relaxed);
+        }
+    }
+
+    type Ends<const WORDS: usize> = (Producer<Arc<Plain>, WORDS>, Consumer<Arc<Plain>, WORDS>);
+
+    /// Both ends of a ring whose indices begin at `start`.
+    fn ring<const WORDS: usize>(size: u32, start: u32) -> (Ends<WORDS>, Arc<Plain>) {
+        let memory = Arc::new(Plain {
+            indices: [AtomicU32::new(start), AtomicU32::new(start), AtomicU32::new(0)],
+            words: (0..size as usize * WORDS).map(|_| AtomicU64::new(0)).collect(),
+        });
+        let mut producer = Producer::new(memory.clone(), size);
+        let mut consumer = Consumer::new(memory.clone(), size);
+        (producer.next, producer.submitted, producer.taken) = (start, start, start);
+        (consumer.next, consumer.released, consumer.put) = (start, start, start);
+        ((producer, consumer), memory)
+    }
+
+    /// Two threads, more entries than slots: each comes once, in order, whole.
+    fn passes_on(entries: u64, size: u32) {
+        let ((mut producer, mut consumer), _) = ring::<2>(size, u32::MAX - 1);
+        let putting = thread::spawn(move || {
+            let mut next = 0;
+            while next < entries {
+                let n = producer.room(1).min((entries - next) as usize);
+                (0..n).for_each(|at| producer.push([next + at as u64, !(next + at as u64)]));
+                next += n as u64;
+                producer.submit();
+                if n == 0 {
+                    thread::yield_now();
+                }
+            }
+        });
+        let mut expected = 0;
+        while expected < entries {
+            let n = consumer.peek(size as usize);
+            for _ in 0..n {
+                assert_eq!(consumer.pop(), [expected, !expected]);
+                expected += 1;
+            }
+            consumer.release();
+            if n == 0 {
+                thread::yield_now();
+            }
+        }
+        putting.join().unwrap();
+    }
+
+    #[cfg(loom)]
+    #[test]
+    fn entries_come_once_in_order_in_every_interleaving() {
+        loom::model(|| passes_on(3, 2));
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn entries_come_once_in_order() {
+        passes_on(if cfg!(miri) { 50 } else { 100_000 }, 8);
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn a_slot_is_seen_when_it_is_submitted_and_free_when_it_is_released() {
+        let ((mut producer, mut consumer), _) = ring::<1>(4, u32::MAX - 2);
+        assert_eq!(producer.room(9), 4);
+        (0..4).for_each(|n| producer.push([n]));
+        assert_eq!((consumer.peek(9), producer.level()), (0, 0), "nothing is published");
+        assert_eq!((producer.submit(), producer.submit()), (4, 0));
+        assert_eq!((consumer.peek(9), consumer.peek(3), producer.room(1)), (4, 3, 0));
+        assert_eq!((consumer.pop(), consumer.pop()), ([0], [1]));
+        assert_eq!((producer.room(1), consumer.level(), producer.level()), (0, 2, 4), "not given back yet");
+        consumer.release();
+        assert_eq!((producer.room(1), consumer.level(), producer.level()), (2, 2, 2));
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn slots_that_were_reserved_and_not_sent_are_given_back() {
+        let ((mut producer, mut consumer), _) = ring::<1>(4, 0);
+        for round in 0..100 {
+            assert_eq!(producer.room(3), 4, "round {round}: nothing is lost");
+            (0..3).for_each(|n| producer.push([n]));
+            producer.cancel(2);
+            producer.push([7 + round]);
+            assert_eq!(producer.submit(), 2);
+            assert_eq!((consumer.peek(4), consumer.pop(), consumer.pop()), (2, [0], [7 + round]));
+            consumer.release();
+            producer.room(4);
+        }
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn indices_that_cannot_be_give_nothing_beyond_the_ring() {
+        let ((mut producer, mut consumer), memory) = ring::<1>(4, 0);
+        memory.store(Index::Consumer, 77, Ordering::Relaxed);
+        assert_eq!(producer.room(5), 0, "more taken than was put");
+        memory.store(Index::Producer, 99, Ordering::Relaxed);
+        assert_eq!((consumer.peek(64), consumer.level()), (4, 4), "more put than there are slots");
+        assert!(!producer.needs_wakeup());
+        memory.store(Index::Flags, NEED_WAKEUP, Ordering::Relaxed);
+        assert!(producer.needs_wakeup());
+    }
+}

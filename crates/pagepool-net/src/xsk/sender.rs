@@ -1,0 +1,300 @@
+//! The sending half: gives the kernel the buffers of frames, and the frames back when it is done with them.
+//!
+//! Table  each buffer of a frame has a slot, which is found by the address that completes it: a list of slots per page,
+//!        for a page may have several pieces that are being sent. A frame is done with its last buffer. What the kernel
+//!        never completes (many kernels drop a descriptor that they refuse silently) stays in its slot until the socket is closed.
+//! Trust  none: an address that is not being sent is counted.
+//! Checks what the kernel would refuse is refused here, where it can be counted: an empty buffer, one beyond the UMEM or
+//!        across the end of a chunk, a packet of too many buffers.
+//! Whole  a packet is put on the ring with all its buffers or not at all.
+
+use std::collections::VecDeque;
+
+use pagepool::{Frame, FrameBulk, MAX_FRAGS};
+
+use super::receiver::Descriptor;
+use super::ring::{Consumer, Producer};
+use super::sys::socket::{CONTINUED, Mapped};
+use super::umem::Layout;
+use crate::device::DeviceStats;
+use crate::reach::Reach;
+
+/// Completions that are looked for at once.
+const BURST: usize = 64;
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// The rings of this half. While they are mapped the kernel keeps the socket, closed or not.
+#[derive(Debug)]
+pub(super) struct TxRings {
+    pub(super) send: Producer<Mapped, 2>,
+    pub(super) done: Consumer<Mapped, 1>,
+}
+
+#[derive(Debug)]
+pub(super) struct Sender {
+    layout: Layout,
+    /// By page: the first of the slots whose buffers lie in it.
+    pages: Box<[u32]>,
+    slots: Box<[Slot]>,
+    free: Vec<u32>,
+    /// Where the buffers of the frame lie whose descriptors were written last.
+    addrs: [u64; MAX_FRAGS + 1],
+    max_packet: usize,
+    max_buffers: usize,
+    /// Buffers of all frames that are here.
+    held: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// In the first slot of a frame.
+    frame: Option<Frame>,
+    /// What is being sent, as it was put on the ring.
+    addr: u64,
+    /// The next slot of the same page.
+    next: u32,
+    /// The first slot of this one's frame.
+    head: u32,
+    /// In the first slot: buffers of the frame, and how many of them the kernel has still.
+    buffers: u8,
+    left: u8,
+}
+
+/// What becomes of the frame at the front of a queue.
+enum Verdict {
+    /// Sent, as so many buffers.
+    Fits(usize),
+    /// Not yet.
+    Full,
+    TooLong,
+    Unmapped,
+}
+
+impl Sender {
+    pub(super) fn new(layout: Layout, slots: usize, max_buffers: usize, max_packet: usize) -> Self {
+        let slot = || Slot { frame: None, addr: 0, next: NONE, head: 0, buffers: 0, left: 0 };
+        Self {
+            layout,
+            pages: vec![NONE; (layout.len >> pagepool::PAGE_SHIFT) as usize].into(),
+            slots: (0..slots).map(|_| slot()).collect(),
+            free: (0..slots as u32).rev().collect(),
+            addrs: [0; MAX_FRAGS + 1],
+            max_packet,
+            max_buffers,
+            held: 0,
+        }
+    }
+
+    /// Takes frames off the front while there is room; says how many, those that are refused for good included.
+    #[inline]
+    pub(super) fn transmit(
+        &mut self,
+        rings: &mut TxRings,
+        frames: &mut VecDeque<Frame>,
+        reach: &mut Reach,
+        stats: &mut DeviceStats,
+    ) -> usize {
+        let mut taken = 0;
+        while let Some(frame) = frames.front() {
+            match self.judge(&mut rings.send, frame, reach) {
+                Verdict::Full => {
+                    stats.tx_full += 1;
+                    break;
+                }
+                Verdict::TooLong => stats.tx_too_long += 1,
+                Verdict::Unmapped => stats.tx_unmapped += 1,
+                Verdict::Fits(buffers) => {
+                    stats.tx_packets += 1;
+                    stats.tx_bytes += frame.len() as u64;
+                    self.post(frames.pop_front(), buffers);
+                    taken += 1;
+                    continue;
+                }
+            }
+            taken += 1;
+            drop(frames.pop_front());
+        }
+        rings.send.submit();
+        taken
+    }
+
+    /// Whether a frame can be sent; if so, its descriptors are written, and their slots reserved.
+    #[inline]
+    fn judge(&mut self, send: &mut Producer<Mapped, 2>, frame: &Frame, reach: &mut Reach) -> Verdict {
+        let buffers = frame.segment_count();
+        if buffers > self.max_buffers || !(1..=self.max_packet).contains(&frame.len()) {
+            return Verdict::TooLong;
+        }
+        if buffers > self.free.len() || send.room(buffers) < buffers {
+            return Verdict::Full;
+        }
+        let (mut written, mut verdict) = (0, Verdict::Fits(buffers));
+        for segment in frame.segments() {
+            // Memory that is no pool's has no device address.
+            let start = segment.buffer().and_then(|buffer| reach.addr_of(buffer));
+            let addr = start.map(|start| start.0 + segment.offset() as u64);
+            let more = written + 1 < buffers;
+            match addr.ok_or(Verdict::Unmapped).and_then(|at| self.layout.descriptor(at, segment.len(), more))
+            {
+                Ok(descriptor) => {
+                    self.addrs[written] = descriptor.addr;
+                    send.push(descriptor.to_words());
+                    written += 1;
+                }
+                Err(refused) => {
+                    verdict = refused;
+                    break;
+                }
+            }
+        }
+        if !matches!(verdict, Verdict::Fits(_)) {
+            send.cancel(written);
+        }
+        verdict
+    }
+
+    /// Notes a frame whose descriptors were written; there are slots for its buffers.
+    #[inline]
+    fn post(&mut self, frame: Option<Frame>, buffers: usize) {
+        let head = self.free[self.free.len() - 1];
+        for &addr in &self.addrs[..buffers] {
+            let free = self.free.pop().expect("slots were counted before");
+            let first = &mut self.pages[(addr >> pagepool::PAGE_SHIFT) as usize];
+            let slot = &mut self.slots[free as usize];
+            (slot.addr, slot.head, slot.next) = (addr, head, *first);
+            *first = free;
+        }
+        let first = &mut self.slots[head as usize];
+        (first.frame, first.buffers, first.left) = (frame, buffers as u8, buffers as u8);
+        self.held += buffers;
+    }
+
+    /// Moves frames that were sent into the bulk, at most `budget`.
+    #[inline]
+    pub(super) fn complete(
+        &mut self,
+        rings: &mut TxRings,
+        bulk: &mut FrameBulk,
+        budget: usize,
+        stats: &mut DeviceStats,
+    ) -> usize {
+        let done = &mut rings.done;
+        let mut frames = 0;
+        while frames < budget {
+            let got = done.peek(BURST.min(budget - frames));
+            if got == 0 {
+                break;
+            }
+            for _ in 0..got {
+                let [addr] = done.pop();
+                match self.finish(addr) {
+                    Ok(None) => {}
+                    Ok(Some(frame)) => {
+                        frames += 1;
+                        bulk.push(frame);
+                    }
+                    Err(()) => stats.tx_bad_descriptor += 1,
+                }
+            }
+            done.release();
+        }
+        stats.tx_completed += frames as u64;
+        frames
+    }
+
+    /// The kernel is done with what was sent at this address; gives the frame of which it was the last buffer.
+    #[inline]
+    fn finish(&mut self, addr: u64) -> Result<Option<Frame>, ()> {
+        let slot = self.unlink(addr).ok_or(())?;
+        let head = self.slots[slot as usize].head;
+        if slot != head {
+            self.free.push(slot);
+        }
+        let first = &mut self.slots[head as usize];
+        first.left -= 1;
+        if first.left > 0 {
+            return Ok(None);
+        }
+        self.held -= first.buffers as usize;
+        self.free.push(head);
+        Ok(first.frame.take())
+    }
+
+    /// Takes the slot of an address out of its page's list.
+    #[inline]
+    fn unlink(&mut self, addr: u64) -> Option<u32> {
+        let page = (addr >> pagepool::PAGE_SHIFT) as usize;
+        let mut at = *self.pages.get(page)?;
+        let mut before = NONE;
+        while at != NONE {
+            let slot = &self.slots[at as usize];
+            let next = slot.next;
+            if slot.addr == addr {
+                match before {
+                    NONE => self.pages[page] = next,
+                    before => self.slots[before as usize].next = next,
+                }
+                return Some(at);
+            }
+            (before, at) = (at, next);
+        }
+        None
+    }
+
+    /// Buffers of the frames that are here, sent or not.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Leaks what the kernel has.
+    pub(super) fn forget(&mut self) {
+        self.slots.iter_mut().for_each(|slot| std::mem::forget(slot.frame.take()));
+    }
+
+    /// Lets through what the kernel refuses.
+    #[cfg(test)]
+    pub(super) fn pretend_unaligned(&mut self) {
+        self.layout.unaligned = true;
+    }
+
+    /// Takes everything back, once the socket is closed; says how many buffers there were.
+    pub(super) fn clear(&mut self) -> usize {
+        self.slots.iter_mut().for_each(|slot| drop(slot.frame.take()));
+        std::mem::take(&mut self.held)
+    }
+}
+
+impl Layout {
+    /// The descriptor of a buffer, if the kernel takes one like it: not empty, within the UMEM, and across the end of no
+    /// aligned chunk. Unaligned it may be as long as a chunk.
+    #[inline]
+    fn descriptor(&self, addr: u64, len: usize, more: bool) -> Result<Descriptor, Verdict> {
+        if len == 0 || len > self.chunk as usize {
+            return Err(Verdict::TooLong);
+        }
+        let chunk = u64::from(self.chunk);
+        let crosses = !self.unaligned && (addr & (chunk - 1)) + len as u64 > chunk;
+        if crosses || addr + len as u64 > self.len {
+            return Err(Verdict::Unmapped);
+        }
+        Ok(Descriptor { addr, len: len as u32, options: if more { CONTINUED } else { 0 } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_crosses_a_chunk_or_the_end_is_not_taken() {
+        let aligned = Layout { chunk: 2048, before: 256, unaligned: false, unit_shift: 11, len: 1 << 20 };
+        let takes = |layout: &Layout, addr, len| layout.descriptor(addr, len, false).is_ok();
+        assert!(takes(&aligned, 0, 2048) && takes(&aligned, 2048 + 100, 1948));
+        assert!(!takes(&aligned, 100, 1949), "across the chunk's end");
+        assert!(!takes(&aligned, 0, 0) && !takes(&aligned, 0, 2049), "empty, and longer than a chunk");
+        let unaligned = Layout { unaligned: true, ..aligned };
+        assert!(takes(&unaligned, 100, 2048) && takes(&unaligned, (1 << 20) - 60, 60));
+        assert!(!takes(&unaligned, (1 << 20) - 60, 61), "across the memory's end");
+    }
+}

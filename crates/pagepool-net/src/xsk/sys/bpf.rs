@@ -1,0 +1,167 @@
+//! `bpf(2)`, as far as a program is loaded, attached by a link, and told of sockets: include/uapi/linux/bpf.h (v7.3).
+
+// UNSAFETY: system calls, whose arguments name memory by address.
+#![expect(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Commands.
+const MAP_CREATE: libc::c_int = 0;
+const MAP_UPDATE_ELEM: libc::c_int = 2;
+const MAP_DELETE_ELEM: libc::c_int = 3;
+const PROG_LOAD: libc::c_int = 5;
+const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
+const LINK_CREATE: libc::c_int = 28;
+const LINK_DETACH: libc::c_int = 34;
+
+const MAP_TYPE_XSKMAP: u32 = 17;
+const PROG_TYPE_XDP: u32 = 6;
+const ATTACH_TYPE_XDP: u32 = 37;
+/// The program takes packets of several buffers; Linux 5.18.
+const XDP_HAS_FRAGS: u32 = 1 << 5;
+const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+
+/// What descriptors, maps and programs made here are called in the kernel's lists.
+const NAME: [u8; 16] = *b"pagepool_xsk\0\0\0\0";
+const LICENSE: &std::ffi::CStr = c"MIT";
+
+/// An instruction. Linux: `struct bpf_insn`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Insn {
+    pub(crate) code: u8,
+    /// Destination in the lower four bits, source in the upper.
+    pub(crate) registers: u8,
+    pub(crate) offset: i16,
+    pub(crate) imm: i32,
+}
+
+/// Makes a map from queue numbers to AF_XDP sockets.
+pub(crate) fn create_socket_map(entries: u32) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Create {
+        map_type: u32,
+        key_size: u32,
+        value_size: u32,
+        max_entries: u32,
+        map_flags: u32,
+        inner_map_fd: u32,
+        numa_node: u32,
+        name: [u8; 16],
+    }
+    let create = Create {
+        map_type: MAP_TYPE_XSKMAP,
+        key_size: 4,
+        value_size: 4,
+        max_entries: entries,
+        map_flags: 0,
+        inner_map_fd: 0,
+        numa_node: 0,
+        name: NAME,
+    };
+    make(MAP_CREATE, &create)
+}
+
+#[repr(C)]
+struct Element {
+    map: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+/// Puts a bound socket into a map at a queue's number.
+pub(crate) fn set_socket(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+    let value = socket.as_raw_fd() as u32;
+    let (key, value) = ((&raw const queue) as u64, (&raw const value) as u64);
+    call(MAP_UPDATE_ELEM, &Element { map: map.as_raw_fd() as u32, padding: 0, key, value, flags: 0 })?;
+    Ok(())
+}
+
+/// Takes the socket of a queue out of a map.
+pub(crate) fn clear_socket(map: BorrowedFd<'_>, queue: u32) -> io::Result<()> {
+    let key = (&raw const queue) as u64;
+    call(MAP_DELETE_ELEM, &Element { map: map.as_raw_fd() as u32, padding: 0, key, value: 0, flags: 0 })?;
+    Ok(())
+}
+
+/// Loads an XDP program.
+pub(crate) fn load(program: &[Insn], frags: bool) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Load {
+        prog_type: u32,
+        insn_count: u32,
+        insns: u64,
+        license: u64,
+        log_level: u32,
+        log_size: u32,
+        log: u64,
+        kern_version: u32,
+        flags: u32,
+        name: [u8; 16],
+        ifindex: u32,
+        attach_type: u32,
+    }
+    make(
+        PROG_LOAD,
+        &Load {
+            prog_type: PROG_TYPE_XDP,
+            insn_count: program.len() as u32,
+            insns: program.as_ptr() as u64,
+            license: LICENSE.as_ptr() as u64,
+            log_level: 0,
+            log_size: 0,
+            log: 0,
+            kern_version: 0,
+            flags: if frags { XDP_HAS_FRAGS } else { 0 },
+            name: NAME,
+            ifindex: 0,
+            attach_type: ATTACH_TYPE_XDP,
+        },
+    )
+}
+
+/// Attaches a program to an interface for as long as the descriptor lives, in the driver or before the stack.
+pub(crate) fn attach(program: BorrowedFd<'_>, index: u32, native: bool) -> io::Result<OwnedFd> {
+    let flags = if native { XDP_FLAGS_DRV_MODE } else { XDP_FLAGS_SKB_MODE };
+    make(LINK_CREATE, &[program.as_raw_fd() as u32, index, ATTACH_TYPE_XDP, flags])
+}
+
+/// Detaches a program now, also where a child process has the descriptor still; Linux 5.11.
+pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
+    call(LINK_DETACH, &[link.as_raw_fd() as u32])?;
+    Ok(())
+}
+
+/// The number by which the kernel's lists know a program.
+pub(crate) fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
+    #[repr(C)]
+    struct GetInfo {
+        fd: u32,
+        len: u32,
+        info: u64,
+    }
+    let mut info = [0u32; 2]; // its type, and its number
+    let fd = program.as_raw_fd() as u32;
+    let get = GetInfo { fd, len: size_of_val(&info) as u32, info: (&raw mut info) as u64 };
+    call(OBJ_GET_INFO_BY_FD, &get)?;
+    Ok(info[1])
+}
+
+/// A call that gives a descriptor.
+fn make<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
+    let fd = call(command, attributes)?;
+    // SAFETY: the call just made this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Attributes are integers, without padding, and addresses of what lives as long as the call.
+fn call<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
+    let len = size_of::<T>() as libc::c_uint;
+    // SAFETY: the kernel reads the attributes, and what they name as each caller says.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), len) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as libc::c_int) }
+}

@@ -1,0 +1,150 @@
+//! Interfaces of this thread's network namespace: numbers, queues, rings, and the XDP program that is there.
+
+// UNSAFETY: system calls, whose arguments name memory by address.
+#![expect(unsafe_code)]
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Commands of the ethtool ioctl (include/uapi/linux/ethtool.h, v7.3).
+const ETHTOOL_GRINGPARAM: u32 = 0x10;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+/// Nested attributes of `IFLA_XDP` (include/uapi/linux/if_link.h, v7.3).
+const IFLA_XDP: u16 = 43;
+const IFLA_XDP_PROG_IDS: [u16; 4] = [4, 5, 6, 7];
+/// Bits of an attribute's type that are not its type.
+const NLA_TYPE_MASK: u16 = 0x3fff;
+
+/// The number of an interface.
+pub(crate) fn index_of(name: &str) -> io::Result<u32> {
+    let name = CString::new(name).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
+    // SAFETY: a string that ends with 0.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    if index == 0 { Err(io::Error::last_os_error()) } else { Ok(index) }
+}
+
+/// Receive and transmit queues of an interface, where its driver says.
+pub(crate) fn queues(name: &str) -> io::Result<(u32, u32)> {
+    let [_, _, _, _, _, rx, tx, _, combined] = ethtool(name, ETHTOOL_GCHANNELS)?;
+    Ok((rx + combined, tx + combined))
+}
+
+/// Slots of the receive ring of an interface's hardware, where its driver says.
+pub(crate) fn hardware_ring(name: &str) -> io::Result<u32> {
+    let [_, _, _, _, _, rx, ..] = ethtool(name, ETHTOOL_GRINGPARAM)?;
+    Ok(rx)
+}
+
+/// The longest payload of a packet on an interface.
+pub(crate) fn mtu(name: &str) -> io::Result<u32> {
+    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    let mut request = request_for(name)?;
+    // SAFETY: the kernel reads the name, and writes within the request.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel wrote an integer.
+    Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
+}
+
+/// Asks the driver for one of the structures of nine integers.
+fn ethtool(name: &str, command: u32) -> io::Result<[u32; 9]> {
+    let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    let mut answer = [0u32; 9];
+    answer[0] = command;
+    let mut request = request_for(name)?;
+    request.ifr_ifru.ifru_data = answer.as_mut_ptr().cast();
+    // SAFETY: the kernel reads the request, and writes at most the nine integers that these commands give.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}
+
+/// A request about an interface.
+fn request_for(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: zeroes are a request.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(request)
+}
+
+/// The number of the XDP program on an interface, if there is one.
+pub(crate) fn xdp_program_on(index: u32) -> io::Result<Option<u32>> {
+    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    let mut request = [0u8; 32]; // a header of 16 bytes, and an ifinfomsg of 16
+    request[..4].copy_from_slice(&32u32.to_ne_bytes());
+    request[4..6].copy_from_slice(&libc::RTM_GETLINK.to_ne_bytes());
+    request[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    request[20..24].copy_from_slice(&index.to_ne_bytes());
+    // SAFETY: the kernel reads the request.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
+    if sent < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut answer = vec![0u8; 1 << 16];
+    // SAFETY: the kernel writes at most as many bytes as there are.
+    let got = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
+    let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+    Ok(program_in(&answer[..got]))
+}
+
+/// Finds the program in an answer of `RTM_GETLINK`.
+fn program_in(answer: &[u8]) -> Option<u32> {
+    let is_link = answer.get(4..6)? == libc::RTM_NEWLINK.to_ne_bytes();
+    let links = answer.get(32..).filter(|_| is_link)?;
+    let (_, xdp) = attributes(links).find(|&(kind, _)| kind == IFLA_XDP)?;
+    let ids = attributes(xdp).filter(|(kind, _)| IFLA_XDP_PROG_IDS.contains(kind));
+    ids.filter_map(|(_, id)| Some(u32::from_ne_bytes(id.try_into().ok()?))).find(|&id| id != 0)
+}
+
+/// The attributes that stand one behind the other: type and payload.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?) as usize;
+        let kind = u16::from_ne_bytes(bytes.get(2..4)?.try_into().ok()?) & NLA_TYPE_MASK;
+        let payload = bytes.get(4..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((kind, payload))
+    })
+}
+
+fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes three integers.
+    let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call just made this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_among_attributes_and_broken_answers_are_none() {
+        let attribute = |kind: u16, payload: &[u8]| {
+            let mut bytes = ((payload.len() + 4) as u16).to_ne_bytes().to_vec();
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend(payload);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            bytes
+        };
+        let xdp = [attribute(2, &[1]), attribute(4, &77u32.to_ne_bytes())].concat();
+        let mut answer = vec![0; 32];
+        answer[4..6].copy_from_slice(&libc::RTM_NEWLINK.to_ne_bytes());
+        answer.extend(attribute(3, b"veth0\0"));
+        answer.extend(attribute(IFLA_XDP, &xdp));
+        assert_eq!(program_in(&answer), Some(77));
+        for len in 0..answer.len() {
+            assert_eq!(program_in(&answer[..len]), None, "cut at {len}");
+        }
+    }
+}

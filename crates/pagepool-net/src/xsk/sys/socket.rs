@@ -1,0 +1,320 @@
+//! AF_XDP sockets: include/uapi/linux/if_xdp.h, net/xdp/xsk.c (v7.3).
+
+// UNSAFETY: system calls, and rings in memory that the kernel shares.
+#![expect(unsafe_code)]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::xsk::ring::{Index, RingMemory};
+
+/// `SO_NETNS_COOKIE` (include/uapi/asm-generic/socket.h, v7.3), which `libc` does not have.
+const SO_NETNS_COOKIE: libc::c_int = 71;
+
+/// The error numbers that callers tell apart.
+pub(crate) mod errno {
+    pub(crate) use libc::{
+        EACCES, EAFNOSUPPORT, EBUSY, EEXIST, EINVAL, ENETDOWN, ENOBUFS, ENODEV, ENOPROTOOPT, ENXIO,
+        EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ERANGE,
+    };
+}
+
+/// How a socket is bound: bits of `sxdp_flags`.
+pub(crate) mod flags {
+    pub(crate) use libc::{XDP_COPY, XDP_USE_NEED_WAKEUP, XDP_USE_SG, XDP_ZEROCOPY};
+}
+
+/// A buffer of a packet that is not its last. Linux: `XDP_PKT_CONTD`.
+pub(crate) const CONTINUED: u32 = libc::XDP_PKT_CONTD;
+
+/// One of a socket's rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ring {
+    Receive,
+    Transmit,
+    Fill,
+    Completion,
+}
+
+/// What the kernel counts. Linux: `struct xdp_statistics`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KernelCounts {
+    pub(crate) rx_dropped: u64,
+    pub(crate) rx_invalid: u64,
+    pub(crate) tx_invalid: u64,
+    pub(crate) rx_ring_full: u64,
+    pub(crate) fill_ring_empty: u64,
+    pub(crate) tx_ring_empty: u64,
+}
+
+/// A new AF_XDP socket in this thread's network namespace, which does not survive `exec`.
+pub(crate) fn socket() -> io::Result<OwnedFd> {
+    // SAFETY: the call takes three integers.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call just made this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// What is registered as a UMEM.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registration {
+    pub(crate) addr: usize,
+    pub(crate) len: u64,
+    pub(crate) chunk: u32,
+    pub(crate) headroom: u32,
+    pub(crate) unaligned: bool,
+}
+
+/// Registers memory. The kernel pins its pages and works on those, so this is sound for any address: what it may write
+/// is decided by what is put on a fill ring, and when.
+pub(crate) fn register(fd: BorrowedFd<'_>, what: Registration) -> io::Result<()> {
+    let registration = libc::xdp_umem_reg {
+        addr: what.addr as u64,
+        len: what.len,
+        chunk_size: what.chunk,
+        headroom: what.headroom,
+        flags: if what.unaligned { libc::XDP_UMEM_UNALIGNED_CHUNK_FLAG } else { 0 },
+        tx_metadata_len: 0,
+    };
+    set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &registration)
+}
+
+/// Gives one of the rings its size, a power of two.
+pub(crate) fn set_ring_size(fd: BorrowedFd<'_>, ring: Ring, entries: u32) -> io::Result<()> {
+    let option = match ring {
+        Ring::Receive => libc::XDP_RX_RING,
+        Ring::Transmit => libc::XDP_TX_RING,
+        Ring::Fill => libc::XDP_UMEM_FILL_RING,
+        Ring::Completion => libc::XDP_UMEM_COMPLETION_RING,
+    };
+    set_option(fd, libc::SOL_XDP, option, &entries)
+}
+
+/// Binds a socket to a queue of an interface; with `shared`, over the UMEM of that bound socket.
+pub(crate) fn bind(
+    fd: BorrowedFd<'_>,
+    index: u32,
+    queue: u32,
+    flags: u16,
+    shared: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: if shared.is_some() { libc::XDP_SHARED_UMEM } else { flags },
+        sxdp_ifindex: index,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: shared.map_or(0, |fd| fd.as_raw_fd() as u32),
+    };
+    let len = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: the kernel reads an address of this length, which lives as long as the call.
+    let done = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether the driver works on the UMEM itself.
+pub(crate) fn is_zero_copy(fd: BorrowedFd<'_>) -> bool {
+    option::<libc::xdp_options>(fd, libc::SOL_XDP, libc::XDP_OPTIONS)
+        .is_ok_and(|options| options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
+}
+
+/// What the kernel counted for a socket.
+pub(crate) fn statistics(fd: BorrowedFd<'_>) -> io::Result<KernelCounts> {
+    let counts = option::<libc::xdp_statistics>(fd, libc::SOL_XDP, libc::XDP_STATISTICS)?;
+    Ok(KernelCounts {
+        rx_dropped: counts.rx_dropped,
+        rx_invalid: counts.rx_invalid_descs,
+        tx_invalid: counts.tx_invalid_descs,
+        rx_ring_full: counts.rx_ring_full,
+        fill_ring_empty: counts.rx_fill_ring_empty_descs,
+        tx_ring_empty: counts.tx_ring_empty_descs,
+    })
+}
+
+/// The error that waits at a socket, which is taken: the interface went away, for example.
+pub(crate) fn take_error(fd: BorrowedFd<'_>) -> Option<io::Error> {
+    let error = option::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR).ok()?;
+    (error != 0).then(|| io::Error::from_raw_os_error(error))
+}
+
+/// Names the network namespace of a socket, among those since the machine started; Linux 5.14.
+pub(crate) fn namespace(fd: BorrowedFd<'_>) -> u64 {
+    option::<u64>(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE).unwrap_or(0)
+}
+
+/// Lets more sent packets wait in the kernel than its default, which is less than a ring; without the capability for it
+/// the default stays.
+pub(crate) fn raise_send_buffer(fd: BorrowedFd<'_>, bytes: u32) {
+    let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes);
+}
+
+/// Makes the kernel look at the transmit ring.
+pub(crate) fn kick_transmit(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let (nothing, flags) = (std::ptr::null(), libc::MSG_DONTWAIT);
+    // SAFETY: a message of no bytes to no address.
+    let sent = unsafe { libc::sendto(fd.as_raw_fd(), nothing, 0, flags, std::ptr::null(), 0) };
+    if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Makes the kernel look at the fill ring.
+pub(crate) fn kick_receive(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let (nothing, none) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: room for no bytes, and for no address.
+    let got =
+        unsafe { libc::recvfrom(fd.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT, none, std::ptr::null_mut()) };
+    if got >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Waits until whatever the kernel does on any CPU now without sleeping is over: the delivery of a packet to a socket
+/// that was just taken out of its map. Linux: `membarrier` is `synchronize_rcu` (kernel/sched/membarrier.c, v7.3).
+pub(crate) fn wait_for_deliveries() {
+    // SAFETY: the call takes three integers.
+    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+}
+
+/// Raises the soft limit of locked memory to the hard one; whether that helps shows.
+pub(crate) fn raise_locked_memory() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes a limit, which lives as long as the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) } == 0 {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: the kernel reads a limit.
+        unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };
+    }
+}
+
+fn set_option<T>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads the value, which lives as long as the call.
+    let done =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), len) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// For options that are integers, or structures of them, without padding.
+fn option<T>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes; both places live as long as the call.
+    let done =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut len) };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: all bytes are initialised, as zeroes or by the kernel, and any are such a value.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// A ring that the kernel shares; the mapping lives as long as this does, beyond the socket if need be.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    base: NonNull<u8>,
+    len: usize,
+    producer: NonNull<AtomicU32>,
+    consumer: NonNull<AtomicU32>,
+    flags: NonNull<AtomicU32>,
+    words: NonNull<AtomicU64>,
+    /// Words of all entries, a power of two, less one.
+    mask: u32,
+}
+
+// SAFETY: all of it is accessed by atomic operations, from any thread.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// Maps a ring of `entries` entries, whose size was set to that.
+    pub(crate) fn new(fd: BorrowedFd<'_>, ring: Ring, entries: u32) -> io::Result<Self> {
+        let offsets = option::<libc::xdp_mmap_offsets>(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
+        let (at, page_offset, words) = match ring {
+            Ring::Receive => (offsets.rx, libc::XDP_PGOFF_RX_RING, 2),
+            Ring::Transmit => (offsets.tx, libc::XDP_PGOFF_TX_RING, 2),
+            Ring::Fill => (offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t, 1),
+            Ring::Completion => (offsets.cr, libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t, 1),
+        };
+        let len = at.desc as usize + entries as usize * words * 8;
+        let inside = |offset: u64, align: u64| offset.is_multiple_of(align) && (offset as usize) < len - 3;
+        if ![at.producer, at.consumer, at.flags].iter().all(|&o| inside(o, 4)) || !inside(at.desc, 8) {
+            return Err(io::Error::from_raw_os_error(libc::EPROTO));
+        }
+        let base = map_shared(fd, len, page_offset)?;
+        // SAFETY: the offset was compared with the length of the mapping.
+        let place = |offset: u64| unsafe { base.add(offset as usize) };
+        Ok(Self {
+            len,
+            producer: place(at.producer).cast(),
+            consumer: place(at.consumer).cast(),
+            flags: place(at.flags).cast(),
+            words: place(at.desc).cast(),
+            mask: entries * words as u32 - 1,
+            base,
+        })
+    }
+
+    #[inline(always)]
+    fn index(&self, index: Index) -> &AtomicU32 {
+        let place = match index {
+            Index::Producer => self.producer,
+            Index::Consumer => self.consumer,
+            Index::Flags => self.flags,
+        };
+        // SAFETY: the place lies in the mapping, aligned, as `new` saw; the mapping lives as long as this.
+        unsafe { place.as_ref() }
+    }
+
+    #[inline(always)]
+    fn entry(&self, at: u32) -> &AtomicU64 {
+        // SAFETY: the mask keeps it among the words of the entries, which lie in the mapping.
+        let place = unsafe { self.words.add((at & self.mask) as usize) };
+        // SAFETY: it is aligned, and the mapping lives as long as this.
+        unsafe { place.as_ref() }
+    }
+}
+
+impl RingMemory for Mapped {
+    #[inline(always)]
+    fn load(&self, index: Index, order: Ordering) -> u32 {
+        self.index(index).load(order)
+    }
+
+    #[inline(always)]
+    fn store(&self, index: Index, value: u32, order: Ordering) {
+        self.index(index).store(value, order);
+    }
+
+    #[inline(always)]
+    fn word(&self, at: u32) -> u64 {
+        self.entry(at).load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn set_word(&self, at: u32, value: u64) {
+        self.entry(at).store(value, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: this mapping is this value's alone, and nothing refers to it any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+fn map_shared(fd: BorrowedFd<'_>, len: usize, offset: libc::off_t) -> io::Result<NonNull<u8>> {
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+    // SAFETY: a new mapping, wherever the kernel puts it.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, fd.as_raw_fd(), offset) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // A child's copy of the mapping would keep the socket. If that cannot be had, so be it.
+    // SAFETY: the mapping was made just now.
+    unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
+    NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::EFAULT))
+}

@@ -1,0 +1,313 @@
+//! Memory that AF_XDP sockets work on: an arena, registered whole.
+//!
+//! What   a [`DmaDomain`] in which a device address is the offset in the arena. It is registered with the kernel before
+//!        the first pool maps it, and again when sockets are opened after all of them were closed. All sockets over it
+//!        share one registration: the memory is pinned once.
+//! Who    any thread. One lock, taken where sockets are opened and closed, never per packet.
+//! Lock   a socket is closed under it, so nobody can be borrowing its descriptor to share its UMEM: when `close` returns
+//!        the kernel has the socket no more.
+//! I4     the kernel pins the pages and writes those bytes only whose address was put on a fill ring (`receiver.rs`).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use pagepool::{DeviceAddr, DmaDomain, DomainId, Error, PAGE_SIZE, Provider, Region};
+
+use super::params::{UmemParams, XDP_HEADROOM, XskMode, parameter};
+use super::probe::Probe;
+use super::sys::socket::{self as sys, Registration, errno, flags};
+
+/// The first pause before a busy queue is tried again; each is twice as long, up to the last.
+const FIRST_PAUSE: Duration = Duration::from_micros(200);
+const LAST_PAUSE: Duration = Duration::from_millis(20);
+
+/// An arena as a UMEM. Pools over it name it among their domains, with all the arena committed; devices are opened over it.
+#[derive(Debug)]
+pub struct Umem {
+    id: DomainId,
+    params: UmemParams,
+    area: u64,
+    memory: Registration,
+    sockets: Mutex<Sockets>,
+}
+
+#[derive(Debug, Default)]
+struct Sockets {
+    /// Has the registration and is bound to nothing.
+    registered: Option<OwnedFd>,
+    /// Those that are bound, and to what.
+    bound: Vec<(Queue, Weak<OwnedFd>)>,
+}
+
+/// A queue among all of the machine: namespace, interface, number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Queue {
+    pub(super) namespace: u64,
+    pub(super) index: u32,
+    pub(super) number: u32,
+}
+
+/// Where in a chunk what lies, as the receiver and the sender need it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// Bytes of a chunk.
+    pub(super) chunk: u32,
+    /// Bytes before the packet in a chunk.
+    pub(super) before: u32,
+    pub(super) unaligned: bool,
+    /// log2 of the bytes that have an entry in a table of buffers: half a page, or a page.
+    pub(super) unit_shift: u32,
+    /// Bytes of the memory.
+    pub(super) len: u64,
+}
+
+impl Umem {
+    /// Registers a provider's memory, all of it; it must be there (an arena: `commit_all`), and readable by the CPU.
+    ///
+    /// Needs `CAP_NET_RAW`, and locked memory of the arena's size unless it has `CAP_IPC_LOCK`.
+    pub fn new(params: UmemParams, provider: &dyn Provider) -> Result<Arc<Self>, Error> {
+        params.check()?;
+        let area = provider.area();
+        let len = area.pages() as u64 * PAGE_SIZE as u64;
+        let what = || format!("{}: a UMEM is registered whole", provider.describe());
+        let Some(addr) = area.base() else {
+            return Err(Error::Unsupported { what: format!("{}, and by the CPU", what()) });
+        };
+        if area.present_bytes() < len {
+            let what = format!(
+                "{}, and only {} of {len} bytes are there: set commit_all",
+                what(),
+                area.present_bytes()
+            );
+            return Err(Error::Unsupported { what });
+        }
+        let (chunk, headroom, unaligned) = (params.chunk_size, params.headroom, params.unaligned);
+        let memory = Registration { addr, len, chunk, headroom, unaligned };
+        let sockets = Mutex::new(Sockets::default());
+        let this = Self { id: DomainId::unique(), params, area: area.id(), memory, sockets };
+        let registered = new_socket()?;
+        this.register(registered.as_fd())?;
+        this.lock().registered = Some(registered);
+        Ok(Arc::new(this))
+    }
+
+    /// What it was asked to be.
+    pub fn params(&self) -> &UmemParams {
+        &self.params
+    }
+
+    /// Sockets that are bound over it now.
+    pub fn sockets(&self) -> usize {
+        self.lock().bound.len()
+    }
+
+    /// Most bytes of a packet in one chunk.
+    pub fn packet_capacity(&self) -> usize {
+        (self.memory.chunk - self.memory.headroom - XDP_HEADROOM) as usize
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        let chunk = self.memory.chunk;
+        Layout {
+            chunk,
+            before: self.memory.headroom + XDP_HEADROOM,
+            unaligned: self.memory.unaligned,
+            unit_shift: if self.memory.unaligned { PAGE_SIZE.ilog2() } else { chunk.ilog2() },
+            len: self.memory.len,
+        }
+    }
+
+    /// A socket for a queue: the one that has the registration, or another; with whether it has it.
+    pub(super) fn take_socket(&self) -> Result<(OwnedFd, bool), Error> {
+        match self.lock().registered.take() {
+            Some(fd) => Ok((fd, true)),
+            None => Ok((new_socket()?, false)),
+        }
+    }
+
+    /// Binds a socket from [`take_socket`](Self::take_socket) whose rings are made; tries again while the queue is busy.
+    pub(super) fn bind(
+        &self,
+        fd: &Arc<OwnedFd>,
+        mut has_memory: bool,
+        queue: Queue,
+        limit: Duration,
+    ) -> Result<(), Error> {
+        let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
+        loop {
+            let error = match self.try_bind(fd, &mut has_memory, queue)? {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            let busy = error.raw_os_error() == Some(errno::EBUSY);
+            if !busy || start.elapsed() >= limit {
+                return Err(self.not_bound(error, queue.number, start.elapsed()));
+            }
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(LAST_PAUSE);
+        }
+    }
+
+    fn try_bind(
+        &self,
+        fd: &Arc<OwnedFd>,
+        has_memory: &mut bool,
+        queue: Queue,
+    ) -> Result<io::Result<()>, Error> {
+        let mut sockets = self.lock();
+        if sockets.bound.iter().any(|(bound, _)| *bound == queue) {
+            let what =
+                format!("queue {} has a device over {} already: one each", queue.number, self.params.name);
+            return Err(Error::Busy { what });
+        }
+        let shared = sockets.bound.first().and_then(|(_, fd)| fd.upgrade()).filter(|_| !*has_memory);
+        if shared.is_none() && !*has_memory {
+            self.register(fd.as_fd())?;
+            *has_memory = true;
+        }
+        let shared_fd = shared.as_ref().map(|shared| shared.as_fd());
+        let done = sys::bind(fd.as_fd(), queue.index, queue.number, self.flags(), shared_fd);
+        if done.is_ok() {
+            sockets.bound.push((queue, Arc::downgrade(fd)));
+        }
+        drop(shared); // before the lock: whoever closes it must be the one who closes it
+        Ok(done)
+    }
+
+    /// What tells when a driver is done with a queue.
+    pub(super) fn probe(&self) -> Result<Probe, Error> {
+        Probe::new(self.memory).map_err(|source| {
+            let remedy = "zero copy needs one socket more to close a queue in order: use mode copy".into();
+            Error::System { call: "setsockopt(AF_XDP)", remedy, source }
+        })
+    }
+
+    /// Closes a socket, which nobody else has.
+    pub(super) fn close(&self, fd: Arc<OwnedFd>) {
+        let mut sockets = self.lock();
+        sockets.bound.retain(|(_, bound)| !std::ptr::eq(bound.as_ptr(), Arc::as_ptr(&fd)));
+        debug_assert_eq!(Arc::strong_count(&fd), 1, "the device has the only one outside the lock");
+        drop(fd);
+    }
+
+    fn flags(&self) -> u16 {
+        let mode = match self.params.mode {
+            XskMode::Auto => 0,
+            XskMode::Copy => flags::XDP_COPY,
+            XskMode::ZeroCopy => flags::XDP_ZEROCOPY,
+        };
+        let wakeup = if self.params.need_wakeup { flags::XDP_USE_NEED_WAKEUP } else { 0 };
+        mode | wakeup | if self.params.multi_buffer { flags::XDP_USE_SG } else { 0 }
+    }
+
+    /// Registers the memory with a socket; once more with as much locked memory as is allowed if it is too little.
+    fn register(&self, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        let short = |error: &io::Error| error.raw_os_error() == Some(errno::ENOBUFS);
+        let done = sys::register(fd, self.memory).or_else(|error| {
+            if !short(&error) {
+                return Err(error);
+            }
+            sys::raise_locked_memory();
+            sys::register(fd, self.memory)
+        });
+        let Registration { len, chunk, headroom, .. } = self.memory;
+        done.map_err(|source| {
+            let remedy = match source.raw_os_error() {
+                Some(errno::ENOBUFS) => format!(
+                    "{len} bytes are more than may be locked: raise RLIMIT_MEMLOCK (ulimit -l {}), or give CAP_IPC_LOCK",
+                    len / 1024
+                ),
+                Some(errno::EINVAL) => format!(
+                    "the kernel takes no chunks of {chunk} bytes with {headroom} bytes of headroom here: use 2048 or 4096, \
+                     and before Linux 5.4 aligned ones"
+                ),
+                Some(errno::ENOPROTOOPT) => "the kernel is older than 4.18".into(),
+                _ => format!("the kernel did not pin {len} bytes: use a smaller arena"),
+            };
+            Error::System { call: "setsockopt(XDP_UMEM_REG)", remedy, source }
+        })
+    }
+
+    fn not_bound(&self, source: io::Error, queue: u32, after: Duration) -> Error {
+        let remedy = match source.raw_os_error() {
+            Some(errno::EBUSY) => format!(
+                "queue {queue} has an AF_XDP socket of somebody else still after {} ms (`ss --xdp -e` shows whose): end \
+                 it, or use another queue",
+                after.as_millis()
+            ),
+            Some(errno::EOPNOTSUPP | errno::EPROTONOSUPPORT) => {
+                "the driver has no zero copy (or not for chunks like these, or not without its XDP program): use mode copy, \
+                 for all sockets over this UMEM"
+                    .into()
+            }
+            Some(errno::EINVAL) if self.params.multi_buffer => {
+                "packets of several buffers need Linux 6.6, and with zero copy a driver that can: leave multi_buffer off".into()
+            }
+            Some(errno::EINVAL) => format!("the kernel takes no socket of this kind for queue {queue}; sharing needs Linux 5.10"),
+            Some(errno::ENETDOWN) => "the interface is down: set it up (ip link set ... up)".into(),
+            Some(errno::ENODEV | errno::ENXIO) => "the interface went away meanwhile".into(),
+            _ => format!("the kernel did not bind a socket to queue {queue}"),
+        };
+        Error::System { call: "bind(AF_XDP)", remedy, source }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sockets> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn new_socket() -> Result<OwnedFd, Error> {
+    sys::socket().map_err(|source| {
+        let remedy = match source.raw_os_error() {
+            Some(errno::EPERM | errno::EACCES) => "an AF_XDP socket needs CAP_NET_RAW, or root",
+            Some(errno::EAFNOSUPPORT) => "the kernel is older than 4.18, or built without CONFIG_XDP_SOCKETS",
+            _ => "raise RLIMIT_NOFILE if too many files are open",
+        };
+        Error::System { call: "socket(AF_XDP)", remedy: remedy.into(), source }
+    })
+}
+
+impl DmaDomain for Umem {
+    fn id(&self) -> DomainId {
+        self.id
+    }
+
+    fn name(&self) -> String {
+        self.params.name.clone()
+    }
+
+    fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
+        if region.area() != self.area {
+            return Err("this UMEM is of another arena: make one for each arena".into());
+        }
+        Ok(DeviceAddr(region.offset()))
+    }
+
+    fn unmap(&self, _region: &Region, _at: DeviceAddr) {}
+
+    fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
+
+    fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
+
+    fn fixes_area(&self) -> bool {
+        true
+    }
+}
+
+/// A queue's number must be below the interface's queues.
+pub(super) fn check_queue(interface: &str, queue: u32, queues: Option<(u32, u32)>) -> Result<(), Error> {
+    let Some((rx, tx)) = queues else { return Ok(()) }; // the driver does not say: bind will
+    if queue < rx.min(tx) {
+        return Ok(());
+    }
+    let must_be = match rx.min(tx) {
+        0 => {
+            format!("of an interface with queues both ways: {interface} has {rx} to receive and {tx} to send")
+        }
+        1 => format!("0: {interface} has one queue (`ethtool -L {interface}` changes that)"),
+        n => format!("0 to {}: {interface} has {rx} queues to receive and {tx} to send", n - 1),
+    };
+    Err(parameter("queue", queue, must_be))
+}

@@ -1,0 +1,215 @@
+//! Namespaces and the links in them, against the kernel. Everything happens in namespaces that the tests make.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
+
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pagepool_net::netns::{
+    Caution, Mac, Namespace, NetError, Netlink, Offload, OperState, SshSession, VethEnd, cautions,
+};
+
+/// The kernel removes namespaces when it has time.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A namespace, or the reason why there is none on this machine.
+fn namespace(test: &str) -> Option<Namespace> {
+    match Namespace::new("test") {
+        Ok(namespace) => Some(namespace),
+        Err(error) if error.is_permission() => {
+            println!("SKIP {test}: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn end(name: &str) -> VethEnd<'_> {
+    VethEnd { name, namespace: None, mac: None, mtu: 1500, queues: 1 }
+}
+
+fn names(netlink: &mut Netlink) -> Vec<String> {
+    netlink.links().unwrap().into_iter().map(|link| link.name).collect()
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < LIMIT, "{what}, after {LIMIT:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The namespaces that threads of this process are in.
+fn namespaces_of_threads() -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let of = |task: std::fs::DirEntry| std::fs::read_link(task.path().join("ns/net")).ok(); // it may end meanwhile
+    tasks.filter_map(|task| of(task.unwrap())).map(|at| at.to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn a_namespace_is_its_own_and_ends_when_dropped() {
+    let Some(lab) = namespace("a_namespace_is_its_own_and_ends_when_dropped") else { return };
+    let is_in = |id: u64| namespaces_of_threads().iter().any(|at| *at == format!("net:[{id}]"));
+    let id = lab.id();
+    assert!(is_in(id));
+    assert_eq!((lab.name(), names(&mut lab.netlink().unwrap())), ("test", vec!["lo".to_owned()]));
+    let spawned = lab.spawn("inside", || names(&mut Netlink::open().unwrap())).unwrap();
+    assert_eq!(spawned.join().unwrap(), ["lo"]);
+    let panicked =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lab.run(|| panic!("for the test"))));
+    assert!(panicked.is_err());
+    assert_eq!(lab.run(|| 7), 7, "it goes on after a panic");
+    drop(lab);
+    assert!(!is_in(id), "its thread was joined");
+}
+
+#[test]
+fn work_may_ask_for_work_and_hold_the_namespace() {
+    let Some(lab) = namespace("work_may_ask_for_work_and_hold_the_namespace") else { return };
+    let lab = std::sync::Arc::new(lab);
+    let inner = lab.clone();
+    assert_eq!(lab.run(move || inner.run(|| 3)), 3);
+    let inner = lab.clone();
+    let (done, ended) = std::sync::mpsc::channel();
+    let work = lab.spawn("asks", move || inner.run(move || done.send(()).unwrap())).unwrap();
+    ended.recv_timeout(LIMIT).unwrap();
+    work.join().unwrap();
+    assert_eq!(std::sync::Arc::strong_count(&lab), 1);
+}
+
+#[test]
+fn a_veth_pair_is_as_it_was_asked_for_and_goes_with_either_namespace() {
+    let Some(here) = namespace("a_veth_pair_is_as_it_was_asked_for") else { return };
+    let there = Namespace::new("there").unwrap();
+    let mut netlink = here.netlink().unwrap();
+    let near = VethEnd { mac: Some(Mac([2, 0, 0, 0, 0, 1])), queues: 3, ..end("near") };
+    let far = VethEnd {
+        namespace: Some(there.as_fd()),
+        mtu: 9000,
+        mac: Some(Mac([2, 0, 0, 0, 0, 2])),
+        ..end("far")
+    };
+    netlink.add_veth(&near, &far).unwrap();
+    let link = netlink.link("near").unwrap();
+    assert_eq!((link.mtu, link.mac, link.kind.as_deref()), (1500, near.mac, Some("veth")));
+    assert_eq!((link.rx_queues, link.tx_queues, link.is_up, link.lower), (3, 3, false, None));
+    assert!(link.xdp.is_empty());
+    let mut over_there = there.netlink().unwrap();
+    let other = over_there.link("far").unwrap();
+    assert_eq!((other.mtu, other.mac, other.rx_queues), (9000, far.mac, 1));
+
+    netlink.set_mtu(link.index, 2000).unwrap();
+    netlink.set_mac(link.index, Mac([2, 0, 0, 0, 0, 9])).unwrap();
+    netlink.set_up(link.index, true).unwrap();
+    over_there.set_up(other.index, true).unwrap();
+    wait_until("the link is up", || netlink.link("near").unwrap().state == OperState::Up);
+    let link = netlink.link("near").unwrap();
+    assert_eq!((link.mtu, link.mac, link.is_up), (2000, Some(Mac([2, 0, 0, 0, 0, 9])), true));
+    netlink.set_up(link.index, false).unwrap();
+    assert!(!netlink.link("near").unwrap().is_up);
+
+    drop((over_there, there));
+    wait_until("the kernel removed the pair", || names(&mut netlink) == ["lo"]);
+}
+
+#[test]
+fn refusals_say_what_and_why() {
+    let Some(lab) = namespace("refusals_say_what_and_why") else { return };
+    let mut netlink = lab.netlink().unwrap();
+    netlink.add_veth(&end("one"), &end("two")).unwrap();
+    let text = |result: Result<(), NetError>| result.unwrap_err().to_string();
+    let exists = text(netlink.add_veth(&end("one"), &end("three")));
+    assert!(
+        exists.contains("the veth pair one and three") && exists.contains("choose another name"),
+        "{exists}"
+    );
+    let index = netlink.link("one").unwrap().index;
+    let mtu = text(netlink.set_mtu(index, 10_000_000));
+    assert!(
+        mtu.contains("of link") && mtu.contains("saying \"") && mtu.contains("mtu"),
+        "the kernel's words: {mtu}"
+    );
+    let queues = text(netlink.add_veth(&VethEnd { queues: 5000, ..end("a") }, &end("b")));
+    assert!(queues.contains("saying \"") && queues.contains("queues"), "{queues}");
+    match netlink.link("none") {
+        Err(NetError::NoLink { name, known }) => {
+            assert_eq!((name.as_str(), known), ("none", vec!["lo".to_owned(), "two".into(), "one".into()]));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(netlink.link("a/b"), Err(NetError::Value { .. })));
+    netlink.delete(index).unwrap();
+    assert_eq!(names(&mut netlink), ["lo"]);
+    let gone = netlink.delete(index).unwrap_err();
+    assert!(gone.to_string().contains("the link is gone"), "{gone}");
+    assert!(std::error::Error::source(&gone).is_some());
+}
+
+#[test]
+fn offloads_are_turned_off_and_queues_are_counted() {
+    let Some(lab) = namespace("offloads_are_turned_off_and_queues_are_counted") else { return };
+    let mut netlink = lab.netlink().unwrap();
+    netlink.add_veth(&VethEnd { queues: 2, ..end("one") }, &end("two")).unwrap();
+    let ethtool = lab.ethtool().unwrap();
+    let before = ethtool.offloads("one").unwrap();
+    assert!(Offload::OF_SENDER.iter().all(|offload| before.contains(offload)), "{before:?}");
+    ethtool.send_whole_packets("one").unwrap();
+    let after = ethtool.offloads("one").unwrap();
+    assert!(Offload::OF_SENDER.iter().all(|offload| !after.contains(offload)), "{after:?}");
+    for on in [true, false] {
+        ethtool.set_offload("one", Offload::Gro, on).unwrap();
+        assert_eq!(ethtool.offload("one", Offload::Gro).unwrap(), on);
+    }
+    let fixed = ethtool.set_offload("one", Offload::Lro, true).unwrap_err();
+    let text = "large-receive-offload of \"one\" stays off; use an interface whose driver can turn it on";
+    assert_eq!(fixed.to_string(), text);
+    assert_eq!(ethtool.driver("one").unwrap().as_deref(), Some("veth"));
+    let channels = ethtool.channels("one").unwrap().unwrap();
+    assert_eq!((channels.rx, channels.tx, channels.max_rx, channels.max_tx), (2, 2, 2, 2));
+    let none = ethtool.driver("none").unwrap_err().to_string();
+    assert!(none.contains("\"none\"") && none.contains("another network namespace"), "{none}");
+    assert!(ethtool.driver("a-name-that-is-too-long").is_err());
+}
+
+#[test]
+fn who_carries_what_is_known() {
+    let Some(lab) = namespace("who_carries_what_is_known") else { return };
+    let mut netlink = lab.netlink().unwrap();
+    netlink.add_veth(&end("out"), &end("peer")).unwrap();
+    netlink.add_veth(&end("idle"), &end("idle-peer")).unwrap();
+    let index = |netlink: &mut Netlink, name: &str| netlink.link(name).unwrap().index;
+    let (out, idle) = (index(&mut netlink, "out"), index(&mut netlink, "idle"));
+    let peer = index(&mut netlink, "peer");
+    netlink.add_address(out, Ipv4Addr::new(192, 0, 2, 1), 24).unwrap();
+    for link in [out, peer] {
+        netlink.set_up(link, true).unwrap();
+    }
+    let session = SshSession { client: IpAddr::from([192, 0, 2, 7]), server: IpAddr::from([192, 0, 2, 1]) };
+    assert_eq!(netlink.links_with(session.server).unwrap(), [out]);
+    assert_eq!(netlink.route_to(session.client).unwrap(), Some(out));
+    assert_eq!(netlink.route_to(IpAddr::from([198, 51, 100, 1])).unwrap(), None);
+    assert_eq!(cautions(&mut netlink, out, Some(session)).unwrap(), [Caution::SshSession(session)]);
+    assert_eq!(cautions(&mut netlink, peer, Some(session)).unwrap().len(), 1, "what its peer carries");
+    assert_eq!(cautions(&mut netlink, idle, Some(session)).unwrap(), []);
+    assert_eq!(cautions(&mut netlink, out, None).unwrap(), []);
+    assert_eq!(netlink.default_route_links().unwrap(), Vec::<u32>::new());
+    netlink.add_route(Ipv4Addr::UNSPECIFIED, 0, Ipv4Addr::new(192, 0, 2, 254)).unwrap();
+    assert_eq!(netlink.default_route_links().unwrap(), [out]);
+    assert_eq!(cautions(&mut netlink, out, None).unwrap(), [Caution::DefaultRoute]);
+}
+
+#[test]
+fn sockets_stay_in_the_namespace_they_were_made_in() {
+    let Some(lab) = namespace("sockets_stay_in_the_namespace_they_were_made_in") else { return };
+    let mut netlink = lab.netlink().unwrap();
+    let loopback = netlink.link("lo").unwrap().index;
+    netlink.set_up(loopback, true).unwrap();
+    let listener = lab.run(|| TcpListener::bind("127.0.0.1:0")).unwrap();
+    let at = listener.local_addr().unwrap();
+    assert!(lab.run(move || std::net::TcpStream::connect_timeout(&at, LIMIT)).is_ok());
+    let elsewhere = Namespace::new("elsewhere").unwrap();
+    assert!(elsewhere.run(move || std::net::TcpStream::connect_timeout(&at, LIMIT)).is_err());
+}

@@ -1,0 +1,437 @@
+//! AF_XDP over veth pairs: what the conformance suite does not ask of a device of the kernel.
+
+mod veth;
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pagepool::{Arena, ArenaParams, Bound, Buff, Error, Frame, FrameBulk, Pool, PoolParams};
+use pagepool_net::testing::FarEnd;
+use pagepool_net::{
+    Action, Attach, Device, Forwarder, PortId, Redirect, Umem, UmemParams, Wake, XskDevice, XskMode,
+    XskParams,
+};
+use veth::{Far, Veth, ip};
+
+/// Runs a test where it can be run.
+fn needs_veth(name: &str, test: impl FnOnce()) {
+    match veth::missing() {
+        Some(why) => println!("SKIP {name}: {why}"),
+        None => test(),
+    }
+}
+
+fn arena(bytes: u64) -> Arc<Arena> {
+    let params = ArenaParams { max_bytes: bytes, commit_all: true, ..Default::default() };
+    Arena::new(params).expect("memory")
+}
+
+fn umem(arena: &Arc<Arena>) -> Arc<Umem> {
+    let params = UmemParams { mode: XskMode::Copy, ..Default::default() };
+    Umem::new(params, &**arena).expect("memory to lock")
+}
+
+fn pool(arena: &Arc<Arena>, umem: &Arc<Umem>) -> Bound {
+    let params =
+        PoolParams { headroom: 256, wakeup: true, domains: vec![umem.clone()], ..Default::default() };
+    Pool::new(params, arena.clone()).expect("parameters in range").bind()
+}
+
+fn redirect(interface: &str) -> Arc<Redirect> {
+    Redirect::attach(interface, Attach::Auto, false).expect("nothing is attached")
+}
+
+/// Rings of 256, and the program of the interface.
+fn params(interface: &str) -> XskParams {
+    let redirect = Some(redirect(interface));
+    XskParams { interface: interface.into(), rx_ring: 256, tx_ring: 256, redirect, ..Default::default() }
+}
+
+/// A packet with a number, and bytes that follow from it.
+fn packet(number: usize, len: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..len).map(|at| (at * 5 + number * 3) as u8).collect();
+    bytes[..14].copy_from_slice(b"\x02to..\x01\x02from\x01\x88\xb5");
+    bytes[14..18].copy_from_slice(&(number as u32).to_be_bytes());
+    bytes
+}
+
+fn frame(pool: &Bound, bytes: &[u8]) -> Frame {
+    let mut page = pool.alloc_page().expect("pages enough");
+    page.packet_mut().expect("the CPU reads it")[..bytes.len()].copy_from_slice(bytes);
+    Frame::from(Buff::received(page, bytes.len()).expect("it fits"))
+}
+
+/// Packets that come within a second, `n` at most.
+fn collect(device: &mut XskDevice, pool: &Bound, n: usize) -> Vec<Buff> {
+    let (mut packets, start) = (Vec::with_capacity(n), Instant::now());
+    while packets.len() < n && start.elapsed() < Duration::from_secs(1) {
+        device.receive(pool, &mut packets, 64);
+        let _ = device.wait(pool, Duration::from_millis(1));
+    }
+    packets
+}
+
+/// Polls until the kernel has sent everything.
+fn drain(device: &mut XskDevice, queue: &mut VecDeque<Frame>) {
+    let (mut done, start) = (FrameBulk::new(), Instant::now());
+    while (!queue.is_empty() || device.stats().in_tx > 0) && start.elapsed() < Duration::from_secs(5) {
+        device.transmit(queue);
+        device.complete(&mut done, 64);
+        done.flush();
+    }
+    assert_eq!((queue.len(), device.stats().in_tx), (0, 0), "{:?}", device.xsk_stats());
+}
+
+/// The numbers of the packets that arrive at a far end, which are as they were made.
+fn arrived(far: &mut Far, len: impl Fn(usize) -> usize) -> Vec<usize> {
+    let (mut bytes, mut numbers) = (Vec::new(), Vec::new());
+    while far.receive(&mut bytes) {
+        let number = u32::from_be_bytes(bytes[14..18].try_into().expect("four bytes")) as usize;
+        assert_eq!(bytes, packet(number, len(number)), "packet {number} arrives as it was");
+        numbers.push(number);
+    }
+    numbers
+}
+
+/// All that the kernel has is somewhere.
+fn adds_up(device: &XskDevice) {
+    let (xsk, stats) = (device.xsk_stats(), device.stats());
+    assert_eq!(xsk.fill + xsk.received + xsk.rx_in_kernel, stats.in_rx, "{xsk:?}");
+    assert_eq!(xsk.transmit + xsk.completed + xsk.tx_in_kernel + xsk.rejected, stats.in_tx, "{xsk:?}");
+}
+
+#[test]
+fn two_interfaces_share_a_umem_and_forward_without_a_copy() {
+    needs_veth("forward", || {
+        let veth = Veth::new(2, 1500);
+        let arena = arena(8 << 20);
+        let umem = umem(&arena);
+        let mut forwarder =
+            Forwarder::new(|_: &mut Buff, at: pagepool_net::Ingress| Action::Redirect(PortId(1 - at.port.0)));
+        for interface in ["near0", "near1"] {
+            let device = XskDevice::open(params(interface), &umem).expect("a free queue");
+            forwarder.add_port(Box::new(device), pool(&arena, &umem));
+        }
+        assert_eq!(umem.sockets(), 2, "over one registration");
+        forwarder.poll();
+        let (mut left, mut right) = (veth.far_end(0), veth.far_end(1));
+        let (rounds, burst) = (50, 40);
+        let len = |number: usize| 60 + number * 37 % 1440;
+        for round in 0..rounds {
+            for number in (0..burst).map(|n| round * burst + n) {
+                let there = if number % 2 == 0 { &mut left } else { &mut right };
+                assert!(there.send(&packet(number, len(number))));
+            }
+            while forwarder.poll() > 0 || forwarder.wait(Duration::from_millis(2)) == Wake::Ready {}
+        }
+        let total = rounds * burst;
+        let even: Vec<_> = (0..total).filter(|n| n % 2 == 0).collect();
+        let odd: Vec<_> = (0..total).filter(|n| n % 2 == 1).collect();
+        assert_eq!((arrived(&mut right, len), arrived(&mut left, len)), (even, odd), "each once, in order");
+        for port in [PortId(0), PortId(1)] {
+            let paths = forwarder.paths(port).unwrap();
+            assert_eq!((paths.copied, paths.mapped, paths.reused), (0, 0, total as u64 / 2));
+            assert_eq!(forwarder.device(port).unwrap().stats().in_tx, 0);
+            forwarder.close_port(port);
+        }
+        assert_eq!(umem.sockets(), 0);
+        let out: u64 =
+            [PortId(0), PortId(1)].iter().map(|&p| forwarder.pool(p).unwrap().inflight().out).sum();
+        assert_eq!(out, 0, "everything is home");
+    });
+}
+
+#[test]
+fn a_burst_beyond_what_the_kernel_takes_at_once_is_sent_whole() {
+    needs_veth("burst", || {
+        let veth = Veth::new(1, 1500);
+        let arena = arena(8 << 20);
+        let umem = umem(&arena);
+        let pool = pool(&arena, &umem);
+        let mut device = XskDevice::open(params("near0"), &umem).expect("a free queue");
+        let mut far = veth.far_end(0);
+        let mut queue: VecDeque<_> = (0..1000).map(|n| frame(&pool, &packet(n, 60))).collect();
+        drain(&mut device, &mut queue);
+        assert_eq!(arrived(&mut far, |_| 60), (0..1000).collect::<Vec<_>>());
+        assert_eq!((device.stats().tx_completed, pool.inflight().out), (1000, 0));
+        adds_up(&device);
+    });
+}
+
+#[test]
+fn half_pages_carry_two_packets_a_page() {
+    needs_veth("half pages", || {
+        let veth = Veth::new(1, 1500);
+        let arena = arena(1 << 20);
+        let halves = UmemParams { chunk_size: 2048, mode: XskMode::Copy, ..Default::default() };
+        let umem = Umem::new(halves, &*arena).expect("memory to lock");
+        let pool = pool(&arena, &umem);
+        let mut device = XskDevice::open(params("near0"), &umem).expect("a free queue");
+        device.receive(&pool, &mut Vec::new(), 0);
+        assert_eq!(device.stats().in_rx, 256);
+        assert!(pool.inflight().out <= 128, "two a page");
+        let mut far = veth.far_end(0);
+        let len = |number: usize| 60 + number * 7 % 1450;
+        let mut sent = 0;
+        for _ in 0..20 {
+            for number in sent..sent + 50 {
+                assert!(far.send(&packet(number, len(number))));
+            }
+            let packets = collect(&mut device, &pool, 50);
+            assert_eq!(packets.len(), 50);
+            assert!(packets.iter().all(|packet| packet.headroom() == 256), "right to the byte");
+            drain(&mut device, &mut packets.into_iter().map(Frame::from).collect());
+            assert_eq!(arrived(&mut far, len), (sent..sent + 50).collect::<Vec<_>>());
+            sent += 50;
+        }
+        adds_up(&device);
+        device.close();
+        assert_eq!(pool.inflight().out, 0);
+    });
+}
+
+#[test]
+fn a_dry_pool_wakes_the_device_when_a_buffer_comes_home() {
+    needs_veth("starvation", || {
+        let veth = Veth::new(1, 1500);
+        let arena = arena(64 << 10); // 16 pages, fewer than the ring has slots
+        let umem = umem(&arena);
+        let pool = pool(&arena, &umem);
+        let few = XskParams { rx_buffers: 16, ..params("near0") };
+        let mut device = XskDevice::open(few, &umem).expect("a free queue");
+        let mut far = veth.far_end(0);
+        device.receive(&pool, &mut Vec::new(), 0);
+        (0..20).for_each(|n| assert!(far.send(&packet(n, 60))));
+        let held = collect(&mut device, &pool, 16);
+        assert_eq!((held.len(), device.stats().in_rx), (16, 0), "the pool is dry");
+        let xsk = device.xsk_stats();
+        assert_eq!((xsk.rx_fill_ring_empty, xsk.rx_dropped, xsk.rx_ring_full), (4, 4, 0));
+        assert_eq!((device.stats().rx_no_buffer, device.stats().rx_too_long), (4, 0), "visible");
+        let returning = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(30));
+            drop(held);
+        });
+        let start = Instant::now();
+        assert_eq!(device.wait(&pool, Duration::from_secs(60)), Wake::Ready);
+        assert!(start.elapsed() < Duration::from_secs(30), "a buffer that comes home ends the wait");
+        returning.join().unwrap();
+        device.receive(&pool, &mut Vec::new(), 0);
+        assert!(far.send(&packet(7, 60)));
+        assert_eq!(collect(&mut device, &pool, 1).len(), 1, "it recovers by itself");
+    });
+}
+
+#[test]
+fn an_interface_that_goes_down_and_up_loses_no_buffer() {
+    needs_veth("down and up", || {
+        let veth = Veth::new(1, 1500);
+        let arena = arena(4 << 20);
+        let umem = umem(&arena);
+        let pool = pool(&arena, &umem);
+        let mut device = XskDevice::open(params("near0"), &umem).expect("a free queue");
+        let mut far = veth.far_end(0);
+        device.receive(&pool, &mut Vec::new(), 0);
+        for round in 0..3 {
+            ip("link set near0 down");
+            let mut queue: VecDeque<_> = (0..100).map(|n| frame(&pool, &packet(n, 60))).collect();
+            device.transmit(&mut queue);
+            assert_eq!(device.wait(&pool, Duration::from_millis(5)), Wake::Timeout, "down is not gone");
+            assert_eq!((device.stats().in_tx, device.xsk_stats().transmit), (100, 100), "they wait");
+            adds_up(&device);
+            ip("link set near0 up");
+            drain(&mut device, &mut queue);
+            far.patience = Duration::from_millis(20);
+            assert_eq!(arrived(&mut far, |_| 60), (0..100).collect::<Vec<_>>(), "round {round}");
+            assert!(far.send(&packet(7, 60)));
+            assert_eq!(collect(&mut device, &pool, 1).len(), 1);
+        }
+        device.close();
+        assert_eq!(pool.inflight().out, 0);
+    });
+}
+
+#[test]
+fn the_next_start_works_right_after_the_last_end() {
+    needs_veth("restart", || {
+        let veth = Veth::new(1, 1500);
+        let mut far = veth.far_end(0);
+        for round in 0..20 {
+            let arena = arena(4 << 20);
+            let umem = umem(&arena);
+            let pool = pool(&arena, &umem);
+            let mut device = XskDevice::open(params("near0"), &umem).expect("a queue that is free again");
+            device.receive(&pool, &mut Vec::new(), 0);
+            (0..30).for_each(|n| assert!(far.send(&packet(n, 60))));
+            let mut queue = (0..30).map(|n| frame(&pool, &packet(n, 60))).collect();
+            device.transmit(&mut queue);
+            let held = collect(&mut device, &pool, 5);
+            let on_rings = device.stats().in_rx + device.stats().in_tx;
+            match round % 3 {
+                0 => drop((device, held, umem)), // all of it in flight, in orders that vary
+                1 => {
+                    device.close();
+                    assert_eq!(device.stats().closed_with, on_rings);
+                    assert_eq!(pool.inflight().out, held.len() as u64);
+                    let again = XskDevice::open(params("near0"), &umem);
+                    drop((held, again.expect("over the same memory, registered anew"), device));
+                }
+                _ => drop((umem, held, device)),
+            }
+            assert_eq!(pool.inflight().out, 0, "round {round}: everything is home");
+        }
+    });
+}
+
+#[test]
+fn threads_open_and_poll_devices_of_one_umem_at_the_same_time() {
+    needs_veth("threads", || {
+        let veth = Veth::new(2, 1500);
+        let arena = arena(8 << 20);
+        let umem = umem(&arena);
+        let done = std::sync::Barrier::new(3);
+        let (mut left, mut right) = (veth.far_end(0), veth.far_end(1));
+        std::thread::scope(|threads| {
+            for interface in ["near0", "near1"] {
+                let (arena, umem, done) = (arena.clone(), umem.clone(), &done);
+                threads.spawn(move || {
+                    let pool = pool(&arena, &umem);
+                    for _ in 0..5 {
+                        let mut device = XskDevice::open(params(interface), &umem).expect("a free queue");
+                        device.receive(&pool, &mut Vec::new(), 0);
+                        done.wait();
+                        let packets = collect(&mut device, &pool, 20);
+                        assert_eq!(packets.len(), 20);
+                        drain(&mut device, &mut packets.into_iter().map(Frame::from).collect());
+                        done.wait();
+                    }
+                    assert_eq!(pool.inflight().out, 0);
+                });
+            }
+            for _ in 0..5 {
+                done.wait();
+                for number in 0..20 {
+                    assert!(left.send(&packet(number, 60)) && right.send(&packet(number, 60)));
+                }
+                done.wait();
+                let all: Vec<_> = (0..20).collect();
+                assert_eq!((arrived(&mut left, |_| 60), arrived(&mut right, |_| 60)), (all.clone(), all));
+            }
+        });
+        assert_eq!(umem.sockets(), 0);
+    });
+}
+
+fn text(error: Error) -> String {
+    error.to_string()
+}
+
+#[test]
+fn errors_name_cause_and_remedy() {
+    needs_veth("errors", || {
+        let _veth = Veth::new(2, 1500);
+        let arena = arena(4 << 20);
+        let umem = umem(&arena);
+        let open = |params: XskParams| XskDevice::open(params, &umem).map(drop).map_err(text).unwrap_err();
+        let plain = |interface: &str| XskParams {
+            interface: interface.into(),
+            busy_limit: Duration::from_millis(5),
+            rx_buffers: 64,
+            ..Default::default()
+        };
+        let refused = open(plain("absent0"));
+        assert_eq!(
+            refused,
+            "interface is absent0, but must be an interface of this thread's network namespace"
+        );
+        let refused = open(XskParams { queue: 3, ..plain("near0") });
+        assert_eq!(
+            refused,
+            "queue is 3, but must be 0: near0 has one queue (`ethtool -L near0` changes that)"
+        );
+        let refused = open(XskParams { rx_buffers: 5000, ..plain("near0") });
+        assert_eq!(refused, "rx_buffers is 5000, but must be at most the UMEM's 1024 chunks");
+
+        let _device = XskDevice::open(plain("near0"), &umem).expect("a free queue");
+        let refused = open(plain("near0"));
+        assert_eq!(refused, "still in use: queue 0 has a device over umem0 already: one each");
+        let other = Umem::new(UmemParams { name: "other".into(), ..Default::default() }, &*arena).unwrap();
+        let refused = XskDevice::open(plain("near0"), &other).map(drop).map_err(text).unwrap_err();
+        assert!(refused.contains("queue 0 has an AF_XDP socket of somebody else"), "{refused}");
+        assert!(refused.contains("ss --xdp"), "{refused}");
+
+        let zero_copy = UmemParams { mode: XskMode::ZeroCopy, ..Default::default() };
+        let zero_copy = Umem::new(zero_copy, &*arena).unwrap();
+        let refused = XskDevice::open(plain("near1"), &zero_copy).map(drop).map_err(text).unwrap_err();
+        assert!(refused.contains("no zero copy") && refused.contains("use mode copy"), "{refused}");
+
+        let growing = Arena::new(ArenaParams { max_bytes: 64 << 20, ..Default::default() }).unwrap();
+        let refused = Umem::new(UmemParams::default(), &*growing).map(drop).map_err(text).unwrap_err();
+        assert!(refused.contains("registered whole") && refused.contains("set commit_all"), "{refused}");
+        let wrong = PoolParams { domains: vec![umem.clone()], ..Default::default() };
+        let refused = Pool::new(wrong, growing).map(drop).map_err(text).unwrap_err();
+        assert!(refused.contains("this UMEM is of another arena"), "{refused}");
+    });
+}
+
+#[test]
+fn a_program_that_is_there_already_is_named() {
+    needs_veth("program", || {
+        let _veth = Veth::new(1, 1500);
+        let first = Redirect::attach("near0", Attach::Auto, false).expect("nothing is attached");
+        assert_eq!(first.mode(), Some((Attach::Native, None)), "a veth runs programs itself");
+        let id = first.program_id().expect("it is ours");
+        for how in [Attach::Auto, Attach::Native, Attach::Generic] {
+            let refused = Redirect::attach("near0", how, false).map(drop).map_err(text).unwrap_err();
+            assert!(
+                refused.contains(&format!("the XDP program with id {id} is attached to near0")),
+                "{refused}"
+            );
+        }
+        drop(first);
+        let generic = Redirect::attach("near0", Attach::Generic, false).expect("the first is detached");
+        assert_eq!(generic.mode(), Some((Attach::Generic, None)));
+    });
+}
+
+#[test]
+fn a_program_falls_back_to_generic_and_says_why() {
+    needs_veth("fallback", || {
+        let _veth = Veth::new(1, 9000); // more than a program without frags may see
+        let redirect = Redirect::attach("near0", Attach::Auto, false).expect("generic takes it");
+        let (mode, why) = redirect.mode().expect("it is ours");
+        assert_eq!(mode, Attach::Generic);
+        assert!(why.is_some_and(|why| why.starts_with("the driver of near0 refused it")), "{why:?}");
+        drop(redirect);
+        let refused = Redirect::attach("near0", Attach::Native, false).map(drop).map_err(text).unwrap_err();
+        assert!(refused.contains("MTU"), "{refused}");
+    });
+}
+
+#[test]
+fn somebody_elses_map_is_used() {
+    needs_veth("map", || {
+        let veth: Rc<Veth> = Veth::new(1, 1500);
+        let theirs = redirect("near0");
+        let map = theirs.map().try_clone_to_owned().unwrap();
+        let (arena, mut far) = (arena(4 << 20), veth.far_end(0));
+        let umem = umem(&arena);
+        let pool = pool(&arena, &umem);
+        let ours = XskParams { redirect: Some(Redirect::over_map(map)), ..XskParams::default() };
+        let ours = XskParams { interface: "near0".into(), rx_ring: 64, tx_ring: 64, ..ours };
+        let mut device = XskDevice::open(ours, &umem).expect("a free queue");
+        assert_eq!(device.redirect().and_then(|redirect| redirect.mode()), None);
+        device.receive(&pool, &mut Vec::new(), 0);
+        assert!(far.send(&packet(1, 60)));
+        assert_eq!(collect(&mut device, &pool, 1).len(), 1);
+        device.close();
+        assert!(theirs.program_id().is_some_and(|id| id > 0), "their program stays");
+        drop(theirs);
+        let wrong = std::fs::File::open("/dev/null").unwrap();
+        let wrong = XskParams { redirect: Some(Redirect::over_map(wrong.into())), ..params("near0") };
+        let refused = XskDevice::open(wrong, &umem).map(drop).map_err(text).unwrap_err();
+        assert!(refused.contains("the map must be an XSKMAP"), "{refused}");
+        assert_eq!(umem.sockets(), 0, "a device that was not opened leaves nothing behind");
+    });
+}

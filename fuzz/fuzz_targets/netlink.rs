@@ -1,0 +1,12 @@
+//! Bytes that libFuzzer finds, read as the kernel's answers about links, addresses and routes.
+//!
+//! ```sh
+//! fuzz/run netlink -max_total_time=60
+//! ```
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    pagepool_net::testing::netlink_answers(bytes);
+});
