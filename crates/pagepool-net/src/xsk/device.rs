@@ -371,18 +371,24 @@ mod tests {
     use super::*;
     use crate::testing::FarEnd;
     use crate::veth;
+    use crate::xsk::sys::bpf::{self, Insn};
     use crate::{Attach, UmemParams, XskMode};
     use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    use std::os::fd::AsRawFd;
 
     /// Half pages of 1 MiB, a pool over them, and eight buffers for packets.
     fn open() -> (XskDevice, Bound) {
+        open_over(Redirect::attach("near0", Attach::Auto, false).unwrap())
+    }
+
+    fn open_over(redirect: Arc<Redirect>) -> (XskDevice, Bound) {
         let params = ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() };
         let arena = Arena::new(params).unwrap();
         let halves = UmemParams { chunk_size: 2048, mode: XskMode::Copy, ..Default::default() };
         let umem = Umem::new(halves, &*arena).unwrap();
         let params = PoolParams { domains: vec![umem.clone()], colour: false, ..Default::default() };
         let pool = Pool::new(params, arena).unwrap().bind();
-        let redirect = Some(Redirect::attach("near0", Attach::Auto, false).unwrap());
+        let redirect = Some(redirect);
         let params =
             XskParams { interface: "near0".into(), rx_ring: 8, tx_ring: 8, redirect, ..Default::default() };
         (XskDevice::open(params, &umem).unwrap(), pool)
@@ -433,6 +439,56 @@ mod tests {
         drop((packets, done));
         device.close();
         assert_eq!((device.stats().closed_with, pool.inflight().out), (8 + left, 0), "everything is home");
+    }
+
+    /// A program that puts four bytes of metadata before each packet, and redirects it.
+    fn marking(map: i32) -> [Insn; 17] {
+        let op = |code, to: u8, from: u8, offset, imm| Insn { code, registers: from << 4 | to, offset, imm };
+        [
+            op(0xbf, 6, 1, 0, 0),           // r6 = r1
+            op(0xb7, 2, 0, 0, -4),          // r2 = -4
+            op(0x85, 0, 0, 0, 54),          // call bpf_xdp_adjust_meta
+            op(0x61, 2, 6, 8, 0),           // r2 = *(u32 *)(r6 + 8): data_meta
+            op(0x61, 3, 6, 0, 0),           // r3 = *(u32 *)(r6 + 0): data
+            op(0xbf, 1, 2, 0, 0),           // r1 = r2
+            op(0x07, 1, 0, 0, 4),           // r1 += 4
+            op(0x2d, 1, 3, 7, 0),           // if r1 > r3 goto out
+            op(0x62, 2, 0, 0, 0x6b72_616d), // *(u32 *)(r2 + 0) = "mark"
+            op(0x61, 2, 6, 16, 0),          // r2 = *(u32 *)(r6 + 16): rx_queue_index
+            op(0x18, 1, 1, 0, map),         // r1 = map_fd ll
+            op(0, 0, 0, 0, 0),
+            op(0xb7, 3, 0, 0, 1),  // r3 = XDP_DROP
+            op(0x85, 0, 0, 0, 51), // call bpf_redirect_map
+            op(0x95, 0, 0, 0, 0),  // exit
+            op(0xb7, 0, 0, 0, 1),  // out: r0 = XDP_DROP
+            op(0x95, 0, 0, 0, 0),  // exit
+        ]
+    }
+
+    #[test]
+    fn metadata_of_ones_own_program_lies_before_the_packet() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP metadata: {why}");
+        }
+        let veth = veth::Veth::new(1, 1500);
+        let map = bpf::create_socket_map(1).unwrap();
+        let program = bpf::load(&marking(map.as_raw_fd()), false).unwrap();
+        let _link = bpf::attach(program.as_fd(), link::index_of("near0").unwrap(), true).unwrap();
+        let (mut device, pool) = open_over(Redirect::over_map(map));
+        let mut packets = Vec::with_capacity(8);
+        device.receive(&pool, &mut packets, 8);
+        assert!(veth.far_end(0).send(&[7; 60]));
+        while packets.is_empty() && device.wait(&pool, Duration::from_secs(1)) == Wake::Ready {
+            device.receive(&pool, &mut packets, 8);
+        }
+        let packet = &mut packets[0];
+        assert_eq!(
+            (packet.offset(), packet.headroom(), packet.data()),
+            (256, 256, &[7; 60][..]),
+            "to the byte"
+        );
+        packet.adjust_meta(-4).unwrap();
+        assert_eq!((packet.meta(), packet.headroom()), (&b"mark"[..], 252));
     }
 
     #[test]

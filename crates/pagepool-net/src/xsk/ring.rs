@@ -186,21 +186,53 @@ mod tests {
     use std::sync::Arc;
 
     #[cfg(loom)]
-    use loom::{
-        sync::atomic::{AtomicU32, AtomicU64},
-        thread,
-    };
+    use loom::{sync::atomic::AtomicU32, thread};
     #[cfg(not(loom))]
-    use std::{
-        sync::atomic::{AtomicU32, AtomicU64},
-        thread,
-    };
+    use std::{sync::atomic::AtomicU32, thread};
+
+    /// A word of an entry, to which the indices alone say who has access.
+    #[cfg(not(loom))]
+    #[derive(Debug, Default)]
+    struct Word(std::sync::atomic::AtomicU64);
+
+    #[cfg(not(loom))]
+    impl Word {
+        fn get(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+        fn set(&self, value: u64) {
+            self.0.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// The same, of which loom sees whether two threads access it at once.
+    #[cfg(loom)]
+    #[derive(Debug, Default)]
+    struct Word(loom::cell::UnsafeCell<u64>);
+
+    // SAFETY: loom fails the test at the first access that is not ordered with all others.
+    #[cfg(loom)]
+    #[expect(unsafe_code)]
+    unsafe impl Sync for Word {}
+
+    #[cfg(loom)]
+    #[expect(unsafe_code)]
+    impl Word {
+        fn get(&self) -> u64 {
+            // SAFETY: the pointer is valid, and loom looks whether anybody writes.
+            self.0.with(|word| unsafe { *word })
+        }
+        fn set(&self, value: u64) {
+            // SAFETY: the pointer is valid, and loom looks whether anybody else has access.
+            self.0.with_mut(|word| unsafe { *word = value });
+        }
+    }
 
     /// A ring in plain memory, of which a test has both ends.
     #[derive(Debug)]
     struct Plain {
         indices: [AtomicU32; 3],
-        words: Vec<AtomicU64>,
+        words: Vec<Word>,
     }
 
     impl RingMemory for Arc<Plain> {
@@ -211,10 +243,10 @@ mod tests {
             self.indices[index as usize].store(value, order);
         }
         fn word(&self, at: u32) -> u64 {
-            self.words[at as usize & (self.words.len() - 1)].load(Ordering::Relaxed)
+            self.words[at as usize & (self.words.len() - 1)].get()
         }
         fn set_word(&self, at: u32, value: u64) {
-            self.words[at as usize & (self.words.len() - 1)].store(value, Ordering::Relaxed);
+            self.words[at as usize & (self.words.len() - 1)].set(value);
         }
     }
 
@@ -224,7 +256,7 @@ mod tests {
     fn ring<const WORDS: usize>(size: u32, start: u32) -> (Ends<WORDS>, Arc<Plain>) {
         let memory = Arc::new(Plain {
             indices: [AtomicU32::new(start), AtomicU32::new(start), AtomicU32::new(0)],
-            words: (0..size as usize * WORDS).map(|_| AtomicU64::new(0)).collect(),
+            words: (0..size as usize * WORDS).map(|_| Word::default()).collect(),
         });
         let mut producer = Producer::new(memory.clone(), size);
         let mut consumer = Consumer::new(memory.clone(), size);
