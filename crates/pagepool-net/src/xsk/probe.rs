@@ -37,7 +37,7 @@ impl Probe {
         let start = Instant::now();
         loop {
             match sys::bind(self.0.as_fd(), queue.index, queue.number, flags::XDP_COPY, None) {
-                Err(error) if error.raw_os_error() == Some(errno::EBUSY) => {}
+                Err(error) if may_be_busy(&error) => {}
                 _ => return true, // it could be bound, or the interface is gone, and its driver with it
             }
             if start.elapsed() >= LIMIT {
@@ -45,5 +45,22 @@ impl Probe {
             }
             std::thread::sleep(PAUSE);
         }
+    }
+}
+
+/// Whether the queue has a socket, or the kernel gave up before it looked: then nothing is known, and waiting is safe.
+fn may_be_busy(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(errno::EBUSY | errno::ENOMEM | errno::EINTR | errno::EAGAIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_memory_does_not_say_that_a_queue_is_free() {
+        let may_be_busy = |number| may_be_busy(&std::io::Error::from_raw_os_error(number));
+        assert!([errno::EBUSY, errno::ENOMEM, errno::EINTR, errno::EAGAIN].into_iter().all(may_be_busy));
+        assert!(![errno::ENODEV, errno::ENXIO, errno::EINVAL].into_iter().any(may_be_busy));
     }
 }
