@@ -132,7 +132,8 @@ impl XskDevice {
 
     fn new(params: &XskParams, umem: &Arc<Umem>, queue: Queue, open: Open, buffers: usize) -> Self {
         let layout = umem.layout();
-        let max_buffers = if umem.params().multi_buffer { MAX_FRAGS + 1 } else { 1 };
+        let most_buffers = if umem.params().multi_buffer { MAX_FRAGS + 1 } else { 1 };
+        let max_buffers = most_buffers.min(params.tx_ring as usize); // what a ring never has room for is refused
         let wire = link::mtu(&params.interface).map_or(usize::MAX, |mtu| mtu as usize + HEADERS);
         let max_packet = wire.min(umem.packet_capacity() * max_buffers);
         let (slots, domain) = (params.tx_ring as usize, umem.clone() as Arc<dyn DmaDomain>);
@@ -145,7 +146,7 @@ impl XskDevice {
             zero_copy: open.zero_copy,
             open: Some(open),
             redirect: params.redirect.clone(),
-            receiver: Receiver::new(layout, buffers, max_buffers),
+            receiver: Receiver::new(layout, buffers, most_buffers),
             sender: Sender::new(layout, slots, max_buffers, max_packet),
             stats: DeviceStats::default(),
             last: KernelCounts::default(),
@@ -241,7 +242,8 @@ fn rx_buffers(params: &XskParams, umem: &Umem) -> Result<u32, Error> {
         super::XskMode::Copy => 0,
         _ => link::hardware_ring(&params.interface).unwrap_or(0),
     };
-    let buffers = if params.rx_buffers == 0 { params.rx_ring + hardware } else { params.rx_buffers };
+    let buffers =
+        if params.rx_buffers == 0 { params.rx_ring.saturating_add(hardware) } else { params.rx_buffers };
     if u64::from(buffers) << umem.layout().unit_shift > umem.layout().len {
         let must_be = format!("at most the UMEM's {} chunks", umem.layout().len >> umem.layout().unit_shift);
         return Err(parameter("rx_buffers", buffers, must_be));
@@ -392,6 +394,56 @@ mod tests {
         let params =
             XskParams { interface: "near0".into(), rx_ring: 8, tx_ring: 8, redirect, ..Default::default() };
         (XskDevice::open(params, &umem).unwrap(), pool)
+    }
+
+    /// A device over pages, and the pool of those.
+    fn open_pages(umem: UmemParams, tx_ring: u32) -> (XskDevice, Bound) {
+        let redirect = Some(Redirect::attach("near0", Attach::Auto, umem.multi_buffer).unwrap());
+        let params = ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() };
+        let arena = Arena::new(params).unwrap();
+        let umem = Umem::new(umem, &*arena).unwrap();
+        let params = PoolParams { domains: vec![umem.clone()], colour: false, ..Default::default() };
+        let pool = Pool::new(params, arena).unwrap().bind();
+        let params =
+            XskParams { interface: "near0".into(), rx_ring: 8, tx_ring, redirect, ..Default::default() };
+        (XskDevice::open(params, &umem).unwrap(), pool)
+    }
+
+    #[test]
+    fn what_a_ring_never_has_room_for_blocks_nobody() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP small rings: {why}");
+        }
+        let _veth = veth::Veth::new(1, 9000);
+        let umem = UmemParams { multi_buffer: true, mode: XskMode::Copy, ..Default::default() };
+        let (mut device, pool) = open_pages(umem, 4);
+        let frame = |buffers: usize| {
+            let mut packet = Buff::new(pool.alloc_page().unwrap(), 0, 100).unwrap();
+            (1..buffers).for_each(|_| packet.add_frag(pool.alloc_page().unwrap(), 0, 100).unwrap());
+            Frame::from(packet)
+        };
+        let mut queue = VecDeque::from([frame(5), frame(4)]);
+        assert_eq!((device.transmit(&mut queue), queue.len()), (2, 0));
+        let stats = device.stats();
+        assert_eq!((stats.tx_too_long, stats.tx_packets, device.capabilities().max_buffers), (1, 1, 4));
+    }
+
+    #[test]
+    fn a_kernel_that_never_says_when_is_called_always() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP need_wakeup: {why}");
+        }
+        let veth = veth::Veth::new(1, 1500);
+        let umem = UmemParams { need_wakeup: false, mode: XskMode::Copy, ..Default::default() };
+        let (mut device, pool) = open_pages(umem, 8);
+        let frame = Frame::from(Buff::new(pool.alloc_page().unwrap(), 0, 100).unwrap());
+        let mut far = veth.far_end(0);
+        assert_eq!(device.transmit(&mut VecDeque::from([frame])), 1);
+        let (mut done, start) = (FrameBulk::new(), Instant::now());
+        while device.complete(&mut done, 8) == 0 && start.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(1)); // not by `wait`, whose `poll` is a call, too
+        }
+        assert_eq!((device.stats().tx_completed, far.receive(&mut Vec::new())), (1, true));
     }
 
     #[test]

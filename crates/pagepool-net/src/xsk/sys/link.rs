@@ -27,7 +27,7 @@ pub(crate) fn index_of(name: &str) -> io::Result<u32> {
 /// Receive and transmit queues of an interface, where its driver says.
 pub(crate) fn queues(name: &str) -> io::Result<(u32, u32)> {
     let [_, _, _, _, _, rx, tx, _, combined] = ethtool(name, ETHTOOL_GCHANNELS)?;
-    Ok((rx + combined, tx + combined))
+    Ok((rx.saturating_add(combined), tx.saturating_add(combined)))
 }
 
 /// Slots of the receive ring of an interface's hardware, where its driver says.
