@@ -22,7 +22,8 @@ pub enum XskMode {
     /// Zero copy where the driver has it, else copy. What it became is in the device's description.
     #[default]
     Auto,
-    /// The kernel copies: every driver.
+    /// The kernel copies: every driver. What is sent may be read from the UMEM itself until it is completed, so complete it
+    /// before closing the device, if it must go out as it is.
     Copy,
     /// The driver works on the UMEM, or opening fails.
     ZeroCopy,
