@@ -116,6 +116,15 @@ impl Verdict {
         all.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect()
     }
 
+    /// Who may have wanted too much.
+    fn why_dropped(&self) -> &'static str {
+        match (self.dropped, self.gbit_s) {
+            (0, _) => "",
+            (_, None) => "the source outruns the rest",
+            (_, Some(_)) => "TCP sends them again",
+        }
+    }
+
     /// What was looked at on the way.
     fn checked(&self) -> &'static str {
         match self.gbit_s {
@@ -151,12 +160,7 @@ impl fmt::Display for Verdict {
         }
         line(f, "packets", self.packets, self.checked())?;
         line(f, "packets a second", self.pps as u64, &format!("over {:.1} s", self.seconds))?;
-        let why = match (self.dropped, self.gbit_s) {
-            (0, _) => "",
-            (_, None) => "the source outruns the rest",
-            (_, Some(_)) => "TCP sends them again",
-        };
-        line(f, "dropped, a queue was full", self.dropped, why)?;
+        line(f, "dropped, a queue was full", self.dropped, self.why_dropped())?;
         line(f, "pages ever taken from the arena", self.pages_taken, &format!("{mebibytes:.1} MiB"))?;
         line(f, "slow allocations after warm-up", self.slow_after_warmup, "must be 0: calls to the arena")?;
         line(f, "buffers missing at the end", self.missing, "must be 0")?;
@@ -225,6 +229,8 @@ mod tests {
         let mut dropped = well();
         (dropped.sent, dropped.end.ports[0].pass_refused, dropped.end.ports[1].tx_overflow) = (15, 3, 2);
         assert!(!said(&dropped, &[]).contains("NOT"), "a queue was full: that is known");
+        (dropped.sent, dropped.end.nics[0].rx_no_buffer) = (19, 4);
+        assert!(!said(&dropped, &[]).contains("NOT"), "a receive ring is one, too");
     }
 
     #[test]
