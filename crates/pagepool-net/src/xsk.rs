@@ -32,7 +32,7 @@ mod sys;
 mod umem;
 
 pub use device::XskDevice;
-pub use params::{UmemParams, XskMode, XskParams};
+pub use params::{BusyPoll, UmemParams, XskMode, XskParams};
 pub use redirect::{Attach, Redirect};
 pub use stats::XskStats;
 pub use umem::Umem;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, MAX_FRAGS};
 
-use super::params::{XskParams, parameter};
+use super::params::{BusyPoll, XskParams, parameter};
 use super::probe::Probe;
 use super::receiver::{Receiver, RxRings};
 use super::redirect::{self, Redirect};
@@ -99,6 +99,8 @@ struct Open {
     rx: RxRings,
     tx: TxRings,
     zero_copy: bool,
+    /// Whether calls poll the driver: then they are made also where nobody waits for them.
+    busy: bool,
     /// With zero copy.
     probe: Option<Probe>,
 }
@@ -114,11 +116,12 @@ impl XskDevice {
         let buffers = rx_buffers(&params, umem)?;
         let (rx, tx) = make_rings(fd.as_fd(), &params, buffers)?;
         sys::raise_send_buffer(fd.as_fd(), params.tx_ring.saturating_mul(SEND_BUFFER_PER_SLOT));
+        params.busy_poll.map_or(Ok(()), |busy| set_busy_poll(fd.as_fd(), busy))?;
         let fd = Arc::new(fd);
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index, number: params.queue };
         umem.bind(&fd, has_memory, queue, params.busy_limit)?;
         let zero_copy = sys::is_zero_copy(fd.as_fd());
-        let open = Open { fd, rx, tx, zero_copy, probe: None };
+        let open = Open { fd, rx, tx, zero_copy, busy: params.busy_poll.is_some(), probe: None };
         let mut this = Self::new(&params, umem, queue, open, buffers as usize);
         // From here on dropping it closes the socket in order.
         if let Some(open) = this.open.as_mut().filter(|open| open.zero_copy) {
@@ -164,6 +167,13 @@ impl XskDevice {
         self.redirect.as_ref()
     }
 
+    /// The number of the driver's queue that [busy polling](BusyPoll) polls, as `SO_INCOMING_NAPI_ID` tells it. The kernel
+    /// notes it with zero copy, where the driver says which queue is whose; in copy mode with the first packet, up to Linux
+    /// 6.14 (net/xdp/xsk.c:xsk_rcv_check), and not at all since. A system call.
+    pub fn napi_id(&self) -> Option<u32> {
+        self.open.as_ref().and_then(|open| sys::napi_id(open.fd.as_fd()))
+    }
+
     /// What the kernel counts, how full the rings are, and where the buffers are. A system call.
     pub fn xsk_stats(&self) -> XskStats {
         let rx = self.open.as_ref().map_or((0, 0), |open| (open.rx.fill.level(), open.rx.received.level()));
@@ -204,7 +214,7 @@ impl Open {
         for _ in 0..KICKS {
             let pending = self.tx.send.level();
             let wanted = pending > 0 || (self.zero_copy && self.tx.done.level() == 0);
-            if !wanted || !self.tx.send.needs_wakeup() {
+            if !wanted || !(self.busy || self.tx.send.needs_wakeup()) {
                 break;
             }
             if let Err(error) = sys::kick_transmit(self.fd.as_fd())
@@ -219,10 +229,10 @@ impl Open {
         true
     }
 
-    /// The same for the fill ring.
+    /// The same for the fill ring; and for what the driver has, if there was nothing and nobody else brings it.
     #[inline]
-    fn kick_receive(&mut self) -> bool {
-        !self.rx.fill.needs_wakeup()
+    fn kick_receive(&mut self, idle: bool) -> bool {
+        !((self.busy && idle) || self.rx.fill.needs_wakeup())
             || sys::kick_receive(self.fd.as_fd()).err().is_none_or(|error| !is_gone(&error))
     }
 
@@ -249,6 +259,21 @@ fn rx_buffers(params: &XskParams, umem: &Umem) -> Result<u32, Error> {
         return Err(parameter("rx_buffers", buffers, must_be));
     }
     Ok(buffers)
+}
+
+fn set_busy_poll(fd: BorrowedFd<'_>, BusyPoll { micros, budget }: BusyPoll) -> Result<(), Error> {
+    sys::set_busy_poll(fd, micros, budget).map_err(|(call, source)| {
+        let remedy = match source.raw_os_error() {
+            Some(errno::EPERM) => format!(
+                "busy polling, and {budget} packets a poll where the kernel's own is 8, need CAP_NET_ADMIN, or root:                  leave busy_poll off"
+            ),
+            Some(errno::ENOPROTOOPT) => "busy polling of AF_XDP needs Linux 5.11, with \
+                                         CONFIG_NET_RX_BUSY_POLL: leave busy_poll off"
+                .into(),
+            _ => format!("the kernel takes no {micros} microseconds of {budget} packets: leave busy_poll off"),
+        };
+        Error::System { call, remedy, source }
+    })
 }
 
 fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(RxRings, TxRings), Error> {
@@ -285,7 +310,7 @@ impl Device for XskDevice {
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
         let n = self.receiver.receive(&mut open.rx, into, budget, &mut self.stats);
         self.receiver.refill(&mut open.rx, pool, &mut self.reach, &mut self.stats);
-        self.gone = !open.kick_receive();
+        self.gone = !open.kick_receive(n == 0);
         n
     }
 
@@ -311,6 +336,9 @@ impl Device for XskDevice {
                 return Wake::Gone;
             }
             self.kick_transmit();
+            if let Some(open) = self.running().filter(|open| open.busy && !open.has_some()) {
+                self.gone = !open.kick_receive(true); // `poll` does not poll the driver, unless all sockets are told to
+            }
             let ready = self.open.as_ref().is_some_and(Open::has_some);
             let left = timeout.saturating_sub(start.elapsed());
             let nap = if self.sender.held() > 0 { WHILE_SENDING } else { NAP };
@@ -541,6 +569,75 @@ mod tests {
         );
         packet.adjust_meta(-4).unwrap();
         assert_eq!((packet.meta(), packet.headroom()), (&b"mark"[..], 252));
+    }
+
+    fn busy(budget: u32) -> XskParams {
+        let busy_poll = Some(BusyPoll { micros: 30, budget });
+        let redirect = Some(Redirect::attach("near0", Attach::Auto, false).unwrap());
+        let small = XskParams { rx_ring: 64, tx_ring: 64, ..Default::default() };
+        XskParams { interface: "near0".into(), redirect, busy_poll, ..small }
+    }
+
+    #[test]
+    fn busy_polling_is_what_the_kernel_was_told_and_packets_pass() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP busy polling: {why}");
+        }
+        let veth = veth::Veth::new(1, 1500);
+        let (idle, pool) = open();
+        let umem = idle.umem.clone();
+        drop(idle);
+        let mut device = XskDevice::open(busy(77), &umem).unwrap();
+        let fd = device.open.as_ref().unwrap().fd.clone();
+        assert_eq!(sys::busy_poll(fd.as_fd()).unwrap(), [1, 30]);
+        // The budget cannot be read; but who may not raise it may set it to what it is.
+        let takes = |budget| {
+            veth::without(&[veth::CAP_NET_ADMIN], || sys::set_busy_poll_budget(fd.as_fd(), budget).is_ok())
+        };
+        assert_eq!((takes(78), takes(77)), (false, true));
+        drop(fd);
+        let mut far = veth.far_end(0);
+        let (mut packets, mut done, mut back) = (Vec::with_capacity(8), FrameBulk::new(), Vec::new());
+        device.receive(&pool, &mut packets, 8);
+        for number in 0..200u8 {
+            assert!(far.send(&[number; 60]));
+            while packets.is_empty() && device.wait(&pool, Duration::from_secs(1)) == Wake::Ready {
+                device.receive(&pool, &mut packets, 8);
+            }
+            assert_eq!(device.transmit(&mut packets.drain(..).map(Frame::from).collect()), 1);
+            assert!(far.receive(&mut back) && back == [number; 60], "packet {number}: {back:?}");
+            device.complete(&mut done, 8);
+            done.flush();
+        }
+        println!("busy polling on a veth: NAPI id {:?}", device.napi_id());
+        let start = Instant::now();
+        assert_eq!(device.wait(&pool, Duration::from_millis(300)), Wake::Timeout, "it still sleeps");
+        assert!(start.elapsed() >= Duration::from_millis(300));
+        device.close();
+        assert_eq!(pool.inflight().out, 0);
+    }
+
+    #[test]
+    fn busy_polling_names_the_capability_that_is_missing() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP busy polling: {why}");
+        }
+        let _veth = veth::Veth::new(1, 1500);
+        let (idle, _pool) = open();
+        let umem = idle.umem.clone();
+        drop(idle);
+        let params = busy(64);
+        let refused = veth::without(&[veth::CAP_NET_ADMIN, veth::CAP_SYS_ADMIN], || {
+            XskDevice::open(params, &umem).map(drop).unwrap_err().to_string()
+        });
+        assert!(
+            refused.contains("SO_PREFER_BUSY_POLL")
+                && refused.contains("CAP_NET_ADMIN")
+                && refused.contains("64 packets"),
+            "{refused}"
+        );
+        assert_eq!(umem.sockets(), 0);
+        drop(open()); // the queue is free, and the memory can be registered again
     }
 
     #[test]

@@ -62,6 +62,36 @@ pub fn ip(arguments: &str) {
     assert!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
+/// Capabilities, by their numbers in include/uapi/linux/capability.h.
+pub const CAP_NET_ADMIN: u32 = 12;
+pub const CAP_NET_RAW: u32 = 13;
+pub const CAP_BPF: u32 = 39;
+pub const CAP_SYS_ADMIN: u32 = 21;
+
+/// Does something on a thread of this namespace that has given these capabilities up.
+pub fn without<R: Send>(capabilities: &[u32], work: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|threads| {
+        let thread = threads.spawn(|| {
+            give_up(capabilities);
+            work()
+        });
+        thread.join().expect("it did not panic")
+    })
+}
+
+/// Of this thread alone: the system call is made as it is, without the C library's rounds over all threads.
+fn give_up(capabilities: &[u32]) {
+    let header = [0x2008_0522_u32, 0]; // _LINUX_CAPABILITY_VERSION_3, this thread
+    let mut sets = [0u32; 6]; // effective, permitted, inheritable: the lower 32, then the upper
+    // SAFETY: the kernel reads the header and writes the sets.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_capget, &raw const header, &raw mut sets) }, 0);
+    for &capability in capabilities {
+        sets[(capability / 32 * 3) as usize] &= !(1 << (capability % 32));
+    }
+    // SAFETY: the kernel reads both.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_capset, &raw const header, &raw const sets) }, 0);
+}
+
 impl Veth {
     /// Namespaces with so many pairs. This thread is in the near one from now on.
     pub fn new(pairs: usize, mtu: usize) -> Rc<Self> {

@@ -14,6 +14,12 @@ use crate::xsk::ring::{Index, RingMemory};
 /// `SO_NETNS_COOKIE` (include/uapi/asm-generic/socket.h, v7.3), which `libc` does not have.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
+/// Options of busy polling, Linux 5.11, and the queue that it polls (the same file); which `libc` does not have.
+const SO_BUSY_POLL: libc::c_int = 46;
+const SO_INCOMING_NAPI_ID: libc::c_int = 56;
+const SO_PREFER_BUSY_POLL: libc::c_int = 69;
+const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
+
 /// The error numbers that callers tell apart.
 pub(crate) mod errno {
     pub(crate) use libc::{
@@ -151,6 +157,39 @@ pub(crate) fn namespace(fd: BorrowedFd<'_>) -> u64 {
 /// the default stays.
 pub(crate) fn raise_send_buffer(fd: BorrowedFd<'_>, bytes: u32) {
     let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes);
+}
+
+/// Has the calls of a socket poll its driver's queue, instead of interrupts; names the option that was refused.
+pub(crate) fn set_busy_poll(
+    fd: BorrowedFd<'_>,
+    micros: u32,
+    budget: u32,
+) -> Result<(), (&'static str, io::Error)> {
+    let options = [
+        ("setsockopt(SO_PREFER_BUSY_POLL)", SO_PREFER_BUSY_POLL, 1),
+        ("setsockopt(SO_BUSY_POLL)", SO_BUSY_POLL, micros),
+        ("setsockopt(SO_BUSY_POLL_BUDGET)", SO_BUSY_POLL_BUDGET, budget),
+    ];
+    options.into_iter().try_for_each(|(call, name, value)| {
+        set_option(fd, libc::SOL_SOCKET, name, &value).map_err(|error| (call, error))
+    })
+}
+
+#[cfg(test)]
+pub(crate) fn set_busy_poll_budget(fd: BorrowedFd<'_>, budget: u32) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &budget)
+}
+
+/// Whether busy polling is preferred, and its microseconds. The budget cannot be read.
+#[cfg(test)]
+pub(crate) fn busy_poll(fd: BorrowedFd<'_>) -> io::Result<[u32; 2]> {
+    let read = |name| option::<u32>(fd, libc::SOL_SOCKET, name);
+    Ok([read(SO_PREFER_BUSY_POLL)?, read(SO_BUSY_POLL)?])
+}
+
+/// The number of the driver's queue that a socket's calls poll, if the kernel knows one.
+pub(crate) fn napi_id(fd: BorrowedFd<'_>) -> Option<u32> {
+    option::<u32>(fd, libc::SOL_SOCKET, SO_INCOMING_NAPI_ID).ok().filter(|&id| id > 0)
 }
 
 /// Makes the kernel look at the transmit ring.
