@@ -80,6 +80,8 @@ pub struct XskDevice {
     /// `None` once it is closed.
     open: Option<Open>,
     redirect: Option<Arc<Redirect>>,
+    /// Where it is in the map of that.
+    key: u32,
     receiver: Receiver,
     sender: Sender,
     zero_copy: bool,
@@ -112,6 +114,8 @@ impl XskDevice {
         params.check()?;
         let index = redirect::index_of(&params.interface)?;
         check_queue(&params.interface, params.queue, link::queues(&params.interface).ok())?;
+        let key = |redirect: &Arc<Redirect>| redirect.key(params.queue, params.map_key);
+        let key = params.redirect.as_ref().map_or(Ok(params.queue), key)?;
         let (fd, has_memory) = umem.take_socket()?;
         let buffers = rx_buffers(&params, umem)?;
         let (rx, tx) = make_rings(fd.as_fd(), &params, buffers)?;
@@ -122,18 +126,24 @@ impl XskDevice {
         umem.bind(&fd, has_memory, queue, params.busy_limit)?;
         let zero_copy = sys::is_zero_copy(fd.as_fd());
         let open = Open { fd, rx, tx, zero_copy, busy: params.busy_poll.is_some(), probe: None };
-        let mut this = Self::new(&params, umem, queue, open, buffers as usize);
+        let mut this = Self::new(&params, umem, (queue, key), open, buffers as usize);
         // From here on dropping it closes the socket in order.
         if let Some(open) = this.open.as_mut().filter(|open| open.zero_copy) {
             open.probe = Some(umem.probe()?);
         }
         if let (Some(redirect), Some(open)) = (&this.redirect, &this.open) {
-            redirect.insert(params.queue, open.fd.as_fd())?;
+            redirect.insert(this.key, open.fd.as_fd())?;
         }
         Ok(this)
     }
 
-    fn new(params: &XskParams, umem: &Arc<Umem>, queue: Queue, open: Open, buffers: usize) -> Self {
+    fn new(
+        params: &XskParams,
+        umem: &Arc<Umem>,
+        (queue, key): (Queue, u32),
+        open: Open,
+        buffers: usize,
+    ) -> Self {
         let layout = umem.layout();
         let most_buffers = if umem.params().multi_buffer { MAX_FRAGS + 1 } else { 1 };
         let max_buffers = most_buffers.min(params.tx_ring as usize); // what a ring never has room for is refused
@@ -149,6 +159,7 @@ impl XskDevice {
             zero_copy: open.zero_copy,
             open: Some(open),
             redirect: params.redirect.clone(),
+            key,
             receiver: Receiver::new(layout, buffers, most_buffers),
             sender: Sender::new(layout, slots, max_buffers, max_packet),
             stats: DeviceStats::default(),
@@ -375,7 +386,7 @@ impl Device for XskDevice {
         let Some(Open { fd, rx, tx, probe, .. }) = self.open.take() else { return };
         self.last = sys::statistics(fd.as_fd()).unwrap_or_default();
         if let Some(redirect) = self.redirect.take() {
-            redirect.remove(self.queue.number);
+            redirect.remove(self.key, fd.as_fd());
             // The kernel waits for this itself when the last descriptor goes; a child between `fork` and `exec` has one.
             sys::wait_for_deliveries();
         }
@@ -569,6 +580,35 @@ mod tests {
         );
         packet.adjust_meta(-4).unwrap();
         assert_eq!((packet.meta(), packet.headroom()), (&b"mark"[..], 252));
+    }
+
+    #[test]
+    fn a_socket_that_took_anothers_place_in_a_map_stays_there() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP replaced sockets: {why}");
+        }
+        let _veth = veth::Veth::new(2, 1500);
+        let map = Redirect::over_map(bpf::create_socket_map(8).unwrap());
+        let small = |interface: &str, key| XskParams {
+            interface: interface.into(),
+            rx_ring: 8,
+            tx_ring: 8,
+            redirect: Some(map.clone()),
+            map_key: Some(key),
+            ..Default::default()
+        };
+        let (device, _pool) = open_pages(UmemParams { mode: XskMode::Copy, ..Default::default() }, 8);
+        let umem = device.umem.clone();
+        drop(device);
+        let first = XskDevice::open(small("near0", 5), &umem).unwrap();
+        let second = XskDevice::open(small("near1", 6), &umem).unwrap();
+        bpf::clear_socket(map.map(), 5).unwrap(); // as somebody does who replaces it
+        bpf::set_socket(map.map(), 5, second.open.as_ref().unwrap().fd.as_fd()).unwrap();
+        drop(first);
+        let taken = XskDevice::open(small("near0", 5), &umem).map(drop).unwrap_err().to_string();
+        assert!(taken.contains("key 5 of the map has a socket already"), "{taken}");
+        drop(second); // takes its own out at 6; the kernel, the other
+        XskDevice::open(small("near0", 5), &umem).map(drop).expect("the place is free");
     }
 
     fn busy(budget: u32) -> XskParams {

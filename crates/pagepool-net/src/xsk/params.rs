@@ -103,6 +103,9 @@ pub struct XskParams {
     pub rx_buffers: u32,
     /// The program that gives the socket its packets; `None` for one that only transmits.
     pub redirect: Option<Arc<Redirect>>,
+    /// Where in the map the program looks for this socket; `None` is at the number of the queue, as the program of
+    /// [`Redirect::attach`] does. One map for several interfaces needs another rule, for their queues have the same numbers.
+    pub map_key: Option<u32>,
     /// How long to try again while the queue is busy: the kernel takes a socket apart after it was closed.
     pub busy_limit: Duration,
     /// Have this thread's calls do the driver's work, on this thread's CPU (Linux 5.11); `None` leaves that to interrupts.
@@ -151,6 +154,7 @@ impl Default for XskParams {
             tx_ring: 2048,
             rx_buffers: 0,
             redirect: None,
+            map_key: None,
             busy_limit: Duration::from_secs(2),
             busy_poll: None,
         }

@@ -73,17 +73,20 @@ struct Element {
     flags: u64,
 }
 
-/// Puts a bound socket into a map at a queue's number.
-pub(crate) fn set_socket(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+/// Nothing is replaced. Linux: `BPF_NOEXIST`.
+const NO_OTHER: u64 = 1;
+
+/// Puts a bound socket into a map at a key that has none, or has that one already; else `EEXIST`.
+pub(crate) fn set_socket(map: BorrowedFd<'_>, key: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     let value = socket.as_raw_fd() as u32;
-    let (key, value) = ((&raw const queue) as u64, (&raw const value) as u64);
-    call(MAP_UPDATE_ELEM, &Element { map: map.as_raw_fd() as u32, padding: 0, key, value, flags: 0 })?;
+    let (key, value) = ((&raw const key) as u64, (&raw const value) as u64);
+    call(MAP_UPDATE_ELEM, &Element { map: map.as_raw_fd() as u32, padding: 0, key, value, flags: NO_OTHER })?;
     Ok(())
 }
 
-/// Takes the socket of a queue out of a map.
-pub(crate) fn clear_socket(map: BorrowedFd<'_>, queue: u32) -> io::Result<()> {
-    let key = (&raw const queue) as u64;
+/// Takes whatever socket is at a key out of a map.
+pub(crate) fn clear_socket(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
+    let key = (&raw const key) as u64;
     call(MAP_DELETE_ELEM, &Element { map: map.as_raw_fd() as u32, padding: 0, key, value: 0, flags: 0 })?;
     Ok(())
 }
