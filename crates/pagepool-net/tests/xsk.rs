@@ -13,7 +13,7 @@ use pagepool_net::{
     Action, Attach, Device, Forwarder, PortId, Redirect, Umem, UmemParams, Wake, XskDevice, XskMode,
     XskParams,
 };
-use veth::{Far, Veth, ip};
+use veth::{Far, Veth};
 
 /// Runs a test where it can be run.
 fn needs_veth(name: &str, test: impl FnOnce()) {
@@ -234,13 +234,13 @@ fn an_interface_that_goes_down_and_up_loses_no_buffer() {
         let mut far = veth.far_end(0);
         device.receive(&pool, &mut Vec::new(), 0);
         for round in 0..3 {
-            ip("link set near0 down");
+            veth.set_up("near0", false);
             let mut queue: VecDeque<_> = (0..100).map(|n| frame(&pool, &packet(n, 60))).collect();
             device.transmit(&mut queue);
             assert_eq!(device.wait(&pool, Duration::from_millis(5)), Wake::Timeout, "down is not gone");
             assert_eq!((device.stats().in_tx, device.xsk_stats().transmit), (100, 100), "they wait");
             adds_up(&device);
-            ip("link set near0 up");
+            veth.set_up("near0", true);
             drain(&mut device, &mut queue);
             far.patience = Duration::from_millis(20);
             assert_eq!(arrived(&mut far, |_| 60), (0..100).collect::<Vec<_>>(), "round {round}");

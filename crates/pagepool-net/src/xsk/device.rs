@@ -685,7 +685,7 @@ mod tests {
         if let Some(why) = veth::missing() {
             return println!("SKIP probe: {why}");
         }
-        let _veth = veth::Veth::new(1, 1500);
+        let veth = veth::Veth::new(1, 1500);
         let (mut device, _pool) = open();
         let (probe, again, queue) =
             (device.umem.probe().unwrap(), device.umem.probe().unwrap(), device.queue);
@@ -696,7 +696,7 @@ mod tests {
         let start = Instant::now();
         assert!(probe.wait(queue) && start.elapsed() >= Duration::from_millis(15), "it waited for the close");
         closing.join().unwrap();
-        veth::ip("link del near0");
+        veth.remove();
         assert!(again.wait(queue), "an interface that is gone is free");
     }
 }
