@@ -410,9 +410,9 @@ impl Drop for XskDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::bpf::{self, Insn};
     use crate::testing::FarEnd;
     use crate::veth;
-    use crate::xsk::sys::bpf::{self, Insn};
     use crate::{Attach, UmemParams, XskMode};
     use pagepool::{Arena, ArenaParams, Pool, PoolParams};
     use std::os::fd::AsRawFd;

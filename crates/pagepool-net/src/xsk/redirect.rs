@@ -13,8 +13,9 @@ use pagepool::Error;
 
 use super::bpf;
 use super::params::parameter;
+use super::sys::link;
 use super::sys::socket::errno;
-use super::sys::{bpf as sys, link};
+use crate::sys::bpf as sys;
 
 /// Queues that a map has room for at least.
 const QUEUES: u32 = 64;
