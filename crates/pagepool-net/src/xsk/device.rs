@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, MAX_FRAGS};
 
+use super::deliveries::Deliveries;
 use super::params::{BusyPoll, XskParams, parameter};
 use super::probe::Probe;
 use super::receiver::{Receiver, RxRings};
@@ -105,6 +106,8 @@ struct Open {
     busy: bool,
     /// With zero copy.
     probe: Option<Probe>,
+    /// With a redirect.
+    deliveries: Option<Deliveries>,
 }
 
 impl XskDevice {
@@ -125,14 +128,16 @@ impl XskDevice {
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index, number: params.queue };
         umem.bind(&fd, has_memory, queue, params.busy_limit)?;
         let zero_copy = sys::is_zero_copy(fd.as_fd());
-        let open = Open { fd, rx, tx, zero_copy, busy: params.busy_poll.is_some(), probe: None };
+        let open =
+            Open { fd, rx, tx, zero_copy, busy: params.busy_poll.is_some(), probe: None, deliveries: None };
         let mut this = Self::new(&params, umem, (queue, key), open, buffers as usize);
         // From here on dropping it closes the socket in order.
         if let Some(open) = this.open.as_mut().filter(|open| open.zero_copy) {
             open.probe = Some(umem.probe()?);
         }
-        if let (Some(redirect), Some(open)) = (&this.redirect, &this.open) {
+        if let (Some(redirect), Some(open)) = (&this.redirect, &mut this.open) {
             redirect.insert(this.key, open.fd.as_fd())?;
+            open.deliveries = Some(Deliveries::new());
         }
         Ok(this)
     }
@@ -383,19 +388,18 @@ impl Device for XskDevice {
     }
 
     fn close(&mut self) {
-        let Some(Open { fd, rx, tx, probe, .. }) = self.open.take() else { return };
+        let Some(Open { fd, rx, tx, probe, deliveries, .. }) = self.open.take() else { return };
         self.last = sys::statistics(fd.as_fd()).unwrap_or_default();
         if let Some(redirect) = self.redirect.take() {
             redirect.remove(self.key, fd.as_fd());
-            // The kernel waits for this itself when the last descriptor goes; a child between `fork` and `exec` has one.
-            sys::wait_for_deliveries();
         }
+        let delivered = deliveries.is_none_or(Deliveries::wait);
         drop((rx, tx)); // before the socket: the kernel keeps one whose rings are mapped
         self.umem.close(fd);
-        if probe.is_none_or(|probe| probe.wait(self.queue)) {
+        if delivered && probe.is_none_or(|probe| probe.wait(self.queue)) {
             self.stats.closed_with += (self.receiver.clear() + self.sender.clear()) as u64;
         } else {
-            self.receiver.forget(); // the driver may write there still: leaked, and so counted as out for ever
+            self.receiver.forget(); // somebody may write there still: leaked, and so counted as out for ever
             self.sender.forget();
         }
     }
@@ -678,6 +682,32 @@ mod tests {
         );
         assert_eq!(umem.sockets(), 0);
         drop(open()); // the queue is free, and the memory can be registered again
+    }
+
+    /// Opens and closes a device where system calls are refused; says whether it knew a way to wait, and the counts.
+    fn closed_without(calls: &[(i64, u32)]) -> (bool, u64, u64) {
+        veth::refused(calls, || {
+            let (mut device, pool) = open();
+            device.receive(&pool, &mut Vec::new(), 0);
+            let deliveries = &device.open.as_ref().unwrap().deliveries;
+            let knows = matches!(deliveries, Some(Deliveries::PacketSocket(_)));
+            device.close();
+            (knows, device.stats().closed_with, pool.inflight().out)
+        })
+    }
+
+    #[test]
+    fn where_nothing_tells_that_deliveries_are_over_buffers_are_leaked() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP deliveries: {why}");
+        }
+        let _veth = veth::Veth::new(1, 1500);
+        assert_eq!(closed_without(&veth::GRACE_PERIODS), (true, 8, 0), "a packet socket tells as well");
+        assert_eq!(closed_without(&veth::GRACE_PERIODS[1..]), (false, 8, 0), "it is made when it is needed");
+        let all = [veth::GRACE_PERIODS[0], veth::GRACE_PERIODS[1], veth::PACKET_SOCKET];
+        let (knows, closed_with, out) = closed_without(&all);
+        assert_eq!((knows, closed_with), (false, 0));
+        assert!(out >= 3, "nobody gets the pages of those eight halves: {out}");
     }
 
     #[test]

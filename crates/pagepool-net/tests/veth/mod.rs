@@ -64,6 +64,46 @@ pub fn without<R: Send>(capabilities: &[u32], work: impl FnOnce() -> R + Send) -
     })
 }
 
+/// Does something on a thread of this namespace for which these system calls, if their first argument is this, fail with
+/// `EPERM`, as in a container that filters them.
+pub fn refused<R: Send>(calls: &[(libc::c_long, u32)], work: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|threads| {
+        let thread = threads.spawn(|| {
+            filter(calls);
+            work()
+        });
+        thread.join().expect("it did not panic")
+    })
+}
+
+fn filter(calls: &[(libc::c_long, u32)]) {
+    let op = |code: u32, skip, k| libc::sock_filter { code: code as u16, jt: 0, jf: skip, k };
+    let (load, is, end) =
+        (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ, libc::BPF_RET);
+    let one = |&(call, argument): &(libc::c_long, u32)| {
+        [
+            op(load, 0, 0), // its number
+            op(is, 3, call as u32),
+            op(load, 0, 16), // the lower half of its first argument
+            op(is, 1, argument),
+            op(end, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        ]
+    };
+    let mut code: Vec<_> = calls.iter().flat_map(one).collect();
+    code.push(op(end, 0, libc::SECCOMP_RET_ALLOW));
+    let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
+    // SAFETY: the call takes integers, and is of this thread.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: the kernel reads the program; the filter is this thread's.
+    let done =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    assert_eq!(done, 0, "{}", io::Error::last_os_error());
+}
+
+/// The two commands of `membarrier` that tell of grace periods: that which asks for commands, and the one.
+pub const GRACE_PERIODS: [(libc::c_long, u32); 2] = [(libc::SYS_membarrier, 0), (libc::SYS_membarrier, 1)];
+pub const PACKET_SOCKET: (libc::c_long, u32) = (libc::SYS_socket, libc::AF_PACKET as u32);
+
 /// Of this thread alone: the system call is made as it is, without the C library's rounds over all threads.
 fn give_up(capabilities: &[u32]) {
     let header = [0x2008_0522_u32, 0]; // _LINUX_CAPABILITY_VERSION_3, this thread
