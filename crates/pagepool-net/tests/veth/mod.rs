@@ -40,6 +40,26 @@ pub fn missing() -> Option<String> {
     Namespace::new("trial").err().map(|error| error.to_string())
 }
 
+/// The CPUs that this thread may run on.
+pub fn cpus() -> Vec<usize> {
+    // SAFETY: zeroes are a set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes a set.
+    assert_eq!(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) }, 0);
+    // SAFETY: the numbers lie in the set.
+    (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+}
+
+/// This thread runs on one CPU from now on.
+pub fn pin(cpu: usize) {
+    // SAFETY: zeroes are a set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the number is that of a CPU.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: the kernel reads a set.
+    assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) }, 0);
+}
+
 /// This thread gets a network namespace of its own.
 fn leave() {
     // SAFETY: the call takes an integer.
