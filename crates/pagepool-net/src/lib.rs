@@ -7,6 +7,7 @@ mod cable;
 mod counters;
 mod device;
 mod device_memory;
+mod doorbell;
 mod egress;
 mod fault_nic;
 mod forward;
@@ -28,7 +29,7 @@ mod xsk;
 mod zerocopy;
 
 pub use cable::Cable;
-pub use device::{Capabilities, Device, DeviceStats, Wake};
+pub use device::{Armed, Capabilities, Device, DeviceStats, Wake};
 pub use device_memory::{DeviceMemory, Fault};
 pub use egress::{Egress, Path, PathStats};
 pub use fault_nic::{Chance, FaultCounts, FaultNic, FaultParams};

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, MAX_FRAGS};
 
@@ -18,11 +18,10 @@ use super::stats::XskStats;
 use super::sys::link;
 use super::sys::socket::{self as sys, KernelCounts, Mapped, Ring, errno};
 use super::umem::{Queue, Umem, check_queue};
-use crate::device::{Capabilities, Device, DeviceStats, Wake};
+use crate::device::{Armed, Capabilities, Device, DeviceStats, Wake, sleep_on};
 use crate::reach::Reach;
-use crate::sys::event;
 
-/// The longest sleep while frames are being sent: the kernel does not wake anybody for a completion.
+/// The longest sleep while frames are being sent, at first: the kernel does not wake anybody for a completion.
 const WHILE_SENDING: Duration = Duration::from_millis(1);
 /// The longest sleep otherwise: an interface that goes away wakes nobody either.
 const NAP: Duration = Duration::from_millis(100);
@@ -90,6 +89,8 @@ pub struct XskDevice {
     /// What the kernel had counted when the socket was closed.
     last: KernelCounts,
     gone: bool,
+    /// Frames that were taken and completed before the last sleep, and how long that was while sending.
+    naps: (u64, Duration),
 }
 
 /// An Ethernet header with a VLAN tag: what an interface takes beyond its MTU.
@@ -170,6 +171,7 @@ impl XskDevice {
             stats: DeviceStats::default(),
             last: KernelCounts::default(),
             gone: false,
+            naps: (0, WHILE_SENDING),
         }
     }
 
@@ -207,16 +209,19 @@ impl XskDevice {
         self.gone
     }
 
-    /// Its socket, if that is bound to anything, and the rest of it.
-    #[inline(always)]
-    fn running(&mut self) -> Option<&mut Open> {
-        if self.gone { None } else { self.open.as_mut() }
+    /// How long to sleep: while frames are being sent a moment, and twice as long each time that none of them moved.
+    fn nap(&mut self) -> Duration {
+        let moved = self.stats.tx_packets + self.stats.tx_completed;
+        let (before, nap) = self.naps;
+        let nap = if moved == before { (2 * nap).min(NAP) } else { WHILE_SENDING };
+        self.naps = (moved, nap);
+        if self.sender.held() > 0 { nap } else { NAP }
     }
 
     #[inline]
     fn kick_transmit(&mut self) {
         if self.sender.held() > 0
-            && let Some(open) = self.running()
+            && let Some(open) = self.open.as_mut().filter(|_| !self.gone)
         {
             self.gone = !open.kick_transmit();
         }
@@ -346,31 +351,23 @@ impl Device for XskDevice {
     }
 
     fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
-        let start = Instant::now();
-        loop {
-            if self.look() {
-                return Wake::Gone;
-            }
-            self.kick_transmit();
-            if let Some(open) = self.running().filter(|open| open.busy && !open.has_some()) {
-                self.gone = !open.kick_receive(true); // `poll` does not poll the driver, unless all sockets are told to
-            }
-            let ready = self.open.as_ref().is_some_and(Open::has_some);
-            let left = timeout.saturating_sub(start.elapsed());
-            let nap = if self.sender.held() > 0 { WHILE_SENDING } else { NAP };
-            let sleep = if ready { Duration::ZERO } else { left.min(nap) };
-            let socket = self.open.as_ref().map(|open| open.fd.as_fd());
-            let [by_socket, by_pool] = event::wait_readable([socket, pool.wake_fd()], sleep);
-            if by_pool {
-                pool.acknowledge_wake();
-            }
-            if ready || by_socket || by_pool {
-                return Wake::Ready;
-            }
-            if left <= sleep {
-                return Wake::Timeout;
-            }
+        sleep_on(self, pool, timeout)
+    }
+
+    fn arm(&mut self, _: &Bound) -> Armed<'_> {
+        if self.look() {
+            return Armed::Gone;
         }
+        self.kick_transmit();
+        let at_most = self.nap();
+        let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return Armed::Gone };
+        if open.busy && !open.has_some() {
+            self.gone = !open.kick_receive(true); // `poll` does not poll the driver, unless all sockets are told to
+        }
+        if open.has_some() {
+            return Armed::Ready;
+        }
+        Armed::Idle { fd: Some(open.fd.as_fd()), at_most }
     }
 
     fn stats(&self) -> DeviceStats {
@@ -420,6 +417,7 @@ mod tests {
     use crate::{Attach, UmemParams, XskMode};
     use pagepool::{Arena, ArenaParams, Pool, PoolParams};
     use std::os::fd::AsRawFd;
+    use std::time::Instant;
 
     /// Half pages of 1 MiB, a pool over them, and eight buffers for packets.
     fn open() -> (XskDevice, Bound) {
