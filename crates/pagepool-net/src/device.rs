@@ -196,7 +196,7 @@ counters! {
     rx_no_buffer,
     /// Arrived empty, or longer than the device takes.
     rx_too_long,
-    /// Buffers that came back with a length of 0, or beyond the buffer.
+    /// Buffers that came back with a length of 0, or with a packet beyond the buffer, or in its pool's tailroom.
     rx_bad_length,
     /// Buffers that the device named and did not have: it named them before, or never had them.
     rx_bad_descriptor,

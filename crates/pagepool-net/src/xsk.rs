@@ -22,6 +22,7 @@
 mod bpf;
 mod deliveries;
 mod device;
+mod fit;
 mod params;
 mod probe;
 mod receiver;

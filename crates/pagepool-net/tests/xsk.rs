@@ -430,6 +430,80 @@ fn errors_name_cause_and_remedy() {
     });
 }
 
+/// A pool over the UMEM with a tailroom, and otherwise of the shape that half pages need.
+fn with_tailroom(arena: &Arc<Arena>, umem: &Arc<Umem>, tailroom: usize) -> Bound {
+    let params = PoolParams { headroom: 256, tailroom, domains: vec![umem.clone()], ..Default::default() };
+    Pool::new(params, arena.clone()).expect("parameters in range").bind()
+}
+
+#[test]
+fn a_pool_that_packets_do_not_fit_is_found_out() {
+    needs_veth("check_pool", || {
+        let _veth = Veth::new(1, 1500);
+        let arena = arena(4 << 20);
+        let umem = umem(&arena);
+        let small = || XskParams { rx_ring: 64, tx_ring: 64, ..params("near0") };
+        let device = XskDevice::open(small(), &umem).expect("a free queue");
+        let refused = |pool: &Bound| device.check_pool(pool).map_err(text).unwrap_err();
+        assert!(device.check_pool(&with_tailroom(&arena, &umem, 320)).is_ok(), "a packet ends long before");
+        let refused_tail = refused(&with_tailroom(&arena, &umem, 2400));
+        let expected = "tailroom is 2400, but must be at most 2322: a packet may end 1774 bytes behind the beginning of its page";
+        assert_eq!(refused_tail, expected);
+        let elsewhere = Pool::new(PoolParams::default(), arena.clone()).expect("a plain pool").bind();
+        assert!(refused(&elsewhere).starts_with("domains is without it, but must be with umem0 among them"));
+        let pairs = PoolParams { order: 1, domains: vec![umem.clone()], ..Default::default() };
+        let pairs = Pool::new(pairs, arena.clone()).expect("parameters in range").bind();
+        assert_eq!(refused(&pairs), "order is 1, but must be 0: a chunk is one page");
+        let all: Vec<_> = std::iter::from_fn(|| elsewhere.alloc_page()).collect();
+        assert_eq!(refused(&elsewhere), "still in use: the pool has no buffer to look at: all are out");
+        drop((all, elsewhere, device));
+
+        let halves = UmemParams { chunk_size: 2048, mode: XskMode::Copy, ..Default::default() };
+        let halves = Umem::new(halves, &*arena).expect("memory to lock");
+        let device = XskDevice::open(small(), &halves).expect("a free queue");
+        let pool = with_tailroom(&arena, &halves, 320);
+        assert!(device.check_pool(&pool).is_ok(), "a piece has no tailroom");
+        let pool = with_tailroom(&arena, &halves, 0);
+        let _odd = pool.alloc_frag(104);
+        let refused = device.check_pool(&pool).map_err(text).unwrap_err();
+        assert!(refused.contains("must be at a multiple of 2048: cut no pieces of other sizes"), "{refused}");
+    });
+}
+
+#[test]
+fn a_packet_that_reaches_into_the_tailroom_is_counted_and_its_buffers_go_home() {
+    needs_veth("tailroom", || {
+        let veth = Veth::new(1, 9000);
+        let arena = arena(4 << 20);
+        let several = UmemParams { multi_buffer: true, mode: XskMode::Copy, ..Default::default() };
+        let umem = Umem::new(several, &*arena).expect("memory to lock");
+        let redirect = Redirect::attach("near0", Attach::Native, true).expect("nothing is attached");
+        let small = XskParams { interface: "near0".into(), rx_ring: 64, tx_ring: 64, ..Default::default() };
+        let small = XskParams { redirect: Some(redirect), ..small };
+        let mut device = XskDevice::open(small, &umem).expect("a free queue");
+        let pool = with_tailroom(&arena, &umem, 64);
+        let refused = device.check_pool(&pool).map_err(text).unwrap_err();
+        assert!(refused.starts_with("tailroom is 64, but must be at most 0"), "{refused}");
+        device.receive(&pool, &mut Vec::new(), 0);
+        let mut far = veth.far_end(0);
+        let len = |number: usize| if number.is_multiple_of(2) { 9000 } else { 1000 };
+        (0..10).for_each(|number| assert!(far.send(&packet(number, len(number)))));
+        let packets = collect(&mut device, &pool, 5);
+        for (packet_, number) in packets.iter().zip([1, 3, 5, 7, 9]) {
+            assert_eq!(packet_.data(), packet(number, 1000), "those that fit come as they were");
+        }
+        let stats = device.stats();
+        assert_eq!((packets.len(), stats.rx_bad_length, stats.rx_too_many_buffers), (5, 5, 0), "{stats:?}");
+        assert_eq!(
+            pool.inflight().out,
+            5 + stats.in_rx,
+            "the others' buffers are home, or with the kernel again"
+        );
+        drop((packets, device));
+        assert_eq!(pool.inflight().out, 0);
+    });
+}
+
 #[test]
 fn a_program_that_is_there_already_is_named() {
     needs_veth("program", || {

@@ -34,8 +34,9 @@ impl Maker {
         let (chunk, headroom) = (self.umem.chunk_size as usize, self.umem.headroom as usize + 256);
         let params = PoolParams {
             headroom,
-            max_len: chunk - headroom,
-            tailroom: if chunk < 4096 { 64 } else { 0 },
+            max_len: chunk - headroom, // so that what is sent crosses no chunk, either
+            tailroom: if self.umem.unaligned { 64 } else { 0 },
+            colour: self.umem.unaligned,
             wakeup: true,
             domains: vec![umem.clone()],
             ..Default::default()
@@ -56,6 +57,7 @@ impl Maker {
             pool,
             provider,
             allowed: Allowed::default(),
+            pieces: if chunk == 2048 { 2 } else { 1 },
             verify: Box::new(|| {}),
         }
     }
@@ -82,6 +84,17 @@ fn a_native_device() {
 #[test]
 fn a_generic_device_with_headroom() {
     suite("a_generic_device", 1500, Attach::Generic, UmemParams { headroom: 128, ..umem() });
+}
+
+#[test]
+fn half_pages() {
+    suite("half_pages", 1500, Attach::Native, UmemParams { chunk_size: 2048, ..umem() });
+}
+
+#[test]
+fn half_pages_with_headroom() {
+    let umem = UmemParams { chunk_size: 2048, headroom: 128, ..umem() };
+    suite("half_pages_with_headroom", 1500, Attach::Generic, umem);
 }
 
 #[test]

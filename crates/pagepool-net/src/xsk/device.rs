@@ -40,8 +40,8 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 /// | two threads | never share a device, for its rings have one producer and one consumer; a queue has one device |
 /// | another process | makes its own `Umem`. A child of `fork` that neither execs nor exits keeps the socket, and so the queue |
 ///
-/// A pool over the UMEM leaves no tailroom in its pages, if chunks are pages: the kernel fills them up to their end. What
-/// a program of one's own wrote as metadata lies right before the packet: [`Buff::adjust_meta`] takes it in.
+/// The kernel fills chunks up to their end: [`check_pool`](Self::check_pool) says whether a pool's tailroom is in the way,
+/// or anything else. What a program of one's own wrote as metadata lies right before the packet: [`Buff::adjust_meta`] takes it in.
 ///
 /// ```no_run
 /// // It needs root and an interface.
@@ -55,6 +55,7 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 /// let redirect = Some(Redirect::attach("veth0", Attach::Auto, false)?);
 /// let params = XskParams { interface: "veth0".into(), redirect, ..Default::default() };
 /// let mut device = XskDevice::open(params, &umem)?;
+/// device.check_pool(&pool)?;
 ///
 /// let (mut packets, mut out, mut done) = (Vec::with_capacity(64), Default::default(), FrameBulk::new());
 /// loop {
@@ -173,6 +174,10 @@ impl XskDevice {
             gone: false,
             naps: (0, WHILE_SENDING),
         }
+    }
+
+    pub(super) fn umem(&self) -> &Umem {
+        &self.umem
     }
 
     /// Whether the driver works on the UMEM itself.

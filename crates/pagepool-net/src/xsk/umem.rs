@@ -108,6 +108,10 @@ impl Umem {
         (self.memory.chunk - self.memory.headroom - XDP_HEADROOM) as usize
     }
 
+    pub(super) fn domain_id(&self) -> DomainId {
+        self.id
+    }
+
     pub(super) fn layout(&self) -> Layout {
         let chunk = self.memory.chunk;
         Layout {
