@@ -7,7 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pagepool::{Arena, ArenaParams, Bound, Buff, Error, Frame, FrameBulk, Pool, PoolParams};
+use pagepool::{
+    Arena, ArenaParams, Backing, Bound, Buff, Error, Frame, FrameBulk, OnMissingHuge, Pool, PoolParams,
+};
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
     Action, Attach, Device, Forwarder, PortId, Redirect, Umem, UmemParams, Wake, XskDevice, XskMode,
@@ -188,6 +190,49 @@ fn half_pages_carry_two_packets_a_page() {
         }
         adds_up(&device);
         device.close();
+        assert_eq!(pool.inflight().out, 0);
+    });
+}
+
+#[test]
+fn unaligned_chunks_over_huge_pages_begin_at_different_colours() {
+    let huge = ArenaParams { max_bytes: 4 << 20, backing: Backing::Huge2M, ..Default::default() };
+    let huge = ArenaParams { commit_all: true, on_missing_huge: OnMissingHuge::Fail, ..huge };
+    let arena = match Arena::new(huge) {
+        Ok(arena) => arena,
+        Err(why) => return println!("SKIP coloured chunks over huge pages: {why}"),
+    };
+    needs_veth("coloured chunks over huge pages", || {
+        let veth = Veth::new(1, 1500);
+        let chunk = 3072;
+        let params =
+            UmemParams { chunk_size: chunk, unaligned: true, mode: XskMode::Copy, ..Default::default() };
+        let umem = Umem::new(params, &*arena).expect("memory to lock");
+        let pool =
+            PoolParams { headroom: 256, max_len: 1518, domains: vec![umem.clone()], ..Default::default() };
+        let pool = Pool::new(pool, arena.clone()).expect("parameters in range").bind();
+        let mut device = XskDevice::open(self::params("near0"), &umem).expect("a free queue");
+        device.check_pool(&pool).expect("it was made for this");
+        device.receive(&pool, &mut Vec::new(), 0);
+        let (mut far, len) = (veth.far_end(0), |number: usize| 60 + number * 37 % 1440);
+        let mut begins = std::collections::BTreeSet::new();
+        for round in 0..20 {
+            let numbers = round * 50..(round + 1) * 50;
+            numbers.clone().for_each(|number| assert!(far.send(&packet(number, len(number)))));
+            let packets = collect(&mut device, &pool, 50);
+            for (buff, number) in packets.iter().zip(numbers) {
+                assert_eq!(buff.data(), packet(number, len(number)), "packet {number} is as it was sent");
+                begins.insert(buff.offset());
+            }
+            assert_eq!(packets.len(), 50);
+        }
+        let most = 256 + 4096 - chunk as usize;
+        println!("packets begin {begins:?} bytes behind the beginnings of their pages");
+        assert!(begins.iter().all(|at| (256..=most).contains(at)), "no chunk goes past its page: {begins:?}");
+        assert_eq!(begins.len(), 16, "all of the pool's colours: {begins:?}");
+        adds_up(&device);
+        assert_eq!(device.xsk_stats().rx_invalid_descs, 0, "none was discarded");
+        drop(device);
         assert_eq!(pool.inflight().out, 0);
     });
 }

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+use pagepool::{Arena, ArenaParams, Backing, OnMissingHuge, Pool, PoolParams};
 use pagepool_net::testing::{self, Allowed, Rig};
 use pagepool_net::{Attach, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams};
 use veth::Veth;
@@ -16,6 +16,7 @@ struct Maker {
     veth: Rc<Veth>,
     umem: UmemParams,
     attach: Attach,
+    backing: Backing,
     redirect: RefCell<Option<Arc<Redirect>>>,
 }
 
@@ -28,8 +29,7 @@ impl Maker {
         let attach =
             || Redirect::attach("near0", self.attach, self.umem.multi_buffer).expect("nothing is attached");
         let redirect = self.redirect.borrow_mut().get_or_insert_with(attach).clone();
-        let arena = ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() };
-        let provider = Arena::new(arena).expect("4 MiB");
+        let provider = arena(self.backing).expect("4 MiB");
         let umem = Umem::new(self.umem.clone(), &*provider).expect("memory to lock");
         let (chunk, headroom) = (self.umem.chunk_size as usize, self.umem.headroom as usize + 256);
         let params = PoolParams {
@@ -63,12 +63,28 @@ impl Maker {
     }
 }
 
+/// 4 MiB of this kind, and of no other if that is to be huge pages.
+fn arena(backing: Backing) -> Result<Arc<Arena>, String> {
+    let params = ArenaParams { max_bytes: 4 << 20, backing, commit_all: true, ..Default::default() };
+    let on_missing_huge =
+        if backing == Backing::Huge2M { OnMissingHuge::Fail } else { OnMissingHuge::Fallback };
+    let params = ArenaParams { on_missing_huge, ..params };
+    Arena::new(params).map_err(|error| error.to_string())
+}
+
 /// Runs the suite, or says why not.
 fn suite(name: &str, mtu: usize, attach: Attach, umem: UmemParams) {
+    suite_over(Backing::default(), name, mtu, attach, umem);
+}
+
+fn suite_over(backing: Backing, name: &str, mtu: usize, attach: Attach, umem: UmemParams) {
     if let Some(why) = veth::missing() {
         return println!("SKIP {name}: {why}");
     }
-    let maker = Maker { veth: Veth::new(1, mtu), umem, attach, redirect: RefCell::new(None) };
+    if let Err(why) = arena(backing) {
+        return println!("SKIP {name}: {why}");
+    }
+    let maker = Maker { veth: Veth::new(1, mtu), umem, attach, backing, redirect: RefCell::new(None) };
     testing::device(|| maker.rig());
 }
 
@@ -101,6 +117,17 @@ fn half_pages_with_headroom() {
 fn unaligned_chunks() {
     let umem = UmemParams { chunk_size: 3072, unaligned: true, ..umem() };
     suite("unaligned_chunks", 1500, Attach::Native, umem);
+}
+
+#[test]
+fn huge_pages() {
+    suite_over(Backing::Huge2M, "huge_pages", 1500, Attach::Native, umem());
+}
+
+#[test]
+fn unaligned_chunks_over_huge_pages() {
+    let umem = UmemParams { chunk_size: 3072, unaligned: true, ..umem() };
+    suite_over(Backing::Huge2M, "unaligned_chunks_over_huge_pages", 1500, Attach::Native, umem);
 }
 
 #[test]
