@@ -20,6 +20,7 @@
 //!        takes sockets apart behind our back); opening tries again.
 
 mod bpf;
+mod capability;
 mod deliveries;
 mod device;
 mod fit;

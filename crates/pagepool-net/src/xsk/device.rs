@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, MAX_FRAGS};
 
+use super::capability;
 use super::deliveries::Deliveries;
 use super::params::{BusyPoll, XskParams, parameter};
 use super::probe::Probe;
@@ -290,13 +291,19 @@ fn rx_buffers(params: &XskParams, umem: &Umem) -> Result<u32, Error> {
 fn set_busy_poll(fd: BorrowedFd<'_>, BusyPoll { micros, budget }: BusyPoll) -> Result<(), Error> {
     sys::set_busy_poll(fd, micros, budget).map_err(|(call, source)| {
         let remedy = match source.raw_os_error() {
-            Some(errno::EPERM) => format!(
-                "busy polling, and {budget} packets a poll where the kernel's own is 8, need CAP_NET_ADMIN, or root:                  leave busy_poll off"
-            ),
-            Some(errno::ENOPROTOOPT) => "busy polling of AF_XDP needs Linux 5.11, with \
-                                         CONFIG_NET_RX_BUSY_POLL: leave busy_poll off"
-                .into(),
-            _ => format!("the kernel takes no {micros} microseconds of {budget} packets: leave busy_poll off"),
+            Some(errno::EPERM) => {
+                let needs = capability::remedy(capability::ADMIN);
+                format!(
+                    "{needs}; busy polling needs it, and {budget} packets a poll, where the kernel's own is 8"
+                )
+            }
+            Some(errno::ENOPROTOOPT) => {
+                "busy polling of AF_XDP needs Linux 5.11, with CONFIG_NET_RX_BUSY_POLL: leave busy_poll off"
+                    .into()
+            }
+            _ => {
+                format!("the kernel takes no {micros} microseconds of {budget} packets: leave busy_poll off")
+            }
         };
         Error::System { call, remedy, source }
     })
@@ -688,7 +695,7 @@ mod tests {
     }
 
     /// Opens and closes a device where system calls are refused; says whether it knew a way to wait, and the counts.
-    fn closed_without(calls: &[(i64, u32)]) -> (bool, u64, u64) {
+    fn closed_without(calls: &[veth::Refused]) -> (bool, u64, u64) {
         veth::refused(calls, || {
             let (mut device, pool) = open();
             device.receive(&pool, &mut Vec::new(), 0);
