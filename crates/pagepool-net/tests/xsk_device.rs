@@ -50,6 +50,7 @@ impl Maker {
             ..Default::default()
         };
         let device = XskDevice::open(params, &umem).expect("a free queue");
+        device.check_pool(&pool).expect("packets fit");
         let far = self.veth.far_end(0);
         Rig {
             device: Box::new(device),
@@ -134,4 +135,16 @@ fn unaligned_chunks_over_huge_pages() {
 fn jumbo_packets() {
     let umem = UmemParams { multi_buffer: true, ..umem() };
     suite("jumbo_packets", 9000, Attach::Native, umem);
+}
+
+#[test]
+fn jumbo_packets_in_half_pages() {
+    let umem = UmemParams { multi_buffer: true, chunk_size: 2048, ..umem() };
+    suite("jumbo_packets_in_half_pages", 9000, Attach::Native, umem);
+}
+
+#[test]
+fn jumbo_packets_in_unaligned_chunks() {
+    let umem = UmemParams { multi_buffer: true, chunk_size: 3072, unaligned: true, ..umem() };
+    suite("jumbo_packets_in_unaligned_chunks", 9000, Attach::Native, umem);
 }

@@ -54,8 +54,9 @@ impl XskDevice {
     }
 
     fn check_tail(&self, layout: &Layout, buffer: PageBuf) -> Result<(), Error> {
-        let (buffer_end, end) = (buffer.len(), layout.packets_end(&self.capabilities()));
+        let (buffer_end, capacity) = (buffer.len(), buffer.packet_capacity());
         let room = Buff::new(buffer, 0, 0).map_or(0, |packet| packet.tailroom()); // up to the tailroom of the pool
+        let end = layout.last_colour(room, capacity) + layout.packets_end(&self.capabilities());
         if end <= room {
             return Ok(());
         }
@@ -72,13 +73,18 @@ impl Layout {
         self.unit_shift < pagepool::PAGE_SHIFT
     }
 
-    /// The last byte of a unit that a packet may have, and one; those of several buffers fill chunks up to their end.
+    /// How far into a page a chunk begins at most. The pool places packets so that the longest still ends within its room.
+    fn last_colour(&self, room: usize, capacity: usize) -> usize {
+        let in_pool = room.saturating_sub(capacity + self.before as usize);
+        in_pool.min((1 << self.unit_shift) - self.chunk as usize)
+    }
+
+    /// Where in a chunk a packet ends at the latest; those of several buffers fill chunks.
     fn packets_end(&self, can: &Capabilities) -> usize {
-        let in_chunk = match can.max_buffers {
+        match can.max_buffers {
             1 => (self.before as usize + can.max_packet).min(self.chunk as usize),
             _ => self.chunk as usize,
-        };
-        (1 << self.unit_shift) - self.chunk as usize + in_chunk // the last colour
+        }
     }
 }
 
@@ -95,7 +101,9 @@ mod tests {
         let pages = Layout { chunk: 4096, before: 256, unaligned: false, unit_shift: 12, len: 1 << 20 };
         assert_eq!((end(pages, 1518, 1), end(pages, 9018, 3), end(pages, 1 << 20, 1)), (1774, 4096, 4096));
         let coloured = Layout { chunk: 3072, unaligned: true, ..pages };
-        assert_eq!((end(coloured, 1518, 1), end(coloured, 1518, 2)), (2798, 4096));
+        assert_eq!((end(coloured, 1518, 1), end(coloured, 1518, 2)), (1774, 3072));
+        assert_eq!((coloured.last_colour(4096, 1518), coloured.last_colour(4032, 2816)), (1024, 960));
+        assert_eq!((pages.last_colour(4096, 1518), coloured.last_colour(4096, 3840)), (0, 0), "none");
         let halves = Layout { chunk: 2048, unit_shift: 11, ..pages };
         assert_eq!((end(halves, 1518, 1), halves.cuts_pages()), (1774, true));
     }
