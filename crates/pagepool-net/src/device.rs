@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Bound, Buff, DmaDomain, Frame, FrameBulk};
 
+use crate::clock::ticks;
 use crate::counters::counters;
 use crate::sys::event::wait_readable;
 
@@ -64,6 +65,27 @@ pub enum Armed<'a> {
         /// The longest sleep: then it wants to be asked again, for some of what happens makes nothing readable.
         at_most: Duration,
     },
+}
+
+/// System calls, and what they took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// How many.
+    pub count: u64,
+    /// Their time, as [`ticks`](crate::ticks) counts it.
+    pub ticks: u64,
+}
+
+impl Calls {
+    /// Makes a system call, and counts it.
+    #[inline]
+    pub(crate) fn make<R>(&mut self, call: impl FnOnce() -> R) -> R {
+        let start = ticks();
+        let result = call();
+        self.count += 1;
+        self.ticks += ticks().saturating_sub(start);
+        result
+    }
 }
 
 /// A queue of an interface.
@@ -116,6 +138,12 @@ pub trait Device: Send + fmt::Debug {
 
     /// What it has done so far, and what is on its rings now.
     fn stats(&self) -> DeviceStats;
+
+    /// System calls made so far to move packets. Hot: who measures asks several times a burst. None unless a device
+    /// says otherwise.
+    fn calls(&self) -> Calls {
+        Calls::default()
+    }
 
     /// Stops it, and takes back every buffer on its rings; they go home. Nothing moves afterwards. Any number of times.
     fn close(&mut self);
@@ -179,6 +207,9 @@ impl<D: Device + ?Sized> Device for Box<D> {
     }
     fn stats(&self) -> DeviceStats {
         (**self).stats()
+    }
+    fn calls(&self) -> Calls {
+        (**self).calls()
     }
     fn close(&mut self) {
         (**self).close();

@@ -19,7 +19,7 @@ use super::stats::XskStats;
 use super::sys::link;
 use super::sys::socket::{self as sys, KernelCounts, Mapped, Ring, errno};
 use super::umem::{Queue, Umem, check_queue};
-use crate::device::{Armed, Capabilities, Device, DeviceStats, Wake, sleep_on};
+use crate::device::{Armed, Calls, Capabilities, Device, DeviceStats, Wake, sleep_on};
 use crate::reach::Reach;
 
 /// The longest sleep while frames are being sent, at first: the kernel does not wake anybody for a completion.
@@ -90,6 +90,7 @@ pub struct XskDevice {
     stats: DeviceStats,
     /// What the kernel had counted when the socket was closed.
     last: KernelCounts,
+    calls: Calls,
     gone: bool,
     /// Frames that were taken and completed before the last sleep, and how long that was while sending.
     naps: (u64, Duration),
@@ -172,6 +173,7 @@ impl XskDevice {
             sender: Sender::new(layout, slots, max_buffers, max_packet),
             stats: DeviceStats::default(),
             last: KernelCounts::default(),
+            calls: Calls::default(),
             gone: false,
             naps: (0, WHILE_SENDING),
         }
@@ -229,7 +231,7 @@ impl XskDevice {
         if self.sender.held() > 0
             && let Some(open) = self.open.as_mut().filter(|_| !self.gone)
         {
-            self.gone = !open.kick_transmit();
+            self.gone = !open.kick_transmit(&mut self.calls);
         }
     }
 }
@@ -237,14 +239,14 @@ impl XskDevice {
 impl Open {
     /// Calls the kernel while there is something on the transmit ring, it waits for that, and a call brings it on. Says
     /// whether there still is an interface.
-    fn kick_transmit(&mut self) -> bool {
+    fn kick_transmit(&mut self, calls: &mut Calls) -> bool {
         for _ in 0..KICKS {
             let pending = self.tx.send.level();
             let wanted = pending > 0 || (self.zero_copy && self.tx.done.level() == 0);
             if !wanted || !(self.busy || self.tx.send.needs_wakeup()) {
                 break;
             }
-            if let Err(error) = sys::kick_transmit(self.fd.as_fd())
+            if let Err(error) = calls.make(|| sys::kick_transmit(self.fd.as_fd()))
                 && is_gone(&error)
             {
                 return false;
@@ -258,9 +260,12 @@ impl Open {
 
     /// The same for the fill ring; and for what the driver has, if there was nothing and nobody else brings it.
     #[inline]
-    fn kick_receive(&mut self, idle: bool) -> bool {
-        !((self.busy && idle) || self.rx.fill.needs_wakeup())
-            || sys::kick_receive(self.fd.as_fd()).err().is_none_or(|error| !is_gone(&error))
+    fn kick_receive(&mut self, idle: bool, calls: &mut Calls) -> bool {
+        if !((self.busy && idle) || self.rx.fill.needs_wakeup()) {
+            return true;
+        }
+        let made = calls.make(|| sys::kick_receive(self.fd.as_fd()));
+        made.err().is_none_or(|error| !is_gone(&error))
     }
 
     fn has_some(&self) -> bool {
@@ -343,7 +348,7 @@ impl Device for XskDevice {
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
         let n = self.receiver.receive(&mut open.rx, into, budget, &mut self.stats);
         self.receiver.refill(&mut open.rx, pool, &mut self.reach, &mut self.stats);
-        self.gone = !open.kick_receive(n == 0);
+        self.gone = !open.kick_receive(n == 0, &mut self.calls);
         n
     }
 
@@ -374,7 +379,8 @@ impl Device for XskDevice {
         let at_most = self.nap();
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return Armed::Gone };
         if open.busy && !open.has_some() {
-            self.gone = !open.kick_receive(true); // `poll` does not poll the driver, unless all sockets are told to
+            // `poll` does not poll the driver, unless all sockets are told to.
+            self.gone = !open.kick_receive(true, &mut self.calls);
         }
         if open.has_some() {
             return Armed::Ready;
@@ -394,6 +400,10 @@ impl Device for XskDevice {
             in_tx: self.sender.held() as u64,
             ..self.stats
         }
+    }
+
+    fn calls(&self) -> Calls {
+        self.calls
     }
 
     fn close(&mut self) {
