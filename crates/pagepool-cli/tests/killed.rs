@@ -14,7 +14,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -113,7 +113,7 @@ fn tasks(pid: u32) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().map(|task| task.path())
 }
 
-fn namespace(task: &PathBuf) -> Option<PathBuf> {
+fn namespace(task: &Path) -> Option<PathBuf> {
     fs::read_link(task.join("ns/net")).ok()
 }
 
@@ -139,7 +139,7 @@ struct Stat {
 }
 
 impl Stat {
-    fn of(task: &PathBuf) -> Option<Self> {
+    fn of(task: &Path) -> Option<Self> {
         let text = fs::read_to_string(task.join("stat")).ok()?;
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect(); // from the third on
         Some(Self {
@@ -245,7 +245,8 @@ fn nothing_is_left_of_a_hundred_runs_that_are_killed() {
     let (mut dice, mut early, mut running, mut with_children) = (Dice(seed), 0, 0, 0);
     for number in 0..KILLS {
         let which = number % RUNS.len();
-        let owned = kill_after(dice.below(limits[which]), RUNS[which], number / RUNS.len() % 2 == 0);
+        let owned =
+            kill_after(dice.below(limits[which]), RUNS[which], (number / RUNS.len()).is_multiple_of(2));
         early += usize::from(owned.namespaces.is_empty());
         running += usize::from(owned.links() == 2);
         with_children += usize::from(!owned.children.is_empty());

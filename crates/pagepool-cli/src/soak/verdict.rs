@@ -273,9 +273,12 @@ mod tests {
         assert_eq!(said(doubt), "All is well.", "a peer was killed in its burst");
     }
 
+    /// What goes wrong, and what is said of it.
+    type Case = (fn(&mut Seen), &'static str);
+
     #[test]
     fn whatever_went_wrong_is_said() {
-        let cases: [(fn(&mut Seen), &str); 12] = [
+        let cases: [Case; 12] = [
             (|seen| seen.found.peers = Default::default(), "no packet arrived"),
             (|seen| seen.found.peers[0].damaged = 2, "2 packets were damaged"),
             (|seen| seen.found.peers[0].again = 2, "2 packets arrived twice"),
