@@ -36,6 +36,7 @@ pub struct Found {
     pub peers: [Counts; 2],
     /// Of each peer: frames that may have been sent when it was killed.
     pub in_doubt: [u64; 2],
+    pub returned: Duration,
     pub silence: Duration,
     pub recovery: Duration,
     /// After the warm-up, and when the peers had sent for as long as they should.
@@ -119,7 +120,8 @@ impl<'a> Conductor<'a> {
             self.look(now)?;
         }
         self.flow.give_up(self.start.elapsed());
-        (self.found.silence, self.found.recovery) = (self.flow.silence, self.flow.recovery);
+        let Flow { returned, silence, recovery, .. } = self.flow;
+        (self.found.returned, self.found.silence, self.found.recovery) = (returned, silence, recovery);
         self.found.seconds = self.start.elapsed().as_secs_f64();
         self.found.holdings[1] = Holdings::now();
         Ok(())
@@ -176,9 +178,8 @@ impl<'a> Conductor<'a> {
         let [a, b] = [self.peers[0].counts()?, self.peers[1].counts()?];
         self.flow.look(now, [b.arrived, a.arrived]);
         if !self.choice.json && self.live.is_due(now) {
-            let (silence, recovery) = (self.flow.silence, self.flow.recovery);
             let Found { flaps, kills, .. } = self.found;
-            self.live.line(now, &self.course.sample(), [a, b], (flaps, kills), silence.max(recovery));
+            self.live.line(now, &self.course.sample(), [a, b], (flaps, kills), self.flow.silence);
         }
         Ok(())
     }

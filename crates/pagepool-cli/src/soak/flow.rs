@@ -1,8 +1,9 @@
 //! Whether frames flow, both ways, and how long it takes until they do again after something was in their way.
 //!
-//! Two measures, both only of times when nothing is in the way: the longest *silence*, in which no frame of a direction
-//! arrives; and the longest *recovery*, from the end of a disturbance until a direction has half the rate again that it had in
-//! the last calm second before, over a window of 20 ms, which is in the figure.
+//! Three measures, all only of times when nothing is in the way: the longest *silence*, in which no frame of a direction
+//! arrives; the longest *return*, from the end of a disturbance to the first frame of a direction; and the longest *recovery*,
+//! from there until a direction has half the rate again that it had in the last calm second before, over a window of 20 ms,
+//! which is in the figure. A machine that got busier meanwhile shows in the last one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -26,7 +27,10 @@ pub struct Flow {
     second: Option<(Duration, [u64; 2])>,
     /// When the last disturbance ended; `None` while there is one.
     calm: Option<Duration>,
+    returning: [bool; 2],
     recovering: [bool; 2],
+    /// The longest time to the first frame.
+    pub returned: Duration,
     /// The longest time without a frame.
     pub silence: Duration,
     /// The longest time until the usual rate.
@@ -39,20 +43,26 @@ impl Flow {
         self.give_up(now);
         self.calm = None;
         self.second = None;
+        self.returning = [false; 2];
         self.recovering = [false; 2];
     }
 
     /// Nothing is any more.
     pub fn calm(&mut self, now: Duration) {
         self.calm = Some(now);
+        self.returning = [true; 2];
         self.recovering = [true; 2];
         self.recent.clear();
     }
 
-    /// It ends here: what has not recovered took that long at least.
+    /// It ends here: what has not returned or recovered took that long at least.
     pub fn give_up(&mut self, now: Duration) {
-        if let Some(since) = self.calm.filter(|_| self.recovering.contains(&true)) {
-            self.recovery = self.recovery.max(now.saturating_sub(since));
+        let took = self.calm.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        if self.returning.contains(&true) {
+            self.returned = self.returned.max(took);
+        }
+        if self.recovering.contains(&true) {
+            self.recovery = self.recovery.max(took);
         }
     }
 
@@ -69,6 +79,9 @@ impl Flow {
             self.silence = self.silence.max(silent);
             if before.is_some_and(|before| arrived[way] > before[way]) {
                 self.moved[way] = now;
+                if std::mem::take(&mut self.returning[way]) {
+                    self.returned = self.returned.max(now - calm);
+                }
             }
             if self.recovering[way] && self.has_recovered(way) {
                 self.recovering[way] = false;
@@ -126,6 +139,7 @@ mod tests {
         run(&mut flow, &mut arrived, 3000, 3100, [100, 0]);
         run(&mut flow, &mut arrived, 3100, 3200, [100, 10]);
         assert!(flow.silence >= ms(100) && flow.silence <= ms(101), "{flow:?}");
+        assert_eq!(flow.returned, ms(100), "the second way");
         assert!(flow.recovery <= ms(22), "the second way has not recovered: {flow:?}");
         run(&mut flow, &mut arrived, 3200, 3300, [100, 30]);
         assert!(flow.recovery > ms(200) && flow.recovery < ms(225), "{flow:?}");
@@ -140,6 +154,11 @@ mod tests {
         flow.calm(ms(1500));
         run(&mut flow, &mut arrived, 1500, 4000, [100, 1]);
         flow.give_up(ms(4000));
-        assert_eq!(flow.recovery, ms(2500));
+        assert_eq!((flow.recovery, flow.returned), (ms(2500), ms(2)));
+        flow.disturb(ms(4000));
+        flow.calm(ms(4000));
+        run(&mut flow, &mut arrived, 4000, 7000, [100, 0]);
+        flow.disturb(ms(7000));
+        assert_eq!((flow.recovery, flow.returned), (ms(3000), ms(3000)));
     }
 }

@@ -18,8 +18,8 @@ const WIDTHS: [usize; COLUMNS] = [6, 9, 13, 7, 5, 5, 5, 4, 7, 6, 5];
 
 const LEGEND: &str = "\
 Pages are under rx and tx with the sockets, and held by the forwarding loop; slow
-counts calls to the arena. An outage is the longest time in ms until packets flow
-again after an interface is up, or a peer is started, again.";
+counts calls to the arena. An outage is the longest time in ms without packets, of
+when nothing is in their way.";
 
 /// What was said last.
 #[derive(Debug)]
