@@ -62,7 +62,14 @@ fn compiled(file: &str, how: &str, flags: &[&str]) -> PathBuf {
     program
 }
 
-const PROGRAMS: [&str; 4] = ["tests/c/required.c", "tests/c/misuse.c", "tests/c/rest.c", "tests/c/random.c"];
+const PROGRAMS: [&str; 6] = [
+    "tests/c/required.c",
+    "tests/c/misuse.c",
+    "tests/c/rest.c",
+    "tests/c/random.c",
+    "tests/c/skb.c",
+    "tests/c/waits.c",
+];
 
 #[test]
 fn the_layout_is_what_packages_expect() {
