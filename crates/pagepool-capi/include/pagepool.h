@@ -981,6 +981,19 @@ int pagepool_buf_into_raw(struct pagepool_buf *buf,
                           struct pagepool_raw *raw);
 
 /**
+ * Up to `n` whole pages as device addresses into `addrs`, for a fill ring; says how many were had. As pagepool_alloc_bulk and
+ * then pagepool_buf_into_raw, without the handles between.
+ *
+ * Thread: the owner's. Ownership: the first so many addresses are the caller's, to be brought back by pagepool_from_raw or
+ * pagepool_put_addr; the others of `addrs` are unchanged. Errors: 0, or fewer than `n`: no page (-ENOMEM), a pool without
+ * domains (-EOPNOTSUPP), another thread (-EPERM), a bad handle; pagepool_last_error says which. Cost: per page as
+ * pagepool_alloc_page without the call, and one atomic operation.
+ */
+size_t pagepool_alloc_addr_bulk(struct pagepool *pool,
+                                uint64_t *addrs,
+                                size_t n);
+
+/**
  * Makes an address that came back from a descriptor ring a buffer again. It may lie anywhere in the buffer, as devices give
  * it with headroom added. A piece comes back with its size rounded up to whole cache lines.
  *

@@ -151,6 +151,12 @@ fn put_into(view: &View, token: Token, me: u64) -> bool {
     done
 }
 
+/// Why there is no device address.
+pub(crate) const NO_RAW: Refusal = Refusal::fixed(
+    libc::EOPNOTSUPP,
+    c"the buffer has no raw form: its pool has no domain, or it is a piece that shares a cache line",
+);
+
 impl Claimed {
     /// Keeps the buffer, for good: its token is over.
     pub(crate) fn keep(self) -> PageBuf {
@@ -184,10 +190,6 @@ impl Claimed {
 
     /// The buffer as a device address.
     pub(crate) fn into_raw(self) -> Outcome<RawBuf> {
-        const NO_RAW: Refusal = Refusal::fixed(
-            libc::EOPNOTSUPP,
-            c"the buffer has no raw form: its pool has no domain, or it is a piece that shares a cache line",
-        );
         self.give(|buffer| buffer.into_raw().map_err(|buffer| (buffer, NO_RAW)))
     }
 

@@ -1,0 +1,154 @@
+//! The C programs of examples/, each against the real other side, in namespaces of the test's own: what they move is
+//! checked by content, and every buffer is home at the end. A machine without one of the libraries prints SKIP.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
+
+mod installed;
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use installed::{compiled_with, has};
+use pagepool_net::netns::{FrameSocket, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
+
+/// Nothing here takes as long.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const SANITIZED: [&str; 3] = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+/// Whether a header is there; prints SKIP if it is not.
+fn has_header(test: &str, header: &str, package: &str) -> bool {
+    let there = Path::new("/usr/include").join(header).is_file();
+    if !there {
+        println!("SKIP {test}: {header} is missing, of Debian's package {package}");
+    }
+    there
+}
+
+/// The hosts, or the reason why there are none on this machine.
+fn hosts(test: &str) -> Option<TwoHosts> {
+    match TwoHosts::new(&TwoHostsParams::default()) {
+        Ok(hosts) => Some(hosts),
+        Err(error) if error.is_permission() => {
+            println!("SKIP {test}: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A program that says when it is ready, and ends when its input does.
+struct Program {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+}
+
+impl Program {
+    /// Starts it on the calling thread, so in that thread's namespace.
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Self { child, output }
+    }
+
+    /// Waits until it has said the line. It says that, or ends, or is killed by who waits for its end.
+    fn until(mut self, line: &str) -> Self {
+        let mut said = String::new();
+        self.output.read_line(&mut said).unwrap();
+        assert_eq!(said.trim_end(), line, "{:?}", self.child.wait());
+        self
+    }
+
+    /// Ends it, and gives what it said; it must have succeeded.
+    fn end(mut self) -> String {
+        drop(self.child.stdin.take());
+        let start = Instant::now();
+        let status = loop {
+            match self.child.try_wait().unwrap() {
+                Some(status) => break status,
+                None if start.elapsed() > LIMIT => self.child.kill().unwrap(),
+                None => thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        let mut said = String::new();
+        self.output.read_to_string(&mut said).unwrap();
+        assert!(status.success(), "{status}: {said}");
+        said
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // one that has ended is as good
+        let _ = self.child.wait();
+    }
+}
+
+// ---- libxdp ----------------------------------------------------------------------------------------------------
+
+/// Frames on the way at once: fewer than any ring or queue holds, so that none may be lost.
+const WINDOW: u64 = 64;
+
+/// Sends numbered frames both ways, and has each arrive before too many others go.
+fn exchange(hosts: &TwoHosts, frames: u64) {
+    let ends = [&hosts.a, &hosts.b].map(|host| FrameSocket::open(&host.namespace, &host.link.name).unwrap());
+    let macs = [&hosts.a, &hosts.b].map(|host| host.link.mac.unwrap());
+    let numbered = [(0, 1), (1, 0)].map(|(from, to)| NumberedFrames::new(macs[from], macs[to], 700).unwrap());
+    let (mut sent, mut tallies) = ([0; 2], [Tally::new(frames), Tally::new(frames)]);
+    let (mut frame, start) = ([0; 2048], Instant::now());
+    while tallies.iter().any(|tally| tally.good < frames) {
+        assert!(start.elapsed() < LIMIT, "{sent:?} sent, {tallies:?}");
+        for way in 0..2 {
+            while sent[way] < frames.min(tallies[way].good + WINDOW) {
+                numbered[way].write(sent[way], &mut frame[..700]);
+                if !ends[way].send(&frame[..700]).unwrap() {
+                    break;
+                }
+                sent[way] += 1;
+            }
+            while let Some(len) = ends[1 - way].receive(&mut frame).unwrap() {
+                tallies[way].take(&frame[..len]);
+            }
+        }
+        ends[0].wait(Duration::from_micros(100));
+    }
+    for tally in tallies {
+        let Tally { good, again, beyond, corrupt, overtaken, .. } = tally;
+        assert_eq!((good, again, beyond, corrupt, overtaken), (frames, 0, 0, 0, 0));
+    }
+}
+
+fn forward(program: &Path, allocator: &[&str], frames: u64) {
+    let Some(hosts) = hosts("libxdp_forwards_with_our_frames") else { return };
+    let [near0, near1] = hosts.near.each_ref().map(|link| link.name.clone());
+    let mut command = Command::new(program);
+    command.args([near0, near1]).args(allocator);
+    let forwarder = hosts.run_between(move || Program::start(&mut command)).until("ready");
+    exchange(&hosts, frames);
+    let said = forwarder.end();
+    print!("{said}");
+    assert!(said.starts_with(&format!("forwarded {}, dropped 0, missing 0;", 2 * frames)), "{said}");
+}
+
+#[test]
+fn libxdp_forwards_with_our_frames() {
+    let test = "libxdp_forwards_with_our_frames";
+    if !(has("cc")
+        && has_header(test, "xdp/xsk.h", "libxdp-dev")
+        && has_header(test, "bpf/libbpf.h", "libbpf-dev"))
+    {
+        return;
+    }
+    let compiled = |how, flags: &[&str]| {
+        compiled_with("../../examples/libxdp/forward.c", how, flags, &["-lxdp", "-lbpf"])
+    };
+    let (fast, sanitized) = (compiled("static", &["-O2"]), compiled("static-asan", &SANITIZED));
+    forward(&sanitized, &[], 5_000);
+    for _ in 0..3 {
+        forward(&fast, &[], 20_000);
+        forward(&fast, &["--allocator", "stack"], 20_000);
+    }
+}
