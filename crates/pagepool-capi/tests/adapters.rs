@@ -5,14 +5,15 @@
 
 mod installed;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use installed::{compiled_with, has};
-use pagepool_net::netns::{FrameSocket, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
+use pagepool_net::netns::{FrameSocket, Namespace, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
 
 /// Nothing here takes as long.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -87,6 +88,13 @@ impl Drop for Program {
     }
 }
 
+/// The same bytes for whoever writes and whoever reads: at each place what depends on it.
+fn pattern(from: u64, into: &mut [u8]) {
+    for (at, byte) in (from..).zip(into) {
+        *byte = (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8;
+    }
+}
+
 // ---- libxdp ----------------------------------------------------------------------------------------------------
 
 /// Frames on the way at once: fewer than any ring or queue holds, so that none may be lost.
@@ -150,5 +158,75 @@ fn libxdp_forwards_with_our_frames() {
     for _ in 0..3 {
         forward(&fast, &[], 20_000);
         forward(&fast, &["--allocator", "stack"], 20_000);
+    }
+}
+
+// ---- lwIP ------------------------------------------------------------------------------------------------------
+
+/// Sends a pattern and reads it back, every byte checked.
+fn talk(to: SocketAddr, bytes: u64) {
+    let stream = TcpStream::connect_timeout(&to, LIMIT).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream.set_write_timeout(Some(LIMIT)).unwrap();
+    let mut writer = stream.try_clone().unwrap();
+    let sending = thread::spawn(move || {
+        let mut chunk = [0; 8192];
+        for from in (0..bytes).step_by(chunk.len()) {
+            pattern(from, &mut chunk);
+            writer.write_all(&chunk).unwrap();
+        }
+        writer.shutdown(Shutdown::Write).unwrap();
+    });
+    let (mut got, mut expected, mut at) = (vec![0; 65536], vec![0; 65536], 0);
+    loop {
+        let len = (&stream).read(&mut got).unwrap();
+        if len == 0 {
+            break;
+        }
+        pattern(at, &mut expected[..len]);
+        assert!(got[..len] == expected[..len], "after byte {at}");
+        at += len as u64;
+    }
+    sending.join().unwrap();
+    assert_eq!(at, bytes);
+}
+
+fn echo(lab: &Namespace, program: &Path, allocator: &[&str], bytes: u64) {
+    let mut command = Command::new(program);
+    command.args(["tap0", "198.18.1.2"]).args(allocator);
+    let echo = lab.run(move || Program::start(&mut command)).until("ready");
+    let mut netlink = lab.netlink().unwrap();
+    let index = netlink.link("tap0").unwrap().index;
+    netlink.add_address(index, Ipv4Addr::new(198, 18, 1, 1), 24).unwrap();
+    netlink.set_up(index, true).unwrap();
+    lab.run(move || talk(SocketAddr::from(([198, 18, 1, 2], 7)), bytes));
+    let said = echo.end();
+    print!("{said}");
+    assert!(
+        said.starts_with(&format!("echoed {bytes} bytes of ")) && said.contains(", missing 0;"),
+        "{said}"
+    );
+}
+
+#[test]
+fn lwip_echoes_from_our_buffers() {
+    let test = "lwip_echoes_from_our_buffers";
+    if !(has("cc") && has_header(test, "lwip/lwip/tcp.h", "liblwip-dev")) {
+        return;
+    }
+    let lab = match Namespace::new("lwip") {
+        Ok(lab) if Path::new("/dev/net/tun").exists() => lab,
+        Ok(_) => return println!("SKIP {test}: there is no /dev/net/tun"),
+        Err(error) => return println!("SKIP {test}: {error}"),
+    };
+    let compiled = |how, flags: &[&str]| {
+        let flags = [flags, &["-isystem", "/usr/include/lwip"]].concat();
+        compiled_with("../../examples/lwip/echo.c", how, &flags, &["-llwip"])
+    };
+    let (fast, sanitized) = (compiled("static", &["-O2"]), compiled("static-asan", &SANITIZED));
+    echo(&lab, &sanitized, &[], 8 << 20);
+    for _ in 0..3 {
+        echo(&lab, &fast, &[], 32 << 20);
+        echo(&lab, &fast, &["--allocator", "malloc"], 32 << 20);
     }
 }
