@@ -6,13 +6,13 @@
 mod installed;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use installed::{compiled_with, has};
+use installed::{compiled, compiled_with, has};
 use pagepool_net::netns::{FrameSocket, Namespace, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
 
 /// Nothing here takes as long.
@@ -228,5 +228,97 @@ fn lwip_echoes_from_our_buffers() {
     for _ in 0..3 {
         echo(&lab, &fast, &[], 32 << 20);
         echo(&lab, &fast, &["--allocator", "malloc"], 32 << 20);
+    }
+}
+
+// ---- Zero-copy sends -------------------------------------------------------------------------------------------
+
+/// Reads a stream, or datagrams which it answers as the example asks, and checks every byte.
+fn receive(bytes: u64, mut read: impl FnMut(&mut [u8]) -> usize) {
+    let (mut got, mut expected, mut at) = (vec![0; 65536], vec![0; 65536], 0);
+    while at < bytes {
+        let len = read(&mut got);
+        assert!(len > 0, "it ended after byte {at} of {bytes}");
+        pattern(at, &mut expected[..len]);
+        assert!(got[..len] == expected[..len], "after byte {at}");
+        at += len as u64;
+    }
+    assert_eq!(at, bytes);
+}
+
+fn receive_stream(listener: &TcpListener, bytes: u64) {
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    receive(bytes, |into| stream.read(into).unwrap());
+    assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "it sent more");
+}
+
+fn receive_datagrams(socket: &UdpSocket, bytes: u64) {
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut datagrams = 0;
+    receive(bytes, |into| {
+        let (len, from) = socket.recv_from(into).unwrap();
+        datagrams += 1;
+        if datagrams % 32 == 0 {
+            socket.send_to(&[1], from).unwrap();
+        }
+        len
+    });
+}
+
+/// Runs the sender against a receiver on loopback; gives how many sends were not copied.
+fn send(program: &Path, protocol: &str, allocator: &[&str], bytes: u64) -> u64 {
+    let (listener, socket) =
+        (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let of_listener = listener.local_addr().unwrap().port();
+    let port = if protocol == "tcp" { of_listener } else { socket.local_addr().unwrap().port() };
+    let mut command = Command::new(program);
+    command.args([protocol, "127.0.0.1", &port.to_string(), &bytes.to_string()]).args(allocator);
+    let sender = Program::start(&mut command);
+    if protocol == "tcp" {
+        receive_stream(&listener, bytes)
+    } else {
+        receive_datagrams(&socket, bytes)
+    }
+    let said = sender.end();
+    print!("{protocol}: {said}");
+    let rest = said.strip_prefix(&format!("sent {bytes} bytes, missing 0; ")).expect(&said);
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let numbers = [0, 5, 7].map(|at| words[at].parse::<u64>().unwrap());
+    assert!(numbers.iter().sum::<u64>() >= bytes / 4096, "every send is one of the three: {said}");
+    numbers[0]
+}
+
+#[test]
+fn zero_copy_sends_wait_for_the_kernel() {
+    let test = "zero_copy_sends_wait_for_the_kernel";
+    if !has("cc") {
+        return;
+    }
+    let lab = match Namespace::new("zerocopy") {
+        Ok(lab) => lab,
+        Err(error) => return println!("SKIP {test}: {error}"),
+    };
+    let mut netlink = lab.netlink().unwrap();
+    let loopback = netlink.link("lo").unwrap().index;
+    netlink.set_up(loopback, true).unwrap();
+    let file = "../../examples/zerocopy/send.c";
+    let (fast, sanitized) = (compiled(file, "static", &["-O2"]), compiled(file, "static-asan", &SANITIZED));
+    let mut without_a_copy = 0;
+    for protocol in ["tcp", "udp"] {
+        let (fast, sanitized) = (fast.clone(), sanitized.clone());
+        without_a_copy += lab.run(move || {
+            let mut sum = send(&sanitized, protocol, &[], 8 << 20);
+            for _ in 0..3 {
+                sum += send(&fast, protocol, &[], 32 << 20);
+                sum += send(&fast, protocol, &["--allocator", "ring"], 32 << 20);
+            }
+            sum
+        });
+    }
+    if without_a_copy == 0 {
+        println!(
+            "SKIP zero_copy_sends_are_not_copied: the kernel copied all of them, as it does what is looped back"
+        );
     }
 }
