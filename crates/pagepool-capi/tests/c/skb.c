@@ -123,6 +123,45 @@ static void clones_share(void)
     lent_home = 0;
 }
 
+/* Two threads free the same packets at the same time: each packet is freed once. */
+struct race {
+    struct pagepool_skb *skbs[PACKETS];
+    int freed[2];
+    pthread_barrier_t start;
+};
+
+static void race_to_free(struct race *race, int who)
+{
+    pthread_barrier_wait(&race->start);
+    for (int i = 0; i < PACKETS; i++) {
+        int done = pagepool_skb_free(race->skbs[i]);
+        CHECK(done == 0 || done == -ESTALE || done == -EBUSY);
+        race->freed[who] += done == 0;
+    }
+}
+
+static void *race_elsewhere(void *race)
+{
+    race_to_free(race, 1);
+    return NULL;
+}
+
+static void freed_once(void)
+{
+    for (int round = 0; round < 20; round++) {
+        struct race race = {.freed = {0, 0}};
+        pthread_t thread;
+        for (int i = 0; i < PACKETS; i++)
+            race.skbs[i] = chain();
+        CHECK(pthread_barrier_init(&race.start, NULL, 2) == 0);
+        CHECK(pthread_create(&thread, NULL, race_elsewhere, &race) == 0);
+        race_to_free(&race, 0);
+        CHECK(pthread_join(thread, NULL) == 0 && pthread_barrier_destroy(&race.start) == 0);
+        CHECK(race.freed[0] + race.freed[1] == PACKETS && lent_home == PACKETS && out() == 0);
+        lent_home = 0;
+    }
+}
+
 static void clones_are_not_written(void)
 {
     struct pagepool_skb *skb = chain(), *clone;
@@ -231,6 +270,7 @@ int main(void)
     CHECK(pagepool_bind(pool) == 0 && pagepool_bind(pieces) == 0 && pagepool_skb_cache_create(1024, &cache) == 0);
     ends_move();
     clones_share();
+    freed_once();
     clones_are_not_written();
     what_is_refused_stays();
     callbacks_call_back();
