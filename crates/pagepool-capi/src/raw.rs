@@ -62,14 +62,17 @@ pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: 
         }
         enter(Token::of(pool), |owned| {
             for at in 0..n {
-                match page_at_address(owned) {
-                    // SAFETY: the caller gave room for `n`.
-                    Ok(addr) => unsafe { addrs.add(at).write(addr) },
+                let addr = match page_at_address(owned) {
+                    Ok(addr) => addr,
                     Err(refusal) => {
                         refusal.report();
                         return Ok(at);
                     }
-                }
+                };
+                // SAFETY: the caller gave room for `n`.
+                let to = unsafe { addrs.add(at) };
+                // SAFETY: as above.
+                unsafe { to.write(addr) };
             }
             Ok(n)
         })
