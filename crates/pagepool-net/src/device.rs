@@ -15,6 +15,7 @@ use std::time::Duration;
 use pagepool::{Bound, Buff, DmaDomain, Frame, FrameBulk};
 
 use crate::counters::counters;
+use crate::xsk::XskStats;
 
 /// What a device can do, and how large its rings are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +79,11 @@ pub trait Device: Send + fmt::Debug {
     /// What it has done so far, and what is on its rings now.
     fn stats(&self) -> DeviceStats;
 
+    /// Where its buffers are in the kernel, and what that counts; `None` for what is no AF_XDP socket.
+    fn kernel_stats(&self) -> Option<XskStats> {
+        None
+    }
+
     /// Stops it, and takes back every buffer on its rings; they go home. Nothing moves afterwards. Any number of times.
     fn close(&mut self);
 }
@@ -106,6 +112,9 @@ impl<D: Device + ?Sized> Device for Box<D> {
     }
     fn stats(&self) -> DeviceStats {
         (**self).stats()
+    }
+    fn kernel_stats(&self) -> Option<XskStats> {
+        (**self).kernel_stats()
     }
     fn close(&mut self) {
         (**self).close();

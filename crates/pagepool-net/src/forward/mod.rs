@@ -160,6 +160,26 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         moved
     }
 
+    /// One round that receives nothing: sends what waits, and takes back what was sent. Says how many packets moved. For the
+    /// end, where what is on its way shall still go out.
+    pub fn flush(&mut self) -> usize {
+        let mut moved = 0;
+        for port in &mut self.ports {
+            moved += port.complete(&mut self.done) + port.transmit();
+        }
+        self.done.flush();
+        moved
+    }
+
+    /// Sends a frame of this thread's own making out of a port, with the next [`poll`](Self::poll). Counts as one that was
+    /// redirected there; gives it back if as many wait as may, if the port's device is gone, or if there is none.
+    pub fn send(&mut self, port: PortId, frame: Frame) -> Result<(), Frame> {
+        match self.place(port) {
+            Some(at) => self.ports[at].send_on(frame),
+            None => Err(frame),
+        }
+    }
+
     /// Waits, without sleeping while any device has something to poll for, until there is something, or for so long. A
     /// port whose device is gone is closed: what waits for it is counted and goes home. `Gone` if no device is left.
     ///
@@ -218,6 +238,11 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     /// The way to the device of a port, to be asked beforehand which path frames would take.
     pub fn egress(&self, port: PortId) -> Option<&Egress> {
         Some(&self.ports[self.place(port)?].egress)
+    }
+
+    /// The frames that wait for the transmit ring of a port, in order.
+    pub fn waiting(&self, port: PortId) -> Option<impl ExactSizeIterator<Item = &Frame>> {
+        Some(self.ports[self.place(port)?].waiting())
     }
 
     /// The device of a port.

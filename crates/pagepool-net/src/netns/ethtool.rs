@@ -154,6 +154,15 @@ impl Ethtool {
         }
     }
 
+    /// Slots of the hardware's receive ring; `None` if the driver does not say, or has none.
+    pub fn rx_ring(&self, link: &str) -> Result<Option<u32>, NetError> {
+        match sys::ethtool::rings(self.socket.as_fd(), link) {
+            Ok(raw) => Ok(Some(raw.rx).filter(|&slots| slots > 0)),
+            Err(error) if error.raw_os_error() == Some(sys::EOPNOTSUPP) => Ok(None),
+            Err(error) => Err(refused(link, error)),
+        }
+    }
+
     /// The name of the driver; `None` if there is none to name.
     pub fn driver(&self, link: &str) -> Result<Option<String>, NetError> {
         match sys::ethtool::driver(self.socket.as_fd(), link) {

@@ -371,6 +371,10 @@ impl Device for XskDevice {
         }
     }
 
+    fn kernel_stats(&self) -> Option<XskStats> {
+        Some(self.xsk_stats())
+    }
+
     fn close(&mut self) {
         let Some(Open { fd, rx, tx, probe, .. }) = self.open.take() else { return };
         self.last = sys::statistics(fd.as_fd()).unwrap_or_default();
