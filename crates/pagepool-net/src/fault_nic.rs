@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, PageBuf};
 
-use crate::device::{Capabilities, Device, DeviceStats, Wake};
+use crate::device::{Calls, Capabilities, Device, DeviceStats, Wake};
 use crate::xsk::XskStats;
 
 /// How often something goes wrong.
@@ -371,6 +371,10 @@ impl<D: Device> Device for FaultNic<D> {
 
     fn kernel_stats(&self) -> Option<XskStats> {
         self.inner.kernel_stats()
+    }
+
+    fn calls(&self) -> Calls {
+        self.inner.calls()
     }
 
     fn close(&mut self) {

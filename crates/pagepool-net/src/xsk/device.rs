@@ -17,7 +17,7 @@ use super::stats::XskStats;
 use super::sys::link;
 use super::sys::socket::{self as sys, KernelCounts, Mapped, Ring, errno};
 use super::umem::{Queue, Umem, check_queue};
-use crate::device::{Capabilities, Device, DeviceStats, Wake};
+use crate::device::{Calls, Capabilities, Device, DeviceStats, Wake};
 use crate::reach::Reach;
 use crate::sys::event;
 
@@ -86,6 +86,7 @@ pub struct XskDevice {
     stats: DeviceStats,
     /// What the kernel had counted when the socket was closed.
     last: KernelCounts,
+    calls: Calls,
     gone: bool,
 }
 
@@ -153,6 +154,7 @@ impl XskDevice {
             sender: Sender::new(layout, slots, max_buffers, max_packet),
             stats: DeviceStats::default(),
             last: KernelCounts::default(),
+            calls: Calls::default(),
             gone: false,
         }
     }
@@ -191,18 +193,12 @@ impl XskDevice {
         self.gone
     }
 
-    /// Its socket, if that is bound to anything, and the rest of it.
-    #[inline(always)]
-    fn running(&mut self) -> Option<&mut Open> {
-        if self.gone { None } else { self.open.as_mut() }
-    }
-
     #[inline]
     fn kick_transmit(&mut self) {
         if self.sender.held() > 0
-            && let Some(open) = self.running()
+            && let Some(open) = self.open.as_mut().filter(|_| !self.gone)
         {
-            self.gone = !open.kick_transmit();
+            self.gone = !open.kick_transmit(&mut self.calls);
         }
     }
 }
@@ -210,14 +206,14 @@ impl XskDevice {
 impl Open {
     /// Calls the kernel while there is something on the transmit ring, it waits for that, and a call brings it on. Says
     /// whether there still is an interface.
-    fn kick_transmit(&mut self) -> bool {
+    fn kick_transmit(&mut self, calls: &mut Calls) -> bool {
         for _ in 0..KICKS {
             let pending = self.tx.send.level();
             let wanted = pending > 0 || (self.zero_copy && self.tx.done.level() == 0);
             if !wanted || !(self.busy || self.tx.send.needs_wakeup()) {
                 break;
             }
-            if let Err(error) = sys::kick_transmit(self.fd.as_fd())
+            if let Err(error) = calls.make(|| sys::kick_transmit(self.fd.as_fd()))
                 && is_gone(&error)
             {
                 return false;
@@ -231,9 +227,12 @@ impl Open {
 
     /// The same for the fill ring; and for what the driver has, if there was nothing and nobody else brings it.
     #[inline]
-    fn kick_receive(&mut self, idle: bool) -> bool {
-        !((self.busy && idle) || self.rx.fill.needs_wakeup())
-            || sys::kick_receive(self.fd.as_fd()).err().is_none_or(|error| !is_gone(&error))
+    fn kick_receive(&mut self, idle: bool, calls: &mut Calls) -> bool {
+        if !((self.busy && idle) || self.rx.fill.needs_wakeup()) {
+            return true;
+        }
+        let made = calls.make(|| sys::kick_receive(self.fd.as_fd()));
+        made.err().is_none_or(|error| !is_gone(&error))
     }
 
     fn has_some(&self) -> bool {
@@ -310,7 +309,7 @@ impl Device for XskDevice {
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
         let n = self.receiver.receive(&mut open.rx, into, budget, &mut self.stats);
         self.receiver.refill(&mut open.rx, pool, &mut self.reach, &mut self.stats);
-        self.gone = !open.kick_receive(n == 0);
+        self.gone = !open.kick_receive(n == 0, &mut self.calls);
         n
     }
 
@@ -336,8 +335,9 @@ impl Device for XskDevice {
                 return Wake::Gone;
             }
             self.kick_transmit();
-            if let Some(open) = self.running().filter(|open| open.busy && !open.has_some()) {
-                self.gone = !open.kick_receive(true); // `poll` does not poll the driver, unless all sockets are told to
+            let busy = self.open.as_mut().filter(|open| !self.gone && open.busy && !open.has_some());
+            if let Some(open) = busy {
+                self.gone = !open.kick_receive(true, &mut self.calls); // `poll` does not poll the driver, unless all sockets are told to
             }
             let ready = self.open.as_ref().is_some_and(Open::has_some);
             let left = timeout.saturating_sub(start.elapsed());
@@ -373,6 +373,10 @@ impl Device for XskDevice {
 
     fn kernel_stats(&self) -> Option<XskStats> {
         Some(self.xsk_stats())
+    }
+
+    fn calls(&self) -> Calls {
+        self.calls
     }
 
     fn close(&mut self) {
