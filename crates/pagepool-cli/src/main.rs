@@ -1,5 +1,6 @@
 //! The pagepool command.
 
+mod arguments;
 mod bench;
 mod clock;
 mod count;
@@ -21,6 +22,7 @@ mod spsc;
 mod summary;
 mod sys;
 mod touch;
+mod traffic;
 mod workload;
 mod workloads;
 
@@ -46,6 +48,14 @@ enum Task {
     /// Forward packets between two kernels over AF_XDP, or between two in-memory NICs; show where the pages are, and say
     /// whether all came home.
     Demo(demo::Choice),
+    /// Forward what comes to each of two interfaces out of the other one, over AF_XDP, without a copy of ours.
+    Forward(traffic::Forward),
+    /// Drop what comes to an interface: how fast packets can be received.
+    Drop(traffic::Drop),
+    /// Send what comes to an interface back to where it came from.
+    Echo(traffic::Echo),
+    /// Send frames out of an interface, of a size and at a rate, each with a number and a checksum.
+    Gen(traffic::Generate),
     /// Measure the pool beside the machine's own yardsticks, and prove by counters which path was taken.
     Bench(Bench),
 }
@@ -94,6 +104,10 @@ fn main() -> ExitCode {
     sys::end_with_the_reader();
     let done = match Command::parse().task {
         Task::Demo(choice) => demo::run(&choice),
+        Task::Forward(choice) => traffic::run(&choice),
+        Task::Drop(choice) => traffic::run(&choice),
+        Task::Echo(choice) => traffic::run(&choice),
+        Task::Gen(choice) => traffic::run(&choice),
         Task::Bench(bench) => run_bench(bench),
     };
     done.unwrap_or_else(|why| {

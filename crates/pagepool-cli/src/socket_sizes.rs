@@ -123,6 +123,11 @@ impl SocketSizes {
         !self.wanted.unaligned && (self.wanted.chunk as usize) < PAGE_SIZE
     }
 
+    /// Most bytes of a packet in a chunk.
+    pub fn room(&self) -> usize {
+        self.wanted.chunk as usize - HEADROOM
+    }
+
     /// Where a packet that is made here begins in a piece. A page knows where.
     pub fn headroom(&self) -> usize {
         HEADROOM

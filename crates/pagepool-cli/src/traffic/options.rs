@@ -156,7 +156,10 @@ fn numbers(text: &str) -> Result<Numbers, String> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let number = |text: &str| text.parse::<u32>().ok().filter(|&number| (number as usize) < MOST);
         let (Some(first), Some(last)) = (number(first), number(last)) else {
-            return Err(format!("{part:?} is no number from 0 to {} and no range; say 0, or 0,2, or 0-3", MOST - 1));
+            return Err(format!(
+                "{part:?} is no number from 0 to {} and no range; say 0, or 0,2, or 0-3",
+                MOST - 1
+            ));
         };
         if first > last {
             return Err(format!("{part:?} ends before it begins; say {last}-{first}"));

@@ -298,6 +298,11 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         &self.program
     }
 
+    /// Closes all ports, and gives the program back with what it knows.
+    pub fn into_program(self) -> P {
+        self.program
+    }
+
     /// The stack.
     pub fn stack(&self) -> &S {
         &self.stack

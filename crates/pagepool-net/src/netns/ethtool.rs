@@ -53,6 +53,19 @@ impl Offload {
         }
     }
 
+    /// What `ethtool -K` is told to turn it on or off.
+    pub fn keyword(self) -> &'static str {
+        match self {
+            Self::RxChecksum => "rx",
+            Self::TxChecksum => "tx",
+            Self::ScatterGather => "sg",
+            Self::Tso => "tso",
+            Self::Gso => "gso",
+            Self::Gro => "gro",
+            Self::Lro => "lro",
+        }
+    }
+
     /// What `ethtool -k` calls it.
     pub fn name(self) -> &'static str {
         match self {
