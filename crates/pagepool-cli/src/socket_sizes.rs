@@ -79,14 +79,19 @@ impl SocketSizes {
             return Err(format!(
                 "rings of {ring} slots need {} pages for MTU {mtu}, and a pool keeps at most {MOST_PAGES}: at most --ring {}",
                 sizes.pages,
-                Self::largest(wanted).ring
+                Self::fitting(wanted, ring).ring
             ));
         }
         Ok(sizes)
     }
 
     fn largest(wanted: Wanted) -> Self {
-        let mut sizes = Self::with_ring(wanted, RING);
+        Self::fitting(wanted, RING)
+    }
+
+    /// With rings of so many slots, or less.
+    fn fitting(wanted: Wanted, ring: u32) -> Self {
+        let mut sizes = Self::with_ring(wanted, ring);
         while sizes.pages > MOST_PAGES && sizes.ring > 2 {
             sizes = Self::with_ring(wanted, sizes.ring / 2);
         }
@@ -149,6 +154,11 @@ impl SocketSizes {
             commit_all: true,
             ..Default::default()
         }
+    }
+
+    /// Huge pages that this takes, if it is to be of huge pages.
+    pub fn hugepages(&self, pools: usize) -> Option<u64> {
+        self.wanted.hugepages.then(|| self.arena("", pools).max_bytes >> 21)
     }
 
     /// The same as a UMEM.

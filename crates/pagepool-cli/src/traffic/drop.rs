@@ -15,9 +15,11 @@ pub struct Choice {
     /// The interface whose packets are dropped
     #[arg(value_name = "IF")]
     interface: String,
-    /// Look into every packet for the number and the checksum that `pagepool gen` writes, and say how many came, how many
-    /// are missing below the highest, and how many were damaged. Numbers below FRAMES are kept track of, for which memory
-    /// of a bit each is taken as they come. Reads every byte, so it costs more the longer packets are
+    /// Check the number and the checksum that `pagepool gen` writes into its frames
+    ///
+    /// It says then how many came whole, how many numbers below the highest are missing, and how many frames were damaged. It
+    /// reads every byte, so it costs more the longer packets are. Numbers below FRAMES are kept track of, in a bit of memory
+    /// each as they come [FRAMES: 1073741824].
     #[arg(long, value_name = "FRAMES", num_args = 0..=1, require_equals = true, default_missing_value = "1073741824")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 36))]
     verify: Option<u64>,

@@ -20,8 +20,10 @@ pub struct Choice {
     /// An interface
     #[arg(value_name = "IF1")]
     first: String,
-    /// The other one. Queue by queue: what comes to one of IF1 goes out of the same of IF2, and back. Where one has fewer,
-    /// several queues of the other go out of each of its
+    /// The other one
+    ///
+    /// What comes to a queue of IF1 goes out of the same one of IF2, and back. Where one of them has fewer, several queues of
+    /// the other go out of each of its.
     #[arg(value_name = "IF2")]
     second: String,
     #[command(flatten)]

@@ -22,10 +22,14 @@ use crate::socket_sizes::SocketSizes;
 /// What to send.
 #[derive(Args, Clone, Debug)]
 pub struct Choice {
-    /// The interface that frames are sent out of. Nothing is taken from it: what arrives goes to the kernel as before
+    /// The interface that frames are sent out of
+    ///
+    /// Nothing is taken from it: what arrives goes to the kernel as before.
     #[arg(value_name = "IF")]
     interface: String,
-    /// Bytes of a frame, without the check sequence that the card appends: 64 to 9000, and to the MTU and 14
+    /// Bytes of a frame, 64 to 9000
+    ///
+    /// With its Ethernet header, without the check sequence that the card appends; at most the MTU of the interface and 14.
     #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=9000))]
     size: u32,
     /// Frames a second, of all queues together [default: as many as go]
@@ -34,7 +38,7 @@ pub struct Choice {
     /// End after so many frames, numbered from 0 [default: at the end of --seconds, or at Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// MAC address that they are sent to [default: ff:ff:ff:ff:ff:ff, everybody]
+    /// MAC address that they are sent to [default: everybody, ff:ff:ff:ff:ff:ff]
     #[arg(long, value_name = "MAC", default_value = "ff:ff:ff:ff:ff:ff", hide_default_value = true, value_parser = mac)]
     dst: Mac,
     #[command(flatten)]

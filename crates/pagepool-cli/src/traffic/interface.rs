@@ -5,6 +5,9 @@ use pagepool_net::netns::{Ethtool, Link, NetError, Netlink, Offload, SshSession,
 use super::options::Numbers;
 use crate::pools::in_full;
 
+/// The interface of every namespace that leads back to itself.
+const LOOPBACK: &str = "lo";
+
 /// What is asked about interfaces, in the network namespace that this runs in.
 pub struct Kernel {
     netlink: Netlink,
@@ -58,6 +61,10 @@ impl Kernel {
     pub fn spare(&mut self, interface: &Interface, does: &str, meant: bool) -> Result<(), String> {
         let Link { name, index, .. } = &interface.link;
         let reasons = cautions(&mut self.netlink, *index, self.session).map_err(|error| in_full(&error))?;
+        let mut reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+        if name == LOOPBACK {
+            reasons.push("local programs reach each other through it".into());
+        }
         for reason in reasons {
             let why = format!("{does} {name}, and {reason}");
             if !meant {

@@ -22,12 +22,7 @@ pub fn watch(course: &Course, warm: &Sample, options: &Options, interrupted: &At
         let at = start.elapsed();
         if let Some(every) = every.filter(|every| at >= *every * shown) {
             let now = Moment { at, sample: course.sample() };
-            let text = figures_of(&before, &now, warm);
-            if options.json {
-                eprintln!("{text}")
-            } else {
-                println!("{text}")
-            }
+            options.say(&figures_of(&before, &now, warm));
             before = now;
             shown = (at.as_secs_f64() / every.as_secs_f64()) as u32 + 1;
         }

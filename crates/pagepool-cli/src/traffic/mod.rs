@@ -104,11 +104,9 @@ pub fn run<C: Command>(command: &C) -> Result<ExitCode, String> {
     let stage = open(command, &interfaces)?;
     warn(command, &mut kernel, &interfaces, &stage)?;
     let opened = stage.interfaces.clone();
-    if !options.json {
-        opened.iter().for_each(|interface| println!("{interface}"));
-    }
     let homes = stage.homes.clone();
     let (running, capture) = Running::start(command, &interfaces, stage, &cpus)?;
+    opened.iter().for_each(|interface| options.say(interface));
     let (warm, start) = (running.course.sample(), Instant::now());
     let end = live::watch(&running.course, &warm, options, &interrupted);
     let seconds = start.elapsed().as_secs_f64();

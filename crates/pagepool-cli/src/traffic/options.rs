@@ -1,62 +1,88 @@
 //! What the commands on interfaces can be told.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use pagepool::PAGE_SIZE;
 use pagepool_net::{Attach, BusyPoll, XskMode};
 
-/// Options of every command.
+/// Options of every command. What stands before the empty line of each is its line in the short help.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Which receive queues to work on, by number: 0, or 0,2, or 0-3 [default: all]. Packets of the others go to the
-    /// kernel as before. `ethtool -L IF` changes how many there are
+    /// Queues to work on, by number: 0, or 0,2, or 0-3 [default: all]
+    ///
+    /// Each has a thread, a socket and a pool of its own. Packets of the others go to the kernel as before. `ethtool -l IF`
+    /// says how many there are, `ethtool -L IF` changes that.
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pub queues: Option<Numbers>,
-    /// Who moves packets between the driver and our memory. Which it became is in the first lines
+    /// Who moves packets between the driver and our memory
+    ///
+    /// The first lines say which it became.
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Auto)]
     pub mode: Mode,
-    /// CPUs to keep the threads on, one thread per queue (forward: per pair of queues): 1, or 2,4, or 0-3. The first thread
-    /// has the first CPU, and so on, from the beginning again if there are fewer [default: wherever the kernel puts them].
-    /// Best are CPUs of the card's node that do not take its interrupts
+    /// CPUs for the threads, by number: 1, or 2,4, or 0-3 [default: the kernel chooses]
+    ///
+    /// There is a thread for each queue (forward: for each pair of queues). The first one stays on the first CPU, and so on,
+    /// from the beginning again if there are fewer. For steady figures name CPUs that nothing else runs on, of the node
+    /// that the card is on, and that do not take its interrupts.
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pub cpus: Option<Numbers>,
-    /// Bytes of the chunks that the kernel puts packets into [default: 4096, with --unaligned 3072]. 4096 is a page for
-    /// each packet; 2048 halves the memory and holds MTU 1500; packets that do not fit travel in several chunks, which
-    /// needs Linux 6.6. With --unaligned any multiple of 64 from 2048 to 4096
+    /// Bytes of a chunk, the piece of memory for one packet: 2048 or 4096 [default: 4096]
+    ///
+    /// 4096 is a page for each packet; 2048 halves the memory and still holds packets of MTU 1500. Packets that do not fit
+    /// travel in several chunks, which needs Linux 6.6. With --unaligned it is any multiple of 64 from 2048 to 4096, and 3072
+    /// unless it is said.
     #[arg(long, value_name = "BYTES")]
     pub frame_size: Option<u32>,
-    /// Let chunks begin anywhere in their page, so that packets lie in different cache sets from page to page. Try it where
-    /// the program reads packets long after they came. Many drivers have no zero copy with it
+    /// Let chunks begin anywhere in their page
+    ///
+    /// So that packets lie in other sets of the CPU's cache from page to page. Try it where packets are read long after they
+    /// came. Many drivers have no zero copy with it.
     #[arg(long)]
     pub unaligned: bool,
-    /// Take the memory from huge pages of 2 MiB, for which the CPU and the IOMMU need fewer translations. They must be set
-    /// aside before: `sysctl vm.nr_hugepages=64`
+    /// Take the memory from huge pages of 2 MiB
+    ///
+    /// The CPU and the IOMMU need fewer translations for them. They must be set aside before: `sysctl vm.nr_hugepages=64`;
+    /// if there are too few, the error says how many it takes.
     #[arg(long)]
     pub hugepages: bool,
-    /// Slots of each ring of a queue, a power of two from 64 to 8192 [default: 2048, fewer for large packets]. Smaller ones
-    /// stay in the cache, larger ones take longer bursts without loss
+    /// Slots of each ring of a queue, a power of two from 64 to 8192 [default: 2048]
+    ///
+    /// Small ones stay in the CPU's cache, large ones take longer bursts without loss. Where packets are so large that a pool
+    /// could not keep its pages, the default is less.
     #[arg(long, value_name = "SLOTS", value_parser = ring)]
     pub ring: Option<u32>,
-    /// Do the driver's work in our own calls, up to BUDGET packets a call, and never sleep: the lowest latency, for a whole
-    /// CPU per queue. Interrupts stay away only where the interface is told to defer them (napi_defer_hard_irqs,
-    /// gro_flush_timeout). Linux 5.11
+    /// Do the driver's work in our own calls, BUDGET packets a call, and never sleep [BUDGET: 64]
+    ///
+    /// The lowest latency, for a whole CPU per queue. Interrupts stay away only where the interface is told to defer them
+    /// (`napi_defer_hard_irqs` and `gro_flush_timeout` in /sys/class/net/IF). Needs Linux 5.11. Without it a thread sleeps when
+    /// nothing comes.
     #[arg(long, value_name = "BUDGET", num_args = 0..=1, require_equals = true, default_missing_value = "64")]
     pub busy_poll: Option<u32>,
-    /// End after so many seconds [default: at Ctrl-C, which ends it earlier in any case]
+    /// End after so many seconds [default: at Ctrl-C]
+    ///
+    /// Ctrl-C ends it earlier in any case, with the verdict; a second one at once.
     #[arg(long, value_name = "N", value_parser = crate::arguments::seconds)]
     pub seconds: Option<u64>,
     /// One JSON object at the end on standard output, and nothing else there
     #[arg(long)]
     pub json: bool,
-    /// Write every packet that is received (gen: sent), whole, to a file that tcpdump and Wireshark read, with nanoseconds.
-    /// Each is copied once for that, and a thread writes the file; what it cannot keep up with is left out and counted
+    /// Write every packet that is received (gen: sent), whole, to a file for tcpdump or Wireshark
+    ///
+    /// With nanoseconds. It costs a copy of each packet; a thread of its own writes the file. What that cannot keep up with is
+    /// left out of the file, whole, and counted; the packet goes its way all the same.
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
-    /// Print figures every so many seconds; 0 prints none [default: 1; with --json none, and if asked for on standard error]
+    /// Print figures every so many seconds; 0 prints none [default: 1]
+    ///
+    /// With --json none, and nothing about the interfaces, unless it is said: then on standard error.
     #[arg(long, value_name = "SECONDS", value_parser = interval)]
     pub stats_every: Option<u64>,
-    /// Do it although the machine's network, or the session that this runs in, depends on the interface
+    /// Do it although somebody depends on the interface
+    ///
+    /// Without it an interface is refused that carries the default route, the SSH session that this runs in, or what local
+    /// programs say to each other (lo).
     #[arg(long)]
     pub yes: bool,
 }
@@ -64,7 +90,9 @@ pub struct Options {
 /// Options of those that receive.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Receiving {
-    /// Where the XDP program runs that gives us the packets. Which it became is in the first lines
+    /// Where the XDP program runs that gives us the packets
+    ///
+    /// The first lines say which it became.
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = Where::Auto)]
     attach: Where,
 }
@@ -72,7 +100,7 @@ pub struct Receiving {
 /// What `--mode` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// zerocopy where the driver has it, else copy
+    /// Zero copy where the driver has it, else copy
     Auto,
     /// The kernel copies: works with every driver
     Copy,
@@ -83,7 +111,7 @@ pub enum Mode {
 /// What `--attach` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Where {
-    /// native where the driver can, else generic
+    /// Native where the driver can, else generic
     Auto,
     /// In the driver, before the kernel makes a packet of its own of it, or it is an error
     Native,
@@ -133,6 +161,15 @@ impl Options {
     /// How the driver is polled, if by us.
     pub fn busy_poll(&self) -> Option<BusyPoll> {
         self.busy_poll.map(|budget| BusyPoll { budget, ..BusyPoll::default() })
+    }
+
+    /// Says something to whoever watches: not among the JSON output, and with that only if figures are asked for, too.
+    pub fn say(&self, text: &dyn Display) {
+        match (self.json, self.stats_every) {
+            (false, _) => println!("{text}"),
+            (true, Some(_)) => eprintln!("{text}"),
+            (true, None) => {}
+        }
     }
 
     /// Every how many seconds figures are printed, if they are.

@@ -1,6 +1,7 @@
 //! What a command works with: a socket and a pool for each queue, over one memory, and which thread has which of them.
 
 use std::fmt;
+use std::sync::Arc;
 
 use pagepool::{Arena, Error, PAGE_SIZE, Pool, PoolParams, PoolRef};
 use pagepool_net::{Attach, BusyPoll, Redirect, Umem, XskDevice};
@@ -79,12 +80,25 @@ impl Stage {
             interfaces: Vec::new(),
             sizes: how.sizes,
         };
-        this.fill(name, interfaces, how, pools).map_err(|error| in_full(&error))?;
+        let arena = Arena::new(how.sizes.arena(name, pools)).map_err(|error| {
+            let all = how.sizes.hugepages(pools).map(|n| {
+                format!(
+                    "; all in all it takes {n} pages: `sysctl vm.nr_hugepages={n}`, or leave --hugepages out"
+                )
+            });
+            in_full(&error) + &all.unwrap_or_default()
+        })?;
+        this.fill(name, interfaces, how, arena).map_err(|error| in_full(&error))?;
         Ok(this)
     }
 
-    fn fill(&mut self, name: &str, interfaces: &[Interface], how: How, pools: usize) -> Result<(), Error> {
-        let arena = Arena::new(how.sizes.arena(name, pools))?;
+    fn fill(
+        &mut self,
+        name: &str,
+        interfaces: &[Interface],
+        how: How,
+        arena: Arc<Arena>,
+    ) -> Result<(), Error> {
         let umem = Umem::new(how.sizes.umem(name), &*arena)?;
         for (number, interface) in interfaces.iter().enumerate() {
             let link = &interface.link.name;

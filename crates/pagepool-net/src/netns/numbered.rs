@@ -167,7 +167,8 @@ impl Tally {
 
     /// Adds what another one has taken, which frames of the same numbers came to by another way.
     pub fn absorb(&mut self, other: &Self) {
-        for (mine, theirs) in self.seen.iter_mut().zip(&other.seen) {
+        let words = other.next.div_ceil(64) as usize;
+        for (mine, theirs) in self.seen.iter_mut().zip(&other.seen).take(words) {
             self.again += u64::from((*mine & theirs).count_ones());
             self.good += u64::from((theirs & !*mine).count_ones());
             if *theirs != 0 {
