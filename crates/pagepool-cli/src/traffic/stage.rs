@@ -154,13 +154,12 @@ impl Opened {
 
 impl fmt::Display for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let attach =
-            self.attach.map_or("no program, sends only".into(), |attach| format!("program {attach}"));
+        let attach = self.attach.unwrap_or("no program");
         let copy = if self.zero_copy { "zerocopy" } else { "copy" };
-        let mebibytes = (self.pages * PAGE_SIZE * self.queues.len()) as f64 / f64::from(1 << 20);
+        let pages = self.pages * self.queues.len();
         write!(
             f,
-            "{}: {attach}, {copy}, queues {} of {}, MTU {}, chunks of {}{}, rings of {}, {} pages a queue ({mebibytes:.1} MiB)",
+            "{}: {attach}, {copy}, queues {} of {}, MTU {}, chunks of {}{}, rings of {}, {} pages ({:.1} MiB)",
             self.name,
             listed(&self.queues),
             self.queues_of,
@@ -168,7 +167,8 @@ impl fmt::Display for Opened {
             self.chunk,
             if self.multi_buffer { ", several a packet" } else { "" },
             self.ring,
-            grouped(self.pages as u64),
+            grouped(pages as u64),
+            (pages * PAGE_SIZE) as f64 / f64::from(1 << 20)
         )?;
         if let Some(why) = &self.attach_why {
             write!(f, "\n  generic because {why}")?;
