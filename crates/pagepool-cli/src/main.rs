@@ -17,6 +17,7 @@ mod perf;
 mod pools;
 mod reports;
 mod sample;
+mod soak;
 mod socket_sizes;
 mod spsc;
 mod summary;
@@ -56,6 +57,12 @@ enum Task {
     Echo(traffic::Echo),
     /// Send frames out of an interface, of a size and at a rate, each with a number and a checksum.
     Gen(traffic::Generate),
+    /// Forward at full load for minutes over AF_XDP, while interfaces go down and up and peers are killed; say whether every
+    /// packet is accounted for, every buffer came home, and memory stayed as it was.
+    Soak(soak::Choice),
+    /// A peer of `soak`, which starts it.
+    #[command(hide = true)]
+    SoakPeer(soak::peer::Task),
     /// Measure the pool beside the machine's own yardsticks, and prove by counters which path was taken.
     Bench(Bench),
 }
@@ -108,6 +115,8 @@ fn main() -> ExitCode {
         Task::Drop(choice) => traffic::run(&choice),
         Task::Echo(choice) => traffic::run(&choice),
         Task::Gen(choice) => traffic::run(&choice),
+        Task::Soak(choice) => soak::run(&choice),
+        Task::SoakPeer(task) => soak::peer::run(&task),
         Task::Bench(bench) => run_bench(bench),
     };
     done.unwrap_or_else(|why| {

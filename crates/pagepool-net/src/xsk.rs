@@ -20,6 +20,7 @@
 //!        takes sockets apart behind our back); opening tries again.
 
 mod bpf;
+mod deliveries;
 mod device;
 mod params;
 mod probe;

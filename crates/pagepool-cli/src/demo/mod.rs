@@ -1,18 +1,18 @@
 //! `pagepool demo`: a packet forwarder in one process, and the proof that its pages go round.
 //!
 //! Over real interfaces where that can be done, `veth`: between two kernels' TCP. Else in `memory`, which runs anywhere.
-//! Both have the same forwarding loop, figures and verdict.
+//! Both have the same forwarding loop, figures and verdict. `pagepool soak` has the loop and the figures from here, too.
 
 mod consumer;
 mod content;
-mod course;
-mod forwarding;
+pub mod course;
+pub mod forwarding;
 mod live;
 mod memory;
 mod place;
-mod plan;
+pub mod plan;
 mod verdict;
-mod veth;
+pub mod veth;
 mod wire;
 
 use std::process::ExitCode;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, MAX_FRAGS};
 
+use super::deliveries::Deliveries;
 use super::params::{BusyPoll, XskParams, parameter};
 use super::probe::Probe;
 use super::receiver::{Receiver, RxRings};
@@ -80,6 +81,8 @@ pub struct XskDevice {
     /// `None` once it is closed.
     open: Option<Open>,
     redirect: Option<Arc<Redirect>>,
+    /// Where it is in the map of that.
+    key: u32,
     receiver: Receiver,
     sender: Sender,
     zero_copy: bool,
@@ -104,6 +107,8 @@ struct Open {
     busy: bool,
     /// With zero copy.
     probe: Option<Probe>,
+    /// With a redirect.
+    deliveries: Option<Deliveries>,
 }
 
 impl XskDevice {
@@ -113,6 +118,8 @@ impl XskDevice {
         params.check()?;
         let index = redirect::index_of(&params.interface)?;
         check_queue(&params.interface, params.queue, link::queues(&params.interface).ok())?;
+        let key = |redirect: &Arc<Redirect>| redirect.key(params.queue, params.map_key);
+        let key = params.redirect.as_ref().map_or(Ok(params.queue), key)?;
         let (fd, has_memory) = umem.take_socket()?;
         let buffers = rx_buffers(&params, umem)?;
         let (rx, tx) = make_rings(fd.as_fd(), &params, buffers)?;
@@ -122,19 +129,27 @@ impl XskDevice {
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index, number: params.queue };
         umem.bind(&fd, has_memory, queue, params.busy_limit)?;
         let zero_copy = sys::is_zero_copy(fd.as_fd());
-        let open = Open { fd, rx, tx, zero_copy, busy: params.busy_poll.is_some(), probe: None };
-        let mut this = Self::new(&params, umem, queue, open, buffers as usize);
+        let open =
+            Open { fd, rx, tx, zero_copy, busy: params.busy_poll.is_some(), probe: None, deliveries: None };
+        let mut this = Self::new(&params, umem, (queue, key), open, buffers as usize);
         // From here on dropping it closes the socket in order.
         if let Some(open) = this.open.as_mut().filter(|open| open.zero_copy) {
             open.probe = Some(umem.probe()?);
         }
-        if let (Some(redirect), Some(open)) = (&this.redirect, &this.open) {
-            redirect.insert(params.queue, open.fd.as_fd())?;
+        if let (Some(redirect), Some(open)) = (&this.redirect, &mut this.open) {
+            redirect.insert(this.key, open.fd.as_fd())?;
+            open.deliveries = Some(Deliveries::new());
         }
         Ok(this)
     }
 
-    fn new(params: &XskParams, umem: &Arc<Umem>, queue: Queue, open: Open, buffers: usize) -> Self {
+    fn new(
+        params: &XskParams,
+        umem: &Arc<Umem>,
+        (queue, key): (Queue, u32),
+        open: Open,
+        buffers: usize,
+    ) -> Self {
         let layout = umem.layout();
         let most_buffers = if umem.params().multi_buffer { MAX_FRAGS + 1 } else { 1 };
         let max_buffers = most_buffers.min(params.tx_ring as usize); // what a ring never has room for is refused
@@ -150,6 +165,7 @@ impl XskDevice {
             zero_copy: open.zero_copy,
             open: Some(open),
             redirect: params.redirect.clone(),
+            key,
             receiver: Receiver::new(layout, buffers, most_buffers),
             sender: Sender::new(layout, slots, max_buffers, max_packet),
             stats: DeviceStats::default(),
@@ -335,9 +351,10 @@ impl Device for XskDevice {
                 return Wake::Gone;
             }
             self.kick_transmit();
-            let busy = self.open.as_mut().filter(|open| !self.gone && open.busy && !open.has_some());
-            if let Some(open) = busy {
-                self.gone = !open.kick_receive(true, &mut self.calls); // `poll` does not poll the driver, unless all sockets are told to
+            let (open, gone) = (self.open.as_mut(), self.gone);
+            if let Some(open) = open.filter(|open| !gone && open.busy && !open.has_some()) {
+                // `poll` does not poll the driver, unless all sockets are told to.
+                self.gone = !open.kick_receive(true, &mut self.calls);
             }
             let ready = self.open.as_ref().is_some_and(Open::has_some);
             let left = timeout.saturating_sub(start.elapsed());
@@ -380,19 +397,18 @@ impl Device for XskDevice {
     }
 
     fn close(&mut self) {
-        let Some(Open { fd, rx, tx, probe, .. }) = self.open.take() else { return };
+        let Some(Open { fd, rx, tx, probe, deliveries, .. }) = self.open.take() else { return };
         self.last = sys::statistics(fd.as_fd()).unwrap_or_default();
         if let Some(redirect) = self.redirect.take() {
-            redirect.remove(self.queue.number);
-            // The kernel waits for this itself when the last descriptor goes; a child between `fork` and `exec` has one.
-            sys::wait_for_deliveries();
+            redirect.remove(self.key, fd.as_fd());
         }
+        let delivered = deliveries.is_none_or(Deliveries::wait);
         drop((rx, tx)); // before the socket: the kernel keeps one whose rings are mapped
         self.umem.close(fd);
-        if probe.is_none_or(|probe| probe.wait(self.queue)) {
+        if delivered && probe.is_none_or(|probe| probe.wait(self.queue)) {
             self.stats.closed_with += (self.receiver.clear() + self.sender.clear()) as u64;
         } else {
-            self.receiver.forget(); // the driver may write there still: leaked, and so counted as out for ever
+            self.receiver.forget(); // somebody may write there still: leaked, and so counted as out for ever
             self.sender.forget();
         }
     }
@@ -407,9 +423,9 @@ impl Drop for XskDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::bpf::{self, Insn};
     use crate::testing::FarEnd;
     use crate::veth;
-    use crate::xsk::sys::bpf::{self, Insn};
     use crate::{Attach, UmemParams, XskMode};
     use pagepool::{Arena, ArenaParams, Pool, PoolParams};
     use std::os::fd::AsRawFd;
@@ -579,6 +595,35 @@ mod tests {
         assert_eq!((packet.meta(), packet.headroom()), (&b"mark"[..], 252));
     }
 
+    #[test]
+    fn a_socket_that_took_anothers_place_in_a_map_stays_there() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP replaced sockets: {why}");
+        }
+        let _veth = veth::Veth::new(2, 1500);
+        let map = Redirect::over_map(bpf::create_socket_map(8).unwrap());
+        let small = |interface: &str, key| XskParams {
+            interface: interface.into(),
+            rx_ring: 8,
+            tx_ring: 8,
+            redirect: Some(map.clone()),
+            map_key: Some(key),
+            ..Default::default()
+        };
+        let (device, _pool) = open_pages(UmemParams { mode: XskMode::Copy, ..Default::default() }, 8);
+        let umem = device.umem.clone();
+        drop(device);
+        let first = XskDevice::open(small("near0", 5), &umem).unwrap();
+        let second = XskDevice::open(small("near1", 6), &umem).unwrap();
+        bpf::clear_socket(map.map(), 5).unwrap(); // as somebody does who replaces it
+        bpf::set_socket(map.map(), 5, second.open.as_ref().unwrap().fd.as_fd()).unwrap();
+        drop(first);
+        let taken = XskDevice::open(small("near0", 5), &umem).map(drop).unwrap_err().to_string();
+        assert!(taken.contains("key 5 of the map has a socket already"), "{taken}");
+        drop(second); // takes its own out at 6; the kernel, the other
+        XskDevice::open(small("near0", 5), &umem).map(drop).expect("the place is free");
+    }
+
     fn busy(budget: u32) -> XskParams {
         let busy_poll = Some(BusyPoll { micros: 30, budget });
         let redirect = Some(Redirect::attach("near0", Attach::Auto, false).unwrap());
@@ -648,12 +693,38 @@ mod tests {
         drop(open()); // the queue is free, and the memory can be registered again
     }
 
+    /// Opens and closes a device where system calls are refused; says whether it knew a way to wait, and the counts.
+    fn closed_without(calls: &[(i64, u32)]) -> (bool, u64, u64) {
+        veth::refused(calls, || {
+            let (mut device, pool) = open();
+            device.receive(&pool, &mut Vec::new(), 0);
+            let deliveries = &device.open.as_ref().unwrap().deliveries;
+            let knows = matches!(deliveries, Some(Deliveries::PacketSocket(_)));
+            device.close();
+            (knows, device.stats().closed_with, pool.inflight().out)
+        })
+    }
+
+    #[test]
+    fn where_nothing_tells_that_deliveries_are_over_buffers_are_leaked() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP deliveries: {why}");
+        }
+        let _veth = veth::Veth::new(1, 1500);
+        assert_eq!(closed_without(&veth::GRACE_PERIODS), (true, 8, 0), "a packet socket tells as well");
+        assert_eq!(closed_without(&veth::GRACE_PERIODS[1..]), (false, 8, 0), "it is made when it is needed");
+        let all = [veth::GRACE_PERIODS[0], veth::GRACE_PERIODS[1], veth::PACKET_SOCKET];
+        let (knows, closed_with, out) = closed_without(&all);
+        assert_eq!((knows, closed_with), (false, 0));
+        assert!(out >= 3, "nobody gets the pages of those eight halves: {out}");
+    }
+
     #[test]
     fn a_probe_waits_until_the_queue_is_free() {
         if let Some(why) = veth::missing() {
             return println!("SKIP probe: {why}");
         }
-        let _veth = veth::Veth::new(1, 1500);
+        let veth = veth::Veth::new(1, 1500);
         let (mut device, _pool) = open();
         let (probe, again, queue) =
             (device.umem.probe().unwrap(), device.umem.probe().unwrap(), device.queue);
@@ -664,7 +735,7 @@ mod tests {
         let start = Instant::now();
         assert!(probe.wait(queue) && start.elapsed() >= Duration::from_millis(15), "it waited for the close");
         closing.join().unwrap();
-        veth::ip("link del near0");
+        veth.remove();
         assert!(again.wait(queue), "an interface that is gone is free");
     }
 }

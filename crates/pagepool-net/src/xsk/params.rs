@@ -103,7 +103,11 @@ pub struct XskParams {
     pub rx_buffers: u32,
     /// The program that gives the socket its packets; `None` for one that only transmits.
     pub redirect: Option<Arc<Redirect>>,
-    /// How long to try again while the queue is busy: the kernel takes a socket apart after it was closed.
+    /// Where in the map the program looks for this socket; `None` is at the number of the queue, as the program of
+    /// [`Redirect::attach`] does. One map for several interfaces needs another rule, for their queues have the same numbers.
+    pub map_key: Option<u32>,
+    /// How long to try again while the queue is busy: the kernel takes a socket apart after it was closed, or its process
+    /// killed, mostly in a few ms; on a machine with five times the work that it can do up to 6 s were seen.
     pub busy_limit: Duration,
     /// Have this thread's calls do the driver's work, on this thread's CPU (Linux 5.11); `None` leaves that to interrupts.
     pub busy_poll: Option<BusyPoll>,
@@ -151,7 +155,8 @@ impl Default for XskParams {
             tx_ring: 2048,
             rx_buffers: 0,
             redirect: None,
-            busy_limit: Duration::from_secs(2),
+            map_key: None,
+            busy_limit: Duration::from_secs(10),
             busy_poll: None,
         }
     }

@@ -209,11 +209,31 @@ pub(crate) fn kick_receive(fd: BorrowedFd<'_>) -> io::Result<()> {
     if got >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Waits until whatever the kernel does on any CPU now without sleeping is over: the delivery of a packet to a socket
-/// that was just taken out of its map. Linux: `membarrier` is `synchronize_rcu` (kernel/sched/membarrier.c, v7.3).
-pub(crate) fn wait_for_deliveries() {
+/// Whether [`grace_period`] works here.
+pub(crate) fn has_grace_period() -> bool {
+    let all = membarrier(libc::MEMBARRIER_CMD_QUERY);
+    all > 0 && all & libc::c_long::from(libc::MEMBARRIER_CMD_GLOBAL) != 0
+}
+
+/// Waits until whatever the kernel does on any CPU now without sleeping is over; says whether it did.
+pub(crate) fn grace_period() -> bool {
+    membarrier(libc::MEMBARRIER_CMD_GLOBAL) == 0
+}
+
+fn membarrier(command: libc::c_int) -> libc::c_long {
+    // SAFETY: the call takes three integers, and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
+}
+
+/// A packet socket that receives nothing, the closing of which waits as [`grace_period`] does.
+pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     // SAFETY: the call takes three integers.
-    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call just made this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Raises the soft limit of locked memory to the hard one; whether that helps shows.
