@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::course::{Course, End, Sample};
-use super::losses::{self, LOSSES};
+use super::kernel_counts::KernelCounts;
+use super::losses::LOSSES;
 use super::options::Options;
+use super::places::Places;
 use crate::figures::{self, grouped};
 use crate::sample::PortSample;
 
@@ -78,6 +80,9 @@ fn figures_of(before: &Moment, now: &Moment, warm: &Sample) -> String {
             grouped(checked.corrupt)
         );
     }
+    if let Some(counts) = KernelCounts::of(ports).said() {
+        text += &format!("\n       {counts}");
+    }
     for line in lost(&before.sample.ports, ports, took) {
         text += &format!("\n       {line}");
     }
@@ -95,61 +100,7 @@ fn pages(ports: &[PortSample], warm: &[PortSample]) -> String {
     )
 }
 
-/// Buffers that are not in their pools, by where they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Places {
-    /// On fill rings.
-    pub fill: u64,
-    /// On receive rings.
-    pub receive: u64,
-    /// On transmit rings.
-    pub transmit: u64,
-    /// On completion rings.
-    pub completion: u64,
-    /// In the kernel: taken off a ring, and on none.
-    pub kernel: u64,
-    /// Refused by the kernel, and kept by it until the end.
-    pub rejected: u64,
-    /// With us: those that wait for a transmit ring.
-    pub held: u64,
-}
-
-impl Places {
-    /// Where they are.
-    pub fn of(ports: &[PortSample]) -> Self {
-        let mut all = Self { held: ports.iter().map(|at| at.waiting).sum(), ..Self::default() };
-        for xsk in ports.iter().filter_map(|at| at.xsk) {
-            all.fill += xsk.fill;
-            all.receive += xsk.received;
-            all.transmit += xsk.transmit;
-            all.completion += xsk.completed;
-            all.kernel += xsk.rx_in_kernel + xsk.tx_in_kernel;
-            all.rejected += xsk.rejected;
-        }
-        all
-    }
-
-    /// All of them.
-    pub fn total(&self) -> u64 {
-        self.fill + self.receive + self.transmit + self.completion + self.kernel + self.rejected + self.held
-    }
-
-    fn said(&self) -> String {
-        format!(
-            "out {}: fill {}, receive {}, transmit {}, completion {}, kernel {}, rejected {}, held {}",
-            grouped(self.total()),
-            grouped(self.fill),
-            grouped(self.receive),
-            grouped(self.transmit),
-            grouped(self.completion),
-            grouped(self.kernel),
-            grouped(self.rejected),
-            grouped(self.held)
-        )
-    }
-}
-
-/// What was lost since the last time, by reason, and what else the kernel counts.
+/// What was lost since the last time, by reason.
 fn lost(before: &[PortSample], now: &[PortSample], took: f64) -> Vec<String> {
     let mut lines = Vec::new();
     for loss in &LOSSES {
@@ -158,37 +109,5 @@ fn lost(before: &[PortSample], now: &[PortSample], took: f64) -> Vec<String> {
             lines.push(format!("lost {}/s: {}", grouped((new as f64 / took) as u64), loss.what));
         }
     }
-    let empty = |ports: &[PortSample]| {
-        ports.iter().filter_map(|at| at.xsk).map(|xsk| xsk.rx_fill_ring_empty).sum::<u64>()
-    };
-    if empty(now) > empty(before) && losses::total(now) == losses::total(before) {
-        lines.push(format!(
-            "the kernel found the fill ring empty {} times",
-            grouped(empty(now) - empty(before))
-        ));
-    }
     lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use pagepool_net::XskStats;
-
-    #[test]
-    fn places_add_up() {
-        let xsk = XskStats {
-            fill: 1,
-            received: 2,
-            rx_in_kernel: 3,
-            transmit: 4,
-            completed: 5,
-            tx_in_kernel: 6,
-            rejected: 7,
-            ..XskStats::default()
-        };
-        let port = PortSample { xsk: Some(xsk), waiting: 8, ..PortSample::default() };
-        let places = Places::of(&[port, PortSample::default()]);
-        assert_eq!((places.total(), places.kernel, places.held), (36, 9, 8));
-    }
 }

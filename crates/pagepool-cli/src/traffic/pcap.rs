@@ -112,13 +112,20 @@ impl Tap {
     /// Copies a packet.
     pub fn take(&mut self, packet: &Buff) {
         let len = packet.len();
-        let Ok(room) = self.ring.write_chunk_uninit(RECORD + len) else {
+        let Ok(mut room) = self.ring.write_chunk(RECORD + len) else {
             self.left_out.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        let record = record(len);
-        let frags = packet.frags().iter().flat_map(|frag| frag.data());
-        room.fill_from_iter(record.iter().chain(packet.data()).chain(frags).copied());
+        let (mut one, mut two) = room.as_mut_slices(); // the second one is beyond the end of the ring
+        let mut put = |bytes: &[u8]| {
+            let (here, there) = bytes.split_at(bytes.len().min(one.len()));
+            one.split_off_mut(..here.len()).into_iter().for_each(|to| to.copy_from_slice(here));
+            two.split_off_mut(..there.len()).into_iter().for_each(|to| to.copy_from_slice(there));
+        };
+        put(&record(len));
+        put(packet.data());
+        packet.frags().iter().for_each(|frag| put(frag.data()));
+        room.commit_all();
     }
 }
 
@@ -163,6 +170,30 @@ fn count(one: &[u8], two: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn records_go_whole_through_the_end_of_a_ring() {
+        let arena = pagepool::Arena::new(pagepool::ArenaParams { max_bytes: 1 << 20, ..Default::default() });
+        let pool = pagepool::Pool::new(pagepool::PoolParams::default(), arena.unwrap()).unwrap().bind();
+        let (ring, mut end) = RingBuffer::new(200);
+        let mut tap = Tap { ring, left_out: Arc::default() };
+        for round in 0..50u8 {
+            let mut packet = Buff::received(pool.alloc_page().unwrap(), 60).unwrap();
+            packet.data_mut().fill(round);
+            packet.add_frag(pool.alloc_page().unwrap(), 0, 7).unwrap();
+            tap.take(&packet);
+            tap.take(&packet);
+            tap.take(&packet); // no room for a third one
+            let (mut got, n) = (Vec::new(), end.slots());
+            let chunk = end.read_chunk(n).unwrap();
+            got.extend_from_slice(chunk.as_slices().0);
+            got.extend_from_slice(chunk.as_slices().1);
+            assert_eq!((got.len(), count(chunk.as_slices().0, chunk.as_slices().1)), (2 * (16 + 67), 2));
+            assert_eq!((&got[16..76], &got[99..159]), (packet.data(), packet.data()), "{round}");
+            chunk.commit_all();
+        }
+        assert_eq!(tap.left_out.load(Ordering::Relaxed), 50);
+    }
 
     #[test]
     fn records_are_counted_over_the_end_of_the_ring() {

@@ -9,9 +9,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::course::{End, Sample};
-use super::live::Places;
+use super::kernel_counts::KernelCounts;
 use super::losses::{self, LOSSES};
 use super::pcap::Captured;
+use super::places::Places;
 use super::stage::Opened;
 use crate::figures::{self, grouped};
 use crate::sample::PortSample;
@@ -70,6 +71,8 @@ pub struct Verdict {
     slow_after_warmup: u64,
     missing: u64,
     recycled_percent: Option<f64>,
+    /// What the kernel counted for all sockets.
+    kernel: KernelCounts,
     /// Buffers that were not in their pools just before the end.
     places: Places,
     /// Pages of which a buffer was out then: as many as there are places, unless chunks are parts of pages.
@@ -201,6 +204,7 @@ impl Verdict {
             slow_after_warmup,
             missing,
             recycled_percent: figures::recycled_percent(&warm.ports, ports),
+            kernel: KernelCounts::of(ports),
             places: Places::of(ports),
             pages_out: sum(|at| at.pool.1.out),
             ok: [slow_after_warmup, missing, corrupt] == [0; 3],

@@ -163,7 +163,8 @@ pub fn number(document: &Value, key: &str) -> u64 {
 }
 
 /// What the README says that there is.
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 25] = [
+    "kernel",
     "command",
     "mode",
     "interfaces",
