@@ -64,7 +64,7 @@ pub fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A file that lies in memory and has no name; this one is for `/proc`.
+/// A file that lies in memory, in no directory; the name is what `/proc` shows.
 pub fn memory_file(name: &CStr) -> io::Result<File> {
     // SAFETY: the kernel reads the name, which ends with a zero and outlives the call.
     let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };

@@ -88,7 +88,7 @@ impl Place<'_> {
             }
             if n == 0 {
                 let said = said.concat();
-                let missing = ["CAP_", "Linux 6.6", "Linux 5.11", "CONFIG_XDP_SOCKETS"];
+                let missing = ["CAP_", "Linux 6.6", "Linux 5.11", "CONFIG_XDP_SOCKETS", "MAP_HUGETLB"];
                 assert!(missing.iter().any(|what| said.contains(what)), "{arguments:?}: {said}");
                 println!("SKIP {test}: {}", said.trim());
                 return None;
