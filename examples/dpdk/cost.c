@@ -3,10 +3,11 @@
  *
  *     ./cost -l 0 --no-huge --no-pci -m 256 -d librte_mempool_pagepool.so
  *
- * raw      objects by so many, past DPDK's cache: what the driver costs
- * cached   the same through DPDK's cache of 512, 64 times the number out at a time, so that the cache spills and refills
- * mbufs    bursts of 32 from a cache of 250, as a forwarder has them: 512 out at a time, each burst drawn, written to (descriptor
- *          fields and 64 bytes of packet), and put when 15 more were drawn
+ * raw      so many at a time, past DPDK's cache: what a call of the driver costs
+ * spilled  through DPDK's cache of 250, 1024 drawn and then put, so that it is refilled and flushed again and again, as where
+ *          one thread receives and another one sends
+ * mbufs    bursts as a forwarder has them, through that cache: 16 of 32 mbufs are out, and the oldest is put, drawn again, and
+ *          written to (descriptor fields and 64 bytes of packet)
  *
  * The drivers take turns. Printed is the median of 31 rounds and, in brackets, the least and the most.
  */
@@ -29,8 +30,8 @@ static const char *const drivers[] = {"pagepool", "ring_mp_mc", "stack"};
 
 struct experiment {
     const char *name;
-    unsigned int bulk, cache;
-    double (*run)(struct rte_mempool *mp, unsigned int bulk);
+    unsigned int bulk, out, cache;
+    double (*run)(struct rte_mempool *mp, unsigned int bulk, unsigned int out);
 };
 
 static void must(int ok, const char *what)
@@ -41,11 +42,11 @@ static void must(int ok, const char *what)
     }
 }
 
-/* Draws 64 times the number, then puts as many: cycles for one object. */
-static double draw_and_put(struct rte_mempool *mp, unsigned int bulk)
+/* Draws objects, then puts as many: cycles for one. */
+static double draw_and_put(struct rte_mempool *mp, unsigned int bulk, unsigned int n)
 {
-    static void *objects[64 * 64];
-    unsigned int n = RTE_MIN(bulk * 64, 64U * 64U), turns = 65536 / n;
+    static void *objects[1024];
+    unsigned int turns = 65536 / n;
     uint64_t begun = rte_rdtsc();
     for (unsigned int turn = 0; turn < turns; ++turn) {
         for (unsigned int at = 0; at < n; at += bulk)
@@ -57,15 +58,15 @@ static double draw_and_put(struct rte_mempool *mp, unsigned int bulk)
 }
 
 /* Bursts of mbufs that are written to: cycles for one mbuf. */
-static double bursts(struct rte_mempool *mp, unsigned int bulk)
+static double bursts(struct rte_mempool *mp, unsigned int bulk, unsigned int out)
 {
     static struct rte_mbuf *mbufs[BURSTS_OUT][BURST];
-    unsigned int turns = 65536 / bulk;
-    for (unsigned int at = 0; at < BURSTS_OUT; ++at)
+    unsigned int turns = 65536 / bulk, n = out / bulk;
+    for (unsigned int at = 0; at < n; ++at)
         must(rte_pktmbuf_alloc_bulk(mp, mbufs[at], bulk) == 0, "rte_pktmbuf_alloc_bulk");
     uint64_t begun = rte_rdtsc();
     for (unsigned int turn = 0; turn < turns; ++turn) {
-        struct rte_mbuf **burst = mbufs[turn % BURSTS_OUT];
+        struct rte_mbuf **burst = mbufs[turn % n];
         rte_pktmbuf_free_bulk(burst, bulk);
         must(rte_pktmbuf_alloc_bulk(mp, burst, bulk) == 0, "rte_pktmbuf_alloc_bulk");
         for (unsigned int at = 0; at < bulk; ++at) {
@@ -75,16 +76,16 @@ static double bursts(struct rte_mempool *mp, unsigned int bulk)
         }
     }
     double cycles = (double)(rte_rdtsc() - begun) / ((double)turns * bulk);
-    for (unsigned int at = 0; at < BURSTS_OUT; ++at)
+    for (unsigned int at = 0; at < n; ++at)
         rte_pktmbuf_free_bulk(mbufs[at], bulk);
     return cycles;
 }
 
 static const struct experiment experiments[] = {
-    {"raw, 1 at a time", 1, 0, draw_and_put},         {"raw, 8 at a time", 8, 0, draw_and_put},
-    {"raw, 32 at a time", 32, 0, draw_and_put},       {"raw, 64 at a time", 64, 0, draw_and_put},
-    {"cached, 1 at a time", 1, 512, draw_and_put},    {"cached, 32 at a time", 32, 512, draw_and_put},
-    {"mbufs, bursts of 32", BURST, 250, bursts},
+    {"raw, 1 at a time", 1, 512, 0, draw_and_put},      {"raw, 8 at a time", 8, 512, 0, draw_and_put},
+    {"raw, 32 at a time", 32, 512, 0, draw_and_put},    {"raw, 256 at a time", 256, 512, 0, draw_and_put},
+    {"spilled, 1 at a time", 1, 1024, 250, draw_and_put}, {"spilled, 32 at a time", 32, 1024, 250, draw_and_put},
+    {"mbufs, 32 at a time", BURST, BURST * BURSTS_OUT, 250, bursts},
 };
 
 static int by_value(const void *a, const void *b)
@@ -101,11 +102,11 @@ static void experiment(const struct experiment *what)
         pools[at] = rte_pktmbuf_pool_create_by_ops(drivers[at], OBJECTS, what->cache, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY,
                                                    drivers[at]);
         must(pools[at] != NULL, drivers[at]);
-        what->run(pools[at], what->bulk); /* touches the memory */
+        what->run(pools[at], what->bulk, what->out); /* touches the memory */
     }
     for (int round = 0; round < ROUNDS; ++round)
         for (int at = 0; at < DRIVERS; ++at)
-            cycles[at][round] = what->run(pools[at], what->bulk);
+            cycles[at][round] = what->run(pools[at], what->bulk, what->out);
     printf("%-22s", what->name);
     for (int at = 0; at < DRIVERS; ++at) {
         qsort(cycles[at], ROUNDS, sizeof(double), by_value);

@@ -42,6 +42,7 @@ struct driver {
     uint32_t n_chunks, n_pages;
     uint32_t order, shift;    /* of a page: log2 of base pages, log2 of bytes */
     uint32_t header;          /* from the start of a page to the object */
+    uint32_t spread;          /* objects begin up to so many cache lines less one later, from page to page; a power of two */
     uint32_t last;            /* the chunk that served the last call */
     uint64_t refused;         /* objects that came back though they were home, or never were ours */
     struct chunk *chunks;     /* by address */
@@ -53,6 +54,12 @@ static TAILQ_HEAD(, driver) all = TAILQ_HEAD_INITIALIZER(all);
 static rte_spinlock_t all_lock = RTE_SPINLOCK_INITIALIZER;
 
 /* ---- Get and put -------------------------------------------------------------------------------------------------- */
+
+/* How far an object is into its page. Pages alike in this fall on the same few sets of a processor's caches. */
+static uintptr_t offset_in_page(const struct driver *driver, uintptr_t page)
+{
+    return driver->header + (page & (driver->spread - 1)) * RTE_CACHE_LINE_SIZE;
+}
 
 /* The chunk that an object lies in. */
 static struct chunk *chunk_of(const struct driver *driver, uintptr_t object)
@@ -81,9 +88,9 @@ static unsigned int draw(struct driver *driver, struct chunk *chunk, void **obje
         struct pagepool_buf *buf = pagepool_alloc_page(chunk->pool);
         if (buf == NULL)
             break;
-        uintptr_t page = (uintptr_t)pagepool_buf_data(buf);
-        chunk->held[(page - chunk->base) >> driver->shift] = buf;
-        objects[had] = (void *)(page + driver->header);
+        uintptr_t start = (uintptr_t)pagepool_buf_data(buf), page = (start - chunk->base) >> driver->shift;
+        chunk->held[page] = buf;
+        objects[had] = (void *)(start + offset_in_page(driver, page));
     }
     pagepool_unbind(chunk->pool);
     return had;
@@ -175,7 +182,7 @@ static void report(struct driver *driver, const char *when, unsigned int cached)
     for (uint32_t at = 0; at < driver->n_chunks; ++at) {
         if (pagepool_stats(driver->chunks[at].pool, &stats) < 0)
             continue;
-        drawn += stats.alloc_fast + stats.alloc_slow + stats.alloc_refill;
+        drawn += stats.alloc_fast + stats.alloc_slow + stats.alloc_slow_high_order + stats.alloc_refill;
         brought += stats.recycle_cached + stats.recycle_ring + stats.recycle_ring_full;
     }
     unsigned int out = pages_out(driver);
@@ -210,7 +217,8 @@ static void before_free(enum rte_mempool_event event, struct rte_mempool *mp, vo
 
 /*
  * Makes the object as large as its page, which is at least what was asked for: drivers that reckon with objects side by
- * side, as net_af_xdp does for its UMEM, find them there. DPDK's padding between objects would break that.
+ * side, as net_af_xdp does for its UMEM, find them there. DPDK's padding between objects would break that, and so does
+ * PAGEPOOL_SPREAD, which is for all others: it leaves each object as much less as the last one begins later.
  */
 static int fit_to_page(struct rte_mempool *mp, struct driver *driver)
 {
@@ -223,8 +231,12 @@ static int fit_to_page(struct rte_mempool *mp, struct driver *driver)
         SAY(ERR, "mempool %s: an object of %u bytes is larger than the largest page, of %u\n", mp->name, total, 4096U << 10);
         return -EINVAL;
     }
-    uint32_t page = (uint32_t)4096 << driver->order;
-    rte_mempool_calc_obj_size(size.elt_size + page - total, flags, &size);
+    uint32_t left = ((uint32_t)4096 << driver->order) - total;
+    const char *spread = getenv("PAGEPOOL_SPREAD");
+    driver->spread = 1;
+    if (spread != NULL && strcmp(spread, "1") == 0)
+        driver->spread = RTE_MIN(16U, rte_align32prevpow2(left / RTE_CACHE_LINE_SIZE + 1));
+    rte_mempool_calc_obj_size(size.elt_size + left - (driver->spread - 1) * RTE_CACHE_LINE_SIZE, flags, &size);
     mp->flags = flags;
     mp->elt_size = size.elt_size;
     mp->trailer_size = size.trailer_size;
@@ -368,7 +380,7 @@ static int pagepool_ops_populate(struct rte_mempool *mp, unsigned int max, void 
         return done;
     }
     for (uint32_t page = 0; page < chunk.pages; ++page) {
-        size_t at = ((size_t)page << driver->shift) + driver->header;
+        size_t at = ((size_t)page << driver->shift) + offset_in_page(driver, page);
         tell(mp, arg, (void *)(base + at), iova == RTE_BAD_IOVA ? RTE_BAD_IOVA : iova + skipped + at);
     }
     return (int)chunk.pages;
