@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pagepool_net::netns::TwoHosts;
 
 /// No answer takes as long.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A forwarder that runs. Dropping it ends it.
 pub struct Testpmd {
@@ -22,11 +22,13 @@ pub struct Testpmd {
 }
 
 impl Testpmd {
-    /// Starts it between the hosts. `command` is `stdbuf` with EAL's arguments behind it, `mbufs` what its pool shall have.
-    pub fn start(hosts: &TwoHosts, command: Command, mbufs: u64) -> Self {
+    /// Starts it between the hosts. `command` is `stdbuf` with EAL's arguments behind it, `mbufs` what its pool shall have,
+    /// `cache` what an lcore may keep of them.
+    pub fn start(hosts: &TwoHosts, command: Command, mbufs: u64, cache: u32) -> Self {
         let ports = hosts.near.each_ref().map(|link| link.name.clone());
         let (output, theirs) = pipe().unwrap();
-        let command = between_buffers(&command, &ports, mbufs);
+        let mut command = with_ports(&command, &ports);
+        command.arg(format!("--total-num-mbufs={mbufs}")).arg(format!("--mbcache={cache}"));
         let program = hosts.run_between(move || spawn(command, theirs));
         let mut program = program.unwrap();
         let printed = Arc::new(Mutex::new(String::new()));
@@ -78,7 +80,7 @@ impl Drop for Testpmd {
 }
 
 /// The command with testpmd's own arguments: it prints line by line, forwards at once, and counts cycles.
-fn between_buffers(command: &Command, ports: &[String; 2], mbufs: u64) -> Command {
+fn with_ports(command: &Command, ports: &[String; 2]) -> Command {
     let mut whole = Command::new(command.get_program());
     for arg in command.get_args() {
         whole.arg(arg);
@@ -90,7 +92,6 @@ fn between_buffers(command: &Command, ports: &[String; 2], mbufs: u64) -> Comman
         whole.arg(format!("--vdev=net_af_xdp{at},iface={port}"));
     }
     whole.args(["--", "--interactive", "--auto-start", "--forward-mode=io", "--record-core-cycles"]);
-    whole.arg(format!("--total-num-mbufs={mbufs}"));
     for (name, value) in command.get_envs() {
         whole.env(name, value.unwrap_or_default());
     }
