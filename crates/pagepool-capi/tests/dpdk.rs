@@ -3,13 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
+#[expect(dead_code, reason = "the driver is compiled in its own way")]
+mod installed;
 mod testpmd;
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use pagepool_net::netns::{
     TwoHostsParams,
 };
 
+use installed::{prefix, run};
 use testpmd::Testpmd;
 
 /// What DPDK's own allocator is called.
@@ -57,37 +59,12 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/dpdk").join(name)
 }
 
-/// The C library, laid out once by the command that users run.
-fn installed() -> &'static Path {
-    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-    PREFIX.get_or_init(|| {
-        let destdir = temporary("installed-for-dpdk");
-        let mut install = Command::new(env!("CARGO_BIN_EXE_pagepool-install"));
-        run(install.env("DESTDIR", &destdir).env("PREFIX", "/opt/pagepool").env_remove("LIBDIR"));
-        destdir.join("opt/pagepool")
-    })
-}
-
 /// An empty folder of this name.
 fn temporary(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     folder
-}
-
-/// Runs a command that must succeed.
-fn run(command: &mut Command) -> Output {
-    let done = command.output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        done.status.success(),
-        "{command:?}: {}\n{}{}",
-        done.status,
-        text(&done.stdout),
-        text(&done.stderr)
-    );
-    done
 }
 
 /// A folder with the driver and the programs beside it, compiled with these flags.
@@ -100,10 +77,10 @@ fn compiled(how: &str, flags: &[&str]) -> PathBuf {
         cc.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
             .args(flags)
             .args(cflags.split_whitespace());
-        cc.arg("-I").arg(installed().join("include")).arg(source(file)).arg("-o").arg(folder.join(to));
+        cc.arg("-I").arg(prefix().join("include")).arg(source(file)).arg("-o").arg(folder.join(to));
         run(cc.args(rest));
     };
-    let library = installed().join("lib/libpagepool.a").display().to_string();
+    let library = prefix().join("lib/libpagepool.a").display().to_string();
     let shared = ["-shared", "-fPIC"];
     let driver =
         ["-DALLOW_INTERNAL_API", &library, "-Wl,--exclude-libs,ALL", "-lrte_mempool", "-lrte_eal", "-lm"];
@@ -127,9 +104,14 @@ fn compiled(how: &str, flags: &[&str]) -> PathBuf {
 /// A program under DPDK: no huge pages and no devices are needed, and nothing is left behind. The driver is named as one of
 /// the system, for EAL loads none from below a folder that everybody may write to.
 fn under_dpdk(program: &Path, folder: &Path, ops: &str) -> Command {
+    under_dpdk_on("0,1", program, folder, ops)
+}
+
+/// The same, on these lcores.
+fn under_dpdk_on(lcores: &str, program: &Path, folder: &Path, ops: &str) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", "240"]).arg(program);
-    command.args(["-l", "0,1", "--no-huge", "-m", "256", "--no-pci", "--no-telemetry", "--no-shconf"]);
+    command.args(["-l", lcores, "--no-huge", "-m", "256", "--no-pci", "--no-telemetry", "--no-shconf"]);
     command.args(["-d", "librte_mempool_pagepool.so", "--log-level=mempool.pagepool:info"]);
     command.arg(format!("--mbuf-pool-ops-name={ops}"));
     command
@@ -184,7 +166,8 @@ fn mempools_keep_what_they_promise() {
             assert_eq!((said.missing, said.refused), (0, refused), "{said:?}");
         }
     }
-    let cost = run(&mut under_dpdk(&folder.join("cost"), &folder, "pagepool"));
+    // On one lcore: where two have to share a processor they wait for each other's time slices.
+    let cost = run(&mut under_dpdk_on("0", &folder.join("cost"), &folder, "pagepool"));
     print!("{}", String::from_utf8_lossy(&cost.stdout));
 }
 
@@ -352,8 +335,8 @@ fn the_forwarder_loses_nothing_over_af_xdp() {
         return;
     }
     let folder = compiled("forwarder", &[]);
-    // Without a cache DPDK's ring would get to objects that the driver has not in its UMEM: see note 0011.
-    for (ops, cache) in [("pagepool", 250), (RING, 250), ("pagepool", 0), ("stack", 0)] {
+    // Without a cache DPDK's own would get to objects that the device has not in its UMEM: see note 0011.
+    for (ops, cache) in [("pagepool", 250), (RING, 250), ("pagepool", 0)] {
         let hosts = match TwoHosts::new(&TwoHostsParams::default()) {
             Ok(hosts) => hosts,
             Err(error) if error.is_permission() => return println!("SKIP {test}: {error}"),

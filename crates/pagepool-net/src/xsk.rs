@@ -20,7 +20,10 @@
 //!        takes sockets apart behind our back); opening tries again.
 
 mod bpf;
+mod capability;
+mod deliveries;
 mod device;
+mod fit;
 mod params;
 mod probe;
 mod receiver;
@@ -32,7 +35,7 @@ mod sys;
 mod umem;
 
 pub use device::XskDevice;
-pub use params::{UmemParams, XskMode, XskParams};
+pub use params::{BusyPoll, UmemParams, XskMode, XskParams};
 pub use redirect::{Attach, Redirect};
 pub use stats::XskStats;
 pub use umem::Umem;

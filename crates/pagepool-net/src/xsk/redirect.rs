@@ -12,9 +12,11 @@ use std::sync::Arc;
 use pagepool::Error;
 
 use super::bpf;
+use super::capability;
 use super::params::parameter;
+use super::sys::link;
 use super::sys::socket::errno;
-use super::sys::{bpf as sys, link};
+use crate::sys::bpf as sys;
 
 /// Queues that a map has room for at least.
 const QUEUES: u32 = 64;
@@ -66,12 +68,14 @@ impl Redirect {
         Ok(Arc::new(Self { map, ours: Some(Ours { link, mode, why, id }) }))
     }
 
-    /// Uses the map of a program that somebody else attached: a `BPF_MAP_TYPE_XSKMAP`, with room for the queues.
+    /// Uses the map of a program that somebody else attached: a `BPF_MAP_TYPE_XSKMAP`, with room for the queues. A map may
+    /// serve several interfaces, where the program looks for each at keys of its own: see
+    /// [`XskParams::map_key`](super::XskParams::map_key).
     pub fn over_map(map: OwnedFd) -> Arc<Self> {
         Arc::new(Self { map, ours: None })
     }
 
-    /// The map from queue numbers to sockets.
+    /// The map from keys, which are queue numbers where the program is ours, to sockets.
     pub fn map(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
     }
@@ -86,18 +90,42 @@ impl Redirect {
         self.ours.as_ref().map(|ours| ours.id)
     }
 
-    /// Gives a queue's packets to a socket from now on.
-    pub(super) fn insert(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
-        sys::set_socket(self.map(), queue, socket).map_err(|source| Error::System {
-            call: "bpf(BPF_MAP_UPDATE_ELEM)",
-            remedy: format!("the map must be an XSKMAP with room for queue {queue}"),
-            source,
+    /// Where a socket is put: at the queue's number, unless a program of somebody else's looks elsewhere.
+    pub(super) fn key(&self, queue: u32, asked: Option<u32>) -> Result<u32, Error> {
+        let key = asked.unwrap_or(queue);
+        if self.ours.is_some() && key != queue {
+            let must_be =
+                format!("left out, or {queue}: the program attached here looks at the queue's number");
+            return Err(parameter("map_key", key, must_be));
+        }
+        Ok(key)
+    }
+
+    /// Gives the packets for which the program looks at this key to a socket from now on. Nobody else's is replaced.
+    pub(super) fn insert(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        sys::set_socket(self.map(), key, socket).map_err(|source| {
+            if source.raw_os_error() == Some(errno::EEXIST) {
+                let what = format!(
+                    "key {key} of the map has a socket already: close that, or give each device over one map a map_key \
+                     of its own, as the program looks for them"
+                );
+                return Error::Busy { what };
+            }
+            let remedy = match source.raw_os_error() {
+                Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
+                _ => format!("the map must be an XSKMAP with room for key {key}"),
+            };
+            Error::System { call: "bpf(BPF_MAP_UPDATE_ELEM)", remedy, source }
         })
     }
 
-    /// Gives a queue's packets to no socket any more. The kernel does so too when the socket goes.
-    pub(super) fn remove(&self, queue: u32) {
-        let _ = sys::clear_socket(self.map(), queue); // nothing is lost if it was not there
+    /// Gives a socket no packets any more, if it is at this key still. The kernel does so too when the socket goes, which
+    /// is later where a child between `fork` and `exec` has it.
+    pub(super) fn remove(&self, key: u32, socket: BorrowedFd<'_>) {
+        // A map does not say whose socket it has; but it takes the one that is there once more, and no other.
+        if sys::set_socket(self.map(), key, socket).is_ok() {
+            let _ = sys::clear_socket(self.map(), key); // it was there just now
+        }
     }
 }
 
@@ -150,14 +178,15 @@ fn not_attached(interface: &str, index: u32, source: io::Error, native: bool) ->
             );
             return Error::Busy { what };
         }
-        Some(errno::EPERM) => "attaching a program needs CAP_NET_ADMIN and CAP_BPF, or root".into(),
+        Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
         Some(errno::EOPNOTSUPP) if native => {
             format!("the driver of {interface} runs no XDP programs: attach it generic")
         }
         Some(errno::ERANGE | errno::EINVAL) if native => format!(
             "the driver of {interface} refuses it as {interface} is set up: its MTU, or that of a veth's other end, may \
-             be beyond what a program without frags may see; or attach it generic"
+             be beyond what a program without frags may see; or the kernel is older than 5.9; or attach it generic"
         ),
+        Some(errno::EINVAL) => "attaching by a link needs Linux 5.9".into(),
         _ => format!("the program could not be attached to {interface}"),
     };
     Error::System { call, remedy, source }
@@ -165,15 +194,16 @@ fn not_attached(interface: &str, index: u32, source: io::Error, native: bool) ->
 
 fn refused(call: &'static str, source: io::Error, frags: bool) -> Error {
     let remedy = match source.raw_os_error() {
-        Some(errno::EPERM) => {
-            "it needs CAP_BPF and CAP_NET_ADMIN, or root; before Linux 5.11 also locked memory"
-        }
+        // Before Linux 5.11 also where too little memory may be locked.
+        Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
         Some(errno::EINVAL) if frags => {
             "a program for packets of several buffers needs Linux 5.18: attach it without frags, or the kernel is built \
              without CONFIG_XDP_SOCKETS"
+                .into()
         }
-        Some(errno::EINVAL) => "it needs Linux 5.9, with CONFIG_XDP_SOCKETS and CONFIG_BPF_SYSCALL",
-        _ => "the kernel refused it",
+        Some(errno::EINVAL) => "it needs Linux 5.9, with CONFIG_XDP_SOCKETS and CONFIG_BPF_SYSCALL".into(),
+        Some(errno::ENOSYS) => "the kernel is built without CONFIG_BPF_SYSCALL".into(),
+        _ => "the kernel refused it".into(),
     };
-    Error::System { call, remedy: remedy.into(), source }
+    Error::System { call, remedy, source }
 }
