@@ -86,17 +86,21 @@ impl Redirect {
         self.ours.as_ref().map(|ours| ours.id)
     }
 
-    /// Gives a queue's packets to a socket from now on.
-    pub(super) fn insert(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+    /// Gives a queue's packets to a socket from now on: an AF_XDP socket that is bound to this queue, of whichever crate or
+    /// library. An [`XskDevice`](super::XskDevice) does so by itself.
+    pub fn insert(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         sys::set_socket(self.map(), queue, socket).map_err(|source| Error::System {
             call: "bpf(BPF_MAP_UPDATE_ELEM)",
-            remedy: format!("the map must be an XSKMAP with room for queue {queue}"),
+            remedy: format!(
+                "the map must be an XSKMAP with room for queue {queue}, and the socket one of AF_XDP with a \
+                 receive ring"
+            ),
             source,
         })
     }
 
     /// Gives a queue's packets to no socket any more. The kernel does so too when the socket goes.
-    pub(super) fn remove(&self, queue: u32) {
+    pub fn remove(&self, queue: u32) {
         let _ = sys::clear_socket(self.map(), queue); // nothing is lost if it was not there
     }
 }
