@@ -12,7 +12,7 @@ use pagepool::{
 };
 
 /// Buffers there are; few, so that they run out.
-pub const PAGES: usize = 32;
+pub const PAGES: usize = 128;
 
 /// Buffers that are free, or provided.
 pub enum Buffers {

@@ -3,8 +3,8 @@
 //! Each connection has one multishot receive. The kernel takes a buffer from the ring for what arrives and says which; the
 //! number of a buffer is that of its page. It becomes a handle again, goes to another thread with the stream's offset, is
 //! checked there and dropped: that is the return. The owner refills the ring from the pool. When the ring is empty, the
-//! kernel ends receives with `ENOBUFS`; if the pool is empty too, the owner sleeps on its descriptor, by the same ring, and
-//! starts the receives again when a page is back.
+//! kernel ends receives with `ENOBUFS`. Once the pool has nothing left, the owner has the same ring wait for the pool's
+//! descriptor, and starts the receives again when a page is back.
 
 mod buffers;
 mod provided;
@@ -69,8 +69,9 @@ struct Receiver<'a> {
     buffers: Buffers,
     connections: Vec<Connection<'a>>,
     open: usize,
-    /// Whether the pool's descriptor is being waited for.
-    is_polled: bool,
+    /// The pool had nothing left, and its descriptor is waited for.
+    is_dry: bool,
+    /// How often no receive could start.
     waits: u64,
     received: u64,
     /// Ticks spent on buffers.
@@ -90,21 +91,25 @@ impl<'a> Receiver<'a> {
         let provided = Provided::register(&ring)?;
         let connection = |socket| Connection { socket, offset: 0, is_parked: true };
         let (connections, open) = (sockets.iter().map(connection).collect(), sockets.len());
-        let (is_polled, waits, received, spent) = (false, 0, 0, 0);
-        Ok(Self { ring, provided, buffers, connections, open, is_polled, waits, received, spent })
+        let (is_dry, waits, received, spent) = (false, 0, 0, 0);
+        Ok(Self { ring, provided, buffers, connections, open, is_dry, waits, received, spent })
     }
 
     fn run(&mut self, checkers: &Checkers) -> Result<(), Error> {
         let patience = Timespec::from(PATIENCE);
         let mut completions = Vec::new();
         while self.open > 0 {
-            self.refill();
+            if !self.is_dry {
+                self.refill()?;
+            }
             if self.provided.count() > 0 {
                 self.start_receives()?;
-            } else if self.connections.iter().any(|connection| connection.is_parked)
-                && self.wait_for_a_buffer()?
-            {
-                continue;
+            } else if self.connections.iter().any(|connection| connection.is_parked) {
+                self.waits += 1;
+                if !self.is_dry {
+                    self.buffers.wait(PATIENCE)?; // without a descriptor
+                    continue;
+                }
             }
             let waiting = SubmitArgs::new().timespec(&patience);
             self.ring.submitter().submit_with_args(1, &waiting)?;
@@ -114,8 +119,8 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// Provides what is free.
-    fn refill(&mut self) {
+    /// Provides what is free. If that is not enough, the ring says when there is more.
+    fn refill(&mut self) -> Result<(), Error> {
         let start = ticks();
         while self.provided.has_room() {
             let Some((at, len, number)) = self.buffers.provide() else { break };
@@ -123,6 +128,12 @@ impl<'a> Receiver<'a> {
         }
         self.provided.publish();
         self.spent += ticks() - start;
+        if let Some(fd) = self.buffers.wake_fd().filter(|_| self.provided.has_room()) {
+            const POLLIN: u32 = 1;
+            push(&mut self.ring, &opcode::PollAdd::new(Fd(fd), POLLIN).build().user_data(WOKEN))?;
+            self.is_dry = true;
+        }
+        Ok(())
     }
 
     fn start_receives(&mut self) -> Result<(), Error> {
@@ -135,20 +146,9 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// Says whether one is back already; else the ring says when.
-    fn wait_for_a_buffer(&mut self) -> Result<bool, Error> {
-        self.waits += 1;
-        let Some(fd) = self.buffers.wake_fd() else { return self.buffers.wait(PATIENCE).map(|()| true) };
-        if !std::mem::replace(&mut self.is_polled, true) {
-            const POLLIN: u32 = 1;
-            push(&mut self.ring, &opcode::PollAdd::new(Fd(fd), POLLIN).build().user_data(WOKEN))?;
-        }
-        Ok(false)
-    }
-
     fn complete(&mut self, completion: &cqueue::Entry, checkers: &Checkers) -> Result<(), Error> {
         if completion.user_data() == WOKEN {
-            self.is_polled = false;
+            self.is_dry = false;
             self.buffers.acknowledge_wake();
             return Ok(());
         }

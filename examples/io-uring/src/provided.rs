@@ -12,7 +12,7 @@ use io_uring::types::BufRingEntry;
 /// The group of buffers that receives name.
 pub const GROUP: u16 = 0;
 /// Slots: a power of two.
-pub const SLOTS: u16 = 16;
+pub const SLOTS: u16 = 32;
 
 /// Slots, and in the first of them the tail. Page-aligned, as the kernel wants it.
 #[repr(C, align(4096))]

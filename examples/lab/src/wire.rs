@@ -34,8 +34,8 @@ pub trait Forwarder: Sized {
     /// Opens both interfaces, in their network namespace.
     fn open(interfaces: [&str; 2], allocator: Allocator) -> Result<Self, Error>;
 
-    /// Moves what is there; says how many packets.
-    fn poll(&mut self) -> Result<usize, Error>;
+    /// Moves what is there; says whether there was anything to do.
+    fn poll(&mut self) -> Result<bool, Error>;
 
     /// Closes both interfaces, and sees to it that all buffers come home.
     fn close(self) -> Result<Closed, Error>;
@@ -79,12 +79,12 @@ fn unless_missing(error: &NetError) -> Error {
     if error.is_permission() { Missing(error.to_string()).into() } else { error.to_string().into() }
 }
 
-/// Polls to the end; gives the ticks of rounds in which something moved.
+/// Polls to the end; gives the ticks of rounds in which there was something to do.
 fn poll(mut forwarder: impl Forwarder, until: &AtomicBool) -> Result<(Closed, u64), Error> {
     let mut busy = 0;
     while !until.load(Ordering::Relaxed) {
         let start = ticks();
-        if forwarder.poll()? > 0 {
+        if forwarder.poll()? {
             busy += ticks() - start;
         } else {
             thread::sleep(NAP); // one that has better to do sleeps on its sockets

@@ -110,19 +110,18 @@ struct Between {
 }
 
 impl Between {
-    /// One round at a port; what it received goes out by the other.
-    fn round(&mut self, from: usize) -> Result<usize, Error> {
+    /// One round at a port; what it received goes out by the other. Says whether there was anything to do.
+    fn round(&mut self, from: usize) -> Result<bool, Error> {
         let Self { ports, frames, batch, allocator_ticks } = self;
         let [one, other] = ports;
         let (from, to) = if from == 0 { (one, other) } else { (other, one) };
         let start = ticks();
-        if to.complete(frames, batch) + from.refill(frames, batch) > 0 {
-            *allocator_ticks += ticks() - start;
-        }
+        let done = to.complete(frames, batch) + from.refill(frames, batch);
+        *allocator_ticks += if done > 0 { ticks() - start } else { 0 };
         let count = from.receive(batch);
         let sent = to.transmit(&batch[..count])?;
         frames.give(&batch[sent..count]); // dropped
-        Ok(count)
+        Ok(count + done > 0)
     }
 }
 
@@ -145,8 +144,8 @@ impl Forwarder for Between {
         Ok(this)
     }
 
-    fn poll(&mut self) -> Result<usize, Error> {
-        Ok(self.round(0)? + self.round(1)?)
+    fn poll(&mut self) -> Result<bool, Error> {
+        Ok(self.round(0)? | self.round(1)?)
     }
 
     fn close(mut self) -> Result<Closed, Error> {
