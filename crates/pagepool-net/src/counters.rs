@@ -1,4 +1,5 @@
-//! Counters of this crate: a list of names with their meanings becomes the struct, the names in order, and the sum.
+//! Counters of this crate: a list of names with their meanings becomes the struct, the names in order, the sum, and
+//! the difference.
 
 /// Declares a struct of counters: what it is, its name, and each counter with its meaning.
 macro_rules! counters {
@@ -14,6 +15,11 @@ macro_rules! counters {
             /// Name and value of each, in order.
             pub fn entries(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 Self::NAMES.iter().copied().zip([$(self.$name),*])
+            }
+
+            /// What was added since an earlier look; 0 for what became less.
+            pub fn since(&self, earlier: &Self) -> Self {
+                Self { $($name: self.$name.saturating_sub(earlier.$name)),* }
             }
         }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use pagepool::{Bound, Buff, DmaDomain, Frame, FrameBulk};
 
+use crate::clock::ticks;
 use crate::counters::counters;
 
 /// What a device can do, and how large its rings are.
@@ -42,6 +43,27 @@ pub enum Wake {
     Timeout,
     /// The device is gone: nothing will ever happen. Close it.
     Gone,
+}
+
+/// System calls, and what they took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// How many.
+    pub count: u64,
+    /// Their time, as [`ticks`](crate::ticks) counts it.
+    pub ticks: u64,
+}
+
+impl Calls {
+    /// Makes a system call, and counts it.
+    #[inline]
+    pub(crate) fn make<R>(&mut self, call: impl FnOnce() -> R) -> R {
+        let start = ticks();
+        let result = call();
+        self.count += 1;
+        self.ticks += ticks().saturating_sub(start);
+        result
+    }
 }
 
 /// A queue of an interface.
@@ -78,6 +100,12 @@ pub trait Device: Send + fmt::Debug {
     /// What it has done so far, and what is on its rings now.
     fn stats(&self) -> DeviceStats;
 
+    /// System calls made so far to move packets. Hot: who measures asks several times a burst. None unless a device
+    /// says otherwise.
+    fn calls(&self) -> Calls {
+        Calls::default()
+    }
+
     /// Stops it, and takes back every buffer on its rings; they go home. Nothing moves afterwards. Any number of times.
     fn close(&mut self);
 }
@@ -106,6 +134,9 @@ impl<D: Device + ?Sized> Device for Box<D> {
     }
     fn stats(&self) -> DeviceStats {
         (**self).stats()
+    }
+    fn calls(&self) -> Calls {
+        (**self).calls()
     }
     fn close(&mut self) {
         (**self).close();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, PageBuf};
 
-use crate::device::{Capabilities, Device, DeviceStats, Wake};
+use crate::device::{Calls, Capabilities, Device, DeviceStats, Wake};
 
 /// How often something goes wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -366,6 +366,10 @@ impl<D: Device> Device for FaultNic<D> {
             closed_with: inner.closed_with + self.closed_with,
             ..inner
         }
+    }
+
+    fn calls(&self) -> Calls {
+        self.inner.calls()
     }
 
     fn close(&mut self) {

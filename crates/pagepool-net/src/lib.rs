@@ -4,6 +4,7 @@
 extern crate self as pagepool_net; // for what unit tests share with the tests beside the crate
 
 mod cable;
+mod clock;
 mod counters;
 mod device;
 mod device_memory;
@@ -28,16 +29,17 @@ mod xsk;
 mod zerocopy;
 
 pub use cable::Cable;
-pub use device::{Capabilities, Device, DeviceStats, Wake};
+pub use clock::{ticks, ticks_per_second};
+pub use device::{Calls, Capabilities, Device, DeviceStats, Wake};
 pub use device_memory::{DeviceMemory, Fault};
 pub use egress::{Egress, Path, PathStats};
 pub use fault_nic::{Chance, FaultCounts, FaultNic, FaultParams};
-pub use forward::{BUDGET, ForwardStats, Forwarder};
+pub use forward::{BUDGET, ForwardStats, Forwarder, PartCycles};
 pub use handoff::{Inlet, Outlet, handoff};
 pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStats, PortStep, mem_nic};
 pub use nic_domain::NicDomain;
 pub use port_thread::PortThread;
 pub use program::{Action, Ingress, PortId, Program};
 pub use stack::{NoStack, Stack};
-pub use xsk::{Attach, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams, XskStats};
+pub use xsk::{Attach, BusyPoll, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams, XskStats};
 pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

@@ -68,8 +68,12 @@ fn every_counter_is_asserted_by_name() {
         let ends = |at: usize| !text[at..].starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '(');
         text.match_indices(&field).any(|(at, f)| ends(at + f.len())) || text.contains(&format!(" {name}: "))
     };
-    let names =
-        [pagepool_net::DeviceStats::NAMES, pagepool_net::ForwardStats::NAMES, pagepool_net::PathStats::NAMES];
+    let names = [
+        pagepool_net::DeviceStats::NAMES,
+        pagepool_net::ForwardStats::NAMES,
+        pagepool_net::PartCycles::NAMES,
+        pagepool_net::PathStats::NAMES,
+    ];
     let missing: Vec<_> = names.into_iter().flatten().filter(|name| !is_named(name)).collect();
     assert!(missing.is_empty(), "no test names {missing:?}");
 }

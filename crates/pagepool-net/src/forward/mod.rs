@@ -8,6 +8,7 @@
 //!        [`FrameBulk`]. A packet of another thread's pool goes home by itself.
 //! Cost   nothing is allocated, locked or formatted per packet; all memory is bounded by rings and by the budget.
 
+mod cycles;
 mod port;
 mod stats;
 
@@ -20,6 +21,8 @@ use crate::egress::{Egress, PathStats};
 use crate::handoff::{Inlet, Outlet};
 use crate::program::{Action, Ingress, PortId, Program};
 use crate::stack::{NoStack, Stack};
+pub use cycles::PartCycles;
+use cycles::{Meter, Part};
 use port::Port;
 pub use stats::ForwardStats;
 
@@ -81,6 +84,7 @@ pub struct Forwarder<P, S = NoStack> {
     /// Buffers of packets that ended in this burst.
     ended: Vec<PageBuf>,
     done: FrameBulk,
+    meter: Meter,
 }
 
 impl<P: Program> Forwarder<P> {
@@ -102,6 +106,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
             received: Vec::with_capacity(BUDGET),
             ended: Vec::with_capacity(BUDGET),
             done: FrameBulk::new(),
+            meter: Meter::default(),
         }
     }
 
@@ -146,18 +151,51 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     /// One round over all ports. Says how many packets moved in it, of all that were received, handed over, sent and
     /// taken back; 0 is a reason to [`wait`](Self::wait).
     pub fn poll(&mut self) -> usize {
-        let mut moved = 0;
-        for port in &mut self.ports {
-            moved += port.complete(&mut self.done);
-        }
+        self.meter.start(&self.ports);
+        let mut moved = self.ports.iter_mut().map(|port| port.complete(&mut self.done)).sum();
+        self.meter.lap(Part::Transmit, moved, &self.ports);
         self.done.flush(); // before anything is received: these are the next buffers
+        self.meter.lap(Part::Return, moved, &self.ports);
         for at in 0..self.ports.len() {
-            moved += self.ports[at].take_handed_over(&mut self.done, self.budget);
+            moved += self.take_handed_over(at);
             moved += self.receive(at);
-            moved += self.ports.iter_mut().map(Port::transmit).sum::<usize>();
+            moved += self.transmit();
         }
+        let refused = self.done.len();
         self.done.flush();
+        self.meter.lap(Part::Return, refused, &self.ports);
         moved
+    }
+
+    /// Says from the next round on where the time goes, or no more. Off unless this is called: it costs some 4 cycles
+    /// of each packet in full bursts of 64.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Buff, Pool, PoolParams};
+    /// # use pagepool_net::{Action, Forwarder, Ingress, MemNicParams, NicDomain, mem_nic};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() })?;
+    /// # let domain = NicDomain::new("mem0");
+    /// # let params = PoolParams { domains: vec![domain.clone()], ..Default::default() };
+    /// # let (nic, mut wire) = mem_nic(MemNicParams::default(), domain)?;
+    /// let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Drop);
+    /// # forwarder.add_port(Box::new(nic), Pool::new(params, arena)?.bind());
+    /// forwarder.measure(true);
+    /// # forwarder.poll();
+    /// # (0..10).for_each(|_| assert!(wire.deliver(&[0; 60])));
+    /// forwarder.poll();
+    /// let spent = forwarder.cycles();
+    /// let receive = spent.receive_ticks as f64 / spent.rx_packets as f64;
+    /// println!("{receive:.1} ticks a packet, {:.1} packets a burst", spent.rx_packets / spent.rx_bursts);
+    /// # assert_eq!((spent.rx_packets, spent.rx_bursts), (10, 1));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn measure(&mut self, on: bool) {
+        self.meter.on = on;
+    }
+
+    /// Where the time went while it was measured. All zero if it never was.
+    pub fn cycles(&self) -> PartCycles {
+        self.meter.cycles
     }
 
     /// Waits, without sleeping while any device has something to poll for, until there is something, or for so long. A
@@ -252,17 +290,40 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         }
     }
 
+    /// What other threads have for a port.
+    fn take_handed_over(&mut self, at: usize) -> usize {
+        if !self.ports[at].has_inlets() {
+            return 0;
+        }
+        let n = self.ports[at].take_handed_over(&mut self.done, self.budget);
+        self.meter.lap(Part::Transmit, n, &self.ports);
+        n
+    }
+
+    /// What waits for any device goes there, as far as that has room.
+    fn transmit(&mut self) -> usize {
+        let n = self.ports.iter_mut().map(Port::transmit).sum();
+        self.meter.lap(Part::Transmit, n, &self.ports);
+        self.meter.cycles.tx_packets += if self.meter.on { n as u64 } else { 0 };
+        n
+    }
+
     /// A burst of one port through the program.
     fn receive(&mut self, at: usize) -> usize {
         let mut received = std::mem::take(&mut self.received);
         received.reserve_exact(self.budget); // allocates only after a program panicked, and took the vector along
         let n = self.ports[at].receive(&mut received, self.budget);
+        self.meter.lap(Part::Receive, n, &self.ports);
         let ingress = Ingress { port: self.ports[at].id };
         for packet in received.drain(..) {
             self.run(at, packet, ingress);
         }
         self.received = received;
+        self.meter.lap(Part::Program, n, &self.ports);
         put_bulk(&mut self.ended);
+        self.meter.lap(Part::Return, n, &self.ports);
+        self.meter.cycles.rx_bursts += u64::from(self.meter.on && n > 0);
+        self.meter.cycles.rx_packets += if self.meter.on { n as u64 } else { 0 };
         n
     }
 

@@ -1,0 +1,128 @@
+//! Where a forwarder says that its time went: nothing is missing from it, nothing is in it twice.
+
+mod veth;
+
+use std::time::{Duration, Instant};
+
+use pagepool::{Arena, ArenaParams, Buff, Pool, PoolParams};
+use pagepool_net::testing::FarEnd;
+use pagepool_net::{
+    Action, Attach, Forwarder, Ingress, MemNicParams, NicDomain, NicPort, PartCycles, PortId, Redirect, Umem,
+    UmemParams, Wake, XskDevice, XskMode, XskParams, handoff, mem_nic, ticks,
+};
+use veth::Veth;
+
+/// A forwarder with one in-memory port, and the other end of that.
+fn bed(action: Action) -> (Forwarder<impl FnMut(&mut Buff, Ingress) -> Action>, PortId, NicPort) {
+    let arena = Arena::new(ArenaParams { max_bytes: 8 << 20, ..Default::default() }).expect("8 MiB");
+    let domain = NicDomain::new("mem0");
+    let params = PoolParams { domains: vec![domain.clone()], ..Default::default() };
+    let (nic, wire) = mem_nic(MemNicParams::default(), domain).expect("a descriptor is free");
+    let mut forwarder = Forwarder::new(move |_: &mut Buff, _: Ingress| action);
+    let port = forwarder.add_port(Box::new(nic), Pool::new(params, arena).expect("the domain maps").bind());
+    forwarder.poll();
+    (forwarder, port, wire)
+}
+
+fn sum(spent: &PartCycles) -> u64 {
+    let parts = spent.receive_ticks + spent.program_ticks + spent.transmit_ticks + spent.return_ticks;
+    parts + spent.call_ticks + spent.idle_ticks
+}
+
+#[test]
+fn nothing_is_measured_unless_it_is_asked_for() {
+    let (mut forwarder, _, mut wire) = bed(Action::Tx);
+    assert!(wire.deliver(&[7; 60]) && forwarder.poll() > 0);
+    assert_eq!(forwarder.cycles(), PartCycles::default());
+    forwarder.measure(true);
+    assert!(wire.deliver(&[7; 60]) && forwarder.poll() > 0);
+    forwarder.measure(false);
+    let spent = forwarder.cycles();
+    assert!(wire.deliver(&[7; 60]) && forwarder.poll() > 0);
+    assert_eq!((forwarder.cycles(), spent.rx_packets, spent.tx_packets), (spent, 1, 1));
+}
+
+#[test]
+fn the_parts_add_up_to_the_time_of_the_rounds() {
+    let (mut forwarder, port, mut wire) = bed(Action::Tx);
+    forwarder.measure(true);
+    let mut rounds = 0;
+    for _ in 0..1000 {
+        (0..10).for_each(|_| assert!(wire.deliver(&[7; 60])));
+        let start = ticks();
+        assert!(forwarder.poll() >= 20);
+        forwarder.poll(); // takes back what was sent
+        rounds += ticks() - start;
+        while wire.take(|_| ()) {}
+    }
+    let spent = forwarder.cycles();
+    assert!(sum(&spent) <= rounds, "{spent:?} of {rounds}");
+    assert!(sum(&spent) >= rounds / 2, "{spent:?} of {rounds}");
+    assert_eq!((spent.rx_packets, spent.rx_bursts, spent.tx_packets), (10_000, 1000, 10_000));
+    assert_eq!(forwarder.device(port).unwrap().stats().rx_packets, 10_000);
+    assert_eq!((spent.calls, spent.call_ticks), (0, 0), "the in-memory NIC makes none");
+    let parts = [spent.receive_ticks, spent.program_ticks, spent.transmit_ticks, spent.return_ticks];
+    assert!(parts.iter().all(|&part| part > 0) && spent.idle_ticks > 0, "{spent:?}");
+}
+
+#[test]
+fn the_time_of_a_part_is_in_that_part() {
+    let (mut forwarder, _, mut wire) = bed(Action::Drop);
+    forwarder.measure(true);
+    let before = forwarder.cycles();
+    (0..1000).for_each(|_| assert_eq!(forwarder.poll(), 0));
+    let idle = forwarder.cycles().since(&before);
+    assert_eq!((sum(&idle), idle.rx_bursts), (idle.idle_ticks, 0), "nothing came");
+    assert!(wire.deliver(&[7; 60]) && forwarder.poll() > 0);
+    let mut both = forwarder.cycles().since(&idle);
+    assert_eq!((both.rx_packets, both.transmit_ticks), (1, 0), "nothing was to be sent");
+    both += idle;
+    assert_eq!(both, forwarder.cycles());
+}
+
+#[test]
+fn what_another_thread_hands_over_is_part_of_sending() {
+    let (mut forwarder, port, mut wire) = bed(Action::Redirect(PortId(1)));
+    let (outlet, inlet) = handoff(64).unwrap();
+    assert_eq!(forwarder.add_remote(outlet), PortId(1));
+    forwarder.add_inlet(port, inlet).unwrap(); // to itself, as a second thread would
+    forwarder.measure(true);
+    assert!(wire.deliver(&[7; 60]) && forwarder.poll() == 1);
+    assert_eq!(forwarder.cycles().tx_packets, 0);
+    forwarder.poll();
+    let spent = forwarder.cycles();
+    assert!((spent.tx_packets, spent.rx_packets) == (1, 1) && spent.transmit_ticks > 0, "{spent:?}");
+}
+
+#[test]
+fn system_calls_are_apart() {
+    if let Some(why) = veth::missing() {
+        return println!("SKIP system_calls_are_apart: {why}");
+    }
+    let veth = Veth::new(1, 1500);
+    let arena =
+        Arena::new(ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() }).unwrap();
+    let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..Default::default() }, &*arena).unwrap();
+    let params = PoolParams { headroom: 256, domains: vec![umem.clone()], ..Default::default() };
+    let pool = Pool::new(params, arena).unwrap().bind();
+    let redirect = Some(Redirect::attach("near0", Attach::Auto, false).unwrap());
+    let params = XskParams { interface: "near0".into(), rx_ring: 256, redirect, ..Default::default() };
+    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Tx);
+    let port = forwarder.add_port(Box::new(XskDevice::open(params, &umem).unwrap()), pool);
+    forwarder.measure(true);
+    forwarder.poll();
+    let (mut far, start, mut bytes) = (veth.far_end(0), Instant::now(), Vec::new());
+    for _ in 0..100 {
+        assert!(far.send(&[7; 60]));
+    }
+    while forwarder.device(port).unwrap().stats().tx_completed < 100 && start.elapsed().as_secs() < 5 {
+        forwarder.poll();
+        let _: Wake = forwarder.wait(Duration::from_millis(1));
+    }
+    let (spent, took) = (forwarder.cycles(), forwarder.device(port).unwrap().calls());
+    assert_eq!((spent.rx_packets, spent.tx_packets), (100, 100));
+    assert!((1..=took.count).contains(&spent.calls), "{spent:?}, {took:?}");
+    assert!((1..=took.ticks).contains(&spent.call_ticks), "{spent:?}, {took:?}");
+    let arrived = (0..100).filter(|_| far.receive(&mut bytes) && bytes == [7; 60]).count();
+    assert_eq!(arrived, 100);
+}
