@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, PageBuf};
 
-use crate::device::{Calls, Capabilities, Device, DeviceStats, Wake};
+use crate::device::{Armed, Calls, Capabilities, Device, DeviceStats, Wake};
 
 /// How often something goes wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -355,6 +355,21 @@ impl<D: Device> Device for FaultNic<D> {
             Wake::Timeout => Wake::Ready, // polls are what its packets wait for
             wake => wake,
         }
+    }
+
+    fn arm(&mut self, pool: &Bound) -> Armed<'_> {
+        if self.dead {
+            return Armed::Gone;
+        }
+        let waits = !self.ready.is_empty() || !self.late.is_empty();
+        match self.inner.arm(pool) {
+            Armed::Idle { .. } if waits => Armed::Ready, // polls are what its packets wait for
+            armed => armed,
+        }
+    }
+
+    fn disarm(&mut self) {
+        self.inner.disarm();
     }
 
     fn stats(&self) -> DeviceStats {
