@@ -18,6 +18,7 @@ use pagepool::{Bound, Buff, DmaDomain, Frame, FrameBulk};
 use crate::clock::ticks;
 use crate::counters::counters;
 use crate::sys::event::wait_readable;
+use crate::xsk::XskStats;
 
 /// How long one sleeps who waits for a device that has nothing to sleep on, before it is asked again.
 const BLIND: Duration = Duration::from_micros(200);
@@ -139,6 +140,11 @@ pub trait Device: Send + fmt::Debug {
     /// What it has done so far, and what is on its rings now.
     fn stats(&self) -> DeviceStats;
 
+    /// Where its buffers are in the kernel, and what that counts; `None` for what is no AF_XDP socket.
+    fn kernel_stats(&self) -> Option<XskStats> {
+        None
+    }
+
     /// System calls made so far to move packets. Hot: who measures asks several times a burst. None unless a device
     /// says otherwise.
     fn calls(&self) -> Calls {
@@ -207,6 +213,9 @@ impl<D: Device + ?Sized> Device for Box<D> {
     }
     fn stats(&self) -> DeviceStats {
         (**self).stats()
+    }
+    fn kernel_stats(&self) -> Option<XskStats> {
+        (**self).kernel_stats()
     }
     fn calls(&self) -> Calls {
         (**self).calls()

@@ -11,6 +11,7 @@ use std::time::Duration;
 use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, PageBuf};
 
 use crate::device::{Armed, Calls, Capabilities, Device, DeviceStats, Wake};
+use crate::xsk::XskStats;
 
 /// How often something goes wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -381,6 +382,10 @@ impl<D: Device> Device for FaultNic<D> {
             closed_with: inner.closed_with + self.closed_with,
             ..inner
         }
+    }
+
+    fn kernel_stats(&self) -> Option<XskStats> {
+        self.inner.kernel_stats()
     }
 
     fn calls(&self) -> Calls {

@@ -111,12 +111,6 @@ fn half_pages() {
 }
 
 #[test]
-fn half_pages_with_headroom() {
-    let umem = UmemParams { chunk_size: 2048, headroom: 128, ..umem() };
-    suite("half_pages_with_headroom", 1500, Attach::Generic, umem);
-}
-
-#[test]
 fn unaligned_chunks() {
     let umem = UmemParams { chunk_size: 3072, unaligned: true, ..umem() };
     suite("unaligned_chunks", 1500, Attach::Native, umem);

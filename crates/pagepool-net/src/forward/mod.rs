@@ -169,6 +169,26 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         moved
     }
 
+    /// One round that receives nothing: sends what waits, and takes back what was sent. Says how many packets moved. For the
+    /// end, where what is on its way shall still go out.
+    pub fn flush(&mut self) -> usize {
+        let mut moved = 0;
+        for port in &mut self.ports {
+            moved += port.complete(&mut self.done) + port.transmit();
+        }
+        self.done.flush();
+        moved
+    }
+
+    /// Sends a frame of this thread's own making out of a port, with the next [`poll`](Self::poll). Counts as one that was
+    /// redirected there; gives it back if as many wait as may, if the port's device is gone, or if there is none.
+    pub fn send(&mut self, port: PortId, frame: Frame) -> Result<(), Frame> {
+        match self.place(port) {
+            Some(at) => self.ports[at].send_on(frame),
+            None => Err(frame),
+        }
+    }
+
     /// Says from the next round on where the time goes, or no more. Off unless this is called: it costs some 4 cycles
     /// of each packet in full bursts of 64.
     ///
@@ -257,6 +277,11 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         Some(&self.ports[self.place(port)?].egress)
     }
 
+    /// The frames that wait for the transmit ring of a port, in order.
+    pub fn waiting(&self, port: PortId) -> Option<impl ExactSizeIterator<Item = &Frame>> {
+        Some(self.ports[self.place(port)?].waiting())
+    }
+
     /// The device of a port.
     pub fn device(&self, port: PortId) -> Option<&dyn Device> {
         Some(&*self.ports[self.place(port)?].device)
@@ -270,6 +295,11 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     /// The program.
     pub fn program(&self) -> &P {
         &self.program
+    }
+
+    /// Closes all ports, and gives the program back with what it knows.
+    pub fn into_program(self) -> P {
+        self.program
     }
 
     /// The stack.

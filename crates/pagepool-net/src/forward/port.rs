@@ -118,6 +118,11 @@ impl Port {
         !self.inlets.is_empty()
     }
 
+    /// What waits for the transmit ring, in order.
+    pub(super) fn waiting(&self) -> impl ExactSizeIterator<Item = &Frame> {
+        self.waiting.iter()
+    }
+
     /// Gives the device what waits, as far as it has room.
     pub(super) fn transmit(&mut self) -> usize {
         if self.gone || self.waiting.is_empty() { 0 } else { self.device.transmit(&mut self.waiting) }

@@ -402,6 +402,10 @@ impl Device for XskDevice {
         }
     }
 
+    fn kernel_stats(&self) -> Option<XskStats> {
+        Some(self.xsk_stats())
+    }
+
     fn calls(&self) -> Calls {
         self.calls
     }
