@@ -262,7 +262,7 @@ fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(R
     let (rx, tx) = (params.rx_ring, params.tx_ring);
     let (fill, received) = (Producer::new(ring(Ring::Fill, fill)?, fill), ring(Ring::Receive, rx)?);
     let (send, done) = (ring(Ring::Transmit, tx)?, ring(Ring::Completion, tx)?);
-    let rx = RxRings { fill, received: Consumer::new(received, rx) };
+    let rx = RxRings::new(fill, Consumer::new(received, rx));
     Ok((rx, TxRings { send: Producer::new(send, tx), done: Consumer::new(done, tx) }))
 }
 
@@ -459,7 +459,7 @@ mod tests {
         let XskDevice { receiver, reach, open, .. } = &mut device;
         let fill = &mut open.as_mut().unwrap().rx.fill;
         for _ in 0..3 {
-            assert!(receiver.give(fill, pool.alloc_frag(2048).unwrap(), reach));
+            assert!(receiver.give(fill, &pool, reach));
             fill.cancel(1);
             fill.push([1 << 40]); // far beyond the memory
         }
