@@ -26,7 +26,7 @@ pub fn run(words: &[&str]) -> Result<String, String> {
     let what = words.first().copied().unwrap_or("drop");
     let seconds = Duration::from_secs(option(words, "--seconds", 3)?);
     let (size, mtu) = (option(words, "--size", 64)?, option(words, "--mtu", 1500)?);
-    let hosts = TwoHosts::new(&TwoHostsParams { mtu: mtu as u32, gro: what == "tcp", ..Default::default() });
+    let hosts = TwoHosts::new(&TwoHostsParams { mtu: mtu as u32, ..Default::default() });
     let hosts = hosts.map_err(|error| error.to_string())?;
     let between = hosts.between.as_ref().ok_or("the hosts have nothing between them")?;
     let program = Program::start(between, program)?;
@@ -124,29 +124,40 @@ impl Program {
         Ok(Self { child: Some(child), output })
     }
 
-    /// Ends it; gives what it said of itself, as JSON: its last line, if that is JSON, and what testpmd says of its cycles.
+    /// Ends it; gives what it said of itself, as JSON: its last line, or all of it, if that is JSON; and what testpmd says of
+    /// its cycles.
     fn end(mut self) -> String {
         if let Some(child) = &mut self.child {
             drop(child.stdin.take());
-            let start = Instant::now();
-            while child.try_wait().is_ok_and(|ended| ended.is_none()) && start.elapsed() < END {
-                thread::sleep(NAP);
+            if !ends_within(child, END / 4) {
+                let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+                if interrupt.is_err() || !ends_within(child, END) {
+                    let _ = child.kill(); // fails if it has ended
+                }
             }
-            let _ = child.kill(); // fails if it has ended
             let _ = child.wait();
         }
         let said = self.output.take().and_then(|output| output.join().ok()).unwrap_or_default();
-        if std::env::var_os("XSK_RATES_SHOW").is_some() {
-            eprintln!("{said}");
-        }
-        let json = said.lines().rev().find(|line| line.starts_with('{') && line.ends_with('}'));
-        let cycles = said.lines().filter_map(|line| line.trim().strip_prefix("CPU cycles/packet=")).next();
+        let is_json = |text: &&str| text.starts_with('{') && text.ends_with('}');
+        let json = said.lines().rev().find(is_json).or(Some(said.trim()).filter(is_json));
+        let cycles = said.lines().find_map(|line| line.trim().strip_prefix("CPU cycles/packet="));
         let cycles = cycles.and_then(|line| line.split(' ').next()?.parse::<f64>().ok());
         match (json, cycles) {
-            (Some(json), _) => json.to_owned(),
-            (None, Some(cycles)) => format!(r#"{{"receive":{cycles}}}"#),
+            (Some(json), _) => json.replace('\n', " "),
+            (None, Some(cycles)) => format!(r#"{{"all":{cycles}}}"#),
             _ => "null".into(),
         }
+    }
+}
+
+fn ends_within(child: &mut Child, limit: Duration) -> bool {
+    let start = Instant::now();
+    loop {
+        let ended = child.try_wait().is_ok_and(|ended| ended.is_some());
+        if ended || start.elapsed() > limit {
+            return ended;
+        }
+        thread::sleep(NAP);
     }
 }
 
