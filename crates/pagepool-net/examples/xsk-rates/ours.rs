@@ -9,13 +9,13 @@ use std::time::Duration;
 use pagepool::{Arena, ArenaParams, Buff, PAGE_SIZE, Pool, PoolParams, put_bulk};
 use pagepool_net::{
     Action, Attach, Forwarder, Ingress, PartCycles, PortId, Program, Redirect, Umem, UmemParams, Wake,
-    XskDevice, XskMode, XskParams,
+    XskDevice, XskMode, XskParams, ticks,
 };
 
 use crate::option;
 
 /// Fruitless rounds before it sleeps, and for how long at most.
-const PATIENCE: u32 = 64;
+const PATIENCE: u64 = 64;
 const NAP: Duration = Duration::from_millis(2);
 
 /// Most bytes of a packet that a veth takes into one page.
@@ -36,16 +36,22 @@ pub fn run(words: &[&str]) -> Result<String, String> {
         let _ = std::io::stdin().read_to_end(&mut Vec::new()); // its end is all that is waited for
         stops.store(true, Ordering::Relaxed);
     });
+    let patience = option(words, "--patience", PATIENCE)?;
     forwarder.poll();
     forwarder.measure(!words.contains(&"--unmeasured"));
-    let mut idle = 0;
+    let (mut idle, mut slept, start) = (0, 0, ticks());
     while !stop.load(Ordering::Relaxed) {
         idle = if forwarder.poll() > 0 { 0 } else { idle + 1 };
-        if idle > PATIENCE && forwarder.wait(NAP) == Wake::Gone {
-            break;
+        if idle > patience {
+            let before = ticks();
+            let wake = forwarder.wait(NAP);
+            slept += ticks() - before;
+            if wake == Wake::Gone {
+                break;
+            }
         }
     }
-    Ok(report(&forwarder.cycles()))
+    Ok(report(&forwarder.cycles(), ticks() - start, slept))
 }
 
 /// What is done with packets.
@@ -122,17 +128,19 @@ fn open<P: Program>(
 }
 
 /// Ticks a packet by part, and how full the bursts were.
-fn report(spent: &PartCycles) -> String {
+fn report(spent: &PartCycles, took: u64, slept: u64) -> String {
     let each = |ticks: u64, of: u64| ticks as f64 / of.max(1) as f64;
     let rx = |ticks| each(ticks, spent.rx_packets);
     format!(
-        r#"{{"receive":{:.1},"program":{:.1},"return":{:.1},"transmit":{:.1},"call":{:.1},"idle":{:.1},"burst":{:.1},"call_each":{:.0},"rx":{},"tx":{}}}"#,
+        r#"{{"receive":{:.1},"program":{:.1},"return":{:.1},"transmit":{:.1},"call":{:.1},"idle":{:.1},"slept":{:.1},"took":{:.1},"burst":{:.1},"call_each":{:.0},"rx":{},"tx":{}}}"#,
         rx(spent.receive_ticks),
         rx(spent.program_ticks),
         rx(spent.return_ticks),
         rx(spent.transmit_ticks),
         rx(spent.call_ticks),
         rx(spent.idle_ticks),
+        rx(slept),
+        rx(took),
         each(spent.rx_packets, spent.rx_bursts),
         each(spent.call_ticks, spent.calls),
         spent.rx_packets,

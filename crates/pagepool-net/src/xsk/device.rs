@@ -25,7 +25,7 @@ use crate::sys::event;
 const WHILE_SENDING: Duration = Duration::from_millis(1);
 /// The longest sleep otherwise: an interface that goes away wakes nobody either.
 const NAP: Duration = Duration::from_millis(100);
-/// Calls for one transmit ring at a time, each of which sends up to 32 packets in copy mode.
+/// Calls for one transmit ring at a time, each of which sends all of it in copy mode, or 32 packets before Linux 6.18.
 const KICKS: usize = 64;
 /// Bytes of sent packets that may wait in the kernel, per slot of the transmit ring.
 const SEND_BUFFER_PER_SLOT: u32 = 4096;
@@ -115,6 +115,7 @@ impl XskDevice {
         let buffers = rx_buffers(&params, umem)?;
         let (rx, tx) = make_rings(fd.as_fd(), &params, buffers)?;
         sys::raise_send_buffer(fd.as_fd(), params.tx_ring.saturating_mul(SEND_BUFFER_PER_SLOT));
+        sys::raise_transmit_budget(fd.as_fd(), params.tx_ring);
         let fd = Arc::new(fd);
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index, number: params.queue };
         umem.bind(&fd, has_memory, queue, params.busy_limit)?;
