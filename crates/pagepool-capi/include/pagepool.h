@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/uio.h>
 
 /**
  * Any node.
@@ -72,6 +73,21 @@
 #define PAGEPOOL_BACKING_DEVICE 8
 
 /**
+ * It stays, and the round ends: right where users finish in the order in which buffers were queued.
+ */
+#define PAGEPOOL_ON_BUSY_KEEP 0
+
+/**
+ * It stays, and the round looks past it: right where one buffer may be in use for long.
+ */
+#define PAGEPOOL_ON_BUSY_SKIP 1
+
+/**
+ * It leaves the queue, one a round, and its page leaves the pool; its memory goes back once the user is done.
+ */
+#define PAGEPOOL_ON_BUSY_RELEASE 2
+
+/**
  * No thread has a lane home.
  */
 #define PAGEPOOL_NO_LANES UINT32_MAX
@@ -110,6 +126,21 @@ struct pagepool_shared;
  * The end of a pool, watched: made by pagepool_destroy_watched.
  */
 struct pagepool_shutdown;
+
+/**
+ * Where packets for stacks have their descriptions: made by pagepool_skb_cache_create.
+ */
+struct pagepool_skb_cache;
+
+/**
+ * A packet for stacks: made by pagepool_skb_from_buf and pagepool_skb_alloc, over with pagepool_skb_free.
+ */
+struct pagepool_skb;
+
+/**
+ * Somebody who uses buffers and only says whether one is in use still: made by pagepool_wait_user_create.
+ */
+struct pagepool_wait_user;
 
 /**
  * What an arena shall be. Begin with PAGEPOOL_ARENA_PARAMS_INIT, or with zeroes and `size`.
@@ -353,9 +384,17 @@ struct pagepool_params {
      */
     uint32_t node_blind;
     /**
-     * Must be 0.
+     * Buffers that may wait for users who only say whether they are in use still (pagepool_wait), up to 65536; 0: none.
      */
-    uint32_t reserved;
+    uint32_t wait_capacity;
+    /**
+     * What a refill does about a buffer that has waited longest and is in use still: PAGEPOOL_ON_BUSY_KEEP, _SKIP, _RELEASE.
+     */
+    uint32_t on_busy;
+    /**
+     * With PAGEPOOL_ON_BUSY_SKIP: buffers in use that one round looks past, 1 to 64.
+     */
+    uint32_t skip_ahead;
 };
 
 /**
@@ -463,9 +502,85 @@ struct pagepool_places {
      */
     uint64_t frag;
     /**
-     * With the program.
+     * With the program, and waiting (pagepool_wait).
      */
     uint64_t out;
+};
+
+/**
+ * Somebody who uses buffers without owning them, and says on request whether one is in use still: a kernel that sends from
+ * them, a count kept elsewhere. Callbacks are called inside allocations and polls of the pool's owner, and by whoever asks
+ * after the pool once it is destroyed, on any thread. They may use the library, but not unbind or destroy the pool; they
+ * must not throw or longjmp, and should take a bounded time. Each gets `arg` first.
+ */
+struct pagepool_user_ops {
+    /**
+     * sizeof(struct pagepool_user_ops).
+     */
+    size_t size;
+    /**
+     * The callbacks' first argument.
+     */
+    void *arg;
+    /**
+     * Not 0 while the buffer that was queued with this cookie is in use. Once this says 0 the buffer goes home, so all that
+     * was done with the bytes must be over. Required.
+     */
+    int (*in_use)(void *arg, uint64_t cookie);
+    /**
+     * Called once before each round of questions, for a user that must look first, at a socket's error queue say. May be NULL.
+     */
+    void (*refresh)(void *arg);
+    /**
+     * Called once when nothing waits for the user any more and its handle is put, so that `arg` may be freed. May be NULL.
+     */
+    void (*release)(void *arg);
+};
+
+/**
+ * What a pool's waiting queue has done so far.
+ */
+struct pagepool_wait_stats {
+    /**
+     * Buffers that wait now, in the queue and beyond it.
+     */
+    uint64_t waiting;
+    /**
+     * Buffers that were taken into the queue.
+     */
+    uint64_t queued;
+    /**
+     * Buffers that went home because their user was done.
+     */
+    uint64_t reused;
+    /**
+     * Rounds of polling that ended at a buffer that was still in use and stayed in the queue.
+     */
+    uint64_t kept;
+    /**
+     * Buffers still in use that a round looked past, to those behind.
+     */
+    uint64_t skipped;
+    /**
+     * Buffers that left the queue while they were in use; their page leaves the pool, and its memory waits.
+     */
+    uint64_t released;
+    /**
+     * Those of them whose user was done later, so that their memory went back to the arena.
+     */
+    uint64_t freed_late;
+    /**
+     * Buffers that were refused because the queue was full.
+     */
+    uint64_t full;
+    /**
+     * Rounds of polling while something waited.
+     */
+    uint64_t polls;
+    /**
+     * Buffers in use when nobody watched the end of the pool any more: their memory is never used again.
+     */
+    uint64_t leaked;
 };
 
 #ifdef __cplusplus
@@ -866,6 +981,19 @@ int pagepool_buf_into_raw(struct pagepool_buf *buf,
                           struct pagepool_raw *raw);
 
 /**
+ * Up to `n` whole pages as device addresses into `addrs`, for a fill ring; says how many were had. As pagepool_alloc_bulk and
+ * then pagepool_buf_into_raw, without the handles between.
+ *
+ * Thread: the owner's. Ownership: the first so many addresses are the caller's, to be brought back by pagepool_from_raw or
+ * pagepool_put_addr; the others of `addrs` are unchanged. Errors: 0, or fewer than `n`: no page (-ENOMEM), a pool without
+ * domains (-EOPNOTSUPP), another thread (-EPERM), a bad handle; pagepool_last_error says which. Cost: per page as
+ * pagepool_alloc_page without the call, and one atomic operation.
+ */
+size_t pagepool_alloc_addr_bulk(struct pagepool *pool,
+                                uint64_t *addrs,
+                                size_t n);
+
+/**
  * Makes an address that came back from a descriptor ring a buffer again. It may lie anywhere in the buffer, as devices give
  * it with headroom added. A piece comes back with its size rounded up to whole cache lines.
  *
@@ -1016,6 +1144,254 @@ int pagepool_shutdown_put_addr(struct pagepool_shutdown *shutdown,
 int pagepool_shutdown_put(struct pagepool_shutdown *shutdown);
 
 /**
+ * Makes room for the descriptions of so many packets, 1 to 16777216; clones of a packet share one. 1100 bytes each, and as
+ * much memory is committed as is used. Linux: skbuff_cache.
+ *
+ * Thread: any. Ownership: `*cache` is the caller's, to be destroyed once. Errors: -EINVAL, -ENOMEM. Cost: allocates.
+ */
+int pagepool_skb_cache_create(size_t packets,
+                              struct pagepool_skb_cache **cache);
+
+/**
+ * Lets go of a cache. Packets that are out stay valid; the last of them frees it.
+ *
+ * Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ */
+int pagepool_skb_cache_destroy(struct pagepool_skb_cache *cache);
+
+/**
+ * The packet of `len` bytes at `offset` in a buffer, without a copy: the buffer is its head, what lies before the bytes is
+ * headroom. A buffer that the CPU cannot read becomes its first fragment. Linux: build_skb.
+ *
+ * Thread: whoever has the buffer. Ownership: the buffer's handle is over, unless it is refused; `*skb` is the caller's, to be
+ * freed once. Errors: -EINVAL for bytes that the buffer has not, or that lie in its tailroom; -ENOBUFS when the cache is
+ * exhausted; -EINVAL, -ESTALE for a bad handle. Cost: three locks that are held for moments, and one compare-and-swap.
+ */
+int pagepool_skb_from_buf(struct pagepool_skb_cache *cache,
+                          struct pagepool_buf *buf,
+                          size_t offset,
+                          size_t len,
+                          struct pagepool_skb **skb);
+
+/**
+ * An empty packet: room for `len` bytes in its head, and `headroom` before them, in ordinary memory. Linux: alloc_skb and
+ * skb_reserve.
+ *
+ * Thread: any. Ownership: `*skb` is the caller's, to be freed once. Errors: -ENOBUFS when the cache is exhausted; -ENOMEM;
+ * -EINVAL, -ESTALE. Cost: as pagepool_skb_from_buf; allocates where headroom and `len` are more than 512 bytes.
+ */
+int pagepool_skb_alloc(struct pagepool_skb_cache *cache,
+                       size_t headroom,
+                       size_t len,
+                       struct pagepool_skb **skb);
+
+/**
+ * Another packet with the same data; its ends are its own. What they share goes home with the last of them. While there are
+ * clones nobody writes the bytes. Linux: skb_clone.
+ *
+ * Thread: whoever has the packet. Ownership: `*clone` is the caller's, to be freed once. Errors: -EINVAL, -ESTALE, -EBUSY, -ENOMEM.
+ * Cost: two locks that are held for moments, and one atomic operation.
+ */
+int pagepool_skb_clone(struct pagepool_skb *skb,
+                       struct pagepool_skb **clone);
+
+/**
+ * Ends a packet. If it is the last of its clones, every buffer goes home as by pagepool_buf_put, and callbacks of lent
+ * memory are called. Linux: kfree_skb.
+ *
+ * Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was freed before; -EBUSY while another call has it;
+ * -EINVAL. Cost: two locks that are held for moments, and what each buffer costs.
+ */
+int pagepool_skb_free(struct pagepool_skb *skb);
+
+/**
+ * Appends `len` bytes at `offset` in a buffer, as a fragment: a packet has up to 17. Linux: skb_add_rx_frag.
+ *
+ * Thread: whoever has both. Ownership: the buffer's handle is over, unless it is refused. Errors: -EINVAL for bytes that it has
+ * not; -ENOSPC beyond 17; -EBUSY while a clone shares the data; -EINVAL, -ESTALE. Cost: a lock of the packet's own.
+ */
+int pagepool_skb_add_buf(struct pagepool_skb *skb,
+                         struct pagepool_buf *buf,
+                         size_t offset,
+                         size_t len);
+
+/**
+ * As pagepool_skb_add_buf, of a buffer with other readers: the packet becomes one more of them.
+ *
+ * Thread: whoever has both. Ownership: the shared handle stays the caller's. Errors: as that. Cost: two locks, one atomic
+ * operation.
+ */
+int pagepool_skb_add_shared(struct pagepool_skb *skb,
+                            struct pagepool_shared *shared,
+                            size_t offset,
+                            size_t len);
+
+/**
+ * Appends memory of the caller's, as a fragment that is only read. When the last packet has let go of it, `free` is called
+ * with `arg` and the memory, once, inside whichever call that was. The callback may use the library, but for the packet that
+ * the call is about, which is -EBUSY. `free` may be NULL for memory that stays for ever. Linux: ubuf_info.
+ *
+ * Thread: whoever has the packet. Ownership: the bytes must stay as they are until `free` is called, which may be on any
+ * thread; refused, the memory stays the caller's and `free` is not called. Errors: as pagepool_skb_add_buf, and -EINVAL for
+ * NULL. Cost: a lock of the packet's own; allocates a count.
+ */
+int pagepool_skb_add_memory(struct pagepool_skb *skb,
+                            void *start,
+                            size_t len,
+                            void (*free)(void *arg, void *start, size_t len),
+                            void *arg);
+
+/**
+ * Bytes of the packet; 0 for a bad handle. Linux: skb->len.
+ *
+ * Thread: whoever has the packet. Cost: a lock of the packet's own.
+ */
+size_t pagepool_skb_len(struct pagepool_skb *skb);
+
+/**
+ * Bytes in its head; 0 for a bad handle. Linux: skb_headlen.
+ *
+ * Thread and cost: as above.
+ */
+size_t pagepool_skb_head_len(struct pagepool_skb *skb);
+
+/**
+ * Bytes before the head's data; 0 for a bad handle. Linux: skb_headroom.
+ *
+ * Thread and cost: as above.
+ */
+size_t pagepool_skb_headroom(struct pagepool_skb *skb);
+
+/**
+ * Bytes behind the head's data that the packet may grow into; 0 when it has fragments, or for a bad handle.
+ * Linux: skb_tailroom.
+ *
+ * Thread and cost: as above.
+ */
+size_t pagepool_skb_tailroom(struct pagepool_skb *skb);
+
+/**
+ * Bytes of memory that the packet keeps from other uses; 0 for a bad handle. Linux: skb->truesize.
+ *
+ * Thread: whoever has the packet. Cost: a lock of the packet's own, and a look at every fragment.
+ */
+size_t pagepool_skb_truesize(struct pagepool_skb *skb);
+
+/**
+ * How many fragments it has; 0 for a bad handle.
+ *
+ * Thread: whoever has the packet. Cost: a lock of the packet's own.
+ */
+size_t pagepool_skb_nr_frags(struct pagepool_skb *skb);
+
+/**
+ * 1 if another packet shares its data, 0 if not, else -EINVAL, -ESTALE or -EBUSY. Linux: skb_cloned.
+ *
+ * Thread and cost: as above.
+ */
+int pagepool_skb_is_cloned(struct pagepool_skb *skb);
+
+/**
+ * The head's data: pagepool_skb_head_len bytes, to be written only while the packet is not cloned. NULL for a bad handle.
+ * Linux: skb->data.
+ *
+ * Thread: whoever has the packet. Ownership: the address holds until the head is changed or the packet freed. Cost: as above.
+ */
+void *pagepool_skb_data(struct pagepool_skb *skb);
+
+/**
+ * Where the packet's bytes lie, in order: the head, if it has bytes, and every fragment. Writes the first `n` of them into
+ * `iov`, as sendmsg wants them, to be read only; gives how many there are, at most 18. `iov` may be NULL where `n` is 0.
+ * Linux: skb_to_sgvec.
+ *
+ * Thread: whoever has the packet. Ownership: addresses hold until the packet is changed or freed. Errors: -EOPNOTSUPP for memory
+ * that the CPU cannot read; -EINVAL, -ESTALE, -EBUSY. Cost: a lock of the packet's own.
+ */
+int64_t pagepool_skb_iovec(struct pagepool_skb *skb,
+                           struct iovec *iov,
+                           size_t n);
+
+/**
+ * Where a device finds the bytes of one segment, in that domain: segment 0 is the head, the others are fragments from 1 on.
+ * UINT64_MAX for memory that is not mapped there, a segment that there is not, or a bad handle.
+ *
+ * Thread: whoever has the packet. Cost: two locks, and a lookup.
+ */
+uint64_t pagepool_skb_dma_addr(struct pagepool_skb *skb,
+                               size_t segment,
+                               struct pagepool_domain *domain);
+
+/**
+ * Copies `len` bytes from `offset` in the packet, wherever they lie. Linux: skb_copy_bits.
+ *
+ * Thread: whoever has the packet. Errors: -EINVAL where it has not so many; -EOPNOTSUPP for memory that the CPU cannot read;
+ * -EINVAL, -ESTALE, -EBUSY. Cost: a lock of the packet's own, and the copy.
+ */
+int pagepool_skb_copy_bits(struct pagepool_skb *skb,
+                           size_t offset,
+                           void *to,
+                           size_t len);
+
+/**
+ * Grows the packet by `len` bytes at its front, out of the headroom; `*at`, unless NULL, becomes their address, and what is
+ * there is whatever was. Linux: skb_push.
+ *
+ * Thread: whoever has the packet. Errors: -ENOSPC without so much headroom (pagepool_skb_cow_head makes it); -EBUSY while a clone
+ * shares the data; -EINVAL, -ESTALE. Cost: a lock of the packet's own.
+ */
+int pagepool_skb_push(struct pagepool_skb *skb,
+                      size_t len,
+                      void **at);
+
+/**
+ * The same at the end of its head, out of the tailroom; none is left once it has fragments. Linux: skb_put.
+ *
+ * Thread, errors, cost: as above.
+ */
+int pagepool_skb_put(struct pagepool_skb *skb, size_t len, void **at);
+
+/**
+ * Cuts `len` bytes off its front. Fragments that are used up go home at once. Linux: pskb_pull.
+ *
+ * Thread: whoever has the packet. Errors: -EINVAL where it has not so many; -ENOBUFS, -ENOMEM where a clone's fragments would
+ * need a description of their own; -EINVAL, -ESTALE, -EBUSY. Cost: a lock of the packet's own.
+ */
+int pagepool_skb_pull(struct pagepool_skb *skb,
+                      size_t len);
+
+/**
+ * Cuts its end off, so that `len` bytes stay. Does nothing where it has no more. Linux: pskb_trim.
+ *
+ * Thread, errors, cost: as above.
+ */
+int pagepool_skb_trim(struct pagepool_skb *skb, size_t len);
+
+/**
+ * Makes its first `len` bytes lie in the head, by a copy if need be. Linux: pskb_may_pull.
+ *
+ * Thread: whoever has the packet. Errors: -EINVAL where it has not so many; -EOPNOTSUPP for memory that the CPU cannot read;
+ * -ENOBUFS, -ENOMEM; -EINVAL, -ESTALE, -EBUSY. Cost: a lock of the packet's own, and the copy of what was not there.
+ */
+int pagepool_skb_make_linear(struct pagepool_skb *skb,
+                             size_t len);
+
+/**
+ * Gives a clone a head of its own, in ordinary memory, and a reference to every fragment, so that it may be written. Does
+ * nothing to a packet that is not cloned. Linux: skb_unclone.
+ *
+ * Thread: whoever has the packet. Errors: -ENOBUFS, -ENOMEM; -EINVAL, -ESTALE, -EBUSY. Cost: a lock of the packet's own, and the
+ * copy of the head.
+ */
+int pagepool_skb_unclone(struct pagepool_skb *skb);
+
+/**
+ * The same, and sees to so much headroom. Linux: skb_cow_head.
+ *
+ * Thread, errors, cost: as above.
+ */
+int pagepool_skb_cow_head(struct pagepool_skb *skb, size_t headroom);
+
+/**
  * Reads the pool's counters; they are set, not added to. Exact while the pool is at rest. Linux: page_pool_get_stats.
  *
  * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock; nothing to the owner.
@@ -1067,6 +1443,51 @@ int pagepool_buf_set_tag(struct pagepool *pool,
  * Thread: any. Ownership: the text is the library's, for good. Cost: none.
  */
 const char *pagepool_version(void);
+
+/**
+ * Makes a user known to a pool that has a waiting queue (`wait_capacity`).
+ *
+ * Thread: the owner's. Ownership: `*user` is the caller's, to be put once. Errors: -EOPNOTSUPP in a pool without a queue; -EINVAL
+ * names what is missing; -EPERM, -ESTALE; `release` is not called then. Cost: allocates.
+ */
+int pagepool_wait_user_create(struct pagepool *pool,
+                              const struct pagepool_user_ops *ops,
+                              struct pagepool_wait_user **user);
+
+/**
+ * Lets go of a user. What waits for it is asked after until it is done; then `release` is called, at the pool's next poll.
+ *
+ * Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ */
+int pagepool_wait_user_put(struct pagepool_wait_user *user);
+
+/**
+ * Parts with a buffer that its user reads still: it waits in its pool, first in, first out, until the user denies the cookie,
+ * which is asked by refills that find the cache empty, and by pagepool_poll_waits. In a pool that was destroyed it is asked by
+ * pagepool_shutdown_wait and pagepool_shutdown_report, and after a plain pagepool_destroy whenever a pool is made or destroyed.
+ *
+ * Thread: the owner's. Ownership: the handle is over, unless it is refused. Errors: -ENOBUFS when `wait_capacity` buffers wait;
+ * -EINVAL for another pool's buffer or user; -EPERM, -ESTALE. Cost: a lookup, two locks that are held for moments; no
+ * allocation.
+ */
+int pagepool_wait(struct pagepool *pool,
+                  struct pagepool_wait_user *user,
+                  struct pagepool_buf *buf,
+                  uint64_t cookie);
+
+/**
+ * Asks after the buffers that wait, as many as there are, by the pool's `on_busy`; gives how many went home.
+ *
+ * Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: per user and per buffer asked after a callback.
+ */
+int64_t pagepool_poll_waits(struct pagepool *pool);
+
+/**
+ * Reads the counters of a pool's waiting queue; all 0 in a pool without one.
+ *
+ * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock; nothing to the owner.
+ */
+int pagepool_wait_stats(struct pagepool *pool, struct pagepool_wait_stats *stats);
 
 /**
  * The descriptor to poll together with the device's, in a pool made with `wakeup`: readable once a buffer came home after

@@ -151,6 +151,12 @@ fn put_into(view: &View, token: Token, me: u64) -> bool {
     done
 }
 
+/// Why there is no device address.
+pub(crate) const NO_RAW: Refusal = Refusal::fixed(
+    libc::EOPNOTSUPP,
+    c"the buffer has no raw form: its pool has no domain, or it is a piece that shares a cache line",
+);
+
 impl Claimed {
     /// Keeps the buffer, for good: its token is over.
     pub(crate) fn keep(self) -> PageBuf {
@@ -164,25 +170,27 @@ impl Claimed {
         }
     }
 
-    /// The buffer as a device address; refused, it is behind its token again.
-    pub(crate) fn into_raw(self) -> Outcome<RawBuf> {
+    /// Gives the buffer to somebody; where they refuse it, it is behind its token again.
+    pub(crate) fn give<T>(self, to: impl FnOnce(PageBuf) -> Result<T, (PageBuf, Refusal)>) -> Outcome<T> {
         let Self { buffer, token, word, view } = self;
-        match buffer.into_raw() {
-            Ok(raw) => {
-                // The address is out, and keeps the pool until this caller hands it on.
+        match to(buffer) {
+            Ok(taken) => {
+                // Whoever took it keeps the pool, until this caller hands that on.
                 if token.is(Kind::Piece) {
                     crate::owner::piece_over(view, token.place());
                 }
-                Ok(raw)
+                Ok(taken)
             }
-            Err(buffer) => {
+            Err((buffer, refusal)) => {
                 Self { buffer, token, word, view }.put_back();
-                Err(Refusal::fixed(
-                    libc::EOPNOTSUPP,
-                    c"the buffer has no raw form: its pool has no domain, or it is a piece that shares a cache line",
-                ))
+                Err(refusal)
             }
         }
+    }
+
+    /// The buffer as a device address.
+    pub(crate) fn into_raw(self) -> Outcome<RawBuf> {
+        self.give(|buffer| buffer.into_raw().map_err(|buffer| (buffer, NO_RAW)))
     }
 
     /// Puts the buffer back behind its token, as it is now.

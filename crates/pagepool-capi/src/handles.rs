@@ -32,6 +32,21 @@ pub struct SharedHandle {
     _never: [u8; 0],
 }
 
+/// A packet for stacks: made by pagepool_skb_from_buf and pagepool_skb_alloc, over with pagepool_skb_free.
+pub struct SkbHandle {
+    _never: [u8; 0],
+}
+
+/// Where packets for stacks have their descriptions: made by pagepool_skb_cache_create.
+pub struct SkbCacheHandle {
+    _never: [u8; 0],
+}
+
+/// Somebody who uses buffers and only says whether one is in use still: made by pagepool_wait_user_create.
+pub struct WaitUserHandle {
+    _never: [u8; 0],
+}
+
 /// The end of a pool, watched: made by pagepool_destroy_watched.
 pub struct ShutdownHandle {
     _never: [u8; 0],

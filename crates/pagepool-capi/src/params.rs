@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use ::pagepool::{DmaDomain, NodeId, PoolParams};
+use ::pagepool::{DmaDomain, NodeId, OnBusy, PoolParams};
 
 use crate::handles::{ArenaHandle, DomainHandle};
 use crate::refusal::{Outcome, Refusal};
@@ -64,8 +64,12 @@ pub struct PoolParamsC {
     pub tagging: u32,
     /// 1: reserve pages without naming a node. For measuring what that costs.
     pub node_blind: u32,
-    /// Must be 0.
-    pub reserved: u32,
+    /// Buffers that may wait for users who only say whether they are in use still (pagepool_wait), up to 65536; 0: none.
+    pub wait_capacity: u32,
+    /// What a refill does about a buffer that has waited longest and is in use still: PAGEPOOL_ON_BUSY_KEEP, _SKIP, _RELEASE.
+    pub on_busy: u32,
+    /// With PAGEPOOL_ON_BUSY_SKIP: buffers in use that one round looks past, 1 to 64.
+    pub skip_ahead: u32,
 }
 
 // SAFETY: plain integers and pointers, of which zeroes are values.
@@ -76,14 +80,17 @@ pub(crate) const LEAST: usize = std::mem::offset_of!(PoolParamsC, max_lanes);
 
 /// More than the blocks take in which packets keep their further buffers: every pool has 1024.
 const CHAINS: usize = 1024 * 512;
+/// What a place takes in which a buffer waits, and beyond the queue.
+const WAIT: usize = 32 + 40;
 
 impl PoolParamsC {
-    /// Bytes that a pool of these sizes asks for: slots of lanes and ring, and chains. What is out of range is refused
+    /// Bytes that a pool of these sizes asks for: slots of lanes and ring, chains, and places to wait. What is out of range is refused
     /// later, by its name.
     pub(crate) fn bytes(&self) -> usize {
         let lanes = if self.max_lanes == 0 { 16 } else { self.max_lanes.min(64) as usize };
         let lane_size = if self.lane_size == 0 { 1024 } else { self.lane_size.min(1 << 14) as usize };
-        (lanes * lane_size + self.ring_size.min(1 << 14) as usize) * size_of::<u32>() + CHAINS
+        let waits = self.wait_capacity.min(1 << 16) as usize * WAIT;
+        (lanes * lane_size + self.ring_size.min(1 << 14) as usize) * size_of::<u32>() + CHAINS + waits
     }
 
     /// What Rust calls it.
@@ -119,8 +126,22 @@ impl PoolParamsC {
             low_water: self.low_water as usize,
             wakeup: self.wakeup != 0,
             tagging: self.tagging != 0,
+            wait_capacity: self.wait_capacity as usize,
+            on_busy: self.on_busy()?,
             ..Default::default()
         })
+    }
+
+    fn on_busy(&self) -> Outcome<OnBusy> {
+        if self.on_busy != PAGEPOOL_ON_BUSY_SKIP && self.skip_ahead != 0 {
+            return Err(range("skip_ahead", self.skip_ahead, "0 unless on_busy is PAGEPOOL_ON_BUSY_SKIP"));
+        }
+        match self.on_busy {
+            PAGEPOOL_ON_BUSY_KEEP => Ok(OnBusy::Keep),
+            PAGEPOOL_ON_BUSY_SKIP => Ok(OnBusy::Skip { ahead: self.skip_ahead as usize }),
+            PAGEPOOL_ON_BUSY_RELEASE => Ok(OnBusy::Release),
+            other => Err(range("on_busy", other, "one of PAGEPOOL_ON_BUSY_KEEP, _SKIP, _RELEASE")),
+        }
     }
 
     /// # Safety
@@ -141,6 +162,12 @@ impl PoolParamsC {
     }
 }
 
+/// It stays, and the round ends: right where users finish in the order in which buffers were queued.
+pub const PAGEPOOL_ON_BUSY_KEEP: u32 = 0;
+/// It stays, and the round looks past it: right where one buffer may be in use for long.
+pub const PAGEPOOL_ON_BUSY_SKIP: u32 = 1;
+/// It leaves the queue, one a round, and its page leaves the pool; its memory goes back once the user is done.
+pub const PAGEPOOL_ON_BUSY_RELEASE: u32 = 2;
 /// No thread has a lane home.
 pub const PAGEPOOL_NO_LANES: u32 = u32::MAX;
 

@@ -192,7 +192,7 @@ pub(crate) fn destroy(pool: Token) -> Outcome<Ending> {
 
 // ---- Allocation ------------------------------------------------------------------------------------------------
 
-const EXHAUSTED: Refusal = Refusal::fixed(
+pub(crate) const EXHAUSTED: Refusal = Refusal::fixed(
     libc::ENOMEM,
     c"no page is to be had: all that the arena may have is out (alloc_failed counts it; max_bytes, or return buffers)",
 );

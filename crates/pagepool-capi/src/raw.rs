@@ -10,8 +10,8 @@ use ::pagepool::{DeviceAddr, PageBuf};
 
 use crate::claim::claim;
 use crate::handles::{BufHandle, PoolHandle};
-use crate::owner::{enter, page_token, piece_token};
-use crate::refusal::{Outcome, Refusal, answer, status};
+use crate::owner::{Owned, enter, page_token, piece_token};
+use crate::refusal::{Outcome, Refusal, answer, or, status};
 use crate::slots;
 use crate::token::Token;
 
@@ -45,6 +45,43 @@ pub unsafe extern "C" fn pagepool_buf_into_raw(buf: *mut BufHandle, raw: *mut Ra
         unsafe { raw.write(RawC { addr: made.addr.0, len: made.len, reserved: 0 }) };
         Ok(())
     })
+}
+
+/// Up to `n` whole pages as device addresses into `addrs`, for a fill ring; says how many were had. As pagepool_alloc_bulk and
+/// then pagepool_buf_into_raw, without the handles between.
+///
+/// Thread: the owner's. Ownership: the first so many addresses are the caller's, to be brought back by pagepool_from_raw or
+/// pagepool_put_addr; the others of `addrs` are unchanged. Errors: 0, or fewer than `n`: no page (-ENOMEM), a pool without
+/// domains (-EOPNOTSUPP), another thread (-EPERM), a bad handle; pagepool_last_error says which. Cost: per page as
+/// pagepool_alloc_page without the call, and one atomic operation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: *mut u64, n: usize) -> usize {
+    or(0, || {
+        if addrs.is_null() && n > 0 {
+            return Err(Refusal::null());
+        }
+        enter(Token::of(pool), |owned| {
+            for at in 0..n {
+                let addr = match page_at_address(owned) {
+                    Ok(addr) => addr,
+                    Err(refusal) => {
+                        refusal.report();
+                        return Ok(at);
+                    }
+                };
+                // SAFETY: the caller gave room for `n`.
+                let to = unsafe { addrs.add(at) };
+                // SAFETY: as above.
+                unsafe { to.write(addr) };
+            }
+            Ok(n)
+        })
+    })
+}
+
+fn page_at_address(owned: &Owned<'_>) -> Outcome<u64> {
+    let page = owned.bound.alloc_page().ok_or(crate::pool::EXHAUSTED)?;
+    page.into_raw().map(|raw| raw.addr.0).map_err(|_| crate::claim::NO_RAW)
 }
 
 /// Makes an address that came back from a descriptor ring a buffer again. It may lie anywhere in the buffer, as devices give
@@ -107,12 +144,23 @@ pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *c
         }
         // SAFETY: the caller gave `n` addresses.
         let addrs = unsafe { std::slice::from_raw_parts(addrs, n) };
-        let put = |&addr: &u64| taken(Token::of(pool), addr).map(drop);
-        // Every one is tried, whatever became of those before.
-        let mut refused = Ok(());
-        addrs.iter().map(put).for_each(|done| refused = std::mem::replace(&mut refused, Ok(())).and(done));
-        refused
+        let pool = Token::of(pool);
+        if slots::view(pool)?.is_mine() {
+            return enter(pool, |owned| put_each(addrs, |addr| owned.at_address(addr)));
+        }
+        put_each(addrs, |addr| taken(pool, addr))
     })
+}
+
+/// Returns the buffer of each address, whatever became of those before; the first refusal is kept for the end.
+fn put_each(addrs: &[u64], take: impl Fn(u64) -> Outcome<PageBuf>) -> Outcome<()> {
+    let mut refused = Ok(());
+    for &addr in addrs {
+        if let Err(refusal) = take(addr).map(drop) {
+            refused = refused.and(Err(refusal));
+        }
+    }
+    refused
 }
 
 fn taken(pool: Token, addr: u64) -> Outcome<PageBuf> {

@@ -101,6 +101,22 @@ impl From<::pagepool::RawError> for Refusal {
     }
 }
 
+impl From<::pagepool::SkbError> for Refusal {
+    fn from(error: ::pagepool::SkbError) -> Self {
+        use ::pagepool::SkbError::*;
+        let errno = match error {
+            Exhausted => libc::ENOBUFS,
+            NoMemory => libc::ENOMEM,
+            Cloned => libc::EBUSY,
+            NoRoom => libc::ENOSPC,
+            TooShort => libc::EINVAL,
+            Unreadable => libc::EOPNOTSUPP,
+            _ => libc::EIO,
+        };
+        Self::made(errno, error.to_string())
+    }
+}
+
 thread_local! {
     static LAST: RefCell<Option<Text>> = const { RefCell::new(None) };
 }

@@ -46,10 +46,15 @@ pub unsafe extern "C" fn pagepool_shared_clone(
         if clone.is_null() {
             return Err(Refusal::null());
         }
-        let another = SHARES.with(Token::of(shared), SharedBuf::clone)?;
+        let reader = another(Token::of(shared))?;
         // SAFETY: not NULL, and the caller's to write.
-        unsafe { give(clone, another) }
+        unsafe { give(clone, reader) }
     })
+}
+
+/// One more reader, for a packet.
+pub(crate) fn another(shared: Token) -> Outcome<SharedBuf> {
+    SHARES.with(shared, SharedBuf::clone)
 }
 
 /// # Safety

@@ -82,6 +82,10 @@ impl Life {
         }
     }
 
+    fn end(&self) -> Option<&Arc<Shutdown>> {
+        if let Half::Ended(end) = &self.half { Some(end) } else { None }
+    }
+
     /// A list of free entries for pieces: 4096 fresh ones, which the pool has until it is freed.
     pub(crate) fn take_pieces(&mut self, view: &'static View) -> Outcome<u64> {
         self.taken.try_reserve(1).map_err(|_| Refusal::no_memory())?;
@@ -177,19 +181,27 @@ pub(crate) fn ended(pool: Token, shutdown: Arc<Shutdown>) {
     list().ended.push(pool.place()); // room for every slot was reserved
 }
 
-/// Frees the slots of pools whose last buffer came home.
+/// Frees the slots of pools whose last buffer came home. Buffers that wait in an ended pool are asked after.
 pub(crate) fn reap() {
-    while let Some(life) = take_complete() {
+    let complete = ends().into_iter().filter(|end| end.is_complete()); // with no lock held: it may ask users
+    for life in complete.filter_map(|end| take_complete(&end)) {
         life.taken.iter().for_each(|rows| rows.give_back());
         drop(life); // with no lock held: a domain may go with it, and that is foreign code
     }
 }
 
-/// The life of one pool whose last buffer is home; its slot is free from now on.
-fn take_complete() -> Option<Box<Life>> {
+/// The ends of pools that wait for their last buffers.
+fn ends() -> Vec<Arc<Shutdown>> {
+    let list = list();
+    list.ended.iter().filter_map(|&at| life_of(at).as_deref().and_then(Life::end).cloned()).collect()
+}
+
+/// The life of a pool whose last buffer is home, unless somebody else took it; its slot is free from now on.
+fn take_complete(end: &Arc<Shutdown>) -> Option<Box<Life>> {
     let mut list = list();
-    let is_complete = |at: &u32| matches!(life_of(*at).as_deref(), Some(Life { half: Half::Ended(end), .. }) if end.is_complete());
-    let which = list.ended.iter().position(is_complete)?;
+    let is_that =
+        |at: &u32| life_of(*at).as_deref().and_then(Life::end).is_some_and(|its| Arc::ptr_eq(its, end));
+    let which = list.ended.iter().position(is_that)?;
     let at = list.ended.swap_remove(which);
     let life = life_of(at).take();
     let own = VIEWS[at as usize % MAX_POOLS].own.swap(std::ptr::null_mut(), Relaxed);

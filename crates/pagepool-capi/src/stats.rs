@@ -114,7 +114,7 @@ pub struct PlacesC {
     pub ring: u64,
     /// The page that fragments are being cut from.
     pub frag: u64,
-    /// With the program.
+    /// With the program, and waiting (pagepool_wait).
     pub out: u64,
 }
 
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn pagepool_places(pool: *mut PoolHandle, places: *mut Pla
             lanes: at.lanes,
             ring: at.ring,
             frag: at.frag,
-            out: at.out,
+            out: at.out + at.waiting,
         };
         // SAFETY: not NULL, and the caller's to write.
         unsafe { places.write(now) };

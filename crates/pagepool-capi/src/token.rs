@@ -6,17 +6,21 @@
 //! ```
 //!
 //! A buffer's generation is odd while it is out. Other kinds begin with 1. No token is 0, and none of them is aligned
-//! like an address, so that a pointer given by mistake is refused.
+//! like an address of anything that is aligned to 4 bytes, so that a pointer given by mistake is refused.
 
-/// What a token stands for. Odd numbers, so that no aligned address looks like a token.
+/// What a token stands for. No multiples of 4, so that no aligned address looks like a token; what is given on every path
+/// has odd numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Kind {
     Page = 1,
+    Skb = 2,
     Piece = 3,
     Pool = 5,
+    SkbCache = 6,
     Arena = 7,
     Hold = 9,
+    WaitUser = 10,
     Domain = 11,
     Shared = 13,
     Shutdown = 15,

@@ -1,68 +1,22 @@
 //! The C interface as C sees it: laid out by the install command, compiled against by a C compiler, run under valgrind and
 //! the address sanitizer. A machine without one of the tools prints SKIP and the reason.
 
+mod installed;
+
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::path::Path;
+use std::process::Command;
 
-/// The prefix, laid out once for all tests by the command that users run.
-fn prefix() -> &'static Path {
-    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-    PREFIX.get_or_init(|| {
-        let destdir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("installed");
-        let _ = fs::remove_dir_all(&destdir);
-        let mut install = Command::new(env!("CARGO_BIN_EXE_pagepool-install"));
-        run(install.env("DESTDIR", &destdir).env("PREFIX", "/opt/pagepool").env_remove("LIBDIR"));
-        destdir.join("opt/pagepool")
-    })
-}
+use installed::{compiled, has, prefix, run, source};
 
-fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
-}
-
-/// Whether a tool is there; prints SKIP if it is not.
-fn has(tool: &str) -> bool {
-    let there = Command::new(tool).arg("--version").output().is_ok_and(|done| done.status.success());
-    if !there {
-        println!("SKIP: this machine has no {tool}");
-    }
-    there
-}
-
-/// Runs a command that must succeed.
-fn run(command: &mut Command) -> Output {
-    let done = command.output().expect("the tool is there");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        done.status.success(),
-        "{command:?}: {}\n{}{}",
-        done.status,
-        text(&done.stdout),
-        text(&done.stderr)
-    );
-    done
-}
-
-/// Compiles a C program of this crate against the installed library; the flags decide how.
-fn compiled(file: &str, how: &str, flags: &[&str]) -> PathBuf {
-    let stem = source(file).file_stem().expect("a file").to_string_lossy().into_owned();
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{stem}-{how}"));
-    let lib = prefix().join("lib");
-    let mut cc = Command::new("cc");
-    cc.args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-g"]).args(flags);
-    cc.arg("-I").arg(prefix().join("include")).arg(source(file)).arg("-o").arg(&program);
-    if how.starts_with("static") {
-        cc.arg(lib.join("libpagepool.a"));
-    } else {
-        cc.arg("-L").arg(&lib).arg("-lpagepool").arg(format!("-Wl,-rpath,{}", lib.display()));
-    }
-    run(cc.args(["-lpthread", "-ldl", "-lm"]));
-    program
-}
-
-const PROGRAMS: [&str; 4] = ["tests/c/required.c", "tests/c/misuse.c", "tests/c/rest.c", "tests/c/random.c"];
+const PROGRAMS: [&str; 6] = [
+    "tests/c/required.c",
+    "tests/c/misuse.c",
+    "tests/c/rest.c",
+    "tests/c/random.c",
+    "tests/c/skb.c",
+    "tests/c/waits.c",
+];
 
 #[test]
 fn the_layout_is_what_packages_expect() {

@@ -13,6 +13,7 @@ mod page_frag;
 mod perf;
 mod pools;
 mod reports;
+mod soak;
 mod spsc;
 mod summary;
 mod sys;
@@ -42,6 +43,12 @@ enum Task {
     /// Forward packets between two kernels over AF_XDP, or between two in-memory NICs; show where the pages are, and say
     /// whether all came home.
     Demo(demo::Choice),
+    /// Forward at full load for minutes over AF_XDP, while interfaces go down and up and peers are killed; say whether every
+    /// packet is accounted for, every buffer came home, and memory stayed as it was.
+    Soak(soak::Choice),
+    /// A peer of `soak`, which starts it.
+    #[command(hide = true)]
+    SoakPeer(soak::peer::Task),
     /// Measure the pool beside the machine's own yardsticks, and prove by counters which path was taken.
     Bench(Bench),
 }
@@ -90,6 +97,8 @@ fn main() -> ExitCode {
     sys::end_with_the_reader();
     let done = match Command::parse().task {
         Task::Demo(choice) => demo::run(&choice),
+        Task::Soak(choice) => soak::run(&choice),
+        Task::SoakPeer(task) => soak::peer::run(&task),
         Task::Bench(bench) => run_bench(bench),
     };
     done.unwrap_or_else(|why| {

@@ -1,8 +1,10 @@
-//! Every system call of this command: pinning, hardware counters, page faults, the clock, broken pipes.
+//! Every system call of this command: pinning, hardware counters, page faults, the clock, broken pipes, files in memory,
+//! and processes that end with others.
 
 // UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -60,6 +62,28 @@ pub fn now_ns() -> u64 {
     // SAFETY: the kernel writes one timespec to `time`, which outlives the call.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// A file that lies in memory, in no directory; the name is what `/proc` shows.
+pub fn memory_file(name: &CStr) -> io::Result<File> {
+    // SAFETY: the kernel reads the name, which ends with a zero and outlives the call.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was opened just now and nothing else owns it.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// Has the kernel kill this process when its parent ends: precisely, when the thread ends that started it. Says whether the
+/// parent still is the one that this is asked for; if not it has ended already.
+pub fn die_with(parent: u32) -> io::Result<bool> {
+    // SAFETY: the call takes integers.
+    let failed = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0, 0, 0) } != 0;
+    if failed {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(std::os::unix::process::parent_id() == parent)
 }
 
 /// What a hardware counter counts (`enum perf_hw_id`, linux/perf_event.h).

@@ -41,5 +41,5 @@ pub use nic_domain::NicDomain;
 pub use port_thread::PortThread;
 pub use program::{Action, Ingress, PortId, Program};
 pub use stack::{NoStack, Stack};
-pub use xsk::{Attach, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams, XskStats};
+pub use xsk::{Attach, BusyPoll, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams, XskStats};
 pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

@@ -20,6 +20,7 @@
 //!        takes sockets apart behind our back); opening tries again.
 
 mod bpf;
+mod deliveries;
 mod device;
 mod params;
 mod probe;
@@ -32,7 +33,7 @@ mod sys;
 mod umem;
 
 pub use device::XskDevice;
-pub use params::{UmemParams, XskMode, XskParams};
+pub use params::{BusyPoll, UmemParams, XskMode, XskParams};
 pub use redirect::{Attach, Redirect};
 pub use stats::XskStats;
 pub use umem::Umem;

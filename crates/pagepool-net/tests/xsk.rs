@@ -13,7 +13,7 @@ use pagepool_net::{
     Action, Attach, Device, Forwarder, PortId, Redirect, Umem, UmemParams, Wake, XskDevice, XskMode,
     XskParams,
 };
-use veth::{Far, Veth, ip};
+use veth::{Far, Veth};
 
 /// Runs a test where it can be run.
 fn needs_veth(name: &str, test: impl FnOnce()) {
@@ -234,13 +234,13 @@ fn an_interface_that_goes_down_and_up_loses_no_buffer() {
         let mut far = veth.far_end(0);
         device.receive(&pool, &mut Vec::new(), 0);
         for round in 0..3 {
-            ip("link set near0 down");
+            veth.set_up("near0", false);
             let mut queue: VecDeque<_> = (0..100).map(|n| frame(&pool, &packet(n, 60))).collect();
             device.transmit(&mut queue);
             assert_eq!(device.wait(&pool, Duration::from_millis(5)), Wake::Timeout, "down is not gone");
             assert_eq!((device.stats().in_tx, device.xsk_stats().transmit), (100, 100), "they wait");
             adds_up(&device);
-            ip("link set near0 up");
+            veth.set_up("near0", true);
             drain(&mut device, &mut queue);
             far.patience = Duration::from_millis(20);
             assert_eq!(arrived(&mut far, |_| 60), (0..100).collect::<Vec<_>>(), "round {round}");
@@ -320,6 +320,61 @@ fn threads_open_and_poll_devices_of_one_umem_at_the_same_time() {
             }
         });
         assert_eq!(umem.sockets(), 0);
+    });
+}
+
+/// Packets that a device over somebody's map receives and sends back come to its far end.
+fn echoes(device: &mut XskDevice, pool: &Bound, far: &mut Far) -> bool {
+    device.receive(pool, &mut Vec::new(), 0);
+    (0..10).for_each(|n| assert!(far.send(&packet(n, 60))));
+    let packets = collect(device, pool, 10);
+    drain(device, &mut packets.into_iter().map(Frame::from).collect());
+    arrived(far, |_| 60) == (0..10).collect::<Vec<_>>()
+}
+
+#[test]
+fn one_map_serves_several_interfaces_and_nobody_takes_out_anothers_socket() {
+    needs_veth("one map", || {
+        let veth = Veth::new(2, 1500);
+        let arena = arena(8 << 20);
+        let umem = umem(&arena);
+        let pools = [pool(&arena, &umem), pool(&arena, &umem)];
+        // The program of near1 is another's as far as near0's device goes; it looks at key 0, which both might take.
+        let theirs = redirect("near1");
+        let over = || Some(Redirect::over_map(theirs.map().try_clone_to_owned().unwrap()));
+        let small = |interface: &str, map_key| XskParams {
+            interface: interface.into(),
+            rx_ring: 64,
+            tx_ring: 64,
+            redirect: over(),
+            map_key,
+            ..Default::default()
+        };
+        let mut right = XskDevice::open(small("near1", None), &umem).expect("a free queue");
+        let taken = XskDevice::open(small("near0", None), &umem).map(drop).map_err(text).unwrap_err();
+        assert!(
+            taken.contains("key 0 of the map has a socket already") && taken.contains("map_key"),
+            "{taken}"
+        );
+        let mut far = veth.far_end(1);
+        assert!(echoes(&mut right, &pools[1], &mut far), "it was not replaced");
+
+        let left = XskDevice::open(small("near0", Some(17)), &umem).expect("a key of its own");
+        drop(left);
+        assert!(echoes(&mut right, &pools[1], &mut far), "nor taken out by another's end");
+        let beyond =
+            XskDevice::open(small("near0", Some(1 << 20)), &umem).map(drop).map_err(text).unwrap_err();
+        assert!(beyond.contains("room for key 1048576"), "{beyond}");
+
+        right.close();
+        let mut next = XskDevice::open(small("near1", None), &umem).expect("the place is free");
+        assert!(echoes(&mut next, &pools[1], &mut far));
+
+        let ours = XskParams { redirect: Some(theirs.clone()), ..small("near0", Some(3)) };
+        let refused = XskDevice::open(ours, &umem).map(drop).map_err(text).unwrap_err();
+        assert!(refused.starts_with("map_key is 3, but must be left out, or 0"), "{refused}");
+        drop(next);
+        assert_eq!((pools[0].inflight().out, pools[1].inflight().out, umem.sockets()), (0, 0, 0));
     });
 }
 

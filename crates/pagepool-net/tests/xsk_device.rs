@@ -5,6 +5,7 @@ mod veth;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, Pool, PoolParams};
 use pagepool_net::testing::{self, Allowed, Rig};
@@ -46,6 +47,7 @@ impl Maker {
             rx_ring: 64,
             tx_ring: 64,
             redirect: Some(redirect),
+            busy_limit: Duration::from_secs(20), // on a busy machine the kernel takes its time to end the last one
             ..Default::default()
         };
         let device = XskDevice::open(params, &umem).expect("a free queue");

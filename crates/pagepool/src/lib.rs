@@ -82,7 +82,7 @@ pub use raw::{RawBuf, RawError};
 pub use registry::{MemId, MemState, MemType, Registry, RegistryEntry};
 pub use shared_buf::SharedBuf;
 pub use shutdown::{HeldPage, Shutdown, ShutdownReport};
-pub use skb::{Coalesced, SkBuff, SkbCache, SkbError, SkbFrag, SkbMemory};
+pub use skb::{Coalesced, SkBuff, SkbCache, SkbError, SkbFrag, SkbMemory, SkbOwner};
 pub use stats::{Inflight, Stats, WaitStats};
 pub use thread::prepare_thread;
 pub use token::{OwnerCache, fence_all_threads, fences_are_free};

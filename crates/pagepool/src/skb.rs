@@ -34,7 +34,7 @@ use crate::memory::Memory;
 use crate::skb::block::{Block, BlockRef, Head, NewBlock};
 pub use crate::skb::cache::SkbCache;
 pub use crate::skb::coalesce::Coalesced;
-pub use crate::skb::frag::{SkbFrag, SkbMemory};
+pub use crate::skb::frag::{SkbFrag, SkbMemory, SkbOwner};
 
 /// Headroom of a head that is made empty, for the headers that a stack puts there.
 const EMPTY_HEAD: u32 = 128;
@@ -175,8 +175,8 @@ impl SkBuff {
         Ok(Self { block: block.into(), data: headroom as u32, tail: headroom as u32, recycle: false })
     }
 
-    /// Appends a fragment: the bytes at `offset` in a pool's buffer, a shared buffer, or an `Arc<[u8]>`. Pool memory
-    /// marks the packet for recycling. Linux: `skb_add_rx_frag`.
+    /// Appends a fragment: the bytes at `offset` in a pool's buffer, a shared buffer, an `Arc<[u8]>`, or memory that
+    /// somebody lends ([`SkbMemory::owned`]). Pool memory marks the packet for recycling. Linux: `skb_add_rx_frag`.
     ///
     /// Gives the memory back where it has no such bytes, the packet has 17 fragments or 4 GiB, or a clone shares them.
     ///

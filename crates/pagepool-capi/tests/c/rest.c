@@ -92,6 +92,23 @@ static void domains(void)
     CHECK(pagepool_arena_destroy(arena) == 0);
 }
 
+static void whole_pages_as_addresses(struct pagepool *pool)
+{
+    struct pagepool_arena *arena = arena_of(1 << 20);
+    struct pagepool *plain = pool_over(arena);
+    struct pagepool_places places_of_plain;
+    uint64_t addrs[300];
+    size_t n = pagepool_alloc_addr_bulk(pool, addrs, 300);
+    CHECK(n >= 254 && n < 300 && strstr(pagepool_last_error(), "no page is to be had"));
+    CHECK(pagepool_put_addr(pool, addrs[7] + 100) == 0 && pagepool_put_addr(pool, addrs[7]) == -ESTALE);
+    CHECK(pagepool_alloc_addr_bulk(pool, &addrs[7], 1) == 1 && pagepool_put_addr_bulk(pool, addrs, n) == 0);
+    CHECK(pagepool_put_addr_bulk(pool, addrs, n) == -ESTALE && pagepool_alloc_addr_bulk(pool, NULL, 1) == 0);
+    CHECK(pagepool_alloc_addr_bulk(plain, addrs, 1) == 0 && strstr(pagepool_last_error(), "not bound"));
+    CHECK(pagepool_bind(plain) == 0 && pagepool_alloc_addr_bulk(plain, addrs, 1) == 0);
+    CHECK(strstr(pagepool_last_error(), "no domain") && pagepool_places(plain, &places_of_plain) == 0);
+    CHECK(places_of_plain.out == 0 && pagepool_destroy(plain) == 0 && pagepool_arena_destroy(arena) == 0);
+}
+
 static void pieces_as_addresses(void)
 {
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
@@ -115,6 +132,7 @@ static void pieces_as_addresses(void)
         CHECK(pagepool_put_addr_bulk(pool, addrs, 2) == 0);
     }
     CHECK(pagepool_inflight(pool) <= 64 && pagepool_frag_waste(pool) >= 0);
+    whole_pages_as_addresses(pool);
     CHECK(pagepool_destroy(pool) == 0 && pagepool_arena_pages_out(arena) == 0 && pagepool_arena_destroy(arena) == 0);
 }
 

@@ -1,19 +1,19 @@
 //! `pagepool demo`: a packet forwarder in one process, and the proof that its pages go round.
 //!
 //! Over real interfaces where that can be done, `veth`: between two kernels' TCP. Else in `memory`, which runs anywhere.
-//! Both have the same forwarding loop, figures and verdict.
+//! Both have the same forwarding loop, figures and verdict. `pagepool soak` has the loop and the figures from here, too.
 
 mod consumer;
 mod content;
-mod course;
-mod figures;
-mod forwarding;
+pub mod course;
+pub mod figures;
+pub mod forwarding;
 mod live;
 mod memory;
 mod place;
-mod plan;
+pub mod plan;
 mod verdict;
-mod veth;
+pub mod veth;
 mod veth_sizes;
 mod wire;
 
@@ -89,7 +89,7 @@ fn demonstrate(place: Place, view: &View<'_>) -> Result<Verdict, String> {
 }
 
 /// A flag that the first Ctrl-C raises; the second one ends the process.
-fn listen() -> std::io::Result<Arc<AtomicBool>> {
+pub fn listen() -> std::io::Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, interrupted.clone())?;

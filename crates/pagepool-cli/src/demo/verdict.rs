@@ -86,7 +86,9 @@ impl Verdict {
             missing,
             nic_errors,
             recycled_percent: figures::recycled_percent(warm, end),
-            ok: *arrived > 0 && [lost, *corrupt, slow_after_warmup, missing, nic_errors] == [0; 5],
+            ok: *arrived > 0
+                && counted.gbit_s.is_none_or(has_moved)
+                && [lost, *corrupt, slow_after_warmup, missing, nic_errors] == [0; 5],
             pools: pools.iter().map(|pool| named(pool.name(), pool.stats().fields())).collect(),
             ports: (0..2).map(|at| port(&end.ports[at], &end.paths[at], &end.nics[at])).collect(),
         }
@@ -101,6 +103,7 @@ impl Verdict {
     fn complaints(&self) -> Vec<String> {
         let all = [
             (self.packets == 0, "no packet came to the end of its way".to_owned()),
+            (!self.gbit_s.is_none_or(has_moved), "no byte of the transfer arrived".to_owned()),
             (self.lost > 0, format!("{} packets are not accounted for", grouped(self.lost))),
             (self.corrupt > 0, format!("{} packets were damaged on their way", grouped(self.corrupt))),
             (
@@ -133,6 +136,11 @@ impl Verdict {
             None => "every byte checked on arrival",
         }
     }
+}
+
+/// Whether a transfer had any content: connecting takes packets, too.
+fn has_moved(gbit_s: f64) -> bool {
+    gbit_s > 0.0
 }
 
 fn named(name: &str, fields: impl IntoIterator<Item = (&'static str, u64)>) -> Map<String, Value> {
@@ -218,6 +226,8 @@ mod tests {
         }
         let none = said(&Counted { sent: 0, arrived: 0, ..well() }, &[]);
         assert_eq!(none, "NOT well: no packet came to the end of its way.");
+        let empty = said(&Counted { gbit_s: Some(0.0), ..well() }, &[]);
+        assert_eq!(empty, "NOT well: no byte of the transfer arrived.", "packets alone are none");
         let corrupt = said(&Counted { corrupt: 3, ..well() }, &[]);
         assert_eq!(corrupt, "NOT well: 3 packets were damaged on their way.");
         let mut slow = well();

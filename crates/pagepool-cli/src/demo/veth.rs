@@ -30,17 +30,18 @@ const ETH_HEADER: usize = pagepool::ETH_HEADER;
 
 /// What is made before any packet is sent. The order matters: devices are closed before their links go.
 pub struct Stage {
-    between: Between,
-    hosts: TwoHosts,
-    mtu: u32,
+    pub between: Between,
+    pub hosts: TwoHosts,
+    pub mtu: u32,
 }
 
 /// Pools and devices, and how the devices are attached.
-struct Between {
-    pools: [Pool; 2],
-    nics: [XskDevice; 2],
-    mode: String,
-    pages: usize,
+pub struct Between {
+    pub pools: [Pool; 2],
+    pub nics: [XskDevice; 2],
+    pub mode: String,
+    /// Of each pool.
+    pub pages: usize,
 }
 
 impl Stage {
@@ -111,7 +112,7 @@ pub fn run(stage: Stage, view: &View<'_>) -> Result<Verdict, String> {
 }
 
 /// Starts the forwarding loop, and waits for the end of its warm-up.
-fn start(middle: Middle, course: Arc<Course>) -> Result<(JoinHandle<()>, Sample), String> {
+pub fn start(middle: Middle, course: Arc<Course>) -> Result<(JoinHandle<()>, Sample), String> {
     let (warm, warmed) = mpsc::channel();
     let work = move || {
         forwarding::run(middle, &course, |sample| {

@@ -11,7 +11,7 @@ use super::frame_socket::FrameSocket;
 use super::namespace::Namespace;
 use super::netlink::Netlink;
 use super::numbered::NumberedFrames;
-use super::sys;
+use crate::sys::bpf::{self, Insn};
 
 /// Frames of one system call.
 const BATCH: usize = 64;
@@ -163,7 +163,7 @@ impl Sink {
         if sending != Sending::Xdp {
             return FrameSocket::sender_here(link).map(Self::Socket);
         }
-        let program = sys::live::load_redirect(Netlink::open()?.link(link)?.index);
+        let program = bpf::load(&redirect_to(Netlink::open()?.link(link)?.index), false);
         let about = || format!("frames by XDP to interface {link:?}, with CAP_BPF and Linux 5.18");
         let program = program.map_err(|error| NetError::call("bpf(BPF_PROG_LOAD)", about(), error))?;
         Ok(Self::Program { program, at_once: 1 << 12 })
@@ -192,10 +192,21 @@ impl Sink {
     }
 }
 
+/// A program that sends every frame out of one link.
+fn redirect_to(index: u32) -> [Insn; 4] {
+    let op = |code, to, imm| Insn { code, registers: to, offset: 0, imm };
+    [
+        op(0xb7, 1, index.cast_signed()), // r1 = index
+        op(0xb7, 2, 0),                   // r2 = 0
+        op(0x85, 0, 23),                  // r0 = bpf_redirect(r1, r2)
+        op(0x95, 0, 0),                   // return r0
+    ]
+}
+
 /// Has the kernel make at most so many frames, and learns how many it makes in the time that a run may take.
 fn run_program(program: &OwnedFd, frame: &[u8], most: u64, at_once: &mut u64) -> Result<u64, NetError> {
     let (start, count) = (Instant::now(), most.min(*at_once));
-    sys::live::run(program.as_fd(), frame, u32::try_from(count).unwrap_or(u32::MAX)).map_err(|error| {
+    bpf::run_live(program.as_fd(), frame, u32::try_from(count).unwrap_or(u32::MAX)).map_err(|error| {
         let size = frame.len();
         let about =
             format!("{count} frames of {size} bytes, which need Linux 5.18 and at most about 3400 bytes");

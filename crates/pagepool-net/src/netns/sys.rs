@@ -1,7 +1,6 @@
 //! The system calls of namespaces, links and the ends of a topology.
 
 pub(crate) mod ethtool;
-pub(crate) mod live;
 pub(crate) mod namespace;
 pub(crate) mod netlink;
 pub(crate) mod packet;

@@ -11,7 +11,7 @@
 //! A queue without a socket goes on to the kernel's stack. The lower bits of the flags as the verdict for that need
 //! Linux 5.3.
 
-use super::sys::bpf::Insn;
+use crate::sys::bpf::Insn;
 
 /// Kinds of instructions (include/uapi/linux/bpf_common.h and bpf.h, v7.3).
 const LOAD_WORD: u8 = 0x61; // BPF_LDX | BPF_MEM | BPF_W

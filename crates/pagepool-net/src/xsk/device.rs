@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, MAX_FRAGS};
 
-use super::params::{XskParams, parameter};
+use super::deliveries::Deliveries;
+use super::params::{BusyPoll, XskParams, parameter};
 use super::probe::Probe;
 use super::receiver::{Receiver, RxRings};
 use super::redirect::{self, Redirect};
@@ -80,6 +81,8 @@ pub struct XskDevice {
     /// `None` once it is closed.
     open: Option<Open>,
     redirect: Option<Arc<Redirect>>,
+    /// Where it is in the map of that.
+    key: u32,
     receiver: Receiver,
     sender: Sender,
     zero_copy: bool,
@@ -100,8 +103,12 @@ struct Open {
     rx: RxRings,
     tx: TxRings,
     zero_copy: bool,
+    /// Whether calls poll the driver: then they are made also where nobody waits for them.
+    busy: bool,
     /// With zero copy.
     probe: Option<Probe>,
+    /// With a redirect.
+    deliveries: Option<Deliveries>,
 }
 
 impl XskDevice {
@@ -111,28 +118,39 @@ impl XskDevice {
         params.check()?;
         let index = redirect::index_of(&params.interface)?;
         check_queue(&params.interface, params.queue, link::queues(&params.interface).ok())?;
+        let key = |redirect: &Arc<Redirect>| redirect.key(params.queue, params.map_key);
+        let key = params.redirect.as_ref().map_or(Ok(params.queue), key)?;
         let (fd, has_memory) = umem.take_socket()?;
         let buffers = rx_buffers(&params, umem)?;
         let (rx, tx) = make_rings(fd.as_fd(), &params, buffers)?;
         sys::raise_send_buffer(fd.as_fd(), params.tx_ring.saturating_mul(SEND_BUFFER_PER_SLOT));
         sys::raise_transmit_budget(fd.as_fd(), params.tx_ring);
+        params.busy_poll.map_or(Ok(()), |busy| set_busy_poll(fd.as_fd(), busy))?;
         let fd = Arc::new(fd);
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index, number: params.queue };
         umem.bind(&fd, has_memory, queue, params.busy_limit)?;
         let zero_copy = sys::is_zero_copy(fd.as_fd());
-        let open = Open { fd, rx, tx, zero_copy, probe: None };
-        let mut this = Self::new(&params, umem, queue, open, buffers as usize);
+        let open =
+            Open { fd, rx, tx, zero_copy, busy: params.busy_poll.is_some(), probe: None, deliveries: None };
+        let mut this = Self::new(&params, umem, (queue, key), open, buffers as usize);
         // From here on dropping it closes the socket in order.
         if let Some(open) = this.open.as_mut().filter(|open| open.zero_copy) {
             open.probe = Some(umem.probe()?);
         }
-        if let (Some(redirect), Some(open)) = (&this.redirect, &this.open) {
-            redirect.insert(params.queue, open.fd.as_fd())?;
+        if let (Some(redirect), Some(open)) = (&this.redirect, &mut this.open) {
+            redirect.insert(this.key, open.fd.as_fd())?;
+            open.deliveries = Some(Deliveries::new());
         }
         Ok(this)
     }
 
-    fn new(params: &XskParams, umem: &Arc<Umem>, queue: Queue, open: Open, buffers: usize) -> Self {
+    fn new(
+        params: &XskParams,
+        umem: &Arc<Umem>,
+        (queue, key): (Queue, u32),
+        open: Open,
+        buffers: usize,
+    ) -> Self {
         let layout = umem.layout();
         let most_buffers = if umem.params().multi_buffer { MAX_FRAGS + 1 } else { 1 };
         let max_buffers = most_buffers.min(params.tx_ring as usize); // what a ring never has room for is refused
@@ -148,6 +166,7 @@ impl XskDevice {
             zero_copy: open.zero_copy,
             open: Some(open),
             redirect: params.redirect.clone(),
+            key,
             receiver: Receiver::new(layout, buffers, most_buffers),
             sender: Sender::new(layout, slots, max_buffers, max_packet),
             stats: DeviceStats::default(),
@@ -165,6 +184,13 @@ impl XskDevice {
     /// What redirects packets to it.
     pub fn redirect(&self) -> Option<&Arc<Redirect>> {
         self.redirect.as_ref()
+    }
+
+    /// The number of the driver's queue that [busy polling](BusyPoll) polls, as `SO_INCOMING_NAPI_ID` tells it. The kernel
+    /// notes it with zero copy, where the driver says which queue is whose; in copy mode with the first packet, up to Linux
+    /// 6.14 (net/xdp/xsk.c:xsk_rcv_check), and not at all since. A system call.
+    pub fn napi_id(&self) -> Option<u32> {
+        self.open.as_ref().and_then(|open| sys::napi_id(open.fd.as_fd()))
     }
 
     /// What the kernel counts, how full the rings are, and where the buffers are. A system call.
@@ -201,7 +227,7 @@ impl Open {
         for _ in 0..KICKS {
             let pending = self.tx.send.level();
             let wanted = pending > 0 || (self.zero_copy && self.tx.done.level() == 0);
-            if !wanted || !self.tx.send.needs_wakeup() {
+            if !wanted || !(self.busy || self.tx.send.needs_wakeup()) {
                 break;
             }
             if let Err(error) = calls.make(|| sys::kick_transmit(self.fd.as_fd()))
@@ -216,10 +242,10 @@ impl Open {
         true
     }
 
-    /// The same for the fill ring.
+    /// The same for the fill ring; and for what the driver has, if there was nothing and nobody else brings it.
     #[inline]
-    fn kick_receive(&mut self, calls: &mut Calls) -> bool {
-        if !self.rx.fill.needs_wakeup() {
+    fn kick_receive(&mut self, idle: bool, calls: &mut Calls) -> bool {
+        if !((self.busy && idle) || self.rx.fill.needs_wakeup()) {
             return true;
         }
         let made = calls.make(|| sys::kick_receive(self.fd.as_fd()));
@@ -249,6 +275,21 @@ fn rx_buffers(params: &XskParams, umem: &Umem) -> Result<u32, Error> {
         return Err(parameter("rx_buffers", buffers, must_be));
     }
     Ok(buffers)
+}
+
+fn set_busy_poll(fd: BorrowedFd<'_>, BusyPoll { micros, budget }: BusyPoll) -> Result<(), Error> {
+    sys::set_busy_poll(fd, micros, budget).map_err(|(call, source)| {
+        let remedy = match source.raw_os_error() {
+            Some(errno::EPERM) => format!(
+                "busy polling, and {budget} packets a poll where the kernel's own is 8, need CAP_NET_ADMIN, or root:                  leave busy_poll off"
+            ),
+            Some(errno::ENOPROTOOPT) => "busy polling of AF_XDP needs Linux 5.11, with \
+                                         CONFIG_NET_RX_BUSY_POLL: leave busy_poll off"
+                .into(),
+            _ => format!("the kernel takes no {micros} microseconds of {budget} packets: leave busy_poll off"),
+        };
+        Error::System { call, remedy, source }
+    })
 }
 
 fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(RxRings, TxRings), Error> {
@@ -285,7 +326,7 @@ impl Device for XskDevice {
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
         let n = self.receiver.receive(&mut open.rx, into, budget, &mut self.stats);
         self.receiver.refill(&mut open.rx, pool, &mut self.reach, &mut self.stats);
-        self.gone = !open.kick_receive(&mut self.calls);
+        self.gone = !open.kick_receive(n == 0, &mut self.calls);
         n
     }
 
@@ -311,6 +352,11 @@ impl Device for XskDevice {
                 return Wake::Gone;
             }
             self.kick_transmit();
+            let (open, gone) = (self.open.as_mut(), self.gone);
+            if let Some(open) = open.filter(|open| !gone && open.busy && !open.has_some()) {
+                // `poll` does not poll the driver, unless all sockets are told to.
+                self.gone = !open.kick_receive(true, &mut self.calls);
+            }
             let ready = self.open.as_ref().is_some_and(Open::has_some);
             let left = timeout.saturating_sub(start.elapsed());
             let nap = if self.sender.held() > 0 { WHILE_SENDING } else { NAP };
@@ -348,19 +394,18 @@ impl Device for XskDevice {
     }
 
     fn close(&mut self) {
-        let Some(Open { fd, rx, tx, probe, .. }) = self.open.take() else { return };
+        let Some(Open { fd, rx, tx, probe, deliveries, .. }) = self.open.take() else { return };
         self.last = sys::statistics(fd.as_fd()).unwrap_or_default();
         if let Some(redirect) = self.redirect.take() {
-            redirect.remove(self.queue.number);
-            // The kernel waits for this itself when the last descriptor goes; a child between `fork` and `exec` has one.
-            sys::wait_for_deliveries();
+            redirect.remove(self.key, fd.as_fd());
         }
+        let delivered = deliveries.is_none_or(Deliveries::wait);
         drop((rx, tx)); // before the socket: the kernel keeps one whose rings are mapped
         self.umem.close(fd);
-        if probe.is_none_or(|probe| probe.wait(self.queue)) {
+        if delivered && probe.is_none_or(|probe| probe.wait(self.queue)) {
             self.stats.closed_with += (self.receiver.clear() + self.sender.clear()) as u64;
         } else {
-            self.receiver.forget(); // the driver may write there still: leaked, and so counted as out for ever
+            self.receiver.forget(); // somebody may write there still: leaked, and so counted as out for ever
             self.sender.forget();
         }
     }
@@ -375,9 +420,9 @@ impl Drop for XskDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::bpf::{self, Insn};
     use crate::testing::FarEnd;
     use crate::veth;
-    use crate::xsk::sys::bpf::{self, Insn};
     use crate::{Attach, UmemParams, XskMode};
     use pagepool::{Arena, ArenaParams, Pool, PoolParams};
     use std::os::fd::AsRawFd;
@@ -548,11 +593,135 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_that_took_anothers_place_in_a_map_stays_there() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP replaced sockets: {why}");
+        }
+        let _veth = veth::Veth::new(2, 1500);
+        let map = Redirect::over_map(bpf::create_socket_map(8).unwrap());
+        let small = |interface: &str, key| XskParams {
+            interface: interface.into(),
+            rx_ring: 8,
+            tx_ring: 8,
+            redirect: Some(map.clone()),
+            map_key: Some(key),
+            ..Default::default()
+        };
+        let (device, _pool) = open_pages(UmemParams { mode: XskMode::Copy, ..Default::default() }, 8);
+        let umem = device.umem.clone();
+        drop(device);
+        let first = XskDevice::open(small("near0", 5), &umem).unwrap();
+        let second = XskDevice::open(small("near1", 6), &umem).unwrap();
+        bpf::clear_socket(map.map(), 5).unwrap(); // as somebody does who replaces it
+        bpf::set_socket(map.map(), 5, second.open.as_ref().unwrap().fd.as_fd()).unwrap();
+        drop(first);
+        let taken = XskDevice::open(small("near0", 5), &umem).map(drop).unwrap_err().to_string();
+        assert!(taken.contains("key 5 of the map has a socket already"), "{taken}");
+        drop(second); // takes its own out at 6; the kernel, the other
+        XskDevice::open(small("near0", 5), &umem).map(drop).expect("the place is free");
+    }
+
+    fn busy(budget: u32) -> XskParams {
+        let busy_poll = Some(BusyPoll { micros: 30, budget });
+        let redirect = Some(Redirect::attach("near0", Attach::Auto, false).unwrap());
+        let small = XskParams { rx_ring: 64, tx_ring: 64, ..Default::default() };
+        XskParams { interface: "near0".into(), redirect, busy_poll, ..small }
+    }
+
+    #[test]
+    fn busy_polling_is_what_the_kernel_was_told_and_packets_pass() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP busy polling: {why}");
+        }
+        let veth = veth::Veth::new(1, 1500);
+        let (idle, pool) = open();
+        let umem = idle.umem.clone();
+        drop(idle);
+        let mut device = XskDevice::open(busy(77), &umem).unwrap();
+        let fd = device.open.as_ref().unwrap().fd.clone();
+        assert_eq!(sys::busy_poll(fd.as_fd()).unwrap(), [1, 30]);
+        // The budget cannot be read; but who may not raise it may set it to what it is.
+        let takes = |budget| {
+            veth::without(&[veth::CAP_NET_ADMIN], || sys::set_busy_poll_budget(fd.as_fd(), budget).is_ok())
+        };
+        assert_eq!((takes(78), takes(77)), (false, true));
+        drop(fd);
+        let mut far = veth.far_end(0);
+        let (mut packets, mut done, mut back) = (Vec::with_capacity(8), FrameBulk::new(), Vec::new());
+        device.receive(&pool, &mut packets, 8);
+        for number in 0..200u8 {
+            assert!(far.send(&[number; 60]));
+            while packets.is_empty() && device.wait(&pool, Duration::from_secs(1)) == Wake::Ready {
+                device.receive(&pool, &mut packets, 8);
+            }
+            assert_eq!(device.transmit(&mut packets.drain(..).map(Frame::from).collect()), 1);
+            assert!(far.receive(&mut back) && back == [number; 60], "packet {number}: {back:?}");
+            device.complete(&mut done, 8);
+            done.flush();
+        }
+        println!("busy polling on a veth: NAPI id {:?}", device.napi_id());
+        let start = Instant::now();
+        assert_eq!(device.wait(&pool, Duration::from_millis(300)), Wake::Timeout, "it still sleeps");
+        assert!(start.elapsed() >= Duration::from_millis(300));
+        device.close();
+        assert_eq!(pool.inflight().out, 0);
+    }
+
+    #[test]
+    fn busy_polling_names_the_capability_that_is_missing() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP busy polling: {why}");
+        }
+        let _veth = veth::Veth::new(1, 1500);
+        let (idle, _pool) = open();
+        let umem = idle.umem.clone();
+        drop(idle);
+        let params = busy(64);
+        let refused = veth::without(&[veth::CAP_NET_ADMIN, veth::CAP_SYS_ADMIN], || {
+            XskDevice::open(params, &umem).map(drop).unwrap_err().to_string()
+        });
+        assert!(
+            refused.contains("SO_PREFER_BUSY_POLL")
+                && refused.contains("CAP_NET_ADMIN")
+                && refused.contains("64 packets"),
+            "{refused}"
+        );
+        assert_eq!(umem.sockets(), 0);
+        drop(open()); // the queue is free, and the memory can be registered again
+    }
+
+    /// Opens and closes a device where system calls are refused; says whether it knew a way to wait, and the counts.
+    fn closed_without(calls: &[(i64, u32)]) -> (bool, u64, u64) {
+        veth::refused(calls, || {
+            let (mut device, pool) = open();
+            device.receive(&pool, &mut Vec::new(), 0);
+            let deliveries = &device.open.as_ref().unwrap().deliveries;
+            let knows = matches!(deliveries, Some(Deliveries::PacketSocket(_)));
+            device.close();
+            (knows, device.stats().closed_with, pool.inflight().out)
+        })
+    }
+
+    #[test]
+    fn where_nothing_tells_that_deliveries_are_over_buffers_are_leaked() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP deliveries: {why}");
+        }
+        let _veth = veth::Veth::new(1, 1500);
+        assert_eq!(closed_without(&veth::GRACE_PERIODS), (true, 8, 0), "a packet socket tells as well");
+        assert_eq!(closed_without(&veth::GRACE_PERIODS[1..]), (false, 8, 0), "it is made when it is needed");
+        let all = [veth::GRACE_PERIODS[0], veth::GRACE_PERIODS[1], veth::PACKET_SOCKET];
+        let (knows, closed_with, out) = closed_without(&all);
+        assert_eq!((knows, closed_with), (false, 0));
+        assert!(out >= 3, "nobody gets the pages of those eight halves: {out}");
+    }
+
+    #[test]
     fn a_probe_waits_until_the_queue_is_free() {
         if let Some(why) = veth::missing() {
             return println!("SKIP probe: {why}");
         }
-        let _veth = veth::Veth::new(1, 1500);
+        let veth = veth::Veth::new(1, 1500);
         let (mut device, _pool) = open();
         let (probe, again, queue) =
             (device.umem.probe().unwrap(), device.umem.probe().unwrap(), device.queue);
@@ -563,7 +732,7 @@ mod tests {
         let start = Instant::now();
         assert!(probe.wait(queue) && start.elapsed() >= Duration::from_millis(15), "it waited for the close");
         closing.join().unwrap();
-        veth::ip("link del near0");
+        veth.remove();
         assert!(again.wait(queue), "an interface that is gone is free");
     }
 }

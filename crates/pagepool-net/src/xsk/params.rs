@@ -103,8 +103,47 @@ pub struct XskParams {
     pub rx_buffers: u32,
     /// The program that gives the socket its packets; `None` for one that only transmits.
     pub redirect: Option<Arc<Redirect>>,
-    /// How long to try again while the queue is busy: the kernel takes a socket apart after it was closed.
+    /// Where in the map the program looks for this socket; `None` is at the number of the queue, as the program of
+    /// [`Redirect::attach`] does. One map for several interfaces needs another rule, for their queues have the same numbers.
+    pub map_key: Option<u32>,
+    /// How long to try again while the queue is busy: the kernel takes a socket apart after it was closed, or its process
+    /// killed, mostly in a few ms; on a machine with five times the work that it can do up to 6 s were seen.
     pub busy_limit: Duration,
+    /// Have this thread's calls do the driver's work, on this thread's CPU (Linux 5.11); `None` leaves that to interrupts.
+    pub busy_poll: Option<BusyPoll>,
+}
+
+/// How a device's calls poll the driver. They then call the kernel whenever they find no packet, and whenever something is
+/// to be sent, for nobody else may.
+///
+/// It takes a queue whose number the kernel knows as the socket's: see [`XskDevice::napi_id`](super::XskDevice::napi_id).
+/// Without one the calls are made and nothing else changes; interrupts do the work. Interrupts are held back for good only
+/// where the interface is told to (`napi_defer_hard_irqs` and `gro_flush_timeout` in `/sys/class/net/IF`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BusyPoll {
+    /// Microseconds, from 1 to 2147483647, that a call which blocks would poll for. A device's calls never block: each
+    /// polls once, whatever this is.
+    pub micros: u32,
+    /// Packets that one call has the driver move at most: 1 to 65535. Drivers reckon with 64 or fewer; the kernel's own is 8.
+    pub budget: u32,
+}
+
+impl Default for BusyPoll {
+    fn default() -> Self {
+        Self { micros: 20, budget: 64 }
+    }
+}
+
+impl BusyPoll {
+    fn check(self) -> Result<(), Error> {
+        if !(1..=i32::MAX as u32).contains(&self.micros) {
+            return Err(parameter("busy_poll.micros", self.micros, format!("1 to {}", i32::MAX)));
+        }
+        if !(1..=u32::from(u16::MAX)).contains(&self.budget) {
+            return Err(parameter("busy_poll.budget", self.budget, format!("1 to {}", u16::MAX)));
+        }
+        Ok(())
+    }
 }
 
 impl Default for XskParams {
@@ -116,7 +155,9 @@ impl Default for XskParams {
             tx_ring: 2048,
             rx_buffers: 0,
             redirect: None,
-            busy_limit: Duration::from_secs(2),
+            map_key: None,
+            busy_limit: Duration::from_secs(10),
+            busy_poll: None,
         }
     }
 }
@@ -132,7 +173,7 @@ impl XskParams {
         if self.rx_buffers > MAX_RING {
             return Err(parameter("rx_buffers", self.rx_buffers, format!("0 to {MAX_RING}")));
         }
-        Ok(())
+        self.busy_poll.map_or(Ok(()), BusyPoll::check)
     }
 }
 
@@ -169,5 +210,11 @@ mod tests {
         assert_eq!(socket(odd).unwrap_err(), "rx_ring is 1, but must be a power of two from 2 to 65536");
         let many = XskParams { rx_buffers: 65537, ..Default::default() };
         assert_eq!(socket(many).unwrap_err(), "rx_buffers is 65537, but must be 0 to 65536");
+        let busy =
+            |micros, budget| XskParams { busy_poll: Some(BusyPoll { micros, budget }), ..Default::default() };
+        assert_eq!((socket(busy(20, 64)), socket(busy(1, 65535))), (Ok(()), Ok(())));
+        let refused = "busy_poll.micros is 0, but must be 1 to 2147483647";
+        assert_eq!(socket(busy(0, 64)).unwrap_err(), refused);
+        assert_eq!(socket(busy(20, 65536)).unwrap_err(), "busy_poll.budget is 65536, but must be 1 to 65535");
     }
 }

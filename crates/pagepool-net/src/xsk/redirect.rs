@@ -13,8 +13,9 @@ use pagepool::Error;
 
 use super::bpf;
 use super::params::parameter;
+use super::sys::link;
 use super::sys::socket::errno;
-use super::sys::{bpf as sys, link};
+use crate::sys::bpf as sys;
 
 /// Queues that a map has room for at least.
 const QUEUES: u32 = 64;
@@ -66,12 +67,14 @@ impl Redirect {
         Ok(Arc::new(Self { map, ours: Some(Ours { link, mode, why, id }) }))
     }
 
-    /// Uses the map of a program that somebody else attached: a `BPF_MAP_TYPE_XSKMAP`, with room for the queues.
+    /// Uses the map of a program that somebody else attached: a `BPF_MAP_TYPE_XSKMAP`, with room for the queues. A map may
+    /// serve several interfaces, where the program looks for each at keys of its own: see
+    /// [`XskParams::map_key`](super::XskParams::map_key).
     pub fn over_map(map: OwnedFd) -> Arc<Self> {
         Arc::new(Self { map, ours: None })
     }
 
-    /// The map from queue numbers to sockets.
+    /// The map from keys, which are queue numbers where the program is ours, to sockets.
     pub fn map(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
     }
@@ -86,18 +89,39 @@ impl Redirect {
         self.ours.as_ref().map(|ours| ours.id)
     }
 
-    /// Gives a queue's packets to a socket from now on.
-    pub(super) fn insert(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
-        sys::set_socket(self.map(), queue, socket).map_err(|source| Error::System {
-            call: "bpf(BPF_MAP_UPDATE_ELEM)",
-            remedy: format!("the map must be an XSKMAP with room for queue {queue}"),
-            source,
+    /// Where a socket is put: at the queue's number, unless a program of somebody else's looks elsewhere.
+    pub(super) fn key(&self, queue: u32, asked: Option<u32>) -> Result<u32, Error> {
+        let key = asked.unwrap_or(queue);
+        if self.ours.is_some() && key != queue {
+            let must_be =
+                format!("left out, or {queue}: the program attached here looks at the queue's number");
+            return Err(parameter("map_key", key, must_be));
+        }
+        Ok(key)
+    }
+
+    /// Gives the packets for which the program looks at this key to a socket from now on. Nobody else's is replaced.
+    pub(super) fn insert(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        sys::set_socket(self.map(), key, socket).map_err(|source| {
+            if source.raw_os_error() == Some(errno::EEXIST) {
+                let what = format!(
+                    "key {key} of the map has a socket already: close that, or give each device over one map a map_key \
+                     of its own, as the program looks for them"
+                );
+                return Error::Busy { what };
+            }
+            let remedy = format!("the map must be an XSKMAP with room for key {key}");
+            Error::System { call: "bpf(BPF_MAP_UPDATE_ELEM)", remedy, source }
         })
     }
 
-    /// Gives a queue's packets to no socket any more. The kernel does so too when the socket goes.
-    pub(super) fn remove(&self, queue: u32) {
-        let _ = sys::clear_socket(self.map(), queue); // nothing is lost if it was not there
+    /// Gives a socket no packets any more, if it is at this key still. The kernel does so too when the socket goes, which
+    /// is later where a child between `fork` and `exec` has it.
+    pub(super) fn remove(&self, key: u32, socket: BorrowedFd<'_>) {
+        // A map does not say whose socket it has; but it takes the one that is there once more, and no other.
+        if sys::set_socket(self.map(), key, socket).is_ok() {
+            let _ = sys::clear_socket(self.map(), key); // it was there just now
+        }
     }
 }
 

@@ -1,5 +1,4 @@
-//! The system calls of AF_XDP: sockets and their rings, the program that redirects to them, interfaces.
+//! The system calls of AF_XDP: sockets and their rings, interfaces.
 
-pub(crate) mod bpf;
 pub(crate) mod link;
 pub(crate) mod socket;

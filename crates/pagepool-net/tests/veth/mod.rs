@@ -1,26 +1,26 @@
-//! Two network namespaces of this thread's own with a veth pair between them, and the far end of a device there. The
-//! kernel removes them when the test is over, however it ends.
+//! Two network namespaces of this thread's own with veth pairs between them, and the far end of a device there. The kernel
+//! removes them when the test is over, however it ends.
 
 // UNSAFETY: system calls.
 #![allow(unsafe_code, dead_code)] // each test binary uses a part
 
-use std::cell::Cell;
-use std::fs::File;
+use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::process::Command;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use pagepool_net::netns::{FrameSocket, Namespace, Netlink, OperState, VethEnd};
 use pagepool_net::testing::FarEnd;
 
 /// Veth pairs from the namespace that this thread is in now to another.
 pub struct Veth {
-    near: File,
-    far: File,
+    near: RefCell<Netlink>,
+    far: Namespace,
     /// Interfaces here: `near0` and so on; there: `far0` and so on.
     pairs: usize,
     mtu: usize,
+    queues: u32,
     pub alive: Cell<bool>,
 }
 
@@ -37,11 +37,27 @@ pub fn missing() -> Option<String> {
     }
     // SAFETY: nobody else has it.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
-    Command::new("ip").arg("-V").output().is_err().then(|| "there is no `ip` command (iproute2)".into())
+    Namespace::new("trial").err().map(|error| error.to_string())
 }
 
-fn namespace() -> File {
-    File::open("/proc/thread-self/ns/net").expect("/proc")
+/// The CPUs that this thread may run on.
+pub fn cpus() -> Vec<usize> {
+    // SAFETY: zeroes are a set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes a set.
+    assert_eq!(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) }, 0);
+    // SAFETY: the numbers lie in the set.
+    (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+}
+
+/// This thread runs on one CPU from now on.
+pub fn pin(cpu: usize) {
+    // SAFETY: zeroes are a set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the number is that of a CPU.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: the kernel reads a set.
+    assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) }, 0);
 }
 
 /// This thread gets a network namespace of its own.
@@ -51,24 +67,88 @@ fn leave() {
     std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").ok(); // no packets but ours
 }
 
-fn enter(namespace: &File) {
-    // SAFETY: the call takes two integers.
-    let done = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+/// Capabilities, by their numbers in include/uapi/linux/capability.h.
+pub const CAP_NET_ADMIN: u32 = 12;
+pub const CAP_NET_RAW: u32 = 13;
+pub const CAP_BPF: u32 = 39;
+pub const CAP_SYS_ADMIN: u32 = 21;
+
+/// Does something on a thread of this namespace that has given these capabilities up.
+pub fn without<R: Send>(capabilities: &[u32], work: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|threads| {
+        let thread = threads.spawn(|| {
+            give_up(capabilities);
+            work()
+        });
+        thread.join().expect("it did not panic")
+    })
+}
+
+/// Does something on a thread of this namespace for which these system calls, if their first argument is this, fail with
+/// `EPERM`, as in a container that filters them.
+pub fn refused<R: Send>(calls: &[(libc::c_long, u32)], work: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|threads| {
+        let thread = threads.spawn(|| {
+            filter(calls);
+            work()
+        });
+        thread.join().expect("it did not panic")
+    })
+}
+
+fn filter(calls: &[(libc::c_long, u32)]) {
+    let op = |code: u32, skip, k| libc::sock_filter { code: code as u16, jt: 0, jf: skip, k };
+    let (load, is, end) =
+        (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ, libc::BPF_RET);
+    let one = |&(call, argument): &(libc::c_long, u32)| {
+        [
+            op(load, 0, 0), // its number
+            op(is, 3, call as u32),
+            op(load, 0, 16), // the lower half of its first argument
+            op(is, 1, argument),
+            op(end, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        ]
+    };
+    let mut code: Vec<_> = calls.iter().flat_map(one).collect();
+    code.push(op(end, 0, libc::SECCOMP_RET_ALLOW));
+    let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
+    // SAFETY: the call takes integers, and is of this thread.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: the kernel reads the program; the filter is this thread's.
+    let done =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
     assert_eq!(done, 0, "{}", io::Error::last_os_error());
 }
 
-pub fn ip(arguments: &str) {
-    let done = Command::new("ip").args(arguments.split_whitespace()).output().expect("the ip command");
-    assert!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr));
+/// The two commands of `membarrier` that tell of grace periods: that which asks for commands, and the one.
+pub const GRACE_PERIODS: [(libc::c_long, u32); 2] = [(libc::SYS_membarrier, 0), (libc::SYS_membarrier, 1)];
+pub const PACKET_SOCKET: (libc::c_long, u32) = (libc::SYS_socket, libc::AF_PACKET as u32);
+
+/// Of this thread alone: the system call is made as it is, without the C library's rounds over all threads.
+fn give_up(capabilities: &[u32]) {
+    let header = [0x2008_0522_u32, 0]; // _LINUX_CAPABILITY_VERSION_3, this thread
+    let mut sets = [0u32; 6]; // effective, permitted, inheritable: the lower 32, then the upper
+    // SAFETY: the kernel reads the header and writes the sets.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_capget, &raw const header, &raw mut sets) }, 0);
+    for &capability in capabilities {
+        sets[(capability / 32 * 3) as usize] &= !(1 << (capability % 32));
+    }
+    // SAFETY: the kernel reads both.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_capset, &raw const header, &raw const sets) }, 0);
 }
 
 impl Veth {
-    /// Namespaces with so many pairs. This thread is in the near one from now on.
+    /// Namespaces with so many pairs, of a queue each. This thread is in the near one from now on.
     pub fn new(pairs: usize, mtu: usize) -> Rc<Self> {
+        Self::with_queues(pairs, mtu, 1)
+    }
+
+    /// The same, with so many queues at all ends.
+    pub fn with_queues(pairs: usize, mtu: usize, queues: u32) -> Rc<Self> {
         leave();
-        let far = namespace();
-        leave();
-        let this = Self { near: namespace(), far, pairs, mtu, alive: Cell::new(false) };
+        let near = RefCell::new(Netlink::open().expect("a namespace of our own"));
+        let far = Namespace::new("far").expect("one more");
+        let this = Self { near, far, pairs, mtu, queues, alive: Cell::new(false) };
         this.revive();
         Rc::new(this)
     }
@@ -78,94 +158,89 @@ impl Veth {
         if self.alive.replace(true) {
             return;
         }
+        let mut over_there = self.far.netlink().expect("a namespace of our own");
         for n in 0..self.pairs {
-            // The other end goes to the namespace of a process: this one's holder.
-            let path = format!("/proc/{}/fd/{}", std::process::id(), self.far.as_raw_fd());
-            ip(&format!("link add near{n} mtu {} type veth peer name far{n} mtu {}", self.mtu, self.mtu));
-            ip(&format!("link set far{n} netns {path}"));
-            ip(&format!("link set near{n} arp off up"));
-            self.there(|| ip(&format!("link set far{n} arp off up")));
+            let (near, far) = (format!("near{n}"), format!("far{n}"));
+            let end = |name, namespace| VethEnd {
+                name,
+                namespace,
+                mac: None,
+                mtu: self.mtu as u32,
+                queues: self.queues,
+            };
+            let pair = (end(&near, None), end(&far, Some(self.far.as_fd())));
+            self.near.borrow_mut().add_veth(&pair.0, &pair.1).expect("names that are free");
+            turn(&mut over_there, &far, true);
+            self.set_up(&near, true);
+            wait_up(&mut self.near.borrow_mut(), &near);
+            wait_up(&mut over_there, &far);
         }
+    }
+
+    /// Turns an interface of this side on or off.
+    pub fn set_up(&self, near: &str, up: bool) {
+        turn(&mut self.near.borrow_mut(), near, up);
     }
 
     /// Removes the pairs.
     pub fn remove(&self) {
         if self.alive.replace(false) {
-            (0..self.pairs).for_each(|n| ip(&format!("link del near{n}")));
+            let mut netlink = self.near.borrow_mut();
+            for n in 0..self.pairs {
+                let link = netlink.link(&format!("near{n}")).expect("it is there");
+                netlink.delete(link.index).expect("it is there");
+            }
         }
-    }
-
-    /// Does something in the far namespace.
-    pub fn there<R>(&self, work: impl FnOnce() -> R) -> R {
-        enter(&self.far);
-        let result = work();
-        enter(&self.near);
-        result
     }
 
     /// The far end of a pair.
     pub fn far_end(self: &Rc<Self>, pair: usize) -> Far {
-        let socket = self.there(|| packet_socket(&format!("far{pair}")));
-        Far { socket, veth: self.clone(), patience: Duration::from_millis(2), dead: false }
+        let socket = FrameSocket::open(&self.far, &format!("far{pair}")).expect("it is there");
+        let patience = Duration::from_millis(2);
+        Far { socket, longest: self.mtu + 14, veth: self.clone(), patience, dead: false }
+    }
+
+    /// Where the far ends are.
+    pub fn far(&self) -> &Namespace {
+        &self.far
+    }
+}
+
+fn turn(netlink: &mut Netlink, link: &str, up: bool) {
+    let index = netlink.link(link).expect("it is there").index;
+    netlink.set_up(index, up).expect("it is ours");
+}
+
+/// Waits until packets pass.
+fn wait_up(netlink: &mut Netlink, link: &str) {
+    let start = Instant::now();
+    while netlink.link(link).expect("it is there").state != OperState::Up {
+        assert!(start.elapsed() < Duration::from_secs(10), "{link} comes up");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 /// A raw socket at the far end of a pair.
 pub struct Far {
-    socket: OwnedFd,
+    socket: FrameSocket,
+    longest: usize,
     veth: Rc<Veth>,
     /// How long it waits for a packet.
     pub patience: Duration,
     dead: bool,
 }
 
-fn packet_socket(interface: &str) -> OwnedFd {
-    let all = (libc::ETH_P_ALL as u16).to_be();
-    // SAFETY: the call takes three integers.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    assert!(fd >= 0, "{}", io::Error::last_os_error());
-    // SAFETY: nobody else has it.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let set = |name: libc::c_int, level: libc::c_int, value: libc::c_int| {
-        // SAFETY: the option is an int.
-        unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), 4) }
-    };
-    assert_eq!(set(23, libc::SOL_PACKET, 1), 0, "PACKET_IGNORE_OUTGOING");
-    set(libc::SO_RCVBUFFORCE, libc::SOL_SOCKET, 32 << 20);
-    let name = std::ffi::CString::new(interface).expect("a name");
-    // SAFETY: zeroes are an address.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = all;
-    // SAFETY: a string that ends with 0.
-    address.sll_ifindex = unsafe { libc::if_nametoindex(name.as_ptr()) } as i32;
-    let len = size_of_val(&address) as u32;
-    // SAFETY: an address of this length.
-    let done = unsafe { libc::bind(fd, (&raw const address).cast(), len) };
-    assert_eq!(done, 0, "{interface}: {}", io::Error::last_os_error());
-    socket
-}
-
 impl FarEnd for Far {
     fn send(&mut self, packet: &[u8]) -> bool {
-        // SAFETY: the kernel reads as many bytes as there are.
-        let sent = unsafe { libc::send(self.socket.as_raw_fd(), packet.as_ptr().cast(), packet.len(), 0) };
-        sent == packet.len() as isize
+        self.socket.send(packet).unwrap_or(false)
     }
 
     fn receive(&mut self, packet: &mut Vec<u8>) -> bool {
-        if self.dead {
-            return false;
-        }
-        let mut fd = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry.
-        unsafe { libc::poll(&raw mut fd, 1, self.patience.as_millis() as i32) };
         packet.resize(1 << 16, 0);
-        let (to, len) = (packet.as_mut_ptr().cast(), packet.len());
-        // SAFETY: the kernel writes at most as many bytes as there are.
-        let got = unsafe { libc::recv(self.socket.as_raw_fd(), to, len, libc::MSG_DONTWAIT) };
-        packet.truncate(got.max(0) as usize);
-        got > 0
+        let ready = !self.dead && self.socket.wait(self.patience);
+        let got = if ready { self.socket.receive(packet).unwrap_or(None) } else { None };
+        packet.truncate(got.unwrap_or(0));
+        got.is_some()
     }
 
     fn settle(&mut self) {
@@ -173,7 +248,7 @@ impl FarEnd for Far {
     }
 
     fn longest(&self) -> usize {
-        self.veth.mtu + 14
+        self.longest
     }
 
     fn die(&mut self) -> bool {

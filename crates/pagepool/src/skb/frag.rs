@@ -1,12 +1,14 @@
 //! The memory of packets, and the stretches of it that are a packet's fragments.
 //!
-//! What   [`SkbMemory`] is a buffer of a pool, alone or with other readers, or ordinary memory; [`SkbFrag`] is a stretch
-//!        of it. It knows where it belongs, so nothing is looked up when it is dropped.
-//! Cost   moving one costs nothing; a second reference to pool memory is one atomic operation in its page's record.
+//! What   [`SkbMemory`] is a buffer of a pool, alone or with other readers, ordinary memory, or memory of somebody else's;
+//!        [`SkbFrag`] is a stretch of it. It knows where it belongs, so nothing is looked up when it is dropped.
+//! Cost   moving one costs nothing; a second reference to pool memory is one atomic operation in its page's record, and to
+//!        any other one in its count.
 
 // UNSAFETY: a second reference to a buffer is its holder's promise to drop it as a shared one.
 #![expect(unsafe_code)]
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,6 +27,26 @@ pub enum SkbMemory {
     Shared(SharedBuf),
     /// Memory of the program's allocator.
     Ordinary(Arc<[u8]>),
+    /// Memory of somebody else's: see [`SkbMemory::owned`].
+    Owned(SkbOwner),
+}
+
+/// Whoever has memory that packets lie in.
+///
+/// It is dropped when the last packet has let go of the memory, on whichever thread: that is how it hears of it.
+#[derive(Clone)]
+pub struct SkbOwner(Arc<dyn AsRef<[u8]> + Send + Sync>);
+
+impl fmt::Debug for SkbOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SkbOwner({} bytes)", self.bytes().len())
+    }
+}
+
+impl SkbOwner {
+    fn bytes(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
 }
 
 impl From<PageBuf> for SkbMemory {
@@ -46,12 +68,51 @@ impl From<Arc<[u8]>> for SkbMemory {
 }
 
 impl SkbMemory {
+    /// Memory that somebody else has, and lends to packets until the last of them has let go of it: then `owner` is
+    /// dropped, which may do anything a thread may do. It must give the same bytes each time it is asked. Allocates a
+    /// count. Linux: `ubuf_info` and its callback.
+    ///
+    /// ```
+    /// use pagepool::{SkBuff, SkbCache, SkbMemory};
+    /// use std::sync::mpsc::{Sender, channel};
+    ///
+    /// /// Memory that goes back through a channel.
+    /// struct Lent(Vec<u8>, Sender<usize>);
+    ///
+    /// impl AsRef<[u8]> for Lent {
+    ///     fn as_ref(&self) -> &[u8] {
+    ///         &self.0
+    ///     }
+    /// }
+    ///
+    /// impl Drop for Lent {
+    ///     fn drop(&mut self) {
+    ///         let _ = self.1.send(self.0.len());
+    ///     }
+    /// }
+    ///
+    /// let cache = SkbCache::new(8)?;
+    /// let (home, came) = channel();
+    /// let mut packet = SkBuff::with_capacity(&cache, 64, 0).unwrap();
+    /// packet.add_frag(SkbMemory::owned(Lent(vec![7; 9000], home)), 100, 1500).unwrap();
+    /// let clone = packet.clone();
+    /// drop(packet);
+    /// assert!(came.try_recv().is_err(), "the clone has it still");
+    /// drop(clone);
+    /// assert_eq!(came.try_recv(), Ok(9000));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[doc(alias = "ubuf_info")]
+    pub fn owned(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        Self::Owned(SkbOwner(Arc::new(owner)))
+    }
+
     /// The buffer, if it is a pool's.
     pub fn buffer(&self) -> Option<&PageBuf> {
         match self {
             Self::Pool(buffer) => Some(buffer),
             Self::Shared(buffer) => Some(buffer.buffer()),
-            Self::Ordinary(_) => None,
+            Self::Ordinary(_) | Self::Owned(_) => None,
         }
     }
 
@@ -59,6 +120,7 @@ impl SkbMemory {
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Ordinary(bytes) => Some(bytes),
+            Self::Owned(owner) => Some(owner.bytes()),
             _ => self.buffer()?.bytes(),
         }
     }
@@ -67,6 +129,7 @@ impl SkbMemory {
     pub fn size(&self) -> usize {
         match self {
             Self::Ordinary(bytes) => bytes.len(),
+            Self::Owned(owner) => owner.bytes().len(),
             _ => self.buffer().map_or(0, PageBuf::len),
         }
     }
@@ -190,6 +253,7 @@ impl SkbFrag {
             SkbMemory::Pool(buffer) => SkbMemory::Shared(unsafe { SharedBuf::beside(buffer) }),
             SkbMemory::Shared(buffer) => SkbMemory::Shared(buffer.clone()),
             SkbMemory::Ordinary(bytes) => SkbMemory::Ordinary(bytes.clone()),
+            SkbMemory::Owned(owner) => SkbMemory::Owned(owner.clone()),
         };
         Self { memory, ..*self }
     }

@@ -14,7 +14,7 @@ use crate::frame::Frame;
 use crate::params::PoolParams;
 use crate::pool::{Bound, Pool};
 use crate::shutdown::Shutdown;
-use crate::skb::{SkBuff, SkbCache, SkbError};
+use crate::skb::{SkBuff, SkbCache, SkbError, SkbMemory};
 use crate::testing::{CheckingIommu, PacketOp, PacketSetup, PlainMemory};
 
 /// Most of a kind that are kept at once: beyond it the oldest goes.
@@ -39,7 +39,27 @@ struct Run {
     packets: VecDeque<With<SkBuff>>,
     #[cfg(all(feature = "bytes", not(loom)))]
     parts: VecDeque<With<bytes::Bytes>>,
+    /// Everything that is lent has a count of it.
+    lent: Arc<()>,
     seed: usize,
+}
+
+/// Memory that is lent to packets, overwritten when it comes back.
+struct Lent {
+    bytes: Vec<u8>,
+    _lender: Arc<()>,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.bytes.fill(0xdb);
+    }
 }
 
 /// Runs the list, and then brings everything home. Panics where a packet has other bytes than it must have, where the
@@ -103,6 +123,7 @@ impl Run {
             packets: VecDeque::new(),
             #[cfg(all(feature = "bytes", not(loom)))]
             parts: VecDeque::new(),
+            lent: Arc::new(()),
             seed: 0,
         }
     }
@@ -205,6 +226,7 @@ impl Run {
         }
         let blocks: Vec<_> = std::iter::from_fn(|| SkBuff::from_bytes(&self.cache, 0, &[]).ok()).collect();
         assert_eq!(blocks.len(), self.setup.blocks, "a block is missing");
+        assert_eq!(Arc::strong_count(&self.lent), 1, "lent memory is missing");
         drop(self.pool.destroy());
         assert_eq!(self.memory.free(), self.setup.pages, "a page is missing");
         let counts = self.iommu.counts();
@@ -321,8 +343,14 @@ impl Run {
     fn add_ordinary(&mut self, at: u8, len: u8) {
         let Some(mut packet) = pick(&mut self.packets, at) else { return };
         let bytes = self.pattern(len as usize * 3);
-        if packet.what.add_frag(Arc::<[u8]>::from(bytes.clone()), len as usize, len as usize).is_ok() {
-            packet.bytes.extend(&bytes[len as usize..2 * len as usize]);
+        let added = bytes[len as usize..2 * len as usize].to_vec();
+        let memory: SkbMemory = if len.is_multiple_of(2) {
+            Arc::<[u8]>::from(bytes).into()
+        } else {
+            SkbMemory::owned(Lent { bytes, _lender: self.lent.clone() })
+        };
+        if packet.what.add_frag(memory, len as usize, len as usize).is_ok() {
+            packet.bytes.extend(added);
         }
         self.packets.push_back(packet);
     }

@@ -14,6 +14,12 @@ use crate::xsk::ring::{Index, RingMemory};
 /// `SO_NETNS_COOKIE` (include/uapi/asm-generic/socket.h, v7.3), which `libc` does not have.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
+/// Options of busy polling, Linux 5.11, and the queue that it polls (the same file); which `libc` does not have.
+const SO_BUSY_POLL: libc::c_int = 46;
+const SO_INCOMING_NAPI_ID: libc::c_int = 56;
+const SO_PREFER_BUSY_POLL: libc::c_int = 69;
+const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
+
 /// `XDP_MAX_TX_SKB_BUDGET` (include/uapi/linux/if_xdp.h, v6.18), which `libc` does not have.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
@@ -162,6 +168,39 @@ pub(crate) fn raise_transmit_budget(fd: BorrowedFd<'_>, packets: u32) {
     let _ = set_option(fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &packets);
 }
 
+/// Has the calls of a socket poll its driver's queue, instead of interrupts; names the option that was refused.
+pub(crate) fn set_busy_poll(
+    fd: BorrowedFd<'_>,
+    micros: u32,
+    budget: u32,
+) -> Result<(), (&'static str, io::Error)> {
+    let options = [
+        ("setsockopt(SO_PREFER_BUSY_POLL)", SO_PREFER_BUSY_POLL, 1),
+        ("setsockopt(SO_BUSY_POLL)", SO_BUSY_POLL, micros),
+        ("setsockopt(SO_BUSY_POLL_BUDGET)", SO_BUSY_POLL_BUDGET, budget),
+    ];
+    options.into_iter().try_for_each(|(call, name, value)| {
+        set_option(fd, libc::SOL_SOCKET, name, &value).map_err(|error| (call, error))
+    })
+}
+
+#[cfg(test)]
+pub(crate) fn set_busy_poll_budget(fd: BorrowedFd<'_>, budget: u32) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &budget)
+}
+
+/// Whether busy polling is preferred, and its microseconds. The budget cannot be read.
+#[cfg(test)]
+pub(crate) fn busy_poll(fd: BorrowedFd<'_>) -> io::Result<[u32; 2]> {
+    let read = |name| option::<u32>(fd, libc::SOL_SOCKET, name);
+    Ok([read(SO_PREFER_BUSY_POLL)?, read(SO_BUSY_POLL)?])
+}
+
+/// The number of the driver's queue that a socket's calls poll, if the kernel knows one.
+pub(crate) fn napi_id(fd: BorrowedFd<'_>) -> Option<u32> {
+    option::<u32>(fd, libc::SOL_SOCKET, SO_INCOMING_NAPI_ID).ok().filter(|&id| id > 0)
+}
+
 /// Makes the kernel look at the transmit ring.
 pub(crate) fn kick_transmit(fd: BorrowedFd<'_>) -> io::Result<()> {
     let (nothing, flags) = (std::ptr::null(), libc::MSG_DONTWAIT);
@@ -179,11 +218,31 @@ pub(crate) fn kick_receive(fd: BorrowedFd<'_>) -> io::Result<()> {
     if got >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Waits until whatever the kernel does on any CPU now without sleeping is over: the delivery of a packet to a socket
-/// that was just taken out of its map. Linux: `membarrier` is `synchronize_rcu` (kernel/sched/membarrier.c, v7.3).
-pub(crate) fn wait_for_deliveries() {
+/// Whether [`grace_period`] works here.
+pub(crate) fn has_grace_period() -> bool {
+    let all = membarrier(libc::MEMBARRIER_CMD_QUERY);
+    all > 0 && all & libc::c_long::from(libc::MEMBARRIER_CMD_GLOBAL) != 0
+}
+
+/// Waits until whatever the kernel does on any CPU now without sleeping is over; says whether it did.
+pub(crate) fn grace_period() -> bool {
+    membarrier(libc::MEMBARRIER_CMD_GLOBAL) == 0
+}
+
+fn membarrier(command: libc::c_int) -> libc::c_long {
+    // SAFETY: the call takes three integers, and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
+}
+
+/// A packet socket that receives nothing, the closing of which waits as [`grace_period`] does.
+pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     // SAFETY: the call takes three integers.
-    unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call just made this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Raises the soft limit of locked memory to the hard one; whether that helps shows.

@@ -1,4 +1,5 @@
-//! `bpf(2)`, as far as a program is loaded, attached by a link, and told of sockets: include/uapi/linux/bpf.h (v7.3).
+//! `bpf(2)`, as far as XDP programs are loaded, attached by a link, told of sockets, and run over frames that the kernel
+//! makes: include/uapi/linux/bpf.h (v7.3).
 
 // UNSAFETY: system calls, whose arguments name memory by address.
 #![expect(unsafe_code)]
@@ -11,6 +12,7 @@ const MAP_CREATE: libc::c_int = 0;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
 const MAP_DELETE_ELEM: libc::c_int = 3;
 const PROG_LOAD: libc::c_int = 5;
+const PROG_RUN: libc::c_int = 10;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const LINK_CREATE: libc::c_int = 28;
 const LINK_DETACH: libc::c_int = 34;
@@ -20,6 +22,10 @@ const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
 /// The program takes packets of several buffers; Linux 5.18.
 const XDP_HAS_FRAGS: u32 = 1 << 5;
+/// The frames that a program runs over go where it sends them; Linux 5.18.
+const RUN_LIVE_FRAMES: u32 = 1 << 1;
+/// Live frames that are under way at once.
+const RUN_BATCH: u32 = 64;
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
@@ -73,17 +79,20 @@ struct Element {
     flags: u64,
 }
 
-/// Puts a bound socket into a map at a queue's number.
-pub(crate) fn set_socket(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+/// Nothing is replaced. Linux: `BPF_NOEXIST`.
+const NO_OTHER: u64 = 1;
+
+/// Puts a bound socket into a map at a key that has none, or has that one already; else `EEXIST`.
+pub(crate) fn set_socket(map: BorrowedFd<'_>, key: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     let value = socket.as_raw_fd() as u32;
-    let (key, value) = ((&raw const queue) as u64, (&raw const value) as u64);
-    call(MAP_UPDATE_ELEM, &Element { map: map.as_raw_fd() as u32, padding: 0, key, value, flags: 0 })?;
+    let (key, value) = ((&raw const key) as u64, (&raw const value) as u64);
+    call(MAP_UPDATE_ELEM, &Element { map: map.as_raw_fd() as u32, padding: 0, key, value, flags: NO_OTHER })?;
     Ok(())
 }
 
-/// Takes the socket of a queue out of a map.
-pub(crate) fn clear_socket(map: BorrowedFd<'_>, queue: u32) -> io::Result<()> {
-    let key = (&raw const queue) as u64;
+/// Takes whatever socket is at a key out of a map.
+pub(crate) fn clear_socket(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
+    let key = (&raw const key) as u64;
     call(MAP_DELETE_ELEM, &Element { map: map.as_raw_fd() as u32, padding: 0, key, value: 0, flags: 0 })?;
     Ok(())
 }
@@ -151,6 +160,41 @@ pub(crate) fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(info[1])
 }
 
+/// Runs a program over so many copies of a frame, and returns when all are where it sent them
+/// (linux/Documentation/bpf/bpf_prog_run.rst).
+pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], count: u32) -> io::Result<()> {
+    /// The kernel writes back what the program returned last, and how long it took: both are left.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Run {
+        program: u32,
+        returned: u32,
+        size_in: u32,
+        size_out: u32,
+        data_in: u64,
+        data_out: u64,
+        repeat: u32,
+        duration: u32,
+        context_sizes: [u32; 2],
+        contexts: [u64; 2],
+        flags: u32,
+        cpu: u32,
+        batch: u32,
+        padding: u32,
+    }
+    let mut run = Run {
+        program: program.as_raw_fd() as u32,
+        size_in: frame.len() as u32,
+        data_in: frame.as_ptr().addr() as u64,
+        repeat: count,
+        flags: RUN_LIVE_FRAMES,
+        batch: RUN_BATCH,
+        ..Run::default()
+    };
+    call_mut(PROG_RUN, &mut run)?;
+    Ok(())
+}
+
 /// A call that gives a descriptor.
 fn make<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
     let fd = call(command, attributes)?;
@@ -160,8 +204,17 @@ fn make<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
 
 /// Attributes are integers, without padding, and addresses of what lives as long as the call.
 fn call<T>(command: libc::c_int, attributes: &T) -> io::Result<libc::c_int> {
-    let len = size_of::<T>() as libc::c_uint;
-    // SAFETY: the kernel reads the attributes, and what they name as each caller says.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), len) };
+    raw_call(command, std::ptr::from_ref(attributes).cast(), size_of::<T>())
+}
+
+/// The same, for a command that answers in its attributes.
+fn call_mut<T>(command: libc::c_int, attributes: &mut T) -> io::Result<libc::c_int> {
+    raw_call(command, std::ptr::from_mut(attributes).cast_const().cast(), size_of::<T>())
+}
+
+fn raw_call(command: libc::c_int, attributes: *const u8, len: usize) -> io::Result<libc::c_int> {
+    // SAFETY: the kernel reads the attributes, answers in those that `call_mut` gives, and follows what they name as each
+    // caller says.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes, len as libc::c_uint) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as libc::c_int) }
 }

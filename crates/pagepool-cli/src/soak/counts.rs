@@ -1,0 +1,151 @@
+//! What a peer counts, in a file that both it and the conductor have open: what is written there survives its being killed.
+//!
+//! The file lies in memory and has no name. Its first word is the conductor's order; the peer writes the others, all with
+//! one call after each burst. Words of machines' own order: both ends run on the same one.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::sys;
+
+/// What a peer is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Order {
+    /// Send and receive.
+    Send = 0,
+    /// Send no more.
+    Receive = 1,
+    /// End.
+    End = 2,
+}
+
+/// Bytes of a word, and words of [`Counts`].
+const WORD: usize = 8;
+const WORDS: usize = 11;
+
+/// What a peer counts. All are frames, unless they say otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Begun to be sent: written before a burst.
+    pub begun: u64,
+    /// Taken by the driver: written after it.
+    pub sent: u64,
+    /// Bursts for which the driver had no room.
+    pub refused: u64,
+    /// Bursts for which the interface was down.
+    pub down: u64,
+    /// Received whole, for the first time.
+    pub arrived: u64,
+    /// Received again, or long after later ones.
+    pub again: u64,
+    /// Received whole, after a later one.
+    pub overtaken: u64,
+    /// Received changed.
+    pub damaged: u64,
+    /// Received, and not a peer's.
+    pub foreign: u64,
+    /// Places where numbers were missing.
+    pub gaps: u64,
+    /// Numbers that were missing there.
+    pub in_gaps: u64,
+}
+
+impl Counts {
+    fn words(&self) -> [u64; WORDS] {
+        let Self { begun, sent, refused, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps } =
+            *self;
+        [begun, sent, refused, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps]
+    }
+
+    fn of_words(words: [u64; WORDS]) -> Self {
+        let [begun, sent, refused, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps] = words;
+        Self { begun, sent, refused, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps }
+    }
+
+    /// These and those together.
+    pub fn plus(&self, other: &Self) -> Self {
+        let (mut words, others) = (self.words(), other.words());
+        words.iter_mut().zip(others).for_each(|(word, other)| *word += other);
+        Self::of_words(words)
+    }
+}
+
+/// One end of the file.
+#[derive(Debug)]
+pub struct Record {
+    file: File,
+}
+
+impl Record {
+    /// A new one, all zero.
+    pub fn new() -> io::Result<Self> {
+        let file = sys::memory_file(c"soak")?;
+        file.set_len(((1 + WORDS) * WORD) as u64)?;
+        Ok(Self { file })
+    }
+
+    /// The other end.
+    pub fn over(file: File) -> Self {
+        Self { file }
+    }
+
+    /// For the peer.
+    pub fn file(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// Tells the peer.
+    pub fn tell(&self, order: Order) -> io::Result<()> {
+        self.file.write_all_at(&(order as u64).to_ne_bytes(), 0)
+    }
+
+    /// What the peer is told.
+    pub fn order(&self) -> io::Result<Order> {
+        let mut word = [0; WORD];
+        self.file.read_exact_at(&mut word, 0)?;
+        Ok(match u64::from_ne_bytes(word) {
+            0 => Order::Send,
+            1 => Order::Receive,
+            _ => Order::End,
+        })
+    }
+
+    /// Writes what the peer counted.
+    pub fn write(&self, counts: &Counts) -> io::Result<()> {
+        let bytes = counts.words().map(u64::to_ne_bytes);
+        self.file.write_all_at(bytes.as_flattened(), WORD as u64)
+    }
+
+    /// What it counted. Of a peer that runs, the fields may be of two bursts.
+    pub fn read(&self) -> io::Result<Counts> {
+        let mut bytes = [[0; WORD]; WORDS];
+        self.file.read_exact_at(bytes.as_flattened_mut(), WORD as u64)?;
+        Ok(Counts::of_words(bytes.map(u64::from_ne_bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_see_the_same() {
+        let ours = Record::new().expect("a file in memory");
+        let theirs = Record::over(ours.file().expect("a descriptor"));
+        assert_eq!(
+            (ours.read().expect("it was written"), theirs.order().expect("too")),
+            (Counts::default(), Order::Send)
+        );
+        let words = std::array::from_fn(|at| at as u64 + 1);
+        let counts = Counts::of_words(words);
+        theirs.write(&counts).expect("there is room");
+        for order in [Order::Receive, Order::End, Order::Send] {
+            ours.tell(order).expect("there is room");
+            assert_eq!(theirs.order().expect("it was written"), order);
+        }
+        assert_eq!(ours.read().expect("it was written"), counts, "an order changes no count");
+        assert_eq!(counts.plus(&counts).words(), words.map(|word| 2 * word));
+    }
+}

@@ -1,0 +1,170 @@
+//! A peer: a process in a host's network namespace that sends numbered frames as fast as they go, and checks what comes.
+//!
+//! It is started by the conductor, with its file of counts as standard input, and ends with it.
+
+use std::error::Error as _;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use pagepool_net::netns::{FrameBatch, FrameSocket, Mac, NetError, NumberedFrames};
+
+use super::arrivals::{Arrivals, LIFE_SHIFT};
+use super::counts::{Counts, Order, Record};
+use crate::sys;
+
+/// Frames of a burst, either way.
+const BURST: usize = 64;
+/// Room for a received frame.
+const ROOM: usize = 2048;
+/// How long it sleeps at most when there is neither room for frames nor one to take.
+const NAP: Duration = Duration::from_micros(100);
+
+/// What it is told.
+#[derive(Args, Clone, Debug)]
+pub struct Task {
+    /// Its interface.
+    #[arg(long)]
+    pub link: String,
+    /// Which life it is of this peer: the upper bits of its numbers.
+    #[arg(long)]
+    pub life: u64,
+    /// Bytes of each frame.
+    #[arg(long)]
+    pub size: usize,
+    /// From which address, as a number.
+    #[arg(long)]
+    pub from: u64,
+    /// To which.
+    #[arg(long)]
+    pub to: u64,
+    /// The process that it ends with.
+    #[arg(long)]
+    pub parent: u32,
+}
+
+/// An address as a number.
+pub fn number_of(mac: Mac) -> u64 {
+    mac.0.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+fn mac_of(number: u64) -> Mac {
+    let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
+    Mac([a, b, c, d, e, f])
+}
+
+/// Runs it until it is told to end, or its parent ends.
+pub fn run(task: &Task) -> Result<ExitCode, String> {
+    let stays = sys::die_with(task.parent).map_err(|error| format!("prctl(PR_SET_PDEATHSIG): {error}"))?;
+    if !stays {
+        return Ok(ExitCode::SUCCESS); // the parent ended before this was asked for
+    }
+    let input = io::stdin().as_fd().try_clone_to_owned();
+    let record = Record::over(File::from(input.map_err(|error| format!("standard input: {error}"))?));
+    let mut peer = Peer::new(task).map_err(|error| error.to_string())?;
+    peer.work(&record)
+}
+
+struct Peer {
+    socket: FrameSocket,
+    frames: NumberedFrames,
+    /// The next number.
+    next: u64,
+    /// A burst of frames.
+    bytes: Vec<u8>,
+    received: FrameBatch,
+    arrivals: Arrivals,
+    counts: Counts,
+}
+
+impl Peer {
+    fn new(task: &Task) -> Result<Self, NetError> {
+        let frames = NumberedFrames::new(mac_of(task.from), mac_of(task.to), task.size)?;
+        Ok(Self {
+            socket: FrameSocket::open_here(&task.link)?,
+            frames,
+            next: task.life << LIFE_SHIFT,
+            bytes: vec![0; BURST * task.size],
+            received: FrameBatch::new(ROOM),
+            arrivals: Arrivals::new(),
+            counts: Counts::default(),
+        })
+    }
+
+    fn work(&mut self, record: &Record) -> Result<ExitCode, String> {
+        let lost = |error: io::Error| format!("the file of counts: {error}");
+        loop {
+            let order = record.order().map_err(lost)?;
+            if order == Order::End {
+                return Ok(ExitCode::SUCCESS);
+            }
+            let mut moved = 0;
+            if order == Order::Send {
+                self.counts.begun = self.counts.sent + BURST as u64;
+                record.write(&self.counts).map_err(lost)?;
+                moved += self.send().map_err(|error| error.to_string())?;
+            }
+            moved += self.receive().map_err(|error| error.to_string())?;
+            self.counts.begun = self.counts.sent;
+            record.write(&self.counts).map_err(lost)?;
+            if moved == 0 {
+                self.socket.wait(NAP);
+            }
+        }
+    }
+
+    /// A burst, as far as there is room. What had none is sent next.
+    fn send(&mut self) -> Result<usize, NetError> {
+        let frames = self.bytes.chunks_exact_mut(self.frames.size());
+        frames.zip(self.next..).for_each(|(frame, number)| self.frames.write(number, frame));
+        let sent = match self.socket.send_many(&self.bytes, self.frames.size()) {
+            Err(error) if is_down(&error) => {
+                self.counts.down += 1;
+                return Ok(0);
+            }
+            sent => sent?,
+        };
+        self.counts.refused += u64::from(sent < BURST);
+        self.counts.sent += sent as u64;
+        self.next += sent as u64;
+        Ok(sent)
+    }
+
+    /// What is there, at most twice as much as is sent, so that nothing piles up.
+    fn receive(&mut self) -> Result<usize, NetError> {
+        let mut all = 0;
+        for _ in 0..2 {
+            let got = match self.socket.receive_many(&mut self.received) {
+                Err(error) if is_down(&error) => 0,
+                got => got?,
+            };
+            let Self { received, arrivals, counts, .. } = self;
+            received.frames().for_each(|frame| arrivals.take(frame, counts));
+            all += got;
+            if got < BURST {
+                break;
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Whether the interface is down: it will be up again.
+fn is_down(error: &NetError) -> bool {
+    let errno = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    errno.is_some_and(|errno| errno.kind() == io::ErrorKind::NetworkDown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_number_and_back() {
+        let mac = Mac([2, 0x70, 0x70, 0, 1, 255]);
+        assert_eq!(mac_of(number_of(mac)), mac);
+    }
+}

@@ -1,0 +1,125 @@
+//! The peers as the conductor sees them: processes in the hosts' namespaces, one life after the other.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pagepool_net::netns::{Host, Mac};
+
+use super::counts::{Counts, Order, Record};
+use super::peer;
+
+/// Bytes of the frames of one life and of the next.
+const SIZES: [usize; 2] = [64, 1514];
+/// How long a peer may take to end when it is told to.
+const LIMIT: Duration = Duration::from_secs(5);
+const NAP: Duration = Duration::from_millis(2);
+
+/// A peer, of which one process at a time runs.
+pub struct Peer<'a> {
+    host: &'a Host,
+    to: Mac,
+    life: u64,
+    running: Running,
+    /// Of the lives before.
+    before: Counts,
+    /// Frames of bursts in which a life ended: they may have been sent or not.
+    pub in_doubt: u64,
+}
+
+struct Running {
+    process: Child,
+    record: Record,
+}
+
+impl<'a> Peer<'a> {
+    /// Starts its first life. The two peers begin with different sizes.
+    pub fn start(host: &'a Host, to: &Host, first_size: usize) -> Result<Self, String> {
+        let to = mac(to)?;
+        let life = first_size as u64; // the life says the size
+        let running = Running::start(host, to, life)?;
+        Ok(Self { host, to, life, running, before: Counts::default(), in_doubt: 0 })
+    }
+
+    /// Kills it, and starts it again.
+    pub fn kill(&mut self) -> Result<(), String> {
+        let counts = self.running.kill()?;
+        self.in_doubt += counts.begun - counts.sent;
+        self.before = self.before.plus(&counts);
+        self.life += 1;
+        self.running = Running::start(self.host, self.to, self.life)?;
+        Ok(())
+    }
+
+    /// Of all lives.
+    pub fn counts(&self) -> Result<Counts, String> {
+        let now = self.running.record.read().map_err(|error| format!("the file of counts: {error}"))?;
+        Ok(self.before.plus(&now))
+    }
+
+    /// An error if it ended by itself.
+    pub fn must_run(&mut self) -> Result<(), String> {
+        match self.running.process.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(format!("the peer on {} ended by itself: {status}", self.host.link.name)),
+            Err(error) => Err(format!("the peer on {}: {error}", self.host.link.name)),
+        }
+    }
+
+    /// Tells it something.
+    pub fn tell(&self, order: Order) -> Result<(), String> {
+        self.running.record.tell(order).map_err(|error| format!("the file of counts: {error}"))
+    }
+
+    /// Tells it to end, and waits for that.
+    pub fn end(&mut self) -> Result<(), String> {
+        self.tell(Order::End)?;
+        let start = Instant::now();
+        loop {
+            match self.running.process.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(None) if start.elapsed() < LIMIT => std::thread::sleep(NAP),
+                Ok(None) => return Err(format!("the peer on {} did not end", self.host.link.name)),
+                Ok(Some(status)) => return Err(format!("the peer on {}: {status}", self.host.link.name)),
+                Err(error) => return Err(format!("the peer on {}: {error}", self.host.link.name)),
+            }
+        }
+    }
+}
+
+impl Running {
+    /// From the namespace's own thread: the process is in the namespace too, and ends when that thread does.
+    fn start(host: &Host, to: Mac, life: u64) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("a peer could not be started: {error}");
+        let record = Record::new().map_err(failed)?;
+        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        let number = |mac| peer::number_of(mac).to_string();
+        command.arg("soak-peer").args(["--link", &host.link.name, "--life", &life.to_string()]);
+        command.args(["--size", &SIZES[(life % 2) as usize].to_string()]);
+        command.args(["--from", &number(mac(host)?), "--to", &number(to)]);
+        command.args(["--parent", &std::process::id().to_string()]);
+        command.stdin(Stdio::from(record.file().map_err(failed)?)).stdout(Stdio::null());
+        command.process_group(0); // Ctrl-C is for the conductor
+        let process = host.namespace.run(move || command.spawn()).map_err(failed)?;
+        Ok(Self { process, record })
+    }
+
+    fn kill(&mut self) -> Result<Counts, String> {
+        let failed = |error: std::io::Error| format!("a peer could not be killed: {error}");
+        self.process.kill().map_err(failed)?;
+        self.process.wait().map_err(failed)?;
+        self.record.read().map_err(failed)
+    }
+}
+
+impl Drop for Running {
+    /// Whatever happens, it is not left behind.
+    fn drop(&mut self) {
+        let _ = self.process.kill(); // one that has ended is as good
+        let _ = self.process.wait();
+    }
+}
+
+fn mac(host: &Host) -> Result<Mac, String> {
+    host.link.mac.ok_or_else(|| format!("interface {} has no address", host.link.name))
+}

@@ -1,0 +1,265 @@
+//! The command killed at random moments: nothing of it is left in the kernel, and the next start works.
+//!
+//! What a run has is learnt from the kernel while it lives: the BPF objects that its descriptors name, the network
+//! namespaces of its threads, and its children. Every second run is stopped first, so that this is all that it has; the
+//! others are killed in the midst of a call. Afterwards only those are looked for: others on the machine may come and go.
+//! Numbers of BPF objects are not used again. Those of namespaces are, so a thread that is in one of that number counts only
+//! if it is older than the kill.
+//!
+//! `PAGEPOOL_SEED` repeats the delays of an earlier run, whose seed it printed.
+
+// UNSAFETY: a signal is sent, and the kernel is asked for BPF objects by their numbers.
+#![expect(unsafe_code)]
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::Value;
+
+const KILLS: usize = 100;
+/// After so many a run is left alone.
+const BATCH: usize = 10;
+/// The longest life, unless it takes longer to begin with.
+const LIFE: Duration = Duration::from_millis(600);
+/// The kernel takes things apart behind everybody's back.
+const CLEARED: Duration = Duration::from_secs(10);
+const NAP: Duration = Duration::from_millis(5);
+
+/// What is killed, in turns.
+const RUNS: [&[&str]; 2] = [
+    &["demo", "--on", "veth", "--seconds", "600", "--json"],
+    &["soak", "--seconds", "600", "--flap-every", "3", "--kill-every", "1", "--json"],
+];
+
+/// A kind of BPF object: its line in /proc/PID/fdinfo, and the command that asks for one (include/uapi/linux/bpf.h).
+const OBJECTS: [(&str, libc::c_int); 3] = [("prog_id:", 13), ("map_id:", 14), ("link_id:", 30)];
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+/// A short run that nobody disturbs.
+fn undisturbed() -> Output {
+    let mut command = command(&["demo", "--on", "veth", "--seconds", "1", "--json"]);
+    command.stdout(Stdio::piped()).output().expect("the binary was built for this test")
+}
+
+/// Numbers that look random.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: Duration) -> Duration {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        Duration::from_micros((mixed ^ mixed >> 27) % (limit.as_micros() as u64).max(1))
+    }
+}
+
+/// What a process has that could be left behind.
+#[derive(Debug, Default)]
+struct Owned {
+    /// BPF objects: an index of [`OBJECTS`], and the number.
+    objects: BTreeSet<(usize, u32)>,
+    /// Network namespaces other than this test's.
+    namespaces: HashSet<PathBuf>,
+    /// Processes that it started, and when each of them was.
+    children: Vec<(u32, u64)>,
+}
+
+impl Owned {
+    fn of(pid: u32) -> Self {
+        let mut namespaces: HashSet<_> = tasks(pid).filter_map(|task| namespace(&task)).collect();
+        namespaces.remove(&fs::read_link("/proc/self/ns/net").expect("a Linux has /proc"));
+        let children = processes().filter_map(|child| {
+            let stat = Stat::of(&PathBuf::from(format!("/proc/{child}")))?;
+            (stat.parent == pid).then_some((child, stat.started))
+        });
+        Self { objects: objects(pid), namespaces, children: children.collect() }
+    }
+
+    fn links(&self) -> usize {
+        self.objects.iter().filter(|(kind, _)| OBJECTS[*kind].0 == "link_id:").count()
+    }
+
+    /// What there still is of it, when it was killed at that tick.
+    fn left(&self, killed: u64) -> Vec<String> {
+        let objects = self.objects.iter().filter(|(kind, id)| exists(OBJECTS[*kind].1, *id));
+        let objects = objects.map(|(kind, id)| format!("{} {id}", OBJECTS[*kind].0));
+        let children = self.children.iter().filter(|(pid, started)| {
+            let stat = Stat::of(&PathBuf::from(format!("/proc/{pid}")));
+            stat.is_some_and(|stat| stat.started == *started && !stat.is_dead)
+        });
+        let children = children.map(|(pid, _)| format!("process {pid}"));
+        let inside = |task: &PathBuf| namespace(task).is_some_and(|of| self.namespaces.contains(&of));
+        let before = |task: &PathBuf| Stat::of(task).is_some_and(|stat| stat.started <= killed);
+        let inside = processes().flat_map(tasks).filter(|task| inside(task) && before(task));
+        let inside = inside.map(|task| format!("{} in {:?}", task.display(), namespace(&task)));
+        objects.chain(children).chain(inside).collect()
+    }
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").expect("a Linux has /proc").flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn tasks(pid: u32) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().map(|task| task.path())
+}
+
+fn namespace(task: &Path) -> Option<PathBuf> {
+    fs::read_link(task.join("ns/net")).ok()
+}
+
+/// What descriptors of a process name.
+fn objects(pid: u32) -> BTreeSet<(usize, u32)> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+    let texts = entries.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+    let of_line = |line: &str| {
+        let found =
+            OBJECTS.iter().enumerate().find_map(|(at, (name, _))| Some((at, line.strip_prefix(name)?)));
+        found.and_then(|(at, id)| Some((at, id.trim().parse().ok()?)))
+    };
+    texts.flat_map(|text| text.lines().filter_map(of_line).collect::<Vec<_>>()).collect()
+}
+
+/// Fields of `/proc/PID/stat` and `/proc/PID/task/TID/stat`.
+struct Stat {
+    is_dead: bool,
+    is_stopped: bool,
+    parent: u32,
+    /// Ticks from boot to its start.
+    started: u64,
+}
+
+impl Stat {
+    fn of(task: &Path) -> Option<Self> {
+        let text = fs::read_to_string(task.join("stat")).ok()?;
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect(); // from the third on
+        Some(Self {
+            is_dead: matches!(*fields.first()?, "Z" | "X"),
+            is_stopped: *fields.first()? == "T",
+            parent: fields.get(1)?.parse().ok()?,
+            started: fields.get(19)?.parse().ok()?,
+        })
+    }
+}
+
+/// Ticks since boot, a hundredth of a second each.
+fn ticks() -> u64 {
+    let uptime = fs::read_to_string("/proc/uptime").expect("a Linux has /proc");
+    let seconds: f64 = uptime.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number");
+    (seconds * 100.0) as u64
+}
+
+/// Whether there is a BPF object of this number.
+fn exists(command: libc::c_int, id: u32) -> bool {
+    let attributes = [id, 0, 0, 0];
+    let (at, size) = (&raw const attributes, size_of_val(&attributes));
+    // SAFETY: the kernel reads the attributes, which outlive the call.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, command, at, size) };
+    if let Ok(fd @ 0..) = i32::try_from(fd) {
+        // SAFETY: the call just made this descriptor, and nobody else has it.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        return true;
+    }
+    let error = std::io::Error::last_os_error();
+    assert_eq!(error.raw_os_error(), Some(libc::ENOENT), "bpf({command}) of {id}: {error}");
+    false
+}
+
+/// Stops a process with all its threads.
+fn stop(child: &Child) {
+    // SAFETY: the call takes integers; the process is a child that was not waited for, so the number is its own.
+    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGSTOP) }, 0);
+    let stopped = || tasks(child.id()).all(|task| Stat::of(&task).is_none_or(|stat| stat.is_stopped));
+    wait_until(stopped, Duration::from_secs(2));
+}
+
+fn wait_until(mut done: impl FnMut() -> bool, limit: Duration) -> bool {
+    let start = Instant::now();
+    while !done() {
+        if start.elapsed() > limit {
+            return false;
+        }
+        std::thread::sleep(NAP);
+    }
+    true
+}
+
+/// Lets it run for so long, kills it, and looks what is left; gives what it had.
+fn kill_after(life: Duration, arguments: &[&str], stopped: bool) -> Owned {
+    let mut child = command(arguments).spawn().expect("the binary was built for this test");
+    std::thread::sleep(life);
+    if let Some(status) = child.try_wait().expect("it is a child") {
+        let said = child.wait_with_output().expect("it has ended").stderr;
+        panic!("{arguments:?} ended by itself: {status}: {}", String::from_utf8_lossy(&said));
+    }
+    if stopped {
+        stop(&child);
+    }
+    let owned = Owned::of(child.id());
+    if stopped && owned.links() > 0 {
+        let (seen, had) = (owned.left(ticks()), owned.objects.len() + owned.children.len());
+        assert!(seen.len() >= had + owned.namespaces.len(), "alive it has {owned:?}, but {seen:?} is seen");
+    }
+    let killed = ticks();
+    child.kill().expect("it is a child");
+    child.wait().expect("it is a child");
+    let cleared = wait_until(|| owned.left(killed).is_empty(), CLEARED);
+    assert!(cleared, "{arguments:?}, killed after {life:?}, left {:?}", owned.left(killed));
+    owned
+}
+
+/// How long it takes until a run has both its XDP links, and so everything.
+fn beginning(arguments: &[&str]) -> Duration {
+    let mut child = command(arguments).spawn().expect("the binary was built for this test");
+    let start = Instant::now();
+    let began = wait_until(|| Owned::of(child.id()).links() == 2, CLEARED);
+    let took = start.elapsed();
+    child.kill().expect("it is a child");
+    child.wait().expect("it is a child");
+    assert!(began, "{arguments:?} had no two links after {took:?}");
+    took
+}
+
+#[test]
+fn nothing_is_left_of_a_hundred_runs_that_are_killed() {
+    let first = undisturbed();
+    if !first.status.success() {
+        let said = String::from_utf8_lossy(&first.stderr);
+        assert!(said.contains("CAP_"), "{said}");
+        return println!("SKIP killed: {}", said.trim());
+    }
+    let now =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    let seed = std::env::var("PAGEPOOL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(now);
+    let limits = RUNS.map(|run| LIFE.max(2 * beginning(run)));
+    println!("seed {seed}, lives of up to {limits:?}");
+    let (mut dice, mut early, mut running, mut with_children) = (Dice(seed), 0, 0, 0);
+    for number in 0..KILLS {
+        let which = number % RUNS.len();
+        let owned =
+            kill_after(dice.below(limits[which]), RUNS[which], (number / RUNS.len()).is_multiple_of(2));
+        early += usize::from(owned.namespaces.is_empty());
+        running += usize::from(owned.links() == 2);
+        with_children += usize::from(!owned.children.is_empty());
+        if number % BATCH == BATCH - 1 {
+            let next = undisturbed();
+            let document: Value = serde_json::from_slice(&next.stdout).unwrap_or_default();
+            let said = String::from_utf8_lossy(&next.stderr);
+            assert_eq!(document["ok"], true, "after {} kills: {document} {said}", number + 1);
+        }
+    }
+    println!("{early} had no namespace yet, {running} both links, {with_children} children");
+    assert!(
+        running >= KILLS / 10 && with_children >= KILLS / 20,
+        "it was killed too early to prove anything"
+    );
+}

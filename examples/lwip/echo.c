@@ -1,0 +1,314 @@
+/*
+ * A TCP echo server on a TAP, by lwIP, that receives into a pool's buffers: each is wrapped as a custom pbuf, whose free
+ * function puts it home when lwIP, or this program, has no more use for it.
+ *
+ *     cc -O2 echo.c $(pkg-config --cflags --libs pagepool lwip) -o echo
+ *     ./echo tap0 198.18.1.2           # echoes on port 7 until its input ends; give tap0 an address, and set it up
+ *
+ * One thread does it all. `--allocator malloc` takes the memory of custom pbufs from malloc instead, for comparison.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <linux/if.h>
+#include <linux/if_tun.h>
+#include <lwip/etharp.h>
+#include <lwip/init.h>
+#include <lwip/tcp.h>
+#include <lwip/timeouts.h>
+#include <netif/ethernet.h>
+
+#include <pagepool.h>
+
+enum { PAGES = 4096, FRAME = 1514, BATCH = 64, PORT = 7 };
+
+static void must(int64_t done, const char *what)
+{
+    if (done < 0) {
+        fprintf(stderr, "%s: %s; %s\n", what, strerror(errno), pagepool_last_error());
+        exit(1);
+    }
+}
+
+static uint64_t ticks(void)
+{
+    uint64_t now;
+#if defined(__x86_64__)
+    now = __builtin_ia32_rdtsc();
+#else
+    __asm__ __volatile__("mrs %0, cntvct_el0" : "=r"(now));
+#endif
+    return now;
+}
+
+/* ---- The allocator: memory for a frame, and the pbuf over it ---- */
+
+/* What lwIP knows of a buffer. It lies outside of the buffer, at the number of its page. */
+struct wrapped {
+    struct pbuf_custom custom; /* first: lwIP gives its address to the free function */
+    struct pagepool_buf *buf;
+};
+
+static struct wrapped wrapped[PAGES];
+static struct pagepool_arena *arena;
+static struct pagepool *pool; /* NULL: malloc */
+static uint64_t frames, allocator_ticks;
+static int64_t out;
+
+static void make_pool(void)
+{
+    struct pagepool_arena_params arena_params = PAGEPOOL_ARENA_PARAMS_INIT;
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    arena_params.max_bytes = (uint64_t)PAGES * 4096;
+    must(pagepool_arena_create(&arena_params, &arena), "arena");
+    params.arena = arena;
+    params.name = "tap";
+    must(pagepool_create(&params, &pool), "pool");
+    must(pagepool_bind(pool), "bind");
+}
+
+static void give_back(struct pbuf *pbuf)
+{
+    const uint64_t begin = ticks();
+    if (pool != NULL)
+        must(pagepool_buf_put(((struct wrapped *)pbuf)->buf), "put");
+    else
+        free(pbuf);
+    out--;
+    allocator_ticks += ticks() - begin;
+}
+
+/* Memory for a frame, and where it begins; NULL when there is none. */
+static struct wrapped *take(void **data)
+{
+    const uint64_t begin = ticks();
+    struct wrapped *taken;
+    if (pool != NULL) {
+        struct pagepool_buf *buf = pagepool_alloc_page(pool);
+        if (buf == NULL)
+            return NULL;
+        taken = &wrapped[pagepool_buf_page_index(buf)];
+        taken->buf = buf;
+        *data = pagepool_buf_data(buf);
+    } else {
+        if ((taken = malloc(sizeof(*taken) + FRAME)) == NULL)
+            return NULL;
+        *data = taken + 1;
+    }
+    taken->custom.custom_free_function = give_back;
+    out++;
+    allocator_ticks += ticks() - begin;
+    return taken;
+}
+
+/* ---- The TAP as an interface of lwIP ---- */
+
+static int tap;
+static struct wrapped *next; /* for the next frame */
+
+/* Takes in what has arrived, some frames of it. */
+static void receive(struct netif *netif)
+{
+    static void *data;
+    for (int i = 0; i < BATCH; i++) {
+        if (next == NULL && (next = take(&data)) == NULL)
+            return; /* everything is queued in lwIP: the frames stay in the TAP's queue */
+        const ssize_t len = read(tap, data, FRAME);
+        if (len <= 0)
+            return;
+        struct pbuf *frame = pbuf_alloced_custom(PBUF_RAW, (u16_t)len, PBUF_REF, &next->custom, data, FRAME);
+        next = NULL;
+        frames++;
+        if (netif->input(frame, netif) != ERR_OK)
+            pbuf_free(frame);
+    }
+}
+
+static err_t transmit(struct netif *netif, struct pbuf *frame)
+{
+    struct iovec iov[16];
+    int n = 0;
+    (void)netif;
+    for (; frame != NULL && n < 16; frame = frame->next)
+        iov[n++] = (struct iovec){frame->payload, frame->len};
+    return frame == NULL && writev(tap, iov, n) > 0 ? ERR_OK : ERR_IF;
+}
+
+static err_t start(struct netif *netif)
+{
+    memcpy(netif->hwaddr, "\x02pp\0\0\x02", ETH_HWADDR_LEN);
+    netif->hwaddr_len = ETH_HWADDR_LEN;
+    netif->name[0] = 't', netif->name[1] = 'p';
+    netif->mtu = 1500;
+    netif->flags = NETIF_FLAG_BROADCAST | NETIF_FLAG_ETHARP | NETIF_FLAG_ETHERNET | NETIF_FLAG_LINK_UP;
+    netif->output = etharp_output;
+    netif->linkoutput = transmit;
+    return ERR_OK;
+}
+
+static int open_tap(const char *name)
+{
+    struct ifreq request = {.ifr_flags = IFF_TAP | IFF_NO_PI};
+    const int fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK);
+    must(fd, "/dev/net/tun");
+    strncpy(request.ifr_name, name, IFNAMSIZ - 1);
+    must(ioctl(fd, TUNSETIFF, &request), name);
+    return fd;
+}
+
+/* ---- The server ---- */
+
+struct connection {
+    struct pbuf *queue; /* received, and not sent back yet */
+    int over;           /* the other side sends no more */
+};
+
+static uint64_t echoed;
+static int connections;
+
+static void end(struct tcp_pcb *pcb, struct connection *connection)
+{
+    tcp_arg(pcb, NULL);
+    tcp_recv(pcb, NULL);
+    tcp_sent(pcb, NULL);
+    tcp_err(pcb, NULL);
+    if (tcp_close(pcb) != ERR_OK)
+        must(-1, "close");
+    free(connection);
+    connections--;
+}
+
+/* Sends back as much as goes; what lwIP has copied goes home. */
+static void send_back(struct tcp_pcb *pcb, struct connection *connection)
+{
+    struct pbuf *first;
+    while ((first = connection->queue) != NULL && first->len <= tcp_sndbuf(pcb)) {
+        if (tcp_write(pcb, first->payload, first->len, TCP_WRITE_FLAG_COPY) != ERR_OK)
+            break;
+        echoed += first->len;
+        tcp_recved(pcb, first->len);
+        connection->queue = first->next;
+        if (first->next != NULL)
+            pbuf_ref(first->next); /* which its predecessor had kept */
+        pbuf_free(first);
+    }
+    tcp_output(pcb);
+    if (connection->queue == NULL && connection->over)
+        end(pcb, connection);
+}
+
+static err_t on_data(void *arg, struct tcp_pcb *pcb, struct pbuf *data, err_t error)
+{
+    struct connection *connection = arg;
+    (void)error;
+    if (data == NULL)
+        connection->over = 1;
+    else if (connection->queue == NULL)
+        connection->queue = data;
+    else
+        pbuf_cat(connection->queue, data);
+    send_back(pcb, connection);
+    return ERR_OK;
+}
+
+static err_t on_room(void *arg, struct tcp_pcb *pcb, u16_t len)
+{
+    (void)len;
+    send_back(pcb, arg);
+    return ERR_OK;
+}
+
+static void on_error(void *arg, err_t error)
+{
+    struct connection *connection = arg;
+    fprintf(stderr, "a connection broke: %d\n", error);
+    if (connection->queue != NULL)
+        pbuf_free(connection->queue);
+    free(connection);
+    connections--;
+}
+
+static err_t on_connection(void *arg, struct tcp_pcb *pcb, err_t error)
+{
+    struct connection *connection = calloc(1, sizeof(*connection));
+    (void)arg;
+    if (error != ERR_OK || connection == NULL)
+        return ERR_MEM;
+    connections++;
+    tcp_arg(pcb, connection);
+    tcp_recv(pcb, on_data);
+    tcp_sent(pcb, on_room);
+    tcp_err(pcb, on_error);
+    return ERR_OK;
+}
+
+static struct tcp_pcb *listen_on(u16_t port)
+{
+    struct tcp_pcb *pcb = tcp_new();
+    if (pcb == NULL || tcp_bind(pcb, IP_ADDR_ANY, port) != ERR_OK || (pcb = tcp_listen(pcb)) == NULL)
+        must(-1, "listen");
+    tcp_accept(pcb, on_connection);
+    return pcb;
+}
+
+/* ---- The beginning and the end ---- */
+
+static void end_pool(void)
+{
+    struct pagepool_shutdown *shutdown;
+    must(pagepool_destroy_watched(pool, &shutdown), "destroy");
+    must(pagepool_shutdown_wait(shutdown, 1000000000), "a buffer is out");
+    must(pagepool_shutdown_put(shutdown), "shutdown");
+    must(pagepool_arena_destroy(arena), "arena");
+}
+
+int main(int argc, char **argv)
+{
+    const int plain = argc == 5 && !strcmp(argv[3], "--allocator") && !strcmp(argv[4], "malloc");
+    struct pollfd fds[2] = {{-1, POLLIN, 0}, {0, POLLIN, 0}};
+    struct netif netif;
+    struct timespec processor;
+    ip4_addr_t address, mask;
+    if ((argc != 3 && !plain) || !ip4addr_aton(argv[2], &address)) {
+        fprintf(stderr, "usage: echo TAP ADDRESS [--allocator malloc]\n");
+        return 2;
+    }
+    if (!plain)
+        make_pool();
+    lwip_init();
+    fds[0].fd = tap = open_tap(argv[1]);
+    IP4_ADDR(&mask, 255, 255, 255, 0);
+    if (netif_add(&netif, &address, &mask, NULL, NULL, start, ethernet_input) == NULL)
+        must(-1, "netif");
+    netif_set_default(&netif);
+    netif_set_up(&netif);
+    struct tcp_pcb *listener = listen_on(PORT);
+    puts("ready");
+    fflush(stdout);
+    while (fds[1].revents == 0 || connections > 0) {
+        poll(fds, fds[1].revents == 0 ? 2 : 1, 10);
+        receive(&netif);
+        sys_check_timeouts();
+    }
+    tcp_close(listener);
+    netif_remove(&netif);
+    if (next != NULL)
+        give_back(&next->custom.pbuf);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &processor);
+    const double per = frames > 0 ? (double)frames : 1;
+    const double nanoseconds = (double)processor.tv_sec * 1e9 + (double)processor.tv_nsec;
+    printf("echoed %llu bytes of %llu frames, missing %lld; a frame took %.1f ticks in the allocator (%s), and %.0f ns in all\n",
+           (unsigned long long)echoed, (unsigned long long)frames, (long long)out, (double)allocator_ticks / per,
+           plain ? "malloc" : "pool", nanoseconds / per);
+    if (pool != NULL)
+        end_pool();
+    return out != 0;
+}
