@@ -4,6 +4,8 @@
 //!        [`poll`](Forwarder::poll) takes at most a budget of packets from each port through the program.
 //! Who    one thread, which owns the pools. Several threads have a forwarder each, over queues of their own; what one
 //!        redirects to a port of another goes over a [handoff](crate::handoff).
+//! Order  the program is asked about all packets of a burst, then what it said is done, packet by packet. If it panics, the
+//!        burst ends: its buffers go home.
 //! Home   what ends here is collected and returned in bulk, at the end of each burst; what was sent, through a
 //!        [`FrameBulk`]. A packet of another thread's pool goes home by itself.
 //! Cost   nothing is allocated, locked or formatted per packet; all memory is bounded by rings and by the budget.
