@@ -75,6 +75,7 @@ impl Parked {
     /// # Panics
     /// If the area has more pages than [`new`](Self::new) was told; the page is leaked.
     #[inline]
+    #[expect(clippy::result_large_err, reason = "the batch, given back as it is")]
     pub fn park(&mut self, batch: Batch, mut each: impl FnMut(PageIdx, usize)) -> Result<(), Batch> {
         let Some(pool) = batch.pool() else { return Ok(()) };
         let Some(mark) = self.mark_of(pool) else { return Err(batch) };

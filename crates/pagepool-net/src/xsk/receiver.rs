@@ -286,6 +286,7 @@ impl Receiver {
 
     /// The kernel's from here on, if they lie in the UMEM, where a device address is the place in the area.
     #[inline(always)]
+    #[expect(clippy::result_large_err, reason = "the batch, given back as it is")]
     fn give_pages(&mut self, fill: &mut Fill, mut batch: Batch, reach: &mut Reach) -> Result<(), Batch> {
         let Given::Pages(pages) = &mut self.given else { return Err(batch) };
         let Some(one) = batch.pop() else { return Ok(()) };
