@@ -88,7 +88,9 @@ fn bind(pool: Token) -> Outcome<()> {
     if view.is_mine() {
         return Ok(());
     }
-    room::expect(room::FEW)?;
+    if !thread::has_room() {
+        room::expect(room::FEW)?;
+    }
     thread::remember(pool)?;
     let done = slots::with_life(pool, |life| {
         if !matches!(life.half, Half::Idle(_)) {

@@ -50,6 +50,12 @@ impl Drop for Mine {
     }
 }
 
+/// Whether this thread had a pool before, and so has what the first one takes, and place for another.
+pub(crate) fn has_room() -> bool {
+    let look = |mine: &Mine| mine.0.try_borrow().is_ok_and(|mine| mine.len() < mine.capacity());
+    MINE.try_with(look).unwrap_or(false)
+}
+
 /// Makes the end of this thread unbind a pool.
 pub(crate) fn remember(pool: Token) -> Outcome<()> {
     let note = |mine: &Mine| {

@@ -1,10 +1,13 @@
 //! The pagepool command.
 
+mod arguments;
 mod bench;
 mod clock;
 mod count;
 mod counted;
 mod demo;
+mod figures;
+mod interrupt;
 mod machine;
 mod measure;
 mod mpsc;
@@ -13,11 +16,14 @@ mod page_frag;
 mod perf;
 mod pools;
 mod reports;
+mod sample;
 mod soak;
+mod socket_sizes;
 mod spsc;
 mod summary;
 mod sys;
 mod touch;
+mod traffic;
 mod workload;
 mod workloads;
 
@@ -43,6 +49,14 @@ enum Task {
     /// Forward packets between two kernels over AF_XDP, or between two in-memory NICs; show where the pages are, and say
     /// whether all came home.
     Demo(demo::Choice),
+    /// Forward what comes to each of two interfaces out of the other one, over AF_XDP, without a copy of ours.
+    Forward(traffic::Forward),
+    /// Drop what comes to an interface: how fast packets can be received.
+    Drop(traffic::Drop),
+    /// Send what comes to an interface back to where it came from.
+    Echo(traffic::Echo),
+    /// Send frames out of an interface, of a size and at a rate, each with a number and a checksum.
+    Gen(traffic::Generate),
     /// Forward at full load for minutes over AF_XDP, while interfaces go down and up and peers are killed; say whether every
     /// packet is accounted for, every buffer came home, and memory stayed as it was.
     Soak(soak::Choice),
@@ -97,6 +111,10 @@ fn main() -> ExitCode {
     sys::end_with_the_reader();
     let done = match Command::parse().task {
         Task::Demo(choice) => demo::run(&choice),
+        Task::Forward(choice) => traffic::run(&choice),
+        Task::Drop(choice) => traffic::run(&choice),
+        Task::Echo(choice) => traffic::run(&choice),
+        Task::Gen(choice) => traffic::run(&choice),
         Task::Soak(choice) => soak::run(&choice),
         Task::SoakPeer(task) => soak::peer::run(&task),
         Task::Bench(bench) => run_bench(bench),

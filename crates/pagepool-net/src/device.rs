@@ -9,13 +9,19 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pagepool::{Bound, Buff, DmaDomain, Frame, FrameBulk};
 
 use crate::clock::ticks;
 use crate::counters::counters;
+use crate::sys::event::wait_readable;
+use crate::xsk::XskStats;
+
+/// How long one sleeps who waits for a device that has nothing to sleep on, before it is asked again.
+const BLIND: Duration = Duration::from_micros(200);
 
 /// What a device can do, and how large its rings are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +49,23 @@ pub enum Wake {
     Timeout,
     /// The device is gone: nothing will ever happen. Close it.
     Gone,
+}
+
+/// What [`arm`](Device::arm) found.
+#[derive(Debug)]
+#[must_use]
+pub enum Armed<'a> {
+    /// There is something to poll for: do not sleep.
+    Ready,
+    /// The device is gone: nothing will ever happen. Close it.
+    Gone,
+    /// There is nothing now.
+    Idle {
+        /// Readable once there is something; `None` for a device that can only be asked.
+        fd: Option<BorrowedFd<'a>>,
+        /// The longest sleep: then it wants to be asked again, for some of what happens makes nothing readable.
+        at_most: Duration,
+    },
 }
 
 /// System calls, and what they took.
@@ -97,8 +120,30 @@ pub trait Device: Send + fmt::Debug {
     /// Waits until there is something to poll for, or a buffer came home to a pool that had run dry.
     fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake;
 
+    /// For one who sleeps on several devices at once: looks whether there is something to poll for, and says what to
+    /// sleep on if not. No wake-up is lost: what happens from before that look until [`disarm`](Self::disarm) makes the
+    /// descriptor readable. What comes home to the pool does not; its [`wake_fd`](Bound::wake_fd) is to be slept on, too.
+    ///
+    /// A device without descriptors leaves both to what is here: it asks [`wait`](Self::wait), and says that it is to be
+    /// asked again 200 microseconds later.
+    fn arm(&mut self, pool: &Bound) -> Armed<'_> {
+        match self.wait(pool, Duration::ZERO) {
+            Wake::Ready => Armed::Ready,
+            Wake::Gone => Armed::Gone,
+            Wake::Timeout => Armed::Idle { fd: None, at_most: BLIND },
+        }
+    }
+
+    /// Ends what `arm` began, after the sleep or instead of it: what woke is taken back, so that one may sleep again.
+    fn disarm(&mut self) {}
+
     /// What it has done so far, and what is on its rings now.
     fn stats(&self) -> DeviceStats;
+
+    /// Where its buffers are in the kernel, and what that counts; `None` for what is no AF_XDP socket.
+    fn kernel_stats(&self) -> Option<XskStats> {
+        None
+    }
 
     /// System calls made so far to move packets. Hot: who measures asks several times a burst. None unless a device
     /// says otherwise.
@@ -108,6 +153,34 @@ pub trait Device: Send + fmt::Debug {
 
     /// Stops it, and takes back every buffer on its rings; they go home. Nothing moves afterwards. Any number of times.
     fn close(&mut self);
+}
+
+/// [`Device::wait`] for a device that can be armed.
+pub(crate) fn sleep_on(device: &mut impl Device, pool: &Bound, timeout: Duration) -> Wake {
+    let start = Instant::now();
+    loop {
+        let (fd, at_most) = match device.arm(pool) {
+            Armed::Ready => (None, None),
+            Armed::Gone => {
+                device.disarm();
+                return Wake::Gone;
+            }
+            Armed::Idle { fd, at_most } => (fd, Some(at_most)),
+        };
+        let left = timeout.saturating_sub(start.elapsed());
+        let sleep = at_most.map_or(Duration::ZERO, |at_most| left.min(at_most));
+        let [by_device, by_pool] = wait_readable([fd, pool.wake_fd()], sleep);
+        device.disarm();
+        if by_pool {
+            pool.acknowledge_wake();
+        }
+        if at_most.is_none() || by_device || by_pool {
+            return Wake::Ready;
+        }
+        if left <= sleep {
+            return Wake::Timeout;
+        }
+    }
 }
 
 impl<D: Device + ?Sized> Device for Box<D> {
@@ -132,8 +205,17 @@ impl<D: Device + ?Sized> Device for Box<D> {
     fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
         (**self).wait(pool, timeout)
     }
+    fn arm(&mut self, pool: &Bound) -> Armed<'_> {
+        (**self).arm(pool)
+    }
+    fn disarm(&mut self) {
+        (**self).disarm();
+    }
     fn stats(&self) -> DeviceStats {
         (**self).stats()
+    }
+    fn kernel_stats(&self) -> Option<XskStats> {
+        (**self).kernel_stats()
     }
     fn calls(&self) -> Calls {
         (**self).calls()
@@ -154,7 +236,7 @@ counters! {
     rx_no_buffer,
     /// Arrived empty, or longer than the device takes.
     rx_too_long,
-    /// Buffers that came back with a length of 0, or beyond the buffer.
+    /// Buffers that came back with a length of 0, or with a packet beyond the buffer, or in its pool's tailroom.
     rx_bad_length,
     /// Buffers that the device named and did not have: it named them before, or never had them.
     rx_bad_descriptor,

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, PageBuf};
 
-use crate::device::{Calls, Capabilities, Device, DeviceStats, Wake};
+use crate::device::{Armed, Calls, Capabilities, Device, DeviceStats, Wake};
+use crate::xsk::XskStats;
 
 /// How often something goes wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -357,6 +358,21 @@ impl<D: Device> Device for FaultNic<D> {
         }
     }
 
+    fn arm(&mut self, pool: &Bound) -> Armed<'_> {
+        if self.dead {
+            return Armed::Gone;
+        }
+        let waits = !self.ready.is_empty() || !self.late.is_empty();
+        match self.inner.arm(pool) {
+            Armed::Idle { .. } if waits => Armed::Ready, // polls are what its packets wait for
+            armed => armed,
+        }
+    }
+
+    fn disarm(&mut self) {
+        self.inner.disarm();
+    }
+
     fn stats(&self) -> DeviceStats {
         let inner = self.inner.stats();
         DeviceStats {
@@ -366,6 +382,10 @@ impl<D: Device> Device for FaultNic<D> {
             closed_with: inner.closed_with + self.closed_with,
             ..inner
         }
+    }
+
+    fn kernel_stats(&self) -> Option<XskStats> {
+        self.inner.kernel_stats()
     }
 
     fn calls(&self) -> Calls {

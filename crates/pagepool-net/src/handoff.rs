@@ -2,10 +2,16 @@
 //!
 //! What   a bounded ring with one producer and one consumer: one per sending thread and port. The frame moves; its
 //!        buffers stay where they are, and go home by themselves from wherever they end.
-//! Cost   a slot of 48 bytes, one release store, no lock. A ring without room gives the frame back.
+//! Wake   the sender rings a [doorbell](Doorbell) once for all frames of a round, so that the other thread may sleep.
+//! Cost   a slot of 48 bytes, one release store, no lock; a fence for each round. A ring without room gives the frame back.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use pagepool::{Error, Frame};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
+
+use crate::doorbell::Doorbell;
 
 /// Most frames that a handoff holds.
 const MOST: usize = 1 << 16;
@@ -24,39 +30,62 @@ pub fn handoff(frames: usize) -> Result<(Outlet, Inlet), Error> {
         let must_be = format!("1 to {MOST}");
         return Err(Error::Parameter { field: "frames", value: frames.to_string(), must_be });
     }
-    let (producer, consumer) = RingBuffer::new(frames);
-    Ok((Outlet(producer), Inlet(consumer)))
+    let (frames, into) = RingBuffer::new(frames);
+    let bell = Arc::new(Doorbell::new()?);
+    Ok((Outlet { frames, bell: bell.clone(), owes: false }, Inlet { frames: into, bell }))
 }
 
 /// The end that frames are put into: a remote port of the forwarder that it is given to.
 #[derive(Debug)]
-pub struct Outlet(Producer<Frame>);
+pub struct Outlet {
+    frames: Producer<Frame>,
+    bell: Arc<Doorbell>,
+    /// Whether something was put in since it rang.
+    owes: bool,
+}
 
 impl Outlet {
-    /// Hands a frame over, or gives it back: there is no room, or nobody at the other end any more.
+    /// Hands a frame over, or gives it back: there is no room, or nobody at the other end any more. Nobody is woken.
     #[inline]
     pub(crate) fn push(&mut self, frame: Frame) -> Result<(), Frame> {
-        if self.0.is_abandoned() {
+        if self.frames.is_abandoned() {
             return Err(frame);
         }
-        self.0.push(frame).map_err(|PushError::Full(frame)| frame)
+        self.owes = true;
+        self.frames.push(frame).map_err(|PushError::Full(frame)| frame)
+    }
+
+    /// Wakes the other end, if anything was put in since the last time.
+    #[inline]
+    pub(crate) fn ring(&mut self) {
+        if std::mem::take(&mut self.owes) {
+            self.bell.ring();
+        }
     }
 }
 
 /// The end that frames come out of, at a port of the forwarder that it is given to.
 #[derive(Debug)]
-pub struct Inlet(Consumer<Frame>);
+pub struct Inlet {
+    frames: Consumer<Frame>,
+    bell: Arc<Doorbell>,
+}
 
 impl Inlet {
     /// The next frame.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Frame> {
-        self.0.pop().ok()
+        self.frames.pop().ok()
     }
 
-    /// Whether there is none now.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Says what to sleep on until there is a frame, if there is none now. [`awake`](Self::awake) follows.
+    pub(crate) fn sleep(&self) -> Option<BorrowedFd<'_>> {
+        self.bell.sleep();
+        self.frames.is_empty().then(|| self.bell.event())
+    }
+
+    pub(crate) fn awake(&self) {
+        self.bell.awake();
     }
 }
 

@@ -8,6 +8,7 @@ mod clock;
 mod counters;
 mod device;
 mod device_memory;
+mod doorbell;
 mod egress;
 mod fault_nic;
 mod forward;
@@ -30,7 +31,7 @@ mod zerocopy;
 
 pub use cable::Cable;
 pub use clock::{ticks, ticks_per_second};
-pub use device::{Calls, Capabilities, Device, DeviceStats, Wake};
+pub use device::{Armed, Calls, Capabilities, Device, DeviceStats, Wake};
 pub use device_memory::{DeviceMemory, Fault};
 pub use egress::{Egress, Path, PathStats};
 pub use fault_nic::{Chance, FaultCounts, FaultNic, FaultParams};

@@ -44,10 +44,9 @@ use rtrb::RingBuffer;
 pub use params::MemNicParams;
 pub use port::{NicPort, PortStats, PortStep};
 
-use crate::device::{Capabilities, Device, DeviceStats, Wake};
+use crate::device::{Armed, Capabilities, Device, DeviceStats, Wake, sleep_on};
 use crate::device_memory::DeviceMemory;
 use crate::reach::Reach;
-use crate::sys::event;
 use link::Link;
 use port::PortRings;
 use receiver::Receiver;
@@ -183,19 +182,22 @@ impl Device for MemNic {
     }
 
     fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
-        self.link.sleep();
-        let ready = self.link.is_gone() || self.receiver.has_some() || self.sender.has_some();
-        let timeout = if ready { Duration::ZERO } else { timeout };
-        let [by_port, by_pool] = event::wait_readable([Some(self.link.event()), pool.wake_fd()], timeout);
-        self.link.awake();
-        if by_pool {
-            pool.acknowledge_wake();
+        sleep_on(self, pool, timeout)
+    }
+
+    fn arm(&mut self, _: &Bound) -> Armed<'_> {
+        self.link.bell.sleep();
+        if self.link.is_gone() {
+            Armed::Gone
+        } else if self.receiver.has_some() || self.sender.has_some() {
+            Armed::Ready
+        } else {
+            Armed::Idle { fd: Some(self.link.bell.event()), at_most: Duration::MAX }
         }
-        match self.link.is_gone() {
-            true => Wake::Gone,
-            false if ready || by_port || by_pool => Wake::Ready,
-            false => Wake::Timeout,
-        }
+    }
+
+    fn disarm(&mut self) {
+        self.link.bell.awake();
     }
 
     fn stats(&self) -> DeviceStats {

@@ -20,8 +20,10 @@
 //!        takes sockets apart behind our back); opening tries again.
 
 mod bpf;
+mod capability;
 mod deliveries;
 mod device;
+mod fit;
 mod params;
 mod probe;
 mod receiver;

@@ -7,7 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pagepool::{Arena, ArenaParams, Bound, Buff, Error, Frame, FrameBulk, Pool, PoolParams};
+use pagepool::{
+    Arena, ArenaParams, Backing, Bound, Buff, Error, Frame, FrameBulk, OnMissingHuge, Pool, PoolParams,
+};
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
     Action, Attach, Device, Forwarder, PortId, Redirect, Umem, UmemParams, Wake, XskDevice, XskMode,
@@ -193,6 +195,49 @@ fn half_pages_carry_two_packets_a_page() {
 }
 
 #[test]
+fn unaligned_chunks_over_huge_pages_begin_at_different_colours() {
+    let huge = ArenaParams { max_bytes: 4 << 20, backing: Backing::Huge2M, ..Default::default() };
+    let huge = ArenaParams { commit_all: true, on_missing_huge: OnMissingHuge::Fail, ..huge };
+    let arena = match Arena::new(huge) {
+        Ok(arena) => arena,
+        Err(why) => return println!("SKIP coloured chunks over huge pages: {why}"),
+    };
+    needs_veth("coloured chunks over huge pages", || {
+        let veth = Veth::new(1, 1500);
+        let chunk = 3072;
+        let params =
+            UmemParams { chunk_size: chunk, unaligned: true, mode: XskMode::Copy, ..Default::default() };
+        let umem = Umem::new(params, &*arena).expect("memory to lock");
+        let pool =
+            PoolParams { headroom: 256, max_len: 1518, domains: vec![umem.clone()], ..Default::default() };
+        let pool = Pool::new(pool, arena.clone()).expect("parameters in range").bind();
+        let mut device = XskDevice::open(self::params("near0"), &umem).expect("a free queue");
+        device.check_pool(&pool).expect("it was made for this");
+        device.receive(&pool, &mut Vec::new(), 0);
+        let (mut far, len) = (veth.far_end(0), |number: usize| 60 + number * 37 % 1440);
+        let mut begins = std::collections::BTreeSet::new();
+        for round in 0..20 {
+            let numbers = round * 50..(round + 1) * 50;
+            numbers.clone().for_each(|number| assert!(far.send(&packet(number, len(number)))));
+            let packets = collect(&mut device, &pool, 50);
+            for (buff, number) in packets.iter().zip(numbers) {
+                assert_eq!(buff.data(), packet(number, len(number)), "packet {number} is as it was sent");
+                begins.insert(buff.offset());
+            }
+            assert_eq!(packets.len(), 50);
+        }
+        let most = 256 + 4096 - chunk as usize;
+        println!("packets begin {begins:?} bytes behind the beginnings of their pages");
+        assert!(begins.iter().all(|at| (256..=most).contains(at)), "no chunk goes past its page: {begins:?}");
+        assert_eq!(begins.len(), 16, "all of the pool's colours: {begins:?}");
+        adds_up(&device);
+        assert_eq!(device.xsk_stats().rx_invalid_descs, 0, "none was discarded");
+        drop(device);
+        assert_eq!(pool.inflight().out, 0);
+    });
+}
+
+#[test]
 fn a_dry_pool_wakes_the_device_when_a_buffer_comes_home() {
     needs_veth("starvation", || {
         let veth = Veth::new(1, 1500);
@@ -203,23 +248,33 @@ fn a_dry_pool_wakes_the_device_when_a_buffer_comes_home() {
         let mut device = XskDevice::open(few, &umem).expect("a free queue");
         let mut far = veth.far_end(0);
         device.receive(&pool, &mut Vec::new(), 0);
-        (0..20).for_each(|n| assert!(far.send(&packet(n, 60))));
-        let held = collect(&mut device, &pool, 16);
-        assert_eq!((held.len(), device.stats().in_rx), (16, 0), "the pool is dry");
-        let xsk = device.xsk_stats();
-        assert_eq!((xsk.rx_fill_ring_empty, xsk.rx_dropped, xsk.rx_ring_full), (4, 4, 0));
-        assert_eq!((device.stats().rx_no_buffer, device.stats().rx_too_long), (4, 0), "visible");
-        let returning = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(30));
-            drop(held);
-        });
-        let start = Instant::now();
-        assert_eq!(device.wait(&pool, Duration::from_secs(60)), Wake::Ready);
-        assert!(start.elapsed() < Duration::from_secs(30), "a buffer that comes home ends the wait");
-        returning.join().unwrap();
-        device.receive(&pool, &mut Vec::new(), 0);
+        for round in 0..20 {
+            (0..20).for_each(|n| assert!(far.send(&packet(round * 20 + n, 60))));
+            let held = collect(&mut device, &pool, 16);
+            for (held, n) in held.iter().zip(round * 20..) {
+                assert_eq!(held.data(), packet(n, 60), "the first 16, as they were sent");
+            }
+            assert_eq!((held.len(), device.stats().in_rx), (16, 0), "the pool is dry");
+            let (xsk, lost) = (device.xsk_stats(), 4 * (round as u64 + 1));
+            assert_eq!((xsk.rx_fill_ring_empty, xsk.rx_dropped, xsk.rx_ring_full), (lost, lost, 0));
+            assert_eq!((device.stats().rx_no_buffer, device.stats().rx_too_long), (lost, 0), "visible");
+            assert_eq!((xsk.fill, xsk.received, xsk.rx_in_kernel), (0, 0, 0), "the kernel has nothing");
+            let returning = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_micros(round as u64 * 400));
+                drop(held);
+            });
+            let start = Instant::now();
+            while device.stats().in_rx < 16 {
+                assert_eq!(device.wait(&pool, Duration::from_secs(60)), Wake::Ready);
+                device.receive(&pool, &mut Vec::new(), 0);
+            }
+            assert!(start.elapsed() < Duration::from_secs(30), "a buffer that comes home ends the wait");
+            returning.join().unwrap();
+        }
         assert!(far.send(&packet(7, 60)));
-        assert_eq!(collect(&mut device, &pool, 1).len(), 1, "it recovers by itself");
+        assert_eq!(collect(&mut device, &pool, 1)[0].data(), packet(7, 60), "it recovers by itself");
+        device.close();
+        assert_eq!(pool.inflight().out, 0);
     });
 }
 
@@ -427,6 +482,80 @@ fn errors_name_cause_and_remedy() {
         let wrong = PoolParams { domains: vec![umem.clone()], ..Default::default() };
         let refused = Pool::new(wrong, growing).map(drop).map_err(text).unwrap_err();
         assert!(refused.contains("this UMEM is of another arena"), "{refused}");
+    });
+}
+
+/// A pool over the UMEM with a tailroom, and otherwise of the shape that half pages need.
+fn with_tailroom(arena: &Arc<Arena>, umem: &Arc<Umem>, tailroom: usize) -> Bound {
+    let params = PoolParams { headroom: 256, tailroom, domains: vec![umem.clone()], ..Default::default() };
+    Pool::new(params, arena.clone()).expect("parameters in range").bind()
+}
+
+#[test]
+fn a_pool_that_packets_do_not_fit_is_found_out() {
+    needs_veth("check_pool", || {
+        let _veth = Veth::new(1, 1500);
+        let arena = arena(4 << 20);
+        let umem = umem(&arena);
+        let small = || XskParams { rx_ring: 64, tx_ring: 64, ..params("near0") };
+        let device = XskDevice::open(small(), &umem).expect("a free queue");
+        let refused = |pool: &Bound| device.check_pool(pool).map_err(text).unwrap_err();
+        assert!(device.check_pool(&with_tailroom(&arena, &umem, 320)).is_ok(), "a packet ends long before");
+        let refused_tail = refused(&with_tailroom(&arena, &umem, 2400));
+        let expected = "tailroom is 2400, but must be at most 2322: a packet may end 1774 bytes behind the beginning of its page";
+        assert_eq!(refused_tail, expected);
+        let elsewhere = Pool::new(PoolParams::default(), arena.clone()).expect("a plain pool").bind();
+        assert!(refused(&elsewhere).starts_with("domains is without it, but must be with umem0 among them"));
+        let pairs = PoolParams { order: 1, domains: vec![umem.clone()], ..Default::default() };
+        let pairs = Pool::new(pairs, arena.clone()).expect("parameters in range").bind();
+        assert_eq!(refused(&pairs), "order is 1, but must be 0: a chunk is one page");
+        let all: Vec<_> = std::iter::from_fn(|| elsewhere.alloc_page()).collect();
+        assert_eq!(refused(&elsewhere), "still in use: the pool has no buffer to look at: all are out");
+        drop((all, elsewhere, device));
+
+        let halves = UmemParams { chunk_size: 2048, mode: XskMode::Copy, ..Default::default() };
+        let halves = Umem::new(halves, &*arena).expect("memory to lock");
+        let device = XskDevice::open(small(), &halves).expect("a free queue");
+        let pool = with_tailroom(&arena, &halves, 320);
+        assert!(device.check_pool(&pool).is_ok(), "a piece has no tailroom");
+        let pool = with_tailroom(&arena, &halves, 0);
+        let _odd = pool.alloc_frag(104);
+        let refused = device.check_pool(&pool).map_err(text).unwrap_err();
+        assert!(refused.contains("must be at a multiple of 2048: cut no pieces of other sizes"), "{refused}");
+    });
+}
+
+#[test]
+fn a_packet_that_reaches_into_the_tailroom_is_counted_and_its_buffers_go_home() {
+    needs_veth("tailroom", || {
+        let veth = Veth::new(1, 9000);
+        let arena = arena(4 << 20);
+        let several = UmemParams { multi_buffer: true, mode: XskMode::Copy, ..Default::default() };
+        let umem = Umem::new(several, &*arena).expect("memory to lock");
+        let redirect = Redirect::attach("near0", Attach::Native, true).expect("nothing is attached");
+        let small = XskParams { interface: "near0".into(), rx_ring: 64, tx_ring: 64, ..Default::default() };
+        let small = XskParams { redirect: Some(redirect), ..small };
+        let mut device = XskDevice::open(small, &umem).expect("a free queue");
+        let pool = with_tailroom(&arena, &umem, 64);
+        let refused = device.check_pool(&pool).map_err(text).unwrap_err();
+        assert!(refused.starts_with("tailroom is 64, but must be at most 0"), "{refused}");
+        device.receive(&pool, &mut Vec::new(), 0);
+        let mut far = veth.far_end(0);
+        let len = |number: usize| if number.is_multiple_of(2) { 9000 } else { 1000 };
+        (0..10).for_each(|number| assert!(far.send(&packet(number, len(number)))));
+        let packets = collect(&mut device, &pool, 5);
+        for (packet_, number) in packets.iter().zip([1, 3, 5, 7, 9]) {
+            assert_eq!(packet_.data(), packet(number, 1000), "those that fit come as they were");
+        }
+        let stats = device.stats();
+        assert_eq!((packets.len(), stats.rx_bad_length, stats.rx_too_many_buffers), (5, 5, 0), "{stats:?}");
+        assert_eq!(
+            pool.inflight().out,
+            5 + stats.in_rx,
+            "the others' buffers are home, or with the kernel again"
+        );
+        drop((packets, device));
+        assert_eq!(pool.inflight().out, 0);
     });
 }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+use pagepool::{Arena, ArenaParams, Backing, OnMissingHuge, Pool, PoolParams};
 use pagepool_net::testing::{self, Allowed, Rig};
 use pagepool_net::{Attach, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams};
 use veth::Veth;
@@ -17,6 +17,7 @@ struct Maker {
     veth: Rc<Veth>,
     umem: UmemParams,
     attach: Attach,
+    backing: Backing,
     redirect: RefCell<Option<Arc<Redirect>>>,
 }
 
@@ -29,14 +30,14 @@ impl Maker {
         let attach =
             || Redirect::attach("near0", self.attach, self.umem.multi_buffer).expect("nothing is attached");
         let redirect = self.redirect.borrow_mut().get_or_insert_with(attach).clone();
-        let arena = ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() };
-        let provider = Arena::new(arena).expect("4 MiB");
+        let provider = arena(self.backing).expect("4 MiB");
         let umem = Umem::new(self.umem.clone(), &*provider).expect("memory to lock");
         let (chunk, headroom) = (self.umem.chunk_size as usize, self.umem.headroom as usize + 256);
         let params = PoolParams {
             headroom,
-            max_len: chunk - headroom,
-            tailroom: if chunk < 4096 { 64 } else { 0 },
+            max_len: chunk - headroom, // so that what is sent crosses no chunk, either
+            tailroom: if self.umem.unaligned { 64 } else { 0 },
+            colour: self.umem.unaligned,
             wakeup: true,
             domains: vec![umem.clone()],
             ..Default::default()
@@ -51,6 +52,7 @@ impl Maker {
             ..Default::default()
         };
         let device = XskDevice::open(params, &umem).expect("a free queue");
+        device.check_pool(&pool).expect("packets fit");
         let far = self.veth.far_end(0);
         Rig {
             device: Box::new(device),
@@ -58,17 +60,34 @@ impl Maker {
             pool,
             provider,
             allowed: Allowed::default(),
+            pieces: if chunk == 2048 { 2 } else { 1 },
             verify: Box::new(|| {}),
         }
     }
 }
 
+/// 4 MiB of this kind, and of no other if that is to be huge pages.
+fn arena(backing: Backing) -> Result<Arc<Arena>, String> {
+    let params = ArenaParams { max_bytes: 4 << 20, backing, commit_all: true, ..Default::default() };
+    let on_missing_huge =
+        if backing == Backing::Huge2M { OnMissingHuge::Fail } else { OnMissingHuge::Fallback };
+    let params = ArenaParams { on_missing_huge, ..params };
+    Arena::new(params).map_err(|error| error.to_string())
+}
+
 /// Runs the suite, or says why not.
 fn suite(name: &str, mtu: usize, attach: Attach, umem: UmemParams) {
+    suite_over(Backing::default(), name, mtu, attach, umem);
+}
+
+fn suite_over(backing: Backing, name: &str, mtu: usize, attach: Attach, umem: UmemParams) {
     if let Some(why) = veth::missing() {
         return println!("SKIP {name}: {why}");
     }
-    let maker = Maker { veth: Veth::new(1, mtu), umem, attach, redirect: RefCell::new(None) };
+    if let Err(why) = arena(backing) {
+        return println!("SKIP {name}: {why}");
+    }
+    let maker = Maker { veth: Veth::new(1, mtu), umem, attach, backing, redirect: RefCell::new(None) };
     testing::device(|| maker.rig());
 }
 
@@ -87,13 +106,41 @@ fn a_generic_device_with_headroom() {
 }
 
 #[test]
+fn half_pages() {
+    suite("half_pages", 1500, Attach::Native, UmemParams { chunk_size: 2048, ..umem() });
+}
+
+#[test]
 fn unaligned_chunks() {
     let umem = UmemParams { chunk_size: 3072, unaligned: true, ..umem() };
     suite("unaligned_chunks", 1500, Attach::Native, umem);
 }
 
 #[test]
+fn huge_pages() {
+    suite_over(Backing::Huge2M, "huge_pages", 1500, Attach::Native, umem());
+}
+
+#[test]
+fn unaligned_chunks_over_huge_pages() {
+    let umem = UmemParams { chunk_size: 3072, unaligned: true, ..umem() };
+    suite_over(Backing::Huge2M, "unaligned_chunks_over_huge_pages", 1500, Attach::Native, umem);
+}
+
+#[test]
 fn jumbo_packets() {
     let umem = UmemParams { multi_buffer: true, ..umem() };
     suite("jumbo_packets", 9000, Attach::Native, umem);
+}
+
+#[test]
+fn jumbo_packets_in_half_pages() {
+    let umem = UmemParams { multi_buffer: true, chunk_size: 2048, ..umem() };
+    suite("jumbo_packets_in_half_pages", 9000, Attach::Native, umem);
+}
+
+#[test]
+fn jumbo_packets_in_unaligned_chunks() {
+    let umem = UmemParams { multi_buffer: true, chunk_size: 3072, unaligned: true, ..umem() };
+    suite("jumbo_packets_in_unaligned_chunks", 9000, Attach::Native, umem);
 }

@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use pagepool::{Inflight, Stats};
-use pagepool_net::{DeviceStats, ForwardStats, PathStats};
+use crate::sample::PortSample;
 
 /// How far it is; each thread only ever moves it on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,18 +32,8 @@ pub struct Course {
     sample: Mutex<Sample>,
 }
 
-/// What the forwarding thread saw, all at the same time.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sample {
-    /// Of each pool.
-    pub pools: [(Stats, Inflight); 2],
-    /// Of each NIC.
-    pub nics: [DeviceStats; 2],
-    /// Of each port.
-    pub ports: [ForwardStats; 2],
-    /// Of each port: ways of frames from the other one.
-    pub paths: [PathStats; 2],
-}
+/// What the forwarding thread saw of both ports, all at the same time.
+pub type Sample = [PortSample; 2];
 
 impl Course {
     /// At its beginning.

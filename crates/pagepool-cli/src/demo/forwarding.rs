@@ -9,6 +9,7 @@ use rtrb::{Producer, PushError};
 
 use super::course::{Course, Phase, Sample};
 use super::plan::Program;
+use crate::sample::PortSample;
 
 /// How often it shows what it sees.
 const SHOWN_EVERY: Duration = Duration::from_millis(50);
@@ -119,12 +120,5 @@ fn show<P: pagepool_net::Program, S: Stack>(
 }
 
 fn look<P: pagepool_net::Program, S: Stack>(forwarder: &Forwarder<P, S>, ports: [PortId; 2]) -> Sample {
-    let device = |nic: &dyn Device| nic.stats();
-    let pool = |pool: &Bound| (pool.stats(), pool.inflight());
-    Sample {
-        pools: ports.map(|port| forwarder.pool(port).map(pool).unwrap_or_default()),
-        nics: ports.map(|port| forwarder.device(port).map(device).unwrap_or_default()),
-        ports: ports.map(|port| forwarder.stats(port).unwrap_or_default()),
-        paths: ports.map(|port| forwarder.paths(port).unwrap_or_default()),
-    }
+    ports.map(|port| PortSample::of(forwarder, port))
 }

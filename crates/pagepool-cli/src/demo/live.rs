@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::course::{Course, Sample};
-use super::figures::{self, grouped};
+use crate::figures::{self, grouped};
 
 /// How often it is looked whether the user wants an end.
 const LOOK: Duration = Duration::from_millis(20);

@@ -59,7 +59,7 @@ pub fn run(task: Task, view: &View<'_>) -> Result<Verdict, String> {
         nics: [Box::new(nic0), Box::new(nic1)],
         program: task.program,
         consumer: passed,
-        arrived: if task.program == Program::Drop { |end| Some(end.ports[0].drop) } else { |_| None },
+        arrived: if task.program == Program::Drop { |end| Some(end[0].port.drop) } else { |_| None },
     };
     let (threads, warm) = Threads::start(middle, queue, ports, task)
         .map_err(|error| format!("a thread could not be started: {error}; raise RLIMIT_NPROC"))?;

@@ -6,7 +6,6 @@
 mod consumer;
 mod content;
 pub mod course;
-pub mod figures;
 pub mod forwarding;
 mod live;
 mod memory;
@@ -14,17 +13,14 @@ mod place;
 pub mod plan;
 mod verdict;
 pub mod veth;
-mod veth_sizes;
 mod wire;
 
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::bench::print_json;
+use crate::interrupt::listen;
 use live::View;
 use place::{On, Place};
 use plan::Program;
@@ -34,7 +30,7 @@ use verdict::Verdict;
 #[derive(Args, Clone, Debug)]
 pub struct Choice {
     /// How long the source sends. Ctrl-C ends it earlier, with the verdict
-    #[arg(long, value_name = "N", default_value = "5", value_parser = plan::seconds)]
+    #[arg(long, value_name = "N", default_value = "5", value_parser = crate::arguments::seconds)]
     seconds: u64,
     /// Between which interfaces
     #[arg(long, value_name = "WHERE", value_enum, default_value_t = On::Auto)]
@@ -57,7 +53,7 @@ pub struct Choice {
 /// Runs it and prints the verdict; the status says whether all is well.
 pub fn run(choice: &Choice) -> Result<ExitCode, String> {
     let place = place::choose(choice)?;
-    let interrupted = listen().map_err(|error| format!("no handler for Ctrl-C: {error}"))?;
+    let interrupted = listen()?;
     let view = View { seconds: choice.seconds, lines: !choice.json, interrupted: &interrupted };
     let verdict = demonstrate(place, &view)?;
     if choice.json {
@@ -86,14 +82,4 @@ fn demonstrate(place: Place, view: &View<'_>) -> Result<Verdict, String> {
         },
     };
     memory::run(task, view)
-}
-
-/// A flag that the first Ctrl-C raises; the second one ends the process.
-pub fn listen() -> std::io::Result<Arc<AtomicBool>> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, interrupted.clone())?;
-        signal_hook::flag::register(signal, interrupted.clone())?;
-    }
-    Ok(interrupted)
 }

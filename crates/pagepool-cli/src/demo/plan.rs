@@ -32,8 +32,6 @@ impl Program {
 /// Shortest and longest packet, without the frame check sequence. 64 is what small packets are measured with.
 const SHORTEST: usize = 64;
 const LONGEST: usize = 9000;
-/// A day.
-const MOST_SECONDS: u64 = 86_400;
 
 /// Reads `--size`.
 pub fn size(text: &str) -> Result<usize, String> {
@@ -41,12 +39,6 @@ pub fn size(text: &str) -> Result<usize, String> {
     size.ok_or_else(|| {
         format!("a packet has {SHORTEST} to {LONGEST} bytes; 64, 1500 and 9000 are the usual ones")
     })
-}
-
-/// Reads `--seconds`.
-pub fn seconds(text: &str) -> Result<u64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (1..=MOST_SECONDS).contains(seconds));
-    seconds.ok_or_else(|| format!("it runs for 1 to {MOST_SECONDS} whole seconds; Ctrl-C ends it earlier"))
 }
 
 /// Largest packet of a link without its Ethernet header: at least what every IPv4 host takes, at most what IPv4 has.

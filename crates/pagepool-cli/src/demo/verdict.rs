@@ -3,13 +3,13 @@
 use std::fmt;
 
 use pagepool::{PAGE_SIZE, PoolRef};
-use pagepool_net::{DeviceStats, ForwardStats, PathStats};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::course::Sample;
-use super::figures::{self, grouped};
 use super::plan::Program;
+use crate::figures::{self, grouped};
+use crate::sample::PortSample;
 
 /// Everything in the JSON output.
 #[derive(Debug, Serialize)]
@@ -90,7 +90,7 @@ impl Verdict {
                 && counted.gbit_s.is_none_or(has_moved)
                 && [lost, *corrupt, slow_after_warmup, missing, nic_errors] == [0; 5],
             pools: pools.iter().map(|pool| named(pool.name(), pool.stats().fields())).collect(),
-            ports: (0..2).map(|at| port(&end.ports[at], &end.paths[at], &end.nics[at])).collect(),
+            ports: end.iter().map(port).collect(),
         }
     }
 
@@ -148,12 +148,17 @@ fn named(name: &str, fields: impl IntoIterator<Item = (&'static str, u64)>) -> M
     std::iter::once(("name".to_owned(), name.into())).chain(fields).collect()
 }
 
-fn port(port: &ForwardStats, paths: &PathStats, nic: &DeviceStats) -> Map<String, Value> {
-    let fields = port.entries().chain(paths.entries());
-    let mut fields: Map<_, _> = fields.map(|(name, value)| (name.to_owned(), Value::from(value))).collect();
-    let nic = nic.entries().map(|(name, value)| (name.to_owned(), Value::from(value)));
-    fields.insert("nic".into(), Value::Object(nic.collect()));
+fn port(at: &PortSample) -> Map<String, Value> {
+    let mut fields = object(at.port.entries().chain(at.paths.entries()));
+    fields.insert("nic".into(), Value::Object(object(at.nic.entries())));
+    if let Some(xsk) = at.xsk {
+        fields.insert("xsk".into(), Value::Object(object(xsk.entries())));
+    }
     fields
+}
+
+fn object(fields: impl Iterator<Item = (&'static str, u64)>) -> Map<String, Value> {
+    fields.map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
 impl fmt::Display for Verdict {
@@ -231,15 +236,15 @@ mod tests {
         let corrupt = said(&Counted { corrupt: 3, ..well() }, &[]);
         assert_eq!(corrupt, "NOT well: 3 packets were damaged on their way.");
         let mut slow = well();
-        slow.end.pools[1].0.alloc_slow = 4;
+        slow.end[1].pool.0.alloc_slow = 4;
         assert_eq!(said(&slow, &[]), "NOT well: the arena was asked 4 times.");
         let mut wrong = well();
-        (wrong.end.nics[0].tx_bad_descriptor, wrong.end.nics[1].faults) = (2, 3);
+        (wrong.end[0].nic.tx_bad_descriptor, wrong.end[1].nic.faults) = (2, 3);
         assert_eq!(said(&wrong, &[]), "NOT well: the NICs did 5 things that they must not.");
         let mut dropped = well();
-        (dropped.sent, dropped.end.ports[0].pass_refused, dropped.end.ports[1].tx_overflow) = (15, 3, 2);
+        (dropped.sent, dropped.end[0].port.pass_refused, dropped.end[1].port.tx_overflow) = (15, 3, 2);
         assert!(!said(&dropped, &[]).contains("NOT"), "a queue was full: that is known");
-        (dropped.sent, dropped.end.nics[0].rx_no_buffer) = (19, 4);
+        (dropped.sent, dropped.end[0].nic.rx_no_buffer) = (19, 4);
         assert!(!said(&dropped, &[]).contains("NOT"), "a receive ring is one, too");
     }
 

@@ -21,8 +21,8 @@ use super::forwarding::{self, Middle};
 use super::live::{self, Bytes, View};
 use super::plan::Program;
 use super::verdict::{Counted, Verdict};
-use super::veth_sizes::VethSizes;
 use crate::pools::in_full;
+use crate::socket_sizes::{SocketSizes, mode};
 
 /// The sender is told when to end, and sends no longer than this beyond it.
 const GRACE: Duration = Duration::from_secs(60);
@@ -51,37 +51,27 @@ impl Stage {
         let hosts = TwoHosts::new(&params).map_err(|error| with_cause(&error))?;
         let names = hosts.near.each_ref().map(|link| link.name.clone());
         // Where the links are, for sockets are of the namespace that they are made in.
-        let between = hosts.run_between(move || Between::new(&names, VethSizes::of(mtu)));
+        let between = hosts.run_between(move || Between::new(&names, SocketSizes::of_mtu(mtu)));
         Ok(Self { between: between.map_err(|error| in_full(&error))?, hosts, mtu })
     }
 }
 
 impl Between {
-    fn new(names: &[String; 2], sizes: VethSizes) -> Result<Self, Error> {
-        let arena = Arena::new(sizes.arena())?;
-        let umem = Umem::new(sizes.umem(), &*arena)?;
+    fn new(names: &[String; 2], sizes: SocketSizes) -> Result<Self, Error> {
+        let arena = Arena::new(sizes.arena("demo", 2))?;
+        let umem = Umem::new(sizes.umem("demo"), &*arena)?;
         let one = |name: &str| {
             let params = PoolParams { domains: vec![umem.clone()], ..sizes.pool(name) };
             let redirect = Redirect::attach(name, Attach::Auto, sizes.multi_buffer())?;
-            let mut socket = sizes.socket(name);
+            let mut socket = sizes.socket(name, 0);
             socket.redirect = Some(redirect);
             Ok::<_, Error>((Pool::new(params, arena.clone())?, XskDevice::open(socket, &umem)?))
         };
         let (pool0, nic0) = one(&names[0])?;
         let (pool1, nic1) = one(&names[1])?;
-        let mode = mode(&nic0);
+        let mode = mode(&nic0); // both are of one kind
         Ok(Self { pools: [pool0, pool1], nics: [nic0, nic1], mode, pages: sizes.pages })
     }
-}
-
-/// Where the program runs, and who moves the bytes. It is the same for both, which are of one kind.
-fn mode(nic: &XskDevice) -> String {
-    let attached = nic.redirect().and_then(|redirect| redirect.mode());
-    let program = match attached {
-        Some((Attach::Generic, _)) => "generic",
-        _ => "native",
-    };
-    format!("af_xdp_{program}_{}", if nic.is_zero_copy() { "zerocopy" } else { "copy" })
 }
 
 /// Runs it, and judges.
@@ -149,7 +139,7 @@ impl Bytes for TcpTransfer {
 }
 
 fn sum(sample: &Sample, of: fn(&DeviceStats) -> u64) -> u64 {
-    sample.nics.iter().map(of).sum()
+    sample.iter().map(|at| of(&at.nic)).sum()
 }
 
 /// Every frame that came to a device of ours was sent on, or is known to have been dropped: then TCP sent it again. If the

@@ -6,7 +6,7 @@ use super::Choice;
 use super::counts::Counts;
 use super::process::Holdings;
 use crate::demo::course::Sample;
-use crate::demo::figures::{self, grouped};
+use crate::figures::{self, grouped};
 
 const EVERY: Duration = Duration::from_secs(5);
 

@@ -62,7 +62,7 @@ pub struct Choice {
 
 /// Runs it and prints the verdict; the status says whether all is well.
 pub fn run(choice: &Choice) -> Result<ExitCode, String> {
-    let interrupted = crate::demo::listen().map_err(|error| format!("no handler for Ctrl-C: {error}"))?;
+    let interrupted = crate::interrupt::listen()?;
     let stage = Stage::new(MTU).map_err(|why| format!("soak runs over real interfaces only: {why}"))?;
     let verdict = soak(stage, choice, &interrupted)?;
     if choice.json {

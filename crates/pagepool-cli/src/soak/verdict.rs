@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::conductor::Found;
 use crate::demo::course::Sample;
-use crate::demo::figures::{self, grouped};
+use crate::figures::{self, grouped};
 
 /// The longest time to the first packet after something was in their way.
 const RETURN: Duration = Duration::from_secs(1);
@@ -92,9 +92,9 @@ impl Way {
     fn of(seen: &Seen, from: usize) -> Self {
         let (to, end) = (1 - from, &seen.end);
         let sent = seen.found.peers[from].sent;
-        let came = end.nics[from].rx_packets + end.nics[from].rx_no_buffer;
-        let dropped = end.nics[from].rx_no_buffer + end.ports[to].tx_overflow;
-        let went = end.nics[to].tx_completed;
+        let came = end[from].nic.rx_packets + end[from].nic.rx_no_buffer;
+        let dropped = end[from].nic.rx_no_buffer + end[to].port.tx_overflow;
+        let went = end[to].nic.tx_completed;
         let arrived = seen.found.peers[to].arrived;
         let more = |out: u64, into: u64| out.saturating_sub(into);
         Self {
@@ -248,7 +248,7 @@ mod tests {
         };
         for at in 0..2 {
             (seen.found.peers[at].sent, seen.found.peers[at].arrived) = (10, 10);
-            (seen.end.nics[at].rx_packets, seen.end.nics[at].tx_completed) = (10, 10);
+            (seen.end[at].nic.rx_packets, seen.end[at].nic.tx_completed) = (10, 10);
         }
         seen
     }
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(said(|seen| seen.found.peers[0].sent = 15), "All is well.");
         assert_eq!(said(|seen| seen.found.peers[0].arrived = 5), "All is well.");
         let full = |seen: &mut Seen| {
-            (seen.end.nics[1].tx_completed, seen.end.ports[1].tx_overflow) = (7, 3);
+            (seen.end[1].nic.tx_completed, seen.end[1].port.tx_overflow) = (7, 3);
             seen.found.peers[1].arrived = 7;
         };
         assert_eq!(said(full), "All is well.");
@@ -287,11 +287,11 @@ mod tests {
             (|seen| seen.found.peers = Default::default(), "no packet arrived"),
             (|seen| seen.found.peers[0].damaged = 2, "2 packets were damaged"),
             (|seen| seen.found.peers[0].again = 2, "2 packets arrived twice"),
-            (|seen| seen.end.nics[1].tx_completed = 9, "1 packets are not accounted for within"),
+            (|seen| seen.end[1].nic.tx_completed = 9, "1 packets are not accounted for within"),
             (|seen| seen.found.peers[0].sent = 9, "1 packets came that nobody sent"),
             (|seen| seen.found.peers[0].arrived = 11, "1 packets came that nobody sent"),
-            (|seen| seen.end.pools[0].0.alloc_slow = 3, "3 calls to the arena"),
-            (|seen| seen.end.nics[0].tx_bad_descriptor = 1, "1 things were done by the sockets"),
+            (|seen| seen.end[0].pool.0.alloc_slow = 3, "3 calls to the arena"),
+            (|seen| seen.end[0].nic.tx_bad_descriptor = 1, "1 things were done by the sockets"),
             (|seen| seen.found.returned = Duration::from_millis(1001), "did not come back for 1001 ms"),
             (
                 |seen| seen.found.recovery = Duration::from_millis(3001),

@@ -23,6 +23,7 @@ use crate::egress::{Egress, PathStats};
 use crate::handoff::{Inlet, Outlet};
 use crate::program::{Action, Ingress, PortId, Program};
 use crate::stack::{NoStack, Stack};
+use crate::sys::event::Sleep;
 pub use cycles::PartCycles;
 use cycles::{Meter, Part};
 use port::Port;
@@ -34,9 +35,6 @@ pub const BUDGET: usize = 64;
 
 /// Most packets that one poll may be told to take from a port.
 const MOST: usize = 4096;
-
-/// How long a forwarder sleeps on one of several things to wait for before it looks at the others.
-const SLICE: Duration = Duration::from_micros(200);
 
 /// Where a port number leads.
 #[derive(Debug)]
@@ -89,6 +87,8 @@ pub struct Forwarder<P, S = NoStack> {
     ended: Vec<Buff>,
     done: FrameBulk,
     meter: Meter,
+    /// What it sleeps on.
+    sleep: Sleep,
 }
 
 impl<P: Program> Forwarder<P> {
@@ -112,6 +112,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
             ended: Vec::with_capacity(BUDGET),
             done: FrameBulk::new(),
             meter: Meter::default(),
+            sleep: Sleep::default(),
         }
     }
 
@@ -170,7 +171,28 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         let refused = self.done.len();
         self.done.flush();
         self.meter.lap(Part::Return, refused, &self.ports);
+        self.ring();
         moved
+    }
+
+    /// One round that receives nothing: sends what waits, and takes back what was sent. Says how many packets moved. For the
+    /// end, where what is on its way shall still go out.
+    pub fn flush(&mut self) -> usize {
+        let mut moved = 0;
+        for port in &mut self.ports {
+            moved += port.complete(&mut self.done) + port.transmit();
+        }
+        self.done.flush();
+        moved
+    }
+
+    /// Sends a frame of this thread's own making out of a port, with the next [`poll`](Self::poll). Counts as one that was
+    /// redirected there; gives it back if as many wait as may, if the port's device is gone, or if there is none.
+    pub fn send(&mut self, port: PortId, frame: Frame) -> Result<(), Frame> {
+        match self.place(port) {
+            Some(at) => self.ports[at].send_on(frame),
+            None => Err(frame),
+        }
     }
 
     /// Says from the next round on where the time goes, or no more. Off unless this is called: it costs some 4 cycles
@@ -207,32 +229,29 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     /// Waits, without sleeping while any device has something to poll for, until there is something, or for so long. A
     /// port whose device is gone is closed: what waits for it is counted and goes home. `Gone` if no device is left.
     ///
-    /// Who never waits calls it with a timeout of zero now and then, to have devices that went away closed. One device
-    /// is waited on as it is; several, and what other threads hand over, in turns of 200 microseconds.
+    /// It sleeps on all devices, on all pools that were made with `wakeup`, and on what other threads hand over, at once. A
+    /// device says how often it wants to be asked meanwhile: an AF_XDP one 10 times a second, and more often while it sends.
+    /// Who never waits calls it with a timeout of zero now and then, to have devices that went away closed.
     pub fn wait(&mut self, timeout: Duration) -> Wake {
         let alone = self.ports.len() == 1 && !self.ports[0].has_inlets();
         if alone {
             return self.ports[0].wait(timeout);
         }
         let start = Instant::now();
-        let mut turn = 0;
         loop {
-            match self.look() {
+            let (found, at_most) = self.arm();
+            let left = timeout.saturating_sub(start.elapsed());
+            let sleep = left.min(at_most);
+            if found == Wake::Timeout {
+                self.sleep.sleep(sleep);
+            }
+            let woken = self.sleep.is_any_readable();
+            self.ports.iter_mut().for_each(|port| port.disarm(&self.sleep));
+            match found {
+                Wake::Timeout if woken => return Wake::Ready,
+                Wake::Timeout if left <= sleep => return Wake::Timeout,
                 Wake::Timeout => {}
                 wake => return wake,
-            }
-            let left = timeout.saturating_sub(start.elapsed());
-            if left.is_zero() {
-                return Wake::Timeout;
-            }
-            let at = turn % self.ports.len();
-            turn += 1;
-            if self.ports[at].is_gone() {
-                continue;
-            }
-            match self.ports[at].wait(left.min(SLICE)) {
-                Wake::Timeout => {}
-                Wake::Ready | Wake::Gone => return self.look_or_ready(),
             }
         }
     }
@@ -264,6 +283,11 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         Some(&self.ports[self.place(port)?].egress)
     }
 
+    /// The frames that wait for the transmit ring of a port, in order.
+    pub fn waiting(&self, port: PortId) -> Option<impl ExactSizeIterator<Item = &Frame>> {
+        Some(self.ports[self.place(port)?].waiting())
+    }
+
     /// The device of a port.
     pub fn device(&self, port: PortId) -> Option<&dyn Device> {
         Some(&*self.ports[self.place(port)?].device)
@@ -277,6 +301,11 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     /// The program.
     pub fn program(&self) -> &P {
         &self.program
+    }
+
+    /// Closes all ports, and gives the program back with what it knows.
+    pub fn into_program(self) -> P {
+        self.program
     }
 
     /// The stack.
@@ -374,6 +403,15 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         self.verdicts = verdicts;
     }
 
+    /// Wakes the threads that something was handed over to.
+    fn ring(&mut self) {
+        for target in &mut self.targets {
+            if let Target::There(outlet) = target {
+                outlet.ring();
+            }
+        }
+    }
+
     fn pass(&mut self, at: usize, packet: Buff, ingress: Ingress) {
         let stats = &mut self.ports[at].stats;
         stats.pass += 1;
@@ -403,23 +441,20 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         }
     }
 
-    /// What there is to do now, without sleeping. All devices are asked, for one that is always busy must not hide that
-    /// another one is gone; such a one is closed.
-    fn look(&mut self) -> Wake {
-        let mut found = Wake::Gone;
+    /// What there is to do now, without sleeping, and how long one may sleep if there is nothing. All devices are asked,
+    /// for one that is always busy must not hide that another one is gone; such a one is closed.
+    fn arm(&mut self) -> (Wake, Duration) {
+        self.sleep.clear();
+        let (mut found, mut at_most) = (Wake::Gone, Duration::MAX);
         for port in &mut self.ports {
-            found = match port.wait(Duration::ZERO) {
-                Wake::Ready => Wake::Ready,
-                _ if port.has_handed_over() => Wake::Ready,
-                Wake::Timeout if found == Wake::Gone => Wake::Timeout,
-                _ => found,
+            let (wake, longest) = port.arm(&mut self.sleep);
+            at_most = at_most.min(longest);
+            found = match (wake, found) {
+                (Wake::Ready, _) | (_, Wake::Ready) => Wake::Ready,
+                (Wake::Gone, found) => found,
+                (Wake::Timeout, _) => Wake::Timeout,
             };
         }
-        found
-    }
-
-    /// After a wake-up: `Gone` if that was the last device, else there is something to poll for.
-    fn look_or_ready(&self) -> Wake {
-        if self.ports.iter().all(Port::is_gone) { Wake::Gone } else { Wake::Ready }
+        (found, at_most)
     }
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 use pagepool::{Bound, Buff, Frame, FrameBulk};
 
 use super::stats::ForwardStats;
-use crate::device::{Device, Wake};
+use crate::device::{Armed, Device, Wake};
 use crate::egress::Egress;
 use crate::handoff::Inlet;
 use crate::program::PortId;
+use crate::sys::event::Sleep;
 
 /// The order matters: the device gives back what it has before the mappings go, and both before the pool.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(super) struct Port {
     pub(super) egress: Egress,
     inlets: Vec<Inlet>,
     gone: bool,
+    /// Which of the descriptors of this sleep is its pool's.
+    sleeps_on: Option<usize>,
     pub(super) stats: ForwardStats,
     pub(super) pool: Bound,
 }
@@ -38,6 +41,7 @@ impl Port {
             device,
             inlets: Vec::new(),
             gone: false,
+            sleeps_on: None,
             stats: ForwardStats::default(),
             pool,
         }
@@ -45,10 +49,6 @@ impl Port {
 
     pub(super) fn add_inlet(&mut self, inlet: Inlet) {
         self.inlets.push(inlet);
-    }
-
-    pub(super) fn is_gone(&self) -> bool {
-        self.gone
     }
 
     /// Takes back what was sent: all of it, so that a slow round is not followed by a full ring.
@@ -114,12 +114,13 @@ impl Port {
         taken
     }
 
-    pub(super) fn has_handed_over(&self) -> bool {
-        self.inlets.iter().any(|inlet| !inlet.is_empty())
-    }
-
     pub(super) fn has_inlets(&self) -> bool {
         !self.inlets.is_empty()
+    }
+
+    /// What waits for the transmit ring, in order.
+    pub(super) fn waiting(&self) -> impl ExactSizeIterator<Item = &Frame> {
+        self.waiting.iter()
     }
 
     /// Gives the device what waits, as far as it has room.
@@ -137,6 +138,49 @@ impl Port {
             self.close();
         }
         wake
+    }
+
+    /// Looks for something to do, and adds what to sleep on if there is nothing; says at most how long. A device that is
+    /// gone is closed. [`disarm`](Self::disarm) follows in any case.
+    pub(super) fn arm(&mut self, sleep: &mut Sleep) -> (Wake, Duration) {
+        let (mut wake, at_most) = self.arm_device(sleep);
+        for inlet in &self.inlets {
+            match inlet.sleep() {
+                Some(fd) => _ = sleep.add(Some(fd)),
+                None => wake = Wake::Ready, // also where it ends here, because the device is gone
+            }
+        }
+        (wake, at_most)
+    }
+
+    fn arm_device(&mut self, sleep: &mut Sleep) -> (Wake, Duration) {
+        self.sleeps_on = None;
+        if self.gone {
+            return (Wake::Gone, Duration::MAX);
+        }
+        match self.device.arm(&self.pool) {
+            Armed::Ready => (Wake::Ready, Duration::ZERO),
+            Armed::Idle { fd, at_most } => {
+                sleep.add(fd);
+                self.sleeps_on = Some(sleep.add(self.pool.wake_fd()));
+                (Wake::Timeout, at_most)
+            }
+            Armed::Gone => {
+                self.close();
+                (Wake::Gone, Duration::MAX)
+            }
+        }
+    }
+
+    /// Ends what `arm` began; takes back what woke.
+    pub(super) fn disarm(&mut self, sleep: &Sleep) {
+        if !self.gone {
+            self.device.disarm();
+        }
+        if self.sleeps_on.is_some_and(|pool| sleep.is_readable(pool)) {
+            self.pool.acknowledge_wake();
+        }
+        self.inlets.iter().for_each(Inlet::awake);
     }
 
     /// Everything that the device has, and what waits for it, goes home.

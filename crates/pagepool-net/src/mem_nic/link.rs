@@ -1,18 +1,15 @@
 //! What driver and port share beside the rings: the gate, the end, and the wake-up.
 //!
 //! Gate   a lock that the port holds during a step and the driver takes to close: once per step, not per packet.
-//! Sleep  the port stores a completion, then looks whether the driver sleeps; the driver says that it sleeps, then looks
-//!        for completions. Each stores and then loads something else, so both have a SeqCst fence in between: at least
-//!        one of the two sees the other's store.
+//! Sleep  the port rings a [doorbell](Doorbell) behind what it completed, and when the device dies.
 //! Cost   a step: the uncontended lock, and one fence where it completed something.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagepool::Error;
 
-use crate::sys::event;
+use crate::doorbell::Doorbell;
 
 #[derive(Debug)]
 pub(super) struct Link {
@@ -20,8 +17,7 @@ pub(super) struct Link {
     gate: Mutex<()>,
     /// Nothing will ever happen again: the device died, or the driver closed, which it says under the lock.
     gone: AtomicBool,
-    sleeping: AtomicBool,
-    event: OwnedFd,
+    pub(super) bell: Doorbell,
     pub(super) counts: PortCounts,
 }
 
@@ -49,16 +45,10 @@ impl Count {
 
 impl Link {
     pub(super) fn new() -> Result<Self, Error> {
-        let event = event::eventfd().map_err(|source| Error::System {
-            call: "eventfd",
-            remedy: "raise RLIMIT_NOFILE: each in-memory NIC has one descriptor".into(),
-            source,
-        })?;
         Ok(Self {
             gate: Mutex::new(()),
             gone: AtomicBool::new(false),
-            sleeping: AtomicBool::new(false),
-            event,
+            bell: Doorbell::new()?,
             counts: PortCounts::default(),
         })
     }
@@ -79,37 +69,11 @@ impl Link {
     /// For the port: the device dies.
     pub(super) fn die(&self) {
         self.gone.store(true, Ordering::Relaxed);
-        self.wake();
+        self.bell.ring();
     }
 
     #[inline(always)]
     pub(super) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
-    }
-
-    /// For the port, behind everything that it completed.
-    #[inline]
-    pub(super) fn wake(&self) {
-        fence(Ordering::SeqCst); // pairs with the fence in sleep()
-        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed) {
-            event::signal(self.event.as_fd());
-        }
-    }
-
-    /// For the driver: from here on the port wakes. Look at the rings before going to sleep.
-    pub(super) fn sleep(&self) {
-        self.sleeping.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst); // pairs with the fence in wake()
-    }
-
-    /// For the driver: it is awake.
-    pub(super) fn awake(&self) {
-        self.sleeping.store(false, Ordering::Relaxed);
-        event::take(self.event.as_fd());
-    }
-
-    /// What the driver sleeps on.
-    pub(super) fn event(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
     }
 }

@@ -125,7 +125,7 @@ impl NicPort {
         let result = work(&mut PortStep(&mut self.wire));
         drop(gate);
         if std::mem::take(&mut self.wire.produced) {
-            self.link.wake();
+            self.link.bell.ring();
         }
         Some(result)
     }

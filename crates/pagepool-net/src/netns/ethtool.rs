@@ -53,6 +53,19 @@ impl Offload {
         }
     }
 
+    /// What `ethtool -K` is told to turn it on or off.
+    pub fn keyword(self) -> &'static str {
+        match self {
+            Self::RxChecksum => "rx",
+            Self::TxChecksum => "tx",
+            Self::ScatterGather => "sg",
+            Self::Tso => "tso",
+            Self::Gso => "gso",
+            Self::Gro => "gro",
+            Self::Lro => "lro",
+        }
+    }
+
     /// What `ethtool -k` calls it.
     pub fn name(self) -> &'static str {
         match self {
@@ -149,6 +162,15 @@ impl Ethtool {
                 max_rx: raw.max_rx.max(raw.max_combined),
                 max_tx: raw.max_tx.max(raw.max_combined),
             })),
+            Err(error) if error.raw_os_error() == Some(sys::EOPNOTSUPP) => Ok(None),
+            Err(error) => Err(refused(link, error)),
+        }
+    }
+
+    /// Slots of the hardware's receive ring; `None` if the driver does not say, or has none.
+    pub fn rx_ring(&self, link: &str) -> Result<Option<u32>, NetError> {
+        match sys::ethtool::rings(self.socket.as_fd(), link) {
+            Ok(raw) => Ok(Some(raw.rx).filter(|&slots| slots > 0)),
             Err(error) if error.raw_os_error() == Some(sys::EOPNOTSUPP) => Ok(None),
             Err(error) => Err(refused(link, error)),
         }

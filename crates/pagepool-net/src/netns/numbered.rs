@@ -160,6 +160,29 @@ impl Tally {
         if old & bit == 0 { Arrival::Good(number) } else { Arrival::Again(number) }
     }
 
+    /// The number after the highest that arrived whole: so many were sent at least.
+    pub fn reached(&self) -> u64 {
+        self.next
+    }
+
+    /// Adds what another one has taken, which frames of the same numbers came to by another way.
+    pub fn absorb(&mut self, other: &Self) {
+        let words = other.next.div_ceil(64) as usize;
+        for (mine, theirs) in self.seen.iter_mut().zip(&other.seen).take(words) {
+            self.again += u64::from((*mine & theirs).count_ones());
+            self.good += u64::from((theirs & !*mine).count_ones());
+            if *theirs != 0 {
+                *mine |= theirs; // memory is taken where something arrived only
+            }
+        }
+        self.next = self.next.max(other.next);
+        self.again += other.again;
+        self.beyond += other.beyond;
+        self.corrupt += other.corrupt;
+        self.foreign += other.foreign;
+        self.overtaken += other.overtaken;
+    }
+
     /// How many of the first so many numbers did not arrive, if nothing arrived that was not among them.
     pub fn missing(&self, sent: u64) -> u64 {
         sent.saturating_sub(self.good)
@@ -193,6 +216,21 @@ mod tests {
         let Tally { good, again, beyond, foreign, overtaken, .. } = tally;
         assert_eq!((good, again, beyond, foreign, overtaken), (3, 1, 1, 1 + 1, 1));
         assert_eq!(tally.missing(100), 97);
+    }
+
+    #[test]
+    fn two_ways_are_accounted_for_together() {
+        let (frames, mut frame) = (frames(60), [0; 60]);
+        let mut ways = [Tally::new(200), Tally::new(200)];
+        for (way, number) in [(0, 0), (0, 130), (1, 1), (1, 130), (1, 131), (1, 131)] {
+            frames.write(number, &mut frame);
+            ways[way].take(&frame);
+        }
+        ways[1].take(&[0; 60]);
+        let [mut all, other] = ways;
+        all.absorb(&other);
+        assert_eq!((all.good, all.again, all.foreign, all.reached()), (4, 2, 1, 132));
+        assert_eq!(all.missing(all.reached()), 128);
     }
 
     #[test]

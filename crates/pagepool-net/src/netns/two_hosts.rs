@@ -7,6 +7,13 @@
 //!
 //! Without a forwarder between `near0` and `near1` the hosts do not reach each other: it is the cable. It has to carry
 //! everything, ARP included.
+//!
+//! The near ends have a namespace of their own, so there are three, and one thread in each. In the machine's first one,
+//! where the process began, they would be seen by whatever manages the machine's interfaces (it may give them addresses, or
+//! turn them off), and a killed process would leave them there until the kernel has taken the far ends' namespaces apart. In
+//! those of the hosts, each beside its far end, two would do; but then the host's stack has both ends of its cable, and what
+//! the forwarder passes on comes back to it. Whoever wants them in a namespace that is there already says
+//! [`Between::Here`].
 
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;

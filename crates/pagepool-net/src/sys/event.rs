@@ -33,25 +33,68 @@ pub(crate) fn take(fd: BorrowedFd<'_>) {
     let _ = unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) };
 }
 
+/// Descriptors to sleep on, of any number. Each is named when it is added, and must be open until the sleep is over.
+#[derive(Default)]
+pub(crate) struct Sleep(Vec<libc::pollfd>);
+
+impl Sleep {
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Adds one, or a place for none; gives its number. Allocates only while there are more than there ever were.
+    pub(crate) fn add(&mut self, fd: Option<BorrowedFd<'_>>) -> usize {
+        self.0.push(entry(fd));
+        self.0.len() - 1
+    }
+
+    /// Sleeps until one of them can be read, at most `timeout`. May return early, after a signal.
+    pub(crate) fn sleep(&mut self, timeout: Duration) {
+        poll(&mut self.0, timeout);
+    }
+
+    /// Whether any of them could be read at the end of the sleep; no, if there was none.
+    pub(crate) fn is_any_readable(&self) -> bool {
+        self.0.iter().any(|polled| polled.revents != 0)
+    }
+
+    /// Whether this one could be read at the end of the sleep. No, if there was none.
+    pub(crate) fn is_readable(&self, number: usize) -> bool {
+        self.0.get(number).is_some_and(|polled| polled.revents != 0)
+    }
+}
+
+impl std::fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Sleep").field(&self.0.len()).finish()
+    }
+}
+
 /// Sleeps until one of the descriptors can be read, at most `timeout`; says of each whether it can. May return early,
 /// after a signal.
 pub(crate) fn wait_readable<const N: usize>(
     fds: [Option<BorrowedFd<'_>>; N],
     timeout: Duration,
 ) -> [bool; N] {
-    let poll = |fd: Option<BorrowedFd<'_>>| libc::pollfd {
-        fd: fd.map_or(-1, |fd| fd.as_raw_fd()), // the kernel leaves out negative ones
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let mut polled = fds.map(poll);
+    let mut polled = fds.map(entry);
+    poll(&mut polled, timeout);
+    polled.map(|polled| polled.revents != 0)
+}
+
+fn entry(fd: Option<BorrowedFd<'_>>) -> libc::pollfd {
+    let fd = fd.map_or(-1, |fd| fd.as_raw_fd()); // the kernel leaves out negative ones
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+fn poll(polled: &mut [libc::pollfd], timeout: Duration) {
     let limit = libc::timespec {
         tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
     };
-    // SAFETY: the kernel reads and writes `N` entries, and reads the time, which live as long as this call.
-    unsafe { libc::ppoll(polled.as_mut_ptr(), N as libc::nfds_t, &raw const limit, std::ptr::null()) };
-    polled.map(|polled| polled.revents != 0)
+    let (at, len) = (polled.as_mut_ptr(), polled.len() as libc::nfds_t);
+    // SAFETY: the kernel reads and writes so many entries, and reads the time, which live as long as this call. A
+    // descriptor that is not open any more is found to be so.
+    unsafe { libc::ppoll(at, len, &raw const limit, std::ptr::null()) };
 }
 
 #[cfg(test)]

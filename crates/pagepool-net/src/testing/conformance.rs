@@ -32,6 +32,7 @@ use crate::device::Wake;
 ///         pool,
 ///         provider,
 ///         allowed: Default::default(),
+///         pieces: 1,
 ///         verify: Box::new(|| {}),
 ///     }
 /// });

@@ -96,6 +96,9 @@ pub struct Rig {
     pub provider: Arc<dyn Provider>,
     /// What the device may do to packets.
     pub allowed: Allowed,
+    /// Buffers that the device has a page of the pool cut into, which is then out as long as one of them is: 1 for whole
+    /// pages.
+    pub pieces: usize,
     /// Asserts what must hold whenever a scenario is over: that no access faulted, for example.
     pub verify: Box<dyn Fn()>,
 }
@@ -201,8 +204,13 @@ impl Rig {
     /// Every buffer of the pool that is out is on the device's rings, or one of the `held` that the scenario has.
     pub(super) fn adds_up(&self, held: usize) {
         let stats: DeviceStats = self.device.stats();
-        let out = self.pool.inflight().out;
-        assert_eq!(out, stats.in_rx + stats.in_tx + held as u64, "out = in_rx + in_tx + {held}: {stats:?}");
+        let (out, buffers) = (self.pool.inflight().out, stats.in_rx + stats.in_tx + held as u64);
+        if self.pieces == 1 {
+            return assert_eq!(out, buffers, "out = in_rx + in_tx + {held}: {stats:?}");
+        }
+        // The page that is being cut is the pool's still, whatever of it is out.
+        let fewest = buffers.div_ceil(self.pieces as u64).saturating_sub(1);
+        assert!((fewest..=buffers).contains(&out), "{out} pages for {buffers} buffers: {stats:?}");
     }
 
     /// Closes the device: everything is home, and nothing was done that must not be.

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, MAX_FRAGS};
 
+use super::capability;
 use super::deliveries::Deliveries;
 use super::params::{BusyPoll, XskParams, parameter};
 use super::probe::Probe;
@@ -18,11 +19,10 @@ use super::stats::XskStats;
 use super::sys::link;
 use super::sys::socket::{self as sys, KernelCounts, Mapped, Ring, errno};
 use super::umem::{Queue, Umem, check_queue};
-use crate::device::{Calls, Capabilities, Device, DeviceStats, Wake};
+use crate::device::{Armed, Calls, Capabilities, Device, DeviceStats, Wake, sleep_on};
 use crate::reach::Reach;
-use crate::sys::event;
 
-/// The longest sleep while frames are being sent: the kernel does not wake anybody for a completion.
+/// The longest sleep while frames are being sent, at first: the kernel does not wake anybody for a completion.
 const WHILE_SENDING: Duration = Duration::from_millis(1);
 /// The longest sleep otherwise: an interface that goes away wakes nobody either.
 const NAP: Duration = Duration::from_millis(100);
@@ -41,8 +41,8 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 /// | two threads | never share a device, for its rings have one producer and one consumer; a queue has one device |
 /// | another process | makes its own `Umem`. A child of `fork` that neither execs nor exits keeps the socket, and so the queue |
 ///
-/// A pool over the UMEM leaves no tailroom in its pages, if chunks are pages: the kernel fills them up to their end. What
-/// a program of one's own wrote as metadata lies right before the packet: [`Buff::adjust_meta`] takes it in.
+/// The kernel fills chunks up to their end: [`check_pool`](Self::check_pool) says whether a pool's tailroom is in the way,
+/// or anything else. What a program of one's own wrote as metadata lies right before the packet: [`Buff::adjust_meta`] takes it in.
 ///
 /// ```no_run
 /// // It needs root and an interface.
@@ -56,6 +56,7 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 /// let redirect = Some(Redirect::attach("veth0", Attach::Auto, false)?);
 /// let params = XskParams { interface: "veth0".into(), redirect, ..Default::default() };
 /// let mut device = XskDevice::open(params, &umem)?;
+/// device.check_pool(&pool)?;
 ///
 /// let (mut packets, mut out, mut done) = (Vec::with_capacity(64), Default::default(), FrameBulk::new());
 /// loop {
@@ -91,6 +92,8 @@ pub struct XskDevice {
     last: KernelCounts,
     calls: Calls,
     gone: bool,
+    /// Frames that were taken and completed before the last sleep, and how long that was while sending.
+    naps: (u64, Duration),
 }
 
 /// An Ethernet header with a VLAN tag: what an interface takes beyond its MTU.
@@ -173,7 +176,12 @@ impl XskDevice {
             last: KernelCounts::default(),
             calls: Calls::default(),
             gone: false,
+            naps: (0, WHILE_SENDING),
         }
+    }
+
+    pub(super) fn umem(&self) -> &Umem {
+        &self.umem
     }
 
     /// Whether the driver works on the UMEM itself.
@@ -208,6 +216,15 @@ impl XskDevice {
     fn look(&mut self) -> bool {
         self.gone |= self.open.as_ref().is_none_or(|open| sys::take_error(open.fd.as_fd()).is_some());
         self.gone
+    }
+
+    /// How long to sleep: while frames are being sent a moment, and twice as long each time that none of them moved.
+    fn nap(&mut self) -> Duration {
+        let moved = self.stats.tx_packets + self.stats.tx_completed;
+        let (before, nap) = self.naps;
+        let nap = if moved == before { (2 * nap).min(NAP) } else { WHILE_SENDING };
+        self.naps = (moved, nap);
+        if self.sender.held() > 0 { nap } else { NAP }
     }
 
     #[inline]
@@ -280,13 +297,19 @@ fn rx_buffers(params: &XskParams, umem: &Umem) -> Result<u32, Error> {
 fn set_busy_poll(fd: BorrowedFd<'_>, BusyPoll { micros, budget }: BusyPoll) -> Result<(), Error> {
     sys::set_busy_poll(fd, micros, budget).map_err(|(call, source)| {
         let remedy = match source.raw_os_error() {
-            Some(errno::EPERM) => format!(
-                "busy polling, and {budget} packets a poll where the kernel's own is 8, need CAP_NET_ADMIN, or root:                  leave busy_poll off"
-            ),
-            Some(errno::ENOPROTOOPT) => "busy polling of AF_XDP needs Linux 5.11, with \
-                                         CONFIG_NET_RX_BUSY_POLL: leave busy_poll off"
-                .into(),
-            _ => format!("the kernel takes no {micros} microseconds of {budget} packets: leave busy_poll off"),
+            Some(errno::EPERM) => {
+                let needs = capability::remedy(capability::ADMIN);
+                format!(
+                    "{needs}; busy polling needs it, and {budget} packets a poll, where the kernel's own is 8"
+                )
+            }
+            Some(errno::ENOPROTOOPT) => {
+                "busy polling of AF_XDP needs Linux 5.11, with CONFIG_NET_RX_BUSY_POLL: leave busy_poll off"
+                    .into()
+            }
+            _ => {
+                format!("the kernel takes no {micros} microseconds of {budget} packets: leave busy_poll off")
+            }
         };
         Error::System { call, remedy, source }
     })
@@ -346,33 +369,24 @@ impl Device for XskDevice {
     }
 
     fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
-        let start = Instant::now();
-        loop {
-            if self.look() {
-                return Wake::Gone;
-            }
-            self.kick_transmit();
-            let (open, gone) = (self.open.as_mut(), self.gone);
-            if let Some(open) = open.filter(|open| !gone && open.busy && !open.has_some()) {
-                // `poll` does not poll the driver, unless all sockets are told to.
-                self.gone = !open.kick_receive(true, &mut self.calls);
-            }
-            let ready = self.open.as_ref().is_some_and(Open::has_some);
-            let left = timeout.saturating_sub(start.elapsed());
-            let nap = if self.sender.held() > 0 { WHILE_SENDING } else { NAP };
-            let sleep = if ready { Duration::ZERO } else { left.min(nap) };
-            let socket = self.open.as_ref().map(|open| open.fd.as_fd());
-            let [by_socket, by_pool] = event::wait_readable([socket, pool.wake_fd()], sleep);
-            if by_pool {
-                pool.acknowledge_wake();
-            }
-            if ready || by_socket || by_pool {
-                return Wake::Ready;
-            }
-            if left <= sleep {
-                return Wake::Timeout;
-            }
+        sleep_on(self, pool, timeout)
+    }
+
+    fn arm(&mut self, _: &Bound) -> Armed<'_> {
+        if self.look() {
+            return Armed::Gone;
         }
+        self.kick_transmit();
+        let at_most = self.nap();
+        let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return Armed::Gone };
+        if open.busy && !open.has_some() {
+            // `poll` does not poll the driver, unless all sockets are told to.
+            self.gone = !open.kick_receive(true, &mut self.calls);
+        }
+        if open.has_some() {
+            return Armed::Ready;
+        }
+        Armed::Idle { fd: Some(open.fd.as_fd()), at_most }
     }
 
     fn stats(&self) -> DeviceStats {
@@ -387,6 +401,10 @@ impl Device for XskDevice {
             in_tx: self.sender.held() as u64,
             ..self.stats
         }
+    }
+
+    fn kernel_stats(&self) -> Option<XskStats> {
+        Some(self.xsk_stats())
     }
 
     fn calls(&self) -> Calls {
@@ -426,6 +444,7 @@ mod tests {
     use crate::{Attach, UmemParams, XskMode};
     use pagepool::{Arena, ArenaParams, Pool, PoolParams};
     use std::os::fd::AsRawFd;
+    use std::time::Instant;
 
     /// Half pages of 1 MiB, a pool over them, and eight buffers for packets.
     fn open() -> (XskDevice, Bound) {
@@ -691,7 +710,7 @@ mod tests {
     }
 
     /// Opens and closes a device where system calls are refused; says whether it knew a way to wait, and the counts.
-    fn closed_without(calls: &[(i64, u32)]) -> (bool, u64, u64) {
+    fn closed_without(calls: &[veth::Refused]) -> (bool, u64, u64) {
         veth::refused(calls, || {
             let (mut device, pool) = open();
             device.receive(&pool, &mut Vec::new(), 0);

@@ -35,8 +35,14 @@ pub struct UmemParams {
     /// Names it in reports and errors.
     pub name: String,
     /// Bytes of a chunk, which the kernel fills with one packet or a part of one: 2048 or 4096; with `unaligned` any
-    /// multiple of 64 from 2048 to 4096. A chunk of 4096 is a page of a pool. One of 2048 is half a page: the device then
-    /// takes [pieces](pagepool::Bound::alloc_frag) of that size, which should be the only ones cut from the pool.
+    /// multiple of 64 from 2048 to 4096. A chunk of 4096 is a page of a pool, of order 0. One of 2048 is half a page: the
+    /// device then takes [pieces](pagepool::Bound::alloc_frag) of that size, which must be the only ones cut from the pool
+    /// (a piece across a border of chunks is counted as `rx_unmapped`, and goes home).
+    ///
+    /// A pool for half pages is one like any other: `PoolParams { headroom: 256, max_len: 1792, colour: false, wakeup: true,
+    /// domains: vec![umem], ..Default::default() }`. Headroom and length are for whole pages of it that one's own
+    /// frames are written into, which then cross no chunk either. A piece has no tailroom, and as headroom what is before the
+    /// packet in the chunk. A page carries two packets, and is home when both are.
     pub chunk_size: u32,
     /// Bytes kept free before the 256 that the kernel always keeps before a packet.
     pub headroom: u32,

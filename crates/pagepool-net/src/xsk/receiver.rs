@@ -215,8 +215,14 @@ impl Receiver {
             return None;
         }
         let packet = match self.partial.take() {
-            None => Buff::new(buffer, offset, len).ok(),
             Some(packet) => self.joined(packet, buffer, offset, len),
+            None => match Buff::new(buffer, offset, len) {
+                Ok(packet) => Some(packet),
+                Err(_) => {
+                    stats.rx_bad_length += 1; // it reaches into its pool's tailroom
+                    return self.spoilt(last);
+                }
+            },
         };
         if packet.is_none() {
             stats.rx_too_many_buffers += 1;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use pagepool::Error;
 
 use super::bpf;
+use super::capability;
 use super::params::parameter;
 use super::sys::link;
 use super::sys::socket::errno;
@@ -110,7 +111,10 @@ impl Redirect {
                 );
                 return Error::Busy { what };
             }
-            let remedy = format!("the map must be an XSKMAP with room for key {key}");
+            let remedy = match source.raw_os_error() {
+                Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
+                _ => format!("the map must be an XSKMAP with room for key {key}"),
+            };
             Error::System { call: "bpf(BPF_MAP_UPDATE_ELEM)", remedy, source }
         })
     }
@@ -174,14 +178,15 @@ fn not_attached(interface: &str, index: u32, source: io::Error, native: bool) ->
             );
             return Error::Busy { what };
         }
-        Some(errno::EPERM) => "attaching a program needs CAP_NET_ADMIN and CAP_BPF, or root".into(),
+        Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
         Some(errno::EOPNOTSUPP) if native => {
             format!("the driver of {interface} runs no XDP programs: attach it generic")
         }
         Some(errno::ERANGE | errno::EINVAL) if native => format!(
             "the driver of {interface} refuses it as {interface} is set up: its MTU, or that of a veth's other end, may \
-             be beyond what a program without frags may see; or attach it generic"
+             be beyond what a program without frags may see; or the kernel is older than 5.9; or attach it generic"
         ),
+        Some(errno::EINVAL) => "attaching by a link needs Linux 5.9".into(),
         _ => format!("the program could not be attached to {interface}"),
     };
     Error::System { call, remedy, source }
@@ -189,15 +194,16 @@ fn not_attached(interface: &str, index: u32, source: io::Error, native: bool) ->
 
 fn refused(call: &'static str, source: io::Error, frags: bool) -> Error {
     let remedy = match source.raw_os_error() {
-        Some(errno::EPERM) => {
-            "it needs CAP_BPF and CAP_NET_ADMIN, or root; before Linux 5.11 also locked memory"
-        }
+        // Before Linux 5.11 also where too little memory may be locked.
+        Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
         Some(errno::EINVAL) if frags => {
             "a program for packets of several buffers needs Linux 5.18: attach it without frags, or the kernel is built \
              without CONFIG_XDP_SOCKETS"
+                .into()
         }
-        Some(errno::EINVAL) => "it needs Linux 5.9, with CONFIG_XDP_SOCKETS and CONFIG_BPF_SYSCALL",
-        _ => "the kernel refused it",
+        Some(errno::EINVAL) => "it needs Linux 5.9, with CONFIG_XDP_SOCKETS and CONFIG_BPF_SYSCALL".into(),
+        Some(errno::ENOSYS) => "the kernel is built without CONFIG_BPF_SYSCALL".into(),
+        _ => "the kernel refused it".into(),
     };
-    Error::System { call, remedy: remedy.into(), source }
+    Error::System { call, remedy, source }
 }

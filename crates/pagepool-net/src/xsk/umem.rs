@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use pagepool::{DeviceAddr, DmaDomain, DomainId, Error, PAGE_SIZE, Provider, Region};
 
+use super::capability;
 use super::params::{UmemParams, XDP_HEADROOM, XskMode, parameter};
 use super::probe::Probe;
 use super::sys::socket::{self as sys, Registration, errno, flags};
@@ -106,6 +107,10 @@ impl Umem {
     /// Most bytes of a packet in one chunk.
     pub fn packet_capacity(&self) -> usize {
         (self.memory.chunk - self.memory.headroom - XDP_HEADROOM) as usize
+    }
+
+    pub(super) fn domain_id(&self) -> DomainId {
+        self.id
     }
 
     pub(super) fn layout(&self) -> Layout {
@@ -261,11 +266,13 @@ impl Umem {
 fn new_socket() -> Result<OwnedFd, Error> {
     sys::socket().map_err(|source| {
         let remedy = match source.raw_os_error() {
-            Some(errno::EPERM | errno::EACCES) => "an AF_XDP socket needs CAP_NET_RAW, or root",
-            Some(errno::EAFNOSUPPORT) => "the kernel is older than 4.18, or built without CONFIG_XDP_SOCKETS",
-            _ => "raise RLIMIT_NOFILE if too many files are open",
+            Some(errno::EPERM | errno::EACCES) => capability::remedy(capability::SOCKET),
+            Some(errno::EAFNOSUPPORT) => {
+                "the kernel is older than 4.18, or built without CONFIG_XDP_SOCKETS".into()
+            }
+            _ => "raise RLIMIT_NOFILE if too many files are open".into(),
         };
-        Error::System { call: "socket(AF_XDP)", remedy: remedy.into(), source }
+        Error::System { call: "socket(AF_XDP)", remedy, source }
     })
 }
 

@@ -70,6 +70,7 @@ fn leave() {
 /// Capabilities, by their numbers in include/uapi/linux/capability.h.
 pub const CAP_NET_ADMIN: u32 = 12;
 pub const CAP_NET_RAW: u32 = 13;
+pub const CAP_IPC_LOCK: u32 = 14;
 pub const CAP_BPF: u32 = 39;
 pub const CAP_SYS_ADMIN: u32 = 21;
 
@@ -84,9 +85,25 @@ pub fn without<R: Send>(capabilities: &[u32], work: impl FnOnce() -> R + Send) -
     })
 }
 
-/// Does something on a thread of this namespace for which these system calls, if their first argument is this, fail with
-/// `EPERM`, as in a container that filters them.
-pub fn refused<R: Send>(calls: &[(libc::c_long, u32)], work: impl FnOnce() -> R + Send) -> R {
+/// A system call that fails, as in a container that filters it, or with a kernel that does not have it.
+#[derive(Clone, Copy)]
+pub struct Refused {
+    pub call: libc::c_long,
+    /// Which of its arguments, from 0, has to have which lower half.
+    pub argument: (u32, u32),
+    pub errno: libc::c_int,
+}
+
+/// The two commands of `membarrier` that tell of grace periods: that which asks for commands, and the one.
+pub const GRACE_PERIODS: [Refused; 2] = [
+    Refused { call: libc::SYS_membarrier, argument: (0, 0), errno: libc::EPERM },
+    Refused { call: libc::SYS_membarrier, argument: (0, 1), errno: libc::EINVAL },
+];
+pub const PACKET_SOCKET: Refused =
+    Refused { call: libc::SYS_socket, argument: (0, libc::AF_PACKET as u32), errno: libc::EPERM };
+
+/// Does something on a thread of this namespace for which these system calls fail.
+pub fn refused<R: Send>(calls: &[Refused], work: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|threads| {
         let thread = threads.spawn(|| {
             filter(calls);
@@ -96,21 +113,20 @@ pub fn refused<R: Send>(calls: &[(libc::c_long, u32)], work: impl FnOnce() -> R 
     })
 }
 
-fn filter(calls: &[(libc::c_long, u32)]) {
+fn filter(calls: &[Refused]) {
     let op = |code: u32, skip, k| libc::sock_filter { code: code as u16, jt: 0, jf: skip, k };
-    let (load, is, end) =
-        (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ, libc::BPF_RET);
-    let one = |&(call, argument): &(libc::c_long, u32)| {
+    let (load, is) = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ);
+    let one = |refused: &Refused| {
         [
             op(load, 0, 0), // its number
-            op(is, 3, call as u32),
-            op(load, 0, 16), // the lower half of its first argument
-            op(is, 1, argument),
-            op(end, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+            op(is, 3, refused.call as u32),
+            op(load, 0, 16 + 8 * refused.argument.0),
+            op(is, 1, refused.argument.1),
+            op(libc::BPF_RET, 0, libc::SECCOMP_RET_ERRNO | refused.errno as u32),
         ]
     };
     let mut code: Vec<_> = calls.iter().flat_map(one).collect();
-    code.push(op(end, 0, libc::SECCOMP_RET_ALLOW));
+    code.push(op(libc::BPF_RET, 0, libc::SECCOMP_RET_ALLOW));
     let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
     // SAFETY: the call takes integers, and is of this thread.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
@@ -120,9 +136,12 @@ fn filter(calls: &[(libc::c_long, u32)]) {
     assert_eq!(done, 0, "{}", io::Error::last_os_error());
 }
 
-/// The two commands of `membarrier` that tell of grace periods: that which asks for commands, and the one.
-pub const GRACE_PERIODS: [(libc::c_long, u32); 2] = [(libc::SYS_membarrier, 0), (libc::SYS_membarrier, 1)];
-pub const PACKET_SOCKET: (libc::c_long, u32) = (libc::SYS_socket, libc::AF_PACKET as u32);
+/// Lowers what this process may lock for good.
+pub fn limit_locked_memory(bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: the kernel reads a limit.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) }, 0);
+}
 
 /// Of this thread alone: the system call is made as it is, without the C library's rounds over all threads.
 fn give_up(capabilities: &[u32]) {

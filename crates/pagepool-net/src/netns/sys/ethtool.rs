@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 const GDRVINFO: u32 = 0x03;
+const GRINGPARAM: u32 = 0x10;
 const GCHANNELS: u32 = 0x3c;
 
 /// `struct ethtool_value`.
@@ -36,6 +37,21 @@ struct ChannelsRequest {
     channels: RawChannels,
 }
 
+/// `struct ethtool_ringparam`, but for the command in front.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RawRings {
+    max: [u32; 4],
+    pub(crate) rx: u32,
+    other: [u32; 3],
+}
+
+#[repr(C)]
+struct RingsRequest {
+    command: u32,
+    rings: RawRings,
+}
+
 /// `struct ethtool_drvinfo`.
 #[repr(C)]
 struct DriverInfo {
@@ -44,7 +60,9 @@ struct DriverInfo {
     other: [u8; 160],
 }
 
-const _: () = assert!(size_of::<ChannelsRequest>() == 36 && size_of::<DriverInfo>() == 196);
+const _: () = assert!(
+    size_of::<ChannelsRequest>() == 36 && size_of::<RingsRequest>() == 36 && size_of::<DriverInfo>() == 196
+);
 
 /// What `SIOCETHTOOL` understands: plain integers behind a command, which says how long they are.
 ///
@@ -56,6 +74,8 @@ unsafe trait Command {}
 unsafe impl Command for Value {}
 // SAFETY: GCHANNELS, its only command, is defined over it; the size is asserted above.
 unsafe impl Command for ChannelsRequest {}
+// SAFETY: GRINGPARAM, its only command, is defined over it; the size is asserted above.
+unsafe impl Command for RingsRequest {}
 // SAFETY: GDRVINFO, its only command, is defined over it; the size is asserted above.
 unsafe impl Command for DriverInfo {}
 
@@ -82,6 +102,13 @@ pub(crate) fn channels(fd: BorrowedFd<'_>, link: &str) -> io::Result<RawChannels
     let mut request = ChannelsRequest { command: GCHANNELS, channels: RawChannels::default() };
     call(fd, link, &mut request)?;
     Ok(request.channels)
+}
+
+/// How many slots the rings of its hardware have.
+pub(crate) fn rings(fd: BorrowedFd<'_>, link: &str) -> io::Result<RawRings> {
+    let mut request = RingsRequest { command: GRINGPARAM, rings: RawRings::default() };
+    call(fd, link, &mut request)?;
+    Ok(request.rings)
 }
 
 /// The name of the driver, with zeroes behind it.

@@ -3,9 +3,9 @@
 use pagepool::Stats;
 use pagepool_net::DeviceStats;
 
-use super::course::Sample;
+use crate::sample::PortSample;
 
-/// Where the pages of both pools are.
+/// Where the pages of all pools are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     /// In the owners' caches.
@@ -23,33 +23,33 @@ pub struct Places {
 }
 
 /// Where the pages are.
-pub fn places(sample: &Sample) -> Places {
-    let sum = |of: &dyn Fn(usize) -> u64| (0..2).map(of).sum::<u64>();
-    let [rx, tx] = [sum(&|at| sample.nics[at].in_rx), sum(&|at| sample.nics[at].in_tx)];
+pub fn places(ports: &[PortSample]) -> Places {
+    let sum = |of: fn(&PortSample) -> u64| ports.iter().map(of).sum::<u64>();
+    let [rx, tx] = [sum(|at| at.nic.in_rx), sum(|at| at.nic.in_tx)];
     Places {
-        cache: sum(&|at| sample.pools[at].1.cache),
-        lanes: sum(&|at| sample.pools[at].1.lanes),
-        ring: sum(&|at| sample.pools[at].1.ring),
+        cache: sum(|at| at.pool.1.cache),
+        lanes: sum(|at| at.pool.1.lanes),
+        ring: sum(|at| at.pool.1.ring),
         rx,
         tx,
-        held: sum(&|at| sample.pools[at].1.out).saturating_sub(rx + tx),
+        held: sum(|at| at.pool.1.out).saturating_sub(rx + tx),
     }
 }
 
-/// What both pools counted since the warm-up.
-fn since(warm: &Sample, now: &Sample) -> [Stats; 2] {
-    [0, 1].map(|at| now.pools[at].0.since(&warm.pools[at].0))
+/// What all pools counted since the warm-up.
+fn since(warm: &[PortSample], now: &[PortSample]) -> impl Iterator<Item = Stats> {
+    now.iter().zip(warm).map(|(now, warm)| now.pool.0.since(&warm.pool.0))
 }
 
 /// Allocations that had to ask the arena.
-pub fn slow(warm: &Sample, now: &Sample) -> u64 {
-    since(warm, now).iter().map(|moved| moved.alloc_slow + moved.alloc_slow_high_order).sum()
+pub fn slow(warm: &[PortSample], now: &[PortSample]) -> u64 {
+    since(warm, now).map(|moved| moved.alloc_slow + moved.alloc_slow_high_order).sum()
 }
 
 /// Of a hundred pages that were allocated, how many had been used before: all but those that joined meanwhile. `None`
 /// before the first allocation.
-pub fn recycled_percent(warm: &Sample, now: &Sample) -> Option<f64> {
-    let moved = since(warm, now);
+pub fn recycled_percent(warm: &[PortSample], now: &[PortSample]) -> Option<f64> {
+    let moved: Vec<Stats> = since(warm, now).collect();
     let sum = |of: fn(&Stats) -> u64| moved.iter().map(of).sum::<u64>();
     let allocated = sum(|s| s.alloc_fast + s.alloc_refill + s.alloc_slow + s.alloc_slow_high_order);
     let fresh = sum(|s| s.hold).min(allocated);
@@ -57,19 +57,18 @@ pub fn recycled_percent(warm: &Sample, now: &Sample) -> Option<f64> {
 }
 
 /// Packets that found a queue full: a receive ring, that to the thread they are passed to, or that to a transmit ring.
-pub fn dropped(sample: &Sample) -> u64 {
-    let arriving: u64 = sample.nics.iter().map(|nic| nic.rx_no_buffer).sum();
-    arriving + sample.ports.iter().map(|port| port.pass_refused + port.tx_overflow).sum::<u64>()
+pub fn dropped(ports: &[PortSample]) -> u64 {
+    ports.iter().map(|at| at.nic.rx_no_buffer + at.port.pass_refused + at.port.tx_overflow).sum()
 }
 
 /// What the NICs did that they must not, and were refused.
-pub fn nic_errors(sample: &Sample) -> u64 {
+pub fn nic_errors(ports: &[PortSample]) -> u64 {
     let of = |nic: &DeviceStats| {
         let lengths = nic.rx_bad_length + nic.rx_too_long + nic.rx_too_many_buffers + nic.tx_too_long;
         let buffers = nic.rx_bad_descriptor + nic.tx_bad_descriptor + nic.rx_unmapped + nic.tx_unmapped;
         nic.faults + lengths + buffers
     };
-    sample.nics.iter().map(of).sum()
+    ports.iter().map(|at| of(&at.nic)).sum()
 }
 
 /// A number in groups of three digits.
@@ -97,17 +96,17 @@ mod tests {
 
     #[test]
     fn what_the_nics_have_is_not_held() {
-        let mut sample = Sample::default();
-        (sample.nics[0].in_rx, sample.nics[1].in_tx) = (5, 7);
-        sample.pools[0].1.out = 14;
+        let mut sample = [PortSample::default(); 2];
+        (sample[0].nic.in_rx, sample[1].nic.in_tx) = (5, 7);
+        sample[0].pool.1.out = 14;
         assert_eq!(places(&sample), Places { rx: 5, tx: 7, held: 2, ..Default::default() });
     }
 
     #[test]
     fn recycling_is_what_did_not_join() {
-        let (warm, mut now) = (Sample::default(), Sample::default());
+        let (warm, mut now) = ([PortSample::default(); 2], [PortSample::default(); 2]);
         assert_eq!(recycled_percent(&warm, &now), None);
-        (now.pools[0].0.alloc_fast, now.pools[1].0.alloc_slow, now.pools[1].0.hold) = (96, 4, 4);
+        (now[0].pool.0.alloc_fast, now[1].pool.0.alloc_slow, now[1].pool.0.hold) = (96, 4, 4);
         assert_eq!((recycled_percent(&warm, &now), slow(&warm, &now)), (Some(96.0), 4));
     }
 }

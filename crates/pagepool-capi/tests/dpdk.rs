@@ -1,0 +1,347 @@
+//! The mempool driver of `examples/dpdk`, against Debian's DPDK: a program that checks what mempools promise, DPDK's own tests
+//! of mempools and mbufs, and its forwarder over AF_XDP between two hosts. A machine without DPDK prints SKIP and the reason.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
+
+#[expect(dead_code, reason = "the driver is compiled in its own way")]
+mod installed;
+mod testpmd;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pagepool_net::netns::{
+    FrameBatch, FrameSocket, FrameSource, Host, NumberedFrames, Sending, SourceParams, Tally, TwoHosts,
+    TwoHostsParams,
+};
+
+use installed::{prefix, run};
+use testpmd::Testpmd;
+
+/// What DPDK's own allocator is called.
+const RING: &str = "ring_mp_mc";
+const SANITIZED: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+/// Nothing of a test's takes as long.
+const LIMIT: Duration = Duration::from_secs(60);
+
+// ---- Building and running --------------------------------------------------------------------------------------------
+
+/// Whether DPDK, its programs and two processors are there; prints SKIP and what is missing if not.
+fn has_dpdk(test: &str) -> bool {
+    let works =
+        |tool: &str, arg: &str| Command::new(tool).arg(arg).output().is_ok_and(|done| done.status.success());
+    let dpdk = Command::new("pkg-config")
+        .args(["--exists", "libdpdk"])
+        .status()
+        .is_ok_and(|status| status.success());
+    let there = |program: &str| Path::new("/usr/bin").join(program).exists();
+    let missing = [
+        (!works("cc", "--version"), "a C compiler"),
+        (!dpdk, "libdpdk, which pkg-config finds (Debian: libdpdk-dev, pkg-config)"),
+        (
+            !there("dpdk-testpmd") || !there("dpdk-test"),
+            "dpdk-testpmd and dpdk-test (Debian: dpdk, dpdk-dev)",
+        ),
+        (!works("timeout", "--version") || !works("stdbuf", "--version"), "timeout and stdbuf (coreutils)"),
+        (thread::available_parallelism().is_ok_and(|n| n.get() < 2), "a second processor"),
+    ];
+    for (_, what) in missing.iter().filter(|(missing, _)| *missing) {
+        println!("SKIP {test}: this machine has no {what}");
+    }
+    missing.iter().all(|(missing, _)| !missing)
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/dpdk").join(name)
+}
+
+/// An empty folder of this name.
+fn temporary(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// A folder with the driver and the programs beside it, compiled with these flags.
+fn compiled(how: &str, flags: &[&str]) -> PathBuf {
+    let folder = temporary(&format!("dpdk-{how}"));
+    let cflags = run(Command::new("pkg-config").args(["--cflags", "libdpdk"]));
+    let cflags = String::from_utf8(cflags.stdout).unwrap();
+    let cc = |file: &str, to: &str, rest: &[&str]| {
+        let mut cc = Command::new("cc");
+        cc.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
+            .args(flags)
+            .args(cflags.split_whitespace());
+        cc.arg("-I").arg(prefix().join("include")).arg(source(file)).arg("-o").arg(folder.join(to));
+        run(cc.args(rest));
+    };
+    let library = prefix().join("lib/libpagepool.a").display().to_string();
+    let shared = ["-shared", "-fPIC"];
+    let driver =
+        ["-DALLOW_INTERNAL_API", &library, "-Wl,--exclude-libs,ALL", "-lrte_mempool", "-lrte_eal", "-lm"];
+    cc("pagepool_mempool.c", "librte_mempool_pagepool.so", &[&shared[..], &driver[..]].concat());
+    let program = [
+        "-lrte_ring",
+        "-lrte_mbuf",
+        "-lrte_mempool",
+        "-lrte_eal",
+        "-Wl,--no-as-needed",
+        "-lrte_mempool_ring",
+    ];
+    cc("check.c", "check", &program);
+    cc("cost.c", "cost", &[&program[..], &["-lrte_mempool_stack"]].concat());
+    if flags.is_empty() {
+        cc("every_mempool.c", "every_mempool.so", &[&shared[..], &["-ldl"]].concat());
+    }
+    folder
+}
+
+/// A program under DPDK: no huge pages and no devices are needed, and nothing is left behind. The driver is named as one of
+/// the system, for EAL loads none from below a folder that everybody may write to.
+fn under_dpdk(program: &Path, folder: &Path, ops: &str) -> Command {
+    under_dpdk_on("0,1", program, folder, ops)
+}
+
+/// The same, on these lcores.
+fn under_dpdk_on(lcores: &str, program: &Path, folder: &Path, ops: &str) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", "240"]).arg(program);
+    command.args(["-l", lcores, "--no-huge", "-m", "256", "--no-pci", "--no-telemetry", "--no-shconf"]);
+    command.args(["-d", "librte_mempool_pagepool.so", "--log-level=mempool.pagepool:info"]);
+    command.arg(format!("--mbuf-pool-ops-name={ops}"));
+    command
+        .env("LD_LIBRARY_PATH", folder)
+        .env("RUNTIME_DIRECTORY", folder)
+        .current_dir(env!("CARGO_TARGET_TMPDIR"));
+    command
+}
+
+/// What the driver said of a mempool.
+#[derive(Debug)]
+struct Said {
+    mempool: String,
+    drawn: u64,
+    missing: u64,
+    refused: u64,
+}
+
+/// Every such line, of mempools that were freed or were there at the end.
+fn said(text: &str) -> Vec<Said> {
+    let number = |line: &str, what: &str| -> u64 {
+        let before = line.split_once(what).unwrap().0.trim_end();
+        before.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    let lines = text.lines().filter_map(|line| line.split_once(": mempool ")?.1.split_once(": "));
+    let lines = lines.filter(|(_, rest)| rest.contains("objects in pages"));
+    lines
+        .map(|(mempool, rest)| Said {
+            mempool: mempool.into(),
+            drawn: number(rest, " drawn"),
+            missing: number(rest, " missing"),
+            refused: number(rest, " refused"),
+        })
+        .collect()
+}
+
+// ---- Programs --------------------------------------------------------------------------------------------------------
+
+#[test]
+fn mempools_keep_what_they_promise() {
+    if !has_dpdk("mempools_keep_what_they_promise") {
+        return;
+    }
+    let folder = compiled("plain", &[]);
+    for spread in ["0", "1"] {
+        let done = run(under_dpdk(&folder.join("check"), &folder, "pagepool").env("PAGEPOOL_SPREAD", spread));
+        assert!(String::from_utf8_lossy(&done.stdout).contains("all objects of pagepool are home"));
+        let said = said(&String::from_utf8_lossy(&done.stderr));
+        assert_eq!(said.len(), 9, "{said:?}");
+        for said in &said {
+            let refused = if said.mempool == "twice" { 2 } else { 0 };
+            assert_eq!((said.missing, said.refused), (0, refused), "{said:?}");
+        }
+    }
+    // On one lcore: where two have to share a processor they wait for each other's time slices.
+    let cost = run(&mut under_dpdk_on("0", &folder.join("cost"), &folder, "pagepool"));
+    print!("{}", String::from_utf8_lossy(&cost.stdout));
+}
+
+#[test]
+fn neither_valgrind_nor_the_address_sanitizer_finds_anything() {
+    let test = "neither_valgrind_nor_the_address_sanitizer_finds_anything";
+    if !has_dpdk(test) {
+        return;
+    }
+    let folder = compiled("sanitized", &SANITIZED);
+    run(&mut under_dpdk(&folder.join("check"), &folder, "pagepool"));
+    if !Command::new("valgrind").arg("--version").output().is_ok_and(|done| done.status.success()) {
+        return println!("SKIP {test}: this machine has no valgrind");
+    }
+    let folder = compiled("for-valgrind", &["-gdwarf-4"]);
+    let mut command = Command::new("valgrind");
+    command.args(["--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite", "--error-exitcode=9"]);
+    let check = under_dpdk(&folder.join("check"), &folder, "pagepool");
+    command.args(check.get_args().skip(2)).env("LD_LIBRARY_PATH", &folder).env("RUNTIME_DIRECTORY", &folder);
+    run(command.current_dir(env!("CARGO_TARGET_TMPDIR")));
+}
+
+/// What DPDK's tests of mempools and mbufs print; `every`: with all mempools, not only those of mbufs.
+fn dpdk_tests(folder: &Path, ops: &str, every: bool) -> [String; 2] {
+    let mut command = under_dpdk(Path::new("dpdk-test"), folder, ops);
+    command.env("LD_PRELOAD", folder.join("every_mempool.so"));
+    if every {
+        command.env("EVERY_MEMPOOL", ops);
+    }
+    let mut tests =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    tests.stdin.take().unwrap().write_all(b"mempool_autotest\nmbuf_autotest\nquit\n").unwrap();
+    let done = tests.wait_with_output().unwrap();
+    let text = [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(done.status.success(), "{}: {}{}", done.status, text[0], text[1]);
+    assert_eq!(text[0].matches("Test OK").count(), 2, "{}{}", text[0], text[1]);
+    text
+}
+
+#[test]
+fn dpdks_tests_of_mempools_and_mbufs_pass() {
+    if !has_dpdk("dpdks_tests_of_mempools_and_mbufs_pass") {
+        return;
+    }
+    let folder = compiled("tests", &[]);
+    // The tests themselves leave some objects behind: as many of ours as of DPDK's own.
+    let not_home = |text: &str| -> Vec<String> {
+        text.lines().filter_map(|line| Some(line.split_once("every_mempool: ")?.1.to_owned())).collect()
+    };
+    let expected = not_home(&dpdk_tests(&folder, RING, false)[1]);
+    assert!(expected.len() > 20, "{expected:?}");
+    for every in [false, true] {
+        let [out, err] = dpdk_tests(&folder, "pagepool", every);
+        assert!(out.contains("Testing pagepool mempool handler"), "{out}");
+        let said = said(&err);
+        let drawn = |name: &str| said.iter().find(|said| said.mempool == name).map_or(0, |said| said.drawn);
+        assert!(drawn("default_pool") > 1000 && drawn("refcnt_pool") > 1000, "{said:?}");
+        assert_eq!(drawn("test_nocache") > 1000, every, "{said:?}");
+        assert!(said.iter().all(|said| said.refused == 0), "{said:?}");
+        assert_eq!(that_compare(&not_home(&err)), that_compare(&expected), "every: {every}");
+    }
+}
+
+/// Without those mempools that get as many objects as fit some memory, for an object of ours is larger, and the one whose
+/// last object is home or not, as its two threads happen to end.
+fn that_compare(lines: &[String]) -> Vec<&String> {
+    let differs = |line: &&String| line.starts_with("empty: ") || line.starts_with("test_mempool_sp_sc: ");
+    lines.iter().filter(|line| !differs(line)).collect()
+}
+
+// ---- The forwarder ---------------------------------------------------------------------------------------------------
+
+const MBUFS: u64 = 16384;
+/// Of each port: what the AF_XDP driver keeps in the kernel's fill ring, and the frame that it sent last, for it looks for
+/// those that are sent only when it sends.
+const IN_RINGS: u64 = 2048 + 1;
+const FRAMES: u64 = 5_000;
+/// Frames under way at most: a veth has room for 256, and drops what a forwarder sends beyond.
+const WINDOW: u64 = 128;
+
+/// Sends numbered frames from one host to the other, each once, and looks at what is in those that arrive.
+fn carry(from: &Host, to: &Host, size: usize, count: u64) {
+    let sockets = [from, to].map(|host| FrameSocket::open(&host.namespace, &host.link.name).unwrap());
+    let frames = NumberedFrames::new(from.link.mac.unwrap(), to.link.mac.unwrap(), size).unwrap();
+    let (mut frame, mut batch, mut tally) = (vec![0; size], FrameBatch::new(2048), Tally::new(count));
+    let (start, mut sent) = (Instant::now(), 0);
+    while tally.good < count && start.elapsed() < LIMIT {
+        while sent < count && sent - tally.good < WINDOW {
+            frames.write(sent, &mut frame);
+            sent += u64::from(sockets[0].send(&frame).unwrap());
+        }
+        if sockets[1].wait(Duration::from_millis(100)) {
+            sockets[1].receive_many(&mut batch).unwrap();
+            for frame in batch.frames() {
+                tally.take(frame);
+            }
+        }
+    }
+    assert_eq!((tally.missing(sent), tally.again, tally.beyond, tally.corrupt), (0, 0, 0, 0), "{tally:?}");
+    assert_eq!(sent, count);
+}
+
+/// Forwards frames of all sizes both ways, then as many as go, then a last one each way; `cache` is the size of the cache that
+/// each lcore has in front of the driver. Gives what the forwarder printed.
+fn forward(hosts: &TwoHosts, folder: &Path, ops: &str, cache: u32) -> String {
+    let command = under_dpdk(Path::new("stdbuf"), folder, ops);
+    let mut testpmd = Testpmd::start(hosts, command, MBUFS, cache);
+    for size in [60, 590, 1514] {
+        carry(&hosts.a, &hosts.b, size, FRAMES);
+        carry(&hosts.b, &hosts.a, size, FRAMES);
+    }
+    testpmd.ask("clear fwd stats all", "testpmd>");
+    let frames = NumberedFrames::new(hosts.a.link.mac.unwrap(), hosts.b.link.mac.unwrap(), 60).unwrap();
+    let params = SourceParams {
+        frames,
+        count: u64::MAX,
+        limit: Duration::from_secs(2),
+        per_second: None,
+        sending: Sending::Xdp,
+    };
+    match FrameSource::start(&hosts.a.namespace, &hosts.a.link.name, params) {
+        Ok(source) => drop(source.join().unwrap()),
+        Err(error) => println!("SKIP as many frames as go: {error}"),
+    }
+    thread::sleep(Duration::from_millis(200));
+    for _ in 0..3 {
+        carry(&hosts.a, &hosts.b, 60, 1);
+        carry(&hosts.b, &hosts.a, 60, 1);
+        thread::sleep(Duration::from_millis(50));
+    }
+    testpmd.ask("stop", "Done.");
+    testpmd.ask("dump_mempool mb_pool_0", "no statistics available");
+    testpmd.quit()
+}
+
+/// The number behind a word, the last time it is printed.
+fn last(text: &str, word: &str) -> f64 {
+    let rest = text.rsplit_once(word).unwrap_or_else(|| panic!("no {word:?} in {text}")).1.trim_start();
+    rest.split(|c: char| c != '.' && !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
+/// Every mbuf is home, in an lcore's cache, or in the rings; and the driver that was asked for was asked.
+fn account(text: &str, ops: &str, cache: u32) {
+    assert!(text.contains(&format!("ops_name: <{ops}>")), "{text}");
+    let cached = if cache > 0 { last(text, "total_cache_count=") } else { 0.0 };
+    let home = last(text, "common_pool_count=") + cached;
+    assert_eq!(MBUFS - home as u64, 2 * IN_RINGS, "{ops}: in the rings are {IN_RINGS} a port\n{text}");
+    let said = said(text);
+    let drawn = said.first().map_or(0, |said| said.drawn);
+    if ops == "pagepool" {
+        let [Said { mempool, refused: 0, .. }] = &said[..] else { panic!("{said:?}") };
+        assert_eq!(mempool, "mb_pool_0");
+        assert!(drawn >= if cache > 0 { 2 * IN_RINGS } else { 2 * IN_RINGS + 6 * FRAMES }, "{said:?}");
+    }
+    let (cycles, frames) = (last(text, "CPU cycles/packet="), last(text, "RX-packets:"));
+    println!(
+        "testpmd, {ops}, cache {cache}: {cycles} cycles a frame, {frames} frames in 2 s; {drawn} pages drawn"
+    );
+}
+
+#[test]
+fn the_forwarder_loses_nothing_over_af_xdp() {
+    let test = "the_forwarder_loses_nothing_over_af_xdp";
+    if !has_dpdk(test) {
+        return;
+    }
+    let folder = compiled("forwarder", &[]);
+    // Without a cache DPDK's own would get to objects that the device has not in its UMEM: see note 0011.
+    for (ops, cache) in [("pagepool", 250), (RING, 250), ("pagepool", 0)] {
+        let hosts = match TwoHosts::new(&TwoHostsParams::default()) {
+            Ok(hosts) => hosts,
+            Err(error) if error.is_permission() => return println!("SKIP {test}: {error}"),
+            Err(error) => panic!("{error}"),
+        };
+        account(&forward(&hosts, &folder, ops, cache), ops, cache);
+    }
+}

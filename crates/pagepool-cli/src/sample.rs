@@ -1,0 +1,37 @@
+//! What a thread sees of its ports at one time, for the figures of whoever watches it.
+
+use pagepool::{Frame, Inflight, Stats};
+use pagepool_net::{DeviceStats, ForwardStats, Forwarder, PathStats, PortId, Program, Stack, XskStats};
+
+/// What was counted for one port.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PortSample {
+    /// By the pool that it receives into.
+    pub pool: (Stats, Inflight),
+    /// By the device.
+    pub nic: DeviceStats,
+    /// By the kernel, if the device is an AF_XDP socket.
+    pub xsk: Option<XskStats>,
+    /// By the forwarder.
+    pub port: ForwardStats,
+    /// Ways of frames from other ports.
+    pub paths: PathStats,
+    /// Now: buffers of frames that wait for the transmit ring.
+    pub waiting: u64,
+}
+
+impl PortSample {
+    /// What is seen of a port now, on the thread that polls it. Some system calls.
+    pub fn of<P: Program, S: Stack>(forwarder: &Forwarder<P, S>, port: PortId) -> Self {
+        let device = forwarder.device(port);
+        let waiting = forwarder.waiting(port).map(|frames| frames.map(Frame::segment_count).sum::<usize>());
+        Self {
+            pool: forwarder.pool(port).map(|pool| (pool.stats(), pool.inflight())).unwrap_or_default(),
+            nic: device.map(|nic| nic.stats()).unwrap_or_default(),
+            xsk: device.and_then(|nic| nic.kernel_stats()),
+            port: forwarder.stats(port).unwrap_or_default(),
+            paths: forwarder.paths(port).unwrap_or_default(),
+            waiting: waiting.unwrap_or(0) as u64,
+        }
+    }
+}

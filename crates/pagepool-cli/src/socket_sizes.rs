@@ -1,0 +1,243 @@
+//! How large everything is that AF_XDP sockets on interfaces of one MTU need, and how they are called.
+
+use pagepool::{ArenaParams, Backing, MAX_FRAGS, OnMissingHuge, PAGE_SIZE, PoolParams};
+use pagepool_net::{Attach, BUDGET, UmemParams, XskDevice, XskMode, XskParams};
+
+/// What the kernel keeps free before a packet for XDP programs, and what drivers and newer kernels keep behind it where a
+/// packet may go on in another buffer (`struct skb_shared_info`).
+const HEADROOM: usize = 256;
+const TAILROOM: usize = 320;
+/// An Ethernet header with a VLAN tag.
+const HEADERS: usize = 18;
+/// Slots of a ring, and idle pages of a pool, at most.
+const RING: u32 = 2048;
+const MOST_PAGES: usize = 16_384;
+/// Idle pages beside what the queues hold.
+const SPARE: usize = 256;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Largest packet of the links without its Ethernet header.
+    pub mtu: u32,
+    /// Bytes of a chunk.
+    pub chunk: u32,
+    /// Chunks may begin anywhere in a page.
+    pub unaligned: bool,
+    /// Slots of each ring; without, as many as go.
+    pub ring: Option<u32>,
+    /// Slots of the hardware's receive rings, which buffers lie on with zero copy.
+    pub hardware_ring: u32,
+    /// Who moves the bytes.
+    pub mode: XskMode,
+    /// Memory of huge pages, or none.
+    pub hugepages: bool,
+}
+
+/// The sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketSizes {
+    wanted: Wanted,
+    /// Slots of each ring.
+    pub ring: u32,
+    /// Most pages of each pool that can be out at once.
+    pub pages: usize,
+}
+
+impl SocketSizes {
+    /// For links of our own, in whole pages that are copied: the largest rings for which a pool can keep all its pages.
+    pub fn of_mtu(mtu: u32) -> Self {
+        let mode = XskMode::Copy; // no veth has another
+        let wanted = Wanted {
+            mtu,
+            chunk: PAGE_SIZE as u32,
+            unaligned: false,
+            ring: None,
+            hardware_ring: 0,
+            mode,
+            hugepages: false,
+        };
+        Self::largest(wanted)
+    }
+
+    /// For what is asked for, or why that does not go together.
+    pub fn new(wanted: Wanted) -> Result<Self, String> {
+        let Wanted { mtu, chunk, ring, .. } = wanted;
+        let most = (MAX_FRAGS + 1) * (chunk as usize - HEADROOM) - HEADERS;
+        if mtu as usize > most {
+            let whole =
+                if (chunk as usize) < PAGE_SIZE { "use --frame-size 4096, or lower" } else { "lower" };
+            return Err(format!(
+                "packets of MTU {mtu} need more than the {} chunks of {chunk} bytes that a packet may have, which do for \
+                 MTU {most}: {whole} the MTU",
+                MAX_FRAGS + 1
+            ));
+        }
+        let Some(ring) = ring else { return Ok(Self::largest(wanted)) };
+        let sizes = Self::with_ring(wanted, ring);
+        if sizes.pages > MOST_PAGES {
+            return Err(format!(
+                "rings of {ring} slots need {} pages for MTU {mtu}, and a pool keeps at most {MOST_PAGES}: at most --ring {}",
+                sizes.pages,
+                Self::fitting(wanted, ring).ring
+            ));
+        }
+        Ok(sizes)
+    }
+
+    fn largest(wanted: Wanted) -> Self {
+        Self::fitting(wanted, RING)
+    }
+
+    /// With rings of so many slots, or less.
+    fn fitting(wanted: Wanted, ring: u32) -> Self {
+        let mut sizes = Self::with_ring(wanted, ring);
+        while sizes.pages > MOST_PAGES && sizes.ring > 2 {
+            sizes = Self::with_ring(wanted, sizes.ring / 2);
+        }
+        sizes
+    }
+
+    /// Packets lie on the receive ring, in the hardware's, or wait in the kernel for one, lie on another's transmit ring,
+    /// wait for that (as many packets as it has slots), or are in the bursts of who works on them. A page of which a piece
+    /// is anywhere counts whole.
+    fn with_ring(wanted: Wanted, ring: u32) -> Self {
+        let room = wanted.chunk as usize - HEADROOM - TAILROOM;
+        let buffers = (wanted.mtu as usize + HEADERS).div_ceil(room).min(MAX_FRAGS + 1);
+        let (slots, hardware) = (ring as usize, wanted.hardware_ring as usize);
+        Self {
+            wanted,
+            ring,
+            pages: 2 * slots + hardware + buffers * (slots.max(BUDGET) + 4 * BUDGET) + SPARE,
+        }
+    }
+
+    /// Bytes of a chunk.
+    pub fn chunk(&self) -> u32 {
+        self.wanted.chunk
+    }
+
+    /// Whether packets may have several buffers: those that do not fit a chunk, or that drivers do not take into a page.
+    pub fn multi_buffer(&self) -> bool {
+        let one = (self.wanted.chunk as usize - HEADROOM).min(PAGE_SIZE - HEADROOM - TAILROOM);
+        self.wanted.mtu as usize + HEADERS > one
+    }
+
+    /// Whether a buffer is a part of a page.
+    pub fn in_pieces(&self) -> bool {
+        !self.wanted.unaligned && (self.wanted.chunk as usize) < PAGE_SIZE
+    }
+
+    /// Most bytes of a packet in a chunk.
+    pub fn room(&self) -> usize {
+        self.wanted.chunk as usize - HEADROOM
+    }
+
+    /// Where a packet that is made here begins in a piece. A page knows where.
+    pub fn headroom(&self) -> usize {
+        HEADROOM
+    }
+
+    /// The memory of so many pools, there from the start.
+    pub fn arena(&self, name: &str, pools: usize) -> ArenaParams {
+        let bytes = (pools * self.pages + SPARE) * PAGE_SIZE;
+        let max_bytes = bytes.next_multiple_of(1 << pagepool::REGION_SHIFT) as u64;
+        let (backing, on_missing_huge) = match self.wanted.hugepages {
+            true => (Backing::Huge2M, OnMissingHuge::Fail),
+            false => (Backing::default(), OnMissingHuge::default()),
+        };
+        ArenaParams {
+            name: name.into(),
+            max_bytes,
+            backing,
+            on_missing_huge,
+            commit_all: true,
+            ..Default::default()
+        }
+    }
+
+    /// Huge pages that this takes, if it is to be of huge pages.
+    pub fn hugepages(&self, pools: usize) -> Option<u64> {
+        self.wanted.hugepages.then(|| self.arena("", pools).max_bytes >> 21)
+    }
+
+    /// The same as a UMEM.
+    pub fn umem(&self, name: &str) -> UmemParams {
+        UmemParams {
+            name: name.into(),
+            chunk_size: self.wanted.chunk,
+            unaligned: self.wanted.unaligned,
+            mode: self.wanted.mode,
+            multi_buffer: self.multi_buffer(),
+            ..UmemParams::default()
+        }
+    }
+
+    /// A pool in whose ring all its idle pages have a place, so that none leaves it. What a page has beyond a chunk is for
+    /// colours; pieces have none, for they begin where chunks do.
+    pub fn pool(&self, name: &str) -> PoolParams {
+        PoolParams {
+            name: name.into(),
+            ring_size: self.pages,
+            headroom: HEADROOM,
+            max_len: if self.wanted.unaligned { self.wanted.chunk as usize - HEADROOM } else { 0 },
+            chains: if self.multi_buffer() { self.pages } else { 0 },
+            wakeup: true,
+            ..PoolParams::default()
+        }
+    }
+
+    /// A socket.
+    pub fn socket(&self, interface: &str, queue: u32) -> XskParams {
+        let (rx_ring, tx_ring) = (self.ring, self.ring);
+        XskParams { interface: interface.into(), queue, rx_ring, tx_ring, ..XskParams::default() }
+    }
+}
+
+/// Where the program of a socket runs, if it has one, and who moves the bytes: `af_xdp_native_copy` and the like.
+pub fn mode(nic: &XskDevice) -> String {
+    let program = match nic.redirect().and_then(|redirect| redirect.mode()) {
+        Some((Attach::Generic, _)) => "generic_",
+        Some(_) => "native_",
+        None => "",
+    };
+    format!("af_xdp_{program}{}", if nic.is_zero_copy() { "zerocopy" } else { "copy" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_keeps_all_pages_at_every_mtu() {
+        for mtu in [576, 1500, 3502, 3503, 9000, 65_535] {
+            let sizes = SocketSizes::of_mtu(mtu);
+            assert!(
+                sizes.pages <= MOST_PAGES && sizes.ring.is_power_of_two() && sizes.ring >= 256,
+                "{sizes:?}"
+            );
+            assert_eq!(sizes.multi_buffer(), mtu > 3502, "{sizes:?}");
+        }
+        assert_eq!(SocketSizes::of_mtu(1500).ring, RING);
+    }
+
+    #[test]
+    fn half_pages_hold_what_they_can() {
+        let halves = |mtu| Wanted { mtu, chunk: 2048, ..SocketSizes::of_mtu(mtu).wanted };
+        for (mtu, several) in [(1500, false), (1774, false), (1775, true), (9000, true)] {
+            let sizes = SocketSizes::new(halves(mtu)).unwrap();
+            assert_eq!((sizes.multi_buffer(), sizes.in_pieces()), (several, true), "{mtu}");
+        }
+        let error = SocketSizes::new(halves(65_535)).unwrap_err();
+        assert!(error.contains("MTU 32238") && error.contains("--frame-size 4096"), "{error}");
+    }
+
+    #[test]
+    fn rings_that_are_too_large_are_refused_with_the_largest() {
+        let wanted = Wanted { ring: Some(16_384), ..SocketSizes::of_mtu(9000).wanted };
+        let error = SocketSizes::new(wanted).unwrap_err();
+        assert!(error.contains("at most 16384") && error.contains("at most --ring 2048"), "{error}");
+        let small = SocketSizes::new(Wanted { ring: Some(64), ..wanted }).unwrap();
+        assert_eq!(small.ring, 64);
+    }
+}

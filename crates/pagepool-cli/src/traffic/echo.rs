@@ -1,0 +1,63 @@
+//! `pagepool echo IF`: packets go back to where they came from.
+
+use clap::Args;
+use pagepool::Buff;
+use pagepool_net::netns::Tally;
+use pagepool_net::{Action, Attach, Ingress, Program};
+
+use super::options::{Options, Receiving};
+use super::worker::{Feed, NoFeed, Work};
+use super::{Command, Thread};
+
+/// What to send back.
+#[derive(Args, Clone, Debug)]
+pub struct Choice {
+    /// The interface whose packets are sent back
+    #[arg(value_name = "IF")]
+    interface: String,
+    #[command(flatten)]
+    receiving: Receiving,
+    #[command(flatten)]
+    options: Options,
+}
+
+impl Command for Choice {
+    const NAME: &'static str = "echo";
+    const DOES: &'static str = "echo takes every packet away from the kernel that comes to";
+
+    fn interfaces(&self) -> Vec<&str> {
+        vec![&self.interface]
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn attach(&self) -> Option<Attach> {
+        Some(self.receiving.attach())
+    }
+
+    fn work(&self, _: &mut Thread<'_>) -> (impl Work, impl Feed) {
+        (Echo, NoFeed)
+    }
+}
+
+struct Echo;
+
+/// Bytes of a MAC address.
+const MAC: usize = 6;
+
+impl Program for Echo {
+    #[inline]
+    fn run(&mut self, packet: &mut Buff, _: Ingress) -> Action {
+        let (to, from) = packet.data_mut().split_at_mut(MAC); // a packet has a whole Ethernet header, the forwarder says
+        to.swap_with_slice(&mut from[..MAC]);
+        Action::Tx
+    }
+}
+
+impl Work for Echo {
+    fn into_tally(self) -> Option<Tally> {
+        None
+    }
+}

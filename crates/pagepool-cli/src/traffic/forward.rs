@@ -1,0 +1,119 @@
+//! `pagepool forward IF1 IF2`: what comes to one interface goes out of the other, both ways, from the memory that it was
+//! received into.
+//!
+//! A thread has as many queues of each as there are, dealt out in turn: with as many on both sides a pair, else the one
+//! with fewer has one, and the other several, which all go out of that one. What comes to the first goes to the first.
+
+use clap::Args;
+use pagepool::Buff;
+use pagepool_net::netns::Tally;
+use pagepool_net::{Action, Attach, Ingress, PortId, Program};
+
+use super::interface::Interface;
+use super::options::{Options, Receiving};
+use super::worker::{Feed, NoFeed, Work};
+use super::{Command, Thread};
+
+/// What to forward between.
+#[derive(Args, Clone, Debug)]
+pub struct Choice {
+    /// An interface
+    #[arg(value_name = "IF1")]
+    first: String,
+    /// The other one
+    ///
+    /// What comes to a queue of IF1 goes out of the same one of IF2, and back. Where one of them has fewer, several queues of
+    /// the other go out of each of its.
+    #[arg(value_name = "IF2")]
+    second: String,
+    #[command(flatten)]
+    receiving: Receiving,
+    #[command(flatten)]
+    options: Options,
+}
+
+impl Command for Choice {
+    const NAME: &'static str = "forward";
+    const DOES: &'static str = "forward takes every packet away from the kernel that comes to";
+    const WARNS_OF_OFFLOADS: bool = true;
+
+    fn interfaces(&self) -> Vec<&str> {
+        vec![&self.first, &self.second]
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn attach(&self) -> Option<Attach> {
+        Some(self.receiving.attach())
+    }
+
+    fn check(&self, interfaces: &[Interface]) -> Result<(), String> {
+        if self.first == self.second {
+            return Err(format!(
+                "{} twice: forward is between two interfaces; `pagepool echo` is for one",
+                self.first
+            ));
+        }
+        if let [first, second] = interfaces
+            && first.link.mtu != second.link.mtu
+        {
+            let (small, large) =
+                if first.link.mtu < second.link.mtu { (first, second) } else { (second, first) };
+            eprintln!(
+                "warning: packets of {} that are longer than {} bytes do not go out of {} and are dropped: `ip link set {} mtu {}`",
+                large.link.name, small.link.mtu, small.link.name, large.link.name, small.link.mtu
+            );
+        }
+        Ok(())
+    }
+
+    fn work(&self, thread: &mut Thread<'_>) -> (impl Work, impl Feed) {
+        (Forward { to: peers(&thread.sides) }, NoFeed)
+    }
+}
+
+struct Forward {
+    /// By port: where its packets go.
+    to: Box<[PortId]>,
+}
+
+/// The port of the other interface for each, of ports in the order in which they are added, given which interface each is
+/// of. Every thread has ports of both.
+fn peers(sides: &[usize]) -> Box<[PortId]> {
+    let of = |side: usize| (0..sides.len()).filter(|&at| sides[at] == side).collect::<Vec<_>>();
+    let ports = [of(0), of(1)];
+    let peer = |at: usize| {
+        let (here, there) = (&ports[sides[at]], &ports[1 - sides[at]]);
+        let place = here.iter().position(|&port| port == at).unwrap_or(0);
+        PortId(there[place % there.len()] as u32)
+    };
+    (0..sides.len()).map(peer).collect()
+}
+
+impl Program for Forward {
+    #[inline]
+    fn run(&mut self, _: &mut Buff, at: Ingress) -> Action {
+        Action::Redirect(self.to[at.port.0 as usize])
+    }
+}
+
+impl Work for Forward {
+    fn into_tally(self) -> Option<Tally> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_queue_has_one_on_the_other_side() {
+        let to = |sides: &[usize]| peers(sides).iter().map(|port| port.0).collect::<Vec<_>>();
+        assert_eq!(to(&[0, 1]), [1, 0]);
+        assert_eq!(to(&[0, 1, 1, 1]), [1, 0, 0, 0], "all that come to the other one go out of the only one");
+        assert_eq!(to(&[0, 0, 1]), [2, 2, 0]);
+    }
+}

@@ -1,0 +1,188 @@
+//! An interface that a command is to work on: what the kernel says of it, and whether it should be left alone.
+
+use pagepool_net::netns::{Ethtool, Link, NetError, Netlink, Offload, SshSession, cautions};
+
+use super::options::Numbers;
+use crate::pools::in_full;
+
+/// The interface of every namespace that leads back to itself.
+const LOOPBACK: &str = "lo";
+
+/// What is asked about interfaces, in the network namespace that this runs in.
+pub struct Kernel {
+    netlink: Netlink,
+    ethtool: Ethtool,
+    session: Option<SshSession>,
+}
+
+/// What it says of one.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    pub link: Link,
+    /// Queues to work on.
+    pub queues: Vec<u32>,
+    /// Queues that receive and send.
+    pub queues_of: u32,
+    /// Slots of the hardware's receive ring; 0 where there is no hardware.
+    pub hardware_ring: u32,
+}
+
+impl Kernel {
+    /// Opens the ways to ask.
+    pub fn open() -> Result<Self, String> {
+        let open = || {
+            let (netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
+            Ok::<_, NetError>(Self { netlink, ethtool, session: SshSession::current() })
+        };
+        open().map_err(|error| in_full(&error))
+    }
+
+    /// Looks an interface up, with the queues of it that are asked for, or all.
+    pub fn interface(&mut self, name: &str, queues: Option<&Numbers>) -> Result<Interface, String> {
+        let failed = |error: NetError| in_full(&error);
+        let link = self.netlink.link(name).map_err(failed)?;
+        let (rx, tx) = match self.ethtool.channels(name).map_err(failed)? {
+            Some(channels) => (channels.rx, channels.tx),
+            None => (link.rx_queues, link.tx_queues),
+        };
+        let queues = chosen(name, rx.min(tx), queues)?;
+        if rx > tx {
+            eprintln!(
+                "note: queues {tx} to {} of {name} receive and do not send, so a socket does not fit them: their packets go \
+                 to the kernel (`ethtool -L {name}` changes that)",
+                rx - 1
+            );
+        }
+        let hardware_ring = self.ethtool.rx_ring(name).map_err(failed)?.unwrap_or(0);
+        Ok(Interface { link, queues, queues_of: rx.min(tx), hardware_ring })
+    }
+
+    /// Refuses an interface that somebody depends on, unless that is meant. `does`: what becomes of it.
+    pub fn spare(&mut self, interface: &Interface, does: &str, meant: bool) -> Result<(), String> {
+        let Link { name, index, .. } = &interface.link;
+        let reasons = cautions(&mut self.netlink, *index, self.session).map_err(|error| in_full(&error))?;
+        let mut reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+        if name == LOOPBACK {
+            reasons.push("local programs reach each other through it".into());
+        }
+        for reason in reasons {
+            let why = format!("{does} {name}, and {reason}");
+            if !meant {
+                return Err(format!("{why}. Name another interface, or say --yes if that is meant"));
+            }
+            eprintln!("warning: {why}; --yes was said");
+        }
+        Ok(())
+    }
+
+    /// What offloads would do to packets that are taken from this interface and sent by another, each with its remedy.
+    /// `generic`: they are taken behind the driver.
+    pub fn offload_warnings(&mut self, interface: &Interface, generic: bool) -> Result<Vec<String>, String> {
+        let mut warnings = || {
+            let mut said: Vec<String> = self.unfinished(&interface.link)?.into_iter().collect();
+            said.extend(self.merged(&interface.link, generic)?);
+            Ok::<_, NetError>(said)
+        };
+        warnings().map_err(|error| in_full(&error))
+    }
+
+    /// What a veth's other end leaves to its device, which a veth is none of.
+    fn unfinished(&mut self, link: &Link) -> Result<Option<String>, NetError> {
+        if link.kind.as_deref() != Some("veth") {
+            return Ok(None); // what comes over a wire is finished
+        }
+        let peer = match link.lower {
+            Some(index) => self.netlink.links()?.into_iter().find(|other| other.index == index),
+            None => None,
+        };
+        let (seen, whose) = match &peer {
+            Some(peer) => (&peer.name, format!("{}, the other end of {},", peer.name, link.name)),
+            None => (
+                &link.name,
+                format!(
+                    "the other end of {}, in another network namespace, if it is set up as this one is,",
+                    link.name
+                ),
+            ),
+        };
+        let on = self.on(seen, &Offload::OF_SENDER)?;
+        let there = if peer.is_some() { "" } else { " (there by its name, and here)" };
+        Ok((!on.is_empty()).then(|| {
+            format!(
+                "{whose} leaves {} to a device that there is not: its packets are forwarded without checksums or too long, \
+                 and dropped by who checks them. Turn that off{there}: {}",
+                names(&on),
+                command(seen, &on)
+            )
+        }))
+    }
+
+    /// What is put together on arrival before we see it.
+    fn merged(&mut self, link: &Link, generic: bool) -> Result<Option<String>, NetError> {
+        let before_us: &[Offload] = if generic { &[Offload::Gro, Offload::Lro] } else { &[Offload::Lro] };
+        let on = self.on(&link.name, before_us)?;
+        Ok((!on.is_empty()).then(|| {
+            format!(
+                "{} has {}: packets that arrive are put together to larger ones than the next interface sends, and dropped. \
+                 Turn that off: {}",
+                link.name,
+                names(&on),
+                command(&link.name, &on)
+            )
+        }))
+    }
+
+    fn on(&self, link: &str, of: &[Offload]) -> Result<Vec<Offload>, NetError> {
+        let all = self.ethtool.offloads(link)?;
+        Ok(of.iter().copied().filter(|offload| all.contains(offload)).collect())
+    }
+}
+
+fn names(offloads: &[Offload]) -> String {
+    offloads.iter().map(|offload| offload.name()).collect::<Vec<_>>().join(", ")
+}
+
+fn command(link: &str, offloads: &[Offload]) -> String {
+    let off: Vec<String> = offloads.iter().map(|offload| format!("{} off", offload.keyword())).collect();
+    format!("ethtool -K {link} {}", off.join(" "))
+}
+
+/// The queues that were asked for, if there are as many.
+fn chosen(name: &str, there: u32, asked: Option<&Numbers>) -> Result<Vec<u32>, String> {
+    if there == 0 {
+        return Err(format!("{name} has no queue that both receives and sends"));
+    }
+    let Some(Numbers(asked)) = asked else { return Ok((0..there).collect()) };
+    match asked.iter().find(|&&queue| queue >= there) {
+        None => Ok(asked.clone()),
+        Some(queue) => Err(match there {
+            1 => format!(
+                "{name} has no queue {queue}, but one, number 0; `ethtool -L {name}` changes how many"
+            ),
+            _ => format!(
+                "{name} has no queue {queue}, but {there}, 0 to {}; `ethtool -L {name}` changes how many",
+                there - 1
+            ),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_there_is_not_is_refused_with_how_many_there_are() {
+        let all = |there, asked: &[u32]| chosen("v", there, Some(&Numbers(asked.to_vec())));
+        assert_eq!(chosen("v", 3, None), Ok(vec![0, 1, 2]));
+        assert_eq!(all(3, &[2, 0]), Ok(vec![2, 0]));
+        assert!(all(1, &[1]).unwrap_err().starts_with("v has no queue 1, but one, number 0;"));
+        assert!(all(4, &[0, 4]).unwrap_err().starts_with("v has no queue 4, but 4, 0 to 3;"));
+        assert!(chosen("v", 0, None).is_err());
+    }
+
+    #[test]
+    fn the_command_is_one_that_can_be_copied() {
+        assert_eq!(command("v0", &Offload::OF_SENDER), "ethtool -K v0 tso off gso off tx off");
+    }
+}

@@ -1,0 +1,266 @@
+//! The commands on interfaces of the network namespace that they are run in: `drop`, `echo`, `forward`, `gen`.
+//!
+//! What   a command is a [`Command`]: its arguments, and the [`Work`] that each thread does on packets, or the [`Feed`] that
+//!        its own frames come from. All the rest is the same for all.
+//! How    `interface` asks the kernel and leaves alone what it should; `stage` opens a socket and a pool for each queue over
+//!        one memory; each `worker` is a thread with its queues, on which it runs the work; `live` prints what the threads
+//!        show in the `course`, and `verdict` says what became of it. `pcap` writes packets to a file.
+
+mod course;
+mod drop;
+mod echo;
+mod forward;
+mod generate;
+mod interface;
+mod kernel_counts;
+mod live;
+mod losses;
+mod options;
+mod pcap;
+mod places;
+mod stage;
+mod verdict;
+mod worker;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use pagepool_net::Attach;
+use pagepool_net::netns::Tally;
+
+pub use self::drop::Choice as Drop;
+pub use self::echo::Choice as Echo;
+pub use self::forward::Choice as Forward;
+pub use self::generate::Choice as Generate;
+use crate::bench::print_json;
+use crate::interrupt::listen;
+use crate::socket_sizes::{SocketSizes, Wanted};
+use crate::sys;
+use course::{Course, Sample};
+use interface::{Interface, Kernel};
+use options::Options;
+use pcap::{Capture, Tap};
+use stage::{How, Stage};
+use verdict::{Counted, Verdict};
+use worker::{Feed, Work, Worker};
+
+/// A command.
+pub trait Command {
+    /// As it is spelt.
+    const NAME: &'static str;
+    /// What it does that somebody may not want; the name of the interface goes behind it.
+    const DOES: &'static str;
+    /// Whether packets go out of another interface than they came by, so that offloads matter.
+    const WARNS_OF_OFFLOADS: bool = false;
+
+    /// Names of the interfaces that it works on.
+    fn interfaces(&self) -> Vec<&str>;
+
+    /// What all commands are told.
+    fn options(&self) -> &Options;
+
+    /// Where the program goes that takes packets from the kernel; `None` takes none.
+    fn attach(&self) -> Option<Attach>;
+
+    /// Refuses interfaces on which it cannot work.
+    fn check(&self, _: &[Interface]) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Longest packet without its Ethernet header.
+    fn mtu(&self, interfaces: &[Interface]) -> u32 {
+        interfaces.iter().map(|interface| interface.link.mtu).max().unwrap_or(0)
+    }
+
+    /// How many numbered frames are looked for, if they are.
+    fn expects(&self) -> Option<u64> {
+        None
+    }
+
+    /// What one of its threads does.
+    fn work(&self, thread: &mut Thread<'_>) -> (impl Work, impl Feed);
+}
+
+/// One of the threads of a command.
+pub struct Thread<'a> {
+    pub interfaces: &'a [Interface],
+    pub sizes: &'a SocketSizes,
+    /// How many threads there are.
+    pub threads: usize,
+    /// Which interface each of its ports is of.
+    pub sides: Vec<usize>,
+    /// Where packets are copied to for a file. Who sends takes it; else what is received goes there.
+    pub tap: Option<Tap>,
+}
+
+/// Runs a command and prints the verdict; the status says whether all is well.
+pub fn run<C: Command>(command: &C) -> Result<ExitCode, String> {
+    let options = command.options();
+    let mut kernel = Kernel::open()?;
+    let interfaces = look_up(command, &mut kernel)?;
+    let cpus = cpus(options)?;
+    let interrupted = listen()?;
+    let stage = open(command, &interfaces)?;
+    warn(command, &mut kernel, &interfaces, &stage)?;
+    let opened = stage.interfaces.clone();
+    let homes = stage.homes.clone();
+    let (running, capture) = Running::start(command, &interfaces, stage, &cpus)?;
+    opened.iter().for_each(|interface| options.say(interface));
+    let (warm, start) = (running.course.sample(), Instant::now());
+    let end = live::watch(&running.course, &warm, options, &interrupted);
+    let seconds = start.elapsed().as_secs_f64();
+    let (now, tally) = running.finish(command.expects())?;
+    let captured = capture.map(Capture::finish).transpose()?;
+    let counted = Counted { command: C::NAME, interfaces: opened, seconds, end, warm, now, tally, captured };
+    let verdict = Verdict::of(counted, &homes);
+    if options.json {
+        print_json(&verdict);
+    } else {
+        println!("{verdict}");
+    }
+    Ok(if verdict.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The interfaces, unless they had better be left alone.
+fn look_up<C: Command>(command: &C, kernel: &mut Kernel) -> Result<Vec<Interface>, String> {
+    let options = command.options();
+    let names = command.interfaces().into_iter();
+    let interfaces: Vec<_> =
+        names.map(|name| kernel.interface(name, options.queues.as_ref())).collect::<Result<_, _>>()?;
+    command.check(&interfaces)?;
+    interfaces.iter().try_for_each(|interface| kernel.spare(interface, C::DOES, options.yes))?;
+    Ok(interfaces)
+}
+
+/// The CPUs for the threads, if any were named, all of which may be used.
+fn cpus(options: &Options) -> Result<Vec<u32>, String> {
+    let Some(cpus) = &options.cpus else { return Ok(Vec::new()) };
+    let allowed = sys::allowed_cpus();
+    match cpus.0.iter().find(|&&cpu| !allowed.contains(&(cpu as usize))) {
+        None => Ok(cpus.0.clone()),
+        Some(cpu) => {
+            let there: Vec<_> = allowed.iter().map(usize::to_string).collect();
+            Err(format!("CPU {cpu} may not be used, or is not there; these may: {}", there.join(", ")))
+        }
+    }
+}
+
+fn open<C: Command>(command: &C, interfaces: &[Interface]) -> Result<Stage, String> {
+    let options = command.options();
+    let sizes = SocketSizes::new(Wanted {
+        mtu: command.mtu(interfaces),
+        chunk: options.chunk()?,
+        unaligned: options.unaligned,
+        ring: options.ring,
+        hardware_ring: match options.mode {
+            options::Mode::Copy => 0,
+            _ => interfaces.iter().map(|interface| interface.hardware_ring).max().unwrap_or(0),
+        },
+        mode: options.mode(),
+        hugepages: options.hugepages,
+    })?;
+    let how = How { sizes, attach: command.attach(), busy_poll: options.busy_poll() };
+    Stage::open(C::NAME, interfaces, how)
+}
+
+fn warn<C: Command>(
+    command: &C,
+    kernel: &mut Kernel,
+    interfaces: &[Interface],
+    stage: &Stage,
+) -> Result<(), String> {
+    if C::WARNS_OF_OFFLOADS {
+        for (interface, opened) in interfaces.iter().zip(&stage.interfaces) {
+            let warnings = kernel.offload_warnings(interface, opened.is_generic())?;
+            warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        }
+    }
+    let (threads, cpus) =
+        (stage.threads.len(), command.options().cpus.as_ref().map_or(0, |cpus| cpus.0.len()));
+    if cpus > threads {
+        eprintln!(
+            "note: {threads} threads, one for each queue or pair of them, so {} of the CPUs are not used",
+            cpus - threads
+        );
+    }
+    Ok(())
+}
+
+/// Threads at work.
+struct Running {
+    course: Arc<Course>,
+    threads: Vec<JoinHandle<Option<Tally>>>,
+}
+
+impl Running {
+    /// Starts all threads, and waits until their pools and rings are filled.
+    fn start<C: Command>(
+        command: &C,
+        interfaces: &[Interface],
+        stage: Stage,
+        cpus: &[u32],
+    ) -> Result<(Self, Option<Capture>), String> {
+        let Stage { threads, sizes, .. } = stage;
+        let (capture, mut taps) = match &command.options().pcap {
+            None => (None, Vec::new()),
+            Some(path) => Capture::start(path, threads.len()).map(|(capture, taps)| (Some(capture), taps))?,
+        };
+        let mut this = Self { course: Arc::new(Course::new(threads.len())), threads: Vec::new() };
+        let (warm, warmed) = mpsc::channel();
+        let count = threads.len();
+        for (number, ports) in threads.into_iter().enumerate() {
+            let sides = ports.iter().map(|port| port.interface).collect();
+            let mut thread = Thread { interfaces, sizes: &sizes, threads: count, sides, tap: taps.pop() };
+            let (work, feed) = command.work(&mut thread);
+            let worker = Worker {
+                number,
+                ports,
+                pages: sizes.pages,
+                work,
+                feed,
+                tap: thread.tap,
+                cpu: (!cpus.is_empty()).then(|| cpus[number % cpus.len()]),
+                spin: command.options().busy_poll.is_some(),
+            };
+            this.spawn(worker, warm.clone())?;
+        }
+        std::mem::drop(warm);
+        this.wait(&warmed)?;
+        Ok((this, capture))
+    }
+
+    fn spawn(&mut self, worker: Worker<impl Work, impl Feed>, warm: mpsc::Sender<()>) -> Result<(), String> {
+        let (name, course) = (format!("queue{}", worker.number), self.course.clone());
+        let work = move || {
+            worker.run(&course, move || {
+                let _ = warm.send(()); // whoever started this thread waits for it
+            })
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(work);
+        let failed = |error| format!("a thread could not be started: {error}; raise RLIMIT_NPROC");
+        self.threads.push(thread.map_err(failed)?);
+        Ok(())
+    }
+
+    fn wait(&self, warmed: &Receiver<()>) -> Result<(), String> {
+        self.threads.iter().try_for_each(|_| {
+            warmed.recv().map_err(|_| "a thread ended before its warm-up was over".to_owned())
+        })
+    }
+
+    /// Ends all threads. Gives what they saw last, and what they know together of the frames that were expected.
+    fn finish(self, expected: Option<u64>) -> Result<(Sample, Option<Tally>), String> {
+        self.course.stop();
+        let mut all = expected.map(Tally::new);
+        for thread in self.threads {
+            let tally = thread.join().map_err(|_| "a thread panicked".to_owned())?;
+            if let (Some(all), Some(tally)) = (&mut all, tally) {
+                all.absorb(&tally);
+            }
+        }
+        Ok((self.course.sample(), all))
+    }
+}

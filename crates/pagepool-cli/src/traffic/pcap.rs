@@ -1,0 +1,207 @@
+//! A capture file: every packet whole, with nanoseconds, written by a thread of its own.
+//!
+//! ```text
+//!   thread of queue 0 ── record by record, bytes ──►┐
+//!   thread of queue 1 ── record by record, bytes ──►┴ writer ──► FILE
+//! ```
+//!
+//! Cost   for the thread that has the packet: the time of day, and one copy of the packet into a ring of 8 MiB, which is
+//!        read by another core. It never waits: what finds no room there is left out, whole, and counted.
+//! Format the rings hold the records as the file does, so that the writer copies bytes. That is why no library makes them.
+//!        See draft-ietf-opsawg-pcap; the packets of one queue are in their order, those of several nearly.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use pagepool::Buff;
+use rtrb::{Consumer, Producer, RingBuffer};
+
+/// Bytes of a thread's ring.
+const RING: usize = 8 << 20;
+/// How long the writer rests when there is nothing.
+const NAP: Duration = Duration::from_millis(1);
+/// The longest packet: 18 buffers of a page.
+const SNAP: u32 = 18 * 4096;
+/// Nanoseconds since 1970, Ethernet.
+const MAGIC: u32 = 0xa1b2_3c4d;
+const ETHERNET: u32 = 1;
+
+/// A file that is being written.
+pub struct Capture {
+    over: Arc<AtomicBool>,
+    writer: JoinHandle<io::Result<u64>>,
+    left_out: Vec<Arc<AtomicU64>>,
+    path: String,
+}
+
+/// A thread's end of it.
+#[derive(Debug)]
+pub struct Tap {
+    ring: Producer<u8>,
+    left_out: Arc<AtomicU64>,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// Packets in the file.
+    pub written: u64,
+    /// Packets for which there was no room.
+    pub left_out: u64,
+}
+
+impl Capture {
+    /// Makes the file, and an end for each of so many threads.
+    pub fn start(path: &Path, threads: usize) -> Result<(Self, Vec<Tap>), String> {
+        let failed = |error| format!("no capture file {}: {error}", path.display());
+        let mut file = BufWriter::with_capacity(1 << 20, File::create(path).map_err(failed)?);
+        file.write_all(&header()).map_err(failed)?;
+        let (mut taps, mut rings) = (Vec::new(), Vec::new());
+        for _ in 0..threads {
+            let (ring, end) = RingBuffer::new(RING);
+            rings.push(end);
+            taps.push(Tap { ring, left_out: Arc::default() });
+        }
+        let left_out = taps.iter().map(|tap| tap.left_out.clone()).collect();
+        let over = Arc::new(AtomicBool::new(false));
+        let theirs = over.clone();
+        let writer = std::thread::Builder::new().name("pcap".into());
+        let writer = writer.spawn(move || write(file, &mut rings, &theirs)).map_err(failed)?;
+        Ok((Self { over, writer, left_out, path: path.display().to_string() }, taps))
+    }
+
+    /// Writes what is left, once all threads have ended.
+    pub fn finish(self) -> Result<Captured, String> {
+        self.over.store(true, Ordering::Release); // pairs with write()
+        let written =
+            self.writer.join().map_err(|_| "the thread that writes the capture panicked".to_owned())?;
+        let written = written.map_err(|error| format!("capture file {} is not whole: {error}", self.path))?;
+        let left_out = self.left_out.iter().map(|left_out| left_out.load(Ordering::Relaxed)).sum();
+        Ok(Captured { written, left_out })
+    }
+}
+
+/// The beginning of a file.
+fn header() -> [u8; 24] {
+    let mut header = [0; 24];
+    header[..4].copy_from_slice(&MAGIC.to_ne_bytes());
+    header[4..6].copy_from_slice(&2u16.to_ne_bytes()); // version 2.4
+    header[6..8].copy_from_slice(&4u16.to_ne_bytes());
+    header[16..20].copy_from_slice(&SNAP.to_ne_bytes());
+    header[20..].copy_from_slice(&ETHERNET.to_ne_bytes());
+    header
+}
+
+/// Bytes before a packet.
+const RECORD: usize = 16;
+
+fn record(len: usize) -> [u8; RECORD] {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let words = [now.as_secs() as u32, now.subsec_nanos(), len as u32, len as u32].map(u32::to_ne_bytes);
+    let mut record = [0; RECORD];
+    record.as_chunks_mut::<4>().0.copy_from_slice(&words);
+    record
+}
+
+impl Tap {
+    /// Copies a packet.
+    pub fn take(&mut self, packet: &Buff) {
+        let len = packet.len();
+        let Ok(mut room) = self.ring.write_chunk(RECORD + len) else {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let (mut one, mut two) = room.as_mut_slices(); // the second one is beyond the end of the ring
+        let mut put = |bytes: &[u8]| {
+            let (here, there) = bytes.split_at(bytes.len().min(one.len()));
+            one.split_off_mut(..here.len()).into_iter().for_each(|to| to.copy_from_slice(here));
+            two.split_off_mut(..there.len()).into_iter().for_each(|to| to.copy_from_slice(there));
+        };
+        put(&record(len));
+        put(packet.data());
+        packet.frags().iter().for_each(|frag| put(frag.data()));
+        room.commit_all();
+    }
+}
+
+/// Takes what the rings have, which is always whole records, until all is over. Gives the number of packets.
+fn write(mut file: BufWriter<File>, rings: &mut [Consumer<u8>], over: &AtomicBool) -> io::Result<u64> {
+    let mut packets = 0;
+    loop {
+        let last = over.load(Ordering::Acquire); // before the look: then what is there is all; pairs with finish()
+        let mut moved = 0;
+        for ring in rings.iter_mut() {
+            let there = ring.slots();
+            let Ok(chunk) = ring.read_chunk(there) else { continue };
+            let (one, two) = chunk.as_slices();
+            packets += count(one, two);
+            file.write_all(one)?;
+            file.write_all(two)?;
+            chunk.commit_all();
+            moved += there;
+        }
+        match (moved, last) {
+            (0, true) => break,
+            (0, false) => std::thread::sleep(NAP),
+            _ => {}
+        }
+    }
+    file.flush()?;
+    Ok(packets)
+}
+
+/// Records in bytes that are in two parts.
+fn count(one: &[u8], two: &[u8]) -> u64 {
+    let byte = |at: usize| one.get(at).or_else(|| two.get(at - one.len())).copied().unwrap_or(0);
+    let (mut at, mut records) = (0, 0);
+    while at + RECORD <= one.len() + two.len() {
+        let len = u32::from_ne_bytes([8, 9, 10, 11].map(|offset| byte(at + offset)));
+        at += RECORD + len as usize;
+        records += 1;
+    }
+    records
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_go_whole_through_the_end_of_a_ring() {
+        let arena = pagepool::Arena::new(pagepool::ArenaParams { max_bytes: 1 << 20, ..Default::default() });
+        let pool = pagepool::Pool::new(pagepool::PoolParams::default(), arena.unwrap()).unwrap().bind();
+        let (ring, mut end) = RingBuffer::new(200);
+        let mut tap = Tap { ring, left_out: Arc::default() };
+        for round in 0..50u8 {
+            let mut packet = Buff::received(pool.alloc_page().unwrap(), 60).unwrap();
+            packet.data_mut().fill(round);
+            packet.add_frag(pool.alloc_page().unwrap(), 0, 7).unwrap();
+            tap.take(&packet);
+            tap.take(&packet);
+            tap.take(&packet); // no room for a third one
+            let (mut got, n) = (Vec::new(), end.slots());
+            let chunk = end.read_chunk(n).unwrap();
+            got.extend_from_slice(chunk.as_slices().0);
+            got.extend_from_slice(chunk.as_slices().1);
+            assert_eq!((got.len(), count(chunk.as_slices().0, chunk.as_slices().1)), (2 * (16 + 67), 2));
+            assert_eq!((&got[16..76], &got[99..159]), (packet.data(), packet.data()), "{round}");
+            chunk.commit_all();
+        }
+        assert_eq!(tap.left_out.load(Ordering::Relaxed), 50);
+    }
+
+    #[test]
+    fn records_are_counted_over_the_end_of_the_ring() {
+        let all: Vec<u8> =
+            [5, 0, 60].iter().flat_map(|&len| [&record(len)[..], &vec![7; len]].concat()).collect();
+        for cut in 0..=all.len() {
+            assert_eq!(count(&all[..cut], &all[cut..]), 3, "{cut}");
+        }
+        assert_eq!(count(&[], &[]), 0);
+    }
+}

@@ -1,0 +1,84 @@
+//! Where the buffers of all ports are that are not in their pools.
+
+use serde::Serialize;
+
+use crate::figures::grouped;
+use crate::sample::PortSample;
+
+/// Buffers that are not in their pools, by where they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Places {
+    /// On fill rings.
+    pub fill: u64,
+    /// On receive rings.
+    pub receive: u64,
+    /// On transmit rings.
+    pub transmit: u64,
+    /// On completion rings.
+    pub completion: u64,
+    /// In the kernel: taken off a ring, and on none.
+    pub kernel: u64,
+    /// Refused by the kernel, and kept by it until the end.
+    pub rejected: u64,
+    /// With us: those that wait for a transmit ring.
+    pub held: u64,
+}
+
+impl Places {
+    /// Where they are.
+    pub fn of(ports: &[PortSample]) -> Self {
+        let mut all = Self { held: ports.iter().map(|at| at.waiting).sum(), ..Self::default() };
+        for xsk in ports.iter().filter_map(|at| at.xsk) {
+            all.fill += xsk.fill;
+            all.receive += xsk.received;
+            all.transmit += xsk.transmit;
+            all.completion += xsk.completed;
+            all.kernel += xsk.rx_in_kernel + xsk.tx_in_kernel;
+            all.rejected += xsk.rejected;
+        }
+        all
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.fill + self.receive + self.transmit + self.completion + self.kernel + self.rejected + self.held
+    }
+
+    /// In words.
+    pub fn said(&self) -> String {
+        format!(
+            "out {}: fill {}, receive {}, transmit {}, completion {}, kernel {}, rejected {}, held {}",
+            grouped(self.total()),
+            grouped(self.fill),
+            grouped(self.receive),
+            grouped(self.transmit),
+            grouped(self.completion),
+            grouped(self.kernel),
+            grouped(self.rejected),
+            grouped(self.held)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagepool_net::XskStats;
+
+    #[test]
+    fn places_add_up() {
+        let xsk = XskStats {
+            fill: 1,
+            received: 2,
+            rx_in_kernel: 3,
+            transmit: 4,
+            completed: 5,
+            tx_in_kernel: 6,
+            rejected: 7,
+            ..XskStats::default()
+        };
+        let port = PortSample { xsk: Some(xsk), waiting: 8, ..PortSample::default() };
+        let places = Places::of(&[port, PortSample::default()]);
+        assert_eq!((places.total(), places.kernel, places.held), (36, 9, 8));
+    }
+}

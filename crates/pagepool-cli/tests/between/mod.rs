@@ -1,0 +1,274 @@
+//! Two hosts in namespaces of their own, the ends of whose links the binary works on, as a user runs it.
+
+#![allow(dead_code)] // each test binary uses a part
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use pagepool_net::netns::{
+    FrameSocket, Mac, Namespace, NetError, NumberedFrames, Tally, TwoHosts, TwoHostsParams,
+};
+use serde_json::Value;
+
+/// Nothing here takes as long.
+pub const LIMIT: Duration = Duration::from_secs(30);
+
+/// The hosts, or why there are none, which is printed.
+pub fn hosts(test: &str, params: &TwoHostsParams) -> Option<TwoHosts> {
+    if std::fs::metadata("/proc/self").expect("a Linux has /proc").uid() != 0 {
+        println!("SKIP {test}: it needs root, for network namespaces and XDP");
+        return None;
+    }
+    match TwoHosts::new(params) {
+        Ok(hosts) => Some(hosts),
+        Err(error) if error.is_permission() => {
+            println!("SKIP {test}: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+pub fn binary(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pagepool"));
+    command.args(arguments).env_remove("SSH_CONNECTION");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+pub fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("the command prints text")
+}
+
+/// Where a command runs.
+pub enum Place<'a> {
+    Between(&'a TwoHosts),
+    In(&'a Namespace),
+}
+
+impl Place<'_> {
+    fn spawn(&self, mut command: Command) -> Child {
+        let spawn = move || command.spawn().expect("the binary was built for this test");
+        match self {
+            Self::Between(hosts) => hosts.run_between(spawn),
+            Self::In(namespace) => namespace.run(spawn),
+        }
+    }
+
+    /// Runs a command to its end, which it has to come to by itself.
+    pub fn output(&self, command: Command) -> Output {
+        Running { child: Some(self.spawn(command)), said: Vec::new(), errors: None }.wait()
+    }
+
+    /// What a command says that does not want to run.
+    pub fn refusal(&self, arguments: &[&str]) -> String {
+        let output = self.output(binary(arguments));
+        assert!(!output.status.success(), "{arguments:?}: {}", text(&output.stdout));
+        text(&output.stderr).to_owned()
+    }
+
+    /// Starts a command, and waits until its rings are filled: then it says what it has opened. `None` after a line that says
+    /// why it does not run here.
+    pub fn start(&self, test: &str, arguments: &[&str]) -> Option<Running> {
+        let more = ["--json", "--stats-every", "0"];
+        let mut child = self.spawn(binary(&[arguments, &more].concat()));
+        let mut errors = BufReader::new(child.stderr.take().expect("it was piped"));
+        let (mut said, mut running) =
+            (Vec::new(), Running { child: Some(child), said: Vec::new(), errors: None });
+        loop {
+            let mut line = String::new();
+            let n = errors.read_line(&mut line).expect("the command prints text");
+            said.push(line.clone());
+            if line.contains(", rings of ") {
+                running.said = said;
+                running.errors = Some(errors);
+                return Some(running);
+            }
+            if n == 0 {
+                let said = said.concat();
+                let missing = ["CAP_", "Linux 6.6", "Linux 5.11", "CONFIG_XDP_SOCKETS", "MAP_HUGETLB"];
+                assert!(missing.iter().any(|what| said.contains(what)), "{arguments:?}: {said}");
+                println!("SKIP {test}: {}", said.trim());
+                return None;
+            }
+        }
+    }
+}
+
+/// A command that runs. It ends with this value at the latest.
+pub struct Running {
+    child: Option<Child>,
+    /// What it said on standard error before and while it opened its interfaces.
+    pub said: Vec<String>,
+    errors: Option<BufReader<std::process::ChildStderr>>,
+}
+
+impl Running {
+    /// Ends it as Ctrl-C does, in less than two seconds. Gives its JSON.
+    pub fn interrupt(self) -> Value {
+        let child = self.child.as_ref().expect("it was started");
+        let start = Instant::now();
+        let done = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        assert!(done.expect("every Linux has kill").success());
+        let document = self.end();
+        assert!(start.elapsed() < Duration::from_secs(2), "it took {:?}", start.elapsed());
+        assert_eq!(document["ended_by"], "interrupted");
+        document
+    }
+
+    /// Waits for an end that it comes to by itself. Gives its JSON.
+    pub fn end(mut self) -> Value {
+        let mut errors = self.errors.take();
+        let output = self.wait();
+        let mut more = String::new();
+        if let Some(errors) = &mut errors {
+            errors.read_to_string(&mut more).expect("text");
+        }
+        let shown = text(&output.stdout);
+        let document: Value =
+            serde_json::from_str(shown).unwrap_or_else(|_| panic!("no JSON: {shown}{more}"));
+        assert_eq!(output.status.success(), document["ok"] == true, "{document}");
+        check(&document);
+        document
+    }
+
+    fn wait(&mut self) -> Output {
+        let mut child = self.child.take().expect("it is waited for once");
+        let start = Instant::now();
+        // What it prints fits a pipe, so it can end without being read.
+        while child.try_wait().expect("it is a child").is_none() {
+            if start.elapsed() > LIMIT {
+                child.kill().expect("it is a child");
+                panic!("it did not end in {LIMIT:?}");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        child.wait_with_output().expect("it ended")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill(); // a test failed
+            let _ = child.wait();
+        }
+    }
+}
+
+pub fn number(document: &Value, key: &str) -> u64 {
+    document[key].as_u64().unwrap_or_else(|| panic!("{key} is no count: {document}"))
+}
+
+/// What the README says that there is.
+const KEYS: [&str; 25] = [
+    "kernel",
+    "command",
+    "mode",
+    "interfaces",
+    "seconds",
+    "ended_by",
+    "received",
+    "sent",
+    "dropped",
+    "pps_in",
+    "pps_out",
+    "mbit_s_in",
+    "mbit_s_out",
+    "lost",
+    "lost_total",
+    "unsent",
+    "burst",
+    "cycles",
+    "slow_after_warmup",
+    "missing",
+    "recycled_percent",
+    "places",
+    "ok",
+    "pools",
+    "ports",
+];
+
+/// What must hold of every run, whatever it did.
+fn check(document: &Value) {
+    for key in KEYS {
+        assert!(document.get(key).is_some(), "{key} is missing: {document}");
+    }
+    assert_eq!((number(document, "missing"), number(document, "slow_after_warmup")), (0, 0), "{document}");
+    for pool in document["pools"].as_array().expect("a list") {
+        assert_eq!(number(pool, "hold"), number(pool, "release"), "every page is the arena's again");
+    }
+    let places = document["places"].as_object().expect("an object");
+    let out: u64 = places.values().filter_map(Value::as_u64).sum();
+    let ports = document["ports"].as_array().expect("a list");
+    let on_rings: u64 =
+        ports.iter().map(|port| number(&port["nic"], "in_rx") + number(&port["nic"], "in_tx")).sum();
+    assert_eq!(out - number(&document["places"], "held"), on_rings, "{document}");
+    let whole_pages = document["interfaces"][0]["chunk"] != 2048;
+    assert!(!whole_pages || out == number(document, "pages_out"), "places add up to what is out: {document}");
+    assert_eq!(document["ok"], true, "{document}");
+}
+
+/// Numbered frames to a near end, of a size.
+pub fn frames(hosts: &TwoHosts, to: usize, size: usize) -> NumberedFrames {
+    let from = if to == 0 { &hosts.a.link } else { &hosts.b.link };
+    let mac = |mac: Option<Mac>| mac.expect("a veth has a MAC address");
+    NumberedFrames::new(mac(from.mac), mac(hosts.near[to].mac), size).expect("a size that there is")
+}
+
+/// The far ends of both links.
+pub fn far_ends(hosts: &TwoHosts) -> [FrameSocket; 2] {
+    [&hosts.a, &hosts.b].map(|host| FrameSocket::open(&host.namespace, &host.link.name).expect("a socket"))
+}
+
+/// Sends a frame; where there is no room, again.
+pub fn send(socket: &FrameSocket, frame: &[u8]) {
+    let start = Instant::now();
+    while !socket.send(frame).expect("the link is up") {
+        assert!(start.elapsed() < LIMIT, "there is no room for ever");
+    }
+}
+
+/// Sends the frames of these numbers, some at a time, and receives them at the other end, or the same one. Says what came;
+/// numbers that do not come are sent again, for a machine that is busy may lose some.
+pub fn pass(frames: &NumberedFrames, numbers: u64, from: &FrameSocket, to: &FrameSocket) -> Tally {
+    let (mut tally, start) = (Tally::new(numbers), Instant::now());
+    let mut frame = vec![0; frames.size()];
+    let mut room = vec![0; frames.size() + 64];
+    let mut next = 0;
+    while tally.good < numbers {
+        assert!(start.elapsed() < LIMIT, "{} of {numbers} came", tally.good);
+        for number in next..(next + 16).min(numbers) {
+            frames.write(number, &mut frame);
+            send(from, &frame);
+        }
+        next += 16;
+        let expected = next.min(numbers);
+        while tally.good < expected && to.wait(Duration::from_secs(1)) {
+            while let Some(len) = to.receive(&mut room).expect("the link is up") {
+                tally.take(&room[..len.min(room.len())]);
+            }
+        }
+        if next >= numbers && tally.good < numbers {
+            println!("note: {} of {numbers} did not come, and are sent again", numbers - tally.good);
+            next = 0;
+        }
+    }
+    assert_eq!(tally.corrupt, 0, "{tally:?}");
+    tally
+}
+
+/// Frames that a link of this thread's namespace did not take, or dropped on arrival.
+pub fn dropped_by_link(name: &str) -> u64 {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").expect("/proc");
+    let line =
+        table.lines().find_map(|line| line.trim().strip_prefix(&format!("{name}:"))).expect("the link");
+    let columns: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    columns[3] + columns[11]
+}
+
+pub fn ok<T>(result: Result<T, NetError>) -> T {
+    result.unwrap_or_else(|error| panic!("{error}"))
+}

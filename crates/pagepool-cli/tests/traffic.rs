@@ -1,0 +1,414 @@
+//! `pagepool drop`, `echo`, `forward` and `gen` on veths, as a user runs them: every packet is accounted for by content.
+
+mod between;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use between::{
+    Place, Running, binary, dropped_by_link, far_ends, frames, hosts, number, ok, pass, send, text,
+};
+use pagepool_net::netns::{Tally, TwoHosts, TwoHostsParams};
+use serde_json::Value;
+
+/// What is sent in each way of most tests.
+const NUMBERS: u64 = 500;
+
+fn params(mtu: u32, queues: u32) -> TwoHostsParams {
+    TwoHostsParams { mtu, queues, ..TwoHostsParams::default() }
+}
+
+/// Sends numbered frames to a near end, and waits until a command there must have seen them.
+fn feed(hosts: &TwoHosts, numbers: std::ops::Range<u64>, size: usize) {
+    let [far, _] = far_ends(hosts);
+    let (frames, mut frame) = (frames(hosts, 0, size), vec![0; size]);
+    for number in numbers {
+        frames.write(number, &mut frame);
+        send(&far, &frame);
+        if number % 64 == 63 {
+            std::thread::sleep(Duration::from_millis(2)); // the link has room for some hundred
+        }
+    }
+    std::thread::sleep(Duration::from_millis(500));
+}
+
+#[test]
+fn drop_takes_every_packet_and_knows_them_by_their_numbers() {
+    let name = "drop_takes_every_packet_and_knows_them_by_their_numbers";
+    let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+    for size in [64, 1514] {
+        let place = Place::Between(&hosts);
+        let Some(running) = place.start(name, &["drop", "near0", "--verify"]) else { return };
+        let dropped = |hosts: &TwoHosts| hosts.run_between(|| dropped_by_link("near0"));
+        let before = dropped(&hosts);
+        feed(&hosts, 0..NUMBERS, size);
+        feed(&hosts, NUMBERS + 3..NUMBERS + 5, size); // three are missing, and two there
+        let document = running.interrupt();
+        let numbered = &document["numbered"];
+        let lost = number(&document, "lost_total") + dropped(&hosts) - before;
+        assert_eq!(number(numbered, "good") + lost, NUMBERS + 2, "{document}");
+        assert_eq!(number(numbered, "missing"), 3 + lost, "{document}");
+        assert_eq!(number(numbered, "corrupt") + number(numbered, "again"), 0, "{document}");
+        assert_eq!(number(&document, "received"), number(&document, "dropped"), "{document}");
+        assert!(number(&document, "received") >= number(numbered, "good"), "{document}");
+        assert_eq!((&document["mode"], &document["command"]), (&"af_xdp_native_copy".into(), &"drop".into()));
+        assert!(document["cycles"]["receive"].as_f64().is_some_and(|cycles| cycles > 0.0), "{document}");
+    }
+}
+
+#[test]
+fn drop_finds_what_was_damaged_and_its_status_says_so() {
+    let name = "drop_finds_what_was_damaged_and_its_status_says_so";
+    let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+    let seconds = ["drop", "near0", "--verify=100", "--seconds", "2", "--json"];
+    let sender = std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let [far, _] = far_ends(&hosts);
+            let mut frame = [0; 64];
+            frames(&hosts, 0, 64).write(7, &mut frame);
+            frame[40] ^= 1;
+            for _ in 0..30 {
+                std::thread::sleep(Duration::from_millis(100));
+                far.send(&frame).ok();
+            }
+        });
+        let output = Place::Between(&hosts).output(binary(&seconds));
+        sending.join().expect("it sends for three seconds");
+        output
+    });
+    let Ok(document) = serde_json::from_slice::<Value>(&sender.stdout) else {
+        return println!("SKIP {name}: {}", text(&sender.stderr).trim());
+    };
+    assert!(number(&document["numbered"], "corrupt") > 0, "{document}");
+    assert!(document["ok"] == false && !sender.status.success(), "{document}");
+}
+
+#[test]
+fn echo_sends_back_what_came_with_the_addresses_exchanged() {
+    let name = "echo_sends_back_what_came_with_the_addresses_exchanged";
+    let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+    let Some(running) = Place::Between(&hosts).start(name, &["echo", "near0"]) else { return };
+    let [far, _] = far_ends(&hosts);
+    pass(&frames(&hosts, 0, 700), NUMBERS, &far, &far);
+    let mut frame = [0; 64];
+    frames(&hosts, 0, 64).write(0, &mut frame);
+    send(&far, &frame);
+    assert!(far.wait(Duration::from_secs(5)), "it comes back");
+    let mut back = [0; 64];
+    assert_eq!(ok(far.receive(&mut back)), Some(64));
+    assert_eq!((&back[..6], &back[6..12], &back[12..]), (&frame[6..12], &frame[..6], &frame[12..]));
+    let document = running.interrupt();
+    assert!(number(&document, "sent") > NUMBERS, "{document}");
+    let all = number(&document, "sent") + number(&document, "lost_total") + number(&document, "unsent");
+    assert!(all >= number(&document, "received"), "{document}");
+}
+
+/// Forwards both ways with these options, and says what became of it.
+fn forward(test: &str, hosts: &TwoHosts, size: usize, options: &[&str]) -> Option<Value> {
+    let arguments = [&["forward", "near0", "near1"], options].concat();
+    let running = Place::Between(hosts).start(test, &arguments)?;
+    let [a, b] = far_ends(hosts);
+    pass(&frames(hosts, 0, size), NUMBERS, &a, &b);
+    pass(&frames(hosts, 1, size), NUMBERS, &b, &a);
+    let document = running.interrupt();
+    assert!(number(&document, "sent") >= 2 * NUMBERS, "{document}");
+    for port in document["ports"].as_array().expect("a list") {
+        assert_eq!(number(port, "copied") + number(port, "mapped"), 0, "all are over one memory: {document}");
+    }
+    Some(document)
+}
+
+#[test]
+fn forward_passes_both_ways_in_every_layout_of_memory() {
+    let name = "forward_passes_both_ways_in_every_layout_of_memory";
+    let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+    let layouts: [(&[&str], u64); 7] = [
+        (&[], 4096),
+        (&["--frame-size", "2048"], 2048),
+        (&["--unaligned"], 3072),
+        (&["--unaligned", "--frame-size", "2048"], 2048),
+        (&["--ring", "64", "--cpus", "0"], 4096),
+        (&["--mode", "copy", "--attach", "native"], 4096),
+        (&["--attach", "generic"], 4096),
+    ];
+    for (options, chunk) in layouts {
+        let Some(document) = forward(name, &hosts, 1514, options) else { return };
+        let opened = &document["interfaces"][1];
+        assert_eq!((number(opened, "chunk"), &opened["name"]), (chunk, &"near1".into()), "{document}");
+        let attach = if options.contains(&"generic") { "generic" } else { "native" };
+        assert_eq!(opened["attach"], attach, "{options:?}");
+        assert_eq!(document["mode"], format!("af_xdp_{attach}_copy"), "{options:?}");
+    }
+}
+
+#[test]
+fn packets_of_several_chunks_pass_too() {
+    let name = "packets_of_several_chunks_pass_too";
+    let Some(hosts) = hosts(name, &params(9000, 1)) else { return };
+    for options in [&[][..], &["--frame-size", "2048"]] {
+        let Some(document) = forward(name, &hosts, 9014, options) else { return };
+        assert_eq!(document["interfaces"][0]["multi_buffer"], true, "{document}");
+    }
+}
+
+#[test]
+fn several_queues_have_a_thread_each_and_every_queue_is_served() {
+    let name = "several_queues_have_a_thread_each_and_every_queue_is_served";
+    let Some(hosts) = hosts(name, &params(1500, 2)) else { return };
+    let Some(document) = forward(name, &hosts, 64, &[]) else { return };
+    assert_eq!(document["interfaces"][0]["queues"], serde_json::json!([0, 1]));
+    assert_eq!(document["ports"].as_array().map(Vec::len), Some(4), "{document}");
+    let Some(document) = forward(name, &hosts, 64, &["--queues", "0-1", "--cpus", "0"]) else { return };
+    assert_eq!(document["pools"].as_array().map(Vec::len), Some(4), "a pool for each queue");
+
+    let fewer = hosts.run_between(|| {
+        std::process::Command::new("ethtool").args(["-L", "near1", "rx", "1", "tx", "1"]).status()
+    });
+    if !fewer.is_ok_and(|status| status.success()) {
+        return println!("SKIP {name}: no `ethtool` that changes the number of queues");
+    }
+    let Some(document) = forward(name, &hosts, 64, &[]) else { return };
+    assert_eq!(document["interfaces"][1]["queues"], serde_json::json!([0]), "{document}");
+    assert_eq!(document["ports"].as_array().map(Vec::len), Some(3), "one thread has all of them: {document}");
+}
+
+#[test]
+fn hugepages_hold_the_packets_or_the_error_says_how_many_it_takes() {
+    let name = "hugepages_hold_the_packets_or_the_error_says_how_many_it_takes";
+    let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+    let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+    let free: u64 = free.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    if free >= 32 {
+        forward(name, &hosts, 64, &["--hugepages"]);
+        return;
+    }
+    let said = Place::Between(&hosts).refusal(&["forward", "near0", "near1", "--hugepages"]);
+    if !said.contains("hugepages") {
+        return println!("SKIP {name}: {}", said.trim());
+    }
+    assert!(said.contains("sysctl vm.nr_hugepages="), "{said}");
+    println!("SKIP {name}: {free} huge pages of 2 MiB are free, of 32; the error was looked at");
+}
+
+#[test]
+fn busy_polling_passes_packets_too() {
+    let name = "busy_polling_passes_packets_too";
+    let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+    for options in [&["--busy-poll"][..], &["--busy-poll=8"]] {
+        let Some(document) = forward(name, &hosts, 64, options) else { return };
+        assert!(document["interfaces"][0]["busy_polled"].is_u64(), "{document}");
+    }
+}
+
+/// Sends from one host with `gen`, and drops at the end of its link with `drop --verify`.
+fn generate(test: &str, hosts: &TwoHosts, count: u64, options: &[&str]) -> Option<(Value, Value)> {
+    let count_text = count.to_string();
+    let dropping = Place::Between(hosts).start(test, &["drop", "near0", "--verify"])?;
+    let lost_on_links = |hosts: &TwoHosts| {
+        hosts.run_between(|| dropped_by_link("near0")) + hosts.a.namespace.run(|| dropped_by_link("far0"))
+    };
+    let before = lost_on_links(hosts);
+    let arguments = [&["gen", "far0", "--count", &count_text], options].concat();
+    let sent = Place::In(&hosts.a.namespace).start(test, &arguments)?.end();
+    std::thread::sleep(Duration::from_millis(500));
+    let received = dropping.interrupt();
+    assert_eq!((number(&sent, "sent"), &sent["ended_by"]), (count, &"sent".into()), "{sent}");
+    let numbered = &received["numbered"];
+    let lost = number(&received, "lost_total") + lost_on_links(hosts) - before;
+    assert_eq!(number(numbered, "good") + lost, count, "lost {lost}: {received}");
+    assert!(number(numbered, "good") > 0 && number(numbered, "again") == 0, "{received}");
+    Some((sent, received))
+}
+
+#[test]
+fn what_gen_sends_is_what_drop_verifies() {
+    let name = "what_gen_sends_is_what_drop_verifies";
+    let Some(hosts) = hosts(name, &params(1500, 2)) else { return };
+    let layouts: [&[&str]; 5] = [
+        &["--rate", "20000"],
+        &["--rate", "20000", "--size", "1514"],
+        &["--rate", "20000", "--size", "1500", "--frame-size", "2048"],
+        &["--rate", "20000", "--size", "1500", "--unaligned"],
+        &["--rate", "20000", "--dst", "02:70:70:00:00:00", "--queues", "1"],
+    ];
+    for options in layouts {
+        let Some((sent, _)) = generate(name, &hosts, 5000, options) else { return };
+        assert_eq!(sent["mode"], "af_xdp_copy", "it has no program: {sent}");
+        assert_eq!(sent["interfaces"][0]["attach"], Value::Null, "{sent}");
+    }
+}
+
+#[test]
+fn gen_sends_frames_of_several_chunks() {
+    let name = "gen_sends_frames_of_several_chunks";
+    let Some(hosts) = hosts(name, &params(9000, 1)) else { return };
+    for options in [
+        &["--size", "9000", "--rate", "5000"][..],
+        &["--size", "9000", "--rate", "5000", "--frame-size", "2048"],
+    ] {
+        if generate(name, &hosts, 1000, options).is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn gen_keeps_its_rate() {
+    let name = "gen_keeps_its_rate";
+    let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+    let arguments = ["gen", "far0", "--rate", "1000", "--seconds", "2"];
+    let Some(running) = Place::In(&hosts.a.namespace).start(name, &arguments) else { return };
+    let document = running.end();
+    assert_eq!(document["ended_by"], "time");
+    let sent = number(&document, "sent");
+    assert!((1000..=2600).contains(&sent), "{sent} in {} s", document["seconds"]);
+}
+
+/// The packets of a capture file of nanoseconds, and what their records say of their lengths.
+fn capture(path: &PathBuf) -> Vec<Vec<u8>> {
+    let file = std::fs::read(path).expect("the file was written");
+    let word = |at: usize| u32::from_ne_bytes(file[at..at + 4].try_into().expect("four bytes"));
+    assert_eq!(
+        (word(0), word(4), word(20)),
+        (0xa1b2_3c4d, 2 | 4 << 16, 1),
+        "nanoseconds, version 2.4, Ethernet"
+    );
+    let (mut at, mut packets, mut before) = (24, Vec::new(), (0, 0));
+    while at < file.len() {
+        let (time, len) = ((word(at), word(at + 4)), word(at + 8) as usize);
+        assert!(time >= before && time.0 > 1_700_000_000 && time.1 < 1_000_000_000, "{before:?} {time:?}");
+        assert_eq!(word(at + 12) as usize, len, "packets are whole");
+        packets.push(file[at + 16..at + 16 + len].to_vec());
+        (at, before) = (at + 16 + len, time);
+    }
+    packets
+}
+
+#[test]
+fn capture_files_hold_every_packet_whole() {
+    let name = "capture_files_hold_every_packet_whole";
+    let Some(hosts) = hosts(name, &params(9000, 1)) else { return };
+    let folder = std::env::temp_dir().join(format!("pagepool-capture-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("a new folder");
+    let [received, sent] = ["received", "sent"].map(|file| folder.join(file));
+    let arguments = ["drop", "near0", "--pcap", received.to_str().expect("text")];
+    let Some(dropping) = Place::Between(&hosts).start(name, &arguments) else { return };
+    let size = "9000";
+    let arguments = [
+        "gen",
+        "far0",
+        "--size",
+        size,
+        "--count",
+        "300",
+        "--rate",
+        "3000",
+        "--pcap",
+        sent.to_str().expect("text"),
+    ];
+    let Some(sending) = Place::In(&hosts.a.namespace).start(name, &arguments) else { return };
+    let sending = sending.end();
+    std::thread::sleep(Duration::from_millis(500));
+    let dropping = dropping.interrupt();
+    for (path, document, count) in
+        [(&sent, &sending, 300), (&received, &dropping, number(&dropping, "received"))]
+    {
+        let mut tally = Tally::new(300);
+        capture(path).iter().for_each(|packet| {
+            tally.take(packet);
+        });
+        assert_eq!(
+            (number(document, "captured"), number(document, "not_captured")),
+            (count, 0),
+            "{document}"
+        );
+        assert_eq!(tally.good + tally.foreign, count, "{tally:?} {document}");
+        assert!(tally.good > 0 && tally.corrupt == 0, "{tally:?} {document}");
+    }
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn an_interface_that_goes_down_and_up_goes_on() {
+    let name = "an_interface_that_goes_down_and_up_goes_on";
+    let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+    let Some(running) = Place::Between(&hosts).start(name, &["forward", "near0", "near1"]) else { return };
+    let [a, b] = far_ends(&hosts);
+    pass(&frames(&hosts, 0, 64), 100, &a, &b);
+    let index = hosts.near[0].index;
+    for up in [false, true] {
+        hosts.run_between(move || ok(ok(pagepool_net::netns::Netlink::open()).set_up(index, up)));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    drop((a, b)); // a socket tells once that its link was down
+    let [a, b] = far_ends(&hosts);
+    pass(&frames(&hosts, 0, 64), 100, &a, &b);
+    pass(&frames(&hosts, 1, 64), 100, &b, &a);
+    assert!(number(&running.interrupt(), "received") >= 300);
+}
+
+#[test]
+fn an_interface_that_goes_away_ends_it_with_the_verdict() {
+    let name = "an_interface_that_goes_away_ends_it_with_the_verdict";
+    for command in
+        [&["drop", "near0"][..], &["forward", "near1", "near0"], &["gen", "near0", "--rate", "100"]]
+    {
+        let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+        let Some(running) = Place::Between(&hosts).start(name, command) else { return };
+        let index = hosts.near[0].index;
+        hosts.run_between(move || ok(ok(pagepool_net::netns::Netlink::open()).delete(index)));
+        let document = running.end();
+        assert_eq!(
+            (&document["ended_by"], &document["gone"]),
+            (&"gone".into(), &"near0:0".into()),
+            "{command:?}"
+        );
+    }
+}
+
+/// What a person reads, of every command.
+#[test]
+fn a_person_reads_figures_and_a_verdict() {
+    let name = "a_person_reads_figures_and_a_verdict";
+    let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+    for command in
+        [&["drop", "near0"][..], &["echo", "near0"], &["forward", "near0", "near1"], &["gen", "near0"]]
+    {
+        let arguments = [command, &["--seconds", "2"]].concat();
+        let output = Place::Between(&hosts).output(binary(&arguments));
+        if text(&output.stderr).contains("CAP_") {
+            return println!("SKIP {name}: {}", text(&output.stderr).trim());
+        }
+        let shown = text(&output.stdout);
+        for word in [
+            "near0: ",
+            "copy, queues 0 of 1",
+            "rings of 2048",
+            "   1s  in ",
+            "recycled",
+            "fill ",
+            "held",
+            "All is well",
+        ] {
+            assert!(shown.contains(word), "{command:?}, {word}: {shown}{}", text(&output.stderr));
+        }
+        assert!(output.status.success(), "{shown}");
+    }
+}
+
+/// One that another process holds does not keep the other from ending.
+#[test]
+fn what_a_run_attached_is_gone_when_it_is_killed() {
+    let name = "what_a_run_attached_is_gone_when_it_is_killed";
+    let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+    for _ in 0..3 {
+        let Some(running) = Place::Between(&hosts).start(name, &["echo", "near0"]) else { return };
+        drop::<Running>(running); // kills it
+    }
+    let [far, _] = far_ends(&hosts);
+    let Some(running) = Place::Between(&hosts).start(name, &["echo", "near0"]) else { return };
+    pass(&frames(&hosts, 0, 64), 64, &far, &far);
+    running.interrupt();
+    let link = hosts.run_between(|| ok(ok(pagepool_net::netns::Netlink::open()).link("near0")));
+    assert_eq!(link.xdp, [], "nothing is attached any more");
+}

@@ -1,0 +1,221 @@
+//! What `pagepool drop`, `echo`, `forward` and `gen` do not do, or warn of, and whether they say why and what helps.
+
+mod between;
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use between::{Place, binary, hosts, ok, text};
+use pagepool_net::netns::{Ethtool, Netlink, Offload, TwoHosts, TwoHostsParams, VethEnd};
+
+/// Of nobody, who may do nothing.
+const NOBODY: u32 = 65_534;
+
+fn near(test: &str) -> Option<TwoHosts> {
+    hosts(test, &TwoHostsParams::default())
+}
+
+/// A second of a command that is to work, and what it says on standard error.
+fn works(hosts: &TwoHosts, mut command: Command) -> Option<String> {
+    command.args(["--seconds", "1"]);
+    let output = Place::Between(hosts).output(command);
+    let said = text(&output.stderr).to_owned();
+    if said.contains("CAP_") {
+        return None;
+    }
+    assert!(output.status.success(), "{said}");
+    Some(said)
+}
+
+const COMMANDS: [&[&str]; 4] =
+    [&["drop", "near0"], &["echo", "near0"], &["forward", "near1", "near0"], &["gen", "near0"]];
+
+#[test]
+fn the_default_route_is_left_alone_unless_that_is_meant() {
+    let name = "the_default_route_is_left_alone_unless_that_is_meant";
+    let Some(hosts) = near(name) else { return };
+    let index = hosts.near[0].index;
+    hosts.run_between(move || {
+        let mut netlink = ok(Netlink::open());
+        ok(netlink.add_address(index, [192, 0, 2, 8].into(), 24));
+        ok(netlink.add_route([0, 0, 0, 0].into(), 0, [192, 0, 2, 1].into()));
+    });
+    for command in COMMANDS {
+        let said = Place::Between(&hosts).refusal(command);
+        assert!(
+            said.contains("near0") && said.contains("the default route") && said.contains("--yes"),
+            "{said}"
+        );
+    }
+    Place::Between(&hosts).refusal(&["drop", "lo"]);
+    let Some(said) = works(&hosts, binary(&["drop", "near1"])) else {
+        return println!("SKIP {name}: no AF_XDP");
+    };
+    assert!(said.is_empty(), "nobody depends on that: {said}");
+    let meant = works(&hosts, binary(&["drop", "near0", "--yes"])).unwrap_or_default();
+    assert!(meant.contains("warning") && meant.contains("the default route"), "{meant}");
+}
+
+#[test]
+fn the_session_that_it_is_run_from_is_left_alone() {
+    let name = "the_session_that_it_is_run_from_is_left_alone";
+    let Some(hosts) = near(name) else { return };
+    let index = hosts.near[0].index;
+    hosts.run_between(move || ok(ok(Netlink::open()).add_address(index, [192, 0, 2, 8].into(), 24)));
+    let over_ssh = |arguments: &[&str], server: &str| {
+        let mut command = binary(arguments);
+        command.env("SSH_CONNECTION", format!("192.0.2.7 50000 {server} 22"));
+        command
+    };
+    for command in COMMANDS {
+        let output = Place::Between(&hosts).output(over_ssh(command, "192.0.2.8"));
+        let said = text(&output.stderr);
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains("SSH session from 192.0.2.7") && said.contains("--yes"), "{said}");
+    }
+    let other = over_ssh(&["drop", "near1"], "192.0.2.8");
+    if works(&hosts, other).is_none() {
+        return println!("SKIP {name}: no AF_XDP");
+    }
+    works(&hosts, over_ssh(&["echo", "near0", "--yes"], "192.0.2.8"));
+}
+
+#[test]
+fn what_there_is_not_is_named_with_what_there_is() {
+    let name = "what_there_is_not_is_named_with_what_there_is";
+    let Some(hosts) = near(name) else { return };
+    let cases: [(&[&str], &[&str]); 15] = [
+        (&["drop", "nope0"], &["nope0", "near0, near1"]),
+        (&["drop", "a/b"], &["a/b", "1 to 15 bytes"]),
+        (&["drop", "near0", "--queues", "1"], &["near0 has no queue 1", "one, number 0"]),
+        (&["forward", "near0", "near1", "--queues", "0-3"], &["near0 has no queue 1"]),
+        (&["forward", "near0", "near0"], &["twice"]),
+        (&["drop", "near0", "--queues", "x"], &["0-3"]),
+        (&["drop", "near0", "--cpus", "4000"], &["CPU 4000", "these may: 0"]),
+        (&["drop", "near0", "--frame-size", "3000"], &["2048 or 4096"]),
+        (&["drop", "near0", "--unaligned", "--frame-size", "3000"], &["multiple of 64"]),
+        (&["drop", "near0", "--ring", "100"], &["power of two"]),
+        (&["drop", "near0", "--ring", "8192"], &["at most --ring 4096"]),
+        (&["gen", "near0", "--size", "1515"], &["64 to 1514", "ip link set near0 mtu 1501"]),
+        (&["gen", "near0", "--size", "63"], &["63", "64..=9000"]),
+        (&["gen", "near0", "--dst", "1:2"], &["six bytes"]),
+        (&["drop", "near0", "--pcap", "/nowhere/file"], &["/nowhere/file"]),
+    ];
+    for (arguments, words) in cases {
+        let said = Place::Between(&hosts).refusal(arguments);
+        if said.contains("CAP_") {
+            return println!("SKIP {name}: {}", said.trim());
+        }
+        for word in words {
+            assert!(said.contains(word), "{arguments:?}: {word} is not in: {said}");
+        }
+    }
+    let said = Place::Between(&hosts).refusal(&["drop", "near0", "--mode", "zerocopy"]);
+    assert!(said.contains("no zero copy") && said.contains("mode copy"), "{said}");
+}
+
+#[test]
+fn a_program_that_is_there_already_is_named() {
+    let name = "a_program_that_is_there_already_is_named";
+    let Some(hosts) = near(name) else { return };
+    let Some(running) = Place::Between(&hosts).start(name, &["drop", "near0"]) else { return };
+    let link = hosts.run_between(|| ok(ok(Netlink::open()).link("near0")));
+    let id = link.xdp.first().expect("the first one's").id;
+    let said = Place::Between(&hosts).refusal(&["echo", "near0"]);
+    assert!(said.contains(&format!("program with id {id}")) && said.contains("near0"), "{said}");
+    let said = Place::Between(&hosts).refusal(&["gen", "near0"]);
+    assert!(said.contains("queue 0") && said.contains("ss --xdp"), "whose queue it is: {said}");
+    assert_eq!(running.interrupt()["interfaces"][0]["program_id"], id);
+}
+
+#[test]
+fn whoever_may_not_is_told_the_capability() {
+    let name = "whoever_may_not_is_told_the_capability";
+    let Some(hosts) = near(name) else { return };
+    for command in COMMANDS {
+        let mut nobody = binary(command);
+        nobody.uid(NOBODY).gid(NOBODY);
+        if std::fs::metadata(env!("CARGO_BIN_EXE_pagepool")).is_err() || nobody_cannot_run() {
+            return println!("SKIP {name}: nobody may not run the binary");
+        }
+        let output = Place::Between(&hosts).output(nobody);
+        assert!(!output.status.success(), "{command:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains("CAP_NET_RAW"), "{command:?}: {said}");
+    }
+}
+
+fn nobody_cannot_run() -> bool {
+    binary(&["--version"]).uid(NOBODY).gid(NOBODY).output().is_err()
+}
+
+#[test]
+fn forward_warns_of_offloads_with_the_command_that_turns_them_off() {
+    let name = "forward_warns_of_offloads_with_the_command_that_turns_them_off";
+    let Some(hosts) = near(name) else { return };
+    let forward =
+        |arguments: &[&str]| works(&hosts, binary(&[&["forward", "near0", "near1"], arguments].concat()));
+    let Some(said) = forward(&[]) else { return println!("SKIP {name}: no AF_XDP") };
+    assert!(!said.contains("ethtool -K"), "all are off: {said}");
+
+    // The other end is in another namespace.
+    let set = |link: &'static str, offload: Offload| {
+        hosts.run_between(move || ok(ok(Ethtool::open()).set_offload(link, offload, true)));
+    };
+    set("near0", Offload::TxChecksum);
+    let said = forward(&[]).unwrap_or_default();
+    assert!(said.contains("ethtool -K near0 tx off") && said.contains("another network namespace"), "{said}");
+
+    // What the kernel puts together before a generic program sees it.
+    set("near1", Offload::Gro);
+    assert!(!forward(&[]).unwrap_or_default().contains("near1"), "a native one sees it before that");
+    let said = forward(&["--attach", "generic"]).unwrap_or_default();
+    assert!(said.contains("ethtool -K near1 gro off"), "{said}");
+
+    // The other end is here.
+    hosts.run_between(|| {
+        let mut netlink = ok(Netlink::open());
+        let end = |name| VethEnd { name, namespace: None, mac: None, mtu: 1500, queues: 1 };
+        ok(netlink.add_veth(&end("one"), &end("other")));
+        for link in ["one", "other"] {
+            let index = ok(netlink.link(link)).index;
+            ok(netlink.set_up(index, true));
+        }
+        ok(ok(Ethtool::open()).set_offload("one", Offload::TxChecksum, false));
+    });
+    let said = works(&hosts, binary(&["forward", "near1", "one"])).unwrap_or_default();
+    assert!(said.contains("other, the other end of one,") && said.contains("ethtool -K other "), "{said}");
+}
+
+#[test]
+fn every_option_has_a_help_text() {
+    let common = [
+        "--queues",
+        "--mode",
+        "--cpus",
+        "--frame-size",
+        "--unaligned",
+        "--hugepages",
+        "--ring",
+        "--busy-poll",
+        "--seconds",
+        "--json",
+        "--pcap",
+        "--stats-every",
+        "--yes",
+    ];
+    for (command, own) in [
+        ("drop", &["--attach", "--verify"][..]),
+        ("echo", &["--attach"]),
+        ("forward", &["--attach"]),
+        ("gen", &["--size", "--rate", "--count", "--dst"]),
+    ] {
+        let output = binary(&[command, "-h"]).output().expect("the binary was built for this test");
+        let help = text(&output.stdout);
+        for option in common.iter().chain(own) {
+            let line = help.lines().find(|line| line.trim_start().starts_with(option));
+            let words = line.map_or(0, |line| line.split_whitespace().count());
+            assert!(words > 5, "{command} {option}: {line:?}");
+        }
+    }
+}

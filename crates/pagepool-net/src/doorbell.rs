@@ -1,0 +1,95 @@
+//! How a thread that sleeps learns that another one has put something onto a ring between them.
+//!
+//! Who    the producer rings behind what it put there, once for all of it; the consumer says that it goes to sleep, looks at
+//!        the ring once more, sleeps on the descriptor, and says that it is awake.
+//! Lost   no wake-up is. Each side stores (a slot; `sleeping`) and then loads what the other stores, with a SeqCst fence in
+//!        between: at least one of the two sees the other's store. So the consumer sees the slot and does not sleep, or
+//!        the producer sees it sleeping, and writes the event counter, which stays readable until somebody takes it.
+//! Cost   to ring: one fence; a system call only for one who sleeps.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+use pagepool::Error;
+
+use crate::sys::event;
+
+#[derive(Debug)]
+pub(crate) struct Doorbell {
+    sleeping: AtomicBool,
+    event: OwnedFd,
+}
+
+impl Doorbell {
+    pub(crate) fn new() -> Result<Self, Error> {
+        let event = event::eventfd().map_err(|source| Error::System {
+            call: "eventfd",
+            remedy: "raise RLIMIT_NOFILE: each in-memory NIC and each handoff has one descriptor".into(),
+            source,
+        })?;
+        Ok(Self { sleeping: AtomicBool::new(false), event })
+    }
+
+    /// For the producer, behind everything that it put onto the ring.
+    #[inline]
+    pub(crate) fn ring(&self) {
+        fence(Ordering::SeqCst); // pairs with the fence in sleep()
+        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed) {
+            event::signal(self.event.as_fd());
+        }
+    }
+
+    /// For the consumer: from here on the producer wakes it. Look at the ring before going to sleep.
+    pub(crate) fn sleep(&self) {
+        self.sleeping.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst); // pairs with the fence in ring()
+    }
+
+    /// For the consumer: it is awake, or did not go to sleep.
+    pub(crate) fn awake(&self) {
+        self.sleeping.store(false, Ordering::Relaxed);
+        event::take(self.event.as_fd());
+    }
+
+    /// What the consumer sleeps on.
+    pub(crate) fn event(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU32;
+    use std::time::Duration;
+
+    /// Two threads hand a number to and fro; each sleeps until it is its turn. One wake-up that is lost ends it.
+    #[test]
+    fn no_ring_is_lost() {
+        const ROUNDS: u32 = 20_000;
+        let bells = Arc::new([Doorbell::new().unwrap(), Doorbell::new().unwrap()]);
+        let turn = Arc::new(AtomicU32::new(0));
+        let play = |me: usize, bells: Arc<[Doorbell; 2]>, turn: Arc<AtomicU32>| {
+            let mine = |turn: &AtomicU32| turn.load(Ordering::Acquire) as usize % 2 == me;
+            while turn.load(Ordering::Acquire) < ROUNDS {
+                bells[me].sleep();
+                if !mine(&turn) && turn.load(Ordering::Acquire) < ROUNDS {
+                    let [woken] = event::wait_readable([Some(bells[me].event())], Duration::from_secs(20));
+                    assert!(woken, "turn {} was told", turn.load(Ordering::Acquire));
+                }
+                bells[me].awake();
+                if mine(&turn) {
+                    turn.fetch_add(1, Ordering::Release);
+                    bells[1 - me].ring();
+                }
+            }
+            bells[1 - me].ring();
+        };
+        let (others, other_turn) = (bells.clone(), turn.clone());
+        let other = std::thread::spawn(move || play(1, others, other_turn));
+        play(0, bells, turn.clone());
+        other.join().unwrap();
+        assert!(turn.load(Ordering::Relaxed) >= ROUNDS);
+    }
+}

@@ -1,0 +1,74 @@
+//! Which capability is missing where the kernel says no more than "not permitted".
+//!
+//! What   the kernel asks for capabilities one by one and names none. So those that a call needs are compared with those
+//!        that the thread has (`CapEff` in `/proc/thread-self/status`).
+//! Who    errors; never on a hot path.
+
+/// A capability: its name and number in include/uapi/linux/capability.h, and whether CAP_SYS_ADMIN does instead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Capability {
+    name: &'static str,
+    number: u32,
+    or_admin: bool,
+}
+
+/// For AF_XDP sockets, in the network namespace's user namespace.
+pub(super) const SOCKET: &[Capability] = &[Capability { name: "CAP_NET_RAW", number: 13, or_admin: false }];
+/// For maps, programs and links, in the machine's first user namespace.
+pub(super) const PROGRAM: &[Capability] = &[
+    Capability { name: "CAP_BPF", number: 39, or_admin: true },
+    Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: true },
+];
+/// For busy polling.
+pub(super) const ADMIN: &[Capability] = &[Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: false }];
+
+const SYS_ADMIN: u32 = 21;
+
+/// What to do about a call that needs these and was not permitted.
+pub(super) fn remedy(needed: &[Capability]) -> String {
+    of(needed, effective())
+}
+
+fn of(needed: &[Capability], effective: Option<u64>) -> String {
+    let list = |names: &[Capability]| {
+        names.iter().map(|capability| capability.name).collect::<Vec<_>>().join(" and ")
+    };
+    let Some(effective) = effective else { return format!("it needs {}, or root", list(needed)) };
+    let has = |number: u32| effective & 1 << number != 0;
+    let lacks = |capability: &&Capability| !(has(capability.number) || capability.or_admin && has(SYS_ADMIN));
+    let missing: Vec<_> = needed.iter().filter(lacks).copied().collect();
+    if missing.is_empty() {
+        let all = list(needed);
+        return format!(
+            "this thread has {all}, but inside a user namespace or behind a filter: run it outside of the container"
+        );
+    }
+    let missing = list(&missing);
+    format!(
+        "this thread has no {missing}: run it as root, or give it that (setcap, or AmbientCapabilities of systemd)"
+    )
+}
+
+/// The capabilities that count, as bits.
+fn effective() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
+    let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(bits.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_missing_is_named() {
+        let (bpf, admin, all) = (1 << 39, 1 << 12, !0);
+        assert!(of(PROGRAM, Some(bpf)).starts_with("this thread has no CAP_NET_ADMIN:"));
+        assert!(of(PROGRAM, Some(admin)).starts_with("this thread has no CAP_BPF:"));
+        assert!(of(PROGRAM, Some(0)).starts_with("this thread has no CAP_BPF and CAP_NET_ADMIN:"));
+        assert!(of(PROGRAM, Some(1 << SYS_ADMIN)).contains("outside of the container"), "it does instead");
+        assert!(of(SOCKET, Some(all)).contains("has CAP_NET_RAW, but inside a user namespace"));
+        assert_eq!(of(SOCKET, None), "it needs CAP_NET_RAW, or root");
+        assert!(effective().is_some());
+    }
+}

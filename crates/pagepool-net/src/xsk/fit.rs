@@ -1,0 +1,110 @@
+//! Whether a pool's buffers are what the kernel may fill.
+//!
+//! Why    the kernel knows chunks, and nothing of a pool's layout: it fills a chunk up to its end. A packet that reaches into
+//!        the tailroom harms nobody, for nothing lies there yet; but it is dropped, and counted as `rx_bad_length`. A
+//!        buffer elsewhere is never given to the kernel, and counted as `rx_unmapped`. Better to know before the first packet.
+
+use pagepool::{Bound, Buff, Error, PAGE_SIZE, PageBuf};
+
+use super::device::XskDevice;
+use super::params::parameter;
+use super::umem::Layout;
+use crate::device::{Capabilities, Device};
+
+impl XskDevice {
+    /// Whether a pool's buffers hold any packet that this device may receive: that they lie in its UMEM, are chunks of
+    /// it, and have no tailroom where a packet may end. Looks at one buffer, which goes home.
+    ///
+    /// The errors name the parameter of the pool and what it must be. On the thread that owns the pool.
+    pub fn check_pool(&self, pool: &Bound) -> Result<(), Error> {
+        let layout = self.umem().layout();
+        let buffer = match layout.cuts_pages() {
+            false => pool.alloc_page(),
+            true => pool.alloc_frag(layout.chunk as usize),
+        };
+        let Some(buffer) = buffer else {
+            return Err(Error::Busy { what: "the pool has no buffer to look at: all are out".into() });
+        };
+        self.check_place(&layout, &buffer)?;
+        self.check_tail(&layout, buffer)
+    }
+
+    fn check_place(&self, layout: &Layout, buffer: &PageBuf) -> Result<(), Error> {
+        let name = &self.umem().params().name;
+        let Some(at) = buffer.dma_addr_in(self.umem().domain_id()) else {
+            return Err(parameter(
+                "domains",
+                "without it",
+                format!("with {name} among them: the device's UMEM"),
+            ));
+        };
+        if !layout.cuts_pages() && buffer.len() != PAGE_SIZE {
+            return Err(parameter(
+                "order",
+                buffer.len().ilog2() - PAGE_SIZE.ilog2(),
+                "0: a chunk is one page",
+            ));
+        }
+        let unit = 1u64 << layout.unit_shift;
+        if !at.0.is_multiple_of(unit) {
+            let must_be = format!("at a multiple of {unit}: cut no pieces of other sizes from this pool");
+            return Err(parameter("a piece", at.0, must_be));
+        }
+        Ok(())
+    }
+
+    fn check_tail(&self, layout: &Layout, buffer: PageBuf) -> Result<(), Error> {
+        let (buffer_end, capacity) = (buffer.len(), buffer.packet_capacity());
+        let room = Buff::new(buffer, 0, 0).map_or(0, |packet| packet.tailroom()); // up to the tailroom of the pool
+        let end = layout.last_colour(room, capacity) + layout.packets_end(&self.capabilities());
+        if end <= room {
+            return Ok(());
+        }
+        let most = buffer_end.saturating_sub(end);
+        let must_be =
+            format!("at most {most}: a packet may end {end} bytes behind the beginning of its page");
+        Err(parameter("tailroom", buffer_end - room, must_be))
+    }
+}
+
+impl Layout {
+    /// Whether a chunk is a piece of a page.
+    pub(super) fn cuts_pages(&self) -> bool {
+        self.unit_shift < pagepool::PAGE_SHIFT
+    }
+
+    /// How far into a page a chunk begins at most. The pool places packets so that the longest still ends within its room.
+    fn last_colour(&self, room: usize, capacity: usize) -> usize {
+        let in_pool = room.saturating_sub(capacity + self.before as usize);
+        in_pool.min((1 << self.unit_shift) - self.chunk as usize)
+    }
+
+    /// Where in a chunk a packet ends at the latest; those of several buffers fill chunks.
+    fn packets_end(&self, can: &Capabilities) -> usize {
+        match can.max_buffers {
+            1 => (self.before as usize + can.max_packet).min(self.chunk as usize),
+            _ => self.chunk as usize,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(layout: Layout, max_packet: usize, max_buffers: usize) -> usize {
+        layout.packets_end(&Capabilities { rx_ring: 1, tx_ring: 1, max_packet, max_buffers, maps: false })
+    }
+
+    #[test]
+    fn a_packet_ends_with_its_chunk_at_the_latest() {
+        let pages = Layout { chunk: 4096, before: 256, unaligned: false, unit_shift: 12, len: 1 << 20 };
+        assert_eq!((end(pages, 1518, 1), end(pages, 9018, 3), end(pages, 1 << 20, 1)), (1774, 4096, 4096));
+        let coloured = Layout { chunk: 3072, unaligned: true, ..pages };
+        assert_eq!((end(coloured, 1518, 1), end(coloured, 1518, 2)), (1774, 3072));
+        assert_eq!((coloured.last_colour(4096, 1518), coloured.last_colour(4032, 2816)), (1024, 960));
+        assert_eq!((pages.last_colour(4096, 1518), coloured.last_colour(4096, 3840)), (0, 0), "none");
+        let halves = Layout { chunk: 2048, unit_shift: 11, ..pages };
+        assert_eq!((end(halves, 1518, 1), halves.cuts_pages()), (1774, true));
+    }
+}

@@ -1,0 +1,173 @@
+//! What AF_XDP says where something is missing: a capability, memory that may be locked, a newer kernel, a driver that can.
+//! Older kernels are played by a filter that answers as they do.
+
+mod veth;
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use pagepool::{Arena, ArenaParams, Error};
+use pagepool_net::{Attach, BusyPoll, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams};
+use veth::{CAP_BPF, CAP_IPC_LOCK, CAP_NET_ADMIN, CAP_NET_RAW, CAP_SYS_ADMIN, Refused, Veth};
+
+/// Set in the process that may lock little memory.
+const CHILD: &str = "PAGEPOOL_TEST_LOCKS_LITTLE";
+
+fn needs_veth(name: &str, test: impl FnOnce()) {
+    match veth::missing() {
+        Some(why) => println!("SKIP {name}: {why}"),
+        None => test(),
+    }
+}
+
+fn arena() -> Arc<Arena> {
+    let params = ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() };
+    Arena::new(params).expect("4 MiB")
+}
+
+fn umem(params: UmemParams) -> Result<Arc<Umem>, Error> {
+    Umem::new(UmemParams { mode: XskMode::Copy, ..params }, &*arena())
+}
+
+fn attach(frags: bool) -> Result<Arc<Redirect>, Error> {
+    Redirect::attach("near0", Attach::Auto, frags)
+}
+
+fn near(redirect: Option<Arc<Redirect>>, busy_poll: Option<BusyPoll>) -> XskParams {
+    XskParams { interface: "near0".into(), rx_ring: 64, redirect, busy_poll, ..Default::default() }
+}
+
+fn open(umem: &Arc<Umem>, busy_poll: Option<BusyPoll>) -> Result<XskDevice, Error> {
+    XskDevice::open(near(None, busy_poll), umem)
+}
+
+fn error<T>(result: Result<T, Error>) -> String {
+    result.map(drop).expect_err("it is refused").to_string()
+}
+
+fn says(text: &str, words: &[&str]) {
+    assert!(words.iter().all(|word| text.contains(word)), "{words:?} in: {text}");
+}
+
+#[test]
+fn the_capability_that_is_missing_is_named_and_no_other() {
+    needs_veth("capabilities", || {
+        let _veth = Veth::new(1, 1500);
+        let no_socket = veth::without(&[CAP_NET_RAW], || error(umem(UmemParams::default())));
+        says(&no_socket, &["socket(AF_XDP)", "no CAP_NET_RAW:"]);
+        let no_program = veth::without(&[CAP_BPF, CAP_SYS_ADMIN], || error(attach(false)));
+        says(&no_program, &["bpf(BPF_", "no CAP_BPF:"]);
+        let no_link = veth::without(&[CAP_NET_ADMIN, CAP_SYS_ADMIN], || error(attach(false)));
+        says(&no_link, &["bpf(BPF_", "no CAP_NET_ADMIN:"]);
+        let neither = veth::without(&[CAP_BPF, CAP_NET_ADMIN, CAP_SYS_ADMIN], || error(attach(false)));
+        says(&neither, &["no CAP_BPF and CAP_NET_ADMIN:"]);
+        let ours = umem(UmemParams::default()).expect("root may");
+        let no_busy = veth::without(&[CAP_NET_ADMIN], || error(open(&ours, Some(BusyPoll::default()))));
+        says(&no_busy, &["SO_PREFER_BUSY_POLL", "no CAP_NET_ADMIN:"]);
+        // Whoever has these four needs no root.
+        let enough = veth::without(&[CAP_SYS_ADMIN, CAP_IPC_LOCK], || {
+            attach(false).and_then(|redirect| {
+                let umem = umem(UmemParams::default())?;
+                let params = near(Some(redirect), None);
+                XskDevice::open(params, &umem).map(drop)
+            })
+        });
+        enough.expect("CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN are enough, with 4 MiB that may be locked");
+    });
+}
+
+#[test]
+fn a_container_that_filters_calls_is_told_apart_from_a_capability() {
+    needs_veth("filters", || {
+        let _veth = Veth::new(1, 1500);
+        let bpf = Refused { call: libc::SYS_bpf, argument: (0, 0), errno: libc::EPERM };
+        says(
+            &veth::refused(&[bpf], || error(attach(false))),
+            &["has CAP_BPF and CAP_NET_ADMIN", "outside of the container"],
+        );
+    });
+}
+
+/// What `bpf(2)` answers to this command.
+fn bpf(command: u32, errno: libc::c_int) -> Refused {
+    Refused { call: libc::SYS_bpf, argument: (0, command), errno }
+}
+
+fn option(name: libc::c_int, errno: libc::c_int) -> Refused {
+    Refused { call: libc::SYS_setsockopt, argument: (2, name as u32), errno }
+}
+
+#[test]
+fn a_kernel_that_is_too_old_is_told_which_version_has_it() {
+    needs_veth("versions", || {
+        let _veth = Veth::new(1, 1500);
+        let told = |refused: Refused, what: &(dyn Fn() -> String + Sync), words: &[&str]| {
+            says(&veth::refused(&[refused], what), words);
+        };
+        let make = || error(umem(UmemParams::default()));
+        let family =
+            Refused { call: libc::SYS_socket, argument: (0, libc::AF_XDP as u32), errno: libc::EAFNOSUPPORT };
+        told(family, &make, &["socket(AF_XDP)", "older than 4.18", "CONFIG_XDP_SOCKETS"]);
+        told(option(libc::XDP_UMEM_REG, libc::ENOPROTOOPT), &make, &["XDP_UMEM_REG", "older than 4.18"]);
+        let unaligned =
+            || error(umem(UmemParams { unaligned: true, chunk_size: 3072, ..Default::default() }));
+        told(option(libc::XDP_UMEM_REG, libc::EINVAL), &unaligned, &["3072", "before Linux 5.4"]);
+
+        let bind = Refused {
+            call: libc::SYS_bind,
+            argument: (2, size_of::<libc::sockaddr_xdp>() as u32),
+            errno: libc::EINVAL,
+        };
+        let open_as = |params: UmemParams| error(open(&umem(params).expect("root may"), None));
+        told(bind, &|| open_as(UmemParams::default()), &["bind(AF_XDP)", "sharing needs Linux 5.10"]);
+        let several = || open_as(UmemParams { multi_buffer: true, ..Default::default() });
+        told(bind, &several, &["bind(AF_XDP)", "Linux 6.6", "leave multi_buffer off"]);
+        let prefer_busy_poll = 69;
+        let busy = || error(open(&umem(UmemParams::default()).expect("root may"), Some(BusyPoll::default())));
+        told(option(prefer_busy_poll, libc::ENOPROTOOPT), &busy, &["Linux 5.11", "leave busy_poll off"]);
+
+        let (create, load, link) = (0, 5, 28);
+        let (plain, frags) = (|| error(attach(false)), || error(attach(true)));
+        told(bpf(create, libc::ENOSYS), &plain, &["BPF_MAP_CREATE", "CONFIG_BPF_SYSCALL"]);
+        told(bpf(load, libc::EINVAL), &plain, &["BPF_PROG_LOAD", "Linux 5.9"]);
+        told(bpf(load, libc::EINVAL), &frags, &["BPF_PROG_LOAD", "Linux 5.18"]);
+        told(bpf(link, libc::EINVAL), &plain, &["BPF_LINK_CREATE", "Linux 5.9"]);
+        let native = || error(Redirect::attach("near0", Attach::Native, false));
+        told(bpf(link, libc::EINVAL), &native, &["BPF_LINK_CREATE", "older than 5.9", "MTU"]);
+        told(bpf(link, libc::EOPNOTSUPP), &native, &["runs no XDP programs", "attach it generic"]);
+        drop(attach(true).expect("this kernel has all of it, and nothing was left attached"));
+    });
+}
+
+#[test]
+fn a_driver_without_zero_copy_is_named_and_so_is_the_remedy() {
+    needs_veth("zero copy", || {
+        let _veth = Veth::new(1, 1500);
+        let params = UmemParams { mode: XskMode::ZeroCopy, ..Default::default() };
+        let umem = Umem::new(params, &*arena()).expect("memory may be registered");
+        says(&error(open(&umem, None)), &["bind(AF_XDP)", "the driver has no zero copy", "use mode copy"]);
+        assert_eq!(umem.sockets(), 0);
+    });
+}
+
+/// In a process of its own, for the limit is the process's: what `Umem::new` says.
+#[test]
+fn a_process_that_may_lock_little_is_told_how_much_it_needs() {
+    if std::env::var_os(CHILD).is_some() {
+        veth::limit_locked_memory(64 << 10);
+        let text = veth::without(&[CAP_IPC_LOCK], || error(umem(UmemParams::default())));
+        println!("\nSAYS {text}");
+        let may = veth::without(&[], || umem(UmemParams::default()).map(drop));
+        return may.expect("CAP_IPC_LOCK does instead");
+    }
+    needs_veth("locked memory", || {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        let name = "a_process_that_may_lock_little_is_told_how_much_it_needs";
+        command.args(["--exact", name, "--nocapture"]).env(CHILD, "1").stdin(Stdio::null());
+        let output = command.output().expect("it can be run again");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{text}");
+        let line = text.lines().find_map(|line| line.strip_prefix("SAYS ")).expect("it said something");
+        says(line, &["XDP_UMEM_REG", "4194304 bytes", "RLIMIT_MEMLOCK (ulimit -l 4096)", "CAP_IPC_LOCK"]);
+    });
+}

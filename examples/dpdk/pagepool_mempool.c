@@ -1,0 +1,408 @@
+/*
+ * The mempool driver "pagepool": DPDK programs as they are, over a pagepool.
+ *
+ *     dpdk-testpmd -d ./librte_mempool_pagepool.so ... -- --mbuf-pool-ops-name=pagepool
+ *
+ * What   An object is a page of our pool: DPDK's header at its start, the element behind it. DPDK finds the memory; each
+ *        stretch of it becomes an arena over the caller's memory, with a pool.
+ * Who    DPDK lets any thread draw, our pool only its owner. So the owner's role goes from thread to thread under a lock: a
+ *        call of the driver takes the lock, binds the pool, serves all its objects, and unbinds. DPDK's cache in front of
+ *        the driver makes these calls few and large.
+ * Why    one pool and not one per lcore: whatever is home, any lcore can have. Mempools promise that.
+ * Cost   see docs/notes/0011-dpdk-mempool.md.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <rte_mempool.h>
+#include <rte_spinlock.h>
+
+#include <pagepool.h>
+
+RTE_LOG_REGISTER(pagepool_logtype, mempool.pagepool, NOTICE);
+#define SAY(level, ...) rte_log(RTE_LOG_##level, pagepool_logtype, "PAGEPOOL: " __VA_ARGS__)
+
+/* A stretch of memory that DPDK gave. */
+struct chunk {
+    uintptr_t base;
+    uint32_t pages;
+    struct pagepool_arena *arena;
+    struct pagepool *pool;
+    struct pagepool_buf **held; /* by page: the buffer that is out */
+};
+
+/* What a mempool's pool_data points to: of this process, so a secondary process must not follow it. */
+struct driver {
+    rte_spinlock_t lock;
+    uint32_t n_chunks, n_pages;
+    uint32_t order, shift;    /* of a page: log2 of base pages, log2 of bytes */
+    uint32_t header;          /* from the start of a page to the object */
+    uint32_t spread;          /* objects begin up to so many cache lines less one later, from page to page; a power of two */
+    uint32_t last;            /* the chunk that served the last call */
+    uint64_t refused;         /* objects that came back though they were home, or never were ours */
+    struct chunk *chunks;     /* by address */
+    char name[RTE_MEMPOOL_NAMESIZE];
+    TAILQ_ENTRY(driver) next;
+};
+
+static TAILQ_HEAD(, driver) all = TAILQ_HEAD_INITIALIZER(all);
+static rte_spinlock_t all_lock = RTE_SPINLOCK_INITIALIZER;
+
+/* ---- Get and put -------------------------------------------------------------------------------------------------- */
+
+/* How far an object is into its page. Pages alike in this fall on the same few sets of a processor's caches. */
+static uintptr_t offset_in_page(const struct driver *driver, uintptr_t page)
+{
+    return driver->header + (page & (driver->spread - 1)) * RTE_CACHE_LINE_SIZE;
+}
+
+/* The chunk that an object lies in. */
+static struct chunk *chunk_of(const struct driver *driver, uintptr_t object)
+{
+    uint32_t low = 0, high = driver->n_chunks;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        struct chunk *chunk = &driver->chunks[middle];
+        if (object < chunk->base)
+            high = middle;
+        else if (((object - chunk->base) >> driver->shift) >= chunk->pages)
+            low = middle + 1;
+        else
+            return chunk;
+    }
+    return NULL;
+}
+
+/* Draws up to n objects from one chunk; says how many. */
+static unsigned int draw(struct driver *driver, struct chunk *chunk, void **objects, unsigned int n)
+{
+    unsigned int had = 0;
+    if (pagepool_bind(chunk->pool) < 0)
+        return 0;
+    for (; had < n; ++had) {
+        struct pagepool_buf *buf = pagepool_alloc_page(chunk->pool);
+        if (buf == NULL)
+            break;
+        uintptr_t start = (uintptr_t)pagepool_buf_data(buf), page = (start - chunk->base) >> driver->shift;
+        chunk->held[page] = buf;
+        objects[had] = (void *)(start + offset_in_page(driver, page));
+    }
+    pagepool_unbind(chunk->pool);
+    return had;
+}
+
+/* Brings objects home. What is refused stays where it is and is counted: it was home already, or it never was ours. */
+static void bring(struct driver *driver, void *const *objects, unsigned int n)
+{
+    struct chunk *bound = NULL;
+    for (unsigned int i = 0; i < n; ++i) {
+        uintptr_t object = (uintptr_t)objects[i];
+        struct chunk *chunk = bound;
+        if (chunk == NULL || ((object - chunk->base) >> driver->shift) >= chunk->pages) {
+            if (bound != NULL)
+                pagepool_unbind(bound->pool);
+            bound = chunk = chunk_of(driver, object);
+            if (chunk != NULL)
+                pagepool_bind(chunk->pool); /* if that fails they go home as from any other thread */
+        }
+        if (unlikely(chunk == NULL || pagepool_buf_put(chunk->held[(object - chunk->base) >> driver->shift]) < 0))
+            ++driver->refused;
+    }
+    if (bound != NULL)
+        pagepool_unbind(bound->pool);
+}
+
+static struct driver *driver_of(const struct rte_mempool *mp)
+{
+    return likely(rte_eal_process_type() == RTE_PROC_PRIMARY) ? mp->pool_data : NULL;
+}
+
+/* All of them or none. */
+static int pagepool_ops_dequeue(struct rte_mempool *mp, void **objects, unsigned int n)
+{
+    struct driver *driver = driver_of(mp);
+    if (unlikely(driver == NULL))
+        return -ENOTSUP;
+    rte_spinlock_lock(&driver->lock);
+    unsigned int had = 0;
+    for (uint32_t tried = 0; had < n && tried < driver->n_chunks; ++tried) {
+        had += draw(driver, &driver->chunks[driver->last], objects + had, n - had);
+        if (had < n)
+            driver->last = driver->last + 1 < driver->n_chunks ? driver->last + 1 : 0;
+    }
+    if (unlikely(had < n))
+        bring(driver, objects, had);
+    rte_spinlock_unlock(&driver->lock);
+    return had == n ? 0 : -ENOBUFS;
+}
+
+static int pagepool_ops_enqueue(struct rte_mempool *mp, void *const *objects, unsigned int n)
+{
+    struct driver *driver = driver_of(mp);
+    if (unlikely(driver == NULL))
+        return -ENOTSUP;
+    rte_spinlock_lock(&driver->lock);
+    bring(driver, objects, n);
+    rte_spinlock_unlock(&driver->lock);
+    return 0;
+}
+
+/* ---- Counts ------------------------------------------------------------------------------------------------------- */
+
+/* Pages with the program; under the lock, so that it is exact. */
+static unsigned int pages_out(struct driver *driver)
+{
+    unsigned int out = 0;
+    rte_spinlock_lock(&driver->lock);
+    for (uint32_t at = 0; at < driver->n_chunks; ++at) {
+        struct pagepool_places places;
+        if (pagepool_places(driver->chunks[at].pool, &places) == 0)
+            out += (unsigned int)places.out;
+    }
+    rte_spinlock_unlock(&driver->lock);
+    return out;
+}
+
+static unsigned int pagepool_ops_get_count(const struct rte_mempool *mp)
+{
+    struct driver *driver = driver_of(mp);
+    return driver == NULL ? 0 : driver->n_pages - pages_out(driver);
+}
+
+/* One line on where the objects are and what the pools have done; `cached` of those that are out are in DPDK's caches. */
+static void report(struct driver *driver, const char *when, unsigned int cached)
+{
+    struct pagepool_stats stats;
+    uint64_t drawn = 0, brought = 0;
+    for (uint32_t at = 0; at < driver->n_chunks; ++at) {
+        if (pagepool_stats(driver->chunks[at].pool, &stats) < 0)
+            continue;
+        drawn += stats.alloc_fast + stats.alloc_slow + stats.alloc_slow_high_order + stats.alloc_refill;
+        brought += stats.recycle_cached + stats.recycle_ring + stats.recycle_ring_full;
+    }
+    unsigned int out = pages_out(driver);
+    SAY(INFO, "%s: mempool %s: %u objects in pages of %u bytes, %u home, %u cached, %u missing; %" PRIu64 " drawn, %" PRIu64
+        " brought home, %" PRIu64 " refused\n", when, driver->name, driver->n_pages, 1U << driver->shift,
+        driver->n_pages - out, cached, out - cached, drawn, brought, driver->refused);
+    if (driver->refused != 0)
+        SAY(ERR, "mempool %s: %" PRIu64 " objects were put twice, or are not its own\n", driver->name, driver->refused);
+}
+
+/* ---- Life --------------------------------------------------------------------------------------------------------- */
+
+/* rte_mempool_free() draws every object before it calls our free, so what is missing is counted before that. */
+static void before_free(enum rte_mempool_event event, struct rte_mempool *mp, void *arg __rte_unused)
+{
+    if (event != RTE_MEMPOOL_EVENT_DESTROY)
+        return;
+    struct driver *driver;
+    rte_spinlock_lock(&all_lock);
+    TAILQ_FOREACH(driver, &all, next)
+        if (driver == mp->pool_data)
+            break;
+    rte_spinlock_unlock(&all_lock);
+    if (driver == NULL)
+        return;
+    unsigned int cached = 0;
+    if (mp->cache_size != 0)
+        for (unsigned int lcore = 0; lcore < RTE_MAX_LCORE; ++lcore)
+            cached += mp->local_cache[lcore].len;
+    report(driver, "freed", cached);
+}
+
+/*
+ * Makes the object as large as its page, which is at least what was asked for: drivers that reckon with objects side by
+ * side, as net_af_xdp does for its UMEM, find them there. DPDK's padding between objects would break that, and so does
+ * PAGEPOOL_SPREAD, which is for all others: it leaves each object as much less as the last one begins later.
+ */
+static int fit_to_page(struct rte_mempool *mp, struct driver *driver)
+{
+    struct rte_mempool_objsz size;
+    uint32_t flags = mp->flags | RTE_MEMPOOL_F_NO_SPREAD;
+    uint32_t total = rte_mempool_calc_obj_size(mp->elt_size, flags, &size);
+    for (driver->order = 0; driver->order <= 10 && ((uint32_t)4096 << driver->order) < total; ++driver->order)
+        ;
+    if (driver->order > 10) {
+        SAY(ERR, "mempool %s: an object of %u bytes is larger than the largest page, of %u\n", mp->name, total, 4096U << 10);
+        return -EINVAL;
+    }
+    uint32_t left = ((uint32_t)4096 << driver->order) - total;
+    const char *spread = getenv("PAGEPOOL_SPREAD");
+    driver->spread = 1;
+    if (spread != NULL && strcmp(spread, "1") == 0)
+        driver->spread = RTE_MIN(16U, rte_align32prevpow2(left / RTE_CACHE_LINE_SIZE + 1));
+    rte_mempool_calc_obj_size(size.elt_size + left - (driver->spread - 1) * RTE_CACHE_LINE_SIZE, flags, &size);
+    mp->flags = flags;
+    mp->elt_size = size.elt_size;
+    mp->trailer_size = size.trailer_size;
+    driver->shift = 12 + driver->order;
+    driver->header = size.header_size;
+    return 0;
+}
+
+static int pagepool_ops_alloc(struct rte_mempool *mp)
+{
+    struct driver *driver = calloc(1, sizeof(*driver));
+    if (driver == NULL)
+        return -ENOMEM;
+    int done = fit_to_page(mp, driver);
+    if (done < 0) {
+        free(driver);
+        return done;
+    }
+    rte_spinlock_init(&driver->lock);
+    memcpy(driver->name, mp->name, sizeof(driver->name));
+    mp->pool_data = driver;
+    rte_mempool_event_callback_register(before_free, NULL); /* every time but the first: it is there */
+    rte_spinlock_lock(&all_lock);
+    TAILQ_INSERT_TAIL(&all, driver, next);
+    rte_spinlock_unlock(&all_lock);
+    return 0;
+}
+
+/* Ends a chunk's pool. Its memory may be gone, which is nothing to the pool: its records lie elsewhere. */
+static void end_chunk(struct chunk *chunk)
+{
+    for (uint32_t page = 0; page < chunk->pages; ++page)
+        if (chunk->held[page] != NULL)
+            pagepool_buf_put(chunk->held[page]); /* refused where it is home */
+    if (chunk->pool != NULL)
+        pagepool_destroy(chunk->pool);
+    if (chunk->arena != NULL)
+        pagepool_arena_destroy(chunk->arena);
+    free(chunk->held);
+}
+
+static void end_chunks(struct driver *driver)
+{
+    for (uint32_t at = 0; at < driver->n_chunks; ++at)
+        end_chunk(&driver->chunks[at]);
+    free(driver->chunks);
+    driver->chunks = NULL;
+    driver->n_chunks = driver->n_pages = driver->last = 0;
+}
+
+static void pagepool_ops_free(struct rte_mempool *mp)
+{
+    struct driver *driver = driver_of(mp);
+    if (driver == NULL)
+        return;
+    rte_spinlock_lock(&all_lock);
+    TAILQ_REMOVE(&all, driver, next);
+    rte_spinlock_unlock(&all_lock);
+    end_chunks(driver);
+    free(driver);
+    mp->pool_data = NULL;
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------- */
+
+static ssize_t pagepool_ops_calc_mem_size(const struct rte_mempool *mp, uint32_t n, uint32_t page_shift, size_t *min_chunk,
+                                          size_t *align)
+{
+    const struct driver *driver = mp->pool_data;
+    size_t page = (size_t)1 << driver->shift;
+    *align = 4096;
+    *min_chunk = RTE_MAX(page, (size_t)1 << page_shift);
+    return (ssize_t)(n * page);
+}
+
+/* Makes an arena and a pool over a stretch of memory. */
+static int make_chunk(struct chunk *chunk, const struct driver *driver)
+{
+    struct pagepool_arena_params arena = PAGEPOOL_ARENA_PARAMS_INIT;
+    struct pagepool_params pool = PAGEPOOL_PARAMS_INIT;
+    chunk->held = calloc(chunk->pages, sizeof(*chunk->held));
+    if (chunk->held == NULL)
+        return -ENOMEM;
+    arena.backing = PAGEPOOL_BACKING_CALLER;
+    arena.memory = (void *)chunk->base;
+    arena.max_bytes = (uint64_t)chunk->pages << driver->shift;
+    arena.name = pool.name = driver->name;
+    int done = pagepool_arena_create(&arena, &chunk->arena);
+    if (done < 0)
+        return done;
+    pool.arena = chunk->arena;
+    pool.order = driver->order;
+    pool.cache_size = 1024; /* two of DPDK's largest caches */
+    pool.refill = 256;
+    pool.colour = 0;
+    pool.max_lanes = PAGEPOOL_NO_LANES; /* every return is the owner's */
+    return pagepool_create(&pool, &chunk->pool);
+}
+
+/* Puts a chunk among the others, by address. */
+static int add_chunk(struct driver *driver, const struct chunk *chunk)
+{
+    struct chunk *chunks = realloc(driver->chunks, (driver->n_chunks + 1) * sizeof(*chunks));
+    if (chunks == NULL)
+        return -ENOMEM;
+    driver->chunks = chunks;
+    uint32_t at = driver->n_chunks;
+    for (; at > 0 && chunks[at - 1].base > chunk->base; --at)
+        chunks[at] = chunks[at - 1];
+    chunks[at] = *chunk;
+    ++driver->n_chunks;
+    driver->n_pages += chunk->pages;
+    return 0;
+}
+
+/* Takes a stretch of memory: says how many objects it gave. They are home from the start. */
+static int pagepool_ops_populate(struct rte_mempool *mp, unsigned int max, void *memory, rte_iova_t iova, size_t len,
+                                 rte_mempool_populate_obj_cb_t *tell, void *arg)
+{
+    struct driver *driver = driver_of(mp);
+    uintptr_t base = RTE_ALIGN_CEIL((uintptr_t)memory, 4096);
+    size_t skipped = base - (uintptr_t)memory;
+    if (driver == NULL)
+        return -ENOTSUP;
+    size_t pages = len < skipped ? 0 : (len - skipped) >> driver->shift;
+    struct chunk chunk = {.base = base, .pages = (uint32_t)RTE_MIN((size_t)max, pages)};
+    if (chunk.pages == 0)
+        return 0;
+    if (mp->populated_size == 0)
+        end_chunks(driver); /* those of an attempt that failed; their memory is gone */
+    int done = make_chunk(&chunk, driver);
+    if (done == 0) {
+        rte_spinlock_lock(&driver->lock);
+        done = add_chunk(driver, &chunk);
+        rte_spinlock_unlock(&driver->lock);
+    }
+    if (done < 0) {
+        SAY(ERR, "mempool %s: no pool over %u pages: %s\n", mp->name, chunk.pages,
+            done == -ENOMEM ? "no memory" : pagepool_last_error());
+        end_chunk(&chunk);
+        return done;
+    }
+    for (uint32_t page = 0; page < chunk.pages; ++page) {
+        size_t at = ((size_t)page << driver->shift) + offset_in_page(driver, page);
+        tell(mp, arg, (void *)(base + at), iova == RTE_BAD_IOVA ? RTE_BAD_IOVA : iova + skipped + at);
+    }
+    return (int)chunk.pages;
+}
+
+static const struct rte_mempool_ops pagepool_ops = {
+    .name = "pagepool",
+    .alloc = pagepool_ops_alloc,
+    .free = pagepool_ops_free,
+    .enqueue = pagepool_ops_enqueue,
+    .dequeue = pagepool_ops_dequeue,
+    .get_count = pagepool_ops_get_count,
+    .calc_mem_size = pagepool_ops_calc_mem_size,
+    .populate = pagepool_ops_populate,
+};
+
+RTE_MEMPOOL_REGISTER_OPS(pagepool_ops);
+
+/* Mempools that are there when the program ends. DPDK's memory, with its caches, may be gone by now. */
+RTE_FINI(pagepool_at_exit)
+{
+    struct driver *driver;
+    TAILQ_FOREACH(driver, &all, next)
+        report(driver, "at exit", 0);
+}
