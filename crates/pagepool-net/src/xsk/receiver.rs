@@ -416,6 +416,8 @@ impl Layout {
 
 #[cfg(test)]
 mod tests {
+    use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+
     use super::*;
 
     #[test]
@@ -424,6 +426,95 @@ mod tests {
         assert_eq!((layout.colour(0), layout.colour(256), layout.colour(320)), (0, 0, 64));
         assert_eq!(layout.colour(256 + 960), 960, "the last colour that fits");
         assert_eq!(layout.colour(4095), 960, "not past the page");
+    }
+
+    const PAGES: usize = 64;
+
+    /// A receiver without a kernel, a pool, and the addresses of all that the kernel would have.
+    fn bench(unaligned: bool) -> (Receiver, Bound, Vec<u64>) {
+        let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
+        let params = PoolParams { tailroom: 320, chains: 8, colour: false, ..Default::default() };
+        let pool = Pool::new(params, arena).unwrap().bind();
+        let chunk = if unaligned { 3136 } else { 4096 };
+        let layout = Layout { chunk, before: 256, unaligned, unit_shift: PAGE_SHIFT, len: 1 << 20 };
+        let mut receiver = Receiver::new(layout, PAGES, 4);
+        let addrs = give(&mut receiver, &pool);
+        (receiver, pool, addrs)
+    }
+
+    /// Gives as many pages as it may have; says where they lie.
+    fn give(receiver: &mut Receiver, pool: &Bound) -> Vec<u64> {
+        let (mut addrs, want) = (Vec::new(), PAGES - receiver.held());
+        let Given::Pages(pages) = &mut receiver.given else { panic!("chunks of a page") };
+        pages.park(pool.alloc_batch(want), |page, _| addrs.push(at(page))).expect("one area");
+        addrs
+    }
+
+    fn entry(addr: u64, len: u32, options: u32) -> [u64; 2] {
+        Descriptor { addr, len, options }.to_words()
+    }
+
+    #[test]
+    fn what_follows_a_wrong_part_is_dropped_up_to_the_end_of_its_packet() {
+        let (mut receiver, pool, at) = bench(false);
+        let (mut packets, mut stats) = (Vec::with_capacity(PAGES), DeviceStats::default());
+        let burst = [
+            entry(at[0], 100, CONTINUED),
+            entry(at[1] + 4000, 100, CONTINUED), // beyond its page
+            entry(at[2], 100, CONTINUED),
+            entry(at[3], 100, 0),
+            entry(at[4] + 256, 60, 0),
+            entry(at[5], 100, CONTINUED),
+            entry(at[6], 60, 0),
+            entry(at[4] + 256, 60, 0), // it was named before
+            entry(at[7] + 256, 0, 0),
+            entry(at[8] + 256, 4096 - 256, 0), // into the tailroom
+            entry(1 << 60, 60, CONTINUED),
+            entry(at[9], 60, 0),
+            entry(at[10] + 256, 70, 0),
+        ];
+        receiver.accept(&burst, &mut packets, &mut stats);
+        let lens: Vec<_> = packets.iter().map(|packet| (packet.len(), packet.frags().len())).collect();
+        assert_eq!(lens, [(60, 0), (160, 1), (70, 0)]);
+        assert_eq!((stats.rx_bad_length, stats.rx_bad_descriptor, stats.rx_bytes), (3, 2, 290));
+        assert_eq!((receiver.held(), pool.inflight().out), (PAGES - 11, PAGES as u64 - 11 + 4));
+    }
+
+    #[test]
+    fn hostile_descriptors_lose_nothing_and_reach_nothing() {
+        let mut state = 7u64;
+        let mut random = move |below: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % below
+        };
+        for round in 0..if cfg!(miri) { 4 } else { 400 } {
+            let (mut receiver, pool, mut given) = bench(round % 2 == 1);
+            let (mut stats, mut bytes) = (DeviceStats::default(), 0);
+            for _ in 0..8 {
+                let mut burst = [[0; 2]; BURST];
+                for words in &mut burst {
+                    let known = given.get(random(PAGES as u64) as usize).copied().unwrap_or(0);
+                    let addr = match random(8) {
+                        0 => random(1 << 31) << random(34),
+                        1 => known + random(1 << 14) + (random(1 << 16) << BASE_BITS),
+                        _ => known + random(4096),
+                    };
+                    let len = [0, 60, 1514, 3136, 4096, u32::MAX, random(1 << 31) as u32][random(7) as usize];
+                    *words = entry(addr, len, [0, 0, CONTINUED, random(1 << 31) as u32][random(4) as usize]);
+                }
+                let mut packets = Vec::with_capacity(BURST);
+                receiver.accept(&burst, &mut packets, &mut stats);
+                let ends = packets.iter().map(|packet| packet.offset() + packet.data().len());
+                assert!(ends.max().is_none_or(|end| end <= 4096 - 320), "round {round}");
+                bytes += packets.iter().map(|packet| packet.len() as u64).sum::<u64>();
+                let buffers: usize = packets.iter().map(|packet| 1 + packet.frags().len()).sum();
+                assert_eq!(pool.inflight().out as usize, receiver.held() + buffers, "round {round}");
+                given.extend(give(&mut receiver, &pool));
+            }
+            assert_eq!(stats.rx_bytes, bytes, "round {round}");
+            receiver.clear();
+            assert_eq!(pool.inflight().out, 0, "round {round}");
+        }
     }
 
     #[test]

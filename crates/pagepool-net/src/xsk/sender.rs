@@ -285,7 +285,42 @@ impl Layout {
 
 #[cfg(test)]
 mod tests {
+    use pagepool::{Arena, ArenaParams, Buff, Pool, PoolParams};
+
     use super::*;
+
+    #[test]
+    fn a_frame_is_done_with_its_last_buffer_whatever_else_is_named() {
+        let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
+        let pool = Pool::new(PoolParams::default(), arena).unwrap().bind();
+        let layout = Layout { chunk: 4096, before: 256, unaligned: false, unit_shift: 12, len: 1 << 20 };
+        let (mut sender, mut bulk, mut sent) =
+            (Sender::new(layout, 16, 4, 9000), FrameBulk::new(), Vec::new());
+        for step in 0..2000 {
+            let buffers = 1 + step * 7 % 4;
+            if sender.free.len() >= buffers {
+                // All of them lie in two pages, where no place is used twice.
+                for (at, addr) in (0..).zip(&mut sender.addrs[..buffers]) {
+                    *addr = (step as u64 % 2) << 12 | (step as u64 * 4 + at) % 4096;
+                    sent.push((step, *addr));
+                }
+                let packet = Buff::new(pool.alloc_page().unwrap(), 0, 60).unwrap();
+                sender.post(packet.into(), buffers);
+                continue;
+            }
+            let (frame, addr) = sent.swap_remove(step * 31 % sent.len());
+            let is_last = sent.iter().all(|(of, _)| *of != frame);
+            assert_eq!(sender.finish(addr, &mut bulk), Some(usize::from(is_last)), "step {step}");
+            let never = [addr, 5 << 12, 1 << 20, u64::MAX].map(|addr| sender.finish(addr, &mut bulk));
+            assert_eq!(never, [None; 4], "step {step}");
+            bulk.flush();
+            let over = |slot: &&Slot| sent.iter().all(|(_, addr)| *addr != slot.addr);
+            let waiting = sender.slots.iter().filter(|slot| slot.frame.is_some()).filter(over).count();
+            assert_eq!(sender.free.len(), 16 - sent.len() - waiting, "step {step}: no slot is lost");
+        }
+        assert!(sender.held() > 0 && sender.clear() > 0);
+        assert_eq!(pool.inflight().out, 0);
+    }
 
     #[test]
     fn what_crosses_a_chunk_or_the_end_is_not_taken() {
