@@ -156,6 +156,12 @@ impl Parked {
         len
     }
 
+    /// Leaks everything that is here, for a device that may write there still: it is out for ever. Says how many pages there were.
+    pub fn forget(&mut self) -> usize {
+        self.marks.fill(0);
+        std::mem::take(&mut self.len)
+    }
+
     /// What pages of a pool are marked with. What is known by that mark is the pool that lives: if no page of it is here, the
     /// one that was known may be gone, and this one at its address.
     #[inline(always)]

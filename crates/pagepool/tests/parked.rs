@@ -99,6 +99,17 @@ fn pages_of_another_area_are_given_back_unless_none_are_here() {
 }
 
 #[test]
+fn what_is_forgotten_is_out_for_ever() {
+    let (pool, mut parked) = (pool(&arena()), Parked::new(PAGES));
+    let numbers = park(&mut parked, &pool, 5);
+    drop(parked.take(numbers[0]));
+    assert_eq!((parked.forget(), parked.len(), parked.forget()), (4, 0, 0));
+    assert!(numbers.into_iter().all(|number| parked.take(number).is_none()));
+    drop(parked);
+    assert_eq!(out(&pool), 4);
+}
+
+#[test]
 fn pools_that_went_away_make_room_for_others() {
     let arena = arena();
     let (stays, mut parked) = (pool(&arena), Parked::new(PAGES));
@@ -136,6 +147,11 @@ fn packets_of_all_kinds_go_home_together() {
     assert_eq!((packets.len(), packets.capacity() > 100), (0, true));
     assert_eq!((out(&pools[0]), out(&pools[1])), (0, 0), "all home");
     put_packets(&mut packets); // nothing to do
+
+    let mut of_one_pool: Vec<Buff> = (0..64).map(|_| page(0)).collect();
+    of_one_pool[9].add_frag(frag(&pools[0]), 0, 100).expect("a chain");
+    put_packets(&mut of_one_pool);
+    assert_eq!(out(&pools[0]), 0, "the further buffer, too");
 
     let mut plain: Vec<Buff> = (0..200).map(|_| page(0)).collect();
     let elsewhere: Vec<Buff> = (0..64).map(|_| page(0)).collect();

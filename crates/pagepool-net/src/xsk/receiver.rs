@@ -369,9 +369,13 @@ impl Receiver {
 
     /// Leaks what the kernel has, and goes on counting it.
     pub(super) fn forget(&mut self) {
-        self.leaked = self.out();
-        let nothing = Given::Pages(Parked::new(0));
-        std::mem::forget(std::mem::replace(&mut self.given, nothing));
+        self.leaked += match &mut self.given {
+            Given::Pages(pages) => pages.forget(),
+            Given::Pieces(pieces, out) => {
+                pieces.iter_mut().for_each(|entry| std::mem::forget(entry.take()));
+                std::mem::take(out)
+            }
+        };
     }
 
     /// Takes everything back, once the socket is closed; says how many buffers there were.
