@@ -371,13 +371,18 @@ impl Device for XskDevice {
         sleep_on(self, pool, timeout)
     }
 
-    fn arm(&mut self, _: &Bound) -> Armed<'_> {
+    fn arm(&mut self, pool: &Bound) -> Armed<'_> {
         if self.look() {
             return Armed::Gone;
         }
         self.kick_transmit();
         let at_most = self.nap();
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return Armed::Gone };
+        let before = self.receiver.held();
+        self.receiver.refill(&mut open.rx, pool, &mut self.reach, &mut self.stats);
+        if self.receiver.held() > before {
+            return Armed::Ready; // for the next round, which tells the kernel of them
+        }
         if open.busy && !open.has_some() {
             // `poll` does not poll the driver, unless all sockets are told to.
             self.gone = !open.kick_receive(true, &mut self.calls);
