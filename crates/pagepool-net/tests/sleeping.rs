@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, Bound, Buff, DmaDomain, Pool, PoolParams};
+use pagepool_net::netns::FrameSocket;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
     Action, Attach, Forwarder, Ingress, MemNicParams, NicDomain, NicPort, PortId, Program, Redirect, Stack,
@@ -113,6 +114,46 @@ fn an_idle_forwarder_between_interfaces_sleeps_and_a_packet_wakes_it() {
         assert!(start.elapsed() < LIMIT / 2);
         while forwarder.poll() > 0 {}
         assert!(to.receive(&mut got) && got == [number; 100], "packet {number}");
+    }
+}
+
+#[test]
+fn a_packet_wakes_a_forwarder_that_sleeps_already() {
+    if let Some(why) = veth::missing() {
+        return println!("SKIP a_packet_wakes_a_forwarder: {why}");
+    }
+    let veth = Veth::new(2, 1500);
+    for ports in [1, 2] {
+        let mut forwarder = between_interfaces(ports);
+        while forwarder.poll() > 0 || forwarder.wait(Duration::from_millis(50)) == Wake::Ready {}
+        let far = FrameSocket::open(veth.far(), "far0").unwrap();
+        let (mut took, (ask, asked)) = (Vec::new(), mpsc::channel());
+        std::thread::scope(|threads| {
+            let sender = threads.spawn(move || {
+                let send = |()| {
+                    std::thread::sleep(Duration::from_millis(10)); // it sleeps by now, for 100 ms if nobody wakes it
+                    assert!(far.send(&[7; 60]).unwrap());
+                    Instant::now()
+                };
+                asked.iter().map(send).collect::<Vec<_>>()
+            });
+            for _ in 0..21 {
+                ask.send(()).unwrap();
+                let start = Instant::now();
+                while forwarder.poll() == 0 {
+                    assert_eq!(forwarder.wait(LIMIT), Wake::Ready);
+                }
+                assert!(start.elapsed() < LIMIT / 2);
+                took.push(Instant::now());
+                while forwarder.poll() > 0 {}
+            }
+            drop(ask);
+            let mut took: Vec<_> =
+                took.iter().zip(sender.join().unwrap()).map(|(to, from)| *to - from.min(*to)).collect();
+            took.sort_unstable();
+            println!("{ports} ports: woken after {:?} in the middle, {:?} at most", took[10], took[20]);
+            assert!(took[10] < Duration::from_millis(40), "{took:?}");
+        });
     }
 }
 
