@@ -249,7 +249,8 @@ int main(int argc, char **argv)
     else
         make_pool();
     struct xsk_umem *umem = open_ports(argv + 1);
-    struct pollfd fds[3] = {{xsk_socket__fd(ports[0].socket), POLLIN, 0}, {xsk_socket__fd(ports[1].socket), POLLIN, 0}, {0, POLLIN, 0}};
+    struct pollfd fds[3] = {
+        {xsk_socket__fd(ports[0].socket), POLLIN, 0}, {xsk_socket__fd(ports[1].socket), POLLIN, 0}, {0, POLLIN, 0}};
     puts("ready");
     fflush(stdout);
     allocator_ticks = 0;

@@ -3,6 +3,7 @@
 mod veth;
 
 use std::collections::VecDeque;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -102,6 +103,18 @@ fn adds_up(device: &XskDevice) {
     let (xsk, stats) = (device.xsk_stats(), device.stats());
     assert_eq!(xsk.fill + xsk.received + xsk.rx_in_kernel, stats.in_rx, "{xsk:?}");
     assert_eq!(xsk.transmit + xsk.completed + xsk.tx_in_kernel + xsk.rejected, stats.in_tx, "{xsk:?}");
+}
+
+#[test]
+fn a_redirect_takes_sockets_of_af_xdp_only() {
+    needs_veth("foreign sockets", || {
+        let (_veth, socket) = (Veth::new(1, 1500), std::net::UdpSocket::bind("127.0.0.1:0"));
+        let error = redirect("near0").insert(0, socket.expect("a port").as_fd()).unwrap_err().to_string();
+        assert!(
+            error.contains("room for key 0, and the socket one of AF_XDP with a receive ring"),
+            "{error}"
+        );
+    });
 }
 
 #[test]

@@ -14,6 +14,7 @@
 // UNSAFETY: one constructor takes memory on the caller's word; the arena gives its own word as a provider.
 #![expect(unsafe_code)]
 
+use std::any::Any;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -55,8 +56,11 @@ pub struct Arena {
     /// Regions that are not committed; read without the growth lock.
     uncommitted: AtomicU32,
     committed_bytes: AtomicU64,
-    // Last, so that it is dropped last.
+    // Behind all that uses it, so that it is dropped after that.
     memory: Memory,
+    /// Who has the memory, if it was given with its owner: dropped last, and otherwise never touched. The lock is there
+    /// because the arena is shared and the owner need not be.
+    _owner: Option<Mutex<Box<dyn Any + Send>>>,
 }
 
 #[derive(Debug)]
@@ -90,7 +94,7 @@ impl Arena {
         let how = params.commit_plan();
         let align = 1usize << params.region_shift();
         let memory = Memory::reserve(&params.name, params.max_bytes, align, &how)?;
-        Self::build(params, how, memory)
+        Self::build(params, how, memory, None)
     }
 
     /// An arena over memory that the caller has: `len_bytes` at `addr`, both multiples of 4096, all of it committed.
@@ -102,6 +106,48 @@ impl Arena {
     ///   until the arena is dropped: buffers are read as `&[u8]`.
     /// * Until then nobody else may access it, except through this arena's pages.
     pub unsafe fn over_caller_memory(
+        addr: *mut u8,
+        len_bytes: usize,
+        params: ArenaParams,
+    ) -> Result<Arc<Self>, Error> {
+        // SAFETY: the caller promises more than that: there is no owner who must keep it.
+        unsafe { Self::over(None, addr, len_bytes, params) }
+    }
+
+    /// [`over_caller_memory`](Self::over_caller_memory) of somebody who is kept for it: `owner` is dropped when the arena
+    /// goes, and that is after the last buffer of its pools is home. So a buffer that outlives everything else, on
+    /// whichever thread, lies in memory that is there: for the UMEM of another crate, a mapping, a `Vec`.
+    ///
+    /// # Safety
+    /// * The memory must be readable, writable and initialised until `owner` is dropped; moving `owner` must not move it.
+    /// * Until then nobody else may access it, except through this arena's pages.
+    ///
+    /// ```
+    /// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// let mut memory = vec![0u8; 17 << 12];
+    /// let aligned = memory.as_mut_ptr().map_addr(|addr| addr.next_multiple_of(4096));
+    /// // SAFETY: 16 pages from there lie in the vector's allocation, which moves with nobody, and which nobody else touches.
+    /// let arena = unsafe { Arena::over_owned_memory(memory, aligned, 16 << 12, ArenaParams::default()) }?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let mut late = pool.alloc_page().unwrap();
+    /// drop(pool);
+    /// late.bytes_mut().unwrap().fill(7); // the vector goes with it
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub unsafe fn over_owned_memory(
+        owner: impl Send + 'static,
+        addr: *mut u8,
+        len_bytes: usize,
+        params: ArenaParams,
+    ) -> Result<Arc<Self>, Error> {
+        // SAFETY: the caller promises it for as long as the owner lives, and the arena keeps that.
+        unsafe { Self::over(Some(Mutex::new(Box::new(owner))), addr, len_bytes, params) }
+    }
+
+    /// # Safety
+    /// As for [`over_caller_memory`](Self::over_caller_memory).
+    unsafe fn over(
+        owner: Option<Mutex<Box<dyn Any + Send>>>,
         addr: *mut u8,
         len_bytes: usize,
         params: ArenaParams,
@@ -124,10 +170,15 @@ impl Arena {
         // SAFETY: the caller promises just this.
         let space = unsafe { Reservation::over_caller_memory(addr as usize, len_bytes) };
         let how = params.commit_plan();
-        Self::build(params, how, Memory::over(space, max_bytes))
+        Self::build(params, how, Memory::over(space, max_bytes), owner)
     }
 
-    fn build(params: ArenaParams, how: Commit, memory: Memory) -> Result<Arc<Self>, Error> {
+    fn build(
+        params: ArenaParams,
+        how: Commit,
+        memory: Memory,
+        owner: Option<Mutex<Box<dyn Any + Send>>>,
+    ) -> Result<Arc<Self>, Error> {
         let (base, shift, node) = (memory.base(), params.region_shift(), params.uniform_node());
         // SAFETY: the addresses are reserved, or the caller's; regions are added when their memory is there.
         let area = unsafe { Area::readable(base, params.max_bytes, shift, node) }?;
@@ -145,6 +196,7 @@ impl Arena {
             how,
             committed_bytes: AtomicU64::new(0),
             memory,
+            _owner: owner,
         };
         let first = if this.params.commit_all { this.area.regions() } else { 1 };
         let mut growth = this.lock_growth();

@@ -1,16 +1,58 @@
 //! Packets as `bytes::Bytes`, without a copy.
 //!
-//! What   each buffer of a packet becomes one `Bytes` that owns it: it goes home when the last clone or slice of it is
-//!        dropped, on whichever thread. Feature `bytes`.
+//! What   each buffer of a packet, or a stretch of one buffer, becomes one `Bytes` that owns it: it goes home when the
+//!        last clone or slice of it is dropped, on whichever thread. Feature `bytes`.
 //! Cost   one box per buffer, which `Bytes::from_owner` makes; nothing else is allocated, and no byte is moved.
 
 use bytes::Bytes;
 
+use crate::buf::PageBuf;
 use crate::chain::MAX_FRAGS;
 use crate::frame::Frame;
 use crate::memory::Memory;
 use crate::skb::frags::Frags;
 use crate::skb::{SkBuff, SkbFrag, pool_buffer};
+
+impl PageBuf {
+    /// `len` bytes of the buffer, from `offset` on, without a copy: the cheapest way for a packet of one buffer. Gives the
+    /// buffer back if that is not within it, or the CPU cannot read it.
+    ///
+    /// Cost: one box.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let mut buffer = pool.alloc_page().unwrap();
+    /// buffer.packet_mut().unwrap()[..3].copy_from_slice(b"abc");
+    /// let at = buffer.packet_offset();
+    /// let bytes = buffer.into_bytes(at, 3).unwrap();
+    /// std::thread::spawn(move || assert_eq!(bytes, &b"abc"[..])).join().unwrap();
+    /// assert_eq!(pool.inflight().out, 0);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn into_bytes(self, offset: usize, len: usize) -> Result<Bytes, PageBuf> {
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.len());
+        if !inside || self.as_ptr().is_none() {
+            return Err(self);
+        }
+        Ok(Bytes::from_owner(Stretched { buffer: self, at: offset as u32, len: len as u32 }))
+    }
+}
+
+/// A stretch of a buffer as the owner of its bytes.
+struct Stretched {
+    buffer: PageBuf,
+    at: u32,
+    len: u32,
+}
+
+impl AsRef<[u8]> for Stretched {
+    fn as_ref(&self) -> &[u8] {
+        let (at, len) = (self.at as usize, self.len as usize);
+        self.buffer.bytes().map_or(&[], |bytes| &bytes[at..at + len])
+    }
+}
 
 impl Frame {
     /// The packet, one `Bytes` for each of its buffers, in order; nothing is copied. Gives the frame back if the CPU

@@ -6,11 +6,11 @@
 use std::collections::HashSet;
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use pagepool::{
     Arena, ArenaParams, Backing, Error, MAX_ORDER, NodeId, NodePolicy, OnMissingHuge, PAGE_SIZE, PageIdx,
-    Provider, Topology,
+    Pool, PoolParams, Provider, Topology,
 };
 
 const MIB: u64 = 1 << 20;
@@ -201,6 +201,41 @@ fn callers_memory_is_used_in_place_and_left_as_it_is() {
     assert!(error(std::ptr::null_mut(), PAGE_SIZE).contains("a multiple of 4096, and not 0"));
     assert_eq!(error(start, 5000), "len_bytes is 5000, but must be a multiple of 4096, and not 0");
     assert_eq!(memory.0[PAGE_SIZE], 1, "page 1 holds what was written");
+}
+
+#[test]
+fn an_owner_of_memory_is_kept_until_the_last_buffer_is_home() {
+    struct Owner(Box<Pages>, mpsc::Sender<u8>);
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            self.1.send(self.0.0[0]).unwrap();
+        }
+    }
+    let (gone, is_gone) = mpsc::channel();
+    let mut owner = Owner(Box::new(Pages([0; 64 * PAGE_SIZE])), gone);
+    let (start, len) = (owner.0.0.as_mut_ptr(), owner.0.0.len());
+    // SAFETY: the box moves into the arena, and its contents with nobody; nobody looks at them before the owner ends.
+    let arena = unsafe { Arena::over_owned_memory(owner, start, len, ArenaParams::default()) }.unwrap();
+    let pool = Pool::new(PoolParams { refill: 64, ..Default::default() }, arena).unwrap().bind();
+    let mut buffers: Vec<_> = (0..64).map(|_| pool.alloc_page().unwrap()).collect();
+    buffers.iter_mut().for_each(|buffer| buffer.bytes_mut().unwrap().fill(9));
+    drop(pool);
+    let last = buffers.pop().unwrap();
+    drop(buffers);
+    assert!(is_gone.try_recv().is_err(), "a buffer is out");
+    std::thread::spawn(move || drop(last)).join().unwrap();
+    assert_eq!(is_gone.try_recv(), Ok(9), "the memory was there to the end");
+}
+
+#[test]
+fn an_owner_of_refused_memory_is_dropped() {
+    let owner = Arc::new(());
+    // SAFETY: it is refused, and nothing is accessed.
+    let refused = unsafe {
+        Arena::over_owned_memory(owner.clone(), std::ptr::null_mut(), PAGE_SIZE, ArenaParams::default())
+    };
+    assert!(refused.unwrap_err().to_string().contains("a multiple of 4096, and not 0"));
+    assert_eq!(Arc::strong_count(&owner), 1);
 }
 
 #[test]

@@ -94,11 +94,34 @@ fn a_head_of_ordinary_memory_keeps_its_block() {
 }
 
 #[test]
+fn a_buffer_is_one_part_of_what_was_asked_for() {
+    let pool = pool();
+    let mut buffer = pool.alloc_page().unwrap();
+    buffer.bytes_mut().unwrap()[100..200].fill(5);
+    let start = buffer.as_ptr().unwrap();
+    for (offset, len) in [(4096, 1), (0, 4097), (usize::MAX, 2)] {
+        buffer = buffer.into_bytes(offset, len).unwrap_err();
+    }
+    let bytes = buffer.into_bytes(100, 100).unwrap();
+    assert_eq!((bytes.as_ptr(), &bytes[..]), (start.wrapping_add(100).cast_const(), &[5; 100][..]));
+    let end = bytes.slice(99..);
+    drop(bytes);
+    assert_eq!((end[0], pool.inflight().out), (5, 1));
+    drop(end);
+    assert_eq!(pool.inflight().out, 0);
+    let piece = pool.alloc_frag(256).unwrap();
+    let all = piece.into_bytes(0, 256).unwrap();
+    drop(pool);
+    assert_eq!(all.len(), 256, "it outlives its pool");
+}
+
+#[test]
 fn unreadable_memory_is_refused() {
     let memory = DeviceMemory::new("hbm0", 1 << 20, NodeId(0)).unwrap();
     let (device, cache) =
         (Pool::new(PoolParams::default(), memory).unwrap().bind(), SkbCache::new(4).unwrap());
-    let frame = Frame::from(Buff::received(device.alloc_page().unwrap(), 100).unwrap());
+    let buffer = device.alloc_page().unwrap().into_bytes(0, 100).unwrap_err();
+    let frame = Frame::from(Buff::received(buffer, 100).unwrap());
     let frame = frame.into_bytes().err().unwrap();
     let packet = SkBuff::from_frame(&cache, frame).unwrap();
     assert_eq!(packet.into_bytes().err().unwrap().len(), 100);

@@ -26,7 +26,7 @@ use crate::reach::Reach;
 const WHILE_SENDING: Duration = Duration::from_millis(1);
 /// The longest sleep otherwise: an interface that goes away wakes nobody either.
 const NAP: Duration = Duration::from_millis(100);
-/// Calls for one transmit ring at a time, each of which sends up to 32 packets in copy mode.
+/// Calls for one transmit ring at a time, each of which sends all of it in copy mode, or 32 packets before Linux 6.18.
 const KICKS: usize = 64;
 /// Bytes of sent packets that may wait in the kernel, per slot of the transmit ring.
 const SEND_BUFFER_PER_SLOT: u32 = 4096;
@@ -127,6 +127,7 @@ impl XskDevice {
         let buffers = rx_buffers(&params, umem)?;
         let (rx, tx) = make_rings(fd.as_fd(), &params, buffers)?;
         sys::raise_send_buffer(fd.as_fd(), params.tx_ring.saturating_mul(SEND_BUFFER_PER_SLOT));
+        sys::raise_transmit_budget(fd.as_fd(), params.tx_ring);
         params.busy_poll.map_or(Ok(()), |busy| set_busy_poll(fd.as_fd(), busy))?;
         let fd = Arc::new(fd);
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index, number: params.queue };
@@ -326,7 +327,7 @@ fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(R
     let (rx, tx) = (params.rx_ring, params.tx_ring);
     let (fill, received) = (Producer::new(ring(Ring::Fill, fill)?, fill), ring(Ring::Receive, rx)?);
     let (send, done) = (ring(Ring::Transmit, tx)?, ring(Ring::Completion, tx)?);
-    let rx = RxRings { fill, received: Consumer::new(received, rx) };
+    let rx = RxRings::new(fill, Consumer::new(received, rx));
     Ok((rx, TxRings { send: Producer::new(send, tx), done: Consumer::new(done, tx) }))
 }
 
@@ -529,7 +530,7 @@ mod tests {
         let XskDevice { receiver, reach, open, .. } = &mut device;
         let fill = &mut open.as_mut().unwrap().rx.fill;
         for _ in 0..3 {
-            assert!(receiver.give(fill, pool.alloc_frag(2048).unwrap(), reach));
+            assert!(receiver.give(fill, &pool, reach));
             fill.cancel(1);
             fill.push([1 << 40]); // far beyond the memory
         }

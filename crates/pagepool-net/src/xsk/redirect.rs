@@ -101,8 +101,10 @@ impl Redirect {
         Ok(key)
     }
 
-    /// Gives the packets for which the program looks at this key to a socket from now on. Nobody else's is replaced.
-    pub(super) fn insert(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+    /// Gives the packets for which the program looks at this key, ours at a queue's number, to a socket from now on; nobody
+    /// else's is replaced. An [`XskDevice`](super::XskDevice) does so by itself. This is for AF_XDP sockets of other crates
+    /// and libraries, which must be bound to the queue; the kernel takes one out when it is closed.
+    pub fn insert(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         sys::set_socket(self.map(), key, socket).map_err(|source| {
             if source.raw_os_error() == Some(errno::EEXIST) {
                 let what = format!(
@@ -113,7 +115,9 @@ impl Redirect {
             }
             let remedy = match source.raw_os_error() {
                 Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
-                _ => format!("the map must be an XSKMAP with room for key {key}"),
+                _ => format!(
+                    "the map must be an XSKMAP with room for key {key}, and the socket one of AF_XDP with a receive ring"
+                ),
             };
             Error::System { call: "bpf(BPF_MAP_UPDATE_ELEM)", remedy, source }
         })

@@ -86,6 +86,12 @@ impl<M: RingMemory, const WORDS: usize> Producer<M, WORDS> {
         self.next = self.next.wrapping_add(1);
     }
 
+    /// The slots that are written next, of which so many as there is room for; the caller notes how many it wrote.
+    #[inline(always)]
+    pub(crate) fn slots(&mut self) -> Slots<'_, M, WORDS> {
+        Slots { room: self.known_room(), next: self.next, of: self }
+    }
+
     /// Takes back the last `n` of the slots that were written since the last submit.
     #[inline]
     pub(crate) fn cancel(&mut self, n: usize) {
@@ -115,6 +121,31 @@ impl<M: RingMemory, const WORDS: usize> Producer<M, WORDS> {
     #[inline]
     pub(crate) fn needs_wakeup(&self) -> bool {
         self.memory.load(Index::Flags, Ordering::Relaxed) & NEED_WAKEUP != 0
+    }
+}
+
+/// Slots that are being written, with the index in a register.
+pub(crate) struct Slots<'a, M, const WORDS: usize> {
+    of: &'a mut Producer<M, WORDS>,
+    room: usize,
+    next: u32,
+}
+
+impl<M: RingMemory, const WORDS: usize> Slots<'_, M, WORDS> {
+    /// As [`Producer::push`].
+    #[inline(always)]
+    pub(crate) fn push(&mut self, entry: [u64; WORDS]) {
+        debug_assert!((self.next.wrapping_sub(self.of.next) as usize) < self.room, "room was asked for");
+        for (at, word) in entry.into_iter().enumerate() {
+            self.of.memory.set_word(self.next.wrapping_mul(WORDS as u32).wrapping_add(at as u32), word);
+        }
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// They are written; the other end does not see them yet.
+    #[inline(always)]
+    pub(crate) fn note(self) {
+        self.of.next = self.next;
     }
 }
 
@@ -161,6 +192,19 @@ impl<M: RingMemory, const WORDS: usize> Consumer<M, WORDS> {
         let first = self.next.wrapping_mul(WORDS as u32);
         self.next = self.next.wrapping_add(1);
         std::array::from_fn(|at| self.memory.word(first.wrapping_add(at as u32)))
+    }
+
+    /// Reads the next entries, which are there, and nothing else meanwhile: so the processor fetches many of their lines
+    /// from the other end's cache at the same time.
+    #[inline(always)]
+    pub(crate) fn pop_into(&mut self, entries: &mut [[u64; WORDS]]) {
+        debug_assert!(self.known() >= entries.len(), "they were looked for");
+        let first = self.next;
+        for (n, entry) in (0..).zip(entries.iter_mut()) {
+            let at = first.wrapping_add(n).wrapping_mul(WORDS as u32);
+            *entry = std::array::from_fn(|word| self.memory.word(at.wrapping_add(word as u32)));
+        }
+        self.next = first.wrapping_add(entries.len() as u32);
     }
 
     /// Gives back the slots that were read.

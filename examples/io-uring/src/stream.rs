@@ -1,0 +1,117 @@
+//! What is sent, and how it is checked: every byte follows from its connection and its place.
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use lab::{Error, ticks};
+
+use crate::buffers::Buffer;
+
+/// Threads that check.
+const CHECKERS: usize = 3;
+/// Bytes of one write.
+const BLOCK: usize = 64 << 10;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Writes what belongs at this place of a connection's stream.
+fn write_stream(connection: u64, offset: u64, into: &mut [u8]) {
+    let word = |at: u64| (at ^ connection << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    let skip = (offset % 8) as usize;
+    let (head, rest) = into.split_at_mut(into.len().min((8 - skip) % 8));
+    head.copy_from_slice(&word(offset / 8)[skip..][..head.len()]);
+    for (chunk, at) in rest.chunks_mut(8).zip(offset.div_ceil(8)..) {
+        chunk.copy_from_slice(&word(at)[..chunk.len()]);
+    }
+}
+
+type Senders = Vec<JoinHandle<io::Result<()>>>;
+
+/// Connects so often over loopback; a thread sends so many bytes into each, and ends it.
+pub fn connect(connections: usize, bytes: u64) -> io::Result<(Senders, Vec<TcpStream>)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let mut both = (Vec::new(), Vec::new());
+    for connection in 0..connections as u64 {
+        let mut sender = TcpStream::connect(listener.local_addr()?)?;
+        sender.set_write_timeout(Some(PATIENCE))?;
+        both.1.push(listener.accept()?.0);
+        both.0.push(thread::spawn(move || {
+            let (mut block, mut sent) = (vec![0; BLOCK], 0);
+            while sent < bytes {
+                let len = (bytes - sent).min(BLOCK as u64);
+                write_stream(connection, sent, &mut block[..len as usize]);
+                sender.write_all(&block[..len as usize])?;
+                sent += len;
+            }
+            sender.shutdown(Shutdown::Write)
+        }));
+    }
+    Ok(both)
+}
+
+/// Bytes of a stream, and where they are of.
+pub struct Chunk {
+    pub connection: u64,
+    pub offset: u64,
+    pub len: usize,
+    pub buffer: Buffer,
+}
+
+/// What the threads saw, all together.
+#[derive(Default)]
+pub struct Seen {
+    pub good: u64,
+    pub wrong: u64,
+    /// Ticks spent on giving buffers back.
+    pub ticks: u64,
+}
+
+/// Threads that check what arrives, and give its buffers back.
+pub struct Checkers {
+    queues: Vec<Sender<Chunk>>,
+    threads: Vec<JoinHandle<Seen>>,
+    next: AtomicUsize,
+}
+
+impl Checkers {
+    pub fn start() -> Self {
+        let start = |_| {
+            let (queue, chunks) = mpsc::channel();
+            (queue, thread::spawn(move || check(&chunks)))
+        };
+        let (queues, threads) = (0..CHECKERS).map(start).unzip();
+        Self { queues, threads, next: AtomicUsize::new(0) }
+    }
+
+    /// Hands a chunk to one of them.
+    pub fn check(&self, chunk: Chunk) -> Result<(), Error> {
+        let next = self.next.fetch_add(1, Ordering::Relaxed) % CHECKERS;
+        self.queues[next].send(chunk).map_err(|_| "a checker ended early".into())
+    }
+
+    pub fn join(self) -> Result<Seen, Error> {
+        drop(self.queues);
+        let mut all = Seen::default();
+        for thread in self.threads {
+            let Seen { good, wrong, ticks } = thread.join().map_err(|_| "a checker panicked")?;
+            all = Seen { good: all.good + good, wrong: all.wrong + wrong, ticks: all.ticks + ticks };
+        }
+        Ok(all)
+    }
+}
+
+fn check(chunks: &Receiver<Chunk>) -> Seen {
+    let (mut seen, mut expected) = (Seen::default(), vec![0; BLOCK]);
+    for Chunk { connection, offset, len, buffer } in chunks {
+        write_stream(connection, offset, &mut expected[..len]);
+        let is_good = buffer.bytes()[..len] == expected[..len];
+        *if is_good { &mut seen.good } else { &mut seen.wrong } += len as u64;
+        let start = ticks();
+        buffer.give_back();
+        seen.ticks += ticks() - start;
+    }
+    seen
+}

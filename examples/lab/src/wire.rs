@@ -1,0 +1,172 @@
+//! Two hosts that send each other numbered frames, and a forwarder between them.
+//!
+//! ```text
+//!   host a ─── far0 ═══ near0 ── the forwarder ── near1 ═══ far1 ─── host b
+//! ```
+//!
+//! Each host has at most [`WINDOW`] frames on the way, which is less than any queue on it holds: so none may get lost,
+//! however busy the machine is.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pagepool_net::netns::{
+    Arrival, FrameBatch, FrameSocket, Host, Link, Mac, NetError, NumberedFrames, Tally, TwoHosts,
+    TwoHostsParams,
+};
+
+use crate::{Allocator, Error, Missing, Options, Outcome, ticks};
+
+/// Frames that a host has on the way at most; a veth's queue has room for 256.
+pub const WINDOW: u64 = 128;
+/// Bytes of a frame.
+const SIZE: usize = 256;
+/// Frames of one system call.
+const BATCH: usize = 64;
+/// How long nothing may arrive.
+const PATIENCE: Duration = Duration::from_secs(20);
+const NAP: Duration = Duration::from_micros(20);
+
+/// What stands between the hosts. It stays on one thread.
+pub trait Forwarder: Sized {
+    /// Opens both interfaces, in their network namespace.
+    fn open(interfaces: [&str; 2], allocator: Allocator) -> Result<Self, Error>;
+
+    /// Moves what is there; says whether there was anything to do.
+    fn poll(&mut self) -> Result<bool, Error>;
+
+    /// Closes both interfaces, and sees to it that all buffers come home.
+    fn close(self) -> Result<Closed, Error>;
+}
+
+/// What a forwarder says at its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Closed {
+    /// Buffers there are.
+    pub buffers: u64,
+    /// Buffers that are free again.
+    pub home: u64,
+    /// Ticks spent on taking buffers and putting them on fill rings, and on taking them off completion rings and giving
+    /// them back.
+    pub allocator_ticks: u64,
+}
+
+/// Has a forwarder move `count` packets each way.
+pub fn forward<F: Forwarder>(options: &Options) -> Result<Outcome, Error> {
+    let hosts = TwoHosts::new(&TwoHostsParams::default()).map_err(|error| unless_missing(&error))?;
+    let between = hosts.between.as_ref().ok_or("the hosts were asked for a namespace between them")?;
+    let names = hosts.near.each_ref().map(|link| link.name.clone());
+    let (stop, (ready, is_ready)) = (Arc::new(AtomicBool::new(false)), mpsc::channel());
+    let (until, allocator) = (stop.clone(), options.allocator);
+    let thread = between.spawn("forwarder", move || {
+        let forwarder = F::open(names.each_ref().map(String::as_str), allocator)?;
+        let _ = ready.send(()); // whoever waits sees the thread's end otherwise
+        poll(forwarder, &until)
+    })?;
+    let mut ends =
+        [End::new(&hosts.a, &hosts.near[0], options)?, End::new(&hosts.b, &hosts.near[1], options)?];
+    if is_ready.recv().is_ok() {
+        exchange(&mut ends, options.count)?;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let (closed, ticks) = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    Ok(outcome(&ends, options, closed, ticks))
+}
+
+fn unless_missing(error: &NetError) -> Error {
+    if error.is_permission() { Missing(error.to_string()).into() } else { error.to_string().into() }
+}
+
+/// Polls to the end; gives the ticks of rounds in which there was something to do.
+fn poll(mut forwarder: impl Forwarder, until: &AtomicBool) -> Result<(Closed, u64), Error> {
+    let mut busy = 0;
+    while !until.load(Ordering::Relaxed) {
+        let start = ticks();
+        if forwarder.poll()? {
+            busy += ticks() - start;
+        } else {
+            thread::sleep(NAP); // one that has better to do sleeps on its sockets
+        }
+    }
+    Ok((forwarder.close()?, busy))
+}
+
+/// A host: what it sends, and what of the other's frames arrived.
+struct End {
+    socket: FrameSocket,
+    frames: NumberedFrames,
+    bytes: Vec<u8>,
+    sent: u64,
+    batch: FrameBatch,
+    tally: Tally,
+}
+
+impl End {
+    fn new(host: &Host, near: &Link, options: &Options) -> Result<Self, Error> {
+        let mac = |link: &Link| link.mac.unwrap_or(Mac([2, 0, 0, 0, 0, 1]));
+        let frames = NumberedFrames::new(mac(&host.link), mac(near), SIZE)?;
+        let socket = FrameSocket::open(&host.namespace, &host.link.name)?;
+        let (bytes, batch, tally) = (vec![0; SIZE * BATCH], FrameBatch::new(SIZE), Tally::new(options.count));
+        Ok(Self { socket, frames, bytes, sent: 0, batch, tally })
+    }
+
+    /// Sends as many as may be on the way.
+    fn send(&mut self, arrived: u64, count: u64) -> Result<(), Error> {
+        let free = (arrived + WINDOW).min(count).saturating_sub(self.sent).min(BATCH as u64);
+        let bytes = &mut self.bytes[..SIZE * free as usize];
+        for (frame, number) in bytes.chunks_exact_mut(SIZE).zip(self.sent..) {
+            self.frames.write(number, frame);
+        }
+        if free > 0 {
+            self.sent += self.socket.send_many(bytes, SIZE)? as u64;
+        }
+        Ok(())
+    }
+
+    /// Accounts for what arrived; says whether anything did.
+    fn receive(&mut self) -> Result<bool, Error> {
+        let some = self.socket.receive_many(&mut self.batch)? > 0;
+        let good = |arrival| matches!(arrival, Arrival::Good(_));
+        Ok(self.batch.frames().filter(|frame| good(self.tally.take(frame))).count() > 0 && some)
+    }
+}
+
+fn exchange(ends: &mut [End; 2], count: u64) -> Result<(), Error> {
+    let mut last = Instant::now();
+    while ends.iter().any(|end| end.tally.good < count) && last.elapsed() < PATIENCE {
+        let arrived = [ends[1].tally.good, ends[0].tally.good];
+        for (end, arrived) in ends.iter_mut().zip(arrived) {
+            end.send(arrived, count)?;
+        }
+        let [one, other] = ends;
+        if one.receive()? | other.receive()? {
+            last = Instant::now();
+        } else {
+            thread::yield_now();
+        }
+    }
+    Ok(())
+}
+
+fn outcome(ends: &[End; 2], options: &Options, closed: Closed, ticks: u64) -> Outcome {
+    let sum = |of: fn(&Tally) -> u64| ends.iter().map(|end| of(&end.tally)).sum();
+    let (moved, wrong): (u64, _) = (sum(|t| t.good), sum(|t| t.again + t.beyond + t.corrupt));
+    let each = |ticks: u64| ticks as f64 / moved.max(1) as f64;
+    let cost = vec![
+        ("fill and completion, cycles a packet", each(closed.allocator_ticks)),
+        ("all told", each(ticks)),
+    ];
+    let (buffers, home) = (closed.buffers, closed.home);
+    Outcome {
+        what: "packets",
+        moved,
+        missing: 2 * options.count - moved,
+        wrong,
+        buffers,
+        home,
+        cost,
+        events: vec![],
+    }
+}
