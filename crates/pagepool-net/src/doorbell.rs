@@ -110,23 +110,29 @@ mod model {
     #[test]
     fn who_was_awake_meanwhile_is_woken_from_the_next_sleep() {
         loom::model(|| {
-            let shared = Arc::new((Sleeper::new(), AtomicU32::new(0)));
+            let shared = Arc::new((Sleeper::new(), AtomicU32::new(0), AtomicU32::new(0)));
             let producer = shared.clone();
             let producer = thread::spawn(move || {
-                (1..=2)
-                    .map(|put| {
-                        producer.1.store(put, Ordering::Release);
-                        u32::from(producer.0.is_to_be_woken()) * put
-                    })
-                    .max()
+                let (sleeper, ring, event) = &*producer;
+                for put in 1..=2 {
+                    ring.store(put, Ordering::Release);
+                    if sleeper.is_to_be_woken() {
+                        event.fetch_add(1, Ordering::AcqRel);
+                    }
+                }
             });
-            shared.0.sleep();
-            let before = shared.1.load(Ordering::Acquire);
-            shared.0.awake();
-            shared.0.sleep();
-            let seen = shared.1.load(Ordering::Acquire);
-            let woken_by = producer.join().unwrap().unwrap_or(0);
-            assert!(seen >= before && (seen == 2 || woken_by == 2), "saw {seen}, was woken by {woken_by}");
+            let (sleeper, ring, event) = &*shared;
+            sleeper.sleep();
+            let _ = ring.load(Ordering::Acquire);
+            sleeper.awake();
+            event.swap(0, Ordering::AcqRel);
+            sleeper.sleep();
+            let sees = ring.load(Ordering::Acquire);
+            producer.join().unwrap();
+            assert!(
+                sees == 2 || event.load(Ordering::Acquire) > 0,
+                "asleep with {sees}, and nobody wakes it"
+            );
         });
     }
 }
