@@ -59,7 +59,8 @@ impl Doorbell {
     }
 }
 
-/// Whether the consumer sleeps: the part that both write.
+/// Whether the consumer sleeps: the part that both write, by swaps that acquire and release, so that a signal which `awake`
+/// takes back is never the one for the next sleep.
 #[derive(Debug)]
 struct Sleeper(AtomicBool);
 
@@ -71,16 +72,16 @@ impl Sleeper {
     #[inline]
     fn is_to_be_woken(&self) -> bool {
         fence(Ordering::SeqCst); // pairs with the fence in sleep()
-        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::AcqRel)
     }
 
     fn sleep(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst); // pairs with the fence in is_to_be_woken()
     }
 
     fn awake(&self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.0.swap(false, Ordering::AcqRel);
     }
 }
 
