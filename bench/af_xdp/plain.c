@@ -33,6 +33,24 @@ static char *memory;
 static struct port ports[PORTS];
 static uint64_t rx_ticks, rx_packets;
 
+/* Whether standard input ended: asked in every loop, for nobody may be there to end this. */
+static int over(void)
+{
+	static unsigned asked;
+	struct pollfd in = {.fd = 0, .events = POLLIN};
+
+	return !(++asked % 65536) && poll(&in, 1, 0) > 0;
+}
+
+/* A ring that has no room for good. */
+static void stuck(void)
+{
+	if (over()) {
+		fprintf(stderr, "a ring had no room\n");
+		exit(1);
+	}
+}
+
 static void check(int error, const char *what)
 {
 	if (error) {
@@ -74,7 +92,7 @@ static unsigned drop(struct port *p)
 	if (!got)
 		return 0;
 	while (xsk_ring_prod__reserve(&p->fill, got, &to) != got)
-		;
+		stuck();
 	for (unsigned i = 0; i < got; i++)
 		*xsk_ring_prod__fill_addr(&p->fill, to + i) =
 			xsk_umem__extract_addr(xsk_ring_cons__rx_desc(&p->rx, from + i)->addr);
@@ -99,7 +117,7 @@ static unsigned complete(struct port *out, struct port *home)
 	if (!done)
 		return 0;
 	while (xsk_ring_prod__reserve(&home->fill, done, &to) != done)
-		;
+		stuck();
 	for (unsigned i = 0; i < done; i++)
 		*xsk_ring_prod__fill_addr(&home->fill, to + i) = *xsk_ring_cons__comp_addr(&out->done, from + i);
 	xsk_ring_prod__submit(&home->fill, done);
@@ -121,12 +139,12 @@ static unsigned send_on(struct port *in, struct port *out, int swap)
 {
 	uint32_t from, to;
 	uint64_t start = __rdtsc();
-	unsigned got = xsk_ring_cons__peek(&in->rx, BURST, &from), room;
+	unsigned got = xsk_ring_cons__peek(&in->rx, BURST, &from);
 
 	if (!got)
 		return 0;
-	while ((room = xsk_ring_prod__reserve(&out->tx, got, &to)) != got)
-		complete(out, in);
+	while (xsk_ring_prod__reserve(&out->tx, got, &to) != got)
+		complete(out, in), stuck();
 	for (unsigned i = 0; i < got; i++) {
 		const struct xdp_desc *d = xsk_ring_cons__rx_desc(&in->rx, from + i);
 		struct xdp_desc *o = xsk_ring_prod__tx_desc(&out->tx, to + i);
@@ -148,7 +166,6 @@ int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
 	int two = !strcmp(what, "forward"), echo = !strcmp(what, "echo");
-	struct pollfd in = {.fd = 0, .events = POLLIN};
 
 	if (argc < 3 + two) {
 		fprintf(stderr, "usage: plain drop|echo IF, or plain forward IF IF\n");
@@ -156,7 +173,7 @@ int main(int argc, char **argv)
 	}
 	for (int i = 0; i <= two; i++)
 		open_port(i, argv[2 + i]);
-	for (unsigned round = 0;; round++) {
+	while (!over()) {
 		if (two) {
 			send_on(&ports[0], &ports[1], 0), send_on(&ports[1], &ports[0], 0);
 			complete(&ports[1], &ports[0]), complete(&ports[0], &ports[1]);
@@ -165,8 +182,6 @@ int main(int argc, char **argv)
 		} else {
 			drop(&ports[0]);
 		}
-		if (!(round % 65536) && poll(&in, 1, 0) > 0)
-			break;
 	}
 	printf("{\"receive\":%.1f}\n", (double)rx_ticks / (double)(rx_packets ? rx_packets : 1));
 	for (int i = 0; i <= two; i++)

@@ -204,6 +204,22 @@ fn a_program_that_panics_loses_its_burst_and_no_buffer() {
 }
 
 #[test]
+fn a_stack_that_panics_loses_its_burst_and_no_buffer() {
+    let (nic, hand) = FakeNic::copying();
+    let stack = |packet: Buff, _: Ingress| -> Result<(), Buff> {
+        assert_ne!(number(packet.data()), 10, "on purpose");
+        Err(packet)
+    };
+    let mut forwarder = Forwarder::with_stack(|_: &mut Buff, _: Ingress| Action::Pass, stack);
+    let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
+    (0..64).for_each(|n| hand.arrive(packet(n, 60)));
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| forwarder.poll()));
+    assert!(caught.is_err());
+    forwarder.poll();
+    assert_eq!(forwarder.pool(port).unwrap().inflight().out, 0, "those before it, too");
+}
+
+#[test]
 fn a_jumbo_packet_goes_through_whole() {
     let (mut forwarder, port, hand) = one_port(|packet: &mut Buff, _: Ingress| {
         assert_eq!((packet.len(), packet.frags().len()), (9000, 5));

@@ -42,7 +42,7 @@ pub struct Parked {
     len: usize,
     /// By page: 0, or one more than the place of its pool.
     marks: Box<[u8]>,
-    /// Those of which there are no pages here may be gone.
+    /// Those of which there are no pages here may be gone, and others at their addresses.
     pools: Vec<Home>,
 }
 
@@ -73,7 +73,7 @@ impl Parked {
     /// there are pages of another area here, or of 255 other pools. Allocates now and then when a pool is new.
     ///
     /// # Panics
-    /// If the area has more pages than [`new`](Self::new) was told; the page is leaked.
+    /// If the area has more pages than [`new`](Self::new) was told, or the closure does; what is left of the batch is leaked.
     #[inline]
     #[expect(clippy::result_large_err, reason = "the batch, given back as it is")]
     pub fn park(&mut self, batch: Batch, mut each: impl FnMut(PageIdx, usize)) -> Result<(), Batch> {
@@ -94,7 +94,7 @@ impl Parked {
     /// Parts with pages as the packets that were written into them: each said by the page's number, where in it the packet
     /// begins, and its bytes, more than 0. Stops, before changing anything for it, at the first that is not here, whose packet
     /// is empty or beyond what [`Buff::new`] takes, or is another pool's than the one before; and when the vector is full, for
-    /// it never grows. Says how many there were, and their bytes.
+    /// it never grows. Says how many there were, and their bytes. If the iterator panics, what it named before is leaked.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Parked, Pool, PoolParams};
@@ -156,11 +156,15 @@ impl Parked {
         len
     }
 
-    /// What pages of a pool are marked with.
+    /// What pages of a pool are marked with. What is known by that mark is the pool that lives: if no page of it is here, the
+    /// one that was known may be gone, and this one at its address.
     #[inline(always)]
     fn mark_of(&mut self, pool: Home) -> Option<u8> {
-        match self.pools.first() {
-            Some(&first) if first == pool && self.area == pool.area_id => Some(1),
+        match self.pools.first_mut() {
+            Some(first) if *first == pool && self.area == pool.area_id => {
+                *first = pool;
+                Some(1)
+            }
             _ => self.other_mark(pool),
         }
     }
@@ -175,11 +179,22 @@ impl Parked {
             return None;
         }
         let known = self.pools.iter().position(|&known| known == pool);
-        let at = known.or_else(|| (self.pools.len() < POOLS).then_some(self.pools.len()))?;
-        if known.is_none() {
-            self.pools.push(pool);
+        let at = match known {
+            None if self.pools.len() == POOLS => self.unused()?,
+            known => known.unwrap_or(self.pools.len()),
+        };
+        match self.pools.get_mut(at) {
+            Some(place) => *place = pool,
+            None => self.pools.push(pool),
         }
         Some(at as u8 + 1)
+    }
+
+    /// The place of a pool of which no page is here.
+    fn unused(&self) -> Option<usize> {
+        let mut used = [false; POOLS + 1];
+        self.marks.iter().for_each(|&mark| used[mark as usize] = true);
+        used[1..].iter().position(|used| !used)
     }
 }
 

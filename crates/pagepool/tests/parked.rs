@@ -99,6 +99,28 @@ fn pages_of_another_area_are_given_back_unless_none_are_here() {
 }
 
 #[test]
+fn pools_that_went_away_make_room_for_others() {
+    let arena = arena();
+    let (stays, mut parked) = (pool(&arena), Parked::new(PAGES));
+    let numbers = park(&mut parked, &stays, 1);
+    let plain = || Pool::new(PoolParams { refill: 1, ..Default::default() }, arena.clone()).expect("plain");
+    for n in 0..600 {
+        let passing = plain().bind();
+        let number = park(&mut parked, &passing, 1)[0];
+        let buffer = parked.take(number).expect("it is here");
+        assert_eq!(buffer.pool_id(), passing.handle().id(), "pool {n}");
+    }
+    let living: Vec<_> = (0..254).map(|_| plain().bind()).collect();
+    let theirs: Vec<_> = living.iter().map(|pool| park(&mut parked, pool, 1)[0]).collect();
+    let one_more = plain().bind();
+    let refused = parked.park(one_more.alloc_batch(1), |_, _| panic!("there are pages of 255 pools"));
+    assert_eq!((refused.expect_err("no mark is left").len(), parked.len()), (1, 255));
+    for (pool, number) in living.iter().zip(theirs).chain([(&stays, numbers[0])]) {
+        assert_eq!(parked.take(number).expect("it is here").pool_id(), pool.handle().id());
+    }
+}
+
+#[test]
 fn packets_of_all_kinds_go_home_together() {
     let arena = arena();
     let params = PoolParams { chains: 8, ..Default::default() };

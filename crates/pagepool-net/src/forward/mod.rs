@@ -158,6 +158,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     /// One round over all ports. Says how many packets moved in it, of all that were received, handed over, sent and
     /// taken back; 0 is a reason to [`wait`](Self::wait).
     pub fn poll(&mut self) -> usize {
+        put_packets(&mut self.ended); // there are some only if a stack panicked
         self.meter.start(&self.ports);
         let mut moved = self.ports.iter_mut().map(|port| port.complete(&mut self.done)).sum();
         self.meter.lap(Part::Transmit, moved, &self.ports);

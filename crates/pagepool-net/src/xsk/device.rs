@@ -26,7 +26,7 @@ use crate::reach::Reach;
 const WHILE_SENDING: Duration = Duration::from_millis(1);
 /// The longest sleep otherwise: an interface that goes away wakes nobody either.
 const NAP: Duration = Duration::from_millis(100);
-/// Calls for one transmit ring at a time, each of which sends all of it in copy mode, or 32 packets before Linux 6.18.
+/// Calls for one transmit ring at a time, each of which sends all of it in copy mode, or 32 packets before Linux 6.17.
 const KICKS: usize = 64;
 /// Bytes of sent packets that may wait in the kernel, per slot of the transmit ring.
 const SEND_BUFFER_PER_SLOT: u32 = 4096;
@@ -127,7 +127,7 @@ impl XskDevice {
         let buffers = rx_buffers(&params, umem)?;
         let (rx, tx) = make_rings(fd.as_fd(), &params, buffers)?;
         sys::raise_send_buffer(fd.as_fd(), params.tx_ring.saturating_mul(SEND_BUFFER_PER_SLOT));
-        sys::raise_transmit_budget(fd.as_fd(), params.tx_ring);
+        let _ = sys::raise_transmit_budget(fd.as_fd(), params.tx_ring); // a call then sends less
         params.busy_poll.map_or(Ok(()), |busy| set_busy_poll(fd.as_fd(), busy))?;
         let fd = Arc::new(fd);
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index, number: params.queue };
@@ -518,6 +518,21 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1)); // not by `wait`, whose `poll` is a call, too
         }
         assert_eq!((device.stats().tx_completed, far.receive(&mut Vec::new())), (1, true));
+    }
+
+    #[test]
+    fn a_call_sends_all_of_the_ring() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP transmit budget: {why}");
+        }
+        let _veth = veth::Veth::new(1, 1500);
+        let (mut device, pool) = open_pages(UmemParams { mode: XskMode::Copy, ..Default::default() }, 128);
+        if !sys::raise_transmit_budget(device.open.as_ref().unwrap().fd.as_fd(), 128) {
+            return println!("SKIP transmit budget: it needs Linux 6.17");
+        }
+        let frame = |_| Frame::from(Buff::new(pool.alloc_page().unwrap(), 0, 100).unwrap());
+        assert_eq!(device.transmit(&mut (0..128).map(frame).collect()), 128);
+        assert_eq!((device.calls.count, device.xsk_stats().tx_in_kernel), (1, 0), "{:?}", device.xsk_stats());
     }
 
     #[test]
