@@ -20,7 +20,9 @@
 #include <rte_ring.h>
 
 #define OBJECTS 511
+#ifndef PACKETS
 #define PACKETS 20000
+#endif
 #define MUST(what) must((what), #what, __LINE__)
 
 static void must(int ok, const char *what, int line)

@@ -10,7 +10,7 @@
  *          written to (descriptor fields and 64 bytes of packet)
  * passed   one lcore draws bursts and writes to them, another one puts them: all go through the driver, both ways. On two lcores
  *
- * The drivers take turns. Printed is the median of 31 rounds and, in brackets, the least and the most.
+ * The drivers take turns. Printed is the median of 31 rounds (-DROUNDS=7 for 7) and, in brackets, the least and the most.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,9 @@
 #include <rte_ring.h>
 
 #define OBJECTS 8191
+#ifndef ROUNDS
 #define ROUNDS 31
+#endif
 #define BURST 32
 #define BURSTS_OUT 16
 

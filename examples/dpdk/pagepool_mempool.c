@@ -268,7 +268,7 @@ static int pagepool_ops_alloc(struct rte_mempool *mp)
 /* Ends a chunk's pool. Its memory may be gone, which is nothing to the pool: its records lie elsewhere. */
 static void end_chunk(struct chunk *chunk)
 {
-    for (uint32_t page = 0; page < chunk->pages; ++page)
+    for (uint32_t page = 0; chunk->held != NULL && page < chunk->pages; ++page)
         if (chunk->held[page] != NULL)
             pagepool_buf_put(chunk->held[page]); /* refused where it is home */
     if (chunk->pool != NULL)

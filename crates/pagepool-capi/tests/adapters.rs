@@ -224,10 +224,10 @@ fn lwip_echoes_from_our_buffers() {
         compiled_with("../../examples/lwip/echo.c", how, &flags, &["-llwip"])
     };
     let (fast, sanitized) = (compiled("static", &["-O2"]), compiled("static-asan", &SANITIZED));
-    echo(&lab, &sanitized, &[], 8 << 20);
+    echo(&lab, &sanitized, &[], 4 << 20);
     for _ in 0..3 {
-        echo(&lab, &fast, &[], 32 << 20);
-        echo(&lab, &fast, &["--allocator", "malloc"], 32 << 20);
+        echo(&lab, &fast, &[], 8 << 20);
+        echo(&lab, &fast, &["--allocator", "malloc"], 8 << 20);
     }
 }
 
@@ -308,10 +308,10 @@ fn zero_copy_sends_wait_for_the_kernel() {
     for protocol in ["tcp", "udp"] {
         let (fast, sanitized) = (fast.clone(), sanitized.clone());
         without_a_copy += lab.run(move || {
-            let mut sum = send(&sanitized, protocol, &[], 8 << 20);
+            let mut sum = send(&sanitized, protocol, &[], 4 << 20);
             for _ in 0..3 {
-                sum += send(&fast, protocol, &[], 32 << 20);
-                sum += send(&fast, protocol, &["--allocator", "ring"], 32 << 20);
+                sum += send(&fast, protocol, &[], 16 << 20);
+                sum += send(&fast, protocol, &["--allocator", "ring"], 16 << 20);
             }
             sum
         });

@@ -241,7 +241,8 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         let start = Instant::now();
         loop {
             let (found, at_most) = self.arm();
-            let left = timeout.saturating_sub(start.elapsed());
+            let asleep = Instant::now();
+            let left = timeout.saturating_sub(asleep - start);
             let sleep = left.min(at_most);
             if found == Wake::Timeout {
                 self.sleep.sleep(sleep);
@@ -250,7 +251,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
             self.ports.iter_mut().for_each(|port| port.disarm(&self.sleep));
             match found {
                 Wake::Timeout if woken => return Wake::Ready,
-                Wake::Timeout if left <= sleep => return Wake::Timeout,
+                Wake::Timeout if left <= sleep || asleep.elapsed() < sleep => return Wake::Timeout, // or a signal came
                 Wake::Timeout => {}
                 wake => return wake,
             }
@@ -443,12 +444,15 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     }
 
     /// What there is to do now, without sleeping, and how long one may sleep if there is nothing. All devices are asked,
-    /// for one that is always busy must not hide that another one is gone; such a one is closed.
+    /// for one that is always busy must not hide that another one is gone; such a one is closed, and what it had may be the
+    /// buffers that a device wants which was asked before.
     fn arm(&mut self) -> (Wake, Duration) {
         self.sleep.clear();
-        let (mut found, mut at_most) = (Wake::Gone, Duration::MAX);
+        let (mut found, mut at_most, mut closed) = (Wake::Gone, Duration::MAX, false);
         for port in &mut self.ports {
+            let was_gone = port.is_gone();
             let (wake, longest) = port.arm(&mut self.sleep);
+            closed |= port.is_gone() && !was_gone;
             at_most = at_most.min(longest);
             found = match (wake, found) {
                 (Wake::Ready, _) | (_, Wake::Ready) => Wake::Ready,
@@ -456,6 +460,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
                 (Wake::Timeout, _) => Wake::Timeout,
             };
         }
+        let found = if closed && found == Wake::Timeout { Wake::Ready } else { found };
         (found, at_most)
     }
 }

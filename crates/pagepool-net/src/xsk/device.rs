@@ -372,13 +372,18 @@ impl Device for XskDevice {
         sleep_on(self, pool, timeout)
     }
 
-    fn arm(&mut self, _: &Bound) -> Armed<'_> {
+    fn arm(&mut self, pool: &Bound) -> Armed<'_> {
         if self.look() {
             return Armed::Gone;
         }
         self.kick_transmit();
         let at_most = self.nap();
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return Armed::Gone };
+        let before = self.receiver.held();
+        self.receiver.refill(&mut open.rx, pool, &mut self.reach, &mut self.stats);
+        if self.receiver.held() > before {
+            return Armed::Ready; // for the next round, which tells the kernel of them
+        }
         if open.busy && !open.has_some() {
             // `poll` does not poll the driver, unless all sockets are told to.
             self.gone = !open.kick_receive(true, &mut self.calls);
@@ -438,6 +443,7 @@ impl Drop for XskDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netns::FrameSocket;
     use crate::sys::bpf::{self, Insn};
     use crate::testing::FarEnd;
     use crate::veth;
@@ -574,6 +580,7 @@ mod tests {
         drop((packets, done));
         device.close();
         assert_eq!((device.stats().closed_with, pool.inflight().out), (8 + left, 0), "everything is home");
+        assert_eq!(device.xsk_stats().tx_invalid_descs, 1, "what the kernel counted is known still");
     }
 
     /// A program that puts four bytes of metadata before each packet, and redirects it.
@@ -655,6 +662,24 @@ mod tests {
         XskDevice::open(small("near0", 5), &umem).map(drop).expect("the place is free");
     }
 
+    #[test]
+    fn a_socket_that_a_child_has_still_gets_nothing_after_the_close() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP sockets of children: {why}");
+        }
+        let veth = veth::Veth::new(1, 1500);
+        let (mut device, pool) = open();
+        device.receive(&pool, &mut Vec::new(), 0);
+        let in_child = device.open.as_ref().unwrap().fd.as_fd().try_clone_to_owned().unwrap();
+        let redirect = device.redirect().unwrap().clone(); // the program stays, and asks the map
+        device.close();
+        let (stack, mut bytes) = (FrameSocket::open_here("near0").unwrap(), [0; 64]);
+        assert!(veth.far_end(0).send(&[7; 60]) && stack.wait(Duration::from_secs(5)), "the stack gets it");
+        assert_eq!((stack.receive(&mut bytes).unwrap(), &bytes[..60]), (Some(60), &[7; 60][..]));
+        drop((in_child, redirect));
+        assert_eq!(pool.inflight().out, 0);
+    }
+
     fn busy(budget: u32) -> XskParams {
         let busy_poll = Some(BusyPoll { micros: 30, budget });
         let redirect = Some(Redirect::attach("near0", Attach::Auto, false).unwrap());
@@ -693,6 +718,15 @@ mod tests {
             device.complete(&mut done, 8);
             done.flush();
         }
+        let (before, mut none) = (device.calls().count, Vec::with_capacity(1));
+        device.receive(&pool, &mut none, 1);
+        assert!(device.calls().count > before, "a round that finds nothing polls the driver");
+        let before = device.calls().count;
+        assert!(
+            matches!(device.arm(&pool), Armed::Idle { .. }) && device.calls().count > before,
+            "so does a wait"
+        );
+        device.disarm();
         println!("busy polling on a veth: NAPI id {:?}", device.napi_id());
         let start = Instant::now();
         assert_eq!(device.wait(&pool, Duration::from_millis(300)), Wake::Timeout, "it still sleeps");
