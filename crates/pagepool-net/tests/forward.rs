@@ -97,7 +97,7 @@ fn too_short_for_a_header_never_reaches_the_program() {
     [0, 1, 13, 14].into_iter().for_each(|len| hand.arrive(vec![7; len]));
     settle(&mut forwarder);
     let stats = forwarder.stats(port).unwrap();
-    assert_eq!((stats.rx, stats.too_short, stats.tx), (4, 3, 1));
+    assert_eq!((stats.rx, stats.too_short, stats.tx, stats.drop), (4, 3, 1, 0));
     assert_eq!(forwarder.pool(port).unwrap().inflight().out, 0);
     drop(forwarder);
     assert_eq!((asked, hand.sent()), (1, vec![vec![7; 14]]));

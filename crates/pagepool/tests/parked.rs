@@ -152,6 +152,8 @@ fn packets_of_all_kinds_go_home_together() {
     of_one_pool[9].add_frag(frag(&pools[0]), 0, 100).expect("a chain");
     put_packets(&mut of_one_pool);
     assert_eq!(out(&pools[0]), 0, "the further buffer, too");
+    put_packets(&mut (0..64).map(page).collect()); // of both, and nothing else
+    assert_eq!((out(&pools[0]), out(&pools[1])), (0, 0));
 
     let mut plain: Vec<Buff> = (0..200).map(|_| page(0)).collect();
     let elsewhere: Vec<Buff> = (0..64).map(|_| page(0)).collect();
