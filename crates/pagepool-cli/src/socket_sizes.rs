@@ -1,7 +1,9 @@
 //! How large everything is that AF_XDP sockets on interfaces of one MTU need, and how they are called.
 
-use pagepool::{ArenaParams, Backing, MAX_FRAGS, OnMissingHuge, PAGE_SIZE, PoolParams};
-use pagepool_net::{Attach, BUDGET, UmemParams, XskDevice, XskMode, XskParams};
+use std::sync::Arc;
+
+use pagepool::{Arena, ArenaParams, Backing, Error, MAX_FRAGS, OnMissingHuge, PAGE_SIZE, Pool, PoolParams};
+use pagepool_net::{Attach, BUDGET, Umem, UmemParams, XskDevice, XskMode, XskParams};
 
 /// What the kernel keeps free before a packet for XDP programs, and what drivers and newer kernels keep behind it where a
 /// packet may go on in another buffer (`struct skb_shared_info`).
@@ -173,9 +175,23 @@ impl SocketSizes {
         }
     }
 
+    /// The pool that a device over this UMEM receives into, once its buffers were found to hold any packet that may come.
+    pub fn pool_of(
+        &self,
+        name: &str,
+        nic: &XskDevice,
+        umem: &Arc<Umem>,
+        arena: &Arc<Arena>,
+    ) -> Result<Pool, Error> {
+        let params = PoolParams { domains: vec![umem.clone()], ..self.pool(name) };
+        let pool = Pool::new(params, arena.clone())?.bind();
+        nic.check_pool(&pool)?;
+        Ok(pool.unbind())
+    }
+
     /// A pool in whose ring all its idle pages have a place, so that none leaves it. What a page has beyond a chunk is for
     /// colours; pieces have none, for they begin where chunks do.
-    pub fn pool(&self, name: &str) -> PoolParams {
+    fn pool(&self, name: &str) -> PoolParams {
         PoolParams {
             name: name.into(),
             ring_size: self.pages,

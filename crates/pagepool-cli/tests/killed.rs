@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
+use pagepool_net::netns::{TwoHosts, TwoHostsParams};
 use serde_json::Value;
 
 const KILLS: usize = 100;
@@ -29,10 +30,25 @@ const LIFE: Duration = Duration::from_millis(600);
 const CLEARED: Duration = Duration::from_secs(10);
 const NAP: Duration = Duration::from_millis(5);
 
-/// What is killed, in turns.
-const RUNS: [&[&str]; 2] = [
-    &["demo", "--on", "veth", "--seconds", "600", "--json"],
-    &["soak", "--seconds", "600", "--flap-every", "3", "--kill-every", "1", "--json"],
+/// What is killed.
+struct Run {
+    arguments: &'static [&'static str],
+    /// XDP links that it has.
+    links: usize,
+    /// Whether it works on the links of a namespace of this test, which has none of its own.
+    between: bool,
+}
+
+/// In turns.
+const RUNS: [Run; 4] = [
+    Run { arguments: &["demo", "--on", "veth", "--seconds", "600", "--json"], links: 2, between: false },
+    Run {
+        arguments: &["soak", "--seconds", "600", "--flap-every", "3", "--kill-every", "1", "--json"],
+        links: 2,
+        between: false,
+    },
+    Run { arguments: &["forward", "near0", "near1", "--seconds", "600", "--json"], links: 2, between: true },
+    Run { arguments: &["drop", "near0", "--seconds", "600", "--json"], links: 1, between: true },
 ];
 
 /// A kind of BPF object: its line in /proc/PID/fdinfo, and the command that asks for one (include/uapi/linux/bpf.h).
@@ -44,10 +60,25 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
+impl Run {
+    fn start(&self, hosts: &TwoHosts) -> Child {
+        let mut command = command(self.arguments);
+        let mut spawn = move || command.spawn().expect("the binary was built for this test");
+        if self.between { hosts.run_between(spawn) } else { spawn() }
+    }
+}
+
 /// A short run that nobody disturbs.
 fn undisturbed() -> Output {
     let mut command = command(&["demo", "--on", "veth", "--seconds", "1", "--json"]);
     command.stdout(Stdio::piped()).output().expect("the binary was built for this test")
+}
+
+/// The same on both links that runs were killed on.
+fn undisturbed_between(hosts: &TwoHosts) -> Output {
+    let mut command = command(&["forward", "near0", "near1", "--seconds", "1", "--json"]);
+    command.stdout(Stdio::piped());
+    hosts.run_between(move || command.output().expect("the binary was built for this test"))
 }
 
 /// Numbers that look random.
@@ -66,7 +97,7 @@ impl Dice {
 struct Owned {
     /// BPF objects: an index of [`OBJECTS`], and the number.
     objects: BTreeSet<(usize, u32)>,
-    /// Network namespaces other than this test's.
+    /// Network namespaces other than those of this test's threads.
     namespaces: HashSet<PathBuf>,
     /// Processes that it started, and when each of them was.
     children: Vec<(u32, u64)>,
@@ -75,7 +106,9 @@ struct Owned {
 impl Owned {
     fn of(pid: u32) -> Self {
         let mut namespaces: HashSet<_> = tasks(pid).filter_map(|task| namespace(&task)).collect();
-        namespaces.remove(&fs::read_link("/proc/self/ns/net").expect("a Linux has /proc"));
+        tasks(std::process::id()).filter_map(|task| namespace(&task)).for_each(|ours| {
+            namespaces.remove(&ours);
+        });
         let children = processes().filter_map(|child| {
             let stat = Stat::of(&PathBuf::from(format!("/proc/{child}")))?;
             (stat.parent == pid).then_some((child, stat.started))
@@ -194,8 +227,8 @@ fn wait_until(mut done: impl FnMut() -> bool, limit: Duration) -> bool {
 }
 
 /// Lets it run for so long, kills it, and looks what is left; gives what it had.
-fn kill_after(life: Duration, arguments: &[&str], stopped: bool) -> Owned {
-    let mut child = command(arguments).spawn().expect("the binary was built for this test");
+fn kill_after(life: Duration, run: &Run, hosts: &TwoHosts, stopped: bool) -> Owned {
+    let (mut child, arguments) = (run.start(hosts), run.arguments);
     std::thread::sleep(life);
     if let Some(status) = child.try_wait().expect("it is a child") {
         let said = child.wait_with_output().expect("it has ended").stderr;
@@ -217,15 +250,15 @@ fn kill_after(life: Duration, arguments: &[&str], stopped: bool) -> Owned {
     owned
 }
 
-/// How long it takes until a run has both its XDP links, and so everything.
-fn beginning(arguments: &[&str]) -> Duration {
-    let mut child = command(arguments).spawn().expect("the binary was built for this test");
+/// How long it takes until a run has its XDP links, and so everything.
+fn beginning(run: &Run, hosts: &TwoHosts) -> Duration {
+    let mut child = run.start(hosts);
     let start = Instant::now();
-    let began = wait_until(|| Owned::of(child.id()).links() == 2, CLEARED);
+    let began = wait_until(|| Owned::of(child.id()).links() == run.links, CLEARED);
     let took = start.elapsed();
     child.kill().expect("it is a child");
     child.wait().expect("it is a child");
-    assert!(began, "{arguments:?} had no two links after {took:?}");
+    assert!(began, "{:?} had no {} links after {took:?}", run.arguments, run.links);
     took
 }
 
@@ -240,26 +273,28 @@ fn nothing_is_left_of_a_hundred_runs_that_are_killed() {
     let now =
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
     let seed = std::env::var("PAGEPOOL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(now);
-    let limits = RUNS.map(|run| LIFE.max(2 * beginning(run)));
+    let hosts = TwoHosts::new(&TwoHostsParams::default()).expect("the first run made some, too");
+    let limits = RUNS.map(|run| LIFE.max(2 * beginning(&run, &hosts)));
     println!("seed {seed}, lives of up to {limits:?}");
-    let (mut dice, mut early, mut running, mut with_children) = (Dice(seed), 0, 0, 0);
+    let (mut dice, mut early, mut running, mut with_children) = (Dice(seed), 0, [0; RUNS.len()], 0);
     for number in 0..KILLS {
-        let which = number % RUNS.len();
-        let owned =
-            kill_after(dice.below(limits[which]), RUNS[which], (number / RUNS.len()).is_multiple_of(2));
-        early += usize::from(owned.namespaces.is_empty());
-        running += usize::from(owned.links() == 2);
+        let (which, stopped) = (number % RUNS.len(), (number / RUNS.len()).is_multiple_of(2));
+        let run = &RUNS[which];
+        let owned = kill_after(dice.below(limits[which]), run, &hosts, stopped);
+        early += usize::from(owned.namespaces.is_empty() && !run.between);
+        running[which] += usize::from(owned.links() == run.links);
         with_children += usize::from(!owned.children.is_empty());
         if number % BATCH == BATCH - 1 {
-            let next = undisturbed();
-            let document: Value = serde_json::from_slice(&next.stdout).unwrap_or_default();
-            let said = String::from_utf8_lossy(&next.stderr);
-            assert_eq!(document["ok"], true, "after {} kills: {document} {said}", number + 1);
+            for next in [undisturbed(), undisturbed_between(&hosts)] {
+                let document: Value = serde_json::from_slice(&next.stdout).unwrap_or_default();
+                let said = String::from_utf8_lossy(&next.stderr);
+                assert_eq!(document["ok"], true, "after {} kills: {document} {said}", number + 1);
+            }
         }
     }
-    println!("{early} had no namespace yet, {running} both links, {with_children} children");
+    println!("{early} had no namespace yet, {running:?} all links, {with_children} children");
     assert!(
-        running >= KILLS / 10 && with_children >= KILLS / 20,
+        running.iter().all(|&running| running >= KILLS / 40) && with_children >= KILLS / 40,
         "it was killed too early to prove anything"
     );
 }

@@ -84,7 +84,7 @@ fn the_session_that_it_is_run_from_is_left_alone() {
 fn what_there_is_not_is_named_with_what_there_is() {
     let name = "what_there_is_not_is_named_with_what_there_is";
     let Some(hosts) = near(name) else { return };
-    let cases: [(&[&str], &[&str]); 15] = [
+    let cases: [(&[&str], &[&str]); 17] = [
         (&["drop", "nope0"], &["nope0", "near0, near1"]),
         (&["drop", "a/b"], &["a/b", "1 to 15 bytes"]),
         (&["drop", "near0", "--queues", "1"], &["near0 has no queue 1", "one, number 0"]),
@@ -100,6 +100,8 @@ fn what_there_is_not_is_named_with_what_there_is() {
         (&["gen", "near0", "--size", "63"], &["63", "64..=9000"]),
         (&["gen", "near0", "--dst", "1:2"], &["six bytes"]),
         (&["drop", "near0", "--pcap", "/nowhere/file"], &["/nowhere/file"]),
+        (&["drop", "near0", "--pcap", "/dev/full"], &["/dev/full", "No space"]),
+        (&["drop", "near0", "--busy-poll=0"], &["1..=65535"]),
     ];
     for (arguments, words) in cases {
         let said = Place::Between(&hosts).refusal(arguments);
@@ -217,5 +219,38 @@ fn every_option_has_a_help_text() {
             let words = line.map_or(0, |line| line.split_whitespace().count());
             assert!(words > 5, "{command} {option}: {line:?}");
         }
+    }
+}
+
+/// `ip` with these words; whether it did it.
+fn ip(hosts: &TwoHosts, words: &'static str) -> bool {
+    hosts.run_between(move || {
+        let done = Command::new("ip").args(words.split(' ')).output();
+        done.is_ok_and(|output| output.status.success())
+    })
+}
+
+#[test]
+fn an_interface_is_itself_under_another_name() {
+    let name = "an_interface_is_itself_under_another_name";
+    let Some(hosts) = near(name) else { return };
+    if !ip(&hosts, "link property add dev near0 altname other0") {
+        return println!("SKIP {name}: no `ip` that gives an interface a second name");
+    }
+    let said = Place::Between(&hosts).refusal(&["forward", "near0", "other0"]);
+    assert!(said.contains("near0 twice") && said.contains("pagepool echo near0"), "{said}");
+}
+
+#[test]
+fn what_has_no_ethernet_header_is_refused() {
+    let name = "what_has_no_ethernet_header_is_refused";
+    let Some(hosts) = near(name) else { return };
+    if !ip(&hosts, "tuntap add dev tun0 mode tun") {
+        return println!("SKIP {name}: no `ip` that makes a TUN");
+    }
+    for command in [&["drop", "tun0"][..], &["echo", "tun0"], &["forward", "near0", "tun0"], &["gen", "tun0"]]
+    {
+        let said = Place::Between(&hosts).refusal(command);
+        assert!(said.contains("tun0 is no Ethernet interface"), "{command:?}: {said}");
     }
 }

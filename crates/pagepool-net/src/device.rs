@@ -45,7 +45,7 @@ pub struct Capabilities {
 pub enum Wake {
     /// Something may have arrived, been sent, or come home to the pool.
     Ready,
-    /// Nothing happened in that time.
+    /// Nothing happened in that time, or a signal ended it.
     Timeout,
     /// The device is gone: nothing will ever happen. Close it.
     Gone,
@@ -123,6 +123,8 @@ pub trait Device: Send + fmt::Debug {
     /// For one who sleeps on several devices at once: looks whether there is something to poll for, and says what to
     /// sleep on if not. No wake-up is lost: what happens from before that look until [`disarm`](Self::disarm) makes the
     /// descriptor readable. What comes home to the pool does not; its [`wake_fd`](Bound::wake_fd) is to be slept on, too.
+    /// That tells what other threads return. What this one returned since the last `receive` tells nobody, so the device is
+    /// given buffers here as well, if it has too few; then there is something to poll for.
     ///
     /// A device without descriptors leaves both to what is here: it asks [`wait`](Self::wait), and says that it is to be
     /// asked again 200 microseconds later.
@@ -167,7 +169,8 @@ pub(crate) fn sleep_on(device: &mut impl Device, pool: &Bound, timeout: Duration
             }
             Armed::Idle { fd, at_most } => (fd, Some(at_most)),
         };
-        let left = timeout.saturating_sub(start.elapsed());
+        let asleep = Instant::now();
+        let left = timeout.saturating_sub(asleep - start);
         let sleep = at_most.map_or(Duration::ZERO, |at_most| left.min(at_most));
         let [by_device, by_pool] = wait_readable([fd, pool.wake_fd()], sleep);
         device.disarm();
@@ -177,8 +180,8 @@ pub(crate) fn sleep_on(device: &mut impl Device, pool: &Bound, timeout: Duration
         if at_most.is_none() || by_device || by_pool {
             return Wake::Ready;
         }
-        if left <= sleep {
-            return Wake::Timeout;
+        if left <= sleep || asleep.elapsed() < sleep {
+            return Wake::Timeout; // it is over, or a signal ended it
         }
     }
 }

@@ -8,6 +8,10 @@
 //! Cost   to ring: one fence; a system call only for one who sleeps.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+#[cfg(all(test, loom))]
+use loom::sync::atomic::{AtomicBool, Ordering, fence};
+#[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use pagepool::Error;
@@ -16,7 +20,7 @@ use crate::sys::event;
 
 #[derive(Debug)]
 pub(crate) struct Doorbell {
-    sleeping: AtomicBool,
+    sleeper: Sleeper,
     event: OwnedFd,
 }
 
@@ -27,27 +31,25 @@ impl Doorbell {
             remedy: "raise RLIMIT_NOFILE: each in-memory NIC and each handoff has one descriptor".into(),
             source,
         })?;
-        Ok(Self { sleeping: AtomicBool::new(false), event })
+        Ok(Self { sleeper: Sleeper::new(), event })
     }
 
     /// For the producer, behind everything that it put onto the ring.
     #[inline]
     pub(crate) fn ring(&self) {
-        fence(Ordering::SeqCst); // pairs with the fence in sleep()
-        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed) {
+        if self.sleeper.is_to_be_woken() {
             event::signal(self.event.as_fd());
         }
     }
 
     /// For the consumer: from here on the producer wakes it. Look at the ring before going to sleep.
     pub(crate) fn sleep(&self) {
-        self.sleeping.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst); // pairs with the fence in ring()
+        self.sleeper.sleep();
     }
 
     /// For the consumer: it is awake, or did not go to sleep.
     pub(crate) fn awake(&self) {
-        self.sleeping.store(false, Ordering::Relaxed);
+        self.sleeper.awake();
         event::take(self.event.as_fd());
     }
 
@@ -57,7 +59,86 @@ impl Doorbell {
     }
 }
 
-#[cfg(test)]
+/// Whether the consumer sleeps: the part that both write, by swaps that acquire and release, so that a signal which `awake`
+/// takes back is never the one for the next sleep.
+#[derive(Debug)]
+struct Sleeper(AtomicBool);
+
+impl Sleeper {
+    fn new() -> Self {
+        Self(AtomicBool::new(false))
+    }
+
+    #[inline]
+    fn is_to_be_woken(&self) -> bool {
+        fence(Ordering::SeqCst); // pairs with the fence in sleep()
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::AcqRel)
+    }
+
+    fn sleep(&self) {
+        self.0.swap(true, Ordering::AcqRel);
+        fence(Ordering::SeqCst); // pairs with the fence in is_to_be_woken()
+    }
+
+    fn awake(&self) {
+        self.0.swap(false, Ordering::AcqRel);
+    }
+}
+
+/// Every interleaving, and every order that the memory model allows.
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU32;
+    use loom::thread;
+
+    #[test]
+    fn who_does_not_see_what_was_put_is_woken() {
+        loom::model(|| {
+            let shared = Arc::new((Sleeper::new(), AtomicU32::new(0)));
+            let producer = shared.clone();
+            let producer = thread::spawn(move || {
+                producer.1.store(1, Ordering::Release); // onto the ring
+                producer.0.is_to_be_woken()
+            });
+            shared.0.sleep();
+            let sees = shared.1.load(Ordering::Acquire) == 1;
+            assert!(producer.join().unwrap() || sees, "asleep, and nobody wakes it");
+        });
+    }
+
+    #[test]
+    fn who_was_awake_meanwhile_is_woken_from_the_next_sleep() {
+        loom::model(|| {
+            let shared = Arc::new((Sleeper::new(), AtomicU32::new(0), AtomicU32::new(0)));
+            let producer = shared.clone();
+            let producer = thread::spawn(move || {
+                let (sleeper, ring, event) = &*producer;
+                for put in 1..=2 {
+                    ring.store(put, Ordering::Release);
+                    if sleeper.is_to_be_woken() {
+                        event.fetch_add(1, Ordering::AcqRel);
+                    }
+                }
+            });
+            let (sleeper, ring, event) = &*shared;
+            sleeper.sleep();
+            let _ = ring.load(Ordering::Acquire);
+            sleeper.awake();
+            event.swap(0, Ordering::AcqRel);
+            sleeper.sleep();
+            let sees = ring.load(Ordering::Acquire);
+            producer.join().unwrap();
+            assert!(
+                sees == 2 || event.load(Ordering::Acquire) > 0,
+                "asleep with {sees}, and nobody wakes it"
+            );
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::Arc;

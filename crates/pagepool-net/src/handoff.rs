@@ -64,6 +64,13 @@ impl Outlet {
     }
 }
 
+impl Drop for Outlet {
+    /// A program that panics leaves its round, and what that handed over, to this.
+    fn drop(&mut self) {
+        self.ring();
+    }
+}
+
 /// The end that frames come out of, at a port of the forwarder that it is given to.
 #[derive(Debug)]
 pub struct Inlet {

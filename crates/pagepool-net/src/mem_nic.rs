@@ -185,11 +185,14 @@ impl Device for MemNic {
         sleep_on(self, pool, timeout)
     }
 
-    fn arm(&mut self, _: &Bound) -> Armed<'_> {
+    fn arm(&mut self, pool: &Bound) -> Armed<'_> {
         self.link.bell.sleep();
         if self.link.is_gone() {
-            Armed::Gone
-        } else if self.receiver.has_some() || self.sender.has_some() {
+            return Armed::Gone;
+        }
+        let before = self.receiver.held();
+        self.receiver.refill(pool, &mut self.reach, &mut self.stats);
+        if self.receiver.held() > before || self.receiver.has_some() || self.sender.has_some() {
             Armed::Ready
         } else {
             Armed::Idle { fd: Some(self.link.bell.event()), at_most: Duration::MAX }

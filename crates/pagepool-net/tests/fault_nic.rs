@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, Bound, Buff, Frame, FrameBulk, Pool, PoolParams};
 use pagepool_net::{
-    Chance, Device, FaultCounts, FaultNic, FaultParams, MemNic, MemNicParams, NicDomain, NicPort, Wake,
-    mem_nic,
+    Armed, Chance, Device, FaultCounts, FaultNic, FaultParams, MemNic, MemNicParams, NicDomain, NicPort,
+    Wake, mem_nic,
 };
 
 fn faulty(faults: FaultParams) -> (FaultNic<MemNic>, NicPort, Bound) {
@@ -61,6 +61,8 @@ fn a_packet_that_nothing_follows_is_overtaken_by_the_next_poll() {
     assert_eq!(poll(&mut nic, &pool), []);
     assert_eq!(nic.stats().in_rx, 513, "it is held back");
     assert_eq!(nic.wait(&pool, Duration::from_secs(60)), Wake::Ready, "a poll is what it waits for");
+    assert!(matches!(nic.arm(&pool), Armed::Ready), "likewise where others are waited for, too");
+    nic.disarm();
     assert_eq!(poll(&mut nic, &pool), [1]);
     assert_eq!(nic.counts(), FaultCounts { reordered: 1, ..Default::default() });
 }

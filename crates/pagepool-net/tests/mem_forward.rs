@@ -199,3 +199,36 @@ fn devices_that_go_wrong_lose_no_buffer() {
         bed.end();
     }
 }
+
+#[test]
+fn frames_of_ones_own_go_out_and_a_flush_receives_nothing() {
+    let mut bed = bed(across);
+    let port = bed.ports[0];
+    let frame = |forwarder: &Forwarder<_>, number| {
+        let mut page = forwarder.pool(port).expect("it was added").alloc_page().expect("8 MiB");
+        let bytes = packet(number, 60);
+        page.packet_mut().expect("the CPU reads it")[..60].copy_from_slice(&bytes);
+        pagepool::Frame::from(Buff::received(page, 60).expect("it fits"))
+    };
+    for number in [1, 2] {
+        let frame = frame(&bed.forwarder, number);
+        assert!(bed.forwarder.send(port, frame).is_ok());
+    }
+    let waiting = bed.forwarder.waiting(port).expect("a port").map(pagepool::Frame::len).collect::<Vec<_>>();
+    assert_eq!(waiting, [60, 60]);
+    let nowhere = frame(&bed.forwarder, 3);
+    assert!(bed.forwarder.send(PortId(7), nowhere).is_err(), "it comes back");
+
+    assert!(bed.wires[0].deliver(&packet(9, 60)));
+    assert!(bed.forwarder.flush() > 0);
+    for number in [1, 2] {
+        assert!(bed.wires[0].take(|sent| assert_eq!(sent, packet(number, 60))));
+    }
+    assert!(!bed.wires[1].take(|_| ()), "what came was not received");
+    assert_eq!(bed.forwarder.stats(port).map(|stats| (stats.redirect_in, stats.rx)), Some((2, 0)));
+    bed.settle();
+    assert!(bed.wires[1].take(|sent| assert_eq!(sent, packet(9, 60))), "a poll does");
+    assert!(bed.forwarder.device(port).expect("a device").kernel_stats().is_none(), "it is no socket");
+    bed.settle();
+    bed.end();
+}

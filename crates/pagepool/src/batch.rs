@@ -66,8 +66,14 @@ impl Batch {
         self.len == 0
     }
 
+    /// Of which pool its pages are, if it has any.
     #[inline(always)]
-    fn pages(&self) -> &[u32] {
+    pub(crate) fn pool(&self) -> Option<Home> {
+        (self.len > 0).then_some(self.pool)
+    }
+
+    #[inline(always)]
+    pub(crate) fn pages(&self) -> &[u32] {
         // SAFETY: the first `len` entries are initialised.
         unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast(), self.len) }
     }

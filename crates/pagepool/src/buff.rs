@@ -16,6 +16,7 @@ use std::mem::ManuallyDrop;
 
 use crate::buf::PageBuf;
 use crate::chain::{Chain, Frag};
+use crate::shared::Home;
 
 /// Bytes of an Ethernet header: no packet may become shorter. Linux: `ETH_HLEN`.
 pub const ETH_HEADER: usize = 14;
@@ -101,6 +102,13 @@ impl Buff {
         Ok(Self { head: buffer, meta: data, data, end, chain: Chain::NONE })
     }
 
+    /// The same for a whole page, where it is known that the packet ends within [`whole_end`].
+    #[inline(always)]
+    pub(crate) fn whole(page: PageBuf, offset: u32, len: u32) -> Self {
+        debug_assert!(offset + len <= whole_end(page.pool), "I1: a packet of {len} bytes at {offset}");
+        Self { head: page, meta: offset, data: offset, end: offset + len, chain: Chain::NONE }
+    }
+
     /// The parts of a frame.
     #[inline]
     pub(crate) fn from_parts(head: PageBuf, [meta, data, end]: [u32; 3], chain: Chain) -> Self {
@@ -140,6 +148,18 @@ impl Buff {
     #[inline]
     pub fn data(&self) -> &[u8] {
         self.head.bytes().map_or(&[], |bytes| &bytes[self.data as usize..self.end as usize])
+    }
+
+    /// Bytes of [`data`](Self::data), without looking where they are.
+    #[inline(always)]
+    pub fn data_len(&self) -> usize {
+        if self.head.pool.base == 0 { 0 } else { (self.end - self.data) as usize }
+    }
+
+    /// Its first buffer, and whether that is all of it.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> (&PageBuf, bool) {
+        (&self.head, self.chain.is_none())
     }
 
     /// The packet's bytes in its first buffer, for writing.
@@ -328,5 +348,11 @@ impl Drop for Buff {
 /// The first byte behind those that a packet may have.
 #[inline]
 pub(crate) fn hard_end(buffer: &PageBuf) -> usize {
-    if buffer.is_piece() { buffer.len() } else { buffer.len() - buffer.pool.geometry.tailroom as usize }
+    if buffer.is_piece() { buffer.len() } else { whole_end(buffer.pool) as usize }
+}
+
+/// The same for the whole pages of a pool.
+#[inline(always)]
+pub(crate) fn whole_end(pool: Home) -> u32 {
+    pool.geometry.page_size() as u32 - pool.geometry.tailroom
 }

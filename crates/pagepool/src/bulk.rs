@@ -189,7 +189,7 @@ fn put_pieces(way: Way, pool: Home, mut pieces: &[u32]) {
 /// Empties the vector without dropping its buffers, and gives them to be parted with. If foreign code panics meanwhile
 /// the rest is leaked, never returned twice.
 #[inline(always)]
-fn taken(buffers: &mut Vec<PageBuf>) -> &mut [PageBuf] {
+pub(crate) fn taken<T>(buffers: &mut Vec<T>) -> &mut [T] {
     let len = buffers.len();
     // SAFETY: 0 is within the capacity, and no element needs to be initialised for it.
     unsafe { buffers.set_len(0) };

@@ -16,7 +16,8 @@ use std::mem::MaybeUninit;
 
 use crate::batch::Batch;
 use crate::buf::PageBuf;
-use crate::bulk::put_parted;
+use crate::buff::Buff;
+use crate::bulk::{put_parted, taken};
 use crate::frame::Frame;
 use crate::memory::Memory;
 
@@ -148,6 +149,64 @@ impl Drop for FrameBulk {
 pub fn put_frames(frames: &mut Vec<Frame>) {
     let mut bulk = FrameBulk::new();
     frames.drain(..).for_each(|frame| bulk.push(frame));
+}
+
+/// Ends packets of any pools, mixed, and leaves the vector empty with its capacity: as [`put_bulk`](crate::put_bulk) of
+/// their first buffers. Any thread.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, Buff, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+/// let mut packets: Vec<_> =
+///     (0..3).map(|_| Buff::received(pool.alloc_page().unwrap(), 60).unwrap()).collect();
+/// pagepool::put_packets(&mut packets);
+/// assert_eq!((packets.len(), pool.stats().recycle_cached), (0, 3));
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[inline]
+pub fn put_packets(packets: &mut Vec<Buff>) {
+    for chunk in taken(packets).chunks_mut(Batch::MAX) {
+        if !put_plain(chunk) {
+            // SAFETY: I1. They were taken out of the vector, the line above took none, and nobody reads them again.
+            unsafe { put_singly(chunk) };
+        }
+    }
+}
+
+/// Puts packets into the cache, all of them: if they are of one pool, which is this thread's and has room, each in one
+/// whole page with nothing to look up. At least one.
+#[inline(always)]
+fn put_plain(packets: &[Buff]) -> bool {
+    let pool = packets[0].buffer().pool;
+    let Some(owner) = pool.owner_here() else { return false };
+    if !pool.own.cache.has_plain_room(packets.len()) {
+        return false;
+    }
+    let (mut pools, mut places, mut single) = (0, 0, true);
+    let put = pool.own.cache.fill(owner, packets.len(), |space| {
+        for (packet, number) in packets.iter().zip(space) {
+            let (head, alone) = packet.head();
+            pools |= head.pool.0.addr().get() ^ pool.0.addr().get();
+            places |= head.place.bits();
+            single &= alone;
+            *number = head.place.page().0;
+        }
+        if pools == 0 && places >> 32 == 0 && single { packets.len() } else { 0 }
+    });
+    pool.own.counts.recycle_cached.add(put as u64);
+    put > 0
+}
+
+/// # Safety
+/// The caller parts with them: it neither reads nor drops any of them again.
+#[inline(never)]
+unsafe fn put_singly(packets: &mut [Buff]) {
+    let mut bulk = FrameBulk::new();
+    for packet in packets {
+        // SAFETY: I1. The caller parts with them, and each is read out once.
+        bulk.push_buffer(unsafe { std::ptr::read(packet) }.into_buffer());
+    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -597,7 +597,8 @@ impl Bound {
     }
 
     /// The descriptor to sleep on together with the device's, in a pool made with `wakeup`: readable once a buffer has
-    /// come home after the pool starved.
+    /// come home after the pool starved. Only what other threads return makes it so: whoever returned buffers on this thread
+    /// since the last allocation allocates once more before the sleep.
     pub fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         // The pool, and with it the descriptor, lives at least as long as this `Bound`.
         self.home_ref().wakeup.fd()

@@ -60,6 +60,7 @@ const LAYERS: &[&str] = &[
     "model",
     "memory",
     "buff",
+    "parked",
     "frame",
     "frame_bulk",
     "skb",

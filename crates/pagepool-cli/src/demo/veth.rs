@@ -12,7 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pagepool::{Arena, Error, Pool, PoolParams};
+use pagepool::{Arena, Error, Pool};
 use pagepool_net::netns::{NetError, TcpParams, TcpReport, TcpTransfer, TwoHosts, TwoHostsParams};
 use pagepool_net::{Attach, DeviceStats, Redirect, Umem, XskDevice};
 
@@ -61,11 +61,11 @@ impl Between {
         let arena = Arena::new(sizes.arena("demo", 2))?;
         let umem = Umem::new(sizes.umem("demo"), &*arena)?;
         let one = |name: &str| {
-            let params = PoolParams { domains: vec![umem.clone()], ..sizes.pool(name) };
             let redirect = Redirect::attach(name, Attach::Auto, sizes.multi_buffer())?;
             let mut socket = sizes.socket(name, 0);
             socket.redirect = Some(redirect);
-            Ok::<_, Error>((Pool::new(params, arena.clone())?, XskDevice::open(socket, &umem)?))
+            let nic = XskDevice::open(socket, &umem)?;
+            Ok::<_, Error>((sizes.pool_of(name, &nic, &umem, &arena)?, nic))
         };
         let (pool0, nic0) = one(&names[0])?;
         let (pool1, nic1) = one(&names[1])?;

@@ -23,7 +23,7 @@ pub enum Order {
 
 /// Bytes of a word, and words of [`Counts`].
 const WORD: usize = 8;
-const WORDS: usize = 11;
+const WORDS: usize = 10;
 
 /// What a peer counts. All are frames, unless they say otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,8 +32,6 @@ pub struct Counts {
     pub begun: u64,
     /// Taken by the driver: written after it.
     pub sent: u64,
-    /// Bursts for which the driver had no room.
-    pub refused: u64,
     /// Bursts for which the interface was down.
     pub down: u64,
     /// Received whole, for the first time.
@@ -54,14 +52,13 @@ pub struct Counts {
 
 impl Counts {
     fn words(&self) -> [u64; WORDS] {
-        let Self { begun, sent, refused, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps } =
-            *self;
-        [begun, sent, refused, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps]
+        let Self { begun, sent, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps } = *self;
+        [begun, sent, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps]
     }
 
     fn of_words(words: [u64; WORDS]) -> Self {
-        let [begun, sent, refused, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps] = words;
-        Self { begun, sent, refused, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps }
+        let [begun, sent, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps] = words;
+        Self { begun, sent, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps }
     }
 
     /// These and those together.

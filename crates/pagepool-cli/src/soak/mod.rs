@@ -20,16 +20,14 @@ mod live;
 pub mod peer;
 mod process;
 mod processes;
-mod shown;
 mod verdict;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use pagepool::Pool;
-use pagepool_net::XskStats;
 
 use crate::bench::print_json;
 use crate::demo::course::{Course, Phase};
@@ -37,7 +35,6 @@ use crate::demo::forwarding::Middle;
 use crate::demo::plan::Program;
 use crate::demo::veth::{self, Between, Stage};
 use conductor::Conductor;
-use shown::Shown;
 use verdict::{Seen, Verdict};
 
 /// Of the links.
@@ -76,12 +73,11 @@ pub fn run(choice: &Choice) -> Result<ExitCode, String> {
 fn soak(stage: Stage, choice: &Choice, interrupted: &AtomicBool) -> Result<Verdict, String> {
     let Stage { between: Between { pools, nics, mode, pages }, hosts, .. } = stage;
     let homes = pools.each_ref().map(Pool::handle);
-    let kernel: [Arc<Mutex<XskStats>>; 2] = Default::default();
     let [nic0, nic1] = nics;
     let middle = Middle {
         pools,
         pages: [pages; 2],
-        nics: [Box::new(Shown::new(nic0, kernel[0].clone())), Box::new(Shown::new(nic1, kernel[1].clone()))],
+        nics: [Box::new(nic0), Box::new(nic1)],
         program: Program::Forward,
         consumer: None,
         arrived: |_| None,
@@ -94,7 +90,6 @@ fn soak(stage: Stage, choice: &Choice, interrupted: &AtomicBool) -> Result<Verdi
     course.move_to(Phase::Draining);
     forwarding.join().map_err(|_| "the forwarding thread panicked".to_owned())?;
     conducted?;
-    let kernel = kernel.map(|stats| *stats.lock().unwrap_or_else(PoisonError::into_inner));
     let found = conductor.end()?;
-    Ok(Verdict::of(&Seen { mode, found, warm, end: course.sample(), kernel }, &homes))
+    Ok(Verdict::of(&Seen { mode, found, warm, end: course.sample() }, &homes))
 }

@@ -127,7 +127,6 @@ impl Peer {
             }
             sent => sent?,
         };
-        self.counts.refused += u64::from(sent < BURST);
         self.counts.sent += sent as u64;
         self.next += sent as u64;
         Ok(sent)

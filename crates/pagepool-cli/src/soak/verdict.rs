@@ -27,8 +27,6 @@ pub struct Seen {
     pub found: Found,
     pub warm: Sample,
     pub end: Sample,
-    /// Of each socket, before it was closed.
-    pub kernel: [XskStats; 2],
 }
 
 /// Everything in the JSON output.
@@ -36,6 +34,7 @@ pub struct Seen {
 pub struct Verdict {
     mode: String,
     seconds: f64,
+    /// The second of them is a peer's own interface, which it sees.
     flaps: u64,
     kills: u64,
     /// Frames that arrived whole, and where they were lost that did not.
@@ -45,6 +44,8 @@ pub struct Verdict {
     lost_before: u64,
     dropped: u64,
     lost_behind: u64,
+    /// Bursts that a peer did not send because its interface was down.
+    bursts_down: u64,
     /// Frames in bursts in which a peer was killed: sent or not.
     in_doubt: u64,
     /// Places where numbers were missing, and how many.
@@ -110,7 +111,7 @@ impl Way {
 impl Verdict {
     /// Looks at the pools, which have ended, too.
     pub fn of(seen: &Seen, pools: &[PoolRef]) -> Self {
-        let Seen { mode, found, warm, end, kernel } = seen;
+        let Seen { mode, found, warm, end } = seen;
         let ways = [Way::of(seen, 0), Way::of(seen, 1)];
         let all = |of: fn(&Way) -> u64| ways.iter().map(of).sum::<u64>();
         let [first, last] = &found.holdings;
@@ -126,6 +127,7 @@ impl Verdict {
             lost_before: all(|way| way.before),
             dropped: all(|way| way.dropped),
             lost_behind: all(|way| way.behind),
+            bursts_down: peers.down,
             in_doubt: found.in_doubt.iter().sum(),
             gaps: peers.gaps,
             in_gaps: peers.in_gaps,
@@ -145,7 +147,7 @@ impl Verdict {
             grown_kib: last.own_kib.saturating_sub(first.own_kib),
             descriptors_grown: last.descriptors.saturating_sub(first.descriptors),
             ok: false,
-            xdp: kernel.iter().map(named).collect(),
+            xdp: end.iter().filter_map(|port| port.xsk.as_ref()).map(named).collect(),
         };
         verdict.ok = verdict.complaints().is_empty();
         verdict
@@ -164,6 +166,7 @@ impl Verdict {
         let counted = |count: u64, what: &str| (count > 0, format!("{} {what}", grouped(count)));
         let all = [
             (self.packets == 0, "no packet arrived".to_owned()),
+            (self.flaps > 1 && self.bursts_down == 0, "no peer's interface was ever down".to_owned()),
             counted(self.damaged, "packets were damaged"),
             counted(self.repeated, "packets arrived twice, or much too late"),
             counted(self.lost_within, "packets are not accounted for within the forwarder"),
@@ -244,7 +247,6 @@ mod tests {
             found: Found { seconds: 1.0, ..Found::default() },
             warm: Sample::default(),
             end: Sample::default(),
-            kernel: Default::default(),
         };
         for at in 0..2 {
             (seen.found.peers[at].sent, seen.found.peers[at].arrived) = (10, 10);
@@ -283,8 +285,9 @@ mod tests {
 
     #[test]
     fn whatever_went_wrong_is_said() {
-        let cases: [Case; 13] = [
+        let cases: [Case; 14] = [
             (|seen| seen.found.peers = Default::default(), "no packet arrived"),
+            (|seen| seen.found.flaps = 2, "no peer's interface was ever down"),
             (|seen| seen.found.peers[0].damaged = 2, "2 packets were damaged"),
             (|seen| seen.found.peers[0].again = 2, "2 packets arrived twice"),
             (|seen| seen.end[1].nic.tx_completed = 9, "1 packets are not accounted for within"),

@@ -50,15 +50,14 @@ impl Command for Choice {
     }
 
     fn check(&self, interfaces: &[Interface]) -> Result<(), String> {
-        if self.first == self.second {
+        let [first, second] = interfaces else { return Ok(()) };
+        if first.link.index == second.link.index {
+            let name = &first.link.name; // it may have several
             return Err(format!(
-                "{} twice: forward is between two interfaces; `pagepool echo` is for one",
-                self.first
+                "{name} twice: forward is between two interfaces; `pagepool echo {name}` is for one"
             ));
         }
-        if let [first, second] = interfaces
-            && first.link.mtu != second.link.mtu
-        {
+        if first.link.mtu != second.link.mtu {
             let (small, large) =
                 if first.link.mtu < second.link.mtu { (first, second) } else { (second, first) };
             eprintln!(

@@ -50,8 +50,8 @@ pub struct Choice {
 
 /// Reads `02:00:00:00:00:01`.
 fn mac(text: &str) -> Result<Mac, String> {
-    let parts: Vec<_> = text.split(':').map(|part| u8::from_str_radix(part, 16)).collect();
-    let bytes = parts.into_iter().collect::<Result<Vec<u8>, _>>().ok();
+    let byte = |part: &str| u8::from_str_radix(part, 16).ok().filter(|_| !part.starts_with('+'));
+    let bytes = text.split(':').map(byte).collect::<Option<Vec<u8>>>();
     let mac = bytes.and_then(|bytes| bytes.try_into().ok()).map(Mac);
     mac.ok_or_else(|| "a MAC address is six bytes as in 02:00:00:00:00:01".into())
 }
@@ -81,12 +81,6 @@ impl Command for Choice {
             return Err(format!(
                 "--size is {size}, but {name} takes 64 to {most} with its MTU of {}: `ip link set {name} mtu {mtu}` at both ends",
                 link.mtu
-            ));
-        }
-        if link.mac.is_none() {
-            return Err(format!(
-                "{} has no MAC address to send from: it is no Ethernet interface",
-                link.name
             ));
         }
         Ok(())
@@ -156,6 +150,9 @@ impl Feed for Generator {
         if forwarder.waiting(PORT).is_none_or(|frames| frames.len() > 0) {
             return Fed::Later(FULL); // the transmit ring is full
         }
+        if self.is_over() {
+            return Fed::Over;
+        }
         let due = match &mut self.pace {
             None => BUDGET as u64,
             Some(pace) => match pace.due(Instant::now(), BUDGET as u64) {
@@ -178,6 +175,11 @@ impl Feed for Generator {
 }
 
 impl Generator {
+    /// Whether all numbers are taken, and its own are sent.
+    fn is_over(&self) -> bool {
+        self.mine.is_empty() && self.numbers.load(Ordering::Relaxed) >= self.count
+    }
+
     /// Has numbers to send, at most so many; says whether there are any.
     fn take_numbers(&mut self, most: u64) -> bool {
         if self.mine.is_empty() {
@@ -277,7 +279,14 @@ mod tests {
     #[test]
     fn addresses_are_read_or_refused() {
         assert_eq!(mac("02:00:00:00:0A:ff"), Ok(Mac([2, 0, 0, 0, 10, 255])));
-        for bad in ["", "02:00:00:00:00", "02:00:00:00:00:00:00", "02:00:00:00:00:100", "g2:00:00:00:00:00"] {
+        for bad in [
+            "",
+            "02:00:00:00:00",
+            "02:00:00:00:00:00:00",
+            "02:00:00:00:00:100",
+            "g2:00:00:00:00:00",
+            "+2:00:00:00:00:00",
+        ] {
             assert!(mac(bad).is_err(), "{bad}");
         }
     }

@@ -41,6 +41,11 @@ impl Kernel {
     pub fn interface(&mut self, name: &str, queues: Option<&Numbers>) -> Result<Interface, String> {
         let failed = |error: NetError| in_full(&error);
         let link = self.netlink.link(name).map_err(failed)?;
+        if link.mac.is_none() {
+            return Err(format!(
+                "{name} is no Ethernet interface: it has no MAC address, and its packets have no header to work on"
+            ));
+        }
         let (rx, tx) = match self.ethtool.channels(name).map_err(failed)? {
             Some(channels) => (channels.rx, channels.tx),
             None => (link.rx_queues, link.tx_queues),
@@ -150,7 +155,10 @@ fn command(link: &str, offloads: &[Offload]) -> String {
 /// The queues that were asked for, if there are as many.
 fn chosen(name: &str, there: u32, asked: Option<&Numbers>) -> Result<Vec<u32>, String> {
     if there == 0 {
-        return Err(format!("{name} has no queue that both receives and sends"));
+        return Err(format!(
+            "{name} has no queue that both receives and sends; `ethtool -l {name}` shows them, and a TAP has one for each \
+             program that has it open"
+        ));
     }
     let Some(Numbers(asked)) = asked else { return Ok((0..there).collect()) };
     match asked.iter().find(|&&queue| queue >= there) {

@@ -44,7 +44,8 @@ impl KernelCounts {
             ("fill ring empty", self.rx_fill_ring_empty),
             ("invalid", self.rx_invalid_descs + self.tx_invalid_descs),
         ];
-        let said: Vec<_> = counts.iter().map(|(what, count)| format!("{what} {}", grouped(*count))).collect();
-        counts.iter().any(|(_, count)| *count > 0).then(|| format!("kernel counts: {}", said.join(", ")))
+        let said = counts.iter().filter(|(_, count)| *count > 0);
+        let said: Vec<_> = said.map(|(what, count)| format!("{what} {}", grouped(*count))).collect();
+        (!said.is_empty()).then(|| format!("kernel counts: {}", said.join(", ")))
     }
 }

@@ -50,7 +50,7 @@ pub const LOSSES: [Loss; 14] = [
     },
     Loss {
         key: "tx_overflow",
-        what: "too many waited for the transmit ring: the interface is too slow",
+        what: "too many waited for the transmit ring: the interface is too slow, or down",
         of: |at| at.port.tx_overflow,
     },
     Loss { key: "tx_gone", what: "the interface to send it had gone", of: |at| at.port.tx_gone },

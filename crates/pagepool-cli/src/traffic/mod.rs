@@ -182,8 +182,8 @@ fn warn<C: Command>(
         (stage.threads.len(), command.options().cpus.as_ref().map_or(0, |cpus| cpus.0.len()));
     if cpus > threads {
         eprintln!(
-            "note: {threads} threads, one for each queue or pair of them, so {} of the CPUs are not used",
-            cpus - threads
+            "note: a thread for each queue or pair of them makes {threads}, so {} of the {cpus} CPUs not used",
+            if cpus - threads == 1 { "one is".into() } else { format!("{} are", cpus - threads) }
         );
     }
     Ok(())

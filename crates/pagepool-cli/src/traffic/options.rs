@@ -53,12 +53,13 @@ pub struct Options {
     /// could not keep its pages, the default is less.
     #[arg(long, value_name = "SLOTS", value_parser = ring)]
     pub ring: Option<u32>,
-    /// Do the driver's work in our own calls, BUDGET packets a call, and never sleep [BUDGET: 64]
+    /// Do the driver's work in our own calls, BUDGET packets a call, and never sleep [BUDGET: 1 to 65535, usually 64]
     ///
     /// The lowest latency, for a whole CPU per queue. Interrupts stay away only where the interface is told to defer them
     /// (`napi_defer_hard_irqs` and `gro_flush_timeout` in /sys/class/net/IF). Needs Linux 5.11. Without it a thread sleeps when
     /// nothing comes.
     #[arg(long, value_name = "BUDGET", num_args = 0..=1, require_equals = true, default_missing_value = "64")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=65_535))]
     pub busy_poll: Option<u32>,
     /// End after so many seconds [default: at Ctrl-C]
     ///

@@ -6,12 +6,13 @@
 //! ```
 //!
 //! Cost   for the thread that has the packet: the time of day, and one copy of the packet into a ring of 8 MiB, which is
-//!        read by another core. It never waits: what finds no room there is left out, whole, and counted.
+//!        read by another core. It never waits: what finds no room there is left out, whole, and counted. So is what comes
+//!        after the file could not be written, of which the user is told at once.
 //! Format the rings hold the records as the file does, so that the writer copies bytes. That is why no library makes them.
 //!        See draft-ietf-opsawg-pcap; the packets of one queue are in their order, those of several nearly.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,9 +35,8 @@ const ETHERNET: u32 = 1;
 /// A file that is being written.
 pub struct Capture {
     over: Arc<AtomicBool>,
-    writer: JoinHandle<io::Result<u64>>,
+    writer: JoinHandle<Captured>,
     left_out: Vec<Arc<AtomicU64>>,
-    path: String,
 }
 
 /// A thread's end of it.
@@ -47,19 +47,21 @@ pub struct Tap {
 }
 
 /// What became of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
     /// Packets in the file.
     pub written: u64,
-    /// Packets for which there was no room.
+    /// Packets for which there was no room, or that came after the file had failed.
     pub left_out: u64,
+    /// Why the file could not be written to the end.
+    pub failed: Option<String>,
 }
 
 impl Capture {
     /// Makes the file, and an end for each of so many threads.
     pub fn start(path: &Path, threads: usize) -> Result<(Self, Vec<Tap>), String> {
         let failed = |error| format!("no capture file {}: {error}", path.display());
-        let mut file = BufWriter::with_capacity(1 << 20, File::create(path).map_err(failed)?);
+        let mut file = File::create(path).map_err(failed)?;
         file.write_all(&header()).map_err(failed)?;
         let (mut taps, mut rings) = (Vec::new(), Vec::new());
         for _ in 0..threads {
@@ -69,20 +71,21 @@ impl Capture {
         }
         let left_out = taps.iter().map(|tap| tap.left_out.clone()).collect();
         let over = Arc::new(AtomicBool::new(false));
-        let theirs = over.clone();
+        let (theirs, path) = (over.clone(), path.display().to_string());
         let writer = std::thread::Builder::new().name("pcap".into());
-        let writer = writer.spawn(move || write(file, &mut rings, &theirs)).map_err(failed)?;
-        Ok((Self { over, writer, left_out, path: path.display().to_string() }, taps))
+        let writer =
+            writer.spawn(move || Writer::new(file, path).write(&mut rings, &theirs)).map_err(failed)?;
+        Ok((Self { over, writer, left_out }, taps))
     }
 
     /// Writes what is left, once all threads have ended.
     pub fn finish(self) -> Result<Captured, String> {
         self.over.store(true, Ordering::Release); // pairs with write()
-        let written =
-            self.writer.join().map_err(|_| "the thread that writes the capture panicked".to_owned())?;
-        let written = written.map_err(|error| format!("capture file {} is not whole: {error}", self.path))?;
-        let left_out = self.left_out.iter().map(|left_out| left_out.load(Ordering::Relaxed)).sum();
-        Ok(Captured { written, left_out })
+        let captured = self.writer.join();
+        let mut captured = captured.map_err(|_| "the thread that writes the capture panicked".to_owned())?;
+        captured.left_out +=
+            self.left_out.iter().map(|left_out| left_out.load(Ordering::Relaxed)).sum::<u64>();
+        Ok(captured)
     }
 }
 
@@ -129,30 +132,56 @@ impl Tap {
     }
 }
 
-/// Takes what the rings have, which is always whole records, until all is over. Gives the number of packets.
-fn write(mut file: BufWriter<File>, rings: &mut [Consumer<u8>], over: &AtomicBool) -> io::Result<u64> {
-    let mut packets = 0;
-    loop {
-        let last = over.load(Ordering::Acquire); // before the look: then what is there is all; pairs with finish()
-        let mut moved = 0;
-        for ring in rings.iter_mut() {
-            let there = ring.slots();
-            let Ok(chunk) = ring.read_chunk(there) else { continue };
-            let (one, two) = chunk.as_slices();
-            packets += count(one, two);
-            file.write_all(one)?;
-            file.write_all(two)?;
-            chunk.commit_all();
-            moved += there;
-        }
-        match (moved, last) {
-            (0, true) => break,
-            (0, false) => std::thread::sleep(NAP),
-            _ => {}
+/// Writes what the rings have, which is always whole records.
+struct Writer {
+    file: File,
+    path: String,
+    captured: Captured,
+}
+
+impl Writer {
+    fn new(file: File, path: String) -> Self {
+        Self { file, path, captured: Captured::default() }
+    }
+
+    /// Until all is over.
+    fn write(mut self, rings: &mut [Consumer<u8>], over: &AtomicBool) -> Captured {
+        loop {
+            let last = over.load(Ordering::Acquire); // before the look: then what is there is all; pairs with finish()
+            let mut moved = 0;
+            for ring in rings.iter_mut() {
+                let there = ring.slots();
+                let Ok(chunk) = ring.read_chunk(there) else { continue };
+                let (one, two) = chunk.as_slices();
+                self.put(one, two);
+                chunk.commit_all();
+                moved += there;
+            }
+            match (moved, last) {
+                (0, true) => return self.captured,
+                (0, false) => std::thread::sleep(NAP),
+                _ => {}
+            }
         }
     }
-    file.flush()?;
-    Ok(packets)
+
+    /// Writes records that are in two parts. If that fails none is said to be in the file, although the first ones may be.
+    fn put(&mut self, one: &[u8], two: &[u8]) {
+        let records = count(one, two);
+        if self.captured.failed.is_none() {
+            match self.file.write_all(one).and_then(|()| self.file.write_all(two)) {
+                Ok(()) => return self.captured.written += records,
+                Err(error) => self.fail(&error),
+            }
+        }
+        self.captured.left_out += records;
+    }
+
+    fn fail(&mut self, error: &std::io::Error) {
+        let why = format!("capture file {} is not whole: {error}", self.path);
+        eprintln!("warning: {why}; no more is written to it");
+        self.captured.failed = Some(why);
+    }
 }
 
 /// Records in bytes that are in two parts.
@@ -193,6 +222,19 @@ mod tests {
             chunk.commit_all();
         }
         assert_eq!(tap.left_out.load(Ordering::Relaxed), 50);
+    }
+
+    #[test]
+    fn a_file_that_fails_is_told_and_what_it_has_not_is_counted() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let (mut ring, end) = RingBuffer::new(1000);
+        for record in [record(60), record(7)] {
+            ring.push_entire_slice(&record).unwrap();
+            ring.push_entire_slice(&vec![7; record[8] as usize]).unwrap();
+        }
+        let captured = Writer::new(full, "full".into()).write(&mut [end], &AtomicBool::new(true));
+        assert_eq!((captured.written, captured.left_out), (0, 2));
+        assert!(captured.failed.is_some_and(|why| why.contains("capture file full is not whole")));
     }
 
     #[test]

@@ -44,19 +44,20 @@ impl Places {
         self.fill + self.receive + self.transmit + self.completion + self.kernel + self.rejected + self.held
     }
 
-    /// In words.
+    /// In words, with the places where any are: so a line fits a terminal of 80 columns.
     pub fn said(&self) -> String {
-        format!(
-            "out {}: fill {}, receive {}, transmit {}, completion {}, kernel {}, rejected {}, held {}",
-            grouped(self.total()),
-            grouped(self.fill),
-            grouped(self.receive),
-            grouped(self.transmit),
-            grouped(self.completion),
-            grouped(self.kernel),
-            grouped(self.rejected),
-            grouped(self.held)
-        )
+        let places = [
+            ("fill", self.fill),
+            ("receive", self.receive),
+            ("transmit", self.transmit),
+            ("completion", self.completion),
+            ("kernel", self.kernel),
+            ("rejected", self.rejected),
+            ("held", self.held),
+        ];
+        let said = places.iter().filter(|(_, count)| *count > 0);
+        let said: Vec<_> = said.map(|(place, count)| format!("{place} {}", grouped(*count))).collect();
+        format!("out {}: {}", grouped(self.total()), said.join(", "))
     }
 }
 
@@ -80,5 +81,7 @@ mod tests {
         let port = PortSample { xsk: Some(xsk), waiting: 8, ..PortSample::default() };
         let places = Places::of(&[port, PortSample::default()]);
         assert_eq!((places.total(), places.kernel, places.held), (36, 9, 8));
+        let some = Places { fill: 1024, held: 3, ..Places::default() };
+        assert_eq!(some.said(), "out 1,027: fill 1,024, held 3");
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use pagepool::{Arena, Error, PAGE_SIZE, Pool, PoolParams, PoolRef};
+use pagepool::{Arena, Error, PAGE_SIZE, Pool, PoolRef};
 use pagepool_net::{Attach, BusyPoll, Redirect, Umem, XskDevice};
 use serde::Serialize;
 
@@ -80,15 +80,9 @@ impl Stage {
             interfaces: Vec::new(),
             sizes: how.sizes,
         };
-        let arena = Arena::new(how.sizes.arena(name, pools)).map_err(|error| {
-            let all = how.sizes.hugepages(pools).map(|n| {
-                format!(
-                    "; all in all it takes {n} pages: `sysctl vm.nr_hugepages={n}`, or leave --hugepages out"
-                )
-            });
-            in_full(&error) + &all.unwrap_or_default()
-        })?;
-        this.fill(name, interfaces, how, arena).map_err(|error| in_full(&error))?;
+        let arena = Arena::new(how.sizes.arena(name, pools));
+        let arena = arena.map_err(|error| no_memory(&error, how.sizes.hugepages(pools)))?;
+        this.fill(name, interfaces, how, &arena).map_err(|error| in_full(&error))?;
         Ok(this)
     }
 
@@ -97,9 +91,9 @@ impl Stage {
         name: &str,
         interfaces: &[Interface],
         how: How,
-        arena: Arc<Arena>,
+        arena: &Arc<Arena>,
     ) -> Result<(), Error> {
-        let umem = Umem::new(how.sizes.umem(name), &*arena)?;
+        let umem = Umem::new(how.sizes.umem(name), &**arena)?;
         for (number, interface) in interfaces.iter().enumerate() {
             let link = &interface.link.name;
             let attach = |how_so| Redirect::attach(link, how_so, how.sizes.multi_buffer());
@@ -113,14 +107,25 @@ impl Stage {
             self.interfaces.push(Opened::of(interface, &nics, how));
             for (at, nic) in nics.into_iter().enumerate() {
                 let name = format!("{link}:{}", interface.queues[at]);
-                let params = PoolParams { domains: vec![umem.clone()], ..how.sizes.pool(&name) };
-                let pool = Pool::new(params, arena.clone())?;
+                let pool = how.sizes.pool_of(&name, &nic, &umem, arena)?;
                 self.homes.push(pool.handle());
                 let threads = self.threads.len();
                 self.threads[at % threads].push(Port { interface: number, pool, nic });
             }
         }
         Ok(())
+    }
+}
+
+/// Why there is no memory, and what helps. `huge`: so many huge pages it would take. The library asks for them bit by bit,
+/// so what it says are not all.
+fn no_memory(error: &Error, huge: Option<u64>) -> String {
+    match (error, huge) {
+        (Error::System { call, source, .. }, Some(n)) => format!(
+            "{call} failed: --hugepages takes {n} free pages of 2 MiB here: `sysctl vm.nr_hugepages={n}`, and more if others \
+             have some, or leave --hugepages out: {source}"
+        ),
+        _ => in_full(error),
     }
 }
 

@@ -68,6 +68,9 @@ pub struct Verdict {
     captured: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     not_captured: Option<u64>,
+    /// Why the capture file is not whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capture_error: Option<String>,
     slow_after_warmup: u64,
     missing: u64,
     recycled_percent: Option<f64>,
@@ -177,6 +180,7 @@ impl Verdict {
         let numbered = tally.as_ref().map(Numbered::of);
         let corrupt = numbered.map_or(0, |numbered| numbered.corrupt);
         let (ended_by, gone) = ended(end);
+        let capture_error = captured.as_ref().and_then(|captured| captured.failed.clone());
         Self {
             command,
             mode: mode(&interfaces),
@@ -199,15 +203,16 @@ impl Verdict {
             burst: (spent.rx_bursts > 0).then(|| spent.rx_packets as f64 / spent.rx_bursts as f64),
             cycles: Cycles::of(&warm, &now),
             numbered,
-            captured: captured.map(|captured| captured.written),
-            not_captured: captured.map(|captured| captured.left_out),
+            captured: captured.as_ref().map(|captured| captured.written),
+            not_captured: captured.as_ref().map(|captured| captured.left_out),
             slow_after_warmup,
             missing,
             recycled_percent: figures::recycled_percent(&warm.ports, ports),
             kernel: KernelCounts::of(ports),
             places: Places::of(ports),
             pages_out: sum(|at| at.pool.1.out),
-            ok: [slow_after_warmup, missing, corrupt] == [0; 3],
+            ok: [slow_after_warmup, missing, corrupt] == [0; 3] && capture_error.is_none(),
+            capture_error,
             pools: pools.iter().map(|pool| object(Some(pool.name()), pool.stats().fields())).collect(),
             ports: ports.iter().map(port).collect(),
         }
@@ -225,10 +230,9 @@ impl Verdict {
             (self.missing, "buffers never came home"),
             (corrupt, "numbered frames were damaged on their way"),
         ];
-        all.iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{} {what}", grouped(*count)))
-            .collect()
+        let counted = all.iter().filter(|(count, _)| *count > 0);
+        let counted = counted.map(|(count, what)| format!("{} {what}", grouped(*count)));
+        counted.chain(self.capture_error.clone()).collect()
     }
 }
 
@@ -333,7 +337,13 @@ impl Verdict {
         if let (Some(captured), Some(left_out)) = (self.captured, self.not_captured) {
             line(f, "packets in the capture file", captured, "")?;
             if left_out > 0 {
-                line(f, "  left out", left_out, "the file was too slow")?;
+                let slow = self.capture_error.is_none();
+                line(
+                    f,
+                    "  left out",
+                    left_out,
+                    if slow { "the file was too slow" } else { "the file failed" },
+                )?;
             }
         }
         Ok(())

@@ -72,10 +72,31 @@ impl Meter {
         }
     }
 
+    /// A burst brought packets.
+    #[inline(always)]
+    pub(super) fn received(&mut self, packets: usize) {
+        if self.on {
+            self.cycles.rx_bursts += 1;
+            self.cycles.rx_packets += packets as u64;
+        }
+    }
+
+    /// Devices took frames.
+    #[inline(always)]
+    pub(super) fn sent(&mut self, packets: usize) {
+        if self.on {
+            self.cycles.tx_packets += packets as u64;
+        }
+    }
+
     fn note(&mut self, part: Part, moved: u64, ports: &[Port]) {
         let now = ticks();
         let took = now.saturating_sub(self.mark); // another CPU's counter may be behind
-        let (calls, cycles) = (called(ports), &mut self.cycles);
+        let calls = match part {
+            Part::Receive | Part::Transmit => called(ports),
+            Part::Program | Part::Return => self.called, // no device is asked for anything there
+        };
+        let cycles = &mut self.cycles;
         let in_calls = calls.ticks.saturating_sub(self.called.ticks).min(took);
         cycles.calls += calls.count.saturating_sub(self.called.count);
         cycles.call_ticks += in_calls;

@@ -4,6 +4,8 @@
 //!        [`poll`](Forwarder::poll) takes at most a budget of packets from each port through the program.
 //! Who    one thread, which owns the pools. Several threads have a forwarder each, over queues of their own; what one
 //!        redirects to a port of another goes over a [handoff](crate::handoff).
+//! Order  the program is asked about all packets of a burst, then what it said is done, packet by packet. If it panics, the
+//!        burst ends: its buffers go home.
 //! Home   what ends here is collected and returned in bulk, at the end of each burst; what was sent, through a
 //!        [`FrameBulk`]. A packet of another thread's pool goes home by itself.
 //! Cost   nothing is allocated, locked or formatted per packet; all memory is bounded by rings and by the budget.
@@ -14,7 +16,7 @@ mod stats;
 
 use std::time::{Duration, Instant};
 
-use pagepool::{Bound, Buff, ETH_HEADER, Error, Frame, FrameBulk, PageBuf, put_bulk};
+use pagepool::{Bound, Buff, ETH_HEADER, Error, Frame, FrameBulk, put_packets};
 
 use crate::device::{Device, Wake};
 use crate::egress::{Egress, PathStats};
@@ -79,8 +81,10 @@ pub struct Forwarder<P, S = NoStack> {
     stack: S,
     budget: usize,
     received: Vec<Buff>,
-    /// Buffers of packets that ended in this burst.
-    ended: Vec<PageBuf>,
+    /// What the program said of each.
+    verdicts: Vec<Action>,
+    /// Packets that ended in this burst.
+    ended: Vec<Buff>,
     done: FrameBulk,
     meter: Meter,
     /// What it sleeps on.
@@ -104,6 +108,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
             stack,
             budget: BUDGET,
             received: Vec::with_capacity(BUDGET),
+            verdicts: Vec::with_capacity(BUDGET),
             ended: Vec::with_capacity(BUDGET),
             done: FrameBulk::new(),
             meter: Meter::default(),
@@ -119,6 +124,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         }
         self.budget = packets;
         self.received.reserve_exact(packets);
+        self.verdicts.reserve_exact(packets);
         self.ended.reserve_exact(packets);
         Ok(())
     }
@@ -152,6 +158,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     /// One round over all ports. Says how many packets moved in it, of all that were received, handed over, sent and
     /// taken back; 0 is a reason to [`wait`](Self::wait).
     pub fn poll(&mut self) -> usize {
+        put_packets(&mut self.ended); // there are some only if a stack panicked
         self.meter.start(&self.ports);
         let mut moved = self.ports.iter_mut().map(|port| port.complete(&mut self.done)).sum();
         self.meter.lap(Part::Transmit, moved, &self.ports);
@@ -234,7 +241,8 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         let start = Instant::now();
         loop {
             let (found, at_most) = self.arm();
-            let left = timeout.saturating_sub(start.elapsed());
+            let asleep = Instant::now();
+            let left = timeout.saturating_sub(asleep - start);
             let sleep = left.min(at_most);
             if found == Wake::Timeout {
                 self.sleep.sleep(sleep);
@@ -243,7 +251,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
             self.ports.iter_mut().for_each(|port| port.disarm(&self.sleep));
             match found {
                 Wake::Timeout if woken => return Wake::Ready,
-                Wake::Timeout if left <= sleep => return Wake::Timeout,
+                Wake::Timeout if left <= sleep || asleep.elapsed() < sleep => return Wake::Timeout, // or a signal came
                 Wake::Timeout => {}
                 wake => return wake,
             }
@@ -333,7 +341,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     fn transmit(&mut self) -> usize {
         let n = self.ports.iter_mut().map(Port::transmit).sum();
         self.meter.lap(Part::Transmit, n, &self.ports);
-        self.meter.cycles.tx_packets += if self.meter.on { n as u64 } else { 0 };
+        self.meter.sent(n);
         n
     }
 
@@ -343,37 +351,58 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         received.reserve_exact(self.budget); // allocates only after a program panicked, and took the vector along
         let n = self.ports[at].receive(&mut received, self.budget);
         self.meter.lap(Part::Receive, n, &self.ports);
-        let ingress = Ingress { port: self.ports[at].id };
-        for packet in received.drain(..) {
-            self.run(at, packet, ingress);
+        if n > 0 {
+            let all_end = self.judge(at, &mut received);
+            if !all_end {
+                self.carry_out(at, &mut received);
+            }
+            self.meter.lap(Part::Program, n, &self.ports);
+            put_packets(if all_end { &mut received } else { &mut self.ended });
+            self.meter.lap(Part::Return, n, &self.ports);
+            self.meter.received(n);
         }
         self.received = received;
-        self.meter.lap(Part::Program, n, &self.ports);
-        put_bulk(&mut self.ended);
-        self.meter.lap(Part::Return, n, &self.ports);
-        self.meter.cycles.rx_bursts += u64::from(self.meter.on && n > 0);
-        self.meter.cycles.rx_packets += if self.meter.on { n as u64 } else { 0 };
         n
     }
 
+    /// Asks the program about a burst. Whether all of it ends here: then nothing is to be carried out, and it is counted.
     #[inline]
-    fn run(&mut self, at: usize, mut packet: Buff, ingress: Ingress) {
+    fn judge(&mut self, at: usize, packets: &mut [Buff]) -> bool {
+        let ingress = Ingress { port: self.ports[at].id };
+        let (mut dropped, mut aborted, mut too_short) = (0, 0, 0);
+        self.verdicts.clear();
+        for packet in packets.iter_mut() {
+            let is_short = packet.data_len() < ETH_HEADER;
+            let verdict = if is_short { Action::Drop } else { self.program.run(packet, ingress) };
+            too_short += u64::from(is_short);
+            dropped += u64::from(verdict == Action::Drop);
+            aborted += u64::from(verdict == Action::Aborted);
+            self.verdicts.push(verdict);
+        }
         let stats = &mut self.ports[at].stats;
-        if packet.data().len() < ETH_HEADER {
-            stats.too_short += 1;
-            return self.end(packet);
+        stats.too_short += too_short;
+        stats.drop += dropped - too_short;
+        stats.aborted += aborted;
+        dropped + aborted == packets.len() as u64
+    }
+
+    /// Does with each packet what the program said.
+    fn carry_out(&mut self, at: usize, packets: &mut Vec<Buff>) {
+        let ingress = Ingress { port: self.ports[at].id };
+        let verdicts = std::mem::take(&mut self.verdicts);
+        for (packet, &verdict) in packets.drain(..).zip(&verdicts) {
+            match verdict {
+                Action::Aborted | Action::Drop => self.ended.push(packet),
+                Action::Pass => self.pass(at, packet, ingress),
+                Action::Tx => {
+                    if let Err(packet) = self.ports[at].send_back(packet) {
+                        self.ended.push(packet);
+                    }
+                }
+                Action::Redirect(to) => self.redirect(at, packet, to),
+            }
         }
-        match self.program.run(&mut packet, ingress) {
-            Action::Aborted => stats.aborted += 1,
-            Action::Drop => stats.drop += 1,
-            Action::Pass => return self.pass(at, packet, ingress),
-            Action::Tx => match self.ports[at].send_back(packet) {
-                Ok(()) => return,
-                Err(back) => packet = back,
-            },
-            Action::Redirect(to) => return self.redirect(at, packet, to),
-        }
-        self.end(packet);
+        self.verdicts = verdicts;
     }
 
     /// Wakes the threads that something was handed over to.
@@ -390,14 +419,14 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         stats.pass += 1;
         if let Err(packet) = self.stack.deliver(packet, ingress) {
             stats.pass_refused += 1;
-            self.end(packet);
+            self.ended.push(packet);
         }
     }
 
     fn redirect(&mut self, at: usize, packet: Buff, to: PortId) {
         let Some(target) = self.targets.get_mut(to.0 as usize) else {
             self.ports[at].stats.redirect_nowhere += 1;
-            return self.end(packet);
+            return self.ended.push(packet);
         };
         self.ports[at].stats.redirect_out += 1;
         let frame = Frame::from(packet);
@@ -414,19 +443,16 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         }
     }
 
-    /// The packet ends here. There is room for its buffer: it is of this burst.
-    #[inline]
-    fn end(&mut self, packet: Buff) {
-        self.ended.push(packet.into_buffer());
-    }
-
     /// What there is to do now, without sleeping, and how long one may sleep if there is nothing. All devices are asked,
-    /// for one that is always busy must not hide that another one is gone; such a one is closed.
+    /// for one that is always busy must not hide that another one is gone; such a one is closed, and what it had may be the
+    /// buffers that a device wants which was asked before.
     fn arm(&mut self) -> (Wake, Duration) {
         self.sleep.clear();
-        let (mut found, mut at_most) = (Wake::Gone, Duration::MAX);
+        let (mut found, mut at_most, mut closed) = (Wake::Gone, Duration::MAX, false);
         for port in &mut self.ports {
+            let was_gone = port.is_gone();
             let (wake, longest) = port.arm(&mut self.sleep);
+            closed |= port.is_gone() && !was_gone;
             at_most = at_most.min(longest);
             found = match (wake, found) {
                 (Wake::Ready, _) | (_, Wake::Ready) => Wake::Ready,
@@ -434,6 +460,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
                 (Wake::Timeout, _) => Wake::Timeout,
             };
         }
+        let found = if closed && found == Wake::Timeout { Wake::Ready } else { found };
         (found, at_most)
     }
 }

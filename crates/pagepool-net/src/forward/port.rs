@@ -114,6 +114,10 @@ impl Port {
         taken
     }
 
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
     pub(super) fn has_inlets(&self) -> bool {
         !self.inlets.is_empty()
     }

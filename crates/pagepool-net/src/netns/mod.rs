@@ -5,6 +5,7 @@
 //! [`cautions`] says which interfaces one should not touch.
 
 mod caution;
+mod coalesce;
 mod error;
 mod ethtool;
 mod frame_socket;

@@ -4,6 +4,7 @@ pub(crate) mod ethtool;
 pub(crate) mod namespace;
 pub(crate) mod netlink;
 pub(crate) mod packet;
+pub(crate) mod sysfs;
 pub(crate) mod tcp;
 
 /// Numbers of errors that a remedy is known for.

@@ -26,7 +26,7 @@ use crate::reach::Reach;
 const WHILE_SENDING: Duration = Duration::from_millis(1);
 /// The longest sleep otherwise: an interface that goes away wakes nobody either.
 const NAP: Duration = Duration::from_millis(100);
-/// Calls for one transmit ring at a time, each of which sends up to 32 packets in copy mode.
+/// Calls for one transmit ring at a time, each of which sends all of it in copy mode, or 32 packets before Linux 6.17.
 const KICKS: usize = 64;
 /// Bytes of sent packets that may wait in the kernel, per slot of the transmit ring.
 const SEND_BUFFER_PER_SLOT: u32 = 4096;
@@ -127,6 +127,7 @@ impl XskDevice {
         let buffers = rx_buffers(&params, umem)?;
         let (rx, tx) = make_rings(fd.as_fd(), &params, buffers)?;
         sys::raise_send_buffer(fd.as_fd(), params.tx_ring.saturating_mul(SEND_BUFFER_PER_SLOT));
+        let _ = sys::raise_transmit_budget(fd.as_fd(), params.tx_ring); // a call then sends less
         params.busy_poll.map_or(Ok(()), |busy| set_busy_poll(fd.as_fd(), busy))?;
         let fd = Arc::new(fd);
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index, number: params.queue };
@@ -326,7 +327,7 @@ fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(R
     let (rx, tx) = (params.rx_ring, params.tx_ring);
     let (fill, received) = (Producer::new(ring(Ring::Fill, fill)?, fill), ring(Ring::Receive, rx)?);
     let (send, done) = (ring(Ring::Transmit, tx)?, ring(Ring::Completion, tx)?);
-    let rx = RxRings { fill, received: Consumer::new(received, rx) };
+    let rx = RxRings::new(fill, Consumer::new(received, rx));
     Ok((rx, TxRings { send: Producer::new(send, tx), done: Consumer::new(done, tx) }))
 }
 
@@ -371,13 +372,18 @@ impl Device for XskDevice {
         sleep_on(self, pool, timeout)
     }
 
-    fn arm(&mut self, _: &Bound) -> Armed<'_> {
+    fn arm(&mut self, pool: &Bound) -> Armed<'_> {
         if self.look() {
             return Armed::Gone;
         }
         self.kick_transmit();
         let at_most = self.nap();
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return Armed::Gone };
+        let before = self.receiver.held();
+        self.receiver.refill(&mut open.rx, pool, &mut self.reach, &mut self.stats);
+        if self.receiver.held() > before {
+            return Armed::Ready; // for the next round, which tells the kernel of them
+        }
         if open.busy && !open.has_some() {
             // `poll` does not poll the driver, unless all sockets are told to.
             self.gone = !open.kick_receive(true, &mut self.calls);
@@ -437,6 +443,7 @@ impl Drop for XskDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netns::FrameSocket;
     use crate::sys::bpf::{self, Insn};
     use crate::testing::FarEnd;
     use crate::veth;
@@ -514,6 +521,21 @@ mod tests {
     }
 
     #[test]
+    fn a_call_sends_all_of_the_ring() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP transmit budget: {why}");
+        }
+        let _veth = veth::Veth::new(1, 1500);
+        let (mut device, pool) = open_pages(UmemParams { mode: XskMode::Copy, ..Default::default() }, 128);
+        if !sys::raise_transmit_budget(device.open.as_ref().unwrap().fd.as_fd(), 128) {
+            return println!("SKIP transmit budget: it needs Linux 6.17");
+        }
+        let frame = |_| Frame::from(Buff::new(pool.alloc_page().unwrap(), 0, 100).unwrap());
+        assert_eq!(device.transmit(&mut (0..128).map(frame).collect()), 128);
+        assert_eq!((device.calls.count, device.xsk_stats().tx_in_kernel), (1, 0), "{:?}", device.xsk_stats());
+    }
+
+    #[test]
     fn what_the_kernel_discards_silently_is_taken_back() {
         if let Some(why) = veth::missing() {
             return println!("SKIP discarded descriptors: {why}");
@@ -523,7 +545,7 @@ mod tests {
         let XskDevice { receiver, reach, open, .. } = &mut device;
         let fill = &mut open.as_mut().unwrap().rx.fill;
         for _ in 0..3 {
-            assert!(receiver.give(fill, pool.alloc_frag(2048).unwrap(), reach));
+            assert!(receiver.give(fill, &pool, reach));
             fill.cancel(1);
             fill.push([1 << 40]); // far beyond the memory
         }
@@ -558,6 +580,7 @@ mod tests {
         drop((packets, done));
         device.close();
         assert_eq!((device.stats().closed_with, pool.inflight().out), (8 + left, 0), "everything is home");
+        assert_eq!(device.xsk_stats().tx_invalid_descs, 1, "what the kernel counted is known still");
     }
 
     /// A program that puts four bytes of metadata before each packet, and redirects it.
@@ -639,6 +662,24 @@ mod tests {
         XskDevice::open(small("near0", 5), &umem).map(drop).expect("the place is free");
     }
 
+    #[test]
+    fn a_socket_that_a_child_has_still_gets_nothing_after_the_close() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP sockets of children: {why}");
+        }
+        let veth = veth::Veth::new(1, 1500);
+        let (mut device, pool) = open();
+        device.receive(&pool, &mut Vec::new(), 0);
+        let in_child = device.open.as_ref().unwrap().fd.as_fd().try_clone_to_owned().unwrap();
+        let redirect = device.redirect().unwrap().clone(); // the program stays, and asks the map
+        device.close();
+        let (stack, mut bytes) = (FrameSocket::open_here("near0").unwrap(), [0; 64]);
+        assert!(veth.far_end(0).send(&[7; 60]) && stack.wait(Duration::from_secs(5)), "the stack gets it");
+        assert_eq!((stack.receive(&mut bytes).unwrap(), &bytes[..60]), (Some(60), &[7; 60][..]));
+        drop((in_child, redirect));
+        assert_eq!(pool.inflight().out, 0);
+    }
+
     fn busy(budget: u32) -> XskParams {
         let busy_poll = Some(BusyPoll { micros: 30, budget });
         let redirect = Some(Redirect::attach("near0", Attach::Auto, false).unwrap());
@@ -677,6 +718,15 @@ mod tests {
             device.complete(&mut done, 8);
             done.flush();
         }
+        let (before, mut none) = (device.calls().count, Vec::with_capacity(1));
+        device.receive(&pool, &mut none, 1);
+        assert!(device.calls().count > before, "a round that finds nothing polls the driver");
+        let before = device.calls().count;
+        assert!(
+            matches!(device.arm(&pool), Armed::Idle { .. }) && device.calls().count > before,
+            "so does a wait"
+        );
+        device.disarm();
         println!("busy polling on a veth: NAPI id {:?}", device.napi_id());
         let start = Instant::now();
         assert_eq!(device.wait(&pool, Duration::from_millis(300)), Wake::Timeout, "it still sleeps");

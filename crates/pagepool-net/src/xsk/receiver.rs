@@ -10,7 +10,7 @@
 //! I4     a buffer is in the table, where nobody reaches its bytes, from before its address is on the fill ring until that
 //!        address comes back on the receive ring, or until the socket is closed.
 
-use pagepool::{Batch, Bound, Buff, PageBuf};
+use pagepool::{Batch, Bound, Buff, PAGE_SHIFT, PAGE_SIZE, PageBuf, PageIdx, Parked};
 
 use super::ring::{Consumer, Producer};
 use super::sys::socket::{CONTINUED, Mapped};
@@ -52,28 +52,63 @@ type Fill = Producer<Mapped, 1>;
 pub(super) struct RxRings {
     pub(super) fill: Fill,
     pub(super) received: Consumer<Mapped, 2>,
+    /// Descriptors that were read.
+    burst: [[u64; 2]; BURST],
+}
+
+impl RxRings {
+    pub(super) fn new(fill: Fill, received: Consumer<Mapped, 2>) -> Self {
+        Self { fill, received, burst: [[0; 2]; BURST] }
+    }
+}
+
+/// What the kernel has, by the place of the chunk.
+#[derive(Debug)]
+enum Given {
+    /// Chunks that are pages, or lie in one: a byte for each page of the UMEM.
+    Pages(Parked),
+    /// Half pages: 16 bytes for each, and how many there are.
+    Pieces(Box<[Option<PageBuf>]>, usize),
+}
+
+impl Given {
+    /// Parts with the buffer of a chunk, if the kernel had that.
+    #[inline(always)]
+    fn take(&mut self, unit: usize) -> Option<PageBuf> {
+        match self {
+            Given::Pages(pages) => pages.take(PageIdx(u32::try_from(unit).ok()?)),
+            Given::Pieces(pieces, out) => {
+                let piece = pieces.get_mut(unit)?.take()?;
+                *out -= 1;
+                Some(piece)
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Receiver {
     layout: Layout,
-    /// By the place of the chunk: what the kernel has. 16 bytes for each page of the UMEM.
-    given: Box<[Option<PageBuf>]>,
-    /// How many there are, and how many there shall be.
-    out: usize,
+    given: Given,
+    /// How many buffers the kernel shall have.
     most: usize,
     /// The packet whose last buffer has not come yet.
     partial: Option<Buff>,
     /// Whether buffers are dropped up to the end of a packet of which one was wrong.
     skipping: bool,
     max_buffers: usize,
+    /// What the kernel has for ever.
+    leaked: usize,
 }
 
 impl Receiver {
     pub(super) fn new(layout: Layout, most: usize, max_buffers: usize) -> Self {
-        let units = layout.len >> layout.unit_shift;
-        let given = (0..units).map(|_| None).collect();
-        Self { layout, given, out: 0, most, partial: None, skipping: false, max_buffers }
+        let units = (layout.len >> layout.unit_shift) as usize;
+        let given = match layout.unit_shift {
+            PAGE_SHIFT => Given::Pages(Parked::new(units)),
+            _ => Given::Pieces((0..units).map(|_| None).collect(), 0),
+        };
+        Self { layout, given, most, partial: None, skipping: false, max_buffers, leaked: 0 }
     }
 
     /// Moves packets into the vector, within its capacity and the budget.
@@ -85,7 +120,7 @@ impl Receiver {
         budget: usize,
         stats: &mut DeviceStats,
     ) -> usize {
-        let ring = &mut rings.received;
+        let (ring, burst) = (&mut rings.received, &mut rings.burst);
         let most = budget.min(into.capacity() - into.len());
         let before = into.len();
         while into.len() - before < most {
@@ -93,31 +128,61 @@ impl Receiver {
             if got == 0 {
                 break;
             }
-            for _ in 0..got {
-                let descriptor = Descriptor::of_words(ring.pop());
-                if let Some(packet) = self.accept(descriptor, stats) {
-                    stats.rx_bytes += packet.len() as u64;
-                    into.push(packet);
-                }
-            }
+            let burst = &mut burst[..got];
+            ring.pop_into(burst);
             ring.release();
+            self.accept(burst, into, stats);
         }
         let n = into.len() - before;
         stats.rx_packets += n as u64;
         n
     }
 
-    /// A buffer that came back; gives the packet that ends with it.
-    #[inline]
-    fn accept(&mut self, got: Descriptor, stats: &mut DeviceStats) -> Option<Buff> {
-        let last = got.options & CONTINUED == 0;
+    /// Buffers that came back; there is room for as many packets. Those of one page, in order, take the short way, in which
+    /// a packet is written once, to where it stays.
+    #[inline(always)]
+    fn accept(&mut self, mut burst: &[[u64; 2]], into: &mut Vec<Buff>, stats: &mut DeviceStats) {
+        let mut bytes = 0;
+        while !burst.is_empty() {
+            let (whole, bytes_of_whole) = self.take_whole(burst, into);
+            bytes += bytes_of_whole;
+            let Some((&entry, rest)) = burst[whole..].split_first() else { break };
+            if let Some(packet) = self.accept_one(Descriptor::of_words(entry), stats) {
+                bytes += packet.len() as u64;
+                into.push(packet);
+            }
+            burst = rest;
+        }
+        stats.rx_bytes += bytes;
+    }
+
+    /// Packets of one page each, at the front of a burst; says how many, and their bytes.
+    #[inline(always)]
+    fn take_whole(&mut self, burst: &[[u64; 2]], into: &mut Vec<Buff>) -> (usize, u64) {
+        let Given::Pages(pages) = &mut self.given else { return (0, 0) };
+        if self.partial.is_some() || self.skipping {
+            return (0, 0);
+        }
+        let whole = |addr: u64, rest: u64| {
+            let Descriptor { len, options, .. } = Descriptor::of_words([addr, rest]);
+            let page = PageIdx(u32::try_from(addr >> PAGE_SHIFT).ok()?);
+            (options & CONTINUED == 0).then_some((page, (addr % PAGE_SIZE as u64) as u32, len))
+        };
+        match self.layout.unaligned {
+            true => pages.take_packets(burst.iter().map_while(|e| whole(flat(e[0]), e[1])), into),
+            false => pages.take_packets(burst.iter().map_while(|e| whole(e[0], e[1])), into),
+        }
+    }
+
+    /// Any other buffer; gives the packet that ends with it.
+    #[inline(never)]
+    fn accept_one(&mut self, got: Descriptor, stats: &mut DeviceStats) -> Option<Buff> {
+        let (len, last) = (got.len as usize, got.options & CONTINUED == 0);
         let (unit, offset) = self.place(got.addr);
-        let Some(buffer) = self.given.get_mut(unit).and_then(Option::take) else {
+        let Some(buffer) = self.given.take(unit) else {
             stats.rx_bad_descriptor += 1;
             return self.spoilt(last);
         };
-        self.out -= 1;
-        let len = got.len as usize;
         if last && self.partial.is_none() && !self.skipping && len > 0 {
             return Buff::new(buffer, offset, len).map_err(|_| stats.rx_bad_length += 1).ok();
         }
@@ -127,10 +192,7 @@ impl Receiver {
     /// Where in the table, and how far behind the beginning of that buffer, an address is.
     #[inline(always)]
     fn place(&self, addr: u64) -> (usize, usize) {
-        let addr = match self.layout.unaligned {
-            true => (addr & ((1 << BASE_BITS) - 1)) + (addr >> BASE_BITS),
-            false => addr,
-        };
+        let addr = if self.layout.unaligned { flat(addr) } else { addr };
         let shift = self.layout.unit_shift;
         ((addr >> shift) as usize, (addr & ((1 << shift) - 1)) as usize)
     }
@@ -195,15 +257,15 @@ impl Receiver {
         reach: &mut Reach,
         stats: &mut DeviceStats,
     ) {
-        let want = self.most.saturating_sub(self.out + self.waiting());
+        let want = self.most.saturating_sub(self.held());
         if want == 0 {
             return;
         }
         let fill = &mut rings.fill;
         let want = want.min(fill.room(want));
-        let unmapped = match self.layout.unit_shift {
-            pagepool::PAGE_SHIFT => self.refill_pages(fill, want, pool, reach),
-            _ => self.refill_pieces(fill, want, pool, reach),
+        let unmapped = match self.given {
+            Given::Pages(_) => self.refill_pages(fill, want, pool, reach),
+            Given::Pieces(..) => self.refill_pieces(fill, want, pool, reach),
         };
         stats.rx_unmapped += unmapped as u64;
         fill.submit();
@@ -211,15 +273,14 @@ impl Receiver {
 
     /// Says how many pages were of a pool that is not of this UMEM. If the pool is empty it wakes whoever waits when it is
     /// not.
+    #[inline(always)]
     fn refill_pages(&mut self, fill: &mut Fill, mut want: usize, pool: &Bound, reach: &mut Reach) -> usize {
         while want > 0 {
             let asked = want.min(Batch::MAX);
-            let mut batch = pool.alloc_batch(asked);
+            let batch = pool.alloc_batch(asked);
             let got = batch.len();
-            while let Some(page) = batch.pop() {
-                if !self.give(fill, page, reach) {
-                    return 1 + batch.len(); // what is left of the batch goes home
-                }
+            if let Err(unmapped) = self.give_pages(fill, batch, reach) {
+                return unmapped.len(); // they go home
             }
             if got < asked {
                 return 0;
@@ -229,10 +290,30 @@ impl Receiver {
         0
     }
 
+    /// The kernel's from here on, if they lie in the UMEM, where a device address is the place in the area.
+    #[inline(always)]
+    #[expect(clippy::result_large_err, reason = "the batch, given back as it is")]
+    fn give_pages(&mut self, fill: &mut Fill, mut batch: Batch, reach: &mut Reach) -> Result<(), Batch> {
+        let Given::Pages(pages) = &mut self.given else { return Err(batch) };
+        let Some(one) = batch.pop() else { return Ok(()) };
+        let mapped = reach.addr_of(&one).is_some_and(|at| at.0 >> PAGE_SHIFT == u64::from(one.page().0));
+        if batch.push(one).is_err() || !mapped {
+            return Err(batch);
+        }
+        let layout = self.layout;
+        let mut slots = fill.slots();
+        let done = match layout.unaligned {
+            true => pages.park(batch, |page, offset| slots.push([at(page) + layout.colour(offset)])),
+            false => pages.park(batch, |page, _| slots.push([at(page)])),
+        };
+        slots.note();
+        done
+    }
+
     fn refill_pieces(&mut self, fill: &mut Fill, want: usize, pool: &Bound, reach: &mut Reach) -> usize {
         for _ in 0..want {
             let Some(piece) = pool.alloc_frag(self.layout.chunk as usize) else { return 0 };
-            if !self.give(fill, piece, reach) {
+            if !self.give_piece(fill, piece, reach) {
                 return 1;
             }
         }
@@ -241,21 +322,30 @@ impl Receiver {
 
     /// The kernel's from here on, if it lies in the UMEM, at the beginning of a chunk; else it goes home.
     #[inline]
-    pub(super) fn give(&mut self, fill: &mut Fill, buffer: PageBuf, reach: &mut Reach) -> bool {
+    fn give_piece(&mut self, fill: &mut Fill, buffer: PageBuf, reach: &mut Reach) -> bool {
+        let Given::Pieces(pieces, out) = &mut self.given else { return false };
         let Some(at) = reach.addr_of(&buffer) else { return false };
         let unit = 1u64 << self.layout.unit_shift;
-        let entry = self.given.get_mut((at.0 >> self.layout.unit_shift) as usize);
+        let entry = pieces.get_mut((at.0 >> self.layout.unit_shift) as usize);
         let Some(entry) = entry.filter(|entry| at.0 & (unit - 1) == 0 && entry.is_none()) else {
             return false;
         };
-        let colour = match self.layout.unaligned {
-            true => self.layout.colour(buffer.packet_offset()),
-            false => 0,
-        };
         *entry = Some(buffer);
-        self.out += 1;
-        fill.push([at.0 + colour]);
+        *out += 1;
+        fill.push([at.0]);
         true
+    }
+
+    /// Gives one buffer, of whichever kind.
+    #[cfg(test)]
+    pub(super) fn give(&mut self, fill: &mut Fill, pool: &Bound, reach: &mut Reach) -> bool {
+        match self.given {
+            Given::Pages(_) => self.give_pages(fill, pool.alloc_batch(1), reach).is_ok(),
+            Given::Pieces(..) => {
+                let piece = pool.alloc_frag(self.layout.chunk as usize);
+                piece.is_some_and(|piece| self.give_piece(fill, piece, reach))
+            }
+        }
     }
 
     /// Buffers of the packet whose last one has not come yet.
@@ -263,24 +353,54 @@ impl Receiver {
         self.partial.as_ref().map_or(0, |packet| 1 + packet.frags().len())
     }
 
-    /// Buffers that the kernel has, or that wait for the rest of their packet.
-    pub(super) fn held(&self) -> usize {
-        self.out + self.waiting()
+    /// Buffers that the kernel has.
+    #[inline(always)]
+    fn out(&self) -> usize {
+        match &self.given {
+            Given::Pages(pages) => pages.len(),
+            Given::Pieces(_, out) => *out,
+        }
     }
 
-    /// Leaks what the kernel has.
+    /// Buffers that the kernel has, or that wait for the rest of their packet.
+    pub(super) fn held(&self) -> usize {
+        self.out() + self.waiting() + self.leaked
+    }
+
+    /// Leaks what the kernel has, and goes on counting it.
     pub(super) fn forget(&mut self) {
-        self.given.iter_mut().for_each(|entry| std::mem::forget(entry.take()));
+        self.leaked = self.out();
+        let nothing = Given::Pages(Parked::new(0));
+        std::mem::forget(std::mem::replace(&mut self.given, nothing));
     }
 
     /// Takes everything back, once the socket is closed; says how many buffers there were.
     pub(super) fn clear(&mut self) -> usize {
         let held = self.held();
         self.partial = None;
-        self.given.iter_mut().for_each(|entry| drop(entry.take()));
-        self.out = 0;
+        match &mut self.given {
+            Given::Pages(pages) => {
+                pages.clear();
+            }
+            Given::Pieces(pieces, out) => {
+                pieces.iter_mut().for_each(|entry| drop(entry.take()));
+                *out = 0;
+            }
+        }
         held
     }
+}
+
+/// An address of unaligned mode as a place in the UMEM.
+#[inline(always)]
+fn flat(addr: u64) -> u64 {
+    (addr & ((1 << BASE_BITS) - 1)) + (addr >> BASE_BITS)
+}
+
+/// Where a page begins in the UMEM.
+#[inline(always)]
+fn at(page: PageIdx) -> u64 {
+    u64::from(page.0) << PAGE_SHIFT
 }
 
 impl Layout {

@@ -211,3 +211,22 @@ fn refused(call: &'static str, source: io::Error, frags: bool) -> Error {
     };
     Error::System { call, remedy, source }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::veth;
+
+    #[test]
+    fn a_program_whose_link_a_child_has_still_is_detached() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP links of children: {why}");
+        }
+        let _veth = veth::Veth::new(1, 1500);
+        let redirect = Redirect::attach("near0", Attach::Native, false).unwrap();
+        let in_child = redirect.ours.as_ref().unwrap().link.try_clone().unwrap();
+        drop(redirect);
+        Redirect::attach("near0", Attach::Native, false).map(drop).expect("nothing is attached");
+        drop(in_child);
+    }
+}

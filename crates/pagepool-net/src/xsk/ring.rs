@@ -80,10 +80,21 @@ impl<M: RingMemory, const WORDS: usize> Producer<M, WORDS> {
     #[inline(always)]
     pub(crate) fn push(&mut self, entry: [u64; WORDS]) {
         debug_assert!(self.known_room() > 0, "room was asked for");
-        for (at, word) in entry.into_iter().enumerate() {
-            self.memory.set_word(self.next.wrapping_mul(WORDS as u32).wrapping_add(at as u32), word);
-        }
+        self.write(self.next, entry);
         self.next = self.next.wrapping_add(1);
+    }
+
+    #[inline(always)]
+    fn write(&self, slot: u32, entry: [u64; WORDS]) {
+        for (at, word) in entry.into_iter().enumerate() {
+            self.memory.set_word(slot.wrapping_mul(WORDS as u32).wrapping_add(at as u32), word);
+        }
+    }
+
+    /// The slots that are written next, of which so many as there is room for; the caller notes how many it wrote.
+    #[inline(always)]
+    pub(crate) fn slots(&mut self) -> Slots<'_, M, WORDS> {
+        Slots { room: self.known_room(), next: self.next, of: self }
     }
 
     /// Takes back the last `n` of the slots that were written since the last submit.
@@ -115,6 +126,29 @@ impl<M: RingMemory, const WORDS: usize> Producer<M, WORDS> {
     #[inline]
     pub(crate) fn needs_wakeup(&self) -> bool {
         self.memory.load(Index::Flags, Ordering::Relaxed) & NEED_WAKEUP != 0
+    }
+}
+
+/// Slots that are being written, with the index in a register.
+pub(crate) struct Slots<'a, M, const WORDS: usize> {
+    of: &'a mut Producer<M, WORDS>,
+    room: usize,
+    next: u32,
+}
+
+impl<M: RingMemory, const WORDS: usize> Slots<'_, M, WORDS> {
+    /// As [`Producer::push`].
+    #[inline(always)]
+    pub(crate) fn push(&mut self, entry: [u64; WORDS]) {
+        debug_assert!((self.next.wrapping_sub(self.of.next) as usize) < self.room, "room was asked for");
+        self.of.write(self.next, entry);
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// They are written; the other end does not see them yet.
+    #[inline(always)]
+    pub(crate) fn note(self) {
+        self.of.next = self.next;
     }
 }
 
@@ -161,6 +195,19 @@ impl<M: RingMemory, const WORDS: usize> Consumer<M, WORDS> {
         let first = self.next.wrapping_mul(WORDS as u32);
         self.next = self.next.wrapping_add(1);
         std::array::from_fn(|at| self.memory.word(first.wrapping_add(at as u32)))
+    }
+
+    /// Reads the next entries, which are there, and nothing else meanwhile: so the processor fetches many of their lines
+    /// from the other end's cache at the same time.
+    #[inline(always)]
+    pub(crate) fn pop_into(&mut self, entries: &mut [[u64; WORDS]]) {
+        debug_assert!(self.known() >= entries.len(), "they were looked for");
+        let first = self.next;
+        for (n, entry) in (0..).zip(entries.iter_mut()) {
+            let at = first.wrapping_add(n).wrapping_mul(WORDS as u32);
+            *entry = std::array::from_fn(|word| self.memory.word(at.wrapping_add(word as u32)));
+        }
+        self.next = first.wrapping_add(entries.len() as u32);
     }
 
     /// Gives back the slots that were read.
@@ -265,14 +312,21 @@ mod tests {
         ((producer, consumer), memory)
     }
 
-    /// Two threads, more entries than slots: each comes once, in order, whole.
-    fn passes_on(entries: u64, size: u32) {
+    /// Two threads, more entries than slots: each comes once, in order, whole; written and read one by one, or as `bursts`.
+    fn passes_on(entries: u64, size: u32, bursts: bool) {
         let ((mut producer, mut consumer), _) = ring::<2>(size, u32::MAX - 1);
         let putting = thread::spawn(move || {
             let mut next = 0;
             while next < entries {
                 let n = producer.room(1).min((entries - next) as usize);
-                (0..n).for_each(|at| producer.push([next + at as u64, !(next + at as u64)]));
+                let these = (next..next + n as u64).map(|entry| [entry, !entry]);
+                if bursts {
+                    let mut slots = producer.slots();
+                    these.for_each(|entry| slots.push(entry));
+                    slots.note();
+                } else {
+                    these.for_each(|entry| producer.push(entry));
+                }
                 next += n as u64;
                 producer.submit();
                 if n == 0 {
@@ -283,11 +337,17 @@ mod tests {
         let mut expected = 0;
         while expected < entries {
             let n = consumer.peek(size as usize);
-            for _ in 0..n {
-                assert_eq!(consumer.pop(), [expected, !expected]);
-                expected += 1;
+            let mut read = vec![[0; 2]; n];
+            if bursts {
+                consumer.pop_into(&mut read);
+            } else {
+                read.fill_with(|| consumer.pop());
             }
             consumer.release();
+            for entry in read {
+                assert_eq!(entry, [expected, !expected]);
+                expected += 1;
+            }
             if n == 0 {
                 thread::yield_now();
             }
@@ -298,13 +358,16 @@ mod tests {
     #[cfg(loom)]
     #[test]
     fn entries_come_once_in_order_in_every_interleaving() {
-        loom::model(|| passes_on(3, 2));
+        loom::model(|| passes_on(3, 2, false));
+        loom::model(|| passes_on(3, 2, true));
     }
 
     #[cfg(not(loom))]
     #[test]
     fn entries_come_once_in_order() {
-        passes_on(if cfg!(miri) { 50 } else { 100_000 }, 8);
+        for bursts in [false, true] {
+            passes_on(if cfg!(miri) { 50 } else { 100_000 }, 8, bursts);
+        }
     }
 
     #[cfg(not(loom))]

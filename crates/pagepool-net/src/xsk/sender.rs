@@ -107,7 +107,9 @@ impl Sender {
                 Verdict::Fits(buffers) => {
                     stats.tx_packets += 1;
                     stats.tx_bytes += frame.len() as u64;
-                    self.post(frames.pop_front(), buffers);
+                    if let Some(frame) = frames.pop_front() {
+                        self.post(frame, buffers);
+                    }
                     taken += 1;
                     continue;
                 }
@@ -154,9 +156,10 @@ impl Sender {
         verdict
     }
 
-    /// Notes a frame whose descriptors were written; there are slots for its buffers.
-    #[inline]
-    fn post(&mut self, frame: Option<Frame>, buffers: usize) {
+    /// Notes a frame whose descriptors were written; there are slots for its buffers. Not inlined, so that a frame is copied
+    /// as a whole: in parts it is read before the parts have left the store buffer.
+    #[inline(never)]
+    fn post(&mut self, frame: Frame, buffers: usize) {
         let head = self.free[self.free.len() - 1];
         for &addr in &self.addrs[..buffers] {
             let free = self.free.pop().expect("slots were counted before");
@@ -166,7 +169,7 @@ impl Sender {
             *first = free;
         }
         let first = &mut self.slots[head as usize];
-        (first.frame, first.buffers, first.left) = (frame, buffers as u8, buffers as u8);
+        (first.frame, first.buffers, first.left) = (Some(frame), buffers as u8, buffers as u8);
         self.held += buffers;
     }
 
@@ -188,13 +191,9 @@ impl Sender {
             }
             for _ in 0..got {
                 let [addr] = done.pop();
-                match self.finish(addr) {
-                    Ok(None) => {}
-                    Ok(Some(frame)) => {
-                        frames += 1;
-                        bulk.push(frame);
-                    }
-                    Err(()) => stats.tx_bad_descriptor += 1,
+                match self.finish(addr, bulk) {
+                    Some(finished) => frames += finished,
+                    None => stats.tx_bad_descriptor += 1,
                 }
             }
             done.release();
@@ -203,10 +202,10 @@ impl Sender {
         frames
     }
 
-    /// The kernel is done with what was sent at this address; gives the frame of which it was the last buffer.
-    #[inline]
-    fn finish(&mut self, addr: u64) -> Result<Option<Frame>, ()> {
-        let slot = self.unlink(addr).ok_or(())?;
+    /// The kernel is done with what was sent at this address, if anything was; says how many frames were done with it.
+    #[inline(always)]
+    fn finish(&mut self, addr: u64, bulk: &mut FrameBulk) -> Option<usize> {
+        let slot = self.unlink(addr)?;
         let head = self.slots[slot as usize].head;
         if slot != head {
             self.free.push(slot);
@@ -214,11 +213,13 @@ impl Sender {
         let first = &mut self.slots[head as usize];
         first.left -= 1;
         if first.left > 0 {
-            return Ok(None);
+            return Some(0);
         }
         self.held -= first.buffers as usize;
         self.free.push(head);
-        Ok(first.frame.take())
+        let frame = first.frame.take()?;
+        bulk.push(frame);
+        Some(1)
     }
 
     /// Takes the slot of an address out of its page's list.

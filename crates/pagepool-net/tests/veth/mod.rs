@@ -67,6 +67,30 @@ fn leave() {
     std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").ok(); // no packets but ours
 }
 
+/// Sends this thread a signal that does nothing, after so long; to be joined by its end.
+pub fn interrupt_me(after: Duration) -> Joined {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: the handler does nothing.
+    unsafe { libc::signal(libc::SIGUSR1, nothing as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+    // SAFETY: the call takes nothing.
+    let me = unsafe { libc::pthread_self() };
+    Joined(Some(std::thread::spawn(move || {
+        std::thread::sleep(after);
+        // SAFETY: that thread joins this one before it ends.
+        assert_eq!(unsafe { libc::pthread_kill(me, libc::SIGUSR1) }, 0);
+    })))
+}
+
+/// A thread that is joined when this is dropped.
+pub struct Joined(Option<std::thread::JoinHandle<()>>);
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        let ended = self.0.take().map(std::thread::JoinHandle::join);
+        assert!(std::thread::panicking() || ended.is_none_or(|ended| ended.is_ok()));
+    }
+}
+
 /// Capabilities, by their numbers in include/uapi/linux/capability.h.
 pub const CAP_NET_ADMIN: u32 = 12;
 pub const CAP_NET_RAW: u32 = 13;

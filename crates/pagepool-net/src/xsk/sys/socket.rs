@@ -20,6 +20,9 @@ const SO_INCOMING_NAPI_ID: libc::c_int = 56;
 const SO_PREFER_BUSY_POLL: libc::c_int = 69;
 const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
 
+/// `XDP_MAX_TX_SKB_BUDGET` (include/uapi/linux/if_xdp.h, v6.17), which `libc` does not have.
+const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
+
 /// The error numbers that callers tell apart.
 pub(crate) mod errno {
     pub(crate) use libc::{
@@ -157,6 +160,12 @@ pub(crate) fn namespace(fd: BorrowedFd<'_>) -> u64 {
 /// the default stays.
 pub(crate) fn raise_send_buffer(fd: BorrowedFd<'_>, bytes: u32) {
     let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes);
+}
+
+/// Lets a call send so many packets where the kernel copies, instead of 32; an older kernel stays as it is. The transmit
+/// ring has its size already: the kernel takes no more than that, and leaves 32 for a ring that is shorter. Says whether it did.
+pub(crate) fn raise_transmit_budget(fd: BorrowedFd<'_>, packets: u32) -> bool {
+    set_option(fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &packets).is_ok()
 }
 
 /// Has the calls of a socket poll its driver's queue, instead of interrupts; names the option that was refused.

@@ -1,0 +1,154 @@
+#!/bin/bash
+# Ours beside other AF_XDP programs on veth pairs of this machine, interleaved, under one sender. See README.md.
+set -u -o pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+rounds=9 seconds=2 only='' pagepool='' xdpsock='' cpus=0,1 log=''
+
+usage() {
+    cat <<END
+usage: compare.sh [--rounds N] [--seconds S] [--only WORD,...] [--cpus A,B] [--pagepool BIN] [--xdpsock BIN] [--log FILE]
+
+  --rounds    how often everything runs, in turns; medians are of these [9]
+  --seconds   how long each run is measured [2]
+  --only      of drop64 drop1500 echo64 echo1500 forward64 forward1500 tcp1500 tcp8000: those that contain a word
+  --cpus      the sender's CPU, and the program's [0,1]
+  --pagepool  this command is ours (pagepool drop, echo, forward) instead of the example of the library
+  --xdpsock   this xdpsock, of bpf-examples, takes part in drop and echo
+  --log       every run's line goes there
+END
+}
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    --rounds) rounds=$2 ;; --seconds) seconds=$2 ;; --only) only=$2 ;; --cpus) cpus=$2 ;;
+    --pagepool) pagepool=$(realpath "$2") ;; --xdpsock) xdpsock=$(realpath "$2") ;; --log) log=$2 ;;
+    *) usage; [ "$1" = --help ]; exit ;;
+    esac
+    shift 2 2>/dev/null || { usage; exit 2; }
+done
+
+[ "$(id -u)" = 0 ] || { echo "it needs root, for network namespaces and XDP"; exit 1; }
+for tool in ethtool taskset; do
+    command -v $tool >/dev/null || { echo "it needs $tool: apt install ethtool util-linux"; exit 1; }
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+(cd "$root" && cargo build --quiet --release -p pagepool-net --example xsk-rates) || exit 1
+rates=${CARGO_TARGET_DIR:-$root/target}/release/examples/xsk-rates
+plain='' testpmd=''
+if cc -O3 -march=native "$here/plain.c" -o "$work/plain" -lxdp -lbpf 2>"$work/cc"; then
+    plain=$work/plain
+else
+    echo "SKIP plain: $(head -1 "$work/cc"): apt install gcc libxdp-dev libbpf-dev"
+fi
+if command -v dpdk-testpmd >/dev/null; then testpmd=$(command -v dpdk-testpmd); else echo "SKIP testpmd: apt install dpdk"; fi
+
+sender=${cpus%,*} own=${cpus#*,}
+# The command of a program ($1) that does something ($2: drop, echo, forward), in namespace between; $3 is the MTU.
+program() {
+    local links='near0' mode vdev
+    [ "$2" = forward ] && links='near0 near1'
+    case $1 in
+    ours)
+        if [ -n "$pagepool" ]; then echo "$pagepool $2 $links --yes --json"
+        else echo "$rates ours $2 $links --mtu $3"; fi ;;
+    plain) [ -n "$plain" ] && [ "$3" -le 3000 ] && echo "$plain $2 $links" ;;
+    kernel)
+        case $2 in
+        drop) echo "$rates kernel drop near0" ;;
+        forward) echo "$rates kernel redirect near0 near1" ;;
+        esac ;;
+    xdpsock)
+        [ -n "$xdpsock" ] || return
+        case $2 in drop) mode=-r ;; echo) mode=-l ;; *) return ;; esac
+        echo "$xdpsock -i near0 -q 0 $mode -c" ;;
+    testpmd)
+        [ -n "$testpmd" ] && [ "$3" -le 3000 ] || return
+        case $2 in drop) mode=rxonly ;; echo) mode=macswap ;; forward) mode=io ;; esac
+        vdev="--vdev net_af_xdp0,iface=near0,busy_budget=0"
+        [ "$2" = forward ] && vdev="$vdev --vdev net_af_xdp1,iface=near1,busy_budget=0"
+        echo "$testpmd -l $sender,$own --main-lcore $sender --no-huge -m 512 --no-pci --no-telemetry" \
+            "--file-prefix compare$$ $vdev -- --forward-mode=$mode --auto-start --record-core-cycles" \
+            "--total-num-mbufs=32768 --rxd=2048 --txd=2048 --no-mlockall" ;;
+    esac
+}
+
+# The value of a key in a line of JSON, the first one.
+value() { grep -o "\"$1\":-\\?[0-9.]*" | head -1 | cut -d: -f2; }
+
+# One run: scenario, program, what, number (bytes of a frame, or the MTU).
+run() {
+    local mtu=1500 words line figure part on
+    [ "$3" = tcp ] && mtu=$4
+    words=$(program "$2" "$([ "$3" = tcp ] && echo forward || echo "$3")" "$mtu")
+    [ -n "$words" ] || return
+    on=$own
+    # TCP's ends go where the kernel puts them, and so does the program; testpmd pins itself.
+    if [ "$3" = tcp ] || [ "$2" = testpmd ]; then on=$sender,$own; fi
+    local bed=("$rates" bed "$3" --size "$4" --mtu "$mtu" --seconds "$seconds" -- taskset -c "$on")
+    [ "$3" = tcp ] || bed=(taskset -c "$sender" "${bed[@]}")
+    # shellcheck disable=SC2086 # words are words
+    line=$("${bed[@]}" $words 2>"$work/err" | tail -1)
+    figure=$(echo "$line" | value "$([ "$3" = tcp ] && echo gbit_s || echo pps)")
+    if [ -z "$figure" ]; then
+        printf '%-12s %-8s failed: %s\n' "$1" "$2" "$(grep xsk-rates "$work/err" | tail -1)"
+        return
+    fi
+    [ -n "$log" ] && echo "$1 $2 $line" >>"$log"
+    printf '%-12s %-8s %10s' "$1" "$2" "$figure"
+    echo "$1 $2 figure $figure" >>"$work/runs"
+    for part in all receive program return transmit call calls; do
+        figure=$(echo "$line" | value $part)
+        [ -n "$figure" ] && printf ' %s %s' $part "$figure" && echo "$1 $2 $part $figure" >>"$work/runs"
+    done
+    echo
+}
+
+wanted() {
+    local word
+    [ -z "$only" ] && return 0
+    for word in ${only//,/ }; do case $1 in *$word*) return 0 ;; esac; done
+    return 1
+}
+
+for round in $(seq "$rounds"); do
+    echo "round $round of $rounds"
+    for scenario in drop64 drop1500 echo64 echo1500 forward64 forward1500 tcp1500 tcp8000; do
+        wanted $scenario || continue
+        what=${scenario%%[0-9]*} number=${scenario#"${scenario%%[0-9]*}"}
+        # In another order every other round: whoever comes second finds a warmer machine.
+        programs='ours plain testpmd xdpsock kernel'
+        [ $((round % 2)) = 0 ] && programs='kernel xdpsock testpmd plain ours'
+        for name in $programs; do run $scenario "$name" "$what" "$number"; done
+    done
+done
+
+[ -s "$work/runs" ] || { echo "nothing ran"; exit 1; }
+echo
+echo "$(uname -r), $(nproc) CPUs,$(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2); medians of $rounds runs of $seconds s (lowest to highest)"
+echo "packets/s, tcp: Gbit/s; cycles of the time-stamp counter a packet: all (what testpmd says of itself), or by part"
+echo
+sort -k1,3 -k4,4g "$work/runs" | awk '
+    { key = $1 " " $2 " " $3; if (!(key in n)) { n[key] = 0; order[++keys] = key } v[key, ++n[key]] = $4 }
+    function median(key,  m) { m = n[key]; return m % 2 ? v[key, (m + 1) / 2] : (v[key, m / 2] + v[key, m / 2 + 1]) / 2 }
+    END {
+        print "| what | program | median | lowest to highest | ours is | cycles a packet |"
+        print "|---|---|---|---|---|---|"
+        for (i = 1; i <= keys; i++) {
+            split(order[i], w, " ")
+            if (w[3] != "figure") continue
+            key = order[i]; form = w[1] ~ /^tcp/ ? "%.2f" : "%.0f"; ours = w[1] " ours figure"
+            line = "| " w[1] " | " w[2] " | " sprintf(form, median(key)) " | " sprintf(form " to " form, v[key, 1], v[key, n[key]]) " | "
+            line = line (w[2] == "ours" || !(ours in n) ? "" : sprintf("%.2f times", median(ours) / median(key))) " | "
+            for (p = split("all receive program return transmit call calls", parts, " "); p >= 1; p--) {
+                of = w[1] " " w[2] " " parts[p]
+                if (of in n) said = parts[p] sprintf(" %.1f", median(of)) (said == "" ? "" : ", " said)
+            }
+            three = w[1] " ours "
+            if (w[2] == "ours" && (three "receive") in n)
+                said = said sprintf("; receive + program + return %.1f", median(three "receive") + median(three "program") + median(three "return"))
+            print line said " |"; said = ""
+        }
+    }'

@@ -1,0 +1,149 @@
+//! Our forwarder over one or two interfaces, until standard input ends.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use pagepool::{Arena, ArenaParams, Buff, PAGE_SIZE, Pool, PoolParams, put_bulk};
+use pagepool_net::{
+    Action, Attach, Forwarder, Ingress, PartCycles, PortId, Program, Redirect, Umem, UmemParams, Wake,
+    XskDevice, XskMode, XskParams, ticks,
+};
+
+use crate::option;
+
+/// Fruitless rounds before it sleeps, and for how long at most.
+const PATIENCE: u64 = 64;
+const NAP: Duration = Duration::from_millis(2);
+
+/// Most bytes of a packet that a veth takes into one page.
+const ONE_BUFFER: u64 = 3502;
+
+pub fn run(words: &[&str]) -> Result<String, String> {
+    let what = words.first().copied().unwrap_or("drop");
+    let links: Vec<_> = words.iter().skip(1).take_while(|word| !word.starts_with("--")).collect();
+    let several = option(words, "--mtu", 1500)? > ONE_BUFFER;
+    let (ring, budget) = (option(words, "--ring", 2048)?, option(words, "--budget", 64)?);
+    let program = What::of(what)?;
+    let mut forwarder = Forwarder::new(program);
+    open(&mut forwarder, &links, several, ring as u32).map_err(|error| error.to_string())?;
+    forwarder.set_budget(budget as usize).map_err(|error| error.to_string())?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stops = stop.clone();
+    thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new()); // its end is all that is waited for
+        stops.store(true, Ordering::Relaxed);
+    });
+    let patience = option(words, "--patience", PATIENCE)?;
+    forwarder.poll();
+    forwarder.measure(!words.contains(&"--unmeasured"));
+    let (mut idle, mut slept, start) = (0, 0, ticks());
+    while !stop.load(Ordering::Relaxed) {
+        idle = if forwarder.poll() > 0 { 0 } else { idle + 1 };
+        if idle > patience {
+            let before = ticks();
+            let wake = forwarder.wait(NAP);
+            slept += ticks() - before;
+            if wake == Wake::Gone {
+                break;
+            }
+        }
+    }
+    Ok(report(&forwarder.cycles(), ticks() - start, slept))
+}
+
+/// What is done with packets.
+#[derive(Clone, Copy)]
+enum What {
+    Drop,
+    Echo,
+    Forward,
+}
+
+impl What {
+    fn of(word: &str) -> Result<Self, String> {
+        match word {
+            "drop" => Ok(Self::Drop),
+            "echo" => Ok(Self::Echo),
+            "forward" => Ok(Self::Forward),
+            _ => Err("say drop, echo or forward".into()),
+        }
+    }
+}
+
+impl Program for What {
+    #[inline]
+    fn run(&mut self, packet: &mut Buff, at: Ingress) -> Action {
+        match self {
+            Self::Drop => Action::Drop,
+            Self::Forward => Action::Redirect(PortId(1 - at.port.0)),
+            Self::Echo => {
+                let (to, from) = packet.data_mut().split_at_mut(6);
+                to.swap_with_slice(&mut from[..6]);
+                Action::Tx
+            }
+        }
+    }
+}
+
+/// A pool and a socket for each interface, over one memory.
+fn open<P: Program>(
+    forwarder: &mut Forwarder<P>,
+    links: &[&&str],
+    several: bool,
+    ring: u32,
+) -> Result<(), pagepool::Error> {
+    let buffers = if several { 4 } else { 1 };
+    let pages = 2 * ring as usize + buffers * (ring as usize + 256) + 256;
+    let bytes = ((links.len() * pages + 256) * PAGE_SIZE).next_multiple_of(1 << pagepool::REGION_SHIFT);
+    let arena = Arena::new(ArenaParams { max_bytes: bytes as u64, commit_all: true, ..Default::default() })?;
+    let umem = UmemParams { mode: XskMode::Copy, multi_buffer: several, ..Default::default() };
+    let umem = Umem::new(umem, &*arena)?;
+    for link in links {
+        let params = PoolParams {
+            ring_size: pages,
+            headroom: 256,
+            chains: if several { pages } else { 0 },
+            wakeup: true,
+            domains: vec![umem.clone()],
+            ..PoolParams::default()
+        };
+        let pool = Pool::new(params, arena.clone())?.bind();
+        let mut buffers = Vec::with_capacity(pages);
+        pool.alloc_bulk(&mut buffers, pages);
+        put_bulk(&mut buffers);
+        let redirect = Some(Redirect::attach(link, Attach::Auto, several)?);
+        let params = XskParams {
+            interface: (**link).into(),
+            rx_ring: ring,
+            tx_ring: ring,
+            redirect,
+            ..Default::default()
+        };
+        forwarder.add_port(Box::new(XskDevice::open(params, &umem)?), pool);
+    }
+    Ok(())
+}
+
+/// Ticks a packet by part, and how full the bursts were.
+fn report(spent: &PartCycles, took: u64, slept: u64) -> String {
+    let each = |ticks: u64, of: u64| ticks as f64 / of.max(1) as f64;
+    let rx = |ticks| each(ticks, spent.rx_packets);
+    format!(
+        r#"{{"receive":{:.1},"program":{:.1},"return":{:.1},"transmit":{:.1},"call":{:.1},"idle":{:.1},"slept":{:.1},"took":{:.1},"burst":{:.1},"call_each":{:.0},"rx":{},"tx":{}}}"#,
+        rx(spent.receive_ticks),
+        rx(spent.program_ticks),
+        rx(spent.return_ticks),
+        rx(spent.transmit_ticks),
+        rx(spent.call_ticks),
+        rx(spent.idle_ticks),
+        rx(slept),
+        rx(took),
+        each(spent.rx_packets, spent.rx_bursts),
+        each(spent.call_ticks, spent.calls),
+        spent.rx_packets,
+        spent.tx_packets,
+    )
+}

@@ -1,0 +1,55 @@
+//! How long a link gathers packets before its stack sees them.
+//!
+//! A NIC does not interrupt for each packet, and what it gathered is put together (GRO) before TCP sees it. A veth hands
+//! each one on at once, unless it is told to wait a little.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use super::sys::sysfs;
+
+/// Polls that find nothing before a link hands on each packet at once again.
+const EMPTY_POLLS: u32 = 2;
+
+/// Has a link of this thread's namespace that puts packets together gather them for so long. Lasts as long as the link.
+pub(super) fn gather(link: &str, time: Duration) -> io::Result<()> {
+    let files = sysfs::of_this_namespace()?;
+    fs::write(setting(&files, link, "gro_flush_timeout"), time.as_nanos().to_string())?;
+    fs::write(setting(&files, link, "napi_defer_hard_irqs"), EMPTY_POLLS.to_string())
+}
+
+fn setting(files: &OwnedFd, link: &str, name: &str) -> String {
+    format!("/proc/self/fd/{}/class/net/{link}/{name}", files.as_raw_fd())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns::{TwoHosts, TwoHostsParams};
+
+    #[test]
+    fn hosts_gather_as_long_as_they_are_told() {
+        for microseconds in [0, 20, 35] {
+            let gather = Duration::from_micros(microseconds);
+            let hosts = match TwoHosts::new(&TwoHostsParams { gather, ..Default::default() }) {
+                Ok(hosts) => hosts,
+                Err(error) if error.is_permission() => {
+                    return println!("SKIP hosts_gather_as_long_as_they_are_told: {error}");
+                }
+                Err(error) => panic!("{error}"),
+            };
+            let said = hosts.b.namespace.run(|| {
+                let files = sysfs::of_this_namespace()?;
+                fs::read_to_string(setting(&files, "far1", "gro_flush_timeout"))
+            });
+            match said {
+                Ok(said) => assert_eq!(said.trim(), (microseconds * 1000).to_string()),
+                Err(error) => {
+                    return println!("SKIP hosts_gather_as_long_as_they_are_told: no sysfs: {error}");
+                }
+            }
+        }
+    }
+}

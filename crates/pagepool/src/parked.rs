@@ -1,0 +1,205 @@
+//! Whole pages that somebody outside has, to be found again by their numbers.
+//!
+//! What   a byte for each page of an area, which says of which pool the page is, if it is here at all. A driver parks
+//!        what it gives a device, and takes each page back when the device names it.
+//! Who    one thread at a time. Dropped, it sends its pages home.
+//! I1     a page that is parked is owned here, and nowhere else; to take it is the one way to part with it. A number that
+//!        is not here gives nothing, however often it is asked for.
+//! Cost   parking and taking a page: a byte written and read. 64 pages are a cache line of the table.
+
+// UNSAFETY: pages that are parted with become numbers, and handles again; see I1.
+#![expect(unsafe_code)]
+
+use crate::batch::Batch;
+use crate::buf::PageBuf;
+use crate::buff::{Buff, whole_end};
+use crate::page::PageIdx;
+use crate::shared::Home;
+
+/// Most pools whose pages are here at once.
+const POOLS: usize = u8::MAX as usize;
+
+/// Whole pages by their numbers: what a device has.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, Parked, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+/// let (mut parked, mut ring) = (Parked::new(256), Vec::new());
+/// parked.park(pool.alloc_batch(4), |page, _| ring.push(page)).expect("it has pages of no other area");
+/// assert_eq!((parked.len(), ring.len(), pool.inflight().out), (4, 4, 4));
+/// let buffer = parked.take(ring[2]).expect("it is here");
+/// assert_eq!(buffer.page(), ring[2]);
+/// assert!(parked.take(ring[2]).is_none(), "not any more");
+/// drop((parked, buffer));
+/// assert_eq!(pool.inflight().out, 0);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Parked {
+    /// Of which all pages here are. Without a page it means nothing.
+    area: u64,
+    len: usize,
+    /// By page: 0, or one more than the place of its pool.
+    marks: Box<[u8]>,
+    /// Those of which there are no pages here may be gone, and others at their addresses.
+    pools: Vec<Home>,
+}
+
+// SAFETY: I1. The pages are owned here alone; what is shared of their pools is `Sync`.
+unsafe impl Send for Parked {}
+// SAFETY: through a shared reference nothing can be changed.
+unsafe impl Sync for Parked {}
+
+impl Parked {
+    /// For an area of so many pages. Allocates a byte for each.
+    pub fn new(pages: usize) -> Self {
+        Self { area: 0, len: 0, marks: vec![0; pages].into(), pools: Vec::with_capacity(4) }
+    }
+
+    /// Pages that are here.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Takes all pages of a batch, and says of each its number and where in it a packet begins. Gives the batch back if
+    /// there are pages of another area here, or of 255 other pools. Allocates now and then when a pool is new.
+    ///
+    /// # Panics
+    /// If the area has more pages than [`new`](Self::new) was told, or the closure does; what is left of the batch is leaked.
+    #[inline]
+    #[expect(clippy::result_large_err, reason = "the batch, given back as it is")]
+    pub fn park(&mut self, batch: Batch, mut each: impl FnMut(PageIdx, usize)) -> Result<(), Batch> {
+        let Some(pool) = batch.pool() else { return Ok(()) };
+        let Some(mark) = self.mark_of(pool) else { return Err(batch) };
+        let batch = std::mem::ManuallyDrop::new(batch);
+        self.len += batch.len();
+        let marks = &mut *self.marks;
+        for &page in batch.pages() {
+            let entry = &mut marks[page as usize];
+            debug_assert!(*entry == 0, "I1: page {page} is here already");
+            *entry = mark;
+            each(PageIdx(page), pool.geometry.packet_offset(PageIdx(page)));
+        }
+        Ok(())
+    }
+
+    /// Parts with pages as the packets that were written into them: each said by the page's number, where in it the packet
+    /// begins, and its bytes, more than 0. Stops, before changing anything for it, at the first that is not here, whose packet
+    /// is empty or beyond what [`Buff::new`] takes, or is another pool's than the one before; and when the vector is full, for
+    /// it never grows. Says how many there were, and their bytes. If the iterator panics, what it named before is leaked.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Parked, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let (mut parked, mut ring) = (Parked::new(256), Vec::new());
+    /// parked.park(pool.alloc_batch(4), |page, _| ring.push(page)).expect("it has pages of no other area");
+    /// let named = [(ring[1], 256, 60), (ring[0], 256, 1514), (ring[1], 256, 60), (ring[2], 256, 60)];
+    /// let mut packets = Vec::with_capacity(64);
+    /// assert_eq!(parked.take_packets(named, &mut packets), (2, 1574), "the third was taken before");
+    /// assert_eq!((packets[1].buffer().page(), packets[1].len(), parked.len()), (ring[0], 1514, 2));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline(always)]
+    pub fn take_packets(
+        &mut self,
+        named: impl IntoIterator<Item = (PageIdx, u32, u32)>,
+        into: &mut Vec<Buff>,
+    ) -> (usize, u64) {
+        let (marks, mut named) = (&mut *self.marks, named.into_iter().peekable());
+        let Some(&(first, ..)) = named.peek() else { return (0, 0) };
+        let Some(&of) = marks.get(first.0 as usize) else { return (0, 0) };
+        let Some(&pool) = self.pools.get((of as usize).wrapping_sub(1)) else { return (0, 0) };
+        let end = u64::from(whole_end(pool));
+        let (mut taken, mut bytes) = (0, 0);
+        for ((page, offset, len), place) in named.zip(into.spare_capacity_mut()) {
+            let Some(mark) = marks.get_mut(page.0 as usize) else { break };
+            if *mark != of || len == 0 || u64::from(offset) + u64::from(len) > end {
+                break;
+            }
+            *mark = 0;
+            place.write(Buff::whole(PageBuf::whole(pool, page), offset, len));
+            taken += 1;
+            bytes += u64::from(len);
+        }
+        self.len -= taken;
+        // SAFETY: so many more places were written, within the capacity.
+        unsafe { into.set_len(into.len() + taken) };
+        (taken, bytes)
+    }
+
+    /// Parts with a page, if it is here.
+    #[inline(always)]
+    pub fn take(&mut self, page: PageIdx) -> Option<PageBuf> {
+        let mark = std::mem::take(self.marks.get_mut(page.0 as usize)?);
+        let pool = *self.pools.get((mark as usize).wrapping_sub(1))?;
+        self.len -= 1;
+        Some(PageBuf::whole(pool, page))
+    }
+
+    /// Sends everything home that is here; says how many pages there were.
+    pub fn clear(&mut self) -> usize {
+        let len = self.len;
+        for page in 0..self.marks.len() {
+            if self.marks[page] != 0 {
+                drop(self.take(PageIdx(page as u32)));
+            }
+        }
+        len
+    }
+
+    /// What pages of a pool are marked with. What is known by that mark is the pool that lives: if no page of it is here, the
+    /// one that was known may be gone, and this one at its address.
+    #[inline(always)]
+    fn mark_of(&mut self, pool: Home) -> Option<u8> {
+        match self.pools.first_mut() {
+            Some(first) if *first == pool && self.area == pool.area_id => {
+                *first = pool;
+                Some(1)
+            }
+            _ => self.other_mark(pool),
+        }
+    }
+
+    #[cold]
+    fn other_mark(&mut self, pool: Home) -> Option<u8> {
+        if self.is_empty() {
+            self.area = pool.area_id;
+            self.pools.clear();
+        }
+        if self.area != pool.area_id {
+            return None;
+        }
+        let known = self.pools.iter().position(|&known| known == pool);
+        let at = match known {
+            None if self.pools.len() == POOLS => self.unused()?,
+            known => known.unwrap_or(self.pools.len()),
+        };
+        match self.pools.get_mut(at) {
+            Some(place) => *place = pool,
+            None => self.pools.push(pool),
+        }
+        Some(at as u8 + 1)
+    }
+
+    /// The place of a pool of which no page is here.
+    fn unused(&self) -> Option<usize> {
+        let mut used = [false; POOLS + 1];
+        self.marks.iter().for_each(|&mark| used[mark as usize] = true);
+        used[1..].iter().position(|used| !used)
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

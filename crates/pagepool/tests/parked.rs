@@ -1,0 +1,151 @@
+//! Pages that a device has: found again once, by their numbers, whatever it names; and packets that go home together.
+
+use pagepool::{
+    Arena, ArenaParams, Bound, Buff, PageBuf, PageIdx, Parked, Pool, PoolParams, put_bulk, put_packets,
+};
+use std::sync::Arc;
+
+const PAGES: usize = 512;
+
+fn arena() -> Arc<Arena> {
+    Arena::new(ArenaParams { max_bytes: (PAGES * 4096) as u64, ..Default::default() }).expect("2 MiB")
+}
+
+fn pool(arena: &Arc<Arena>) -> Bound {
+    Pool::new(PoolParams { tailroom: 320, ..Default::default() }, arena.clone()).expect("plain").bind()
+}
+
+fn out(pool: &Bound) -> u64 {
+    pool.inflight().out
+}
+
+/// Parks so many pages of a pool, and gives their numbers.
+fn park(parked: &mut Parked, pool: &Bound, n: usize) -> Vec<PageIdx> {
+    let mut numbers = Vec::new();
+    parked.park(pool.alloc_batch(n), |page, _| numbers.push(page)).expect("of this area");
+    numbers
+}
+
+#[test]
+fn each_page_goes_back_to_its_own_pool_once() {
+    let arena = arena();
+    let (one, two, mut parked) = (pool(&arena), pool(&arena), Parked::new(PAGES));
+    let (of_one, of_two) = (park(&mut parked, &one, 10), park(&mut parked, &two, 10));
+    assert_eq!((parked.len(), out(&one), out(&two)), (20, 10, 10));
+    for (number, pool) in of_one.iter().map(|n| (n, &one)).chain(of_two.iter().map(|n| (n, &two))) {
+        let buffer = parked.take(*number).expect("it is here");
+        assert_eq!((buffer.page(), buffer.pool_id()), (*number, pool.handle().id()));
+        assert!(parked.take(*number).is_none(), "not twice");
+    }
+    assert_eq!((parked.is_empty(), out(&one), out(&two)), (true, 0, 0));
+}
+
+#[test]
+fn a_number_that_is_not_here_gives_nothing() {
+    let arena = arena();
+    let (pool, mut parked) = (pool(&arena), Parked::new(PAGES));
+    assert!(parked.take(PageIdx(0)).is_none(), "nothing is here at all");
+    let numbers = park(&mut parked, &pool, 4);
+    for wrong in [PageIdx(PAGES as u32), PageIdx(u32::MAX)] {
+        assert!(parked.take(wrong).is_none());
+        assert_eq!(parked.take_packets([(wrong, 0, 60)], &mut Vec::with_capacity(1)), (0, 0));
+    }
+    let free = (0..PAGES as u32).map(PageIdx).find(|page| !numbers.contains(page)).expect("508 are free");
+    assert!(parked.take(free).is_none());
+    assert_eq!((parked.len(), out(&pool)), (4, 4));
+}
+
+#[test]
+fn packets_stop_at_the_first_that_is_wrong_and_change_nothing_for_it() {
+    let arena = arena();
+    let (one, two, mut parked) = (pool(&arena), pool(&arena), Parked::new(PAGES));
+    let (mine, theirs) = (park(&mut parked, &one, 4), park(&mut parked, &two, 1));
+    let mut packets = Vec::with_capacity(8);
+    let wrong = [
+        (mine[0], 256, 0),               // empty
+        (mine[0], 256, 4096 - 320),      // into the tailroom
+        (mine[0], u32::MAX, 1),          // beyond the page
+        (mine[0], 1, u32::MAX),          // longer than anything
+        (PageIdx(PAGES as u32), 256, 1), // no page
+    ];
+    for named in wrong {
+        assert_eq!(parked.take_packets([named], &mut packets), (0, 0), "{named:?}");
+    }
+    let last = 4096 - 320 - 256;
+    let named = [(mine[0], 256, last), (theirs[0], 256, 60), (mine[1], 256, 60)];
+    assert_eq!(parked.take_packets(named, &mut packets), (1, u64::from(last)), "up to another pool's");
+    assert_eq!(parked.take_packets(named[1..].to_vec(), &mut packets), (1, 60), "which comes by itself");
+    assert_eq!((packets[0].offset(), packets[0].len(), packets[0].tailroom()), (256, last as usize, 0));
+    assert_eq!((parked.len(), packets.len()), (3, 2));
+    let mut full = Vec::with_capacity(1);
+    full.push(Buff::received(parked.take(mine[1]).expect("it is here"), 60).expect("it fits"));
+    assert_eq!(parked.take_packets([(mine[2], 256, 60)], &mut full), (0, 0), "the vector never grows");
+    drop((packets, full, parked));
+    assert_eq!((out(&one), out(&two)), (0, 0));
+}
+
+#[test]
+fn pages_of_another_area_are_given_back_unless_none_are_here() {
+    let (here, there) = (arena(), arena());
+    let (mine, theirs, mut parked) = (pool(&here), pool(&there), Parked::new(PAGES));
+    let numbers = park(&mut parked, &mine, 2);
+    let refused = parked.park(theirs.alloc_batch(3), |_, _| panic!("none is taken"));
+    assert_eq!(refused.expect_err("another area").len(), 3);
+    assert_eq!((out(&theirs), parked.len()), (0, 2));
+    numbers.into_iter().for_each(|number| drop(parked.take(number)));
+    park(&mut parked, &theirs, 3);
+    assert_eq!((out(&mine), out(&theirs)), (0, 3));
+    assert_eq!((parked.clear(), out(&theirs)), (3, 0));
+}
+
+#[test]
+fn pools_that_went_away_make_room_for_others() {
+    let arena = arena();
+    let (stays, mut parked) = (pool(&arena), Parked::new(PAGES));
+    let numbers = park(&mut parked, &stays, 1);
+    let plain = || Pool::new(PoolParams { refill: 1, ..Default::default() }, arena.clone()).expect("plain");
+    for n in 0..600 {
+        let passing = plain().bind();
+        let number = park(&mut parked, &passing, 1)[0];
+        let buffer = parked.take(number).expect("it is here");
+        assert_eq!(buffer.pool_id(), passing.handle().id(), "pool {n}");
+    }
+    let living: Vec<_> = (0..254).map(|_| plain().bind()).collect();
+    let theirs: Vec<_> = living.iter().map(|pool| park(&mut parked, pool, 1)[0]).collect();
+    let one_more = plain().bind();
+    let refused = parked.park(one_more.alloc_batch(1), |_, _| panic!("there are pages of 255 pools"));
+    assert_eq!((refused.expect_err("no mark is left").len(), parked.len()), (1, 255));
+    for (pool, number) in living.iter().zip(theirs).chain([(&stays, numbers[0])]) {
+        assert_eq!(parked.take(number).expect("it is here").pool_id(), pool.handle().id());
+    }
+}
+
+#[test]
+fn packets_of_all_kinds_go_home_together() {
+    let arena = arena();
+    let params = PoolParams { chains: 8, ..Default::default() };
+    let pools: Vec<_> =
+        (0..2).map(|_| Pool::new(params.clone(), arena.clone()).expect("plain").bind()).collect();
+    let page = |n: usize| Buff::received(pools[n % 2].alloc_page().expect("a page"), 60).expect("it fits");
+    let mut packets: Vec<Buff> = (0..100).map(page).collect();
+    let frag = |pool: &Bound| -> PageBuf { pool.alloc_page().expect("a page") };
+    packets[7].add_frag(frag(&pools[0]), 0, 100).expect("a chain");
+    packets[90].add_frag(frag(&pools[1]), 0, 100).expect("a chain");
+    packets.push(Buff::new(pools[0].alloc_frag(2048).expect("a piece"), 0, 60).expect("it fits"));
+    put_packets(&mut packets);
+    assert_eq!((packets.len(), packets.capacity() > 100), (0, true));
+    assert_eq!((out(&pools[0]), out(&pools[1])), (0, 0), "all home");
+    put_packets(&mut packets); // nothing to do
+
+    let mut plain: Vec<Buff> = (0..200).map(|_| page(0)).collect();
+    let elsewhere: Vec<Buff> = (0..64).map(|_| page(0)).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| put_packets(&mut { elsewhere }));
+    });
+    put_packets(&mut plain);
+    let mut again = Vec::with_capacity(264);
+    pools[0].alloc_bulk(&mut again, 264); // takes in what came from the other thread
+    assert_eq!(out(&pools[0]), 264);
+    put_bulk(&mut again);
+    assert_eq!(out(&pools[0]), 0);
+}
