@@ -286,13 +286,8 @@ fn forward(hosts: &TwoHosts, folder: &Path, ops: &str, cache: u32) -> String {
     }
     testpmd.ask("clear fwd stats all", "testpmd>");
     let frames = NumberedFrames::new(hosts.a.link.mac.unwrap(), hosts.b.link.mac.unwrap(), 60).unwrap();
-    let params = SourceParams {
-        frames,
-        count: u64::MAX,
-        limit: FULL_LOAD,
-        per_second: None,
-        sending: Sending::Xdp,
-    };
+    let params =
+        SourceParams { frames, count: u64::MAX, limit: FULL_LOAD, per_second: None, sending: Sending::Xdp };
     match FrameSource::start(&hosts.a.namespace, &hosts.a.link.name, params) {
         Ok(source) => drop(source.join().unwrap()),
         Err(error) => println!("SKIP as many frames as go: {error}"),

@@ -168,7 +168,7 @@ pub fn number(document: &Value, key: &str) -> u64 {
 }
 
 /// What the README says that there is.
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 28] = [
     "kernel",
     "command",
     "mode",
@@ -178,6 +178,9 @@ const KEYS: [&str; 25] = [
     "received",
     "sent",
     "dropped",
+    "received_bytes",
+    "sent_bytes",
+    "pages_out",
     "pps_in",
     "pps_out",
     "mbit_s_in",
