@@ -346,13 +346,13 @@ fn what_a_program_handed_over_before_it_panicked_wakes_the_other_thread() {
     let panics = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(100)); // the other one sleeps
         let mut here = Forwarder::new(|packet: &mut Buff, _: Ingress| match packet.data()[0] {
-            0 => Action::Redirect(PortId(1)),
+            0 => Action::Redirect(PortId(2)),
             _ => panic!("as this test wants it"),
         });
-        let mut first = add_nic(&mut here, "mem0", 4 << 20);
+        let mut wires = ["mem0", "mem2"].map(|name| add_nic(&mut here, name, 4 << 20));
         here.add_remote(outlet);
         here.poll();
-        assert!(first.deliver(&[0; 60]) && first.deliver(&[1; 60]));
+        assert!(wires[0].deliver(&[0; 60]) && wires[1].deliver(&[1; 60])); // in bursts of their own
         here.poll();
     });
     assert_eq!(there.wait(LIMIT), Wake::Ready);
