@@ -121,3 +121,32 @@ pub(crate) fn remove(token: Token) -> Outcome<SkBuff> {
     drop(Vacant(token.place()));
     Ok(packet)
 }
+
+#[cfg(test)]
+mod tests {
+    use ::pagepool::SkbCache;
+
+    use super::*;
+
+    #[test]
+    fn a_row_is_used_again_by_another_token() {
+        let cache = SkbCache::new(1).unwrap();
+        let packet = || SkBuff::with_capacity(&cache, 0, 10).unwrap();
+        let row = Vacant::take().unwrap();
+        let at = row.0;
+        drop(row);
+        let [first, second] = [0, 1].map(|_| {
+            let token = Vacant::take().unwrap().fill(packet()).unwrap();
+            assert_eq!(token.place(), at);
+            drop(remove(token).unwrap());
+            token
+        });
+        assert_ne!(first, second);
+        let third = Vacant::take().unwrap().fill(packet()).unwrap();
+        for stale in [first, second] {
+            assert_eq!(with(stale, |_| Ok(())).unwrap_err().errno(), libc::ESTALE);
+            assert_eq!(remove(stale).unwrap_err().errno(), libc::ESTALE);
+        }
+        drop(remove(third).unwrap());
+    }
+}

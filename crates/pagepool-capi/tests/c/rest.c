@@ -103,6 +103,9 @@ static void whole_pages_as_addresses(struct pagepool *pool)
     CHECK(pagepool_put_addr(pool, addrs[7] + 100) == 0 && pagepool_put_addr(pool, addrs[7]) == -ESTALE);
     CHECK(pagepool_alloc_addr_bulk(pool, &addrs[7], 1) == 1 && pagepool_put_addr_bulk(pool, addrs, n) == 0);
     CHECK(pagepool_put_addr_bulk(pool, addrs, n) == -ESTALE && pagepool_alloc_addr_bulk(pool, NULL, 1) == 0);
+    CHECK(pagepool_alloc_addr_bulk(pool, addrs, n) == n && pagepool_put_addr(pool, addrs[0]) == 0);
+    CHECK(pagepool_put_addr_bulk(pool, addrs, n) == -ESTALE); /* the first is refused, and all others are home */
+    CHECK(pagepool_alloc_addr_bulk(pool, addrs, n) == n && pagepool_put_addr_bulk(pool, addrs, n) == 0);
     CHECK(pagepool_alloc_addr_bulk(plain, addrs, 1) == 0 && strstr(pagepool_last_error(), "not bound"));
     CHECK(pagepool_bind(plain) == 0 && pagepool_alloc_addr_bulk(plain, addrs, 1) == 0);
     CHECK(strstr(pagepool_last_error(), "no domain") && pagepool_places(plain, &places_of_plain) == 0);

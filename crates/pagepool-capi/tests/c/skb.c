@@ -206,6 +206,8 @@ static void what_is_refused_stays(void)
 
     CHECK(pagepool_skb_len(skb) == 0 && pagepool_skb_data(skb) == NULL && pagepool_skb_is_cloned(skb) == -ESTALE);
     CHECK(pagepool_skb_clone(skb, &other) == -ESTALE && pagepool_skb_iovec(skb, NULL, 0) == -ESTALE);
+    CHECK(pagepool_skb_alloc(cache, 0, 100, &other) == 0 && other != skb); /* in the place that the last one had */
+    CHECK(pagepool_skb_len(skb) == 0 && pagepool_skb_free(skb) == -ESTALE && pagepool_skb_free(other) == 0);
     CHECK(pagepool_skb_free(NULL) == -EINVAL && pagepool_skb_free((struct pagepool_skb *)&local) == -EINVAL);
     CHECK(pagepool_skb_free((struct pagepool_skb *)cache) == -EINVAL && pagepool_skb_free((void *)UINTPTR_MAX) == -EINVAL);
 

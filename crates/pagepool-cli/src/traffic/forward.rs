@@ -2,7 +2,7 @@
 //! received into.
 //!
 //! A thread has as many queues of each as there are, dealt out in turn: with as many on both sides a pair, else the one
-//! with fewer has one, and the other several, which all go out of that one. What comes to the first goes to the first.
+//! with fewer has one, and the other several, which all go out of that one. What comes to that one goes out of the first.
 
 use clap::Args;
 use pagepool::Buff;
@@ -79,16 +79,10 @@ struct Forward {
 }
 
 /// The port of the other interface for each, of ports in the order in which they are added, given which interface each is
-/// of. Every thread has ports of both.
+/// of. Every thread has ports of both, and of one of them a single one; so what comes to the first goes to the first.
 fn peers(sides: &[usize]) -> Box<[PortId]> {
-    let of = |side: usize| (0..sides.len()).filter(|&at| sides[at] == side).collect::<Vec<_>>();
-    let ports = [of(0), of(1)];
-    let peer = |at: usize| {
-        let (here, there) = (&ports[sides[at]], &ports[1 - sides[at]]);
-        let place = here.iter().position(|&port| port == at).unwrap_or(0);
-        PortId(there[place % there.len()] as u32)
-    };
-    (0..sides.len()).map(peer).collect()
+    let first = |side: usize| PortId(sides.iter().position(|&of| of == side).unwrap_or(0) as u32);
+    sides.iter().map(|side| first(1 - side)).collect()
 }
 
 impl Program for Forward {

@@ -73,3 +73,19 @@ pub const LOSSES: [Loss; 14] = [
 pub fn total(ports: &[PortSample]) -> u64 {
     LOSSES.iter().map(|loss| loss.count(ports)).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagepool_net::XskStats;
+
+    #[test]
+    fn what_found_the_ring_full_is_lost_once() {
+        let xsk = XskStats { rx_ring_full: 3, ..XskStats::default() };
+        let mut at = PortSample { xsk: Some(xsk), ..PortSample::default() };
+        (at.nic.rx_no_buffer, at.port.tx_overflow) = (5, 7); // the device's count has both in it
+        let count = |key| LOSSES.iter().find(|loss| loss.key == key).map(|loss| loss.count(&[at, at]));
+        assert_eq!((count("rx_ring_full"), count("rx_no_buffer")), (Some(6), Some(4)));
+        assert_eq!(total(&[at, at]), 24);
+    }
+}

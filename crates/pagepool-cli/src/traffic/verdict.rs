@@ -349,3 +349,15 @@ impl Verdict {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_refused_was_not_to_be_sent() {
+        let mut at = PortSample::default();
+        (at.port.tx, at.port.redirect_in, at.port.tx_overflow, at.nic.tx_too_long) = (10, 20, 3, 4);
+        assert_eq!(to_send(&at), 23);
+    }
+}
