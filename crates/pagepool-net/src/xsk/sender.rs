@@ -301,7 +301,7 @@ mod tests {
             if sender.free.len() >= buffers {
                 // All of them lie in two pages, where no place is used twice.
                 for (at, addr) in (0..).zip(&mut sender.addrs[..buffers]) {
-                    *addr = (step as u64 % 2) << 12 | (step as u64 * 4 + at) % 4096;
+                    *addr = ((step as u64 % 2) << 12) | ((step as u64 * 4 + at) % 4096);
                     sent.push((step, *addr));
                 }
                 let packet = Buff::new(pool.alloc_page().unwrap(), 0, 60).unwrap();
