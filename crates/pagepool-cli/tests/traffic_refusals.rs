@@ -212,7 +212,10 @@ fn every_option_has_a_help_text() {
         ("forward", &["--attach"]),
         ("gen", &["--size", "--rate", "--count", "--dst"]),
     ] {
-        let output = binary(&[command, "-h"]).output().expect("the binary was built for this test");
+        let output = binary(&[command, "-h"])
+            .env("COLUMNS", "1000")
+            .output()
+            .expect("the binary was built for this test");
         let help = text(&output.stdout);
         for option in common.iter().chain(own) {
             let line = help.lines().find(|line| line.trim_start().starts_with(option));
