@@ -62,6 +62,14 @@ pub fn fill(pool: &Bound, pages: usize) {
     drop(held);
 }
 
+/// Takes so many pages from the arena, as far as it has them, and puts them into the pool's cache and ring. What they hold
+/// is not touched.
+pub fn take_beforehand(pool: &Bound, pages: usize) {
+    let mut buffers = Vec::with_capacity(pages);
+    pool.alloc_bulk(&mut buffers, pages);
+    pagepool::put_bulk(&mut buffers);
+}
+
 /// An error and what caused it, in one line.
 pub fn in_full(error: &dyn std::error::Error) -> String {
     match error.source() {

@@ -3,12 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use pagepool::{Bound, Buff, Pool};
+use pagepool::{Buff, Pool};
 use pagepool_net::{Action, Device, Forwarder, Ingress, PortId, Stack, Wake};
 use rtrb::{Producer, PushError};
 
 use super::course::{Course, Phase, Sample};
 use super::plan::Program;
+use crate::pools::take_beforehand;
 use crate::sample::PortSample;
 
 /// How often it shows what it sees.
@@ -43,7 +44,7 @@ pub fn run(middle: Middle, course: &Course, warm: impl FnOnce(Sample)) {
     let mut ports = [PortId(0); 2];
     for (at, (pool, nic)) in pools.into_iter().zip(nics).enumerate() {
         let pool = pool.bind();
-        fill(&pool, pages[at]);
+        take_beforehand(&pool, pages[at]);
         ports[at] = forwarder.add_port(nic, pool);
     }
     forwarder.poll(); // fills the receive rings
@@ -63,13 +64,6 @@ fn decide(program: Program) -> impl FnMut(&mut Buff, Ingress) -> Action {
         Program::Forward => Action::Redirect(PortId(1 - at.port.0)),
         Program::Pass => Action::Pass,
     }
-}
-
-/// Takes so many pages from the arena, and puts them into the pool's cache and ring.
-fn fill(pool: &Bound, pages: usize) {
-    let mut buffers = Vec::with_capacity(pages);
-    pool.alloc_bulk(&mut buffers, pages);
-    pagepool::put_bulk(&mut buffers);
 }
 
 fn work<P: pagepool_net::Program, S: Stack>(

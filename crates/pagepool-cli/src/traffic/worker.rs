@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pagepool::{Bound, Buff};
+use pagepool::Buff;
 use pagepool_net::netns::Tally;
 use pagepool_net::{Action, Forwarder, Ingress, PortId, Program, Wake};
 
 use super::course::{Checked, Course};
 use super::pcap::Tap;
 use super::stage::Port;
+use crate::pools::take_beforehand;
 use crate::sample::PortSample;
 use crate::sys;
 
@@ -107,7 +108,7 @@ impl<W: Work, F: Feed> Worker<W, F> {
         let mut ports = Vec::with_capacity(self.ports.len());
         for Port { pool, nic, .. } in self.ports {
             let pool = pool.bind();
-            fill(&pool, self.pages);
+            take_beforehand(&pool, self.pages);
             ports.push(forwarder.add_port(Box::new(nic), pool));
         }
         forwarder.measure(true);
@@ -120,13 +121,6 @@ impl<W: Work, F: Feed> Worker<W, F> {
         this.show();
         this.forwarder.into_program().work.into_tally()
     }
-}
-
-/// Takes so many pages from the arena, and puts them into the pool's cache and ring.
-fn fill(pool: &Bound, pages: usize) {
-    let mut buffers = Vec::with_capacity(pages);
-    pool.alloc_bulk(&mut buffers, pages);
-    pagepool::put_bulk(&mut buffers);
 }
 
 struct Running<'a, W, F> {
