@@ -9,7 +9,7 @@
 //!        and here a frame is a value, so all of the headroom may be used.
 //! Cost   32 bytes; a packet in one buffer costs nothing beyond the buffer. See `chain.rs` for more.
 
-// UNSAFETY: a packet that becomes a frame is taken apart without being dropped.
+// UNSAFETY: a packet that becomes a frame is taken apart without being dropped; one prefetch instruction.
 #![expect(unsafe_code)]
 
 use std::mem::ManuallyDrop;
@@ -154,6 +154,18 @@ impl Buff {
     #[inline(always)]
     pub fn data_len(&self) -> usize {
         if self.head.pool.base == 0 { 0 } else { (self.end - self.data) as usize }
+    }
+
+    /// Has the CPU fetch the packet's first cache line, while it goes on: worth it some ten packets before that is looked
+    /// at, for what another CPU wrote. Only a hint; on x86-64, elsewhere nothing.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if let Some(start) = self.head.as_ptr() {
+            let at = start.wrapping_add(self.data as usize).cast_const().cast();
+            // SAFETY: a prefetch reads and changes nothing, whatever the address.
+            unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at) };
+        }
     }
 
     /// Its first buffer, and whether that is all of it.

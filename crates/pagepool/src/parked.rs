@@ -13,6 +13,7 @@
 use crate::batch::Batch;
 use crate::buf::PageBuf;
 use crate::buff::{Buff, whole_end};
+use crate::bulk::taken;
 use crate::page::PageIdx;
 use crate::shared::Home;
 
@@ -89,6 +90,58 @@ impl Parked {
             each(PageIdx(page), pool.geometry.packet_offset(PageIdx(page)));
         }
         Ok(())
+    }
+
+    /// Takes packets off the front of a vector, each as its page, and says of each the page's number, where in it the packet
+    /// begins, and its bytes. Stops, with nothing changed for it, at the first that is not a whole page to itself, has several
+    /// buffers, is another pool's than the one before, or is refused by the closure; and after `most`. Says how many there were.
+    /// What else a packet was, its metadata for one, is forgotten.
+    ///
+    /// None is taken where [`park`](Self::park) would give them back. If the closure panics the packets are leaked.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Buff, Parked, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let packet = |len| Buff::received(pool.alloc_page().unwrap(), len).unwrap();
+    /// let (mut packets, mut parked, mut ring) = (vec![packet(60), packet(61), packet(1514)], Parked::new(256), Vec::new());
+    /// let mut short = |page, offset, len| {
+    ///     ring.push((page, offset));
+    ///     len < 1500
+    /// };
+    /// assert_eq!(parked.park_packets(&mut packets, 64, &mut short), 2);
+    /// assert_eq!((parked.len(), packets.len(), packets[0].len()), (2, 1, 1514));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline(always)]
+    pub fn park_packets(
+        &mut self,
+        packets: &mut Vec<Buff>,
+        most: usize,
+        mut takes: impl FnMut(PageIdx, usize, usize) -> bool,
+    ) -> usize {
+        let Some(pool) = packets.first().map(|first| first.buffer().pool) else { return 0 };
+        let Some(mark) = self.mark_of(pool) else { return 0 };
+        let (Self { marks, len, .. }, all) = (self, taken(packets));
+        let mut parked = 0;
+        for packet in all.iter().take(most) {
+            let (head, alone) = packet.head();
+            let page = head.place.page();
+            let Some(entry) = marks.get_mut(page.0 as usize) else { break };
+            let whole = alone && head.pool == pool && head.place.is_whole();
+            if !whole || !takes(page, packet.offset(), packet.len()) {
+                break;
+            }
+            debug_assert!(*entry == 0, "I1: page {} is here already", page.0);
+            *entry = mark;
+            *len += 1; // at once: the closure may panic
+            parked += 1;
+        }
+        let left = all.len() - parked;
+        all.rotate_left(parked);
+        // SAFETY: I1. The first are those that were not parted with; the others are behind them, where they are forgotten.
+        unsafe { packets.set_len(left) };
+        parked
     }
 
     /// Parts with pages as the packets that were written into them: each said by the page's number, where in it the packet

@@ -84,6 +84,73 @@ fn packets_stop_at_the_first_that_is_wrong_and_change_nothing_for_it() {
     assert_eq!((out(&one), out(&two)), (0, 0));
 }
 
+fn packet(pool: &Bound, len: usize) -> Buff {
+    Buff::received(pool.alloc_page().expect("a page"), len).expect("it fits")
+}
+
+#[test]
+fn packets_are_parked_up_to_the_first_that_is_no_page_to_itself() {
+    let arena = arena();
+    let chained = PoolParams { chains: 8, ..Default::default() };
+    let (one, two) = (Pool::new(chained, arena.clone()).expect("plain").bind(), pool(&arena));
+    let piece = Buff::new(one.alloc_frag(512).expect("a piece"), 0, 60).expect("it fits");
+    let mut jumbo = packet(&one, 100);
+    jumbo.add_frag(one.alloc_page().expect("a page"), 0, 100).expect("a chain");
+    let mut packets =
+        vec![packet(&one, 60), piece, packet(&one, 61), jumbo, packet(&one, 62), packet(&two, 63)];
+    let (mut parked, mut named) = (Parked::new(PAGES), Vec::new());
+    let mut takes = |page, offset, len| {
+        named.push((page, offset as u32, len as u32));
+        true
+    };
+    for _ in 0..2 {
+        assert_eq!(parked.park_packets(&mut packets, 64, &mut takes), 1);
+        assert_eq!(parked.park_packets(&mut packets, 64, &mut takes), 0, "a piece, or several buffers");
+        drop(packets.remove(0));
+    }
+    assert_eq!(parked.park_packets(&mut packets, 0, &mut takes), 0, "none is asked for");
+    assert_eq!(parked.park_packets(&mut packets, 64, |_, _, _| false), 0, "refused");
+    assert_eq!(parked.park_packets(&mut packets, 64, &mut takes), 1, "up to another pool's");
+    assert_eq!(parked.park_packets(&mut packets, 64, &mut takes), 1, "which comes by itself");
+    assert_eq!((packets.len(), parked.len(), out(&one), out(&two)), (0, 4, 3, 1));
+    assert_eq!(parked.park_packets(&mut packets, 64, &mut takes), 0, "there are none");
+    let mut back = Vec::with_capacity(8);
+    assert_eq!(parked.take_packets(named[..3].to_vec(), &mut back), (3, 60 + 61 + 62), "as they were");
+    assert_eq!(parked.take_packets(named[3..].to_vec(), &mut back), (1, 63));
+    drop((back, parked));
+    assert_eq!((out(&one), out(&two)), (0, 0));
+}
+
+#[test]
+fn packets_of_another_area_or_beyond_the_table_stay_in_the_vector() {
+    let (here, there) = (arena(), arena());
+    let (mine, theirs, mut parked) = (pool(&here), pool(&there), Parked::new(PAGES));
+    park(&mut parked, &mine, 1);
+    let mut packets = vec![packet(&theirs, 60)];
+    assert_eq!(parked.park_packets(&mut packets, 64, |_, _, _| panic!("none is asked about")), 0);
+    assert_eq!((packets.len(), packets[0].len(), out(&theirs)), (1, 60, 1));
+    let mut short = Parked::new(0);
+    assert_eq!(short.park_packets(&mut packets, 64, |_, _, _| panic!("none is asked about")), 0);
+    drop((packets, parked));
+    assert_eq!((out(&mine), out(&theirs)), (0, 0));
+}
+
+#[test]
+fn a_panic_over_a_packet_leaks_those_that_were_not_parked_and_no_more() {
+    let arena = arena();
+    let (pool, mut parked) = (pool(&arena), Parked::new(PAGES));
+    let (mut packets, mut asked): (Vec<_>, _) = ((0..5).map(|_| packet(&pool, 60)).collect(), 0);
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        parked.park_packets(&mut packets, 64, |_, _, _| {
+            asked += 1;
+            assert!(asked < 3, "the third");
+            true
+        })
+    }));
+    assert!(unwound.is_err() && packets.is_empty());
+    assert_eq!((parked.len(), parked.clear(), out(&pool)), (2, 2, 3));
+}
+
 #[test]
 fn pages_of_another_area_are_given_back_unless_none_are_here() {
     let (here, there) = (arena(), arena());
