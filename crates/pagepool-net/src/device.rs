@@ -114,6 +114,14 @@ pub trait Device: Send + fmt::Debug {
     /// it does not reach) is taken, counted, and goes home.
     fn transmit(&mut self, frames: &mut VecDeque<Frame>) -> usize;
 
+    /// As [`transmit`](Self::transmit), for packets that came in just now: takes those off the front that need no frame, and says
+    /// how many. It refuses none: the rest, which may be all, stays for `transmit`, which sends after what was sent before. A device
+    /// that has no shorter way takes none.
+    fn transmit_packets(&mut self, packets: &mut Vec<Buff>) -> usize {
+        let _ = packets;
+        0
+    }
+
     /// Moves frames that were sent, at most `budget`, into the bulk, through which they go home; says how many.
     fn complete(&mut self, done: &mut FrameBulk, budget: usize) -> usize;
 
@@ -201,6 +209,9 @@ impl<D: Device + ?Sized> Device for Box<D> {
     }
     fn transmit(&mut self, frames: &mut VecDeque<Frame>) -> usize {
         (**self).transmit(frames)
+    }
+    fn transmit_packets(&mut self, packets: &mut Vec<Buff>) -> usize {
+        (**self).transmit_packets(packets)
     }
     fn complete(&mut self, done: &mut FrameBulk, budget: usize) -> usize {
         (**self).complete(done, budget)

@@ -111,6 +111,18 @@ impl Egress {
         Some(frame)
     }
 
+    /// Whether frames of this area go as they are, as the last frame did; meets none anew.
+    #[inline]
+    pub(crate) fn reuses(&self, area: &Arc<Area>) -> bool {
+        self.known.get(self.last).is_some_and(|known| known.reached && Arc::ptr_eq(&known.area, area))
+    }
+
+    /// So many of those went, without having been prepared singly.
+    #[inline]
+    pub(crate) fn reused(&mut self, frames: usize) {
+        self.stats.reused += frames as u64;
+    }
+
     /// Which way frames took so far.
     pub fn stats(&self) -> PathStats {
         self.stats

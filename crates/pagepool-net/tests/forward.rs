@@ -128,6 +128,36 @@ fn a_stack_takes_what_it_wants() {
 }
 
 #[test]
+fn the_short_way_overtakes_nothing_and_counts_the_same() {
+    // Taken whole, in two parts, in part, not at all; while the ring is stuck what waits is not overtaken.
+    let short_way = vec![5, 5, 5, 5, 0, 7, 0, 10, 30, 40];
+    for (verdict, back) in [(Action::Tx, true), (Action::Redirect(PortId(0)), false)] {
+        let (nic, hand) = FakeNic::copying();
+        let mut forwarder = Forwarder::new(move |_: &mut Buff, _: Ingress| verdict);
+        let nic = nic.tx_ring(64).short_way(short_way.clone());
+        let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
+        for burst in 0..6 {
+            hand.wire().stuck = burst == 3;
+            (0..40).for_each(|n| hand.arrive(packet(burst * 40 + n, 60)));
+            for _ in 0..3 {
+                forwarder.poll();
+            }
+        }
+        settle(&mut forwarder);
+        let sent: Vec<u32> = hand.sent().iter().map(|bytes| number(bytes)).collect();
+        assert_eq!(sent, (0..240).collect::<Vec<_>>(), "{verdict:?}: in order");
+        let stats = forwarder.stats(port).unwrap();
+        let expected = match back {
+            true => ForwardStats { rx: 240, tx: 240, ..Default::default() },
+            false => ForwardStats { rx: 240, redirect_out: 240, redirect_in: 240, ..Default::default() },
+        };
+        assert_eq!((stats, forwarder.device(port).unwrap().stats().tx_packets), (expected, 240));
+        assert_eq!(forwarder.paths(port).unwrap().reused, if back { 0 } else { 240 });
+        assert_eq!(forwarder.pool(port).unwrap().inflight().out, 0, "all home");
+    }
+}
+
+#[test]
 fn a_transmit_ring_that_is_full_for_ever_holds_up_nothing() {
     let (nic, hand) = FakeNic::copying();
     let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Tx);

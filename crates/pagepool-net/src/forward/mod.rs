@@ -6,6 +6,8 @@
 //!        redirects to a port of another goes over a [handoff](crate::handoff).
 //! Order  the program is asked about all packets of a burst, then what it said is done, packet by packet. If it panics, the
 //!        burst ends: its buffers go home.
+//! Short  a burst that all goes out of one port of this thread is given to its device as it is, where nothing waits for that
+//!        and the device takes it; else packets become frames and wait, in order, for the end of the burst.
 //! Home   what ends here is collected and returned in bulk, at the end of each burst; what was sent, through a
 //!        [`FrameBulk`]. A packet of another thread's pool goes home by itself.
 //! Cost   nothing is allocated, locked or formatted per packet; all memory is bounded by rings and by the budget.
@@ -32,6 +34,10 @@ pub use stats::ForwardStats;
 /// Packets that one poll takes from a port, unless it is told otherwise. Linux: `NAPI_POLL_WEIGHT`.
 #[doc(alias = "NAPI_POLL_WEIGHT")]
 pub const BUDGET: usize = 64;
+
+/// Packets between the one that is looked at and the one whose first bytes are fetched: the time that these take to come
+/// from another CPU.
+const AHEAD: usize = 16;
 
 /// Most packets that one poll may be told to take from a port.
 const MOST: usize = 4096;
@@ -345,15 +351,17 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         n
     }
 
-    /// A burst of one port through the program.
+    /// A burst of one port through the program. Says how many packets were received, and sent at once.
     fn receive(&mut self, at: usize) -> usize {
         let mut received = std::mem::take(&mut self.received);
         received.reserve_exact(self.budget); // allocates only after a program panicked, and took the vector along
         let n = self.ports[at].receive(&mut received, self.budget);
         self.meter.lap(Part::Receive, n, &self.ports);
+        let mut sent = 0;
         if n > 0 {
             let all_end = self.judge(at, &mut received);
             if !all_end {
+                sent = self.send_burst(at, &mut received);
                 self.carry_out(at, &mut received);
             }
             self.meter.lap(Part::Program, n, &self.ports);
@@ -362,7 +370,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
             self.meter.received(n);
         }
         self.received = received;
-        n
+        n + sent
     }
 
     /// Asks the program about a burst. Whether all of it ends here: then nothing is to be carried out, and it is counted.
@@ -371,7 +379,13 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         let ingress = Ingress { port: self.ports[at].id };
         let (mut dropped, mut aborted, mut too_short) = (0, 0, 0);
         self.verdicts.clear();
-        for packet in packets.iter_mut() {
+        let ahead = if self.program.reads() { AHEAD } else { packets.len() };
+        if ahead == AHEAD {
+            packets.iter().take(AHEAD).for_each(Buff::prefetch);
+        }
+        for at in 0..packets.len() {
+            packets.get(at + ahead).map(Buff::prefetch);
+            let packet = &mut packets[at];
             let is_short = packet.data_len() < ETH_HEADER;
             let verdict = if is_short { Action::Drop } else { self.program.run(packet, ingress) };
             too_short += u64::from(is_short);
@@ -384,6 +398,31 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         stats.drop += dropped - too_short;
         stats.aborted += aborted;
         dropped + aborted == packets.len() as u64
+    }
+
+    /// Sends what it can of a burst that all goes out of one port; says how many packets that were.
+    #[inline]
+    fn send_burst(&mut self, at: usize, packets: &mut Vec<Buff>) -> usize {
+        let (to, back) = match self.verdicts[0] {
+            Action::Tx => (at, true),
+            Action::Redirect(to) => match self.targets.get(to.0 as usize) {
+                Some(&Target::Here(to)) => (to, false),
+                _ => return 0,
+            },
+            _ => return 0,
+        };
+        if self.verdicts.iter().any(|verdict| *verdict != self.verdicts[0]) {
+            return 0;
+        }
+        self.meter.lap(Part::Program, packets.len(), &self.ports);
+        let sent = self.ports[to].send_burst(packets, back);
+        if !back {
+            self.ports[at].stats.redirect_out += sent as u64;
+        }
+        self.verdicts.truncate(packets.len()); // they are all the same
+        self.meter.lap(Part::Transmit, sent, &self.ports);
+        self.meter.sent(sent);
+        sent
     }
 
     /// Does with each packet what the program said.

@@ -362,6 +362,14 @@ impl Device for XskDevice {
     }
 
     #[inline]
+    fn transmit_packets(&mut self, packets: &mut Vec<Buff>) -> usize {
+        let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
+        let n = self.sender.transmit_pages(&mut open.tx, packets, &mut self.reach, &mut self.stats);
+        self.kick_transmit();
+        n
+    }
+
+    #[inline]
     fn complete(&mut self, done: &mut FrameBulk, budget: usize) -> usize {
         self.kick_transmit(); // what an earlier call had no room for
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
@@ -518,6 +526,41 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1)); // not by `wait`, whose `poll` is a call, too
         }
         assert_eq!((device.stats().tx_completed, far.receive(&mut Vec::new())), (1, true));
+    }
+
+    #[test]
+    fn packets_in_whole_pages_go_the_short_way_and_no_others() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP packets without frames: {why}");
+        }
+        let veth = veth::Veth::new(1, 1500);
+        let (mut device, pool) = open_pages(UmemParams { mode: XskMode::Copy, ..Default::default() }, 8);
+        let (mut far, mut bytes, mut done) = (veth.far_end(0), Vec::new(), FrameBulk::new());
+        let packet = |len| {
+            let mut packet = Buff::new(pool.alloc_page().unwrap(), 100, len).unwrap();
+            packet.data_mut().fill(len as u8);
+            packet
+        };
+        let mut packets = vec![packet(60), packet(61), packet(1600), packet(62)];
+        assert_eq!((device.transmit_packets(&mut packets), packets.len()), (2, 2), "up to one to be refused");
+        assert_eq!(device.transmit(&mut packets.drain(..).map(Frame::from).collect()), 2);
+        for len in [60, 61, 62] {
+            assert!(far.receive(&mut bytes) && bytes == vec![len as u8; len], "{len}: {bytes:?}");
+        }
+        let stats = device.stats();
+        assert_eq!((stats.tx_packets, stats.tx_bytes, stats.tx_too_long, stats.in_tx), (3, 183, 1, 3));
+        packets.extend((0..20).map(|_| packet(64)));
+        assert_eq!((device.transmit_packets(&mut packets), device.stats().in_tx), (5, 8), "as many as slots");
+        let start = Instant::now();
+        while device.stats().in_tx > 0 && start.elapsed() < Duration::from_secs(2) {
+            device.complete(&mut done, 3);
+        }
+        assert_eq!((device.stats().tx_completed, device.stats().tx_bad_descriptor), (8, 0));
+        assert_eq!(device.transmit_packets(&mut packets), 8);
+        drop(done);
+        device.close();
+        assert_eq!((device.stats().closed_with, pool.inflight().out), (8, 7), "7 are in the vector still");
+        assert_eq!((device.transmit_packets(&mut packets), packets.len()), (0, 7));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The sending half: gives the kernel the buffers of frames, and the frames back when it is done with them.
 //!
-//! Table  each buffer of a frame has a slot, which is found by the address that completes it: a list of slots per page,
-//!        for a page may have several pieces that are being sent. A frame is done with its last buffer. What the kernel
-//!        never completes (many kernels drop a descriptor that they refuse silently) stays in its slot until the socket is closed.
+//! Table  a packet that is one whole page is a byte, by the page's number. Each buffer of any other frame has a slot, which is
+//!        found by the address that completes it: a list of slots per page, for a page may have several pieces that are being
+//!        sent. A frame is done with its last buffer. What the kernel never completes (many kernels drop a descriptor that
+//!        they refuse silently) stays here until the socket is closed.
 //! Trust  none: an address that is not being sent is counted.
 //! Checks what the kernel would refuse is refused here, where it can be counted: an empty buffer, one beyond the UMEM or
 //!        across the end of a chunk, a packet of too many buffers.
@@ -10,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use pagepool::{Frame, FrameBulk, MAX_FRAGS};
+use pagepool::{Buff, Frame, FrameBulk, MAX_FRAGS, PAGE_SHIFT, PAGE_SIZE, PageIdx, Parked};
 
 use super::receiver::Descriptor;
 use super::ring::{Consumer, Producer};
@@ -34,6 +35,8 @@ pub(super) struct TxRings {
 #[derive(Debug)]
 pub(super) struct Sender {
     layout: Layout,
+    /// Packets of one whole page each.
+    whole: Parked,
     /// By page: the first of the slots whose buffers lie in it.
     pages: Box<[u32]>,
     slots: Box<[Slot]>,
@@ -42,7 +45,7 @@ pub(super) struct Sender {
     addrs: [u64; MAX_FRAGS + 1],
     max_packet: usize,
     max_buffers: usize,
-    /// Buffers of all frames that are here.
+    /// Buffers of all frames that have slots.
     held: usize,
 }
 
@@ -74,9 +77,11 @@ enum Verdict {
 impl Sender {
     pub(super) fn new(layout: Layout, slots: usize, max_buffers: usize, max_packet: usize) -> Self {
         let slot = || Slot { frame: None, addr: 0, next: NONE, head: 0, buffers: 0, left: 0 };
+        let pages = (layout.len >> PAGE_SHIFT) as usize;
         Self {
             layout,
-            pages: vec![NONE; (layout.len >> pagepool::PAGE_SHIFT) as usize].into(),
+            whole: Parked::new(pages),
+            pages: vec![NONE; pages].into(),
             slots: (0..slots).map(|_| slot()).collect(),
             free: (0..slots as u32).rev().collect(),
             addrs: [0; MAX_FRAGS + 1],
@@ -84,6 +89,41 @@ impl Sender {
             max_buffers,
             held: 0,
         }
+    }
+
+    /// Takes packets off the front while there is room, each is a whole page, and nothing is to be refused: all else is for
+    /// [`transmit`](Self::transmit). Says how many.
+    #[inline]
+    pub(super) fn transmit_pages(
+        &mut self,
+        rings: &mut TxRings,
+        packets: &mut Vec<Buff>,
+        reach: &mut Reach,
+        stats: &mut DeviceStats,
+    ) -> usize {
+        let Some(first) = packets.first().map(Buff::buffer) else { return 0 };
+        // It stands for all of its pool: in a UMEM a device address is the place in the area.
+        let at = reach.addr_of(first).filter(|_| first.len() == PAGE_SIZE);
+        if at.is_none_or(|at| at.0 >> PAGE_SHIFT != u64::from(first.page().0)) {
+            return 0;
+        }
+        let room = rings.send.room(packets.len()).min(self.slots.len() - self.held());
+        let (layout, longest) = (self.layout, self.max_packet);
+        let (mut slots, mut bytes) = (rings.send.slots(), 0);
+        let sent = self.whole.park_packets(packets, room, |page, offset, len| {
+            let at = (u64::from(page.0) << PAGE_SHIFT) + offset as u64;
+            let Ok(descriptor) = layout.descriptor(at, len, false) else { return false };
+            if len <= longest {
+                slots.push(descriptor.to_words());
+                bytes += len as u64;
+            }
+            len <= longest
+        });
+        slots.note();
+        rings.send.submit();
+        stats.tx_packets += sent as u64;
+        stats.tx_bytes += bytes;
+        sent
     }
 
     /// Takes frames off the front while there is room; says how many, those that are refused for good included.
@@ -128,7 +168,7 @@ impl Sender {
         if buffers > self.max_buffers || !(1..=self.max_packet).contains(&frame.len()) {
             return Verdict::TooLong;
         }
-        if buffers > self.free.len() || send.room(buffers) < buffers {
+        if buffers > self.slots.len() - self.held() || send.room(buffers) < buffers {
             return Verdict::Full;
         }
         let (mut written, mut verdict) = (0, Verdict::Fits(buffers));
@@ -163,7 +203,7 @@ impl Sender {
         let head = self.free[self.free.len() - 1];
         for &addr in &self.addrs[..buffers] {
             let free = self.free.pop().expect("slots were counted before");
-            let first = &mut self.pages[(addr >> pagepool::PAGE_SHIFT) as usize];
+            let first = &mut self.pages[(addr >> PAGE_SHIFT) as usize];
             let slot = &mut self.slots[free as usize];
             (slot.addr, slot.head, slot.next) = (addr, head, *first);
             *first = free;
@@ -189,14 +229,15 @@ impl Sender {
             if got == 0 {
                 break;
             }
-            for _ in 0..got {
-                let [addr] = done.pop();
+            let sent = &mut [[0]; BURST][..got];
+            done.pop_into(sent);
+            done.release();
+            for &[addr] in &*sent {
                 match self.finish(addr, bulk) {
                     Some(finished) => frames += finished,
                     None => stats.tx_bad_descriptor += 1,
                 }
             }
-            done.release();
         }
         stats.tx_completed += frames as u64;
         frames
@@ -205,6 +246,15 @@ impl Sender {
     /// The kernel is done with what was sent at this address, if anything was; says how many frames were done with it.
     #[inline(always)]
     fn finish(&mut self, addr: u64, bulk: &mut FrameBulk) -> Option<usize> {
+        let page = PageIdx(u32::try_from(addr >> PAGE_SHIFT).ok()?);
+        match self.whole.take(page) {
+            Some(page) => bulk.push_buffer(page),
+            None => return self.finish_slot(addr, bulk),
+        }
+        Some(1)
+    }
+
+    fn finish_slot(&mut self, addr: u64, bulk: &mut FrameBulk) -> Option<usize> {
         let slot = self.unlink(addr)?;
         let head = self.slots[slot as usize].head;
         if slot != head {
@@ -225,7 +275,7 @@ impl Sender {
     /// Takes the slot of an address out of its page's list.
     #[inline]
     fn unlink(&mut self, addr: u64) -> Option<u32> {
-        let page = (addr >> pagepool::PAGE_SHIFT) as usize;
+        let page = (addr >> PAGE_SHIFT) as usize;
         let mut at = *self.pages.get(page)?;
         let mut before = NONE;
         while at != NONE {
@@ -244,12 +294,14 @@ impl Sender {
     }
 
     /// Buffers of the frames that are here, sent or not.
+    #[inline]
     pub(super) fn held(&self) -> usize {
-        self.held
+        self.held + self.whole.len()
     }
 
     /// Leaks what the kernel has.
     pub(super) fn forget(&mut self) {
+        self.held += self.whole.forget(); // goes on counting it
         self.slots.iter_mut().for_each(|slot| std::mem::forget(slot.frame.take()));
     }
 
@@ -262,7 +314,7 @@ impl Sender {
     /// Takes everything back, once the socket is closed; says how many buffers there were.
     pub(super) fn clear(&mut self) -> usize {
         self.slots.iter_mut().for_each(|slot| drop(slot.frame.take()));
-        std::mem::take(&mut self.held)
+        std::mem::take(&mut self.held) + self.whole.clear()
     }
 }
 
@@ -320,6 +372,28 @@ mod tests {
         }
         assert!(sender.held() > 0 && sender.clear() > 0);
         assert_eq!(pool.inflight().out, 0);
+    }
+
+    #[test]
+    fn a_page_is_done_with_once_and_counts_until_then() {
+        let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
+        let pool = Pool::new(PoolParams::default(), arena).unwrap().bind();
+        let layout = Layout { chunk: 4096, before: 256, unaligned: false, unit_shift: 12, len: 1 << 20 };
+        let (mut sender, mut bulk) = (Sender::new(layout, 16, 4, 9000), FrameBulk::new());
+        let packet = || Buff::new(pool.alloc_page().unwrap(), 300, 60).unwrap();
+        let (mut packets, mut sent) = (vec![packet(), packet(), packet()], Vec::new());
+        sender.whole.park_packets(&mut packets, 2, |page, offset, _| {
+            sent.push((u64::from(page.0) << PAGE_SHIFT) + offset as u64);
+            true
+        });
+        assert_eq!((sender.held(), packets.len()), (2, 1));
+        assert_eq!([sent[0], sent[0]].map(|addr| sender.finish(addr, &mut bulk)), [Some(1), None]);
+        bulk.flush();
+        assert_eq!((sender.held(), pool.inflight().out), (1, 2));
+        assert_eq!((sender.clear(), sender.held(), pool.inflight().out), (1, 0, 1));
+        sender.whole.park_packets(&mut packets, 2, |_, _, _| true);
+        sender.forget();
+        assert_eq!((sender.held(), pool.inflight().out), (1, 1), "what is leaked is out, and counted");
     }
 
     #[test]
