@@ -80,15 +80,15 @@ value() { grep -o "\"$1\":-\\?[0-9.]*" | head -1 | cut -d: -f2; }
 
 # One run: scenario, program, what, number (bytes of a frame, or the MTU).
 run() {
-    local mtu=1500 words line figure part on
+    local mtu=1500 words line figure part on=$own
     [ "$3" = tcp ] && mtu=$4
     words=$(program "$2" "$([ "$3" = tcp ] && echo forward || echo "$3")" "$mtu")
     [ -n "$words" ] || return
-    on=$own
-    # TCP's ends go where the kernel puts them, and so does the program; testpmd pins itself.
-    if [ "$3" = tcp ] || [ "$2" = testpmd ]; then on=$sender,$own; fi
-    local bed=("$rates" bed "$3" --size "$4" --mtu "$mtu" --seconds "$seconds" -- taskset -c "$on")
-    [ "$3" = tcp ] || bed=(taskset -c "$sender" "${bed[@]}")
+    [ "$2" = testpmd ] && on=$sender,$own # it pins its worker to the second itself
+    local bed=("$rates" bed "$3" --size "$4" --mtu "$mtu" --seconds "$seconds")
+    # TCP's ends go where the kernel puts them, but the sender's does its work on its own CPU, as that of another machine would.
+    if [ "$3" = tcp ]; then bed+=(--host-cpu "$sender"); else bed=(taskset -c "$sender" "${bed[@]}"); fi
+    bed+=(-- taskset -c "$on")
     # shellcheck disable=SC2086 # words are words
     line=$("${bed[@]}" $words 2>"$work/err" | tail -1)
     figure=$(echo "$line" | value "$([ "$3" = tcp ] && echo gbit_s || echo pps)")

@@ -33,6 +33,11 @@ pub fn allowed_cpus() -> Vec<usize> {
     (0..most).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
 }
 
+/// The first two of them, if there are so many.
+pub fn two_cpus() -> Option<[usize; 2]> {
+    allowed_cpus().first_chunk().copied()
+}
+
 /// Keeps the calling thread on one CPU; says whether the kernel agreed.
 pub fn pin_to(cpu: usize) -> bool {
     let set = MaybeUninit::<libc::cpu_set_t>::zeroed();

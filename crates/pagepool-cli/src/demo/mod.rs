@@ -21,6 +21,7 @@ use clap::Args;
 
 use crate::bench::print_json;
 use crate::interrupt::listen;
+use crate::sys;
 use live::View;
 use place::{On, Place};
 use plan::Program;
@@ -67,8 +68,8 @@ pub fn run(choice: &Choice) -> Result<ExitCode, String> {
 fn demonstrate(place: Place, view: &View<'_>) -> Result<Verdict, String> {
     let task = match place {
         Place::Memory(task) => task,
-        Place::Veth(mtu) => return veth::run(veth::Stage::new(mtu)?, view),
-        Place::VethElse(mtu, task) => match veth::Stage::new(mtu) {
+        Place::Veth(mtu) => return veth::run(veth::Stage::new(mtu, sys::two_cpus())?, view),
+        Place::VethElse(mtu, task) => match veth::Stage::new(mtu, sys::two_cpus()) {
             Ok(stage) => return veth::run(stage, view),
             Err(why) => {
                 let line = format!("In memory only, for real interfaces would need what is not here: {why}");

@@ -23,6 +23,7 @@ use super::plan::Program;
 use super::verdict::{Counted, Verdict};
 use crate::pools::in_full;
 use crate::socket_sizes::{SocketSizes, mode};
+use crate::sys;
 
 /// The sender is told when to end, and sends no longer than this beyond it.
 const GRACE: Duration = Duration::from_secs(60);
@@ -33,6 +34,8 @@ pub struct Stage {
     pub between: Between,
     pub hosts: TwoHosts,
     pub mtu: u32,
+    /// For the forwarding loop.
+    cpu: Option<usize>,
 }
 
 /// Pools and devices, and how the devices are attached.
@@ -45,14 +48,21 @@ pub struct Between {
 }
 
 impl Stage {
-    /// Two hosts, and a device on the link to each.
-    pub fn new(mtu: u32) -> Result<Self, String> {
-        let params = TwoHostsParams { mtu, ..TwoHostsParams::default() };
+    /// Two hosts, and a device on the link to each. The first host does its own work on the first of the CPUs, if there are two:
+    /// that which sends has most to do, and would do it where it is forwarded.
+    pub fn new(mtu: u32, cpus: Option<[usize; 2]>) -> Result<Self, String> {
+        let stacks = [cpus.map(|[host, _]| host as u32), None];
+        let params = TwoHostsParams { mtu, stacks, ..TwoHostsParams::default() };
         let hosts = TwoHosts::new(&params).map_err(|error| with_cause(&error))?;
         let names = hosts.near.each_ref().map(|link| link.name.clone());
         // Where the links are, for sockets are of the namespace that they are made in.
         let between = hosts.run_between(move || Between::new(&names, SocketSizes::of_mtu(mtu)));
-        Ok(Self { between: between.map_err(|error| in_full(&error))?, hosts, mtu })
+        Ok(Self {
+            between: between.map_err(|error| in_full(&error))?,
+            hosts,
+            mtu,
+            cpu: cpus.map(|[_, cpu]| cpu),
+        })
     }
 }
 
@@ -76,7 +86,7 @@ impl Between {
 
 /// Runs it, and judges.
 pub fn run(stage: Stage, view: &View<'_>) -> Result<Verdict, String> {
-    let Stage { between: Between { pools, nics, mode, pages }, hosts, mtu } = stage;
+    let Stage { between: Between { pools, nics, mode, pages }, hosts, mtu, cpu } = stage;
     if view.lines {
         println!("TCP between two kernels through {mode}, MTU {mtu}, {} s.", view.seconds);
     }
@@ -91,7 +101,7 @@ pub fn run(stage: Stage, view: &View<'_>) -> Result<Verdict, String> {
         arrived: |end| Some(sum(end, |nic| nic.tx_completed)),
     };
     let course = Arc::new(Course::new());
-    let (forwarding, warm) = start(middle, course.clone())?;
+    let (forwarding, warm) = start(middle, course.clone(), cpu)?;
     let start = Instant::now();
     let transferred = transfer(&hosts, &course, &warm, view);
     let seconds = start.elapsed().as_secs_f64();
@@ -101,10 +111,15 @@ pub fn run(stage: Stage, view: &View<'_>) -> Result<Verdict, String> {
     Ok(Verdict::of(&counted, &homes))
 }
 
-/// Starts the forwarding loop, and waits for the end of its warm-up.
-pub fn start(middle: Middle, course: Arc<Course>) -> Result<(JoinHandle<()>, Sample), String> {
+/// Starts the forwarding loop, on a CPU or wherever the kernel puts it, and waits for the end of its warm-up.
+pub fn start(
+    middle: Middle,
+    course: Arc<Course>,
+    cpu: Option<usize>,
+) -> Result<(JoinHandle<()>, Sample), String> {
     let (warm, warmed) = mpsc::channel();
     let work = move || {
+        cpu.map(sys::pin_to); // it is faster there, and works anywhere
         forwarding::run(middle, &course, |sample| {
             let _ = warm.send(sample); // whoever started this thread waits for it
         })

@@ -60,7 +60,7 @@ pub struct Choice {
 /// Runs it and prints the verdict; the status says whether all is well.
 pub fn run(choice: &Choice) -> Result<ExitCode, String> {
     let interrupted = crate::interrupt::listen()?;
-    let stage = Stage::new(MTU).map_err(|why| format!("soak runs over real interfaces only: {why}"))?;
+    let stage = Stage::new(MTU, None).map_err(|why| format!("soak runs over real interfaces only: {why}"))?;
     let verdict = soak(stage, choice, &interrupted)?;
     if choice.json {
         print_json(&verdict);
@@ -83,7 +83,7 @@ fn soak(stage: Stage, choice: &Choice, interrupted: &AtomicBool) -> Result<Verdi
         arrived: |_| None,
     };
     let course = Arc::new(Course::new());
-    let (forwarding, warm) = veth::start(middle, course.clone())?;
+    let (forwarding, warm) = veth::start(middle, course.clone(), None)?;
     let mut conductor = Conductor::new(&hosts, &course, warm, choice)?;
     course.move_to(Phase::Traffic);
     let conducted = conductor.conduct(interrupted).and_then(|()| conductor.quiet());

@@ -26,7 +26,9 @@ pub fn run(words: &[&str]) -> Result<String, String> {
     let what = words.first().copied().unwrap_or("drop");
     let seconds = Duration::from_secs(option(words, "--seconds", 3)?);
     let (size, mtu) = (option(words, "--size", 64)?, option(words, "--mtu", 1500)?);
-    let hosts = TwoHosts::new(&TwoHostsParams { mtu: mtu as u32, ..Default::default() });
+    let stack = words.contains(&"--host-cpu").then(|| option(words, "--host-cpu", 0)).transpose()?;
+    let stacks = [stack.map(|cpu| cpu as u32), None];
+    let hosts = TwoHosts::new(&TwoHostsParams { mtu: mtu as u32, stacks, ..Default::default() });
     let hosts = hosts.map_err(|error| error.to_string())?;
     let between = hosts.between.as_ref().ok_or("the hosts have nothing between them")?;
     let program = Program::start(between, program)?;

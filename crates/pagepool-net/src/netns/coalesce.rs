@@ -20,7 +20,8 @@ pub(super) fn gather(link: &str, time: Duration) -> io::Result<()> {
     fs::write(setting(&files, link, "napi_defer_hard_irqs"), EMPTY_POLLS.to_string())
 }
 
-fn setting(files: &OwnedFd, link: &str, name: &str) -> String {
+/// A file of a link.
+pub(super) fn setting(files: &OwnedFd, link: &str, name: &str) -> String {
     format!("/proc/self/fd/{}/class/net/{link}/{name}", files.as_raw_fd())
 }
 

@@ -16,6 +16,7 @@ mod namespace;
 mod netlink;
 mod numbered;
 mod route;
+mod steering;
 mod sys;
 mod tcp;
 mod two_hosts;

@@ -20,12 +20,12 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::coalesce;
 use super::error::NetError;
 use super::ethtool::{Ethtool, Offload};
 use super::link::{Link, Mac, OperState};
 use super::namespace::Namespace;
 use super::netlink::{Netlink, VethEnd};
+use super::{coalesce, steering};
 
 /// How long links may take to come up.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -60,12 +60,16 @@ pub struct TwoHostsParams {
     /// For how long the hosts gather packets for that, as a NIC does between two interrupts; zero takes each packet as it
     /// comes. So they do, too, on a kernel before Linux 5.2, and where a filter of system calls forbids to ask for it.
     pub gather: Duration,
+    /// The CPU on which the stack of each host takes in what arrives; `None` leaves it to whoever sends, which is the thread that
+    /// forwards. Without sysfs or receive packet steering it stays there.
+    pub stacks: [Option<u32>; 2],
 }
 
 impl Default for TwoHostsParams {
     fn default() -> Self {
         let near = ["near0".into(), "near1".into()];
-        Self { mtu: 1500, queues: 1, between: Between::Namespace, near, gro: true, gather: GATHER }
+        let between = Between::Namespace;
+        Self { mtu: 1500, queues: 1, between, near, gro: true, gather: GATHER, stacks: [None; 2] }
     }
 }
 
@@ -179,6 +183,10 @@ impl Middle {
         if params.gro && !params.gather.is_zero() {
             let (link, time) = (far.clone(), params.gather);
             let _ = namespace.run(move || coalesce::gather(&link, time)); // without it the host is slower
+        }
+        if let Some(cpu) = params.stacks[usize::from(number)] {
+            let link = far.clone();
+            let _ = namespace.run(move || steering::steer(&link, queues, cpu)); // without it the forwarder has more to do
         }
         self.prepare(near, false)?;
         let loopback = host.netlink.link("lo")?.index;
