@@ -74,6 +74,11 @@ impl Program for Drop {
         }
         Action::Drop
     }
+
+    #[inline]
+    fn reads(&self) -> bool {
+        self.check.is_some()
+    }
 }
 
 impl Check {

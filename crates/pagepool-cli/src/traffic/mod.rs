@@ -219,6 +219,7 @@ impl Running {
                 number,
                 ports,
                 pages: sizes.pages,
+                burst: sizes.burst,
                 work,
                 feed,
                 tap: thread.tap,

@@ -81,6 +81,11 @@ impl<W: Work> Program for Tapped<W> {
         }
         self.work.run(packet, at)
     }
+
+    #[inline]
+    fn reads(&self) -> bool {
+        self.tap.is_some() || self.work.reads()
+    }
 }
 
 /// What a thread is given.
@@ -90,6 +95,8 @@ pub struct Worker<W, F> {
     pub ports: Vec<Port>,
     /// Pages that each pool takes from the arena beforehand.
     pub pages: usize,
+    /// Packets that are taken from a port at once.
+    pub burst: usize,
     pub work: W,
     pub feed: F,
     pub tap: Option<Tap>,
@@ -111,6 +118,7 @@ impl<W: Work, F: Feed> Worker<W, F> {
             take_beforehand(&pool, self.pages);
             ports.push(forwarder.add_port(Box::new(nic), pool));
         }
+        let _ = forwarder.set_budget(self.burst); // fails for no number like these
         forwarder.measure(true);
         forwarder.poll(); // fills the fill rings
         let mut this = Running { forwarder, ports, feed: self.feed, number: self.number, course };

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, Buff, PAGE_SIZE, Pool, PoolParams, put_bulk};
 use pagepool_net::{
-    Action, Attach, Forwarder, Ingress, PartCycles, PortId, Program, Redirect, Umem, UmemParams, Wake,
-    XskDevice, XskMode, XskParams, ticks,
+    Action, Attach, BUDGET, Forwarder, Ingress, PartCycles, PortId, Program, Redirect, Umem, UmemParams,
+    Wake, XskDevice, XskMode, XskParams, ticks,
 };
 
 use crate::option;
@@ -18,6 +18,10 @@ use crate::option;
 const PATIENCE: u64 = 64;
 const NAP: Duration = Duration::from_millis(2);
 
+/// Slots of each ring, and packets in one buffer each that are taken at once, as the commands have them.
+const RING: u64 = 512;
+const BURST: u64 = 256;
+
 /// Most bytes of a packet that a veth takes into one page.
 const ONE_BUFFER: u64 = 3502;
 
@@ -25,7 +29,8 @@ pub fn run(words: &[&str]) -> Result<String, String> {
     let what = words.first().copied().unwrap_or("drop");
     let links: Vec<_> = words.iter().skip(1).take_while(|word| !word.starts_with("--")).collect();
     let several = option(words, "--mtu", 1500)? > ONE_BUFFER;
-    let (ring, budget) = (option(words, "--ring", 2048)?, option(words, "--budget", 64)?);
+    let (ring, burst) = (option(words, "--ring", RING)?, if several { BUDGET as u64 } else { BURST });
+    let budget = option(words, "--budget", burst)?;
     let program = What::of(what)?;
     let mut forwarder = Forwarder::new(program);
     open(&mut forwarder, &links, several, ring as u32).map_err(|error| error.to_string())?;
@@ -86,6 +91,10 @@ impl Program for What {
             }
         }
     }
+
+    fn reads(&self) -> bool {
+        !matches!(self, Self::Drop)
+    }
 }
 
 /// A pool and a socket for each interface, over one memory.
@@ -96,7 +105,7 @@ fn open<P: Program>(
     ring: u32,
 ) -> Result<(), pagepool::Error> {
     let buffers = if several { 4 } else { 1 };
-    let pages = 2 * ring as usize + buffers * (ring as usize + 256) + 256;
+    let pages = 2 * ring as usize + buffers * (ring as usize + 4 * BURST as usize) + 256;
     let bytes = ((links.len() * pages + 256) * PAGE_SIZE).next_multiple_of(1 << pagepool::REGION_SHIFT);
     let arena = Arena::new(ArenaParams { max_bytes: bytes as u64, commit_all: true, ..Default::default() })?;
     let umem = UmemParams { mode: XskMode::Copy, multi_buffer: several, ..Default::default() };
