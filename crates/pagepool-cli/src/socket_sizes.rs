@@ -14,9 +14,9 @@ const HEADERS: usize = 18;
 /// Packets in one buffer each that are taken from a socket at once. Four times Linux's 64: what every burst costs anew, code and
 /// tables that the last system call drove out of the CPU's caches, is shared by more (docs/notes/0010).
 const BURST: usize = 256;
-/// Slots of a ring, unless others are asked for: their packets stay in the CPU's cache (docs/notes/0010). Idle pages of a pool,
-/// at most.
+/// Slots of a ring, unless others are asked for: their packets stay in the CPU's cache (docs/notes/0010).
 const RING: u32 = 512;
+/// Idle pages of a pool, at most.
 const MOST_PAGES: usize = 16_384;
 /// Idle pages beside what the queues hold.
 const SPARE: usize = 256;
@@ -113,9 +113,12 @@ impl SocketSizes {
         let room = wanted.chunk as usize - HEADROOM - TAILROOM;
         let buffers = (wanted.mtu as usize + HEADERS).div_ceil(room).min(MAX_FRAGS + 1);
         let (slots, hardware) = (ring as usize, wanted.hardware_ring as usize);
-        let burst = if buffers == 1 { BURST } else { BUDGET };
-        let pages = 2 * slots + hardware + buffers * (slots.max(burst) + 4 * burst) + SPARE;
-        Self { wanted, ring, burst, pages }
+        let mut sizes = Self { wanted, ring, burst: BURST, pages: 0 };
+        if sizes.multi_buffer() {
+            sizes.burst = BUDGET;
+        }
+        sizes.pages = 2 * slots + hardware + buffers * (slots.max(sizes.burst) + 4 * sizes.burst) + SPARE;
+        sizes
     }
 
     /// Bytes of a chunk.
@@ -247,6 +250,7 @@ mod tests {
         for (mtu, several) in [(1500, false), (1774, false), (1775, true), (9000, true)] {
             let sizes = SocketSizes::new(halves(mtu)).unwrap();
             assert_eq!((sizes.multi_buffer(), sizes.in_pieces()), (several, true), "{mtu}");
+            assert_eq!(sizes.burst, if several { BUDGET } else { BURST }, "{mtu}");
         }
         let error = SocketSizes::new(halves(65_535)).unwrap_err();
         assert!(error.contains("MTU 32238") && error.contains("--frame-size 4096"), "{error}");

@@ -91,7 +91,7 @@ impl Calls {
 
 /// A queue of an interface.
 ///
-/// Hot: `receive`, `transmit`, `complete` allocate, format and log nothing, and say in counters what they refused.
+/// Hot: `receive`, `transmit`, `transmit_packets`, `complete` allocate, format and log nothing, and say in counters what they refused.
 pub trait Device: Send + fmt::Debug {
     /// Its name, for reports and errors.
     fn name(&self) -> &str;
@@ -116,7 +116,7 @@ pub trait Device: Send + fmt::Debug {
 
     /// As [`transmit`](Self::transmit), for packets that came in just now: takes those off the front that need no frame, and says
     /// how many. It refuses none: the rest, which may be all, stays for `transmit`, which sends after what was sent before. A device
-    /// that has no shorter way takes none.
+    /// that has no shorter way takes none. All that one call takes are of one area.
     fn transmit_packets(&mut self, packets: &mut Vec<Buff>) -> usize {
         let _ = packets;
         0

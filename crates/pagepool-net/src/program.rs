@@ -48,7 +48,7 @@ pub trait Program {
     fn run(&mut self, packet: &mut Buff, at: Ingress) -> Action;
 
     /// Whether packets are looked at, by this program or by what sends them. Then their first cache lines are fetched some
-    /// packets before. Say `false` in a program that ends packets unseen, for it has no use for them.
+    /// packets before. Say `false` in a program that ends packets unseen, for it has no use for them. A closure cannot.
     #[inline]
     fn reads(&self) -> bool {
         true

@@ -129,32 +129,85 @@ fn a_stack_takes_what_it_wants() {
 
 #[test]
 fn the_short_way_overtakes_nothing_and_counts_the_same() {
-    // Taken whole, in two parts, in part, not at all; while the ring is stuck what waits is not overtaken.
-    let short_way = vec![5, 5, 5, 5, 0, 7, 0, 10, 30, 40];
+    // What it takes, call by call, from the end: all, in part, none; and all it is asked for once the ring moves again.
+    let short_way = vec![24, 24, 24, 24, 0, 7, 20, 24];
     for (verdict, back) in [(Action::Tx, true), (Action::Redirect(PortId(0)), false)] {
         let (nic, hand) = FakeNic::copying();
         let mut forwarder = Forwarder::new(move |_: &mut Buff, _: Ingress| verdict);
         let nic = nic.tx_ring(64).short_way(short_way.clone());
         let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
-        for burst in 0..6 {
-            hand.wire().stuck = burst == 3;
-            (0..40).for_each(|n| hand.arrive(packet(burst * 40 + n, 60)));
-            for _ in 0..3 {
-                forwarder.poll();
-            }
+        forwarder.measure(true);
+        let mut waited = Vec::new();
+        for burst in 0..8 {
+            hand.wire().stuck = burst == 4 || burst == 5;
+            (0..24).for_each(|n| hand.arrive(packet(burst * 24 + n, 60)));
+            waited.push(forwarder.waiting(port).unwrap().len());
+            forwarder.poll();
         }
+        assert_eq!(waited, [0, 0, 0, 0, 0, 0, 8, 0], "the seventh burst came while others waited");
         settle(&mut forwarder);
-        let sent: Vec<u32> = hand.sent().iter().map(|bytes| number(bytes)).collect();
-        assert_eq!(sent, (0..240).collect::<Vec<_>>(), "{verdict:?}: in order");
+        assert!(hand.sent().iter().map(|bytes| number(bytes)).eq(0..192), "{verdict:?}: in order");
         let stats = forwarder.stats(port).unwrap();
         let expected = match back {
-            true => ForwardStats { rx: 240, tx: 240, ..Default::default() },
-            false => ForwardStats { rx: 240, redirect_out: 240, redirect_in: 240, ..Default::default() },
+            true => ForwardStats { rx: 192, tx: 192, ..Default::default() },
+            false => ForwardStats { rx: 192, redirect_out: 192, redirect_in: 192, ..Default::default() },
         };
-        assert_eq!((stats, forwarder.device(port).unwrap().stats().tx_packets), (expected, 240));
-        assert_eq!(forwarder.paths(port).unwrap().reused, if back { 0 } else { 240 });
+        assert_eq!((stats, forwarder.device(port).unwrap().stats().tx_packets), (expected, 192));
+        assert_eq!((forwarder.cycles().rx_packets, forwarder.cycles().tx_packets), (192, 192));
+        assert_eq!(forwarder.paths(port).unwrap().reused, if back { 0 } else { 192 });
         assert_eq!(forwarder.pool(port).unwrap().inflight().out, 0, "all home");
     }
+}
+
+#[test]
+fn several_ports_into_one_lose_nothing_while_it_sends() {
+    let program = |_: &mut Buff, at: Ingress| match at.port {
+        PortId(0) => Action::Drop,
+        _ => Action::Redirect(PortId(0)),
+    };
+    let mut forwarder = Forwarder::new(program);
+    let (nic, out) = FakeNic::copying();
+    let one =
+        forwarder.add_port(Box::new(nic.tx_ring(64).short_way(vec![usize::MAX; 100])), pool(Vec::new()));
+    let sources: Vec<_> = (0..6).map(|_| FakeNic::copying()).collect();
+    let mut hands = Vec::new();
+    for (nic, hand) in sources {
+        forwarder.add_port(Box::new(nic), pool(Vec::new()));
+        hands.push(hand);
+    }
+    forwarder.set_budget(128).unwrap();
+    for round in 0..4 {
+        for (hand, source) in hands.iter().zip(0..) {
+            (0..128).for_each(|n| hand.arrive(packet((source * 4 + round) * 128 + n, 60)));
+        }
+        forwarder.poll();
+    }
+    settle(&mut forwarder);
+    let mut sent: Vec<u32> = out.sent().iter().map(|bytes| number(bytes)).collect();
+    sent.sort_unstable();
+    assert!(sent.iter().copied().eq(0..6 * 4 * 128), "{} came out", sent.len());
+    let stats = forwarder.stats(one).unwrap();
+    assert_eq!((stats.redirect_in, stats.tx_overflow, stats.redirect_out), (6 * 4 * 128, 0, 0));
+    assert_eq!(forwarder.stats(PortId(3)).unwrap().redirect_out, 4 * 128);
+    assert_eq!(forwarder.paths(one).unwrap().reused, 6 * 4 * 128);
+}
+
+#[test]
+fn a_program_that_reads_nothing_says_so_and_nothing_else_changes() {
+    struct Unseen;
+    impl Program for Unseen {
+        fn run(&mut self, _: &mut Buff, _: Ingress) -> Action {
+            Action::Tx
+        }
+        fn reads(&self) -> bool {
+            false
+        }
+    }
+    let (mut forwarder, port, hand) = one_port(Unseen);
+    (0..100).for_each(|n| hand.arrive(packet(n, 60)));
+    settle(&mut forwarder);
+    let sent: Vec<u32> = hand.sent().iter().map(|bytes| number(bytes)).collect();
+    assert_eq!((sent, forwarder.stats(port).unwrap().tx), ((0..100).collect(), 100));
 }
 
 #[test]

@@ -94,10 +94,11 @@ impl Parked {
 
     /// Takes packets off the front of a vector, each as its page, and says of each the page's number, where in it the packet
     /// begins, and its bytes. Stops, with nothing changed for it, at the first that is not a whole page to itself, has several
-    /// buffers, is another pool's than the one before, or is refused by the closure; and after `most`. Says how many there were.
-    /// What else a packet was, its metadata for one, is forgotten.
+    /// buffers, is another pool's than the one before, lies beyond the table, or is refused by the closure; and after `most`.
+    /// Says how many there were. What else a packet was, its metadata for one, is forgotten.
     ///
-    /// None is taken where [`park`](Self::park) would give them back. If the closure panics the packets are leaked.
+    /// None is taken where [`park`](Self::park) would give them back. If the closure panics, those that were not parked before
+    /// are leaked.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Buff, Parked, Pool, PoolParams};

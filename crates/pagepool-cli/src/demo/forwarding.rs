@@ -26,6 +26,8 @@ pub struct Middle {
     /// Pages to be taken from the arena beforehand.
     pub pages: [usize; 2],
     pub nics: [Box<dyn Device>; 2],
+    /// Packets that are taken from a NIC at once.
+    pub burst: usize,
     pub program: Program,
     /// To the thread that packets are passed to, if they are.
     pub consumer: Option<Producer<Buff>>,
@@ -35,7 +37,7 @@ pub struct Middle {
 
 /// Works until everything has drained. `warm` gets what was counted when the warm-up was over.
 pub fn run(middle: Middle, course: &Course, warm: impl FnOnce(Sample)) {
-    let Middle { pools, pages, nics, program, mut consumer, arrived } = middle;
+    let Middle { pools, pages, nics, burst, program, mut consumer, arrived } = middle;
     let stack = move |packet: Buff, _: Ingress| match &mut consumer {
         Some(queue) => queue.push(packet).map_err(|PushError::Full(packet)| packet),
         None => Err(packet),
@@ -47,6 +49,7 @@ pub fn run(middle: Middle, course: &Course, warm: impl FnOnce(Sample)) {
         take_beforehand(&pool, pages[at]);
         ports[at] = forwarder.add_port(nic, pool);
     }
+    let _ = forwarder.set_budget(burst); // fails for no number like these
     forwarder.poll(); // fills the receive rings
     warm(look(&forwarder, ports));
     work(&mut forwarder, ports, arrived, course);

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use pagepool::{Arena, Buff, DmaDomain, Error, Pool, PoolParams, PoolRef};
-use pagepool_net::{MemNic, NicDomain, NicPort, PortThread, mem_nic};
+use pagepool_net::{BUDGET, MemNic, NicDomain, NicPort, PortThread, mem_nic};
 use rtrb::{Consumer, RingBuffer};
 
 use super::content::Content;
@@ -57,6 +57,7 @@ pub fn run(task: Task, view: &View<'_>) -> Result<Verdict, String> {
         pools,
         pages: sizes.pages,
         nics: [Box::new(nic0), Box::new(nic1)],
+        burst: BUDGET,
         program: task.program,
         consumer: passed,
         arrived: if task.program == Program::Drop { |end| Some(end[0].port.drop) } else { |_| None },

@@ -34,7 +34,7 @@ pub struct Stage {
     pub between: Between,
     pub hosts: TwoHosts,
     pub mtu: u32,
-    /// For the forwarding loop.
+    /// For the forwarding loop, if the first host has another one to itself.
     cpu: Option<usize>,
 }
 
@@ -45,6 +45,8 @@ pub struct Between {
     pub mode: String,
     /// Of each pool.
     pub pages: usize,
+    /// Packets that are taken from a device at once.
+    pub burst: usize,
 }
 
 impl Stage {
@@ -57,12 +59,8 @@ impl Stage {
         let names = hosts.near.each_ref().map(|link| link.name.clone());
         // Where the links are, for sockets are of the namespace that they are made in.
         let between = hosts.run_between(move || Between::new(&names, SocketSizes::of_mtu(mtu)));
-        Ok(Self {
-            between: between.map_err(|error| in_full(&error))?,
-            hosts,
-            mtu,
-            cpu: cpus.map(|[_, cpu]| cpu),
-        })
+        let cpu = cpus.map(|[_, cpu]| cpu).filter(|_| hosts.a.stack.is_some());
+        Ok(Self { between: between.map_err(|error| in_full(&error))?, hosts, mtu, cpu })
     }
 }
 
@@ -80,13 +78,13 @@ impl Between {
         let (pool0, nic0) = one(&names[0])?;
         let (pool1, nic1) = one(&names[1])?;
         let mode = mode(&nic0); // both are of one kind
-        Ok(Self { pools: [pool0, pool1], nics: [nic0, nic1], mode, pages: sizes.pages })
+        Ok(Self { pools: [pool0, pool1], nics: [nic0, nic1], mode, pages: sizes.pages, burst: sizes.burst })
     }
 }
 
 /// Runs it, and judges.
 pub fn run(stage: Stage, view: &View<'_>) -> Result<Verdict, String> {
-    let Stage { between: Between { pools, nics, mode, pages }, hosts, mtu, cpu } = stage;
+    let Stage { between: Between { pools, nics, mode, pages, burst }, hosts, mtu, cpu } = stage;
     if view.lines {
         println!("TCP between two kernels through {mode}, MTU {mtu}, {} s.", view.seconds);
     }
@@ -96,6 +94,7 @@ pub fn run(stage: Stage, view: &View<'_>) -> Result<Verdict, String> {
         pools,
         pages: [pages; 2],
         nics: [Box::new(nic0), Box::new(nic1)],
+        burst,
         program: Program::Forward,
         consumer: None,
         arrived: |end| Some(sum(end, |nic| nic.tx_completed)),

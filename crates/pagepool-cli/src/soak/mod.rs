@@ -71,13 +71,14 @@ pub fn run(choice: &Choice) -> Result<ExitCode, String> {
 }
 
 fn soak(stage: Stage, choice: &Choice, interrupted: &AtomicBool) -> Result<Verdict, String> {
-    let Stage { between: Between { pools, nics, mode, pages }, hosts, .. } = stage;
+    let Stage { between: Between { pools, nics, mode, pages, burst }, hosts, .. } = stage;
     let homes = pools.each_ref().map(Pool::handle);
     let [nic0, nic1] = nics;
     let middle = Middle {
         pools,
         pages: [pages; 2],
         nics: [Box::new(nic0), Box::new(nic1)],
+        burst,
         program: Program::Forward,
         consumer: None,
         arrived: |_| None,

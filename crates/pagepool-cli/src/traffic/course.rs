@@ -46,6 +46,8 @@ pub enum End {
     Sent,
     /// An interface went away: this queue of it.
     Gone(String),
+    /// A thread panicked.
+    Broken,
 }
 
 /// Written by all threads.
@@ -54,6 +56,7 @@ pub struct Course {
     stop: AtomicBool,
     /// Threads that have nothing to send any more.
     over: AtomicUsize,
+    broken: AtomicBool,
     gone: Mutex<Option<String>>,
     samples: Vec<Mutex<Sample>>,
 }
@@ -62,7 +65,8 @@ impl Course {
     /// For so many threads.
     pub fn new(threads: usize) -> Self {
         let samples = (0..threads).map(|_| Mutex::default()).collect();
-        Self { stop: AtomicBool::new(false), over: AtomicUsize::new(0), gone: Mutex::default(), samples }
+        let (stop, broken) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { stop, over: AtomicUsize::new(0), broken, gone: Mutex::default(), samples }
     }
 
     /// They shall end.
@@ -80,6 +84,11 @@ impl Course {
         self.over.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A thread panicked.
+    pub fn is_broken(&self) {
+        self.broken.store(true, Ordering::Relaxed);
+    }
+
     /// A queue is gone.
     pub fn is_gone(&self, queue: &str) {
         lock(&self.gone).get_or_insert_with(|| queue.to_owned());
@@ -87,6 +96,9 @@ impl Course {
 
     /// Whether the threads themselves have come to an end.
     pub fn end(&self) -> Option<End> {
+        if self.broken.load(Ordering::Relaxed) {
+            return Some(End::Broken);
+        }
         let gone = lock(&self.gone).clone().map(End::Gone);
         gone.or_else(|| (self.over.load(Ordering::Relaxed) == self.samples.len()).then_some(End::Sent))
     }

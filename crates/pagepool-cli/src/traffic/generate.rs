@@ -116,6 +116,10 @@ impl Program for Quiet {
     fn run(&mut self, _: &mut Buff, _: Ingress) -> Action {
         Action::Drop
     }
+
+    fn reads(&self) -> bool {
+        false
+    }
 }
 
 impl Work for Quiet {

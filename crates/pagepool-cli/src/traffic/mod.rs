@@ -195,6 +195,17 @@ struct Running {
     threads: Vec<JoinHandle<Option<Tally>>>,
 }
 
+/// Ends the run if its thread panics, for nobody else would notice before the end.
+struct EndsAll(Arc<Course>);
+
+impl std::ops::Drop for EndsAll {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.is_broken();
+        }
+    }
+}
+
 impl Running {
     /// Starts all threads, and waits until their pools and rings are filled.
     fn start<C: Command>(
@@ -236,7 +247,8 @@ impl Running {
     fn spawn(&mut self, worker: Worker<impl Work, impl Feed>, warm: mpsc::Sender<()>) -> Result<(), String> {
         let (name, course) = (format!("queue{}", worker.number), self.course.clone());
         let work = move || {
-            worker.run(&course, move || {
+            let course = EndsAll(course);
+            worker.run(&course.0, move || {
                 let _ = warm.send(()); // whoever started this thread waits for it
             })
         };
@@ -246,6 +258,7 @@ impl Running {
         Ok(())
     }
 
+    /// Waits until all are warm.
     fn wait(&self, warmed: &Receiver<()>) -> Result<(), String> {
         self.threads.iter().try_for_each(|_| {
             warmed.recv().map_err(|_| "a thread ended before its warm-up was over".to_owned())

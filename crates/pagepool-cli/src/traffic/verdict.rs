@@ -251,6 +251,7 @@ fn ended(end: End) -> (&'static str, Option<String>) {
         End::Interrupted => ("interrupted", None),
         End::Time => ("time", None),
         End::Sent => ("sent", None),
+        End::Broken => ("broken", None),
         End::Gone(queue) => ("gone", Some(queue)),
     }
 }

@@ -30,6 +30,9 @@ pub fn run(words: &[&str]) -> Result<String, String> {
     let stacks = [stack.map(|cpu| cpu as u32), None];
     let hosts = TwoHosts::new(&TwoHostsParams { mtu: mtu as u32, stacks, ..Default::default() });
     let hosts = hosts.map_err(|error| error.to_string())?;
+    if hosts.a.stack != stacks[0] {
+        return Err(format!("the kernel steers nothing to CPU {:?}", stacks[0]));
+    }
     let between = hosts.between.as_ref().ok_or("the hosts have nothing between them")?;
     let program = Program::start(between, program)?;
     let result = match what {

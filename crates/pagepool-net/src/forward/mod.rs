@@ -132,6 +132,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         self.received.reserve_exact(packets);
         self.verdicts.reserve_exact(packets);
         self.ended.reserve_exact(packets);
+        self.ports.iter_mut().for_each(|port| port.expect(packets));
         Ok(())
     }
 
@@ -187,7 +188,9 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     pub fn flush(&mut self) -> usize {
         let mut moved = 0;
         for port in &mut self.ports {
-            moved += port.complete(&mut self.done) + port.transmit();
+            let before = port.complete(&mut self.done);
+            let (taken, completed) = port.transmit(&mut self.done);
+            moved += before + taken + completed;
         }
         self.done.flush();
         moved
@@ -345,13 +348,17 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
 
     /// What waits for any device goes there, as far as that has room.
     fn transmit(&mut self) -> usize {
-        let n = self.ports.iter_mut().map(Port::transmit).sum();
-        self.meter.lap(Part::Transmit, n, &self.ports);
-        self.meter.sent(n);
-        n
+        let (mut moved, mut sent) = (0, 0);
+        for port in &mut self.ports {
+            let (taken, completed) = port.transmit(&mut self.done);
+            (moved, sent) = (moved + taken + completed, sent + taken);
+        }
+        self.meter.lap(Part::Transmit, moved, &self.ports);
+        self.meter.sent(sent);
+        moved
     }
 
-    /// A burst of one port through the program. Says how many packets were received, and sent at once.
+    /// A burst of one port through the program. Says how many packets were received and sent at once, together.
     fn receive(&mut self, at: usize) -> usize {
         let mut received = std::mem::take(&mut self.received);
         received.reserve_exact(self.budget); // allocates only after a program panicked, and took the vector along
@@ -379,13 +386,15 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         let ingress = Ingress { port: self.ports[at].id };
         let (mut dropped, mut aborted, mut too_short) = (0, 0, 0);
         self.verdicts.clear();
-        let ahead = if self.program.reads() { AHEAD } else { packets.len() };
-        if ahead == AHEAD {
+        let reads = self.program.reads();
+        if reads {
             packets.iter().take(AHEAD).for_each(Buff::prefetch);
         }
-        for at in 0..packets.len() {
-            packets.get(at + ahead).map(Buff::prefetch);
-            let packet = &mut packets[at];
+        for number in 0..packets.len() {
+            if reads && let Some(ahead) = packets.get(number + AHEAD) {
+                ahead.prefetch();
+            }
+            let packet = &mut packets[number];
             let is_short = packet.data_len() < ETH_HEADER;
             let verdict = if is_short { Action::Drop } else { self.program.run(packet, ingress) };
             too_short += u64::from(is_short);

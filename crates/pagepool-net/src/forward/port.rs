@@ -47,6 +47,12 @@ impl Port {
         }
     }
 
+    /// Bursts are so large from now on.
+    pub(super) fn expect(&mut self, burst: usize) {
+        self.most = self.most.max(burst);
+        self.waiting.reserve_exact(self.most - self.waiting.len());
+    }
+
     pub(super) fn add_inlet(&mut self, inlet: Inlet) {
         self.inlets.push(inlet);
     }
@@ -94,17 +100,12 @@ impl Port {
         if self.gone || !self.waiting.is_empty() {
             return 0;
         }
-        let mut sent = 0;
-        while let Some(first) = packets.first()
-            && (back || self.egress.reuses(first.buffer().area()))
-        {
-            // All that are taken at once are of one pool, and so of one area.
-            let n = self.device.transmit_packets(packets);
-            if n == 0 {
-                break;
-            }
-            sent += n;
+        // All that are taken at once are of one area.
+        let goes = |first: &Buff| back || self.egress.reuses(first.buffer().area());
+        if !packets.first().is_some_and(goes) {
+            return 0;
         }
+        let sent = self.device.transmit_packets(packets);
         if back {
             self.stats.tx += sent as u64;
         } else {
@@ -154,9 +155,22 @@ impl Port {
         self.waiting.iter()
     }
 
-    /// Gives the device what waits, as far as it has room.
-    pub(super) fn transmit(&mut self) -> usize {
-        if self.gone || self.waiting.is_empty() { 0 } else { self.device.transmit(&mut self.waiting) }
+    /// Gives the device what waits, as far as it has room. If that is not enough it takes back what was sent meanwhile, for
+    /// other ports may have more for it in this round. Says how many frames it took, and gave back.
+    pub(super) fn transmit(&mut self, done: &mut FrameBulk) -> (usize, usize) {
+        if self.gone || self.waiting.is_empty() {
+            return (0, 0);
+        }
+        let (mut taken, mut completed) = (self.device.transmit(&mut self.waiting), 0);
+        while !self.waiting.is_empty() {
+            let back = self.device.complete(done, usize::MAX);
+            if back == 0 {
+                break;
+            }
+            completed += back;
+            taken += self.device.transmit(&mut self.waiting);
+        }
+        (taken, completed)
     }
 
     /// Waits on the device; one that is gone is closed.

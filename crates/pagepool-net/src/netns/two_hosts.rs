@@ -61,7 +61,7 @@ pub struct TwoHostsParams {
     /// comes. So they do, too, on a kernel before Linux 5.2, and where a filter of system calls forbids to ask for it.
     pub gather: Duration,
     /// The CPU on which the stack of each host takes in what arrives; `None` leaves it to whoever sends, which is the thread that
-    /// forwards. Without sysfs or receive packet steering it stays there.
+    /// forwards. [`Host::stack`] says whether it could be had.
     pub stacks: [Option<u32>; 2],
 }
 
@@ -82,6 +82,9 @@ pub struct Host {
     pub link: Link,
     /// Its address.
     pub address: Ipv4Addr,
+    /// The CPU on which its stack takes in what arrives, if it was asked for and the kernel took it: not without sysfs or receive
+    /// packet steering, nor for a CPU that is not there or keeps to itself.
+    pub stack: Option<u32>,
 }
 
 /// Two hosts that wait for somebody to forward between them. Dropping it ends them; their links go with them.
@@ -184,10 +187,10 @@ impl Middle {
             let (link, time) = (far.clone(), params.gather);
             let _ = namespace.run(move || coalesce::gather(&link, time)); // without it the host is slower
         }
-        if let Some(cpu) = params.stacks[usize::from(number)] {
+        let stack = params.stacks[usize::from(number)].filter(|&cpu| {
             let link = far.clone();
-            let _ = namespace.run(move || steering::steer(&link, queues, cpu)); // without it the forwarder has more to do
-        }
+            namespace.run(move || steering::steer(&link, queues, cpu)).is_ok()
+        });
         self.prepare(near, false)?;
         let loopback = host.netlink.link("lo")?.index;
         host.netlink.set_up(loopback, true)?;
@@ -195,7 +198,7 @@ impl Middle {
         host.netlink.add_address(index, address, PREFIX)?;
         let near = self.wait(near)?;
         let link = host.wait(&far)?;
-        Ok((Host { namespace, link, address }, near))
+        Ok((Host { namespace, link, address, stack }, near))
     }
 
     /// Sets the offloads of a link and turns it on.

@@ -365,7 +365,9 @@ impl Device for XskDevice {
     fn transmit_packets(&mut self, packets: &mut Vec<Buff>) -> usize {
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
         let n = self.sender.transmit_pages(&mut open.tx, packets, &mut self.reach, &mut self.stats);
-        self.kick_transmit();
+        if n > 0 {
+            self.kick_transmit();
+        }
         n
     }
 

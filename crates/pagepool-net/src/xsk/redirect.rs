@@ -142,8 +142,14 @@ impl Drop for Ours {
 
 /// The number of an interface of this thread's network namespace.
 pub(super) fn index_of(interface: &str) -> Result<u32, Error> {
-    link::index_of(interface)
-        .map_err(|_| parameter("interface", interface, "an interface of this thread's network namespace"))
+    link::index_of(interface).map_err(|_| {
+        let names = link::names().join(", ");
+        parameter(
+            "interface",
+            interface,
+            format!("one of this thread's network namespace, which are {names}"),
+        )
+    })
 }
 
 type Link = (OwnedFd, Attach, Option<String>);

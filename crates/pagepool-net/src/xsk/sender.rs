@@ -4,7 +4,7 @@
 //!        found by the address that completes it: a list of slots per page, for a page may have several pieces that are being
 //!        sent. A frame is done with its last buffer. What the kernel never completes (many kernels drop a descriptor that
 //!        they refuse silently) stays here until the socket is closed.
-//! Trust  none: an address that is not being sent is counted.
+//! Trust  none: an address that is not being sent is counted. Of a page that is sent whole only the page is looked at.
 //! Checks what the kernel would refuse is refused here, where it can be counted: an empty buffer, one beyond the UMEM or
 //!        across the end of a chunk, a packet of too many buffers.
 //! Whole  a packet is put on the ring with all its buffers or not at all.
@@ -101,13 +101,33 @@ impl Sender {
         reach: &mut Reach,
         stats: &mut DeviceStats,
     ) -> usize {
+        let mut sent = 0;
+        loop {
+            let of_one_pool = self.transmit_pages_of_one_pool(rings, packets, reach, stats);
+            sent += of_one_pool;
+            if of_one_pool == 0 || packets.is_empty() {
+                break;
+            }
+        }
+        rings.send.submit();
+        sent
+    }
+
+    #[inline(always)]
+    fn transmit_pages_of_one_pool(
+        &mut self,
+        rings: &mut TxRings,
+        packets: &mut Vec<Buff>,
+        reach: &mut Reach,
+        stats: &mut DeviceStats,
+    ) -> usize {
         let Some(first) = packets.first().map(Buff::buffer) else { return 0 };
         // It stands for all of its pool: in a UMEM a device address is the place in the area.
         let at = reach.addr_of(first).filter(|_| first.len() == PAGE_SIZE);
         if at.is_none_or(|at| at.0 >> PAGE_SHIFT != u64::from(first.page().0)) {
             return 0;
         }
-        let room = rings.send.room(packets.len()).min(self.slots.len() - self.held());
+        let room = rings.send.room(packets.len()).min(self.free_slots());
         let (layout, longest) = (self.layout, self.max_packet);
         let (mut slots, mut bytes) = (rings.send.slots(), 0);
         let sent = self.whole.park_packets(packets, room, |page, offset, len| {
@@ -120,7 +140,6 @@ impl Sender {
             len <= longest
         });
         slots.note();
-        rings.send.submit();
         stats.tx_packets += sent as u64;
         stats.tx_bytes += bytes;
         sent
@@ -168,7 +187,7 @@ impl Sender {
         if buffers > self.max_buffers || !(1..=self.max_packet).contains(&frame.len()) {
             return Verdict::TooLong;
         }
-        if buffers > self.slots.len() - self.held() || send.room(buffers) < buffers {
+        if buffers > self.free_slots() || send.room(buffers) < buffers {
             return Verdict::Full;
         }
         let (mut written, mut verdict) = (0, Verdict::Fits(buffers));
@@ -291,6 +310,12 @@ impl Sender {
             (before, at) = (at, next);
         }
         None
+    }
+
+    /// Buffers that may still be sent. A page that is sent whole counts for a slot.
+    #[inline]
+    fn free_slots(&self) -> usize {
+        self.free.len().saturating_sub(self.whole.len())
     }
 
     /// Buffers of the frames that are here, sent or not.

@@ -184,7 +184,7 @@ impl Umem {
     /// What tells when a driver is done with a queue.
     pub(super) fn probe(&self) -> Result<Probe, Error> {
         Probe::new(self.memory).map_err(|source| {
-            let remedy = "zero copy needs one socket more to close a queue in order: use mode copy".into();
+            let remedy = "zero copy needs one socket more to close a queue in order: use copy mode".into();
             Error::System { call: "setsockopt(AF_XDP)", remedy, source }
         })
     }
@@ -243,7 +243,7 @@ impl Umem {
                 after.as_millis()
             ),
             Some(errno::EOPNOTSUPP | errno::EPROTONOSUPPORT) => {
-                "the driver has no zero copy (or not for chunks like these, or not without its XDP program): use mode copy, \
+                "the driver has no zero copy (or not for chunks like these, or not without its XDP program): use copy mode, \
                  for all sockets over this UMEM"
                     .into()
             }

@@ -3,7 +3,7 @@
 // UNSAFETY: system calls, whose arguments name memory by address.
 #![expect(unsafe_code)]
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -22,6 +22,24 @@ pub(crate) fn index_of(name: &str) -> io::Result<u32> {
     // SAFETY: a string that ends with 0.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
     if index == 0 { Err(io::Error::last_os_error()) } else { Ok(index) }
+}
+
+/// The names of all interfaces of this thread's network namespace; none if the kernel does not say.
+pub(crate) fn names() -> Vec<String> {
+    // SAFETY: gives a list that nobody else has, or none.
+    let list = unsafe { libc::if_nameindex() };
+    let (mut names, mut at) = (Vec::new(), list);
+    // SAFETY: the list ends with an entry without a name, and is looked at no further.
+    while let Some(name) = unsafe { at.as_ref() }.map(|entry| entry.if_name).filter(|name| !name.is_null()) {
+        // SAFETY: a string that ends with 0 and lives as long as the list.
+        names.push(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned());
+        at = at.wrapping_add(1);
+    }
+    if !list.is_null() {
+        // SAFETY: the call above gave it, and nothing of it is used any more.
+        unsafe { libc::if_freenameindex(list) };
+    }
+    names
 }
 
 /// Receive and transmit queues of an interface, where its driver says.
