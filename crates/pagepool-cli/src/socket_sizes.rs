@@ -14,8 +14,8 @@ const HEADERS: usize = 18;
 /// Packets in one buffer each that are taken from a socket at once. Four times Linux's 64: what every burst costs anew, code and
 /// tables that the last system call drove out of the CPU's caches, is shared by more (docs/notes/0010).
 const BURST: usize = 256;
-/// Slots of a ring, unless others are asked for: their packets stay in the CPU's cache (docs/notes/0010).
-const RING: u32 = 512;
+/// Slots of a ring, unless others are asked for: fewer stay in the CPU's cache, more take a TCP window (docs/notes/0010).
+const RING: u32 = 1024;
 /// Idle pages of a pool, at most.
 const MOST_PAGES: usize = 16_384;
 /// Idle pages beside what the queues hold.

@@ -451,7 +451,7 @@ fn a_person_reads_figures_and_a_verdict() {
         for word in [
             "near0: ",
             "copy, queues 0 of 1",
-            "rings of 512",
+            "rings of 1024",
             "   1s  in ",
             "recycled",
             ": fill ",

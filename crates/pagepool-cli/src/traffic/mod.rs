@@ -278,3 +278,24 @@ impl Running {
         Ok((self.course.sample(), all))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::traffic::course::End;
+
+    #[test]
+    fn a_thread_that_panics_ends_the_run_and_no_other_does() {
+        let course = Arc::new(Course::new(2));
+        let of_thread = || EndsAll(course.clone());
+        std::mem::drop(of_thread());
+        assert_eq!(course.end(), None, "one that has done its work");
+        let panics = of_thread();
+        let joined = std::thread::spawn(move || {
+            let _ends = panics;
+            panic!("on purpose");
+        });
+        assert!(joined.join().is_err());
+        assert_eq!(course.end(), Some(End::Broken));
+    }
+}

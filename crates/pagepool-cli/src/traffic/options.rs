@@ -47,7 +47,7 @@ pub struct Options {
     /// if there are too few, the error says how many it takes.
     #[arg(long)]
     pub hugepages: bool,
-    /// Slots of each ring of a queue, a power of two from 64 to 8192 [default: 512]
+    /// Slots of each ring of a queue, a power of two from 64 to 8192 [default: 1024]
     ///
     /// Small ones stay in the CPU's cache, large ones take longer bursts without loss. Where packets are so large that a pool
     /// could not keep its pages, the default is less.
@@ -215,7 +215,7 @@ fn numbers(text: &str) -> Result<Numbers, String> {
 /// Reads `--ring`.
 fn ring(text: &str) -> Result<u32, String> {
     let ring = text.parse().ok().filter(|ring: &u32| ring.is_power_of_two() && (64..=8192).contains(ring));
-    ring.ok_or_else(|| "a ring has a power of two from 64 to 8192 slots; 512 is the usual number".into())
+    ring.ok_or_else(|| "a ring has a power of two from 64 to 8192 slots; 1024 is the usual number".into())
 }
 
 /// Reads `--stats-every`.

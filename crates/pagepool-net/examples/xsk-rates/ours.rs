@@ -19,7 +19,7 @@ const PATIENCE: u64 = 64;
 const NAP: Duration = Duration::from_millis(2);
 
 /// Slots of each ring, and packets in one buffer each that are taken at once, as the commands have them.
-const RING: u64 = 512;
+const RING: u64 = 1024;
 const BURST: u64 = 256;
 
 /// Most bytes of a packet that a veth takes into one page.
