@@ -113,7 +113,7 @@ fn what_there_is_not_is_named_with_what_there_is() {
         }
     }
     let said = Place::Between(&hosts).refusal(&["drop", "near0", "--mode", "zerocopy"]);
-    assert!(said.contains("no zero copy") && said.contains("mode copy"), "{said}");
+    assert!(said.contains("no zero copy") && said.contains("use copy mode"), "{said}");
 }
 
 #[test]

@@ -487,7 +487,7 @@ fn errors_name_cause_and_remedy() {
         let zero_copy = UmemParams { mode: XskMode::ZeroCopy, ..Default::default() };
         let zero_copy = Umem::new(zero_copy, &*arena).unwrap();
         let refused = XskDevice::open(plain("near1"), &zero_copy).map(drop).map_err(text).unwrap_err();
-        assert!(refused.contains("no zero copy") && refused.contains("use mode copy"), "{refused}");
+        assert!(refused.contains("no zero copy") && refused.contains("use copy mode"), "{refused}");
 
         let growing = Arena::new(ArenaParams { max_bytes: 64 << 20, ..Default::default() }).unwrap();
         let refused = Umem::new(UmemParams::default(), &*growing).map(drop).map_err(text).unwrap_err();

@@ -145,7 +145,7 @@ fn a_driver_without_zero_copy_is_named_and_so_is_the_remedy() {
         let _veth = Veth::new(1, 1500);
         let params = UmemParams { mode: XskMode::ZeroCopy, ..Default::default() };
         let umem = Umem::new(params, &*arena()).expect("memory may be registered");
-        says(&error(open(&umem, None)), &["bind(AF_XDP)", "the driver has no zero copy", "use mode copy"]);
+        says(&error(open(&umem, None)), &["bind(AF_XDP)", "the driver has no zero copy", "use copy mode"]);
         assert_eq!(umem.sockets(), 0);
     });
 }
