@@ -466,7 +466,7 @@ fn errors_name_cause_and_remedy() {
         let refused = open(plain("absent0"));
         assert_eq!(
             refused,
-            "interface is absent0, but must be one of this thread's network namespace, which are lo, near0"
+            "interface is absent0, but must be one of this thread's network namespace, which are lo, near0, near1"
         );
         let refused = open(XskParams { queue: 3, ..plain("near0") });
         assert_eq!(
