@@ -47,6 +47,9 @@ pub struct Outcome {
     /// On one core: its time less that one's in the same turn, in nanoseconds, the median of all repetitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_floor_ns: Option<f64>,
+    /// Whether there were more page faults than may be.
+    #[serde(skip)]
+    pub faulted: bool,
     /// Why its figures must not be believed.
     pub failed: Option<String>,
     /// Why it did not run.
@@ -75,6 +78,7 @@ impl Outcome {
             figures.beside.as_ref().and_then(|floor| median_of_turns(&own, floor, what))
         };
         let of_floor = turn_by_turn(|own, floor| own / floor).filter(|_| figures.cores == 2);
+        let fault = fault(&own, workload.buffers_a_fault);
         let over_floor_ns =
             turn_by_turn(|own, floor| (own - floor) / clock::ticks_per_ns()).filter(|_| figures.cores == 1);
         Self {
@@ -88,8 +92,8 @@ impl Outcome {
             floor_ns_med: floor.map(|f| f.med),
             of_floor,
             over_floor_ns,
-            failed: fault(&own, workload.buffers_a_fault)
-                .or_else(|| counted::check(&own.counted, workload.rules, own.buffers).err()),
+            faulted: fault.is_some(),
+            failed: fault.or_else(|| counted::check(&own.counted, workload.rules, own.buffers).err()),
             buffers: own.buffers,
             minor_faults: own.faults,
             counters: own.counted,
