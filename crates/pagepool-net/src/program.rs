@@ -44,11 +44,12 @@ pub struct Ingress {
 /// takes(&mut program);
 /// ```
 pub trait Program {
-    /// The verdict over one packet, which has at least an Ethernet header in its first buffer.
+    /// The verdict over one packet, which has at least an Ethernet header in its first buffer, if the program reads any.
     fn run(&mut self, packet: &mut Buff, at: Ingress) -> Action;
 
     /// Whether packets are looked at, by this program or by what sends them. Then their first cache lines are fetched some
-    /// packets before. Say `false` in a program that ends packets unseen, for it has no use for them. A closure cannot.
+    /// packets before, and one without an Ethernet header ends. Say `false` in a program that ends packets unseen, for it has
+    /// no use for them. A closure cannot.
     #[inline]
     fn reads(&self) -> bool {
         true

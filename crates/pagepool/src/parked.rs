@@ -14,7 +14,7 @@ use crate::batch::Batch;
 use crate::buf::PageBuf;
 use crate::buff::{Buff, whole_end};
 use crate::bulk::taken;
-use crate::page::PageIdx;
+use crate::page::{PAGE_SHIFT, PAGE_SIZE, PageIdx};
 use crate::shared::Home;
 
 /// Most pools whose pages are here at once.
@@ -145,10 +145,11 @@ impl Parked {
         parked
     }
 
-    /// Parts with pages as the packets that were written into them: each said by the page's number, where in it the packet
-    /// begins, and its bytes, more than 0. Stops, before changing anything for it, at the first that is not here, whose packet
-    /// is empty or beyond what [`Buff::new`] takes, or is another pool's than the one before; and when the vector is full, for
-    /// it never grows. Says how many there were, and their bytes. If the iterator panics, what it named before is leaked.
+    /// Parts with pages as the packets that were written into them. There are `n`; of each, by its number, `named` says where in
+    /// the area it begins, and its bytes, more than 0. Stops, before changing anything for it, at the first of which nothing is
+    /// said, whose page is not here, that is empty or beyond what [`Buff::new`] takes, or that is another pool's than the one
+    /// before; and when the vector is full, for it never grows. Says how many there were, and their bytes. If the closure
+    /// panics, what it named before is leaked.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Parked, Pool, PoolParams};
@@ -156,31 +157,39 @@ impl Parked {
     /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
     /// let (mut parked, mut ring) = (Parked::new(256), Vec::new());
     /// parked.park(pool.alloc_batch(4), |page, _| ring.push(page)).expect("it has pages of no other area");
-    /// let named = [(ring[1], 256, 60), (ring[0], 256, 1514), (ring[1], 256, 60), (ring[2], 256, 60)];
+    /// let at = |n: usize| u64::from(ring[n].0) * 4096 + 256;
+    /// let named = [(at(1), 60), (at(0), 1514), (at(1), 60), (at(2), 60)];
     /// let mut packets = Vec::with_capacity(64);
-    /// assert_eq!(parked.take_packets(named, &mut packets), (2, 1574), "the third was taken before");
+    /// let taken = parked.take_packets(4, |n| Some(named[n]), &mut packets);
+    /// assert_eq!(taken, (2, 1574), "the third was taken before");
     /// assert_eq!((packets[1].buffer().page(), packets[1].len(), parked.len()), (ring[0], 1514, 2));
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     #[inline(always)]
     pub fn take_packets(
         &mut self,
-        named: impl IntoIterator<Item = (PageIdx, u32, u32)>,
+        n: usize,
+        named: impl Fn(usize) -> Option<(u64, u32)>,
         into: &mut Vec<Buff>,
     ) -> (usize, u64) {
-        let (marks, mut named) = (&mut *self.marks, named.into_iter().peekable());
-        let Some(&(first, ..)) = named.peek() else { return (0, 0) };
-        let Some(&of) = marks.get(first.0 as usize) else { return (0, 0) };
+        let marks = &mut *self.marks;
+        let page_of = |at: u64| (at >> PAGE_SHIFT) as usize;
+        let Some((first, _)) = (n > 0).then(|| named(0)).flatten() else { return (0, 0) };
+        let Some(&of) = marks.get(page_of(first)) else { return (0, 0) };
         let Some(&pool) = self.pools.get((of as usize).wrapping_sub(1)) else { return (0, 0) };
         let end = u64::from(whole_end(pool));
         let (mut taken, mut bytes) = (0, 0);
-        for ((page, offset, len), place) in named.zip(into.spare_capacity_mut()) {
-            let Some(mark) = marks.get_mut(page.0 as usize) else { break };
-            if *mark != of || len == 0 || u64::from(offset) + u64::from(len) > end {
-                break;
+        let room = into.spare_capacity_mut();
+        let n = n.min(room.len());
+        for place in &mut room[..n] {
+            let Some((at, len)) = named(taken) else { break };
+            let (page, offset) = (page_of(at), at % PAGE_SIZE as u64);
+            let Some(mark) = marks.get_mut(page) else { break };
+            if *mark != of || offset + u64::from(len.wrapping_sub(1)) >= end {
+                break; // an empty packet ends beyond any page, too
             }
             *mark = 0;
-            place.write(Buff::whole(PageBuf::whole(pool, page), offset, len));
+            place.write(Buff::whole(PageBuf::whole(pool, PageIdx(page as u32)), offset as u32, len));
             taken += 1;
             bytes += u64::from(len);
         }

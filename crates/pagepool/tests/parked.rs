@@ -40,6 +40,12 @@ fn each_page_goes_back_to_its_own_pool_once() {
     assert_eq!((parked.is_empty(), out(&one), out(&two)), (true, 0, 0));
 }
 
+/// As packets, each said by its page, where in it it begins, and its bytes.
+fn take(parked: &mut Parked, named: &[(PageIdx, u32, u32)], into: &mut Vec<Buff>) -> (usize, u64) {
+    let at = |(page, offset, len): (PageIdx, u32, u32)| (u64::from(page.0) * 4096 + u64::from(offset), len);
+    parked.take_packets(named.len(), |n| Some(at(named[n])), into)
+}
+
 #[test]
 fn a_number_that_is_not_here_gives_nothing() {
     let arena = arena();
@@ -48,7 +54,7 @@ fn a_number_that_is_not_here_gives_nothing() {
     let numbers = park(&mut parked, &pool, 4);
     for wrong in [PageIdx(PAGES as u32), PageIdx(u32::MAX)] {
         assert!(parked.take(wrong).is_none());
-        assert_eq!(parked.take_packets([(wrong, 0, 60)], &mut Vec::with_capacity(1)), (0, 0));
+        assert_eq!(take(&mut parked, &[(wrong, 0, 60)], &mut Vec::with_capacity(1)), (0, 0));
     }
     let free = (0..PAGES as u32).map(PageIdx).find(|page| !numbers.contains(page)).expect("508 are free");
     assert!(parked.take(free).is_none());
@@ -64,22 +70,28 @@ fn packets_stop_at_the_first_that_is_wrong_and_change_nothing_for_it() {
     let wrong = [
         (mine[0], 256, 0),               // empty
         (mine[0], 256, 4096 - 320),      // into the tailroom
-        (mine[0], u32::MAX, 1),          // beyond the page
+        (mine[0], 4095, 1),              // likewise, from there on
         (mine[0], 1, u32::MAX),          // longer than anything
         (PageIdx(PAGES as u32), 256, 1), // no page
     ];
     for named in wrong {
-        assert_eq!(parked.take_packets([named], &mut packets), (0, 0), "{named:?}");
+        assert_eq!(take(&mut parked, &[named], &mut packets), (0, 0), "{named:?}");
     }
+    for beyond in [1u64 << 44, 1 << 63] {
+        let at = |page: PageIdx| beyond + u64::from(page.0) * 4096 + 256;
+        assert_eq!(parked.take_packets(1, |_| Some((at(mine[0]), 60)), &mut packets), (0, 0), "{beyond}");
+    }
+    assert_eq!(parked.take_packets(4, |_| None, &mut packets), (0, 0), "nothing is said");
+    assert_eq!(parked.take_packets(0, |_| unreachable!(), &mut packets), (0, 0), "there are none");
     let last = 4096 - 320 - 256;
     let named = [(mine[0], 256, last), (theirs[0], 256, 60), (mine[1], 256, 60)];
-    assert_eq!(parked.take_packets(named, &mut packets), (1, u64::from(last)), "up to another pool's");
-    assert_eq!(parked.take_packets(named[1..].to_vec(), &mut packets), (1, 60), "which comes by itself");
+    assert_eq!(take(&mut parked, &named, &mut packets), (1, u64::from(last)), "up to another pool's");
+    assert_eq!(take(&mut parked, &named[1..], &mut packets), (1, 60), "which comes by itself");
     assert_eq!((packets[0].offset(), packets[0].len(), packets[0].tailroom()), (256, last as usize, 0));
     assert_eq!((parked.len(), packets.len()), (3, 2));
     let mut full = Vec::with_capacity(1);
     full.push(Buff::received(parked.take(mine[1]).expect("it is here"), 60).expect("it fits"));
-    assert_eq!(parked.take_packets([(mine[2], 256, 60)], &mut full), (0, 0), "the vector never grows");
+    assert_eq!(take(&mut parked, &[(mine[2], 256, 60)], &mut full), (0, 0), "the vector never grows");
     drop((packets, full, parked));
     assert_eq!((out(&one), out(&two)), (0, 0));
 }
@@ -115,8 +127,8 @@ fn packets_are_parked_up_to_the_first_that_is_no_page_to_itself() {
     assert_eq!((packets.len(), parked.len(), out(&one), out(&two)), (0, 4, 3, 1));
     assert_eq!(parked.park_packets(&mut packets, 64, &mut takes), 0, "there are none");
     let mut back = Vec::with_capacity(8);
-    assert_eq!(parked.take_packets(named[..3].to_vec(), &mut back), (3, 60 + 61 + 62), "as they were");
-    assert_eq!(parked.take_packets(named[3..].to_vec(), &mut back), (1, 63));
+    assert_eq!(take(&mut parked, &named[..3], &mut back), (3, 60 + 61 + 62), "as they were");
+    assert_eq!(take(&mut parked, &named[3..], &mut back), (1, 63));
     drop((back, parked));
     assert_eq!((out(&one), out(&two)), (0, 0));
 }

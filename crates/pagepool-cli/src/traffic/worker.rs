@@ -1,5 +1,6 @@
 //! A thread of a command: owns the pools of its queues, and polls them until it is told to end.
 
+use std::hint::spin_loop;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,8 @@ use crate::sys;
 const SHOWN_EVERY: Duration = Duration::from_millis(50);
 /// Rounds between two looks at the clock.
 const ROUNDS: u32 = 32;
+/// Pauses after a fruitless round, in which whoever fills the rings has their lines to itself.
+const PAUSES: u32 = 8;
 /// Fruitless rounds before it sleeps, and for how long at most.
 const PATIENCE: u32 = 64;
 const NAP: Duration = Duration::from_millis(20);
@@ -146,6 +149,9 @@ impl<W: Work, F: Feed> Running<'_, W, F> {
             let fed = if over { Fed::Over } else { self.feed.feed(&mut self.forwarder) };
             let moved = self.forwarder.poll();
             idle = if moved > 0 || fed == Fed::Some { 0 } else { idle + 1 };
+            if idle > 0 {
+                (0..PAUSES).for_each(|_| spin_loop());
+            }
             let sleeps = idle > PATIENCE && !spin;
             if sleeps {
                 let nap = if let Fed::Later(nap) = fed { nap.min(NAP) } else { NAP };

@@ -1,5 +1,6 @@
 //! Our forwarder over one or two interfaces, until standard input ends.
 
+use std::hint::spin_loop;
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +15,8 @@ use pagepool_net::{
 
 use crate::option;
 
+/// Pauses after a fruitless round, in which whoever fills the rings has their lines to itself.
+const PAUSES: u32 = 8;
 /// Fruitless rounds before it sleeps, and for how long at most.
 const PATIENCE: u64 = 64;
 const NAP: Duration = Duration::from_millis(2);
@@ -47,6 +50,9 @@ pub fn run(words: &[&str]) -> Result<String, String> {
     let (mut idle, mut slept, start) = (0, 0, ticks());
     while !stop.load(Ordering::Relaxed) {
         idle = if forwarder.poll() > 0 { 0 } else { idle + 1 };
+        if idle > 0 {
+            (0..PAUSES).for_each(|_| spin_loop());
+        }
         if idle > patience {
             let before = ticks();
             let wake = forwarder.wait(NAP);

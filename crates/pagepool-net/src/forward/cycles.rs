@@ -91,15 +91,12 @@ impl Meter {
 
     fn note(&mut self, part: Part, moved: u64, ports: &[Port]) {
         let now = ticks();
-        let took = now.saturating_sub(self.mark); // another CPU's counter may be behind
-        let calls = match part {
-            Part::Receive | Part::Transmit => called(ports),
-            Part::Program | Part::Return => self.called, // no device is asked for anything there
-        };
+        let mut took = now.saturating_sub(self.mark); // another CPU's counter may be behind
+        self.mark = now;
+        if let Part::Receive | Part::Transmit = part {
+            took -= self.note_calls(took, ports); // in the others no device is asked for anything
+        }
         let cycles = &mut self.cycles;
-        let in_calls = calls.ticks.saturating_sub(self.called.ticks).min(took);
-        cycles.calls += calls.count.saturating_sub(self.called.count);
-        cycles.call_ticks += in_calls;
         let ticks = match part {
             _ if moved == 0 => &mut cycles.idle_ticks,
             Part::Receive => &mut cycles.receive_ticks,
@@ -107,8 +104,20 @@ impl Meter {
             Part::Transmit => &mut cycles.transmit_ticks,
             Part::Return => &mut cycles.return_ticks,
         };
-        *ticks += took - in_calls;
-        (self.called, self.mark) = (calls, now);
+        *ticks += took;
+    }
+
+    /// Says how much of the time system calls took.
+    fn note_calls(&mut self, took: u64, ports: &[Port]) -> u64 {
+        let (calls, before) = (called(ports), self.called);
+        if calls == before {
+            return 0;
+        }
+        self.called = calls;
+        let in_calls = calls.ticks.saturating_sub(before.ticks).min(took);
+        self.cycles.calls += calls.count.saturating_sub(before.count);
+        self.cycles.call_ticks += in_calls;
+        in_calls
     }
 }
 

@@ -383,24 +383,27 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     /// Asks the program about a burst. Whether all of it ends here: then nothing is to be carried out, and it is counted.
     #[inline]
     fn judge(&mut self, at: usize, packets: &mut [Buff]) -> bool {
-        let ingress = Ingress { port: self.ports[at].id };
+        let Self { program, verdicts, ports, .. } = self;
+        let ingress = Ingress { port: ports[at].id };
         let (mut dropped, mut aborted, mut too_short) = (0, 0, 0);
-        self.verdicts.clear();
-        let reads = self.program.reads();
-        if reads {
-            packets.iter().take(AHEAD).for_each(Buff::prefetch);
-        }
-        for number in 0..packets.len() {
-            if reads && let Some(ahead) = packets.get(number + AHEAD) {
-                ahead.prefetch();
-            }
-            let packet = &mut packets[number];
-            let is_short = packet.data_len() < ETH_HEADER;
-            let verdict = if is_short { Action::Drop } else { self.program.run(packet, ingress) };
+        let reads = program.reads();
+        let mut ask = |packet: &mut Buff| {
+            let is_short = reads && packet.data_len() < ETH_HEADER;
+            let verdict = if is_short { Action::Drop } else { program.run(packet, ingress) };
             too_short += u64::from(is_short);
             dropped += u64::from(verdict == Action::Drop);
             aborted += u64::from(verdict == Action::Aborted);
-            self.verdicts.push(verdict);
+            verdict
+        };
+        verdicts.clear();
+        if reads {
+            packets.iter().take(AHEAD).for_each(Buff::prefetch);
+            for number in 0..packets.len() {
+                packets.get(number + AHEAD).inspect(|ahead| ahead.prefetch());
+                verdicts.push(ask(&mut packets[number]));
+            }
+        } else {
+            verdicts.extend(packets.iter_mut().map(ask));
         }
         let stats = &mut self.ports[at].stats;
         stats.too_short += too_short;

@@ -10,7 +10,7 @@
 //! I4     a buffer is in the table, where nobody reaches its bytes, from before its address is on the fill ring until that
 //!        address comes back on the receive ring, or until the socket is closed.
 
-use pagepool::{Batch, Bound, Buff, PAGE_SHIFT, PAGE_SIZE, PageBuf, PageIdx, Parked};
+use pagepool::{Batch, Bound, Buff, PAGE_SHIFT, PageBuf, PageIdx, Parked};
 
 use super::ring::{Consumer, Producer};
 use super::sys::socket::{CONTINUED, Mapped};
@@ -52,13 +52,11 @@ type Fill = Producer<Mapped, 1>;
 pub(super) struct RxRings {
     pub(super) fill: Fill,
     pub(super) received: Consumer<Mapped, 2>,
-    /// Descriptors that were read.
-    burst: [[u64; 2]; BURST],
 }
 
 impl RxRings {
     pub(super) fn new(fill: Fill, received: Consumer<Mapped, 2>) -> Self {
-        Self { fill, received, burst: [[0; 2]; BURST] }
+        Self { fill, received }
     }
 }
 
@@ -120,7 +118,7 @@ impl Receiver {
         budget: usize,
         stats: &mut DeviceStats,
     ) -> usize {
-        let (ring, burst) = (&mut rings.received, &mut rings.burst);
+        let ring = &mut rings.received;
         let most = budget.min(into.capacity() - into.len());
         let before = into.len();
         while into.len() - before < most {
@@ -128,10 +126,11 @@ impl Receiver {
             if got == 0 {
                 break;
             }
-            let burst = &mut burst[..got];
-            ring.pop_into(burst);
+            ring.prefetch(got);
+            rings.fill.prefetch(got); // for the buffers in their place
+            self.accept(got, ring.read(), into, stats);
+            ring.skip(got);
             ring.release();
-            self.accept(burst, into, stats);
         }
         let n = into.len() - before;
         stats.rx_packets += n as u64;
@@ -141,36 +140,49 @@ impl Receiver {
     /// Buffers that came back; there is room for as many packets. Those of one page, in order, take the short way, in which
     /// a packet is written once, to where it stays.
     #[inline(always)]
-    fn accept(&mut self, mut burst: &[[u64; 2]], into: &mut Vec<Buff>, stats: &mut DeviceStats) {
-        let mut bytes = 0;
-        while !burst.is_empty() {
-            let (whole, bytes_of_whole) = self.take_whole(burst, into);
-            bytes += bytes_of_whole;
-            let Some((&entry, rest)) = burst[whole..].split_first() else { break };
-            if let Some(packet) = self.accept_one(Descriptor::of_words(entry), stats) {
+    fn accept(
+        &mut self,
+        n: usize,
+        entry: impl Fn(usize) -> [u64; 2] + Copy,
+        into: &mut Vec<Buff>,
+        stats: &mut DeviceStats,
+    ) {
+        let (mut at, mut bytes) = (0, 0);
+        while at < n {
+            let (whole, bytes_of_whole) = self.take_whole(n - at, move |next| entry(at + next), into);
+            (at, bytes) = (at + whole, bytes + bytes_of_whole);
+            if at == n {
+                break;
+            }
+            if let Some(packet) = self.accept_one(Descriptor::of_words(entry(at)), stats) {
                 bytes += packet.len() as u64;
                 into.push(packet);
             }
-            burst = rest;
+            at += 1;
         }
         stats.rx_bytes += bytes;
     }
 
-    /// Packets of one page each, at the front of a burst; says how many, and their bytes.
-    #[inline(always)]
-    fn take_whole(&mut self, burst: &[[u64; 2]], into: &mut Vec<Buff>) -> (usize, u64) {
+    /// Packets of one page each, at the front of a burst; says how many, and their bytes. Not inlined, so that its loop has
+    /// all registers.
+    #[inline(never)]
+    fn take_whole(
+        &mut self,
+        n: usize,
+        entry: impl Fn(usize) -> [u64; 2],
+        into: &mut Vec<Buff>,
+    ) -> (usize, u64) {
         let Given::Pages(pages) = &mut self.given else { return (0, 0) };
         if self.partial.is_some() || self.skipping {
             return (0, 0);
         }
-        let whole = |addr: u64, rest: u64| {
-            let Descriptor { len, options, .. } = Descriptor::of_words([addr, rest]);
-            let page = PageIdx(u32::try_from(addr >> PAGE_SHIFT).ok()?);
-            (options & CONTINUED == 0).then_some((page, (addr % PAGE_SIZE as u64) as u32, len))
+        let whole = move |at: usize| {
+            let Descriptor { addr, len, options } = Descriptor::of_words(entry(at));
+            (options == 0).then_some((addr, len))
         };
         match self.layout.unaligned {
-            true => pages.take_packets(burst.iter().map_while(|e| whole(flat(e[0]), e[1])), into),
-            false => pages.take_packets(burst.iter().map_while(|e| whole(e[0], e[1])), into),
+            true => pages.take_packets(n, move |at| whole(at).map(|(addr, len)| (flat(addr), len)), into),
+            false => pages.take_packets(n, whole, into),
         }
     }
 
@@ -477,7 +489,7 @@ mod tests {
             entry(at[9], 60, 0),
             entry(at[10] + 256, 70, 0),
         ];
-        receiver.accept(&burst, &mut packets, &mut stats);
+        receiver.accept(burst.len(), |at| burst[at], &mut packets, &mut stats);
         let lens: Vec<_> = packets.iter().map(|packet| (packet.len(), packet.frags().len())).collect();
         assert_eq!(lens, [(60, 0), (160, 1), (70, 0)]);
         assert_eq!((stats.rx_bad_length, stats.rx_bad_descriptor, stats.rx_bytes), (3, 2, 290));
@@ -507,7 +519,7 @@ mod tests {
                     *words = entry(addr, len, [0, 0, CONTINUED, random(1 << 31) as u32][random(4) as usize]);
                 }
                 let mut packets = Vec::with_capacity(BURST);
-                receiver.accept(&burst, &mut packets, &mut stats);
+                receiver.accept(burst.len(), |at| burst[at], &mut packets, &mut stats);
                 let ends = packets.iter().map(|packet| packet.offset() + packet.data().len());
                 assert!(ends.max().is_none_or(|end| end <= 4096 - 320), "round {round}");
                 bytes += packets.iter().map(|packet| packet.len() as u64).sum::<u64>();

@@ -28,13 +28,27 @@ pub(crate) enum Index {
 }
 
 /// What both ends see.
-pub(crate) trait RingMemory {
+pub(crate) trait RingMemory<const WORDS: usize> {
+    type Entries<'a>: Entries<WORDS>
+    where
+        Self: 'a;
+
     fn load(&self, index: Index, order: Ordering) -> u32;
     fn store(&self, index: Index, value: u32, order: Ordering);
-    /// A word of an entry; places wrap around at the ring's size. Plain access: the indices say whose it is.
-    fn word(&self, at: u32) -> u64;
-    fn set_word(&self, at: u32, value: u64);
+    fn entries(&self) -> Self::Entries<'_>;
 }
+
+/// The entries: a value of its own, which a loop keeps in registers. Slots wrap around at the ring's size. Plain access: the
+/// indices say whose an entry is.
+pub(crate) trait Entries<const WORDS: usize>: Copy {
+    fn get(self, slot: u32) -> [u64; WORDS];
+    fn set(self, slot: u32, entry: [u64; WORDS]);
+    /// Has the cache line of an entry fetched, to be read or to be written, and goes on.
+    fn prefetch(self, slot: u32, to_write: bool);
+}
+
+/// Words in a cache line.
+const LINE: usize = 8;
 
 /// The kernel waits to be called. Linux: `XDP_RING_NEED_WAKEUP`.
 const NEED_WAKEUP: u32 = 1;
@@ -52,7 +66,7 @@ pub(crate) struct Producer<M, const WORDS: usize> {
     taken: u32,
 }
 
-impl<M: RingMemory, const WORDS: usize> Producer<M, WORDS> {
+impl<M: RingMemory<WORDS>, const WORDS: usize> Producer<M, WORDS> {
     /// Our end of a ring of `size` entries, a power of two, that nobody has used yet.
     pub(crate) fn new(memory: M, size: u32) -> Self {
         debug_assert!(size.is_power_of_two());
@@ -80,21 +94,22 @@ impl<M: RingMemory, const WORDS: usize> Producer<M, WORDS> {
     #[inline(always)]
     pub(crate) fn push(&mut self, entry: [u64; WORDS]) {
         debug_assert!(self.known_room() > 0, "room was asked for");
-        self.write(self.next, entry);
-        self.next = self.next.wrapping_add(1);
-    }
-
-    #[inline(always)]
-    fn write(&self, slot: u32, entry: [u64; WORDS]) {
-        for (at, word) in entry.into_iter().enumerate() {
-            self.memory.set_word(slot.wrapping_mul(WORDS as u32).wrapping_add(at as u32), word);
-        }
+        let mut slots = self.slots();
+        slots.push(entry);
+        slots.note();
     }
 
     /// The slots that are written next, of which so many as there is room for; the caller notes how many it wrote.
     #[inline(always)]
-    pub(crate) fn slots(&mut self) -> Slots<'_, M, WORDS> {
-        Slots { room: self.known_room(), next: self.next, of: self }
+    pub(crate) fn slots(&mut self) -> Slots<'_, M::Entries<'_>, WORDS> {
+        let room = self.known_room();
+        Slots { entries: self.memory.entries(), room, next: self.next, noted: &mut self.next }
+    }
+
+    /// Has the lines of the next slots fetched from the other end's cache at the same time.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, n: usize) {
+        prefetch(self.memory.entries(), self.next, n, true);
     }
 
     /// Takes back the last `n` of the slots that were written since the last submit.
@@ -130,25 +145,26 @@ impl<M: RingMemory, const WORDS: usize> Producer<M, WORDS> {
 }
 
 /// Slots that are being written, with the index in a register.
-pub(crate) struct Slots<'a, M, const WORDS: usize> {
-    of: &'a mut Producer<M, WORDS>,
+pub(crate) struct Slots<'a, E, const WORDS: usize> {
+    entries: E,
     room: usize,
     next: u32,
+    noted: &'a mut u32,
 }
 
-impl<M: RingMemory, const WORDS: usize> Slots<'_, M, WORDS> {
+impl<E: Entries<WORDS>, const WORDS: usize> Slots<'_, E, WORDS> {
     /// As [`Producer::push`].
     #[inline(always)]
     pub(crate) fn push(&mut self, entry: [u64; WORDS]) {
-        debug_assert!((self.next.wrapping_sub(self.of.next) as usize) < self.room, "room was asked for");
-        self.of.write(self.next, entry);
+        debug_assert!((self.next.wrapping_sub(*self.noted) as usize) < self.room, "room was asked for");
+        self.entries.set(self.next, entry);
         self.next = self.next.wrapping_add(1);
     }
 
     /// They are written; the other end does not see them yet.
     #[inline(always)]
     pub(crate) fn note(self) {
-        self.of.next = self.next;
+        *self.noted = self.next;
     }
 }
 
@@ -165,7 +181,7 @@ pub(crate) struct Consumer<M, const WORDS: usize> {
     put: u32,
 }
 
-impl<M: RingMemory, const WORDS: usize> Consumer<M, WORDS> {
+impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
     /// Our end of a ring of `size` entries, a power of two, that nobody has used yet.
     pub(crate) fn new(memory: M, size: u32) -> Self {
         debug_assert!(size.is_power_of_two());
@@ -188,17 +204,25 @@ impl<M: RingMemory, const WORDS: usize> Consumer<M, WORDS> {
         self.put.wrapping_sub(self.next).min(self.size) as usize
     }
 
-    /// Reads the next entries, which are there, and nothing else meanwhile: so the processor fetches many of their lines
-    /// from the other end's cache at the same time.
+    /// Has the lines of the next entries, of which so many are there, fetched from the other end's cache at the same time.
     #[inline(always)]
-    pub(crate) fn pop_into(&mut self, entries: &mut [[u64; WORDS]]) {
-        debug_assert!(self.known() >= entries.len(), "they were looked for");
-        let first = self.next;
-        for (n, entry) in (0..).zip(entries.iter_mut()) {
-            let at = first.wrapping_add(n).wrapping_mul(WORDS as u32);
-            *entry = std::array::from_fn(|word| self.memory.word(at.wrapping_add(word as u32)));
-        }
-        self.next = first.wrapping_add(entries.len() as u32);
+    pub(crate) fn prefetch(&self, n: usize) {
+        prefetch(self.memory.entries(), self.next, n, false);
+    }
+
+    /// Reads the next entries by their number from here, of which so many are there as were looked for. They are the other
+    /// end's memory: what is read twice need not be the same.
+    #[inline(always)]
+    pub(crate) fn read(&self) -> impl Fn(usize) -> [u64; WORDS] + Copy {
+        let (entries, first) = (self.memory.entries(), self.next);
+        move |at| entries.get(first.wrapping_add(at as u32))
+    }
+
+    /// The next entries were read.
+    #[inline(always)]
+    pub(crate) fn skip(&mut self, n: usize) {
+        debug_assert!(self.known() >= n, "they were looked for");
+        self.next = self.next.wrapping_add(n as u32);
     }
 
     /// Gives back the slots that were read.
@@ -215,6 +239,13 @@ impl<M: RingMemory, const WORDS: usize> Consumer<M, WORDS> {
     pub(crate) fn level(&self) -> usize {
         let put = self.memory.load(Index::Producer, Ordering::Acquire); // pairs with the kernel's submit
         put.wrapping_sub(self.next).min(self.size) as usize
+    }
+}
+
+#[inline(always)]
+fn prefetch<const WORDS: usize>(entries: impl Entries<WORDS>, first: u32, n: usize, to_write: bool) {
+    for at in (0..n).step_by(LINE / WORDS) {
+        entries.prefetch(first.wrapping_add(at as u32), to_write);
     }
 }
 
@@ -273,19 +304,48 @@ mod tests {
         words: Vec<Word>,
     }
 
-    impl RingMemory for Arc<Plain> {
+    impl<const WORDS: usize> RingMemory<WORDS> for Arc<Plain> {
+        type Entries<'a> = &'a Plain;
+
         fn load(&self, index: Index, order: Ordering) -> u32 {
             self.indices[index as usize].load(order)
         }
         fn store(&self, index: Index, value: u32, order: Ordering) {
             self.indices[index as usize].store(value, order);
         }
-        fn word(&self, at: u32) -> u64 {
-            self.words[at as usize & (self.words.len() - 1)].get()
+        fn entries(&self) -> &Plain {
+            self
         }
-        fn set_word(&self, at: u32, value: u64) {
-            self.words[at as usize & (self.words.len() - 1)].set(value);
+    }
+
+    impl Plain {
+        /// The words of an entry.
+        fn entry(&self, slot: u32, words: usize) -> &[Word] {
+            let first = (slot as usize * words) & (self.words.len() - 1);
+            &self.words[first..first + words]
         }
+    }
+
+    impl<const WORDS: usize> Entries<WORDS> for &Plain {
+        fn get(self, slot: u32) -> [u64; WORDS] {
+            let entry = self.entry(slot, WORDS);
+            std::array::from_fn(|at| entry[at].get())
+        }
+        fn set(self, slot: u32, entry: [u64; WORDS]) {
+            self.entry(slot, WORDS).iter().zip(entry).for_each(|(word, value)| word.set(value));
+        }
+        fn prefetch(self, _: u32, _: bool) {}
+    }
+
+    /// The next entries, read and parted with.
+    fn take<M: RingMemory<WORDS>, const WORDS: usize>(
+        from: &mut Consumer<M, WORDS>,
+        n: usize,
+    ) -> Vec<[u64; WORDS]> {
+        from.prefetch(n);
+        let read = (0..n).map(from.read()).collect();
+        from.skip(n);
+        read
     }
 
     type Ends<const WORDS: usize> = (Producer<Arc<Plain>, WORDS>, Consumer<Arc<Plain>, WORDS>);
@@ -328,8 +388,8 @@ mod tests {
         let mut expected = 0;
         while expected < entries {
             let n = consumer.peek(size as usize);
-            let mut read = vec![[0; 2]; n];
-            read.chunks_mut(if bursts { n.max(1) } else { 1 }).for_each(|part| consumer.pop_into(part));
+            let part = if bursts { n } else { 1 };
+            let read: Vec<_> = (0..n).step_by(part.max(1)).flat_map(|_| take(&mut consumer, part)).collect();
             consumer.release();
             for entry in read {
                 assert_eq!(entry, [expected, !expected]);
@@ -358,13 +418,6 @@ mod tests {
     }
 
     #[cfg(not(loom))]
-    fn two<M: RingMemory>(consumer: &mut Consumer<M, 1>) -> [[u64; 1]; 2] {
-        let mut read = [[0]; 2];
-        consumer.pop_into(&mut read);
-        read
-    }
-
-    #[cfg(not(loom))]
     #[test]
     fn a_slot_is_seen_when_it_is_submitted_and_free_when_it_is_released() {
         let ((mut producer, mut consumer), _) = ring::<1>(4, u32::MAX - 2);
@@ -373,7 +426,7 @@ mod tests {
         assert_eq!((consumer.peek(9), producer.level()), (0, 0), "nothing is published");
         assert_eq!((producer.submit(), producer.submit()), (4, 0));
         assert_eq!((consumer.peek(9), consumer.peek(3), producer.room(1)), (4, 3, 0));
-        assert_eq!(two(&mut consumer), [[0], [1]]);
+        assert_eq!(take(&mut consumer, 2), [[0], [1]]);
         assert_eq!((producer.room(1), consumer.level(), producer.level()), (0, 2, 4), "not given back yet");
         consumer.release();
         assert_eq!((producer.room(1), consumer.level(), producer.level()), (2, 2, 2));
@@ -389,7 +442,7 @@ mod tests {
             producer.cancel(2);
             producer.push([7 + round]);
             assert_eq!(producer.submit(), 2);
-            assert_eq!((consumer.peek(4), two(&mut consumer)), (2, [[0], [7 + round]]));
+            assert_eq!((consumer.peek(4), take(&mut consumer, 2)), (2, vec![[0], [7 + round]]));
             consumer.release();
             producer.room(4);
         }
@@ -399,12 +452,12 @@ mod tests {
     #[test]
     fn indices_that_cannot_be_give_nothing_beyond_the_ring() {
         let ((mut producer, mut consumer), memory) = ring::<1>(4, 0);
-        memory.store(Index::Consumer, 77, Ordering::Relaxed);
+        RingMemory::<1>::store(&memory, Index::Consumer, 77, Ordering::Relaxed);
         assert_eq!(producer.room(5), 0, "more taken than was put");
-        memory.store(Index::Producer, 99, Ordering::Relaxed);
+        RingMemory::<1>::store(&memory, Index::Producer, 99, Ordering::Relaxed);
         assert_eq!((consumer.peek(64), consumer.level()), (4, 4), "more put than there are slots");
         assert!(!producer.needs_wakeup());
-        memory.store(Index::Flags, NEED_WAKEUP, Ordering::Relaxed);
+        RingMemory::<1>::store(&memory, Index::Flags, NEED_WAKEUP, Ordering::Relaxed);
         assert!(producer.needs_wakeup());
     }
 }

@@ -248,15 +248,15 @@ impl Sender {
             if got == 0 {
                 break;
             }
-            let sent = &mut [[0]; BURST][..got];
-            done.pop_into(sent);
-            done.release();
-            for &[addr] in &*sent {
+            done.prefetch(got);
+            for [addr] in (0..got).map(done.read()) {
                 match self.finish(addr, bulk) {
                     Some(finished) => frames += finished,
                     None => stats.tx_bad_descriptor += 1,
                 }
             }
+            done.skip(got);
+            done.release();
         }
         stats.tx_completed += frames as u64;
         frames

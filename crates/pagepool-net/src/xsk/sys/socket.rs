@@ -3,13 +3,16 @@
 // UNSAFETY: system calls, and rings in memory that the kernel shares.
 #![expect(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+use std::arch::asm;
 use std::io;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::xsk::ring::{Index, RingMemory};
+use crate::xsk::ring::{Entries, Index, RingMemory};
 
 /// `SO_NETNS_COOKIE` (include/uapi/asm-generic/socket.h, v7.3), which `libc` does not have.
 const SO_NETNS_COOKIE: libc::c_int = 71;
@@ -335,17 +338,11 @@ impl Mapped {
         // SAFETY: the place lies in the mapping, aligned, as `new` saw; the mapping lives as long as this.
         unsafe { place.as_ref() }
     }
-
-    #[inline(always)]
-    fn entry(&self, at: u32) -> &AtomicU64 {
-        // SAFETY: the mask keeps it among the words of the entries, which lie in the mapping.
-        let place = unsafe { self.words.add((at & self.mask) as usize) };
-        // SAFETY: it is aligned, and the mapping lives as long as this.
-        unsafe { place.as_ref() }
-    }
 }
 
-impl RingMemory for Mapped {
+impl<const WORDS: usize> RingMemory<WORDS> for Mapped {
+    type Entries<'a> = MappedEntries<'a>;
+
     #[inline(always)]
     fn load(&self, index: Index, order: Ordering) -> u32 {
         self.index(index).load(order)
@@ -357,13 +354,60 @@ impl RingMemory for Mapped {
     }
 
     #[inline(always)]
-    fn word(&self, at: u32) -> u64 {
-        self.entry(at).load(Ordering::Relaxed)
+    fn entries(&self) -> MappedEntries<'_> {
+        MappedEntries { words: self.words, mask: self.mask, of: PhantomData }
+    }
+}
+
+/// The entries of a ring that stays mapped meanwhile.
+#[derive(Clone, Copy)]
+pub(crate) struct MappedEntries<'a> {
+    words: NonNull<AtomicU64>,
+    mask: u32,
+    of: PhantomData<&'a Mapped>,
+}
+
+impl<'a> MappedEntries<'a> {
+    /// The words of an entry. So many of them lie in the ring, which is a whole number of entries.
+    #[inline(always)]
+    fn entry<const WORDS: usize>(self, slot: u32) -> &'a [AtomicU64; WORDS] {
+        const { assert!(WORDS.is_power_of_two()) };
+        let first = slot.wrapping_mul(WORDS as u32) & self.mask & !(WORDS as u32 - 1);
+        // SAFETY: the mask keeps the entry among those of the ring, which lie in the mapping.
+        let place = unsafe { self.words.add(first as usize).cast() };
+        // SAFETY: it is aligned, and the mapping lives as long as what this was made of.
+        unsafe { place.as_ref() }
+    }
+}
+
+impl<const WORDS: usize> Entries<WORDS> for MappedEntries<'_> {
+    #[inline(always)]
+    fn get(self, slot: u32) -> [u64; WORDS] {
+        let entry = self.entry::<WORDS>(slot);
+        std::array::from_fn(|at| entry[at].load(Ordering::Relaxed))
     }
 
     #[inline(always)]
-    fn set_word(&self, at: u32, value: u64) {
-        self.entry(at).store(value, Ordering::Relaxed);
+    fn set(self, slot: u32, entry: [u64; WORDS]) {
+        self.entry::<WORDS>(slot)
+            .iter()
+            .zip(entry)
+            .for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+    }
+
+    #[inline(always)]
+    fn prefetch(self, slot: u32, to_write: bool) {
+        let place: *const _ = self.entry::<WORDS>(slot);
+        #[cfg(target_arch = "x86_64")]
+        if to_write {
+            // SAFETY: a prefetch reads and changes nothing, whatever the address.
+            unsafe { asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags)) };
+        } else {
+            // SAFETY: as above.
+            unsafe { asm!("prefetcht0 [{}]", in(reg) place, options(nostack, preserves_flags)) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (place, to_write);
     }
 }
 
