@@ -40,7 +40,7 @@ pub use handoff::{Inlet, Outlet, handoff};
 pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStats, PortStep, mem_nic};
 pub use nic_domain::NicDomain;
 pub use port_thread::PortThread;
-pub use program::{Action, Ingress, PortId, Program};
+pub use program::{Action, Ingress, PortId, Program, swap_macs};
 pub use stack::{NoStack, Stack};
 pub use xsk::{Attach, BusyPoll, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams, XskStats};
 pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

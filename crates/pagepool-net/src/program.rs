@@ -31,6 +31,28 @@ pub struct Ingress {
     pub port: PortId,
 }
 
+/// Bytes of a MAC address.
+const MAC: usize = 6;
+
+/// Turns an Ethernet frame back to where it came from: swaps its two MAC addresses. Leaves what is too short for them.
+///
+/// ```
+/// let mut frame = [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 8, 0];
+/// pagepool_net::swap_macs(&mut frame);
+/// assert_eq!(frame, [2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 8, 0]);
+/// pagepool_net::swap_macs(&mut frame[..11]);
+/// assert_eq!(frame[..7], [2, 2, 2, 2, 2, 2, 1]);
+/// ```
+#[inline]
+pub fn swap_macs(frame: &mut [u8]) {
+    // As arrays they are a few loads and stores; as slices, loops.
+    if let Some((to, rest)) = frame.split_first_chunk_mut::<MAC>()
+        && let Some(from) = rest.first_chunk_mut::<MAC>()
+    {
+        std::mem::swap(to, from);
+    }
+}
+
 /// Decides about packets, and may change them: an XDP program. Runs on the thread that polls; must not block.
 ///
 /// ```

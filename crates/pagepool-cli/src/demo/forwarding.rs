@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use pagepool::{Buff, Pool};
-use pagepool_net::{Action, Device, Forwarder, Ingress, PortId, Stack, Wake};
+use pagepool_net::{Action, Device, Forwarder, Ingress, PortId, Stack, Wake, swap_macs};
 use rtrb::{Producer, PushError};
 
 use super::course::{Course, Phase, Sample};
@@ -60,8 +60,7 @@ fn decide(program: Program) -> impl FnMut(&mut Buff, Ingress) -> Action {
     move |packet, at| match program {
         Program::Drop => Action::Drop,
         Program::Echo => {
-            let (to, from) = packet.data_mut().split_at_mut(6);
-            to.swap_with_slice(&mut from[..6]);
+            swap_macs(packet.data_mut());
             Action::Tx
         }
         Program::Forward => Action::Redirect(PortId(1 - at.port.0)),

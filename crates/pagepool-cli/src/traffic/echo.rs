@@ -3,7 +3,7 @@
 use clap::Args;
 use pagepool::Buff;
 use pagepool_net::netns::Tally;
-use pagepool_net::{Action, Attach, Ingress, Program};
+use pagepool_net::{Action, Attach, Ingress, Program, swap_macs};
 
 use super::options::{Options, Receiving};
 use super::worker::{Feed, NoFeed, Work};
@@ -44,14 +44,10 @@ impl Command for Choice {
 
 struct Echo;
 
-/// Bytes of a MAC address.
-const MAC: usize = 6;
-
 impl Program for Echo {
     #[inline]
     fn run(&mut self, packet: &mut Buff, _: Ingress) -> Action {
-        let (to, from) = packet.data_mut().split_at_mut(MAC); // a packet has a whole Ethernet header, the forwarder says
-        to.swap_with_slice(&mut from[..MAC]);
+        swap_macs(packet.data_mut());
         Action::Tx
     }
 }

@@ -28,7 +28,11 @@ pub fn run(words: &[&str]) -> Result<String, String> {
     let (size, mtu) = (option(words, "--size", 64)?, option(words, "--mtu", 1500)?);
     let stack = words.contains(&"--host-cpu").then(|| option(words, "--host-cpu", 0)).transpose()?;
     let stacks = [stack.map(|cpu| cpu as u32), None];
-    let hosts = TwoHosts::new(&TwoHostsParams { mtu: mtu as u32, stacks, ..Default::default() });
+    let mut params = TwoHostsParams { mtu: mtu as u32, stacks, ..Default::default() };
+    if words.contains(&"--gather") {
+        params.gather = Duration::from_micros(option(words, "--gather", 0)?);
+    }
+    let hosts = TwoHosts::new(&params);
     let hosts = hosts.map_err(|error| error.to_string())?;
     if hosts.a.stack != stacks[0] {
         return Err(format!("the kernel steers nothing to CPU {:?}", stacks[0]));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pagepool::{Arena, ArenaParams, Buff, PAGE_SIZE, Pool, PoolParams, put_bulk};
 use pagepool_net::{
     Action, Attach, BUDGET, Forwarder, Ingress, PartCycles, PortId, Program, Redirect, Umem, UmemParams,
-    Wake, XskDevice, XskMode, XskParams, ticks,
+    Wake, XskDevice, XskMode, XskParams, swap_macs, ticks,
 };
 
 use crate::option;
@@ -91,8 +91,7 @@ impl Program for What {
             Self::Drop => Action::Drop,
             Self::Forward => Action::Redirect(PortId(1 - at.port.0)),
             Self::Echo => {
-                let (to, from) = packet.data_mut().split_at_mut(6);
-                to.swap_with_slice(&mut from[..6]);
+                swap_macs(packet.data_mut());
                 Action::Tx
             }
         }

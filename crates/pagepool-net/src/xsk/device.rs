@@ -47,7 +47,7 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 /// ```no_run
 /// // It needs root and an interface.
 /// use pagepool::{Arena, ArenaParams, Frame, FrameBulk, Pool, PoolParams};
-/// use pagepool_net::{Attach, Device, Redirect, Umem, UmemParams, XskDevice, XskParams};
+/// use pagepool_net::{Attach, Device, Redirect, Umem, UmemParams, XskDevice, XskParams, swap_macs};
 ///
 /// let arena = Arena::new(ArenaParams { commit_all: true, ..Default::default() })?;
 /// let umem = Umem::new(UmemParams::default(), &*arena)?;
@@ -62,7 +62,7 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 /// loop {
 ///     device.receive(&pool, &mut packets, 64);
 ///     for mut packet in packets.drain(..) {
-///         packet.data_mut()[..12].rotate_left(6); // back to where it came from
+///         swap_macs(packet.data_mut()); // back to where it came from
 ///         std::collections::VecDeque::push_back(&mut out, Frame::from(packet));
 ///     }
 ///     device.transmit(&mut out);
@@ -159,6 +159,7 @@ impl XskDevice {
         let max_buffers = most_buffers.min(params.tx_ring as usize); // what a ring never has room for is refused
         let wire = link::mtu(&params.interface).map_or(usize::MAX, |mtu| mtu as usize + HEADERS);
         let max_packet = wire.min(umem.packet_capacity() * max_buffers);
+        let copied_from = (!open.zero_copy).then(|| umem.base());
         let (slots, domain) = (params.tx_ring as usize, umem.clone() as Arc<dyn DmaDomain>);
         Self {
             name: format!("{}:{}", params.interface, params.queue),
@@ -171,7 +172,7 @@ impl XskDevice {
             redirect: params.redirect.clone(),
             key,
             receiver: Receiver::new(layout, buffers, most_buffers),
-            sender: Sender::new(layout, slots, max_buffers, max_packet),
+            sender: Sender::new(layout, copied_from, slots, max_buffers, max_packet),
             stats: DeviceStats::default(),
             last: KernelCounts::default(),
             calls: Calls::default(),

@@ -15,6 +15,7 @@ use pagepool::{Buff, Frame, FrameBulk, MAX_FRAGS, PAGE_SHIFT, PAGE_SIZE, PageIdx
 
 use super::receiver::Descriptor;
 use super::ring::{Consumer, Producer};
+use super::sys::prefetch;
 use super::sys::socket::{CONTINUED, Mapped};
 use super::umem::Layout;
 use crate::device::DeviceStats;
@@ -35,6 +36,8 @@ pub(super) struct TxRings {
 #[derive(Debug)]
 pub(super) struct Sender {
     layout: Layout,
+    /// Where the UMEM begins, if the kernel copies what it sends, byte by byte on the CPU that calls it.
+    copied_from: Option<usize>,
     /// Packets of one whole page each.
     whole: Parked,
     /// By page: the first of the slots whose buffers lie in it.
@@ -75,11 +78,18 @@ enum Verdict {
 }
 
 impl Sender {
-    pub(super) fn new(layout: Layout, slots: usize, max_buffers: usize, max_packet: usize) -> Self {
+    pub(super) fn new(
+        layout: Layout,
+        copied_from: Option<usize>,
+        slots: usize,
+        max_buffers: usize,
+        max_packet: usize,
+    ) -> Self {
         let slot = || Slot { frame: None, addr: 0, next: NONE, head: 0, buffers: 0, left: 0 };
         let pages = (layout.len >> PAGE_SHIFT) as usize;
         Self {
             layout,
+            copied_from,
             whole: Parked::new(pages),
             pages: vec![NONE; pages].into(),
             slots: (0..slots).map(|_| slot()).collect(),
@@ -128,13 +138,14 @@ impl Sender {
             return 0;
         }
         let room = rings.send.room(packets.len()).min(self.free_slots());
-        let (layout, longest) = (self.layout, self.max_packet);
+        let (layout, copied_from, longest) = (self.layout, self.copied_from, self.max_packet);
         let (mut slots, mut bytes) = (rings.send.slots(), 0);
         let sent = self.whole.park_packets(packets, room, |page, offset, len| {
             let at = (u64::from(page.0) << PAGE_SHIFT) + offset as u64;
             let Ok(descriptor) = layout.descriptor(at, len, false) else { return false };
             if len <= longest {
                 slots.push(descriptor.to_words());
+                fetch(copied_from, at, len);
                 bytes += len as u64;
             }
             len <= longest
@@ -201,6 +212,7 @@ impl Sender {
                 Ok(descriptor) => {
                     self.addrs[written] = descriptor.addr;
                     send.push(descriptor.to_words());
+                    fetch(self.copied_from, descriptor.addr, segment.len());
                     written += 1;
                 }
                 Err(refused) => {
@@ -343,6 +355,14 @@ impl Sender {
     }
 }
 
+/// Another CPU wrote what came in, as a rule: its lines come sooner together, before the call that copies packet by packet.
+#[inline(always)]
+fn fetch(copied_from: Option<usize>, at: u64, len: usize) {
+    if let Some(base) = copied_from {
+        prefetch::bytes(base.wrapping_add(at as usize), len);
+    }
+}
+
 impl Layout {
     /// The descriptor of a buffer, if the kernel takes one like it: not empty, within the UMEM, and across the end of no
     /// aligned chunk. Unaligned it may be as long as a chunk.
@@ -372,7 +392,7 @@ mod tests {
         let pool = Pool::new(PoolParams::default(), arena).unwrap().bind();
         let layout = Layout { chunk: 4096, before: 256, unaligned: false, unit_shift: 12, len: 1 << 20 };
         let (mut sender, mut bulk, mut sent) =
-            (Sender::new(layout, 16, 4, 9000), FrameBulk::new(), Vec::new());
+            (Sender::new(layout, None, 16, 4, 9000), FrameBulk::new(), Vec::new());
         for step in 0..2000 {
             let buffers = 1 + step * 7 % 4;
             if sender.free.len() >= buffers {
@@ -404,7 +424,7 @@ mod tests {
         let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
         let pool = Pool::new(PoolParams::default(), arena).unwrap().bind();
         let layout = Layout { chunk: 4096, before: 256, unaligned: false, unit_shift: 12, len: 1 << 20 };
-        let (mut sender, mut bulk) = (Sender::new(layout, 16, 4, 9000), FrameBulk::new());
+        let (mut sender, mut bulk) = (Sender::new(layout, None, 16, 4, 9000), FrameBulk::new());
         let packet = || Buff::new(pool.alloc_page().unwrap(), 300, 60).unwrap();
         let (mut packets, mut sent) = (vec![packet(), packet(), packet()], Vec::new());
         sender.whole.park_packets(&mut packets, 2, |page, offset, _| {

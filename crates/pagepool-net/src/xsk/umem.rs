@@ -109,6 +109,11 @@ impl Umem {
         (self.memory.chunk - self.memory.headroom - XDP_HEADROOM) as usize
     }
 
+    /// Where it begins in this process.
+    pub(super) fn base(&self) -> usize {
+        self.memory.addr
+    }
+
     pub(super) fn domain_id(&self) -> DomainId {
         self.id
     }

@@ -3,8 +3,6 @@
 // UNSAFETY: system calls, and rings in memory that the kernel shares.
 #![expect(unsafe_code)]
 
-#[cfg(target_arch = "x86_64")]
-use std::arch::asm;
 use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -12,6 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::prefetch;
 use crate::xsk::ring::{Entries, Index, RingMemory};
 
 /// `SO_NETNS_COOKIE` (include/uapi/asm-generic/socket.h, v7.3), which `libc` does not have.
@@ -398,16 +397,7 @@ impl<const WORDS: usize> Entries<WORDS> for MappedEntries<'_> {
     #[inline(always)]
     fn prefetch(self, slot: u32, to_write: bool) {
         let place: *const _ = self.entry::<WORDS>(slot);
-        #[cfg(target_arch = "x86_64")]
-        if to_write {
-            // SAFETY: a prefetch reads and changes nothing, whatever the address.
-            unsafe { asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags)) };
-        } else {
-            // SAFETY: as above.
-            unsafe { asm!("prefetcht0 [{}]", in(reg) place, options(nostack, preserves_flags)) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = (place, to_write);
+        if to_write { prefetch::to_write(place) } else { prefetch::to_read(place) }
     }
 }
 

@@ -1,0 +1,42 @@
+//! Hints that memory will be wanted soon, so that the CPU fetches it while it goes on. On x86-64; elsewhere they do nothing.
+
+// UNSAFETY: two instructions that read and change nothing, whatever the address.
+#![expect(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::asm;
+
+/// Bytes of a cache line.
+pub(crate) const LINE: usize = 64;
+
+/// All lines of some bytes, to be read.
+#[inline(always)]
+pub(crate) fn bytes(addr: usize, len: usize) {
+    for line in (addr & !(LINE - 1)..addr + len).step_by(LINE) {
+        to_read(line as *const u8);
+    }
+}
+
+/// The line of a place, to be read.
+#[inline(always)]
+pub(crate) fn to_read<T>(place: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: whatever the address.
+    unsafe {
+        asm!("prefetcht0 [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
+/// The line of a place, to be written.
+#[inline(always)]
+pub(crate) fn to_write<T>(place: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: whatever the address.
+    unsafe {
+        asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
