@@ -47,7 +47,9 @@ pub struct Outcome {
     /// On one core: its time less that one's in the same turn, in nanoseconds, the median of all repetitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_floor_ns: Option<f64>,
-    /// Whether there were more page faults than may be.
+    /// How often it ran: again where there were page faults, and nothing else was wrong. All figures are of the last run.
+    pub runs: u32,
+    /// Whether there were more page faults than may be, and nothing else was wrong.
     #[serde(skip)]
     pub faulted: bool,
     /// Why its figures must not be believed.
@@ -79,6 +81,7 @@ impl Outcome {
         };
         let of_floor = turn_by_turn(|own, floor| own / floor).filter(|_| figures.cores == 2);
         let fault = fault(&own, workload.buffers_a_fault);
+        let wrong_path = counted::check(&own.counted, workload.rules, own.buffers).err();
         let over_floor_ns =
             turn_by_turn(|own, floor| (own - floor) / clock::ticks_per_ns()).filter(|_| figures.cores == 1);
         Self {
@@ -92,8 +95,8 @@ impl Outcome {
             floor_ns_med: floor.map(|f| f.med),
             of_floor,
             over_floor_ns,
-            faulted: fault.is_some(),
-            failed: fault.or_else(|| counted::check(&own.counted, workload.rules, own.buffers).err()),
+            faulted: fault.is_some() && wrong_path.is_none(),
+            failed: wrong_path.or(fault),
             buffers: own.buffers,
             minor_faults: own.faults,
             counters: own.counted,
@@ -113,7 +116,7 @@ impl Outcome {
 
     fn named(workload: &Workload) -> Self {
         let Workload { name, linux, batch, .. } = workload;
-        Self { name, linux_name: linux, batch: *batch, ..Self::default() }
+        Self { name, linux_name: linux, batch: *batch, runs: 1, ..Self::default() }
     }
 
     /// Its line of the table, and a second one that says what went wrong.
@@ -129,6 +132,11 @@ impl Outcome {
     }
 
     fn note(&self) -> String {
+        let again = if self.runs > 1 { format!(" run {}", self.runs) } else { String::new() };
+        (self.remark() + &again).trim_start().to_owned()
+    }
+
+    fn remark(&self) -> String {
         match self {
             Self { failed: Some(_), .. } => "FAILED".into(),
             Self { skipped: Some(_), .. } => "SKIP".into(),

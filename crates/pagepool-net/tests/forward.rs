@@ -193,7 +193,7 @@ fn several_ports_into_one_lose_nothing_while_it_sends() {
 }
 
 #[test]
-fn a_program_that_reads_nothing_says_so_and_nothing_else_changes() {
+fn a_program_that_reads_nothing_says_so_and_is_asked_about_all() {
     struct Unseen;
     impl Program for Unseen {
         fn run(&mut self, _: &mut Buff, _: Ingress) -> Action {
@@ -208,6 +208,11 @@ fn a_program_that_reads_nothing_says_so_and_nothing_else_changes() {
     settle(&mut forwarder);
     let sent: Vec<u32> = hand.sent().iter().map(|bytes| number(bytes)).collect();
     assert_eq!((sent, forwarder.stats(port).unwrap().tx), ((0..100).collect(), 100));
+    [0, 1, 13].into_iter().for_each(|len| hand.arrive(vec![7; len]));
+    settle(&mut forwarder);
+    let stats = forwarder.stats(port).unwrap();
+    assert_eq!((stats.rx, stats.tx, stats.too_short), (103, 103, 0), "also those without a header");
+    assert_eq!(forwarder.pool(port).unwrap().inflight().out, 0);
 }
 
 #[test]

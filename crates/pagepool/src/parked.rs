@@ -148,8 +148,10 @@ impl Parked {
     /// Parts with pages as the packets that were written into them. There are `n`; of each, by its number, `named` says where in
     /// the area it begins, and its bytes, more than 0. Stops, before changing anything for it, at the first of which nothing is
     /// said, whose page is not here, that is empty or beyond what [`Buff::new`] takes, or that is another pool's than the one
-    /// before; and when the vector is full, for it never grows. Says how many there were, and their bytes. If the closure
-    /// panics, what it named before is leaked.
+    /// before; and when the vector is full, for it never grows. Says how many there were, and their bytes.
+    ///
+    /// The closure may be asked twice about a packet, and say something else then: what it says last is looked at as a whole.
+    /// If it panics, what it named before is leaked, and counts as here for ever.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Parked, Pool, PoolParams};
@@ -173,7 +175,7 @@ impl Parked {
         into: &mut Vec<Buff>,
     ) -> (usize, u64) {
         let marks = &mut *self.marks;
-        let page_of = |at: u64| (at >> PAGE_SHIFT) as usize;
+        let page_of = |at: u64| usize::try_from(at >> PAGE_SHIFT).unwrap_or(usize::MAX);
         let Some((first, _)) = (n > 0).then(|| named(0)).flatten() else { return (0, 0) };
         let Some(&of) = marks.get(page_of(first)) else { return (0, 0) };
         let Some(&pool) = self.pools.get((of as usize).wrapping_sub(1)) else { return (0, 0) };
@@ -189,7 +191,8 @@ impl Parked {
                 break; // an empty packet ends beyond any page, too
             }
             *mark = 0;
-            place.write(Buff::whole(PageBuf::whole(pool, PageIdx(page as u32)), offset as u32, len));
+            let page = PageIdx(page as u32); // one that was parked
+            place.write(Buff::whole(PageBuf::whole(pool, page), offset as u32, len));
             taken += 1;
             bytes += u64::from(len);
         }

@@ -149,10 +149,10 @@ impl<W: Work, F: Feed> Running<'_, W, F> {
             let fed = if over { Fed::Over } else { self.feed.feed(&mut self.forwarder) };
             let moved = self.forwarder.poll();
             idle = if moved > 0 || fed == Fed::Some { 0 } else { idle + 1 };
-            if idle > 0 {
+            let sleeps = idle > PATIENCE && !spin;
+            if idle > 0 && !sleeps {
                 (0..PAUSES).for_each(|_| spin_loop());
             }
-            let sleeps = idle > PATIENCE && !spin;
             if sleeps {
                 let nap = if let Fed::Later(nap) = fed { nap.min(NAP) } else { NAP };
                 let _ = self.forwarder.wait(nap); // whoever is gone is found below

@@ -328,7 +328,7 @@ fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(R
     let (rx, tx) = (params.rx_ring, params.tx_ring);
     let (fill, received) = (Producer::new(ring(Ring::Fill, fill)?, fill), ring(Ring::Receive, rx)?);
     let (send, done) = (ring(Ring::Transmit, tx)?, ring(Ring::Completion, tx)?);
-    let rx = RxRings::new(fill, Consumer::new(received, rx));
+    let rx = RxRings { fill, received: Consumer::new(received, rx) };
     Ok((rx, TxRings { send: Producer::new(send, tx), done: Consumer::new(done, tx) }))
 }
 

@@ -12,7 +12,8 @@
 //!        `Consumer::release` (Release) -> kernel `xskq_prod_nb_free` (Acquire): the slots were read.
 //!        (net/xdp/xsk_queue.h, v7.3.) The flag is a hint that the kernel sets when it goes to sleep; one that is missed
 //!        is seen by the next look, so it is looked at in every round, not only after a submit.
-//! Cost   a burst: one Acquire load where the known entries do not suffice, one Release store; per entry a plain copy.
+//! Cost   a burst: one Acquire load where the known entries do not suffice, one Release store; per entry plain accesses; the
+//!        lines of a burst are asked for together.
 
 use std::sync::atomic::Ordering;
 
@@ -106,10 +107,10 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Producer<M, WORDS> {
         Slots { entries: self.memory.entries(), room, next: self.next, noted: &mut self.next }
     }
 
-    /// Has the lines of the next slots fetched from the other end's cache at the same time.
+    /// Has the lines of slots fetched from the other end's cache at the same time: of the next ones, but for so many.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, n: usize) {
-        prefetch(self.memory.entries(), self.next, n, true);
+    pub(crate) fn prefetch(&self, but: usize, n: usize) {
+        prefetch(self.memory.entries(), self.next.wrapping_add(but as u32), n, true);
     }
 
     /// Takes back the last `n` of the slots that were written since the last submit.
@@ -210,19 +211,16 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
         prefetch(self.memory.entries(), self.next, n, false);
     }
 
-    /// Reads the next entries by their number from here, of which so many are there as were looked for. They are the other
-    /// end's memory: what is read twice need not be the same.
+    /// Parts with the next entries, of which so many are there, and reads them by their number: until `release` they stay where
+    /// they are. That is the other end's memory: what is read twice need not be the same. Each is parted with once, whatever
+    /// becomes of whoever reads it.
     #[inline(always)]
-    pub(crate) fn read(&self) -> impl Fn(usize) -> [u64; WORDS] + Copy {
-        let (entries, first) = (self.memory.entries(), self.next);
-        move |at| entries.get(first.wrapping_add(at as u32))
-    }
-
-    /// The next entries were read.
-    #[inline(always)]
-    pub(crate) fn skip(&mut self, n: usize) {
+    pub(crate) fn read(&mut self, n: usize) -> impl Fn(usize) -> [u64; WORDS] + Copy {
         debug_assert!(self.known() >= n, "they were looked for");
-        self.next = self.next.wrapping_add(n as u32);
+        let first = self.next;
+        self.next = first.wrapping_add(n as u32);
+        let entries = self.memory.entries();
+        move |at| entries.get(first.wrapping_add(at as u32))
     }
 
     /// Gives back the slots that were read.
@@ -242,10 +240,13 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
     }
 }
 
+/// All lines of so many entries, which may begin in the middle of one.
 #[inline(always)]
 fn prefetch<const WORDS: usize>(entries: impl Entries<WORDS>, first: u32, n: usize, to_write: bool) {
-    for at in (0..n).step_by(LINE / WORDS) {
-        entries.prefetch(first.wrapping_add(at as u32), to_write);
+    let a_line = (LINE / WORDS) as u32;
+    let before = first % a_line;
+    for at in (0..n as u32 + if n > 0 { before } else { 0 }).step_by(a_line as usize) {
+        entries.prefetch(first.wrapping_sub(before).wrapping_add(at), to_write);
     }
 }
 
@@ -302,6 +303,8 @@ mod tests {
     struct Plain {
         indices: [AtomicU32; 3],
         words: Vec<Word>,
+        /// The first words of the entries whose lines were asked for.
+        fetched: std::sync::Mutex<Vec<usize>>,
     }
 
     impl<const WORDS: usize> RingMemory<WORDS> for Arc<Plain> {
@@ -334,7 +337,9 @@ mod tests {
         fn set(self, slot: u32, entry: [u64; WORDS]) {
             self.entry(slot, WORDS).iter().zip(entry).for_each(|(word, value)| word.set(value));
         }
-        fn prefetch(self, _: u32, _: bool) {}
+        fn prefetch(self, slot: u32, _: bool) {
+            self.fetched.lock().unwrap().push((slot as usize * WORDS) & (self.words.len() - 1));
+        }
     }
 
     /// The next entries, read and parted with.
@@ -343,9 +348,7 @@ mod tests {
         n: usize,
     ) -> Vec<[u64; WORDS]> {
         from.prefetch(n);
-        let read = (0..n).map(from.read()).collect();
-        from.skip(n);
-        read
+        (0..n).map(from.read(n)).collect()
     }
 
     type Ends<const WORDS: usize> = (Producer<Arc<Plain>, WORDS>, Consumer<Arc<Plain>, WORDS>);
@@ -355,6 +358,7 @@ mod tests {
         let memory = Arc::new(Plain {
             indices: [AtomicU32::new(start), AtomicU32::new(start), AtomicU32::new(0)],
             words: (0..size as usize * WORDS).map(|_| Word::default()).collect(),
+            fetched: Default::default(),
         });
         let mut producer = Producer::new(memory.clone(), size);
         let mut consumer = Consumer::new(memory.clone(), size);
@@ -446,6 +450,40 @@ mod tests {
             consumer.release();
             producer.room(4);
         }
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn entries_that_were_read_are_parted_with_whoever_panics() {
+        let ((mut producer, mut consumer), _) = ring::<1>(4, 0);
+        (0..4).for_each(|n| producer.push([n]));
+        producer.submit();
+        assert_eq!(consumer.peek(2), 2);
+        let reader = std::panic::AssertUnwindSafe(|| {
+            let read = consumer.read(2);
+            panic!("after {:?}", read(0));
+        });
+        assert!(std::panic::catch_unwind(reader).is_err());
+        assert_eq!((consumer.peek(4), take(&mut consumer, 2)), (2, vec![[2], [3]]));
+    }
+
+    /// Which lines of a ring of 32 entries are asked for, of so many entries from there.
+    #[cfg(not(loom))]
+    fn lines<const WORDS: usize>(first: u32, n: usize) -> Vec<usize> {
+        let (_, memory) = ring::<WORDS>(32, 0);
+        prefetch::<WORDS>(&*memory, first, n, false);
+        let words = std::mem::take(&mut *memory.fetched.lock().unwrap());
+        words.into_iter().map(|word| word / LINE).collect()
+    }
+
+    #[cfg(not(loom))]
+    #[test]
+    fn all_lines_of_a_burst_are_fetched_wherever_it_begins() {
+        assert_eq!((lines::<1>(0, 8), lines::<1>(7, 1), lines::<1>(7, 2)), (vec![0], vec![0], vec![0, 1]));
+        assert_eq!(
+            (lines::<2>(3, 6), lines::<2>(u32::MAX, 2), lines::<2>(3, 0)),
+            (vec![0, 1, 2], vec![7, 0], vec![])
+        );
     }
 
     #[cfg(not(loom))]

@@ -36,7 +36,8 @@ pub(super) struct TxRings {
 #[derive(Debug)]
 pub(super) struct Sender {
     layout: Layout,
-    /// Where the UMEM begins, if the kernel copies what it sends, byte by byte on the CPU that calls it.
+    /// Where the UMEM begins, if the kernel copies what it sends when it is called: in copy mode, but for the few drivers
+    /// that take the pages (virtio_net), where it is fetched for nothing.
     copied_from: Option<usize>,
     /// Packets of one whole page each.
     whole: Parked,
@@ -261,13 +262,12 @@ impl Sender {
                 break;
             }
             done.prefetch(got);
-            for [addr] in (0..got).map(done.read()) {
+            for [addr] in (0..got).map(done.read(got)) {
                 match self.finish(addr, bulk) {
                     Some(finished) => frames += finished,
                     None => stats.tx_bad_descriptor += 1,
                 }
             }
-            done.skip(got);
             done.release();
         }
         stats.tx_completed += frames as u64;

@@ -4,7 +4,10 @@
 #![expect(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
-use std::arch::asm;
+use std::arch::{
+    asm,
+    x86_64::{_MM_HINT_T0, _mm_prefetch},
+};
 
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
@@ -23,7 +26,7 @@ pub(crate) fn to_read<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: whatever the address.
     unsafe {
-        asm!("prefetcht0 [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
+        _mm_prefetch::<_MM_HINT_T0>(place.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;
@@ -35,7 +38,7 @@ pub(crate) fn to_write<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: whatever the address.
     unsafe {
-        asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
+        asm!("prefetchw [{}]", in(reg) place.addr(), options(nostack, preserves_flags, nomem));
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;

@@ -280,6 +280,9 @@ fn option<T>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::R
     Ok(unsafe { value.assume_init() })
 }
 
+/// Words that a ring has at least: those of a descriptor.
+const LEAST_WORDS: usize = 2;
+
 /// A ring that the kernel shares; the mapping lives as long as this does, beyond the socket if need be.
 #[derive(Debug)]
 pub(crate) struct Mapped {
@@ -310,6 +313,9 @@ impl Mapped {
         };
         let len = at.desc as usize + entries as usize * words * 8;
         let inside = |offset: u64, align: u64| offset.is_multiple_of(align) && (offset as usize) < len - 3;
+        if !entries.is_power_of_two() || (entries as usize * words) < LEAST_WORDS {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
         if ![at.producer, at.consumer, at.flags].iter().all(|&o| inside(o, 4)) || !inside(at.desc, 8) {
             return Err(io::Error::from_raw_os_error(libc::EPROTO));
         }
@@ -370,9 +376,9 @@ impl<'a> MappedEntries<'a> {
     /// The words of an entry. So many of them lie in the ring, which is a whole number of entries.
     #[inline(always)]
     fn entry<const WORDS: usize>(self, slot: u32) -> &'a [AtomicU64; WORDS] {
-        const { assert!(WORDS.is_power_of_two()) };
+        const { assert!(WORDS == 1 || WORDS == LEAST_WORDS) };
         let first = slot.wrapping_mul(WORDS as u32) & self.mask & !(WORDS as u32 - 1);
-        // SAFETY: the mask keeps the entry among those of the ring, which lie in the mapping.
+        // SAFETY: the mask keeps the entry among the words of the ring, of which there are a power of two, and no fewer than its.
         let place = unsafe { self.words.add(first as usize).cast() };
         // SAFETY: it is aligned, and the mapping lives as long as what this was made of.
         unsafe { place.as_ref() }
