@@ -17,6 +17,8 @@
 
 use std::sync::atomic::Ordering;
 
+use super::sys::prefetch;
+
 /// One of the words at the head of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Index {
@@ -49,7 +51,7 @@ pub(crate) trait Entries<const WORDS: usize>: Copy {
 }
 
 /// Words in a cache line.
-const LINE: usize = 8;
+const LINE: usize = prefetch::LINE / size_of::<u64>();
 
 /// The kernel waits to be called. Linux: `XDP_RING_NEED_WAKEUP`.
 const NEED_WAKEUP: u32 = 1;
@@ -110,7 +112,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Producer<M, WORDS> {
     /// Has the lines of slots fetched from the other end's cache at the same time: of the next ones, but for so many.
     #[inline(always)]
     pub(crate) fn prefetch(&self, but: usize, n: usize) {
-        prefetch(self.memory.entries(), self.next.wrapping_add(but as u32), n, true);
+        fetch_lines(self.memory.entries(), self.next.wrapping_add(but as u32), n, true);
     }
 
     /// Takes back the last `n` of the slots that were written since the last submit.
@@ -208,7 +210,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
     /// Has the lines of the next entries, of which so many are there, fetched from the other end's cache at the same time.
     #[inline(always)]
     pub(crate) fn prefetch(&self, n: usize) {
-        prefetch(self.memory.entries(), self.next, n, false);
+        fetch_lines(self.memory.entries(), self.next, n, false);
     }
 
     /// Parts with the next entries, of which so many are there, and reads them by their number: until `release` they stay where
@@ -242,7 +244,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
 
 /// All lines of so many entries, which may begin in the middle of one.
 #[inline(always)]
-fn prefetch<const WORDS: usize>(entries: impl Entries<WORDS>, first: u32, n: usize, to_write: bool) {
+fn fetch_lines<const WORDS: usize>(entries: impl Entries<WORDS>, first: u32, n: usize, to_write: bool) {
     let a_line = (LINE / WORDS) as u32;
     let before = first % a_line;
     for at in (0..n as u32 + if n > 0 { before } else { 0 }).step_by(a_line as usize) {
@@ -471,7 +473,7 @@ mod tests {
     #[cfg(not(loom))]
     fn lines<const WORDS: usize>(first: u32, n: usize) -> Vec<usize> {
         let (_, memory) = ring::<WORDS>(32, 0);
-        prefetch::<WORDS>(&*memory, first, n, false);
+        fetch_lines::<WORDS>(&*memory, first, n, false);
         let words = std::mem::take(&mut *memory.fetched.lock().unwrap());
         words.into_iter().map(|word| word / LINE).collect()
     }
