@@ -11,7 +11,7 @@ usage: compare.sh [--rounds N] [--seconds S] [--only WORD,...] [--cpus A,B] [--p
 
   --rounds    how often everything runs, in turns; medians are of these [9]
   --seconds   how long each run is measured [2]
-  --only      of drop64 drop1500 echo64 echo1500 forward64 forward1500 tcp1500 bare1500 tcp8000: those that contain a word
+  --only      of drop64 drop1500 echo64 echo1500 forward64 forward1500 tcp1500 gather1500 tcp8000: those that contain a word
   --cpus      the sender's CPU, and the program's [0,1]
   --pagepool  this command is ours (pagepool drop, echo, forward) instead of the example of the library
   --xdpsock   this xdpsock, of bpf-examples, takes part in drop and echo
@@ -81,15 +81,16 @@ value() { grep -o "\"$1\":-\\?[0-9.]*" | head -1 | cut -d: -f2; }
 # One run: scenario, program, what, number (bytes of a frame, or the MTU).
 run() {
     local mtu=1500 words line figure part on=$own what=$3 does=$3 unit=pps
-    case $what in tcp | bare) mtu=$4 does=forward unit=gbit_s ;; esac
+    case $what in tcp | gather) mtu=$4 does=forward unit=gbit_s ;; esac
     words=$(program "$2" "$does" "$mtu")
     [ -n "$words" ] || return
     [ "$2" = testpmd ] && on=$sender,$own # it pins its worker to the second itself
-    local bed=("$rates" bed "${what/bare/tcp}" --size "$4" --mtu "$mtu" --seconds "$seconds")
+    local bed=("$rates" bed "${what/gather/tcp}" --size "$4" --mtu "$mtu" --seconds "$seconds")
     case $what in
-    # TCP's ends go where the kernel puts them, but the sender's does its work on its own CPU, as that of another machine would.
-    tcp) bed+=(--host-cpu "$sender") ;;
-    bare) bed=(taskset -c "$sender" "${bed[@]}" --gather 0) ;;
+    # Hosts as they come: their ends and their stacks go where the kernel puts them.
+    tcp) bed+=(--gather 0) ;;
+    # The sender's stack does its work on its own CPU, as that of another machine would, and both gather packets, as NICs do.
+    gather) bed+=(--host-cpu "$sender") ;;
     *) bed=(taskset -c "$sender" "${bed[@]}") ;;
     esac
     bed+=(-- taskset -c "$on")
@@ -119,7 +120,7 @@ wanted() {
 
 for round in $(seq "$rounds"); do
     echo "round $round of $rounds"
-    for scenario in drop64 drop1500 echo64 echo1500 forward64 forward1500 tcp1500 bare1500 tcp8000; do
+    for scenario in drop64 drop1500 echo64 echo1500 forward64 forward1500 tcp1500 gather1500 tcp8000; do
         wanted $scenario || continue
         what=${scenario%%[0-9]*} number=${scenario#"${scenario%%[0-9]*}"}
         # In another order every other round: whoever comes second finds a warmer machine.
@@ -132,7 +133,7 @@ done
 [ -s "$work/runs" ] || { echo "nothing ran"; exit 1; }
 echo
 echo "$(uname -r), $(nproc) CPUs,$(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2); medians of $rounds runs of $seconds s (lowest to highest)"
-echo "packets/s, tcp and bare: Gbit/s; cycles of the time-stamp counter a packet: all (what testpmd says of itself), or by part"
+echo "packets/s, tcp and gather: Gbit/s; cycles of the time-stamp counter a packet: all (what testpmd says of itself), or by part"
 echo
 sort -k1,3 -k4,4g "$work/runs" | awk '
     { key = $1 " " $2 " " $3; if (!(key in n)) { n[key] = 0; order[++keys] = key } v[key, ++n[key]] = $4 }
@@ -143,7 +144,7 @@ sort -k1,3 -k4,4g "$work/runs" | awk '
         for (i = 1; i <= keys; i++) {
             split(order[i], w, " ")
             if (w[3] != "figure") continue
-            key = order[i]; form = w[1] ~ /^(tcp|bare)/ ? "%.2f" : "%.0f"; ours = w[1] " ours figure"
+            key = order[i]; form = w[1] ~ /^(tcp|gather)/ ? "%.2f" : "%.0f"; ours = w[1] " ours figure"
             line = "| " w[1] " | " w[2] " | " sprintf(form, median(key)) " | " sprintf(form " to " form, v[key, 1], v[key, n[key]]) " | "
             line = line (w[2] == "ours" || !(ours in n) ? "" : sprintf("%.2f times", median(ours) / median(key))) " | "
             for (p = split("all receive program return transmit call calls", parts, " "); p >= 1; p--) {

@@ -42,5 +42,7 @@ pub use nic_domain::NicDomain;
 pub use port_thread::PortThread;
 pub use program::{Action, Ingress, PortId, Program, swap_macs};
 pub use stack::{NoStack, Stack};
-pub use xsk::{Attach, BusyPoll, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams, XskStats};
+pub use xsk::{
+    Attach, BusyPoll, Redirect, Sending, Umem, UmemParams, XskDevice, XskMode, XskParams, XskStats,
+};
 pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

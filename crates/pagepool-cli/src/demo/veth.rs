@@ -86,7 +86,8 @@ impl Between {
 pub fn run(stage: Stage, view: &View<'_>) -> Result<Verdict, String> {
     let Stage { between: Between { pools, nics, mode, pages, burst }, hosts, mtu, cpu } = stage;
     if view.lines {
-        println!("TCP between two kernels through {mode}, MTU {mtu}, {} s.", view.seconds);
+        let sent = if nics[1].sends_by_program() { ", sent by a program" } else { "" };
+        println!("TCP between two kernels through {mode}{sent}, MTU {mtu}, {} s.", view.seconds);
     }
     let homes = pools.each_ref().map(Pool::handle);
     let [nic0, nic1] = nics;
@@ -100,7 +101,7 @@ pub fn run(stage: Stage, view: &View<'_>) -> Result<Verdict, String> {
         arrived: |end| Some(sum(end, |nic| nic.tx_completed)),
     };
     let course = Arc::new(Course::new());
-    let (forwarding, warm) = start(middle, course.clone(), cpu)?;
+    let (forwarding, warm) = start(middle, course.clone(), cpu, &hosts)?;
     let start = Instant::now();
     let transferred = transfer(&hosts, &course, &warm, view);
     let seconds = start.elapsed().as_secs_f64();
@@ -110,11 +111,13 @@ pub fn run(stage: Stage, view: &View<'_>) -> Result<Verdict, String> {
     Ok(Verdict::of(&counted, &homes))
 }
 
-/// Starts the forwarding loop, on a CPU or wherever the kernel puts it, and waits for the end of its warm-up.
+/// Starts the forwarding loop between the hosts, where the programs that send find their interfaces, on a CPU or wherever the
+/// kernel puts it, and waits for the end of its warm-up.
 pub fn start(
     middle: Middle,
     course: Arc<Course>,
     cpu: Option<usize>,
+    hosts: &TwoHosts,
 ) -> Result<(JoinHandle<()>, Sample), String> {
     let (warm, warmed) = mpsc::channel();
     let work = move || {
@@ -123,7 +126,7 @@ pub fn start(
             let _ = warm.send(sample); // whoever started this thread waits for it
         })
     };
-    let thread = std::thread::Builder::new().name("forward".into()).spawn(work);
+    let thread = hosts.run_between(|| std::thread::Builder::new().name("forward".into()).spawn(work));
     let thread =
         thread.map_err(|error| format!("a thread could not be started: {error}; raise RLIMIT_NPROC"))?;
     let warm = warmed.recv().map_err(|_| "the forwarding thread ended before its warm-up".to_owned())?;

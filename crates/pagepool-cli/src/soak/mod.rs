@@ -84,7 +84,7 @@ fn soak(stage: Stage, choice: &Choice, interrupted: &AtomicBool) -> Result<Verdi
         arrived: |_| None,
     };
     let course = Arc::new(Course::new());
-    let (forwarding, warm) = veth::start(middle, course.clone(), None)?;
+    let (forwarding, warm) = veth::start(middle, course.clone(), None, &hosts)?;
     let mut conductor = Conductor::new(&hosts, &course, warm, choice)?;
     course.move_to(Phase::Traffic);
     let conducted = conductor.conduct(interrupted).and_then(|()| conductor.quiet());

@@ -3,9 +3,9 @@
 use clap::Args;
 use pagepool::Buff;
 use pagepool_net::netns::Tally;
-use pagepool_net::{Action, Attach, Ingress, Program, swap_macs};
+use pagepool_net::{self as net, Action, Attach, Ingress, Program, swap_macs};
 
-use super::options::{Options, Receiving};
+use super::options::{Options, Receiving, Sending};
 use super::worker::{Feed, NoFeed, Work};
 use super::{Command, Thread};
 
@@ -17,6 +17,8 @@ pub struct Choice {
     interface: String,
     #[command(flatten)]
     receiving: Receiving,
+    #[command(flatten)]
+    sending: Sending,
     #[command(flatten)]
     options: Options,
 }
@@ -35,6 +37,10 @@ impl Command for Choice {
 
     fn attach(&self) -> Option<Attach> {
         Some(self.receiving.attach())
+    }
+
+    fn sending(&self) -> Option<net::Sending> {
+        Some(self.sending.how())
     }
 
     fn work(&self, _: &mut Thread<'_>) -> (impl Work, impl Feed) {

@@ -7,10 +7,10 @@
 use clap::Args;
 use pagepool::Buff;
 use pagepool_net::netns::Tally;
-use pagepool_net::{Action, Attach, Ingress, PortId, Program};
+use pagepool_net::{self as net, Action, Attach, Ingress, PortId, Program};
 
 use super::interface::Interface;
-use super::options::{Options, Receiving};
+use super::options::{Options, Receiving, Sending};
 use super::worker::{Feed, NoFeed, Work};
 use super::{Command, Thread};
 
@@ -28,6 +28,8 @@ pub struct Choice {
     second: String,
     #[command(flatten)]
     receiving: Receiving,
+    #[command(flatten)]
+    sending: Sending,
     #[command(flatten)]
     options: Options,
 }
@@ -47,6 +49,10 @@ impl Command for Choice {
 
     fn attach(&self) -> Option<Attach> {
         Some(self.receiving.attach())
+    }
+
+    fn sending(&self) -> Option<net::Sending> {
+        Some(self.sending.how())
     }
 
     fn check(&self, interfaces: &[Interface]) -> Result<(), String> {

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use pagepool::{Bound, Buff, ETH_HEADER, Frame, PageBuf};
 use pagepool_net::netns::{Mac, NumberedFrames, Tally};
-use pagepool_net::{Action, Attach, BUDGET, Forwarder, Ingress, PortId, Program, ticks};
+use pagepool_net::{self as net, Action, Attach, BUDGET, Forwarder, Ingress, PortId, Program, ticks};
 
 use super::interface::Interface;
-use super::options::Options;
+use super::options::{Options, Sending};
 use super::pcap::Tap;
 use super::worker::{Fed, Feed, Work};
 use super::{Command, Thread};
@@ -42,6 +42,8 @@ pub struct Choice {
     #[arg(long, value_name = "MAC", default_value = "ff:ff:ff:ff:ff:ff", hide_default_value = true, value_parser = mac)]
     dst: Mac,
     #[command(flatten)]
+    sending: Sending,
+    #[command(flatten)]
     options: Options,
     /// Shared by the threads: the next number.
     #[arg(skip)]
@@ -70,6 +72,10 @@ impl Command for Choice {
 
     fn attach(&self) -> Option<Attach> {
         None
+    }
+
+    fn sending(&self) -> Option<net::Sending> {
+        Some(self.sending.how())
     }
 
     fn check(&self, interfaces: &[Interface]) -> Result<(), String> {

@@ -28,8 +28,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use pagepool_net::Attach;
 use pagepool_net::netns::Tally;
+use pagepool_net::{self as net, Attach};
 
 pub use self::drop::Choice as Drop;
 pub use self::echo::Choice as Echo;
@@ -64,6 +64,11 @@ pub trait Command {
 
     /// Where the program goes that takes packets from the kernel; `None` takes none.
     fn attach(&self) -> Option<Attach>;
+
+    /// How its packets go out, if it sends any.
+    fn sending(&self) -> Option<net::Sending> {
+        None
+    }
 
     /// Refuses interfaces on which it cannot work.
     fn check(&self, _: &[Interface]) -> Result<(), String> {
@@ -162,7 +167,8 @@ fn open<C: Command>(command: &C, interfaces: &[Interface]) -> Result<Stage, Stri
         mode: options.mode(),
         hugepages: options.hugepages,
     })?;
-    let how = How { sizes, attach: command.attach(), busy_poll: options.busy_poll() };
+    let (attach, sending) = (command.attach(), command.sending());
+    let how = How { sizes, attach, sending, busy_poll: options.busy_poll() };
     Stage::open(C::NAME, interfaces, how)
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use pagepool::PAGE_SIZE;
-use pagepool_net::{Attach, BusyPoll, XskMode};
+use pagepool_net::{self as net, Attach, BusyPoll, XskMode};
 
 /// Options of every command. What stands before the empty line of each is its line in the short help.
 #[derive(Args, Clone, Debug)]
@@ -96,6 +96,38 @@ pub struct Receiving {
     /// The first lines say which it became.
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = Where::Auto)]
     attach: Where,
+}
+
+/// Options of those that send.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Sending {
+    /// How packets go out where the kernel copies them
+    ///
+    /// The first lines say which it became.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = By::Auto)]
+    send: By,
+}
+
+/// What `--send` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// Program on a veth whose packets fit one chunk, from Linux 6.15 on, else ring
+    Auto,
+    /// The kernel sends one packet after the other
+    Ring,
+    /// A program in the kernel sends up to 64 at once, or it is an error; tcpdump sees them
+    Program,
+}
+
+impl Sending {
+    /// As the library has it.
+    pub fn how(&self) -> net::Sending {
+        match self.send {
+            By::Auto => net::Sending::Auto,
+            By::Ring => net::Sending::Ring,
+            By::Program => net::Sending::Program,
+        }
+    }
 }
 
 /// What `--mode` says.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use pagepool::{Arena, Error, PAGE_SIZE, Pool, PoolRef};
-use pagepool_net::{Attach, BusyPoll, Redirect, Umem, XskDevice};
+use pagepool_net::{Attach, BusyPoll, Redirect, Sending, Umem, XskDevice};
 use serde::Serialize;
 
 use super::interface::Interface;
@@ -44,6 +44,9 @@ pub struct Opened {
     /// The program, as `bpftool prog` shows it.
     pub program_id: Option<u32>,
     pub zero_copy: bool,
+    /// What packets go out by: `program`, or `ring`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_by: Option<&'static str>,
     pub mtu: u32,
     pub queues: Vec<u32>,
     /// Queues that there are.
@@ -65,6 +68,8 @@ pub struct How {
     pub sizes: SocketSizes,
     /// Where the program goes that takes packets; without one nothing is received.
     pub attach: Option<Attach>,
+    /// How packets go out, if any do.
+    pub sending: Option<Sending>,
     pub busy_poll: Option<BusyPoll>,
 }
 
@@ -102,6 +107,7 @@ impl Stage {
             for &queue in &interface.queues {
                 let mut socket = how.sizes.socket(link, queue);
                 (socket.redirect, socket.busy_poll) = (redirect.clone(), how.busy_poll);
+                socket.sending = how.sending.unwrap_or(Sending::Ring);
                 nics.push(XskDevice::open(socket, &umem)?);
             }
             self.interfaces.push(Opened::of(interface, &nics, how));
@@ -140,6 +146,7 @@ impl Opened {
             attach_why: why.flatten().map(str::to_owned),
             program_id: redirect.and_then(|redirect| redirect.program_id()),
             zero_copy: nics.iter().all(XskDevice::is_zero_copy),
+            sent_by: how.sending.map(|_| sent_by(nics)),
             mtu: interface.link.mtu,
             queues: interface.queues.clone(),
             queues_of: interface.queues_of,
@@ -157,14 +164,20 @@ impl Opened {
     }
 }
 
+/// What sends for all of these.
+fn sent_by(nics: &[XskDevice]) -> &'static str {
+    if nics.iter().all(XskDevice::sends_by_program) { "program" } else { "ring" }
+}
+
 impl fmt::Display for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let attach = self.attach.unwrap_or("no program");
         let copy = if self.zero_copy { "zerocopy" } else { "copy" };
+        let sent = if self.sent_by == Some("program") { ", sent by a program" } else { "" };
         let pages = self.pages * self.queues.len();
         write!(
             f,
-            "{}: {attach}, {copy}, queues {} of {}, MTU {}, chunks of {}{}, rings of {}, {} pages ({:.1} MiB)",
+            "{}: {attach}, {copy}{sent}, queues {} of {}, MTU {}, chunks of {}{}, rings of {}, {} pages ({:.1} MiB)",
             self.name,
             listed(&self.queues),
             self.queues_of,

@@ -6,8 +6,8 @@
 //! not. With `--host-cpu` the host that sends takes in acknowledgements on that CPU, not on the program's. The hosts gather packets
 //! for `--gather` microseconds (20).
 //!
-//! `xsk-rates ours drop|echo|forward IF [IF] [--mtu BYTES]` is such a program: our forwarder. What it printed is in the
-//! bed's line.
+//! `xsk-rates ours drop|echo|forward IF [IF] [--mtu BYTES] [--by-ring]` is such a program: our forwarder, which sends by the
+//! ring with `--by-ring`. What it printed is in the bed's line.
 //!
 //! `xsk-rates kernel redirect|drop|tx IF [IF]` is another one: the kernel alone, by an XDP program.
 

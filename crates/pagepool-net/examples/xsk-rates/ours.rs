@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, Buff, PAGE_SIZE, Pool, PoolParams, put_bulk};
 use pagepool_net::{
-    Action, Attach, BUDGET, Forwarder, Ingress, PartCycles, PortId, Program, Redirect, Umem, UmemParams,
-    Wake, XskDevice, XskMode, XskParams, swap_macs, ticks,
+    Action, Attach, BUDGET, Forwarder, Ingress, PartCycles, PortId, Program, Redirect, Sending, Umem,
+    UmemParams, Wake, XskDevice, XskMode, XskParams, swap_macs, ticks,
 };
 
 use crate::option;
@@ -36,7 +36,8 @@ pub fn run(words: &[&str]) -> Result<String, String> {
     let budget = option(words, "--budget", burst)?;
     let program = What::of(what)?;
     let mut forwarder = Forwarder::new(program);
-    open(&mut forwarder, &links, several, ring as u32).map_err(|error| error.to_string())?;
+    open(&mut forwarder, &links, several, ring as u32, words.contains(&"--by-ring"))
+        .map_err(|error| error.to_string())?;
     forwarder.set_budget(budget as usize).map_err(|error| error.to_string())?;
     let stop = Arc::new(AtomicBool::new(false));
     let stops = stop.clone();
@@ -108,6 +109,7 @@ fn open<P: Program>(
     links: &[&&str],
     several: bool,
     ring: u32,
+    by_ring: bool,
 ) -> Result<(), pagepool::Error> {
     let buffers = if several { 4 } else { 1 };
     let pages = 2 * ring as usize + buffers * (ring as usize + 4 * BURST as usize) + 256;
@@ -134,6 +136,7 @@ fn open<P: Program>(
             rx_ring: ring,
             tx_ring: ring,
             redirect,
+            sending: if by_ring { Sending::Ring } else { Sending::Auto },
             ..Default::default()
         };
         forwarder.add_port(Box::new(XskDevice::open(params, &umem)?), pool);

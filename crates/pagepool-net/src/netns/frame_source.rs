@@ -163,7 +163,8 @@ impl Sink {
         if sending != Sending::Xdp {
             return FrameSocket::sender_here(link).map(Self::Socket);
         }
-        let program = bpf::load(&redirect_to(Netlink::open()?.link(link)?.index), false);
+        let program =
+            bpf::load(&redirect_to(Netlink::open()?.link(link)?.index), bpf::Kind::Xdp { frags: false });
         let about = || format!("frames by XDP to interface {link:?}, with CAP_BPF and Linux 5.18");
         let program = program.map_err(|error| NetError::call("bpf(BPF_PROG_LOAD)", about(), error))?;
         Ok(Self::Program { program, at_once: 1 << 12 })

@@ -1,5 +1,5 @@
 //! `bpf(2)`, as far as XDP programs are loaded, attached by a link, told of sockets, and run over frames that the kernel
-//! makes: include/uapi/linux/bpf.h (v7.3).
+//! makes, and programs of the traffic control are loaded and run: include/uapi/linux/bpf.h (v7.3).
 
 // UNSAFETY: system calls, whose arguments name memory by address.
 #![expect(unsafe_code)]
@@ -17,7 +17,9 @@ const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const LINK_CREATE: libc::c_int = 28;
 const LINK_DETACH: libc::c_int = 34;
 
+const MAP_TYPE_ARRAY: u32 = 2;
 const MAP_TYPE_XSKMAP: u32 = 17;
+const PROG_TYPE_SCHED_CLS: u32 = 3;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
 /// The program takes packets of several buffers; Linux 5.18.
@@ -31,7 +33,25 @@ const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
 /// What descriptors, maps and programs made here are called in the kernel's lists.
 const NAME: [u8; 16] = *b"pagepool_xsk\0\0\0\0";
-const LICENSE: &std::ffi::CStr = c"MIT";
+
+/// What a program is loaded for, and on which terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// For an interface; with packets of several buffers, Linux 5.18.
+    Xdp { frags: bool },
+    /// For the traffic control's packets. The helper that reads a process's memory is for programs whose terms are compatible
+    /// with the kernel's, which this kind says to be: the MIT licence's are.
+    Packet,
+}
+
+impl Kind {
+    fn license(self) -> &'static std::ffi::CStr {
+        match self {
+            Self::Xdp { .. } => c"MIT",
+            Self::Packet => c"Dual MIT/GPL",
+        }
+    }
+}
 
 /// An instruction. Linux: `struct bpf_insn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +66,15 @@ pub(crate) struct Insn {
 
 /// Makes a map from queue numbers to AF_XDP sockets.
 pub(crate) fn create_socket_map(entries: u32) -> io::Result<OwnedFd> {
+    create_map(MAP_TYPE_XSKMAP, 4, entries)
+}
+
+/// Makes so many bytes that a program may write to.
+pub(crate) fn create_scratch(bytes: u32) -> io::Result<OwnedFd> {
+    create_map(MAP_TYPE_ARRAY, bytes, 1)
+}
+
+fn create_map(map_type: u32, value_size: u32, max_entries: u32) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Create {
         map_type: u32,
@@ -58,10 +87,10 @@ pub(crate) fn create_socket_map(entries: u32) -> io::Result<OwnedFd> {
         name: [u8; 16],
     }
     let create = Create {
-        map_type: MAP_TYPE_XSKMAP,
+        map_type,
         key_size: 4,
-        value_size: 4,
-        max_entries: entries,
+        value_size,
+        max_entries,
         map_flags: 0,
         inner_map_fd: 0,
         numa_node: 0,
@@ -97,8 +126,8 @@ pub(crate) fn clear_socket(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Loads an XDP program.
-pub(crate) fn load(program: &[Insn], frags: bool) -> io::Result<OwnedFd> {
+/// Loads a program.
+pub(crate) fn load(program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Load {
         prog_type: u32,
@@ -114,21 +143,25 @@ pub(crate) fn load(program: &[Insn], frags: bool) -> io::Result<OwnedFd> {
         ifindex: u32,
         attach_type: u32,
     }
+    let (prog_type, attach_type, flags) = match kind {
+        Kind::Xdp { frags } => (PROG_TYPE_XDP, ATTACH_TYPE_XDP, if frags { XDP_HAS_FRAGS } else { 0 }),
+        Kind::Packet => (PROG_TYPE_SCHED_CLS, 0, 0),
+    };
     make(
         PROG_LOAD,
         &Load {
-            prog_type: PROG_TYPE_XDP,
+            prog_type,
             insn_count: program.len() as u32,
             insns: program.as_ptr() as u64,
-            license: LICENSE.as_ptr() as u64,
+            license: kind.license().as_ptr() as u64,
             log_level: 0,
             log_size: 0,
             log: 0,
             kern_version: 0,
-            flags: if frags { XDP_HAS_FRAGS } else { 0 },
+            flags,
             name: NAME,
             ifindex: 0,
-            attach_type: ATTACH_TYPE_XDP,
+            attach_type,
         },
     )
 }
@@ -160,28 +193,31 @@ pub(crate) fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(info[1])
 }
 
-/// Runs a program over so many copies of a frame, and returns when all are where it sent them
+/// What a program is run over. The kernel writes back what it returned last, and how long it took.
+#[repr(C)]
+#[derive(Default)]
+struct Run {
+    program: u32,
+    returned: u32,
+    size_in: u32,
+    size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    context_size: u32,
+    context_size_out: u32,
+    context: u64,
+    context_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch: u32,
+    padding: u32,
+}
+
+/// Runs an XDP program over so many copies of a frame, and returns when all are where it sent them
 /// (linux/Documentation/bpf/bpf_prog_run.rst).
 pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], count: u32) -> io::Result<()> {
-    /// The kernel writes back what the program returned last, and how long it took: both are left.
-    #[repr(C)]
-    #[derive(Default)]
-    struct Run {
-        program: u32,
-        returned: u32,
-        size_in: u32,
-        size_out: u32,
-        data_in: u64,
-        data_out: u64,
-        repeat: u32,
-        duration: u32,
-        context_sizes: [u32; 2],
-        contexts: [u64; 2],
-        flags: u32,
-        cpu: u32,
-        batch: u32,
-        padding: u32,
-    }
     let mut run = Run {
         program: program.as_raw_fd() as u32,
         size_in: frame.len() as u32,
@@ -193,6 +229,27 @@ pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], count: u32) -> io:
     };
     call_mut(PROG_RUN, &mut run)?;
     Ok(())
+}
+
+/// Words of a packet's context up to where a caller's own are. Linux: `offsetof(struct __sk_buff, cb)`.
+pub(crate) const OWN_WORDS: usize = 12;
+
+/// Runs a program over one packet of the traffic control's, with two words for it in the packet's context; says what it returned.
+/// The packet's device is the loopback of this thread's network namespace.
+pub(crate) fn run_packet(program: BorrowedFd<'_>, packet: &[u8], words: [u32; 2]) -> io::Result<u32> {
+    let mut context = [0u32; OWN_WORDS + 2];
+    context[OWN_WORDS..].copy_from_slice(&words);
+    let mut run = Run {
+        program: program.as_raw_fd() as u32,
+        size_in: packet.len() as u32,
+        data_in: packet.as_ptr().addr() as u64,
+        repeat: 1,
+        context_size: size_of_val(&context) as u32,
+        context: context.as_ptr().addr() as u64,
+        ..Run::default()
+    };
+    call_mut(PROG_RUN, &mut run)?;
+    Ok(run.returned)
 }
 
 /// A call that gives a descriptor.

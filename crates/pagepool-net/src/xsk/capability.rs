@@ -19,6 +19,12 @@ pub(super) const PROGRAM: &[Capability] = &[
     Capability { name: "CAP_BPF", number: 39, or_admin: true },
     Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: true },
 ];
+/// For a program that reads this process's memory.
+pub(super) const SEND_PROGRAM: &[Capability] = &[
+    Capability { name: "CAP_BPF", number: 39, or_admin: true },
+    Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: true },
+    Capability { name: "CAP_PERFMON", number: 38, or_admin: true },
+];
 /// For busy polling.
 pub(super) const ADMIN: &[Capability] = &[Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: false }];
 

@@ -9,11 +9,12 @@ use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, MAX_FRAGS};
 
 use super::capability;
 use super::deliveries::Deliveries;
-use super::params::{BusyPoll, XskParams, parameter};
+use super::params::{BusyPoll, Sending, XskParams, parameter};
 use super::probe::Probe;
 use super::receiver::{Receiver, RxRings};
 use super::redirect::{self, Redirect};
 use super::ring::{Consumer, Producer};
+use super::send_program::{Loaded, SendProgram};
 use super::sender::{Sender, TxRings};
 use super::stats::XskStats;
 use super::sys::link;
@@ -37,6 +38,7 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 /// |---|---|
 /// | any thread | make a [`Umem`]; attach a [`Redirect`]; open devices, over one `Umem` also at the same time, each in the network namespace of its interface; drop frames and buffers of any device |
 /// | the thread that polls a device | everything on that device: receive, transmit, complete, wait, statistics, close. It owns the pool that it receives into, and may send frames of any pool over the `Umem`. No lock is taken |
+/// | a thread in another network namespace | polls a device, too; but it sends by the ring then, from the first time on: see [`Sending`] |
 /// | another thread | polls other devices: other queues, other interfaces, over the same `Umem` or another. A device may be sent to it between polls |
 /// | two threads | never share a device, for its rings have one producer and one consumer; a queue has one device |
 /// | another process | makes its own `Umem`. A child of `fork` that neither execs nor exits keeps the socket, and so the queue |
@@ -104,7 +106,10 @@ const HEADERS: usize = pagepool::ETH_HEADER + 4;
 struct Open {
     fd: Arc<OwnedFd>,
     rx: RxRings,
+    /// The sender's: the kernel's, or those of the program.
     tx: TxRings,
+    /// What sends in place of the kernel.
+    program: Option<SendProgram>,
     zero_copy: bool,
     /// Whether calls poll the driver: then they are made also where nobody waits for them.
     busy: bool,
@@ -133,8 +138,9 @@ impl XskDevice {
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index, number: params.queue };
         umem.bind(&fd, has_memory, queue, params.busy_limit)?;
         let zero_copy = sys::is_zero_copy(fd.as_fd());
-        let open =
-            Open { fd, rx, tx, zero_copy, busy: params.busy_poll.is_some(), probe: None, deliveries: None };
+        let (tx, program) = choose_sending(tx, &params, umem, queue, zero_copy)?;
+        let busy = params.busy_poll.is_some();
+        let open = Open { fd, rx, tx, program, zero_copy, busy, probe: None, deliveries: None };
         let mut this = Self::new(&params, umem, (queue, key), open, buffers as usize);
         // From here on dropping it closes the socket in order.
         if let Some(open) = this.open.as_mut().filter(|open| open.zero_copy) {
@@ -190,6 +196,11 @@ impl XskDevice {
         self.zero_copy
     }
 
+    /// Whether a program sends its packets: see [`Sending`](super::Sending).
+    pub fn sends_by_program(&self) -> bool {
+        self.open.as_ref().and_then(|open| open.program.as_ref()).is_some_and(SendProgram::is_used)
+    }
+
     /// What redirects packets to it.
     pub fn redirect(&self) -> Option<&Arc<Redirect>> {
         self.redirect.as_ref()
@@ -205,7 +216,7 @@ impl XskDevice {
     /// What the kernel counts, how full the rings are, and where the buffers are. A system call.
     pub fn xsk_stats(&self) -> XskStats {
         let rx = self.open.as_ref().map_or((0, 0), |open| (open.rx.fill.level(), open.rx.received.level()));
-        let tx = self.open.as_ref().map_or((0, 0), |open| (open.tx.send.level(), open.tx.done.level()));
+        let tx = self.open.as_ref().map_or((0, 0), Open::tx_levels);
         XskStats::new(self.kernel_counts(), (self.receiver.held(), rx), (self.sender.held(), tx))
     }
 
@@ -239,25 +250,15 @@ impl XskDevice {
 }
 
 impl Open {
-    /// Calls the kernel while there is something on the transmit ring, it waits for that, and a call brings it on. Says
-    /// whether there still is an interface.
+    /// Has what is to be sent sent. Says whether there still is an interface.
     fn kick_transmit(&mut self, calls: &mut Calls) -> bool {
-        for _ in 0..KICKS {
-            let pending = self.tx.send.level();
-            let wanted = pending > 0 || (self.zero_copy && self.tx.done.level() == 0);
-            if !wanted || !(self.busy || self.tx.send.needs_wakeup()) {
-                break;
-            }
-            if let Err(error) = calls.make(|| sys::kick_transmit(self.fd.as_fd()))
-                && is_gone(&error)
-            {
-                return false;
-            }
-            if self.tx.send.level() >= pending {
-                break; // no room in the kernel now, or the interface is down: the next round tries again
-            }
+        let Self { fd, tx, program, zero_copy, busy, .. } = self;
+        let kick =
+            |rings: &TxRings, calls: &mut Calls| kick_ring(rings, fd.as_fd(), *zero_copy, *busy, calls);
+        match program {
+            None => kick(tx, calls),
+            Some(program) => program.send(fd.as_fd(), calls, kick),
         }
-        true
     }
 
     /// The same for the fill ring; and for what the driver has, if there was nothing and nobody else brings it.
@@ -270,8 +271,63 @@ impl Open {
         made.err().is_none_or(|error| !is_gone(&error))
     }
 
+    /// Buffers that wait to be sent, and that were.
+    fn tx_levels(&self) -> (usize, usize) {
+        let (send, done) = self.program.as_ref().map_or((0, 0), SendProgram::kernel_levels);
+        (self.tx.send.level() + send, self.tx.done.level() + done)
+    }
+
     fn has_some(&self) -> bool {
-        self.rx.received.level() > 0 || self.tx.done.level() > 0
+        self.rx.received.level() > 0 || self.tx_levels().1 > 0
+    }
+}
+
+/// Calls the kernel while there is something on the transmit ring, it waits for that, and a call brings it on. Says
+/// whether there still is an interface.
+fn kick_ring(rings: &TxRings, fd: BorrowedFd<'_>, zero_copy: bool, busy: bool, calls: &mut Calls) -> bool {
+    for _ in 0..KICKS {
+        let pending = rings.send.level();
+        let wanted = pending > 0 || (zero_copy && rings.done.level() == 0);
+        if !wanted || !(busy || rings.send.needs_wakeup()) {
+            break;
+        }
+        if let Err(error) = calls.make(|| sys::kick_transmit(fd))
+            && is_gone(&error)
+        {
+            return false;
+        }
+        if rings.send.level() >= pending {
+            break; // no room in the kernel now, or the interface is down: the next round tries again
+        }
+    }
+    true
+}
+
+/// What sends, and the rings that the sender puts packets on.
+fn choose_sending(
+    rings: TxRings,
+    params: &XskParams,
+    umem: &Umem,
+    queue: Queue,
+    zero_copy: bool,
+) -> Result<(TxRings, Option<SendProgram>), Error> {
+    let several = umem.params().multi_buffer;
+    match params.sending {
+        Sending::Program if zero_copy || several => {
+            let must_be = "ring or auto, with zero copy and with packets of several buffers";
+            return Err(parameter("sending", "program", must_be));
+        }
+        Sending::Program => {}
+        Sending::Auto if !zero_copy && !several && link::is_veth(&params.interface) => {}
+        Sending::Auto | Sending::Ring => return Ok((rings, None)),
+    }
+    match Loaded::new(params.tx_ring, queue, umem.base()) {
+        Ok(program) => {
+            let (program, rings) = program.over(rings);
+            Ok((rings, Some(program)))
+        }
+        Err(_) if params.sending == Sending::Auto => Ok((rings, None)),
+        Err(error) => Err(error),
     }
 }
 
@@ -428,13 +484,13 @@ impl Device for XskDevice {
     }
 
     fn close(&mut self) {
-        let Some(Open { fd, rx, tx, probe, deliveries, .. }) = self.open.take() else { return };
+        let Some(Open { fd, rx, tx, program, probe, deliveries, .. }) = self.open.take() else { return };
         self.last = sys::statistics(fd.as_fd()).unwrap_or_default();
         if let Some(redirect) = self.redirect.take() {
             redirect.remove(self.key, fd.as_fd());
         }
         let delivered = deliveries.is_none_or(Deliveries::wait);
-        drop((rx, tx)); // before the socket: the kernel keeps one whose rings are mapped
+        drop((rx, tx, program)); // before the socket: the kernel keeps one whose rings are mapped
         self.umem.close(fd);
         if delivered && probe.is_none_or(|probe| probe.wait(self.queue)) {
             self.stats.closed_with += (self.receiver.clear() + self.sender.clear()) as u64;
@@ -483,14 +539,24 @@ mod tests {
 
     /// A device over pages, and the pool of those.
     fn open_pages(umem: UmemParams, tx_ring: u32) -> (XskDevice, Bound) {
+        open_pages_by(Sending::Auto, umem, tx_ring)
+    }
+
+    fn open_pages_by(sending: Sending, umem: UmemParams, tx_ring: u32) -> (XskDevice, Bound) {
         let redirect = Some(Redirect::attach("near0", Attach::Auto, umem.multi_buffer).unwrap());
         let params = ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() };
         let arena = Arena::new(params).unwrap();
         let umem = Umem::new(umem, &*arena).unwrap();
         let params = PoolParams { domains: vec![umem.clone()], colour: false, ..Default::default() };
         let pool = Pool::new(params, arena).unwrap().bind();
-        let params =
-            XskParams { interface: "near0".into(), rx_ring: 8, tx_ring, redirect, ..Default::default() };
+        let params = XskParams {
+            interface: "near0".into(),
+            rx_ring: 8,
+            tx_ring,
+            redirect,
+            sending,
+            ..Default::default()
+        };
         (XskDevice::open(params, &umem).unwrap(), pool)
     }
 
@@ -572,7 +638,8 @@ mod tests {
             return println!("SKIP transmit budget: {why}");
         }
         let _veth = veth::Veth::new(1, 1500);
-        let (mut device, pool) = open_pages(UmemParams { mode: XskMode::Copy, ..Default::default() }, 128);
+        let umem = UmemParams { mode: XskMode::Copy, ..Default::default() };
+        let (mut device, pool) = open_pages_by(Sending::Ring, umem, 128);
         if !sys::raise_transmit_budget(device.open.as_ref().unwrap().fd.as_fd(), 128) {
             return println!("SKIP transmit budget: it needs Linux 6.17");
         }
@@ -660,7 +727,7 @@ mod tests {
         }
         let veth = veth::Veth::new(1, 1500);
         let map = bpf::create_socket_map(1).unwrap();
-        let program = bpf::load(&marking(map.as_raw_fd()), false).unwrap();
+        let program = bpf::load(&marking(map.as_raw_fd()), bpf::Kind::Xdp { frags: false }).unwrap();
         let _link = bpf::attach(program.as_fd(), link::index_of("near0").unwrap(), true).unwrap();
         let (mut device, pool) = open_over(Redirect::over_map(map));
         let mut packets = Vec::with_capacity(8);

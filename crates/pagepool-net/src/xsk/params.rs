@@ -93,6 +93,24 @@ impl UmemParams {
     }
 }
 
+/// How packets go out where the kernel copies them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sending {
+    /// By a program where that was measured to be faster and is to be had, which is on a veth from Linux 6.15 on, with packets
+    /// of one buffer each; else by the ring. What it became is [`XskDevice::sends_by_program`](super::XskDevice::sends_by_program).
+    #[default]
+    Auto,
+    /// By the socket's transmit ring, of which the kernel sends packet by packet; nothing on the machine sees them before the
+    /// driver.
+    Ring,
+    /// By a program that the kernel runs, up to 64 packets a call, if there are more than a few; or opening fails. They pass the
+    /// interface's queueing discipline, filters and taps, such as tcpdump's, as a host's own do.
+    ///
+    /// It needs `CAP_PERFMON` beside `CAP_BPF` and `CAP_NET_ADMIN`. The thread that polls the device must be in the interface's network
+    /// namespace: in another one packets go by the ring, from the first time on.
+    Program,
+}
+
 /// What a socket shall be. `Default` is queue 0 of an interface without a name.
 #[derive(Clone, Debug)]
 pub struct XskParams {
@@ -112,6 +130,8 @@ pub struct XskParams {
     /// Where in the map the program looks for this socket; `None` is at the number of the queue, as the program of
     /// [`Redirect::attach`] does. One map for several interfaces needs another rule, for their queues have the same numbers.
     pub map_key: Option<u32>,
+    /// How packets go out in copy mode.
+    pub sending: Sending,
     /// How long to try again while the queue is busy: the kernel takes a socket apart after it was closed, or its process
     /// killed, mostly in a few ms; on a machine with five times the work that it can do up to 6 s were seen.
     pub busy_limit: Duration,
@@ -162,6 +182,7 @@ impl Default for XskParams {
             rx_buffers: 0,
             redirect: None,
             map_key: None,
+            sending: Sending::Auto,
             busy_limit: Duration::from_secs(10),
             busy_poll: None,
         }

@@ -62,7 +62,8 @@ impl Redirect {
         let queues = link::queues(interface).map_or(0, |(rx, _)| rx).max(QUEUES);
         let map = sys::create_socket_map(queues).map_err(|e| refused("bpf(BPF_MAP_CREATE)", e, frags))?;
         let code = bpf::redirect(map.as_raw_fd());
-        let program = sys::load(&code, frags).map_err(|e| refused("bpf(BPF_PROG_LOAD)", e, frags))?;
+        let program = sys::load(&code, sys::Kind::Xdp { frags })
+            .map_err(|e| refused("bpf(BPF_PROG_LOAD)", e, frags))?;
         let (link, mode, why) = attach_as(program.as_fd(), interface, index, how)?;
         let id = sys::program_id(program.as_fd()).unwrap_or(0);
         Ok(Arc::new(Self { map, ours: Some(Ours { link, mode, why, id }) }))

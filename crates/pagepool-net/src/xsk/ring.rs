@@ -234,6 +234,13 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
         }
     }
 
+    /// The slot of the next entry, and how many there are from it to the end of the memory.
+    #[inline]
+    pub(crate) fn first(&self) -> (u32, usize) {
+        let slot = self.next & (self.size - 1);
+        (slot, (self.size - slot) as usize)
+    }
+
     /// Entries that were put and not read yet. Looks.
     #[inline]
     pub(crate) fn level(&self) -> usize {

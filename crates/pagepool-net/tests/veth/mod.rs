@@ -6,7 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -95,6 +95,7 @@ impl Drop for Joined {
 pub const CAP_NET_ADMIN: u32 = 12;
 pub const CAP_NET_RAW: u32 = 13;
 pub const CAP_IPC_LOCK: u32 = 14;
+pub const CAP_PERFMON: u32 = 38;
 pub const CAP_BPF: u32 = 39;
 pub const CAP_SYS_ADMIN: u32 = 21;
 
@@ -246,6 +247,47 @@ impl Veth {
     /// Where the far ends are.
     pub fn far(&self) -> &Namespace {
         &self.far
+    }
+}
+
+/// A socket that hears what goes out of an interface here, as tcpdump does.
+pub struct Tap(OwnedFd);
+
+impl Tap {
+    pub fn new(interface: &str) -> Self {
+        let all = (libc::ETH_P_ALL as u16).to_be();
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
+        // SAFETY: the call takes three integers.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, i32::from(all)) };
+        assert!(fd >= 0, "{}", io::Error::last_os_error());
+        // SAFETY: nobody else has it.
+        let this = Self(unsafe { OwnedFd::from_raw_fd(fd) });
+        let index = Netlink::open().and_then(|mut here| here.link(interface)).expect("it is there").index;
+        // SAFETY: zeroes are an address.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        (address.sll_protocol, address.sll_ifindex) = (all, index as i32);
+        let len = size_of_val(&address) as libc::socklen_t;
+        // SAFETY: the kernel reads an address of this length.
+        assert_eq!(unsafe { libc::bind(fd, (&raw const address).cast(), len) }, 0);
+        this
+    }
+
+    /// Packets that went out and were not counted yet, at most 1000.
+    pub fn heard(&self) -> usize {
+        let went_out = || {
+            let mut byte = [0u8; 1];
+            // SAFETY: zeroes are an address.
+            let mut from: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+            let mut len = size_of_val(&from) as libc::socklen_t;
+            // SAFETY: the kernel writes at most one byte, and an address of this length.
+            let got = unsafe {
+                let to = byte.as_mut_ptr().cast();
+                libc::recvfrom(self.0.as_raw_fd(), to, 1, 0, (&raw mut from).cast(), &raw mut len)
+            };
+            (got >= 0).then(|| usize::from(from.sll_pkttype == libc::PACKET_OUTGOING))
+        };
+        (0..1000).map_while(|_| went_out()).sum()
     }
 }
 

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Commands of the ethtool ioctl (include/uapi/linux/ethtool.h, v7.3).
+const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GRINGPARAM: u32 = 0x10;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 /// Nested attributes of `IFLA_XDP` (include/uapi/linux/if_link.h, v7.3).
@@ -44,13 +45,13 @@ pub(crate) fn names() -> Vec<String> {
 
 /// Receive and transmit queues of an interface, where its driver says.
 pub(crate) fn queues(name: &str) -> io::Result<(u32, u32)> {
-    let [_, _, _, _, _, rx, tx, _, combined] = ethtool(name, ETHTOOL_GCHANNELS)?;
+    let [_, _, _, _, _, rx, tx, _, combined] = ethtool::<9>(name, ETHTOOL_GCHANNELS)?;
     Ok((rx.saturating_add(combined), tx.saturating_add(combined)))
 }
 
 /// Slots of the receive ring of an interface's hardware, where its driver says.
 pub(crate) fn hardware_ring(name: &str) -> io::Result<u32> {
-    let [_, _, _, _, _, rx, ..] = ethtool(name, ETHTOOL_GRINGPARAM)?;
+    let [_, _, _, _, _, rx, ..] = ethtool::<9>(name, ETHTOOL_GRINGPARAM)?;
     Ok(rx)
 }
 
@@ -67,14 +68,26 @@ pub(crate) fn mtu(name: &str) -> io::Result<u32> {
     Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
 }
 
-/// Asks the driver for one of the structures of nine integers.
-fn ethtool(name: &str, command: u32) -> io::Result<[u32; 9]> {
+/// Whether an interface is one of a pair whose other end gets what it sends; false also where the kernel does not say.
+pub(crate) fn is_veth(name: &str) -> bool {
+    let driver = b"veth\0";
+    ethtool::<DRVINFO>(name, ETHTOOL_GDRVINFO).is_ok_and(|answer| {
+        let bytes = answer[1..3].iter().flat_map(|word| word.to_ne_bytes()); // its name is behind the command
+        bytes.take(driver.len()).eq(*driver)
+    })
+}
+
+/// Words of `struct ethtool_drvinfo`: the command, seven texts of 32, 32, 32, 32, 32, 12 bytes, and five counts.
+const DRVINFO: usize = 49;
+
+/// Asks the driver for one of the structures of so many integers.
+fn ethtool<const WORDS: usize>(name: &str, command: u32) -> io::Result<[u32; WORDS]> {
     let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
-    let mut answer = [0u32; 9];
+    let mut answer = [0u32; WORDS];
     answer[0] = command;
     let mut request = request_for(name)?;
     request.ifr_ifru.ifru_data = answer.as_mut_ptr().cast();
-    // SAFETY: the kernel reads the request, and writes at most the nine integers that these commands give.
+    // SAFETY: the kernel reads the request, and writes at most the integers that the command gives.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }

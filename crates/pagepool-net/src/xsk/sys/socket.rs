@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::prefetch;
@@ -283,11 +284,10 @@ fn option<T>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::R
 /// Words that a ring has at least: those of a descriptor.
 const LEAST_WORDS: usize = 2;
 
-/// A ring that the kernel shares; the mapping lives as long as this does, beyond the socket if need be.
+/// One end of a ring in shared memory, which lives as long as either, beyond the socket if need be.
 #[derive(Debug)]
 pub(crate) struct Mapped {
-    base: NonNull<u8>,
-    len: usize,
+    _mapping: Arc<Mapping>,
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
     flags: NonNull<AtomicU32>,
@@ -296,7 +296,7 @@ pub(crate) struct Mapped {
     mask: u32,
 }
 
-// SAFETY: all of it is accessed by atomic operations, from any thread.
+// SAFETY: all of it is accessed by atomic operations, from any thread, and the mapping lives as long as this.
 unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
@@ -319,18 +319,40 @@ impl Mapped {
         if ![at.producer, at.consumer, at.flags].iter().all(|&o| inside(o, 4)) || !inside(at.desc, 8) {
             return Err(io::Error::from_raw_os_error(libc::EPROTO));
         }
-        let base = map_shared(fd, len, page_offset)?;
+        let memory = Mapping::new(len, Some((fd, page_offset)))?;
         // SAFETY: the offset was compared with the length of the mapping.
-        let place = |offset: u64| unsafe { base.add(offset as usize) };
+        let place = |offset: u64| unsafe { memory.base.add(offset as usize) };
         Ok(Self {
-            len,
             producer: place(at.producer).cast(),
             consumer: place(at.consumer).cast(),
             flags: place(at.flags).cast(),
             words: place(at.desc).cast(),
             mask: entries * words as u32 - 1,
-            base,
+            _mapping: Arc::new(memory),
         })
+    }
+
+    /// Both ends of a ring that the kernel has no part in, of `entries` entries, a power of two, of `WORDS` words.
+    pub(crate) fn pair<const WORDS: usize>(entries: u32) -> io::Result<[Self; 2]> {
+        let words = entries as usize * WORDS;
+        let lines = 3; // an index each
+        let memory = Arc::new(Mapping::new(lines * prefetch::LINE + words * 8, None)?);
+        // SAFETY: the lines, and the words behind them, are as many as were mapped.
+        let line = |number: usize| unsafe { memory.base.add(number * prefetch::LINE) };
+        let end = || Self {
+            producer: line(0).cast(),
+            consumer: line(1).cast(),
+            flags: line(2).cast(),
+            words: line(lines).cast(),
+            mask: words as u32 - 1,
+            _mapping: memory.clone(),
+        };
+        Ok([end(), end()])
+    }
+
+    /// Where the entries begin.
+    pub(crate) fn address(&self) -> usize {
+        self.words.as_ptr().addr()
     }
 
     #[inline(always)]
@@ -340,7 +362,7 @@ impl Mapped {
             Index::Consumer => self.consumer,
             Index::Flags => self.flags,
         };
-        // SAFETY: the place lies in the mapping, aligned, as `new` saw; the mapping lives as long as this.
+        // SAFETY: the place lies in the mapping, aligned, as whoever made it saw; the mapping lives as long as this.
         unsafe { place.as_ref() }
     }
 }
@@ -407,22 +429,41 @@ impl<const WORDS: usize> Entries<WORDS> for MappedEntries<'_> {
     }
 }
 
-impl Drop for Mapped {
+/// Memory that is mapped, and no other value's.
+#[derive(Debug)]
+struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: addresses, which are anybody's to know.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// So many bytes, of a socket or of nobody else's.
+    fn new(len: usize, socket: Option<(BorrowedFd<'_>, libc::off_t)>) -> io::Result<Self> {
+        let (fd, offset) = socket.map_or((-1, 0), |(fd, offset)| (fd.as_raw_fd(), offset));
+        let whose = if socket.is_some() { 0 } else { libc::MAP_ANONYMOUS };
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_SHARED | libc::MAP_POPULATE | whose;
+        // SAFETY: a new mapping, wherever the kernel puts it.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, fd, offset) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // A child's copy of the mapping would keep the socket. If that cannot be had, so be it.
+        // SAFETY: the mapping was made just now.
+        unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::EFAULT))?;
+        Ok(Self { base, len })
+    }
+}
+
+impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: this mapping is this value's alone, and nothing refers to it any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
-}
-
-fn map_shared(fd: BorrowedFd<'_>, len: usize, offset: libc::off_t) -> io::Result<NonNull<u8>> {
-    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
-    // SAFETY: a new mapping, wherever the kernel puts it.
-    let base = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, fd.as_raw_fd(), offset) };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    // A child's copy of the mapping would keep the socket. If that cannot be had, so be it.
-    // SAFETY: the mapping was made just now.
-    unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
-    NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::EFAULT))
 }

@@ -1,0 +1,236 @@
+//! How AF_XDP devices send in copy mode: by a program, and by the ring where that is better or all there is.
+
+mod veth;
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use pagepool::{Arena, ArenaParams, Bound, Buff, Error, Frame, FrameBulk, Pool, PoolParams};
+use pagepool_net::testing::FarEnd;
+use pagepool_net::{Attach, Device, Redirect, Sending, Umem, UmemParams, XskDevice, XskMode, XskParams};
+use veth::{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN, Far, Tap, Veth};
+
+/// Slots of each ring.
+const SLOTS: u32 = 256;
+/// A copy of a burst's packets, of any lengths that a packet may have.
+const LENGTHS: fn(usize) -> usize = |number| 60 + number * 37 % 1440;
+
+/// A device that sends so, and the pool of what it sends.
+struct Near {
+    veth: Rc<Veth>,
+    device: XskDevice,
+    pool: Bound,
+}
+
+fn open(veth: &Rc<Veth>, sending: Sending, umem: UmemParams) -> Result<Near, Error> {
+    let arena = Arena::new(ArenaParams { max_bytes: 8 << 20, commit_all: true, ..Default::default() })?;
+    let several = umem.multi_buffer;
+    let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..umem }, &*arena)?;
+    let params = PoolParams { headroom: 256, domains: vec![umem.clone()], ..Default::default() };
+    let pool = Pool::new(params, arena)?.bind();
+    let redirect = Some(Redirect::attach("near0", Attach::Native, several)?);
+    let rings = XskParams { rx_ring: SLOTS, tx_ring: SLOTS, ..Default::default() };
+    let params = XskParams { interface: "near0".into(), redirect, sending, ..rings };
+    Ok(Near { veth: veth.clone(), device: XskDevice::open(params, &umem)?, pool })
+}
+
+/// Runs a test over a device that sends by a program, where that can be had.
+fn by_program(name: &str, test: impl FnOnce(Near)) {
+    if let Some(why) = veth::missing() {
+        return println!("SKIP {name}: {why}");
+    }
+    let veth = Veth::new(1, 1500);
+    match open(&veth, Sending::Program, UmemParams::default()) {
+        Ok(near) => test(near),
+        Err(error @ Error::System { .. }) if error.to_string().contains("6.15") => {
+            println!("SKIP {name}: {error}");
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A packet with a number, and bytes that follow from it.
+fn packet(number: usize, len: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..len).map(|at| (at * 5 + number * 3) as u8).collect();
+    bytes[..14].copy_from_slice(b"\x02to..\x01\x02from\x01\x88\xb5");
+    bytes[14..18].copy_from_slice(&(number as u32).to_be_bytes());
+    bytes
+}
+
+impl Near {
+    fn frame(&self, number: usize) -> Frame {
+        let (len, page) = (LENGTHS(number), self.pool.alloc_page().expect("pages enough"));
+        let mut buff = Buff::new(page, 256 + number % 64, len).expect("it fits");
+        buff.data_mut().copy_from_slice(&packet(number, len));
+        Frame::from(buff)
+    }
+
+    fn send(&mut self, numbers: std::ops::Range<usize>) {
+        let mut queue: VecDeque<_> = numbers.map(|number| self.frame(number)).collect();
+        drain(&mut self.device, &mut queue);
+    }
+
+    /// All that the kernel has is somewhere.
+    fn adds_up(&self) {
+        let (xsk, stats) = (self.device.xsk_stats(), self.device.stats());
+        let places = xsk.transmit + xsk.completed + xsk.tx_in_kernel + xsk.rejected;
+        assert_eq!(places, stats.in_tx, "{xsk:?}");
+    }
+
+    /// How often the kernel found nothing on the transmit ring, which is once a call that sent all of it.
+    fn calls_by_ring(&self) -> u64 {
+        self.device.xsk_stats().tx_ring_empty
+    }
+}
+
+/// Polls until everything was sent.
+fn drain(device: &mut XskDevice, queue: &mut VecDeque<Frame>) {
+    let (mut done, start) = (FrameBulk::new(), Instant::now());
+    while (!queue.is_empty() || device.stats().in_tx > 0) && start.elapsed() < Duration::from_secs(5) {
+        device.transmit(queue);
+        device.complete(&mut done, 64);
+        done.flush();
+    }
+    assert_eq!((queue.len(), device.stats().in_tx), (0, 0), "{:?}", device.xsk_stats());
+}
+
+/// The numbers of the packets that arrive, each as it was made.
+fn arrived(far: &mut Far) -> Vec<usize> {
+    let (mut bytes, mut numbers) = (Vec::new(), Vec::new());
+    while far.receive(&mut bytes) {
+        let number = u32::from_be_bytes(bytes[14..18].try_into().expect("four bytes")) as usize;
+        assert_eq!(bytes, packet(number, LENGTHS(number)), "packet {number} arrives as it was");
+        numbers.push(number);
+    }
+    numbers
+}
+
+#[test]
+fn bursts_of_every_size_arrive_in_order_as_they_were() {
+    by_program("bursts by a program", |mut near| {
+        let (mut far, mut next, mut without_ring) = (near.veth.far_end(0), 0, 0);
+        for size in (1..140).chain([SLOTS as usize, 2 * SLOTS as usize + 3, 1, 2, 3, 4]) {
+            let calls = near.calls_by_ring();
+            near.send(next..next + size);
+            assert_eq!(arrived(&mut far), (next..next + size).collect::<Vec<_>>(), "a burst of {size}");
+            let by_ring = near.calls_by_ring() - calls;
+            let rounds = 1 + size as u64 / u64::from(SLOTS);
+            assert!(by_ring <= rounds, "{size}: the last few at most");
+            assert!(size >= 4 || by_ring == 1, "{size} are few");
+            without_ring += usize::from(by_ring == 0);
+            next += size;
+        }
+        assert!(without_ring > 100, "{without_ring} bursts took no call of the ring");
+        let stats = near.device.stats();
+        assert_eq!(
+            (stats.tx_packets, stats.tx_completed, stats.tx_bad_descriptor),
+            (next as u64, next as u64, 0)
+        );
+        near.adds_up();
+        near.device.close();
+        assert_eq!((near.device.stats().closed_with, near.pool.inflight().out), (0, 0));
+    });
+}
+
+#[test]
+fn who_listens_at_the_interface_hears_what_a_program_sends_and_nothing_that_the_ring_does() {
+    by_program("taps", |mut near| {
+        let tap = Tap::new("near0");
+        let heard = |near: &mut Near| {
+            near.send(0..32);
+            tap.heard()
+        };
+        assert_eq!((heard(&mut near), near.device.sends_by_program()), (32, true));
+        let veth = near.veth.clone();
+        drop(near);
+        let mut near = open(&veth, Sending::Ring, UmemParams::default()).expect("a free queue");
+        assert_eq!((heard(&mut near), near.device.sends_by_program()), (0, false));
+    });
+}
+
+#[test]
+fn a_thread_elsewhere_sends_by_the_ring_and_to_no_other_interface() {
+    by_program("another namespace", |near| {
+        let mut far = near.veth.far_end(0);
+        let Near { device, pool, veth } = near;
+        let pool = pool.unbind();
+        // There an interface has the same number, for both namespaces have a loopback and one more.
+        let work = move || {
+            let mut near = (device, pool.bind());
+            let frames = |pool: &Bound| {
+                let frame = |number: usize| {
+                    let page = pool.alloc_page().expect("pages enough");
+                    let mut buff = Buff::new(page, 256, LENGTHS(number)).expect("it fits");
+                    buff.data_mut().copy_from_slice(&packet(number, LENGTHS(number)));
+                    Frame::from(buff)
+                };
+                (0..100).map(frame).collect::<VecDeque<_>>()
+            };
+            assert!(near.0.sends_by_program());
+            drain(&mut near.0, &mut frames(&near.1));
+            assert!(!near.0.sends_by_program());
+            (near.0, near.1.unbind())
+        };
+        let (device, pool) = veth.far().run(work);
+        assert_eq!(arrived(&mut far), (0..100).collect::<Vec<_>>(), "at the far end, by way of the near one");
+        assert_eq!((device.stats().tx_completed, pool.handle().inflight().out), (100, 0));
+    });
+}
+
+#[test]
+fn what_waits_on_the_ring_goes_before_what_a_program_could_send() {
+    by_program("order", |mut near| {
+        let mut far = near.veth.far_end(0);
+        far.patience = Duration::from_millis(20);
+        for round in 0..5 {
+            near.veth.set_up("near0", false);
+            let first = round * 200;
+            let mut queue: VecDeque<_> = (first..first + 100).map(|number| near.frame(number)).collect();
+            near.device.transmit(&mut queue);
+            assert_eq!(
+                (near.device.stats().in_tx, near.device.xsk_stats().transmit),
+                (100, 100),
+                "they wait"
+            );
+            near.adds_up();
+            queue.extend((first + 100..first + 200).map(|number| near.frame(number)));
+            near.device.transmit(&mut queue);
+            near.veth.set_up("near0", true);
+            drain(&mut near.device, &mut queue);
+            assert_eq!(arrived(&mut far), (first..first + 200).collect::<Vec<_>>(), "round {round}");
+        }
+        assert!(near.device.sends_by_program());
+    });
+}
+
+#[test]
+fn what_cannot_be_had_is_refused_or_left_alone_as_was_asked() {
+    if let Some(why) = veth::missing() {
+        return println!("SKIP refused programs: {why}");
+    }
+    let veth = Veth::new(1, 1500);
+    let several = UmemParams { multi_buffer: true, ..Default::default() };
+    let refused = |near: Result<Near, Error>| near.map(drop).unwrap_err().to_string();
+    let error = refused(open(&veth, Sending::Program, several.clone()));
+    assert!(error.contains("sending is program, but must be ring or auto"), "{error}");
+    assert!(!open(&veth, Sending::Auto, several).expect("a free queue").device.sends_by_program());
+    let without = |capabilities: &[u32], sending| {
+        let opened = || {
+            let arena =
+                Arena::new(ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() })?;
+            let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..Default::default() }, &*arena)?;
+            let rings = XskParams { rx_ring: 8, tx_ring: 8, ..Default::default() };
+            let params = XskParams { interface: "near0".into(), sending, ..rings };
+            XskDevice::open(params, &umem).map(|device| device.sends_by_program())
+        };
+        veth::without(capabilities, opened).map_err(|error| error.to_string())
+    };
+    let no_reading = [CAP_PERFMON, CAP_SYS_ADMIN];
+    let error = without(&no_reading, Sending::Program).unwrap_err();
+    assert!(error.contains("CAP_PERFMON") && error.contains("6.15"), "{error}");
+    assert_eq!(without(&no_reading, Sending::Auto), Ok(false), "by the ring");
+    let none = [CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN];
+    let error = without(&none, Sending::Program).unwrap_err();
+    assert!(error.contains("no CAP_BPF and CAP_NET_ADMIN and CAP_PERFMON"), "{error}");
+}
