@@ -54,6 +54,7 @@ program() {
     ours)
         if [ -n "$pagepool" ]; then echo "$pagepool $2 $links --yes --json"
         else echo "$rates ours $2 $links --mtu $3"; fi ;;
+    ring) case $2 in echo | forward) echo "$rates ours $2 $links --mtu $3 --by-ring" ;; esac ;;
     plain) [ -n "$plain" ] && [ "$3" -le 3000 ] && echo "$plain $2 $links" ;;
     kernel)
         case $2 in
@@ -124,8 +125,8 @@ for round in $(seq "$rounds"); do
         wanted $scenario || continue
         what=${scenario%%[0-9]*} number=${scenario#"${scenario%%[0-9]*}"}
         # In another order every other round: whoever comes second finds a warmer machine.
-        programs='ours plain testpmd xdpsock kernel'
-        [ $((round % 2)) = 0 ] && programs='kernel xdpsock testpmd plain ours'
+        programs='ours ring plain testpmd xdpsock kernel'
+        [ $((round % 2)) = 0 ] && programs='kernel xdpsock testpmd plain ring ours'
         for name in $programs; do run $scenario "$name" "$what" "$number"; done
     done
 done

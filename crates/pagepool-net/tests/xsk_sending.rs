@@ -7,14 +7,18 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, Bound, Buff, Error, Frame, FrameBulk, Pool, PoolParams};
+use pagepool_net::netns::Netlink;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{Attach, Device, Redirect, Sending, Umem, UmemParams, XskDevice, XskMode, XskParams};
 use veth::{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN, Far, Tap, Veth};
 
 /// Slots of each ring.
 const SLOTS: u32 = 256;
-/// A copy of a burst's packets, of any lengths that a packet may have.
-const LENGTHS: fn(usize) -> usize = |number| 60 + number * 37 % 1440;
+
+/// The length of a packet with this number: what an Ethernet interface sends at least and at most, and all between.
+fn length(number: usize) -> usize {
+    60 + number * 37 % 1455
+}
 
 /// A device that sends so, and the pool of what it sends.
 struct Near {
@@ -40,14 +44,18 @@ fn by_program(name: &str, test: impl FnOnce(Near)) {
     if let Some(why) = veth::missing() {
         return println!("SKIP {name}: {why}");
     }
-    let veth = Veth::new(1, 1500);
-    match open(&veth, Sending::Program, UmemParams::default()) {
-        Ok(near) => test(near),
-        Err(error @ Error::System { .. }) if error.to_string().contains("6.15") => {
-            println!("SKIP {name}: {error}");
-        }
-        Err(error) => panic!("{error}"),
+    if kernel() < (6, 15) {
+        return println!("SKIP {name}: it needs Linux 6.15");
     }
+    let veth = Veth::new(1, 1500);
+    test(open(&veth, Sending::Program, UmemParams::default()).expect("this kernel has all of it"));
+}
+
+/// The first two numbers of the kernel's version.
+fn kernel() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux has it");
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// A packet with a number, and bytes that follow from it.
@@ -60,7 +68,7 @@ fn packet(number: usize, len: usize) -> Vec<u8> {
 
 impl Near {
     fn frame(&self, number: usize) -> Frame {
-        let (len, page) = (LENGTHS(number), self.pool.alloc_page().expect("pages enough"));
+        let (len, page) = (length(number), self.pool.alloc_page().expect("pages enough"));
         let mut buff = Buff::new(page, 256 + number % 64, len).expect("it fits");
         buff.data_mut().copy_from_slice(&packet(number, len));
         Frame::from(buff)
@@ -71,11 +79,14 @@ impl Near {
         drain(&mut self.device, &mut queue);
     }
 
-    /// All that the kernel has is somewhere.
-    fn adds_up(&self) {
-        let (xsk, stats) = (self.device.xsk_stats(), self.device.stats());
-        let places = xsk.transmit + xsk.completed + xsk.tx_in_kernel + xsk.rejected;
-        assert_eq!(places, stats.in_tx, "{xsk:?}");
+    /// Buffers that wait to be sent, that were, and that are between.
+    fn places(&self) -> [u64; 3] {
+        let xsk = self.device.xsk_stats();
+        [xsk.transmit, xsk.completed, xsk.tx_in_kernel + xsk.rejected]
+    }
+
+    fn is_by_program(&self) -> bool {
+        self.device.sending() == (Sending::Program, None)
     }
 
     /// How often the kernel found nothing on the transmit ring, which is once a call that sent all of it.
@@ -100,7 +111,7 @@ fn arrived(far: &mut Far) -> Vec<usize> {
     let (mut bytes, mut numbers) = (Vec::new(), Vec::new());
     while far.receive(&mut bytes) {
         let number = u32::from_be_bytes(bytes[14..18].try_into().expect("four bytes")) as usize;
-        assert_eq!(bytes, packet(number, LENGTHS(number)), "packet {number} arrives as it was");
+        assert_eq!(bytes, packet(number, length(number)), "packet {number} arrives as it was");
         numbers.push(number);
     }
     numbers
@@ -127,7 +138,14 @@ fn bursts_of_every_size_arrive_in_order_as_they_were() {
             (stats.tx_packets, stats.tx_completed, stats.tx_bad_descriptor),
             (next as u64, next as u64, 0)
         );
-        near.adds_up();
+        let mut queue = (0..100).map(|number| near.frame(number)).collect();
+        assert_eq!(
+            (near.device.transmit(&mut queue), near.places()),
+            (100, [0, 100, 0]),
+            "sent, and not taken"
+        );
+        drain(&mut near.device, &mut queue);
+        assert_eq!((near.places(), near.device.stats().tx_completed), ([0; 3], next as u64 + 100));
         near.device.close();
         assert_eq!((near.device.stats().closed_with, near.pool.inflight().out), (0, 0));
     });
@@ -141,11 +159,11 @@ fn who_listens_at_the_interface_hears_what_a_program_sends_and_nothing_that_the_
             near.send(0..32);
             tap.heard()
         };
-        assert_eq!((heard(&mut near), near.device.sends_by_program()), (32, true));
+        assert_eq!((heard(&mut near), near.is_by_program()), (32, true));
         let veth = near.veth.clone();
         drop(near);
         let mut near = open(&veth, Sending::Ring, UmemParams::default()).expect("a free queue");
-        assert_eq!((heard(&mut near), near.device.sends_by_program()), (0, false));
+        assert_eq!((heard(&mut near), near.is_by_program()), (0, false));
     });
 }
 
@@ -155,21 +173,25 @@ fn a_thread_elsewhere_sends_by_the_ring_and_to_no_other_interface() {
         let mut far = near.veth.far_end(0);
         let Near { device, pool, veth } = near;
         let pool = pool.unbind();
-        // There an interface has the same number, for both namespaces have a loopback and one more.
+        // An interface there has the same number, for both namespaces have a loopback and one more.
+        let number = |netlink: Result<Netlink, _>, name| {
+            netlink.and_then(|mut netlink| netlink.link(name)).expect("it is there").index
+        };
+        assert_eq!(number(Netlink::open(), "near0"), number(veth.far().netlink(), "far0"));
         let work = move || {
             let mut near = (device, pool.bind());
             let frames = |pool: &Bound| {
                 let frame = |number: usize| {
                     let page = pool.alloc_page().expect("pages enough");
-                    let mut buff = Buff::new(page, 256, LENGTHS(number)).expect("it fits");
-                    buff.data_mut().copy_from_slice(&packet(number, LENGTHS(number)));
+                    let mut buff = Buff::new(page, 256, length(number)).expect("it fits");
+                    buff.data_mut().copy_from_slice(&packet(number, length(number)));
                     Frame::from(buff)
                 };
                 (0..100).map(frame).collect::<VecDeque<_>>()
             };
-            assert!(near.0.sends_by_program());
+            assert_eq!(near.0.sending(), (Sending::Program, None));
             drain(&mut near.0, &mut frames(&near.1));
-            assert!(!near.0.sends_by_program());
+            assert_eq!(near.0.sending(), (Sending::Ring, Some("it was polled in another network namespace")));
             (near.0, near.1.unbind())
         };
         let (device, pool) = veth.far().run(work);
@@ -188,19 +210,14 @@ fn what_waits_on_the_ring_goes_before_what_a_program_could_send() {
             let first = round * 200;
             let mut queue: VecDeque<_> = (first..first + 100).map(|number| near.frame(number)).collect();
             near.device.transmit(&mut queue);
-            assert_eq!(
-                (near.device.stats().in_tx, near.device.xsk_stats().transmit),
-                (100, 100),
-                "they wait"
-            );
-            near.adds_up();
+            assert_eq!(near.places(), [100, 0, 0], "they wait");
             queue.extend((first + 100..first + 200).map(|number| near.frame(number)));
-            near.device.transmit(&mut queue);
             near.veth.set_up("near0", true);
+            near.device.transmit(&mut queue);
             drain(&mut near.device, &mut queue);
             assert_eq!(arrived(&mut far), (first..first + 200).collect::<Vec<_>>(), "round {round}");
         }
-        assert!(near.device.sends_by_program());
+        assert!(near.is_by_program());
     });
 }
 
@@ -214,23 +231,61 @@ fn what_cannot_be_had_is_refused_or_left_alone_as_was_asked() {
     let refused = |near: Result<Near, Error>| near.map(drop).unwrap_err().to_string();
     let error = refused(open(&veth, Sending::Program, several.clone()));
     assert!(error.contains("sending is program, but must be ring or auto"), "{error}");
-    assert!(!open(&veth, Sending::Auto, several).expect("a free queue").device.sends_by_program());
-    let without = |capabilities: &[u32], sending| {
+    let near = open(&veth, Sending::Auto, several).expect("a free queue");
+    assert_eq!(near.device.sending(), (Sending::Ring, None), "packets of several buffers are for the ring");
+    drop(near);
+    let refused = |capabilities: &[u32]| {
         let opened = || {
             let arena =
                 Arena::new(ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() })?;
             let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..Default::default() }, &*arena)?;
-            let rings = XskParams { rx_ring: 8, tx_ring: 8, ..Default::default() };
-            let params = XskParams { interface: "near0".into(), sending, ..rings };
-            XskDevice::open(params, &umem).map(|device| device.sends_by_program())
+            let device = |sending| {
+                let rings = XskParams { rx_ring: 8, tx_ring: 8, ..Default::default() };
+                XskDevice::open(XskParams { interface: "near0".into(), sending, ..rings }, &umem)
+            };
+            let error = device(Sending::Program).map(drop).unwrap_err().to_string();
+            let device = device(Sending::Auto)?; // over the same memory
+            assert_eq!((device.sending(), umem.sockets()), ((Sending::Ring, Some(error.as_str())), 1));
+            Ok::<_, Error>(error)
         };
-        veth::without(capabilities, opened).map_err(|error| error.to_string())
+        veth::without(capabilities, opened).expect("the ring is to be had")
     };
-    let no_reading = [CAP_PERFMON, CAP_SYS_ADMIN];
-    let error = without(&no_reading, Sending::Program).unwrap_err();
+    let error = refused(&[CAP_PERFMON, CAP_SYS_ADMIN]);
     assert!(error.contains("CAP_PERFMON") && error.contains("6.15"), "{error}");
-    assert_eq!(without(&no_reading, Sending::Auto), Ok(false), "by the ring");
-    let none = [CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN];
-    let error = without(&none, Sending::Program).unwrap_err();
+    let error = refused(&[CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN]);
     assert!(error.contains("no CAP_BPF and CAP_NET_ADMIN and CAP_PERFMON"), "{error}");
+}
+
+#[test]
+fn where_packets_pass_a_queue_all_go_by_the_program_or_none() {
+    by_program("queueing disciplines", |near| {
+        let veth = near.veth.clone();
+        drop(near);
+        for words in [&["root", "pfifo"][..], &["clsact"]] {
+            let kind = words[words.len() - 1];
+            let tc = |what: &str| {
+                let mut tc = std::process::Command::new("tc");
+                tc.args(["qdisc", what, "dev", "near0"]).args(words).status().map(|status| status.success())
+            };
+            match tc("add") {
+                Err(why) => return println!("SKIP queueing disciplines: no tc of iproute2: {why}"),
+                Ok(false) => return println!("SKIP queueing disciplines: the kernel has no {kind}"),
+                Ok(true) => {}
+            }
+            let near = open(&veth, Sending::Auto, UmemParams::default()).expect("a free queue");
+            let why = near.device.sending().1.expect("there is a reason").to_owned();
+            assert!(why.contains(&format!("near0 passes the queueing discipline {kind}")), "{why}");
+            drop(near);
+            let mut near = open(&veth, Sending::Program, UmemParams::default()).expect("a free queue");
+            let (mut far, mut next) = (veth.far_end(0), 0);
+            for size in 1..100 {
+                near.send(next..next + size);
+                assert_eq!(arrived(&mut far), (next..next + size).collect::<Vec<_>>(), "{kind}");
+                next += size;
+            }
+            assert_eq!((near.calls_by_ring(), near.is_by_program()), (0, true), "{kind}");
+            drop(near);
+            assert_eq!(tc("del").ok(), Some(true));
+        }
+    });
 }

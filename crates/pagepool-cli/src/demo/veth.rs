@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Arena, Error, Pool};
 use pagepool_net::netns::{NetError, TcpParams, TcpReport, TcpTransfer, TwoHosts, TwoHostsParams};
-use pagepool_net::{Attach, DeviceStats, Redirect, Umem, XskDevice};
+use pagepool_net::{Attach, DeviceStats, Redirect, Sending, Umem, XskDevice};
 
 use super::course::{Course, Phase, Sample};
 use super::forwarding::{self, Middle};
@@ -86,7 +86,7 @@ impl Between {
 pub fn run(stage: Stage, view: &View<'_>) -> Result<Verdict, String> {
     let Stage { between: Between { pools, nics, mode, pages, burst }, hosts, mtu, cpu } = stage;
     if view.lines {
-        let sent = if nics[1].sends_by_program() { ", sent by a program" } else { "" };
+        let sent = if nics[1].sending().0 == Sending::Program { ", sent by a program" } else { "" };
         println!("TCP between two kernels through {mode}{sent}, MTU {mtu}, {} s.", view.seconds);
     }
     let homes = pools.each_ref().map(Pool::handle);

@@ -103,7 +103,9 @@ pub struct Receiving {
 pub struct Sending {
     /// How packets go out where the kernel copies them
     ///
-    /// The first lines say which it became.
+    /// A program takes Linux 6.15, CAP_PERFMON beside the other capabilities, and packets that fit one chunk. What it sends passes
+    /// queueing disciplines and filters, and tcpdump sees it, where the ring goes around these. The first lines say which it
+    /// became.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = By::Auto)]
     send: By,
 }
@@ -111,11 +113,11 @@ pub struct Sending {
 /// What `--send` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum By {
-    /// Program on a veth whose packets fit one chunk, from Linux 6.15 on, else ring
+    /// Program on a veth without queueing discipline or filters, else ring
     Auto,
     /// The kernel sends one packet after the other
     Ring,
-    /// A program in the kernel sends up to 64 at once, or it is an error; tcpdump sees them
+    /// A program in the kernel sends up to 64 at once, or it is an error
     Program,
 }
 

@@ -44,9 +44,12 @@ pub struct Opened {
     /// The program, as `bpftool prog` shows it.
     pub program_id: Option<u32>,
     pub zero_copy: bool,
-    /// What packets go out by: `program`, or `ring`.
+    /// What packets go out by, if any do, as it was opened: `program`, `ring`, or `both` if queues differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent_by: Option<&'static str>,
+    /// Why not by a program, if one was to send if possible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_by_why: Option<String>,
     pub mtu: u32,
     pub queues: Vec<u32>,
     /// Queues that there are.
@@ -147,6 +150,7 @@ impl Opened {
             program_id: redirect.and_then(|redirect| redirect.program_id()),
             zero_copy: nics.iter().all(XskDevice::is_zero_copy),
             sent_by: how.sending.map(|_| sent_by(nics)),
+            sent_by_why: nics.iter().find_map(|nic| nic.sending().1.map(str::to_owned)),
             mtu: interface.link.mtu,
             queues: interface.queues.clone(),
             queues_of: interface.queues_of,
@@ -164,16 +168,25 @@ impl Opened {
     }
 }
 
-/// What sends for all of these.
+/// What sends for these.
 fn sent_by(nics: &[XskDevice]) -> &'static str {
-    if nics.iter().all(XskDevice::sends_by_program) { "program" } else { "ring" }
+    let by_program = nics.iter().filter(|nic| nic.sending().0 == Sending::Program).count();
+    match by_program {
+        0 => "ring",
+        n if n == nics.len() => "program",
+        _ => "both",
+    }
 }
 
 impl fmt::Display for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let attach = self.attach.unwrap_or("no program");
         let copy = if self.zero_copy { "zerocopy" } else { "copy" };
-        let sent = if self.sent_by == Some("program") { ", sent by a program" } else { "" };
+        let sent = match self.sent_by {
+            Some("program") => ", sent by a program",
+            Some("both") => ", sent by a program on some queues",
+            _ => "",
+        };
         let pages = self.pages * self.queues.len();
         write!(
             f,
@@ -190,6 +203,9 @@ impl fmt::Display for Opened {
         )?;
         if let Some(why) = &self.attach_why {
             write!(f, "\n  generic because {why}")?;
+        }
+        if let Some(why) = &self.sent_by_why {
+            write!(f, "\n  sent by the ring because {why}")?;
         }
         if let Some(polled) = self.busy_polled.filter(|&polled| polled < self.queues.len()) {
             let not = self.queues.len() - polled;

@@ -13,6 +13,7 @@ const MAP_UPDATE_ELEM: libc::c_int = 2;
 const MAP_DELETE_ELEM: libc::c_int = 3;
 const PROG_LOAD: libc::c_int = 5;
 const PROG_RUN: libc::c_int = 10;
+const PROG_QUERY: libc::c_int = 16;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const LINK_CREATE: libc::c_int = 28;
 const LINK_DETACH: libc::c_int = 34;
@@ -22,6 +23,7 @@ const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_SCHED_CLS: u32 = 3;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
+const ATTACH_TYPE_TCX_EGRESS: u32 = 47;
 /// The program takes packets of several buffers; Linux 5.18.
 const XDP_HAS_FRAGS: u32 = 1 << 5;
 /// The frames that a program runs over go where it sends them; Linux 5.18.
@@ -193,6 +195,27 @@ pub(crate) fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(info[1])
 }
 
+/// Whether programs of the traffic control see what goes out of an interface; Linux 6.6, before which they hang on a queueing
+/// discipline.
+pub(crate) fn has_egress_programs(index: u32) -> bool {
+    #[repr(C)]
+    #[derive(Default)]
+    struct Query {
+        index: u32,
+        attach_type: u32,
+        query_flags: u32,
+        attach_flags: u32,
+        ids: u64,
+        count: u32,
+        padding: u32,
+    }
+    let mut query = Query { index, attach_type: ATTACH_TYPE_TCX_EGRESS, ..Query::default() };
+    match call_mut(PROG_QUERY, &mut query) {
+        Ok(_) => query.count > 0,
+        Err(error) => error.raw_os_error() == Some(libc::ENOSPC), // there are some, and no room to name them
+    }
+}
+
 /// What a program is run over. The kernel writes back what it returned last, and how long it took.
 #[repr(C)]
 #[derive(Default)]
@@ -234,15 +257,20 @@ pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], count: u32) -> io:
 /// Words of a packet's context up to where a caller's own are. Linux: `offsetof(struct __sk_buff, cb)`.
 pub(crate) const OWN_WORDS: usize = 12;
 
-/// Runs a program over one packet of the traffic control's, with two words for it in the packet's context; says what it returned.
-/// The packet's device is the loopback of this thread's network namespace.
-pub(crate) fn run_packet(program: BorrowedFd<'_>, packet: &[u8], words: [u32; 2]) -> io::Result<u32> {
+/// Runs a program over a packet of the traffic control's, with two words for it in the packet's context; says what it returned.
+/// The packet's device is the loopback of this thread's network namespace; it begins as a copy of so many bytes from an address,
+/// which the kernel reads if they are this process's.
+pub(crate) fn run_packet(
+    program: BorrowedFd<'_>,
+    (addr, len): (u64, u32),
+    words: [u32; 2],
+) -> io::Result<u32> {
     let mut context = [0u32; OWN_WORDS + 2];
     context[OWN_WORDS..].copy_from_slice(&words);
     let mut run = Run {
         program: program.as_raw_fd() as u32,
-        size_in: packet.len() as u32,
-        data_in: packet.as_ptr().addr() as u64,
+        size_in: len,
+        data_in: addr,
         repeat: 1,
         context_size: size_of_val(&context) as u32,
         context: context.as_ptr().addr() as u64,

@@ -14,7 +14,7 @@
 //!
 //! ```text
 //! send:
-//!   r6 = r1                       ; struct __sk_buff: a packet that is written over and over, and of which copies are sent
+//!   r6 = r1                       ; struct __sk_buff: a packet that is written over and over; copies of it are sent
 //!   call bpf_get_netns_cookie     ; helper 122: of the thread that calls
 //!   r1 = namespace ll
 //!   if r0 != r1 goto elsewhere    ; an interface's number is another one's there
@@ -23,7 +23,6 @@
 //!   r8 = *(u32 *)(r6 + 52)        ; cb[1]: entries, which do not wrap around the ring's end
 //!   r9 = 0                        ; entries that are done
 //!   if r8 > 64 goto out
-//!   if r8 == 0 goto out
 //!   r2 = r8
 //!   r2 <<= 4                      ; bytes of an entry
 //!   r1 = scratch ll
@@ -137,7 +136,7 @@ const GET_NETNS_COOKIE: i32 = 122;
 /// Packets that a call sends at most: as many as a receiving interface takes in one turn. Linux: `NAPI_POLL_WEIGHT`.
 pub(super) const MOST: usize = 64;
 /// Bytes of a packet that can be sent so: an Ethernet header at least, and no more than a chunk has.
-const SHORTEST: i32 = pagepool::ETH_HEADER as i32;
+pub(super) const SHORTEST: u32 = pagepool::ETH_HEADER as u32;
 const LONGEST: i32 = 4096;
 /// Bytes of an entry, by a shift, and of as many as are sent at once.
 const ENTRY_SHIFT: i32 = 4;
@@ -217,7 +216,6 @@ pub(super) fn send(what: Sends) -> Vec<Insn> {
 /// Copies all entries to the scratch memory.
 fn read_entries(code: &mut Code, what: &Sends) {
     code.jump(Label::Out, op(IF_ABOVE_IMM, 8, 0, 0, MOST as i32));
-    code.jump(Label::Out, op(IF_EQUAL_IMM, 8, 0, 0, 0));
     code.extend([op(MOVE, 2, 8, 0, 0), op(SHIFT_LEFT_IMM, 2, 0, 0, ENTRY_SHIFT)]);
     code.extend(in_scratch(1, what.scratch, 0));
     code.extend([op(LOAD_WORD, 3, 6, FIRST, 0), op(SHIFT_LEFT_IMM, 3, 0, 0, ENTRY_SHIFT)]);
@@ -232,7 +230,7 @@ fn read_packet(code: &mut Code, what: &Sends) {
     code.extend(in_scratch(1, what.scratch, 0));
     code.extend([op(ADD, 1, 4, 0, 0), op(LOAD_WORD, 7, 1, 8, 0)]);
     code.jump(Label::Out, op(IF_ABOVE_IMM, 7, 0, 0, LONGEST));
-    code.jump(Label::Out, op(IF_BELOW_IMM, 7, 0, 0, SHORTEST));
+    code.jump(Label::Out, op(IF_BELOW_IMM, 7, 0, 0, SHORTEST as i32));
     code.extend([op(LOAD_LONG, 3, 1, 0, 0)]);
     code.extend(load_64(4, what.memory));
     code.extend([op(ADD, 3, 4, 0, 0)]);

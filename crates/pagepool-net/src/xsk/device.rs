@@ -89,6 +89,8 @@ pub struct XskDevice {
     receiver: Receiver,
     sender: Sender,
     zero_copy: bool,
+    /// Why the ring sends where a program would.
+    why_ring: Option<String>,
     stats: DeviceStats,
     /// What the kernel had counted when the socket was closed.
     last: KernelCounts,
@@ -136,13 +138,24 @@ impl XskDevice {
         params.busy_poll.map_or(Ok(()), |busy| set_busy_poll(fd.as_fd(), busy))?;
         let fd = Arc::new(fd);
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index, number: params.queue };
+        let (program, why_ring) = Loaded::choose(&params, umem, queue)?;
         umem.bind(&fd, has_memory, queue, params.busy_limit)?;
         let zero_copy = sys::is_zero_copy(fd.as_fd());
-        let (tx, program) = choose_sending(tx, &params, umem, queue, zero_copy)?;
+        let (program, tx) = match program.filter(|_| !zero_copy) {
+            None => (None, tx),
+            Some(loaded) => {
+                let (program, tx) = loaded.over(tx);
+                (Some(program), tx)
+            }
+        };
         let busy = params.busy_poll.is_some();
         let open = Open { fd, rx, tx, program, zero_copy, busy, probe: None, deliveries: None };
         let mut this = Self::new(&params, umem, (queue, key), open, buffers as usize);
+        this.why_ring = why_ring.filter(|_| !zero_copy);
         // From here on dropping it closes the socket in order.
+        if zero_copy && params.sending == Sending::Program {
+            return Err(parameter("sending", "program", "ring or auto with zero copy: or use XskMode::Copy"));
+        }
         if let Some(open) = this.open.as_mut().filter(|open| open.zero_copy) {
             open.probe = Some(umem.probe()?);
         }
@@ -174,6 +187,7 @@ impl XskDevice {
             umem: umem.clone(),
             queue,
             zero_copy: open.zero_copy,
+            why_ring: None,
             open: Some(open),
             redirect: params.redirect.clone(),
             key,
@@ -196,9 +210,14 @@ impl XskDevice {
         self.zero_copy
     }
 
-    /// Whether a program sends its packets: see [`Sending`](super::Sending).
-    pub fn sends_by_program(&self) -> bool {
-        self.open.as_ref().and_then(|open| open.program.as_ref()).is_some_and(SendProgram::is_used)
+    /// What sends its packets now, and why not a program where one would by itself. See [`Sending`].
+    pub fn sending(&self) -> (Sending, Option<&str>) {
+        let program = self.open.as_ref().and_then(|open| open.program.as_ref());
+        match program.map(SendProgram::is_used) {
+            Some(true) => (Sending::Program, None),
+            Some(false) => (Sending::Ring, Some("it was polled in another network namespace")),
+            None => (Sending::Ring, self.why_ring.as_deref()),
+        }
     }
 
     /// What redirects packets to it.
@@ -278,7 +297,7 @@ impl Open {
     }
 
     fn has_some(&self) -> bool {
-        self.rx.received.level() > 0 || self.tx_levels().1 > 0
+        self.rx.received.level() > 0 || self.tx.done.level() > 0
     }
 }
 
@@ -301,34 +320,6 @@ fn kick_ring(rings: &TxRings, fd: BorrowedFd<'_>, zero_copy: bool, busy: bool, c
         }
     }
     true
-}
-
-/// What sends, and the rings that the sender puts packets on.
-fn choose_sending(
-    rings: TxRings,
-    params: &XskParams,
-    umem: &Umem,
-    queue: Queue,
-    zero_copy: bool,
-) -> Result<(TxRings, Option<SendProgram>), Error> {
-    let several = umem.params().multi_buffer;
-    match params.sending {
-        Sending::Program if zero_copy || several => {
-            let must_be = "ring or auto, with zero copy and with packets of several buffers";
-            return Err(parameter("sending", "program", must_be));
-        }
-        Sending::Program => {}
-        Sending::Auto if !zero_copy && !several && link::is_veth(&params.interface) => {}
-        Sending::Auto | Sending::Ring => return Ok((rings, None)),
-    }
-    match Loaded::new(params.tx_ring, queue, umem.base()) {
-        Ok(program) => {
-            let (program, rings) = program.over(rings);
-            Ok((rings, Some(program)))
-        }
-        Err(_) if params.sending == Sending::Auto => Ok((rings, None)),
-        Err(error) => Err(error),
-    }
 }
 
 /// Whether an error of a call means that the socket is bound to nothing any more. An interface that is down is not gone.

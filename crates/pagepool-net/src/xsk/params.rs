@@ -94,20 +94,23 @@ impl UmemParams {
 }
 
 /// How packets go out where the kernel copies them.
+///
+/// The ring is AF_XDP's own way: the kernel sends packet by packet, and nothing on the machine sees them before the driver. A program
+/// that the kernel runs sends up to 64 by one call, and what is behind the interface gets them together. They pass what a host's own
+/// packets pass: the interface's queueing discipline, filters of the traffic control, taps. To these all packets of a call are of
+/// one EtherType, that of the longest; and fewer than four go by the ring, where that keeps their order. It needs Linux 6.15,
+/// `CAP_PERFMON` beside `CAP_BPF` and `CAP_NET_ADMIN`, and a thread that polls the device in the interface's network namespace: in
+/// another one packets go by the ring from the first time on. It knows the interface by its number there, as all who send do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sending {
-    /// By a program where that was measured to be faster and is to be had, which is on a veth from Linux 6.15 on, with packets
-    /// of one buffer each; else by the ring. What it became is [`XskDevice::sends_by_program`](super::XskDevice::sends_by_program).
+    /// By a program on a veth whose packets have one buffer each and pass no queueing discipline and no filter; else, and where
+    /// no program can be had, by the ring. What it became is [`XskDevice::sending`](super::XskDevice::sending).
     #[default]
     Auto,
-    /// By the socket's transmit ring, of which the kernel sends packet by packet; nothing on the machine sees them before the
-    /// driver.
+    /// By the ring.
     Ring,
-    /// By a program that the kernel runs, up to 64 packets a call, if there are more than a few; or opening fails. They pass the
-    /// interface's queueing discipline, filters and taps, such as tcpdump's, as a host's own do.
-    ///
-    /// It needs `CAP_PERFMON` beside `CAP_BPF` and `CAP_NET_ADMIN`. The thread that polls the device must be in the interface's network
-    /// namespace: in another one packets go by the ring, from the first time on.
+    /// By a program, on any interface with Ethernet headers, or opening fails. With a queueing discipline or filters fewer than four
+    /// packets go by the program, too. Measured on veths only.
     Program,
 }
 

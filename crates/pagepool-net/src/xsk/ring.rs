@@ -221,7 +221,17 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
         debug_assert!(self.known() >= n, "they were looked for");
         let first = self.next;
         self.next = first.wrapping_add(n as u32);
-        let entries = self.memory.entries();
+        Self::from(self.memory.entries(), first)
+    }
+
+    /// Reads the next entries by their number, and parts with none.
+    #[inline]
+    pub(crate) fn look(&self) -> impl Fn(usize) -> [u64; WORDS] + Copy {
+        Self::from(self.memory.entries(), self.next)
+    }
+
+    #[inline(always)]
+    fn from(entries: M::Entries<'_>, first: u32) -> impl Fn(usize) -> [u64; WORDS] + Copy {
         move |at| entries.get(first.wrapping_add(at as u32))
     }
 

@@ -6,31 +6,33 @@
 //!        them, for the kernel has copies. The rings lie in memory of ours, and the kernel has no part in them.
 //! Few    packets go the kernel's way, over the socket's own rings: a call of the program costs as much as two packets. So does
 //!        what the program cannot send: in another network namespace than the interface's, on an interface that is down, shorter
-//!        than a header. The program runs only while nothing is on that ring, so packets stay in order.
+//!        than a header.
+//! Order  the program runs only while nothing is on the kernel's ring. What it sends passes the interface's queueing discipline,
+//!        and the ring goes around that; so where there is one, few packets take the program, too.
 //! Who    the thread that polls the device; each device has a program of its own.
-//! Cost   an entry is read twice, by the program and to complete it, and its address written once.
+//! Cost   an entry is read three times, twice here and by the program, and its address written once.
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use pagepool::Error;
 
-use super::bpf::{self, ELSEWHERE, MOST, SCRATCH, UNKNOWN};
+use super::bpf::{self, ELSEWHERE, MOST, SCRATCH, SHORTEST, UNKNOWN};
 use super::capability;
+use super::params::{Sending, XskMode, XskParams, parameter};
+use super::receiver::Descriptor;
 use super::ring::{Consumer, Producer};
 use super::sender::TxRings;
+use super::sys::link;
 use super::sys::socket::{self, Mapped, errno};
-use super::umem::Queue;
+use super::umem::{Queue, Umem};
 use crate::device::Calls;
 use crate::sys::bpf as sys;
 
 /// Packets from which on a call of the program is cheaper than as many sent by the kernel.
 const LEAST: usize = 4;
-/// The packet that the program writes over begins as this: addresses that nobody has, and a type for experiments.
-const BLANK: [u8; 64] = {
-    let mut frame = [0; 64];
-    (frame[12], frame[13]) = (0x88, 0xb5);
-    frame
-};
+/// Bytes that the kernel takes at most as the packet that a program is run over: a page, but for what it keeps beside.
+const LONGEST: u32 = 3584;
 
 /// Sends what is put on the rings that come with it.
 #[derive(Debug)]
@@ -41,6 +43,10 @@ pub(super) struct SendProgram {
     kernel: TxRings,
     /// `None` once it was called in another network namespace, or the kernel refused to run it.
     program: Option<OwnedFd>,
+    /// Packets for which it is called.
+    least: usize,
+    /// Where the UMEM begins.
+    memory: u64,
 }
 
 /// A program and the rings that it sends from.
@@ -50,26 +56,104 @@ pub(super) struct Loaded {
     to_send: [Mapped; 2],
     completed: [Mapped; 2],
     program: OwnedFd,
+    least: usize,
+    memory: u64,
 }
 
 impl Loaded {
-    /// Loads a program for a queue, and makes rings of so many slots; `memory` is where the UMEM begins.
-    pub(super) fn new(slots: u32, queue: Queue, memory: usize) -> Result<Self, Error> {
-        let make = || {
-            let (to_send, completed) = (Mapped::pair::<2>(slots)?, Mapped::pair::<1>(slots)?);
-            let program = load(queue, &to_send[0], memory)?;
-            Ok(Self { slots, to_send, completed, program })
+    /// A program for a queue, if one is to send, or why none does although one would. It is loaded before anybody knows whether the
+    /// driver works on the UMEM itself; then it is not used.
+    pub(super) fn choose(
+        params: &XskParams,
+        umem: &Umem,
+        queue: Queue,
+    ) -> Result<(Option<Self>, Option<String>), Error> {
+        let interface = &params.interface;
+        match params.sending {
+            Sending::Ring => return Ok((None, None)),
+            Sending::Program => check(params, umem)?,
+            Sending::Auto => {
+                let several = umem.params().multi_buffer;
+                if several || umem.params().mode == XskMode::ZeroCopy || !link::is_veth(interface) {
+                    return Ok((None, None));
+                }
+            }
+        }
+        let passes = passed(queue.index);
+        let loaded = match (params.sending, passes) {
+            (Sending::Auto, Some(what)) => {
+                return Ok((None, Some(format!("what goes out of {interface} passes {what}"))));
+            }
+            (_, passes) => Self::new(params.tx_ring, queue, umem.base(), passes.is_some()),
         };
-        make().map_err(refused)
+        match loaded {
+            Err(error) if params.sending == Sending::Auto => Ok((None, Some(error.to_string()))),
+            loaded => loaded.map(|loaded| (Some(loaded), None)),
+        }
+    }
+
+    fn new(slots: u32, queue: Queue, memory: usize, always: bool) -> Result<Self, Error> {
+        let rings = || Ok((Mapped::pair::<2>(slots)?, Mapped::pair::<1>(slots)?));
+        let (to_send, completed) = rings().map_err(|source| {
+            let remedy = format!("no memory for rings of {slots} entries: make them smaller");
+            Error::System { call: "mmap", remedy, source }
+        })?;
+        let scratch = sys::create_scratch(SCRATCH).map_err(|e| refused("bpf(BPF_MAP_CREATE)", e))?;
+        let sends = bpf::Sends {
+            namespace: queue.namespace,
+            interface: queue.index,
+            queue: queue.number,
+            ring: to_send[0].address() as u64,
+            memory: memory as u64,
+            scratch: scratch.as_raw_fd(), // the program keeps it
+        };
+        let program = sys::load(&bpf::send(sends), sys::Kind::Packet);
+        let program = program.map_err(|e| refused("bpf(BPF_PROG_LOAD)", e))?;
+        let least = if always { 1 } else { LEAST };
+        Ok(Self { slots, to_send, completed, program, least, memory: memory as u64 })
     }
 
     /// Puts it in the place of the rings of a socket, and gives those for a sender.
     pub(super) fn over(self, kernel: TxRings) -> (SendProgram, TxRings) {
-        let Self { slots, to_send: [to_send, waiting], completed: [completed, done], program } = self;
+        let Self { slots, to_send: [to_send, waiting], completed: [completed, done], .. } = self;
         let (waiting, done) = (Consumer::new(waiting, slots), Producer::new(done, slots));
         let ours = TxRings { send: Producer::new(to_send, slots), done: Consumer::new(completed, slots) };
-        (SendProgram { waiting, done, kernel, program: Some(program) }, ours)
+        let Self { program, least, memory, .. } = self;
+        (SendProgram { waiting, done, kernel, program: Some(program), least, memory }, ours)
     }
+}
+
+/// Whether a program can do what was asked for.
+fn check(params: &XskParams, umem: &Umem) -> Result<(), Error> {
+    let refused = |why: &str| Err(parameter("sending", "program", format!("ring or auto {why}")));
+    if umem.params().multi_buffer {
+        return refused("where packets have several buffers: or leave multi_buffer off");
+    }
+    if umem.params().mode == XskMode::ZeroCopy {
+        return refused("with zero copy: or use XskMode::Copy");
+    }
+    if !link::is_ethernet(&params.interface) {
+        return refused(&format!("on {}, whose packets have no Ethernet header", params.interface));
+    }
+    Ok(())
+}
+
+/// What packets pass on their way out of an interface that those of the ring do not.
+fn passed(index: u32) -> Option<String> {
+    match link::discipline(index) {
+        Ok(None) => sys::has_egress_programs(index).then(|| "programs of the traffic control's".into()),
+        Ok(Some(discipline)) => Some(format!("the queueing discipline {discipline}")),
+        Err(error) => Some(format!("what the kernel does not say: {error}")),
+    }
+}
+
+fn refused(call: &'static str, source: io::Error) -> Error {
+    let remedy = match source.raw_os_error() {
+        Some(errno::EPERM) => capability::remedy(capability::SEND_PROGRAM),
+        Some(errno::EINVAL) => "it needs Linux 6.15, and CAP_PERFMON: give that, or send by the ring".into(),
+        _ => "the kernel refused it: send by the ring".into(),
+    };
+    Error::System { call, remedy, source }
 }
 
 impl SendProgram {
@@ -83,11 +167,10 @@ impl SendProgram {
     ) -> bool {
         loop {
             let on_ring = self.kernel.send.level();
-            let waiting = self.waiting.peek(usize::MAX);
-            let sent = if on_ring == 0 && waiting >= LEAST { self.run(waiting, socket, calls) } else { 0 };
-            if sent > 0 {
+            if on_ring == 0 && self.run(socket, calls) {
                 continue;
             }
+            let waiting = self.waiting.peek(usize::MAX);
             if on_ring + self.give(waiting) > 0 && !kick(&self.kernel, calls) {
                 return false;
             }
@@ -98,36 +181,52 @@ impl SendProgram {
         }
     }
 
-    /// Has the program send the first of so many packets; says how many.
-    fn run(&mut self, waiting: usize, socket: BorrowedFd<'_>, calls: &mut Calls) -> usize {
-        let Some(program) = self.program.as_ref().map(|program| program.as_fd()) else { return 0 };
+    /// Has the program send the first of what waits, if it is more than a few; says whether it sent all it was given.
+    fn run(&mut self, socket: BorrowedFd<'_>, calls: &mut Calls) -> bool {
+        let Some(program) = self.program.as_ref().map(|program| program.as_fd()) else { return false };
+        let waiting = self.waiting.peek(usize::MAX);
         let (first, unbroken) = self.waiting.first();
         let most = waiting.min(MOST).min(unbroken).min(self.done.room(MOST));
-        let words = [first, most as u32];
-        let sent = match calls.make(|| sys::run_packet(program, &BLANK, words)) {
+        let Some(packet) = self.longest(most).filter(|_| waiting >= self.least) else { return false };
+        let result = calls.make(|| sys::run_packet(program, packet, [first, most as u32]));
+        let sent = match result {
             Ok(ELSEWHERE) => {
                 self.program = None; // a thread that was moved once is not to be asked each time
-                return 0;
+                return false;
             }
-            // A socket that has nothing to send says whether the interface is down. Then it was not sent.
+            Err(error) => {
+                let is_passing =
+                    [errno::ENOMEM, errno::EINTR, errno::EAGAIN].map(Some).contains(&error.raw_os_error());
+                self.program = self.program.take().filter(|_| is_passing);
+                return false;
+            }
+            // A socket that has nothing to send says whether the interface is down: then one more waits. Else the queue took it,
+            // or dropped it, as it does where the other end is down.
             Ok(sent) if sent & UNKNOWN != 0 => {
                 let is_down = calls.make(|| socket::kick_transmit(socket)).is_err();
                 (sent - UNKNOWN) as usize + usize::from(!is_down)
             }
             Ok(sent) => sent as usize,
-            Err(error) => {
-                let is_passing =
-                    matches!(error.raw_os_error(), Some(errno::ENOMEM | errno::EINTR | errno::EAGAIN));
-                self.program = self.program.take().filter(|_| is_passing);
-                return 0;
-            }
         };
-        let sent = sent.min(most);
+        self.complete(sent.min(most));
+        result.is_ok_and(|result| result as usize == most)
+    }
+
+    /// Where the longest of the first `n` packets begins in this process's memory, and its length, if the kernel takes it to run
+    /// the program over. It gives the others its EtherType, where anybody looks at that, and is charged for each.
+    fn longest(&self, n: usize) -> Option<(u64, u32)> {
+        let entry = self.waiting.look();
+        let packets = (0..n).map(|at| Descriptor::of_words(entry(at)));
+        let longest = packets.max_by_key(|packet| packet.len).filter(|packet| packet.len >= SHORTEST)?;
+        Some((self.memory + longest.addr, longest.len.min(LONGEST)))
+    }
+
+    /// The first so many were sent.
+    fn complete(&mut self, sent: usize) {
         let entry = self.waiting.read(sent);
         (0..sent).for_each(|at| self.done.push([entry(at)[0]]));
         self.waiting.release();
         self.done.submit();
-        sent
     }
 
     /// Gives the kernel so many packets, or as many as it has room for; says how many.
@@ -158,26 +257,4 @@ impl SendProgram {
     pub(super) fn kernel_levels(&self) -> (usize, usize) {
         (self.kernel.send.level(), self.kernel.done.level())
     }
-}
-
-fn load(queue: Queue, ring: &Mapped, memory: usize) -> std::io::Result<OwnedFd> {
-    let scratch = sys::create_scratch(SCRATCH)?; // the program keeps it
-    let sends = bpf::Sends {
-        namespace: queue.namespace,
-        interface: queue.index,
-        queue: queue.number,
-        ring: ring.address() as u64,
-        memory: memory as u64,
-        scratch: scratch.as_raw_fd(),
-    };
-    sys::load(&bpf::send(sends), sys::Kind::Packet)
-}
-
-fn refused(source: std::io::Error) -> Error {
-    let remedy = match source.raw_os_error() {
-        Some(errno::EPERM) => capability::remedy(capability::SEND_PROGRAM),
-        Some(errno::EINVAL) => "it needs Linux 6.15, and CAP_PERFMON: give that, or send by the ring".into(),
-        _ => "the kernel refused it: send by the ring".into(),
-    };
-    Error::System { call: "bpf(BPF_PROG_LOAD)", remedy, source }
 }

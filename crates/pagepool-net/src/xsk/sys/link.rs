@@ -14,6 +14,11 @@ const ETHTOOL_GCHANNELS: u32 = 0x3c;
 /// Nested attributes of `IFLA_XDP` (include/uapi/linux/if_link.h, v7.3).
 const IFLA_XDP: u16 = 43;
 const IFLA_XDP_PROG_IDS: [u16; 4] = [4, 5, 6, 7];
+/// The name of a queueing discipline (include/uapi/linux/rtnetlink.h, v7.3).
+const TCA_KIND: u16 = 1;
+/// Most messages of an answer, and most bytes that the kernel puts into one datagram of them.
+const MESSAGES: usize = 1 << 16;
+const DATAGRAM: usize = 1 << 16;
 /// Bits of an attribute's type that are not its type.
 const NLA_TYPE_MASK: u16 = 0x3fff;
 
@@ -77,7 +82,42 @@ pub(crate) fn is_veth(name: &str) -> bool {
     })
 }
 
-/// Words of `struct ethtool_drvinfo`: the command, seven texts of 32, 32, 32, 32, 32, 12 bytes, and five counts.
+/// Whether packets of an interface begin with an Ethernet header.
+pub(crate) fn is_ethernet(name: &str) -> bool {
+    let ask = || {
+        let socket = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+        let mut request = request_for(name)?;
+        // SAFETY: the kernel reads the name, and writes within the request.
+        let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR as _, &raw mut request) };
+        if done < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel wrote an address, whose family is the kind of hardware.
+        Ok(unsafe { request.ifr_ifru.ifru_hwaddr.sa_family })
+    };
+    ask().is_ok_and(|kind| [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&kind))
+}
+
+/// The queueing discipline, or the place for filters, that what goes out of an interface passes, if any does.
+pub(crate) fn discipline(index: u32) -> io::Result<Option<String>> {
+    const HEADERS: usize = 36; // a header of 16 bytes, and a tcmsg of 20
+    let mut request = [0u8; HEADERS];
+    request[..4].copy_from_slice(&(HEADERS as u32).to_ne_bytes());
+    request[4..6].copy_from_slice(&libc::RTM_GETQDISC.to_ne_bytes());
+    request[6..8].copy_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
+    let mut found = None;
+    netlink(&request, |message| {
+        let is_here = message.get(20..24) == Some(&index.to_ne_bytes());
+        let mut parts = attributes(message.get(HEADERS..).unwrap_or(&[]));
+        let kind = parts.find(|&(kind, _)| kind == TCA_KIND).map(|(_, name)| text(name));
+        // `ingress` is for what comes in, and `noqueue` for nothing.
+        let passed = kind.filter(|kind| is_here && !["noqueue", "ingress"].contains(&kind.as_str()));
+        found = found.take().or(passed);
+    })?;
+    Ok(found)
+}
+
+/// Words of `struct ethtool_drvinfo`: the command, six texts of 32, 32, 32, 32, 32 and 12 bytes, and five counts.
 const DRVINFO: usize = 49;
 
 /// Asks the driver for one of the structures of so many integers.
@@ -107,22 +147,57 @@ fn request_for(name: &str) -> io::Result<libc::ifreq> {
 
 /// The number of the XDP program on an interface, if there is one.
 pub(crate) fn xdp_program_on(index: u32) -> io::Result<Option<u32>> {
-    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
     let mut request = [0u8; 32]; // a header of 16 bytes, and an ifinfomsg of 16
     request[..4].copy_from_slice(&32u32.to_ne_bytes());
     request[4..6].copy_from_slice(&libc::RTM_GETLINK.to_ne_bytes());
     request[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
     request[20..24].copy_from_slice(&index.to_ne_bytes());
+    let mut found = None;
+    netlink(&request, |message| found = found.or(program_in(message)))?;
+    Ok(found)
+}
+
+/// Asks the kernel, and shows every message of its answer.
+fn netlink(request: &[u8], mut show: impl FnMut(&[u8])) -> io::Result<()> {
+    let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
     // SAFETY: the kernel reads the request.
     let sent = unsafe { libc::send(socket.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
     if sent < 0 {
         return Err(io::Error::last_os_error());
     }
-    let mut answer = vec![0u8; 1 << 16];
-    // SAFETY: the kernel writes at most as many bytes as there are.
-    let got = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
-    let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
-    Ok(program_in(&answer[..got]))
+    let mut answer = vec![0u8; DATAGRAM];
+    for _ in 0..MESSAGES {
+        // SAFETY: the kernel writes at most as many bytes as there are.
+        let got = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
+        let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+        if !show_all(&answer[..got], &mut show) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Shows the messages of a datagram; says whether more of them are to come.
+fn show_all(mut datagram: &[u8], show: &mut impl FnMut(&[u8])) -> bool {
+    let mut more = false;
+    while let Some(header) = datagram.get(..16) {
+        let field = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+        let len = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
+        let Some(message) = datagram.get(..len).filter(|_| len >= header.len()) else { return false };
+        if [libc::NLMSG_DONE, libc::NLMSG_ERROR].contains(&i32::from(field(4))) {
+            return false;
+        }
+        more = i32::from(field(6)) & libc::NLM_F_MULTI != 0;
+        show(message);
+        datagram = datagram.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    more
+}
+
+/// A text that ends with 0, or with its bytes.
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 /// Finds the program in an answer of `RTM_GETLINK`.

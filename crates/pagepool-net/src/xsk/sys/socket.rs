@@ -313,9 +313,7 @@ impl Mapped {
         };
         let len = at.desc as usize + entries as usize * words * 8;
         let inside = |offset: u64, align: u64| offset.is_multiple_of(align) && (offset as usize) < len - 3;
-        if !entries.is_power_of_two() || (entries as usize * words) < LEAST_WORDS {
-            return Err(io::Error::from_raw_os_error(libc::EINVAL));
-        }
+        check_entries(entries, words)?;
         if ![at.producer, at.consumer, at.flags].iter().all(|&o| inside(o, 4)) || !inside(at.desc, 8) {
             return Err(io::Error::from_raw_os_error(libc::EPROTO));
         }
@@ -332,8 +330,9 @@ impl Mapped {
         })
     }
 
-    /// Both ends of a ring that the kernel has no part in, of `entries` entries, a power of two, of `WORDS` words.
+    /// Both ends of a ring that the kernel has no part in, of `entries` entries of `WORDS` words.
     pub(crate) fn pair<const WORDS: usize>(entries: u32) -> io::Result<[Self; 2]> {
+        check_entries(entries, WORDS)?;
         let words = entries as usize * WORDS;
         let lines = 3; // an index each
         let memory = Arc::new(Mapping::new(lines * prefetch::LINE + words * 8, None)?);
@@ -429,6 +428,14 @@ impl<const WORDS: usize> Entries<WORDS> for MappedEntries<'_> {
     }
 }
 
+/// A mask finds the entries of a power of two, which are as many words as a descriptor at least.
+fn check_entries(entries: u32, words: usize) -> io::Result<()> {
+    match entries.is_power_of_two() && entries as usize * words >= LEAST_WORDS {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+    }
+}
+
 /// Memory that is mapped, and no other value's.
 #[derive(Debug)]
 struct Mapping {
@@ -453,7 +460,7 @@ impl Mapping {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // A child's copy of the mapping would keep the socket. If that cannot be had, so be it.
+        // A child's copy of a socket's mapping would keep the socket. If that cannot be had, so be it.
         // SAFETY: the mapping was made just now.
         unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::EFAULT))?;
