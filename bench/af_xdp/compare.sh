@@ -54,7 +54,10 @@ program() {
     ours)
         if [ -n "$pagepool" ]; then echo "$pagepool $2 $links --yes --json"
         else echo "$rates ours $2 $links --mtu $3"; fi ;;
-    ring) case $2 in echo | forward) echo "$rates ours $2 $links --mtu $3 --by-ring" ;; esac ;;
+    ring)
+        [ "$2" = drop ] && return
+        if [ -n "$pagepool" ]; then echo "$pagepool $2 $links --yes --json --send ring"
+        else echo "$rates ours $2 $links --mtu $3 --by-ring"; fi ;;
     plain) [ -n "$plain" ] && [ "$3" -le 3000 ] && echo "$plain $2 $links" ;;
     kernel)
         case $2 in

@@ -113,7 +113,7 @@ pub struct Sending {
 /// What `--send` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum By {
-    /// Program on a veth without queueing discipline or filters, else ring
+    /// Program on a veth without queueing discipline or filters, if packets fit one chunk; else ring
     Auto,
     /// The kernel sends one packet after the other
     Ring,

@@ -150,7 +150,7 @@ impl Opened {
             program_id: redirect.and_then(|redirect| redirect.program_id()),
             zero_copy: nics.iter().all(XskDevice::is_zero_copy),
             sent_by: how.sending.map(|_| sent_by(nics)),
-            sent_by_why: nics.iter().find_map(|nic| nic.sending().1.map(str::to_owned)),
+            sent_by_why: how.sending.and_then(|_| nics.iter().find_map(|nic| nic.sending().1)),
             mtu: interface.link.mtu,
             queues: interface.queues.clone(),
             queues_of: interface.queues_of,

@@ -174,6 +174,13 @@ pub(crate) fn attach(program: BorrowedFd<'_>, index: u32, native: bool) -> io::R
     make(LINK_CREATE, &[program.as_raw_fd() as u32, index, ATTACH_TYPE_XDP, flags])
 }
 
+/// Has a program of the traffic control's see what goes out of an interface, for as long as the descriptor lives; Linux 6.6.
+#[cfg(test)]
+pub(crate) fn attach_to_egress(program: BorrowedFd<'_>, index: u32) -> io::Result<OwnedFd> {
+    // Behind the flags there are the place among others, and its revision.
+    make(LINK_CREATE, &[program.as_raw_fd() as u32, index, ATTACH_TYPE_TCX_EGRESS, 0, 0, 0, 0, 0])
+}
+
 /// Detaches a program now, also where a child process has the descriptor still; Linux 5.11.
 pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     call(LINK_DETACH, &[link.as_raw_fd() as u32])?;
@@ -198,6 +205,7 @@ pub(crate) fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
 /// Whether programs of the traffic control see what goes out of an interface; Linux 6.6, before which they hang on a queueing
 /// discipline.
 pub(crate) fn has_egress_programs(index: u32) -> bool {
+    /// All of it: the kernel writes the revision whatever it was told of the length.
     #[repr(C)]
     #[derive(Default)]
     struct Query {
@@ -208,12 +216,12 @@ pub(crate) fn has_egress_programs(index: u32) -> bool {
         ids: u64,
         count: u32,
         padding: u32,
+        lists: [u64; 3],
+        revision: u64,
     }
+    const { assert!(std::mem::offset_of!(Query, revision) == 56 && size_of::<Query>() == 64) };
     let mut query = Query { index, attach_type: ATTACH_TYPE_TCX_EGRESS, ..Query::default() };
-    match call_mut(PROG_QUERY, &mut query) {
-        Ok(_) => query.count > 0,
-        Err(error) => error.raw_os_error() == Some(libc::ENOSPC), // there are some, and no room to name them
-    }
+    call_mut(PROG_QUERY, &mut query).is_ok() && query.count > 0
 }
 
 /// What a program is run over. The kernel writes back what it returned last, and how long it took.

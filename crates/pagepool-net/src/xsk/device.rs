@@ -210,13 +210,13 @@ impl XskDevice {
         self.zero_copy
     }
 
-    /// What sends its packets now, and why not a program where one would by itself. See [`Sending`].
-    pub fn sending(&self) -> (Sending, Option<&str>) {
+    /// What sends its packets now, and why not a program where one would by itself, or did. See [`Sending`].
+    pub fn sending(&self) -> (Sending, Option<String>) {
         let program = self.open.as_ref().and_then(|open| open.program.as_ref());
-        match program.map(SendProgram::is_used) {
-            Some(true) => (Sending::Program, None),
-            Some(false) => (Sending::Ring, Some("it was polled in another network namespace")),
-            None => (Sending::Ring, self.why_ring.as_deref()),
+        match program.map(SendProgram::stopped) {
+            Some(None) => (Sending::Program, None),
+            Some(Some(why)) => (Sending::Ring, Some(why.to_string())),
+            None => (Sending::Ring, self.why_ring.clone()),
         }
     }
 

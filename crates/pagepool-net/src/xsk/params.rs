@@ -103,8 +103,8 @@ impl UmemParams {
 /// another one packets go by the ring from the first time on. It knows the interface by its number there, as all who send do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sending {
-    /// By a program on a veth whose packets have one buffer each and pass no queueing discipline and no filter; else, and where
-    /// no program can be had, by the ring. What it became is [`XskDevice::sending`](super::XskDevice::sending).
+    /// By a program on a veth whose packets have one buffer each and, when the device is opened, pass no queueing discipline and no
+    /// filter of the traffic control (nftables is not asked); else, and where no program can be had, by the ring. What it became is [`XskDevice::sending`](super::XskDevice::sending).
     #[default]
     Auto,
     /// By the ring.

@@ -31,8 +31,9 @@ use crate::sys::bpf as sys;
 
 /// Packets from which on a call of the program is cheaper than as many sent by the kernel.
 const LEAST: usize = 4;
-/// Bytes that the kernel takes at most as the packet that a program is run over: a page, but for what it keeps beside.
-const LONGEST: u32 = 3584;
+/// Most bytes of the packet that a program is run over. The kernel takes a page, but for what it keeps beside, which is up to a
+/// quarter.
+const LONGEST: u32 = 2048;
 
 /// Sends what is put on the rings that come with it.
 #[derive(Debug)]
@@ -41,12 +42,31 @@ pub(super) struct SendProgram {
     done: Producer<Mapped, 1>,
     /// The socket's own rings.
     kernel: TxRings,
-    /// `None` once it was called in another network namespace, or the kernel refused to run it.
-    program: Option<OwnedFd>,
+    program: Result<OwnedFd, Stopped>,
     /// Packets for which it is called.
     least: usize,
     /// Where the UMEM begins.
     memory: u64,
+}
+
+/// Why the program is run no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stopped {
+    /// It was called in another network namespace than the interface's.
+    Elsewhere,
+    /// The kernel refused to run it, by this error.
+    Refused(i32),
+}
+
+impl std::fmt::Display for Stopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Elsewhere => f.write_str("the device was polled in another network namespace"),
+            Self::Refused(number) => {
+                write!(f, "the kernel refused to run the program: {}", io::Error::from_raw_os_error(*number))
+            }
+        }
+    }
 }
 
 /// A program and the rings that it sends from.
@@ -73,9 +93,11 @@ impl Loaded {
             Sending::Ring => return Ok((None, None)),
             Sending::Program => check(params, umem)?,
             Sending::Auto => {
-                let several = umem.params().multi_buffer;
-                if several || umem.params().mode == XskMode::ZeroCopy || !link::is_veth(interface) {
+                if umem.params().mode == XskMode::ZeroCopy || !link::is_veth(interface) {
                     return Ok((None, None));
+                }
+                if umem.params().multi_buffer {
+                    return Ok((None, Some("packets may have several buffers".into())));
                 }
             }
         }
@@ -119,7 +141,7 @@ impl Loaded {
         let (waiting, done) = (Consumer::new(waiting, slots), Producer::new(done, slots));
         let ours = TxRings { send: Producer::new(to_send, slots), done: Consumer::new(completed, slots) };
         let Self { program, least, memory, .. } = self;
-        (SendProgram { waiting, done, kernel, program: Some(program), least, memory }, ours)
+        (SendProgram { waiting, done, kernel, program: Ok(program), least, memory }, ours)
     }
 }
 
@@ -140,9 +162,12 @@ fn check(params: &XskParams, umem: &Umem) -> Result<(), Error> {
 
 /// What packets pass on their way out of an interface that those of the ring do not.
 fn passed(index: u32) -> Option<String> {
-    match link::discipline(index) {
-        Ok(None) => sys::has_egress_programs(index).then(|| "programs of the traffic control's".into()),
-        Ok(Some(discipline)) => Some(format!("the queueing discipline {discipline}")),
+    match link::disciplines(index).as_deref() {
+        Ok([none]) if none == "noqueue" => {
+            sys::has_egress_programs(index).then(|| "programs of the traffic control".into())
+        }
+        Ok([]) => Some("the queueing discipline that it gets when it is set up".into()),
+        Ok(some) => Some(format!("the queueing discipline {}", some.join(", "))),
         Err(error) => Some(format!("what the kernel does not say: {error}")),
     }
 }
@@ -150,8 +175,10 @@ fn passed(index: u32) -> Option<String> {
 fn refused(call: &'static str, source: io::Error) -> Error {
     let remedy = match source.raw_os_error() {
         Some(errno::EPERM) => capability::remedy(capability::SEND_PROGRAM),
-        Some(errno::EINVAL) => "it needs Linux 6.15, and CAP_PERFMON: give that, or send by the ring".into(),
-        _ => "the kernel refused it: send by the ring".into(),
+        Some(errno::EINVAL) => {
+            "a program that sends needs Linux 6.15 and CAP_PERFMON; the ring needs neither".into()
+        }
+        _ => "the kernel refused it; the ring needs no program".into(),
     };
     Error::System { call, remedy, source }
 }
@@ -171,7 +198,9 @@ impl SendProgram {
                 continue;
             }
             let waiting = self.waiting.peek(usize::MAX);
-            if on_ring + self.give(waiting) > 0 && !kick(&self.kernel, calls) {
+            // Where the ring goes around a queue, no more than the one that the program does not send.
+            let given = if self.least > 1 || self.program.is_err() { waiting } else { waiting.min(1) };
+            if on_ring + self.give(given) > 0 && !kick(&self.kernel, calls) {
                 return false;
             }
             self.take_completed();
@@ -181,25 +210,15 @@ impl SendProgram {
         }
     }
 
-    /// Has the program send the first of what waits, if it is more than a few; says whether it sent all it was given.
+    /// Has the program send the first of what waits, if it is more than a few; says whether it sent any.
     fn run(&mut self, socket: BorrowedFd<'_>, calls: &mut Calls) -> bool {
-        let Some(program) = self.program.as_ref().map(|program| program.as_fd()) else { return false };
+        let Ok(program) = self.program.as_ref().map(|program| program.as_fd()) else { return false };
         let waiting = self.waiting.peek(usize::MAX);
         let (first, unbroken) = self.waiting.first();
         let most = waiting.min(MOST).min(unbroken).min(self.done.room(MOST));
         let Some(packet) = self.longest(most).filter(|_| waiting >= self.least) else { return false };
-        let result = calls.make(|| sys::run_packet(program, packet, [first, most as u32]));
-        let sent = match result {
-            Ok(ELSEWHERE) => {
-                self.program = None; // a thread that was moved once is not to be asked each time
-                return false;
-            }
-            Err(error) => {
-                let is_passing =
-                    [errno::ENOMEM, errno::EINTR, errno::EAGAIN].map(Some).contains(&error.raw_os_error());
-                self.program = self.program.take().filter(|_| is_passing);
-                return false;
-            }
+        let sent = match calls.make(|| sys::run_packet(program, packet, [first, most as u32])) {
+            Ok(ELSEWHERE) => return self.stop(Stopped::Elsewhere), // a thread that was moved is not to be asked each time
             // A socket that has nothing to send says whether the interface is down: then one more waits. Else the queue took it,
             // or dropped it, as it does where the other end is down.
             Ok(sent) if sent & UNKNOWN != 0 => {
@@ -207,9 +226,18 @@ impl SendProgram {
                 (sent - UNKNOWN) as usize + usize::from(!is_down)
             }
             Ok(sent) => sent as usize,
+            Err(error) => match error.raw_os_error().unwrap_or(0) {
+                errno::ENOMEM | errno::EINTR | errno::EAGAIN => return false,
+                number => return self.stop(Stopped::Refused(number)),
+            },
         };
         self.complete(sent.min(most));
-        result.is_ok_and(|result| result as usize == most)
+        sent > 0
+    }
+
+    fn stop(&mut self, why: Stopped) -> bool {
+        self.program = Err(why);
+        false
     }
 
     /// Where the longest of the first `n` packets begins in this process's memory, and its length, if the kernel takes it to run
@@ -248,13 +276,39 @@ impl SendProgram {
         self.done.submit();
     }
 
-    /// Whether it sends more than a few packets by the program.
-    pub(super) fn is_used(&self) -> bool {
-        self.program.is_some()
+    /// Why it is run no more.
+    pub(super) fn stopped(&self) -> Option<Stopped> {
+        self.program.as_ref().err().copied()
     }
 
     /// Entries on the kernel's transmit ring, and on its completion ring.
     pub(super) fn kernel_levels(&self) -> (usize, usize) {
         (self.kernel.send.level(), self.kernel.done.level())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::bpf::Insn;
+    use crate::veth;
+
+    #[test]
+    fn a_program_that_filters_what_goes_out_is_found() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP filters: {why}");
+        }
+        let veth = veth::Veth::new(1, 1500);
+        let index = link::index_of("near0").unwrap();
+        assert_eq!(passed(index), None);
+        let op = |code| Insn { code, registers: 0, offset: 0, imm: 0 };
+        let passes_all = sys::load(&[op(0xb7), op(0x95)], sys::Kind::Packet).unwrap(); // r0 = 0, exit
+        match sys::attach_to_egress(passes_all.as_fd(), index) {
+            Err(why) => return println!("SKIP filters: it needs Linux 6.6: {why}"),
+            Ok(_attached) => assert_eq!(passed(index).unwrap(), "programs of the traffic control"),
+        }
+        assert_eq!(passed(index), None, "it is gone");
+        veth.set_up("near0", false);
+        assert_eq!(passed(index), None, "down, and still without a queue");
     }
 }

@@ -16,8 +16,8 @@ const IFLA_XDP: u16 = 43;
 const IFLA_XDP_PROG_IDS: [u16; 4] = [4, 5, 6, 7];
 /// The name of a queueing discipline (include/uapi/linux/rtnetlink.h, v7.3).
 const TCA_KIND: u16 = 1;
-/// Most messages of an answer, and most bytes that the kernel puts into one datagram of them.
-const MESSAGES: usize = 1 << 16;
+/// Most datagrams of an answer, and most bytes that the kernel puts into one.
+const DATAGRAMS: usize = 1 << 16;
 const DATAGRAM: usize = 1 << 16;
 /// Bits of an attribute's type that are not its type.
 const NLA_TYPE_MASK: u16 = 0x3fff;
@@ -98,21 +98,20 @@ pub(crate) fn is_ethernet(name: &str) -> bool {
     ask().is_ok_and(|kind| [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&kind))
 }
 
-/// The queueing discipline, or the place for filters, that what goes out of an interface passes, if any does.
-pub(crate) fn discipline(index: u32) -> io::Result<Option<String>> {
+/// The queueing disciplines, and places for filters, of what goes out of an interface: `noqueue` alone is none. There are none before
+/// it was set up for the first time.
+pub(crate) fn disciplines(index: u32) -> io::Result<Vec<String>> {
     const HEADERS: usize = 36; // a header of 16 bytes, and a tcmsg of 20
     let mut request = [0u8; HEADERS];
     request[..4].copy_from_slice(&(HEADERS as u32).to_ne_bytes());
     request[4..6].copy_from_slice(&libc::RTM_GETQDISC.to_ne_bytes());
     request[6..8].copy_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
-    let mut found = None;
+    let mut found = Vec::new();
     netlink(&request, |message| {
         let is_here = message.get(20..24) == Some(&index.to_ne_bytes());
         let mut parts = attributes(message.get(HEADERS..).unwrap_or(&[]));
         let kind = parts.find(|&(kind, _)| kind == TCA_KIND).map(|(_, name)| text(name));
-        // `ingress` is for what comes in, and `noqueue` for nothing.
-        let passed = kind.filter(|kind| is_here && !["noqueue", "ingress"].contains(&kind.as_str()));
-        found = found.take().or(passed);
+        found.extend(kind.filter(|kind| is_here && kind != "ingress")); // that is for what comes in
     })?;
     Ok(found)
 }
@@ -157,7 +156,7 @@ pub(crate) fn xdp_program_on(index: u32) -> io::Result<Option<u32>> {
     Ok(found)
 }
 
-/// Asks the kernel, and shows every message of its answer.
+/// Asks the kernel, and shows every message of its answer; an error that it answers is one.
 fn netlink(request: &[u8], mut show: impl FnMut(&[u8])) -> io::Result<()> {
     let socket = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
     // SAFETY: the kernel reads the request.
@@ -166,32 +165,34 @@ fn netlink(request: &[u8], mut show: impl FnMut(&[u8])) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     let mut answer = vec![0u8; DATAGRAM];
-    for _ in 0..MESSAGES {
+    for _ in 0..DATAGRAMS {
         // SAFETY: the kernel writes at most as many bytes as there are.
         let got = unsafe { libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
         let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
-        if !show_all(&answer[..got], &mut show) {
-            break;
+        if !show_all(&answer[..got], &mut show)? {
+            return Ok(());
         }
     }
-    Ok(())
+    Err(io::Error::from_raw_os_error(libc::EMSGSIZE))
 }
 
 /// Shows the messages of a datagram; says whether more of them are to come.
-fn show_all(mut datagram: &[u8], show: &mut impl FnMut(&[u8])) -> bool {
+fn show_all(mut datagram: &[u8], show: &mut impl FnMut(&[u8])) -> io::Result<bool> {
     let mut more = false;
     while let Some(header) = datagram.get(..16) {
         let field = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
         let len = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
-        let Some(message) = datagram.get(..len).filter(|_| len >= header.len()) else { return false };
+        let Some(message) = datagram.get(..len).filter(|_| len >= header.len()) else { break };
         if [libc::NLMSG_DONE, libc::NLMSG_ERROR].contains(&i32::from(field(4))) {
-            return false;
+            let code =
+                message.get(16..20).and_then(|code| code.try_into().ok()).map_or(0, i32::from_ne_bytes);
+            return if code < 0 { Err(io::Error::from_raw_os_error(-code)) } else { Ok(false) };
         }
         more = i32::from(field(6)) & libc::NLM_F_MULTI != 0;
         show(message);
         datagram = datagram.get(len.next_multiple_of(4)..).unwrap_or(&[]);
     }
-    more
+    Ok(more)
 }
 
 /// A text that ends with 0, or with its bytes.
@@ -252,5 +253,36 @@ mod tests {
         for len in 0..answer.len() {
             assert_eq!(program_in(&answer[..len]), None, "cut at {len}");
         }
+    }
+
+    #[test]
+    fn answers_end_where_the_kernel_says_and_its_errors_are_errors() {
+        let message = |kind: i32, flags: i32, payload: &[u8]| {
+            let len = 16 + payload.len() as u32;
+            let mut bytes = len.to_ne_bytes().to_vec();
+            bytes.extend((kind as u16).to_ne_bytes().iter().chain(&(flags as u16).to_ne_bytes()));
+            bytes.resize(16, 0);
+            bytes.extend(payload);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            bytes
+        };
+        let seen = |datagram: &[u8]| {
+            let mut lengths = Vec::new();
+            let more = show_all(datagram, &mut |message: &[u8]| lengths.push(message.len()));
+            (more.map_err(|error| error.raw_os_error()), lengths)
+        };
+        let one = |flags| message(i32::from(libc::RTM_NEWLINK), flags, &[7; 5]);
+        let code = |code: i32| code.to_ne_bytes();
+        let several = [one(libc::NLM_F_MULTI), one(libc::NLM_F_MULTI)].concat();
+        assert_eq!(seen(&one(0)), (Ok(false), vec![21]));
+        assert_eq!(seen(&several), (Ok(true), vec![21, 21]), "more are to come");
+        let done = [several.clone(), message(libc::NLMSG_DONE, libc::NLM_F_MULTI, &code(0))].concat();
+        assert_eq!(seen(&done), (Ok(false), vec![21, 21]));
+        let refused = message(libc::NLMSG_ERROR, 0, &code(-libc::EPERM));
+        assert_eq!(seen(&refused), (Err(Some(libc::EPERM)), vec![]));
+        for len in 0..several.len() {
+            assert!(seen(&several[..len]).0.is_ok(), "cut at {len}");
+        }
+        assert_eq!(seen(&[0; 64]), (Ok(false), vec![]), "a length that cannot be");
     }
 }
