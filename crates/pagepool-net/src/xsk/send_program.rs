@@ -4,7 +4,7 @@
 //! What   the other end of the rings of a [`Sender`](super::sender::Sender), where otherwise the kernel's is: takes what is to be
 //!        sent, has a program of the traffic control's ([`bpf::send`]) copy and send up to 64 packets by one call, and completes
 //!        them, for the kernel has copies. The rings lie in memory of ours, and the kernel has no part in them.
-//! Few    packets go the kernel's way, over the socket's own rings: a call of the program costs as much as two packets. So does
+//! Few    packets go the kernel's way, over the socket's own rings: a call of the program costs as much as some packets. So does
 //!        what the program cannot send: in another network namespace than the interface's, on an interface that is down, shorter
 //!        than a header.
 //! Order  the program runs only while nothing is on the kernel's ring. What it sends passes the interface's queueing discipline,
@@ -29,7 +29,7 @@ use super::umem::{Queue, Umem};
 use crate::device::Calls;
 use crate::sys::bpf as sys;
 
-/// Packets from which on a call of the program is cheaper than as many sent by the kernel.
+/// Packets from which on the program is called. Fewer cost less by the ring, and gain nothing by coming together.
 const LEAST: usize = 4;
 /// Most bytes of the packet that a program is run over. The kernel takes a page, but for what it keeps beside, which is up to a
 /// quarter.
