@@ -315,6 +315,9 @@ fn a_program_costs_this_cpu_about_what_the_ring_does() {
     if kernel() < (6, 15) {
         return println!("SKIP the cost of bursts: it needs Linux 6.15");
     }
+    if cfg!(debug_assertions) {
+        return println!("SKIP the cost of bursts: it measures, and this was built for debugging");
+    }
     let veth = Veth::new(2, MTU);
     let near = |interface, sending| {
         open_on(interface, &veth, sending, UmemParams::default()).expect("this kernel has all of it")

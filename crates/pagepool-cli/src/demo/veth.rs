@@ -86,7 +86,7 @@ impl Between {
 pub fn run(stage: Stage, view: &View<'_>) -> Result<Verdict, String> {
     let Stage { between: Between { pools, nics, mode, pages, burst }, hosts, mtu, cpu } = stage;
     if view.lines {
-        let sent = if nics[1].sending().0 == Sending::Program { ", sent by a program" } else { "" };
+        let sent = if nics[1].sending().0 == Sending::Program { " by program" } else { "" };
         println!("TCP between two kernels through {mode}{sent}, MTU {mtu}, {} s.", view.seconds);
     }
     let homes = pools.each_ref().map(Pool::handle);
