@@ -190,7 +190,7 @@ impl fmt::Display for Opened {
         let pages = self.pages * self.queues.len();
         write!(
             f,
-            "{}: {attach}, {copy}{sent}, queues {} of {}, MTU {}, chunks of {}{}, rings of {}, {} pages ({:.1} MiB)",
+            "{}: {attach}, {copy}, queues {} of {}, MTU {}, chunks of {}{}, rings of {}, {} pages ({:.1} MiB){sent}",
             self.name,
             listed(&self.queues),
             self.queues_of,
