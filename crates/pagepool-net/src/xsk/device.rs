@@ -153,11 +153,11 @@ impl XskDevice {
         let mut this = Self::new(&params, umem, (queue, key), open, buffers as usize);
         this.why_ring = why_ring.filter(|_| !zero_copy);
         // From here on dropping it closes the socket in order.
-        if zero_copy && params.sending == Sending::Program {
-            return Err(parameter("sending", "program", "ring or auto with zero copy: or use XskMode::Copy"));
-        }
         if let Some(open) = this.open.as_mut().filter(|open| open.zero_copy) {
             open.probe = Some(umem.probe()?);
+        }
+        if zero_copy && params.sending == Sending::Program {
+            return Err(parameter("sending", "program", "ring or auto with zero copy: or use XskMode::Copy"));
         }
         if let (Some(redirect), Some(open)) = (&this.redirect, &mut this.open) {
             redirect.insert(this.key, open.fd.as_fd())?;
