@@ -128,7 +128,7 @@ static void make_pool(struct sends *sends)
     must(pagepool_arena_create(&arena_params, &arena), "arena");
     params.arena = arena;
     params.name = "tx";
-    params.wait_capacity = PAGES;
+    params.defer_capacity = PAGES;
     must(pagepool_create(&params, &pool), "pool");
     must(pagepool_bind(pool), "bind");
     must(pagepool_wait_user_create(pool, &ops, &user), "user");

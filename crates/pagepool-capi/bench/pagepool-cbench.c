@@ -146,7 +146,7 @@ int main(int argc, char **argv)
     if (pagepool_arena_create(&arena_params, &arena) != 0)
         fail("pagepool_arena_create");
     params.arena = arena;
-    params.wait_capacity = 32;
+    params.defer_capacity = 32;
     if (pagepool_create(&params, &pool) != 0 || pagepool_bind(pool) != 0)
         fail("pagepool_create");
     if (pagepool_skb_cache_create(64, &cache) != 0 || pagepool_wait_user_create(pool, &ops, &user) != 0)

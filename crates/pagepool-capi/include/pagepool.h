@@ -98,7 +98,7 @@
 struct pagepool_arena;
 
 /**
- * A page of a pool, or a piece of one: allocated by the owner, returned by any thread, once.
+ * A page of a pool, or a fragment of one: allocated by the owner, returned by any thread, once.
  */
 struct pagepool_buf;
 
@@ -326,7 +326,7 @@ struct pagepool_params {
      */
     int nid;
     /**
-     * Pieces begin at multiples of this, a power of two from 8 to 4096; 0: 64.
+     * Fragments begin at multiples of this, a power of two from 8 to 4096; 0: 64.
      */
     uint32_t frag_align;
     /**
@@ -386,7 +386,7 @@ struct pagepool_params {
     /**
      * Buffers that may wait for users who only say whether they are in use still (pagepool_wait), up to 65536; 0: none.
      */
-    uint32_t wait_capacity;
+    uint32_t defer_capacity;
     /**
      * What a refill does about a buffer that has waited longest and is in use still: PAGEPOOL_ON_BUSY_KEEP, _SKIP, _RELEASE.
      */
@@ -687,14 +687,14 @@ int pagepool_recycle_direct(struct pagepool *pool,
                             struct pagepool_buf *buf);
 
 /**
- * Start of the page or piece; NULL for memory that the CPU cannot read, or a bad handle. Linux: page_address.
+ * Start of the page or fragment; NULL for memory that the CPU cannot read, or a bad handle. Linux: page_address.
  *
  * Thread: whoever has the buffer. Ownership: the bytes are the caller's until the buffer is returned. Cost: a lookup.
  */
 void *pagepool_buf_data(struct pagepool_buf *buf);
 
 /**
- * True size in bytes: the page's, or the piece's with what was given to it at the end of its page; 0 for a bad handle.
+ * True size in bytes: the page's, or the fragment's with what was given to it at the end of its page; 0 for a bad handle.
  * Linux: truesize.
  *
  * Thread: whoever has the buffer. Cost: a lookup.
@@ -702,7 +702,7 @@ void *pagepool_buf_data(struct pagepool_buf *buf);
 size_t pagepool_buf_len(struct pagepool_buf *buf);
 
 /**
- * Offset of the piece in its page, 0 for a whole page; SIZE_MAX for a bad handle.
+ * Offset of the fragment in its page, 0 for a whole page; SIZE_MAX for a bad handle.
  *
  * Thread: whoever has the buffer. Cost: a lookup.
  */
@@ -718,28 +718,28 @@ uint64_t pagepool_buf_dma_addr(struct pagepool_buf *buf);
 
 /**
  * Number of the page in its arena, counted in 4096 bytes; of the first one for a page of a higher order, of the page for
- * a piece. UINT32_MAX for a bad handle.
+ * a fragment. UINT32_MAX for a bad handle.
  *
  * Thread: whoever has the buffer. Cost: a lookup.
  */
 uint32_t pagepool_buf_page_index(struct pagepool_buf *buf);
 
 /**
- * 1 for a piece of a page, 0 for a whole one, else -EINVAL or -ESTALE.
+ * 1 for a fragment of a page, 0 for a whole one, else -EINVAL or -ESTALE.
  *
  * Thread: whoever has the buffer. Cost: a lookup.
  */
-int pagepool_buf_is_piece(struct pagepool_buf *buf);
+int pagepool_buf_is_frag(struct pagepool_buf *buf);
 
 /**
- * Where the packet begins: after the headroom and the page's colour; the start of a piece. NULL as for pagepool_buf_data.
+ * Where the packet begins: after the headroom and the page's colour; the start of a fragment. NULL as for pagepool_buf_data.
  *
  * Thread: whoever has the buffer. Cost: a lookup.
  */
 void *pagepool_buf_packet(struct pagepool_buf *buf);
 
 /**
- * Most bytes of packet there: `max_len` of a whole page, all of a piece; 0 for a bad handle.
+ * Most bytes of packet there: `max_len` of a whole page, all of a fragment; 0 for a bad handle.
  *
  * Thread: whoever has the buffer. Cost: a lookup.
  */
@@ -939,10 +939,10 @@ int pagepool_unbind(struct pagepool *pool);
 struct pagepool_buf *pagepool_alloc_page(struct pagepool *pool);
 
 /**
- * A piece of `size` bytes of a page that is shared with other pieces. It begins at a multiple of `frag_align`.
+ * A fragment of `size` bytes of a page that is shared with other fragments. It begins at a multiple of `frag_align`.
  * Linux: page_pool_dev_alloc_frag.
  *
- * Thread: the owner's. Ownership: as a page's; the page comes home when its last piece has. Errors: NULL for a size of 0
+ * Thread: the owner's. Ownership: as a page's; the page comes home when its last fragment has. Errors: NULL for a size of 0
  * or beyond the page (-EINVAL), when there is no page (-ENOMEM), from another thread (-EPERM), or for a bad handle.
  * Cost: some forty instructions and no atomic operation.
  */
@@ -950,7 +950,7 @@ struct pagepool_buf *pagepool_alloc_frag(struct pagepool *pool,
                                          size_t size);
 
 /**
- * A whole page if two of `*size` do not fit one, else a piece; `*size` becomes the true size. Where no other piece of that
+ * A whole page if two of `*size` do not fit one, else a fragment; `*size` becomes the true size. Where no other fragment of that
  * size would fit behind it, the rest of the page belongs to it. Linux: page_pool_dev_alloc.
  *
  * Thread: the owner's. Ownership: as above. Errors: NULL as for pagepool_alloc_frag, and for a NULL `size`; `*size` is then
@@ -974,7 +974,7 @@ size_t pagepool_alloc_bulk(struct pagepool *pool,
  * it back.
  *
  * Thread: whoever has the buffer. Ownership: the handle is over, unless it is refused. Errors: -EOPNOTSUPP in a pool without
- * domains, and for a piece that shares a cache line with another (`frag_align` below 64); -EINVAL, -ESTALE. Cost: a lookup
+ * domains, and for a fragment that shares a cache line with another (`frag_align` below 64); -EINVAL, -ESTALE. Cost: a lookup
  * and one or two atomic operations.
  */
 int pagepool_buf_into_raw(struct pagepool_buf *buf,
@@ -995,7 +995,7 @@ size_t pagepool_alloc_addr_bulk(struct pagepool *pool,
 
 /**
  * Makes an address that came back from a descriptor ring a buffer again. It may lie anywhere in the buffer, as devices give
- * it with headroom added. A piece comes back with its size rounded up to whole cache lines.
+ * it with headroom added. A fragment comes back with its size rounded up to whole cache lines.
  *
  * Thread: any. Ownership: the buffer is the caller's. Errors: NULL for an address that is not the pool's (-EINVAL), or not
  * out in raw form: it came back before (-ESTALE); nothing is changed then. Cost: a lookup and one atomic operation; elsewhere than on
@@ -1071,7 +1071,7 @@ int pagepool_shared_clone(struct pagepool_shared *shared,
 int pagepool_shared_put(struct pagepool_shared *shared);
 
 /**
- * Start of the page or piece, to be read only; NULL for memory that the CPU cannot read, or a bad handle.
+ * Start of the page or fragment, to be read only; NULL for memory that the CPU cannot read, or a bad handle.
  *
  * Thread: whoever has the handle. Ownership: the bytes are there until the handle is put. Cost: a lock.
  */
@@ -1445,7 +1445,7 @@ int pagepool_buf_set_tag(struct pagepool *pool,
 const char *pagepool_version(void);
 
 /**
- * Makes a user known to a pool that has a waiting queue (`wait_capacity`).
+ * Makes a user known to a pool that has a waiting queue (`defer_capacity`).
  *
  * Thread: the owner's. Ownership: `*user` is the caller's, to be put once. Errors: -EOPNOTSUPP in a pool without a queue; -EINVAL
  * names what is missing; -EPERM, -ESTALE; `release` is not called then. Cost: allocates.
@@ -1466,7 +1466,7 @@ int pagepool_wait_user_put(struct pagepool_wait_user *user);
  * which is asked by refills that find the cache empty, and by pagepool_poll_waits. In a pool that was destroyed it is asked by
  * pagepool_shutdown_wait and pagepool_shutdown_report, and after a plain pagepool_destroy whenever a pool is made or destroyed.
  *
- * Thread: the owner's. Ownership: the handle is over, unless it is refused. Errors: -ENOBUFS when `wait_capacity` buffers wait;
+ * Thread: the owner's. Ownership: the handle is over, unless it is refused. Errors: -ENOBUFS when `defer_capacity` buffers wait;
  * -EINVAL for another pool's buffer or user; -EPERM, -ESTALE. Cost: a lookup, two locks that are held for moments; no
  * allocation.
  */

@@ -90,7 +90,7 @@ fn address(at: Option<*mut u8>) -> *mut c_void {
     at.map_or(null_mut(), <*mut u8>::cast)
 }
 
-/// Start of the page or piece; NULL for memory that the CPU cannot read, or a bad handle. Linux: page_address.
+/// Start of the page or fragment; NULL for memory that the CPU cannot read, or a bad handle. Linux: page_address.
 ///
 /// Thread: whoever has the buffer. Ownership: the bytes are the caller's until the buffer is returned. Cost: a lookup.
 #[unsafe(no_mangle)]
@@ -98,7 +98,7 @@ pub extern "C" fn pagepool_buf_data(buf: *mut BufHandle) -> *mut c_void {
     ask(null_mut(), buf, |buf| address(buf.as_ptr()))
 }
 
-/// True size in bytes: the page's, or the piece's with what was given to it at the end of its page; 0 for a bad handle.
+/// True size in bytes: the page's, or the fragment's with what was given to it at the end of its page; 0 for a bad handle.
 /// Linux: truesize.
 ///
 /// Thread: whoever has the buffer. Cost: a lookup.
@@ -107,7 +107,7 @@ pub extern "C" fn pagepool_buf_len(buf: *mut BufHandle) -> usize {
     ask(0, buf, PageBuf::len)
 }
 
-/// Offset of the piece in its page, 0 for a whole page; SIZE_MAX for a bad handle.
+/// Offset of the fragment in its page, 0 for a whole page; SIZE_MAX for a bad handle.
 ///
 /// Thread: whoever has the buffer. Cost: a lookup.
 #[unsafe(no_mangle)]
@@ -129,7 +129,7 @@ pub extern "C" fn pagepool_buf_dma_addr(buf: *mut BufHandle) -> u64 {
 }
 
 /// Number of the page in its arena, counted in 4096 bytes; of the first one for a page of a higher order, of the page for
-/// a piece. UINT32_MAX for a bad handle.
+/// a fragment. UINT32_MAX for a bad handle.
 ///
 /// Thread: whoever has the buffer. Cost: a lookup.
 #[unsafe(no_mangle)]
@@ -137,16 +137,16 @@ pub extern "C" fn pagepool_buf_page_index(buf: *mut BufHandle) -> u32 {
     ask(u32::MAX, buf, |buf| buf.page().0)
 }
 
-/// 1 for a piece of a page, 0 for a whole one, else -EINVAL or -ESTALE.
+/// 1 for a fragment of a page, 0 for a whole one, else -EINVAL or -ESTALE.
 ///
 /// Thread: whoever has the buffer. Cost: a lookup.
 #[unsafe(no_mangle)]
-pub extern "C" fn pagepool_buf_is_piece(buf: *mut BufHandle) -> c_int {
-    let done = crate::refusal::answer(|| look(Token::of(buf), PageBuf::is_piece));
+pub extern "C" fn pagepool_buf_is_frag(buf: *mut BufHandle) -> c_int {
+    let done = crate::refusal::answer(|| look(Token::of(buf), PageBuf::is_frag));
     done.map_or_else(|errno| errno, c_int::from)
 }
 
-/// Where the packet begins: after the headroom and the page's colour; the start of a piece. NULL as for pagepool_buf_data.
+/// Where the packet begins: after the headroom and the page's colour; the start of a fragment. NULL as for pagepool_buf_data.
 ///
 /// Thread: whoever has the buffer. Cost: a lookup.
 #[unsafe(no_mangle)]
@@ -154,7 +154,7 @@ pub extern "C" fn pagepool_buf_packet(buf: *mut BufHandle) -> *mut c_void {
     ask(null_mut(), buf, |buf| address(buf.as_ptr().map(|at| at.wrapping_add(buf.packet_offset()))))
 }
 
-/// Most bytes of packet there: `max_len` of a whole page, all of a piece; 0 for a bad handle.
+/// Most bytes of packet there: `max_len` of a whole page, all of a fragment; 0 for a bad handle.
 ///
 /// Thread: whoever has the buffer. Cost: a lookup.
 #[unsafe(no_mangle)]

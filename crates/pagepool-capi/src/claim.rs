@@ -57,7 +57,7 @@ pub(crate) fn claim(token: Token) -> Outcome<Claimed> {
 /// It is out in that life, and the caller takes it over, or never drops it.
 #[inline(always)]
 unsafe fn buffer_of(token: Token, word: u64, view: &View) -> PageBuf {
-    let page = if token.is(Kind::Piece) {
+    let page = if token.is(Kind::Frag) {
         ledger::entry(token.place()).page.load(Relaxed)
     } else {
         u64::from(view.page_of(token))
@@ -154,7 +154,7 @@ fn put_into(view: &View, token: Token, me: u64) -> bool {
 /// Why there is no device address.
 pub(crate) const NO_RAW: Refusal = Refusal::fixed(
     libc::EOPNOTSUPP,
-    c"the buffer has no raw form: its pool has no domain, or it is a piece that shares a cache line",
+    c"the buffer has no raw form: its pool has no domain, or it is a fragment that shares a cache line",
 );
 
 impl Claimed {
@@ -165,8 +165,8 @@ impl Claimed {
     }
 
     fn token_is_over(&self) {
-        if self.token.is(Kind::Piece) {
-            crate::owner::piece_over(self.view, self.token.place());
+        if self.token.is(Kind::Frag) {
+            crate::owner::frag_over(self.view, self.token.place());
         }
     }
 
@@ -176,8 +176,8 @@ impl Claimed {
         match to(buffer) {
             Ok(taken) => {
                 // Whoever took it keeps the pool, until this caller hands that on.
-                if token.is(Kind::Piece) {
-                    crate::owner::piece_over(view, token.place());
+                if token.is(Kind::Frag) {
+                    crate::owner::frag_over(view, token.place());
                 }
                 Ok(taken)
             }

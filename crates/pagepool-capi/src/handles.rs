@@ -12,7 +12,7 @@ pub struct ArenaHandle {
     _never: [u8; 0],
 }
 
-/// A page of a pool, or a piece of one: allocated by the owner, returned by any thread, once.
+/// A page of a pool, or a fragment of one: allocated by the owner, returned by any thread, once.
 pub struct BufHandle {
     _never: [u8; 0],
 }

@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use ::pagepool::PageHold;
+use ::pagepool::PageRef;
 
 use crate::claim::claim;
 use crate::handles::{BufHandle, HoldHandle};
@@ -14,10 +14,10 @@ use crate::refusal::{Refusal, or, status};
 use crate::table::Table;
 use crate::token::{Kind, Token};
 
-static HOLDS: Table<PageHold> = Table::new(Kind::Hold);
+static HOLDS: Table<PageRef> = Table::new(Kind::Hold);
 
 /// A token for a hold.
-pub(crate) fn insert(hold: PageHold) -> crate::refusal::Outcome<Token> {
+pub(crate) fn insert(hold: PageRef) -> crate::refusal::Outcome<Token> {
     HOLDS.insert(hold)
 }
 
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn pagepool_buf_hold(buf: *mut BufHandle, hold: *mut *mut 
             return Err(Refusal::null());
         }
         let mut claimed = claim(Token::of(buf))?;
-        let held = claimed.buffer.hold();
+        let held = claimed.buffer.page_ref();
         claimed.put_back();
         let token = insert(held)?;
         // SAFETY: not NULL, and the caller's to write.

@@ -1,6 +1,6 @@
 //! The lives of buffers: which of its lives each place is in, so that a token of an earlier one is refused.
 //!
-//! What   a word per page of a pool, found by the page's number; an [`Entry`] per piece that is out. A directory finds the
+//! What   a word per page of a pool, found by the page's number; an [`Entry`] per fragment that is out. A directory finds the
 //!        pool and the entries by the token's place, 4096 places a row.
 //! Words  the upper half is the generation: even while the buffer is home and odd while it is out. The lower half is, while
 //!        it is out, that of the buffer's own second word; for a whole page with nothing to look up, whose own is 0, that
@@ -10,7 +10,7 @@
 //! Who    home to out: whoever has the page itself, so a plain store. Out to home: claim.rs.
 //! Life   words, entries and the directory are never freed, only used again, and generations only grow: any token can be
 //!        looked up at any time, and a stale one stays stale. They begin at random, so that one that is made up does not fit.
-//! Cost   8 bytes per page in use, 16 per piece.
+//! Cost   8 bytes per page in use, 16 per fragment.
 
 // UNSAFETY: words are reached by address and never freed.
 #![expect(unsafe_code)]
@@ -34,7 +34,7 @@ const ROWS: usize = 1 << 16;
 #[repr(transparent)]
 pub(crate) struct Word(AtomicU64);
 
-/// A piece's life, and its page; while it is free, the next free one's place, plus one.
+/// A fragment's life, and its page; while it is free, the next free one's place, plus one.
 #[repr(C)]
 pub(crate) struct Entry {
     pub(crate) word: Word,
@@ -46,7 +46,7 @@ pub(crate) struct Entry {
 struct Row {
     view: AtomicPtr<View>,
     kind: AtomicU64,
-    /// Words of pages, or entries of pieces: those of this row.
+    /// Words of pages, or entries of fragments: those of this row.
     lives: AtomicPtr<Word>,
 }
 
@@ -171,12 +171,12 @@ unsafe impl Send for Rows {}
 
 struct List {
     made: u32,
-    /// Given back, of pages and of pieces.
+    /// Given back, of pages and of fragments.
     pages: Vec<Rows>,
-    pieces: Vec<Rows>,
+    frags: Vec<Rows>,
 }
 
-static LIST: Mutex<List> = Mutex::new(List { made: 0, pages: Vec::new(), pieces: Vec::new() });
+static LIST: Mutex<List> = Mutex::new(List { made: 0, pages: Vec::new(), frags: Vec::new() });
 
 impl Rows {
     /// Rows for `pages` pages of a pool.
@@ -184,9 +184,9 @@ impl Rows {
         Self::take(Kind::Page, pages.div_ceil(1 << ROW_SHIFT), view)
     }
 
-    /// A row for 4096 pieces of a pool, all of them free and in a list; see [`first_place`](Self::first_place).
-    pub(crate) fn for_pieces(view: &'static View) -> Outcome<Self> {
-        let row = Self::take(Kind::Piece, 1, view)?;
+    /// A row for 4096 fragments of a pool, all of them free and in a list; see [`first_place`](Self::first_place).
+    pub(crate) fn for_frags(view: &'static View) -> Outcome<Self> {
+        let row = Self::take(Kind::Frag, 1, view)?;
         let first = row.first_place();
         for at in first..first + IN_ROW {
             entry(at).page.store(u64::from(at) + 2, Relaxed);
@@ -197,7 +197,7 @@ impl Rows {
 
     fn take(kind: Kind, count: u32, view: &'static View) -> Outcome<Self> {
         let mut list = LIST.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = if kind == Kind::Page { &mut list.pages } else { &mut list.pieces };
+        let free = if kind == Kind::Page { &mut list.pages } else { &mut list.frags };
         // One that is not much too large, so that nothing ever has to be split.
         let fits = |rows: &Rows| (count..=count.saturating_mul(2)).contains(&rows.count);
         let rows = match free.iter().position(fits) {
@@ -214,8 +214,8 @@ impl Rows {
     /// Gives rows back none of whose buffers is out.
     pub(crate) fn give_back(self) {
         let mut list = LIST.lock().unwrap_or_else(PoisonError::into_inner);
-        let pieces = self.rows().iter().any(|row| row.kind.load(Relaxed) == Kind::Piece as u64);
-        let free = if pieces { &mut list.pieces } else { &mut list.pages };
+        let frags = self.rows().iter().any(|row| row.kind.load(Relaxed) == Kind::Frag as u64);
+        let free = if frags { &mut list.frags } else { &mut list.pages };
         free.push(self); // room for all rows was reserved
     }
 
@@ -247,7 +247,7 @@ impl List {
         }
         let made = (first + count) as usize;
         self.pages.try_reserve(made).map_err(|_| Refusal::no_memory())?;
-        self.pieces.try_reserve(made).map_err(|_| Refusal::no_memory())?;
+        self.frags.try_reserve(made).map_err(|_| Refusal::no_memory())?;
         let each = if kind == Kind::Page { size_of::<Word>() } else { size_of::<Entry>() };
         let bytes = (count as usize * each) << ROW_SHIFT;
         let layout = Layout::from_size_align(bytes.max(each), 64).map_err(|_| Refusal::no_memory())?;
@@ -265,10 +265,10 @@ impl List {
     }
 }
 
-/// The entry of a place that a piece has or had.
+/// The entry of a place that a fragment has or had.
 pub(crate) fn entry(place: u32) -> &'static Entry {
     let lives = DIRECTORY[(place >> ROW_SHIFT) as usize % ROWS].lives.load(Relaxed).cast::<Entry>();
-    // SAFETY: rows of pieces have an entry for every place, and callers have such a place.
+    // SAFETY: rows of fragments have an entry for every place, and callers have such a place.
     let entry = unsafe { lives.add((place & IN_ROW) as usize) };
     // SAFETY: entries are atomics and never freed.
     unsafe { &*entry }

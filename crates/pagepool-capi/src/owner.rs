@@ -25,8 +25,8 @@ pub(crate) struct Own {
     pub(crate) bound: UnsafeCell<Option<Bound>>,
     /// Calls of the owner that have not returned: more than one when a callback calls back.
     calls: Cell<u32>,
-    /// Free entries for pieces: the first one's place, plus one.
-    pieces: Cell<u64>,
+    /// Free entries for fragments: the first one's place, plus one.
+    frags: Cell<u64>,
 }
 
 // SAFETY: whoever touches it owns the pool, or holds the slot's lock while nobody does.
@@ -42,7 +42,7 @@ pub(crate) struct Owned<'a> {
 
 impl Own {
     pub(crate) fn new(handle: PoolRef) -> Self {
-        Self { handle, bound: UnsafeCell::new(None), calls: Cell::new(0), pieces: Cell::new(0) }
+        Self { handle, bound: UnsafeCell::new(None), calls: Cell::new(0), frags: Cell::new(0) }
     }
 
     /// Whether a call of the owner is under way, so that this one comes from a callback.
@@ -88,21 +88,21 @@ impl Owned<'_> {
 
     /// Gives a buffer of this pool a token. Where there is no memory for that it goes home.
     pub(crate) fn token_for(&self, buffer: PageBuf) -> Outcome<Token> {
-        if buffer.is_piece() { self.piece_token(buffer) } else { Ok(page_token(self.view, buffer)) }
+        if buffer.is_frag() { self.frag_token(buffer) } else { Ok(page_token(self.view, buffer)) }
     }
 
-    fn piece_token(&self, buffer: PageBuf) -> Outcome<Token> {
-        if self.own.pieces.get() == 0 {
+    fn frag_token(&self, buffer: PageBuf) -> Outcome<Token> {
+        if self.own.frags.get() == 0 {
             // Those that ended on other threads, and where there is none a fresh chunk.
-            let mut list = self.view.pieces_home.0.swap(0, Acquire); // pairs with piece_over()
+            let mut list = self.view.frags_home.0.swap(0, Acquire); // pairs with frag_over()
             if list == 0 {
-                list = slots::with_life(self.pool, |life| life.take_pieces(self.view))?;
+                list = slots::with_life(self.pool, |life| life.take_frags(self.view))?;
             }
-            self.own.pieces.set(list);
+            self.own.frags.set(list);
         }
-        let first = self.own.pieces.get();
-        let (token, next) = piece_token(first, buffer)?;
-        self.own.pieces.set(next);
+        let first = self.own.frags.get();
+        let (token, next) = frag_token(first, buffer)?;
+        self.own.frags.set(next);
         Ok(token)
     }
 }
@@ -114,28 +114,28 @@ pub(crate) fn page_token(view: &View, buffer: PageBuf) -> Token {
     view.word(page).begin(view.place_of(page), (place >> 32) as u32)
 }
 
-/// A token for a piece, from a list of free entries that begins with `first`; and what the list begins with then. The
+/// A token for a fragment, from a list of free entries that begins with `first`; and what the list begins with then. The
 /// buffer goes home where there is no entry.
-pub(crate) fn piece_token(first: u64, buffer: PageBuf) -> Outcome<(Token, u64)> {
+pub(crate) fn frag_token(first: u64, buffer: PageBuf) -> Outcome<(Token, u64)> {
     let at = first.checked_sub(1).ok_or(Refusal::no_memory())? as u32;
     let entry = ledger::entry(at);
     let (_, place) = buffer.into_token();
     let next = entry.page.swap(place as u32 as u64, Relaxed);
-    Ok((entry.word.begin(Token::new(Kind::Piece, at, 0).0 as u32, (place >> 32) as u32), next))
+    Ok((entry.word.begin(Token::new(Kind::Frag, at, 0).0 as u32, (place >> 32) as u32), next))
 }
 
-/// A piece's token is over: its entry is free, on whichever thread. Whoever calls it still has the piece, so the pool
+/// A fragment's token is over: its entry is free, on whichever thread. Whoever calls it still has the fragment, so the pool
 /// is there.
-pub(crate) fn piece_over(view: &View, place: u32) {
+pub(crate) fn frag_over(view: &View, place: u32) {
     let entry = ledger::entry(place);
     let this = u64::from(place) + 1;
     if view.is_mine() {
         // SAFETY: this thread owns the pool, so its part is there.
         let own = unsafe { &*view.own.load(Relaxed) };
-        entry.page.store(own.pieces.replace(this), Relaxed);
+        entry.page.store(own.frags.replace(this), Relaxed);
         return;
     }
-    let list = &view.pieces_home.0;
+    let list = &view.frags_home.0;
     let mut head = list.load(Relaxed);
     loop {
         entry.page.store(head, Relaxed);

@@ -34,7 +34,7 @@ pub struct PoolParamsC {
     pub refill: u32,
     /// The node that pages should be on; -1: that of the thread that refills, asked each time.
     pub nid: c_int,
-    /// Pieces begin at multiples of this, a power of two from 8 to 4096; 0: 64.
+    /// Fragments begin at multiples of this, a power of two from 8 to 4096; 0: 64.
     pub frag_align: u32,
     /// 1: packets begin up to 15 cache lines later from page to page, in what a page leaves over. 0: they do not.
     pub colour: u32,
@@ -65,7 +65,7 @@ pub struct PoolParamsC {
     /// 1: reserve pages without naming a node. For measuring what that costs.
     pub node_blind: u32,
     /// Buffers that may wait for users who only say whether they are in use still (pagepool_wait), up to 65536; 0: none.
-    pub wait_capacity: u32,
+    pub defer_capacity: u32,
     /// What a refill does about a buffer that has waited longest and is in use still: PAGEPOOL_ON_BUSY_KEEP, _SKIP, _RELEASE.
     pub on_busy: u32,
     /// With PAGEPOOL_ON_BUSY_SKIP: buffers in use that one round looks past, 1 to 64.
@@ -89,7 +89,7 @@ impl PoolParamsC {
     pub(crate) fn bytes(&self) -> usize {
         let lanes = if self.max_lanes == 0 { 16 } else { self.max_lanes.min(64) as usize };
         let lane_size = if self.lane_size == 0 { 1024 } else { self.lane_size.min(1 << 14) as usize };
-        let waits = self.wait_capacity.min(1 << 16) as usize * WAIT;
+        let waits = self.defer_capacity.min(1 << 16) as usize * WAIT;
         (lanes * lane_size + self.ring_size.min(1 << 14) as usize) * size_of::<u32>() + CHAINS + waits
     }
 
@@ -126,7 +126,7 @@ impl PoolParamsC {
             low_water: self.low_water as usize,
             wakeup: self.wakeup != 0,
             tagging: self.tagging != 0,
-            wait_capacity: self.wait_capacity as usize,
+            defer_capacity: self.defer_capacity as usize,
             on_busy: self.on_busy()?,
             ..Default::default()
         })

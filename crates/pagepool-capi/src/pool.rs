@@ -227,23 +227,23 @@ fn handle(done: Result<Token, c_int>) -> *mut BufHandle {
     done.map_or(null_mut(), Token::handle)
 }
 
-/// A piece of `size` bytes of a page that is shared with other pieces. It begins at a multiple of `frag_align`.
+/// A fragment of `size` bytes of a page that is shared with other fragments. It begins at a multiple of `frag_align`.
 /// Linux: page_pool_dev_alloc_frag.
 ///
-/// Thread: the owner's. Ownership: as a page's; the page comes home when its last piece has. Errors: NULL for a size of 0
+/// Thread: the owner's. Ownership: as a page's; the page comes home when its last fragment has. Errors: NULL for a size of 0
 /// or beyond the page (-EINVAL), when there is no page (-ENOMEM), from another thread (-EPERM), or for a bad handle.
 /// Cost: some forty instructions and no atomic operation.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_alloc_frag(pool: *mut PoolHandle, size: usize) -> *mut BufHandle {
     handle(answer(|| {
         enter(Token::of(pool), |owned| {
-            let piece = owned.bound.alloc_frag(size).ok_or_else(|| no_piece(owned, size))?;
-            owned.token_for(piece)
+            let frag = owned.bound.alloc_frag(size).ok_or_else(|| no_frag(owned, size))?;
+            owned.token_for(frag)
         })
     }))
 }
 
-/// A whole page if two of `*size` do not fit one, else a piece; `*size` becomes the true size. Where no other piece of that
+/// A whole page if two of `*size` do not fit one, else a fragment; `*size` becomes the true size. Where no other fragment of that
 /// size would fit behind it, the rest of the page belongs to it. Linux: page_pool_dev_alloc.
 ///
 /// Thread: the owner's. Ownership: as above. Errors: NULL as for pagepool_alloc_frag, and for a NULL `size`; `*size` is then
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn pagepool_alloc(pool: *mut PoolHandle, size: *mut usize)
             }
             // SAFETY: not NULL, and the caller's to read.
             let wanted = unsafe { size.read() };
-            let refused = || no_piece(owned, wanted);
+            let refused = || no_frag(owned, wanted);
             let buffer = owned.bound.alloc(wanted).ok_or_else(refused)?;
             let len = buffer.len();
             let token = owned.token_for(buffer)?;
@@ -268,9 +268,9 @@ pub unsafe extern "C" fn pagepool_alloc(pool: *mut PoolHandle, size: *mut usize)
     }))
 }
 
-/// Why there is no piece of that size.
+/// Why there is no fragment of that size.
 #[cold]
-fn no_piece(owned: &Owned<'_>, size: usize) -> Refusal {
+fn no_frag(owned: &Owned<'_>, size: usize) -> Refusal {
     let page = owned.page_size();
     if (1..=page).contains(&size) {
         return EXHAUSTED;

@@ -10,7 +10,7 @@ use ::pagepool::{DeviceAddr, PageBuf};
 
 use crate::claim::claim;
 use crate::handles::{BufHandle, PoolHandle};
-use crate::owner::{Owned, enter, page_token, piece_token};
+use crate::owner::{Owned, enter, frag_token, page_token};
 use crate::refusal::{Outcome, Refusal, answer, or, status};
 use crate::slots;
 use crate::token::Token;
@@ -31,7 +31,7 @@ pub struct RawC {
 /// it back.
 ///
 /// Thread: whoever has the buffer. Ownership: the handle is over, unless it is refused. Errors: -EOPNOTSUPP in a pool without
-/// domains, and for a piece that shares a cache line with another (`frag_align` below 64); -EINVAL, -ESTALE. Cost: a lookup
+/// domains, and for a fragment that shares a cache line with another (`frag_align` below 64); -EINVAL, -ESTALE. Cost: a lookup
 /// and one or two atomic operations.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_into_raw(buf: *mut BufHandle, raw: *mut RawC) -> c_int {
@@ -85,7 +85,7 @@ fn page_at_address(owned: &Owned<'_>) -> Outcome<u64> {
 }
 
 /// Makes an address that came back from a descriptor ring a buffer again. It may lie anywhere in the buffer, as devices give
-/// it with headroom added. A piece comes back with its size rounded up to whole cache lines.
+/// it with headroom added. A fragment comes back with its size rounded up to whole cache lines.
 ///
 /// Thread: any. Ownership: the buffer is the caller's. Errors: NULL for an address that is not the pool's (-EINVAL), or not
 /// out in raw form: it came back before (-ESTALE); nothing is changed then. Cost: a lookup and one atomic operation; elsewhere than on
@@ -101,15 +101,15 @@ fn from_raw(pool: Token, addr: u64) -> Outcome<Token> {
         return enter(pool, |owned| owned.token_for(owned.at_address(addr)?));
     }
     slots::with_life(pool, |life| {
-        if life.pieces == 0 {
-            // Room for a piece first: a buffer that is refused a token would have to go home under the lock.
-            let list = view.pieces_home.0.swap(0, std::sync::atomic::Ordering::Acquire);
-            life.pieces = if list == 0 { life.take_pieces(view)? } else { list };
+        if life.frags == 0 {
+            // Room for a fragment first: a buffer that is refused a token would have to go home under the lock.
+            let list = view.frags_home.0.swap(0, std::sync::atomic::Ordering::Acquire);
+            life.frags = if list == 0 { life.take_frags(view)? } else { list };
         }
         let buffer = life.handle.from_raw(DeviceAddr(addr))?;
-        if buffer.is_piece() {
-            let (token, rest) = piece_token(life.pieces, buffer)?;
-            life.pieces = rest;
+        if buffer.is_frag() {
+            let (token, rest) = frag_token(life.frags, buffer)?;
+            life.frags = rest;
             return Ok(token);
         }
         Ok(page_token(view, buffer))

@@ -78,7 +78,7 @@ pub extern "C" fn pagepool_shared_put(shared: *mut SharedHandle) -> c_int {
     })
 }
 
-/// Start of the page or piece, to be read only; NULL for memory that the CPU cannot read, or a bad handle.
+/// Start of the page or fragment, to be read only; NULL for memory that the CPU cannot read, or a bad handle.
 ///
 /// Thread: whoever has the handle. Ownership: the bytes are there until the handle is put. Cost: a lock.
 #[unsafe(no_mangle)]
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn pagepool_shared_hold(
         if hold.is_null() {
             return Err(Refusal::null());
         }
-        let held = SHARES.with(Token::of(shared), SharedBuf::hold)?;
+        let held = SHARES.with(Token::of(shared), SharedBuf::page_ref)?;
         let token = crate::hold::insert(held)?;
         // SAFETY: not NULL, and the caller's to write.
         unsafe { hold.write(token.handle()) };

@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use ::pagepool::{Buff, MAX_FRAGS, PageBuf, SharedBuf, SkBuff, SkbCache, SkbMemory};
+use ::pagepool::{MAX_FRAGS, PageBuf, SharedBuf, SkBuff, SkbCache, SkbMemory, XdpBuff};
 use libc::iovec;
 
 use crate::claim::claim;
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn pagepool_skb_from_buf(
 }
 
 fn over(cache: &SkbCache, buffer: PageBuf, offset: usize, len: usize) -> Result<SkBuff, (PageBuf, Refusal)> {
-    let packet = Buff::new(buffer, offset, len).map_err(|buffer| {
+    let packet = XdpBuff::new(buffer, offset, len).map_err(|buffer| {
         let refusal = beyond(offset, len, buffer.len());
         (buffer, refusal)
     })?;

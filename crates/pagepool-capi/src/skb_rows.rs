@@ -42,7 +42,7 @@ impl Free {
     fn make(&mut self) -> Outcome<()> {
         const FULL: Refusal = Refusal::fixed(
             libc::ENOSPC,
-            c"4194304 packets are there: free some, or give them in fewer pieces",
+            c"4194304 packets are there: free some, or give them in fewer fragments",
         );
         let chunk = ROWS.get(self.made / IN_CHUNK).ok_or(FULL)?;
         let mut rows = Vec::new();

@@ -36,8 +36,8 @@ pub(crate) struct Life {
     pub(crate) half: Half,
     pub(crate) handle: PoolRef,
     pub(crate) tags: Vec<Tag>,
-    /// Free entries for pieces that other threads than the owner give tokens to.
-    pub(crate) pieces: u64,
+    /// Free entries for fragments that other threads than the owner give tokens to.
+    pub(crate) frags: u64,
     page_size: u64,
     pages: u32,
     taken: Vec<Rows>,
@@ -75,7 +75,7 @@ impl Life {
             handle: pool.handle(),
             half: Half::Idle(pool),
             tags: Vec::new(),
-            pieces: 0,
+            frags: 0,
             page_size: (::pagepool::PAGE_SIZE as u64) << order,
             pages,
             taken: Vec::new(),
@@ -86,10 +86,10 @@ impl Life {
         if let Half::Ended(end) = &self.half { Some(end) } else { None }
     }
 
-    /// A list of free entries for pieces: 4096 fresh ones, which the pool has until it is freed.
-    pub(crate) fn take_pieces(&mut self, view: &'static View) -> Outcome<u64> {
+    /// A list of free entries for fragments: 4096 fresh ones, which the pool has until it is freed.
+    pub(crate) fn take_frags(&mut self, view: &'static View) -> Outcome<u64> {
         self.taken.try_reserve(1).map_err(|_| Refusal::no_memory())?;
-        let row = Rows::for_pieces(view)?;
+        let row = Rows::for_frags(view)?;
         self.taken.push(row);
         Ok(u64::from(row.first_place()) + 1)
     }
@@ -149,7 +149,7 @@ pub(crate) fn insert(mut life: Life) -> Outcome<Token> {
     view.pages.store(u64::from(life.pages), Relaxed);
     view.own.store(Box::into_raw(Box::new(Own::new(life.handle.clone()))), Relaxed);
     view.page_size.store(life.page_size, Relaxed);
-    for count in [&view.allocated, &view.recycled, &view.begun, &view.pieces_home.0] {
+    for count in [&view.allocated, &view.recycled, &view.begun, &view.frags_home.0] {
         count.store(0, Relaxed);
     }
     *life_of(at) = Some(Box::new(life));

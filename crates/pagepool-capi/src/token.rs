@@ -15,12 +15,12 @@
 pub(crate) enum Kind {
     Page = 1,
     Skb = 2,
-    Piece = 3,
+    Frag = 3,
     Pool = 5,
     SkbCache = 6,
     Arena = 7,
     Hold = 9,
-    WaitUser = 10,
+    DeferredUser = 10,
     Domain = 11,
     Shared = 13,
     Shutdown = 15,
@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn a_token_gives_back_what_it_was_made_of() {
-        let token = Token::new(Kind::Piece, PLACES - 1, u32::MAX);
-        assert!(token.is(Kind::Piece) && !token.is(Kind::Page));
+        let token = Token::new(Kind::Frag, PLACES - 1, u32::MAX);
+        assert!(token.is(Kind::Frag) && !token.is(Kind::Page));
         assert_eq!((token.place(), token.generation()), (PLACES - 1, u32::MAX));
         assert_eq!(Token::of(token.handle::<u8>()), token);
     }

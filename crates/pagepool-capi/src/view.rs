@@ -52,8 +52,8 @@ pub(crate) struct View {
     /// The first word of every buffer of this pool.
     pub(crate) home: AtomicPtr<c_void>,
     pub(crate) own: AtomicPtr<Own>,
-    /// The tokens' places of pieces that ended on other threads: a list through their entries.
-    pub(crate) pieces_home: Apart<AtomicU64>,
+    /// The tokens' places of fragments that ended on other threads: a list through their entries.
+    pub(crate) frags_home: Apart<AtomicU64>,
 }
 
 /// A line of its own: other threads write it.
@@ -83,7 +83,7 @@ impl View {
             begun: AtomicU64::new(0),
             home: AtomicPtr::new(std::ptr::null_mut()),
             own: AtomicPtr::new(std::ptr::null_mut()),
-            pieces_home: Apart(AtomicU64::new(0)),
+            frags_home: Apart(AtomicU64::new(0)),
         }
     }
 

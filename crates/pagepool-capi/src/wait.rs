@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use ::pagepool::{PageUser, WaitStats, WaitUser};
+use ::pagepool::{DeferredStats, DeferredUser, InUse};
 
 use crate::claim::claim;
 use crate::handles::{BufHandle, PoolHandle, WaitUserHandle};
@@ -18,11 +18,11 @@ use crate::slots;
 use crate::table::Table;
 use crate::token::{Kind, Token};
 
-static USERS: Table<Arc<Registered>> = Table::new(Kind::WaitUser);
+static USERS: Table<Arc<Registered>> = Table::new(Kind::DeferredUser);
 
 /// A user, and the pool that knows it.
 struct Registered {
-    user: WaitUser,
+    user: DeferredUser,
     pool: Token,
 }
 
@@ -61,7 +61,7 @@ unsafe impl Send for Callbacks {}
 // SAFETY: as above.
 unsafe impl Sync for Callbacks {}
 
-impl PageUser for Callbacks {
+impl InUse for Callbacks {
     fn refresh(&self) {
         if let Some(refresh) = self.ops.refresh {
             // SAFETY: the caller's callback, with its argument, which stays until `release`.
@@ -84,7 +84,7 @@ impl Drop for Callbacks {
     }
 }
 
-/// Makes a user known to a pool that has a waiting queue (`wait_capacity`).
+/// Makes a user known to a pool that has a waiting queue (`defer_capacity`).
 ///
 /// Thread: the owner's. Ownership: `*user` is the caller's, to be put once. Errors: -EOPNOTSUPP in a pool without a queue; -EINVAL
 /// names what is missing; -EPERM, -ESTALE; `release` is not called then. Cost: allocates.
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn pagepool_wait_user_create(
         let in_use = ops.in_use.ok_or_else(|| crate::params::range("in_use", "NULL", "a function"))?;
         let callbacks = Arc::new(Callbacks { ops, in_use, registered: AtomicBool::new(false) });
         let pool = Token::of(pool);
-        let made = enter(pool, |owned| Ok(owned.bound.wait_user(callbacks.clone())?))?;
+        let made = enter(pool, |owned| Ok(owned.bound.deferred_user(callbacks.clone())?))?;
         let token = USERS.insert(Arc::new(Registered { user: made, pool }))?;
         callbacks.registered.store(true, Relaxed);
         // SAFETY: not NULL, and the caller's to write.
@@ -127,7 +127,7 @@ pub extern "C" fn pagepool_wait_user_put(user: *mut WaitUserHandle) -> c_int {
 /// which is asked by refills that find the cache empty, and by pagepool_poll_waits. In a pool that was destroyed it is asked by
 /// pagepool_shutdown_wait and pagepool_shutdown_report, and after a plain pagepool_destroy whenever a pool is made or destroyed.
 ///
-/// Thread: the owner's. Ownership: the handle is over, unless it is refused. Errors: -ENOBUFS when `wait_capacity` buffers wait;
+/// Thread: the owner's. Ownership: the handle is over, unless it is refused. Errors: -ENOBUFS when `defer_capacity` buffers wait;
 /// -EINVAL for another pool's buffer or user; -EPERM, -ESTALE. Cost: a lookup, two locks that are held for moments; no
 /// allocation.
 #[unsafe(no_mangle)]
@@ -139,7 +139,7 @@ pub extern "C" fn pagepool_wait(
 ) -> c_int {
     const FULL: Refusal = Refusal::fixed(
         libc::ENOBUFS,
-        c"the waiting queue is full: poll it, or make the pool with more wait_capacity",
+        c"the waiting queue is full: poll it, or make the pool with more defer_capacity",
     );
     const ANOTHERS: Refusal = Refusal::fixed(libc::EINVAL, c"the buffer or the user is another pool's");
     status(|| {
@@ -151,7 +151,7 @@ pub extern "C" fn pagepool_wait(
                 return Err(ANOTHERS);
             }
             let wait =
-                |buffer| owned.bound.wait(&known.user, buffer, cookie).map_err(|buffer| (buffer, FULL));
+                |buffer| owned.bound.defer(&known.user, buffer, cookie).map_err(|buffer| (buffer, FULL));
             claim(buf)?.give(wait)
         })
     })
@@ -162,7 +162,7 @@ pub extern "C" fn pagepool_wait(
 /// Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: per user and per buffer asked after a callback.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_poll_waits(pool: *mut PoolHandle) -> i64 {
-    let poll = |owned: &crate::owner::Owned<'_>| Ok(owned.bound.poll_waits() as i64);
+    let poll = |owned: &crate::owner::Owned<'_>| Ok(owned.bound.poll_deferred() as i64);
     answer(|| enter(Token::of(pool), poll)).unwrap_or_else(i64::from)
 }
 
@@ -192,11 +192,12 @@ pub struct WaitStatsC {
     pub leaked: u64,
 }
 
-impl From<WaitStats> for WaitStatsC {
-    fn from(stats: WaitStats) -> Self {
+impl From<DeferredStats> for WaitStatsC {
+    fn from(stats: DeferredStats) -> Self {
         let waiting = stats.waiting();
-        let WaitStats { queued, reused, kept, skipped, released, freed_late, full, polls, leaked, .. } =
-            stats;
+        let DeferredStats {
+            queued, reused, kept, skipped, released, freed_late, full, polls, leaked, ..
+        } = stats;
         Self { waiting, queued, reused, kept, skipped, released, freed_late, full, polls, leaked }
     }
 }
@@ -210,7 +211,7 @@ pub unsafe extern "C" fn pagepool_wait_stats(pool: *mut PoolHandle, stats: *mut 
         if stats.is_null() {
             return Err(Refusal::null());
         }
-        let now = slots::with_life(Token::of(pool), |life| Ok(life.handle.wait_stats()))?;
+        let now = slots::with_life(Token::of(pool), |life| Ok(life.handle.deferred_stats()))?;
         // SAFETY: not NULL, and the caller's to write.
         unsafe { stats.write(now.into()) };
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! What   page numbers in crossbeam's `ArrayQueue`. The owner keeps a stack and refills it, 64 at a time.
 //! Who    one owner allocates; a buffer may be dropped on any thread, and goes home through the queue from all of them.
-//! Absent on purpose: the pool. No end while buffers are out, no look at who drops, no pieces, syncs or wake-up, and
+//! Absent on purpose: the pool. No end while buffers are out, no look at who drops, no fragments, syncs or wake-up, and
 //!        nothing that counts per buffer.
 //! Cost   dropping: one compare-and-swap on the queue's tail, one store. Taking: one compare-and-swap on its head, for
 //!        an `ArrayQueue` has many consumers, too; a queue with one would do without.

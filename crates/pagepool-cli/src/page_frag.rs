@@ -1,9 +1,9 @@
 //! The rival of the second seed: a look-alike of Linux's `page_frag_cache` (mm/page_frag_cache.c, v7.3).
 //!
-//! What   pieces of order-3 pages, cut upwards. The page's reference count is the fragment counter: a bias is put on it
+//! What   fragments of order-3 pages, cut upwards. The page's reference count is the fragment counter: a bias is put on it
 //!        once, hand-outs are counted against the bias in private, the rest is taken off when the page is used up.
-//! Who    one owner cuts; a piece may be dropped on any thread.
-//! Absent on purpose, as in Linux: no return queue (a page whose last piece is dropped goes back to the arena), no
+//! Who    one owner cuts; a fragment may be dropped on any thread.
+//! Absent on purpose, as in Linux: no return queue (a page whose last fragment is dropped goes back to the arena), no
 //!        counters of pages in flight, no node check, no colours.
 //! Cost   cutting: none but every 15th; dropping: one atomic subtraction.
 
@@ -22,7 +22,7 @@ const ORDER: u8 = 3;
 pub const PAGE_BYTES: usize = PAGE_SIZE << ORDER;
 /// References that a fresh page gets beside its own.
 const BIAS: i32 = 32768;
-/// Pieces begin at multiples of a cache line.
+/// Fragments begin at multiples of a cache line.
 const ALIGN: usize = 64;
 
 /// The owner's half.
@@ -36,20 +36,20 @@ pub struct PageFrag {
     reuses: Cell<u64>,
 }
 
-/// What pieces refer to: the arena, and a reference count per page of it.
+/// What fragments refer to: the arena, and a reference count per page of it.
 struct Pages {
     arena: Arc<dyn Provider>,
     references: Box<[AtomicI32]>,
 }
 
-/// A piece of a page; it goes home when it is dropped.
-pub struct Piece<'a> {
+/// A fragment of a page; it goes home when it is dropped.
+pub struct Frag<'a> {
     pages: &'a Pages,
     page: PageIdx,
     offset: u32,
 }
 
-const _: () = assert!(size_of::<Piece>() == 16, "of the size of the pool's handle");
+const _: () = assert!(size_of::<Frag>() == 16, "of the size of the pool's handle");
 
 impl PageFrag {
     /// Over this arena, without a page yet.
@@ -66,9 +66,9 @@ impl PageFrag {
         }
     }
 
-    /// A piece of this size, `None` if the arena is used up or the size exceeds a page.
+    /// A fragment of this size, `None` if the arena is used up or the size exceeds a page.
     #[inline]
-    pub fn alloc(&self, size: usize) -> Option<Piece<'_>> {
+    pub fn alloc(&self, size: usize) -> Option<Frag<'_>> {
         let size = size.next_multiple_of(ALIGN);
         let mut page = self.current.get();
         if page.is_none() || self.offset.get() + size > PAGE_BYTES {
@@ -77,10 +77,10 @@ impl PageFrag {
         let offset = self.offset.get();
         self.offset.set(offset + size);
         self.bias.set(self.bias.get() - 1);
-        Some(Piece { pages: &self.pages, page: page?, offset: offset as u32 })
+        Some(Frag { pages: &self.pages, page: page?, offset: offset as u32 })
     }
 
-    /// The same page again if all its pieces are home, else a fresh one.
+    /// The same page again if all its fragments are home, else a fresh one.
     #[cold]
     fn next_page(&self, size: usize) -> Option<PageIdx> {
         if size > PAGE_BYTES {
@@ -141,18 +141,18 @@ impl Pages {
     }
 }
 
-impl Piece<'_> {
-    /// Where the piece begins in the arena.
+impl Frag<'_> {
+    /// Where the fragment begins in the arena.
     pub fn start(&self) -> u64 {
         self.page.offset() + u64::from(self.offset)
     }
 }
 
-impl Drop for Piece<'_> {
+impl Drop for Frag<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.pages.let_go(self.page, 1) {
-            // SAFETY: as above; this was the last piece.
+            // SAFETY: as above; this was the last fragment.
             unsafe { self.pages.arena.release(ORDER, &[self.page]) };
         }
     }
@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn cuts_fifteen_pieces_of_2090_and_three_of_8590() {
+    fn cuts_fifteen_frags_of_2090_and_three_of_8590() {
         for (size, most) in [(2090, 15), (8590, 3)] {
             let cache = cache();
-            let pieces: Vec<_> = (0..most).map(|_| cache.alloc(size).expect("fits")).collect();
-            let first = pieces[0].start();
-            let all_in_one = |p: &Piece| p.start() / PAGE_BYTES as u64 == first / PAGE_BYTES as u64;
-            assert!(pieces.iter().all(all_in_one));
-            assert!(pieces.windows(2).all(|w| w[1].start() - w[0].start() >= size as u64));
+            let frags: Vec<_> = (0..most).map(|_| cache.alloc(size).expect("fits")).collect();
+            let first = frags[0].start();
+            let all_in_one = |p: &Frag| p.start() / PAGE_BYTES as u64 == first / PAGE_BYTES as u64;
+            assert!(frags.iter().all(all_in_one));
+            assert!(frags.windows(2).all(|w| w[1].start() - w[0].start() >= size as u64));
             assert_eq!(cache.refills(), 1);
             let next = cache.alloc(size).expect("a second page");
             assert!(next.start().abs_diff(first) >= PAGE_BYTES as u64);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn reuses_a_page_in_place_when_all_its_pieces_are_home() {
+    fn reuses_a_page_in_place_when_all_its_frags_are_home() {
         let cache = cache();
         for _ in 0..150 {
             cache.alloc(2090).expect("always the same page");
@@ -197,8 +197,8 @@ mod tests {
         let arena = pools::arena(pools::PAGES).expect("64 MiB of addresses");
         let cache = PageFrag::new(arena.clone());
         let before = arena.available(ORDER);
-        let pieces: Vec<_> = (0..100).map(|_| cache.alloc(2090).expect("fits")).collect();
-        drop(pieces);
+        let frags: Vec<_> = (0..100).map(|_| cache.alloc(2090).expect("fits")).collect();
+        drop(frags);
         drop(cache);
         assert_eq!(arena.available(ORDER), before);
     }

@@ -12,7 +12,7 @@ pub fn arena(pages: usize) -> Result<Arc<dyn Provider>, String> {
     let params = ArenaParams { max_bytes: (pages * PAGE_SIZE) as u64, ..ArenaParams::default() };
     match Arena::new(params) {
         Ok(arena) => Ok(arena),
-        Err(error) => Err(in_full(&error)),
+        Err(error) => Err(error_chain(&error)),
     }
 }
 
@@ -28,7 +28,7 @@ pub fn bound(params: PoolParams) -> Result<Rc<Bound>, String> {
 pub fn over(params: PoolParams, arena: Arc<dyn Provider>) -> Result<Rc<Bound>, String> {
     match Pool::new(params, arena) {
         Ok(pool) => Ok(Rc::new(pool.bind())),
-        Err(error) => Err(in_full(&error)),
+        Err(error) => Err(error_chain(&error)),
     }
 }
 
@@ -64,16 +64,16 @@ pub fn fill(pool: &Bound, pages: usize) {
 
 /// Takes so many pages from the arena, as far as it has them, and puts them into the pool's cache and ring. What they hold
 /// is not touched.
-pub fn take_beforehand(pool: &Bound, pages: usize) {
+pub fn prefill(pool: &Bound, pages: usize) {
     let mut buffers = Vec::with_capacity(pages);
     pool.alloc_bulk(&mut buffers, pages);
     pagepool::put_bulk(&mut buffers);
 }
 
 /// An error and what caused it, in one line.
-pub fn in_full(error: &dyn std::error::Error) -> String {
+pub fn error_chain(error: &dyn std::error::Error) -> String {
     match error.source() {
-        Some(source) => format!("{error}: {}", in_full(source)),
+        Some(source) => format!("{error}: {}", error_chain(source)),
         None => error.to_string(),
     }
 }

@@ -1,7 +1,7 @@
 //! What a thread sees of its ports at one time, for the figures of whoever watches it.
 
-use pagepool::{Frame, Inflight, Stats};
-use pagepool_net::{DeviceStats, ForwardStats, Forwarder, PathStats, PortId, Program, Stack, XskStats};
+use pagepool::{Inflight, Stats, XdpFrame};
+use pagepool_net::{DeviceStats, ForwardStats, Forwarder, PacketHandler, PathStats, PortId, Stack, XskStats};
 
 /// What was counted for one port.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,9 +22,10 @@ pub struct PortSample {
 
 impl PortSample {
     /// What is seen of a port now, on the thread that polls it. Some system calls.
-    pub fn of<P: Program, S: Stack>(forwarder: &Forwarder<P, S>, port: PortId) -> Self {
+    pub fn of<P: PacketHandler, S: Stack>(forwarder: &Forwarder<P, S>, port: PortId) -> Self {
         let device = forwarder.device(port);
-        let waiting = forwarder.waiting(port).map(|frames| frames.map(Frame::segment_count).sum::<usize>());
+        let waiting =
+            forwarder.waiting(port).map(|frames| frames.map(XdpFrame::segment_count).sum::<usize>());
         Self {
             pool: forwarder.pool(port).map(|pool| (pool.stats(), pool.inflight())).unwrap_or_default(),
             nic: device.map(|nic| nic.stats()).unwrap_or_default(),

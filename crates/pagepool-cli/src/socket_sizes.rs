@@ -107,7 +107,7 @@ impl SocketSizes {
     }
 
     /// Packets lie on the receive ring, in the hardware's, or wait in the kernel for one, lie on another's transmit ring,
-    /// wait for that (as many packets as it has slots), or are in the bursts of who works on them. A page of which a piece
+    /// wait for that (as many packets as it has slots), or are in the bursts of who works on them. A page of which a fragment
     /// is anywhere counts whole.
     fn with_ring(wanted: Wanted, ring: u32) -> Self {
         let room = wanted.chunk as usize - HEADROOM - TAILROOM;
@@ -133,7 +133,7 @@ impl SocketSizes {
     }
 
     /// Whether a buffer is a part of a page.
-    pub fn in_pieces(&self) -> bool {
+    pub fn in_frags(&self) -> bool {
         !self.wanted.unaligned && (self.wanted.chunk as usize) < PAGE_SIZE
     }
 
@@ -142,7 +142,7 @@ impl SocketSizes {
         self.wanted.chunk as usize - HEADROOM
     }
 
-    /// Where a packet that is made here begins in a piece. A page knows where.
+    /// Where a packet that is made here begins in a fragment. A page knows where.
     pub fn headroom(&self) -> usize {
         HEADROOM
     }
@@ -197,7 +197,7 @@ impl SocketSizes {
     }
 
     /// A pool in whose ring all its idle pages have a place, so that none leaves it. What a page has beyond a chunk is for
-    /// colours; pieces have none, for they begin where chunks do.
+    /// colours; fragments have none, for they begin where chunks do.
     fn pool(&self, name: &str) -> PoolParams {
         PoolParams {
             name: name.into(),
@@ -249,7 +249,7 @@ mod tests {
         let halves = |mtu| Wanted { mtu, chunk: 2048, ..SocketSizes::of_mtu(mtu).wanted };
         for (mtu, several) in [(1500, false), (1774, false), (1775, true), (9000, true)] {
             let sizes = SocketSizes::new(halves(mtu)).unwrap();
-            assert_eq!((sizes.multi_buffer(), sizes.in_pieces()), (several, true), "{mtu}");
+            assert_eq!((sizes.multi_buffer(), sizes.in_frags()), (several, true), "{mtu}");
             assert_eq!(sizes.burst, if several { BUDGET } else { BURST }, "{mtu}");
         }
         let error = SocketSizes::new(halves(65_535)).unwrap_err();

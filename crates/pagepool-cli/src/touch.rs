@@ -14,7 +14,7 @@ const WORD: std::ops::Range<usize> = 16..24;
 pub fn write(buf: &mut PageBuf, value: u64) {
     let Some(word) = buf.packet_mut().and_then(|packet| packet.get_mut(WORD)) else { return };
     let word = word.as_mut_ptr().cast::<u64>();
-    debug_assert!(word.is_aligned(), "headroom, colours and pieces of these pools are multiples of 8");
+    debug_assert!(word.is_aligned(), "headroom, colours and fragments of these pools are multiples of 8");
     // SAFETY: the slice has 8 bytes of its own, aligned as asserted.
     unsafe { word.write_volatile(value) };
 }
@@ -24,7 +24,7 @@ pub fn write(buf: &mut PageBuf, value: u64) {
 pub fn read(buf: &PageBuf) -> u64 {
     let Some(word) = buf.packet().and_then(|packet| packet.get(WORD)) else { return 0 };
     let word = word.as_ptr().cast::<u64>();
-    debug_assert!(word.is_aligned(), "headroom, colours and pieces of these pools are multiples of 8");
+    debug_assert!(word.is_aligned(), "headroom, colours and fragments of these pools are multiples of 8");
     // SAFETY: the slice has 8 bytes, aligned as asserted.
     unsafe { word.read_volatile() }
 }

@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pagepool::{Bound, Buff, DmaDomain, Frame, FrameBulk};
+use pagepool::{Bound, DmaDomain, XdpBuff, XdpFrame, XdpFrameBulk};
 
 use crate::clock::ticks;
 use crate::counters::counters;
@@ -107,23 +107,23 @@ pub trait Device: Send + fmt::Debug {
     /// which finds no packet, makes it ready for them. Says how many packets there were. A packet with errors, and one that has no place, is counted and its buffers go home.
     ///
     /// The pool's memory must be mapped in the device's domain; a buffer that is not goes home and is counted.
-    fn receive(&mut self, pool: &Bound, into: &mut Vec<Buff>, budget: usize) -> usize;
+    fn receive(&mut self, pool: &Bound, into: &mut Vec<XdpBuff>, budget: usize) -> usize;
 
     /// Takes frames off the queue's front for as long as there is room for all buffers of the next one; says how many,
     /// refused ones included. What does not fit stays, whole. A frame that the device can never send (too long, too many buffers, memory that
     /// it does not reach) is taken, counted, and goes home.
-    fn transmit(&mut self, frames: &mut VecDeque<Frame>) -> usize;
+    fn transmit(&mut self, frames: &mut VecDeque<XdpFrame>) -> usize;
 
     /// As [`transmit`](Self::transmit), for packets that came in just now: takes those off the front that need no frame, and says
     /// how many. It refuses none: the rest, which may be all, stays for `transmit`, which sends after what was sent before. A device
     /// that has no shorter way takes none. All that one call takes are of one area.
-    fn transmit_packets(&mut self, packets: &mut Vec<Buff>) -> usize {
+    fn transmit_packets(&mut self, packets: &mut Vec<XdpBuff>) -> usize {
         let _ = packets;
         0
     }
 
     /// Moves frames that were sent, at most `budget`, into the bulk, through which they go home; says how many.
-    fn complete(&mut self, done: &mut FrameBulk, budget: usize) -> usize;
+    fn complete(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize;
 
     /// Waits until there is something to poll for, or a buffer came home to a pool that had run dry.
     fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake;
@@ -204,16 +204,16 @@ impl<D: Device + ?Sized> Device for Box<D> {
     fn domain(&self) -> Option<&Arc<dyn DmaDomain>> {
         (**self).domain()
     }
-    fn receive(&mut self, pool: &Bound, into: &mut Vec<Buff>, budget: usize) -> usize {
+    fn receive(&mut self, pool: &Bound, into: &mut Vec<XdpBuff>, budget: usize) -> usize {
         (**self).receive(pool, into, budget)
     }
-    fn transmit(&mut self, frames: &mut VecDeque<Frame>) -> usize {
+    fn transmit(&mut self, frames: &mut VecDeque<XdpFrame>) -> usize {
         (**self).transmit(frames)
     }
-    fn transmit_packets(&mut self, packets: &mut Vec<Buff>) -> usize {
+    fn transmit_packets(&mut self, packets: &mut Vec<XdpBuff>) -> usize {
         (**self).transmit_packets(packets)
     }
-    fn complete(&mut self, done: &mut FrameBulk, budget: usize) -> usize {
+    fn complete(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize {
         (**self).complete(done, budget)
     }
     fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {

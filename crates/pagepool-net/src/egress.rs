@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use pagepool::{Area, Bound, Buff, DmaDomain, Frame, Mapping};
+use pagepool::{Area, Bound, DmaDomain, Mapping, XdpBuff, XdpFrame};
 
 use crate::counters::counters;
 use crate::device::Device;
@@ -102,7 +102,7 @@ impl Egress {
     /// Makes a frame one that the device can send: itself, or a copy in pages of `pool`, which is the device's. `None` if
     /// it had to be copied and could not be; it is counted and went home.
     #[inline]
-    pub fn prepare(&mut self, frame: Frame, pool: &Bound) -> Option<Frame> {
+    pub fn prepare(&mut self, frame: XdpFrame, pool: &Bound) -> Option<XdpFrame> {
         match self.reach(&frame) {
             Path::Reuse => self.stats.reused += 1,
             Path::MapOnce => self.stats.mapped += 1,
@@ -136,7 +136,7 @@ impl Egress {
 
     /// The way of all buffers of a frame: of the worst of them.
     #[inline]
-    fn reach(&mut self, frame: &Frame) -> Path {
+    fn reach(&mut self, frame: &XdpFrame) -> Path {
         let Some(first) = frame.buffer() else { return Path::Copy };
         let path = self.reach_area(first.area());
         if !frame.has_frags() {
@@ -189,13 +189,13 @@ impl Egress {
         self.known.extract_if(.., |known| Arc::strong_count(&known.area) == 1).for_each(Known::forget);
     }
 
-    fn copy(&mut self, frame: &Frame, pool: &Bound) -> Option<Frame> {
+    fn copy(&mut self, frame: &XdpFrame, pool: &Bound) -> Option<XdpFrame> {
         let copy = copy_into(frame, pool);
         match copy {
             Some(_) => self.stats.copied += 1,
             None => self.stats.copy_failed += 1,
         }
-        copy.map(Frame::from)
+        copy.map(XdpFrame::from)
     }
 }
 
@@ -218,11 +218,11 @@ impl Known {
 }
 
 /// The packet's bytes in pages of this pool, as many as they need.
-fn copy_into(frame: &Frame, pool: &Bound) -> Option<Buff> {
+fn copy_into(frame: &XdpFrame, pool: &Bound) -> Option<XdpBuff> {
     let mut source = Source { now: frame.data(), frags: frame.frags().iter() };
     let mut left = frame.len();
     let (first, len) = copy_page(&mut source, left, pool)?;
-    let mut packet = Buff::received(first, len).ok()?;
+    let mut packet = XdpBuff::received(first, len).ok()?;
     left -= len;
     while left > 0 {
         let (page, len) = copy_page(&mut source, left, pool)?;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, PageBuf};
+use pagepool::{Bound, DmaDomain, Error, PageBuf, XdpBuff, XdpFrame, XdpFrameBulk};
 
 use crate::device::{Armed, Calls, Capabilities, Device, DeviceStats, Wake};
 use crate::xsk::XskStats;
@@ -184,10 +184,10 @@ pub struct FaultNic<D> {
     counts: FaultCounts,
     polls: u64,
     /// What the inner device gave in this poll.
-    fresh: Vec<Buff>,
+    fresh: Vec<XdpBuff>,
     /// To be handed on, and what waits until a poll.
-    ready: VecDeque<Buff>,
-    late: VecDeque<(u64, Buff)>,
+    ready: VecDeque<XdpBuff>,
+    late: VecDeque<(u64, XdpBuff)>,
     /// Handed on: packets, bytes.
     rx: (u64, u64),
     closed_with: u64,
@@ -247,7 +247,7 @@ impl<D: Device> FaultNic<D> {
     }
 
     /// A packet that came in runs the gauntlet.
-    fn maltreat(&mut self, mut packet: Buff, pool: &Bound) {
+    fn maltreat(&mut self, mut packet: XdpBuff, pool: &Bound) {
         let (random, counts) = (&mut self.random, &mut self.counts);
         if self.drop.falls(random, &mut counts.dropped) {
             return;
@@ -282,8 +282,8 @@ fn flip_a_bit(bytes: &mut [u8], random: u64) {
 }
 
 /// The packet again, in pages of the pool; nothing if it has none, or they are too small.
-fn copy(packet: &Buff, pool: &Bound) -> Option<Buff> {
-    let mut copy = Buff::received(filled(pool, packet.data())?, packet.data().len()).ok()?;
+fn copy(packet: &XdpBuff, pool: &Bound) -> Option<XdpBuff> {
+    let mut copy = XdpBuff::received(filled(pool, packet.data())?, packet.data().len()).ok()?;
     for frag in packet.frags() {
         let buffer = filled(pool, frag.data())?;
         let offset = buffer.packet_offset();
@@ -311,7 +311,7 @@ impl<D: Device> Device for FaultNic<D> {
         self.inner.domain()
     }
 
-    fn receive(&mut self, pool: &Bound, into: &mut Vec<Buff>, budget: usize) -> usize {
+    fn receive(&mut self, pool: &Bound, into: &mut Vec<XdpBuff>, budget: usize) -> usize {
         self.dead = self.dead || self.die.falls(&mut self.random, &mut self.counts.died);
         if self.dead {
             return 0;
@@ -331,14 +331,14 @@ impl<D: Device> Device for FaultNic<D> {
         n
     }
 
-    fn transmit(&mut self, frames: &mut VecDeque<Frame>) -> usize {
+    fn transmit(&mut self, frames: &mut VecDeque<XdpFrame>) -> usize {
         if self.dead || self.refuse.falls(&mut self.random, &mut self.counts.refused) {
             return 0;
         }
         self.inner.transmit(frames)
     }
 
-    fn complete(&mut self, done: &mut FrameBulk, budget: usize) -> usize {
+    fn complete(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize {
         if self.dead || self.stall.falls(&mut self.random, &mut self.counts.stalled) {
             return 0;
         }

@@ -8,7 +8,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use pagepool::{Error, Frame};
+use pagepool::{Error, XdpFrame};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
 use crate::doorbell::Doorbell;
@@ -25,29 +25,29 @@ const MOST: usize = 1 << 16;
 /// # drop((outlet, inlet));
 /// # Ok::<(), pagepool::Error>(())
 /// ```
-pub fn handoff(frames: usize) -> Result<(Outlet, Inlet), Error> {
+pub fn handoff(frames: usize) -> Result<(HandoffTx, HandoffRx), Error> {
     if !(1..=MOST).contains(&frames) {
         let must_be = format!("1 to {MOST}");
         return Err(Error::Parameter { field: "frames", value: frames.to_string(), must_be });
     }
     let (frames, into) = RingBuffer::new(frames);
     let bell = Arc::new(Doorbell::new()?);
-    Ok((Outlet { frames, bell: bell.clone(), owes: false }, Inlet { frames: into, bell }))
+    Ok((HandoffTx { frames, bell: bell.clone(), owes: false }, HandoffRx { frames: into, bell }))
 }
 
 /// The end that frames are put into: a remote port of the forwarder that it is given to.
 #[derive(Debug)]
-pub struct Outlet {
-    frames: Producer<Frame>,
+pub struct HandoffTx {
+    frames: Producer<XdpFrame>,
     bell: Arc<Doorbell>,
     /// Whether something was put in since it rang.
     owes: bool,
 }
 
-impl Outlet {
+impl HandoffTx {
     /// Hands a frame over, or gives it back: there is no room, or nobody at the other end any more. Nobody is woken.
     #[inline]
-    pub(crate) fn push(&mut self, frame: Frame) -> Result<(), Frame> {
+    pub(crate) fn push(&mut self, frame: XdpFrame) -> Result<(), XdpFrame> {
         if self.frames.is_abandoned() {
             return Err(frame);
         }
@@ -64,7 +64,7 @@ impl Outlet {
     }
 }
 
-impl Drop for Outlet {
+impl Drop for HandoffTx {
     /// A program that panics leaves its round, and what that handed over, to this.
     fn drop(&mut self) {
         self.ring();
@@ -73,15 +73,15 @@ impl Drop for Outlet {
 
 /// The end that frames come out of, at a port of the forwarder that it is given to.
 #[derive(Debug)]
-pub struct Inlet {
-    frames: Consumer<Frame>,
+pub struct HandoffRx {
+    frames: Consumer<XdpFrame>,
     bell: Arc<Doorbell>,
 }
 
-impl Inlet {
+impl HandoffRx {
     /// The next frame.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Frame> {
+    pub(crate) fn pop(&mut self) -> Option<XdpFrame> {
         self.frames.pop().ok()
     }
 
@@ -96,7 +96,7 @@ impl Inlet {
     }
 }
 
-impl Drop for Inlet {
+impl Drop for HandoffRx {
     /// What is in it goes home now. A frame that is put in meanwhile does so when the outlet goes.
     fn drop(&mut self) {
         while self.pop().is_some() {}

@@ -12,12 +12,12 @@ mod doorbell;
 mod egress;
 mod fault_nic;
 mod forward;
+mod handler;
 mod handoff;
 mod mem_nic;
 pub mod netns;
 mod nic_domain;
 mod port_thread;
-mod program;
 mod reach;
 mod stack;
 mod sys;
@@ -36,13 +36,13 @@ pub use device_memory::{DeviceMemory, Fault};
 pub use egress::{Egress, Path, PathStats};
 pub use fault_nic::{Chance, FaultCounts, FaultNic, FaultParams};
 pub use forward::{BUDGET, ForwardStats, Forwarder, PartCycles};
-pub use handoff::{Inlet, Outlet, handoff};
+pub use handler::{Action, Ingress, PacketHandler, PortId, swap_macs};
+pub use handoff::{HandoffRx, HandoffTx, handoff};
 pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStats, PortStep, mem_nic};
 pub use nic_domain::NicDomain;
 pub use port_thread::PortThread;
-pub use program::{Action, Ingress, PortId, Program, swap_macs};
 pub use stack::{NoStack, Stack};
 pub use xsk::{
-    Attach, BusyPoll, Redirect, Sending, Umem, UmemParams, XskDevice, XskMode, XskParams, XskStats,
+    Attach, BusyPoll, Redirect, TxMode, Umem, UmemParams, XskDevice, XskMode, XskParams, XskStats,
 };
 pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

@@ -7,7 +7,7 @@
 //!   driver: MemNic                    rings                         hardware: NicPort
 //!   table: id -> PageBuf   ── fill: address, length, id ─────────►  deliver(packet): writes through the domain
 //!                          ◄─ received: id, length, last? ────────
-//!   table: id -> Frame     ── send: address, length, id, last? ──►  take(packet): reads through the domain
+//!   table: id -> XdpFrame     ── send: address, length, id, last? ──►  take(packet): reads through the domain
 //!                          ◄─ sent: id ────────────────────────────
 //! ```
 //!
@@ -38,7 +38,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk};
+use pagepool::{Bound, DmaDomain, Error, XdpBuff, XdpFrame, XdpFrameBulk};
 use rtrb::RingBuffer;
 
 pub use params::MemNicParams;
@@ -46,7 +46,7 @@ pub use port::{NicPort, PortStats, PortStep};
 
 use crate::device::{Armed, Capabilities, Device, DeviceStats, Wake, sleep_on};
 use crate::device_memory::DeviceMemory;
-use crate::reach::Reach;
+use crate::reach::MappingCache;
 use link::Link;
 use port::PortRings;
 use receiver::Receiver;
@@ -56,7 +56,7 @@ use sender::Sender;
 #[derive(Debug)]
 pub struct MemNic {
     params: MemNicParams,
-    reach: Reach,
+    reach: MappingCache,
     link: Arc<Link>,
     receiver: Receiver,
     sender: Sender,
@@ -70,7 +70,7 @@ pub struct MemNic {
 /// It has no buffers for packets before its first [`receive`](Device::receive).
 ///
 /// ```
-/// use pagepool::{Arena, ArenaParams, Frame, FrameBulk, Pool, PoolParams};
+/// use pagepool::{Arena, ArenaParams, XdpFrame, XdpFrameBulk, Pool, PoolParams};
 /// use pagepool_net::{Device, MemNicParams, NicDomain, mem_nic};
 ///
 /// let domain = NicDomain::new("mem0");
@@ -80,7 +80,7 @@ pub struct MemNic {
 ///
 /// let mut packets = Vec::with_capacity(64);
 /// let mut out = std::collections::VecDeque::with_capacity(64);
-/// let mut done = FrameBulk::new();
+/// let mut done = XdpFrameBulk::new();
 /// nic.receive(&pool, &mut packets, 64); // the first buffers
 ///
 /// for round in 0..10u8 {
@@ -88,7 +88,7 @@ pub struct MemNic {
 ///     nic.receive(&pool, &mut packets, 64);
 ///     for mut packet in packets.drain(..) {
 ///         packet.data_mut()[0] = 99;
-///         out.push_back(Frame::from(packet)); // back to where it came from
+///         out.push_back(XdpFrame::from(packet)); // back to where it came from
 ///     }
 ///     nic.transmit(&mut out);
 ///     let sent = wire.take(|packet| assert_eq!((packet.len(), packet[0], packet[1]), (60, 99, round)));
@@ -112,7 +112,7 @@ pub fn mem_nic(params: MemNicParams, memory: Arc<dyn DeviceMemory>) -> Result<(M
     let rings = PortRings { fill: posted, received, send: to_send, sent };
     let port = NicPort::new(link.clone(), memory, rings, params.max_packet, params.max_buffers);
     let nic = MemNic {
-        reach: Reach::new(domain),
+        reach: MappingCache::new(domain),
         link,
         receiver: Receiver::new(fill, came, params.max_buffers),
         sender: Sender::new(send, went, params.max_packet, params.max_buffers),
@@ -156,7 +156,7 @@ impl Device for MemNic {
     }
 
     #[inline]
-    fn receive(&mut self, pool: &Bound, into: &mut Vec<Buff>, budget: usize) -> usize {
+    fn receive(&mut self, pool: &Bound, into: &mut Vec<XdpBuff>, budget: usize) -> usize {
         if self.link.is_gone() {
             return 0;
         }
@@ -166,7 +166,7 @@ impl Device for MemNic {
     }
 
     #[inline]
-    fn transmit(&mut self, frames: &mut VecDeque<Frame>) -> usize {
+    fn transmit(&mut self, frames: &mut VecDeque<XdpFrame>) -> usize {
         if self.link.is_gone() {
             return 0;
         }
@@ -174,7 +174,7 @@ impl Device for MemNic {
     }
 
     #[inline]
-    fn complete(&mut self, done: &mut FrameBulk, budget: usize) -> usize {
+    fn complete(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize {
         if self.link.is_gone() {
             return 0;
         }

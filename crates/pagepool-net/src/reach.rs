@@ -9,14 +9,14 @@ use std::sync::Arc;
 use pagepool::{DeviceAddr, DmaDomain, DomainId, Mapping, PageBuf};
 
 #[derive(Debug)]
-pub(crate) struct Reach {
+pub(crate) struct MappingCache {
     domain: Arc<dyn DmaDomain>,
     id: DomainId,
     coherent: bool,
     known: Vec<Arc<Mapping>>,
 }
 
-impl Reach {
+impl MappingCache {
     pub(crate) fn new(domain: Arc<dyn DmaDomain>) -> Self {
         Self { id: domain.id(), coherent: domain.coherent(), domain, known: Vec::new() }
     }

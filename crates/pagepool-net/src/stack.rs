@@ -1,8 +1,8 @@
 //! Where packets go that a program passes.
 
-use pagepool::Buff;
+use pagepool::XdpBuff;
 
-use crate::program::Ingress;
+use crate::handler::Ingress;
 
 /// Takes the packets that a program passes. A closure is a stack. Runs on the thread that polls; must not block.
 ///
@@ -10,22 +10,22 @@ use crate::program::Ingress;
 ///
 /// ```
 /// use pagepool_net::{Action, Forwarder, Ingress};
-/// let (to_thread, from_here) = std::sync::mpsc::sync_channel::<pagepool::Buff>(512);
+/// let (to_thread, from_here) = std::sync::mpsc::sync_channel::<pagepool::XdpBuff>(512);
 /// let stack = move |packet, _: Ingress| to_thread.try_send(packet).map_err(|error| match error {
 ///     std::sync::mpsc::TrySendError::Full(packet) => packet,
 ///     std::sync::mpsc::TrySendError::Disconnected(packet) => packet,
 /// });
-/// let forwarder = Forwarder::with_stack(|_: &mut pagepool::Buff, _: Ingress| Action::Pass, stack);
+/// let forwarder = Forwarder::with_stack(|_: &mut pagepool::XdpBuff, _: Ingress| Action::Pass, stack);
 /// # drop((forwarder, from_here));
 /// ```
 pub trait Stack {
     /// Takes a packet, or gives it back: then it is counted, and goes home.
-    fn deliver(&mut self, packet: Buff, at: Ingress) -> Result<(), Buff>;
+    fn deliver(&mut self, packet: XdpBuff, at: Ingress) -> Result<(), XdpBuff>;
 }
 
-impl<F: FnMut(Buff, Ingress) -> Result<(), Buff>> Stack for F {
+impl<F: FnMut(XdpBuff, Ingress) -> Result<(), XdpBuff>> Stack for F {
     #[inline]
-    fn deliver(&mut self, packet: Buff, at: Ingress) -> Result<(), Buff> {
+    fn deliver(&mut self, packet: XdpBuff, at: Ingress) -> Result<(), XdpBuff> {
         self(packet, at)
     }
 }
@@ -36,7 +36,7 @@ pub struct NoStack;
 
 impl Stack for NoStack {
     #[inline]
-    fn deliver(&mut self, packet: Buff, _: Ingress) -> Result<(), Buff> {
+    fn deliver(&mut self, packet: XdpBuff, _: Ingress) -> Result<(), XdpBuff> {
         Err(packet)
     }
 }

@@ -15,13 +15,14 @@
 //!        what one receives another sends without a copy in user space, and pages go home to the pool they are of.
 //! Calls  in copy mode the kernel sends when it is called: after each transmit, and again in `complete` and `wait` for what
 //!        it had no room for. It is called only if it says that it waits to be. On a veth a program sends in its place, many
-//!        packets a call: between the table and the kernel there are rings of our own then, and `send_program` is at their
+//!        packets a call: between the table and the kernel there are rings of our own then, and `bpf_batch` is at their
 //!        other end.
 //! Close  unmaps the rings and closes the socket first, for the kernel keeps a socket whose rings are mapped; then takes
 //!        back what the tables have: on any ring, in the kernel, refused. A queue is free a moment later only (the kernel
 //!        takes sockets apart behind our back); opening tries again.
 
 mod bpf;
+mod bpf_batch;
 mod capability;
 mod deliveries;
 mod device;
@@ -31,14 +32,13 @@ mod probe;
 mod receiver;
 mod redirect;
 mod ring;
-mod send_program;
 mod sender;
 mod stats;
 mod sys;
 mod umem;
 
 pub use device::XskDevice;
-pub use params::{BusyPoll, Sending, UmemParams, XskMode, XskParams};
+pub use params::{BusyPoll, TxMode, UmemParams, XskMode, XskParams};
 pub use redirect::{Attach, Redirect};
 pub use stats::XskStats;
 pub use umem::Umem;

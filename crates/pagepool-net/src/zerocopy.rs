@@ -1,7 +1,7 @@
 //! Zero-copy sends on a socket (`MSG_ZEROCOPY`), whose error queue says when pages are free again.
 //!
 //! What   the kernel sends from the program's pages, which it pins, and reads them until the last byte is acknowledged
-//!        or the last copy of a datagram is gone. [`ZeroCopySocket`] is a [`PageUser`]: its pages wait in their pool.
+//!        or the last copy of a datagram is gone. [`ZeroCopySocket`] is a [`InUse`]: its pages wait in their pool.
 //! Who    any thread sends, one at a time; any thread polls. The lock of the sends is held across `sendmsg`, so that
 //!        numbers are given in the kernel's order; on a blocking socket others wait meanwhile. The lock of the window
 //!        is held for moments, so a poll never waits for a send.
@@ -25,7 +25,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pagepool::{Error, PageUser};
+use pagepool::{Error, InUse};
 
 use sys::Note;
 use window::Window;
@@ -48,14 +48,14 @@ const NOTES: usize = 64;
 ///     Err(refused) => return Ok(println!("SKIP {refused}")),
 /// };
 /// let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
-/// let pool = Pool::new(PoolParams { wait_capacity: 64, ..Default::default() }, arena)?.bind();
-/// let user = pool.wait_user(socket.clone())?;
+/// let pool = Pool::new(PoolParams { defer_capacity: 64, ..Default::default() }, arena)?.bind();
+/// let user = pool.deferred_user(socket.clone())?;
 ///
 /// let mut buffer = pool.alloc_page().unwrap();
 /// buffer.bytes_mut().unwrap()[..5].copy_from_slice(b"hello");
 /// let sent = socket.send(&[IoSlice::new(&buffer.bytes().unwrap()[..5])])?;
 /// match sent.cookie {
-///     Some(cookie) => pool.wait(&user, buffer, cookie).expect("there is room for 64"),
+///     Some(cookie) => pool.defer(&user, buffer, cookie).expect("there is room for 64"),
 ///     None => drop(buffer), // it was copied
 /// }
 /// let mut packet = [0; 16];
@@ -147,7 +147,7 @@ impl ZeroCopySocket {
     }
 
     /// Sends to the socket's peer: from the slices' pages, if the kernel does that, else a copy. The slices must not
-    /// change until [`in_use`](PageUser::in_use) denies the cookie: what is written there may be sent.
+    /// change until [`in_use`](InUse::in_use) denies the cookie: what is written there may be sent.
     ///
     /// Errors are those of `sendmsg`; nothing was sent then, and the slices are free.
     pub fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<Sent> {
@@ -220,7 +220,7 @@ impl AsFd for ZeroCopySocket {
     }
 }
 
-impl PageUser for ZeroCopySocket {
+impl InUse for ZeroCopySocket {
     /// Reads the error queue, 64 notes at most, each of which may be about many sends.
     fn refresh(&self) {
         for _ in 0..NOTES {

@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-use pagepool::{Arena, ArenaParams, Buff, Frame, FrameBulk, Pool, PoolParams};
+use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_net::{Action, Device, Forwarder, Ingress, MemNicParams, NicDomain, PortId, handoff, mem_nic};
 
 struct Counting;
@@ -42,8 +42,8 @@ fn nothing_is_allocated_per_packet() {
     let pool = Pool::new(params, arena).unwrap().bind();
     let (mut nic, mut wire) = mem_nic(MemNicParams::default(), domain).unwrap();
     let mut packets = Vec::with_capacity(64);
-    let mut queue: VecDeque<Frame> = VecDeque::with_capacity(64);
-    let mut done = FrameBulk::new();
+    let mut queue: VecDeque<XdpFrame> = VecDeque::with_capacity(64);
+    let mut done = XdpFrameBulk::new();
     let (single, jumbo) = ([1u8; 60], [2u8; 9000]);
     let mut round = |n: usize| {
         wire.step(|wire| {
@@ -54,7 +54,7 @@ fn nothing_is_allocated_per_packet() {
         nic.receive(&pool, &mut packets, 64);
         for (at, packet) in packets.drain(..).enumerate() {
             if at % 2 == n % 2 {
-                queue.push_back(Frame::from(packet)); // the others are dropped
+                queue.push_back(XdpFrame::from(packet)); // the others are dropped
             }
         }
         nic.transmit(&mut queue);
@@ -79,7 +79,7 @@ fn nothing_is_allocated_per_packet_that_is_forwarded() {
     let arenas =
         [(); 2].map(|()| Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() }).unwrap());
     let mut next = 0u32;
-    let verdicts = move |_: &mut Buff, _: Ingress| {
+    let verdicts = move |_: &mut XdpBuff, _: Ingress| {
         next += 1;
         match next % 6 {
             0 => Action::Drop,
@@ -100,7 +100,7 @@ fn nothing_is_allocated_per_packet_that_is_forwarded() {
     });
     let (outlet, inlet) = handoff(64).unwrap();
     forwarder.add_remote(outlet);
-    forwarder.add_inlet(PortId(0), inlet).unwrap();
+    forwarder.add_handoff(PortId(0), inlet).unwrap();
     let (single, jumbo) = ([1u8; 60], [2u8; 9000]);
     let mut round = || {
         wires[0].step(|wire| {

@@ -4,7 +4,7 @@ mod veth;
 
 use std::time::{Duration, Instant};
 
-use pagepool::{Arena, ArenaParams, Buff, Pool, PoolParams};
+use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
     Action, Attach, Forwarder, Ingress, MemNicParams, NicDomain, NicPort, PartCycles, PortId, Redirect, Umem,
@@ -13,12 +13,12 @@ use pagepool_net::{
 use veth::Veth;
 
 /// A forwarder with one in-memory port, and the other end of that.
-fn bed(action: Action) -> (Forwarder<impl FnMut(&mut Buff, Ingress) -> Action>, PortId, NicPort) {
+fn bed(action: Action) -> (Forwarder<impl FnMut(&mut XdpBuff, Ingress) -> Action>, PortId, NicPort) {
     let arena = Arena::new(ArenaParams { max_bytes: 8 << 20, ..Default::default() }).expect("8 MiB");
     let domain = NicDomain::new("mem0");
     let params = PoolParams { domains: vec![domain.clone()], ..Default::default() };
     let (nic, wire) = mem_nic(MemNicParams::default(), domain).expect("a descriptor is free");
-    let mut forwarder = Forwarder::new(move |_: &mut Buff, _: Ingress| action);
+    let mut forwarder = Forwarder::new(move |_: &mut XdpBuff, _: Ingress| action);
     let port = forwarder.add_port(Box::new(nic), Pool::new(params, arena).expect("the domain maps").bind());
     forwarder.poll();
     (forwarder, port, wire)
@@ -85,7 +85,7 @@ fn what_another_thread_hands_over_is_part_of_sending() {
     let (mut forwarder, port, mut wire) = bed(Action::Redirect(PortId(1)));
     let (outlet, inlet) = handoff(64).unwrap();
     assert_eq!(forwarder.add_remote(outlet), PortId(1));
-    forwarder.add_inlet(port, inlet).unwrap(); // to itself, as a second thread would
+    forwarder.add_handoff(port, inlet).unwrap(); // to itself, as a second thread would
     forwarder.measure(true);
     assert!(wire.deliver(&[7; 60]) && forwarder.poll() == 1);
     assert_eq!(forwarder.cycles().tx_packets, 0);
@@ -107,7 +107,7 @@ fn system_calls_are_apart() {
     let pool = Pool::new(params, arena).unwrap().bind();
     let redirect = Some(Redirect::attach("near0", Attach::Auto, false).unwrap());
     let params = XskParams { interface: "near0".into(), rx_ring: 256, redirect, ..Default::default() };
-    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Tx);
+    let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Tx);
     let port = forwarder.add_port(Box::new(XskDevice::open(params, &umem).unwrap()), pool);
     forwarder.poll();
     forwarder.measure(true);

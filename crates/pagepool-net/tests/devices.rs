@@ -23,7 +23,7 @@ fn mem(memory: Arc<dyn DeviceMemory>, sync_for_device: bool, verify: impl Fn() +
     let rings = MemNicParams { rx_ring: 64, tx_ring: 64, max_buffers: 6, ..Default::default() };
     let (device, far) = mem_nic(rings, memory).expect("parameters in range");
     let (device, far) = (Box::new(device), Box::new(far));
-    Rig { device, far, pool, provider, allowed: Allowed::default(), pieces: 1, verify: Box::new(verify) }
+    Rig { device, far, pool, provider, allowed: Allowed::default(), frags: 1, verify: Box::new(verify) }
 }
 
 fn plain() -> Rig {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use pagepool::{Arena, ArenaParams, Bound, Buff, Frame, FrameBulk, Pool, PoolParams};
+use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_net::{
     Armed, Chance, Device, FaultCounts, FaultNic, FaultParams, MemNic, MemNicParams, NicDomain, NicPort,
     Wake, mem_nic,
@@ -24,7 +24,7 @@ fn faulty(faults: FaultParams) -> (FaultNic<MemNic>, NicPort, Bound) {
 fn poll(nic: &mut FaultNic<MemNic>, pool: &Bound) -> Vec<u8> {
     let mut packets = Vec::with_capacity(64);
     nic.receive(pool, &mut packets, 64);
-    packets.iter().map(|packet: &Buff| packet.data()[0]).collect()
+    packets.iter().map(|packet: &XdpBuff| packet.data()[0]).collect()
 }
 
 #[test]
@@ -99,8 +99,8 @@ fn completions_stall_and_transmits_are_refused_as_asked() {
         refuse_transmits: Chance::Every(2),
         ..Default::default()
     });
-    let mut done = FrameBulk::new();
-    let frame = || Frame::from(Buff::received(pool.alloc_page().expect("pages"), 60).expect("fits"));
+    let mut done = XdpFrameBulk::new();
+    let frame = || XdpFrame::from(XdpBuff::received(pool.alloc_page().expect("pages"), 60).expect("fits"));
     for (sent, completed) in [(1, 1), (0, 0), (2, 1), (0, 0), (2, 1)] {
         let mut queue = VecDeque::from([frame(), frame()]);
         queue.truncate(sent.max(1));

@@ -8,18 +8,18 @@ use std::sync::{Barrier, mpsc};
 use std::time::{Duration, Instant};
 
 use fake::{FakeNic, Hand, number, packet, pool};
-use pagepool::{Buff, PoolRef};
-use pagepool_net::{Action, ForwardStats, Forwarder, Ingress, PortId, Program, Stack, Wake, handoff};
+use pagepool::{PoolRef, XdpBuff};
+use pagepool_net::{Action, ForwardStats, Forwarder, Ingress, PacketHandler, PortId, Stack, Wake, handoff};
 
 /// A forwarder with one port.
-fn one_port<P: Program>(program: P) -> (Forwarder<P>, PortId, Hand) {
+fn one_port<P: PacketHandler>(program: P) -> (Forwarder<P>, PortId, Hand) {
     let (nic, hand) = FakeNic::copying();
     let mut forwarder = Forwarder::new(program);
     let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
     (forwarder, port, hand)
 }
 
-fn settle<P: Program, S: Stack>(forwarder: &mut Forwarder<P, S>) {
+fn settle<P: PacketHandler, S: Stack>(forwarder: &mut Forwarder<P, S>) {
     while forwarder.poll() > 0 {}
 }
 
@@ -46,7 +46,7 @@ fn each_verdict_and_its_counters() {
         ),
     ];
     for (action, expected, sent) in cases {
-        let (mut forwarder, port, hand) = one_port(move |_: &mut Buff, _: Ingress| action);
+        let (mut forwarder, port, hand) = one_port(move |_: &mut XdpBuff, _: Ingress| action);
         (0..100).for_each(|n| hand.arrive(packet(n, 60)));
         settle(&mut forwarder);
         assert_eq!(forwarder.stats(port), Some(expected), "{action:?}");
@@ -61,7 +61,8 @@ fn each_verdict_and_its_counters() {
 fn redirect_goes_out_of_the_other_port() {
     let (one, in_hand) = FakeNic::copying();
     let (two, out_hand) = FakeNic::copying();
-    let mut forwarder = Forwarder::new(|_: &mut Buff, at: Ingress| Action::Redirect(PortId(1 - at.port.0)));
+    let mut forwarder =
+        Forwarder::new(|_: &mut XdpBuff, at: Ingress| Action::Redirect(PortId(1 - at.port.0)));
     let [a, b] = [one, two].map(|nic| forwarder.add_port(Box::new(nic), pool(Vec::new())));
     (0..200).for_each(|n| in_hand.arrive(packet(n, 60)));
     settle(&mut forwarder);
@@ -75,7 +76,7 @@ fn redirect_goes_out_of_the_other_port() {
 
 #[test]
 fn what_a_program_changes_is_sent() {
-    let (mut forwarder, _, hand) = one_port(|packet: &mut Buff, _: Ingress| {
+    let (mut forwarder, _, hand) = one_port(|packet: &mut XdpBuff, _: Ingress| {
         packet.adjust_head(-4).unwrap();
         packet.data_mut()[..4].copy_from_slice(b"tag ");
         Action::Tx
@@ -89,7 +90,7 @@ fn what_a_program_changes_is_sent() {
 fn too_short_for_a_header_never_reaches_the_program() {
     let mut asked = 0;
     let (nic, hand) = FakeNic::copying();
-    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| {
+    let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| {
         asked += 1;
         Action::Tx
     });
@@ -107,14 +108,14 @@ fn too_short_for_a_header_never_reaches_the_program() {
 fn a_stack_takes_what_it_wants() {
     let mut kept = Vec::new();
     let (nic, hand) = FakeNic::copying();
-    let stack = |packet: Buff, _: Ingress| {
+    let stack = |packet: XdpBuff, _: Ingress| {
         if number(packet.data()).is_multiple_of(4) {
             kept.push(packet);
             return Ok(());
         }
         Err(packet)
     };
-    let mut forwarder = Forwarder::with_stack(|_: &mut Buff, _: Ingress| Action::Pass, stack);
+    let mut forwarder = Forwarder::with_stack(|_: &mut XdpBuff, _: Ingress| Action::Pass, stack);
     let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
     (0..100).for_each(|n| hand.arrive(packet(n, 60)));
     settle(&mut forwarder);
@@ -133,7 +134,7 @@ fn the_short_way_overtakes_nothing_and_counts_the_same() {
     let short_way = vec![24, 24, 24, 24, 0, 7, 20, 24];
     for (verdict, back) in [(Action::Tx, true), (Action::Redirect(PortId(0)), false)] {
         let (nic, hand) = FakeNic::copying();
-        let mut forwarder = Forwarder::new(move |_: &mut Buff, _: Ingress| verdict);
+        let mut forwarder = Forwarder::new(move |_: &mut XdpBuff, _: Ingress| verdict);
         let nic = nic.tx_ring(64).short_way(short_way.clone());
         let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
         forwarder.measure(true);
@@ -161,7 +162,7 @@ fn the_short_way_overtakes_nothing_and_counts_the_same() {
 
 #[test]
 fn several_ports_into_one_lose_nothing_while_it_sends() {
-    let program = |_: &mut Buff, at: Ingress| match at.port {
+    let program = |_: &mut XdpBuff, at: Ingress| match at.port {
         PortId(0) => Action::Drop,
         _ => Action::Redirect(PortId(0)),
     };
@@ -195,8 +196,8 @@ fn several_ports_into_one_lose_nothing_while_it_sends() {
 #[test]
 fn a_program_that_reads_nothing_says_so_and_is_asked_about_all() {
     struct Unseen;
-    impl Program for Unseen {
-        fn run(&mut self, _: &mut Buff, _: Ingress) -> Action {
+    impl PacketHandler for Unseen {
+        fn run(&mut self, _: &mut XdpBuff, _: Ingress) -> Action {
             Action::Tx
         }
         fn reads(&self) -> bool {
@@ -218,7 +219,7 @@ fn a_program_that_reads_nothing_says_so_and_is_asked_about_all() {
 #[test]
 fn a_transmit_ring_that_is_full_for_ever_holds_up_nothing() {
     let (nic, hand) = FakeNic::copying();
-    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Tx);
+    let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Tx);
     let port = forwarder.add_port(Box::new(nic.tx_ring(8)), pool(Vec::new()));
     hand.wire().stuck = true;
     for _ in 0..100 {
@@ -240,7 +241,7 @@ fn a_transmit_ring_that_is_full_for_ever_holds_up_nothing() {
 fn a_device_that_dies_gives_everything_back() {
     let (one, in_hand) = FakeNic::copying();
     let (two, out_hand) = FakeNic::copying();
-    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Redirect(PortId(1)));
+    let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Redirect(PortId(1)));
     let [a, b] = [one, two.tx_ring(8)].map(|nic| forwarder.add_port(Box::new(nic), pool(Vec::new())));
     out_hand.wire().stuck = true;
     (0..50).for_each(|n| in_hand.arrive(packet(n, 60)));
@@ -263,7 +264,7 @@ fn a_device_that_dies_gives_everything_back() {
 fn a_device_that_dies_behind_a_busy_one_is_closed() {
     let (one, in_hand) = FakeNic::copying();
     let (two, out_hand) = FakeNic::copying();
-    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Redirect(PortId(1)));
+    let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Redirect(PortId(1)));
     let [a, b] = [one, two].map(|nic| forwarder.add_port(Box::new(nic), pool(Vec::new())));
     out_hand.wire().stuck = true;
     (0..50).for_each(|n| in_hand.arrive(packet(n, 60)));
@@ -278,7 +279,7 @@ fn a_device_that_dies_behind_a_busy_one_is_closed() {
 
 #[test]
 fn a_program_that_panics_loses_its_burst_and_no_buffer() {
-    let (mut forwarder, port, hand) = one_port(|packet: &mut Buff, _: Ingress| {
+    let (mut forwarder, port, hand) = one_port(|packet: &mut XdpBuff, _: Ingress| {
         assert_ne!(number(packet.data()), 10, "on purpose");
         Action::Tx
     });
@@ -294,11 +295,11 @@ fn a_program_that_panics_loses_its_burst_and_no_buffer() {
 #[test]
 fn a_stack_that_panics_loses_its_burst_and_no_buffer() {
     let (nic, hand) = FakeNic::copying();
-    let stack = |packet: Buff, _: Ingress| -> Result<(), Buff> {
+    let stack = |packet: XdpBuff, _: Ingress| -> Result<(), XdpBuff> {
         assert_ne!(number(packet.data()), 10, "on purpose");
         Err(packet)
     };
-    let mut forwarder = Forwarder::with_stack(|_: &mut Buff, _: Ingress| Action::Pass, stack);
+    let mut forwarder = Forwarder::with_stack(|_: &mut XdpBuff, _: Ingress| Action::Pass, stack);
     let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
     (0..64).for_each(|n| hand.arrive(packet(n, 60)));
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| forwarder.poll()));
@@ -309,7 +310,7 @@ fn a_stack_that_panics_loses_its_burst_and_no_buffer() {
 
 #[test]
 fn a_jumbo_packet_goes_through_whole() {
-    let (mut forwarder, port, hand) = one_port(|packet: &mut Buff, _: Ingress| {
+    let (mut forwarder, port, hand) = one_port(|packet: &mut XdpBuff, _: Ingress| {
         assert_eq!((packet.len(), packet.frags().len()), (9000, 5));
         Action::Redirect(PortId(0))
     });
@@ -321,7 +322,7 @@ fn a_jumbo_packet_goes_through_whole() {
 
 #[test]
 fn the_budget_bounds_a_round() {
-    let (mut forwarder, port, hand) = one_port(|_: &mut Buff, _: Ingress| Action::Drop);
+    let (mut forwarder, port, hand) = one_port(|_: &mut XdpBuff, _: Ingress| Action::Drop);
     for refused in [0, 4097] {
         let error = forwarder.set_budget(refused).unwrap_err().to_string();
         assert_eq!(error, format!("budget is {refused}, but must be 1 to 4096"));
@@ -338,7 +339,7 @@ fn the_budget_bounds_a_round() {
 fn waiting_ends_when_any_device_has_work() {
     let nics = [FakeNic::copying(), FakeNic::copying()];
     let hands = nics.each_ref().map(|(_, hand)| hand.clone());
-    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Drop);
+    let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Drop);
     let ports = nics.map(|(nic, _)| forwarder.add_port(Box::new(nic), pool(Vec::new())));
     assert_eq!(forwarder.wait(Duration::from_millis(2)), Wake::Timeout);
     for (hand, port) in hands.iter().zip(ports) {
@@ -356,12 +357,12 @@ fn waiting_ends_when_any_device_has_work() {
 #[test]
 fn a_handoff_without_room_or_without_another_end_drops() {
     let (nic, hand) = FakeNic::copying();
-    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Redirect(PortId(1)));
+    let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Redirect(PortId(1)));
     let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
     let (outlet, inlet) = handoff(10).unwrap();
     assert_eq!(forwarder.add_remote(outlet), PortId(1));
     let (_, other) = handoff(1).unwrap();
-    let refused = forwarder.add_inlet(PortId(1), other).unwrap_err().to_string();
+    let refused = forwarder.add_handoff(PortId(1), other).unwrap_err().to_string();
     assert!(refused.starts_with("port is 1, but must be a port of this forwarder"), "{refused}");
     let home = forwarder.pool(port).unwrap().handle();
     (0..30).for_each(|n| hand.arrive(packet(n, 60)));
@@ -381,15 +382,15 @@ const EACH: u32 = 60_000;
 /// A queue that sends to the other thread's queue, until both have sent all; gives its pool to be looked at afterwards.
 fn crosswise(
     (nic, hand): (FakeNic, Hand),
-    (outlet, inlet): (pagepool_net::Outlet, pagepool_net::Inlet),
+    (outlet, inlet): (pagepool_net::HandoffTx, pagepool_net::HandoffRx),
     done: &AtomicUsize,
     homes: mpsc::Sender<PoolRef>,
     end: &Barrier,
 ) -> (ForwardStats, Vec<Vec<u8>>) {
-    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Redirect(PortId(1)));
+    let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Redirect(PortId(1)));
     let port = forwarder.add_port(Box::new(nic), pool(Vec::new()));
     forwarder.add_remote(outlet);
-    forwarder.add_inlet(port, inlet).expect("the port is here");
+    forwarder.add_handoff(port, inlet).expect("the port is here");
     homes.send(forwarder.pool(port).expect("the port is here").handle()).expect("the test waits for it");
     let (mut fed, mut sent) = (0, Vec::new());
     let (mut reported, start) = (false, Instant::now());
@@ -447,7 +448,7 @@ fn two_queues_on_two_threads_send_crosswise() {
 fn order_is_kept_per_flow_through_both_kinds_of_redirect() {
     let (one, hand) = FakeNic::copying();
     let (two, far) = FakeNic::copying();
-    let by_flow = |packet: &mut Buff, _: Ingress| match number(packet.data()) % 3 {
+    let by_flow = |packet: &mut XdpBuff, _: Ingress| match number(packet.data()) % 3 {
         0 => Action::Tx,
         1 => Action::Redirect(PortId(1)),
         _ => Action::Drop,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pagepool::testing::CheckingIommu;
-use pagepool::{Arena, ArenaParams, Bound, Buff, DmaDomain, Pool, PoolParams, PoolRef};
+use pagepool::{Arena, ArenaParams, Bound, DmaDomain, Pool, PoolParams, PoolRef, XdpBuff};
 use pagepool_net::{
-    Action, Chance, FaultNic, FaultParams, ForwardStats, Forwarder, Ingress, MemNicParams, NicPort, PortId,
-    Program, Wake, mem_nic,
+    Action, Chance, FaultNic, FaultParams, ForwardStats, Forwarder, Ingress, MemNicParams, NicPort,
+    PacketHandler, PortId, Wake, mem_nic,
 };
 
 /// Two NICs with an address space each, and pools over memory of their own.
@@ -27,12 +27,12 @@ fn pool(iommu: &Arc<CheckingIommu>) -> Bound {
     Pool::new(PoolParams { domains, sync_for_device: true, ..layout }, arena).expect("the domain maps").bind()
 }
 
-fn bed<P: Program>(program: P) -> Bed<P> {
+fn bed<P: PacketHandler>(program: P) -> Bed<P> {
     with_faults(program, FaultParams::default())
 }
 
 /// The same, over devices that go wrong in these ways.
-fn with_faults<P: Program>(program: P, faults: FaultParams) -> Bed<P> {
+fn with_faults<P: PacketHandler>(program: P, faults: FaultParams) -> Bed<P> {
     let iommus = ["nic0", "nic1"].map(CheckingIommu::new);
     let mut forwarder = Forwarder::new(program);
     let made = iommus.each_ref().map(|iommu| {
@@ -47,7 +47,7 @@ fn with_faults<P: Program>(program: P, faults: FaultParams) -> Bed<P> {
     Bed { forwarder, ports, wires: made.map(|(_, wire)| wire), homes, iommus }
 }
 
-impl<P: Program> Bed<P> {
+impl<P: PacketHandler> Bed<P> {
     fn settle(&mut self) {
         while self.forwarder.poll() > 0 {}
     }
@@ -68,7 +68,7 @@ fn packet(number: u8, len: usize) -> Vec<u8> {
     (0..len).map(|at| number.wrapping_add(at as u8)).collect()
 }
 
-fn across(_: &mut Buff, at: Ingress) -> Action {
+fn across(_: &mut XdpBuff, at: Ingress) -> Action {
     Action::Redirect(PortId(1 - at.port.0))
 }
 
@@ -177,7 +177,7 @@ fn devices_that_go_wrong_lose_no_buffer() {
             refuse_transmits: Chance::OneIn(2),
             ..ways
         };
-        let verdicts = |packet: &mut Buff, at: Ingress| match packet.len() % 3 {
+        let verdicts = |packet: &mut XdpBuff, at: Ingress| match packet.len() % 3 {
             0 => Action::Tx,
             1 => Action::Redirect(PortId(1 - at.port.0)),
             _ => Action::Drop,
@@ -213,13 +213,14 @@ fn frames_of_ones_own_go_out_and_a_flush_receives_nothing() {
         let mut page = forwarder.pool(port).expect("it was added").alloc_page().expect("8 MiB");
         let bytes = packet(number, 60);
         page.packet_mut().expect("the CPU reads it")[..60].copy_from_slice(&bytes);
-        pagepool::Frame::from(Buff::received(page, 60).expect("it fits"))
+        pagepool::XdpFrame::from(XdpBuff::received(page, 60).expect("it fits"))
     };
     for number in [1, 2] {
         let frame = frame(&bed.forwarder, number);
         assert!(bed.forwarder.send(port, frame).is_ok());
     }
-    let waiting = bed.forwarder.waiting(port).expect("a port").map(pagepool::Frame::len).collect::<Vec<_>>();
+    let waiting =
+        bed.forwarder.waiting(port).expect("a port").map(pagepool::XdpFrame::len).collect::<Vec<_>>();
     assert_eq!(waiting, [60, 60]);
     let nowhere = frame(&bed.forwarder, 3);
     assert!(bed.forwarder.send(PortId(7), nowhere).is_err(), "it comes back");

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use pagepool::testing::CheckingIommu;
 use pagepool::{
-    Arena, ArenaParams, Bound, Buff, DeviceAddr, DmaDomain, Frame, FrameBulk, MAX_FRAGS, Pool, PoolParams,
-    Provider,
+    Arena, ArenaParams, Bound, DeviceAddr, DmaDomain, MAX_FRAGS, Pool, PoolParams, Provider, XdpBuff,
+    XdpFrame, XdpFrameBulk,
 };
 use pagepool_net::{
     Cable, Device, DeviceMemory, DeviceStats, MemNic, MemNicParams, NicDomain, NicPort, PortThread, Wake,
@@ -19,8 +19,8 @@ struct Bench {
     port: NicPort,
     pool: Bound,
     arena: Arc<Arena>,
-    packets: Vec<Buff>,
-    done: FrameBulk,
+    packets: Vec<XdpBuff>,
+    done: XdpFrameBulk,
 }
 
 fn bench_over(memory: Arc<dyn DeviceMemory>, rings: MemNicParams, params: PoolParams) -> Bench {
@@ -31,7 +31,7 @@ fn bench_over(memory: Arc<dyn DeviceMemory>, rings: MemNicParams, params: PoolPa
     let (mut nic, port) = mem_nic(rings, memory).expect("parameters in range");
     let mut packets = Vec::with_capacity(256);
     nic.receive(&pool, &mut packets, 0); // the first buffers
-    Bench { nic, port, pool, arena, packets, done: FrameBulk::new() }
+    Bench { nic, port, pool, arena, packets, done: XdpFrameBulk::new() }
 }
 
 fn small() -> MemNicParams {
@@ -51,16 +51,16 @@ impl Bench {
         self.nic.receive(&self.pool, &mut self.packets, 64)
     }
 
-    fn frame(&self, buffers: usize) -> Frame {
+    fn frame(&self, buffers: usize) -> XdpFrame {
         let page = || self.pool.alloc_page().expect("pages enough");
-        let mut packet = Buff::received(page(), 100).expect("it fits");
+        let mut packet = XdpBuff::received(page(), 100).expect("it fits");
         for _ in 1..buffers {
             packet.add_frag(page(), 0, 100).expect("a chain");
         }
-        Frame::from(packet)
+        XdpFrame::from(packet)
     }
 
-    fn send(&mut self, frames: impl IntoIterator<Item = Frame>) -> usize {
+    fn send(&mut self, frames: impl IntoIterator<Item = XdpFrame>) -> usize {
         let mut queue = frames.into_iter().collect();
         let taken = self.nic.transmit(&mut queue);
         assert!(queue.is_empty(), "the ring has room");
@@ -352,10 +352,10 @@ fn only_its_own_domain_is_synced_and_mapped_anew_it_goes_on() {
     let domain: Arc<dyn DmaDomain> = own.clone();
     for round in 1..=2 {
         let mapping = arena.area().attach(&domain).expect("it maps");
-        let packet = Buff::received(pool.alloc_page().expect("pages enough"), 60).expect("it fits");
-        assert_eq!(nic.transmit(&mut VecDeque::from([Frame::from(packet)])), 1);
+        let packet = XdpBuff::received(pool.alloc_page().expect("pages enough"), 60).expect("it fits");
+        assert_eq!(nic.transmit(&mut VecDeque::from([XdpFrame::from(packet)])), 1);
         assert!(port.take(|packet| assert_eq!(packet.len(), 60)));
-        assert_eq!(nic.complete(&mut FrameBulk::new(), 1), 1, "round {round}");
+        assert_eq!(nic.complete(&mut XdpFrameBulk::new(), 1), 1, "round {round}");
         arena.area().detach(&mapping);
     }
     assert_eq!((own.counts().for_device, own.counts().faults), (2, 0));
@@ -486,7 +486,9 @@ fn a_lossless_cable_keeps_what_finds_no_buffer_and_a_plain_one_drops_it() {
         let (a, b) = (one.port, two.port);
         let mut cable = if lossless { Cable::lossless(a, b) } else { Cable::new(a, b) };
         let mut queue: VecDeque<_> = (0..40)
-            .map(|_| Frame::from(Buff::received(one.pool.alloc_page().expect("pages"), 60).expect("fits")))
+            .map(|_| {
+                XdpFrame::from(XdpBuff::received(one.pool.alloc_page().expect("pages"), 60).expect("fits"))
+            })
             .collect();
         assert_eq!(one.nic.transmit(&mut queue), 40);
         let first = cable.step();
@@ -497,7 +499,7 @@ fn a_lossless_cable_keeps_what_finds_no_buffer_and_a_plain_one_drops_it() {
         assert_eq!((second, later), if lossless { (8, 8) } else { (0, 0) });
         assert_eq!(two.nic.stats().rx_no_buffer, if lossless { 0 } else { 8 });
         drop(two.nic);
-        queue.push_back(Frame::from(two.packets.pop().expect("it received some")));
+        queue.push_back(XdpFrame::from(two.packets.pop().expect("it received some")));
         assert_eq!(
             (one.nic.transmit(&mut queue), cable.step()),
             (1, 1),
@@ -514,10 +516,10 @@ fn a_lossless_cable_drops_what_never_has_room() {
     let mut two = bench_over(domain, MemNicParams { rx_ring: 2, ..small() }, sized());
     let mut cable = Cable::lossless(one.port, two.port);
     let page = || one.pool.alloc_page().expect("pages enough");
-    let mut large = Buff::received(page(), 2000).expect("it fits");
+    let mut large = XdpBuff::received(page(), 2000).expect("it fits");
     (0..3).for_each(|_| large.add_frag(page(), 0, 2300).expect("a chain"));
-    let small = Buff::received(page(), 60).expect("it fits");
-    let mut queue = [large, small].map(Frame::from).into_iter().collect();
+    let small = XdpBuff::received(page(), 60).expect("it fits");
+    let mut queue = [large, small].map(XdpFrame::from).into_iter().collect();
     assert_eq!(one.nic.transmit(&mut queue), 2);
     cable.step();
     assert_eq!(

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use fake::{FakeNic, Hand, packet, pool};
 use pagepool::testing::CheckingIommu;
-use pagepool::{Buff, DmaDomain, Frame, PoolRef};
-use pagepool_net::{Action, Egress, Forwarder, Ingress, Path, PathStats, PortId, Program};
+use pagepool::{DmaDomain, PoolRef, XdpBuff, XdpFrame};
+use pagepool_net::{Action, Egress, Forwarder, Ingress, PacketHandler, Path, PathStats, PortId};
 
 fn domain(iommu: &Arc<CheckingIommu>) -> Arc<dyn DmaDomain> {
     iommu.clone()
@@ -23,11 +23,11 @@ struct Pair<P> {
 }
 
 /// The devices have an address space each, or one in common; in that of the second one can map more, or not.
-fn pair(shared: bool, maps: bool) -> Pair<impl Program> {
+fn pair(shared: bool, maps: bool) -> Pair<impl PacketHandler> {
     let first = CheckingIommu::new("nic0");
     let second = if shared { first.clone() } else { CheckingIommu::new("nic1") };
     let iommus = [first, second];
-    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Redirect(PortId(1)));
+    let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Redirect(PortId(1)));
     let nics = iommus.each_ref().map(|iommu| FakeNic::behind(iommu, maps));
     let hands = nics.each_ref().map(|(_, hand)| hand.clone());
     let mut at = 0;
@@ -39,7 +39,7 @@ fn pair(shared: bool, maps: bool) -> Pair<impl Program> {
     Pair { forwarder, to: ports[1], hands, homes, iommus }
 }
 
-impl<P: Program> Pair<P> {
+impl<P: PacketHandler> Pair<P> {
     /// Sends packets through, and looks at all that comes out, and that all is home then.
     fn send(&mut self, packets: u32, len: usize) {
         (0..packets).for_each(|n| self.hands[0].arrive(packet(n, len)));
@@ -141,12 +141,12 @@ fn a_frame_takes_the_way_of_its_worst_buffer() {
     let [near, far] = ["near", "far"].map(CheckingIommu::new);
     let [own, other] = [&near, &far].map(|iommu| pool(vec![domain(iommu)]));
     let mut egress = Egress::to(Some(domain(&near)), false);
-    let mut mixed = Buff::received(own.alloc_page().unwrap(), 60).unwrap();
+    let mut mixed = XdpBuff::received(own.alloc_page().unwrap(), 60).unwrap();
     mixed.data_mut().fill(1);
     let mut frag = other.alloc_page().unwrap();
     frag.bytes_mut().unwrap()[..40].fill(2);
     mixed.add_frag(frag, 0, 40).unwrap();
-    let copy = egress.prepare(Frame::from(mixed), &own).unwrap();
+    let copy = egress.prepare(XdpFrame::from(mixed), &own).unwrap();
     assert_eq!(copy.data(), [[1; 60].as_slice(), &[2; 40]].concat());
     assert_eq!((egress.stats().copied, other.inflight().out, own.inflight().out), (1, 0, 1));
     drop(copy);
@@ -157,9 +157,9 @@ fn memory_that_is_no_pools_is_copied() {
     let nic = CheckingIommu::new("nic0");
     let own = pool(vec![domain(&nic)]);
     let mut egress = Egress::to(Some(domain(&nic)), true);
-    let mut packet = Buff::received(own.alloc_page().unwrap(), 1500).unwrap();
+    let mut packet = XdpBuff::received(own.alloc_page().unwrap(), 1500).unwrap();
     packet.data_mut().iter_mut().zip(0..).for_each(|(byte, at): (_, u32)| *byte = at as u8);
-    let outside = Frame::from(packet).copy_to_page().expect("it fits a page");
+    let outside = XdpFrame::from(packet).copy_to_page().expect("it fits a page");
     assert_eq!(own.inflight().out, 0);
     let copy = egress.prepare(outside, &own).unwrap();
     assert!((0..1500u32).zip(copy.data()).all(|(at, byte)| at as u8 == *byte) && copy.len() == 1500);
@@ -174,11 +174,11 @@ fn a_copy_without_a_page_is_counted_and_dropped() {
     let [own, other] = [&near, &far].map(|iommu| pool(vec![domain(iommu)]));
     let mut egress = Egress::to(Some(domain(&near)), false);
     let taken: Vec<_> = std::iter::from_fn(|| own.alloc_page()).collect();
-    let frame = Frame::from(Buff::received(other.alloc_page().unwrap(), 60).unwrap());
+    let frame = XdpFrame::from(XdpBuff::received(other.alloc_page().unwrap(), 60).unwrap());
     assert!(egress.prepare(frame, &own).is_none());
     assert_eq!((egress.stats().copy_failed, other.inflight().out), (1, 0));
     drop(taken);
-    let frame = Frame::from(Buff::received(other.alloc_page().unwrap(), 60).unwrap());
+    let frame = XdpFrame::from(XdpBuff::received(other.alloc_page().unwrap(), 60).unwrap());
     drop(egress.prepare(frame, &own).expect("there is a page again"));
 }
 
@@ -188,7 +188,7 @@ fn an_egress_keeps_what_it_found_mapped() {
     let owner = pool(vec![domain(&nic)]);
     let mut egress = Egress::to(Some(domain(&nic)), false);
     let sender = pool(vec![domain(&nic)]);
-    let frame = Frame::from(Buff::received(owner.alloc_page().unwrap(), 60).unwrap());
+    let frame = XdpFrame::from(XdpBuff::received(owner.alloc_page().unwrap(), 60).unwrap());
     let frame = egress.prepare(frame, &sender).unwrap();
     let home = owner.handle();
     drop(owner); // its domain would be detached now
@@ -207,7 +207,7 @@ fn areas_that_are_gone_are_forgotten() {
     let mut egress = Egress::to(Some(domain(&nic)), true);
     for round in 1..=5 {
         let other = pool(Vec::new());
-        let frame = Frame::from(Buff::received(other.alloc_page().unwrap(), 60).unwrap());
+        let frame = XdpFrame::from(XdpBuff::received(other.alloc_page().unwrap(), 60).unwrap());
         drop(egress.prepare(frame, &sender));
         assert_eq!((egress.stats().mapped, nic.mapped_regions()), (round, 2));
     }

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use pagepool::{Arena, ArenaParams, Bound, Buff, DmaDomain, Pool, PoolParams};
+use pagepool::{Arena, ArenaParams, Bound, DmaDomain, Pool, PoolParams, XdpBuff};
 use pagepool_net::netns::FrameSocket;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
-    Action, Attach, Forwarder, Ingress, MemNicParams, NicDomain, NicPort, PortId, Program, Redirect, Stack,
-    Umem, UmemParams, Wake, XskDevice, XskMode, XskParams, handoff, mem_nic,
+    Action, Attach, Forwarder, Ingress, MemNicParams, NicDomain, NicPort, PacketHandler, PortId, Redirect,
+    Stack, Umem, UmemParams, Wake, XskDevice, XskMode, XskParams, handoff, mem_nic,
 };
 use veth::Veth;
 
@@ -29,14 +29,14 @@ fn pool(bytes: u64, domain: Arc<dyn DmaDomain>) -> Bound {
 }
 
 /// Adds an in-memory NIC over so much memory.
-fn add_nic<P: Program, S: Stack>(forwarder: &mut Forwarder<P, S>, name: &str, bytes: u64) -> NicPort {
+fn add_nic<P: PacketHandler, S: Stack>(forwarder: &mut Forwarder<P, S>, name: &str, bytes: u64) -> NicPort {
     let domain = NicDomain::new(name);
     let (nic, wire) = mem_nic(MemNicParams::default(), domain.clone()).unwrap();
     forwarder.add_port(Box::new(nic), pool(bytes, domain));
     wire
 }
 
-fn across(_: &mut Buff, at: Ingress) -> Action {
+fn across(_: &mut XdpBuff, at: Ingress) -> Action {
     Action::Redirect(PortId(1 - at.port.0))
 }
 
@@ -49,7 +49,7 @@ fn sleeps() -> f64 {
 
 /// How often a second a forwarder that has nothing to do sleeps, or returns from a wait at once, as a program would wait
 /// with it.
-fn wakes_a_second<P: Program, S: Stack>(forwarder: &mut Forwarder<P, S>) -> f64 {
+fn wakes_a_second<P: PacketHandler, S: Stack>(forwarder: &mut Forwarder<P, S>) -> f64 {
     let settling = Instant::now();
     while forwarder.poll() > 0 || forwarder.wait(Duration::from_millis(50)) == Wake::Ready {
         assert!(settling.elapsed() < LIMIT / 2, "it always finds something");
@@ -68,14 +68,14 @@ fn an_idle_forwarder_between_in_memory_nics_sleeps() {
     let mut forwarder = Forwarder::new(across);
     let _wires = ["mem0", "mem1"].map(|name| add_nic(&mut forwarder, name, 16 << 20));
     let (_outlet, inlet) = handoff(64).unwrap();
-    forwarder.add_inlet(PortId(1), inlet).unwrap();
+    forwarder.add_handoff(PortId(1), inlet).unwrap();
     let wakes = wakes_a_second(&mut forwarder);
     println!("in memory: an idle forwarder wakes {wakes:.1} times a second");
     assert!(wakes < WAKES, "{wakes}");
 }
 
 /// Over the AF_XDP sockets of so many interfaces.
-fn between_interfaces(count: usize) -> Forwarder<impl Program> {
+fn between_interfaces(count: usize) -> Forwarder<impl PacketHandler> {
     let arena = ArenaParams { max_bytes: 16 << 20, commit_all: true, ..Default::default() };
     let arena = Arena::new(arena).unwrap();
     let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..Default::default() }, &*arena).unwrap();
@@ -159,10 +159,10 @@ fn a_packet_wakes_a_forwarder_that_sleeps_already() {
 
 /// Keeps what it is given.
 #[derive(Clone, Debug, Default)]
-struct Shelf(Arc<Mutex<Vec<Buff>>>);
+struct Shelf(Arc<Mutex<Vec<XdpBuff>>>);
 
 impl Stack for Shelf {
-    fn deliver(&mut self, packet: Buff, _: Ingress) -> Result<(), Buff> {
+    fn deliver(&mut self, packet: XdpBuff, _: Ingress) -> Result<(), XdpBuff> {
         self.0.lock().unwrap().push(packet);
         Ok(())
     }
@@ -171,7 +171,7 @@ impl Stack for Shelf {
 #[test]
 fn a_pool_that_ran_dry_wakes_the_forwarder_whichever_port_it_is_of() {
     let shelf = Shelf::default();
-    let mut forwarder = Forwarder::with_stack(|_: &mut Buff, _: Ingress| Action::Pass, shelf.clone());
+    let mut forwarder = Forwarder::with_stack(|_: &mut XdpBuff, _: Ingress| Action::Pass, shelf.clone());
     let _quiet = add_nic(&mut forwarder, "quiet", 16 << 20);
     let mut wire = add_nic(&mut forwarder, "dry", 64 << 10); // 16 pages
     forwarder.poll();
@@ -207,7 +207,7 @@ fn a_pool_that_ran_dry_wakes_the_forwarder_whichever_port_it_is_of() {
 #[test]
 fn what_another_thread_hands_over_wakes_the_forwarder() {
     let (outlet, inlet) = handoff(64).unwrap();
-    let mut here = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Redirect(PortId(1)));
+    let mut here = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Redirect(PortId(1)));
     let mut first = add_nic(&mut here, "mem0", 4 << 20);
     here.add_remote(outlet);
     here.poll();
@@ -215,9 +215,9 @@ fn what_another_thread_hands_over_wakes_the_forwarder() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|threads| {
         let there = threads.spawn(|| {
-            let mut there = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Drop);
+            let mut there = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Drop);
             wires.send(add_nic(&mut there, "mem1", 4 << 20)).unwrap();
-            there.add_inlet(PortId(0), inlet).unwrap();
+            there.add_handoff(PortId(0), inlet).unwrap();
             let mut woken = 0;
             while !stop.load(Ordering::Relaxed) {
                 while there.poll() > 0 {}
@@ -251,7 +251,7 @@ fn what_another_thread_hands_over_wakes_the_forwarder() {
 }
 
 /// Sixteen packets, which are all the buffers that the NIC's pool has, put on the shelf.
-fn fill_shelf<P: Program>(forwarder: &mut Forwarder<P, Shelf>, wire: &mut NicPort, shelf: &Shelf) {
+fn fill_shelf<P: PacketHandler>(forwarder: &mut Forwarder<P, Shelf>, wire: &mut NicPort, shelf: &Shelf) {
     while forwarder.poll() > 0 {}
     (0..16u8).for_each(|number| assert!(wire.deliver(&[number; 60])));
     while forwarder.poll() > 0 {}
@@ -259,7 +259,7 @@ fn fill_shelf<P: Program>(forwarder: &mut Forwarder<P, Shelf>, wire: &mut NicPor
 }
 
 /// Waits until a port's device has so many buffers.
-fn until_given<P: Program, S: Stack>(forwarder: &mut Forwarder<P, S>, port: u32, buffers: u64) {
+fn until_given<P: PacketHandler, S: Stack>(forwarder: &mut Forwarder<P, S>, port: u32, buffers: u64) {
     let start = Instant::now();
     while forwarder.device(PortId(port)).unwrap().stats().in_rx < buffers {
         assert_eq!(forwarder.wait(LIMIT), Wake::Ready, "there are buffers for it");
@@ -272,7 +272,7 @@ fn until_given<P: Program, S: Stack>(forwarder: &mut Forwarder<P, S>, port: u32,
 fn what_this_thread_returns_before_it_sleeps_reaches_a_dry_device() {
     for others in 0..2 {
         let shelf = Shelf::default();
-        let mut forwarder = Forwarder::with_stack(|_: &mut Buff, _: Ingress| Action::Pass, shelf.clone());
+        let mut forwarder = Forwarder::with_stack(|_: &mut XdpBuff, _: Ingress| Action::Pass, shelf.clone());
         let mut wire = add_nic(&mut forwarder, "dry", 64 << 10); // 16 pages
         let _quiet: Vec<_> = (0..others).map(|_| add_nic(&mut forwarder, "quiet", 1 << 20)).collect();
         for _ in 0..3 {
@@ -298,7 +298,7 @@ fn what_this_thread_returns_before_it_sleeps_reaches_a_dry_socket() {
     let device = XskDevice::open(params, &umem).unwrap();
     let params = PoolParams { headroom: 256, wakeup: true, domains: vec![umem], ..Default::default() };
     let shelf = Shelf::default();
-    let mut forwarder = Forwarder::with_stack(|_: &mut Buff, _: Ingress| Action::Pass, shelf.clone());
+    let mut forwarder = Forwarder::with_stack(|_: &mut XdpBuff, _: Ingress| Action::Pass, shelf.clone());
     forwarder.add_port(Box::new(device), Pool::new(params, arena).unwrap().bind());
     while forwarder.poll() > 0 {}
     let mut far = veth.far_end(0);
@@ -321,7 +321,7 @@ fn what_this_thread_returns_before_it_sleeps_reaches_a_dry_socket() {
 
 #[test]
 fn what_a_device_that_died_gave_back_reaches_another_at_once() {
-    let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Redirect(PortId(1)));
+    let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Redirect(PortId(1)));
     let mut first = add_nic(&mut forwarder, "dry", 64 << 10); // 16 pages
     let mut second = add_nic(&mut forwarder, "dying", 1 << 20);
     let _third = add_nic(&mut forwarder, "quiet", 1 << 20);
@@ -338,14 +338,14 @@ fn what_a_device_that_died_gave_back_reaches_another_at_once() {
 #[test]
 fn what_a_program_handed_over_before_it_panicked_wakes_the_other_thread() {
     let (outlet, inlet) = handoff(64).unwrap();
-    let mut there = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Drop);
+    let mut there = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Drop);
     let mut second = add_nic(&mut there, "mem1", 4 << 20);
-    there.add_inlet(PortId(0), inlet).unwrap();
+    there.add_handoff(PortId(0), inlet).unwrap();
     while there.poll() > 0 {}
     let start = Instant::now();
     let panics = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(100)); // the other one sleeps
-        let mut here = Forwarder::new(|packet: &mut Buff, _: Ingress| match packet.data()[0] {
+        let mut here = Forwarder::new(|packet: &mut XdpBuff, _: Ingress| match packet.data()[0] {
             0 => Action::Redirect(PortId(2)),
             _ => panic!("as this test wants it"),
         });
@@ -378,7 +378,7 @@ fn a_signal_ends_the_sleep_of_one_port_and_of_several() {
 }
 
 /// Drops packets that it is sent, at moments that differ, until there are no more.
-fn return_late(packets: &mpsc::Receiver<Buff>) {
+fn return_late(packets: &mpsc::Receiver<XdpBuff>) {
     for (number, packet) in packets.iter().enumerate() {
         for _ in 0..number * 7919 % 3000 {
             std::hint::spin_loop();
@@ -391,8 +391,8 @@ fn return_late(packets: &mpsc::Receiver<Buff>) {
 fn buffers_that_come_home_while_the_forwarder_falls_asleep_wake_it() {
     const PAGES: u64 = 4;
     let (to_returner, packets) = mpsc::channel();
-    let stack = move |packet: Buff, _: Ingress| to_returner.send(packet).map_err(|refused| refused.0);
-    let mut forwarder = Forwarder::with_stack(|_: &mut Buff, _: Ingress| Action::Pass, stack);
+    let stack = move |packet: XdpBuff, _: Ingress| to_returner.send(packet).map_err(|refused| refused.0);
+    let mut forwarder = Forwarder::with_stack(|_: &mut XdpBuff, _: Ingress| Action::Pass, stack);
     let _quiet = add_nic(&mut forwarder, "quiet", 1 << 20);
     let mut wire = add_nic(&mut forwarder, "dry", PAGES * 4096);
     let (stop, delivered) = (AtomicBool::new(false), AtomicU64::new(0));

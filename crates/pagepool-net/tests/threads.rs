@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use pagepool::{Arena, ArenaParams, Bound, Buff, Frame, FrameBulk, Pool, PoolParams};
+use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_net::{
-    Cable, Device, Egress, Inlet, MemNic, MemNicParams, NicDomain, NicPort, Outlet, PortThread, Wake,
+    Cable, Device, Egress, HandoffRx, HandoffTx, MemNic, MemNicParams, NicDomain, NicPort, PortThread, Wake,
     ZeroCopySocket, mem_nic,
 };
 
@@ -33,7 +33,7 @@ fn length(number: usize) -> usize {
     if number % 64 == 63 { 5000 } else { 60 + number % 700 }
 }
 
-fn is_right(packet: &Buff, number: usize) -> bool {
+fn is_right(packet: &XdpBuff, number: usize) -> bool {
     let data = packet.data();
     let rest = |bytes: &[u8]| bytes.iter().all(|&byte| byte == number as u8);
     packet.len() == length(number)
@@ -44,7 +44,7 @@ fn is_right(packet: &Buff, number: usize) -> bool {
 
 /// Sends numbered packets out of one NIC, and checks what comes into it from the other: both at once.
 fn exchange(mut nic: MemNic, pool: Bound, count: usize) -> MemNic {
-    let (mut queue, mut done) = (VecDeque::with_capacity(64), FrameBulk::new());
+    let (mut queue, mut done) = (VecDeque::with_capacity(64), XdpFrameBulk::new());
     let mut came = Vec::with_capacity(64);
     let (mut next, mut expected, mut completed) = (0, 0, 0);
     let begun = Instant::now();
@@ -75,7 +75,7 @@ fn exchange(mut nic: MemNic, pool: Bound, count: usize) -> MemNic {
     nic
 }
 
-fn numbered(pool: &Bound, number: usize) -> Option<Frame> {
+fn numbered(pool: &Bound, number: usize) -> Option<XdpFrame> {
     let len = length(number);
     let mut bytes = [0; 5000];
     fill(&mut bytes[..len], number);
@@ -83,14 +83,14 @@ fn numbered(pool: &Bound, number: usize) -> Option<Frame> {
     let capacity = head.packet_capacity();
     let (first, rest) = bytes[..len].split_at(len.min(capacity));
     head.packet_mut()?[..first.len()].copy_from_slice(first);
-    let mut packet = Buff::received(head, first.len()).ok()?;
+    let mut packet = XdpBuff::received(head, first.len()).ok()?;
     if !rest.is_empty() {
         let mut more = pool.alloc_page()?;
         more.packet_mut()?[..rest.len()].copy_from_slice(rest);
         let offset = more.packet_offset();
         packet.add_frag(more, offset, rest.len()).ok()?;
     }
-    Some(Frame::from(packet))
+    Some(XdpFrame::from(packet))
 }
 
 #[test]
@@ -102,8 +102,8 @@ fn what_may_be_sent_may_be_sent() {
     sent::<NicPort>();
     sent::<Cable>();
     sent::<Egress>();
-    sent::<Outlet>();
-    sent::<Inlet>();
+    sent::<HandoffTx>();
+    sent::<HandoffRx>();
     shared::<NicDomain>();
     shared::<ZeroCopySocket>();
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pagepool::{
-    Arena, ArenaParams, Backing, Bound, Buff, Error, Frame, FrameBulk, OnMissingHuge, Pool, PoolParams,
+    Arena, ArenaParams, Backing, Bound, Error, OnMissingHuge, Pool, PoolParams, XdpBuff, XdpFrame,
+    XdpFrameBulk,
 };
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
@@ -60,14 +61,14 @@ fn packet(number: usize, len: usize) -> Vec<u8> {
     bytes
 }
 
-fn frame(pool: &Bound, bytes: &[u8]) -> Frame {
+fn frame(pool: &Bound, bytes: &[u8]) -> XdpFrame {
     let mut page = pool.alloc_page().expect("pages enough");
     page.packet_mut().expect("the CPU reads it")[..bytes.len()].copy_from_slice(bytes);
-    Frame::from(Buff::received(page, bytes.len()).expect("it fits"))
+    XdpFrame::from(XdpBuff::received(page, bytes.len()).expect("it fits"))
 }
 
 /// Packets that come within a second, `n` at most.
-fn collect(device: &mut XskDevice, pool: &Bound, n: usize) -> Vec<Buff> {
+fn collect(device: &mut XskDevice, pool: &Bound, n: usize) -> Vec<XdpBuff> {
     let (mut packets, start) = (Vec::with_capacity(n), Instant::now());
     while packets.len() < n && start.elapsed() < Duration::from_secs(1) {
         device.receive(pool, &mut packets, 64);
@@ -77,8 +78,8 @@ fn collect(device: &mut XskDevice, pool: &Bound, n: usize) -> Vec<Buff> {
 }
 
 /// Polls until the kernel has sent everything.
-fn drain(device: &mut XskDevice, queue: &mut VecDeque<Frame>) {
-    let (mut done, start) = (FrameBulk::new(), Instant::now());
+fn drain(device: &mut XskDevice, queue: &mut VecDeque<XdpFrame>) {
+    let (mut done, start) = (XdpFrameBulk::new(), Instant::now());
     while (!queue.is_empty() || device.stats().in_tx > 0) && start.elapsed() < Duration::from_secs(5) {
         device.transmit(queue);
         device.complete(&mut done, 64);
@@ -123,8 +124,9 @@ fn two_interfaces_share_a_umem_and_forward_without_a_copy() {
         let veth = Veth::new(2, 1500);
         let arena = arena(8 << 20);
         let umem = umem(&arena);
-        let mut forwarder =
-            Forwarder::new(|_: &mut Buff, at: pagepool_net::Ingress| Action::Redirect(PortId(1 - at.port.0)));
+        let mut forwarder = Forwarder::new(|_: &mut XdpBuff, at: pagepool_net::Ingress| {
+            Action::Redirect(PortId(1 - at.port.0))
+        });
         for interface in ["near0", "near1"] {
             let device = XskDevice::open(params(interface), &umem).expect("a free queue");
             forwarder.add_port(Box::new(device), pool(&arena, &umem));
@@ -197,7 +199,7 @@ fn half_pages_carry_two_packets_a_page() {
             let packets = collect(&mut device, &pool, 50);
             assert_eq!(packets.len(), 50);
             assert!(packets.iter().all(|packet| packet.headroom() == 256), "right to the byte");
-            drain(&mut device, &mut packets.into_iter().map(Frame::from).collect());
+            drain(&mut device, &mut packets.into_iter().map(XdpFrame::from).collect());
             assert_eq!(arrived(&mut far, len), (sent..sent + 50).collect::<Vec<_>>());
             sent += 50;
         }
@@ -371,7 +373,7 @@ fn threads_open_and_poll_devices_of_one_umem_at_the_same_time() {
                         done.wait();
                         let packets = collect(&mut device, &pool, 20);
                         assert_eq!(packets.len(), 20);
-                        drain(&mut device, &mut packets.into_iter().map(Frame::from).collect());
+                        drain(&mut device, &mut packets.into_iter().map(XdpFrame::from).collect());
                         done.wait();
                     }
                     assert_eq!(pool.inflight().out, 0);
@@ -396,7 +398,7 @@ fn echoes(device: &mut XskDevice, pool: &Bound, far: &mut Far) -> bool {
     device.receive(pool, &mut Vec::new(), 0);
     (0..10).for_each(|n| assert!(far.send(&packet(n, 60))));
     let packets = collect(device, pool, 10);
-    drain(device, &mut packets.into_iter().map(Frame::from).collect());
+    drain(device, &mut packets.into_iter().map(XdpFrame::from).collect());
     arrived(far, |_| 60) == (0..10).collect::<Vec<_>>()
 }
 
@@ -530,11 +532,14 @@ fn a_pool_that_packets_do_not_fit_is_found_out() {
         let halves = Umem::new(halves, &*arena).expect("memory to lock");
         let device = XskDevice::open(small(), &halves).expect("a free queue");
         let pool = with_tailroom(&arena, &halves, 320);
-        assert!(device.check_pool(&pool).is_ok(), "a piece has no tailroom");
+        assert!(device.check_pool(&pool).is_ok(), "a fragment has no tailroom");
         let pool = with_tailroom(&arena, &halves, 0);
         let _odd = pool.alloc_frag(104);
         let refused = device.check_pool(&pool).map_err(text).unwrap_err();
-        assert!(refused.contains("must be at a multiple of 2048: cut no pieces of other sizes"), "{refused}");
+        assert!(
+            refused.contains("must be at a multiple of 2048: cut no fragments of other sizes"),
+            "{refused}"
+        );
     });
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, Backing, OnMissingHuge, Pool, PoolParams};
 use pagepool_net::testing::{self, Allowed, Rig};
-use pagepool_net::{Attach, Redirect, Sending, Umem, UmemParams, XskDevice, XskMode, XskParams};
+use pagepool_net::{Attach, Redirect, TxMode, Umem, UmemParams, XskDevice, XskMode, XskParams};
 use veth::Veth;
 
 /// Devices over one veth pair, which is made again after it died.
@@ -17,7 +17,7 @@ struct Maker {
     veth: Rc<Veth>,
     umem: UmemParams,
     attach: Attach,
-    sending: Sending,
+    tx_mode: TxMode,
     backing: Backing,
     redirect: RefCell<Option<Arc<Redirect>>>,
 }
@@ -49,7 +49,7 @@ impl Maker {
             rx_ring: 64,
             tx_ring: 64,
             redirect: Some(redirect),
-            sending: self.sending,
+            tx_mode: self.tx_mode,
             busy_limit: Duration::from_secs(20), // on a busy machine the kernel takes its time to end the last one
             ..Default::default()
         };
@@ -62,7 +62,7 @@ impl Maker {
             pool,
             provider,
             allowed: Allowed::default(),
-            pieces: if chunk == 2048 { 2 } else { 1 },
+            frags: if chunk == 2048 { 2 } else { 1 },
             verify: Box::new(|| {}),
         }
     }
@@ -79,10 +79,10 @@ fn arena(backing: Backing) -> Result<Arc<Arena>, String> {
 
 /// Runs the suite, or says why not.
 fn suite(name: &str, mtu: usize, attach: Attach, umem: UmemParams) {
-    suite_over(Backing::default(), Sending::Auto, name, mtu, attach, umem);
+    suite_over(Backing::default(), TxMode::Auto, name, mtu, attach, umem);
 }
 
-fn suite_over(backing: Backing, sending: Sending, name: &str, mtu: usize, attach: Attach, umem: UmemParams) {
+fn suite_over(backing: Backing, tx_mode: TxMode, name: &str, mtu: usize, attach: Attach, umem: UmemParams) {
     if let Some(why) = veth::missing() {
         return println!("SKIP {name}: {why}");
     }
@@ -90,7 +90,7 @@ fn suite_over(backing: Backing, sending: Sending, name: &str, mtu: usize, attach
         return println!("SKIP {name}: {why}");
     }
     let (veth, redirect) = (Veth::new(1, mtu), RefCell::new(None));
-    let maker = Maker { veth, umem, attach, sending, backing, redirect };
+    let maker = Maker { veth, umem, attach, tx_mode, backing, redirect };
     testing::device(|| maker.rig());
 }
 
@@ -105,7 +105,7 @@ fn a_native_device() {
 
 #[test]
 fn a_native_device_that_sends_by_its_ring() {
-    suite_over(Backing::default(), Sending::Ring, "its_ring", 1500, Attach::Native, umem());
+    suite_over(Backing::default(), TxMode::Ring, "its_ring", 1500, Attach::Native, umem());
 }
 
 #[test]
@@ -126,14 +126,14 @@ fn unaligned_chunks() {
 
 #[test]
 fn huge_pages() {
-    suite_over(Backing::Huge2M, Sending::Auto, "huge_pages", 1500, Attach::Native, umem());
+    suite_over(Backing::Huge2M, TxMode::Auto, "huge_pages", 1500, Attach::Native, umem());
 }
 
 #[test]
 fn unaligned_chunks_over_huge_pages() {
     let umem = UmemParams { chunk_size: 3072, unaligned: true, ..umem() };
     let name = "unaligned_chunks_over_huge_pages";
-    suite_over(Backing::Huge2M, Sending::Auto, name, 1500, Attach::Native, umem);
+    suite_over(Backing::Huge2M, TxMode::Auto, name, 1500, Attach::Native, umem);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pagepool::{Arena, ArenaParams, Bound, Buff, Frame, FrameBulk, Pool, PoolParams};
+use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_net::netns::FrameSocket;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{Attach, Device, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams};
@@ -81,19 +81,19 @@ fn unpack(bytes: &[u8]) -> (u32, usize) {
     (queue, number)
 }
 
-fn frame(pool: &Bound, bytes: &[u8]) -> Frame {
+fn frame(pool: &Bound, bytes: &[u8]) -> XdpFrame {
     let mut page = pool.alloc_page().expect("pages enough");
     page.packet_mut().expect("the CPU reads it")[..bytes.len()].copy_from_slice(bytes);
-    Frame::from(Buff::received(page, bytes.len()).expect("it fits"))
+    XdpFrame::from(XdpBuff::received(page, bytes.len()).expect("it fits"))
 }
 
 /// Sends back what comes, until it is told to stop; says how many there were, and that all buffers are home.
 fn echo(mut device: XskDevice, pool: &Bound, stop: &AtomicBool) -> usize {
-    let (mut packets, mut queue, mut done) = (Vec::with_capacity(64), VecDeque::new(), FrameBulk::new());
+    let (mut packets, mut queue, mut done) = (Vec::with_capacity(64), VecDeque::new(), XdpFrameBulk::new());
     let (mut count, start) = (0, Instant::now());
     while !stop.load(Ordering::Relaxed) && start.elapsed() < 3 * LIMIT {
         count += device.receive(pool, &mut packets, 64);
-        queue.extend(packets.drain(..).map(Frame::from));
+        queue.extend(packets.drain(..).map(XdpFrame::from));
         device.transmit(&mut queue);
         device.complete(&mut done, 256);
         done.flush();
@@ -107,7 +107,7 @@ fn echo(mut device: XskDevice, pool: &Bound, stop: &AtomicBool) -> usize {
 /// Sends bursts from queues, and waits for as many packets as come back of each; gives those, in their order.
 fn bursts(devices: &mut [(XskDevice, Bound)], echoed: &[usize]) -> Vec<Vec<(u32, usize)>> {
     let mut back: Vec<Vec<_>> = devices.iter().map(|_| Vec::new()).collect();
-    let (mut packets, mut done) = (Vec::with_capacity(64), FrameBulk::new());
+    let (mut packets, mut done) = (Vec::with_capacity(64), XdpFrameBulk::new());
     for burst in 0..BURSTS {
         for (device, pool) in &mut *devices {
             let queue: u32 = device.name().rsplit(':').next().and_then(|n| n.parse().ok()).expect("IF:QUEUE");

@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use pagepool::{Arena, ArenaParams, Bound, Buff, Error, Frame, FrameBulk, Pool, PoolParams};
+use pagepool::{Arena, ArenaParams, Bound, Error, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_net::netns::Netlink;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
-    Attach, Device, Redirect, Sending, Umem, UmemParams, XskDevice, XskMode, XskParams, ticks,
+    Attach, Device, Redirect, TxMode, Umem, UmemParams, XskDevice, XskMode, XskParams, ticks,
 };
 use veth::{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN, Far, Tap, Veth};
 
@@ -31,11 +31,11 @@ struct Near {
     pool: Bound,
 }
 
-fn open(veth: &Rc<Veth>, sending: Sending, umem: UmemParams) -> Result<Near, Error> {
-    open_on("near0", veth, sending, umem)
+fn open(veth: &Rc<Veth>, tx_mode: TxMode, umem: UmemParams) -> Result<Near, Error> {
+    open_on("near0", veth, tx_mode, umem)
 }
 
-fn open_on(interface: &str, veth: &Rc<Veth>, sending: Sending, umem: UmemParams) -> Result<Near, Error> {
+fn open_on(interface: &str, veth: &Rc<Veth>, tx_mode: TxMode, umem: UmemParams) -> Result<Near, Error> {
     let arena = Arena::new(ArenaParams { max_bytes: 8 << 20, commit_all: true, ..Default::default() })?;
     let several = umem.multi_buffer;
     let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..umem }, &*arena)?;
@@ -43,7 +43,7 @@ fn open_on(interface: &str, veth: &Rc<Veth>, sending: Sending, umem: UmemParams)
     let pool = Pool::new(params, arena)?.bind();
     let redirect = Some(Redirect::attach(interface, Attach::Native, several)?);
     let rings = XskParams { rx_ring: SLOTS, tx_ring: SLOTS, ..Default::default() };
-    let params = XskParams { interface: interface.into(), redirect, sending, ..rings };
+    let params = XskParams { interface: interface.into(), redirect, tx_mode, ..rings };
     Ok(Near { veth: veth.clone(), device: XskDevice::open(params, &umem)?, pool })
 }
 
@@ -56,7 +56,7 @@ fn by_program(name: &str, test: impl FnOnce(Near)) {
         return println!("SKIP {name}: it needs Linux 6.15");
     }
     let veth = Veth::new(1, MTU);
-    test(open(&veth, Sending::Program, UmemParams::default()).expect("this kernel has all of it"));
+    test(open(&veth, TxMode::BpfBatch, UmemParams::default()).expect("this kernel has all of it"));
 }
 
 /// The first two numbers of the kernel's version.
@@ -75,11 +75,11 @@ fn packet(number: usize, len: usize) -> Vec<u8> {
 }
 
 impl Near {
-    fn frame(&self, number: usize) -> Frame {
+    fn frame(&self, number: usize) -> XdpFrame {
         let (len, page) = (length(number), self.pool.alloc_page().expect("pages enough"));
-        let mut buff = Buff::new(page, 256 + number % 64, len).expect("it fits");
+        let mut buff = XdpBuff::new(page, 256 + number % 64, len).expect("it fits");
         buff.data_mut().copy_from_slice(&packet(number, len));
-        Frame::from(buff)
+        XdpFrame::from(buff)
     }
 
     fn send(&mut self, numbers: std::ops::Range<usize>) {
@@ -94,7 +94,7 @@ impl Near {
     }
 
     fn is_by_program(&self) -> bool {
-        self.device.sending() == (Sending::Program, None)
+        self.device.tx_mode() == (TxMode::BpfBatch, None)
     }
 
     /// How often the kernel found nothing on the transmit ring, which is once a call that sent all of it.
@@ -104,8 +104,8 @@ impl Near {
 }
 
 /// Polls until everything was sent.
-fn drain(device: &mut XskDevice, queue: &mut VecDeque<Frame>) {
-    let (mut done, start) = (FrameBulk::new(), Instant::now());
+fn drain(device: &mut XskDevice, queue: &mut VecDeque<XdpFrame>) {
+    let (mut done, start) = (XdpFrameBulk::new(), Instant::now());
     while (!queue.is_empty() || device.stats().in_tx > 0) && start.elapsed() < Duration::from_secs(5) {
         device.transmit(queue);
         device.complete(&mut done, 64);
@@ -170,7 +170,7 @@ fn who_listens_at_the_interface_hears_what_a_program_sends_and_nothing_that_the_
         assert_eq!((heard(&mut near), near.is_by_program()), (32, true));
         let veth = near.veth.clone();
         drop(near);
-        let mut near = open(&veth, Sending::Ring, UmemParams::default()).expect("a free queue");
+        let mut near = open(&veth, TxMode::Ring, UmemParams::default()).expect("a free queue");
         assert_eq!((heard(&mut near), near.is_by_program()), (0, false));
     });
 }
@@ -191,16 +191,16 @@ fn a_thread_elsewhere_sends_by_the_ring_and_to_no_other_interface() {
             let frames = |pool: &Bound| {
                 let frame = |number: usize| {
                     let page = pool.alloc_page().expect("pages enough");
-                    let mut buff = Buff::new(page, 256, length(number)).expect("it fits");
+                    let mut buff = XdpBuff::new(page, 256, length(number)).expect("it fits");
                     buff.data_mut().copy_from_slice(&packet(number, length(number)));
-                    Frame::from(buff)
+                    XdpFrame::from(buff)
                 };
                 (0..100).map(frame).collect::<VecDeque<_>>()
             };
-            assert_eq!(near.0.sending(), (Sending::Program, None));
+            assert_eq!(near.0.tx_mode(), (TxMode::BpfBatch, None));
             drain(&mut near.0, &mut frames(&near.1));
             let why = Some("the device was polled in another network namespace".into());
-            assert_eq!(near.0.sending(), (Sending::Ring, why));
+            assert_eq!(near.0.tx_mode(), (TxMode::Ring, why));
             (near.0, near.1.unbind())
         };
         let (device, pool) = veth.far().run(work);
@@ -238,24 +238,24 @@ fn what_cannot_be_had_is_refused_or_left_alone_as_was_asked() {
     let veth = Veth::new(1, MTU);
     let several = UmemParams { multi_buffer: true, ..Default::default() };
     let refused = |near: Result<Near, Error>| near.map(drop).unwrap_err().to_string();
-    let error = refused(open(&veth, Sending::Program, several.clone()));
-    assert!(error.contains("sending is program, but must be ring or auto"), "{error}");
-    let near = open(&veth, Sending::Auto, several).expect("a free queue");
+    let error = refused(open(&veth, TxMode::BpfBatch, several.clone()));
+    assert!(error.contains("tx_mode is bpf-batch, but must be ring or auto"), "{error}");
+    let near = open(&veth, TxMode::Auto, several).expect("a free queue");
     let why = Some("packets may have several buffers".into());
-    assert_eq!(near.device.sending(), (Sending::Ring, why));
+    assert_eq!(near.device.tx_mode(), (TxMode::Ring, why));
     drop(near);
     let refused = |capabilities: &[u32]| {
         let opened = || {
             let arena =
                 Arena::new(ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() })?;
             let umem = Umem::new(UmemParams { mode: XskMode::Copy, ..Default::default() }, &*arena)?;
-            let device = |sending| {
+            let device = |tx_mode| {
                 let rings = XskParams { rx_ring: 8, tx_ring: 8, ..Default::default() };
-                XskDevice::open(XskParams { interface: "near0".into(), sending, ..rings }, &umem)
+                XskDevice::open(XskParams { interface: "near0".into(), tx_mode, ..rings }, &umem)
             };
-            let error = device(Sending::Program).map(drop).unwrap_err().to_string();
-            let device = device(Sending::Auto)?; // over the same memory
-            assert_eq!((device.sending(), umem.sockets()), ((Sending::Ring, Some(error.clone())), 1));
+            let error = device(TxMode::BpfBatch).map(drop).unwrap_err().to_string();
+            let device = device(TxMode::Auto)?; // over the same memory
+            assert_eq!((device.tx_mode(), umem.sockets()), ((TxMode::Ring, Some(error.clone())), 1));
             Ok::<_, Error>(error)
         };
         veth::without(capabilities, opened).expect("the ring is to be had")
@@ -289,11 +289,11 @@ fn where_packets_pass_a_queue_all_go_by_the_program_or_none() {
                 }
                 Ok((done, why)) => assert!(done, "{why}"),
             }
-            let near = open(&veth, Sending::Auto, UmemParams::default()).expect("a free queue");
-            let why = near.device.sending().1.expect("there is a reason");
+            let near = open(&veth, TxMode::Auto, UmemParams::default()).expect("a free queue");
+            let why = near.device.tx_mode().1.expect("there is a reason");
             assert!(why.contains("near0 passes the queueing discipline") && why.contains(kind), "{why}");
             drop(near);
-            let mut near = open(&veth, Sending::Program, UmemParams::default()).expect("a free queue");
+            let mut near = open(&veth, TxMode::BpfBatch, UmemParams::default()).expect("a free queue");
             let (mut far, mut next) = (veth.far_end(0), 0);
             for size in 1..100 {
                 near.send(next..next + size);
@@ -319,10 +319,10 @@ fn a_program_costs_this_cpu_about_what_the_ring_does() {
         return println!("SKIP the cost of bursts: it measures, and this was built for debugging");
     }
     let veth = Veth::new(2, MTU);
-    let near = |interface, sending| {
-        open_on(interface, &veth, sending, UmemParams::default()).expect("this kernel has all of it")
+    let near = |interface, tx_mode| {
+        open_on(interface, &veth, tx_mode, UmemParams::default()).expect("this kernel has all of it")
     };
-    let mut ways = [near("near0", Sending::Ring), near("near1", Sending::Program)];
+    let mut ways = [near("near0", TxMode::Ring), near("near1", TxMode::BpfBatch)];
     let mut medians = [0; 2];
     for burst in [4, 8, 16, 64] {
         let mut spent = [Vec::new(), Vec::new()];

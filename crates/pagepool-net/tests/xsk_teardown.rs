@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use pagepool::{Arena, ArenaParams, Bound, Buff, Frame, FrameBulk, Pool, PoolParams, PoolRef};
+use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, PoolRef, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_net::netns::Netlink;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{Attach, Device, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams};
@@ -64,7 +64,7 @@ fn attach(interface: &str) -> Arc<Redirect> {
 }
 
 /// Packets that come until there are so many.
-fn collect(device: &mut XskDevice, pool: &Bound, count: usize) -> Vec<Buff> {
+fn collect(device: &mut XskDevice, pool: &Bound, count: usize) -> Vec<XdpBuff> {
     let (mut packets, start) = (Vec::with_capacity(count), Instant::now());
     while packets.len() < count && start.elapsed() < LIMIT {
         device.receive(pool, &mut packets, 64);
@@ -77,7 +77,7 @@ fn collect(device: &mut XskDevice, pool: &Bound, count: usize) -> Vec<Buff> {
 fn echoes(device: &mut XskDevice, pool: &Bound, far: &mut Far) {
     (0..10).for_each(|number| assert!(far.send(&packet(number))));
     let packets = collect(device, pool, 10);
-    let mut queue: VecDeque<_> = packets.into_iter().map(Frame::from).collect();
+    let mut queue: VecDeque<_> = packets.into_iter().map(XdpFrame::from).collect();
     assert_eq!((queue.len(), device.transmit(&mut queue)), (10, 10));
     far.patience = Duration::from_secs(5);
     let mut back = Vec::new();
@@ -85,7 +85,7 @@ fn echoes(device: &mut XskDevice, pool: &Bound, far: &mut Far) {
         assert!(far.receive(&mut back) && back == packet(number), "packet {number} comes back as it was");
     }
     far.patience = Duration::from_millis(2);
-    let (mut done, start) = (FrameBulk::new(), Instant::now());
+    let (mut done, start) = (XdpFrameBulk::new(), Instant::now());
     while device.stats().in_tx > 0 && start.elapsed() < LIMIT {
         device.complete(&mut done, 64);
     }
@@ -120,7 +120,7 @@ fn everything(far: &mut [Far; 2], random: &mut Random) -> Everything {
     }
     let held = [&mut left, &mut right].map(|(device, pool)| collect(device, pool, 5 + random.below(5)));
     let [mut to_right, mut to_left] =
-        held.map(|held| held.into_iter().map(Frame::from).collect::<VecDeque<_>>());
+        held.map(|held| held.into_iter().map(XdpFrame::from).collect::<VecDeque<_>>());
     let (kept_left, kept_right) = (to_right.split_off(2), to_left.split_off(2));
     right.0.transmit(&mut to_right); // each sends what is the other's
     left.0.transmit(&mut to_left);
@@ -176,11 +176,11 @@ fn hold() {
     let memory = memory();
     let (mut device, pool) = open("near0", &attach("near0"), &memory);
     println!("\nREADY");
-    let (mut packets, mut queue, mut done) = (Vec::with_capacity(64), VecDeque::new(), FrameBulk::new());
+    let (mut packets, mut queue, mut done) = (Vec::with_capacity(64), VecDeque::new(), XdpFrameBulk::new());
     let start = Instant::now();
     while start.elapsed() < LIMIT {
         device.receive(&pool, &mut packets, 64);
-        queue.extend(packets.drain(..).map(Frame::from));
+        queue.extend(packets.drain(..).map(XdpFrame::from));
         device.transmit(&mut queue);
         device.complete(&mut done, 64);
         done.flush();

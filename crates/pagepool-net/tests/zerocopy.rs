@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pagepool::{
-    Arena, ArenaParams, Bound, OnBusy, PAGE_SIZE, PageBuf, PageIdx, PageUser, Pool, PoolParams, WaitUser,
+    Arena, ArenaParams, Bound, DeferredUser, InUse, OnBusy, PAGE_SIZE, PageBuf, PageIdx, Pool, PoolParams,
 };
 use pagepool_net::{Sent, ZeroCopySocket};
 
@@ -52,7 +52,7 @@ struct Sender {
     arena: Arc<Arena>,
     pool: Bound,
     socket: Arc<ZeroCopySocket>,
-    user: WaitUser,
+    user: DeferredUser,
     /// The cookie that each page was queued with last.
     cookies: HashMap<PageIdx, u64>,
     reused: u64,
@@ -63,9 +63,9 @@ impl Sender {
     fn new(socket: Arc<ZeroCopySocket>, on_busy: OnBusy) -> Self {
         let arena = Arena::new(ArenaParams { max_bytes: 48 << 12, ..Default::default() }).unwrap();
         let params =
-            PoolParams { refill: 8, cache_size: 16, wait_capacity: 32, on_busy, ..Default::default() };
+            PoolParams { refill: 8, cache_size: 16, defer_capacity: 32, on_busy, ..Default::default() };
         let pool = Pool::new(params, arena.clone()).unwrap().bind();
-        let user = pool.wait_user(socket.clone()).unwrap();
+        let user = pool.deferred_user(socket.clone()).unwrap();
         Self { arena, pool, socket, user, cookies: HashMap::new(), reused: 0 }
     }
 
@@ -76,7 +76,7 @@ impl Sender {
             if let Some(buffer) = self.pool.alloc_page() {
                 break buffer;
             }
-            assert!(Instant::now() < until, "no page came back: {:?}", self.pool.wait_stats());
+            assert!(Instant::now() < until, "no page came back: {:?}", self.pool.deferred_stats());
             std::thread::yield_now();
         };
         if let Some(cookie) = self.cookies.remove(&buffer.page()) {
@@ -91,10 +91,10 @@ impl Sender {
         let Some(cookie) = sent.cookie else { return drop(buffer) };
         self.cookies.insert(buffer.page(), cookie);
         let until = Instant::now() + LIMIT;
-        while let Err(back) = self.pool.wait(&self.user, buffer, cookie) {
-            assert!(Instant::now() < until, "the queue stays full: {:?}", self.pool.wait_stats());
+        while let Err(back) = self.pool.defer(&self.user, buffer, cookie) {
+            assert!(Instant::now() < until, "the queue stays full: {:?}", self.pool.deferred_stats());
             std::thread::yield_now();
-            self.pool.poll_waits();
+            self.pool.poll_deferred();
             buffer = back;
         }
     }
@@ -104,7 +104,7 @@ impl Sender {
         let handle = self.pool.handle();
         let shutdown = self.pool.destroy();
         assert!(shutdown.wait(LIMIT), "{}", shutdown.report());
-        let (stats, waits) = (self.socket.stats(), handle.wait_stats());
+        let (stats, waits) = (self.socket.stats(), handle.deferred_stats());
         assert_eq!(stats.copied + stats.zero_copy, stats.sends, "{stats:?}");
         assert_eq!((waits.waiting(), waits.leaked, handle.inflight().total), (0, 0, 0), "{waits:?}");
         assert_eq!(waits.queued, waits.reused + waits.freed_late);

@@ -58,7 +58,7 @@ impl Drop for Calling<'_> {
     }
 }
 
-/// Two bits per 64 bytes of page: where a raw address that is out begins, and where its piece ends. A whole page has
+/// Two bits per 64 bytes of page: where a raw address that is out begins, and where its fragment ends. A whole page has
 /// no end mark: it ends with its page.
 pub(crate) struct RawOut {
     pub(crate) start: Box<[AtomicU64]>,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::buf::PageBuf;
 use crate::chain::MAX_FRAGS;
-use crate::frame::Frame;
+use crate::frame::XdpFrame;
 use crate::memory::Memory;
 use crate::skb::frags::Frags;
 use crate::skb::{SkBuff, SkbFrag, pool_buffer};
@@ -54,19 +54,19 @@ impl AsRef<[u8]> for Stretched {
     }
 }
 
-impl Frame {
+impl XdpFrame {
     /// The packet, one `Bytes` for each of its buffers, in order; nothing is copied. Gives the frame back if the CPU
     /// cannot read all of it.
     ///
     /// Cost: one box per buffer.
     ///
     /// ```
-    /// # use pagepool::{Arena, ArenaParams, Buff, Frame, Pool, PoolParams};
+    /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
-    /// let mut packet = Buff::received(pool.alloc_page().unwrap(), 60).unwrap();
+    /// let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
     /// packet.data_mut().fill(7);
-    /// let bytes = Frame::from(packet).into_bytes().unwrap().next().unwrap();
+    /// let bytes = XdpFrame::from(packet).into_bytes().unwrap().next().unwrap();
     /// let payload = bytes.slice(14..);
     /// drop(bytes);
     /// assert_eq!((&payload[..], pool.inflight().out), (&[7; 46][..], 1));
@@ -74,7 +74,7 @@ impl Frame {
     /// assert_eq!(pool.inflight().out, 0);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
-    pub fn into_bytes(self) -> Result<impl Iterator<Item = Bytes>, Frame> {
+    pub fn into_bytes(self) -> Result<impl Iterator<Item = Bytes>, XdpFrame> {
         if self.segments().any(|segment| segment.data().len() < segment.len()) {
             return Err(self);
         }

@@ -11,10 +11,10 @@ use std::mem::MaybeUninit;
 use crate::buf::PageBuf;
 use crate::cache::Owner;
 use crate::page::PageIdx;
-use crate::shared::Home;
+use crate::shared::PoolPtr;
 
 /// Up to [`Batch::MAX`] whole pages of one pool, each owned by the batch. For frames there is
-/// [`FrameBulk`](crate::FrameBulk).
+/// [`XdpFrameBulk`](crate::XdpFrameBulk).
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -34,7 +34,7 @@ use crate::shared::Home;
 #[derive(Debug)]
 #[must_use = "a batch that is dropped at once was allocated for nothing"]
 pub struct Batch {
-    pool: Home,
+    pool: PoolPtr,
     len: usize,
     pages: [MaybeUninit<u32>; Self::MAX],
 }
@@ -50,7 +50,7 @@ impl Batch {
 
     /// An empty one. It does not keep the pool: without pages nothing looks at it.
     #[inline(always)]
-    pub(crate) fn empty(pool: Home) -> Self {
+    pub(crate) fn empty(pool: PoolPtr) -> Self {
         Self { pool, len: 0, pages: [const { MaybeUninit::uninit() }; Self::MAX] }
     }
 
@@ -68,7 +68,7 @@ impl Batch {
 
     /// Of which pool its pages are, if it has any.
     #[inline(always)]
-    pub(crate) fn pool(&self) -> Option<Home> {
+    pub(crate) fn pool(&self) -> Option<PoolPtr> {
         (self.len > 0).then_some(self.pool)
     }
 
@@ -96,7 +96,7 @@ impl Batch {
     /// Pages of this pool that still fit: none beside those of another one. An empty batch becomes this pool's: the one
     /// it was filled from may be gone, and another at its address.
     #[inline(always)]
-    pub(crate) fn room_for(&mut self, pool: Home) -> usize {
+    pub(crate) fn room_for(&mut self, pool: PoolPtr) -> usize {
         if self.len == 0 {
             self.pool = pool;
         }
@@ -139,7 +139,7 @@ impl Batch {
         Some(PageBuf::whole(self.pool, PageIdx(page)))
     }
 
-    /// Adds a buffer, or gives it back: if the batch is full or has another pool's pages, or the buffer is a piece, or
+    /// Adds a buffer, or gives it back: if the batch is full or has another pool's pages, or the buffer is a fragment, or
     /// held.
     #[inline]
     pub fn push(&mut self, buffer: PageBuf) -> Result<(), PageBuf> {
@@ -193,7 +193,7 @@ impl Drop for Batch {
 
 /// Whole pages that nobody holds, on the owner's thread: one copy into the cache if they fit.
 #[inline(always)]
-pub(crate) fn put_here(pool: Home, owner: Owner, pages: &[u32]) {
+pub(crate) fn put_here(pool: PoolPtr, owner: Owner, pages: &[u32]) {
     if !pool.own.cache.has_plain_room(pages.len()) {
         return put_here_slow(pool, pages);
     }
@@ -206,7 +206,7 @@ pub(crate) fn put_here(pool: Home, owner: Owner, pages: &[u32]) {
 
 /// The syncs are foreign code, and may unbind or end the pool: who the owner is is asked again behind them.
 #[cold]
-fn put_here_slow(pool: Home, pages: &[u32]) {
+fn put_here_slow(pool: PoolPtr, pages: &[u32]) {
     sync_all(pool, pages);
     let Some(owner) = pool.owner_here() else { return put_elsewhere_synced(pool, pages) };
     let mut left = pages;
@@ -225,16 +225,16 @@ fn put_here_slow(pool: Home, pages: &[u32]) {
 
 /// Whole pages that nobody holds, on any other thread: into the lane as far as it has room, then the ring.
 #[inline(never)]
-pub(crate) fn put_elsewhere(pool: Home, pages: &[u32]) {
+pub(crate) fn put_elsewhere(pool: PoolPtr, pages: &[u32]) {
     sync_all(pool, pages);
     put_elsewhere_synced(pool, pages);
 }
 
-pub(crate) fn sync_all(pool: Home, pages: &[u32]) {
+pub(crate) fn sync_all(pool: PoolPtr, pages: &[u32]) {
     pages.iter().for_each(|&page| pool.sync_for_device(PageIdx(page), usize::MAX));
 }
 
-fn put_elsewhere_synced(pool: Home, pages: &[u32]) {
+fn put_elsewhere_synced(pool: PoolPtr, pages: &[u32]) {
     let Some(lane) = pool.lane() else { return pool.ring_bulk(pages) };
     let pushed = pages.iter().take_while(|&&page| lane.push_page(PageIdx(page))).count();
     if pushed > 0 {

@@ -1,4 +1,4 @@
-//! The buffer: an owned page or piece that goes home by itself.
+//! The buffer: an owned page or fragment that goes home by itself.
 //!
 //! Who    a [`PageBuf`] may be sent to any thread and dropped there. On the thread that polls its pool it goes into the
 //!        cache, elsewhere into that thread's lane.
@@ -17,18 +17,18 @@ use std::sync::atomic::Ordering;
 use crate::area::Area;
 use crate::cache::Owner;
 use crate::dma::{DeviceAddr, DomainId, Mapping};
-use crate::frag::{Part, Place};
-use crate::hold::PageHold;
+use crate::frag::{FragBits, HandleBits};
+use crate::hold::PageRef;
 use crate::page::{PAGE_SIZE, PageIdx};
 use crate::raw::RawBuf;
-use crate::shared::Home;
+use crate::shared::PoolPtr;
 use crate::shared_buf::SharedBuf;
 
 /// Names who holds a buffer, in reports; made by [`Bound::tag`](crate::Bound::tag).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(pub(crate) u32);
 
-/// A page of a pool, or a piece of one: owned, 16 bytes, home when dropped. Linux: the `struct page` that
+/// A page of a pool, or a fragment of one: owned, 16 bytes, home when dropped. Linux: the `struct page` that
 /// `page_pool_dev_alloc_pages` gives, with the return hook that cannot be missed.
 ///
 /// Dropping it is the return, from any thread (`page_pool_put_full_page`, the locality found by itself). Forgetting it
@@ -71,8 +71,8 @@ pub struct Tag(pub(crate) u32);
 #[derive(Debug)]
 #[repr(C)]
 pub struct PageBuf {
-    pub(crate) pool: Home,
-    pub(crate) place: Place,
+    pub(crate) pool: PoolPtr,
+    pub(crate) place: HandleBits,
 }
 
 const _: () = assert!(size_of::<PageBuf>() == 16, "four handles in a cache line");
@@ -84,29 +84,29 @@ unsafe impl Send for PageBuf {}
 unsafe impl Sync for PageBuf {}
 
 impl PageBuf {
-    /// The page's number in its area; for a piece, of the page that it is part of.
+    /// The page's number in its area; for a fragment, of the page that it is part of.
     #[inline]
     pub fn page(&self) -> PageIdx {
         self.place.page().head(self.pool.geometry.order)
     }
 
-    /// Where the piece begins in its page, in bytes; 0 for a whole page.
+    /// Where the fragment begins in its page, in bytes; 0 for a whole page.
     #[inline]
     pub fn offset(&self) -> usize {
         (self.start() - self.page().offset()) as usize
     }
 
-    /// True size in bytes: the page's, or the piece's with what was given to it at the end of its page. Linux: truesize.
+    /// True size in bytes: the page's, or the fragment's with what was given to it at the end of its page. Linux: truesize.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
     pub fn len(&self) -> usize {
-        if self.place.part().is_piece() { self.place.part().len() } else { self.pool.geometry.page_size() }
+        if self.place.part().is_frag() { self.place.part().len() } else { self.pool.geometry.page_size() }
     }
 
-    /// Whether this is a piece of a page.
+    /// Whether this is a fragment of a page.
     #[inline]
-    pub fn is_piece(&self) -> bool {
-        self.place.part().is_piece()
+    pub fn is_frag(&self) -> bool {
+        self.place.part().is_frag()
     }
 
     /// The id of the pool that it goes home to.
@@ -124,7 +124,7 @@ impl PageBuf {
     /// Offset of the first byte in the area.
     #[inline(always)]
     pub(crate) fn start(&self) -> u64 {
-        let within = if self.place.part().is_piece() { self.place.part().offset() as u64 } else { 0 };
+        let within = if self.place.part().is_frag() { self.place.part().offset() as u64 } else { 0 };
         self.place.page().offset() + within
     }
 
@@ -153,16 +153,16 @@ impl PageBuf {
     }
 
     /// Where the packet begins in a whole page: the headroom asked for, and the page's colour, up to 15 cache lines. 0
-    /// for a piece, whose user lays it out.
+    /// for a fragment, whose user lays it out.
     #[inline]
     pub fn packet_offset(&self) -> usize {
-        if self.place.part().is_piece() { 0 } else { self.pool.geometry.packet_offset(self.place.page()) }
+        if self.place.part().is_frag() { 0 } else { self.pool.geometry.packet_offset(self.place.page()) }
     }
 
-    /// Most bytes of packet: `max_len` for a whole page, all of a piece.
+    /// Most bytes of packet: `max_len` for a whole page, all of a fragment.
     #[inline]
     pub fn packet_capacity(&self) -> usize {
-        if self.place.part().is_piece() {
+        if self.place.part().is_frag() {
             self.place.part().len()
         } else {
             self.pool.geometry.max_len as usize
@@ -201,7 +201,7 @@ impl PageBuf {
         let base = NonZeroUsize::new(self.pool.base)?;
         let page = self.place.page();
         let part = self.place.part();
-        let within = if part.is_piece() { part.offset() } else { self.pool.geometry.packet_offset(page) };
+        let within = if part.is_frag() { part.offset() } else { self.pool.geometry.packet_offset(page) };
         // SAFETY: a base that is not 0 plus an offset within its area does not wrap to 0.
         let at = unsafe { NonZeroUsize::new_unchecked(base.get() + page.offset() as usize + within) };
         Some(NonNull::with_exposed_provenance(at))
@@ -279,16 +279,16 @@ impl PageBuf {
     }
 
     /// Goes home having been written in its first `len` packet bytes at most, so that no more is synced for the device.
-    /// Linux: `page_pool_put_page` with a `dma_sync_size`. A piece is synced with its whole page.
+    /// Linux: `page_pool_put_page` with a `dma_sync_size`. A fragment is synced with its whole page.
     #[doc(alias = "page_pool_put_page")]
     pub fn recycle_sync(self, len: usize) {
-        if self.place.part().is_piece() {
+        if self.place.part().is_frag() {
             return drop(self);
         }
         let (pool, page, part) = self.into_parts();
         match pool.owner_here() {
-            Some(owner) => pool.recycle_here(owner, page, part == Part::SPECIAL, len),
-            None => pool.recycle_elsewhere(page, part == Part::SPECIAL, len),
+            Some(owner) => pool.recycle_here(owner, page, part == FragBits::SPECIAL, len),
+            None => pool.recycle_elsewhere(page, part == FragBits::SPECIAL, len),
         }
     }
 
@@ -297,10 +297,10 @@ impl PageBuf {
     #[doc(alias = "page_pool_put_full_page")]
     pub fn put_ring(self) {
         let (pool, page, part) = self.into_parts();
-        if part.is_piece() {
-            return put_piece_ring(pool, page);
+        if part.is_frag() {
+            return put_frag_ring(pool, page);
         }
-        if part == Part::SPECIAL && pool.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+        if part == FragBits::SPECIAL && pool.page_meta(page).holds.load(Ordering::Acquire) != 0 {
             return drop(Self::new(pool, page, part)); // it leaves the pool, by whichever way
         }
         pool.sync_for_device(page, usize::MAX);
@@ -316,7 +316,7 @@ impl PageBuf {
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams::default(), arena.clone())?.bind();
     /// let mut buffer = pool.alloc_page().unwrap();
-    /// let hold = buffer.hold();
+    /// let hold = buffer.page_ref();
     /// drop(buffer);
     /// assert_eq!((pool.stats().recycle_released_refcnt, pool.inflight().total), (1, 63));
     /// assert_eq!(arena.pages_out(), 64, "its memory is not the arena's yet");
@@ -324,11 +324,11 @@ impl PageBuf {
     /// assert_eq!(arena.pages_out(), 63);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
-    pub fn hold(&mut self) -> PageHold {
-        if !self.place.part().is_piece() {
-            self.place = Place::new(self.place.page(), Part::SPECIAL);
+    pub fn page_ref(&mut self) -> PageRef {
+        if !self.place.part().is_frag() {
+            self.place = HandleBits::new(self.place.page(), FragBits::SPECIAL);
         }
-        PageHold::new(self.pool, self.page())
+        PageRef::new(self.pool, self.page())
     }
 
     /// Makes the buffer shared: readable through clones on any thread; the last one to be dropped goes home. Allocates
@@ -340,8 +340,8 @@ impl PageBuf {
     /// Parts with the buffer for its address in the pool's first domain, to be put on a descriptor ring.
     /// [`PoolRef::from_raw`](crate::PoolRef::from_raw) makes it a buffer again.
     ///
-    /// It comes back unchanged where there is no such address, or where the piece shares a cache line with another
-    /// (`frag_align` below 64). Any thread; one atomic operation, two for a piece.
+    /// It comes back unchanged where there is no such address, or where the fragment shares a cache line with another
+    /// (`frag_align` below 64). Any thread; one atomic operation, two for a fragment.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -365,27 +365,27 @@ impl PageBuf {
 
     /// The handle of a whole page. Whoever calls it owned the page, and parts with it.
     #[inline(always)]
-    pub(crate) fn whole(pool: Home, page: PageIdx) -> Self {
-        Self { pool, place: Place::whole(page) }
+    pub(crate) fn whole(pool: PoolPtr, page: PageIdx) -> Self {
+        Self { pool, place: HandleBits::whole(page) }
     }
 
     /// The handle of a part of a page.
     #[inline(always)]
-    pub(crate) fn new(pool: Home, page: PageIdx, part: Part) -> Self {
-        Self { pool, place: Place::new(page, part) }
+    pub(crate) fn new(pool: PoolPtr, page: PageIdx, part: FragBits) -> Self {
+        Self { pool, place: HandleBits::new(page, part) }
     }
 
-    /// The handle of a piece of a page.
+    /// The handle of a fragment of a page.
     #[inline(always)]
-    pub(crate) fn piece(pool: Home, page: PageIdx, offset: usize, len: usize) -> Self {
-        debug_assert!(offset + len <= pool.geometry.page_size() && len > 0, "I1: piece {offset}+{len}");
-        let (page, part) = Part::piece(page, offset, len);
+    pub(crate) fn frag(pool: PoolPtr, page: PageIdx, offset: usize, len: usize) -> Self {
+        debug_assert!(offset + len <= pool.geometry.page_size() && len > 0, "I1: fragment {offset}+{len}");
+        let (page, part) = FragBits::frag(page, offset, len);
         Self::new(pool, page, part)
     }
 
     /// Takes the handle apart without sending it home.
     #[inline(always)]
-    pub(crate) fn into_parts(self) -> (Home, PageIdx, Part) {
+    pub(crate) fn into_parts(self) -> (PoolPtr, PageIdx, FragBits) {
         let this = ManuallyDrop::new(self);
         (this.pool, this.place.page(), this.place.part())
     }
@@ -406,31 +406,31 @@ impl Drop for PageBuf {
 }
 
 #[cold]
-fn put_piece_ring(pool: Home, page: PageIdx) {
+fn put_frag_ring(pool: PoolPtr, page: PageIdx) {
     match pool.owner_here() {
-        Some(owner) => pool.piece_here(owner, page, true),
-        None => pool.pieces_without_lane(&[page.0]),
+        Some(owner) => pool.frag_here(owner, page, true),
+        None => pool.frags_without_lane(&[page.0]),
     }
 }
 
 #[inline(never)]
-fn drop_here(pool: Home, owner: Owner, place: Place) {
-    if place.part().is_piece() {
-        pool.piece_here(owner, place.page(), false);
+fn drop_here(pool: PoolPtr, owner: Owner, place: HandleBits) {
+    if place.part().is_frag() {
+        pool.frag_here(owner, place.page(), false);
     } else {
-        pool.recycle_here(owner, place.page(), place.part() == Part::SPECIAL, usize::MAX);
+        pool.recycle_here(owner, place.page(), place.part() == FragBits::SPECIAL, usize::MAX);
     }
 }
 
 #[inline(never)]
-fn drop_elsewhere(pool: Home, place: Place) {
+fn drop_elsewhere(pool: PoolPtr, place: HandleBits) {
     if place.is_whole() && pool.syncing.is_empty() {
         pool.send_page(place.page());
-    } else if place.part().is_piece() {
-        pool.piece_elsewhere(place.page());
+    } else if place.part().is_frag() {
+        pool.frag_elsewhere(place.page());
     } else {
-        pool.recycle_elsewhere(place.page(), place.part() == Part::SPECIAL, usize::MAX);
+        pool.recycle_elsewhere(place.page(), place.part() == FragBits::SPECIAL, usize::MAX);
     }
 }
 
-const _: () = assert!(PAGE_SIZE == 4096, "Part counts offsets in pages of 4 KiB");
+const _: () = assert!(PAGE_SIZE == 4096, "FragBits counts offsets in pages of 4 KiB");

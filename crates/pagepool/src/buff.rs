@@ -3,7 +3,7 @@
 //! What   a buffer, where in it the packet lies, room before and after it, metadata right before it, and further
 //!        buffers where one is not enough. Linux: `struct xdp_buff`.
 //! Who    the thread that polls a device makes it, a program looks at it and changes it, and it ends by being dropped
-//!        (home, at once), or by becoming a [`Frame`](crate::Frame) that outlives the poll.
+//!        (home, at once), or by becoming a [`XdpFrame`](crate::XdpFrame) that outlives the poll.
 //! Why    moving its ends follows `bpf_xdp_adjust_head`, `bpf_xdp_adjust_tail` and `bpf_xdp_adjust_meta`
 //!        (net/core/filter.c, v7.3), with the same limits but one: Linux keeps 40 bytes of the headroom for its frame,
 //!        and here a frame is a value, so all of the headroom may be used.
@@ -16,7 +16,7 @@ use std::mem::ManuallyDrop;
 
 use crate::buf::PageBuf;
 use crate::chain::{Chain, Frag};
-use crate::shared::Home;
+use crate::shared::PoolPtr;
 
 /// Bytes of an Ethernet header: no packet may become shorter. Linux: `ETH_HLEN`.
 pub const ETH_HEADER: usize = 14;
@@ -53,11 +53,11 @@ impl std::error::Error for AdjustError {}
 /// A packet inside the poll: owned, 32 bytes, home when dropped.
 ///
 /// ```
-/// # use pagepool::{Arena, ArenaParams, Buff, Pool, PoolParams};
+/// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
 /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
 /// let params = PoolParams { headroom: 256, max_len: 1514, tailroom: 320, ..Default::default() };
 /// let pool = Pool::new(params, arena)?.bind();
-/// let mut packet = Buff::received(pool.alloc_page().unwrap(), 60).unwrap();
+/// let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
 /// packet.data_mut().fill(7);
 /// packet.adjust_head(-4).unwrap(); // room for a tag
 /// assert_eq!(packet.len(), 64);
@@ -68,7 +68,7 @@ impl std::error::Error for AdjustError {}
 #[doc(alias = "xdp_buff")]
 #[must_use = "a packet that is dropped at once is lost"]
 #[derive(Debug)]
-pub struct Buff {
+pub struct XdpBuff {
     head: PageBuf,
     /// Offsets in the head buffer: metadata from `meta` to `data`, the packet from `data` to `end`.
     meta: u32,
@@ -77,9 +77,9 @@ pub struct Buff {
     chain: Chain,
 }
 
-const _: () = assert!(size_of::<Buff>() == 32, "two packets in a cache line");
+const _: () = assert!(size_of::<XdpBuff>() == 32, "two packets in a cache line");
 
-impl Buff {
+impl XdpBuff {
     /// The packet of `len` bytes that a device wrote at the buffer's packet offset. Gives the buffer back if `len` is
     /// beyond what a packet may have there.
     #[inline]
@@ -324,10 +324,10 @@ impl Buff {
     /// Parts with the first buffer; the further ones go home now. For whoever sends packets home in bulk.
     ///
     /// ```
-    /// # use pagepool::{Arena, ArenaParams, Buff, Pool, PoolParams};
+    /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
-    /// let packet = Buff::received(pool.alloc_page().unwrap(), 60).unwrap();
+    /// let packet = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
     /// let mut ended = vec![packet.into_buffer()];
     /// pagepool::put_bulk(&mut ended);
     /// assert_eq!(pool.stats().recycle_cached, 1);
@@ -348,7 +348,7 @@ impl Buff {
     }
 }
 
-impl Drop for Buff {
+impl Drop for XdpBuff {
     #[inline]
     fn drop(&mut self) {
         if !self.chain.is_none() {
@@ -360,11 +360,11 @@ impl Drop for Buff {
 /// The first byte behind those that a packet may have.
 #[inline]
 pub(crate) fn hard_end(buffer: &PageBuf) -> usize {
-    if buffer.is_piece() { buffer.len() } else { whole_end(buffer.pool) as usize }
+    if buffer.is_frag() { buffer.len() } else { whole_end(buffer.pool) as usize }
 }
 
 /// The same for the whole pages of a pool.
 #[inline(always)]
-pub(crate) fn whole_end(pool: Home) -> u32 {
+pub(crate) fn whole_end(pool: PoolPtr) -> u32 {
     pool.geometry.page_size() as u32 - pool.geometry.tailroom
 }

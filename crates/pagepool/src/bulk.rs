@@ -1,7 +1,7 @@
 //! Buffers of any pools that go home together.
 //!
 //! Who    any thread. Whether it owns a pool is asked when the buffers go.
-//! How    of up to 64 buffers each pool is gone to once: its whole pages in one go, then its pieces; pages with something to
+//! How    of up to 64 buffers each pool is gone to once: its whole pages in one go, then its fragments; pages with something to
 //!        look up go singly.
 //! Cost   all plain pages of one pool on its owner's thread: one copy into the cache, without a branch per buffer.
 
@@ -10,9 +10,9 @@
 
 use crate::batch::{Batch, put_elsewhere, put_here, sync_all};
 use crate::buf::PageBuf;
-use crate::frag::Part;
+use crate::frag::FragBits;
 use crate::page::PageIdx;
-use crate::shared::Home;
+use crate::shared::PoolPtr;
 
 /// Returns buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. Of every 64, each pool
 /// is gone to once. Linux: `page_pool_put_netmem_bulk`, without its limit of 16.
@@ -63,14 +63,14 @@ pub(crate) unsafe fn put_parted(buffers: &mut [PageBuf]) {
     });
     if !home {
         // SAFETY: the caller parts with them, and the copy above took none.
-        unsafe { put_groups(Way::Home, buffers) };
+        unsafe { put_groups(Way::PoolPtr, buffers) };
     }
 }
 
 /// Copies the page numbers of buffers, and says how many: all of them if they are whole pages of this pool with nothing
 /// to look up, else none. Without a branch per buffer.
 #[inline(always)]
-fn copy_plain(pool: Home, buffers: &[PageBuf], space: &mut [u32]) -> usize {
+fn copy_plain(pool: PoolPtr, buffers: &[PageBuf], space: &mut [u32]) -> usize {
     let (mut pools, mut places) = (0, 0);
     let mut copy = |buffer: &PageBuf, number: &mut u32| {
         pools |= buffer.pool.0.addr().get() ^ pool.0.addr().get();
@@ -90,7 +90,7 @@ fn copy_plain(pool: Home, buffers: &[PageBuf], space: &mut [u32]) -> usize {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// As dropped buffers go.
-    Home,
+    PoolPtr,
     /// Through the locked ring.
     Ring,
 }
@@ -99,7 +99,7 @@ enum Way {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Plain,
-    Piece,
+    Frag,
     /// A whole page with something to look up: these go singly.
     Special,
 }
@@ -108,14 +108,14 @@ impl Kind {
     #[inline(always)]
     fn of(buffer: &PageBuf) -> Self {
         match buffer.place.part() {
-            Part::WHOLE => Self::Plain,
-            part if part.is_piece() => Self::Piece,
+            FragBits::WHOLE => Self::Plain,
+            part if part.is_frag() => Self::Frag,
             _ => Self::Special,
         }
     }
 }
 
-/// Returns up to [`Batch::MAX`] buffers, pool by pool: the whole pages of each together, then the pieces of each.
+/// Returns up to [`Batch::MAX`] buffers, pool by pool: the whole pages of each together, then the fragments of each.
 ///
 /// # Safety
 /// As for [`put_parted`].
@@ -129,7 +129,7 @@ unsafe fn put_groups(way: Way, mut rest: &mut [PageBuf]) {
             let single = unsafe { std::ptr::read(first) };
             rest = &mut rest[1..];
             match way {
-                Way::Home => drop(single),
+                Way::PoolPtr => drop(single),
                 Way::Ring => single.put_ring(),
             }
             continue;
@@ -138,7 +138,7 @@ unsafe fn put_groups(way: Way, mut rest: &mut [PageBuf]) {
         let group = &numbers[..rest.len() - left];
         rest = &mut rest[..left];
         match kind {
-            Kind::Piece => put_pieces(way, pool, group),
+            Kind::Frag => put_frags(way, pool, group),
             _ => put_pages(way, pool, group),
         }
     }
@@ -147,7 +147,7 @@ unsafe fn put_groups(way: Way, mut rest: &mut [PageBuf]) {
 /// Copies the page numbers of one pool's buffers of one kind, and moves the others to the front; says how many others
 /// there are.
 #[inline(always)]
-fn gather(pool: Home, kind: Kind, buffers: &mut [PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
+fn gather(pool: PoolPtr, kind: Kind, buffers: &mut [PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
     // Almost always they are all of one pool and plain.
     let run = if kind == Kind::Plain { run_of_plain(pool, buffers, numbers) } else { 0 };
     let mut left = 0;
@@ -163,10 +163,10 @@ fn gather(pool: Home, kind: Kind, buffers: &mut [PageBuf], numbers: &mut [u32; B
     left
 }
 
-fn put_pages(way: Way, pool: Home, pages: &[u32]) {
+fn put_pages(way: Way, pool: PoolPtr, pages: &[u32]) {
     match (way, pool.owner_here()) {
-        (Way::Home, Some(owner)) => put_here(pool, owner, pages),
-        (Way::Home, None) => put_elsewhere(pool, pages),
+        (Way::PoolPtr, Some(owner)) => put_here(pool, owner, pages),
+        (Way::PoolPtr, None) => put_elsewhere(pool, pages),
         (Way::Ring, _) => {
             sync_all(pool, pages);
             pool.ring_bulk(pages);
@@ -174,15 +174,15 @@ fn put_pages(way: Way, pool: Home, pages: &[u32]) {
     }
 }
 
-/// Who the owner is is asked for each: the sync of a page that is home with its last piece is foreign code.
-fn put_pieces(way: Way, pool: Home, mut pieces: &[u32]) {
-    while let [piece, rest @ ..] = pieces {
+/// Who the owner is is asked for each: the sync of a page that is home with its last fragment is foreign code.
+fn put_frags(way: Way, pool: PoolPtr, mut frags: &[u32]) {
+    while let [frag, rest @ ..] = frags {
         match (way, pool.owner_here()) {
-            (_, Some(owner)) => pool.piece_here(owner, PageIdx(*piece), way == Way::Ring),
-            (Way::Home, None) => return pool.pieces_elsewhere(pieces),
-            (Way::Ring, None) => return pool.pieces_without_lane(pieces),
+            (_, Some(owner)) => pool.frag_here(owner, PageIdx(*frag), way == Way::Ring),
+            (Way::PoolPtr, None) => return pool.frags_elsewhere(frags),
+            (Way::Ring, None) => return pool.frags_without_lane(frags),
         }
-        pieces = rest;
+        frags = rest;
     }
 }
 
@@ -199,7 +199,7 @@ pub(crate) fn taken<T>(buffers: &mut Vec<T>) -> &mut [T] {
 
 /// Copies the page numbers of the leading whole, plain pages of one pool; says how many there were.
 #[inline(always)]
-fn run_of_plain(pool: Home, buffers: &[PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
+fn run_of_plain(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
     let plain = |(buffer, number): (&PageBuf, &mut u32)| {
         *number = buffer.place.page().0;
         buffer.pool == pool && buffer.place.is_whole()

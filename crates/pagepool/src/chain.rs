@@ -3,7 +3,7 @@
 //! What   a block of up to [`MAX_FRAGS`] buffers with their data, in an array of the pool that the packet's first buffer
 //!        is of. It lies outside every device's reach: no device, and no peer process on the same memory, can forge a
 //!        handle. Linux keeps this list in the tailroom of the packet's own page.
-//! Who    the one that has the packet: a chain is part of a `Buff` or a `Frame`, and goes with it from thread to thread.
+//! Who    the one that has the packet: a chain is part of a `XdpBuff` or a `XdpFrame`, and goes with it from thread to thread.
 //! Life   a chain is emptied and its block put back before the packet's first buffer goes home; so that buffer, being
 //!        out, keeps the pool and with it the block (I3, I9).
 //! Cost   a block is taken with the first further buffer and put back with the last. On the thread that owns the pool that is
@@ -18,7 +18,7 @@ use std::num::NonZeroU32;
 
 use crate::buf::PageBuf;
 use crate::cache::Owner;
-use crate::shared::Home;
+use crate::shared::PoolPtr;
 use crate::sync::OwnerCell;
 
 /// Most buffers of a packet beyond its first. Linux: `MAX_SKB_FRAGS`.
@@ -95,19 +95,19 @@ impl Frag {
         self.len -= less as u32;
     }
 
-    /// Takes in a piece whose memory and data go on where this one's end, in the same page; else gives it back. The
-    /// page counts one piece less, and stays out until this one is home.
+    /// Takes in a fragment whose memory and data go on where this one's end, in the same page; else gives it back. The
+    /// page counts one fragment less, and stays out until this one is home.
     fn merge(&mut self, next: Frag) -> Result<(), Frag> {
-        let pieces = self.buffer.is_piece() && next.buffer.is_piece();
+        let frags = self.buffer.is_frag() && next.buffer.is_frag();
         let end = self.buffer.start() + self.buffer.len() as u64;
         let follows = self.tailroom() == 0 && next.offset == 0 && next.buffer.start() == end;
         let (pool, page) = (self.buffer.pool, self.buffer.page());
-        if !(pieces && follows && next.buffer.pool == pool && next.buffer.page() == page) {
+        if !(frags && follows && next.buffer.pool == pool && next.buffer.page() == page) {
             return Err(next);
         }
         let (from, len) = (self.buffer.offset(), self.buffer.len() + next.buffer.len());
         self.len += next.len;
-        let short = std::mem::replace(&mut self.buffer, PageBuf::piece(pool, page, from, len));
+        let short = std::mem::replace(&mut self.buffer, PageBuf::frag(pool, page, from, len));
         let _ = short.into_parts(); // the longer handle stands for it
         drop(next);
         Ok(())
@@ -288,11 +288,11 @@ impl fmt::Debug for Stash {
     }
 }
 
-fn take_block(pool: Home) -> Option<u32> {
+fn take_block(pool: PoolPtr) -> Option<u32> {
     pool.owner_here().and_then(|owner| pool.own.chains.take(owner)).or_else(|| pool.chains.take())
 }
 
-fn put_block(pool: Home, place: u32) {
+fn put_block(pool: PoolPtr, place: u32) {
     let kept = pool.owner_here().is_some_and(|owner| pool.own.chains.put(owner, place));
     if !kept {
         pool.chains.put(place);

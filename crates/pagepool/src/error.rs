@@ -96,7 +96,7 @@ impl fmt::Display for Error {
             }
             Self::Fixed { domain, committed_bytes } => write!(
                 f,
-                "the arena cannot grow beyond {committed_bytes} bytes while domain {domain} maps it as one piece: \
+                "the arena cannot grow beyond {committed_bytes} bytes while domain {domain} maps it as one fragment: \
                  commit all of it first, or use a larger arena"
             ),
             Self::Busy { what } => write!(f, "still in use: {what}"),

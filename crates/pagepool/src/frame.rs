@@ -1,9 +1,9 @@
 //! A packet that outlives the poll.
 //!
-//! What   as a `Buff`, but of any memory, and for any thread: it waits in a transmit ring, goes to another thread, is
+//! What   as a `XdpBuff`, but of any memory, and for any thread: it waits in a transmit ring, goes to another thread, is
 //!        kept. Linux: `struct xdp_frame`.
 //! How    a value. Linux writes its frame into the packet's own headroom, where the device may write too.
-//! Cost   48 bytes. Making one of a `Buff` moves the handle and allocates nothing.
+//! Cost   48 bytes. Making one of a `XdpBuff` moves the handle and allocates nothing.
 
 // UNSAFETY: a frame is taken apart without being dropped; one constructor takes memory on the caller's word.
 #![expect(unsafe_code)]
@@ -13,11 +13,11 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use crate::buf::PageBuf;
-use crate::buff::{Buff, hard_end};
+use crate::buff::{XdpBuff, hard_end};
 use crate::chain::{Chain, Frag};
 use crate::dma::{DeviceAddr, DomainId, Mapping};
 use crate::memory::{Foreign, Memory, Page, SharedPage};
-use crate::model::Model;
+use crate::model::MemModel;
 use crate::page::PAGE_SIZE;
 use crate::pool::Bound;
 use crate::registry::{MemId, MemType};
@@ -28,9 +28,9 @@ use crate::registry::{MemId, MemType};
 #[doc(alias = "xdp_return_frame")]
 #[must_use = "a frame that is dropped at once is lost"]
 #[derive(Debug)]
-pub struct Frame {
+pub struct XdpFrame {
     memory: Memory,
-    /// Offsets in the first buffer, as in a [`Buff`].
+    /// Offsets in the first buffer, as in a [`XdpBuff`].
     meta: u32,
     data: u32,
     end: u32,
@@ -39,26 +39,26 @@ pub struct Frame {
     chain: Chain,
 }
 
-const _: () = assert!(size_of::<Frame>() <= 48, "three handles");
+const _: () = assert!(size_of::<XdpFrame>() <= 48, "three handles");
 
-impl From<Buff> for Frame {
+impl From<XdpBuff> for XdpFrame {
     /// Linux: `xdp_convert_buff_to_frame`, which fails where the headroom is too small for its header.
     #[inline]
-    fn from(packet: Buff) -> Self {
+    fn from(packet: XdpBuff) -> Self {
         let hard_end = hard_end(packet.buffer()) as u32;
         let (head, [meta, data, end], chain) = packet.into_parts();
         Self { memory: Memory::Pool(head), meta, data, end, hard_end, chain }
     }
 }
 
-impl Frame {
+impl XdpFrame {
     /// A packet of `len` bytes at `offset` in a page of ordinary memory. Gives the page back if that is beyond it.
     ///
     /// ```
-    /// # use pagepool::{Frame, MemType, Page};
+    /// # use pagepool::{XdpFrame, MemType, Page};
     /// let mut page = Page::new();
     /// page.bytes_mut()[64..67].copy_from_slice(b"syn");
-    /// let frame = Frame::from_page(page, 64, 3).unwrap();
+    /// let frame = XdpFrame::from_page(page, 64, 3).unwrap();
     /// assert_eq!((frame.data(), frame.headroom(), frame.mem_type()), (&b"syn"[..], 64, MemType::Page));
     /// ```
     #[doc(alias = "MEM_TYPE_PAGE_ORDER0")]
@@ -72,9 +72,9 @@ impl Frame {
     /// The same in a page that is shared, which can be read only while others have it.
     ///
     /// ```
-    /// # use pagepool::{Frame, Page};
+    /// # use pagepool::{XdpFrame, Page};
     /// let page = Page::new().into_shared();
-    /// let twice = [0, 2048].map(|half| Frame::from_shared(page.clone(), half, 60).unwrap());
+    /// let twice = [0, 2048].map(|half| XdpFrame::from_shared(page.clone(), half, 60).unwrap());
     /// assert_eq!(twice[1].len(), 60);
     /// ```
     #[doc(alias = "MEM_TYPE_PAGE_SHARED")]
@@ -89,14 +89,14 @@ impl Frame {
     /// memory stays with the caller, if the packet is beyond it, it has 4 GiB or more, or the model has no callback.
     ///
     /// ```
-    /// # use pagepool::{Frame, Model, Registry};
+    /// # use pagepool::{XdpFrame, MemModel, Registry};
     /// # use std::ptr::NonNull;
     /// // SAFETY (of the callback's own): it is given what `Box::leak` gave, once.
     /// let free = |memory: NonNull<[u8]>| drop(unsafe { Box::from_raw(memory.as_ptr()) });
-    /// let model = Model::foreign(&Registry::new(), "heap", free)?;
+    /// let model = MemModel::foreign(&Registry::new(), "heap", free)?;
     /// let memory = NonNull::from(Box::leak(vec![7u8; 2048].into_boxed_slice()));
     /// // SAFETY: the memory is initialised, and nobody's until it is given back.
-    /// let frame = unsafe { Frame::from_foreign(&model, memory, 256, 60) }.unwrap();
+    /// let frame = unsafe { XdpFrame::from_foreign(&model, memory, 256, 60) }.unwrap();
     /// assert_eq!(frame.data(), [7; 60]);
     /// drop(frame); // and the memory with it
     /// # Ok::<(), pagepool::Error>(())
@@ -108,7 +108,7 @@ impl Frame {
     /// * Any thread may touch it, and give it back.
     #[doc(alias = "MEM_TYPE_XSK_BUFF_POOL")]
     pub unsafe fn from_foreign(
-        model: &Model,
+        model: &MemModel,
         memory: NonNull<[u8]>,
         offset: usize,
         len: usize,
@@ -127,17 +127,17 @@ impl Frame {
     /// for a packet that does not fit, and for memory that the CPU cannot read. Linux: `xdpf_clone`.
     ///
     /// ```
-    /// # use pagepool::{Arena, ArenaParams, Buff, Frame, MemType, Pool, PoolParams};
+    /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, MemType, Pool, PoolParams};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
-    /// let mut packet = Buff::received(pool.alloc_page().unwrap(), 60).unwrap();
+    /// let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
     /// packet.data_mut().fill(7);
-    /// let copy = Frame::from(packet).copy_to_page().unwrap();
+    /// let copy = XdpFrame::from(packet).copy_to_page().unwrap();
     /// assert_eq!((copy.data(), copy.mem_type(), pool.inflight().out), (&[7; 60][..], MemType::Page, 0));
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     #[doc(alias = "xdpf_clone")]
-    pub fn copy_to_page(&self) -> Option<Frame> {
+    pub fn copy_to_page(&self) -> Option<XdpFrame> {
         let (meta_len, len) = ((self.data - self.meta) as usize, self.len());
         let room = PAGE_SIZE.checked_sub(meta_len + len)?;
         let mut page = Page::new();
@@ -158,13 +158,13 @@ impl Frame {
     /// The packet inside a poll again, for a program that runs elsewhere; only pool memory can be that. Linux:
     /// `xdp_convert_frame_to_buff`.
     #[doc(alias = "xdp_convert_frame_to_buff")]
-    pub fn into_buff(self) -> Result<Buff, Frame> {
+    pub fn into_buff(self) -> Result<XdpBuff, XdpFrame> {
         if self.buffer().is_none() {
             return Err(self);
         }
         let (memory, ends, chain) = self.into_parts();
         let Memory::Pool(head) = memory else { unreachable!("I1: it was looked at, and nobody else has it") };
-        Ok(Buff::from_parts(head, ends, chain))
+        Ok(XdpBuff::from_parts(head, ends, chain))
     }
 
     /// Parts with everything; whoever calls it ends the chain.
@@ -247,13 +247,13 @@ impl Frame {
     /// The metadata, right before the packet; empty for memory that the CPU cannot read.
     ///
     /// ```
-    /// # use pagepool::{Arena, ArenaParams, Buff, Frame, Pool, PoolParams};
+    /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams { headroom: 256, ..Default::default() }, arena)?.bind();
-    /// let mut packet = Buff::received(pool.alloc_page().unwrap(), 60).unwrap();
+    /// let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
     /// packet.adjust_meta(-4).unwrap();
     /// packet.meta_mut().copy_from_slice(b"rss1");
-    /// assert_eq!(Frame::from(packet).meta(), b"rss1");
+    /// assert_eq!(XdpFrame::from(packet).meta(), b"rss1");
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn meta(&self) -> &[u8] {
@@ -276,21 +276,21 @@ impl Frame {
     }
 
     /// Goes home inside the poll of its pool, as dropping it there would: into the pool's cache, unless a
-    /// [`NoDirect`](crate::NoDirect) scope forbids it. Further buffers of other pools find their own way. A frame of
+    /// [`NoDirectRecycle`](crate::NoDirectRecycle) scope forbids it. Further buffers of other pools find their own way. A frame of
     /// another pool comes back. Linux: `xdp_return_frame_rx_napi`.
     ///
     /// ```
-    /// # use pagepool::{Arena, ArenaParams, Buff, Frame, Pool, PoolParams};
+    /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
-    /// let frame = Frame::from(Buff::received(pool.alloc_page().unwrap(), 60).unwrap());
+    /// let frame = XdpFrame::from(XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap());
     /// frame.put_in_poll(&pool).unwrap();
     /// assert_eq!(pool.stats().recycle_cached, 1);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     #[doc(alias = "xdp_return_frame_rx_napi")]
     #[inline]
-    pub fn put_in_poll(self, poll: &Bound) -> Result<(), Frame> {
+    pub fn put_in_poll(self, poll: &Bound) -> Result<(), XdpFrame> {
         match self.buffer() {
             Some(head) if head.pool == poll.home() => drop(self),
             _ => return Err(self),
@@ -302,10 +302,10 @@ impl Frame {
     /// is not a pool's goes back as ever.
     ///
     /// ```
-    /// # use pagepool::{Arena, ArenaParams, Buff, Frame, Pool, PoolParams};
+    /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
-    /// Frame::from(Buff::received(pool.alloc_page().unwrap(), 60).unwrap()).put_ring();
+    /// XdpFrame::from(XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap()).put_ring();
     /// assert_eq!(pool.stats().recycle_ring, 1);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
@@ -333,7 +333,7 @@ impl Frame {
     }
 }
 
-impl Drop for Frame {
+impl Drop for XdpFrame {
     #[inline]
     fn drop(&mut self) {
         if !self.chain.is_none()

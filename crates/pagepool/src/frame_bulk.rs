@@ -16,21 +16,21 @@ use std::mem::MaybeUninit;
 
 use crate::batch::Batch;
 use crate::buf::PageBuf;
-use crate::buff::Buff;
+use crate::buff::XdpBuff;
 use crate::bulk::{put_parted, taken};
-use crate::frame::Frame;
+use crate::frame::XdpFrame;
 use crate::memory::Memory;
 
 /// Up to 64 buffers of frames that are on their way home, of any pools. Linux: `xdp_frame_bulk`, without its limit of 16
 /// and without a flush that can be forgotten: dropping it is one.
 ///
 /// ```
-/// # use pagepool::{Arena, ArenaParams, Buff, Frame, FrameBulk, Pool, PoolParams};
+/// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, XdpFrameBulk, Pool, PoolParams};
 /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
 /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
-/// let mut completed = FrameBulk::new();
+/// let mut completed = XdpFrameBulk::new();
 /// for _ in 0..3 {
-///     completed.push(Frame::from(Buff::received(pool.alloc_page().unwrap(), 60).unwrap()));
+///     completed.push(XdpFrame::from(XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap()));
 /// }
 /// assert_eq!((completed.len(), pool.stats().recycle_cached), (3, 0));
 /// completed.flush();
@@ -38,24 +38,24 @@ use crate::memory::Memory;
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 #[doc(alias = "xdp_frame_bulk")]
-pub struct FrameBulk {
+pub struct XdpFrameBulk {
     len: usize,
     buffers: [MaybeUninit<PageBuf>; Self::MAX],
 }
 
-impl fmt::Debug for FrameBulk {
+impl fmt::Debug for XdpFrameBulk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FrameBulk").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("XdpFrameBulk").field("len", &self.len).finish_non_exhaustive()
     }
 }
 
-impl Default for FrameBulk {
+impl Default for XdpFrameBulk {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl FrameBulk {
+impl XdpFrameBulk {
     /// Most buffers that wait.
     pub const MAX: usize = Batch::MAX;
 
@@ -82,7 +82,7 @@ impl FrameBulk {
     /// for more. Memory that is not a pool's goes back at once. Linux: `xdp_return_frame_bulk`.
     #[doc(alias = "xdp_return_frame_bulk")]
     #[inline]
-    pub fn push(&mut self, frame: Frame) {
+    pub fn push(&mut self, frame: XdpFrame) {
         let (memory, _, mut chain) = frame.into_parts();
         let Memory::Pool(head) = memory else { return };
         if !chain.is_none() {
@@ -127,7 +127,7 @@ impl FrameBulk {
     }
 }
 
-impl Drop for FrameBulk {
+impl Drop for XdpFrameBulk {
     #[inline]
     fn drop(&mut self) {
         self.flush();
@@ -137,17 +137,17 @@ impl Drop for FrameBulk {
 /// Returns frames of any pools, mixed, and leaves the vector empty with its capacity. Any thread.
 ///
 /// ```
-/// # use pagepool::{Arena, ArenaParams, Buff, Frame, Pool, PoolParams};
+/// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
 /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
 /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
-/// let mut sent: Vec<Frame> =
-///     (0..3).map(|_| Buff::received(pool.alloc_page().unwrap(), 60).unwrap().into()).collect();
+/// let mut sent: Vec<XdpFrame> =
+///     (0..3).map(|_| XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap().into()).collect();
 /// pagepool::put_frames(&mut sent);
 /// assert_eq!((sent.len(), pool.stats().recycle_cached), (0, 3));
 /// # Ok::<(), pagepool::Error>(())
 /// ```
-pub fn put_frames(frames: &mut Vec<Frame>) {
-    let mut bulk = FrameBulk::new();
+pub fn put_frames(frames: &mut Vec<XdpFrame>) {
+    let mut bulk = XdpFrameBulk::new();
     frames.drain(..).for_each(|frame| bulk.push(frame));
 }
 
@@ -155,17 +155,17 @@ pub fn put_frames(frames: &mut Vec<Frame>) {
 /// their first buffers. Any thread.
 ///
 /// ```
-/// # use pagepool::{Arena, ArenaParams, Buff, Pool, PoolParams};
+/// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
 /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
 /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
 /// let mut packets: Vec<_> =
-///     (0..3).map(|_| Buff::received(pool.alloc_page().unwrap(), 60).unwrap()).collect();
+///     (0..3).map(|_| XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap()).collect();
 /// pagepool::put_packets(&mut packets);
 /// assert_eq!((packets.len(), pool.stats().recycle_cached), (0, 3));
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 #[inline]
-pub fn put_packets(packets: &mut Vec<Buff>) {
+pub fn put_packets(packets: &mut Vec<XdpBuff>) {
     for chunk in taken(packets).chunks_mut(Batch::MAX) {
         if !put_plain(chunk) {
             // SAFETY: I1. They were taken out of the vector, the line above took none, and nobody reads them again.
@@ -177,7 +177,7 @@ pub fn put_packets(packets: &mut Vec<Buff>) {
 /// Puts packets into the cache, all of them: if they are of one pool, which is this thread's and has room, each in one
 /// whole page with nothing to look up. At least one.
 #[inline(always)]
-fn put_plain(packets: &[Buff]) -> bool {
+fn put_plain(packets: &[XdpBuff]) -> bool {
     let pool = packets[0].buffer().pool;
     let Some(owner) = pool.owner_here() else { return false };
     if !pool.own.cache.has_plain_room(packets.len()) {
@@ -201,8 +201,8 @@ fn put_plain(packets: &[Buff]) -> bool {
 /// # Safety
 /// The caller parts with them: it neither reads nor drops any of them again.
 #[inline(never)]
-unsafe fn put_singly(packets: &mut [Buff]) {
-    let mut bulk = FrameBulk::new();
+unsafe fn put_singly(packets: &mut [XdpBuff]) {
+    let mut bulk = XdpFrameBulk::new();
     for packet in packets {
         // SAFETY: I1. The caller parts with them, and each is read out once.
         bulk.push_buffer(unsafe { std::ptr::read(packet) }.into_buffer());
@@ -214,18 +214,18 @@ mod tests {
     use super::*;
     use crate::sync::LOCKS_TAKEN;
     use crate::testing::PlainMemory;
-    use crate::{Bound, Buff, Pool, PoolParams};
+    use crate::{Bound, Pool, PoolParams, XdpBuff};
 
     /// Interleaved pages of three pools without lanes, returned on another thread; how many locks that took.
-    fn locks(put: impl FnOnce(Vec<Frame>) + Send) -> u64 {
+    fn locks(put: impl FnOnce(Vec<XdpFrame>) + Send) -> u64 {
         let pools: Vec<Bound> = (0..3)
             .map(|_| {
                 let memory = PlainMemory::new(64, 0).expect("small");
                 Pool::new(PoolParams { max_lanes: 0, ..Default::default() }, memory).expect("plain").bind()
             })
             .collect();
-        let frame = |at: usize| Buff::received(pools[at % 3].alloc_page().expect("64 are free"), 60);
-        let frames: Vec<Frame> = (0..64).map(|at| frame(at).expect("it fits").into()).collect();
+        let frame = |at: usize| XdpBuff::received(pools[at % 3].alloc_page().expect("64 are free"), 60);
+        let frames: Vec<XdpFrame> = (0..64).map(|at| frame(at).expect("it fits").into()).collect();
         let counted = move || {
             let before = LOCKS_TAKEN.get();
             put(frames);
@@ -240,9 +240,9 @@ mod tests {
     fn each_pool_is_locked_once_for_64_buffers() {
         assert_eq!(locks(|mut frames| put_frames(&mut frames)), 3);
         assert_eq!(locks(drop), 64);
-        let first = |frame: Frame| frame.into_buff().expect("it is a pool's").into_parts().0;
+        let first = |frame: XdpFrame| frame.into_buff().expect("it is a pool's").into_parts().0;
         let bulk = |put: fn(&mut Vec<PageBuf>)| {
-            move |frames: Vec<Frame>| put(&mut frames.into_iter().map(first).collect())
+            move |frames: Vec<XdpFrame>| put(&mut frames.into_iter().map(first).collect())
         };
         assert_eq!(locks(bulk(crate::put_bulk)), 3);
         assert_eq!(locks(bulk(crate::put_ring_bulk)), 3);

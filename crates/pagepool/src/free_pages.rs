@@ -24,7 +24,7 @@ const ORDERS: usize = MAX_ORDER as usize + 1;
 const HOT_PAGES: usize = 1024;
 /// Entries that a stack of a high order has nevertheless.
 const HOT_LEAST: usize = 4;
-/// log2 of the pieces that a refill cuts a block into at most.
+/// log2 of the fragments that a refill cuts a block into at most.
 const REFILL_SHIFT: u8 = 6;
 
 /// The free pages of one area.

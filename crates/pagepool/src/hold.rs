@@ -1,7 +1,7 @@
 //! Holding a page beyond its buffer's life, without its bytes.
 //!
 //! Who    any thread. The count stands in the page's record; a page that comes home while it is not 0 leaves its pool.
-//! Pairs  PageHold::drop (AcqRel) against clear_record (AcqRel) on the same word: whoever makes it "left, no hold" gives
+//! Pairs  PageRef::drop (AcqRel) against clear_record (AcqRel) on the same word: whoever makes it "left, no hold" gives
 //!        the memory back, once.
 
 // UNSAFETY: the last hold gives the page back to its provider.
@@ -12,21 +12,21 @@ use std::sync::atomic::Ordering;
 
 use crate::page::{EMERGENCY, HOLD_COUNT, LEFT, PageIdx};
 use crate::provider::Provider;
-use crate::shared::Home;
+use crate::shared::PoolPtr;
 
 /// Keeps a page's memory as it is, after its buffer went home, until it is dropped: for DMA that nobody can call off,
 /// or a reader outside this program. It gives no access to the bytes. Linux: a page reference beside the pool's.
 #[derive(Debug)]
 #[must_use = "a hold that is dropped at once holds nothing"]
-pub struct PageHold {
+pub struct PageRef {
     provider: Arc<dyn Provider>,
     page: PageIdx,
     order: u8,
 }
 
-impl PageHold {
+impl PageRef {
     /// One more hold; the caller has a buffer of the page.
-    pub(crate) fn new(pool: Home, page: PageIdx) -> Self {
+    pub(crate) fn new(pool: PoolPtr, page: PageIdx) -> Self {
         let before = pool.page_meta(page).holds.fetch_add(1, Ordering::Relaxed);
         if before & HOLD_COUNT > HOLD_COUNT / 2 {
             std::process::abort(); // five hundred million forgotten holds: as `Arc`, rather this than a wrap
@@ -46,7 +46,7 @@ impl PageHold {
     }
 }
 
-impl Drop for PageHold {
+impl Drop for PageRef {
     fn drop(&mut self) {
         let meta = self.provider.area().meta(self.page);
         let before = meta.holds.fetch_sub(1, Ordering::AcqRel); // pairs with clear_record()

@@ -31,8 +31,8 @@ pub(crate) const DETACHED: u32 = 1;
 /// In [`Lane::flags`]: the owner found nothing and may be asleep; the returner wakes it.
 pub(crate) const STARVED: u32 = 2;
 
-/// In a message: a piece of the page came home, not the page. The rest is the page's number plus one.
-pub(crate) const PIECE: u32 = 1 << 31;
+/// In a message: a fragment of the page came home, not the page. The rest is the page's number plus one.
+pub(crate) const FRAG: u32 = 1 << 31;
 
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -57,7 +57,7 @@ struct Producer {
     /// Slots before this place are known to be empty: the producer looks at the consumer's line once a lap, and never
     /// loads a slot.
     free_until: PlainUsize,
-    /// Pages pushed; messages of pieces are not counted. A count of its own, so that an observer sees it only grow.
+    /// Pages pushed; messages of fragments are not counted. A count of its own, so that an observer sees it only grow.
     pages: Counter,
     flags: AtomicU32,
     #[cfg(loom)]
@@ -136,10 +136,10 @@ impl Lane {
         pushed
     }
 
-    /// As [`push`](Self::push), for a piece of a page.
+    /// As [`push`](Self::push), for a fragment of a page.
     #[inline(always)]
-    pub(crate) fn push_piece(&self, page: PageIdx) -> bool {
-        self.push((page.0 + 1) | PIECE)
+    pub(crate) fn push_frag(&self, page: PageIdx) -> bool {
+        self.push((page.0 + 1) | FRAG)
     }
 
     /// The returner's look at the flags, after one or many pushes: 0 almost always.
@@ -172,7 +172,7 @@ impl Lane {
     pub(crate) fn take_all(&self) -> Vec<u32> {
         let _held = self.cold.lock();
         let messages: Vec<u32> = std::iter::from_fn(|| self.pop()).collect();
-        self.count_taken(messages.iter().filter(|&m| m & PIECE == 0).count() as u64);
+        self.count_taken(messages.iter().filter(|&m| m & FRAG == 0).count() as u64);
         messages
     }
 
@@ -229,7 +229,7 @@ impl Queue for Lane {
         for place in space {
             let slot = self.slot(start.wrapping_add(taken));
             let message = slot.load(Ordering::Acquire); // pairs with push()
-            if message == 0 || message & PIECE != 0 {
+            if message == 0 || message & FRAG != 0 {
                 break;
             }
             slot.store(0, Ordering::Relaxed);

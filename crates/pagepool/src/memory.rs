@@ -3,7 +3,7 @@
 //! What   a buffer of a pool, a page of ordinary memory, one that is shared, or memory of the caller's. Each goes back
 //!        where it came from when it is dropped, on any thread.
 //! Who    whoever has it has it alone, but for a shared page, which can be written only by the last one that has it.
-//! I8     what was made of a [`Model`] keeps its memory id taken.
+//! I8     what was made of a [`MemModel`] keeps its memory id taken.
 
 // UNSAFETY: foreign memory is reached by address.
 #![expect(unsafe_code)]
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::buf::PageBuf;
 use crate::dma::DomainId;
-use crate::model::{Carried, Model};
+use crate::model::{Carried, MemModel};
 use crate::page::PAGE_SIZE;
 use crate::registry::{MemId, MemType};
 
@@ -120,7 +120,7 @@ impl Page {
     }
 
     /// A page of zeroes that carries the id of its model.
-    pub fn of(model: &Model) -> Self {
+    pub fn of(model: &MemModel) -> Self {
         Self { model: Some(model.carried()), ..Self::new() }
     }
 
@@ -174,7 +174,7 @@ impl SharedPage {
     }
 }
 
-/// Memory of the caller's, which the callback of its [`Model`] takes back.
+/// Memory of the caller's, which the callback of its [`MemModel`] takes back.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Foreign {
@@ -203,7 +203,7 @@ impl Foreign {
     /// * The memory is initialised, and stays there until the callback is given it.
     /// * Nobody else touches it until then.
     /// * Any thread may touch it.
-    pub(crate) unsafe fn new(model: &Model, memory: NonNull<[u8]>) -> Option<Self> {
+    pub(crate) unsafe fn new(model: &MemModel, memory: NonNull<[u8]>) -> Option<Self> {
         let len = u32::try_from(memory.len()).ok()?;
         let takes_back = model.takes_back();
         takes_back.then(|| Self { start: memory.cast(), model: model.carried(), len, spare: Spare::Only })

@@ -1,6 +1,6 @@
 //! Memory that is not a pool's, as a registry knows it.
 //!
-//! What   a [`Model`] gives pages of ordinary memory, or memory of the caller's that a callback takes back, a memory id
+//! What   a [`MemModel`] gives pages of ordinary memory, or memory of the caller's that a callback takes back, a memory id
 //!        and a name. What it gave keeps the id taken when the model itself is gone (I8).
 //! Who    any thread.
 //! Cost   one atomic count per buffer.
@@ -23,10 +23,10 @@ type GiveBack = dyn Fn(NonNull<[u8]>) + Send + Sync;
 /// Dropping it ends it; its id is free again when what it was given to is gone, too.
 ///
 /// ```
-/// # use pagepool::{Frame, MemType, Model, Page, Registry};
+/// # use pagepool::{XdpFrame, MemType, MemModel, Page, Registry};
 /// let registry = Registry::new();
-/// let model = Model::new(&registry, "copies", MemType::Page)?;
-/// let frame = Frame::from_page(Page::of(&model), 0, 60).unwrap();
+/// let model = MemModel::new(&registry, "copies", MemType::Page)?;
+/// let frame = XdpFrame::from_page(Page::of(&model), 0, 60).unwrap();
 /// assert_eq!(frame.mem_id(), Some(model.mem_id()));
 /// drop(model);
 /// assert_eq!(registry.dump()[0].to_string(), "    1 page    ended copies: 1 out");
@@ -37,9 +37,9 @@ type GiveBack = dyn Fn(NonNull<[u8]>) + Send + Sync;
 #[doc(alias = "xdp_reg_mem_model")]
 #[doc(alias = "xdp_unreg_mem_model")]
 #[derive(Debug)]
-pub struct Model(Arc<Parts>);
+pub struct MemModel(Arc<Parts>);
 
-impl Model {
+impl MemModel {
     /// A model of ordinary memory. Pools register themselves, and foreign memory has [`foreign`](Self::foreign).
     pub fn new(registry: &Registry, name: &str, mem_type: MemType) -> Result<Self, Error> {
         match mem_type {
@@ -47,7 +47,7 @@ impl Model {
             other => Err(Error::parameter(
                 "mem_type",
                 other,
-                "page or shared: a pool registers itself, and Model::foreign takes the callback that foreign memory needs",
+                "page or shared: a pool registers itself, and MemModel::foreign takes the callback that foreign memory needs",
             )),
         }
     }
@@ -92,7 +92,7 @@ impl Model {
     }
 }
 
-impl Drop for Model {
+impl Drop for MemModel {
     fn drop(&mut self) {
         self.0.ended.store(true, Relaxed);
     }
@@ -133,7 +133,7 @@ struct Parts {
 
 impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Model").field("id", &self.registration.id()).field("name", &self.name).finish()
+        f.debug_struct("MemModel").field("id", &self.registration.id()).field("name", &self.name).finish()
     }
 }
 

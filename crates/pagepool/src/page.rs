@@ -66,17 +66,17 @@ pub(crate) struct PageMeta {
     /// Id of the pool that holds the page, 0 while the provider does. Written by the owner when the page joins, and by
     /// whoever lets it go.
     pub(crate) pool: AtomicU32,
-    /// Pieces out; while this is the pool's fragment page, with the part of the bias that was not handed out yet (frag.rs).
+    /// Fragments out; while this is the pool's fragment page, with the part of the bias that was not handed out yet (frag.rs).
     /// Written by the owner alone (I5).
-    pub(crate) pieces: AtomicU32,
-    /// Pieces that came home when there was no room for a message, or after the pool was destroyed. Under the return
-    /// lock while the pool lives; an atomic sum afterwards, when late pieces count in it without the lock.
+    pub(crate) frags: AtomicU32,
+    /// Fragments that came home when there was no room for a message, or after the pool was destroyed. Under the return
+    /// lock while the pool lives; an atomic sum afterwards, when late fragments count in it without the lock.
     pub(crate) home: AtomicI32,
-    /// Link in the list of pages with such pieces, under the return lock: 0 not in the list, else the next + 2, or 1.
+    /// Link in the list of pages with such fragments, under the return lock: 0 not in the list, else the next + 2, or 1.
     pub(crate) next: AtomicU32,
-    /// Lowest 30 bits: [`PageHold`](crate::PageHold)s that live. [`EMERGENCY`] and [`LEFT`] above.
+    /// Lowest 30 bits: [`PageRef`](crate::PageRef)s that live. [`EMERGENCY`] and [`LEFT`] above.
     pub(crate) holds: AtomicU32,
-    /// Clones of shared buffers of this page beyond the first of each piece. Written by any thread.
+    /// Clones of shared buffers of this page beyond the first of each fragment. Written by any thread.
     pub(crate) clones: AtomicU32,
     /// Who was last said to hold the page, when tagging is on: an index into the pool's tags, plus one.
     pub(crate) tag: AtomicU32,

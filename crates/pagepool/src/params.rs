@@ -69,7 +69,7 @@ pub struct PoolParams {
     pub tagging: bool,
     /// Buffers that may wait for users who only say whether they are in use still, up to 65536; their places are made
     /// with the pool, 32 bytes each, and 40 more with [`OnBusy::Release`]. 0 is none: no such user can be registered.
-    pub wait_capacity: usize,
+    pub defer_capacity: usize,
     /// What a refill does about a buffer that has waited longest and is in use still.
     pub on_busy: OnBusy,
     /// Where the pool is entered, for its memory id and for those who look for it; `None` is the process's registry.
@@ -92,7 +92,7 @@ pub enum OnBusy {
     },
     /// It leaves the queue, one a round, and its page leaves the pool as one that is held: the pool may take fresh
     /// memory for it, and its own goes back to the provider once the user is done. Memory is mapped by region here, so
-    /// nothing is unmapped; the page is just the pool's no more. At most `wait_capacity` buffers wait beyond the queue:
+    /// nothing is unmapped; the page is just the pool's no more. At most `defer_capacity` buffers wait beyond the queue:
     /// when there are as many, the head is kept.
     Release,
 }
@@ -120,7 +120,7 @@ impl Default for PoolParams {
             wakeup: false,
             chains: 0,
             tagging: false,
-            wait_capacity: 0,
+            defer_capacity: 0,
             on_busy: OnBusy::Keep,
             registry: None,
         }
@@ -165,7 +165,7 @@ pub(crate) struct Geometry {
     pub(crate) tailroom: u32,
     /// Bytes that colours may add: the number of colours, a power of two, less one, times a cache line.
     colour_mask: u32,
-    /// Alignment of pieces less one.
+    /// Alignment of fragments less one.
     frag_mask: u32,
 }
 
@@ -176,15 +176,15 @@ impl Geometry {
         self.page_size as usize
     }
 
-    /// What a piece takes of its page: its size rounded up.
+    /// What a fragment takes of its page: its size rounded up.
     #[inline(always)]
-    pub(crate) fn piece_step(&self, size: usize) -> usize {
+    pub(crate) fn frag_step(&self, size: usize) -> usize {
         let mask = self.frag_mask as usize;
         (size + mask) & !mask
     }
 
-    /// Whether pieces begin on bounds of `align` bytes, a power of two.
-    pub(crate) fn pieces_aligned_to(&self, align: u32) -> bool {
+    /// Whether fragments begin on bounds of `align` bytes, a power of two.
+    pub(crate) fn frags_aligned_to(&self, align: u32) -> bool {
         self.frag_mask + 1 >= align
     }
 
@@ -231,17 +231,17 @@ impl PoolParams {
         let ring = if self.ring_size == 0 { 1024 } else { self.ring_size.min(MAX_RING) };
         within("chains", self.chains, 0, MAX_CHAINS)?;
         let chains = if self.chains == 0 { DEFAULT_CHAINS } else { self.chains };
-        Ok(Sizes { cache, refill, ring, lanes: self.max_lanes, lane, chains, waits: self.wait_capacity })
+        Ok(Sizes { cache, refill, ring, lanes: self.max_lanes, lane, chains, waits: self.defer_capacity })
     }
 
     fn check_waits(&self) -> Result<(), Error> {
-        within("wait_capacity", self.wait_capacity, 0, MAX_WAITS)?;
-        if self.wait_capacity == 0 && self.on_busy != OnBusy::Keep {
+        within("defer_capacity", self.defer_capacity, 0, MAX_WAITS)?;
+        if self.defer_capacity == 0 && self.on_busy != OnBusy::Keep {
             let value = format!("{:?}", self.on_busy);
             return Err(Error::parameter(
                 "on_busy",
                 value,
-                "Keep in a pool without wait_capacity: nothing waits",
+                "Keep in a pool without defer_capacity: nothing waits",
             ));
         }
         match self.on_busy {

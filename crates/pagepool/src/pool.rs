@@ -22,6 +22,7 @@ use crate::batch::Batch;
 use crate::buf::{PageBuf, Tag};
 use crate::cache::{Cache, Owner};
 use crate::chain::{Block, Stash};
+use crate::deferred_queue::{DeferredQueue, DeferredUser, InUse};
 use crate::dma::{DomainId, Mapping};
 use crate::error::Error;
 use crate::frag::FragState;
@@ -32,13 +33,12 @@ use crate::pool_ref::{self, PoolRef};
 use crate::provider::Provider;
 use crate::registry::{Registration, Registry};
 use crate::ring::Ring;
-use crate::shared::{Home, OwnerHalf, Returns, Shared, clear_record};
+use crate::shared::{OwnerHalf, PoolPtr, Returns, Shared, clear_record};
 use crate::shutdown::{self, Shutdown, Watch};
 use crate::slab::Slab;
-use crate::stats::{Counter, Counters, Inflight, Stats, WaitStats};
+use crate::stats::{Counter, Counters, DeferredStats, Inflight, Stats};
 use crate::sync::{AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, prepare_fences};
 use crate::thread;
-use crate::wait_queue::{PageUser, WaitQueue, WaitUser};
 use crate::wake::Wakeup;
 
 /// A pool that is bound to no thread: it may be sent, observed and destroyed. Linux: `struct page_pool` with direct
@@ -47,11 +47,11 @@ use crate::wake::Wakeup;
 /// Dropping it destroys it: see [`destroy`](Self::destroy).
 #[derive(Debug)]
 pub struct Pool {
-    home: Home,
+    home: PoolPtr,
     /// What only the owner reads, when it refills.
     policy: Policy,
-    /// Buffers whose users only say whether they are in use still, in a pool made with `wait_capacity`.
-    waits: Option<Box<WaitQueue>>,
+    /// Buffers whose users only say whether they are in use still, in a pool made with `defer_capacity`.
+    waits: Option<Box<DeferredQueue>>,
 }
 
 // SAFETY: the pool is bound to no thread, so moving it moves the owner half; the rest is `Sync`.
@@ -111,10 +111,10 @@ impl Pool {
         let shared = Arc::new(shared(params, provider, parts));
         pool_ref::show(&shared);
         attached.keep();
-        let waits = WaitQueue::new(sizes.waits, on_busy, shared.waits.clone());
+        let waits = DeferredQueue::new(sizes.waits, on_busy, shared.waits.clone());
         // The pool's own count; shutdown::free drops it.
         let raw = NonNull::new(Arc::into_raw(shared).cast_mut()).expect("an Arc is never null");
-        Ok(Self { home: Home(raw), policy, waits })
+        Ok(Self { home: PoolPtr(raw), policy, waits })
     }
 
     /// Makes the calling thread the owner. Linux: `page_pool_enable_direct_recycling`.
@@ -246,7 +246,7 @@ pub struct Bound {
 
 impl Bound {
     #[inline(always)]
-    pub(crate) fn home(&self) -> Home {
+    pub(crate) fn home(&self) -> PoolPtr {
         // SAFETY: `home` never changes, and no exclusive borrow of the pool is live outside `policy`.
         unsafe { (*self.pool.get()).home }
     }
@@ -385,16 +385,16 @@ impl Bound {
         done
     }
 
-    /// A piece of `size` bytes of a page that is shared with other pieces; `None` for a size of 0 or beyond the page, or
+    /// A fragment of `size` bytes of a page that is shared with other fragments; `None` for a size of 0 or beyond the page, or
     /// when there is no page. Begins at a multiple of `frag_align`. Linux: `page_pool_dev_alloc_frag`.
     #[doc(alias = "page_pool_dev_alloc_frag")]
     #[inline]
     pub fn alloc_frag(&self, size: usize) -> Option<PageBuf> {
         let (page, offset) = self.cut(size)?;
-        Some(PageBuf::piece(self.home(), page, offset, size))
+        Some(PageBuf::frag(self.home(), page, offset, size))
     }
 
-    /// A whole page if two of `size` do not fit one, else a piece; `len()` is the true size. Where no other piece of
+    /// A whole page if two of `size` do not fit one, else a fragment; `len()` is the true size. Where no other fragment of
     /// that size would fit behind it, the rest of the page belongs to it. Linux: `page_pool_dev_alloc`.
     ///
     /// ```
@@ -417,11 +417,11 @@ impl Bound {
         // SAFETY: I2; no foreign code runs while the borrow lives.
         let frag = unsafe { &mut *home.own.frag.get() };
         if frag.fits(size, page_size) {
-            return Some(PageBuf::piece(home, page, offset, size));
+            return Some(PageBuf::frag(home, page, offset, size));
         }
         let rest = page_size - offset;
         frag.exhaust(rest - size, page_size);
-        Some(PageBuf::piece(home, page, offset, rest))
+        Some(PageBuf::frag(home, page, offset, rest))
     }
 
     /// Returns a buffer of this pool into the cache; another pool's comes back. Dropping it on this thread does the
@@ -445,7 +445,7 @@ impl Bound {
         if size.wrapping_sub(1) >= page_size {
             return self.failed();
         }
-        let len = home.geometry.piece_step(size);
+        let len = home.geometry.frag_step(size);
         // SAFETY: I2; no foreign code runs while the borrow lives.
         let cut = unsafe { &mut *home.own.frag.get() }.cut(size, len, page_size);
         match cut {
@@ -457,44 +457,44 @@ impl Bound {
     // ---- Waiting -----------------------------------------------------------------------------------------------
 
     /// The waiting queue, where there is one.
-    pub(crate) fn waits(&self) -> Option<&WaitQueue> {
+    pub(crate) fn waits(&self) -> Option<&DeferredQueue> {
         // SAFETY: I2. This thread alone has the pool, and nothing refers to this field exclusively while it is bound.
         unsafe { &(*self.pool.get()).waits }.as_deref()
     }
 
     /// Registers somebody who will use buffers and only says whether they are in use still. Cold: allocates, so that
-    /// queueing does not. An error in a pool made without `wait_capacity`.
+    /// queueing does not. An error in a pool made without `defer_capacity`.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
-    /// let error = pool.wait_user(UseCounts::new(1)).unwrap_err();
-    /// assert_eq!(error.to_string(), "pool pool has no waiting queue: make it with wait_capacity above 0");
+    /// let error = pool.deferred_user(UseCounts::new(1)).unwrap_err();
+    /// assert_eq!(error.to_string(), "pool pool has no waiting queue: make it with defer_capacity above 0");
     /// # Ok::<(), pagepool::Error>(())
     /// ```
-    pub fn wait_user(&self, user: Arc<dyn PageUser>) -> Result<WaitUser, Error> {
+    pub fn deferred_user(&self, user: Arc<dyn InUse>) -> Result<DeferredUser, Error> {
         let home = self.home();
         let waits = self.waits().ok_or_else(|| Error::Unsupported {
-            what: format!("pool {} has no waiting queue: make it with wait_capacity above 0", home.name),
+            what: format!("pool {} has no waiting queue: make it with defer_capacity above 0", home.name),
         })?;
         Ok(waits.register(home.id, user))
     }
 
     /// Parts with a buffer that somebody else uses still: it goes home once `user` says that the buffer of this cookie is
-    /// not in use, which is asked on refills and by [`poll_waits`](Self::poll_waits). No atomic, no allocation.
+    /// not in use, which is asked on refills and by [`poll_deferred`](Self::poll_deferred). No atomic, no allocation.
     ///
     /// The buffer comes back when the queue is full, and when buffer or user are of another pool.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 4 << 12, ..Default::default() })?;
-    /// let pool = Pool::new(PoolParams { wait_capacity: 4, ..Default::default() }, arena)?.bind(); // over 4 pages
+    /// let pool = Pool::new(PoolParams { defer_capacity: 4, ..Default::default() }, arena)?.bind(); // over 4 pages
     /// let counts = UseCounts::new(4);
-    /// let user = pool.wait_user(counts.clone())?;
+    /// let user = pool.deferred_user(counts.clone())?;
     /// for cookie in 0..4 {
     ///     counts.take(cookie);
-    ///     pool.wait(&user, pool.alloc_page().unwrap(), cookie).expect("there is room for 4");
+    ///     pool.defer(&user, pool.alloc_page().unwrap(), cookie).expect("there is room for 4");
     /// }
     /// assert!(pool.alloc_page().is_none(), "all are in use");
     /// counts.put(0);
@@ -503,7 +503,7 @@ impl Bound {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     #[inline]
-    pub fn wait(&self, user: &WaitUser, buffer: PageBuf, cookie: u64) -> Result<(), PageBuf> {
+    pub fn defer(&self, user: &DeferredUser, buffer: PageBuf, cookie: u64) -> Result<(), PageBuf> {
         let home = self.home();
         match self.waits() {
             Some(waits) if buffer.pool == home && user.pool == home.id => waits.push(user, buffer, cookie),
@@ -513,25 +513,25 @@ impl Bound {
 
     /// Asks after the buffers that wait, as many as there are, by the rule of [`OnBusy`](crate::OnBusy); says how many went
     /// home. Refills do this by themselves; it is for an owner that has time, or that must know. Inside a
-    /// [`PageUser`] it does nothing. The users are foreign code, and one that panics does so through this call; nothing
+    /// [`InUse`] it does nothing. The users are foreign code, and one that panics does so through this call; nothing
     /// is lost by that.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
-    /// let pool = Pool::new(PoolParams { wait_capacity: 4, ..Default::default() }, arena)?.bind();
-    /// let user = pool.wait_user(UseCounts::new(4))?;
-    /// pool.wait(&user, pool.alloc_page().unwrap(), 0).unwrap();
-    /// assert_eq!((pool.poll_waits(), pool.poll_waits()), (1, 0));
+    /// let pool = Pool::new(PoolParams { defer_capacity: 4, ..Default::default() }, arena)?.bind();
+    /// let user = pool.deferred_user(UseCounts::new(4))?;
+    /// pool.defer(&user, pool.alloc_page().unwrap(), 0).unwrap();
+    /// assert_eq!((pool.poll_deferred(), pool.poll_deferred()), (1, 0));
     /// # Ok::<(), pagepool::Error>(())
     /// ```
-    pub fn poll_waits(&self) -> usize {
+    pub fn poll_deferred(&self) -> usize {
         self.waits().map_or(0, |waits| waits.poll(usize::MAX))
     }
 
-    /// As [`PoolRef::wait_stats`].
-    pub fn wait_stats(&self) -> WaitStats {
-        pool_ref::wait_stats(&self.home())
+    /// As [`PoolRef::deferred_stats`].
+    pub fn deferred_stats(&self) -> DeferredStats {
+        pool_ref::deferred_stats(&self.home())
     }
 
     // ---- Nodes -------------------------------------------------------------------------------------------------

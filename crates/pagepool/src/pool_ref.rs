@@ -13,23 +13,23 @@ use crate::buf::PageBuf;
 use crate::dma::DeviceAddr;
 use crate::raw::RawError;
 use crate::registry::{Carrier, MemId, MemState, MemType, Registry, RegistryEntry};
-use crate::shared::{Home, Shared};
-use crate::stats::{Inflight, Stats, WaitStats};
+use crate::shared::{PoolPtr, Shared};
+use crate::stats::{DeferredStats, Inflight, Stats};
 
 /// The return half of a pool, and its observer: for any thread, as many as wanted. It does not keep the pool from ending.
 #[derive(Clone, Debug)]
 pub struct PoolRef(Arc<Shared>);
 
 impl PoolRef {
-    pub(crate) fn new(home: Home) -> Self {
+    pub(crate) fn new(home: PoolPtr) -> Self {
         // SAFETY: the pool was made by `Arc::into_raw` and has not ended: the caller has the owner half.
         unsafe { Arc::increment_strong_count(home.0.as_ptr()) };
         // SAFETY: the count that was just added is this one's.
         Self(unsafe { Arc::from_raw(home.0.as_ptr()) })
     }
 
-    pub(crate) fn home(&self) -> Home {
-        Home(NonNull::from(&*self.0))
+    pub(crate) fn home(&self) -> PoolPtr {
+        PoolPtr(NonNull::from(&*self.0))
     }
 
     /// The pool's id, never used again by another pool of this process.
@@ -63,21 +63,21 @@ impl PoolRef {
         inflight(&self.0)
     }
 
-    /// What became of the buffers that waited; all 0 in a pool made without `wait_capacity`.
-    pub fn wait_stats(&self) -> WaitStats {
-        wait_stats(&self.0)
+    /// What became of the buffers that waited; all 0 in a pool made without `defer_capacity`.
+    pub fn deferred_stats(&self) -> DeferredStats {
+        deferred_stats(&self.0)
     }
 
-    /// Bytes of fragment pages that no piece reports as its own, over all pages that were cut up so far: rounding
-    /// between pieces, and the tail that was too short for the next one. A page counts when the next is opened.
+    /// Bytes of fragment pages that no fragment reports as its own, over all pages that were cut up so far: rounding
+    /// between fragments, and the tail that was too short for the next one. A page counts when the next is opened.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams { order: 3, ..Default::default() }, arena)?.bind();
-    /// let pieces: Vec<_> = (0..16).map(|_| pool.alloc_frag(2090).unwrap()).collect();
+    /// let fragments: Vec<_> = (0..16).map(|_| pool.alloc_frag(2090).unwrap()).collect();
     /// assert_eq!(pool.handle().frag_waste(), 32768 - 15 * 2090);
-    /// # drop(pieces);
+    /// # drop(fragments);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn frag_waste(&self) -> u64 {
@@ -90,7 +90,7 @@ impl PoolRef {
     }
 
     /// Makes an address that came back from a descriptor ring a buffer again. The address may lie anywhere in the
-    /// buffer, as devices give it with headroom added. A piece comes back with its size rounded up to whole cache lines,
+    /// buffer, as devices give it with headroom added. A fragment comes back with its size rounded up to whole cache lines,
     /// which are its own.
     ///
     /// Refused, in release builds too, and nothing changed: an address that is not the pool's or is not out in raw form.
@@ -112,7 +112,7 @@ impl PoolRef {
     /// ```
     pub fn from_raw(&self, addr: DeviceAddr) -> Result<PageBuf, RawError> {
         let pool = NonNull::new(Arc::as_ptr(&self.0).cast_mut()).expect("an Arc is never null");
-        crate::raw::from_raw(Home(pool), addr)
+        crate::raw::from_raw(PoolPtr(pool), addr)
     }
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn stats(shared: &Shared) -> Stats {
     stats
 }
 
-pub(crate) fn wait_stats(shared: &Shared) -> WaitStats {
+pub(crate) fn deferred_stats(shared: &Shared) -> DeferredStats {
     shared.waits.as_ref().map(|waits| waits.stats()).unwrap_or_default()
 }
 

@@ -1,7 +1,7 @@
 //! Buffers as addresses, for descriptor rings.
 //!
 //! What   [`RawBuf`] is a device address and a length. While it is out, a bit per 64 bytes of page says where it
-//!        begins, and for a piece a second one where it ends; a whole page has no end mark. What comes back is looked up
+//!        begins, and for a fragment a second one where it ends; a whole page has no end mark. What comes back is looked up
 //!        there: an address that is not the pool's, or not out, is refused in release builds too.
 //! Who    any thread. Taking a start bit away is one atomic operation, so of two who bring the same address one is refused.
 //! Limit  an address that is brought twice with a new hand-out of the same buffer in between cannot be told from the
@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering;
 
 use crate::buf::PageBuf;
 use crate::dma::DeviceAddr;
-use crate::frag::Part;
+use crate::frag::FragBits;
 use crate::page::{PAGE_SHIFT, PageIdx};
-use crate::shared::{Home, Shared};
+use crate::shared::{PoolPtr, Shared};
 
 /// log2 of the bytes that one bit stands for.
 const LINE_SHIFT: u32 = 6;
@@ -68,15 +68,15 @@ impl std::error::Error for RawError {}
 /// See [`PageBuf::into_raw`].
 pub(crate) fn into_raw(buffer: PageBuf) -> Result<RawBuf, PageBuf> {
     let start = buffer.start();
-    let shares_a_line = buffer.is_piece() && !buffer.pool.geometry.pieces_aligned_to(1 << LINE_SHIFT);
+    let shares_a_line = buffer.is_frag() && !buffer.pool.geometry.frags_aligned_to(1 << LINE_SHIFT);
     let Some(addr) = buffer.dma_addr().filter(|_| !shares_a_line) else { return Err(buffer) };
     let len = buffer.len();
     let (pool, _, part) = buffer.into_parts();
-    mark(&pool, start, part.is_piece().then(|| start + len as u64));
+    mark(&pool, start, part.is_frag().then(|| start + len as u64));
     Ok(RawBuf { addr, len: len as u32 })
 }
 
-/// Marks a buffer from `start` in the area as out; a piece up to `end`.
+/// Marks a buffer from `start` in the area as out; a fragment up to `end`.
 fn mark(pool: &Shared, start: u64, end: Option<u64>) {
     let marks = pool.area.raw_out();
     if let Some(end) = end {
@@ -94,7 +94,7 @@ fn place(offset: u64) -> (usize, u64) {
 }
 
 /// See [`PoolRef::from_raw`](crate::PoolRef::from_raw).
-pub(crate) fn from_raw(pool: Home, addr: DeviceAddr) -> Result<PageBuf, RawError> {
+pub(crate) fn from_raw(pool: PoolPtr, addr: DeviceAddr) -> Result<PageBuf, RawError> {
     let mapping = pool.mappings.first().ok_or(RawError::NoDomain)?;
     let offset = mapping.offset_of(addr).ok_or(RawError::Unmapped(addr))?;
     let page = PageIdx((offset >> PAGE_SHIFT) as u32).head(pool.geometry.order);
@@ -122,16 +122,16 @@ pub(crate) fn from_raw(pool: Home, addr: DeviceAddr) -> Result<PageBuf, RawError
 }
 
 /// The buffer whose start mark was just taken.
-fn rebuild(pool: Home, page: PageIdx, start: u64, end: Option<u64>) -> PageBuf {
+fn rebuild(pool: PoolPtr, page: PageIdx, start: u64, end: Option<u64>) -> PageBuf {
     match end {
         None => {
             let held = pool.page_meta(page).holds.load(Ordering::Acquire) != 0;
-            PageBuf::new(pool, page, if held { Part::SPECIAL } else { Part::WHOLE })
+            PageBuf::new(pool, page, if held { FragBits::SPECIAL } else { FragBits::WHOLE })
         }
         Some(end) => {
             let (word, bit) = place(end - 1);
             pool.area.raw_out().last[word].fetch_and(!bit, Ordering::Relaxed);
-            PageBuf::piece(pool, page, (start - page.offset()) as usize, (end - start) as usize)
+            PageBuf::frag(pool, page, (start - page.offset()) as usize, (end - start) as usize)
         }
     }
 }

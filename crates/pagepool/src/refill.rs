@@ -13,8 +13,8 @@
 #![expect(unsafe_code)]
 
 use crate::buf::PageBuf;
-use crate::frag::{BIAS, Part};
-use crate::lane::{PIECE, STARVED, raise_all};
+use crate::frag::{BIAS, FragBits};
+use crate::lane::{FRAG, STARVED, raise_all};
 use crate::page::{EMERGENCY, NodeId, PageIdx};
 use crate::params::MAX_REFILL;
 use crate::pool::Bound;
@@ -61,7 +61,7 @@ impl Bound {
         // SAFETY: I2; no foreign code runs while the borrow lives.
         let page = unsafe { &mut *home.own.emergency.get() }.pop()?;
         counter.add(1);
-        Some(PageBuf::new(home, page, Part::SPECIAL))
+        Some(PageBuf::new(home, page, FragBits::SPECIAL))
     }
 
     /// What counts an allocation that the provider served.
@@ -145,11 +145,11 @@ impl Bound {
                 }
             }
             let Some(message) = queue.pop() else { break };
-            let page = PageIdx((message & !PIECE) - 1);
-            let of_pieces = message & PIECE != 0;
-            pages += usize::from(!of_pieces);
-            if (!of_pieces || self.last_piece_home(page, 1))
-                && let Some(foreign) = self.take_home(page, node, of_pieces)
+            let page = PageIdx((message & !FRAG) - 1);
+            let of_frags = message & FRAG != 0;
+            pages += usize::from(!of_frags);
+            if (!of_frags || self.last_frag_home(page, 1))
+                && let Some(foreign) = self.take_home(page, node, of_frags)
             {
                 return (pages, Some(foreign));
             }
@@ -157,13 +157,13 @@ impl Bound {
         (pages, None)
     }
 
-    /// Pieces that found no room for a message, in full pages; stops at one of another node, and gives it. The lock is
+    /// Fragments that found no room for a message, in full pages; stops at one of another node, and gives it. The lock is
     /// taken only when there are any.
     fn take_in_overflow(&self, node: Option<NodeId>) -> Option<PageIdx> {
         let home = self.home();
         while home.overflowed.load(Ordering::Relaxed) {
-            let (page, pieces) = home.take_overflow(&mut home.returns.lock())?;
-            if self.last_piece_home(page, pieces)
+            let (page, frags) = home.take_overflow(&mut home.returns.lock())?;
+            if self.last_frag_home(page, frags)
                 && let Some(foreign) = self.take_home(page, node, true)
             {
                 return Some(foreign);
@@ -172,10 +172,10 @@ impl Bound {
         None
     }
 
-    /// Counts pieces that came home as messages; says whether the page is home with them, and may stay in the pool.
-    fn last_piece_home(&self, page: PageIdx, n: u32) -> bool {
+    /// Counts fragments that came home as messages; says whether the page is home with them, and may stay in the pool.
+    fn last_frag_home(&self, page: PageIdx, n: u32) -> bool {
         let (home, owner) = (self.home(), self.owner());
-        if !home.piece_counted(owner, page, n) {
+        if !home.frag_counted(owner, page, n) {
             return false;
         }
         home.one_split_less(owner);
@@ -188,16 +188,16 @@ impl Bound {
         true
     }
 
-    /// A page that came home goes into the cache, or comes back if it is of another node. One that was in pieces counts
+    /// A page that came home goes into the cache, or comes back if it is of another node. One that was in fragments counts
     /// now as one that came through the ring.
-    fn take_home(&self, page: PageIdx, node: Option<NodeId>, of_pieces: bool) -> Option<PageIdx> {
+    fn take_home(&self, page: PageIdx, node: Option<NodeId>, of_frags: bool) -> Option<PageIdx> {
         let home = self.home();
         let foreign = node.is_some_and(|node| home.area.node_of(page) != node);
         if !foreign && !home.own.cache.push(self.owner(), page) {
             home.ring_or_out(page); // more came than the cache has room for
             return None;
         }
-        home.own.counts.recycle_ring.add(u64::from(of_pieces));
+        home.own.counts.recycle_ring.add(u64::from(of_frags));
         foreign.then_some(page)
     }
 
@@ -273,7 +273,7 @@ impl Bound {
     #[cold]
     pub(crate) fn cut_next(&self, size: usize, len: usize) -> Option<(PageIdx, usize)> {
         let home = self.home();
-        self.drain_pieces();
+        self.drain_frags();
         let page = match self.close_frag() {
             Some(page) => {
                 home.own.counts.recycle_cached.add(1);
@@ -285,7 +285,7 @@ impl Bound {
         if home.own.frag_is_open() {
             self.close_other(); // foreign code opened a page meanwhile
         }
-        home.page_meta(page).pieces.store(BIAS, Ordering::Relaxed);
+        home.page_meta(page).frags.store(BIAS, Ordering::Relaxed);
         home.own.frag_open.store(true, Ordering::Relaxed);
         // SAFETY: I2; no foreign code runs while the borrow lives.
         let frag = unsafe { &mut *home.own.frag.get() };
@@ -302,7 +302,7 @@ impl Bound {
         }
     }
 
-    /// Stops cutting the open page; gives it, still counted as split, if all its pieces are home and nobody holds it.
+    /// Stops cutting the open page; gives it, still counted as split, if all its fragments are home and nobody holds it.
     #[inline(always)]
     fn close_frag(&self) -> Option<PageIdx> {
         let (home, owner) = (self.home(), self.owner());
@@ -311,7 +311,7 @@ impl Bound {
         home.own.frag_waste.add(frag.waste(home.geometry.page_size()));
         home.own.frag_open.store(false, Ordering::Relaxed);
         let (page, unused) = frag.close()?;
-        if !home.piece_counted(owner, page, unused) {
+        if !home.frag_counted(owner, page, unused) {
             return None;
         }
         if home.page_meta(page).holds.load(Ordering::Acquire) != 0 {
@@ -324,7 +324,7 @@ impl Bound {
         Some(page)
     }
 
-    /// A whole page to be cut, which the device has all of: pieces begin where packets do not.
+    /// A whole page to be cut, which the device has all of: fragments begin where packets do not.
     fn page_to_cut(&self) -> Option<PageIdx> {
         let home = self.home();
         let (_, page, _) = self.alloc_page()?.into_parts();
@@ -334,13 +334,13 @@ impl Bound {
         Some(page)
     }
 
-    /// Takes in the pieces that wait at the head of the lanes, so that a page whose pieces are all home is seen to be.
-    fn drain_pieces(&self) {
+    /// Takes in the fragments that wait at the head of the lanes, so that a page whose fragments are all home is seen to be.
+    fn drain_frags(&self) {
         let home = self.home();
         for lane in home.used_lanes() {
-            while lane.peek() & PIECE != 0 {
+            while lane.peek() & FRAG != 0 {
                 if let Some(message) = lane.pop() {
-                    home.piece_here(self.owner(), PageIdx((message & !PIECE) - 1), true);
+                    home.frag_here(self.owner(), PageIdx((message & !FRAG) - 1), true);
                 }
             }
         }

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::stats::{Inflight, Stats};
 use crate::sync::UnseenLock;
 
-/// Names a pool, or a [`Model`](crate::Model) of other memory, in its registry. Linux: `xdp_mem_info::id`.
+/// Names a pool, or a [`MemModel`](crate::MemModel) of other memory, in its registry. Linux: `xdp_mem_info::id`.
 #[doc(alias = "xdp_mem_info")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemId(NonZeroU16);

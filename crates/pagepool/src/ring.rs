@@ -10,7 +10,7 @@
 
 use std::sync::atomic::AtomicUsize;
 
-use crate::lane::PIECE;
+use crate::lane::FRAG;
 use crate::stats::Counter;
 #[cfg(loom)]
 use crate::sync::OneAtATime;
@@ -39,7 +39,7 @@ pub(crate) trait Queue {
     /// Takes the oldest message.
     fn pop(&self) -> Option<u32>;
 
-    /// Takes messages of whole pages, as page numbers, while they last and `space` does; stops before a piece. Says how
+    /// Takes messages of whole pages, as page numbers, while they last and `space` does; stops before a fragment. Says how
     /// many.
     fn take_pages(&self, space: &mut [u32]) -> usize;
 }
@@ -93,7 +93,7 @@ impl Queue for Ring {
         }
         slot.store(0, Ordering::Release);
         self.consumer.at.store(if at + 1 == self.slots.len() { 0 } else { at + 1 }, Ordering::Relaxed);
-        self.consumer.pages.add(u64::from(message & PIECE == 0));
+        self.consumer.pages.add(u64::from(message & FRAG == 0));
         Some(message)
     }
 
@@ -106,7 +106,7 @@ impl Queue for Ring {
         for place in space {
             let Some(slot) = self.slots.get(at) else { break };
             let message = slot.load(Ordering::Acquire); // pairs with push()
-            if message == 0 || message & PIECE != 0 {
+            if message == 0 || message & FRAG != 0 {
                 break;
             }
             slot.store(0, Ordering::Release);

@@ -26,7 +26,7 @@ use crate::cache::{Cache, Owner};
 use crate::chain::{Block, Stash};
 use crate::dma::Mapping;
 use crate::frag::FragState;
-use crate::lane::{DETACHED, Lane, PIECE, STARVED};
+use crate::lane::{DETACHED, FRAG, Lane, STARVED};
 use crate::page::{EMERGENCY, HOLD_COUNT, LEFT, PageIdx, PageMeta};
 use crate::params::Geometry;
 use crate::provider::Provider;
@@ -34,7 +34,7 @@ use crate::registry::{MemId, Registration};
 use crate::ring::{Ring, RingTail};
 use crate::shutdown::Watch;
 use crate::slab::Slab;
-use crate::stats::{Counter, Counters, WaitCounts};
+use crate::stats::{Counter, Counters, DeferredCounts};
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, LastCell, Lock, Ordering, OwnerCell, Padded, fence, light_fence,
 };
@@ -57,7 +57,7 @@ pub(crate) struct Shared {
     pub(crate) lanes: Box<[Arc<Lane>]>,
     /// Lanes from here on were never claimed.
     pub(crate) lanes_used: AtomicUsize,
-    /// Whether pages with overflowed pieces wait; written under the return lock.
+    /// Whether pages with overflowed fragments wait; written under the return lock.
     pub(crate) overflowed: AtomicBool,
 
     pub(crate) own: Padded<OwnerHalf>,
@@ -79,7 +79,7 @@ pub(crate) struct Shared {
     pub(crate) mem_id: MemId,
     /// Given back when the pool is freed, so not while a buffer is out (I8).
     pub(crate) registration: LastCell<Registration>,
-    /// Read by everything that follows a [`Home`], taken when the pool is freed: a model finds any use after the end.
+    /// Read by everything that follows a [`PoolPtr`], taken when the pool is freed: a model finds any use after the end.
     #[cfg(loom)]
     pub(crate) alive: LastCell<()>,
     /// The pool's domains, the first of which [`dma_addr`](crate::PageBuf::dma_addr) answers for.
@@ -89,7 +89,7 @@ pub(crate) struct Shared {
     pub(crate) wakeup: Arc<Wakeup>,
     pub(crate) watch: Arc<Watch>,
     /// What the waiting queue did, where there is one; written by whoever has the queue.
-    pub(crate) waits: Option<Arc<WaitCounts>>,
+    pub(crate) waits: Option<Arc<DeferredCounts>>,
     pub(crate) tags: Option<Lock<Vec<String>>>,
 }
 
@@ -101,9 +101,9 @@ pub(crate) struct OwnerHalf {
     pub(crate) frag: OwnerCell<FragState>,
     /// Whether `frag` has a page, for those who may not look.
     pub(crate) frag_open: PlainBool,
-    /// Bytes of pages that were cut up and belong to no piece.
+    /// Bytes of pages that were cut up and belong to no fragment.
     pub(crate) frag_waste: Counter,
-    /// Pages with pieces out, the current fragment page included.
+    /// Pages with fragments out, the current fragment page included.
     pub(crate) split_pages: OwnerCell<usize>,
     /// Pages of the emergency reserve that were reserved and not handed out yet.
     pub(crate) emergency: OwnerCell<Vec<PageIdx>>,
@@ -119,7 +119,7 @@ pub(crate) struct Returns {
     pub(crate) tail: RingTail,
     /// The pool has ended: nothing is pushed any more (I9).
     pub(crate) detached: bool,
-    /// First page with pieces that found no room, linked through [`PageMeta::next`]; 0 is none.
+    /// First page with fragments that found no room, linked through [`PageMeta::next`]; 0 is none.
     pub(crate) overflow: u32,
 }
 
@@ -148,9 +148,9 @@ unsafe impl Sync for Shared {}
 /// lives beyond the moment when the buffer is somebody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub(crate) struct Home(pub(crate) NonNull<Shared>);
+pub(crate) struct PoolPtr(pub(crate) NonNull<Shared>);
 
-impl Deref for Home {
+impl Deref for PoolPtr {
     type Target = Shared;
     #[inline(always)]
     fn deref(&self) -> &Shared {
@@ -217,7 +217,7 @@ impl Shared {
     }
 }
 
-impl Home {
+impl PoolPtr {
     // ---- One whole page comes home -----------------------------------------------------------------------------
 
     /// A whole page on the owner's thread that the fast path did not take. `dirty` bytes were written at most.
@@ -366,27 +366,27 @@ impl Home {
         }
     }
 
-    // ---- Pieces ------------------------------------------------------------------------------------------------
+    // ---- Fragments ------------------------------------------------------------------------------------------------
 
-    /// A piece on the owner's thread; the page that is home with it goes into the cache, or `to_ring`.
+    /// A fragment on the owner's thread; the page that is home with it goes into the cache, or `to_ring`.
     #[inline]
-    pub(crate) fn piece_here(self, owner: Owner, piece_page: PageIdx, to_ring: bool) {
-        let page = piece_page.head(self.geometry.order);
-        if self.piece_counted(owner, page, 1) {
+    pub(crate) fn frag_here(self, owner: Owner, frag_page: PageIdx, to_ring: bool) {
+        let page = frag_page.head(self.geometry.order);
+        if self.frag_counted(owner, page, 1) {
             self.split_page_home(owner, page, to_ring);
         }
     }
 
-    /// Counts pieces that came home; says whether the page is home with them. The owner alone decides that (I5).
+    /// Counts fragments that came home; says whether the page is home with them. The owner alone decides that (I5).
     #[inline(always)]
-    pub(crate) fn piece_counted(self, _owner: Owner, page: PageIdx, n: u32) -> bool {
+    pub(crate) fn frag_counted(self, _owner: Owner, page: PageIdx, n: u32) -> bool {
         let meta = self.page_meta(page);
-        let left = meta.pieces.load(Ordering::Relaxed) - n;
-        meta.pieces.store(left, Ordering::Relaxed);
+        let left = meta.frags.load(Ordering::Relaxed) - n;
+        meta.frags.store(left, Ordering::Relaxed);
         left == 0
     }
 
-    /// The last piece of a page came home on the owner's thread: the page goes the way of a whole one.
+    /// The last fragment of a page came home on the owner's thread: the page goes the way of a whole one.
     #[cold]
     fn split_page_home(self, owner: Owner, page: PageIdx, to_ring: bool) {
         self.one_split_less(owner);
@@ -398,58 +398,58 @@ impl Home {
         if to_ring { self.ring_or_out(page) } else { self.cache_or_ring(page) }
     }
 
-    /// One page fewer has pieces out.
+    /// One page fewer has fragments out.
     pub(crate) fn one_split_less(self, _owner: Owner) {
         // SAFETY: I2.
         unsafe { *self.own.split_pages.get() -= 1 };
     }
 
-    /// A piece on any thread but the owner's: a message, or where there is no room a count in its page.
+    /// A fragment on any thread but the owner's: a message, or where there is no room a count in its page.
     #[inline]
-    pub(crate) fn piece_elsewhere(self, piece_page: PageIdx) {
-        let page = piece_page.head(self.geometry.order);
+    pub(crate) fn frag_elsewhere(self, frag_page: PageIdx) {
+        let page = frag_page.head(self.geometry.order);
         if let Some(lane) = self.lane()
-            && lane.push_piece(page)
+            && lane.push_frag(page)
         {
             return self.after_push(lane, lane.after_push());
         }
-        self.pieces_without_lane(&[page.0]);
+        self.frags_without_lane(&[page.0]);
     }
 
-    /// Many pieces on any thread but the owner's: into the lane as far as it has room, the rest under one lock.
-    pub(crate) fn pieces_elsewhere(self, pieces: &[u32]) {
+    /// Many fragments on any thread but the owner's: into the lane as far as it has room, the rest under one lock.
+    pub(crate) fn frags_elsewhere(self, frags: &[u32]) {
         let order = self.geometry.order;
-        let Some(lane) = self.lane() else { return self.pieces_without_lane(pieces) };
-        let pushed = pieces.iter().take_while(|&&page| lane.push_piece(PageIdx(page).head(order))).count();
+        let Some(lane) = self.lane() else { return self.frags_without_lane(frags) };
+        let pushed = frags.iter().take_while(|&&page| lane.push_frag(PageIdx(page).head(order))).count();
         if pushed > 0 {
             self.after_push(lane, lane.after_push());
         }
         // With none left this thread holds nothing of the pool any more, and must not look at it.
-        if pushed < pieces.len() {
-            self.pieces_without_lane(&pieces[pushed..]);
+        if pushed < frags.len() {
+            self.frags_without_lane(&frags[pushed..]);
         }
     }
 
-    /// Pieces, at least one, through the ring whatever the thread.
+    /// Fragments, at least one, through the ring whatever the thread.
     #[cold]
-    pub(crate) fn pieces_without_lane(self, pieces: &[u32]) {
+    pub(crate) fn frags_without_lane(self, frags: &[u32]) {
         let order = self.geometry.order;
-        let pages = pieces.iter().map(|&page| PageIdx(page).head(order));
+        let pages = frags.iter().map(|&page| PageIdx(page).head(order));
         {
             let mut returns = self.returns.lock();
             if !returns.detached {
                 for page in pages {
-                    if !self.ring.push(&mut returns.tail, (page.0 + 1) | PIECE) {
+                    if !self.ring.push(&mut returns.tail, (page.0 + 1) | FRAG) {
                         self.overflow(&mut returns, page);
                     }
                 }
                 return self.wake_if_starved();
             }
         }
-        pages.for_each(|page| crate::shutdown::piece_came_home_late(self, page));
+        pages.for_each(|page| crate::shutdown::frag_came_home_late(self, page));
     }
 
-    /// Counts a piece in its page, and links the page once. Under the return lock.
+    /// Counts a fragment in its page, and links the page once. Under the return lock.
     fn overflow(self, returns: &mut Returns, page: PageIdx) {
         let meta = self.page_meta(page);
         meta.home.store(meta.home.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -460,7 +460,7 @@ impl Home {
         }
     }
 
-    /// Takes one page off the list of pages with overflowed pieces, and how many they are. For the owner.
+    /// Takes one page off the list of pages with overflowed fragments, and how many they are. For the owner.
     pub(crate) fn take_overflow(self, returns: &mut Returns) -> Option<(PageIdx, u32)> {
         let Some(page) = returns.overflow.checked_sub(1).map(PageIdx) else {
             self.overflowed.store(false, Ordering::Relaxed);
@@ -469,9 +469,9 @@ impl Home {
         let meta = self.page_meta(page);
         returns.overflow = meta.next.load(Ordering::Relaxed) - 1;
         meta.next.store(0, Ordering::Relaxed);
-        // Late pieces, which come once the pool has ended and take no lock, may be counting in the same word.
-        let pieces = meta.home.swap(0, Ordering::AcqRel);
-        Some((page, pieces as u32))
+        // Late fragments, which come once the pool has ended and take no lock, may be counting in the same word.
+        let frags = meta.home.swap(0, Ordering::AcqRel);
+        Some((page, frags as u32))
     }
 
     // ---- Syncs -------------------------------------------------------------------------------------------------
@@ -485,7 +485,7 @@ impl Home {
         }
     }
 
-    /// Hands a page whose last piece came home to the device: all of it, for any piece may have been written.
+    /// Hands a page whose last fragment came home to the device: all of it, for any fragment may have been written.
     pub(crate) fn sync_split_page(self, page: PageIdx) {
         if !self.syncing.is_empty() {
             self.sync_each(page.offset(), self.geometry.page_size());
@@ -507,7 +507,7 @@ impl Home {
 /// the page the last hold frees it instead.
 pub(crate) fn clear_record(area: &Area, page: PageIdx) -> bool {
     let meta = area.meta(page);
-    meta.pieces.store(0, Ordering::Relaxed);
+    meta.frags.store(0, Ordering::Relaxed);
     meta.home.store(0, Ordering::Relaxed);
     meta.tag.store(0, Ordering::Relaxed);
     meta.pool.store(0, Ordering::Relaxed);
@@ -523,7 +523,7 @@ pub(crate) fn clear_record(area: &Area, page: PageIdx) -> bool {
 }
 
 #[cold]
-fn flagged(pool: Home, lane: &Lane, flags: u32) {
+fn flagged(pool: PoolPtr, lane: &Lane, flags: u32) {
     fence(Ordering::Acquire); // pairs with raise_all()
     if flags & STARVED != 0 {
         lane.lower(STARVED);

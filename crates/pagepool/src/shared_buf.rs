@@ -3,7 +3,7 @@
 //! What   clones of one buffer; the last to be dropped sends the buffer home, once.
 //! How    the page's record counts, for all shared buffers of the page together, the clones beyond the first of each. A
 //!        drop takes one away, or where there is none goes home itself. As many messages go home as there were buffers,
-//!        the last of them after the last drop; and a page is used again only when all its pieces are home.
+//!        the last of them after the last drop; and a page is used again only when all its fragments are home.
 //! Cost   clone and drop: one atomic read-modify-write in the page's record. The one buffer type that has any.
 //! Pairs  drop (Release on the count) -> the drop that finds 0 (Acquire): it sees all reads of the others done.
 
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 use crate::buf::PageBuf;
 use crate::dma::{DeviceAddr, DomainId};
-use crate::frag::{Part, Place};
+use crate::frag::{FragBits, HandleBits};
 use crate::page::PageIdx;
 
 /// A buffer that many may read: `Clone`, and `&[u8]` only. Linux: `page_pool_ref_page`, and a cloned skb's data.
@@ -39,9 +39,9 @@ pub struct SharedBuf(ManuallyDrop<PageBuf>);
 
 impl SharedBuf {
     pub(crate) fn new(mut buffer: PageBuf) -> Self {
-        if !buffer.is_piece() {
+        if !buffer.is_frag() {
             // Holds made through a clone are found when it comes home.
-            buffer.place = Place::new(buffer.place.page(), Part::SPECIAL);
+            buffer.place = HandleBits::new(buffer.place.page(), FragBits::SPECIAL);
         }
         Self(ManuallyDrop::new(buffer))
     }
@@ -98,8 +98,8 @@ impl SharedBuf {
     }
 
     /// See [`PageBuf::hold`].
-    pub fn hold(&self) -> crate::PageHold {
-        crate::PageHold::new(self.0.pool, self.page())
+    pub fn page_ref(&self) -> crate::PageRef {
+        crate::PageRef::new(self.0.pool, self.page())
     }
 }
 

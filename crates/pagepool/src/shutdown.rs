@@ -8,9 +8,9 @@
 //!         when the lane was emptied. (4) `remaining` gets the number of pages still out; each that comes home late
 //!         takes one away; whoever brings it to 0 frees the pool. It starts at 0 and late returns may take it below,
 //!         but it is 0 again only when both sides agree.
-//! Pieces  the owner's private count of each split page moves into the page's atomic one, as a debt that late pieces
+//! Fragments  the owner's private count of each split page moves into the page's atomic one, as a debt that late fragments
 //!         pay; whoever brings it to 0 has the page.
-//! Waits   what is in the waiting queue stays out, and the queue passes to the [`Shutdown`] (protocol: wait_queue.rs).
+//! Waits   what is in the waiting queue stays out, and the queue passes to the [`Shutdown`] (protocol: deferred_queue.rs).
 //! I9      after step 3 nothing enters cache, ring or lanes, but for messages whose own returner takes them out again.
 //! Mirrors net/core/page_pool.c:page_pool_destroy, page_pool_release (v7.3), without its retry timer.
 
@@ -24,14 +24,14 @@ use std::time::{Duration, Instant};
 
 use crate::area::Area;
 use crate::cache::Owner;
-use crate::lane::{DETACHED, Lane, PIECE, raise_all};
+use crate::deferred_queue::DeferredQueue;
+use crate::lane::{DETACHED, FRAG, Lane, raise_all};
 use crate::page::PageIdx;
 use crate::ring::Queue;
-use crate::shared::{Home, clear_record};
-use crate::stats::WaitCounts;
+use crate::shared::{PoolPtr, clear_record};
+use crate::stats::DeferredCounts;
 use crate::sync::{AtomicI64, Lock, Ordering};
 use crate::thread;
-use crate::wait_queue::WaitQueue;
 
 /// How often users of waiting buffers are asked by who waits for the end of their pool.
 const ASK_EVERY: Duration = Duration::from_millis(1);
@@ -51,7 +51,7 @@ impl Watch {
 }
 
 /// Ends the pool. The caller holds the owner half and gives it up; what waits in its queue stays out.
-pub(crate) fn end(pool: Home, waits: Option<Box<WaitQueue>>) -> Shutdown {
+pub(crate) fn end(pool: PoolPtr, waits: Option<Box<DeferredQueue>>) -> Shutdown {
     // SAFETY: I2. The caller holds the owner half and gives it up with this call.
     let owner = unsafe { Owner::assume() };
     let shutdown = Shutdown::new(pool, waits);
@@ -72,8 +72,8 @@ pub(crate) fn end(pool: Home, waits: Option<Box<WaitQueue>>) -> Shutdown {
     shutdown
 }
 
-/// Everything that is in a place of the pool's own: cache, lanes, ring, and pages whose last piece is in there.
-fn collect(pool: Home, owner: Owner, home: &mut Vec<PageIdx>) {
+/// Everything that is in a place of the pool's own: cache, lanes, ring, and pages whose last fragment is in there.
+fn collect(pool: PoolPtr, owner: Owner, home: &mut Vec<PageIdx>) {
     while let Some(page) = pool.own.cache.pop(owner) {
         home.push(page);
     }
@@ -82,27 +82,27 @@ fn collect(pool: Home, owner: Owner, home: &mut Vec<PageIdx>) {
     let mut messages: Vec<u32> = pool.lanes.iter().flat_map(|lane| lane.take_all()).collect();
     let mut returns = pool.returns.lock();
     messages.extend(std::iter::from_fn(|| pool.ring.pop()));
-    let mut pieces_home = |page: PageIdx, n: u32| {
-        if pool.piece_counted(owner, page, n) {
+    let mut frags_home = |page: PageIdx, n: u32| {
+        if pool.frag_counted(owner, page, n) {
             pool.one_split_less(owner);
             home.push(page);
         }
     };
-    while let Some((page, pieces)) = pool.take_overflow(&mut returns) {
-        pieces_home(page, pieces);
+    while let Some((page, frags)) = pool.take_overflow(&mut returns) {
+        frags_home(page, frags);
     }
-    let (pieces, pages): (Vec<u32>, Vec<u32>) = messages.into_iter().partition(|m| m & PIECE != 0);
-    pieces.into_iter().for_each(|m| pieces_home(PageIdx((m & !PIECE) - 1), 1));
+    let (frags, pages): (Vec<u32>, Vec<u32>) = messages.into_iter().partition(|m| m & FRAG != 0);
+    frags.into_iter().for_each(|m| frags_home(PageIdx((m & !FRAG) - 1), 1));
     // SAFETY: I2; no foreign code runs in this function.
     if let Some((page, unused)) = unsafe { &mut *pool.own.frag.get() }.close() {
-        pieces_home(page, unused);
+        frags_home(page, unused);
     }
     pool.own.frag_open.store(false, Ordering::Relaxed);
     home.extend(pages.into_iter().map(|m| PageIdx(m - 1)));
 }
 
-/// Turns the owner's private counts of pages with pieces out into debts that late pieces pay.
-fn close_split_pages(pool: Home, _owner: Owner, home: &mut Vec<PageIdx>) {
+/// Turns the owner's private counts of pages with fragments out into debts that late fragments pay.
+fn close_split_pages(pool: PoolPtr, _owner: Owner, home: &mut Vec<PageIdx>) {
     // SAFETY: I2; no foreign code runs in this function.
     if unsafe { *pool.own.split_pages.get() } == 0 {
         return;
@@ -110,16 +110,16 @@ fn close_split_pages(pool: Home, _owner: Owner, home: &mut Vec<PageIdx>) {
     for range in pool.area.present_pages() {
         for page in range.step_by(1 << pool.geometry.order).map(PageIdx) {
             let meta = pool.area.meta(page);
-            let pieces = meta.pieces.load(Ordering::Relaxed) as i32;
-            let ours = meta.pool.load(Ordering::Relaxed) == pool.id && pieces > 0;
-            if ours && meta.home.fetch_sub(pieces, Ordering::AcqRel) == pieces {
+            let frags = meta.frags.load(Ordering::Relaxed) as i32;
+            let ours = meta.pool.load(Ordering::Relaxed) == pool.id && frags > 0;
+            if ours && meta.home.fetch_sub(frags, Ordering::AcqRel) == frags {
                 home.push(page);
             }
         }
     }
 }
 
-fn give_back_all(pool: Home, pages: &[PageIdx]) {
+fn give_back_all(pool: PoolPtr, pages: &[PageIdx]) {
     let provider = pool.provider().clone();
     let free: Vec<PageIdx> =
         pages.iter().copied().filter(|&page| clear_record(provider.area(), page)).collect();
@@ -129,7 +129,7 @@ fn give_back_all(pool: Home, pages: &[PageIdx]) {
 
 /// Pages that came home after the end and are this thread's to account for.
 #[cold]
-pub(crate) fn came_home_late(pool: Home, pages: &[PageIdx]) {
+pub(crate) fn came_home_late(pool: PoolPtr, pages: &[PageIdx]) {
     if pages.is_empty() {
         return; // nothing of the pool is held here, so it may be gone
     }
@@ -141,34 +141,34 @@ pub(crate) fn came_home_late(pool: Home, pages: &[PageIdx]) {
     }
 }
 
-/// A piece that came home after the end.
+/// A fragment that came home after the end.
 #[cold]
-pub(crate) fn piece_came_home_late(pool: Home, page: PageIdx) {
-    if piece_was_last(pool, page) {
+pub(crate) fn frag_came_home_late(pool: PoolPtr, page: PageIdx) {
+    if frag_was_last(pool, page) {
         came_home_late(pool, &[page]);
     }
 }
 
-fn piece_was_last(pool: Home, page: PageIdx) -> bool {
+fn frag_was_last(pool: PoolPtr, page: PageIdx) -> bool {
     pool.page_meta(page).home.fetch_add(1, Ordering::AcqRel) == -1
 }
 
 /// The returner's part of step 3: it saw the flag after its push.
 #[cold]
-pub(crate) fn drain_late(pool: Home, lane: &Lane) {
+pub(crate) fn drain_late(pool: PoolPtr, lane: &Lane) {
     // Everything is taken out first: once foreign code runs below, the thread may have let go of the lane.
     let messages = lane.take_all();
     let late = |m: u32| {
-        let page = PageIdx((m & !PIECE) - 1);
-        // A piece that is not the last of its page is accounted for by this alone.
-        (m & PIECE == 0 || piece_was_last(pool, page)).then_some(page)
+        let page = PageIdx((m & !FRAG) - 1);
+        // A fragment that is not the last of its page is accounted for by this alone.
+        (m & FRAG == 0 || frag_was_last(pool, page)).then_some(page)
     };
     let pages: Vec<PageIdx> = messages.into_iter().filter_map(late).collect();
     came_home_late(pool, &pages);
 }
 
 /// The last page is home and the owner is gone: frees everything, then tells who waits.
-fn free(pool: Home) {
+fn free(pool: PoolPtr) {
     let watch = pool.watch.clone();
     // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any more.
     let provider = unsafe { pool.provider.take() };
@@ -190,8 +190,8 @@ fn free(pool: Home) {
 /// with no lock held; a second thread, or a user that comes back here, finds it taken.
 #[derive(Debug)]
 struct LateWaits {
-    queue: Lock<Option<Box<WaitQueue>>>,
-    counts: Arc<WaitCounts>,
+    queue: Lock<Option<Box<DeferredQueue>>>,
+    counts: Arc<DeferredCounts>,
 }
 
 impl LateWaits {
@@ -213,7 +213,7 @@ impl LateWaits {
 /// Puts the queue back, also where a user panics; an empty one is over, and lets go of its users.
 struct PutBack<'a> {
     to: &'a LateWaits,
-    queue: Option<Box<WaitQueue>>,
+    queue: Option<Box<DeferredQueue>>,
 }
 
 impl Drop for PutBack<'_> {
@@ -228,16 +228,16 @@ impl Drop for PutBack<'_> {
 ///
 /// Buffers in a waiting queue are asked after by this and by nobody else: keep it until [`is_complete`](Self::is_complete).
 /// Dropped before, it asks once more, and leaks what is in use still: that memory is never given back, as its users
-/// may read it, and the pool never ends. [`WaitStats::leaked`](crate::WaitStats::leaked) counts it.
+/// may read it, and the pool never ends. [`DeferredStats::leaked`](crate::DeferredStats::leaked) counts it.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
 /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
-/// let pool = Pool::new(PoolParams { wait_capacity: 8, ..Default::default() }, arena)?.bind();
+/// let pool = Pool::new(PoolParams { defer_capacity: 8, ..Default::default() }, arena)?.bind();
 /// let counts = UseCounts::new(1);
 /// counts.take(0);
-/// let user = pool.wait_user(counts.clone())?;
-/// pool.wait(&user, pool.alloc_page().unwrap(), 0).unwrap();
+/// let user = pool.deferred_user(counts.clone())?;
+/// pool.defer(&user, pool.alloc_page().unwrap(), 0).unwrap();
 /// let shutdown = pool.destroy();
 /// assert_eq!((shutdown.is_complete(), shutdown.report().waiting), (false, 1));
 /// counts.put(0);
@@ -257,7 +257,7 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    fn new(pool: Home, waits: Option<Box<WaitQueue>>) -> Self {
+    fn new(pool: PoolPtr, waits: Option<Box<DeferredQueue>>) -> Self {
         let waits = waits.filter(|queue| !queue.is_empty()).zip(pool.waits.clone());
         Self {
             watch: pool.watch.clone(),
@@ -366,7 +366,7 @@ pub struct ShutdownReport {
     pub id: u32,
     /// Since the pool was destroyed.
     pub held_for: Duration,
-    /// The pages that are out; a page with pieces out is one.
+    /// The pages that are out; a page with fragments out is one.
     pub pages: Vec<HeldPage>,
     /// Buffers whose users say that they are in use still: those of a waiting queue, whose pages are among `pages`, and
     /// those that had left it ([`OnBusy::Release`](crate::OnBusy::Release)), whose pages had left the pool before.

@@ -26,10 +26,10 @@ mod split;
 use std::fmt;
 
 use crate::buf::PageBuf;
-use crate::buff::Buff;
+use crate::buff::XdpBuff;
 use crate::chain::MAX_FRAGS;
 use crate::dma::{DeviceAddr, DomainId};
-use crate::frame::Frame;
+use crate::frame::XdpFrame;
 use crate::memory::Memory;
 use crate::skb::block::{Block, BlockRef, Head, NewBlock};
 pub use crate::skb::cache::SkbCache;
@@ -75,15 +75,15 @@ impl std::error::Error for SkbError {}
 /// A packet for stacks: head and fragments, cloned without a copy, home when the last clone is dropped.
 ///
 /// ```
-/// # use pagepool::{Arena, ArenaParams, Buff, Frame, Pool, PoolParams};
+/// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
 /// use pagepool::{SkBuff, SkbCache};
 /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
 /// # let pool = Pool::new(PoolParams { headroom: 64, ..Default::default() }, arena)?.bind();
 /// let cache = SkbCache::new(64)?;
-/// let mut received = Buff::received(pool.alloc_page().unwrap(), 60).unwrap();
+/// let mut received = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
 /// received.data_mut().fill(7);
 ///
-/// let mut packet = SkBuff::from_frame(&cache, Frame::from(received)).unwrap();
+/// let mut packet = SkBuff::from_frame(&cache, XdpFrame::from(received)).unwrap();
 /// packet.pull(14).unwrap();
 /// let clone = packet.clone();
 /// let reader = std::thread::spawn(move || clone.data()[0]);
@@ -117,7 +117,7 @@ impl SkBuff {
     ///
     /// Cost: one compare-and-swap, and a move per buffer.
     #[doc(alias = "xdp_build_skb_from_frame")]
-    pub fn from_frame(cache: &SkbCache, frame: Frame) -> Result<Self, Frame> {
+    pub fn from_frame(cache: &SkbCache, frame: XdpFrame) -> Result<Self, XdpFrame> {
         if !Self::may_have(&frame) {
             return Err(frame);
         }
@@ -128,15 +128,15 @@ impl SkBuff {
 
     /// As [`from_frame`](Self::from_frame), of a packet inside the poll. Linux: `xdp_build_skb_from_buff`.
     #[doc(alias = "xdp_build_skb_from_buff")]
-    pub fn from_buff(cache: &SkbCache, packet: Buff) -> Result<Self, Buff> {
-        Self::from_frame(cache, Frame::from(packet)).map_err(|frame| match frame.into_buff() {
+    pub fn from_buff(cache: &SkbCache, packet: XdpBuff) -> Result<Self, XdpBuff> {
+        Self::from_frame(cache, XdpFrame::from(packet)).map_err(|frame| match frame.into_buff() {
             Ok(packet) => packet,
             Err(frame) => unreachable!("what was a packet in the poll is one again: {frame:?}"),
         })
     }
 
     /// Whether a frame's memory can be a packet's.
-    fn may_have(frame: &Frame) -> bool {
+    fn may_have(frame: &XdpFrame) -> bool {
         frame.buffer().is_some_and(|head| head.as_ptr().is_some() || frame.frags().len() < MAX_FRAGS)
     }
 
@@ -355,7 +355,7 @@ impl fmt::Debug for SkBuff {
 
 impl Block {
     /// Moves a frame's buffers into an empty block, which has room for them; gives the ends of the data in the head.
-    fn fill(&mut self, frame: Frame) -> (u32, u32) {
+    fn fill(&mut self, frame: XdpFrame) -> (u32, u32) {
         let room = frame.tailroom() as u32;
         let (memory, [_, data, tail], mut chain) = frame.into_parts();
         let head = pool_buffer(memory).expect("I1: whoever fills a block has looked what memory it is");

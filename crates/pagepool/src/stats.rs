@@ -1,7 +1,7 @@
 //! The counters: declared once, here.
 //!
 //! What   Linux's eleven under Linux's names, allocation failures, and the two that balance: hold and release. Apart from
-//!        them, what became of buffers that wait (wait_queue.rs).
+//!        them, what became of buffers that wait (deferred_queue.rs).
 //! Who    a [`Counters`] has one writer at a time (the owner, or whoever holds the return lock); anyone may read at any
 //!        time. So a count costs a plain add, and reading costs the owner nothing (note 0003).
 //! Adding one: a line in `stats!`, and the increment. The struct, the sum, names, order and the documentation follow.
@@ -143,16 +143,16 @@ stats! {
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
-    /// let pool = Pool::new(PoolParams { wait_capacity: 8, ..Default::default() }, arena)?.bind();
-    /// let user = pool.wait_user(UseCounts::new(1))?;
-    /// let before = pool.wait_stats();
-    /// pool.wait(&user, pool.alloc_page().unwrap(), 0).unwrap();
-    /// pool.poll_waits();
-    /// let moved = pool.wait_stats().since(&before);
+    /// let pool = Pool::new(PoolParams { defer_capacity: 8, ..Default::default() }, arena)?.bind();
+    /// let user = pool.deferred_user(UseCounts::new(1))?;
+    /// let before = pool.deferred_stats();
+    /// pool.defer(&user, pool.alloc_page().unwrap(), 0).unwrap();
+    /// pool.poll_deferred();
+    /// let moved = pool.deferred_stats().since(&before);
     /// assert_eq!((moved.queued, moved.polls, moved.reused), (1, 1, 1));
     /// # Ok::<(), pagepool::Error>(())
     /// ```
-    WaitStats, WaitCounters {
+    DeferredStats, DeferredCounters {
         /// Buffers that were taken into the queue.
         queued,
         /// Buffers that went home because their user was done.
@@ -176,23 +176,23 @@ stats! {
 
 /// What the waiting queue shows to observers. It lives as long as the queue, which may outlive the pool.
 #[derive(Debug, Default)]
-pub(crate) struct WaitCounts {
+pub(crate) struct DeferredCounts {
     /// Written by whoever has the queue.
-    pub(crate) counters: WaitCounters,
+    pub(crate) counters: DeferredCounters,
     /// Whole pages in the queue; by the same writer.
     pub(crate) pages: Counter,
 }
 
-impl WaitCounts {
+impl DeferredCounts {
     /// The numbers now.
-    pub(crate) fn stats(&self) -> WaitStats {
-        let mut stats = WaitStats::default();
+    pub(crate) fn stats(&self) -> DeferredStats {
+        let mut stats = DeferredStats::default();
         self.counters.add_to(&mut stats);
         stats
     }
 }
 
-impl WaitStats {
+impl DeferredStats {
     /// Buffers that wait, in the queue and beyond it.
     pub fn waiting(&self) -> u64 {
         self.queued.wrapping_sub(self.reused).wrapping_sub(self.freed_late).wrapping_sub(self.leaked)
@@ -228,10 +228,10 @@ pub struct Inflight {
     pub ring: u64,
     /// The page that fragments are being cut from.
     pub frag: u64,
-    /// Whole pages in the waiting queue, or left over from it at the end of the pool. A page of which pieces wait is
+    /// Whole pages in the waiting queue, or left over from it at the end of the pool. A page of which fragments wait is
     /// `out`.
     pub waiting: u64,
-    /// With the program: handles, pieces, raw addresses, shared buffers.
+    /// With the program: handles, fragments, raw addresses, shared buffers.
     pub out: u64,
 }
 

@@ -1,7 +1,7 @@
 //! What a thread knows: its token, and its lanes.
 //!
 //! The token is a number that no other thread ever has; a pool's owner word holds the token of the thread it is bound
-//! to. Returns compare that with a word of the thread's that holds its token, or 0 while a `NoDirect` scope hides it;
+//! to. Returns compare that with a word of the thread's that holds its token, or 0 while a `NoDirectRecycle` scope hides it;
 //! so the scope costs a return nothing. The table finds the lane for a pool in one compare, and a list keeps every lane
 //! of the thread alive until the thread ends; then the next thread may have it, behind whatever messages this one left.
 //!

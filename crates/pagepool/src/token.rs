@@ -16,10 +16,10 @@ use std::sync::atomic::AtomicUsize;
 
 use crate::buf::PageBuf;
 use crate::cache::Cache;
-use crate::frag::Place;
+use crate::frag::HandleBits;
 use crate::pool::Bound;
 use crate::pool_ref::PoolRef;
-use crate::shared::Home;
+use crate::shared::PoolPtr;
 
 /// The head of the owner's cache; 1024 page numbers follow, all of them initialised.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl PageBuf {
     /// * No other buffer is made from them while this one lives, and none after it went home.
     #[inline]
     pub unsafe fn from_token(pool: NonNull<c_void>, place: u64) -> Self {
-        Self { pool: Home(pool.cast()), place: Place::from_bits(place) }
+        Self { pool: PoolPtr(pool.cast()), place: HandleBits::from_bits(place) }
     }
 }
 

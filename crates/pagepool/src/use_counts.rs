@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
+use crate::deferred_queue::InUse;
 use crate::sync::{AtomicU32, Ordering};
-use crate::wait_queue::PageUser;
 
 /// More users than there are: a count that got here is refused, and does not come back to 0 by a few mistakes more.
 const STUCK: u32 = u32::MAX / 2;
@@ -23,16 +23,16 @@ const STUCK: u32 = u32::MAX / 2;
 /// ```
 /// use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
 /// let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
-/// let pool = Pool::new(PoolParams { wait_capacity: 8, ..Default::default() }, arena)?.bind();
+/// let pool = Pool::new(PoolParams { defer_capacity: 8, ..Default::default() }, arena)?.bind();
 /// let counts = UseCounts::new(8);
-/// let user = pool.wait_user(counts.clone())?;
+/// let user = pool.deferred_user(counts.clone())?;
 ///
 /// counts.take(3); // for the other thread
 /// let other = counts.clone();
 /// let reader = std::thread::spawn(move || other.put(3));
-/// pool.wait(&user, pool.alloc_page().unwrap(), 3).expect("there is room");
+/// pool.defer(&user, pool.alloc_page().unwrap(), 3).expect("there is room");
 /// reader.join().unwrap();
-/// assert_eq!((pool.poll_waits(), pool.inflight().out), (1, 0));
+/// assert_eq!((pool.poll_deferred(), pool.inflight().out), (1, 0));
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl UseCounts {
     /// So many counts of 0.
     ///
     /// ```
-    /// # use pagepool::{PageUser, UseCounts};
+    /// # use pagepool::{InUse, UseCounts};
     /// assert!(!UseCounts::new(1).in_use(0));
     /// ```
     pub fn new(counts: usize) -> Arc<Self> {
@@ -54,7 +54,7 @@ impl UseCounts {
     /// Panics where there is no such count.
     ///
     /// ```
-    /// # use pagepool::{PageUser, UseCounts};
+    /// # use pagepool::{InUse, UseCounts};
     /// let counts = UseCounts::new(4);
     /// counts.take(2);
     /// assert!(counts.in_use(2) && !counts.in_use(1));
@@ -71,7 +71,7 @@ impl UseCounts {
     /// then on, so that the buffer is not used again too early.
     ///
     /// ```
-    /// # use pagepool::{PageUser, UseCounts};
+    /// # use pagepool::{InUse, UseCounts};
     /// let counts = UseCounts::new(1);
     /// counts.take(0);
     /// counts.take(0);
@@ -98,7 +98,7 @@ impl UseCounts {
     }
 }
 
-impl PageUser for UseCounts {
+impl InUse for UseCounts {
     /// Nobody can have taken a count that is not there.
     fn in_use(&self, cookie: u64) -> bool {
         self.at(cookie).is_some_and(|count| count.load(Ordering::Acquire) != 0) // pairs with put()

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use pagepool::testing::PlainMemory;
-use pagepool::{Bound, Buff, Frame, FrameBulk, NoDirect, Pool, PoolParams};
+use pagepool::{Bound, NoDirectRecycle, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 
 struct Counting;
 
@@ -51,22 +51,22 @@ fn pool(name: &str) -> Bound {
     pool
 }
 
-/// A jumbo packet whose head and tail were moved, with a further buffer of another pool and a piece.
-fn frame(pool: &Bound, other: &Bound) -> Frame {
-    let mut packet = Buff::received(pool.alloc_page().unwrap(), 1000).unwrap();
+/// A jumbo packet whose head and tail were moved, with a further buffer of another pool and a fragment.
+fn frame(pool: &Bound, other: &Bound) -> XdpFrame {
+    let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 1000).unwrap();
     packet.adjust_head(-4).unwrap();
     packet.adjust_meta(-4).unwrap();
     for buffer in [pool.alloc_page(), other.alloc_page(), pool.alloc_frag(1000), pool.alloc_frag(1000)] {
         packet.add_frag(buffer.unwrap(), 0, 1000).unwrap();
     }
     packet.adjust_tail(-1200).unwrap();
-    Frame::from(packet).into_buff().unwrap().into()
+    XdpFrame::from(packet).into_buff().unwrap().into()
 }
 
 #[test]
 fn on_the_owner_s_thread() {
     let [pool, other] = ["one", "two"].map(pool);
-    let mut bulk = FrameBulk::new();
+    let mut bulk = XdpFrameBulk::new();
     let mut frames = Vec::with_capacity(8);
     let made = allocations(4000, |round| match round % 6 {
         0 => drop(frame(&pool, &other)),
@@ -74,7 +74,7 @@ fn on_the_owner_s_thread() {
         2 => frame(&pool, &other).put_ring(),
         3 => bulk.push(frame(&pool, &other)),
         4 => {
-            let _scope = NoDirect::enter();
+            let _scope = NoDirectRecycle::enter();
             drop(frame(&pool, &other));
             bulk.flush();
         }
@@ -89,11 +89,11 @@ fn on_the_owner_s_thread() {
 }
 
 /// Returns bursts in turn by each way, and says what it allocated once there are no more.
-fn returner(bursts: Receiver<Vec<Frame>>, empty: SyncSender<Vec<Frame>>) -> u64 {
-    let mut bulk = FrameBulk::new();
-    let put = |round: usize, burst: &mut Vec<Frame>, bulk: &mut FrameBulk| match round % 4 {
+fn returner(bursts: Receiver<Vec<XdpFrame>>, empty: SyncSender<Vec<XdpFrame>>) -> u64 {
+    let mut bulk = XdpFrameBulk::new();
+    let put = |round: usize, burst: &mut Vec<XdpFrame>, bulk: &mut XdpFrameBulk| match round % 4 {
         0 => burst.clear(),
-        1 => burst.drain(..).for_each(Frame::put_ring),
+        1 => burst.drain(..).for_each(XdpFrame::put_ring),
         2 => pagepool::put_frames(burst),
         _ => {
             burst.drain(..).for_each(|frame| bulk.push(frame));
@@ -113,7 +113,7 @@ fn returner(bursts: Receiver<Vec<Frame>>, empty: SyncSender<Vec<Frame>>) -> u64 
 #[test]
 fn on_a_returning_thread_and_its_owner_s() {
     let [pool, other] = ["one", "two"].map(pool);
-    let (send, bursts) = sync_channel::<Vec<Frame>>(1);
+    let (send, bursts) = sync_channel::<Vec<XdpFrame>>(1);
     let (give, empty) = sync_channel(1);
     let returner = std::thread::spawn(move || returner(bursts, give));
     let mut burst = Some(Vec::with_capacity(8));

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use pagepool::testing::{CheckingIommu, PlainMemory};
 use pagepool::{
-    Arena, ArenaParams, Batch, Bound, Buff, DeviceMemory, Error, Frame, FrameBulk, NodeId, PageBuf, PageHold,
-    Pool, PoolParams, PoolRef, Provider, Registry, SharedBuf, Shutdown, Topology,
+    Arena, ArenaParams, Batch, Bound, DeviceMemory, Error, NodeId, PageBuf, PageRef, Pool, PoolParams,
+    PoolRef, Provider, Registry, SharedBuf, Shutdown, Topology, XdpBuff, XdpFrame, XdpFrameBulk,
 };
 
 fn pool_with(pages: usize, params: PoolParams) -> Bound {
@@ -44,7 +44,7 @@ assert_not!(Bound: Send);
 assert_not!(Bound: Sync);
 assert_not!(PageBuf: Clone);
 assert_not!(Batch: Clone);
-assert_not!(PageHold: Clone);
+assert_not!(PageRef: Clone);
 
 #[test]
 fn what_may_be_sent_may_be_sent() {
@@ -54,13 +54,13 @@ fn what_may_be_sent_may_be_sent() {
     sent::<Pool>();
     shared::<PageBuf>();
     shared::<Batch>();
-    shared::<PageHold>();
+    shared::<PageRef>();
     shared::<Shutdown>();
     observer::<SharedBuf>();
     observer::<PoolRef>();
-    shared::<Buff>();
-    shared::<Frame>();
-    shared::<FrameBulk>();
+    shared::<XdpBuff>();
+    shared::<XdpFrame>();
+    shared::<XdpFrameBulk>();
     shared::<Registry>();
     assert_eq!((size_of::<PageBuf>(), size_of::<Option<PageBuf>>()), (16, 16));
 }
@@ -179,7 +179,7 @@ fn memory_that_the_cpu_cannot_read_is_none() {
     let mut buffer = pool.alloc_page().unwrap();
     assert!(buffer.bytes().is_none() && buffer.bytes_mut().is_none() && buffer.as_ptr().is_none());
     assert!(buffer.packet().is_none() && buffer.packet_mut().is_none());
-    assert!(buffer.hold().as_ptr().is_none());
+    assert!(buffer.page_ref().as_ptr().is_none());
     let mut batch = pool.alloc_batch(2);
     assert!(batch.bytes_mut(0).is_none() && batch.packet_mut(1).is_none());
     assert!(buffer.into_shared().bytes().is_none());

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use pagepool::{
-    Arena, ArenaParams, Bound, Buff, DeviceMemory, Frame, MAX_FRAGS, NodeId, Pool, PoolParams, SkBuff,
-    SkbCache,
+    Arena, ArenaParams, Bound, DeviceMemory, MAX_FRAGS, NodeId, Pool, PoolParams, SkBuff, SkbCache, XdpBuff,
+    XdpFrame,
 };
 
 fn pool() -> Bound {
@@ -15,8 +15,8 @@ fn pool() -> Bound {
     Pool::new(PoolParams { headroom: 64, ..Default::default() }, arena).unwrap().bind()
 }
 
-fn packet(pool: &Bound, len: usize, frags: usize) -> Buff {
-    let mut packet = Buff::received(pool.alloc_page().unwrap(), len).unwrap();
+fn packet(pool: &Bound, len: usize, frags: usize) -> XdpBuff {
+    let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), len).unwrap();
     packet.data_mut().fill(1);
     for at in 0..frags {
         let mut buffer = pool.alloc_page().unwrap();
@@ -35,7 +35,7 @@ fn a_jumbo_frame_is_one_part_per_buffer() {
     let pool = pool();
     let packet = packet(&pool, 500, MAX_FRAGS);
     let first = packet.data().as_ptr();
-    let parts: Vec<_> = Frame::from(packet).into_bytes().unwrap().collect();
+    let parts: Vec<_> = XdpFrame::from(packet).into_bytes().unwrap().collect();
     assert_eq!((parts.len(), parts[0].as_ptr()), (18, first), "nothing is copied");
     assert!(parts.iter().enumerate().all(|(at, part)| part[..] == [at as u8 + 1; 500]));
     let half: Vec<_> = parts.iter().step_by(2).cloned().collect();
@@ -48,11 +48,11 @@ fn a_jumbo_frame_is_one_part_per_buffer() {
 #[test]
 fn a_frame_without_its_iterator_goes_home() {
     let pool = pool();
-    let mut parts = Frame::from(packet(&pool, 100, 3)).into_bytes().unwrap();
+    let mut parts = XdpFrame::from(packet(&pool, 100, 3)).into_bytes().unwrap();
     let first = parts.next().unwrap();
     drop(parts);
     assert_eq!((first.len(), pool.inflight().out), (100, 1));
-    let empty = Frame::from(packet(&pool, 0, 0)).into_bytes().unwrap();
+    let empty = XdpFrame::from(packet(&pool, 0, 0)).into_bytes().unwrap();
     assert_eq!(empty.count(), 0);
 }
 
@@ -109,8 +109,8 @@ fn a_buffer_is_one_part_of_what_was_asked_for() {
     assert_eq!((end[0], pool.inflight().out), (5, 1));
     drop(end);
     assert_eq!(pool.inflight().out, 0);
-    let piece = pool.alloc_frag(256).unwrap();
-    let all = piece.into_bytes(0, 256).unwrap();
+    let frag = pool.alloc_frag(256).unwrap();
+    let all = frag.into_bytes(0, 256).unwrap();
     drop(pool);
     assert_eq!(all.len(), 256, "it outlives its pool");
 }
@@ -121,7 +121,7 @@ fn unreadable_memory_is_refused() {
     let (device, cache) =
         (Pool::new(PoolParams::default(), memory).unwrap().bind(), SkbCache::new(4).unwrap());
     let buffer = device.alloc_page().unwrap().into_bytes(0, 100).unwrap_err();
-    let frame = Frame::from(Buff::received(buffer, 100).unwrap());
+    let frame = XdpFrame::from(XdpBuff::received(buffer, 100).unwrap());
     let frame = frame.into_bytes().err().unwrap();
     let packet = SkBuff::from_frame(&cache, frame).unwrap();
     assert_eq!(packet.into_bytes().err().unwrap().len(), 100);

@@ -105,7 +105,7 @@ fn bench_03_every_page_leaves() {
     let (pool, before) = prefilled(256);
     for _ in 0..100_000 {
         let mut buffer = pool.alloc_page().unwrap();
-        let hold = buffer.hold();
+        let hold = buffer.page_ref();
         drop(buffer);
         drop(hold);
     }
@@ -162,12 +162,12 @@ fn exhaustion_is_a_value_and_is_counted() {
 #[test]
 fn fragments_of_2090_fit_fifteen_times_and_the_page_is_used_again() {
     let pool = pool_with(8, PoolParams { order: 3, ..Default::default() });
-    let pieces: Vec<_> = (0..15).map(|_| pool.alloc_frag(2090).unwrap()).collect();
-    for (at, piece) in pieces.iter().enumerate() {
-        assert_eq!((piece.offset(), piece.len()), (at * 2112, 2090));
+    let frags: Vec<_> = (0..15).map(|_| pool.alloc_frag(2090).unwrap()).collect();
+    for (at, frag) in frags.iter().enumerate() {
+        assert_eq!((frag.offset(), frag.len()), (at * 2112, 2090));
     }
-    let page = pieces[0].page();
-    drop(pieces);
+    let page = frags[0].page();
+    drop(frags);
     let next = pool.alloc_frag(2090).unwrap();
     assert_eq!((next.page(), next.offset()), (page, 0), "in place");
     let expected =
@@ -182,15 +182,15 @@ fn hybrid_sizes_are_linuxs_with_its_alignment() {
     let seen: Vec<_> = sizes.iter().map(|b| (b.offset(), b.len())).collect();
     assert_eq!(seen, [(0, 8590), (8592, 8590), (17184, 32768 - 17184)]);
     assert_eq!(pool.alloc(16385).unwrap().len(), 32768);
-    assert!(pool.alloc(16384).unwrap().is_piece());
+    assert!(pool.alloc(16384).unwrap().is_frag());
     assert!(pool.alloc(0).is_none() && pool.alloc(32769).is_none() && pool.alloc_frag(32769).is_none());
 }
 
 #[test]
-fn pieces_from_elsewhere_are_counted_once_the_page_is_home() {
+fn frags_from_elsewhere_are_counted_once_the_page_is_home() {
     let pool = pool_with(8, PoolParams { order: 3, ..Default::default() });
-    let pieces: Vec<_> = (0..30).map(|_| pool.alloc_frag(2090).unwrap()).collect();
-    std::thread::spawn(move || drop(pieces)).join().unwrap();
+    let frags: Vec<_> = (0..30).map(|_| pool.alloc_frag(2090).unwrap()).collect();
+    std::thread::spawn(move || drop(frags)).join().unwrap();
     drop(pool.alloc_page().unwrap());
     let stats = pool.stats();
     assert_eq!((stats.alloc_slow_high_order, stats.recycle_ring, stats.alloc_refill), (2, 1, 1), "{stats:?}");
@@ -201,7 +201,7 @@ fn late_returns_are_counted_the_same_on_every_way() {
     for max_lanes in [0, 1] {
         let pool = pool_with(16, PoolParams { max_lanes, ..Default::default() });
         let mut out = take(&pool, 6);
-        let hold = out[0].hold();
+        let hold = out[0].page_ref();
         let handle = pool.handle();
         let before = handle.stats();
         drop(pool);
@@ -214,11 +214,11 @@ fn late_returns_are_counted_the_same_on_every_way() {
 }
 
 #[test]
-fn pieces_in_the_ring_are_no_pages() {
+fn frags_in_the_ring_are_no_pages() {
     let params = PoolParams { order: 3, max_lanes: 0, ..Default::default() };
     let pool = pool_with(2, params);
-    let pieces: Vec<_> = (0..30).map(|_| pool.alloc_frag(2090).unwrap()).collect();
-    std::thread::spawn(move || drop(pieces)).join().unwrap();
+    let frags: Vec<_> = (0..30).map(|_| pool.alloc_frag(2090).unwrap()).collect();
+    std::thread::spawn(move || drop(frags)).join().unwrap();
     let at = pool.inflight();
     assert_eq!((at.total, at.ring, at.frag, at.out), (2, 0, 1, 1));
 }
@@ -228,7 +228,7 @@ fn of_a_pool_that_has_ended_only_what_is_out_is_in_flight() {
     for max_lanes in [0, 1] {
         let pool = pool_with(16, PoolParams { max_lanes, ..Default::default() });
         let mut pages = take(&pool, 3);
-        let pieces = [pool.alloc_frag(100).unwrap(), pool.alloc_frag(100).unwrap()];
+        let frags = [pool.alloc_frag(100).unwrap(), pool.alloc_frag(100).unwrap()];
         let (home, late) = (pages.pop().unwrap(), pages.pop().unwrap());
         std::thread::spawn(move || drop(home)).join().unwrap();
         let handle = pool.handle();
@@ -238,7 +238,7 @@ fn of_a_pool_that_has_ended_only_what_is_out_is_in_flight() {
         std::thread::spawn(move || drop(late)).join().unwrap();
         let at = handle.inflight();
         assert_eq!((at.total, at.lanes, at.ring, at.out), (2, 0, 0, 2));
-        drop((pages, pieces));
+        drop((pages, frags));
         assert_eq!((handle.inflight().total, shutdown.is_complete()), (0, true));
     }
 }

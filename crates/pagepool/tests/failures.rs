@@ -22,7 +22,7 @@ fn use_it(pool: &Bound, rounds: usize) -> usize {
         buffers.extend((0..10).filter_map(|n| pool.alloc_frag(300 + n * 100)));
         let batch = pool.alloc_batch(12);
         had += buffers.len() + batch.len();
-        let holds: Vec<_> = buffers.iter_mut().step_by(7).map(PageBuf::hold).collect();
+        let holds: Vec<_> = buffers.iter_mut().step_by(7).map(PageBuf::page_ref).collect();
         let mut elsewhere = buffers.split_off(buffers.len() / 2);
         let returner = std::thread::spawn(move || {
             pagepool::put_bulk(&mut elsewhere);
@@ -126,13 +126,13 @@ fn more_threads_than_lanes() {
 }
 
 #[test]
-fn pieces_that_find_no_room_are_counted_in_their_page() {
+fn frags_that_find_no_room_are_counted_in_their_page() {
     let memory = PlainMemory::new(8, 3).unwrap();
     let params = PoolParams { order: 3, max_lanes: 0, ring_size: 1, ..Default::default() };
     let pool = Pool::new(params, memory.clone()).unwrap().bind();
     for _ in 0..10 {
-        let pieces: Vec<_> = (0..45).map(|_| pool.alloc_frag(2090).unwrap()).collect();
-        std::thread::spawn(move || drop(pieces)).join().unwrap();
+        let frags: Vec<_> = (0..45).map(|_| pool.alloc_frag(2090).unwrap()).collect();
+        std::thread::spawn(move || drop(frags)).join().unwrap();
     }
     let late: Vec<_> = (0..45).map(|_| pool.alloc_frag(2090).unwrap()).collect();
     let shutdown = pool.destroy();

@@ -124,14 +124,14 @@ fn a_starved_pool_with_a_wakeup_counts_empty_once_an_allocation() {
 }
 
 #[test]
-fn pages_that_come_home_in_pieces_obey_the_node_rule() {
+fn pages_that_come_home_in_frags_obey_the_node_rule() {
     let topology = Topology::pretend_halves(2);
     let arena = Arena::new(ArenaParams { max_bytes: 8 << 20, topology, ..Default::default() }).unwrap();
     let pool =
         Pool::new(PoolParams { nid: Some(NodeId(0)), ..Default::default() }, arena.clone()).unwrap().bind();
-    let pieces: Vec<_> = (0..8).map(|_| pool.alloc_frag(4096).unwrap()).collect();
+    let frags: Vec<_> = (0..8).map(|_| pool.alloc_frag(4096).unwrap()).collect();
     pool.update_nid(Some(NodeId(1))).unwrap();
-    std::thread::spawn(move || drop(pieces)).join().unwrap();
+    std::thread::spawn(move || drop(frags)).join().unwrap();
     let pages: Vec<_> = (0..8).map(|_| pool.alloc_page().unwrap()).collect();
     assert_eq!(pool.stats().alloc_waive, 1, "one per look at lanes and ring");
     assert!(pages.iter().all(|buffer| arena.area().node_of(buffer.page()) == NodeId(1)));
@@ -147,13 +147,13 @@ fn a_batch_goes_on_past_emergency_memory() {
 }
 
 #[test]
-fn a_piece_is_the_devices_wherever_packets_begin() {
+fn a_frag_is_the_devices_wherever_packets_begin() {
     let nic = CheckingIommu::new("nic");
     let domains: Vec<Arc<dyn DmaDomain>> = vec![nic.clone()];
     let layout = PoolParams { headroom: 256, max_len: 1514, tailroom: 320, ..Default::default() };
     let pool = Pool::new(PoolParams { domains, sync_for_device: true, ..layout }, arena(4)).unwrap().bind();
-    let piece = pool.alloc_frag(1024).unwrap();
-    nic.device_write(piece.dma_addr().unwrap(), &[1; 1024]).unwrap();
+    let frag = pool.alloc_frag(1024).unwrap();
+    nic.device_write(frag.dma_addr().unwrap(), &[1; 1024]).unwrap();
 }
 
 #[test]

@@ -35,7 +35,7 @@ const LAYERS: &[&str] = &[
     "ring",
     "lane",
     "thread",
-    "no_direct",
+    "no_direct_recycle",
     "cache",
     "frag",
     "params",
@@ -50,7 +50,7 @@ const LAYERS: &[&str] = &[
     "raw",
     "batch",
     "bulk",
-    "wait_queue",
+    "deferred_queue",
     "use_counts",
     "pool_ref",
     // The owner half.
@@ -60,7 +60,7 @@ const LAYERS: &[&str] = &[
     "model",
     "memory",
     "buff",
-    "parked",
+    "device_table",
     "frame",
     "frame_bulk",
     "skb",
@@ -74,10 +74,10 @@ const LAYERS: &[&str] = &[
 /// Names that go upwards: from, to, why.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("sys", "page", "the page size, a constant"),
-    ("ring", "lane", "the bit of a message that says piece, a constant"),
+    ("ring", "lane", "the bit of a message that says fragment, a constant"),
     ("shared", "shutdown", "a return that finds its pool ended is accounted for there"),
     ("shared", "chain", "a pool has an array of blocks for chains"),
-    ("shutdown", "wait_queue", "what waits when its pool ends is asked after by who watches the end"),
+    ("shutdown", "deferred_queue", "what waits when its pool ends is asked after by who watches the end"),
     ("buf", "shared_buf", "PageBuf::into_shared"),
     ("buf", "raw", "PageBuf::into_raw"),
 ];
@@ -225,7 +225,7 @@ fn every_counter_is_asserted_by_name() {
         let ends = |at: usize| !text[at..].starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '(');
         text.contains(&format!("\"{name}\"")) || text.match_indices(&field).any(|(at, f)| ends(at + f.len()))
     };
-    let names = pagepool::Stats::NAMES.iter().chain(pagepool::WaitStats::NAMES);
+    let names = pagepool::Stats::NAMES.iter().chain(pagepool::DeferredStats::NAMES);
     let missing: Vec<_> = names.filter(|name| !is_named(name)).collect();
     assert!(missing.is_empty(), "no test in tests/ names {missing:?}");
 }

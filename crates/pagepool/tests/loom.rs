@@ -16,8 +16,8 @@ use std::time::Instant;
 use loom::thread::{self, JoinHandle};
 use pagepool::testing::{Op, PlainMemory};
 use pagepool::{
-    Bound, Buff, Frame, FrameBulk, IdentityDomain, OnBusy, PageBuf, Pool, PoolParams, PoolRef, Registry,
-    Shutdown, SkBuff, SkbCache, UseCounts,
+    Bound, IdentityDomain, OnBusy, PageBuf, Pool, PoolParams, PoolRef, Registry, Shutdown, SkBuff, SkbCache,
+    UseCounts, XdpBuff, XdpFrame, XdpFrameBulk,
 };
 
 /// Runs a model and prints what it took.
@@ -229,14 +229,14 @@ fn last_return_out_of_a_full_ring() {
     explore("destroy/ring_full", 3, || last_return_against_destroy(small(0, 1), true));
 }
 
-fn last_pieces_against_destroy(params: PoolParams, pieces: usize, fill_ring: bool) {
+fn last_frags_against_destroy(params: PoolParams, frags: usize, fill_ring: bool) {
     let (scene, pool) = scene(2, params);
     if fill_ring {
         pool.alloc_page().unwrap().put_ring();
     }
-    let mut out: Vec<_> = (0..pieces).map(|_| pool.alloc_frag(1024).unwrap()).collect();
-    assert!(out.iter().all(|piece| piece.page() == out[0].page()));
-    let mine = (pieces > 2).then(|| out.pop().unwrap());
+    let mut out: Vec<_> = (0..frags).map(|_| pool.alloc_frag(1024).unwrap()).collect();
+    assert!(out.iter().all(|frag| frag.page() == out[0].page()));
+    let mine = (frags > 2).then(|| out.pop().unwrap());
     let returner = thread::spawn(move || drop(out));
     let shutdown = pool.destroy();
     drop(mine);
@@ -245,46 +245,46 @@ fn last_pieces_against_destroy(params: PoolParams, pieces: usize, fill_ring: boo
 }
 
 #[test]
-fn last_piece_through_the_lane() {
-    explore("destroy/piece_lane", 3, || last_pieces_against_destroy(small(1, 1), 2, false));
+fn last_frag_through_the_lane() {
+    explore("destroy/frag_lane", 3, || last_frags_against_destroy(small(1, 1), 2, false));
 }
 
 #[test]
-fn last_piece_on_either_thread() {
-    explore("destroy/piece_both", 2, || last_pieces_against_destroy(small(2, 1), 3, false));
+fn last_frag_on_either_thread() {
+    explore("destroy/frag_both", 2, || last_frags_against_destroy(small(2, 1), 3, false));
 }
 
 #[test]
-fn last_piece_through_the_ring() {
-    explore("destroy/piece_ring", 3, || last_pieces_against_destroy(small(0, 2), 2, false));
+fn last_frag_through_the_ring() {
+    explore("destroy/frag_ring", 3, || last_frags_against_destroy(small(0, 2), 2, false));
 }
 
 #[test]
-fn last_piece_of_the_overflow() {
-    explore("destroy/piece_overflow", 3, || last_pieces_against_destroy(small(0, 1), 2, true));
+fn last_frag_of_the_overflow() {
+    explore("destroy/frag_overflow", 3, || last_frags_against_destroy(small(0, 1), 2, true));
 }
 
 #[test]
-fn pieces_of_the_overflow_against_refill() {
-    explore("piece_overflow_refill", 2, || {
+fn frags_of_the_overflow_against_refill() {
+    explore("frag_overflow_refill", 2, || {
         let (scene, pool) = scene(2, small(0, 1));
-        let pieces: Vec<_> = (0..2).map(|_| pool.alloc_frag(2048).unwrap()).collect();
+        let frags: Vec<_> = (0..2).map(|_| pool.alloc_frag(2048).unwrap()).collect();
         let next = pool.alloc_frag(2048).unwrap();
-        let page = pieces[0].page();
+        let page = frags[0].page();
         assert_ne!(next.page(), page, "the first page is cut up");
-        let returner = thread::spawn(move || drop(pieces));
+        let returner = thread::spawn(move || drop(frags));
         let found = pool.alloc_page();
         returner.join().unwrap();
-        let found = found.or_else(|| pool.alloc_page()).expect("both pieces are home");
+        let found = found.or_else(|| pool.alloc_page()).expect("both fragments are home");
         assert_eq!(found.page(), page);
         drop((found, next));
         scene.destroy(pool);
     });
 }
 
-/// One piece lies in the overflow when the pool ends, another of the same page is late: both count in one word.
+/// One fragment lies in the overflow when the pool ends, another of the same page is late: both count in one word.
 #[test]
-fn an_overflowed_piece_and_a_late_one() {
+fn an_overflowed_frag_and_a_late_one() {
     explore("destroy/overflow_and_late", 3, || {
         let (scene, pool) = scene(2, small(0, 1));
         let [early, late] = [(); 2].map(|()| pool.alloc_frag(2048).unwrap());
@@ -318,8 +318,8 @@ fn two_returners_through_lane_and_ring() {
 }
 
 #[test]
-fn two_pieces_of_one_page_on_two_threads() {
-    explore("destroy/two_pieces", 2, || {
+fn two_frags_of_one_page_on_two_threads() {
+    explore("destroy/two_frags", 2, || {
         let (scene, pool) = scene(1, small(2, 1));
         let returners: Vec<_> = (0..2).map(|_| pool.alloc_frag(1024).unwrap()).map(drop_there).collect();
         let shutdown = pool.destroy();
@@ -490,12 +490,12 @@ fn starving_against_a_return_through_the_ring() {
 }
 
 #[test]
-fn starving_against_an_overflowed_piece() {
+fn starving_against_an_overflowed_frag() {
     explore("wake/overflow", 2, || {
         let params = PoolParams { wakeup: true, ..small(0, 1) };
         let (scene, pool) = scene(1, params);
-        let pieces: Vec<_> = (0..2).map(|_| pool.alloc_frag(2048).unwrap()).collect();
-        let returner = thread::spawn(move || drop(pieces));
+        let frags: Vec<_> = (0..2).map(|_| pool.alloc_frag(2048).unwrap()).collect();
+        let returner = thread::spawn(move || drop(frags));
         let found = pool.alloc_frag(2048);
         returner.join().unwrap();
         if found.is_none() {
@@ -580,11 +580,11 @@ fn readers_finish_before_the_page_is_used_again() {
 
 /// One page, which waits for a reader on another thread; and what the reader does with it.
 fn waiting(on_busy: OnBusy) -> (Scene, Bound, Arc<UseCounts>, Arc<loom::cell::UnsafeCell<u8>>) {
-    let (scene, pool) = scene(1, PoolParams { wait_capacity: 1, on_busy, ..small(1, 1) });
+    let (scene, pool) = scene(1, PoolParams { defer_capacity: 1, on_busy, ..small(1, 1) });
     let counts = UseCounts::new(1);
-    let user = pool.wait_user(counts.clone()).unwrap();
+    let user = pool.deferred_user(counts.clone()).unwrap();
     counts.take(0);
-    pool.wait(&user, pool.alloc_page().unwrap(), 0).unwrap();
+    pool.defer(&user, pool.alloc_page().unwrap(), 0).unwrap();
     (scene, pool, counts, Arc::new(loom::cell::UnsafeCell::new(0u8)))
 }
 
@@ -603,8 +603,8 @@ fn a_page_that_waits_is_used_again_after_every_read() {
                 drop(again);
             }
             reader.join().unwrap();
-            pool.poll_waits();
-            assert_eq!(pool.wait_stats().waiting(), 0);
+            pool.poll_deferred();
+            assert_eq!(pool.deferred_stats().waiting(), 0);
             scene.destroy(pool);
         });
     }
@@ -624,13 +624,13 @@ fn two_who_watch_the_end_ask_after_what_waits() {
         reader.join().unwrap();
         assert!(shutdown.is_complete(), "nobody uses it any more, and nobody asks beside this");
         scene.ended(&shutdown);
-        assert_eq!(scene.handle.wait_stats().reused, 1);
+        assert_eq!(scene.handle.deferred_stats().reused, 1);
     });
 }
 
 #[test]
-fn clones_of_two_pieces_share_one_count() {
-    explore("shared/pieces", 2, || {
+fn clones_of_two_frags_share_one_count() {
+    explore("shared/fragments", 2, || {
         let (scene, pool) = scene(1, small(1, 1));
         let (one, other) = (pool.alloc_frag(2048).unwrap(), pool.alloc_frag(2048).unwrap());
         let one = one.into_shared();
@@ -665,7 +665,7 @@ fn a_hold_ends_while_its_page_comes_home() {
     explore("hold", 3, || {
         let (scene, pool) = scene(1, small(1, 1));
         let mut buffer = pool.alloc_page().unwrap();
-        let hold = buffer.hold();
+        let hold = buffer.page_ref();
         let holder = thread::spawn(move || drop(hold));
         drop(buffer);
         holder.join().unwrap();
@@ -680,7 +680,7 @@ fn two_holds_end_while_their_page_comes_home_elsewhere() {
     explore("hold/two", 2, || {
         let (scene, pool) = scene(1, small(1, 1));
         let mut buffer = pool.alloc_page().unwrap();
-        let holds = [buffer.hold(), buffer.hold()];
+        let holds = [buffer.page_ref(), buffer.page_ref()];
         let [first, second] = holds.map(|hold| thread::spawn(move || drop(hold)));
         let returner = drop_there(buffer);
         for thread in [first, second, returner] {
@@ -695,7 +695,7 @@ fn a_hold_outlives_the_pool() {
     explore("hold/destroy", 2, || {
         let (scene, pool) = scene(1, small(1, 1));
         let mut buffer = pool.alloc_page().unwrap();
-        let hold = buffer.hold();
+        let hold = buffer.page_ref();
         let returner = drop_there(buffer);
         let shutdown = pool.destroy();
         drop(hold);
@@ -719,8 +719,8 @@ fn of_two_who_bring_one_address_one_is_refused() {
 }
 
 #[test]
-fn of_two_who_bring_one_piece_one_is_refused() {
-    explore("raw_twice/piece", 2, || {
+fn of_two_who_bring_one_frag_one_is_refused() {
+    explore("raw_twice/fragment", 2, || {
         let domains = vec![Arc::new(IdentityDomain::new("nic")) as Arc<_>];
         let (scene, pool) = scene(1, PoolParams { domains, ..small(2, 1) });
         let raws: Vec<_> = (0..2).map(|_| pool.alloc_frag(128).unwrap().into_raw().unwrap()).collect();
@@ -739,7 +739,8 @@ fn of_two_who_bring_one_piece_one_is_refused() {
 /// A packet of one page, in a cache of its own.
 fn stack_packet(pool: &Bound, blocks: usize) -> (SkbCache, SkBuff) {
     let cache = SkbCache::new(blocks).unwrap();
-    let packet = SkBuff::from_buff(&cache, Buff::received(pool.alloc_page().unwrap(), 100).unwrap()).unwrap();
+    let packet =
+        SkBuff::from_buff(&cache, XdpBuff::received(pool.alloc_page().unwrap(), 100).unwrap()).unwrap();
     (cache, packet)
 }
 
@@ -889,7 +890,7 @@ fn returning(op: Op, pool: &Bound) -> Box<dyn FnOnce() + Send> {
         }
         Op::Hold(_) => {
             let mut buffer = pool.alloc_page().unwrap();
-            Box::new(drop_all((buffer.hold(), buffer, pool.alloc_page())))
+            Box::new(drop_all((buffer.page_ref(), buffer, pool.alloc_page())))
         }
         Op::FromRaw(..) => {
             let (handle, raw) = (pool.handle(), pool.alloc_page().unwrap().into_raw().unwrap());
@@ -959,12 +960,12 @@ fn pair(returned: Op, deed: Op, lanes: usize) {
 // ---- Packets ---------------------------------------------------------------------------------------------------
 
 /// A packet, and a buffer to be added to it.
-fn packet(pool: &Bound) -> (Buff, PageBuf) {
-    (Buff::received(pool.alloc_page().unwrap(), 60).unwrap(), pool.alloc_page().unwrap())
+fn packet(pool: &Bound) -> (XdpBuff, PageBuf) {
+    (XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap(), pool.alloc_page().unwrap())
 }
 
 /// Adds the buffer, which takes a chain, and looks at it; `None` if there was no chain.
-fn chained((mut packet, buffer): (Buff, PageBuf)) -> Option<Buff> {
+fn chained((mut packet, buffer): (XdpBuff, PageBuf)) -> Option<XdpBuff> {
     let page = buffer.page();
     packet.add_frag(buffer, 0, 1).ok()?;
     assert_eq!(packet.frags()[0].buffer().page(), page);
@@ -972,7 +973,7 @@ fn chained((mut packet, buffer): (Buff, PageBuf)) -> Option<Buff> {
 }
 
 /// Takes the buffer off, which puts the chain back.
-fn unchained(mut packet: Buff) -> (Buff, PageBuf) {
+fn unchained(mut packet: XdpBuff) -> (XdpBuff, PageBuf) {
     let frag = packet.pop_frag().unwrap();
     (packet, frag.into_buffer())
 }
@@ -1005,7 +1006,7 @@ fn a_stack_of_chains_that_was_changed_and_changed_back_is_noticed() {
         let mine = ours.map(chained);
         let (one, two) = other.join().unwrap();
         let pages =
-            |packet: &Buff| packet.frags().iter().map(|frag| frag.buffer().page()).collect::<Vec<_>>();
+            |packet: &XdpBuff| packet.frags().iter().map(|frag| frag.buffer().page()).collect::<Vec<_>>();
         let mut all: Vec<_> = mine.iter().flatten().chain(&two).flat_map(pages).collect();
         let having = all.len();
         all.sort();
@@ -1016,10 +1017,10 @@ fn a_stack_of_chains_that_was_changed_and_changed_back_is_noticed() {
     });
 }
 
-fn jumbo_against_destroy(lanes: usize, put: fn(Frame)) -> impl Fn() + Send + Sync + 'static {
+fn jumbo_against_destroy(lanes: usize, put: fn(XdpFrame)) -> impl Fn() + Send + Sync + 'static {
     move || {
         let (scene, pool) = scene(2, small(lanes, 2));
-        let frame = Frame::from(chained(packet(&pool)).unwrap());
+        let frame = XdpFrame::from(chained(packet(&pool)).unwrap());
         let returner = thread::spawn(move || put(frame));
         let shutdown = pool.destroy();
         returner.join().unwrap();
@@ -1031,7 +1032,7 @@ fn jumbo_against_destroy(lanes: usize, put: fn(Frame)) -> impl Fn() + Send + Syn
 fn a_chain_goes_home_before_its_packet_and_the_pool_after_both() {
     explore("jumbo/destroy/lane", 2, jumbo_against_destroy(1, drop));
     explore("jumbo/destroy/ring", 2, jumbo_against_destroy(0, drop));
-    explore("jumbo/destroy/bulk", 2, jumbo_against_destroy(1, |frame| FrameBulk::new().push(frame)));
+    explore("jumbo/destroy/bulk", 2, jumbo_against_destroy(1, |frame| XdpFrameBulk::new().push(frame)));
 }
 
 #[test]

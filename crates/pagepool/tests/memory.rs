@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use pagepool::testing::PlainMemory;
 use pagepool::{
-    Bound, Buff, DeviceMemory, Error, Frame, FrameBulk, IdentityDomain, MemState, MemType, Model, NodeId,
-    Page, Pool, PoolParams, Registry,
+    Bound, DeviceMemory, Error, IdentityDomain, MemModel, MemState, MemType, NodeId, Page, Pool, PoolParams,
+    Registry, XdpBuff, XdpFrame, XdpFrameBulk,
 };
 
 fn pool(params: PoolParams) -> Bound {
@@ -19,7 +19,7 @@ fn pool(params: PoolParams) -> Bound {
 }
 
 /// A model of memory that was leaked from boxes, and how often some came back.
-fn heap(registry: &Registry) -> (Model, Arc<AtomicUsize>) {
+fn heap(registry: &Registry) -> (MemModel, Arc<AtomicUsize>) {
     let back = Arc::new(AtomicUsize::new(0));
     let count = back.clone();
     let free = move |memory: NonNull<[u8]>| {
@@ -27,19 +27,19 @@ fn heap(registry: &Registry) -> (Model, Arc<AtomicUsize>) {
         // SAFETY: every frame of this model was made of a leaked box, and this is called once for it.
         drop(unsafe { Box::from_raw(memory.as_ptr()) });
     };
-    (Model::foreign(registry, "heap", free).unwrap(), back)
+    (MemModel::foreign(registry, "heap", free).unwrap(), back)
 }
 
-fn foreign(model: &Model, len: usize) -> Frame {
+fn foreign(model: &MemModel, len: usize) -> XdpFrame {
     let memory = NonNull::from(Box::leak(vec![9; 2048].into_boxed_slice()));
     // SAFETY: the memory is initialised and nobody's until the model's callback is given it.
-    unsafe { Frame::from_foreign(model, memory, 100, len) }.unwrap()
+    unsafe { XdpFrame::from_foreign(model, memory, 100, len) }.unwrap()
 }
 
 /// One frame of each kind that is no pool's.
-fn one_of_each(model: &Model) -> [Frame; 3] {
-    let page = Frame::from_page(Page::new(), 100, 60).unwrap();
-    let shared = Frame::from_shared(Page::new().into_shared(), 100, 60).unwrap();
+fn one_of_each(model: &MemModel) -> [XdpFrame; 3] {
+    let page = XdpFrame::from_page(Page::new(), 100, 60).unwrap();
+    let shared = XdpFrame::from_shared(Page::new().into_shared(), 100, 60).unwrap();
     [page, shared, foreign(model, 60)]
 }
 
@@ -73,7 +73,7 @@ fn other_memory_goes_back_by_every_way() {
         frame.put_in_poll(&pool).unwrap_err().put_ring();
     }
     pagepool::put_frames(&mut one_of_each(&model).into());
-    let mut bulk = FrameBulk::new();
+    let mut bulk = XdpFrameBulk::new();
     for frame in one_of_each(&model) {
         bulk.push(frame);
     }
@@ -87,23 +87,23 @@ fn other_memory_goes_back_by_every_way() {
 fn what_does_not_fit_stays_with_the_caller() {
     let registry = Registry::new();
     let (model, back) = heap(&registry);
-    assert!(Frame::from_page(Page::new(), 4096, 1).is_err());
-    assert!(Frame::from_shared(Page::new().into_shared(), usize::MAX, 2).is_err());
-    assert!(Frame::from_page(Page::new(), 4096, 0).is_ok());
+    assert!(XdpFrame::from_page(Page::new(), 4096, 1).is_err());
+    assert!(XdpFrame::from_shared(Page::new().into_shared(), usize::MAX, 2).is_err());
+    assert!(XdpFrame::from_page(Page::new(), 4096, 0).is_ok());
     let mut bytes = [0u8; 16];
     let memory = NonNull::from(&mut bytes[..]);
     // SAFETY: it is refused.
-    assert!(unsafe { Frame::from_foreign(&model, memory, 10, 7) }.is_none());
-    let ordinary = Model::new(&registry, "ordinary", MemType::SharedPage).unwrap();
+    assert!(unsafe { XdpFrame::from_foreign(&model, memory, 10, 7) }.is_none());
+    let ordinary = MemModel::new(&registry, "ordinary", MemType::SharedPage).unwrap();
     // SAFETY: it is refused.
-    assert!(unsafe { Frame::from_foreign(&ordinary, memory, 0, 7) }.is_none());
+    assert!(unsafe { XdpFrame::from_foreign(&ordinary, memory, 0, 7) }.is_none());
     assert_eq!(
         (back.load(Relaxed), registry.dump().iter().map(|entry| entry.inflight.out).sum::<u64>()),
         (0, 0)
     );
     for refused in [MemType::Pool, MemType::Foreign] {
         assert!(matches!(
-            Model::new(&registry, "", refused),
+            MemModel::new(&registry, "", refused),
             Err(Error::Parameter { field: "mem_type", .. })
         ));
     }
@@ -113,10 +113,10 @@ fn what_does_not_fit_stays_with_the_caller() {
 fn an_id_is_taken_until_the_model_and_all_its_memory_are_gone() {
     let registry = Registry::new();
     let (model, _back) = heap(&registry);
-    let pages = Model::new(&registry, "pages", MemType::Page).unwrap();
+    let pages = MemModel::new(&registry, "pages", MemType::Page).unwrap();
     let frames = [foreign(&model, 60), foreign(&model, 60)];
     let shared = Page::of(&pages).into_shared();
-    let clone = Frame::from_shared(shared.clone(), 0, 60).unwrap();
+    let clone = XdpFrame::from_shared(shared.clone(), 0, 60).unwrap();
     assert_eq!((frames[0].mem_id(), clone.mem_id()), (Some(model.mem_id()), Some(pages.mem_id())));
     let out = || registry.dump().iter().map(|entry| (entry.state, entry.inflight.out)).collect::<Vec<_>>();
     assert_eq!(out(), [(MemState::Live, 2), (MemState::Live, 1)]);
@@ -133,7 +133,7 @@ fn an_id_is_taken_until_the_model_and_all_its_memory_are_gone() {
 #[test]
 fn a_shared_page_is_written_only_by_its_last_holder() {
     let page = Page::new().into_shared();
-    let mut frame = Frame::from_shared(page.clone(), 0, 60).unwrap();
+    let mut frame = XdpFrame::from_shared(page.clone(), 0, 60).unwrap();
     assert!(frame.data_mut().is_empty() && frame.data().len() == 60);
     drop(page);
     assert_eq!(frame.data_mut().len(), 60);
@@ -142,24 +142,25 @@ fn a_shared_page_is_written_only_by_its_last_holder() {
 #[test]
 fn a_copy_has_everything_in_one_page() {
     let pool = pool(PoolParams { headroom: 512, max_len: 1500, colour: false, ..Default::default() });
-    let mut packet = Buff::received(pool.alloc_page().unwrap(), 1500).unwrap();
+    let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 1500).unwrap();
     packet.data_mut().fill(1);
     packet.adjust_meta(-8).unwrap();
     packet.meta_mut().fill(2);
     let mut more = pool.alloc_page().unwrap();
     more.bytes_mut().unwrap()[..2500].fill(3);
     packet.add_frag(more, 0, 2500).unwrap();
-    let frame = Frame::from(packet);
+    let frame = XdpFrame::from(packet);
     let copy = frame.copy_to_page().unwrap();
     assert_eq!((copy.len(), copy.headroom(), copy.tailroom()), (4000, 4096 - 4008, 0), "as much as there is");
     assert_eq!((copy.meta(), copy.mem_type(), copy.mem_id()), (&[2; 8][..], MemType::Page, None));
     assert_eq!(copy.data(), [vec![1; 1500], vec![3; 2500]].concat());
     let mut packet = frame.into_buff().unwrap();
     packet.adjust_tail(89).unwrap();
-    let frame = Frame::from(packet);
+    let frame = XdpFrame::from(packet);
     assert!(frame.copy_to_page().is_none(), "4089 bytes and 8 of metadata");
     drop(frame);
-    let small = Frame::from(Buff::received(pool.alloc_page().unwrap(), 60).unwrap()).copy_to_page().unwrap();
+    let small =
+        XdpFrame::from(XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap()).copy_to_page().unwrap();
     assert_eq!((small.headroom(), small.tailroom()), (512, 4096 - 572));
 }
 
@@ -168,7 +169,7 @@ fn memory_that_the_cpu_cannot_read_has_length_and_no_bytes() {
     let memory = DeviceMemory::new("gpu0", 16 << 12, NodeId(0)).unwrap();
     let domains: Vec<Arc<dyn pagepool::DmaDomain>> = vec![Arc::new(pagepool::OffsetDomain::new("nic0"))];
     let pool = Pool::new(PoolParams { domains, ..Default::default() }, memory).unwrap().bind();
-    let mut packet = Buff::received(pool.alloc_page().unwrap(), 1000).unwrap();
+    let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 1000).unwrap();
     packet.add_frag(pool.alloc_page().unwrap(), 100, 1000).unwrap();
     assert!(packet.data().is_empty() && packet.data_mut().is_empty() && packet.meta_mut().is_empty());
     assert!(packet.frags()[0].data().is_empty() && packet.frags_mut()[0].data_mut().is_empty());
@@ -177,7 +178,7 @@ fn memory_that_the_cpu_cannot_read_has_length_and_no_bytes() {
     packet.adjust_meta(-8).unwrap();
     packet.adjust_head(-50).unwrap();
     assert_eq!((packet.len(), packet.is_empty()), (2450, false));
-    let frame = Frame::from(packet);
+    let frame = XdpFrame::from(packet);
     assert_eq!((frame.len(), frame.data().len(), frame.meta().len()), (2450, 0, 0));
     assert!(frame.domain().is_some() && frame.segments().all(|s| s.data().is_empty() && s.len() > 0));
     let domain = frame.domain().unwrap();

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use pagepool::{AdjustError, Arena, ArenaParams, Bound, Buff, Frame, MAX_FRAGS, Pool, PoolParams};
+use pagepool::{AdjustError, Arena, ArenaParams, Bound, MAX_FRAGS, Pool, PoolParams, XdpBuff, XdpFrame};
 
 fn pool(params: PoolParams) -> Bound {
     let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).unwrap();
@@ -14,8 +14,8 @@ fn with_rooms() -> Bound {
 }
 
 /// A packet of `len` bytes in its first buffer and as many in each of `frags` further ones.
-fn packet(pool: &Bound, len: usize, frags: usize) -> Buff {
-    let mut packet = Buff::received(pool.alloc_page().unwrap(), len).unwrap();
+fn packet(pool: &Bound, len: usize, frags: usize) -> XdpBuff {
+    let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), len).unwrap();
     packet.data_mut().fill(1);
     for at in 0..frags {
         let mut buffer = pool.alloc_page().unwrap();
@@ -97,7 +97,7 @@ fn eighteen_buffers_and_no_more() {
     let refused = packet.add_frag(pool.alloc_page().unwrap(), 0, 1).expect_err("17 are there");
     drop(refused);
     assert!(packet.add_frag(pool.alloc_page().unwrap(), 0, 0).is_err(), "no data");
-    let frame = Frame::from(packet);
+    let frame = XdpFrame::from(packet);
     assert_eq!((frame.len(), frame.segment_count()), (9000, 18));
     let bytes: Vec<u8> = frame.segments().flat_map(|segment| segment.data().to_vec()).collect();
     assert!(bytes.chunks(500).enumerate().all(|(at, chunk)| chunk == [at as u8 + 1; 500]));
@@ -113,20 +113,20 @@ fn no_chain_left_gives_the_buffer_back() {
     let [one, two] = [packet(&pool, 100, 2), packet(&pool, 100, 1)];
     let mut three = packet(&pool, 100, 0);
     let buffer = three.add_frag(pool.alloc_page().unwrap(), 0, 100).expect_err("both chains are taken");
-    drop(Frame::from(one));
+    drop(XdpFrame::from(one));
     three.add_frag(buffer, 0, 100).unwrap();
     drop((two, three));
     assert_eq!(pool.inflight().out, 0);
 }
 
 #[test]
-fn neighbouring_pieces_become_one() {
+fn neighbouring_frags_become_one() {
     let pool = pool(PoolParams { order: 1, ..Default::default() });
     let mut packet = packet(&pool, 100, 0);
-    let pieces: Vec<_> = (0..4).map(|_| pool.alloc_frag(2048).unwrap()).collect();
-    for (at, mut piece) in pieces.into_iter().enumerate() {
-        piece.bytes_mut().unwrap().fill(at as u8);
-        packet.add_frag(piece, 0, 2048).unwrap();
+    let frags: Vec<_> = (0..4).map(|_| pool.alloc_frag(2048).unwrap()).collect();
+    for (at, mut frag) in frags.into_iter().enumerate() {
+        frag.bytes_mut().unwrap().fill(at as u8);
+        packet.add_frag(frag, 0, 2048).unwrap();
     }
     assert_eq!((packet.frags().len(), packet.len()), (1, 100 + 8192));
     assert!(packet.frags()[0].data().chunks(2048).enumerate().all(|(at, part)| part == [at as u8; 2048]));
@@ -138,7 +138,7 @@ fn neighbouring_pieces_become_one() {
 fn a_jumbo_frame_goes_home_from_another_thread() {
     let pool = with_rooms();
     for _ in 0..300 {
-        let frame = Frame::from(packet(&pool, 900, 9));
+        let frame = XdpFrame::from(packet(&pool, 900, 9));
         std::thread::scope(|threads| {
             threads.spawn(move || drop(frame)).join().unwrap();
         });
@@ -151,19 +151,19 @@ fn the_owner_keeps_a_quarter_of_the_chains_at_hand_and_no_more() {
     let pool = pool(PoolParams { chains: 16, ..Default::default() });
     let chained = |pool: &Bound| packet(pool, 100, 1);
     for _ in 0..3 {
-        let packets: Vec<Buff> = (0..16).map(|_| chained(&pool)).collect();
+        let packets: Vec<XdpBuff> = (0..16).map(|_| chained(&pool)).collect();
         let mut one_more = packet(&pool, 100, 0);
         drop(one_more.add_frag(pool.alloc_page().unwrap(), 0, 100).expect_err("all 16 are taken"));
         drop(packets); // in the poll: four of them stay with the owner
     }
-    let singles: Vec<(Buff, pagepool::PageBuf)> =
+    let singles: Vec<(XdpBuff, pagepool::PageBuf)> =
         (0..16).map(|_| (packet(&pool, 100, 0), pool.alloc_page().unwrap())).collect();
     let elsewhere = move || {
         let joined = singles.into_iter().filter_map(|(mut packet, buffer)| {
             packet.add_frag(buffer, 0, 100).ok()?;
             Some(packet)
         });
-        joined.collect::<Vec<Buff>>().len()
+        joined.collect::<Vec<XdpBuff>>().len()
     };
     assert_eq!(std::thread::spawn(elsewhere).join().unwrap(), 12);
     assert_eq!(pool.inflight().out, 0);

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 use pagepool::testing::PlainMemory;
-use pagepool::{AdjustError, Bound, Buff, ETH_HEADER, Frame, MAX_FRAGS, MAX_META, PageBuf, Pool, PoolParams};
+use pagepool::{
+    AdjustError, Bound, ETH_HEADER, MAX_FRAGS, MAX_META, PageBuf, Pool, PoolParams, XdpBuff, XdpFrame,
+};
 use proptest::prelude::*;
 
 const HEADROOM: usize = 256;
@@ -19,7 +21,7 @@ enum Op {
     Meta(isize),
     Write(u8),
     AddPage { offset: usize, len: usize },
-    AddPiece { size: usize },
+    AddFrag { size: usize },
     PopFrag,
     ThereAndBack { elsewhere: bool },
 }
@@ -33,7 +35,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (-9isize..9).prop_map(Op::Meta),
         2 => any::<u8>().prop_map(Op::Write),
         2 => (0usize..4200, 0usize..2000).prop_map(|(offset, len)| Op::AddPage { offset, len }),
-        3 => (1usize..2200).prop_map(|size| Op::AddPiece { size }),
+        3 => (1usize..2200).prop_map(|size| Op::AddFrag { size }),
         1 => Just(Op::PopFrag),
         1 => any::<bool>().prop_map(|elsewhere| Op::ThereAndBack { elsewhere }),
     ]
@@ -157,7 +159,7 @@ impl Model {
         fits
     }
 
-    fn compare(&self, packet: &Buff) {
+    fn compare(&self, packet: &XdpBuff) {
         assert_eq!((packet.len(), packet.headroom()), (self.len(), self.before.len() - self.meta));
         assert_eq!(packet.offset(), self.before.len());
         assert_eq!(packet.tailroom(), self.parts.last().map_or(self.room, |part| part.room));
@@ -169,26 +171,26 @@ impl Model {
     }
 }
 
-fn start(pool: &Bound, len: usize) -> (Buff, Model) {
+fn start(pool: &Bound, len: usize) -> (XdpBuff, Model) {
     let mut buffer = pool.alloc_page().unwrap();
     buffer.bytes_mut().unwrap().iter_mut().enumerate().for_each(|(at, byte)| *byte = at as u8);
     let bytes = buffer.bytes().unwrap();
     let (before, data) = (bytes[..HEADROOM].to_vec(), bytes[HEADROOM..HEADROOM + len].to_vec());
     let room = PAGE - TAILROOM - HEADROOM - len;
-    (Buff::received(buffer, len).unwrap(), Model { before, meta: 0, data, room, parts: Vec::new() })
+    (XdpBuff::received(buffer, len).unwrap(), Model { before, meta: 0, data, room, parts: Vec::new() })
 }
 
-fn add(packet: &mut Buff, model: &mut Model, mut buffer: PageBuf, offset: usize, len: usize, fill: u8) {
+fn add(packet: &mut XdpBuff, model: &mut Model, mut buffer: PageBuf, offset: usize, len: usize, fill: u8) {
     let (start, size) = (buffer.as_ptr().unwrap().addr(), buffer.len());
     buffer.bytes_mut().unwrap().fill(fill);
-    // A whole page never goes on where another ends, nor does data that does not begin with its piece.
-    let starts_at = if !buffer.is_piece() || offset > 0 { usize::MAX / 2 } else { start };
+    // A whole page never goes on where another ends, nor does data that does not begin with its fragment.
+    let starts_at = if !buffer.is_frag() || offset > 0 { usize::MAX / 2 } else { start };
     let lies_in_it = len > 0 && offset + len <= size;
     let fits = lies_in_it && model.add(vec![fill; len], size - offset - len, starts_at);
     assert_eq!(packet.add_frag(buffer, offset, len).is_ok(), fits);
 }
 
-fn apply(pool: &Bound, packet: Buff, model: &mut Model, op: &Op, fill: u8) -> Buff {
+fn apply(pool: &Bound, packet: XdpBuff, model: &mut Model, op: &Op, fill: u8) -> XdpBuff {
     let mut packet = packet;
     match *op {
         Op::Head(delta) => assert_eq!(packet.adjust_head(delta), model.head(delta)),
@@ -206,7 +208,7 @@ fn apply(pool: &Bound, packet: Buff, model: &mut Model, op: &Op, fill: u8) -> Bu
         Op::AddPage { offset, len } => {
             add(&mut packet, model, pool.alloc_page().unwrap(), offset, len, fill);
         }
-        Op::AddPiece { size } => {
+        Op::AddFrag { size } => {
             add(&mut packet, model, pool.alloc_frag(size).unwrap(), 0, size, fill);
         }
         Op::PopFrag => {
@@ -214,7 +216,7 @@ fn apply(pool: &Bound, packet: Buff, model: &mut Model, op: &Op, fill: u8) -> Bu
             assert_eq!(popped, model.parts.pop().map(|part| part.data));
         }
         Op::ThereAndBack { elsewhere } => {
-            let frame = Frame::from(packet);
+            let frame = XdpFrame::from(packet);
             assert_eq!((frame.len(), frame.segment_count()), (model.len(), 1 + model.parts.len()));
             let whole: Vec<u8> = frame.segments().flat_map(|segment| segment.data().to_vec()).collect();
             let ours = model.parts.iter().flat_map(|part| &part.data);

@@ -47,22 +47,22 @@ fn what_is_not_the_pools_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn pieces_that_share_a_line_have_no_raw_form() {
+fn frags_that_share_a_line_have_no_raw_form() {
     let domain: Arc<dyn DmaDomain> = Arc::new(OffsetDomain::new("umem"));
     let params = PoolParams { domains: vec![domain], frag_align: 8, ..Default::default() };
     let pool = Pool::new(params, memory()).unwrap().bind();
-    let piece = pool.alloc_frag(100).unwrap();
-    let piece = piece.into_raw().unwrap_err();
-    assert_eq!(piece.len(), 100, "it comes back unchanged");
+    let frag = pool.alloc_frag(100).unwrap();
+    let frag = frag.into_raw().unwrap_err();
+    assert_eq!(frag.len(), 100, "it comes back unchanged");
     let whole = pool.alloc_page().unwrap().into_raw().expect("a whole page has its lines to itself");
     drop(pool.handle().from_raw(whole.addr).unwrap());
 }
 
 #[test]
-fn a_piece_comes_back_with_whole_lines() {
+fn a_frag_comes_back_with_whole_lines() {
     let pool = pool_in(Arc::new(OffsetDomain::new("umem")), &memory());
-    let pieces = [pool.alloc_frag(100).unwrap(), pool.alloc_frag(200).unwrap()];
-    let [first, second] = pieces.map(|piece| piece.into_raw().unwrap());
+    let frags = [pool.alloc_frag(100).unwrap(), pool.alloc_frag(200).unwrap()];
+    let [first, second] = frags.map(|frag| frag.into_raw().unwrap());
     let handle = pool.handle();
     let back = handle.from_raw(DeviceAddr(second.addr.0 + 199)).unwrap();
     assert_eq!((back.offset(), back.len()), (128, 256));

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pagepool::testing::PlainMemory;
 use pagepool::{
-    Bound, Buff, DeviceAddr, DmaDomain, DomainId, Error, Frame, IdentityDomain, MemId, MemState, MemType,
-    Model, Pool, PoolParams, Region, Registry,
+    Bound, DeviceAddr, DmaDomain, DomainId, Error, IdentityDomain, MemId, MemModel, MemState, MemType, Pool,
+    PoolParams, Region, Registry, XdpBuff, XdpFrame,
 };
 
 fn params(name: &str, registry: &Registry) -> PoolParams {
@@ -42,7 +42,7 @@ fn pools_are_found_by_id_and_by_looking_at_all() {
 fn an_id_is_carried_until_the_last_buffer_is_home() {
     let registry = Registry::new();
     let ending = pool("ending", &registry);
-    let frame = Frame::from(Buff::received(ending.alloc_page().unwrap(), 60).unwrap());
+    let frame = XdpFrame::from(XdpBuff::received(ending.alloc_page().unwrap(), 60).unwrap());
     let id = ending.handle().mem_id();
     let observer = ending.handle();
     assert_eq!(frame.mem_id(), Some(id));
@@ -64,7 +64,7 @@ fn an_id_is_carried_until_the_last_buffer_is_home() {
 
 /// The id of a model that ends at once.
 fn next_id(registry: &Registry) -> MemId {
-    Model::new(registry, "short", MemType::Page).unwrap().mem_id()
+    MemModel::new(registry, "short", MemType::Page).unwrap().mem_id()
 }
 
 #[test]
@@ -109,7 +109,7 @@ impl DmaDomain for Refusing {
 fn a_full_registry_refuses_pools_and_says_what_to_do() {
     let registry = Registry::new();
     let models: Vec<_> =
-        (0..MemId::MAX).map(|_| Model::new(&registry, "one of many", MemType::Page).unwrap()).collect();
+        (0..MemId::MAX).map(|_| MemModel::new(&registry, "one of many", MemType::Page).unwrap()).collect();
     let refused = Pool::new(params("one too many", &registry), PlainMemory::new(16, 0).unwrap()).unwrap_err();
     assert!(matches!(refused, Error::Busy { .. }) && refused.to_string().contains("65533"), "{refused}");
     drop(pool("elsewhere", &Registry::new()));

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pagepool::testing::PlainMemory;
 use pagepool::{
-    Arena, ArenaParams, Bound, Buff, DeviceAddr, DmaDomain, DomainId, Frame, FrameBulk, NoDirect, PageBuf,
-    Pool, PoolParams, Region, SkBuff, SkbCache,
+    Arena, ArenaParams, Bound, DeviceAddr, DmaDomain, DomainId, NoDirectRecycle, PageBuf, Pool, PoolParams,
+    Region, SkBuff, SkbCache, XdpBuff, XdpFrame, XdpFrameBulk,
 };
 
 fn arena() -> Arc<Arena> {
@@ -24,8 +24,8 @@ fn pool() -> Bound {
     pool_of(&arena(), PoolParams::default())
 }
 
-fn frame(pool: &Bound, frags: usize) -> Frame {
-    let mut packet = Buff::received(pool.alloc_page().unwrap(), 60).unwrap();
+fn frame(pool: &Bound, frags: usize) -> XdpFrame {
+    let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
     for _ in 0..frags {
         packet.add_frag(pool.alloc_page().unwrap(), 0, 60).unwrap();
     }
@@ -49,7 +49,7 @@ fn each_way_home_leads_to_its_counter() {
     let away = frame(&pool, 2);
     elsewhere(move || drop(away));
     assert_eq!(counts(&pool), (6, 6));
-    let mut bulk = FrameBulk::new();
+    let mut bulk = XdpFrameBulk::new();
     bulk.push(frame(&pool, 2));
     assert_eq!((bulk.len(), counts(&pool)), (3, (6, 6)));
     drop(bulk);
@@ -73,21 +73,21 @@ fn in_the_poll_of_another_pool_a_frame_comes_back() {
 fn further_buffers_of_another_pool_go_home_to_that() {
     let [mine, other] = [pool(), pool()];
     for way in 0..4 {
-        let mut packet = Buff::received(mine.alloc_page().unwrap(), 60).unwrap();
+        let mut packet = XdpBuff::received(mine.alloc_page().unwrap(), 60).unwrap();
         packet.add_frag(other.alloc_page().unwrap(), 0, 60).unwrap();
-        let frame = Frame::from(packet);
+        let frame = XdpFrame::from(packet);
         match way {
             0 => drop(frame),
             1 => frame.put_in_poll(&mine).unwrap(),
             2 => frame.put_ring(),
-            _ => FrameBulk::new().push(frame),
+            _ => XdpFrameBulk::new().push(frame),
         }
         assert_eq!((mine.inflight().out, other.inflight().out), (0, 0));
     }
 }
 
-/// Whole pages, pieces and held pages of three pools, interleaved, with the holds.
-fn mixed(pools: &[Bound]) -> (Vec<PageBuf>, Vec<pagepool::PageHold>) {
+/// Whole pages, fragments and held pages of three pools, interleaved, with the holds.
+fn mixed(pools: &[Bound]) -> (Vec<PageBuf>, Vec<pagepool::PageRef>) {
     let mut holds = Vec::new();
     let buffers = (0..96).map(|at| {
         let pool = &pools[at % pools.len()];
@@ -95,7 +95,7 @@ fn mixed(pools: &[Bound]) -> (Vec<PageBuf>, Vec<pagepool::PageHold>) {
             1 | 5 => pool.alloc_frag(700).unwrap(),
             3 if at % 3 == 0 => {
                 let mut held = pool.alloc_page().unwrap();
-                holds.push(held.hold());
+                holds.push(held.page_ref());
                 held
             }
             _ => pool.alloc_page().unwrap(),
@@ -134,9 +134,9 @@ fn bulk_of_everything(put: impl Fn(Vec<PageBuf>) + Send + Copy, threads: bool) {
 #[test]
 fn mixed_bulks_bring_everything_home() {
     let frames = |buffers: Vec<PageBuf>| {
-        let mut bulk = FrameBulk::new();
+        let mut bulk = XdpFrameBulk::new();
         for buffer in buffers {
-            bulk.push(Buff::new(buffer, 0, 60).unwrap().into());
+            bulk.push(XdpBuff::new(buffer, 0, 60).unwrap().into());
         }
     };
     for threads in [false, true] {
@@ -149,10 +149,10 @@ fn mixed_bulks_bring_everything_home() {
 #[test]
 fn single_buffers_go_home_with_the_frames_of_a_bulk() {
     let pool = pool();
-    let mut bulk = FrameBulk::new();
+    let mut bulk = XdpFrameBulk::new();
     bulk.push(frame(&pool, 1));
     bulk.push_buffer(pool.alloc_frag(100).unwrap());
-    (3..FrameBulk::MAX).for_each(|_| bulk.push_buffer(pool.alloc_page().unwrap()));
+    (3..XdpFrameBulk::MAX).for_each(|_| bulk.push_buffer(pool.alloc_page().unwrap()));
     assert_eq!((bulk.len(), pool.stats().recycle_cached), (64, 0), "it is full");
     bulk.push_buffer(pool.alloc_page().unwrap());
     assert_eq!(
@@ -168,7 +168,7 @@ fn single_buffers_go_home_with_the_frames_of_a_bulk() {
 fn a_bulk_may_outlive_the_pools_of_its_frames() {
     let memory = PlainMemory::new(64, 0).unwrap();
     let pool = Pool::new(PoolParams { refill: 4, ..Default::default() }, memory.clone()).unwrap().bind();
-    let mut bulk = FrameBulk::new();
+    let mut bulk = XdpFrameBulk::new();
     bulk.push(frame(&pool, 3));
     let shutdown = pool.destroy();
     assert!(!shutdown.is_complete());
@@ -207,7 +207,7 @@ fn a_panic_on_the_way_home_loses_one_buffer_and_no_chain() {
     let domains: Vec<Arc<dyn DmaDomain>> = vec![domain.clone()];
     let params = PoolParams { chains: 1, sync_for_device: true, domains, ..Default::default() };
     let pool = pool_of(&arena(), params);
-    for (lost, put) in [drop::<Frame>, Frame::put_ring].into_iter().enumerate() {
+    for (lost, put) in [drop::<XdpFrame>, XdpFrame::put_ring].into_iter().enumerate() {
         let frame = frame(&pool, 5);
         domain.1.store(true, Relaxed);
         assert!(catch_unwind(AssertUnwindSafe(|| put(frame))).is_err());
@@ -240,7 +240,7 @@ fn a_panic_while_a_head_moves_leaves_the_packet_whole() {
     let params = PoolParams { sync_for_device: true, headroom: 1024, domains, ..Default::default() };
     let pool = pool_of(&arena(), params);
     let cache = SkbCache::new(1).unwrap();
-    let mut received = Buff::received(pool.alloc_page().unwrap(), 60).unwrap();
+    let mut received = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
     received.data_mut().fill(7);
     let mut packet = SkBuff::from_buff(&cache, received).unwrap();
     domain.1.store(true, Relaxed);
@@ -252,19 +252,19 @@ fn a_panic_while_a_head_moves_leaves_the_packet_whole() {
 fn without_direct_recycling_the_cache_stands_still() {
     let pool = pool();
     let before: Vec<_> = (0..4).map(|_| frame(&pool, 1)).collect();
-    let [one, two, three, four]: [Frame; 4] = before.try_into().unwrap();
-    let piece = pool.alloc_frag(100).unwrap();
+    let [one, two, three, four]: [XdpFrame; 4] = before.try_into().unwrap();
+    let frag = pool.alloc_frag(100).unwrap();
     {
-        let _scope = NoDirect::enter();
-        let inner = NoDirect::enter();
+        let _scope = NoDirectRecycle::enter();
+        let inner = NoDirectRecycle::enter();
         drop(one);
         drop(inner);
         two.put_in_poll(&pool).unwrap();
-        let mut bulk = FrameBulk::new();
+        let mut bulk = XdpFrameBulk::new();
         bulk.push(three);
         bulk.flush();
         pagepool::put_frames(&mut vec![four]);
-        drop(piece);
+        drop(frag);
         assert_eq!((pool.stats().recycle_cached, pool.stats().recycle_ring), (0, 8));
     }
     drop(pool.alloc_page());
@@ -274,7 +274,7 @@ fn without_direct_recycling_the_cache_stands_still() {
 #[test]
 fn the_owner_stays_the_owner_inside_the_scope() {
     std::thread::spawn(|| {
-        let scope = NoDirect::enter();
+        let scope = NoDirectRecycle::enter();
         let first = pool(); // the thread's first token is given inside
         let buffers: Vec<_> = (0..100).map(|_| first.alloc_page().unwrap()).collect();
         drop(buffers);
@@ -296,7 +296,7 @@ fn the_owner_stays_the_owner_inside_the_scope() {
 #[test]
 fn scopes_may_end_in_any_order() {
     let pool = pool();
-    let [one, two] = [NoDirect::enter(), NoDirect::enter()];
+    let [one, two] = [NoDirectRecycle::enter(), NoDirectRecycle::enter()];
     drop(one);
     drop(pool.alloc_page());
     assert_eq!(pool.stats().recycle_cached, 0);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use pagepool::testing::CheckingIommu;
 use pagepool::{
-    Arena, ArenaParams, Bound, Buff, DeviceMemory, DmaDomain, Frame, MAX_FRAGS, NodeId, Pool, PoolParams,
-    SkBuff, SkbCache, SkbError, SkbMemory,
+    Arena, ArenaParams, Bound, DeviceMemory, DmaDomain, MAX_FRAGS, NodeId, Pool, PoolParams, SkBuff,
+    SkbCache, SkbError, SkbMemory, XdpBuff, XdpFrame,
 };
 
 fn pool_of(params: PoolParams) -> Bound {
@@ -32,14 +32,14 @@ fn pattern(seed: usize, len: usize) -> Vec<u8> {
 
 /// A packet as a device delivers it: `len` bytes in the first buffer, and as many in each of `frags` further ones.
 fn received(pool: &Bound, cache: &SkbCache, len: usize, frags: usize) -> SkBuff {
-    let mut packet = Buff::received(pool.alloc_page().unwrap(), len).unwrap();
+    let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), len).unwrap();
     packet.data_mut().copy_from_slice(&pattern(0, len));
     for seed in 1..=frags {
         let mut buffer = pool.alloc_page().unwrap();
         buffer.bytes_mut().unwrap()[16..16 + len].copy_from_slice(&pattern(seed, len));
         packet.add_frag(buffer, 16, len).unwrap();
     }
-    SkBuff::from_frame(cache, Frame::from(packet)).unwrap()
+    SkBuff::from_frame(cache, XdpFrame::from(packet)).unwrap()
 }
 
 fn contents(packet: &SkBuff) -> Vec<u8> {
@@ -79,10 +79,10 @@ fn scribble(pool: &Bound) -> BTreeSet<u32> {
 
 /// A packet with nothing but one half of a page.
 fn half(pool: &Bound, cache: &SkbCache, seed: usize) -> SkBuff {
-    let mut piece = pool.alloc_frag(2048).unwrap();
-    piece.bytes_mut().unwrap().copy_from_slice(&pattern(seed, 2048));
+    let mut frag = pool.alloc_frag(2048).unwrap();
+    frag.bytes_mut().unwrap().copy_from_slice(&pattern(seed, 2048));
     let mut packet = SkBuff::with_capacity(cache, 128, 0).unwrap();
-    packet.add_frag(piece, 0, 2048).unwrap();
+    packet.add_frag(frag, 0, 2048).unwrap();
     packet
 }
 
@@ -470,7 +470,7 @@ fn unreadable_memory_is_carried_and_never_read() {
     iommu.device_write(address, &[1; 900]).unwrap();
 
     // A frame of device memory has an empty head.
-    let frame = Frame::from(Buff::new(device.alloc_page().unwrap(), 64, 500).unwrap());
+    let frame = XdpFrame::from(XdpBuff::new(device.alloc_page().unwrap(), 64, 500).unwrap());
     let mut other = SkBuff::from_frame(&cache, frame).unwrap();
     assert_eq!((other.head_len(), other.data_len(), other.nr_frags()), (0, 500, 1));
     other.push(14).unwrap().fill(0);
@@ -483,7 +483,7 @@ fn unreadable_memory_is_carried_and_never_read() {
 fn seventeen_further_buffers_leave_no_room_for_an_unreadable_first_one() {
     let memory = DeviceMemory::new("hbm0", 1 << 20, NodeId(0)).unwrap();
     let (device, cache) = (Pool::new(PoolParams::default(), memory).unwrap().bind(), cache());
-    let mut packet = Buff::new(device.alloc_page().unwrap(), 0, 100).unwrap();
+    let mut packet = XdpBuff::new(device.alloc_page().unwrap(), 0, 100).unwrap();
     for _ in 0..MAX_FRAGS {
         packet.add_frag(device.alloc_page().unwrap(), 0, 100).unwrap();
     }
@@ -505,7 +505,7 @@ fn an_exhausted_cache_loses_nothing() {
     let mut clone = one.clone();
     let two = SkBuff::from_bytes(&cache, 0, b"two").unwrap();
     let whole = contents(&one);
-    let frame = Frame::from(Buff::received(pool.alloc_page().unwrap(), 77).unwrap());
+    let frame = XdpFrame::from(XdpBuff::received(pool.alloc_page().unwrap(), 77).unwrap());
     let frame = SkBuff::from_frame(&cache, frame).expect_err("both blocks are taken");
     let packet = SkBuff::from_buff(&cache, frame.into_buff().unwrap()).expect_err("still");
     assert_eq!((clone.pull(101), clone.trim(101)), (Err(SkbError::Exhausted), Err(SkbError::Exhausted)));

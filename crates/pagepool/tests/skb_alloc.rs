@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::IoSlice;
 
-use pagepool::{Arena, ArenaParams, Bound, Buff, Frame, Pool, PoolParams, SkBuff, SkbCache};
+use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, SkBuff, SkbCache, XdpBuff, XdpFrame};
 
 struct Counting;
 
@@ -45,11 +45,11 @@ fn live() -> i64 {
 }
 
 fn receive(pool: &Bound, cache: &SkbCache, frags: usize) -> SkBuff {
-    let mut packet = Buff::received(pool.alloc_page().unwrap(), 1500).unwrap();
+    let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 1500).unwrap();
     for _ in 0..frags {
         packet.add_frag(pool.alloc_page().unwrap(), 0, 1500).unwrap();
     }
-    SkBuff::from_frame(cache, Frame::from(packet)).unwrap()
+    SkBuff::from_frame(cache, XdpFrame::from(packet)).unwrap()
 }
 
 /// What a stack does with packets: parses, clones, reassembles, answers, sends.

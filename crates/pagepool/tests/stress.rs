@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use pagepool::testing::PlainMemory;
 use pagepool::{
-    Batch, Bound, Buff, Frame, FrameBulk, IdentityDomain, NoDirect, PageBuf, PageHold, Pool, PoolParams,
-    PoolRef, RawBuf, SharedBuf, Shutdown,
+    Batch, Bound, IdentityDomain, NoDirectRecycle, PageBuf, PageRef, Pool, PoolParams, PoolRef, RawBuf,
+    SharedBuf, Shutdown, XdpBuff, XdpFrame, XdpFrameBulk,
 };
 
 const PAGES: usize = 384;
@@ -79,9 +79,9 @@ enum Parcel {
     Batch(Box<Batch>),
     Shared(SharedBuf),
     Raw(PoolRef, RawBuf),
-    Held(PageBuf, PageHold),
-    Hold(PageHold),
-    Frames(Vec<Frame>),
+    Held(PageBuf, PageRef),
+    Hold(PageRef),
+    Frames(Vec<XdpFrame>),
 }
 
 /// Slots that any thread may fill or empty.
@@ -229,20 +229,20 @@ fn open(parcel: Parcel, dice: &mut Dice) {
     }
 }
 
-fn send_frames_home(frames: Vec<Frame>, dice: &mut Dice) {
-    let unstamped = |frame: Frame| {
+fn send_frames_home(frames: Vec<XdpFrame>, dice: &mut Dice) {
+    let unstamped = |frame: XdpFrame| {
         let mut packet = frame.into_buff().expect("it is a pool's");
         unstamp(packet.data_mut());
         packet.frags_mut().iter_mut().for_each(|frag| unstamp(frag.data_mut()));
-        Frame::from(packet)
+        XdpFrame::from(packet)
     };
-    let mut frames: Vec<Frame> = frames.into_iter().map(unstamped).collect();
-    let _scope = (dice.below(4) == 0).then(NoDirect::enter);
+    let mut frames: Vec<XdpFrame> = frames.into_iter().map(unstamped).collect();
+    let _scope = (dice.below(4) == 0).then(NoDirectRecycle::enter);
     match dice.below(4) {
         0 => pagepool::put_frames(&mut frames),
-        1 => frames.into_iter().for_each(Frame::put_ring),
+        1 => frames.into_iter().for_each(XdpFrame::put_ring),
         2 => {
-            let mut bulk = FrameBulk::new();
+            let mut bulk = XdpFrameBulk::new();
             frames.into_iter().rev().for_each(|frame| bulk.push(frame));
         }
         _ => drop(frames),
@@ -339,8 +339,8 @@ fn take(world: &World, pool: &Bound, dice: &mut Dice) -> Option<Parcel> {
         }
         3 | 4 => {
             let sizes = (0..dice.below(16)).map(|_| 64 + dice.below(2000) as usize).collect::<Vec<_>>();
-            let pieces = sizes.into_iter().filter_map(|size| pool.alloc_frag(size)).map(stamped);
-            Some(Parcel::Buffers(pieces.collect()))
+            let frags = sizes.into_iter().filter_map(|size| pool.alloc_frag(size)).map(stamped);
+            Some(Parcel::Buffers(frags.collect()))
         }
         5 => {
             let mut batch = pool.alloc_batch(dice.below(64) as usize);
@@ -350,7 +350,7 @@ fn take(world: &World, pool: &Bound, dice: &mut Dice) -> Option<Parcel> {
         6 => share(world, pool, dice),
         8 => {
             let packet = |first: PageBuf| {
-                let mut packet = Buff::new(first, 0, 64).expect("it has as many");
+                let mut packet = XdpBuff::new(first, 0, 64).expect("it has as many");
                 for buffer in
                     std::iter::from_fn(|| pool.alloc_page()).take(dice.below(5) as usize).map(stamped)
                 {
@@ -358,7 +358,7 @@ fn take(world: &World, pool: &Bound, dice: &mut Dice) -> Option<Parcel> {
                         unstamp(none_left.bytes_mut().expect("plain memory"));
                     }
                 }
-                Frame::from(packet)
+                XdpFrame::from(packet)
             };
             let first = std::iter::from_fn(|| pool.alloc_page()).take(4).map(stamped);
             Some(Parcel::Frames(first.map(packet).collect()))
@@ -366,8 +366,8 @@ fn take(world: &World, pool: &Bound, dice: &mut Dice) -> Option<Parcel> {
         7 => Some(Parcel::Raw(pool.handle(), stamped(pool.alloc_page()?).into_raw().expect("mapped"))),
         _ => {
             let mut buffer = stamped(pool.alloc_page()?);
-            let hold = buffer.hold();
-            let _ = world.mail.post(Parcel::Hold(buffer.hold()));
+            let hold = buffer.page_ref();
+            let _ = world.mail.post(Parcel::Hold(buffer.page_ref()));
             Some(Parcel::Held(buffer, hold))
         }
     }

@@ -39,7 +39,7 @@ static void no_buffer(struct pagepool_buf *buf)
     REFUSED(pagepool_buf_hold(buf, &hold));
     REFUSED(pagepool_buf_share(buf, &shared));
     REFUSED(pagepool_buf_into_raw(buf, &raw));
-    REFUSED(pagepool_buf_is_piece(buf));
+    REFUSED(pagepool_buf_is_frag(buf));
     REFUSED(pagepool_buf_sync_for_cpu(buf, 0, 64));
     REFUSED(pagepool_buf_sync_for_device(buf, 0, 64));
     CHECK(pagepool_buf_data(buf) == NULL && pagepool_buf_packet(buf) == NULL);
@@ -182,7 +182,7 @@ static void sizes(struct pagepool_arena *arena)
 
 static void twice(struct pagepool *pool)
 {
-    struct pagepool_buf *page = pagepool_alloc_page(pool), *piece = pagepool_alloc_frag(pool, 100);
+    struct pagepool_buf *page = pagepool_alloc_page(pool), *frag = pagepool_alloc_frag(pool, 100);
     struct pagepool_buf *both[2];
     struct pagepool_hold *hold;
     struct pagepool_shared *shared, *clone;
@@ -195,7 +195,7 @@ static void twice(struct pagepool *pool)
     no_buffer(again);
     CHECK(pagepool_shared_put(shared) == 0 && pagepool_shared_put(shared) == -ESTALE && pagepool_shared_put(clone) == 0);
     CHECK(pagepool_shared_data(clone) == NULL && pagepool_shared_len(clone) == 0);
-    CHECK(pagepool_buf_put(piece) == 0 && pagepool_buf_put(piece) == -ESTALE);
+    CHECK(pagepool_buf_put(frag) == 0 && pagepool_buf_put(frag) == -ESTALE);
     both[0] = both[1] = pagepool_alloc_page(pool);
     CHECK(pagepool_buf_put_bulk(both, 2) == -ESTALE);
     both[0] = both[1] = pagepool_alloc_page(pool);

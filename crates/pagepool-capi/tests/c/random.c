@@ -239,7 +239,7 @@ static void owners_change(struct worker *me)
         pagepool_bind(any_pool(me));
 }
 
-/* A pool that ends with a page, a piece and a hold out; its handles are stale once they are where both threads find them. */
+/* A pool that ends with a page, a fragment and a hold out; its handles are stale once they are where both threads find them. */
 static void a_pool_comes_and_goes(struct worker *me)
 {
     struct pagepool *pool = pool_over(small);
@@ -251,15 +251,15 @@ static void a_pool_comes_and_goes(struct worker *me)
         pagepool_buf_put(any(me));
         CHECK(pagepool_buf_put(buf) == 0 && pagepool_buf_put(buf) == -ESTALE);
     }
-    struct pagepool_buf *page = pagepool_alloc_page(pool), *piece = pagepool_alloc_frag(pool, 100);
-    CHECK(page != NULL && piece != NULL && pagepool_buf_hold(page, &hold) == 0);
+    struct pagepool_buf *page = pagepool_alloc_page(pool), *frag = pagepool_alloc_frag(pool, 100);
+    CHECK(page != NULL && frag != NULL && pagepool_buf_hold(page, &hold) == 0);
     CHECK(pagepool_destroy_watched(pool, &shutdown) == 0 && pagepool_shutdown_wait(shutdown, 0) == -ETIMEDOUT);
-    CHECK(pagepool_buf_put(page) == 0 && pagepool_buf_put(piece) == 0 && pagepool_unhold(hold) == 0);
+    CHECK(pagepool_buf_put(page) == 0 && pagepool_buf_put(frag) == 0 && pagepool_unhold(hold) == 0);
     CHECK(pagepool_shutdown_wait(shutdown, 0) == 0 && pagepool_shutdown_put(shutdown) == 0);
-    CHECK(pagepool_buf_put(page) == -ESTALE && pagepool_buf_put(piece) == -ESTALE);
+    CHECK(pagepool_buf_put(page) == -ESTALE && pagepool_buf_put(frag) == -ESTALE);
     over(me, pool);
     over(me, page);
-    over(me, piece);
+    over(me, frag);
     over(me, hold);
     over(me, shutdown);
 }

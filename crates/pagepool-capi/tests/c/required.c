@@ -45,11 +45,11 @@ static void pages_and_counters(struct pagepool *pool)
     CHECK(stats.recycle_ring == 96 && stats.recycle_cached == 1032);
 }
 
-static void pieces(struct pagepool *pool)
+static void frags(struct pagepool *pool)
 {
     struct pagepool_buf *a = pagepool_alloc_frag(pool, 1000), *b = pagepool_alloc_frag(pool, 1000);
     size_t size = 1500;
-    CHECK(a && b && pagepool_buf_is_piece(a) == 1);
+    CHECK(a && b && pagepool_buf_is_frag(a) == 1);
     CHECK(pagepool_buf_page_index(a) == pagepool_buf_page_index(b));
     CHECK(pagepool_buf_offset(a) == 0 && pagepool_buf_offset(b) == 1024 && pagepool_buf_len(b) == 1000);
     CHECK((char *)pagepool_buf_data(b) - (char *)pagepool_buf_data(a) == 1024);
@@ -57,7 +57,7 @@ static void pieces(struct pagepool *pool)
     CHECK(c && size == 2048 && pagepool_buf_len(c) == 2048);
     size = 3000;
     struct pagepool_buf *d = pagepool_alloc(pool, &size);
-    CHECK(d && size == 4096 && pagepool_buf_is_piece(d) == 0);
+    CHECK(d && size == 4096 && pagepool_buf_is_frag(d) == 0);
     CHECK(pagepool_buf_put(a) == 0 && pagepool_buf_put(b) == 0 && pagepool_buf_put(c) == 0 && pagepool_buf_put(d) == 0);
 }
 
@@ -83,7 +83,7 @@ int main(void)
     struct pagepool *pool = pool_over(arena);
     CHECK(pagepool_bind(pool) == 0);
     pages_and_counters(pool);
-    pieces(pool);
+    frags(pool);
     holds(pool, arena);
     CHECK(pagepool_update_nid(pool, 0) == 0 && pagepool_update_nid(pool, -1) == 0);
     struct pagepool_buf *late = pagepool_alloc_page(pool);

@@ -112,7 +112,7 @@ static void whole_pages_as_addresses(struct pagepool *pool)
     CHECK(places_of_plain.out == 0 && pagepool_destroy(plain) == 0 && pagepool_arena_destroy(arena) == 0);
 }
 
-static void pieces_as_addresses(void)
+static void frags_as_addresses(void)
 {
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
     struct pagepool_arena *arena = arena_of(1 << 20);
@@ -129,7 +129,7 @@ static void pieces_as_addresses(void)
         for (int i = 0; i < 3; i++)
             CHECK(pagepool_buf_into_raw(pagepool_alloc_frag(pool, 1000), &raw[i]) == 0);
         struct pagepool_buf *back = pagepool_from_raw(pool, raw[1].addr + 999);
-        CHECK(pagepool_buf_is_piece(back) == 1 && pagepool_buf_len(back) == 1024 && pagepool_buf_put(back) == 0);
+        CHECK(pagepool_buf_is_frag(back) == 1 && pagepool_buf_len(back) == 1024 && pagepool_buf_put(back) == 0);
         addrs[0] = raw[0].addr;
         addrs[1] = raw[2].addr;
         CHECK(pagepool_put_addr_bulk(pool, addrs, 2) == 0);
@@ -246,7 +246,7 @@ static void addresses_come_home_late(void)
     struct pagepool_arena *arena = params.arena = arena_of(16 << 20);
     struct pagepool_shutdown *shutdown, *none;
     struct pagepool_domain *domain;
-    struct pagepool_raw page, piece, other, stranger;
+    struct pagepool_raw page, frag, other, stranger;
     struct pagepool *pool, *second;
     CHECK(pagepool_domain_create(&ops, &domain) == 0);
     params.domains = &domain;
@@ -255,7 +255,7 @@ static void addresses_come_home_late(void)
     CHECK(pagepool_create(&params, &second) == 0 && pagepool_bind(second) == 0 && pagepool_domain_put(domain) == 0);
     CHECK(pagepool_buf_into_raw(pagepool_alloc_page(second), &stranger) == 0);
     CHECK(pagepool_buf_into_raw(pagepool_alloc_page(pool), &page) == 0);
-    CHECK(pagepool_buf_into_raw(pagepool_alloc_frag(pool, 200), &piece) == 0);
+    CHECK(pagepool_buf_into_raw(pagepool_alloc_frag(pool, 200), &frag) == 0);
     CHECK(pagepool_buf_into_raw(pagepool_alloc_frag(pool, 200), &other) == 0);
     CHECK(pagepool_destroy_watched(pool, &shutdown) == 0 && pagepool_shutdown_wait(shutdown, 0) == -ETIMEDOUT);
     CHECK(pagepool_put_addr(pool, page.addr) == -ESTALE && pagepool_from_raw(pool, page.addr) == NULL);
@@ -265,8 +265,8 @@ static void addresses_come_home_late(void)
     CHECK(pagepool_shutdown_put_addr(shutdown, stranger.addr) == -EINVAL); /* another pool's */
     CHECK(pagepool_shutdown_put_addr(shutdown, page.addr + 4095) == 0);    /* anywhere in the buffer */
     CHECK(pagepool_shutdown_put_addr(shutdown, page.addr) == -EINVAL);     /* its page has left the pool */
-    CHECK(pagepool_shutdown_put_addr(shutdown, piece.addr) == 0);
-    CHECK(pagepool_shutdown_put_addr(shutdown, piece.addr) == -ESTALE); /* another piece keeps the page */
+    CHECK(pagepool_shutdown_put_addr(shutdown, frag.addr) == 0);
+    CHECK(pagepool_shutdown_put_addr(shutdown, frag.addr) == -ESTALE); /* another fragment keeps the page */
     CHECK(pagepool_shutdown_report(shutdown, NULL, 0) == 1);
     CHECK(pagepool_shutdown_put_addr(shutdown, other.addr) == 0 && pagepool_shutdown_wait(shutdown, 0) == 0);
     CHECK(pagepool_shutdown_put_addr(shutdown, other.addr) == -EINVAL); /* the pool is freed */
@@ -313,10 +313,10 @@ static void owners_and_pools_come_and_go(void)
     for (int i = 0; i < 10000; i++) {
         pool = pool_over(arena);
         CHECK(pool != first && pagepool_bind(first) == -ESTALE && pagepool_bind(pool) == 0);
-        struct pagepool_buf *page = pagepool_alloc_page(pool), *piece = pagepool_alloc_frag(pool, 64);
-        CHECK(page != NULL && piece != NULL && page != buf && pagepool_buf_put(buf) == -ESTALE);
+        struct pagepool_buf *page = pagepool_alloc_page(pool), *frag = pagepool_alloc_frag(pool, 64);
+        CHECK(page != NULL && frag != NULL && page != buf && pagepool_buf_put(buf) == -ESTALE);
         CHECK(pagepool_destroy(pool) == 0);
-        CHECK(pagepool_buf_put(page) == 0 && pagepool_buf_put(piece) == 0 && pagepool_buf_put(page) == -ESTALE);
+        CHECK(pagepool_buf_put(page) == 0 && pagepool_buf_put(frag) == 0 && pagepool_buf_put(page) == -ESTALE);
     }
     CHECK(pagepool_arena_pages_out(arena) == 0 && pagepool_arena_destroy(arena) == 0);
 }
@@ -325,7 +325,7 @@ int main(void)
 {
     CHECK(strlen(pagepool_version()) >= 5);
     domains();
-    pieces_as_addresses();
+    frags_as_addresses();
     nodes();
     the_callers_memory();
     the_end_is_watched();

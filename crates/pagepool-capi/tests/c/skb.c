@@ -6,8 +6,8 @@
 
 enum { PACKETS = 64, LENT = 3000 };
 
-/* Pieces have a pool of their own: those that end on other threads are counted when the owner looks. */
-static struct pagepool *pool, *pieces;
+/* Fragments have a pool of their own: those that end on other threads are counted when the owner looks. */
+static struct pagepool *pool, *frags;
 static struct pagepool_skb_cache *cache;
 
 /* Memory that C lends, and counts when it comes back. */
@@ -43,16 +43,16 @@ static int64_t out(void)
     return (int64_t)places.out;
 }
 
-/* A head of 60 bytes behind 64 of headroom, 1500 bytes of a page, 500 of a piece, 3000 of C's. */
+/* A head of 60 bytes behind 64 of headroom, 1500 bytes of a page, 500 of a fragment, 3000 of C's. */
 static struct pagepool_skb *chain(void)
 {
     struct pagepool_skb *skb;
     uint8_t *lent = lend(4);
     CHECK(pagepool_skb_from_buf(cache, filled(1), 64, 60, &skb) == 0);
     CHECK(pagepool_skb_add_buf(skb, filled(2), 100, 1500) == 0);
-    struct pagepool_buf *piece = pagepool_alloc_frag(pieces, 500);
-    memset(pagepool_buf_data(piece), 3, 500);
-    CHECK(pagepool_skb_add_buf(skb, piece, 0, 500) == 0);
+    struct pagepool_buf *frag = pagepool_alloc_frag(frags, 500);
+    memset(pagepool_buf_data(frag), 3, 500);
+    CHECK(pagepool_skb_add_buf(skb, frag, 0, 500) == 0);
     CHECK(pagepool_skb_add_memory(skb, lent, LENT, take_back, lent) == 0);
     return skb;
 }
@@ -268,8 +268,8 @@ int main(void)
 {
     struct pagepool_arena *arena = arena_of(16 << 20);
     pool = pool_over(arena);
-    pieces = pool_over(arena);
-    CHECK(pagepool_bind(pool) == 0 && pagepool_bind(pieces) == 0 && pagepool_skb_cache_create(1024, &cache) == 0);
+    frags = pool_over(arena);
+    CHECK(pagepool_bind(pool) == 0 && pagepool_bind(frags) == 0 && pagepool_skb_cache_create(1024, &cache) == 0);
     ends_move();
     clones_share();
     freed_once();
@@ -278,6 +278,6 @@ int main(void)
     callbacks_call_back();
     addresses();
     CHECK(pagepool_skb_cache_destroy(cache) == 0 && pagepool_destroy(pool) == 0);
-    CHECK(pagepool_destroy(pieces) == 0 && pagepool_arena_pages_out(arena) == 0 && pagepool_arena_destroy(arena) == 0);
+    CHECK(pagepool_destroy(frags) == 0 && pagepool_arena_pages_out(arena) == 0 && pagepool_arena_destroy(arena) == 0);
     return 0;
 }

@@ -39,7 +39,7 @@ static struct pagepool *waiting_pool(struct pagepool_arena *arena, uint32_t capa
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
     struct pagepool *pool = NULL;
     params.arena = arena;
-    params.wait_capacity = capacity;
+    params.defer_capacity = capacity;
     params.on_busy = on_busy;
     params.skip_ahead = ahead;
     if (pagepool_create(&params, &pool) == 0)
@@ -146,7 +146,7 @@ static void what_is_refused_stays(void)
     struct pagepool_wait_user *user, *others;
     struct pagepool *plain = pool_over(arena), *other, *pool;
     CHECK(pagepool_bind(plain) == 0 && pagepool_wait_user_create(plain, &ops, &user) == -EOPNOTSUPP);
-    CHECK(strstr(pagepool_last_error(), "wait_capacity") && counts.released == 0);
+    CHECK(strstr(pagepool_last_error(), "defer_capacity") && counts.released == 0);
     CHECK(waiting_pool(arena, 0, PAGEPOOL_ON_BUSY_RELEASE, 0) == NULL && waiting_pool(arena, 4, 3, 0) == NULL);
     CHECK(waiting_pool(arena, 4, PAGEPOOL_ON_BUSY_SKIP, 0) == NULL && waiting_pool(arena, 4, 0, 1) == NULL);
     CHECK(waiting_pool(arena, 65537, 0, 0) == NULL && strstr(pagepool_last_error(), "65537"));

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pagepool::{Buff, PageBuf, put_bulk};
+use pagepool::{PageBuf, XdpBuff, put_bulk};
 use pagepool_net::BUDGET;
 use rtrb::Consumer;
 
@@ -18,7 +18,7 @@ const NAP: Duration = Duration::from_micros(50);
 
 /// Starts it. It ends when the queue is empty and nobody puts anything in any more.
 pub fn start(
-    queue: Consumer<Buff>,
+    queue: Consumer<XdpBuff>,
     content: &Content,
     course: Arc<Course>,
 ) -> std::io::Result<JoinHandle<()>> {
@@ -26,7 +26,7 @@ pub fn start(
     std::thread::Builder::new().name("consumer".into()).spawn(move || run(queue, check, &course))
 }
 
-fn run(mut queue: Consumer<Buff>, mut check: Check, course: &Course) {
+fn run(mut queue: Consumer<XdpBuff>, mut check: Check, course: &Course) {
     let mut read = Vec::with_capacity(BUDGET);
     let mut idle = 0;
     loop {
@@ -43,7 +43,7 @@ fn run(mut queue: Consumer<Buff>, mut check: Check, course: &Course) {
 }
 
 /// Reads what is there, at most a burst, and sends it home together.
-fn burst(queue: &mut Consumer<Buff>, check: &mut Check, read: &mut Vec<PageBuf>, course: &Course) -> u64 {
+fn burst(queue: &mut Consumer<XdpBuff>, check: &mut Check, read: &mut Vec<PageBuf>, course: &Course) -> u64 {
     let (mut taken, mut corrupt) = (0, 0);
     while read.len() < BUDGET
         && let Ok(packet) = queue.pop()

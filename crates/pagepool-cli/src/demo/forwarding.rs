@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use pagepool::{Buff, Pool};
+use pagepool::{Pool, XdpBuff};
 use pagepool_net::{Action, Device, Forwarder, Ingress, PortId, Stack, Wake, swap_macs};
 use rtrb::{Producer, PushError};
 
 use super::course::{Course, Phase, Sample};
-use super::plan::Program;
-use crate::pools::take_beforehand;
+use super::plan::DemoAction;
+use crate::pools::prefill;
 use crate::sample::PortSample;
 
 /// How often it shows what it sees.
@@ -28,9 +28,9 @@ pub struct Middle {
     pub nics: [Box<dyn Device>; 2],
     /// Packets that are taken from a NIC at once.
     pub burst: usize,
-    pub program: Program,
+    pub program: DemoAction,
     /// To the thread that packets are passed to, if they are.
-    pub consumer: Option<Producer<Buff>>,
+    pub consumer: Option<Producer<XdpBuff>>,
     /// Packets that came to the end of their way, if that is to be seen here.
     pub arrived: fn(&Sample) -> Option<u64>,
 }
@@ -38,7 +38,7 @@ pub struct Middle {
 /// Works until everything has drained. `warm` gets what was counted when the warm-up was over.
 pub fn run(middle: Middle, course: &Course, warm: impl FnOnce(Sample)) {
     let Middle { pools, pages, nics, burst, program, mut consumer, arrived } = middle;
-    let stack = move |packet: Buff, _: Ingress| match &mut consumer {
+    let stack = move |packet: XdpBuff, _: Ingress| match &mut consumer {
         Some(queue) => queue.push(packet).map_err(|PushError::Full(packet)| packet),
         None => Err(packet),
     };
@@ -46,7 +46,7 @@ pub fn run(middle: Middle, course: &Course, warm: impl FnOnce(Sample)) {
     let mut ports = [PortId(0); 2];
     for (at, (pool, nic)) in pools.into_iter().zip(nics).enumerate() {
         let pool = pool.bind();
-        take_beforehand(&pool, pages[at]);
+        prefill(&pool, pages[at]);
         ports[at] = forwarder.add_port(nic, pool);
     }
     let _ = forwarder.set_budget(burst); // fails for no number like these
@@ -56,19 +56,19 @@ pub fn run(middle: Middle, course: &Course, warm: impl FnOnce(Sample)) {
 }
 
 /// What the program does with each packet.
-fn decide(program: Program) -> impl FnMut(&mut Buff, Ingress) -> Action {
+fn decide(program: DemoAction) -> impl FnMut(&mut XdpBuff, Ingress) -> Action {
     move |packet, at| match program {
-        Program::Drop => Action::Drop,
-        Program::Echo => {
+        DemoAction::Drop => Action::Drop,
+        DemoAction::Echo => {
             swap_macs(packet.data_mut());
             Action::Tx
         }
-        Program::Forward => Action::Redirect(PortId(1 - at.port.0)),
-        Program::Pass => Action::Pass,
+        DemoAction::Forward => Action::Redirect(PortId(1 - at.port.0)),
+        DemoAction::Pass => Action::Pass,
     }
 }
 
-fn work<P: pagepool_net::Program, S: Stack>(
+fn work<P: pagepool_net::PacketHandler, S: Stack>(
     forwarder: &mut Forwarder<P, S>,
     ports: [PortId; 2],
     arrived: fn(&Sample) -> Option<u64>,
@@ -98,11 +98,11 @@ fn work<P: pagepool_net::Program, S: Stack>(
 }
 
 /// Whether nothing is on its way out. What waits for a transmit ring does so behind one that is full.
-fn is_dry<P: pagepool_net::Program, S: Stack>(forwarder: &Forwarder<P, S>, ports: [PortId; 2]) -> bool {
+fn is_dry<P: pagepool_net::PacketHandler, S: Stack>(forwarder: &Forwarder<P, S>, ports: [PortId; 2]) -> bool {
     ports.iter().filter_map(|&port| forwarder.device(port)).all(|nic| nic.stats().in_tx == 0)
 }
 
-fn show<P: pagepool_net::Program, S: Stack>(
+fn show<P: pagepool_net::PacketHandler, S: Stack>(
     forwarder: &Forwarder<P, S>,
     ports: [PortId; 2],
     arrived: fn(&Sample) -> Option<u64>,
@@ -115,6 +115,6 @@ fn show<P: pagepool_net::Program, S: Stack>(
     course.show(sample);
 }
 
-fn look<P: pagepool_net::Program, S: Stack>(forwarder: &Forwarder<P, S>, ports: [PortId; 2]) -> Sample {
+fn look<P: pagepool_net::PacketHandler, S: Stack>(forwarder: &Forwarder<P, S>, ports: [PortId; 2]) -> Sample {
     ports.map(|port| PortSample::of(forwarder, port))
 }

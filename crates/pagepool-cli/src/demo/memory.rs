@@ -11,7 +11,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use pagepool::{Arena, Buff, DmaDomain, Error, Pool, PoolParams, PoolRef};
+use pagepool::{Arena, DmaDomain, Error, Pool, PoolParams, PoolRef, XdpBuff};
 use pagepool_net::{BUDGET, MemNic, NicDomain, NicPort, PortThread, mem_nic};
 use rtrb::{Consumer, RingBuffer};
 
@@ -19,10 +19,10 @@ use super::content::Content;
 use super::course::{Course, Phase, Sample};
 use super::forwarding::{self, Middle};
 use super::live::{self, View};
-use super::plan::{self, Program, Sizes};
+use super::plan::{self, DemoAction, Sizes};
 use super::verdict::{Counted, Verdict};
 use super::{consumer, wire};
-use crate::pools::in_full;
+use crate::pools::error_chain;
 
 /// As `mode` of the JSON output.
 const MODE: &str = "in_memory";
@@ -30,7 +30,7 @@ const MODE: &str = "in_memory";
 /// What to do with which packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
-    pub program: Program,
+    pub program: DemoAction,
     /// Bytes of each packet.
     pub size: usize,
 }
@@ -46,10 +46,10 @@ pub fn run(task: Task, view: &View<'_>) -> Result<Verdict, String> {
         );
     }
     let sizes = Sizes::of(task.size);
-    let Stage { pools, nics, ports } = Stage::new(&sizes).map_err(|error| in_full(&error))?;
+    let Stage { pools, nics, ports } = Stage::new(&sizes).map_err(|error| error_chain(&error))?;
     let homes = pools.each_ref().map(Pool::handle);
     let (passed, queue) = match task.program {
-        Program::Pass => Some(RingBuffer::new(plan::QUEUE)).unzip(),
+        DemoAction::Pass => Some(RingBuffer::new(plan::QUEUE)).unzip(),
         _ => (None, None),
     };
     let [nic0, nic1] = nics;
@@ -60,7 +60,7 @@ pub fn run(task: Task, view: &View<'_>) -> Result<Verdict, String> {
         burst: BUDGET,
         program: task.program,
         consumer: passed,
-        arrived: if task.program == Program::Drop { |end| Some(end[0].port.drop) } else { |_| None },
+        arrived: if task.program == DemoAction::Drop { |end| Some(end[0].port.drop) } else { |_| None },
     };
     let (threads, warm) = Threads::start(middle, queue, ports, task)
         .map_err(|error| format!("a thread could not be started: {error}; raise RLIMIT_NPROC"))?;
@@ -126,7 +126,7 @@ impl Threads {
     /// Starts all; what was counted at the end of the warm-up comes through the channel.
     fn start(
         middle: Middle,
-        queue: Option<Consumer<Buff>>,
+        queue: Option<Consumer<XdpBuff>>,
         ports: [NicPort; 2],
         task: Task,
     ) -> std::io::Result<(Self, mpsc::Receiver<Sample>)> {

@@ -24,7 +24,7 @@ use crate::interrupt::listen;
 use crate::sys;
 use live::View;
 use place::{On, Place};
-use plan::Program;
+use plan::DemoAction;
 use verdict::Verdict;
 
 /// What to show.
@@ -45,7 +45,7 @@ pub struct Choice {
     size: Option<usize>,
     /// memory: what the forwarding loop does with each packet [default: forward, which is also what veth does]
     #[arg(long, value_name = "PROGRAM", value_enum)]
-    program: Option<Program>,
+    program: Option<DemoAction>,
     /// One JSON object at the end, and nothing else
     #[arg(long)]
     json: bool,

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 use super::Choice;
 use super::memory::Task;
-use super::plan::Program;
+use super::plan::DemoAction;
 
 /// What `--on` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -34,7 +34,7 @@ const USUAL_SIZE: usize = 64;
 /// Refuses what would do nothing.
 pub fn choose(choice: &Choice) -> Result<Place, String> {
     let Choice { on, mtu, size, program, .. } = *choice;
-    let task = Task { program: program.unwrap_or(Program::Forward), size: size.unwrap_or(USUAL_SIZE) };
+    let task = Task { program: program.unwrap_or(DemoAction::Forward), size: size.unwrap_or(USUAL_SIZE) };
     let of_memory = program.is_some() || size.is_some();
     match on {
         On::Memory | On::Auto if of_memory && mtu.is_some() => {
@@ -48,7 +48,7 @@ pub fn choose(choice: &Choice) -> Result<Place, String> {
         On::Veth if size.is_some() => {
             Err("--size is of packets made here, but on veth the kernel's TCP makes them: use --mtu, or --on memory".into())
         }
-        On::Veth if task.program != Program::Forward => Err(format!(
+        On::Veth if task.program != DemoAction::Forward => Err(format!(
             "program {} would keep TCP's packets from the other host, so veth has only forward: use --on memory",
             task.program.name()
         )),

@@ -6,7 +6,7 @@ use pagepool_net::{BUDGET, MemNicParams};
 
 /// What the forwarding loop does with packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Program {
+pub enum DemoAction {
     /// Drop every packet where it is received: the shortest way home
     Drop,
     /// Exchange the MAC addresses and send the packet back out of the NIC that it came in by
@@ -17,7 +17,7 @@ pub enum Program {
     Pass,
 }
 
-impl Program {
+impl DemoAction {
     /// As it is spelt on the command line.
     pub fn name(self) -> &'static str {
         match self {

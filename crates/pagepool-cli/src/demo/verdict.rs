@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::course::Sample;
-use super::plan::Program;
+use super::plan::DemoAction;
 use crate::figures::{self, grouped};
 use crate::sample::PortSample;
 
@@ -47,7 +47,7 @@ pub struct Verdict {
 #[derive(Debug)]
 pub struct Counted {
     pub mode: String,
-    pub program: Program,
+    pub program: DemoAction,
     pub size: usize,
     pub seconds: f64,
     pub sent: u64,
@@ -132,7 +132,7 @@ impl Verdict {
     fn checked(&self) -> &'static str {
         match self.gbit_s {
             Some(_) => "TCP's every byte checked",
-            None if self.program == Program::Drop.name() => "dropped unread",
+            None if self.program == DemoAction::Drop.name() => "dropped unread",
             None => "every byte checked on arrival",
         }
     }
@@ -198,7 +198,7 @@ mod tests {
     /// Ten packets that went well.
     fn well() -> Counted {
         let [warm, end] = [Sample::default(); 2];
-        let program = Program::Forward;
+        let program = DemoAction::Forward;
         let mode = "in_memory".to_owned();
         Counted {
             mode,

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Arena, Error, Pool};
 use pagepool_net::netns::{NetError, TcpParams, TcpReport, TcpTransfer, TwoHosts, TwoHostsParams};
-use pagepool_net::{Attach, DeviceStats, Redirect, Sending, Umem, XskDevice};
+use pagepool_net::{Attach, DeviceStats, Redirect, TxMode, Umem, XskDevice};
 
 use super::course::{Course, Phase, Sample};
 use super::forwarding::{self, Middle};
 use super::live::{self, Bytes, View};
-use super::plan::Program;
+use super::plan::DemoAction;
 use super::verdict::{Counted, Verdict};
-use crate::pools::in_full;
+use crate::pools::error_chain;
 use crate::socket_sizes::{SocketSizes, mode};
 use crate::sys;
 
@@ -60,7 +60,7 @@ impl Stage {
         // Where the links are, for sockets are of the namespace that they are made in.
         let between = hosts.run_between(move || Between::new(&names, SocketSizes::of_mtu(mtu)));
         let cpu = cpus.map(|[_, cpu]| cpu).filter(|_| hosts.a.stack.is_some());
-        Ok(Self { between: between.map_err(|error| in_full(&error))?, hosts, mtu, cpu })
+        Ok(Self { between: between.map_err(|error| error_chain(&error))?, hosts, mtu, cpu })
     }
 }
 
@@ -86,7 +86,7 @@ impl Between {
 pub fn run(stage: Stage, view: &View<'_>) -> Result<Verdict, String> {
     let Stage { between: Between { pools, nics, mode, pages, burst }, hosts, mtu, cpu } = stage;
     if view.lines {
-        let sent = if nics[1].sending().0 == Sending::Program { " by program" } else { "" };
+        let sent = if nics[1].tx_mode().0 == TxMode::BpfBatch { " by program" } else { "" };
         println!("TCP between two kernels through {mode}{sent}, MTU {mtu}, {} s.", view.seconds);
     }
     let homes = pools.each_ref().map(Pool::handle);
@@ -96,7 +96,7 @@ pub fn run(stage: Stage, view: &View<'_>) -> Result<Verdict, String> {
         pages: [pages; 2],
         nics: [Box::new(nic0), Box::new(nic1)],
         burst,
-        program: Program::Forward,
+        program: DemoAction::Forward,
         consumer: None,
         arrived: |end| Some(sum(end, |nic| nic.tx_completed)),
     };
@@ -164,7 +164,7 @@ fn sum(sample: &Sample, of: fn(&DeviceStats) -> u64) -> u64 {
 fn count(mode: String, mtu: u32, seconds: f64, report: TcpReport, (warm, end): (Sample, Sample)) -> Counted {
     Counted {
         mode,
-        program: Program::Forward,
+        program: DemoAction::Forward,
         size: mtu as usize + ETH_HEADER,
         seconds,
         sent: sum(&end, |nic| nic.rx_packets + nic.rx_no_buffer),

@@ -7,7 +7,7 @@ use pagepool_net::{BUDGET, NicPort, PortStep};
 
 use super::content::{Check, Content};
 use super::course::{Course, Phase};
-use super::plan::Program;
+use super::plan::DemoAction;
 
 /// What is on the wire.
 #[derive(Debug)]
@@ -24,9 +24,9 @@ pub struct Wire {
 
 impl Wire {
     /// The source sends into the first port. The sink is where the program's packets come out.
-    pub fn new(ports: [NicPort; 2], program: Program, content: &Content, course: Arc<Course>) -> Self {
-        let sink = if program == Program::Echo { 0 } else { 1 };
-        let check = content.clone().check(program == Program::Echo);
+    pub fn new(ports: [NicPort; 2], program: DemoAction, content: &Content, course: Arc<Course>) -> Self {
+        let sink = if program == DemoAction::Echo { 0 } else { 1 };
+        let check = content.clone().check(program == DemoAction::Echo);
         Self { ports, sink, content: content.clone(), check, next: 0, packet: Vec::new(), course }
     }
 

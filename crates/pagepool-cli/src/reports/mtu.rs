@@ -24,7 +24,7 @@ use crate::{bench, clock};
 const AROUND: usize = 14 + 256 + 320;
 /// Packets in a poll.
 const POLL: usize = 64;
-/// Packets over which waste is measured: 14 pages of 15 pieces, 30 of 7, 70 of 3.
+/// Packets over which waste is measured: 14 pages of 15 fragments, 30 of 7, 70 of 3.
 const WASTE_OVER: usize = 210;
 
 /// A way to store packets, at one MTU.
@@ -88,7 +88,7 @@ pub fn run(plan: Plan) -> Result<Report<Vec<Row>>, String> {
 fn at_mtu(plan: Plan, mtu: usize) -> Result<Vec<Row>, String> {
     let need = mtu + AROUND;
     let pages = need.div_ceil(PAGE_SIZE);
-    let pieces = (page_frag::PAGE_BYTES / need) as f64;
+    let frags = (page_frag::PAGE_BYTES / need) as f64;
     let per_page = 48.0 * pages as f64;
     let waste_of_pages = (pages * PAGE_SIZE - need) as f64;
     let waste_of_hybrid = hybrid_waste(need)?;
@@ -99,10 +99,10 @@ fn at_mtu(plan: Plan, mtu: usize) -> Result<Vec<Row>, String> {
         rows.push(row(mtu, ("pages", way.name()), &figures, waste_of_pages, predicted));
     }
     let figures = measure(plan, page_frag_burst64(need)?, None, None)?.own;
-    rows.push(row(mtu, ("page_frag", "allocator"), &figures, page_frag_waste(need)?, Some(514.0 / pieces)));
+    rows.push(row(mtu, ("page_frag", "allocator"), &figures, page_frag_waste(need)?, Some(514.0 / frags)));
     for way in [Way::Ring, Way::Direct] {
         let figures = measure(plan, hybrid(need, way)?, None, None)?.own;
-        let predicted = (way == Way::Ring).then_some(48.0 / pieces + 17.0);
+        let predicted = (way == Way::Ring).then_some(48.0 / frags + 17.0);
         rows.push(row(mtu, ("hybrid", way.name()), &figures, waste_of_hybrid, predicted));
     }
     Ok(rows)
@@ -160,13 +160,13 @@ fn whole_pages(pages: usize, way: Way) -> Result<Ready, String> {
     }))
 }
 
-/// Packets of one piece of an order-3 page each.
+/// Packets of one fragment of an order-3 page each.
 fn hybrid(need: usize, way: Way) -> Result<Ready, String> {
     let pool = pools::bound(order3())?;
     let mut held = Vec::with_capacity(POLL);
     Ok(Ready::one_core(move |n| {
         for _ in 0..n / POLL {
-            held.extend((0..POLL).map(|_| piece(&pool, need)));
+            held.extend((0..POLL).map(|_| frag(&pool, need)));
             black_box(&held);
             held.drain(..).for_each(|buf| way.give_back(buf));
         }
@@ -174,13 +174,13 @@ fn hybrid(need: usize, way: Way) -> Result<Ready, String> {
 }
 
 #[inline(always)]
-fn piece(pool: &Bound, need: usize) -> PageBuf {
+fn frag(pool: &Bound, need: usize) -> PageBuf {
     pool.alloc(need).expect("the arena has more pages than 64 packets need")
 }
 
 fn hybrid_waste(need: usize) -> Result<f64, String> {
     let pool: Rc<Bound> = pools::bound(order3())?;
-    let held: Vec<_> = (0..WASTE_OVER).map(|_| piece(&pool, need)).collect();
+    let held: Vec<_> = (0..WASTE_OVER).map(|_| frag(&pool, need)).collect();
     Ok(waste(
         need,
         held.iter().map(|buf| u64::from(buf.page().0) / (page_frag::PAGE_BYTES / PAGE_SIZE) as u64),
@@ -190,7 +190,7 @@ fn hybrid_waste(need: usize) -> Result<f64, String> {
 fn page_frag_waste(need: usize) -> Result<f64, String> {
     let cache = PageFrag::new(pools::arena(pools::PAGES)?);
     let held: Vec<_> = (0..WASTE_OVER).filter_map(|_| cache.alloc(need)).collect();
-    Ok(waste(need, held.iter().map(|piece| piece.start() / page_frag::PAGE_BYTES as u64)))
+    Ok(waste(need, held.iter().map(|frag| frag.start() / page_frag::PAGE_BYTES as u64)))
 }
 
 /// Bytes per packet that lie in the order-3 pages taken and that no packet needs.

@@ -151,7 +151,7 @@ fn two_nodes() -> Result<Arc<dyn Provider>, String> {
     };
     match Arena::new(params) {
         Ok(arena) => Ok(arena),
-        Err(error) => Err(pools::in_full(&error)),
+        Err(error) => Err(pools::error_chain(&error)),
     }
 }
 

@@ -32,7 +32,7 @@ use pagepool::Pool;
 use crate::bench::print_json;
 use crate::demo::course::{Course, Phase};
 use crate::demo::forwarding::Middle;
-use crate::demo::plan::Program;
+use crate::demo::plan::DemoAction;
 use crate::demo::veth::{self, Between, Stage};
 use conductor::Conductor;
 use verdict::{Seen, Verdict};
@@ -79,7 +79,7 @@ fn soak(stage: Stage, choice: &Choice, interrupted: &AtomicBool) -> Result<Verdi
         pages: [pages; 2],
         nics: [Box::new(nic0), Box::new(nic1)],
         burst,
-        program: Program::Forward,
+        program: DemoAction::Forward,
         consumer: None,
         arrived: |_| None,
     };

@@ -1,9 +1,9 @@
 //! `pagepool drop IF`: packets end where they are received.
 
 use clap::Args;
-use pagepool::Buff;
+use pagepool::XdpBuff;
 use pagepool_net::netns::Tally;
-use pagepool_net::{Action, Attach, Ingress, Program};
+use pagepool_net::{Action, Attach, Ingress, PacketHandler};
 
 use super::options::{Options, Receiving};
 use super::worker::{Feed, NoFeed, Work};
@@ -66,9 +66,9 @@ struct Check {
     whole: Vec<u8>,
 }
 
-impl Program for Drop {
+impl PacketHandler for Drop {
     #[inline]
-    fn run(&mut self, packet: &mut Buff, _: Ingress) -> Action {
+    fn run(&mut self, packet: &mut XdpBuff, _: Ingress) -> Action {
         if let Some(check) = &mut self.check {
             check.take(packet);
         }
@@ -82,7 +82,7 @@ impl Program for Drop {
 }
 
 impl Check {
-    fn take(&mut self, packet: &Buff) {
+    fn take(&mut self, packet: &XdpBuff) {
         if !packet.has_frags() {
             self.tally.take(packet.data());
             return;

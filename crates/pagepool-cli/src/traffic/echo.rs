@@ -1,9 +1,9 @@
 //! `pagepool echo IF`: packets go back to where they came from.
 
 use clap::Args;
-use pagepool::Buff;
+use pagepool::XdpBuff;
 use pagepool_net::netns::Tally;
-use pagepool_net::{self as net, Action, Attach, Ingress, Program, swap_macs};
+use pagepool_net::{self as net, Action, Attach, Ingress, PacketHandler, swap_macs};
 
 use super::options::{Options, Receiving, Sending};
 use super::worker::{Feed, NoFeed, Work};
@@ -39,7 +39,7 @@ impl Command for Choice {
         Some(self.receiving.attach())
     }
 
-    fn sending(&self) -> Option<net::Sending> {
+    fn sending(&self) -> Option<net::TxMode> {
         Some(self.sending.how())
     }
 
@@ -50,9 +50,9 @@ impl Command for Choice {
 
 struct Echo;
 
-impl Program for Echo {
+impl PacketHandler for Echo {
     #[inline]
-    fn run(&mut self, packet: &mut Buff, _: Ingress) -> Action {
+    fn run(&mut self, packet: &mut XdpBuff, _: Ingress) -> Action {
         swap_macs(packet.data_mut());
         Action::Tx
     }

@@ -5,9 +5,9 @@
 //! with fewer has one, and the other several, which all go out of that one. What comes to that one goes out of the first.
 
 use clap::Args;
-use pagepool::Buff;
+use pagepool::XdpBuff;
 use pagepool_net::netns::Tally;
-use pagepool_net::{self as net, Action, Attach, Ingress, PortId, Program};
+use pagepool_net::{self as net, Action, Attach, Ingress, PacketHandler, PortId};
 
 use super::interface::Interface;
 use super::options::{Options, Receiving, Sending};
@@ -51,7 +51,7 @@ impl Command for Choice {
         Some(self.receiving.attach())
     }
 
-    fn sending(&self) -> Option<net::Sending> {
+    fn sending(&self) -> Option<net::TxMode> {
         Some(self.sending.how())
     }
 
@@ -91,9 +91,9 @@ fn peers(sides: &[usize]) -> Box<[PortId]> {
     sides.iter().map(|side| first(1 - side)).collect()
 }
 
-impl Program for Forward {
+impl PacketHandler for Forward {
     #[inline]
-    fn run(&mut self, _: &mut Buff, at: Ingress) -> Action {
+    fn run(&mut self, _: &mut XdpBuff, at: Ingress) -> Action {
         Action::Redirect(self.to[at.port.0 as usize])
     }
 }

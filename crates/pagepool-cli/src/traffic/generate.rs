@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use pagepool::{Bound, Buff, ETH_HEADER, Frame, PageBuf};
+use pagepool::{Bound, ETH_HEADER, PageBuf, XdpBuff, XdpFrame};
 use pagepool_net::netns::{Mac, NumberedFrames, Tally};
-use pagepool_net::{self as net, Action, Attach, BUDGET, Forwarder, Ingress, PortId, Program, ticks};
+use pagepool_net::{self as net, Action, Attach, BUDGET, Forwarder, Ingress, PacketHandler, PortId, ticks};
 
 use super::interface::Interface;
 use super::options::{Options, Sending};
 use super::pcap::Tap;
 use super::worker::{Fed, Feed, Work};
 use super::{Command, Thread};
-use crate::pools::in_full;
+use crate::pools::error_chain;
 use crate::socket_sizes::SocketSizes;
 
 /// What to send.
@@ -74,7 +74,7 @@ impl Command for Choice {
         None
     }
 
-    fn sending(&self) -> Option<net::Sending> {
+    fn sending(&self) -> Option<net::TxMode> {
         Some(self.sending.how())
     }
 
@@ -101,7 +101,7 @@ impl Command for Choice {
         let frames = NumberedFrames::new(from, self.dst, self.size as usize);
         let generator = Generator {
             // The size was checked: 64 to 9000.
-            frames: frames.unwrap_or_else(|error| unreachable!("{}", in_full(&error))),
+            frames: frames.unwrap_or_else(|error| unreachable!("{}", error_chain(&error))),
             numbers: self.numbers.clone(),
             count: self.count.unwrap_or(u64::MAX),
             mine: 0..0,
@@ -118,8 +118,8 @@ impl Command for Choice {
 /// Nothing is received.
 struct Quiet;
 
-impl Program for Quiet {
-    fn run(&mut self, _: &mut Buff, _: Ingress) -> Action {
+impl PacketHandler for Quiet {
+    fn run(&mut self, _: &mut XdpBuff, _: Ingress) -> Action {
         Action::Drop
     }
 
@@ -156,7 +156,7 @@ const PORT: PortId = PortId(0);
 const FULL: Duration = Duration::from_millis(1);
 
 impl Feed for Generator {
-    fn feed<P: Program>(&mut self, forwarder: &mut Forwarder<P>) -> Fed {
+    fn feed<P: PacketHandler>(&mut self, forwarder: &mut Forwarder<P>) -> Fed {
         if forwarder.waiting(PORT).is_none_or(|frames| frames.len() > 0) {
             return Fed::Later(FULL); // the transmit ring is full
         }
@@ -199,7 +199,7 @@ impl Generator {
         !self.mine.is_empty()
     }
 
-    fn send<P: Program>(&mut self, forwarder: &mut Forwarder<P>, most: u64) -> Fed {
+    fn send<P: PacketHandler>(&mut self, forwarder: &mut Forwarder<P>, most: u64) -> Fed {
         for _ in 0..most.min(self.mine.end - self.mine.start) {
             let number = self.mine.start;
             let Some(frame) = forwarder.pool(PORT).and_then(|pool| self.make(number, pool)) else {
@@ -208,7 +208,7 @@ impl Generator {
             if let Some(tap) = &mut self.tap {
                 tap.take(&frame);
             }
-            if forwarder.send(PORT, Frame::from(frame)).is_err() {
+            if forwarder.send(PORT, XdpFrame::from(frame)).is_err() {
                 return Fed::Later(FULL); // the interface is gone
             }
             self.mine.start += 1;
@@ -220,7 +220,7 @@ impl Generator {
     }
 
     /// The frame of a number, in as many buffers as it needs.
-    fn make(&mut self, number: u64, pool: &Bound) -> Option<Buff> {
+    fn make(&mut self, number: u64, pool: &Bound) -> Option<XdpBuff> {
         let (size, room) = (self.frames.size(), self.sizes.room());
         if size <= room {
             let mut packet = self.buffer(pool, size)?;
@@ -241,12 +241,12 @@ impl Generator {
     }
 
     /// A chunk with a packet of so many bytes that are not written yet.
-    fn buffer(&self, pool: &Bound, len: usize) -> Option<Buff> {
-        let place = |buffer: PageBuf| match self.sizes.in_pieces() {
-            true => Buff::new(buffer, self.sizes.headroom(), len).ok(),
-            false => Buff::received(buffer, len).ok(),
+    fn buffer(&self, pool: &Bound, len: usize) -> Option<XdpBuff> {
+        let place = |buffer: PageBuf| match self.sizes.in_frags() {
+            true => XdpBuff::new(buffer, self.sizes.headroom(), len).ok(),
+            false => XdpBuff::received(buffer, len).ok(),
         };
-        let buffer = match self.sizes.in_pieces() {
+        let buffer = match self.sizes.in_frags() {
             true => pool.alloc_frag(self.sizes.chunk() as usize),
             false => pool.alloc_page(),
         };

@@ -3,7 +3,7 @@
 use pagepool_net::netns::{Ethtool, Link, NetError, Netlink, Offload, SshSession, cautions};
 
 use super::options::Numbers;
-use crate::pools::in_full;
+use crate::pools::error_chain;
 
 /// The interface of every namespace that leads back to itself.
 const LOOPBACK: &str = "lo";
@@ -34,12 +34,12 @@ impl Kernel {
             let (netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
             Ok::<_, NetError>(Self { netlink, ethtool, session: SshSession::current() })
         };
-        open().map_err(|error| in_full(&error))
+        open().map_err(|error| error_chain(&error))
     }
 
     /// Looks an interface up, with the queues of it that are asked for, or all.
     pub fn interface(&mut self, name: &str, queues: Option<&Numbers>) -> Result<Interface, String> {
-        let failed = |error: NetError| in_full(&error);
+        let failed = |error: NetError| error_chain(&error);
         let link = self.netlink.link(name).map_err(failed)?;
         if link.mac.is_none() {
             return Err(format!(
@@ -65,7 +65,8 @@ impl Kernel {
     /// Refuses an interface that somebody depends on, unless that is meant. `does`: what becomes of it.
     pub fn spare(&mut self, interface: &Interface, does: &str, meant: bool) -> Result<(), String> {
         let Link { name, index, .. } = &interface.link;
-        let reasons = cautions(&mut self.netlink, *index, self.session).map_err(|error| in_full(&error))?;
+        let reasons =
+            cautions(&mut self.netlink, *index, self.session).map_err(|error| error_chain(&error))?;
         let mut reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
         if name == LOOPBACK {
             reasons.push("local programs reach each other through it".into());
@@ -88,7 +89,7 @@ impl Kernel {
             said.extend(self.merged(&interface.link, generic)?);
             Ok::<_, NetError>(said)
         };
-        warnings().map_err(|error| in_full(&error))
+        warnings().map_err(|error| error_chain(&error))
     }
 
     /// What a veth's other end leaves to its device, which a veth is none of.

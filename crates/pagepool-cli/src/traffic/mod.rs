@@ -66,7 +66,7 @@ pub trait Command {
     fn attach(&self) -> Option<Attach>;
 
     /// How its packets go out, if it sends any.
-    fn sending(&self) -> Option<net::Sending> {
+    fn sending(&self) -> Option<net::TxMode> {
         None
     }
 

@@ -28,7 +28,7 @@ pub struct Options {
     /// that the card is on, and that do not take its interrupts.
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pub cpus: Option<Numbers>,
-    /// Bytes of a chunk, the piece of memory for one packet: 2048 or 4096 [default: 4096]
+    /// Bytes of a chunk, the fragment of memory for one packet: 2048 or 4096 [default: 4096]
     ///
     /// 4096 is a page for each packet; 2048 halves the memory and still holds packets of MTU 1500. Packets that do not fit
     /// travel in several chunks, which needs Linux 6.6. With --unaligned it is any multiple of 64 from 2048 to 4096, and 3072
@@ -113,21 +113,21 @@ pub struct Sending {
 /// What `--send` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum By {
-    /// Program on a veth without queueing discipline or filters, if packets fit one chunk; else ring
+    /// BPF batch on a veth without queueing discipline or filters, if packets fit one chunk; else ring
     Auto,
     /// The kernel sends one packet after the other
     Ring,
-    /// A program in the kernel sends up to 64 at once, or it is an error
-    Program,
+    /// A BPF program in the kernel sends up to 64 packets in one call, or it is an error
+    BpfBatch,
 }
 
 impl Sending {
     /// As the library has it.
-    pub fn how(&self) -> net::Sending {
+    pub fn how(&self) -> net::TxMode {
         match self.send {
-            By::Auto => net::Sending::Auto,
-            By::Ring => net::Sending::Ring,
-            By::Program => net::Sending::Program,
+            By::Auto => net::TxMode::Auto,
+            By::Ring => net::TxMode::Ring,
+            By::BpfBatch => net::TxMode::BpfBatch,
         }
     }
 }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use pagepool::Buff;
+use pagepool::XdpBuff;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 /// Bytes of a thread's ring.
@@ -113,7 +113,7 @@ fn record(len: usize) -> [u8; RECORD] {
 
 impl Tap {
     /// Copies a packet.
-    pub fn take(&mut self, packet: &Buff) {
+    pub fn take(&mut self, packet: &XdpBuff) {
         let len = packet.len();
         let Ok(mut room) = self.ring.write_chunk(RECORD + len) else {
             self.left_out.fetch_add(1, Ordering::Relaxed);
@@ -207,7 +207,7 @@ mod tests {
         let (ring, mut end) = RingBuffer::new(200);
         let mut tap = Tap { ring, left_out: Arc::default() };
         for round in 0..50u8 {
-            let mut packet = Buff::received(pool.alloc_page().unwrap(), 60).unwrap();
+            let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
             packet.data_mut().fill(round);
             packet.add_frag(pool.alloc_page().unwrap(), 0, 7).unwrap();
             tap.take(&packet);

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use pagepool::{Arena, Error, PAGE_SIZE, Pool, PoolRef};
-use pagepool_net::{Attach, BusyPoll, Redirect, Sending, Umem, XskDevice};
+use pagepool_net::{Attach, BusyPoll, Redirect, TxMode, Umem, XskDevice};
 use serde::Serialize;
 
 use super::interface::Interface;
 use crate::figures::grouped;
-use crate::pools::in_full;
+use crate::pools::error_chain;
 use crate::socket_sizes::{self, SocketSizes};
 
 /// A queue of an interface, ready to be polled.
@@ -72,7 +72,7 @@ pub struct How {
     /// Where the program goes that takes packets; without one nothing is received.
     pub attach: Option<Attach>,
     /// How packets go out, if any do.
-    pub sending: Option<Sending>,
+    pub sending: Option<TxMode>,
     pub busy_poll: Option<BusyPoll>,
 }
 
@@ -90,7 +90,7 @@ impl Stage {
         };
         let arena = Arena::new(how.sizes.arena(name, pools));
         let arena = arena.map_err(|error| no_memory(&error, how.sizes.hugepages(pools)))?;
-        this.fill(name, interfaces, how, &arena).map_err(|error| in_full(&error))?;
+        this.fill(name, interfaces, how, &arena).map_err(|error| error_chain(&error))?;
         Ok(this)
     }
 
@@ -110,7 +110,7 @@ impl Stage {
             for &queue in &interface.queues {
                 let mut socket = how.sizes.socket(link, queue);
                 (socket.redirect, socket.busy_poll) = (redirect.clone(), how.busy_poll);
-                socket.sending = how.sending.unwrap_or(Sending::Ring);
+                socket.tx_mode = how.sending.unwrap_or(TxMode::Ring);
                 nics.push(XskDevice::open(socket, &umem)?);
             }
             self.interfaces.push(Opened::of(interface, &nics, how));
@@ -134,7 +134,7 @@ fn no_memory(error: &Error, huge: Option<u64>) -> String {
             "{call} failed: --hugepages takes {n} free pages of 2 MiB here: `sysctl vm.nr_hugepages={n}`, and more if others \
              have some, or leave --hugepages out: {source}"
         ),
-        _ => in_full(error),
+        _ => error_chain(error),
     }
 }
 
@@ -150,7 +150,7 @@ impl Opened {
             program_id: redirect.and_then(|redirect| redirect.program_id()),
             zero_copy: nics.iter().all(XskDevice::is_zero_copy),
             sent_by: how.sending.map(|_| sent_by(nics)),
-            sent_by_why: how.sending.and_then(|_| nics.iter().find_map(|nic| nic.sending().1)),
+            sent_by_why: how.sending.and_then(|_| nics.iter().find_map(|nic| nic.tx_mode().1)),
             mtu: interface.link.mtu,
             queues: interface.queues.clone(),
             queues_of: interface.queues_of,
@@ -170,7 +170,7 @@ impl Opened {
 
 /// What sends for these.
 fn sent_by(nics: &[XskDevice]) -> &'static str {
-    let by_program = nics.iter().filter(|nic| nic.sending().0 == Sending::Program).count();
+    let by_program = nics.iter().filter(|nic| nic.tx_mode().0 == TxMode::BpfBatch).count();
     match by_program {
         0 => "ring",
         n if n == nics.len() => "program",

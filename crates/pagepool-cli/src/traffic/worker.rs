@@ -4,14 +4,14 @@ use std::hint::spin_loop;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pagepool::Buff;
+use pagepool::XdpBuff;
 use pagepool_net::netns::Tally;
-use pagepool_net::{Action, Forwarder, Ingress, PortId, Program, Wake};
+use pagepool_net::{Action, Forwarder, Ingress, PacketHandler, PortId, Wake};
 
 use super::course::{Checked, Course};
 use super::pcap::Tap;
 use super::stage::Port;
-use crate::pools::take_beforehand;
+use crate::pools::prefill;
 use crate::sample::PortSample;
 use crate::sys;
 
@@ -28,7 +28,7 @@ const NAP: Duration = Duration::from_millis(20);
 const DRAIN: Duration = Duration::from_millis(500);
 
 /// What a command does with packets on one thread.
-pub trait Work: Program + Send + 'static {
+pub trait Work: PacketHandler + Send + 'static {
     /// What it knows of numbered frames, if it looks at them.
     fn into_tally(self) -> Option<Tally>;
 
@@ -41,7 +41,7 @@ pub trait Work: Program + Send + 'static {
 /// Where a command's own frames come from.
 pub trait Feed: Send + 'static {
     /// Sends what is due now.
-    fn feed<P: Program>(&mut self, forwarder: &mut Forwarder<P>) -> Fed;
+    fn feed<P: PacketHandler>(&mut self, forwarder: &mut Forwarder<P>) -> Fed;
 
     /// Ticks spent on making frames.
     fn make_ticks(&self) -> u64 {
@@ -65,7 +65,7 @@ pub struct NoFeed;
 
 impl Feed for NoFeed {
     #[inline]
-    fn feed<P: Program>(&mut self, _: &mut Forwarder<P>) -> Fed {
+    fn feed<P: PacketHandler>(&mut self, _: &mut Forwarder<P>) -> Fed {
         Fed::Later(NAP)
     }
 }
@@ -76,9 +76,9 @@ struct Tapped<W> {
     tap: Option<Tap>,
 }
 
-impl<W: Work> Program for Tapped<W> {
+impl<W: Work> PacketHandler for Tapped<W> {
     #[inline]
-    fn run(&mut self, packet: &mut Buff, at: Ingress) -> Action {
+    fn run(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action {
         if let Some(tap) = &mut self.tap {
             tap.take(packet);
         }
@@ -118,7 +118,7 @@ impl<W: Work, F: Feed> Worker<W, F> {
         let mut ports = Vec::with_capacity(self.ports.len());
         for Port { pool, nic, .. } in self.ports {
             let pool = pool.bind();
-            take_beforehand(&pool, self.pages);
+            prefill(&pool, self.pages);
             ports.push(forwarder.add_port(Box::new(nic), pool));
         }
         let _ = forwarder.set_budget(self.burst); // fails for no number like these

@@ -59,7 +59,7 @@ fn page_slow() -> Result<Ready, String> {
     let run = move |n| {
         for _ in 0..n {
             let mut buf = pools::page(&pool);
-            let hold = buf.hold();
+            let hold = buf.page_ref();
             drop(buf);
             drop(hold);
         }

@@ -2,17 +2,17 @@
 
 mod arena;
 mod fifo;
+mod frags;
 mod long_way;
 mod owner;
 mod packets;
-mod pieces;
 mod remote;
 mod rival;
 mod skb;
 mod waits;
 mod yardsticks;
 
-pub use pieces::order3;
+pub use frags::order3;
 pub use rival::burst64 as page_frag_burst64;
 
 use crate::workload::Workload;
@@ -25,7 +25,7 @@ pub fn all() -> impl Iterator<Item = &'static Workload> {
         fifo::TABLE,
         long_way::TABLE,
         remote::TABLE,
-        pieces::TABLE,
+        frags::TABLE,
         skb::TABLE,
         rival::TABLE,
         arena::TABLE,

@@ -8,7 +8,7 @@ use std::hint::{black_box, spin_loop};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pagepool::{Bound, Buff, Frame, FrameBulk, PoolParams};
+use pagepool::{Bound, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_net::{Device, MemNic, MemNicParams, NicDomain, NicPort, PortStep, mem_nic};
 
 use super::owner::CACHE_ONLY;
@@ -85,7 +85,7 @@ pub const TABLE: &[Workload] = &[
         batch: BUDGET,
         about: "received from one NIC, sent by another, home in bulk in the poll",
         rules: IN_POLL,
-        ready: || redirect(FrameBulk::flush),
+        ready: || redirect(XdpFrameBulk::flush),
         ..Workload::USUAL
     },
     Workload {
@@ -93,8 +93,8 @@ pub const TABLE: &[Workload] = &[
         batch: BUDGET,
         about: "the same, home through the locked ring one by one; in turns with redirect_local",
         rules: BY_RING,
-        beside: Some(|| redirect(FrameBulk::flush)),
-        ready: || redirect(FrameBulk::put_ring),
+        beside: Some(|| redirect(XdpFrameBulk::flush)),
+        ready: || redirect(XdpFrameBulk::put_ring),
         ..Workload::USUAL
     },
     Workload {
@@ -136,14 +136,14 @@ struct Rig {
     domain: Arc<NicDomain>,
     nic: MemNic,
     port: NicPort,
-    packets: Vec<Buff>,
+    packets: Vec<XdpBuff>,
     bytes: Vec<u8>,
 }
 
 impl Rig {
     fn new(name: &str, domain: Arc<NicDomain>, bytes: usize) -> Result<Self, String> {
         let params = MemNicParams { name: name.into(), ..MemNicParams::default() };
-        let (nic, port) = mem_nic(params, domain.clone()).map_err(|error| pools::in_full(&error))?;
+        let (nic, port) = mem_nic(params, domain.clone()).map_err(|error| pools::error_chain(&error))?;
         let bytes = (0..=255).cycle().take(bytes).collect();
         Ok(Self { domain, nic, port, packets: Vec::with_capacity(BUDGET), bytes })
     }
@@ -226,11 +226,11 @@ fn dropping(mut rig: Rig, pool: Rc<Bound>, buffers: usize) -> Ready {
     Ready::one_core(run).counting(counters)
 }
 
-fn redirect(home: impl Fn(&mut FrameBulk) + 'static) -> Result<Ready, String> {
+fn redirect(home: impl Fn(&mut XdpFrameBulk) + 'static) -> Result<Ready, String> {
     let (mut from, pool) = rig(1514, 60)?;
     let mut to = Rig::new("mem1", from.domain.clone(), 0)?;
     let counters = pools::counters_of(&pool);
-    let (mut queue, mut done) = (VecDeque::with_capacity(BUDGET), FrameBulk::new());
+    let (mut queue, mut done) = (VecDeque::with_capacity(BUDGET), XdpFrameBulk::new());
     let run = move |n| {
         for _ in 0..n / BUDGET {
             receive(&mut from, &pool, &mut queue, BUDGET);
@@ -243,16 +243,16 @@ fn redirect(home: impl Fn(&mut FrameBulk) + 'static) -> Result<Ready, String> {
 
 /// Packets from the wire, as frames to be sent.
 #[inline(always)]
-fn receive(from: &mut Rig, pool: &Bound, queue: &mut VecDeque<Frame>, packets: usize) {
+fn receive(from: &mut Rig, pool: &Bound, queue: &mut VecDeque<XdpFrame>, packets: usize) {
     from.deliver(packets);
     let got = from.nic.receive(pool, &mut from.packets, packets);
     assert_eq!(got, packets);
-    queue.extend(from.packets.drain(..).map(Frame::from));
+    queue.extend(from.packets.drain(..).map(XdpFrame::from));
 }
 
 /// Frames onto the wire, and back as completed.
 #[inline(always)]
-fn send(to: &mut Rig, queue: &mut VecDeque<Frame>, done: &mut FrameBulk) {
+fn send(to: &mut Rig, queue: &mut VecDeque<XdpFrame>, done: &mut XdpFrameBulk) {
     let frames = queue.len();
     assert_eq!(to.nic.transmit(queue), frames, "the ring is empty");
     to.take();
@@ -265,9 +265,9 @@ fn redirect_remote() -> Result<Ready, String> {
     let mut to = Rig::new("mem1", from.domain.clone(), 0)?;
     let counters = pools::counters_of(&pool);
     pools::fill(&pool, 2 * 1024);
-    let (mut full_tx, mut full_rx) = spsc::ring::<Box<FrameBulk>>();
-    let (mut empty_tx, mut empty_rx) = spsc::ring::<Box<FrameBulk>>();
-    let mut bulks: Vec<Box<FrameBulk>> = (0..BULKS).map(|_| Box::default()).collect();
+    let (mut full_tx, mut full_rx) = spsc::ring::<Box<XdpFrameBulk>>();
+    let (mut empty_tx, mut empty_rx) = spsc::ring::<Box<XdpFrameBulk>>();
+    let mut bulks: Vec<Box<XdpFrameBulk>> = (0..BULKS).map(|_| Box::default()).collect();
     empty_tx.push(&mut bulks);
     let mut queue = VecDeque::with_capacity(BUDGET);
     let produce = move |n| {
@@ -299,8 +299,8 @@ fn frame_convert() -> Result<Ready, String> {
     drop(pools::page(&pool));
     let run = move |n| {
         for _ in 0..n {
-            let packet = Buff::received(pools::page(&pool), 60).expect("60 bytes fit");
-            let frame = black_box(Frame::from(packet));
+            let packet = XdpBuff::received(pools::page(&pool), 60).expect("60 bytes fit");
+            let frame = black_box(XdpFrame::from(packet));
             let packet = frame.into_buff().expect("its memory is a pool's");
             drop(black_box(packet));
         }
@@ -337,7 +337,7 @@ fn one_at_a_time(
     around: impl Fn(&mut dyn FnMut()) + 'static,
 ) -> Ready {
     let counters = pools::counters_of(&pool);
-    let (mut queue, mut done) = (VecDeque::with_capacity(1), FrameBulk::new());
+    let (mut queue, mut done) = (VecDeque::with_capacity(1), XdpFrameBulk::new());
     let run = move |n| {
         for _ in 0..n {
             receive(&mut from, &pool, &mut queue, 1);

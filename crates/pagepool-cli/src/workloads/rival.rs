@@ -4,9 +4,9 @@ use std::hint::black_box;
 use std::rc::Rc;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use super::pieces::{MTU_1500, MTU_8000};
+use super::frags::{MTU_1500, MTU_8000};
 use crate::counted::{Counted, Moves, Rule};
-use crate::page_frag::{PageFrag, Piece};
+use crate::page_frag::{Frag, PageFrag};
 use crate::pools;
 use crate::workload::{Ready, Workload};
 
@@ -14,7 +14,7 @@ use crate::workload::{Ready, Workload};
 pub const TABLE: &[Workload] = &[
     Workload {
         name: "page_frag_2090",
-        about: "a page_frag look-alike: allocate a piece of 2090 bytes, drop it",
+        about: "a page_frag look-alike: allocate a fragment of 2090 bytes, drop it",
         rules: &[Rule(&["reused_in_place"], Moves::Share(1, 15))],
         ready: || one_in_flight(MTU_1500),
         ..Workload::USUAL
@@ -28,7 +28,7 @@ pub const TABLE: &[Workload] = &[
     },
     Workload {
         name: "page_frag_8590",
-        about: "allocate a piece of 8590 bytes, drop it",
+        about: "allocate a fragment of 8590 bytes, drop it",
         rules: &[Rule(&["reused_in_place"], Moves::Share(1, 3))],
         ready: || one_in_flight(MTU_8000),
         ..Workload::USUAL
@@ -42,44 +42,44 @@ pub const TABLE: &[Workload] = &[
     },
 ];
 
-/// A page for every 15 pieces; it is reused only where the first piece of a burst begins it.
+/// A page for every 15 fragments; it is reused only where the first fragment of a burst begins it.
 const MOSTLY_FRESH_15: &[Rule] = &[
     Rule(&["refilled", "reused_in_place"], Moves::Share(1, 15)),
     Rule(&["reused_in_place"], Moves::AtMost(1, 64)),
 ];
-/// The same with 3 pieces.
+/// The same with 3 fragments.
 const MOSTLY_FRESH_3: &[Rule] = &[
     Rule(&["refilled", "reused_in_place"], Moves::Share(1, 3)),
     Rule(&["reused_in_place"], Moves::AtMost(1, 64)),
 ];
 
 #[inline(always)]
-fn piece(cache: &PageFrag, size: usize) -> Piece<'_> {
+fn frag(cache: &PageFrag, size: usize) -> Frag<'_> {
     cache.alloc(size).expect("the arena has more pages than the workload holds")
 }
 
-/// One piece at a time, dropped at once.
+/// One fragment at a time, dropped at once.
 pub fn one_in_flight(size: usize) -> Result<Ready, String> {
     let cache = Rc::new(PageFrag::new(pools::arena(pools::PAGES)?));
     let counters = counters_of(&cache);
     let run = move |n| {
         for _ in 0..n {
-            let piece = piece(&cache, size);
+            let frag = frag(&cache, size);
             compiler_fence(Ordering::SeqCst); // as in page_direct
-            drop(piece);
+            drop(frag);
         }
     };
     Ok(Ready::one_core(run).counting(counters))
 }
 
-/// 64 pieces, then 64 drops.
+/// 64 fragments, then 64 drops.
 pub fn burst64(size: usize) -> Result<Ready, String> {
     let cache = Rc::new(PageFrag::new(pools::arena(pools::PAGES)?));
     let counters = counters_of(&cache);
     let run = move |n| {
         let mut burst = Vec::with_capacity(64);
         for _ in 0..n / 64 {
-            burst.extend((0..64).map(|_| piece(&cache, size)));
+            burst.extend((0..64).map(|_| frag(&cache, size)));
             black_box(&burst);
             burst.clear();
         }

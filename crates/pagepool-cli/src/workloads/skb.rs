@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::rc::Rc;
 
-use pagepool::{Bound, Buff, Frame, SkBuff, SkbCache};
+use pagepool::{Bound, SkBuff, SkbCache, XdpBuff, XdpFrame};
 
 use super::owner::CACHE_ONLY;
 use crate::pools;
@@ -48,8 +48,8 @@ pub const TABLE: &[Workload] = &[
 ];
 
 #[inline(always)]
-fn frame(pool: &Bound) -> Frame {
-    Frame::from(Buff::received(pools::page(pool), 1500).expect("the pool is made for packets of 1514"))
+fn frame(pool: &Bound) -> XdpFrame {
+    XdpFrame::from(XdpBuff::received(pools::page(pool), 1500).expect("the pool is made for packets of 1514"))
 }
 
 #[inline(always)]
@@ -58,7 +58,7 @@ fn packet(pool: &Bound, cache: &SkbCache) -> SkBuff {
 }
 
 fn made() -> Result<(Rc<Bound>, SkbCache), String> {
-    let cache = SkbCache::new(64).map_err(|error| pools::in_full(&error))?;
+    let cache = SkbCache::new(64).map_err(|error| pools::error_chain(&error))?;
     Ok((pools::bound(pools::packets())?, cache))
 }
 

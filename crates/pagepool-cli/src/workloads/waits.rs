@@ -26,11 +26,11 @@ pub const TABLE: &[Workload] = &[Workload {
 }];
 
 fn waitqueue() -> Result<Ready, String> {
-    let params = PoolParams { wait_capacity: WAITING, ..pools::packets() };
+    let params = PoolParams { defer_capacity: WAITING, ..pools::packets() };
     let pool = pools::bound(params)?;
     let counters = pools::counters_of(&pool);
     let users = UseCounts::new(WAITING);
-    let user = pool.wait_user(users.clone()).map_err(|error| pools::in_full(&error))?;
+    let user = pool.deferred_user(users.clone()).map_err(|error| pools::error_chain(&error))?;
     let mut next = 0;
     let run = move |n| {
         for _ in 0..n / BURST {
@@ -38,7 +38,7 @@ fn waitqueue() -> Result<Ready, String> {
             next += BURST as u64;
             for cookie in cookies.clone() {
                 users.take(cookie);
-                pool.wait(&user, pools::page(&pool), cookie).expect("there is room for a burst");
+                pool.defer(&user, pools::page(&pool), cookie).expect("there is room for a burst");
             }
             cookies.for_each(|cookie| users.put(cookie));
         }

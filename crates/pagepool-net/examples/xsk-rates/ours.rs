@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use pagepool::{Arena, ArenaParams, Buff, PAGE_SIZE, Pool, PoolParams, put_bulk};
+use pagepool::{Arena, ArenaParams, PAGE_SIZE, Pool, PoolParams, XdpBuff, put_bulk};
 use pagepool_net::{
-    Action, Attach, BUDGET, Forwarder, Ingress, PartCycles, PortId, Program, Redirect, Sending, Umem,
+    Action, Attach, BUDGET, Forwarder, Ingress, PacketHandler, PartCycles, PortId, Redirect, TxMode, Umem,
     UmemParams, Wake, XskDevice, XskMode, XskParams, swap_macs, ticks,
 };
 
@@ -85,9 +85,9 @@ impl What {
     }
 }
 
-impl Program for What {
+impl PacketHandler for What {
     #[inline]
-    fn run(&mut self, packet: &mut Buff, at: Ingress) -> Action {
+    fn run(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action {
         match self {
             Self::Drop => Action::Drop,
             Self::Forward => Action::Redirect(PortId(1 - at.port.0)),
@@ -104,7 +104,7 @@ impl Program for What {
 }
 
 /// A pool and a socket for each interface, over one memory.
-fn open<P: Program>(
+fn open<P: PacketHandler>(
     forwarder: &mut Forwarder<P>,
     links: &[&&str],
     several: bool,
@@ -136,7 +136,7 @@ fn open<P: Program>(
             rx_ring: ring,
             tx_ring: ring,
             redirect,
-            sending: if by_ring { Sending::Ring } else { Sending::Auto },
+            tx_mode: if by_ring { TxMode::Ring } else { TxMode::Auto },
             ..Default::default()
         };
         forwarder.add_port(Box::new(XskDevice::open(params, &umem)?), pool);

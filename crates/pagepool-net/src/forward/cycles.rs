@@ -39,7 +39,7 @@ counters! {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part {
     Receive,
-    Program,
+    PacketHandler,
     Transmit,
     Return,
 }
@@ -100,7 +100,7 @@ impl Meter {
         let ticks = match part {
             _ if moved == 0 => &mut cycles.idle_ticks,
             Part::Receive => &mut cycles.receive_ticks,
-            Part::Program => &mut cycles.program_ticks,
+            Part::PacketHandler => &mut cycles.program_ticks,
             Part::Transmit => &mut cycles.transmit_ticks,
             Part::Return => &mut cycles.return_ticks,
         };

@@ -8,8 +8,8 @@
 //!        burst ends: its buffers go home.
 //! Short  a burst that all goes out of one port of this thread is given to its device as it is, where nothing waits for that
 //!        and the device takes it; else packets become frames and wait, in order, for the end of the burst.
-//! Home   what ends here is collected and returned in bulk, at the end of each burst; what was sent, through a
-//!        [`FrameBulk`]. A packet of another thread's pool goes home by itself.
+//! PoolPtr   what ends here is collected and returned in bulk, at the end of each burst; what was sent, through a
+//!        [`XdpFrameBulk`]. A packet of another thread's pool goes home by itself.
 //! Cost   nothing is allocated, locked or formatted per packet; all memory is bounded by rings and by the budget.
 
 mod cycles;
@@ -18,12 +18,12 @@ mod stats;
 
 use std::time::{Duration, Instant};
 
-use pagepool::{Bound, Buff, ETH_HEADER, Error, Frame, FrameBulk, put_packets};
+use pagepool::{Bound, ETH_HEADER, Error, XdpBuff, XdpFrame, XdpFrameBulk, put_packets};
 
 use crate::device::{Device, Wake};
 use crate::egress::{Egress, PathStats};
-use crate::handoff::{Inlet, Outlet};
-use crate::program::{Action, Ingress, PortId, Program};
+use crate::handler::{Action, Ingress, PacketHandler, PortId};
+use crate::handoff::{HandoffRx, HandoffTx};
 use crate::stack::{NoStack, Stack};
 use crate::sys::event::Sleep;
 pub use cycles::PartCycles;
@@ -48,16 +48,16 @@ enum Target {
     /// To a port that this thread polls.
     Here(usize),
     /// To another thread.
-    There(Outlet),
+    There(HandoffTx),
 }
 
 /// Receives, asks the program, and does what it says, on the thread that made it.
 ///
 /// ```
-/// use pagepool::{Arena, ArenaParams, Buff, Pool, PoolParams};
+/// use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
 /// use pagepool_net::{Action, Forwarder, Ingress, MemNicParams, NicDomain, PortId, mem_nic};
 ///
-/// let mut forwarder = Forwarder::new(|packet: &mut Buff, at: Ingress| match packet.data()[0] {
+/// let mut forwarder = Forwarder::new(|packet: &mut XdpBuff, at: Ingress| match packet.data()[0] {
 ///     0 => Action::Redirect(PortId(1 - at.port.0)),
 ///     _ => Action::Drop,
 /// });
@@ -86,25 +86,25 @@ pub struct Forwarder<P, S = NoStack> {
     program: P,
     stack: S,
     budget: usize,
-    received: Vec<Buff>,
+    received: Vec<XdpBuff>,
     /// What the program said of each.
     verdicts: Vec<Action>,
     /// Packets that ended in this burst.
-    ended: Vec<Buff>,
-    done: FrameBulk,
+    ended: Vec<XdpBuff>,
+    done: XdpFrameBulk,
     meter: Meter,
     /// What it sleeps on.
     sleep: Sleep,
 }
 
-impl<P: Program> Forwarder<P> {
+impl<P: PacketHandler> Forwarder<P> {
     /// A forwarder without ports. What the program passes is counted and dropped.
     pub fn new(program: P) -> Self {
         Self::with_stack(program, NoStack)
     }
 }
 
-impl<P: Program, S: Stack> Forwarder<P, S> {
+impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// A forwarder without ports that gives what the program passes to a stack.
     pub fn with_stack(program: P, stack: S) -> Self {
         Self {
@@ -116,7 +116,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
             received: Vec::with_capacity(BUDGET),
             verdicts: Vec::with_capacity(BUDGET),
             ended: Vec::with_capacity(BUDGET),
-            done: FrameBulk::new(),
+            done: XdpFrameBulk::new(),
             meter: Meter::default(),
             sleep: Sleep::default(),
         }
@@ -146,19 +146,19 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     }
 
     /// Adds a port that another thread polls: that of the forwarder which has the inlet.
-    pub fn add_remote(&mut self, outlet: Outlet) -> PortId {
+    pub fn add_remote(&mut self, outlet: HandoffTx) -> PortId {
         let id = self.next_id();
         self.targets.push(Target::There(outlet));
         id
     }
 
     /// Sends what another thread hands over out of a port of this one.
-    pub fn add_inlet(&mut self, port: PortId, inlet: Inlet) -> Result<(), Error> {
+    pub fn add_handoff(&mut self, port: PortId, inlet: HandoffRx) -> Result<(), Error> {
         let Some(at) = self.place(port) else {
             let must_be = "a port of this forwarder with a device, as add_port gives it".into();
             return Err(Error::Parameter { field: "port", value: port.0.to_string(), must_be });
         };
-        self.ports[at].add_inlet(inlet);
+        self.ports[at].add_handoff(inlet);
         Ok(())
     }
 
@@ -198,7 +198,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
 
     /// Sends a frame of this thread's own making out of a port, with the next [`poll`](Self::poll). Counts as one that was
     /// redirected there; gives it back if as many wait as may, if the port's device is gone, or if there is none.
-    pub fn send(&mut self, port: PortId, frame: Frame) -> Result<(), Frame> {
+    pub fn send(&mut self, port: PortId, frame: XdpFrame) -> Result<(), XdpFrame> {
         match self.place(port) {
             Some(at) => self.ports[at].send_on(frame),
             None => Err(frame),
@@ -209,13 +209,13 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     /// of each packet in full bursts of 64.
     ///
     /// ```
-    /// # use pagepool::{Arena, ArenaParams, Buff, Pool, PoolParams};
+    /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
     /// # use pagepool_net::{Action, Forwarder, Ingress, MemNicParams, NicDomain, mem_nic};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() })?;
     /// # let domain = NicDomain::new("mem0");
     /// # let params = PoolParams { domains: vec![domain.clone()], ..Default::default() };
     /// # let (nic, mut wire) = mem_nic(MemNicParams::default(), domain)?;
-    /// let mut forwarder = Forwarder::new(|_: &mut Buff, _: Ingress| Action::Drop);
+    /// let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Drop);
     /// # forwarder.add_port(Box::new(nic), Pool::new(params, arena)?.bind());
     /// forwarder.measure(true);
     /// # forwarder.poll();
@@ -295,7 +295,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     }
 
     /// The frames that wait for the transmit ring of a port, in order.
-    pub fn waiting(&self, port: PortId) -> Option<impl ExactSizeIterator<Item = &Frame>> {
+    pub fn waiting(&self, port: PortId) -> Option<impl ExactSizeIterator<Item = &XdpFrame>> {
         Some(self.ports[self.place(port)?].waiting())
     }
 
@@ -371,7 +371,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
                 sent = self.send_burst(at, &mut received);
                 self.carry_out(at, &mut received);
             }
-            self.meter.lap(Part::Program, n, &self.ports);
+            self.meter.lap(Part::PacketHandler, n, &self.ports);
             put_packets(if all_end { &mut received } else { &mut self.ended });
             self.meter.lap(Part::Return, n, &self.ports);
             self.meter.received(n);
@@ -382,12 +382,12 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
 
     /// Asks the program about a burst. Whether all of it ends here: then nothing is to be carried out, and it is counted.
     #[inline]
-    fn judge(&mut self, at: usize, packets: &mut [Buff]) -> bool {
+    fn judge(&mut self, at: usize, packets: &mut [XdpBuff]) -> bool {
         let Self { program, verdicts, ports, .. } = self;
         let ingress = Ingress { port: ports[at].id };
         let (mut dropped, mut aborted, mut too_short) = (0, 0, 0);
         let reads = program.reads();
-        let mut ask = |packet: &mut Buff| {
+        let mut ask = |packet: &mut XdpBuff| {
             let is_short = reads && packet.data_len() < ETH_HEADER;
             let verdict = if is_short { Action::Drop } else { program.run(packet, ingress) };
             too_short += u64::from(is_short);
@@ -397,7 +397,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         };
         verdicts.clear();
         if reads {
-            packets.iter().take(AHEAD).for_each(Buff::prefetch);
+            packets.iter().take(AHEAD).for_each(XdpBuff::prefetch);
             for number in 0..packets.len() {
                 packets.get(number + AHEAD).inspect(|ahead| ahead.prefetch());
                 verdicts.push(ask(&mut packets[number]));
@@ -414,7 +414,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
 
     /// Sends what it can of a burst that all goes out of one port; says how many packets that were.
     #[inline]
-    fn send_burst(&mut self, at: usize, packets: &mut Vec<Buff>) -> usize {
+    fn send_burst(&mut self, at: usize, packets: &mut Vec<XdpBuff>) -> usize {
         let (to, back) = match self.verdicts[0] {
             Action::Tx => (at, true),
             Action::Redirect(to) => match self.targets.get(to.0 as usize) {
@@ -426,7 +426,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         if self.verdicts.iter().any(|verdict| *verdict != self.verdicts[0]) {
             return 0;
         }
-        self.meter.lap(Part::Program, packets.len(), &self.ports);
+        self.meter.lap(Part::PacketHandler, packets.len(), &self.ports);
         let sent = self.ports[to].send_burst(packets, back);
         if !back {
             self.ports[at].stats.redirect_out += sent as u64;
@@ -438,7 +438,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
     }
 
     /// Does with each packet what the program said.
-    fn carry_out(&mut self, at: usize, packets: &mut Vec<Buff>) {
+    fn carry_out(&mut self, at: usize, packets: &mut Vec<XdpBuff>) {
         let ingress = Ingress { port: self.ports[at].id };
         let verdicts = std::mem::take(&mut self.verdicts);
         for (packet, &verdict) in packets.drain(..).zip(&verdicts) {
@@ -465,7 +465,7 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         }
     }
 
-    fn pass(&mut self, at: usize, packet: Buff, ingress: Ingress) {
+    fn pass(&mut self, at: usize, packet: XdpBuff, ingress: Ingress) {
         let stats = &mut self.ports[at].stats;
         stats.pass += 1;
         if let Err(packet) = self.stack.deliver(packet, ingress) {
@@ -474,13 +474,13 @@ impl<P: Program, S: Stack> Forwarder<P, S> {
         }
     }
 
-    fn redirect(&mut self, at: usize, packet: Buff, to: PortId) {
+    fn redirect(&mut self, at: usize, packet: XdpBuff, to: PortId) {
         let Some(target) = self.targets.get_mut(to.0 as usize) else {
             self.ports[at].stats.redirect_nowhere += 1;
             return self.ended.push(packet);
         };
         self.ports[at].stats.redirect_out += 1;
-        let frame = Frame::from(packet);
+        let frame = XdpFrame::from(packet);
         let sent = match target {
             Target::Here(to) => self.ports[*to].send_on(frame),
             Target::There(outlet) => {

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use pagepool::{Bound, Buff, Frame, FrameBulk};
+use pagepool::{Bound, XdpBuff, XdpFrame, XdpFrameBulk};
 
 use super::stats::ForwardStats;
 use crate::device::{Armed, Device, Wake};
 use crate::egress::Egress;
-use crate::handoff::Inlet;
-use crate::program::PortId;
+use crate::handler::PortId;
+use crate::handoff::HandoffRx;
 use crate::sys::event::Sleep;
 
 /// The order matters: the device gives back what it has before the mappings go, and both before the pool.
@@ -18,10 +18,10 @@ pub(super) struct Port {
     pub(super) id: PortId,
     pub(super) device: Box<dyn Device>,
     /// Frames that wait for the transmit ring; at most `most`, which is also their capacity.
-    waiting: VecDeque<Frame>,
+    waiting: VecDeque<XdpFrame>,
     most: usize,
     pub(super) egress: Egress,
-    inlets: Vec<Inlet>,
+    inlets: Vec<HandoffRx>,
     gone: bool,
     /// Which of the descriptors of this sleep is its pool's.
     sleeps_on: Option<usize>,
@@ -53,16 +53,16 @@ impl Port {
         self.waiting.reserve_exact(self.most - self.waiting.len());
     }
 
-    pub(super) fn add_inlet(&mut self, inlet: Inlet) {
+    pub(super) fn add_handoff(&mut self, inlet: HandoffRx) {
         self.inlets.push(inlet);
     }
 
     /// Takes back what was sent: all of it, so that a slow round is not followed by a full ring.
-    pub(super) fn complete(&mut self, done: &mut FrameBulk) -> usize {
+    pub(super) fn complete(&mut self, done: &mut XdpFrameBulk) -> usize {
         if self.gone { 0 } else { self.device.complete(done, usize::MAX) }
     }
 
-    pub(super) fn receive(&mut self, into: &mut Vec<Buff>, budget: usize) -> usize {
+    pub(super) fn receive(&mut self, into: &mut Vec<XdpBuff>, budget: usize) -> usize {
         if self.gone {
             return 0;
         }
@@ -72,7 +72,7 @@ impl Port {
     }
 
     /// Out of the port that it came in by: the device maps what it receives into. Gives the packet back if it is to end.
-    pub(super) fn send_back(&mut self, packet: Buff) -> Result<(), Buff> {
+    pub(super) fn send_back(&mut self, packet: XdpBuff) -> Result<(), XdpBuff> {
         self.stats.tx += 1;
         if !self.has_room() {
             return Err(packet);
@@ -82,7 +82,7 @@ impl Port {
     }
 
     /// From another port, of any memory. Gives the frame back if it is to end.
-    pub(super) fn send_on(&mut self, frame: Frame) -> Result<(), Frame> {
+    pub(super) fn send_on(&mut self, frame: XdpFrame) -> Result<(), XdpFrame> {
         self.stats.redirect_in += 1;
         if !self.has_room() {
             return Err(frame);
@@ -96,12 +96,12 @@ impl Port {
     /// Sends packets at the front of a burst, of which all are to go out here, past the queue, if it is empty; says how many.
     /// `back` are those that came in here. The others go the long way, of which nothing is counted here.
     #[inline]
-    pub(super) fn send_burst(&mut self, packets: &mut Vec<Buff>, back: bool) -> usize {
+    pub(super) fn send_burst(&mut self, packets: &mut Vec<XdpBuff>, back: bool) -> usize {
         if self.gone || !self.waiting.is_empty() {
             return 0;
         }
         // All that are taken at once are of one area.
-        let goes = |first: &Buff| back || self.egress.reuses(first.buffer().area());
+        let goes = |first: &XdpBuff| back || self.egress.reuses(first.buffer().area());
         if !packets.first().is_some_and(goes) {
             return 0;
         }
@@ -126,7 +126,7 @@ impl Port {
     }
 
     /// Takes in what other threads handed over, at most `budget` from each; what is to end goes into `done`.
-    pub(super) fn take_handed_over(&mut self, done: &mut FrameBulk, budget: usize) -> usize {
+    pub(super) fn take_handed_over(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize {
         let mut taken = 0;
         for at in 0..self.inlets.len() {
             let until = taken + budget;
@@ -151,13 +151,13 @@ impl Port {
     }
 
     /// What waits for the transmit ring, in order.
-    pub(super) fn waiting(&self) -> impl ExactSizeIterator<Item = &Frame> {
+    pub(super) fn waiting(&self) -> impl ExactSizeIterator<Item = &XdpFrame> {
         self.waiting.iter()
     }
 
     /// Gives the device what waits, as far as it has room. If that is not enough it takes back what was sent meanwhile, for
     /// other ports may have more for it in this round. Says how many frames it took, and gave back.
-    pub(super) fn transmit(&mut self, done: &mut FrameBulk) -> (usize, usize) {
+    pub(super) fn transmit(&mut self, done: &mut XdpFrameBulk) -> (usize, usize) {
         if self.gone || self.waiting.is_empty() {
             return (0, 0);
         }
@@ -225,7 +225,7 @@ impl Port {
         if self.sleeps_on.is_some_and(|pool| sleep.is_readable(pool)) {
             self.pool.acknowledge_wake();
         }
-        self.inlets.iter().for_each(Inlet::awake);
+        self.inlets.iter().for_each(HandoffRx::awake);
     }
 
     /// Everything that the device has, and what waits for it, goes home.

@@ -31,7 +31,7 @@ counters! {
     /// Redirected to a port that there is not; dropped.
     redirect_nowhere,
     /// Less than an Ethernet header in the first buffer, or not readable; dropped, and the program was not asked. None where
-    /// the program says that it [reads](crate::Program::reads) none: that is asked about all.
+    /// the program says that it [reads](crate::PacketHandler::reads) none: that is asked about all.
     too_short,
     /// Dropped because as many packets as may wait for the transmit ring did.
     tx_overflow,

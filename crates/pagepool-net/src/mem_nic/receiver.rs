@@ -4,12 +4,12 @@
 //!        counted, a length that the buffer has not is counted and the buffer goes home. A packet of which any part is
 //!        wrong is dropped up to its end.
 
-use pagepool::{Batch, Bound, Buff, DeviceAddr, PageBuf};
+use pagepool::{Batch, Bound, DeviceAddr, PageBuf, XdpBuff};
 use rtrb::{Consumer, Producer};
 
 use super::descriptor::{BufferId, Posted, Received};
 use crate::device::DeviceStats;
-use crate::reach::Reach;
+use crate::reach::MappingCache;
 
 /// Completions that are taken off the ring at once.
 const BURST: usize = 64;
@@ -22,7 +22,7 @@ pub(super) struct Receiver {
     slots: Box<[Slot]>,
     free: Vec<u16>,
     /// The packet whose last buffer has not come yet.
-    partial: Option<Buff>,
+    partial: Option<XdpBuff>,
     /// Its buffers so far.
     parts: usize,
     /// Whether buffers are dropped up to the end of a packet of which one was wrong.
@@ -59,9 +59,9 @@ impl Receiver {
     #[inline]
     pub(super) fn receive(
         &mut self,
-        into: &mut Vec<Buff>,
+        into: &mut Vec<XdpBuff>,
         budget: usize,
-        reach: &Reach,
+        reach: &MappingCache,
         stats: &mut DeviceStats,
     ) -> usize {
         let most = budget.min(into.capacity() - into.len());
@@ -86,7 +86,7 @@ impl Receiver {
 
     /// A buffer that came back; gives the packet that ends with it.
     #[inline]
-    fn accept(&mut self, got: Received, reach: &Reach, stats: &mut DeviceStats) -> Option<Buff> {
+    fn accept(&mut self, got: Received, reach: &MappingCache, stats: &mut DeviceStats) -> Option<XdpBuff> {
         let Some((buffer, at)) = self.take(got.id) else {
             stats.rx_bad_descriptor += 1;
             return self.spoilt(got.last);
@@ -94,7 +94,7 @@ impl Receiver {
         let len = got.len as usize;
         if got.last && self.partial.is_none() && !self.skipping && len > 0 {
             reach.sync_for_cpu(at, len.min(buffer.packet_capacity()));
-            return Buff::received(buffer, len).map_err(|_| stats.rx_bad_length += 1).ok();
+            return XdpBuff::received(buffer, len).map_err(|_| stats.rx_bad_length += 1).ok();
         }
         if len == 0 || len > buffer.packet_capacity() {
             stats.rx_bad_length += 1;
@@ -122,7 +122,7 @@ impl Receiver {
     pub(super) fn look_in_place(
         &mut self,
         budget: usize,
-        reach: &Reach,
+        reach: &MappingCache,
         stats: &mut DeviceStats,
         mut look: impl FnMut(&mut [u8]),
     ) -> usize {
@@ -154,14 +154,20 @@ impl Receiver {
     }
 
     /// A part of a packet of several buffers.
-    fn append(&mut self, buffer: PageBuf, len: usize, last: bool, stats: &mut DeviceStats) -> Option<Buff> {
+    fn append(
+        &mut self,
+        buffer: PageBuf,
+        len: usize,
+        last: bool,
+        stats: &mut DeviceStats,
+    ) -> Option<XdpBuff> {
         if self.skipping {
             self.skipping = !last;
             return None;
         }
         let offset = buffer.packet_offset();
         let whole = match &mut self.partial {
-            None => Buff::received(buffer, len).map(|packet| self.partial = Some(packet)).is_ok(),
+            None => XdpBuff::received(buffer, len).map(|packet| self.partial = Some(packet)).is_ok(),
             Some(_) if self.parts == self.max_buffers => false,
             Some(packet) => packet.add_frag(buffer, offset, len).is_ok(),
         };
@@ -179,7 +185,7 @@ impl Receiver {
 
     /// The packet that is being put together has a part that is wrong: it is dropped, and so is the rest of it.
     #[cold]
-    fn spoilt(&mut self, last: bool) -> Option<Buff> {
+    fn spoilt(&mut self, last: bool) -> Option<XdpBuff> {
         self.partial = None;
         self.parts = 0;
         self.skipping = !last;
@@ -189,7 +195,7 @@ impl Receiver {
     /// Gives the device a buffer for every free slot that the ring has a place for: one that completes what it has not
     /// taken off the ring leaves slots without.
     #[inline]
-    pub(super) fn refill(&mut self, pool: &Bound, reach: &mut Reach, stats: &mut DeviceStats) {
+    pub(super) fn refill(&mut self, pool: &Bound, reach: &mut MappingCache, stats: &mut DeviceStats) {
         let sync = !reach.is_coherent() && !pool.syncs_for(reach.id());
         let mut room = if self.free.is_empty() { 0 } else { self.free.len().min(self.fill.slots()) };
         while room > 0 {
@@ -207,7 +213,7 @@ impl Receiver {
 
     /// Gives the device buffers, for which there are slots and places on the ring; says how many of them are mapped.
     #[inline]
-    fn post(&mut self, batch: &mut Batch, sync: bool, reach: &mut Reach) -> usize {
+    fn post(&mut self, batch: &mut Batch, sync: bool, reach: &mut MappingCache) -> usize {
         let Self { fill, free, slots, .. } = self;
         let Ok(places) = fill.write_chunk_uninit(batch.len()) else { return 0 };
         places.fill_from_iter(std::iter::from_fn(|| {

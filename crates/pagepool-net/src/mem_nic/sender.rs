@@ -5,12 +5,12 @@
 
 use std::collections::VecDeque;
 
-use pagepool::{Frame, FrameBulk, MAX_FRAGS};
+use pagepool::{MAX_FRAGS, XdpFrame, XdpFrameBulk};
 use rtrb::{Consumer, Producer};
 
 use super::descriptor::{BufferId, Posted};
 use crate::device::DeviceStats;
-use crate::reach::Reach;
+use crate::reach::MappingCache;
 
 /// Completions that are taken off the ring at once.
 const BURST: usize = 64;
@@ -33,7 +33,7 @@ pub(super) struct Sender {
 #[derive(Debug)]
 struct Slot {
     /// In the first slot of a frame.
-    frame: Option<Frame>,
+    frame: Option<XdpFrame>,
     /// Buffers of that frame, and how many of them the device has still.
     buffers: u8,
     left: u8,
@@ -80,8 +80,8 @@ impl Sender {
     #[inline]
     pub(super) fn transmit(
         &mut self,
-        frames: &mut VecDeque<Frame>,
-        reach: &mut Reach,
+        frames: &mut VecDeque<XdpFrame>,
+        reach: &mut MappingCache,
         stats: &mut DeviceStats,
     ) -> usize {
         let mut taken = 0;
@@ -109,7 +109,7 @@ impl Sender {
 
     /// Whether a frame can be sent; if so, addresses and lengths of its buffers stand in `parts`.
     #[inline]
-    fn judge(&mut self, frame: &Frame, reach: &mut Reach) -> Verdict {
+    fn judge(&mut self, frame: &XdpFrame, reach: &mut MappingCache) -> Verdict {
         let buffers = frame.segment_count();
         if buffers > self.max_buffers || !(1..=self.max_packet).contains(&frame.len()) {
             return Verdict::TooLong;
@@ -140,7 +140,7 @@ impl Sender {
     /// Hands a frame to the device whose buffers stand in `parts`; there are slots and places
     /// for them.
     #[inline]
-    fn post(&mut self, frame: Option<Frame>, buffers: usize, reach: &Reach) {
+    fn post(&mut self, frame: Option<XdpFrame>, buffers: usize, reach: &MappingCache) {
         let head = self.free[self.free.len() - 1];
         for (at, part) in self.parts[..buffers].iter_mut().enumerate() {
             let free = self.free.pop().expect("slots were counted before");
@@ -159,7 +159,12 @@ impl Sender {
 
     /// Moves frames that were sent into the bulk, at most `budget`.
     #[inline]
-    pub(super) fn complete(&mut self, bulk: &mut FrameBulk, budget: usize, stats: &mut DeviceStats) -> usize {
+    pub(super) fn complete(
+        &mut self,
+        bulk: &mut XdpFrameBulk,
+        budget: usize,
+        stats: &mut DeviceStats,
+    ) -> usize {
         let mut frames = 0;
         loop {
             let want = BURST.min(budget - frames);
@@ -185,7 +190,7 @@ impl Sender {
     /// The device is done with a buffer; gives the frame that it was the last of. An error is an id that it does not
     /// have.
     #[inline]
-    fn finish(&mut self, id: BufferId) -> Result<Option<Frame>, ()> {
+    fn finish(&mut self, id: BufferId) -> Result<Option<XdpFrame>, ()> {
         let slot = self.slots.get_mut(id.slot()).filter(|slot| slot.sending && slot.life == id.life());
         let slot = slot.ok_or(())?;
         slot.sending = false;

@@ -20,7 +20,7 @@ pub enum Offload {
     RxChecksum,
     /// Checksums of what is sent are left to the device.
     TxChecksum,
-    /// What is sent may lie in several pieces.
+    /// What is sent may lie in several fragments.
     ScatterGather,
     /// TCP sends segments larger than the MTU and leaves cutting them to the device.
     Tso,

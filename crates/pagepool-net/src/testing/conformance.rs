@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pagepool::{Arena, ArenaParams, Buff, Frame, FrameBulk, Pool, PoolParams};
+use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 
 use super::rig::{Rig, bytes_of, number_of, packet};
 use crate::device::Wake;
@@ -32,7 +32,7 @@ use crate::device::Wake;
 ///         pool,
 ///         provider,
 ///         allowed: Default::default(),
-///         pieces: 1,
+///         fragments: 1,
 ///         verify: Box::new(|| {}),
 ///     }
 /// });
@@ -77,7 +77,7 @@ fn carries_packets_both_ways(mut rig: Rig) {
         sent += burst;
         let packets = rig.collect(burst);
         rig.adds_up(packets.len());
-        let mut queue: VecDeque<_> = packets.into_iter().map(Frame::from).collect();
+        let mut queue: VecDeque<_> = packets.into_iter().map(XdpFrame::from).collect();
         echoed.extend(rig.send_all(&mut queue));
         rig.adds_up(queue.len());
     }
@@ -122,7 +122,7 @@ fn keeps_to_budget_and_capacity(mut rig: Rig) {
     drop(packets);
     let mut rest = rig.collect(4);
     assert!(rest.len() == 4 || !exact, "what had no room waits");
-    let (queue, mut done) = (&mut rest.drain(..).map(Frame::from).collect(), FrameBulk::new());
+    let (queue, mut done) = (&mut rest.drain(..).map(XdpFrame::from).collect(), XdpFrameBulk::new());
     rig.device.transmit(queue);
     assert_eq!(rig.device.complete(&mut done, 0), 0, "a budget of 0 completes nothing");
     rig.send_all(queue);
@@ -159,7 +159,7 @@ fn fills_its_ring_and_goes_on(mut rig: Rig) {
     if rig.far.stall(true) {
         let taken = rig.device.transmit(&mut queue);
         assert_eq!((taken, queue.len()), (ring, count - ring), "as many as the ring has slots");
-        let mut done = FrameBulk::new();
+        let mut done = XdpFrameBulk::new();
         for _ in 0..1000 {
             assert_eq!(rig.device.transmit(&mut queue), 0, "a full ring takes nothing");
             assert_eq!(rig.device.complete(&mut done, 64), 0, "nothing was sent");
@@ -208,10 +208,10 @@ fn carries_jumbo_packets(mut rig: Rig) {
     for len in [rig.capacity() + 1, 9000, most].into_iter().filter(|&len| len <= most) {
         assert!(rig.far.send(&packet(len, len)), "a packet of {len} bytes");
         let packets = rig.collect(1);
-        assert_eq!(packets.iter().map(Buff::len).collect::<Vec<_>>(), [len]);
+        assert_eq!(packets.iter().map(XdpBuff::len).collect::<Vec<_>>(), [len]);
         assert_eq!(number_of(&bytes_of(&packets[0])), Some(len), "its parts are in order");
         rig.adds_up(1 + packets[0].frags().len());
-        let mut queue = packets.into_iter().map(Frame::from).collect();
+        let mut queue = packets.into_iter().map(XdpFrame::from).collect();
         assert_eq!(rig.send_all(&mut queue), [packet(len, len)], "and go back as they came");
         rig.adds_up(0);
     }
@@ -246,7 +246,7 @@ fn refuses_memory_that_it_does_not_reach(mut rig: Rig) {
     let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).expect("1 MiB");
     let elsewhere = Pool::new(PoolParams::default(), arena).expect("a plain pool").bind();
     let page = elsewhere.alloc_page().expect("1 MiB is free");
-    let stray = Frame::from(Buff::received(page, 60).expect("it fits"));
+    let stray = XdpFrame::from(XdpBuff::received(page, 60).expect("it fits"));
     let mut queue = VecDeque::from([stray, rig.frame(&packet(1, 60))]);
     assert_eq!(rig.send_all(&mut queue), [packet(1, 60)], "the device sends what it reaches");
     assert_eq!(rig.device.stats().tx_unmapped, 1);
@@ -261,7 +261,7 @@ fn refuses_memory_that_it_does_not_reach(mut rig: Rig) {
 
 /// Something on every ring: packets that came and were not taken, buffers that wait, frames that were not sent or not
 /// completed. Gives packets that the scenario holds.
-fn load(rig: &mut Rig) -> Vec<Buff> {
+fn load(rig: &mut Rig) -> Vec<XdpBuff> {
     rig.start();
     for number in 0..6 {
         rig.far.send(&packet(number, 60));
@@ -299,7 +299,7 @@ fn moves_nothing(rig: &mut Rig) {
     assert_eq!(rig.device.wait(&rig.pool, Duration::from_secs(60)), Wake::Gone);
     assert!(begun.elapsed() < Duration::from_secs(30), "nobody waits for a device that is gone");
     rig.far.send(&packet(0, 60));
-    let (mut packets, mut done) = (Vec::with_capacity(8), FrameBulk::new());
+    let (mut packets, mut done) = (Vec::with_capacity(8), XdpFrameBulk::new());
     let mut queue = VecDeque::from([rig.frame(&packet(0, 60))]);
     assert_eq!(rig.device.receive(&rig.pool, &mut packets, 8), 0, "nothing is received");
     assert_eq!((rig.device.transmit(&mut queue), queue.len()), (0, 1), "nothing is taken");
@@ -378,7 +378,7 @@ fn completes_what_it_is_asked_for(rig: &mut Rig) {
     assert_eq!(rig.device.transmit(&mut queue), 5, "the ring is empty");
     rig.far.settle();
     while rig.far.receive(&mut Vec::new()) {}
-    let (mut done, mut completed, begun) = (FrameBulk::new(), 0, Instant::now());
+    let (mut done, mut completed, begun) = (XdpFrameBulk::new(), 0, Instant::now());
     while completed < 5 {
         assert_eq!(rig.device.wait(&rig.pool, Duration::from_secs(60)), Wake::Ready, "frames were sent");
         assert!(begun.elapsed() < Duration::from_secs(30), "what was sent ends the wait");

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagepool::{Bound, Buff, Frame, FrameBulk, Provider};
+use pagepool::{Bound, Provider, XdpBuff, XdpFrame, XdpFrameBulk};
 
 use crate::device::{Device, DeviceStats, Wake};
 use crate::mem_nic::NicPort;
@@ -98,7 +98,7 @@ pub struct Rig {
     pub allowed: Allowed,
     /// Buffers that the device has a page of the pool cut into, which is then out as long as one of them is: 1 for whole
     /// pages.
-    pub pieces: usize,
+    pub frags: usize,
     /// Asserts what must hold whenever a scenario is over: that no access faulted, for example.
     pub verify: Box<dyn Fn()>,
 }
@@ -119,7 +119,7 @@ pub(super) fn number_of(bytes: &[u8]) -> Option<usize> {
 }
 
 /// All bytes of a packet, over its buffers.
-pub(super) fn bytes_of(packet: &Buff) -> Vec<u8> {
+pub(super) fn bytes_of(packet: &XdpBuff) -> Vec<u8> {
     let frags = packet.frags().iter().flat_map(|frag| frag.data());
     packet.data().iter().chain(frags).copied().collect()
 }
@@ -132,7 +132,7 @@ impl Rig {
     }
 
     /// Polls until `n` packets have come, or nothing more is to be expected.
-    pub(super) fn collect(&mut self, n: usize) -> Vec<Buff> {
+    pub(super) fn collect(&mut self, n: usize) -> Vec<XdpBuff> {
         let mut packets = Vec::with_capacity(4 * n + 64);
         for _ in 0..PATIENCE {
             self.far.settle();
@@ -145,29 +145,29 @@ impl Rig {
     }
 
     /// A packet of the pool with these bytes, in as many buffers as it takes.
-    pub(super) fn frame(&self, bytes: &[u8]) -> Frame {
+    pub(super) fn frame(&self, bytes: &[u8]) -> XdpFrame {
         let capacity = self.capacity();
         let mut parts = bytes.chunks(capacity);
         let head = self.filled(parts.next().unwrap_or(&[]));
-        let mut packet = Buff::received(head, bytes.len().min(capacity)).expect("it was filled");
+        let mut packet = XdpBuff::received(head, bytes.len().min(capacity)).expect("it was filled");
         for part in parts {
             let buffer = self.filled(part);
             let offset = buffer.packet_offset();
             packet.add_frag(buffer, offset, part.len()).expect("a chain, and room in it");
         }
-        Frame::from(packet)
+        XdpFrame::from(packet)
     }
 
     /// A frame of `buffers` buffers with 100 bytes in each.
-    pub(super) fn scattered(&self, buffers: usize) -> Frame {
+    pub(super) fn scattered(&self, buffers: usize) -> XdpFrame {
         let part = [9; 100];
-        let mut packet = Buff::received(self.filled(&part), 100).expect("it was filled");
+        let mut packet = XdpBuff::received(self.filled(&part), 100).expect("it was filled");
         for _ in 1..buffers {
             let buffer = self.filled(&part);
             let offset = buffer.packet_offset();
             packet.add_frag(buffer, offset, 100).expect("a chain, and room in it");
         }
-        Frame::from(packet)
+        XdpFrame::from(packet)
     }
 
     fn filled(&self, bytes: &[u8]) -> pagepool::PageBuf {
@@ -182,8 +182,8 @@ impl Rig {
     }
 
     /// Sends what is queued and gives what arrived at the other end, until nothing is left in the queue or on the ring.
-    pub(super) fn send_all(&mut self, queue: &mut VecDeque<Frame>) -> Vec<Vec<u8>> {
-        let (mut done, mut arrived, mut bytes) = (FrameBulk::new(), Vec::new(), Vec::new());
+    pub(super) fn send_all(&mut self, queue: &mut VecDeque<XdpFrame>) -> Vec<Vec<u8>> {
+        let (mut done, mut arrived, mut bytes) = (XdpFrameBulk::new(), Vec::new(), Vec::new());
         for _ in 0..PATIENCE {
             let before = queue.len();
             let taken = self.device.transmit(queue);
@@ -205,11 +205,11 @@ impl Rig {
     pub(super) fn adds_up(&self, held: usize) {
         let stats: DeviceStats = self.device.stats();
         let (out, buffers) = (self.pool.inflight().out, stats.in_rx + stats.in_tx + held as u64);
-        if self.pieces == 1 {
+        if self.frags == 1 {
             return assert_eq!(out, buffers, "out = in_rx + in_tx + {held}: {stats:?}");
         }
         // The page that is being cut is the pool's still, whatever of it is out.
-        let fewest = buffers.div_ceil(self.pieces as u64).saturating_sub(1);
+        let fewest = buffers.div_ceil(self.frags as u64).saturating_sub(1);
         assert!((fewest..=buffers).contains(&out), "{out} pages for {buffers} buffers: {stats:?}");
     }
 

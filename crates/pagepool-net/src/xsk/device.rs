@@ -5,23 +5,23 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagepool::{Bound, Buff, DmaDomain, Error, Frame, FrameBulk, MAX_FRAGS};
+use pagepool::{Bound, DmaDomain, Error, MAX_FRAGS, XdpBuff, XdpFrame, XdpFrameBulk};
 
+use super::bpf_batch::{BpfBatch, Loaded};
 use super::capability;
 use super::deliveries::Deliveries;
-use super::params::{BusyPoll, Sending, XskParams, parameter};
+use super::params::{BusyPoll, TxMode, XskParams, parameter};
 use super::probe::Probe;
 use super::receiver::{Receiver, RxRings};
 use super::redirect::{self, Redirect};
 use super::ring::{Consumer, Producer};
-use super::send_program::{Loaded, SendProgram};
 use super::sender::{Sender, TxRings};
 use super::stats::XskStats;
 use super::sys::link;
 use super::sys::socket::{self as sys, KernelCounts, Mapped, Ring, errno};
 use super::umem::{Queue, Umem, check_queue};
 use crate::device::{Armed, Calls, Capabilities, Device, DeviceStats, Wake, sleep_on};
-use crate::reach::Reach;
+use crate::reach::MappingCache;
 
 /// The longest sleep while frames are being sent, at first: the kernel does not wake anybody for a completion.
 const WHILE_SENDING: Duration = Duration::from_millis(1);
@@ -38,17 +38,17 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 /// |---|---|
 /// | any thread | make a [`Umem`]; attach a [`Redirect`]; open devices, over one `Umem` also at the same time, each in the network namespace of its interface; drop frames and buffers of any device |
 /// | the thread that polls a device | everything on that device: receive, transmit, complete, wait, statistics, close. It owns the pool that it receives into, and may send frames of any pool over the `Umem`. No lock is taken |
-/// | a thread in another network namespace | polls a device, too; but it sends by the ring then, from the first time on: see [`Sending`] |
+/// | a thread in another network namespace | polls a device, too; but it sends by the ring then, from the first time on: see [`TxMode`] |
 /// | another thread | polls other devices: other queues, other interfaces, over the same `Umem` or another. A device may be sent to it between polls |
 /// | two threads | never share a device, for its rings have one producer and one consumer; a queue has one device |
 /// | another process | makes its own `Umem`. A child of `fork` that neither execs nor exits keeps the socket, and so the queue |
 ///
 /// The kernel fills chunks up to their end: [`check_pool`](Self::check_pool) says whether a pool's tailroom is in the way,
-/// or anything else. What a program of one's own wrote as metadata lies right before the packet: [`Buff::adjust_meta`] takes it in.
+/// or anything else. What a program of one's own wrote as metadata lies right before the packet: [`XdpBuff::adjust_meta`] takes it in.
 ///
 /// ```no_run
 /// // It needs root and an interface.
-/// use pagepool::{Arena, ArenaParams, Frame, FrameBulk, Pool, PoolParams};
+/// use pagepool::{Arena, ArenaParams, XdpFrame, XdpFrameBulk, Pool, PoolParams};
 /// use pagepool_net::{Attach, Device, Redirect, Umem, UmemParams, XskDevice, XskParams, swap_macs};
 ///
 /// let arena = Arena::new(ArenaParams { commit_all: true, ..Default::default() })?;
@@ -60,12 +60,12 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 /// let mut device = XskDevice::open(params, &umem)?;
 /// device.check_pool(&pool)?;
 ///
-/// let (mut packets, mut out, mut done) = (Vec::with_capacity(64), Default::default(), FrameBulk::new());
+/// let (mut packets, mut out, mut done) = (Vec::with_capacity(64), Default::default(), XdpFrameBulk::new());
 /// loop {
 ///     device.receive(&pool, &mut packets, 64);
 ///     for mut packet in packets.drain(..) {
 ///         swap_macs(packet.data_mut()); // back to where it came from
-///         std::collections::VecDeque::push_back(&mut out, Frame::from(packet));
+///         std::collections::VecDeque::push_back(&mut out, XdpFrame::from(packet));
 ///     }
 ///     device.transmit(&mut out);
 ///     device.complete(&mut done, 64);
@@ -78,7 +78,7 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 pub struct XskDevice {
     name: String,
     can: Capabilities,
-    reach: Reach,
+    reach: MappingCache,
     umem: Arc<Umem>,
     queue: Queue,
     /// `None` once it is closed.
@@ -111,7 +111,7 @@ struct Open {
     /// The sender's: the kernel's, or those of the program.
     tx: TxRings,
     /// What sends in place of the kernel.
-    program: Option<SendProgram>,
+    program: Option<BpfBatch>,
     zero_copy: bool,
     /// Whether calls poll the driver: then they are made also where nobody waits for them.
     busy: bool,
@@ -156,8 +156,12 @@ impl XskDevice {
         if let Some(open) = this.open.as_mut().filter(|open| open.zero_copy) {
             open.probe = Some(umem.probe()?);
         }
-        if zero_copy && params.sending == Sending::Program {
-            return Err(parameter("sending", "program", "ring or auto with zero copy: or use XskMode::Copy"));
+        if zero_copy && params.tx_mode == TxMode::BpfBatch {
+            return Err(parameter(
+                "tx_mode",
+                "bpf-batch",
+                "ring or auto with zero copy: or use XskMode::Copy",
+            ));
         }
         if let (Some(redirect), Some(open)) = (&this.redirect, &mut this.open) {
             redirect.insert(this.key, open.fd.as_fd())?;
@@ -183,7 +187,7 @@ impl XskDevice {
         Self {
             name: format!("{}:{}", params.interface, params.queue),
             can: Capabilities { rx_ring: buffers, tx_ring: slots, max_packet, max_buffers, maps: false },
-            reach: Reach::new(domain),
+            reach: MappingCache::new(domain),
             umem: umem.clone(),
             queue,
             zero_copy: open.zero_copy,
@@ -210,13 +214,13 @@ impl XskDevice {
         self.zero_copy
     }
 
-    /// What sends its packets now, and why not a program where one would by itself, or did. See [`Sending`].
-    pub fn sending(&self) -> (Sending, Option<String>) {
+    /// What sends its packets now, and why not a program where one would by itself, or did. See [`TxMode`].
+    pub fn tx_mode(&self) -> (TxMode, Option<String>) {
         let program = self.open.as_ref().and_then(|open| open.program.as_ref());
-        match program.map(SendProgram::stopped) {
-            Some(None) => (Sending::Program, None),
-            Some(Some(why)) => (Sending::Ring, Some(why.to_string())),
-            None => (Sending::Ring, self.why_ring.clone()),
+        match program.map(BpfBatch::stopped) {
+            Some(None) => (TxMode::BpfBatch, None),
+            Some(Some(why)) => (TxMode::Ring, Some(why.to_string())),
+            None => (TxMode::Ring, self.why_ring.clone()),
         }
     }
 
@@ -292,7 +296,7 @@ impl Open {
 
     /// Buffers that wait to be sent, and that were.
     fn tx_levels(&self) -> (usize, usize) {
-        let (send, done) = self.program.as_ref().map_or((0, 0), SendProgram::kernel_levels);
+        let (send, done) = self.program.as_ref().map_or((0, 0), BpfBatch::kernel_levels);
         (self.tx.send.level() + send, self.tx.done.level() + done)
     }
 
@@ -393,7 +397,7 @@ impl Device for XskDevice {
     }
 
     #[inline]
-    fn receive(&mut self, pool: &Bound, into: &mut Vec<Buff>, budget: usize) -> usize {
+    fn receive(&mut self, pool: &Bound, into: &mut Vec<XdpBuff>, budget: usize) -> usize {
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
         let n = self.receiver.receive(&mut open.rx, into, budget, &mut self.stats);
         self.receiver.refill(&mut open.rx, pool, &mut self.reach, &mut self.stats);
@@ -402,7 +406,7 @@ impl Device for XskDevice {
     }
 
     #[inline]
-    fn transmit(&mut self, frames: &mut VecDeque<Frame>) -> usize {
+    fn transmit(&mut self, frames: &mut VecDeque<XdpFrame>) -> usize {
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
         let n = self.sender.transmit(&mut open.tx, frames, &mut self.reach, &mut self.stats);
         self.kick_transmit();
@@ -410,7 +414,7 @@ impl Device for XskDevice {
     }
 
     #[inline]
-    fn transmit_packets(&mut self, packets: &mut Vec<Buff>) -> usize {
+    fn transmit_packets(&mut self, packets: &mut Vec<XdpBuff>) -> usize {
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
         let n = self.sender.transmit_pages(&mut open.tx, packets, &mut self.reach, &mut self.stats);
         if n > 0 {
@@ -420,7 +424,7 @@ impl Device for XskDevice {
     }
 
     #[inline]
-    fn complete(&mut self, done: &mut FrameBulk, budget: usize) -> usize {
+    fn complete(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize {
         self.kick_transmit(); // what an earlier call had no room for
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
         self.sender.complete(&mut open.tx, done, budget, &mut self.stats)
@@ -530,10 +534,10 @@ mod tests {
 
     /// A device over pages, and the pool of those.
     fn open_pages(umem: UmemParams, tx_ring: u32) -> (XskDevice, Bound) {
-        open_pages_by(Sending::Auto, umem, tx_ring)
+        open_pages_by(TxMode::Auto, umem, tx_ring)
     }
 
-    fn open_pages_by(sending: Sending, umem: UmemParams, tx_ring: u32) -> (XskDevice, Bound) {
+    fn open_pages_by(tx_mode: TxMode, umem: UmemParams, tx_ring: u32) -> (XskDevice, Bound) {
         let redirect = Some(Redirect::attach("near0", Attach::Auto, umem.multi_buffer).unwrap());
         let params = ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() };
         let arena = Arena::new(params).unwrap();
@@ -545,7 +549,7 @@ mod tests {
             rx_ring: 8,
             tx_ring,
             redirect,
-            sending,
+            tx_mode,
             ..Default::default()
         };
         (XskDevice::open(params, &umem).unwrap(), pool)
@@ -560,9 +564,9 @@ mod tests {
         let umem = UmemParams { multi_buffer: true, mode: XskMode::Copy, ..Default::default() };
         let (mut device, pool) = open_pages(umem, 4);
         let frame = |buffers: usize| {
-            let mut packet = Buff::new(pool.alloc_page().unwrap(), 0, 100).unwrap();
+            let mut packet = XdpBuff::new(pool.alloc_page().unwrap(), 0, 100).unwrap();
             (1..buffers).for_each(|_| packet.add_frag(pool.alloc_page().unwrap(), 0, 100).unwrap());
-            Frame::from(packet)
+            XdpFrame::from(packet)
         };
         let mut queue = VecDeque::from([frame(5), frame(4)]);
         assert_eq!((device.transmit(&mut queue), queue.len()), (2, 0));
@@ -578,10 +582,10 @@ mod tests {
         let veth = veth::Veth::new(1, 1500);
         let umem = UmemParams { need_wakeup: false, mode: XskMode::Copy, ..Default::default() };
         let (mut device, pool) = open_pages(umem, 8);
-        let frame = Frame::from(Buff::new(pool.alloc_page().unwrap(), 0, 100).unwrap());
+        let frame = XdpFrame::from(XdpBuff::new(pool.alloc_page().unwrap(), 0, 100).unwrap());
         let mut far = veth.far_end(0);
         assert_eq!(device.transmit(&mut VecDeque::from([frame])), 1);
-        let (mut done, start) = (FrameBulk::new(), Instant::now());
+        let (mut done, start) = (XdpFrameBulk::new(), Instant::now());
         while device.complete(&mut done, 8) == 0 && start.elapsed() < Duration::from_secs(2) {
             std::thread::sleep(Duration::from_millis(1)); // not by `wait`, whose `poll` is a call, too
         }
@@ -595,15 +599,15 @@ mod tests {
         }
         let veth = veth::Veth::new(1, 1500);
         let (mut device, pool) = open_pages(UmemParams { mode: XskMode::Copy, ..Default::default() }, 8);
-        let (mut far, mut bytes, mut done) = (veth.far_end(0), Vec::new(), FrameBulk::new());
+        let (mut far, mut bytes, mut done) = (veth.far_end(0), Vec::new(), XdpFrameBulk::new());
         let packet = |len| {
-            let mut packet = Buff::new(pool.alloc_page().unwrap(), 100, len).unwrap();
+            let mut packet = XdpBuff::new(pool.alloc_page().unwrap(), 100, len).unwrap();
             packet.data_mut().fill(len as u8);
             packet
         };
         let mut packets = vec![packet(60), packet(61), packet(1600), packet(62)];
         assert_eq!((device.transmit_packets(&mut packets), packets.len()), (2, 2), "up to one to be refused");
-        assert_eq!(device.transmit(&mut packets.drain(..).map(Frame::from).collect()), 2);
+        assert_eq!(device.transmit(&mut packets.drain(..).map(XdpFrame::from).collect()), 2);
         for len in [60, 61, 62] {
             assert!(far.receive(&mut bytes) && bytes == vec![len as u8; len], "{len}: {bytes:?}");
         }
@@ -630,11 +634,11 @@ mod tests {
         }
         let _veth = veth::Veth::new(1, 1500);
         let umem = UmemParams { mode: XskMode::Copy, ..Default::default() };
-        let (mut device, pool) = open_pages_by(Sending::Ring, umem, 128);
+        let (mut device, pool) = open_pages_by(TxMode::Ring, umem, 128);
         if !sys::raise_transmit_budget(device.open.as_ref().unwrap().fd.as_fd(), 128) {
             return println!("SKIP transmit budget: it needs Linux 6.17");
         }
-        let frame = |_| Frame::from(Buff::new(pool.alloc_page().unwrap(), 0, 100).unwrap());
+        let frame = |_| XdpFrame::from(XdpBuff::new(pool.alloc_page().unwrap(), 0, 100).unwrap());
         assert_eq!(device.transmit(&mut (0..128).map(frame).collect()), 128);
         assert_eq!((device.calls.count, device.xsk_stats().tx_in_kernel), (1, 0), "{:?}", device.xsk_stats());
     }
@@ -669,10 +673,10 @@ mod tests {
 
         // What crosses a chunk would be refused here; let it pass for once.
         device.sender.pretend_unaligned();
-        let frame = |offset| Frame::from(Buff::new(pool.alloc_page().unwrap(), offset, 100).unwrap());
+        let frame = |offset| XdpFrame::from(XdpBuff::new(pool.alloc_page().unwrap(), offset, 100).unwrap());
         let mut queue = VecDeque::from([frame(0), frame(2000), frame(300)]);
         assert_eq!(device.transmit(&mut queue), 3);
-        let mut done = FrameBulk::new();
+        let mut done = XdpFrameBulk::new();
         while device.stats().tx_completed < 2 && device.wait(&pool, Duration::from_secs(1)) == Wake::Ready {
             device.complete(&mut done, 8);
         }
@@ -810,14 +814,14 @@ mod tests {
         assert_eq!((takes(78), takes(77)), (false, true));
         drop(fd);
         let mut far = veth.far_end(0);
-        let (mut packets, mut done, mut back) = (Vec::with_capacity(8), FrameBulk::new(), Vec::new());
+        let (mut packets, mut done, mut back) = (Vec::with_capacity(8), XdpFrameBulk::new(), Vec::new());
         device.receive(&pool, &mut packets, 8);
         for number in 0..200u8 {
             assert!(far.send(&[number; 60]));
             while packets.is_empty() && device.wait(&pool, Duration::from_secs(1)) == Wake::Ready {
                 device.receive(&pool, &mut packets, 8);
             }
-            assert_eq!(device.transmit(&mut packets.drain(..).map(Frame::from).collect()), 1);
+            assert_eq!(device.transmit(&mut packets.drain(..).map(XdpFrame::from).collect()), 1);
             assert!(far.receive(&mut back) && back == [number; 60], "packet {number}: {back:?}");
             device.complete(&mut done, 8);
             done.flush();

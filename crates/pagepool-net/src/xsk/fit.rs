@@ -4,7 +4,7 @@
 //!        the tailroom harms nobody, for nothing lies there yet; but it is dropped, and counted as `rx_bad_length`. A
 //!        buffer elsewhere is never given to the kernel, and counted as `rx_unmapped`. Better to know before the first packet.
 
-use pagepool::{Bound, Buff, Error, PAGE_SIZE, PageBuf};
+use pagepool::{Bound, Error, PAGE_SIZE, PageBuf, XdpBuff};
 
 use super::device::XskDevice;
 use super::params::parameter;
@@ -47,15 +47,15 @@ impl XskDevice {
         }
         let unit = 1u64 << layout.unit_shift;
         if !at.0.is_multiple_of(unit) {
-            let must_be = format!("at a multiple of {unit}: cut no pieces of other sizes from this pool");
-            return Err(parameter("a piece", at.0, must_be));
+            let must_be = format!("at a multiple of {unit}: cut no fragments of other sizes from this pool");
+            return Err(parameter("a fragment", at.0, must_be));
         }
         Ok(())
     }
 
     fn check_tail(&self, layout: &Layout, buffer: PageBuf) -> Result<(), Error> {
         let (buffer_end, capacity) = (buffer.len(), buffer.packet_capacity());
-        let room = Buff::new(buffer, 0, 0).map_or(0, |packet| packet.tailroom()); // up to the tailroom of the pool
+        let room = XdpBuff::new(buffer, 0, 0).map_or(0, |packet| packet.tailroom()); // up to the tailroom of the pool
         let end = layout.last_colour(room, capacity) + layout.packets_end(&self.capabilities());
         if end <= room {
             return Ok(());
@@ -68,7 +68,7 @@ impl XskDevice {
 }
 
 impl Layout {
-    /// Whether a chunk is a piece of a page.
+    /// Whether a chunk is a fragment of a page.
     pub(super) fn cuts_pages(&self) -> bool {
         self.unit_shift < pagepool::PAGE_SHIFT
     }

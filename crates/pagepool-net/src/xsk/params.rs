@@ -36,12 +36,12 @@ pub struct UmemParams {
     pub name: String,
     /// Bytes of a chunk, which the kernel fills with one packet or a part of one: 2048 or 4096; with `unaligned` any
     /// multiple of 64 from 2048 to 4096. A chunk of 4096 is a page of a pool, of order 0. One of 2048 is half a page: the
-    /// device then takes [pieces](pagepool::Bound::alloc_frag) of that size, which must be the only ones cut from the pool
-    /// (a piece across a border of chunks is counted as `rx_unmapped`, and goes home).
+    /// device then takes [fragments](pagepool::Bound::alloc_frag) of that size, which must be the only ones cut from the pool
+    /// (a fragment across a border of chunks is counted as `rx_unmapped`, and goes home).
     ///
     /// A pool for half pages is one like any other: `PoolParams { headroom: 256, max_len: 1792, colour: false, wakeup: true,
     /// domains: vec![umem], ..Default::default() }`. Headroom and length are for whole pages of it that one's own
-    /// frames are written into, which then cross no chunk either. A piece has no tailroom, and as headroom what is before the
+    /// frames are written into, which then cross no chunk either. A fragment has no tailroom, and as headroom what is before the
     /// packet in the chunk. A page carries two packets, and is home when both are.
     pub chunk_size: u32,
     /// Bytes kept free before the 256 that the kernel always keeps before a packet.
@@ -102,16 +102,16 @@ impl UmemParams {
 /// `CAP_PERFMON` beside `CAP_BPF` and `CAP_NET_ADMIN`, and a thread that polls the device in the interface's network namespace: in
 /// another one packets go by the ring from the first time on. It knows the interface by its number there, as all who send do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sending {
+pub enum TxMode {
     /// By a program on a veth whose packets have one buffer each and, when the device is opened, pass no queueing discipline and no
-    /// filter of the traffic control (nftables is not asked); else, and where no program can be had, by the ring. What it became is [`XskDevice::sending`](super::XskDevice::sending).
+    /// filter of the traffic control (nftables is not asked); else, and where no program can be had, by the ring. What it became is [`XskDevice::tx_mode`](super::XskDevice::tx_mode).
     #[default]
     Auto,
     /// By the ring.
     Ring,
     /// By a program, on any interface with Ethernet headers, or opening fails. With a queueing discipline or filters fewer than four
     /// packets go by the program, too. Measured on veths only.
-    Program,
+    BpfBatch,
 }
 
 /// What a socket shall be. `Default` is queue 0 of an interface without a name.
@@ -134,7 +134,7 @@ pub struct XskParams {
     /// [`Redirect::attach`] does. One map for several interfaces needs another rule, for their queues have the same numbers.
     pub map_key: Option<u32>,
     /// How packets go out in copy mode.
-    pub sending: Sending,
+    pub tx_mode: TxMode,
     /// How long to try again while the queue is busy: the kernel takes a socket apart after it was closed, or its process
     /// killed, mostly in a few ms; on a machine with five times the work that it can do up to 6 s were seen.
     pub busy_limit: Duration,
@@ -185,7 +185,7 @@ impl Default for XskParams {
             rx_buffers: 0,
             redirect: None,
             map_key: None,
-            sending: Sending::Auto,
+            tx_mode: TxMode::Auto,
             busy_limit: Duration::from_secs(10),
             busy_poll: None,
         }

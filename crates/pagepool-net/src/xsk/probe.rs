@@ -3,7 +3,7 @@
 //! What   a zero-copy driver lets go of a socket's buffers behind our back, a moment after the socket was closed. Until then
 //!        it may write to them (I4). The queue can be bound again when it has, so a socket of its own tries that. In copy
 //!        mode the kernel writes no more when `close` returns, and nothing of this is needed. It may still read: a driver
-//!        that takes packets in pieces (virtio_net, Linux 5.12) gets the pages themselves of what it sends. What was not
+//!        that takes packets in fragments (virtio_net, Linux 5.12) gets the pages themselves of what it sends. What was not
 //!        completed before the close may then go out with other bytes.
 //! Who    made with the device, in the network namespace of its interface; asked by whoever closes it.
 

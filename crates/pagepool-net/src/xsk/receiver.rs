@@ -10,13 +10,13 @@
 //! I4     a buffer is in the table, where nobody reaches its bytes, from before its address is on the fill ring until that
 //!        address comes back on the receive ring, or until the socket is closed.
 
-use pagepool::{Batch, Bound, Buff, PAGE_SHIFT, PageBuf, PageIdx, Parked};
+use pagepool::{Batch, Bound, DeviceTable, PAGE_SHIFT, PageBuf, PageIdx, XdpBuff};
 
 use super::ring::{Consumer, Producer};
 use super::sys::socket::{CONTINUED, Mapped};
 use super::umem::Layout;
 use crate::device::DeviceStats;
-use crate::reach::Reach;
+use crate::reach::MappingCache;
 
 /// Descriptors that are looked for at once.
 const BURST: usize = 64;
@@ -58,9 +58,9 @@ pub(super) struct RxRings {
 #[derive(Debug)]
 enum Given {
     /// Chunks that are pages, or lie in one: a byte for each page of the UMEM.
-    Pages(Parked),
+    Pages(DeviceTable),
     /// Half pages: 16 bytes for each, and how many there are.
-    Pieces(Box<[Option<PageBuf>]>, usize),
+    Frags(Box<[Option<PageBuf>]>, usize),
 }
 
 impl Given {
@@ -68,11 +68,11 @@ impl Given {
     #[inline(always)]
     fn take(&mut self, unit: usize) -> Option<PageBuf> {
         match self {
-            Given::Pages(pages) => pages.take(PageIdx(u32::try_from(unit).ok()?)),
-            Given::Pieces(pieces, out) => {
-                let piece = pieces.get_mut(unit)?.take()?;
+            Given::Pages(pages) => pages.remove(PageIdx(u32::try_from(unit).ok()?)),
+            Given::Frags(frags, out) => {
+                let frag = frags.get_mut(unit)?.take()?;
                 *out -= 1;
-                Some(piece)
+                Some(frag)
             }
         }
     }
@@ -85,7 +85,7 @@ pub(super) struct Receiver {
     /// How many buffers the kernel shall have.
     most: usize,
     /// The packet whose last buffer has not come yet.
-    partial: Option<Buff>,
+    partial: Option<XdpBuff>,
     /// Whether buffers are dropped up to the end of a packet of which one was wrong.
     skipping: bool,
     max_buffers: usize,
@@ -97,8 +97,8 @@ impl Receiver {
     pub(super) fn new(layout: Layout, most: usize, max_buffers: usize) -> Self {
         let units = (layout.len >> layout.unit_shift) as usize;
         let given = match layout.unit_shift {
-            PAGE_SHIFT => Given::Pages(Parked::new(units)),
-            _ => Given::Pieces((0..units).map(|_| None).collect(), 0),
+            PAGE_SHIFT => Given::Pages(DeviceTable::new(units)),
+            _ => Given::Frags((0..units).map(|_| None).collect(), 0),
         };
         Self { layout, given, most, partial: None, skipping: false, max_buffers, leaked: 0 }
     }
@@ -108,7 +108,7 @@ impl Receiver {
     pub(super) fn receive(
         &mut self,
         rings: &mut RxRings,
-        into: &mut Vec<Buff>,
+        into: &mut Vec<XdpBuff>,
         budget: usize,
         stats: &mut DeviceStats,
     ) -> usize {
@@ -137,7 +137,7 @@ impl Receiver {
         &mut self,
         n: usize,
         entry: impl Fn(usize) -> [u64; 2] + Copy,
-        into: &mut Vec<Buff>,
+        into: &mut Vec<XdpBuff>,
         stats: &mut DeviceStats,
     ) {
         let (mut at, mut bytes) = (0, 0);
@@ -165,7 +165,7 @@ impl Receiver {
         &mut self,
         n: usize,
         entry: impl Fn(usize) -> [u64; 2],
-        into: &mut Vec<Buff>,
+        into: &mut Vec<XdpBuff>,
     ) -> (usize, u64) {
         let Given::Pages(pages) = &mut self.given else { return (0, 0) };
         let whole = move |at: usize| {
@@ -173,14 +173,14 @@ impl Receiver {
             (options == 0).then_some((addr, len)) // any other, known or not, is looked at by itself
         };
         match self.layout.unaligned {
-            true => pages.take_packets(n, move |at| whole(at).map(|(addr, len)| (flat(addr), len)), into),
-            false => pages.take_packets(n, whole, into),
+            true => pages.remove_packets(n, move |at| whole(at).map(|(addr, len)| (flat(addr), len)), into),
+            false => pages.remove_packets(n, whole, into),
         }
     }
 
     /// Any other buffer; gives the packet that ends with it.
     #[inline(never)]
-    fn accept_one(&mut self, got: Descriptor, stats: &mut DeviceStats) -> Option<Buff> {
+    fn accept_one(&mut self, got: Descriptor, stats: &mut DeviceStats) -> Option<XdpBuff> {
         let (len, last) = (got.len as usize, got.options & CONTINUED == 0);
         let (unit, offset) = self.place(got.addr);
         let Some(buffer) = self.given.take(unit) else {
@@ -188,7 +188,7 @@ impl Receiver {
             return self.spoilt(last);
         };
         if last && self.partial.is_none() && !self.skipping && len > 0 {
-            return Buff::new(buffer, offset, len).map_err(|_| stats.rx_bad_length += 1).ok();
+            return XdpBuff::new(buffer, offset, len).map_err(|_| stats.rx_bad_length += 1).ok();
         }
         self.append(buffer, offset, len, last, stats)
     }
@@ -209,7 +209,7 @@ impl Receiver {
         len: usize,
         last: bool,
         stats: &mut DeviceStats,
-    ) -> Option<Buff> {
+    ) -> Option<XdpBuff> {
         if len == 0 || offset + len > buffer.len() {
             stats.rx_bad_length += 1;
             return self.spoilt(last);
@@ -220,7 +220,7 @@ impl Receiver {
         }
         let packet = match self.partial.take() {
             Some(packet) => self.joined(packet, buffer, offset, len),
-            None => match Buff::new(buffer, offset, len) {
+            None => match XdpBuff::new(buffer, offset, len) {
                 Ok(packet) => Some(packet),
                 Err(_) => {
                     stats.rx_bad_length += 1; // it reaches into its pool's tailroom
@@ -239,14 +239,14 @@ impl Receiver {
         None
     }
 
-    fn joined(&self, mut packet: Buff, buffer: PageBuf, offset: usize, len: usize) -> Option<Buff> {
+    fn joined(&self, mut packet: XdpBuff, buffer: PageBuf, offset: usize, len: usize) -> Option<XdpBuff> {
         let fits = packet.frags().len() + 1 < self.max_buffers;
         (fits && packet.add_frag(buffer, offset, len).is_ok()).then_some(packet)
     }
 
     /// The packet that is being put together has a part that is wrong: it is dropped, and so is the rest of it.
     #[cold]
-    fn spoilt(&mut self, last: bool) -> Option<Buff> {
+    fn spoilt(&mut self, last: bool) -> Option<XdpBuff> {
         self.partial = None;
         self.skipping = !last;
         None
@@ -258,7 +258,7 @@ impl Receiver {
         &mut self,
         rings: &mut RxRings,
         pool: &Bound,
-        reach: &mut Reach,
+        reach: &mut MappingCache,
         stats: &mut DeviceStats,
     ) {
         let want = self.most.saturating_sub(self.held());
@@ -269,7 +269,7 @@ impl Receiver {
         let want = want.min(fill.room(want));
         let unmapped = match self.given {
             Given::Pages(_) => self.refill_pages(fill, want, pool, reach),
-            Given::Pieces(..) => self.refill_pieces(fill, want, pool, reach),
+            Given::Frags(..) => self.refill_frags(fill, want, pool, reach),
         };
         stats.rx_unmapped += unmapped as u64;
         fill.submit();
@@ -278,7 +278,13 @@ impl Receiver {
     /// Says how many pages were of a pool that is not of this UMEM. If the pool is empty it wakes whoever waits when it is
     /// not.
     #[inline(always)]
-    fn refill_pages(&mut self, fill: &mut Fill, mut want: usize, pool: &Bound, reach: &mut Reach) -> usize {
+    fn refill_pages(
+        &mut self,
+        fill: &mut Fill,
+        mut want: usize,
+        pool: &Bound,
+        reach: &mut MappingCache,
+    ) -> usize {
         while want > 0 {
             let asked = want.min(Batch::MAX);
             let batch = pool.alloc_batch(asked);
@@ -297,7 +303,12 @@ impl Receiver {
     /// The kernel's from here on, if they lie in the UMEM, where a device address is the place in the area.
     #[inline(always)]
     #[expect(clippy::result_large_err, reason = "the batch, given back as it is")]
-    fn give_pages(&mut self, fill: &mut Fill, mut batch: Batch, reach: &mut Reach) -> Result<(), Batch> {
+    fn give_pages(
+        &mut self,
+        fill: &mut Fill,
+        mut batch: Batch,
+        reach: &mut MappingCache,
+    ) -> Result<(), Batch> {
         let Given::Pages(pages) = &mut self.given else { return Err(batch) };
         let Some(one) = batch.pop() else { return Ok(()) };
         let mapped = reach.addr_of(&one).is_some_and(|at| at.0 >> PAGE_SHIFT == u64::from(one.page().0));
@@ -307,17 +318,23 @@ impl Receiver {
         let layout = self.layout;
         let mut slots = fill.slots();
         let done = match layout.unaligned {
-            true => pages.park(batch, |page, offset| slots.push([at(page) + layout.colour(offset)])),
-            false => pages.park(batch, |page, _| slots.push([at(page)])),
+            true => pages.insert(batch, |page, offset| slots.push([at(page) + layout.colour(offset)])),
+            false => pages.insert(batch, |page, _| slots.push([at(page)])),
         };
         slots.note();
         done
     }
 
-    fn refill_pieces(&mut self, fill: &mut Fill, want: usize, pool: &Bound, reach: &mut Reach) -> usize {
+    fn refill_frags(
+        &mut self,
+        fill: &mut Fill,
+        want: usize,
+        pool: &Bound,
+        reach: &mut MappingCache,
+    ) -> usize {
         for _ in 0..want {
-            let Some(piece) = pool.alloc_frag(self.layout.chunk as usize) else { return 0 };
-            if !self.give_piece(fill, piece, reach) {
+            let Some(frag) = pool.alloc_frag(self.layout.chunk as usize) else { return 0 };
+            if !self.give_frag(fill, frag, reach) {
                 return 1;
             }
         }
@@ -326,11 +343,11 @@ impl Receiver {
 
     /// The kernel's from here on, if it lies in the UMEM, at the beginning of a chunk; else it goes home.
     #[inline]
-    fn give_piece(&mut self, fill: &mut Fill, buffer: PageBuf, reach: &mut Reach) -> bool {
-        let Given::Pieces(pieces, out) = &mut self.given else { return false };
+    fn give_frag(&mut self, fill: &mut Fill, buffer: PageBuf, reach: &mut MappingCache) -> bool {
+        let Given::Frags(frags, out) = &mut self.given else { return false };
         let Some(at) = reach.addr_of(&buffer) else { return false };
         let unit = 1u64 << self.layout.unit_shift;
-        let entry = pieces.get_mut((at.0 >> self.layout.unit_shift) as usize);
+        let entry = frags.get_mut((at.0 >> self.layout.unit_shift) as usize);
         let Some(entry) = entry.filter(|entry| at.0 & (unit - 1) == 0 && entry.is_none()) else {
             return false;
         };
@@ -342,12 +359,12 @@ impl Receiver {
 
     /// Gives one buffer, of whichever kind.
     #[cfg(test)]
-    pub(super) fn give(&mut self, fill: &mut Fill, pool: &Bound, reach: &mut Reach) -> bool {
+    pub(super) fn give(&mut self, fill: &mut Fill, pool: &Bound, reach: &mut MappingCache) -> bool {
         match self.given {
             Given::Pages(_) => self.give_pages(fill, pool.alloc_batch(1), reach).is_ok(),
-            Given::Pieces(..) => {
-                let piece = pool.alloc_frag(self.layout.chunk as usize);
-                piece.is_some_and(|piece| self.give_piece(fill, piece, reach))
+            Given::Frags(..) => {
+                let frag = pool.alloc_frag(self.layout.chunk as usize);
+                frag.is_some_and(|frag| self.give_frag(fill, frag, reach))
             }
         }
     }
@@ -362,7 +379,7 @@ impl Receiver {
     fn out(&self) -> usize {
         match &self.given {
             Given::Pages(pages) => pages.len(),
-            Given::Pieces(_, out) => *out,
+            Given::Frags(_, out) => *out,
         }
     }
 
@@ -375,8 +392,8 @@ impl Receiver {
     pub(super) fn forget(&mut self) {
         self.leaked += match &mut self.given {
             Given::Pages(pages) => pages.forget(),
-            Given::Pieces(pieces, out) => {
-                pieces.iter_mut().for_each(|entry| std::mem::forget(entry.take()));
+            Given::Frags(frags, out) => {
+                frags.iter_mut().for_each(|entry| std::mem::forget(entry.take()));
                 std::mem::take(out)
             }
         };
@@ -390,8 +407,8 @@ impl Receiver {
             Given::Pages(pages) => {
                 pages.clear();
             }
-            Given::Pieces(pieces, out) => {
-                pieces.iter_mut().for_each(|entry| drop(entry.take()));
+            Given::Frags(frags, out) => {
+                frags.iter_mut().for_each(|entry| drop(entry.take()));
                 *out = 0;
             }
         }
@@ -454,7 +471,7 @@ mod tests {
     fn give(receiver: &mut Receiver, pool: &Bound) -> Vec<u64> {
         let (mut addrs, want) = (Vec::new(), PAGES - receiver.held());
         let Given::Pages(pages) = &mut receiver.given else { panic!("chunks of a page") };
-        pages.park(pool.alloc_batch(want), |page, _| addrs.push(at(page))).expect("one area");
+        pages.insert(pool.alloc_batch(want), |page, _| addrs.push(at(page))).expect("one area");
         addrs
     }
 

@@ -1,7 +1,7 @@
 //! The sending half: gives the kernel the buffers of frames, and the frames back when it is done with them.
 //!
 //! Table  a packet that is one whole page is a byte, by the page's number. Each buffer of any other frame has a slot, which is
-//!        found by the address that completes it: a list of slots per page, for a page may have several pieces that are being
+//!        found by the address that completes it: a list of slots per page, for a page may have several fragments that are being
 //!        sent. A frame is done with its last buffer. What the kernel never completes (many kernels drop a descriptor that
 //!        they refuse silently) stays here until the socket is closed.
 //! Trust  none: an address that is not being sent is counted. Of a page that is sent whole only the page is looked at.
@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use pagepool::{Buff, Frame, FrameBulk, MAX_FRAGS, PAGE_SHIFT, PAGE_SIZE, PageIdx, Parked};
+use pagepool::{DeviceTable, MAX_FRAGS, PAGE_SHIFT, PAGE_SIZE, PageIdx, XdpBuff, XdpFrame, XdpFrameBulk};
 
 use super::receiver::Descriptor;
 use super::ring::{Consumer, Producer};
@@ -19,7 +19,7 @@ use super::sys::prefetch;
 use super::sys::socket::{CONTINUED, Mapped};
 use super::umem::Layout;
 use crate::device::DeviceStats;
-use crate::reach::Reach;
+use crate::reach::MappingCache;
 
 /// Completions that are looked for at once.
 const BURST: usize = 64;
@@ -40,7 +40,7 @@ pub(super) struct Sender {
     /// that take the pages (virtio_net), where it is fetched for nothing.
     copied_from: Option<usize>,
     /// Packets of one whole page each.
-    whole: Parked,
+    whole: DeviceTable,
     /// By page: the first of the slots whose buffers lie in it.
     pages: Box<[u32]>,
     slots: Box<[Slot]>,
@@ -56,7 +56,7 @@ pub(super) struct Sender {
 #[derive(Debug)]
 struct Slot {
     /// In the first slot of a frame.
-    frame: Option<Frame>,
+    frame: Option<XdpFrame>,
     /// What is being sent, as it was put on the ring.
     addr: u64,
     /// The next slot of the same page.
@@ -91,7 +91,7 @@ impl Sender {
         Self {
             layout,
             copied_from,
-            whole: Parked::new(pages),
+            whole: DeviceTable::new(pages),
             pages: vec![NONE; pages].into(),
             slots: (0..slots).map(|_| slot()).collect(),
             free: (0..slots as u32).rev().collect(),
@@ -108,8 +108,8 @@ impl Sender {
     pub(super) fn transmit_pages(
         &mut self,
         rings: &mut TxRings,
-        packets: &mut Vec<Buff>,
-        reach: &mut Reach,
+        packets: &mut Vec<XdpBuff>,
+        reach: &mut MappingCache,
         stats: &mut DeviceStats,
     ) -> usize {
         let mut sent = 0;
@@ -128,11 +128,11 @@ impl Sender {
     fn transmit_pages_of_one_pool(
         &mut self,
         rings: &mut TxRings,
-        packets: &mut Vec<Buff>,
-        reach: &mut Reach,
+        packets: &mut Vec<XdpBuff>,
+        reach: &mut MappingCache,
         stats: &mut DeviceStats,
     ) -> usize {
-        let Some(first) = packets.first().map(Buff::buffer) else { return 0 };
+        let Some(first) = packets.first().map(XdpBuff::buffer) else { return 0 };
         // It stands for all of its pool: in a UMEM a device address is the place in the area.
         let at = reach.addr_of(first).filter(|_| first.len() == PAGE_SIZE);
         if at.is_none_or(|at| at.0 >> PAGE_SHIFT != u64::from(first.page().0)) {
@@ -141,7 +141,7 @@ impl Sender {
         let room = rings.send.room(packets.len()).min(self.free_slots());
         let (layout, copied_from, longest) = (self.layout, self.copied_from, self.max_packet);
         let (mut slots, mut bytes) = (rings.send.slots(), 0);
-        let sent = self.whole.park_packets(packets, room, |page, offset, len| {
+        let sent = self.whole.insert_packets(packets, room, |page, offset, len| {
             let at = (u64::from(page.0) << PAGE_SHIFT) + offset as u64;
             let Ok(descriptor) = layout.descriptor(at, len, false) else { return false };
             if len <= longest {
@@ -162,8 +162,8 @@ impl Sender {
     pub(super) fn transmit(
         &mut self,
         rings: &mut TxRings,
-        frames: &mut VecDeque<Frame>,
-        reach: &mut Reach,
+        frames: &mut VecDeque<XdpFrame>,
+        reach: &mut MappingCache,
         stats: &mut DeviceStats,
     ) -> usize {
         let mut taken = 0;
@@ -194,7 +194,12 @@ impl Sender {
 
     /// Whether a frame can be sent; if so, its descriptors are written, and their slots reserved.
     #[inline]
-    fn judge(&mut self, send: &mut Producer<Mapped, 2>, frame: &Frame, reach: &mut Reach) -> Verdict {
+    fn judge(
+        &mut self,
+        send: &mut Producer<Mapped, 2>,
+        frame: &XdpFrame,
+        reach: &mut MappingCache,
+    ) -> Verdict {
         let buffers = frame.segment_count();
         if buffers > self.max_buffers || !(1..=self.max_packet).contains(&frame.len()) {
             return Verdict::TooLong;
@@ -231,7 +236,7 @@ impl Sender {
     /// Notes a frame whose descriptors were written; there are slots for its buffers. Not inlined, so that a frame is copied
     /// as a whole: in parts it is read before the parts have left the store buffer.
     #[inline(never)]
-    fn post(&mut self, frame: Frame, buffers: usize) {
+    fn post(&mut self, frame: XdpFrame, buffers: usize) {
         let head = self.free[self.free.len() - 1];
         for &addr in &self.addrs[..buffers] {
             let free = self.free.pop().expect("slots were counted before");
@@ -250,7 +255,7 @@ impl Sender {
     pub(super) fn complete(
         &mut self,
         rings: &mut TxRings,
-        bulk: &mut FrameBulk,
+        bulk: &mut XdpFrameBulk,
         budget: usize,
         stats: &mut DeviceStats,
     ) -> usize {
@@ -276,16 +281,16 @@ impl Sender {
 
     /// The kernel is done with what was sent at this address, if anything was; says how many frames were done with it.
     #[inline(always)]
-    fn finish(&mut self, addr: u64, bulk: &mut FrameBulk) -> Option<usize> {
+    fn finish(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
         let page = PageIdx(u32::try_from(addr >> PAGE_SHIFT).ok()?);
-        match self.whole.take(page) {
+        match self.whole.remove(page) {
             Some(page) => bulk.push_buffer(page),
             None => return self.finish_slot(addr, bulk),
         }
         Some(1)
     }
 
-    fn finish_slot(&mut self, addr: u64, bulk: &mut FrameBulk) -> Option<usize> {
+    fn finish_slot(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
         let slot = self.unlink(addr)?;
         let head = self.slots[slot as usize].head;
         if slot != head {
@@ -387,7 +392,7 @@ impl Layout {
 
 #[cfg(test)]
 mod tests {
-    use pagepool::{Arena, ArenaParams, Buff, Pool, PoolParams};
+    use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
 
     use super::*;
 
@@ -397,7 +402,7 @@ mod tests {
         let pool = Pool::new(PoolParams::default(), arena).unwrap().bind();
         let layout = Layout { chunk: 4096, before: 256, unaligned: false, unit_shift: 12, len: 1 << 20 };
         let (mut sender, mut bulk, mut sent) =
-            (Sender::new(layout, None, 16, 4, 9000), FrameBulk::new(), Vec::new());
+            (Sender::new(layout, None, 16, 4, 9000), XdpFrameBulk::new(), Vec::new());
         for step in 0..2000 {
             let buffers = 1 + step * 7 % 4;
             if sender.free.len() >= buffers {
@@ -407,7 +412,7 @@ mod tests {
                     *addr = ((step as u64 % 2) << 12) | (place % 4096);
                     sent.push((step, *addr));
                 }
-                let packet = Buff::new(pool.alloc_page().unwrap(), 0, 60).unwrap();
+                let packet = XdpBuff::new(pool.alloc_page().unwrap(), 0, 60).unwrap();
                 sender.post(packet.into(), buffers);
                 continue;
             }
@@ -432,10 +437,10 @@ mod tests {
         let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
         let pool = Pool::new(PoolParams::default(), arena).unwrap().bind();
         let layout = Layout { chunk: 4096, before: 256, unaligned: false, unit_shift: 12, len: 1 << 20 };
-        let (mut sender, mut bulk) = (Sender::new(layout, None, 16, 4, 9000), FrameBulk::new());
-        let packet = || Buff::new(pool.alloc_page().unwrap(), 300, 60).unwrap();
+        let (mut sender, mut bulk) = (Sender::new(layout, None, 16, 4, 9000), XdpFrameBulk::new());
+        let packet = || XdpBuff::new(pool.alloc_page().unwrap(), 300, 60).unwrap();
         let (mut packets, mut sent) = (vec![packet(), packet(), packet()], Vec::new());
-        sender.whole.park_packets(&mut packets, 2, |page, offset, _| {
+        sender.whole.insert_packets(&mut packets, 2, |page, offset, _| {
             sent.push((u64::from(page.0) << PAGE_SHIFT) + offset as u64);
             true
         });
@@ -444,7 +449,7 @@ mod tests {
         bulk.flush();
         assert_eq!((sender.held(), pool.inflight().out), (1, 2));
         assert_eq!((sender.clear(), sender.held(), pool.inflight().out), (1, 0, 1));
-        sender.whole.park_packets(&mut packets, 2, |_, _, _| true);
+        sender.whole.insert_packets(&mut packets, 2, |_, _, _| true);
         sender.forget();
         assert_eq!((sender.held(), pool.inflight().out), (1, 1), "what is leaked is out, and counted");
     }

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pagepool::testing::CheckingIommu;
-use pagepool::{Arena, ArenaParams, Bound, Buff, DmaDomain, Frame, FrameBulk, PageBuf, Pool, PoolParams};
+use pagepool::{
+    Arena, ArenaParams, Bound, DmaDomain, PageBuf, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk,
+};
 use pagepool_net::{Capabilities, Device, DeviceStats, Wake};
 
 /// What the test sees of a device.
@@ -48,7 +50,7 @@ pub struct FakeNic {
     tx_ring: usize,
     /// How many packets it takes without frames, one call after the other.
     short_way: Vec<usize>,
-    tx: VecDeque<Frame>,
+    tx: VecDeque<XdpFrame>,
     stats: DeviceStats,
 }
 
@@ -80,9 +82,9 @@ impl FakeNic {
         Self { short_way, ..self }
     }
 
-    fn receive_one(&self, pool: &Bound, bytes: &[u8]) -> Option<Buff> {
+    fn receive_one(&self, pool: &Bound, bytes: &[u8]) -> Option<XdpBuff> {
         let (first, len) = self.fill(pool, bytes)?;
-        let mut packet = Buff::received(first, len).ok()?;
+        let mut packet = XdpBuff::received(first, len).ok()?;
         let mut rest = &bytes[len..];
         while !rest.is_empty() {
             let (next, len) = self.fill(pool, rest)?;
@@ -111,7 +113,7 @@ impl FakeNic {
     }
 
     /// Hands the frame to the device; says whether that can reach it.
-    fn hand_over(&self, frame: &Frame) -> bool {
+    fn hand_over(&self, frame: &XdpFrame) -> bool {
         let Some(iommu) = &self.iommu else { return true };
         frame.segments().all(|segment| {
             let at = segment.dma_addr_in(iommu.id());
@@ -120,7 +122,7 @@ impl FakeNic {
     }
 
     /// Reads a frame as the device.
-    fn read(&self, frame: &Frame) -> Vec<u8> {
+    fn read(&self, frame: &XdpFrame) -> Vec<u8> {
         let mut bytes = Vec::new();
         for segment in frame.segments() {
             let mut part = segment.data().to_vec();
@@ -149,7 +151,7 @@ impl Device for FakeNic {
         self.domain.as_ref()
     }
 
-    fn receive(&mut self, pool: &Bound, into: &mut Vec<Buff>, budget: usize) -> usize {
+    fn receive(&mut self, pool: &Bound, into: &mut Vec<XdpBuff>, budget: usize) -> usize {
         let most = budget.min(into.capacity() - into.len());
         let mut wire = self.hand.wire();
         if wire.dead {
@@ -163,7 +165,7 @@ impl Device for FakeNic {
         into.len() - before
     }
 
-    fn transmit(&mut self, frames: &mut VecDeque<Frame>) -> usize {
+    fn transmit(&mut self, frames: &mut VecDeque<XdpFrame>) -> usize {
         let mut taken = 0;
         while self.tx.len() < self.tx_ring && !self.hand.wire().dead {
             let Some(frame) = frames.pop_front() else { break };
@@ -178,17 +180,17 @@ impl Device for FakeNic {
         taken
     }
 
-    fn transmit_packets(&mut self, packets: &mut Vec<Buff>) -> usize {
-        let area = |packet: &Buff| Arc::as_ptr(packet.buffer().area());
+    fn transmit_packets(&mut self, packets: &mut Vec<XdpBuff>) -> usize {
+        let area = |packet: &XdpBuff| Arc::as_ptr(packet.buffer().area());
         let of_one_area = packets.iter().take_while(|packet| area(packet) == area(&packets[0])).count();
         let room = self.tx_ring - self.tx.len();
         let n = self.short_way.pop().unwrap_or(0).min(of_one_area).min(room);
-        self.tx.extend(packets.drain(..n).map(Frame::from));
+        self.tx.extend(packets.drain(..n).map(XdpFrame::from));
         self.stats.tx_packets += n as u64;
         n
     }
 
-    fn complete(&mut self, done: &mut FrameBulk, budget: usize) -> usize {
+    fn complete(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize {
         let still = |wire: MutexGuard<'_, Wire>| wire.stuck || wire.dead;
         let n = if still(self.hand.wire()) { 0 } else { budget.min(self.tx.len()) };
         for _ in 0..n {
@@ -201,8 +203,9 @@ impl Device for FakeNic {
     }
 
     fn wait(&mut self, _: &Bound, timeout: Duration) -> Wake {
-        let ready =
-            |wire: &Wire, tx: &VecDeque<Frame>| !wire.arriving.is_empty() || (!tx.is_empty() && !wire.stuck);
+        let ready = |wire: &Wire, tx: &VecDeque<XdpFrame>| {
+            !wire.arriving.is_empty() || (!tx.is_empty() && !wire.stuck)
+        };
         let start = std::time::Instant::now();
         loop {
             let wire = self.hand.wire();

@@ -30,11 +30,11 @@ impl SkBuff {
     /// each; else they move.
     ///
     /// ```
-    /// # use pagepool::{Arena, ArenaParams, Buff, Pool, PoolParams, SkBuff, SkbCache};
+    /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams, SkBuff, SkbCache};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// # let pool = Pool::new(PoolParams { max_len: 1500, ..Default::default() }, arena)?.bind();
     /// let cache = SkbCache::new(8)?;
-    /// let receive = || SkBuff::from_buff(&cache, Buff::received(pool.alloc_page().unwrap(), 1500).unwrap()).unwrap();
+    /// let receive = || SkBuff::from_buff(&cache, XdpBuff::received(pool.alloc_page().unwrap(), 1500).unwrap()).unwrap();
     /// let mut stream = receive();
     /// stream.pull(54).unwrap();
     /// for _ in 0..17 {

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::params::OnBusy;
-use crate::stats::{Inflight, Stats, WaitStats};
+use crate::stats::{DeferredStats, Inflight, Stats};
 use crate::testing::Setup;
 
 /// A page from joining a pool to leaving it.
@@ -27,9 +27,9 @@ const RETRY: u32 = 256;
 /// What the model knows of a page in a pool.
 #[derive(Debug, Default)]
 struct Record {
-    /// Pieces out.
-    pieces: u32,
-    /// Pieces that came home without room for a message.
+    /// Fragments out.
+    frags: u32,
+    /// Fragments that came home without room for a message.
     overflowed: u32,
     holds: u32,
     clones: u32,
@@ -38,7 +38,7 @@ struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Message {
     Page(Token),
-    Piece(Token),
+    Frag(Token),
 }
 
 #[derive(Debug, Default)]
@@ -79,14 +79,14 @@ struct PoolModel {
     waiting: VecDeque<Waiting>,
     /// Left the queue in use.
     released: VecDeque<Waiting>,
-    wait_stats: WaitStats,
+    deferred_stats: DeferredStats,
 }
 
 /// A buffer that waits, and the cookie that its user knows it by.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     token: Token,
-    piece: bool,
+    frag: bool,
     cookie: u64,
 }
 
@@ -129,7 +129,7 @@ impl Model {
         crate::page::PAGE_SIZE << self.setup.order
     }
 
-    /// What pieces are aligned to.
+    /// What fragments are aligned to.
     pub fn frag_align(&self) -> usize {
         self.setup.frag_align
     }
@@ -151,15 +151,15 @@ impl Model {
         let (cache, ring) = (p.cache.len() as u64, pages(&p.ring));
         let lanes = p.lanes.iter().map(|lane| pages(&lane.messages)).sum();
         let frag = u64::from(p.open.is_some());
-        let waiting = p.waiting.iter().filter(|waiting| !waiting.piece).count() as u64;
+        let waiting = p.waiting.iter().filter(|waiting| !waiting.frag).count() as u64;
         let total = p.stats.inflight();
         let out = total as u64 - cache - lanes - ring - frag - waiting;
         Inflight { total, cache, lanes, ring, frag, waiting, out }
     }
 
     /// What became of the buffers that waited; the rounds of an ended pool, which whoever looks makes, are not counted.
-    pub fn wait_stats(&self, pool: usize) -> WaitStats {
-        self.pools[pool].wait_stats
+    pub fn deferred_stats(&self, pool: usize) -> DeferredStats {
+        self.pools[pool].deferred_stats
     }
 
     /// Whether a pool has ended, everything of it is home, and nothing of it waits.
@@ -228,7 +228,7 @@ impl Model {
     }
 
     fn refill(&mut self, pool: usize) -> Option<Token> {
-        self.poll_waits(pool, self.setup.refill);
+        self.poll_deferred(pool, self.setup.refill);
         let p = &self.pools[pool];
         let quiet = p.ring.is_empty()
             && p.lanes[..p.lanes_used].iter().all(|lane| lane.messages.is_empty())
@@ -268,8 +268,8 @@ impl Model {
             let queue = lane.map_or(&mut p.ring, |at| &mut p.lanes[at].messages);
             match queue.pop_front() {
                 None => break,
-                Some(Message::Piece(token)) => {
-                    if let Some(foreign) = self.piece_home(pool, token, 1) {
+                Some(Message::Frag(token)) => {
+                    if let Some(foreign) = self.frag_home(pool, token, 1) {
                         return Some(foreign);
                     }
                 }
@@ -287,7 +287,7 @@ impl Model {
     fn take_in_overflow(&mut self, pool: usize) -> Option<Token> {
         while let Some(token) = self.pools[pool].overflow.pop() {
             let n = std::mem::take(&mut self.record(pool, token).overflowed);
-            if let Some(foreign) = self.piece_home(pool, token, n) {
+            if let Some(foreign) = self.frag_home(pool, token, n) {
                 return Some(foreign);
             }
         }
@@ -312,15 +312,15 @@ impl Model {
         p.cache.pop()
     }
 
-    // ---- Pieces --------------------------------------------------------------------------------------------------
+    // ---- Fragments --------------------------------------------------------------------------------------------------
 
-    /// A piece of `size` bytes: the page, the offset, the true size.
+    /// A fragment of `size` bytes: the page, the offset, the true size.
     pub fn alloc_frag(&mut self, pool: usize, size: usize) -> Option<(Token, usize, usize)> {
         let (token, offset) = self.cut(pool, size)?;
         Some((token, offset, size))
     }
 
-    /// A whole page or a piece; a whole page has offset 0 and the page's size.
+    /// A whole page or a fragment; a whole page has offset 0 and the page's size.
     pub fn alloc(&mut self, pool: usize, size: usize) -> Option<(Token, usize, usize)> {
         let page_size = self.page_size();
         if size > page_size {
@@ -331,7 +331,7 @@ impl Model {
             return self.alloc_page(pool).map(|token| (token, 0, page_size));
         }
         let (token, offset) = self.cut(pool, size)?;
-        let open = self.pools[pool].open.as_mut().expect("a piece was just cut");
+        let open = self.pools[pool].open.as_mut().expect("a fragment was just cut");
         if open.offset + size <= page_size {
             return Some((token, offset, size));
         }
@@ -352,15 +352,15 @@ impl Model {
         let open = self.pools[pool].open.as_mut().expect("just opened");
         let (token, offset) = (open.token, open.offset);
         open.offset += len;
-        self.record(pool, token).pieces += 1;
+        self.record(pool, token).frags += 1;
         Some((token, offset))
     }
 
     /// Closes the open page and opens it again if it is home, else another.
     fn open_next(&mut self, pool: usize) -> Option<()> {
-        self.take_in_leading_pieces(pool);
+        self.take_in_leading_frags(pool);
         let closed = self.pools[pool].open.take().map(|open| open.token);
-        let home = closed.filter(|&token| self.record(pool, token).pieces == 0);
+        let home = closed.filter(|&token| self.record(pool, token).frags == 0);
         let token = match home {
             Some(token) if self.record(pool, token).holds == 0 => {
                 self.pools[pool].stats.recycle_cached += 1;
@@ -379,26 +379,26 @@ impl Model {
         Some(())
     }
 
-    fn take_in_leading_pieces(&mut self, pool: usize) {
+    fn take_in_leading_frags(&mut self, pool: usize) {
         for at in 0..self.pools[pool].lanes_used {
-            while let Some(&Message::Piece(token)) = self.pools[pool].lanes[at].messages.front() {
+            while let Some(&Message::Frag(token)) = self.pools[pool].lanes[at].messages.front() {
                 self.pools[pool].lanes[at].messages.pop_front();
-                self.piece_here(pool, token, true);
+                self.frag_here(pool, token, true);
             }
         }
     }
 
-    /// Says whether the page is home with these pieces.
-    fn piece_counted(&mut self, pool: usize, token: Token, n: u32) -> bool {
+    /// Says whether the page is home with these fragments.
+    fn frag_counted(&mut self, pool: usize, token: Token, n: u32) -> bool {
         let open = self.pools[pool].open.is_some_and(|open| open.token == token);
         let record = self.record(pool, token);
-        record.pieces -= n;
-        record.pieces == 0 && !open
+        record.frags -= n;
+        record.frags == 0 && !open
     }
 
-    /// Pieces that came home as messages; gives their page if it is home with them and of another node.
-    fn piece_home(&mut self, pool: usize, token: Token, n: u32) -> Option<Token> {
-        if !self.piece_counted(pool, token, n) {
+    /// Fragments that came home as messages; gives their page if it is home with them and of another node.
+    fn frag_home(&mut self, pool: usize, token: Token, n: u32) -> Option<Token> {
+        if !self.frag_counted(pool, token, n) {
             return None;
         }
         if self.record(pool, token).holds > 0 {
@@ -419,8 +419,8 @@ impl Model {
         None
     }
 
-    fn piece_here(&mut self, pool: usize, token: Token, to_ring: bool) {
-        if !self.piece_counted(pool, token, 1) {
+    fn frag_here(&mut self, pool: usize, token: Token, to_ring: bool) {
+        if !self.frag_counted(pool, token, 1) {
             return;
         }
         if self.record(pool, token).holds > 0 {
@@ -430,12 +430,12 @@ impl Model {
         if to_ring { self.ring_or_out(pool, token) } else { self.cache_or_ring(pool, token) }
     }
 
-    fn piece_without_lane(&mut self, pool: usize, token: Token) {
+    fn frag_without_lane(&mut self, pool: usize, token: Token) {
         if self.pools[pool].ended {
-            return self.piece_late(pool, token);
+            return self.frag_late(pool, token);
         }
         if self.pools[pool].ring.len() < self.setup.ring {
-            return self.pools[pool].ring.push_back(Message::Piece(token));
+            return self.pools[pool].ring.push_back(Message::Frag(token));
         }
         let record = self.record(pool, token);
         record.overflowed += 1;
@@ -444,43 +444,43 @@ impl Model {
         }
     }
 
-    fn piece_late(&mut self, pool: usize, token: Token) {
-        if self.piece_counted(pool, token, 1) {
+    fn frag_late(&mut self, pool: usize, token: Token) {
+        if self.frag_counted(pool, token, 1) {
             self.leave(pool, token);
         }
     }
 
     // ---- Returns -------------------------------------------------------------------------------------------------
 
-    /// A piece is dropped.
-    pub fn drop_piece(&mut self, pool: usize, who: Who, token: Token) {
+    /// A fragment is dropped.
+    pub fn drop_frag(&mut self, pool: usize, who: Who, token: Token) {
         if self.pools[pool].owner == Some(who) {
-            return self.piece_here(pool, token, false);
+            return self.frag_here(pool, token, false);
         }
         match self.lane_with_room(pool, who) {
-            Some(_) if self.pools[pool].ended => self.piece_late(pool, token),
-            Some(lane) => self.pools[pool].lanes[lane].messages.push_back(Message::Piece(token)),
-            None => self.piece_without_lane(pool, token),
+            Some(_) if self.pools[pool].ended => self.frag_late(pool, token),
+            Some(lane) => self.pools[pool].lanes[lane].messages.push_back(Message::Frag(token)),
+            None => self.frag_without_lane(pool, token),
         }
     }
 
-    /// Pieces, dropped together.
-    pub fn drop_pieces(&mut self, pool: usize, who: Who, tokens: &[Token]) {
+    /// Fragments, dropped together.
+    pub fn drop_frags(&mut self, pool: usize, who: Who, tokens: &[Token]) {
         if self.pools[pool].owner == Some(who) {
-            return tokens.iter().for_each(|&token| self.piece_here(pool, token, false));
+            return tokens.iter().for_each(|&token| self.frag_here(pool, token, false));
         }
         // The lane is looked for once for all of them, and a returner to an ended pool empties it only afterwards.
         let lane = self.lane_of(pool, who);
         if self.pools[pool].ended {
-            return tokens.iter().for_each(|&token| self.piece_late(pool, token));
+            return tokens.iter().for_each(|&token| self.frag_late(pool, token));
         }
         let room = lane.map_or(0, |at| self.setup.lane - self.pools[pool].lanes[at].messages.len());
         let (fit, rest) = tokens.split_at(room.min(tokens.len()));
         for &token in fit {
             let lane = &mut self.pools[pool].lanes[lane.expect("it has room")];
-            lane.messages.push_back(Message::Piece(token));
+            lane.messages.push_back(Message::Frag(token));
         }
-        rest.iter().for_each(|&token| self.piece_without_lane(pool, token));
+        rest.iter().for_each(|&token| self.frag_without_lane(pool, token));
     }
 
     /// A whole page is dropped, or returned through the ring.
@@ -511,11 +511,11 @@ impl Model {
         rest.iter().for_each(|&token| self.ring_or_out(pool, token));
     }
 
-    /// `put_ring` of a piece or a whole page.
-    pub fn put_ring(&mut self, pool: usize, who: Who, token: Token, piece: bool) {
-        match (piece, self.pools[pool].owner == Some(who)) {
-            (true, true) => self.piece_here(pool, token, true),
-            (true, false) => self.piece_without_lane(pool, token),
+    /// `put_ring` of a fragment or a whole page.
+    pub fn put_ring(&mut self, pool: usize, who: Who, token: Token, frag: bool) {
+        match (frag, self.pools[pool].owner == Some(who)) {
+            (true, true) => self.frag_here(pool, token, true),
+            (true, false) => self.frag_without_lane(pool, token),
             (false, _) if self.record(pool, token).holds > 0 => self.drop_page(pool, who, token),
             (false, _) => self.ring_or_out(pool, token),
         }
@@ -598,14 +598,14 @@ impl Model {
     // ---- Waiting -------------------------------------------------------------------------------------------------
 
     /// A buffer is queued, in use still or not; says whether there was room.
-    pub fn wait(&mut self, pool: usize, token: Token, piece: bool, cookie: u64, busy: bool) -> bool {
+    pub fn wait(&mut self, pool: usize, token: Token, frag: bool, cookie: u64, busy: bool) -> bool {
         let p = &mut self.pools[pool];
         if p.waiting.len() == self.setup.waits {
-            p.wait_stats.full += u64::from(self.setup.waits > 0);
+            p.deferred_stats.full += u64::from(self.setup.waits > 0);
             return false;
         }
-        p.wait_stats.queued += 1;
-        p.waiting.push_back(Waiting { token, piece, cookie });
+        p.deferred_stats.queued += 1;
+        p.waiting.push_back(Waiting { token, frag, cookie });
         if busy {
             self.busy.insert(cookie);
         }
@@ -619,12 +619,12 @@ impl Model {
 
     /// A round of questions, about `most` buffers at most, by the thread that the pool is bound to. Says how many went
     /// home.
-    pub fn poll_waits(&mut self, pool: usize, most: usize) -> usize {
+    pub fn poll_deferred(&mut self, pool: usize, most: usize) -> usize {
         let p = &mut self.pools[pool];
         if p.waiting.is_empty() && p.released.is_empty() {
             return 0;
         }
-        p.wait_stats.polls += 1;
+        p.deferred_stats.polls += 1;
         let home = self.ask_in_order(pool, most);
         self.ask_released(pool, most);
         home
@@ -638,18 +638,18 @@ impl Model {
             let asked = p.waiting[past];
             if !self.busy.contains(&asked.cookie) {
                 p.waiting.remove(past);
-                p.wait_stats.reused += 1;
+                p.deferred_stats.reused += 1;
                 home += 1;
                 self.drop_waiting(pool, who, asked);
                 continue;
             }
             match self.setup.on_busy {
                 OnBusy::Skip { ahead } if past < ahead => {
-                    p.wait_stats.skipped += 1;
+                    p.deferred_stats.skipped += 1;
                     past += 1;
                 }
                 OnBusy::Release if !released && p.released.len() < self.setup.waits => {
-                    p.wait_stats.released += 1;
+                    p.deferred_stats.released += 1;
                     p.waiting.pop_front();
                     p.released.push_back(asked);
                     released = true;
@@ -657,7 +657,7 @@ impl Model {
                     self.drop_waiting(pool, who, asked);
                 }
                 _ => {
-                    p.wait_stats.kept += 1;
+                    p.deferred_stats.kept += 1;
                     break;
                 }
             }
@@ -671,7 +671,7 @@ impl Model {
             if self.busy.contains(&asked.cookie) {
                 self.pools[pool].released.push_back(asked);
             } else {
-                self.pools[pool].wait_stats.freed_late += 1;
+                self.pools[pool].deferred_stats.freed_late += 1;
                 self.unhold(pool, asked.token);
             }
         }
@@ -686,7 +686,7 @@ impl Model {
             if self.busy.contains(&asked.cookie) {
                 self.pools[pool].waiting.push_back(asked);
             } else {
-                self.pools[pool].wait_stats.reused += 1;
+                self.pools[pool].deferred_stats.reused += 1;
                 self.drop_waiting(pool, who, asked);
             }
         }
@@ -694,8 +694,8 @@ impl Model {
     }
 
     fn drop_waiting(&mut self, pool: usize, who: Who, waiting: Waiting) {
-        match waiting.piece {
-            true => self.drop_piece(pool, who, waiting.token),
+        match waiting.frag {
+            true => self.drop_frag(pool, who, waiting.token),
             false => self.drop_page(pool, who, waiting.token),
         }
     }
@@ -708,12 +708,12 @@ impl Model {
     }
 
     /// A shared buffer is dropped.
-    pub fn drop_shared(&mut self, pool: usize, who: Who, token: Token, piece: bool) {
+    pub fn drop_shared(&mut self, pool: usize, who: Who, token: Token, frag: bool) {
         let record = self.record(pool, token);
         if record.clones > 0 {
             record.clones -= 1;
-        } else if piece {
-            self.drop_piece(pool, who, token);
+        } else if frag {
+            self.drop_frag(pool, who, token);
         } else {
             self.drop_page(pool, who, token);
         }
@@ -761,17 +761,17 @@ impl Model {
         let overflow = std::mem::take(&mut p.overflow);
         for token in overflow {
             let n = std::mem::take(&mut self.record(pool, token).overflowed);
-            pages.extend(self.piece_counted(pool, token, n).then_some(token));
+            pages.extend(self.frag_counted(pool, token, n).then_some(token));
         }
         for message in messages.into_iter().chain(ring) {
             match message {
                 Message::Page(token) => pages.push(token),
-                Message::Piece(token) => pages.extend(self.piece_counted(pool, token, 1).then_some(token)),
+                Message::Frag(token) => pages.extend(self.frag_counted(pool, token, 1).then_some(token)),
             }
         }
-        // The page that was being cut is home now if its last piece came home before.
+        // The page that was being cut is home now if its last fragment came home before.
         if let Some(open) = open.filter(|open| !pages.contains(&open.token)) {
-            pages.extend((self.record(pool, open.token).pieces == 0).then_some(open.token));
+            pages.extend((self.record(pool, open.token).frags == 0).then_some(open.token));
         }
         pages.into_iter().for_each(|token| self.leave(pool, token));
     }

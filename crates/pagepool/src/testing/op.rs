@@ -63,7 +63,7 @@ pub enum Op {
     Wait(u8, u8),
     /// The user is done with a buffer that waits, or whose memory does.
     WaitDone(u8),
-    /// `poll_waits` of a pool.
+    /// `poll_deferred` of a pool.
     PollWaits(u8),
     /// `update_nid` to one of two nodes.
     UpdateNid(u8, u8),
@@ -142,7 +142,7 @@ pub struct Setup {
     pub lanes: usize,
     /// Slots in a lane.
     pub lane: usize,
-    /// Alignment of pieces.
+    /// Alignment of fragments.
     pub frag_align: usize,
     /// Buffers that may wait.
     pub waits: usize,

@@ -13,8 +13,8 @@ pub enum PacketOp {
     DropFrame(u8, u8),
     /// A packet of ordinary memory.
     Ordinary(u8, u8),
-    /// Appends a piece that the device wrote, so many sixteenths of a page.
-    AddPiece(u8, u8),
+    /// Appends a fragment that the device wrote, so many sixteenths of a page.
+    AddFrag(u8, u8),
     /// Appends ordinary memory.
     AddOrdinary(u8, u8),
     /// Clones a packet.
@@ -72,7 +72,7 @@ impl PacketOp {
             3 | 4 => Self::FromFrame(which),
             5 => Self::DropFrame(which, amount),
             6 => Self::Ordinary(which, amount),
-            7 => Self::AddPiece(which, amount),
+            7 => Self::AddFrag(which, amount),
             8 => Self::AddOrdinary(which, amount),
             9 | 10 => Self::Clone(which),
             11 | 12 => Self::Split(which, amount),

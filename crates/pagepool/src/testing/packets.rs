@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::buf::PageBuf;
-use crate::buff::Buff;
+use crate::buff::XdpBuff;
 use crate::dma::{DeviceAddr, DmaDomain};
-use crate::frame::Frame;
+use crate::frame::XdpFrame;
 use crate::params::PoolParams;
 use crate::pool::{Bound, Pool};
 use crate::shutdown::Shutdown;
@@ -35,7 +35,7 @@ struct Run {
     pool: Bound,
     cache: SkbCache,
     shutdowns: Vec<Shutdown>,
-    frames: VecDeque<With<Frame>>,
+    frames: VecDeque<With<XdpFrame>>,
     packets: VecDeque<With<SkBuff>>,
     #[cfg(all(feature = "bytes", not(loom)))]
     parts: VecDeque<With<bytes::Bytes>>,
@@ -134,7 +134,7 @@ impl Run {
             PacketOp::FromFrame(at) => self.convert(at),
             PacketOp::DropFrame(at, how) => self.drop_frame(at, how & 1 == 0),
             PacketOp::Ordinary(headroom, len) => self.ordinary(headroom, len),
-            PacketOp::AddPiece(at, len) => self.add_piece(at, len),
+            PacketOp::AddFrag(at, len) => self.add_frag(at, len),
             PacketOp::AddOrdinary(at, len) => self.add_ordinary(at, len),
             PacketOp::Split(at, n) => self.split(at, n),
             PacketOp::Coalesce(at, with) => self.coalesce(at, with),
@@ -256,7 +256,7 @@ impl Run {
         let len = buffer.packet_capacity() * (len as usize + 1) / 256;
         let offset = buffer.packet_offset();
         let mut bytes = self.device_writes(&mut buffer, offset, len);
-        let mut packet = Buff::received(buffer, len).expect("it is within the buffer");
+        let mut packet = XdpBuff::received(buffer, len).expect("it is within the buffer");
         for n in 0..frags & 7 {
             let Some(mut buffer) = self.pool.alloc_page() else { break };
             let (offset, len) = (buffer.packet_offset(), 1 + 97 * (frags as usize >> 3) + n as usize);
@@ -268,15 +268,15 @@ impl Run {
         self.frames.push_back(With { what: packet.into(), bytes });
     }
 
-    fn add_piece(&mut self, at: u8, len: u8) {
+    fn add_frag(&mut self, at: u8, len: u8) {
         let Some(mut packet) = pick(&mut self.packets, at) else { return };
-        if let Some(mut piece) = self.pool.alloc_frag(64 + 200 * (len as usize & 15)) {
-            let offset = (len as usize >> 4).min(piece.len() - 1);
-            let len = piece.len() - offset;
-            piece.sync_for_device(0, piece.len());
-            let bytes = self.device_writes(&mut piece, offset, len);
+        if let Some(mut frag) = self.pool.alloc_frag(64 + 200 * (len as usize & 15)) {
+            let offset = (len as usize >> 4).min(frag.len() - 1);
+            let len = frag.len() - offset;
+            frag.sync_for_device(0, frag.len());
+            let bytes = self.device_writes(&mut frag, offset, len);
             let refused = packet.what.is_cloned() || packet.what.nr_frags() == crate::MAX_FRAGS;
-            let added = packet.what.add_frag(piece, offset, len);
+            let added = packet.what.add_frag(frag, offset, len);
             assert_eq!(added.is_err(), refused);
             if added.is_ok() {
                 packet.bytes.extend(bytes);

@@ -2,7 +2,7 @@
 //!
 //! Everything is deterministic: the other thread does one thing at a time, while this one waits for it. Every buffer is
 //! stamped with a number of its own when it is handed out, and the stamp is looked at before it goes home, so a page or
-//! a piece that had two owners shows.
+//! a fragment that had two owners shows.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Sender, channel};
@@ -11,8 +11,9 @@ use std::thread::JoinHandle;
 
 use crate::batch::Batch;
 use crate::buf::PageBuf;
+use crate::deferred_queue::{DeferredUser, InUse};
 use crate::dma::{DeviceAddr, DmaDomain, IdentityDomain};
-use crate::hold::PageHold;
+use crate::hold::PageRef;
 use crate::page::{NodeId, PageIdx};
 use crate::params::PoolParams;
 use crate::pool::{Bound, Pool};
@@ -23,7 +24,6 @@ use crate::shared_buf::SharedBuf;
 use crate::shutdown::Shutdown;
 use crate::testing::model::{Model, Token, Who};
 use crate::testing::{Op, Setup};
-use crate::wait_queue::{PageUser, WaitUser};
 
 /// A thing that is out, and the page that the model says it is.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ struct Out<T> {
     pool: usize,
     token: Token,
     what: T,
-    piece: bool,
+    frag: bool,
     /// A whole page that something may have to be looked up for when it comes home.
     special: bool,
     stamp: u64,
@@ -39,8 +39,8 @@ struct Out<T> {
 
 impl<T> Out<T> {
     fn with<U>(&self, what: U) -> Out<U> {
-        let Self { pool, token, piece, special, stamp, .. } = *self;
-        Out { pool, token, what, piece, special, stamp }
+        let Self { pool, token, frag, special, stamp, .. } = *self;
+        Out { pool, token, what, frag, special, stamp }
     }
 
     fn apart(self) -> (T, Out<()>) {
@@ -55,7 +55,7 @@ struct User {
     busy: Mutex<HashSet<u64>>,
 }
 
-impl PageUser for User {
+impl InUse for User {
     fn in_use(&self, cookie: u64) -> bool {
         self.busy.lock().expect("no panic holds it").contains(&cookie)
     }
@@ -77,11 +77,11 @@ struct Run {
     batches: Vec<(usize, Stamped, Batch)>,
     shared: Vec<Out<SharedBuf>>,
     raws: Vec<Out<RawBuf>>,
-    holds: Vec<Out<PageHold>>,
+    holds: Vec<Out<PageRef>>,
     /// Buffers that were in use when they were queued, by their cookies.
     waits: Vec<Out<u64>>,
     user: Arc<User>,
-    registered: [Option<WaitUser>; 2],
+    registered: [Option<DeferredUser>; 2],
     stamps: u64,
     page_of: HashMap<Token, PageIdx>,
     token_at: HashMap<PageIdx, Token>,
@@ -116,14 +116,14 @@ impl Run {
             max_lanes: setup.lanes,
             lane_size: setup.lane,
             frag_align: setup.frag_align,
-            wait_capacity: setup.waits,
+            defer_capacity: setup.waits,
             on_busy: setup.on_busy,
             domains: vec![domain.clone()],
             ..Default::default()
         };
         let pools = [(); 2].map(|()| Pool::new(params(), provider.clone()).expect("checked sizes").bind());
         let user = Arc::new(User::default());
-        let registered = [0, 1].map(|pool: usize| pools[pool].wait_user(user.clone()).ok());
+        let registered = [0, 1].map(|pool: usize| pools[pool].deferred_user(user.clone()).ok());
         Self {
             model: Model::new(setup),
             provider,
@@ -175,7 +175,7 @@ impl Run {
             Op::FromRawWrong(at) => self.bring_wrong(at),
             Op::Wait(at, busy) => self.wait(at, busy & 3 != 0),
             Op::WaitDone(at) => self.wait_done(at),
-            Op::PollWaits(pool) => self.poll_waits(pool as usize & 1),
+            Op::PollWaits(pool) => self.poll_deferred(pool as usize & 1),
             Op::UpdateNid(pool, node) => self.update_nid(pool as usize & 1, node & 1),
             Op::BindElsewhere(pool) => self.bind_elsewhere(pool as usize & 1),
             Op::ThreadEnds => self.thread_ends(),
@@ -194,7 +194,7 @@ impl Run {
             assert_eq!(seen, told, "counters of pool {pool} {when}");
             let (seen, told) = (self.handles[pool].inflight(), self.model.inflight(pool));
             assert_eq!(seen, told, "places of pool {pool} {when}");
-            let (mut seen, told) = (self.handles[pool].wait_stats(), self.model.wait_stats(pool));
+            let (mut seen, told) = (self.handles[pool].deferred_stats(), self.model.deferred_stats(pool));
             if self.shutdowns[pool].is_some() {
                 (seen.polls, seen.skipped) = (told.polls, told.skipped); // as often as somebody looked
             }
@@ -254,8 +254,8 @@ impl Run {
         self.stamps += 1;
         let stamp = self.stamps;
         write_stamp(&mut buffer, stamp);
-        let (piece, special) = (buffer.is_piece(), false);
-        self.buffers.push(Out { pool, token, what: buffer, piece, special, stamp });
+        let (frag, special) = (buffer.is_frag(), false);
+        self.buffers.push(Out { pool, token, what: buffer, frag, special, stamp });
     }
 
     fn alloc_page(&mut self, pool: usize) {
@@ -307,7 +307,7 @@ impl Run {
         let size = self.size(size);
         let Some(real) = &self.pools[pool] else { return };
         let (seen, told) = (real.alloc_frag(size), self.model.alloc_frag(pool, size));
-        self.piece_or_page(pool, seen, told);
+        self.frag_or_page(pool, seen, told);
     }
 
     fn alloc(&mut self, pool: usize, size: u8) {
@@ -317,10 +317,10 @@ impl Run {
         }
         let Some(real) = &self.pools[pool] else { return };
         let (seen, told) = (real.alloc(size), self.model.alloc(pool, size));
-        self.piece_or_page(pool, seen, told);
+        self.frag_or_page(pool, seen, told);
     }
 
-    fn piece_or_page(&mut self, pool: usize, seen: Option<PageBuf>, told: Option<(Token, usize, usize)>) {
+    fn frag_or_page(&mut self, pool: usize, seen: Option<PageBuf>, told: Option<(Token, usize, usize)>) {
         let shape = seen.as_ref().map(|buffer| (buffer.offset(), buffer.len()));
         assert_eq!(shape, told.map(|(_, offset, len)| (offset, len)), "offset and true size");
         if let Some((buffer, (token, ..))) = seen.zip(told) {
@@ -348,8 +348,8 @@ impl Run {
         stamp_stands(&out);
         let (buffer, out) = out.apart();
         self.on(who, move || drop(buffer));
-        match out.piece {
-            true => self.model.drop_piece(out.pool, who, out.token),
+        match out.frag {
+            true => self.model.drop_frag(out.pool, who, out.token),
             false => self.model.drop_page(out.pool, who, out.token),
         }
     }
@@ -379,7 +379,7 @@ impl Run {
         for group in groups(outs) {
             let (pool, tokens) = (group[0].pool, tokens(&group));
             match group[0] {
-                Out { piece: true, .. } => self.model.drop_pieces(pool, who, &tokens),
+                Out { frag: true, .. } => self.model.drop_frags(pool, who, &tokens),
                 Out { special: true, .. } => self.model.drop_page(pool, who, tokens[0]),
                 _ => self.model.drop_run(pool, who, &tokens),
             }
@@ -392,7 +392,7 @@ impl Run {
         crate::bulk::put_ring_bulk(&mut buffers);
         assert!(buffers.is_empty());
         for out in groups(outs).into_iter().flatten() {
-            self.model.put_ring(out.pool, Who::Main, out.token, out.piece);
+            self.model.put_ring(out.pool, Who::Main, out.token, out.frag);
         }
     }
 
@@ -401,7 +401,7 @@ impl Run {
         stamp_stands(&out);
         let (buffer, out) = out.apart();
         self.on(who, move || buffer.put_ring());
-        self.model.put_ring(out.pool, who, out.token, out.piece);
+        self.model.put_ring(out.pool, who, out.token, out.frag);
     }
 
     fn recycle_direct(&mut self, at: u8) {
@@ -415,8 +415,8 @@ impl Run {
             Some(own) => own.recycle_direct(buffer).expect("its own"),
             None => drop(buffer),
         }
-        match out.piece {
-            true => self.model.drop_piece(out.pool, Who::Main, out.token),
+        match out.frag {
+            true => self.model.drop_frag(out.pool, Who::Main, out.token),
             false => self.model.drop_page(out.pool, Who::Main, out.token),
         }
     }
@@ -425,7 +425,7 @@ impl Run {
         let Some((pool, mut stamped, mut batch)) = Self::pick(&mut self.batches, at) else { return };
         let (what, (token, stamp)) = batch.pop().zip(stamped.pop()).expect("no empty batch is kept");
         assert_eq!(self.page_of[&token], what.page());
-        self.buffers.push(Out { pool, token, what, piece: false, special: false, stamp });
+        self.buffers.push(Out { pool, token, what, frag: false, special: false, stamp });
         if !batch.is_empty() {
             self.batches.push((pool, stamped, batch));
         }
@@ -450,8 +450,8 @@ impl Run {
         }
         let at = at as usize % self.buffers.len();
         let out = &mut self.buffers[at];
-        out.special = !out.piece;
-        let hold = out.what.hold();
+        out.special = !out.frag;
+        let hold = out.what.page_ref();
         self.model.hold(out.pool, out.token);
         self.holds.push(self.buffers[at].with(hold));
     }
@@ -484,17 +484,17 @@ impl Run {
         assert!(word.is_none_or(|word| u64::from_le_bytes(word) == out.stamp), "{out:?} had two owners");
         let (shared, out) = out.apart();
         self.on(who, move || drop(shared));
-        self.model.drop_shared(out.pool, who, out.token, out.piece);
+        self.model.drop_shared(out.pool, who, out.token, out.frag);
     }
 
     fn make_raw(&mut self, at: u8) {
         let Some(out) = Self::pick(&mut self.buffers, at) else { return };
         let (buffer, out) = out.apart();
         let (start, len, small) =
-            (buffer.dma_addr(), buffer.len(), buffer.is_piece() && self.pieces_share_lines());
+            (buffer.dma_addr(), buffer.len(), buffer.is_frag() && self.frags_share_lines());
         match buffer.into_raw() {
             Ok(raw) => {
-                assert!(!small, "a piece that shares a line has no raw form");
+                assert!(!small, "a fragment that shares a line has no raw form");
                 assert_eq!((Some(raw.addr), raw.len as usize), (start, len));
                 self.raws.push(out.with(raw));
             }
@@ -505,7 +505,7 @@ impl Run {
         }
     }
 
-    fn pieces_share_lines(&self) -> bool {
+    fn frags_share_lines(&self) -> bool {
         self.model.frag_align() < 64
     }
 
@@ -514,11 +514,11 @@ impl Run {
         let (raw, mut out) = out.apart();
         let inside = DeviceAddr(raw.addr.0 + u64::from(raw.len) * u64::from(within & 15) / 16);
         let mut buffer = self.handles[out.pool].from_raw(inside).expect("it is out in raw form");
-        let len = if out.piece { (raw.len as usize).next_multiple_of(64) } else { raw.len as usize };
+        let len = if out.frag { (raw.len as usize).next_multiple_of(64) } else { raw.len as usize };
         assert_eq!((buffer.dma_addr(), buffer.len()), (Some(raw.addr), len));
         let again = self.handles[out.pool].from_raw(raw.addr);
         assert!(again.is_err(), "an address was taken twice");
-        out.special = !out.piece && self.model.is_held(out.pool, out.token);
+        out.special = !out.frag && self.model.is_held(out.pool, out.token);
         if raw.len < 8 {
             write_stamp(&mut buffer, out.stamp); // it was too short for one, and has whole lines now
         }
@@ -550,10 +550,10 @@ impl Run {
         self.stamps += 1;
         let (cookie, (mut buffer, out)) = (self.stamps, out.apart());
         if let Some(stranger) = &self.registered[1 - out.pool] {
-            buffer = real.wait(stranger, buffer, cookie).expect_err("the other pool's user");
+            buffer = real.defer(stranger, buffer, cookie).expect_err("the other pool's user");
         }
-        let queued = real.wait(user, buffer, cookie);
-        let told = self.model.wait(out.pool, out.token, out.piece, cookie, busy);
+        let queued = real.defer(user, buffer, cookie);
+        let told = self.model.wait(out.pool, out.token, out.frag, cookie, busy);
         assert_eq!(queued.is_ok(), told, "wait");
         match queued {
             Err(buffer) => self.buffers.push(out.with(buffer)),
@@ -571,9 +571,9 @@ impl Run {
         self.model.wait_done(out.what);
     }
 
-    fn poll_waits(&mut self, pool: usize) {
+    fn poll_deferred(&mut self, pool: usize) {
         let Some(real) = &self.pools[pool] else { return };
-        assert_eq!(real.poll_waits(), self.model.poll_waits(pool, usize::MAX), "poll_waits");
+        assert_eq!(real.poll_deferred(), self.model.poll_deferred(pool, usize::MAX), "poll_deferred");
     }
 
     // ---- The pools themselves --------------------------------------------------------------------------------------
@@ -617,16 +617,16 @@ impl Run {
     }
 }
 
-/// What a bulk sends home together: the plain pages of a pool, the pieces of a pool, any other page by itself.
+/// What a bulk sends home together: the plain pages of a pool, the fragments of a pool, any other page by itself.
 fn groups(mut outs: Vec<Out<()>>) -> Vec<Vec<Out<()>>> {
     let mut groups = Vec::new();
     while let Some(first) = outs.first() {
-        let (pool, piece, special) = (first.pool, first.piece, first.special);
+        let (pool, frag, special) = (first.pool, first.frag, first.special);
         if special {
             groups.push(vec![outs.remove(0)]);
             continue;
         }
-        let alike = |out: &Out<()>| out.pool == pool && out.piece == piece && !out.special;
+        let alike = |out: &Out<()>| out.pool == pool && out.frag == frag && !out.special;
         let (group, rest) = outs.into_iter().partition(alike);
         groups.push(group);
         outs = rest;

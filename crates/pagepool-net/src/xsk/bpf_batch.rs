@@ -1,4 +1,4 @@
-//! Sending by a program: in copy mode the kernel sends the transmit ring packet by packet, and after each the receiving side has
+//! TxMode by a program: in copy mode the kernel sends the transmit ring packet by packet, and after each the receiving side has
 //! its turn; a program that it runs over many packets puts them all on their way before that.
 //!
 //! What   the other end of the rings of a [`Sender`](super::sender::Sender), where otherwise the kernel's is: takes what is to be
@@ -19,7 +19,7 @@ use pagepool::Error;
 
 use super::bpf::{self, ELSEWHERE, MOST, SCRATCH, SHORTEST, UNKNOWN};
 use super::capability;
-use super::params::{Sending, XskMode, XskParams, parameter};
+use super::params::{TxMode, XskMode, XskParams, parameter};
 use super::receiver::Descriptor;
 use super::ring::{Consumer, Producer};
 use super::sender::TxRings;
@@ -37,7 +37,7 @@ const LONGEST: u32 = 2048;
 
 /// Sends what is put on the rings that come with it.
 #[derive(Debug)]
-pub(super) struct SendProgram {
+pub(super) struct BpfBatch {
     waiting: Consumer<Mapped, 2>,
     done: Producer<Mapped, 1>,
     /// The socket's own rings.
@@ -89,10 +89,10 @@ impl Loaded {
         queue: Queue,
     ) -> Result<(Option<Self>, Option<String>), Error> {
         let interface = &params.interface;
-        match params.sending {
-            Sending::Ring => return Ok((None, None)),
-            Sending::Program => check(params, umem)?,
-            Sending::Auto => {
+        match params.tx_mode {
+            TxMode::Ring => return Ok((None, None)),
+            TxMode::BpfBatch => check(params, umem)?,
+            TxMode::Auto => {
                 if umem.params().mode == XskMode::ZeroCopy || !link::is_veth(interface) {
                     return Ok((None, None));
                 }
@@ -102,14 +102,14 @@ impl Loaded {
             }
         }
         let passes = passed(queue.index);
-        let loaded = match (params.sending, passes) {
-            (Sending::Auto, Some(what)) => {
+        let loaded = match (params.tx_mode, passes) {
+            (TxMode::Auto, Some(what)) => {
                 return Ok((None, Some(format!("what goes out of {interface} passes {what}"))));
             }
             (_, passes) => Self::new(params.tx_ring, queue, umem.base(), passes.is_some()),
         };
         match loaded {
-            Err(error) if params.sending == Sending::Auto => Ok((None, Some(error.to_string()))),
+            Err(error) if params.tx_mode == TxMode::Auto => Ok((None, Some(error.to_string()))),
             loaded => loaded.map(|loaded| (Some(loaded), None)),
         }
     }
@@ -136,18 +136,18 @@ impl Loaded {
     }
 
     /// Puts it in the place of the rings of a socket, and gives those for a sender.
-    pub(super) fn over(self, kernel: TxRings) -> (SendProgram, TxRings) {
+    pub(super) fn over(self, kernel: TxRings) -> (BpfBatch, TxRings) {
         let Self { slots, to_send: [to_send, waiting], completed: [completed, done], .. } = self;
         let (waiting, done) = (Consumer::new(waiting, slots), Producer::new(done, slots));
         let ours = TxRings { send: Producer::new(to_send, slots), done: Consumer::new(completed, slots) };
         let Self { program, least, memory, .. } = self;
-        (SendProgram { waiting, done, kernel, program: Ok(program), least, memory }, ours)
+        (BpfBatch { waiting, done, kernel, program: Ok(program), least, memory }, ours)
     }
 }
 
 /// Whether a program can do what was asked for.
 fn check(params: &XskParams, umem: &Umem) -> Result<(), Error> {
-    let refused = |why: &str| Err(parameter("sending", "program", format!("ring or auto {why}")));
+    let refused = |why: &str| Err(parameter("tx_mode", "bpf-batch", format!("ring or auto {why}")));
     if umem.params().multi_buffer {
         return refused("where packets have several buffers: or leave multi_buffer off");
     }
@@ -183,7 +183,7 @@ fn refused(call: &'static str, source: io::Error) -> Error {
     Error::System { call, remedy, source }
 }
 
-impl SendProgram {
+impl BpfBatch {
     /// Sends what waits, as much of it as goes; `kick` has the kernel send what is on the ring of the socket, and says whether
     /// there still is an interface.
     pub(super) fn send(

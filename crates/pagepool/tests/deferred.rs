@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use pagepool::testing::PlainMemory;
 use pagepool::{
-    Bound, OnBusy, PageIdx, PageUser, Pool, PoolParams, PoolRef, Shutdown, UseCounts, WaitStats, WaitUser,
+    Bound, DeferredStats, DeferredUser, InUse, OnBusy, PageIdx, Pool, PoolParams, PoolRef, Shutdown,
+    UseCounts,
 };
 
 /// Uses what it is told to, and remembers what it was asked.
@@ -46,7 +47,7 @@ impl Told {
     }
 }
 
-impl PageUser for Told {
+impl InUse for Told {
     fn refresh(&self) {
         self.refreshed.fetch_add(1, Relaxed);
     }
@@ -57,8 +58,8 @@ impl PageUser for Told {
     }
 }
 
-fn params(wait_capacity: usize, on_busy: OnBusy) -> PoolParams {
-    PoolParams { refill: 4, cache_size: 8, ring_size: 8, wait_capacity, on_busy, ..Default::default() }
+fn params(defer_capacity: usize, on_busy: OnBusy) -> PoolParams {
+    PoolParams { refill: 4, cache_size: 8, ring_size: 8, defer_capacity, on_busy, ..Default::default() }
 }
 
 fn pool(pages: usize, params: PoolParams) -> (Arc<PlainMemory>, Bound) {
@@ -68,16 +69,16 @@ fn pool(pages: usize, params: PoolParams) -> (Arc<PlainMemory>, Bound) {
 }
 
 /// Queues so many pages, with cookies from 0. They are allocated first, so that no refill asks after any.
-fn queue(pool: &Bound, user: &WaitUser, n: u64) -> Vec<PageIdx> {
+fn queue(pool: &Bound, user: &DeferredUser, n: u64) -> Vec<PageIdx> {
     let buffers: Vec<_> = (0..n).map(|_| pool.alloc_page().unwrap()).collect();
     let pages = buffers.iter().map(|buffer| buffer.page()).collect();
-    (0..).zip(buffers).for_each(|(cookie, buffer)| pool.wait(user, buffer, cookie).unwrap());
+    (0..).zip(buffers).for_each(|(cookie, buffer)| pool.defer(user, buffer, cookie).unwrap());
     pages
 }
 
 /// Asserts every number: those not named are 0.
 #[track_caller]
-fn assert_waits(stats: WaitStats, expected: &[(&str, u64)]) {
+fn assert_waits(stats: DeferredStats, expected: &[(&str, u64)]) {
     for (name, value) in stats.fields() {
         let wanted = expected.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v);
         assert_eq!(value, wanted, "{name} in {stats:?}");
@@ -98,16 +99,16 @@ fn assert_home(handle: &PoolRef) {
 fn keep_stops_at_the_head_and_keeps_the_order() {
     let (_, pool) = pool(16, params(8, OnBusy::Keep));
     let told = Told::uses([0, 3]);
-    let user = pool.wait_user(told.clone()).unwrap();
+    let user = pool.deferred_user(told.clone()).unwrap();
     queue(&pool, &user, 6);
     assert_eq!(pool.inflight().waiting, 6);
-    assert_eq!((pool.poll_waits(), told.take_asked()), (0, vec![0]));
+    assert_eq!((pool.poll_deferred(), told.take_asked()), (0, vec![0]));
     told.done(0);
-    assert_eq!((pool.poll_waits(), told.take_asked()), (3, vec![0, 1, 2, 3]));
+    assert_eq!((pool.poll_deferred(), told.take_asked()), (3, vec![0, 1, 2, 3]));
     told.done(3);
-    assert_eq!((pool.poll_waits(), told.take_asked()), (3, vec![3, 4, 5]));
+    assert_eq!((pool.poll_deferred(), told.take_asked()), (3, vec![3, 4, 5]));
     let expected = [("queued", 6), ("reused", 6), ("kept", 2), ("polls", 3)];
-    assert_waits(pool.wait_stats(), &expected);
+    assert_waits(pool.deferred_stats(), &expected);
     assert_home(&pool.handle());
 }
 
@@ -115,23 +116,23 @@ fn keep_stops_at_the_head_and_keeps_the_order() {
 fn skip_looks_past_as_many_as_it_may_and_they_keep_their_places() {
     let (_, pool) = pool(16, params(8, OnBusy::Skip { ahead: 2 }));
     let told = Told::uses([0, 2, 4]);
-    let user = pool.wait_user(told.clone()).unwrap();
+    let user = pool.deferred_user(told.clone()).unwrap();
     queue(&pool, &user, 7);
     assert_eq!(
-        (pool.poll_waits(), told.take_asked()),
+        (pool.poll_deferred(), told.take_asked()),
         (2, vec![0, 1, 2, 3, 4]),
         "the third busy one ends it"
     );
     assert_waits(
-        pool.wait_stats(),
+        pool.deferred_stats(),
         &[("queued", 7), ("reused", 2), ("skipped", 2), ("kept", 1), ("polls", 1)],
     );
     told.done(2);
-    assert_eq!((pool.poll_waits(), told.take_asked()), (3, vec![0, 2, 4, 5, 6]));
+    assert_eq!((pool.poll_deferred(), told.take_asked()), (3, vec![0, 2, 4, 5, 6]));
     told.all_done();
-    assert_eq!((pool.poll_waits(), told.take_asked()), (2, vec![0, 4]));
+    assert_eq!((pool.poll_deferred(), told.take_asked()), (2, vec![0, 4]));
     assert_waits(
-        pool.wait_stats(),
+        pool.deferred_stats(),
         &[("queued", 7), ("reused", 7), ("skipped", 4), ("kept", 1), ("polls", 3)],
     );
     assert_home(&pool.handle());
@@ -141,11 +142,11 @@ fn skip_looks_past_as_many_as_it_may_and_they_keep_their_places() {
 fn release_lets_one_head_a_round_go_and_its_memory_waits() {
     let (memory, pool) = pool(16, params(8, OnBusy::Release));
     let told = Told::uses([0, 1]);
-    let user = pool.wait_user(told.clone()).unwrap();
+    let user = pool.deferred_user(told.clone()).unwrap();
     let pages = queue(&pool, &user, 4);
     assert_eq!((pool.inflight().total, memory.free()), (4, 12));
-    assert_eq!((pool.poll_waits(), told.take_asked()), (0, vec![0, 1, 0]));
-    assert_waits(pool.wait_stats(), &[("queued", 4), ("released", 1), ("kept", 1), ("polls", 1)]);
+    assert_eq!((pool.poll_deferred(), told.take_asked()), (0, vec![0, 1, 0]));
+    assert_waits(pool.deferred_stats(), &[("queued", 4), ("released", 1), ("kept", 1), ("polls", 1)]);
     let (at, stats) = (pool.inflight(), pool.stats());
     assert_eq!(
         (at.total, at.waiting, memory.free()),
@@ -154,14 +155,14 @@ fn release_lets_one_head_a_round_go_and_its_memory_waits() {
     );
     assert_eq!((stats.recycle_released_refcnt, stats.release), (1, 1));
     told.done(1);
-    assert_eq!(pool.poll_waits(), 3, "those behind it are not held up");
+    assert_eq!(pool.poll_deferred(), 3, "those behind it are not held up");
     // The pool takes fresh memory, up to all there is but for that one page.
     let all: Vec<_> = std::iter::from_fn(|| pool.alloc_page()).collect();
     assert_eq!((all.len(), memory.free()), (15, 0));
     assert!(all.iter().all(|buffer| buffer.page() != pages[0]), "it is in use");
     told.done(0);
-    assert_eq!((pool.poll_waits(), memory.free()), (0, 1), "its memory went back, not its buffer");
-    let waits = pool.wait_stats();
+    assert_eq!((pool.poll_deferred(), memory.free()), (0, 1), "its memory went back, not its buffer");
+    let waits = pool.deferred_stats();
     assert_eq!((waits.released, waits.freed_late, waits.waiting()), (1, 1, 0));
     drop(all);
     assert_home(&pool.handle());
@@ -171,20 +172,20 @@ fn release_lets_one_head_a_round_go_and_its_memory_waits() {
 fn release_falls_back_to_keep_when_as_many_are_held_as_may_wait() {
     let (memory, pool) = pool(16, params(2, OnBusy::Release));
     let told = Told::uses(0..8);
-    let user = pool.wait_user(told.clone()).unwrap();
+    let user = pool.deferred_user(told.clone()).unwrap();
     let mut refused = None;
     for cookie in 0..5 {
-        refused = pool.wait(&user, pool.alloc_page().unwrap(), cookie).err();
-        pool.poll_waits();
+        refused = pool.defer(&user, pool.alloc_page().unwrap(), cookie).err();
+        pool.poll_deferred();
     }
     assert!(refused.is_some(), "two wait, two are held");
     drop(refused);
-    let waits = pool.wait_stats();
+    let waits = pool.deferred_stats();
     assert_eq!((waits.queued, waits.released, waits.full, waits.waiting()), (4, 2, 1, 4));
     assert!(waits.kept > 0 && waits.freed_late == 0);
     told.all_done();
-    assert_eq!(pool.poll_waits(), 2);
-    assert_eq!(pool.wait_stats().freed_late, 2);
+    assert_eq!(pool.poll_deferred(), 2);
+    assert_eq!(pool.deferred_stats().freed_late, 2);
     assert_home(&pool.handle());
     drop(pool);
     assert_eq!(memory.free(), 16);
@@ -196,7 +197,7 @@ fn release_falls_back_to_keep_when_as_many_are_held_as_may_wait() {
 fn a_refill_asks_after_as_many_as_it_would_bring() {
     let (_, pool) = pool(64, params(32, OnBusy::Keep));
     let told = Told::uses([]);
-    let user = pool.wait_user(told.clone()).unwrap();
+    let user = pool.deferred_user(told.clone()).unwrap();
     queue(&pool, &user, 12);
     let before = pool.stats();
     let buffers: Vec<_> = (0..5).map(|_| pool.alloc_page().unwrap()).collect();
@@ -205,7 +206,7 @@ fn a_refill_asks_after_as_many_as_it_would_bring() {
     let counted =
         (moved.alloc_refill, moved.alloc_fast, moved.recycle_cached, moved.alloc_slow, moved.alloc_empty);
     assert_eq!(counted, (2, 3, 8, 0, 0));
-    assert_waits(pool.wait_stats(), &[("queued", 12), ("reused", 8), ("polls", 2)]);
+    assert_waits(pool.deferred_stats(), &[("queued", 12), ("reused", 8), ("polls", 2)]);
     drop(buffers);
 }
 
@@ -213,17 +214,17 @@ fn a_refill_asks_after_as_many_as_it_would_bring() {
 fn a_pool_lives_on_pages_that_come_back_by_asking_alone() {
     let (memory, pool) = pool(8, params(8, OnBusy::Keep));
     let told = Told::uses([]);
-    let user = pool.wait_user(told.clone()).unwrap();
+    let user = pool.deferred_user(told.clone()).unwrap();
     for cookie in 0..10_000 {
         told.busy.lock().unwrap().insert(cookie);
-        pool.wait(&user, pool.alloc_page().unwrap(), cookie).unwrap();
+        pool.defer(&user, pool.alloc_page().unwrap(), cookie).unwrap();
         if cookie >= 3 {
             told.done(cookie - 3); // three in use at any allocation
         }
     }
     assert_eq!((pool.stats().alloc_failed, memory.free()), (0, 4), "with four pages");
     told.all_done();
-    pool.poll_waits();
+    pool.poll_deferred();
     assert_home(&pool.handle());
 }
 
@@ -232,61 +233,61 @@ fn a_full_queue_gives_the_buffer_back_and_so_does_another_pool() {
     let (_, mine) = pool(8, params(2, OnBusy::Keep));
     let (_, other) = pool(8, params(2, OnBusy::Keep));
     let (told, theirs) = (Told::uses(0..8), Told::uses([]));
-    let (user, stranger) = (mine.wait_user(told.clone()).unwrap(), other.wait_user(theirs).unwrap());
+    let (user, stranger) = (mine.deferred_user(told.clone()).unwrap(), other.deferred_user(theirs).unwrap());
     queue(&mine, &user, 2);
     let third = mine.alloc_page().unwrap();
     let page = third.page();
-    let third = mine.wait(&user, third, 2).unwrap_err();
+    let third = mine.defer(&user, third, 2).unwrap_err();
     assert_eq!((third.page(), mine.inflight().out), (page, 1));
-    assert!(other.wait(&stranger, third, 2).is_err(), "a buffer of another pool");
-    assert!(mine.wait(&stranger, mine.alloc_page().unwrap(), 2).is_err(), "a user of another pool");
-    assert_waits(mine.wait_stats(), &[("queued", 2), ("full", 1)]);
+    assert!(other.defer(&stranger, third, 2).is_err(), "a buffer of another pool");
+    assert!(mine.defer(&stranger, mine.alloc_page().unwrap(), 2).is_err(), "a user of another pool");
+    assert_waits(mine.deferred_stats(), &[("queued", 2), ("full", 1)]);
     let (_, without) = pool(8, params(0, OnBusy::Keep));
-    assert!(without.wait_user(Told::uses([])).is_err());
-    assert!(without.wait(&user, without.alloc_page().unwrap(), 0).is_err());
-    assert_eq!((without.poll_waits(), without.wait_stats()), (0, WaitStats::default()));
+    assert!(without.deferred_user(Told::uses([])).is_err());
+    assert!(without.defer(&user, without.alloc_page().unwrap(), 0).is_err());
+    assert_eq!((without.poll_deferred(), without.deferred_stats()), (0, DeferredStats::default()));
     told.all_done();
 }
 
 #[test]
 fn parameters_are_checked_with_field_value_and_range() {
-    let refused = |wait_capacity, on_busy| {
-        let params = PoolParams { wait_capacity, on_busy, ..Default::default() };
+    let refused = |defer_capacity, on_busy| {
+        let params = PoolParams { defer_capacity, on_busy, ..Default::default() };
         Pool::new(params, PlainMemory::new(4, 0).unwrap()).unwrap_err().to_string()
     };
-    assert_eq!(refused(65537, OnBusy::Keep), "wait_capacity is 65537, but must be 0 to 65536");
+    assert_eq!(refused(65537, OnBusy::Keep), "defer_capacity is 65537, but must be 0 to 65536");
     assert_eq!(refused(1, OnBusy::Skip { ahead: 0 }), "on_busy.ahead is 0, but must be 1 to 64");
     assert_eq!(refused(1, OnBusy::Skip { ahead: 65 }), "on_busy.ahead is 65, but must be 1 to 64");
-    let nothing = "on_busy is Release, but must be Keep in a pool without wait_capacity: nothing waits";
+    let nothing = "on_busy is Release, but must be Keep in a pool without defer_capacity: nothing waits";
     assert_eq!(refused(0, OnBusy::Release), nothing);
 }
 
 // ---- What waits --------------------------------------------------------------------------------------------------
 
 #[test]
-fn pieces_wait_like_pages_and_their_page_is_out() {
+fn frags_wait_like_pages_and_their_page_is_out() {
     for on_busy in [OnBusy::Keep, OnBusy::Skip { ahead: 3 }, OnBusy::Release] {
         let (memory, pool) = pool(4, PoolParams { cache_size: 4, refill: 1, ..params(8, on_busy) });
         let told = Told::uses([0]);
-        let user = pool.wait_user(told.clone()).unwrap();
+        let user = pool.deferred_user(told.clone()).unwrap();
         for cookie in 0..4 {
-            pool.wait(&user, pool.alloc_frag(1024).unwrap(), cookie).unwrap();
+            pool.defer(&user, pool.alloc_frag(1024).unwrap(), cookie).unwrap();
         }
         assert_eq!(
             (pool.inflight().waiting, pool.inflight().total),
             (0, 1),
-            "pieces are of a page that is out"
+            "fragments are of a page that is out"
         );
-        pool.poll_waits();
+        pool.poll_deferred();
         let used = pool.alloc_frag(1024).unwrap();
-        let (waits, stats) = (pool.wait_stats(), pool.stats());
+        let (waits, stats) = (pool.deferred_stats(), pool.stats());
         assert_eq!(waits.released, u64::from(on_busy == OnBusy::Release));
-        // A page of which a piece was released is home with its last piece, and leaves.
+        // A page of which a fragment was released is home with its last fragment, and leaves.
         assert_eq!(stats.recycle_released_refcnt, waits.released, "{on_busy:?}");
         drop(used);
         told.all_done();
-        pool.poll_waits();
-        assert_eq!(pool.wait_stats().waiting(), 0);
+        pool.poll_deferred();
+        assert_eq!(pool.deferred_stats().waiting(), 0);
         drop(pool);
         assert_eq!(memory.free(), 4, "{on_busy:?}");
     }
@@ -296,20 +297,20 @@ fn pieces_wait_like_pages_and_their_page_is_out() {
 fn a_page_that_is_held_besides_leaves_when_it_is_done() {
     let (memory, pool) = pool(8, params(4, OnBusy::Release));
     let told = Told::uses([1]);
-    let user = pool.wait_user(told.clone()).unwrap();
+    let user = pool.deferred_user(told.clone()).unwrap();
     let hold = |cookie| {
         let mut buffer = pool.alloc_page().unwrap();
-        let hold = buffer.hold();
-        pool.wait(&user, buffer, cookie).unwrap();
+        let hold = buffer.page_ref();
+        pool.defer(&user, buffer, cookie).unwrap();
         hold
     };
     let holds = [hold(0), hold(1)];
-    assert_eq!(pool.poll_waits(), 1);
-    let waits = pool.wait_stats();
+    assert_eq!(pool.poll_deferred(), 1);
+    let waits = pool.deferred_stats();
     assert_eq!((waits.reused, waits.released, pool.stats().recycle_released_refcnt), (1, 1, 2));
     assert_eq!((memory.free(), pool.inflight().total), (4, 2));
     told.done(1);
-    pool.poll_waits();
+    pool.poll_deferred();
     assert_eq!(memory.free(), 4, "the other holds are alive");
     drop(holds);
     assert_eq!(memory.free(), 6);
@@ -319,32 +320,36 @@ fn a_page_that_is_held_besides_leaves_when_it_is_done() {
 fn many_users_are_refreshed_once_a_round_and_let_go_of_when_they_are_over() {
     let (_, pool) = pool(16, params(8, OnBusy::Skip { ahead: 8 }));
     let (one, two, idle) = (Told::uses([0]), Told::uses([]), Told::uses([]));
-    let first = pool.wait_user(one.clone()).unwrap();
-    let second = pool.wait_user(two.clone()).unwrap();
-    let third = pool.wait_user(idle.clone()).unwrap();
+    let first = pool.deferred_user(one.clone()).unwrap();
+    let second = pool.deferred_user(two.clone()).unwrap();
+    let third = pool.deferred_user(idle.clone()).unwrap();
     let mut buffers: Vec<_> = (0..6).map(|_| pool.alloc_page().unwrap()).collect();
     for cookie in 0..3 {
-        pool.wait(&first, buffers.pop().unwrap(), cookie).unwrap();
-        pool.wait(&second, buffers.pop().unwrap(), cookie).unwrap();
+        pool.defer(&first, buffers.pop().unwrap(), cookie).unwrap();
+        pool.defer(&second, buffers.pop().unwrap(), cookie).unwrap();
     }
     drop((first, second, third));
-    assert_eq!(pool.poll_waits(), 5);
+    assert_eq!(pool.poll_deferred(), 5);
     let refreshed = |told: &Told| told.refreshed.load(Relaxed);
     assert_eq!((refreshed(&one), refreshed(&two), refreshed(&idle)), (1, 1, 0));
     let known = |told: &Arc<Told>| Arc::strong_count(told) == 2;
     assert_eq!((known(&one), known(&two), known(&idle)), (true, false, false), "something waits for one");
     one.done(0);
-    assert_eq!((pool.poll_waits(), known(&one)), (1, false));
-    let again = pool.wait_user(two.clone()).unwrap();
-    pool.wait(&again, pool.alloc_page().unwrap(), 9).unwrap();
-    assert_eq!((pool.poll_waits(), two.take_asked()), (1, vec![0, 1, 2, 9]), "in the place of one that went");
+    assert_eq!((pool.poll_deferred(), known(&one)), (1, false));
+    let again = pool.deferred_user(two.clone()).unwrap();
+    pool.defer(&again, pool.alloc_page().unwrap(), 9).unwrap();
+    assert_eq!(
+        (pool.poll_deferred(), two.take_asked()),
+        (1, vec![0, 1, 2, 9]),
+        "in the place of one that went"
+    );
 }
 
 // ---- Users that misbehave ------------------------------------------------------------------------------------------
 
 thread_local! {
     /// The pool that a user of this thread calls back into.
-    static HERE: RefCell<Option<(Rc<Bound>, Rc<WaitUser>)>> = const { RefCell::new(None) };
+    static HERE: RefCell<Option<(Rc<Bound>, Rc<DeferredUser>)>> = const { RefCell::new(None) };
 }
 
 /// Does with its pool everything that it can while it is asked, until it is told to stop.
@@ -354,7 +359,7 @@ struct Reentrant {
     stopped: AtomicBool,
 }
 
-impl PageUser for Reentrant {
+impl InUse for Reentrant {
     fn refresh(&self) {
         self.in_use(0);
     }
@@ -364,11 +369,11 @@ impl PageUser for Reentrant {
             return false;
         }
         let (pool, user) = HERE.with_borrow(|here| here.clone().unwrap());
-        assert_eq!(pool.poll_waits(), 0, "a poll inside a poll does nothing");
+        assert_eq!(pool.poll_deferred(), 0, "a poll inside a poll does nothing");
         drop(pool.alloc_page());
-        drop(pool.wait_user(Told::uses([])).unwrap());
+        drop(pool.deferred_user(Told::uses([])).unwrap());
         let next = self.next.fetch_add(1, Relaxed) as u64;
-        drop(pool.alloc_page().map(|buffer| pool.wait(&user, buffer, next)));
+        drop(pool.alloc_page().map(|buffer| pool.defer(&user, buffer, next)));
         cookie % 3 == 1
     }
 }
@@ -379,20 +384,20 @@ fn a_user_may_call_back_into_the_pool() {
         let (memory, pool) = pool(64, params(8, on_busy));
         let pool = Rc::new(pool);
         let reentrant = Arc::new(Reentrant::default());
-        let user = Rc::new(pool.wait_user(reentrant.clone()).unwrap());
+        let user = Rc::new(pool.deferred_user(reentrant.clone()).unwrap());
         HERE.set(Some((pool.clone(), user.clone())));
         let mut asked = 0;
         for cookie in 0..200 {
-            drop(pool.alloc_page().map(|buffer| pool.wait(&user, buffer, 3 * cookie)));
-            asked += pool.poll_waits();
+            drop(pool.alloc_page().map(|buffer| pool.defer(&user, buffer, 3 * cookie)));
+            asked += pool.poll_deferred();
         }
-        let (waits, at) = (pool.wait_stats(), pool.inflight());
+        let (waits, at) = (pool.deferred_stats(), pool.inflight());
         assert!(asked > 0 && waits.queued > 8, "{on_busy:?}: {waits:?}");
         assert_eq!((at.out, at.waiting), (0, waits.queued - waits.reused - waits.released), "{on_busy:?}");
         reentrant.stopped.store(true, Relaxed);
         HERE.set(None);
-        pool.poll_waits();
-        assert_eq!((pool.wait_stats().waiting(), pool.poll_waits()), (0, 0));
+        pool.poll_deferred();
+        assert_eq!((pool.deferred_stats().waiting(), pool.poll_deferred()), (0, 0));
         assert_home(&pool.handle());
         drop((user, pool));
         assert_eq!(memory.free(), 64, "{on_busy:?}");
@@ -402,11 +407,11 @@ fn a_user_may_call_back_into_the_pool() {
 /// Registers another user when it refreshes, and queues a buffer for that one.
 struct Registers(Arc<Told>);
 
-impl PageUser for Registers {
+impl InUse for Registers {
     fn refresh(&self) {
         let (pool, _) = HERE.with_borrow(|here| here.clone().unwrap());
-        let other = pool.wait_user(self.0.clone()).unwrap();
-        pool.wait(&other, pool.alloc_page().unwrap(), 7).unwrap();
+        let other = pool.deferred_user(self.0.clone()).unwrap();
+        pool.defer(&other, pool.alloc_page().unwrap(), 7).unwrap();
     }
 
     fn in_use(&self, _: u64) -> bool {
@@ -419,11 +424,11 @@ fn a_user_that_comes_during_a_round_is_asked_in_the_next() {
     for on_busy in [OnBusy::Keep, OnBusy::Skip { ahead: 4 }, OnBusy::Release] {
         let (memory, pool) = pool(16, params(8, on_busy));
         let (pool, other) = (Rc::new(pool), Told::uses([]));
-        let user = Rc::new(pool.wait_user(Arc::new(Registers(other.clone()))).unwrap());
+        let user = Rc::new(pool.deferred_user(Arc::new(Registers(other.clone()))).unwrap());
         HERE.set(Some((pool.clone(), user.clone())));
-        pool.wait(&user, pool.alloc_page().unwrap(), 0).unwrap();
-        assert_eq!((pool.poll_waits(), other.take_asked()), (1, vec![]), "{on_busy:?}");
-        assert_eq!((pool.poll_waits(), other.take_asked()), (1, vec![7]), "{on_busy:?}");
+        pool.defer(&user, pool.alloc_page().unwrap(), 0).unwrap();
+        assert_eq!((pool.poll_deferred(), other.take_asked()), (1, vec![]), "{on_busy:?}");
+        assert_eq!((pool.poll_deferred(), other.take_asked()), (1, vec![7]), "{on_busy:?}");
         HERE.set(None);
         assert_home(&pool.handle());
         drop((user, pool));
@@ -448,7 +453,7 @@ impl Panics {
     }
 }
 
-impl PageUser for Panics {
+impl InUse for Panics {
     fn refresh(&self) {
         if self.refreshing.load(Relaxed) {
             self.panic_if_any_left();
@@ -468,15 +473,15 @@ fn a_user_that_panics_loses_nothing() {
     for (on_busy, refreshing) in [(OnBusy::Keep, false), (OnBusy::Release, false), (OnBusy::Keep, true)] {
         let (memory, pool) = pool(16, params(8, on_busy));
         let (refreshing, left) = (AtomicBool::new(refreshing), AtomicUsize::new(2));
-        let user = pool.wait_user(Arc::new(Panics { on: 1, refreshing, left })).unwrap();
+        let user = pool.deferred_user(Arc::new(Panics { on: 1, refreshing, left })).unwrap();
         queue(&pool, &user, 4);
-        let panicked = || catch_unwind(AssertUnwindSafe(|| pool.poll_waits())).is_err();
-        assert!(panicked(), "through poll_waits");
+        let panicked = || catch_unwind(AssertUnwindSafe(|| pool.poll_deferred())).is_err();
+        assert!(panicked(), "through poll_deferred");
         let in_cache = pool.inflight().cache;
         let out: Vec<_> = (0..in_cache).map(|_| pool.alloc_page()).collect(); // the next allocation has to ask
         assert!(catch_unwind(AssertUnwindSafe(|| pool.alloc_page())).is_err(), "through alloc_page");
-        let (waits, total) = (pool.wait_stats(), pool.inflight().total as u64);
-        assert_eq!(pool.poll_waits() as u64, waits.waiting(), "each is there still");
+        let (waits, total) = (pool.deferred_stats(), pool.inflight().total as u64);
+        assert_eq!(pool.poll_deferred() as u64, waits.waiting(), "each is there still");
         assert_eq!((pool.inflight().total as u64, pool.inflight().waiting), (total, 0));
         drop((out, pool));
         assert_eq!(memory.free(), 16);
@@ -489,7 +494,7 @@ fn a_user_that_panics_loses_nothing() {
 fn a_destroyed_pool_asks_until_all_are_done() {
     let (memory, pool) = pool(16, params(8, OnBusy::Keep));
     let told = Told::uses([0, 2, 5]);
-    let user = pool.wait_user(told.clone()).unwrap();
+    let user = pool.deferred_user(told.clone()).unwrap();
     let pages = queue(&pool, &user, 6);
     let handle = pool.handle();
     let shutdown = pool.destroy();
@@ -511,7 +516,7 @@ fn a_destroyed_pool_asks_until_all_are_done() {
         shutdown.report().to_string(),
         format!("pool shutdown complete: no buffer held (pool pool id {})", handle.id())
     );
-    let waits = handle.wait_stats();
+    let waits = handle.deferred_stats();
     assert_eq!((waits.queued, waits.reused, waits.leaked, waits.waiting()), (6, 6, 0, 0));
     assert_eq!(Arc::strong_count(&told), 1, "the user was let go of");
     drop(user);
@@ -521,11 +526,11 @@ fn a_destroyed_pool_asks_until_all_are_done() {
 fn memory_that_left_the_queue_is_waited_for_too() {
     let (memory, pool) = pool(8, params(8, OnBusy::Release));
     let told = Told::uses([0, 1]);
-    let user = pool.wait_user(told.clone()).unwrap();
+    let user = pool.deferred_user(told.clone()).unwrap();
     queue(&pool, &user, 2);
-    pool.poll_waits();
-    pool.poll_waits();
-    assert_eq!((pool.wait_stats().released, pool.inflight().waiting), (2, 0));
+    pool.poll_deferred();
+    pool.poll_deferred();
+    assert_eq!((pool.deferred_stats().released, pool.inflight().waiting), (2, 0));
     let handle = pool.handle();
     let shutdown = pool.destroy();
     assert!(!shutdown.is_complete(), "all buffers are home, but not all memory");
@@ -534,7 +539,7 @@ fn memory_that_left_the_queue_is_waited_for_too() {
     assert!(report.to_string().starts_with("stalled pool shutdown: 0 buffers held"), "{report}");
     told.all_done();
     assert!(shutdown.wait(Duration::from_secs(10)));
-    assert_eq!((memory.free(), handle.wait_stats().freed_late), (8, 2));
+    assert_eq!((memory.free(), handle.deferred_stats().freed_late), (8, 2));
 }
 
 /// What is leaked on purpose: reachable from here, so that a leak checker asks about no other.
@@ -545,13 +550,13 @@ fn a_pool_that_is_dropped_asks_once_more_and_leaks_what_is_in_use() {
     for on_busy in [OnBusy::Keep, OnBusy::Release] {
         let (memory, pool) = pool(8, params(8, on_busy));
         let told = Told::uses([1, 2]);
-        let user = pool.wait_user(told.clone()).unwrap();
+        let user = pool.deferred_user(told.clone()).unwrap();
         queue(&pool, &user, 4);
-        pool.poll_waits();
-        pool.poll_waits();
+        pool.poll_deferred();
+        pool.poll_deferred();
         let handle = pool.handle();
         drop(pool);
-        let waits = handle.wait_stats();
+        let waits = handle.deferred_stats();
         assert_eq!((waits.reused, waits.leaked, waits.waiting()), (2, 2, 0), "{on_busy:?}");
         told.all_done();
         assert_eq!(memory.free(), 6, "nobody asks any more: used never again rather than too early");
@@ -566,18 +571,18 @@ fn a_pool_that_is_dropped_asks_once_more_and_leaks_what_is_in_use() {
 fn the_queue_moves_with_its_pool() {
     let (memory, pool) = pool(8, params(8, OnBusy::Keep));
     let told = Told::uses([1]);
-    let user = pool.wait_user(told.clone()).unwrap();
+    let user = pool.deferred_user(told.clone()).unwrap();
     queue(&pool, &user, 3);
     let unbound = pool.unbind();
     let pool = std::thread::spawn(move || {
         let pool = unbound.bind();
-        assert_eq!((pool.poll_waits(), pool.inflight().cache), (1, 2), "into the cache of the new owner");
-        pool.wait(&user, pool.alloc_page().unwrap(), 7).unwrap();
+        assert_eq!((pool.poll_deferred(), pool.inflight().cache), (1, 2), "into the cache of the new owner");
+        pool.defer(&user, pool.alloc_page().unwrap(), 7).unwrap();
         told.all_done();
         pool.unbind()
     });
     let pool = pool.join().unwrap().bind();
-    assert_eq!(pool.poll_waits(), 3);
+    assert_eq!(pool.poll_deferred(), 3);
     assert_home(&pool.handle());
     assert!(pool.destroy().is_complete());
     assert_eq!(memory.free(), 8);
@@ -587,7 +592,7 @@ fn the_queue_moves_with_its_pool() {
 #[derive(Default)]
 struct Watching(Mutex<Option<Arc<Shutdown>>>, AtomicUsize);
 
-impl PageUser for Watching {
+impl InUse for Watching {
     fn in_use(&self, _cookie: u64) -> bool {
         let shutdown = self.0.lock().unwrap().clone();
         assert!(shutdown.is_none_or(|shutdown| !shutdown.is_complete() && shutdown.report().waiting > 0));
@@ -599,7 +604,7 @@ impl PageUser for Watching {
 fn a_user_may_call_back_into_the_shutdown_and_may_panic_there() {
     let (memory, first) = pool(8, params(8, OnBusy::Keep));
     let watching = Arc::new(Watching::default());
-    let user = first.wait_user(watching.clone()).unwrap();
+    let user = first.deferred_user(watching.clone()).unwrap();
     queue(&first, &user, 2);
     let shutdown = Arc::new(first.destroy());
     *watching.0.lock().unwrap() = Some(shutdown.clone());
@@ -609,7 +614,7 @@ fn a_user_may_call_back_into_the_shutdown_and_may_panic_there() {
 
     let (memory, second) = pool(8, params(8, OnBusy::Keep));
     let panics = Panics { on: 1, refreshing: AtomicBool::new(false), left: AtomicUsize::new(1) };
-    let user = second.wait_user(Arc::new(panics)).unwrap();
+    let user = second.deferred_user(Arc::new(panics)).unwrap();
     queue(&second, &user, 4);
     let shutdown = second.destroy();
     assert!(catch_unwind(AssertUnwindSafe(|| shutdown.is_complete())).is_err());
@@ -638,7 +643,7 @@ fn readers_on_other_threads_never_see_a_page_used_again_too_early() {
     for on_busy in [OnBusy::Keep, OnBusy::Skip { ahead: 8 }, OnBusy::Release] {
         let (memory, pool) = pool(48, params(32, on_busy));
         let counts = UseCounts::new(1 << 16);
-        let user = pool.wait_user(counts.clone()).unwrap();
+        let user = pool.deferred_user(counts.clone()).unwrap();
         let readers: Vec<_> = (0..2).map(|_| reader(counts.clone())).collect();
         let until = Instant::now() + Duration::from_secs(20);
         let (mut sent, mut starved) = (0_u64, 0);
@@ -654,11 +659,11 @@ fn readers_on_other_threads_never_see_a_page_used_again_too_early() {
                 counts.take(cookie);
                 reader.send((Bytes(buffer.as_ptr().unwrap()), sent as u8, cookie)).unwrap();
             }
-            let mut waiting = pool.wait(&user, buffer, cookie);
+            let mut waiting = pool.defer(&user, buffer, cookie);
             while let Err(buffer) = waiting {
                 std::thread::yield_now();
-                pool.poll_waits();
-                waiting = pool.wait(&user, buffer, cookie);
+                pool.poll_deferred();
+                waiting = pool.defer(&user, buffer, cookie);
             }
             sent += 1;
         }
@@ -670,7 +675,7 @@ fn readers_on_other_threads_never_see_a_page_used_again_too_early() {
             thread.join().expect("no reader saw a page change under it");
         }
         assert!(shutdown.wait(Duration::from_secs(10)), "{}", shutdown.report());
-        let waits = handle.wait_stats();
+        let waits = handle.deferred_stats();
         assert_eq!((waits.queued, waits.leaked, waits.waiting()), (sent, 0, 0), "{on_busy:?}");
         assert_eq!(memory.free(), 48);
     }

@@ -6,13 +6,13 @@
 //! Who    the holder of the owner half alone (I2); the queue moves with the pool. Once the pool has ended, whoever
 //!        takes it out of its [`Shutdown`](crate::Shutdown). The counts may be read by anyone.
 //! When   a refill asks after as many as it would bring, before it looks at lanes and ring;
-//!        [`Bound::poll_waits`](crate::Bound::poll_waits) asks when told. There is no thread that asks. An owner that
+//!        [`Bound::poll_deferred`](crate::Bound::poll_deferred) asks when told. There is no thread that asks. An owner that
 //!        sleeps is not woken by a user that gets done: it must sleep on what the user has to sleep on (a socket with
 //!        completions is readable with `POLLERR`), or for a time.
 //! Cost   queueing: a compare and 32 bytes written; no atomic, no allocation. A round: one atomic read-modify-write and
 //!        back, and per registered user and per buffer asked after one call.
 //!
-//! Foreign code: a [`PageUser`] may do anything the thread may do, also allocate from this pool, drop buffers, queue
+//! Foreign code: a [`InUse`] may do anything the thread may do, also allocate from this pool, drop buffers, queue
 //! others and poll. So no borrow of the queue or of the cache is live while it runs. While a round runs entries are
 //! added at the back and only the round takes any out, so places before that stay what they are: an entry stays in the
 //! queue while its user is asked, and a panic there loses nothing. A poll inside a poll does nothing. What is queued
@@ -26,7 +26,7 @@
 //! asked itself ([`is_complete`](crate::Shutdown::is_complete), [`wait`](crate::Shutdown::wait),
 //! [`report`](crate::Shutdown::report)); one thread at a time has the queue, and a second one finds it taken and does
 //! without. What is done goes home as a late buffer does. A `Shutdown` that is dropped asks once more, and what is in
-//! use then is leaked on purpose: never given back, counted in [`WaitStats::leaked`](crate::WaitStats::leaked). A pool
+//! use then is leaked on purpose: never given back, counted in [`DeferredStats::leaked`](crate::DeferredStats::leaked). A pool
 //! that is dropped drops its `Shutdown` at once.
 
 use std::cell::RefCell;
@@ -35,9 +35,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::buf::PageBuf;
-use crate::hold::PageHold;
+use crate::hold::PageRef;
 use crate::params::OnBusy;
-use crate::stats::WaitCounts;
+use crate::stats::DeferredCounts;
 
 /// Somebody who uses buffers without owning them, and says on request whether one is in use still.
 ///
@@ -46,32 +46,32 @@ use crate::stats::WaitCounts;
 /// device) must rest on an implementation that is right.
 ///
 /// ```
-/// use pagepool::{Arena, ArenaParams, PageUser, Pool, PoolParams};
+/// use pagepool::{Arena, ArenaParams, InUse, Pool, PoolParams};
 /// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
 ///
 /// /// A device that says up to which packet it has come.
 /// struct SentUpTo(AtomicU64);
 ///
-/// impl PageUser for SentUpTo {
+/// impl InUse for SentUpTo {
 ///     fn in_use(&self, cookie: u64) -> bool {
 ///         self.0.load(Ordering::Acquire) <= cookie
 ///     }
 /// }
 ///
 /// let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
-/// let pool = Pool::new(PoolParams { wait_capacity: 64, ..Default::default() }, arena)?.bind();
+/// let pool = Pool::new(PoolParams { defer_capacity: 64, ..Default::default() }, arena)?.bind();
 /// let device = Arc::new(SentUpTo(AtomicU64::new(0)));
-/// let user = pool.wait_user(device.clone())?;
+/// let user = pool.deferred_user(device.clone())?;
 /// for packet in 0..3 {
-///     pool.wait(&user, pool.alloc_page().unwrap(), packet).expect("there is room for 64");
+///     pool.defer(&user, pool.alloc_page().unwrap(), packet).expect("there is room for 64");
 /// }
-/// assert_eq!((pool.poll_waits(), pool.inflight().waiting), (0, 3));
+/// assert_eq!((pool.poll_deferred(), pool.inflight().waiting), (0, 3));
 /// device.0.store(2, Ordering::Release);
-/// assert_eq!((pool.poll_waits(), pool.inflight().waiting), (2, 1));
+/// assert_eq!((pool.poll_deferred(), pool.inflight().waiting), (2, 1));
 /// # device.0.store(3, Ordering::Release);
 /// # Ok::<(), pagepool::Error>(())
 /// ```
-pub trait PageUser: Send + Sync {
+pub trait InUse: Send + Sync {
     /// Called once before each round of questions, for a user that must look first (at a socket's error queue, at a
     /// device's ring). It should take a bounded time: it runs inside an allocation.
     fn refresh(&self) {}
@@ -82,12 +82,12 @@ pub trait PageUser: Send + Sync {
     fn in_use(&self, cookie: u64) -> bool;
 }
 
-/// A user that is registered with a pool, to queue buffers for. Made by [`Bound::wait_user`](crate::Bound::wait_user).
+/// A user that is registered with a pool, to queue buffers for. Made by [`Bound::deferred_user`](crate::Bound::deferred_user).
 ///
 /// Once it is dropped and nothing waits for the user any more, the pool lets go of the user at its next poll.
 #[derive(Debug)]
 #[must_use = "a user without its registration can have no buffers"]
-pub struct WaitUser {
+pub struct DeferredUser {
     pub(crate) pool: u32,
     at: usize,
     /// The queue has the other count of it, and sees when this one is gone.
@@ -95,7 +95,7 @@ pub struct WaitUser {
 }
 
 /// A user, where it is asked; `None` where one was let go of.
-type Users = Vec<Option<Arc<dyn PageUser>>>;
+type Users = Vec<Option<Arc<dyn InUse>>>;
 
 /// A buffer that waits.
 #[derive(Debug)]
@@ -105,17 +105,17 @@ struct Entry {
     cookie: u64,
 }
 
-const _: () = assert!(size_of::<Entry>() == 32, "the module's head and wait_capacity say so");
+const _: () = assert!(size_of::<Entry>() == 32, "the module's head and defer_capacity say so");
 
 /// The memory of a buffer that left the queue in use.
 #[derive(Debug)]
 struct Held {
-    hold: PageHold,
+    hold: PageRef,
     user: usize,
     cookie: u64,
 }
 
-const _: () = assert!(size_of::<Held>() == 40, "wait_capacity says so");
+const _: () = assert!(size_of::<Held>() == 40, "defer_capacity says so");
 
 /// What the queue knows of a registered user, beside the user.
 #[derive(Debug)]
@@ -142,25 +142,28 @@ struct State {
 }
 
 /// The queue of a pool.
-pub(crate) struct WaitQueue {
-    counts: Arc<WaitCounts>,
+pub(crate) struct DeferredQueue {
+    counts: Arc<DeferredCounts>,
     on_busy: OnBusy,
     capacity: usize,
     state: RefCell<State>,
 }
 
-impl fmt::Debug for WaitQueue {
+impl fmt::Debug for DeferredQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitQueue").field("capacity", &self.capacity).field("on_busy", &self.on_busy).finish()
+        f.debug_struct("DeferredQueue")
+            .field("capacity", &self.capacity)
+            .field("on_busy", &self.on_busy)
+            .finish()
     }
 }
 
-impl WaitQueue {
+impl DeferredQueue {
     /// An empty queue with all its memory, if it has places at all.
     pub(crate) fn new(
         capacity: usize,
         on_busy: OnBusy,
-        counts: Option<Arc<WaitCounts>>,
+        counts: Option<Arc<DeferredCounts>>,
     ) -> Option<Box<Self>> {
         let held = if on_busy == OnBusy::Release { capacity } else { 0 };
         let state = State {
@@ -174,7 +177,7 @@ impl WaitQueue {
     }
 
     /// Makes a user known.
-    pub(crate) fn register(&self, pool: u32, user: Arc<dyn PageUser>) -> WaitUser {
+    pub(crate) fn register(&self, pool: u32, user: Arc<dyn InUse>) -> DeferredUser {
         let alive = Arc::new(());
         let mut state = self.state.borrow_mut();
         let seat = Seat { alive: alive.clone(), waiting: 0 };
@@ -187,19 +190,19 @@ impl WaitQueue {
             users[at] = Some(user);
             state.seats[at] = seat;
         }
-        WaitUser { pool, at, _alive: alive }
+        DeferredUser { pool, at, _alive: alive }
     }
 
     /// Queues a buffer; it comes back where there is no room.
     #[inline]
-    pub(crate) fn push(&self, user: &WaitUser, buffer: PageBuf, cookie: u64) -> Result<(), PageBuf> {
+    pub(crate) fn push(&self, user: &DeferredUser, buffer: PageBuf, cookie: u64) -> Result<(), PageBuf> {
         let mut state = self.state.borrow_mut();
         if state.waiting.len() == self.capacity {
             self.counts.counters.full.add(1);
             return Err(buffer);
         }
         self.counts.counters.queued.add(1);
-        self.counts.pages.add(u64::from(!buffer.is_piece()));
+        self.counts.pages.add(u64::from(!buffer.is_frag()));
         state.seats[user.at].waiting += 1;
         state.waiting.push_back(Entry { buffer, user: user.at, cookie });
         Ok(())
@@ -233,7 +236,7 @@ impl WaitQueue {
         }
     }
 
-    fn take_retired(&self) -> Option<Arc<dyn PageUser>> {
+    fn take_retired(&self) -> Option<Arc<dyn InUse>> {
         let state = &mut *self.state.borrow_mut();
         let over = |(seat, user): (&Seat, &Option<_>)| user.is_some() && seat.is_over();
         let at = state.seats.iter().zip(state.users.iter()).position(over)?;
@@ -241,7 +244,7 @@ impl WaitQueue {
     }
 }
 
-impl Drop for WaitQueue {
+impl Drop for DeferredQueue {
     /// Nobody will ask any more: what waits is leaked, for its user may not be done.
     fn drop(&mut self) {
         let state = self.state.get_mut();
@@ -261,7 +264,7 @@ struct Round<'a> {
 }
 
 /// Ends the round when it is dropped, also where a user panics.
-struct EndOfRound<'a>(&'a WaitQueue);
+struct EndOfRound<'a>(&'a DeferredQueue);
 
 impl Drop for EndOfRound<'_> {
     fn drop(&mut self) {
@@ -272,7 +275,7 @@ impl Drop for EndOfRound<'_> {
 
 impl<'a> Round<'a> {
     /// None while another round runs, which is further up on this stack, or where nothing waits.
-    fn begin(queue: &'a WaitQueue) -> Option<Self> {
+    fn begin(queue: &'a DeferredQueue) -> Option<Self> {
         if queue.state.borrow().polling {
             return None;
         }
@@ -295,7 +298,7 @@ impl<'a> Round<'a> {
         &self.end.0.state
     }
 
-    fn counts(&self) -> &WaitCounts {
+    fn counts(&self) -> &DeferredCounts {
         &self.end.0.counts
     }
 
@@ -381,7 +384,7 @@ impl<'a> Round<'a> {
         state.seats[user].waiting -= 1;
         drop(state);
         self.counts().counters.reused.add(1);
-        self.counts().pages.take(u64::from(!buffer.is_piece()));
+        self.counts().pages.take(u64::from(!buffer.is_frag()));
         drop(buffer);
     }
 
@@ -392,10 +395,10 @@ impl<'a> Round<'a> {
             return false;
         }
         let Some(Entry { mut buffer, user, cookie }) = state.waiting.pop_front() else { return false };
-        state.held.push_back(Held { hold: buffer.hold(), user, cookie });
+        state.held.push_back(Held { hold: buffer.page_ref(), user, cookie });
         drop(state);
         self.counts().counters.released.add(1);
-        self.counts().pages.take(u64::from(!buffer.is_piece()));
+        self.counts().pages.take(u64::from(!buffer.is_frag()));
         drop(buffer);
         true
     }

@@ -2,7 +2,7 @@
 //!
 //! The verdicts have the meaning that they have in XDP. A closure is a program.
 
-use pagepool::Buff;
+use pagepool::XdpBuff;
 
 /// The number of a port of a forwarder, in the order in which they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,18 +56,18 @@ pub fn swap_macs(frame: &mut [u8]) {
 /// Decides about packets, and may change them: an XDP program. Runs on the thread that polls; must not block.
 ///
 /// ```
-/// use pagepool_net::{Action, Ingress, Program};
+/// use pagepool_net::{Action, Ingress, PacketHandler};
 /// let mut seen = 0;
-/// let mut program = |packet: &mut pagepool::Buff, _: Ingress| {
+/// let mut program = |packet: &mut pagepool::XdpBuff, _: Ingress| {
 ///     seen += packet.len();
 ///     if packet.data()[0] & 1 == 1 { Action::Drop } else { Action::Tx }
 /// };
-/// fn takes(_: &mut impl Program) {}
+/// fn takes(_: &mut impl PacketHandler) {}
 /// takes(&mut program);
 /// ```
-pub trait Program {
+pub trait PacketHandler {
     /// The verdict over one packet, which has at least an Ethernet header in its first buffer, if the program reads any.
-    fn run(&mut self, packet: &mut Buff, at: Ingress) -> Action;
+    fn run(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action;
 
     /// Whether packets are looked at, by this program or by what sends them. Then their first cache lines are fetched some
     /// packets before, and one without an Ethernet header ends. Say `false` in a program that ends packets unseen, for it has
@@ -78,9 +78,9 @@ pub trait Program {
     }
 }
 
-impl<F: FnMut(&mut Buff, Ingress) -> Action> Program for F {
+impl<F: FnMut(&mut XdpBuff, Ingress) -> Action> PacketHandler for F {
     #[inline]
-    fn run(&mut self, packet: &mut Buff, at: Ingress) -> Action {
+    fn run(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action {
         self(packet, at)
     }
 }

@@ -12,12 +12,12 @@ use crate::thread;
 /// not recycle directly must be flushed before the scope ends: who the owner is is asked when it is flushed.
 ///
 /// ```
-/// # use pagepool::{Arena, ArenaParams, NoDirect, Pool, PoolParams};
+/// # use pagepool::{Arena, ArenaParams, NoDirectRecycle, Pool, PoolParams};
 /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
 /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
 /// let (one, two) = (pool.alloc_page(), pool.alloc_page());
 /// {
-///     let _scope = NoDirect::enter();
+///     let _scope = NoDirectRecycle::enter();
 ///     drop(one);
 /// }
 /// drop(two);
@@ -25,19 +25,19 @@ use crate::thread;
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 /// ```compile_fail,E0277
-/// let scope = pagepool::NoDirect::enter();
+/// let scope = pagepool::NoDirectRecycle::enter();
 /// std::thread::spawn(move || drop(scope)); // it is this thread's
 /// ```
 #[doc(alias = "xdp_set_return_frame_no_direct")]
 #[doc(alias = "xdp_clear_return_frame_no_direct")]
 #[must_use = "the scope ends when this is dropped"]
 #[derive(Debug)]
-pub struct NoDirect {
+pub struct NoDirectRecycle {
     /// Neither `Send` nor `Sync`: it is about the thread that entered it.
     here: PhantomData<*mut ()>,
 }
 
-impl NoDirect {
+impl NoDirectRecycle {
     /// Enters the scope; dropping what it gives leaves it. Forgotten, the thread never recycles directly again.
     #[inline]
     pub fn enter() -> Self {
@@ -46,7 +46,7 @@ impl NoDirect {
     }
 }
 
-impl Drop for NoDirect {
+impl Drop for NoDirectRecycle {
     #[inline]
     fn drop(&mut self) {
         thread::show_token();

@@ -1,4 +1,4 @@
-//! Pieces of order-3 pages: the argument of the second seed.
+//! Fragments of order-3 pages: the argument of the second seed.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -18,7 +18,7 @@ pub const MTU_1500: usize = 1514 + 256 + 320;
 /// MTU 8000 likewise: 3 of them.
 pub const MTU_8000: usize = 8014 + 256 + 320;
 
-/// A page is reused in place for every 15 pieces, and nothing else moves.
+/// A page is reused in place for every 15 fragments, and nothing else moves.
 const IN_PLACE_15: &[Rule] =
     &[Rule(&["alloc_fast"], Moves::Share(1, 15)), Rule(&["recycle_cached"], Moves::Share(1, 15))];
 
@@ -26,21 +26,21 @@ const IN_PLACE_15: &[Rule] =
 pub const TABLE: &[Workload] = &[
     Workload {
         name: "frag_2090_direct",
-        about: "allocate a piece of 2090 bytes, drop it",
+        about: "allocate a fragment of 2090 bytes, drop it",
         rules: IN_PLACE_15,
         ready: frag_direct,
         ..Workload::USUAL
     },
     Workload {
         name: "frag_2090_burst64",
-        about: "allocate 64 pieces of 2090 bytes, drop 64, one call each",
+        about: "allocate 64 fragments of 2090 bytes, drop 64, one call each",
         rules: IN_PLACE_15,
         ready: frag_burst64,
         ..Workload::USUAL
     },
     Workload {
         name: "frag_2090_remote",
-        about: "bursts of 32 pieces to the second core, which drops them one by one",
+        about: "bursts of 32 fragments to the second core, which drops them one by one",
         rules: BY_MESSAGE,
         ready: frag_remote::<false>,
         ..Workload::USUAL
@@ -61,7 +61,7 @@ pub const TABLE: &[Workload] = &[
     },
 ];
 
-/// A page for every 15 pieces, and none is taken from the arena.
+/// A page for every 15 fragments, and none is taken from the arena.
 const BY_MESSAGE: &[Rule] = &[
     Rule(&["alloc_fast", "alloc_refill"], Moves::Share(1, 15)),
     Rule(&["recycle_ring", "recycle_cached"], Moves::AtMost(1, 1)),
@@ -73,9 +73,9 @@ pub fn order3() -> PoolParams {
     PoolParams { order: 3, ..PoolParams::default() }
 }
 
-/// A piece. The arenas here are larger than what any workload holds, so that none can fail.
+/// A fragment. The arenas here are larger than what any workload holds, so that none can fail.
 #[inline(always)]
-fn piece(pool: &Bound) -> PageBuf {
+fn frag(pool: &Bound) -> PageBuf {
     pool.alloc_frag(MTU_1500).expect("the arena has more pages than the workload holds")
 }
 
@@ -84,7 +84,7 @@ fn frag_direct() -> Result<Ready, String> {
     let counters = pools::counters_of(&pool);
     let run = move |n| {
         for _ in 0..n {
-            let buf = piece(&pool);
+            let buf = frag(&pool);
             compiler_fence(Ordering::SeqCst); // as in page_direct
             drop(buf);
         }
@@ -98,7 +98,7 @@ fn frag_burst64() -> Result<Ready, String> {
     let mut burst = Vec::with_capacity(64);
     let run = move |n| {
         for _ in 0..n / 64 {
-            burst.extend((0..64).map(|_| piece(&pool)));
+            burst.extend((0..64).map(|_| frag(&pool)));
             black_box(&burst);
             burst.clear();
         }
@@ -119,7 +119,7 @@ fn alloc_direct() -> Result<Ready, String> {
     Ok(Ready::one_core(run).counting(counters))
 }
 
-/// Order-3 pages that the pool holds: its ring of pieces needs 73, its lane and ring of messages twice as many more.
+/// Order-3 pages that the pool holds: its ring of fragments needs 73, its lane and ring of messages twice as many more.
 const POPULATION: usize = 160;
 
 fn frag_remote<const TOUCH: bool>() -> Result<Ready, String> {
@@ -130,7 +130,7 @@ fn frag_remote<const TOUCH: bool>() -> Result<Ready, String> {
     let mut burst = Vec::with_capacity(BURST);
     let produce = move |n| {
         for _ in 0..n / BURST {
-            burst.extend((0..BURST).map(|_| piece(&pool)));
+            burst.extend((0..BURST).map(|_| frag(&pool)));
             if TOUCH {
                 burst.iter_mut().zip(0..).for_each(|(buf, at)| touch::write(buf, at));
             }

@@ -1,0 +1,249 @@
+//! Pages that a device has: found again once, by their numbers, whatever it names; and packets that go home together.
+
+use pagepool::{
+    Arena, ArenaParams, Bound, DeviceTable, PageBuf, PageIdx, Pool, PoolParams, XdpBuff, put_bulk,
+    put_packets,
+};
+use std::sync::Arc;
+
+const PAGES: usize = 512;
+
+fn arena() -> Arc<Arena> {
+    Arena::new(ArenaParams { max_bytes: (PAGES * 4096) as u64, ..Default::default() }).expect("2 MiB")
+}
+
+fn pool(arena: &Arc<Arena>) -> Bound {
+    Pool::new(PoolParams { tailroom: 320, ..Default::default() }, arena.clone()).expect("plain").bind()
+}
+
+fn out(pool: &Bound) -> u64 {
+    pool.inflight().out
+}
+
+/// Parks so many pages of a pool, and gives their numbers.
+fn park(table: &mut DeviceTable, pool: &Bound, n: usize) -> Vec<PageIdx> {
+    let mut numbers = Vec::new();
+    table.insert(pool.alloc_batch(n), |page, _| numbers.push(page)).expect("of this area");
+    numbers
+}
+
+#[test]
+fn each_page_goes_back_to_its_own_pool_once() {
+    let arena = arena();
+    let (one, two, mut table) = (pool(&arena), pool(&arena), DeviceTable::new(PAGES));
+    let (of_one, of_two) = (park(&mut table, &one, 10), park(&mut table, &two, 10));
+    assert_eq!((table.len(), out(&one), out(&two)), (20, 10, 10));
+    for (number, pool) in of_one.iter().map(|n| (n, &one)).chain(of_two.iter().map(|n| (n, &two))) {
+        let buffer = table.remove(*number).expect("it is here");
+        assert_eq!((buffer.page(), buffer.pool_id()), (*number, pool.handle().id()));
+        assert!(table.remove(*number).is_none(), "not twice");
+    }
+    assert_eq!((table.is_empty(), out(&one), out(&two)), (true, 0, 0));
+}
+
+/// As packets, each said by its page, where in it it begins, and its bytes.
+fn take(table: &mut DeviceTable, named: &[(PageIdx, u32, u32)], into: &mut Vec<XdpBuff>) -> (usize, u64) {
+    let at = |(page, offset, len): (PageIdx, u32, u32)| (u64::from(page.0) * 4096 + u64::from(offset), len);
+    table.remove_packets(named.len(), |n| Some(at(named[n])), into)
+}
+
+#[test]
+fn a_number_that_is_not_here_gives_nothing() {
+    let arena = arena();
+    let (pool, mut table) = (pool(&arena), DeviceTable::new(PAGES));
+    assert!(table.remove(PageIdx(0)).is_none(), "nothing is here at all");
+    let numbers = park(&mut table, &pool, 4);
+    for wrong in [PageIdx(PAGES as u32), PageIdx(u32::MAX)] {
+        assert!(table.remove(wrong).is_none());
+        assert_eq!(take(&mut table, &[(wrong, 0, 60)], &mut Vec::with_capacity(1)), (0, 0));
+    }
+    let free = (0..PAGES as u32).map(PageIdx).find(|page| !numbers.contains(page)).expect("508 are free");
+    assert!(table.remove(free).is_none());
+    assert_eq!((table.len(), out(&pool)), (4, 4));
+}
+
+#[test]
+fn packets_stop_at_the_first_that_is_wrong_and_change_nothing_for_it() {
+    let arena = arena();
+    let (one, two, mut table) = (pool(&arena), pool(&arena), DeviceTable::new(PAGES));
+    let (mine, theirs) = (park(&mut table, &one, 4), park(&mut table, &two, 1));
+    let mut packets = Vec::with_capacity(8);
+    let wrong = [
+        (mine[0], 256, 0),               // empty
+        (mine[0], 256, 4096 - 320),      // into the tailroom
+        (mine[0], 4095, 1),              // likewise, from there on
+        (mine[0], 1, u32::MAX),          // longer than anything
+        (PageIdx(PAGES as u32), 256, 1), // no page
+    ];
+    for named in wrong {
+        assert_eq!(take(&mut table, &[named], &mut packets), (0, 0), "{named:?}");
+    }
+    for beyond in [1u64 << 44, 1 << 63] {
+        let at = |page: PageIdx| beyond + u64::from(page.0) * 4096 + 256;
+        assert_eq!(table.remove_packets(1, |_| Some((at(mine[0]), 60)), &mut packets), (0, 0), "{beyond}");
+    }
+    assert_eq!(table.remove_packets(4, |_| None, &mut packets), (0, 0), "nothing is said");
+    assert_eq!(table.remove_packets(0, |_| unreachable!(), &mut packets), (0, 0), "there are none");
+    let last = 4096 - 320 - 256;
+    let named = [(mine[0], 256, last), (theirs[0], 256, 60), (mine[1], 256, 60)];
+    assert_eq!(take(&mut table, &named, &mut packets), (1, u64::from(last)), "up to another pool's");
+    assert_eq!(take(&mut table, &named[1..], &mut packets), (1, 60), "which comes by itself");
+    assert_eq!((packets[0].offset(), packets[0].len(), packets[0].tailroom()), (256, last as usize, 0));
+    assert_eq!((table.len(), packets.len()), (3, 2));
+    let mut full = Vec::with_capacity(1);
+    full.push(XdpBuff::received(table.remove(mine[1]).expect("it is here"), 60).expect("it fits"));
+    assert_eq!(take(&mut table, &[(mine[2], 256, 60)], &mut full), (0, 0), "the vector never grows");
+    drop((packets, full, table));
+    assert_eq!((out(&one), out(&two)), (0, 0));
+}
+
+fn packet(pool: &Bound, len: usize) -> XdpBuff {
+    XdpBuff::received(pool.alloc_page().expect("a page"), len).expect("it fits")
+}
+
+#[test]
+fn packets_are_parked_up_to_the_first_that_is_no_page_to_itself() {
+    let arena = arena();
+    let chained = PoolParams { chains: 8, ..Default::default() };
+    let (one, two) = (Pool::new(chained, arena.clone()).expect("plain").bind(), pool(&arena));
+    let frag = XdpBuff::new(one.alloc_frag(512).expect("a fragment"), 0, 60).expect("it fits");
+    let mut jumbo = packet(&one, 100);
+    jumbo.add_frag(one.alloc_page().expect("a page"), 0, 100).expect("a chain");
+    let mut packets =
+        vec![packet(&one, 60), frag, packet(&one, 61), jumbo, packet(&one, 62), packet(&two, 63)];
+    let (mut table, mut named) = (DeviceTable::new(PAGES), Vec::new());
+    let mut takes = |page, offset, len| {
+        named.push((page, offset as u32, len as u32));
+        true
+    };
+    for _ in 0..2 {
+        assert_eq!(table.insert_packets(&mut packets, 64, &mut takes), 1);
+        assert_eq!(table.insert_packets(&mut packets, 64, &mut takes), 0, "a fragment, or several buffers");
+        drop(packets.remove(0));
+    }
+    assert_eq!(table.insert_packets(&mut packets, 0, &mut takes), 0, "none is asked for");
+    assert_eq!(table.insert_packets(&mut packets, 64, |_, _, _| false), 0, "refused");
+    assert_eq!(table.insert_packets(&mut packets, 64, &mut takes), 1, "up to another pool's");
+    assert_eq!(table.insert_packets(&mut packets, 64, &mut takes), 1, "which comes by itself");
+    assert_eq!((packets.len(), table.len(), out(&one), out(&two)), (0, 4, 3, 1));
+    assert_eq!(table.insert_packets(&mut packets, 64, &mut takes), 0, "there are none");
+    let mut back = Vec::with_capacity(8);
+    assert_eq!(take(&mut table, &named[..3], &mut back), (3, 60 + 61 + 62), "as they were");
+    assert_eq!(take(&mut table, &named[3..], &mut back), (1, 63));
+    drop((back, table));
+    assert_eq!((out(&one), out(&two)), (0, 0));
+}
+
+#[test]
+fn packets_of_another_area_or_beyond_the_table_stay_in_the_vector() {
+    let (here, there) = (arena(), arena());
+    let (mine, theirs, mut table) = (pool(&here), pool(&there), DeviceTable::new(PAGES));
+    park(&mut table, &mine, 1);
+    let mut packets = vec![packet(&theirs, 60)];
+    assert_eq!(table.insert_packets(&mut packets, 64, |_, _, _| panic!("none is asked about")), 0);
+    assert_eq!((packets.len(), packets[0].len(), out(&theirs)), (1, 60, 1));
+    let mut short = DeviceTable::new(0);
+    assert_eq!(short.insert_packets(&mut packets, 64, |_, _, _| panic!("none is asked about")), 0);
+    drop((packets, table));
+    assert_eq!((out(&mine), out(&theirs)), (0, 0));
+}
+
+#[test]
+fn a_panic_over_a_packet_leaks_those_that_were_not_parked_and_no_more() {
+    let arena = arena();
+    let (pool, mut table) = (pool(&arena), DeviceTable::new(PAGES));
+    let (mut packets, mut asked): (Vec<_>, _) = ((0..5).map(|_| packet(&pool, 60)).collect(), 0);
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        table.insert_packets(&mut packets, 64, |_, _, _| {
+            asked += 1;
+            assert!(asked < 3, "the third");
+            true
+        })
+    }));
+    assert!(unwound.is_err() && packets.is_empty());
+    assert_eq!((table.len(), table.clear(), out(&pool)), (2, 2, 3));
+}
+
+#[test]
+fn pages_of_another_area_are_given_back_unless_none_are_here() {
+    let (here, there) = (arena(), arena());
+    let (mine, theirs, mut table) = (pool(&here), pool(&there), DeviceTable::new(PAGES));
+    let numbers = park(&mut table, &mine, 2);
+    let refused = table.insert(theirs.alloc_batch(3), |_, _| panic!("none is taken"));
+    assert_eq!(refused.expect_err("another area").len(), 3);
+    assert_eq!((out(&theirs), table.len()), (0, 2));
+    numbers.into_iter().for_each(|number| drop(table.remove(number)));
+    park(&mut table, &theirs, 3);
+    assert_eq!((out(&mine), out(&theirs)), (0, 3));
+    assert_eq!((table.clear(), out(&theirs)), (3, 0));
+}
+
+#[test]
+fn what_is_forgotten_is_out_for_ever() {
+    let (pool, mut table) = (pool(&arena()), DeviceTable::new(PAGES));
+    let numbers = park(&mut table, &pool, 5);
+    drop(table.remove(numbers[0]));
+    assert_eq!((table.forget(), table.len(), table.forget()), (4, 0, 0));
+    assert!(numbers.into_iter().all(|number| table.remove(number).is_none()));
+    drop(table);
+    assert_eq!(out(&pool), 4);
+}
+
+#[test]
+fn pools_that_went_away_make_room_for_others() {
+    let arena = arena();
+    let (stays, mut table) = (pool(&arena), DeviceTable::new(PAGES));
+    let numbers = park(&mut table, &stays, 1);
+    let plain = || Pool::new(PoolParams { refill: 1, ..Default::default() }, arena.clone()).expect("plain");
+    for n in 0..600 {
+        let passing = plain().bind();
+        let number = park(&mut table, &passing, 1)[0];
+        let buffer = table.remove(number).expect("it is here");
+        assert_eq!(buffer.pool_id(), passing.handle().id(), "pool {n}");
+    }
+    let living: Vec<_> = (0..254).map(|_| plain().bind()).collect();
+    let theirs: Vec<_> = living.iter().map(|pool| park(&mut table, pool, 1)[0]).collect();
+    let one_more = plain().bind();
+    let refused = table.insert(one_more.alloc_batch(1), |_, _| panic!("there are pages of 255 pools"));
+    assert_eq!((refused.expect_err("no mark is left").len(), table.len()), (1, 255));
+    for (pool, number) in living.iter().zip(theirs).chain([(&stays, numbers[0])]) {
+        assert_eq!(table.remove(number).expect("it is here").pool_id(), pool.handle().id());
+    }
+}
+
+#[test]
+fn packets_of_all_kinds_go_home_together() {
+    let arena = arena();
+    let params = PoolParams { chains: 8, ..Default::default() };
+    let pools: Vec<_> =
+        (0..2).map(|_| Pool::new(params.clone(), arena.clone()).expect("plain").bind()).collect();
+    let page = |n: usize| XdpBuff::received(pools[n % 2].alloc_page().expect("a page"), 60).expect("it fits");
+    let mut packets: Vec<XdpBuff> = (0..100).map(page).collect();
+    let frag = |pool: &Bound| -> PageBuf { pool.alloc_page().expect("a page") };
+    packets[7].add_frag(frag(&pools[0]), 0, 100).expect("a chain");
+    packets[90].add_frag(frag(&pools[1]), 0, 100).expect("a chain");
+    packets.push(XdpBuff::new(pools[0].alloc_frag(2048).expect("a fragment"), 0, 60).expect("it fits"));
+    put_packets(&mut packets);
+    assert_eq!((packets.len(), packets.capacity() > 100), (0, true));
+    assert_eq!((out(&pools[0]), out(&pools[1])), (0, 0), "all home");
+    put_packets(&mut packets); // nothing to do
+
+    let mut of_one_pool: Vec<XdpBuff> = (0..64).map(|_| page(0)).collect();
+    of_one_pool[9].add_frag(frag(&pools[0]), 0, 100).expect("a chain");
+    put_packets(&mut of_one_pool);
+    assert_eq!(out(&pools[0]), 0, "the further buffer, too");
+    put_packets(&mut (0..64).map(page).collect()); // of both, and nothing else
+    assert_eq!((out(&pools[0]), out(&pools[1])), (0, 0));
+
+    let mut plain: Vec<XdpBuff> = (0..200).map(|_| page(0)).collect();
+    let elsewhere: Vec<XdpBuff> = (0..64).map(|_| page(0)).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| put_packets(&mut { elsewhere }));
+    });
+    put_packets(&mut plain);
+    let mut again = Vec::with_capacity(264);
+    pools[0].alloc_bulk(&mut again, 264); // takes in what came from the other thread
+    assert_eq!(out(&pools[0]), 264);
+    put_bulk(&mut again);
+    assert_eq!(out(&pools[0]), 0);
+}
