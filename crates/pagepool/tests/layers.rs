@@ -1,85 +1,44 @@
-//! The shape of the source, held to what ARCHITECTURE.md says of it.
+//! The shape of the source: folders are layers, and no file is in a circle with another.
 //!
-//! The layers are declared here and nowhere else: a module may name itself and those before it. The exceptions are
+//! The order of the folders is declared here. A file may name its own folder and those before it. The exceptions are
 //! listed with their reasons, and one that is no longer needed fails as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Modules, lowest first.
-const LAYERS: &[&str] = &[
-    // The machine.
-    "error",
-    "sys",
-    "sync",
-    // Pages, and what is known of them.
-    "page",
-    "stats",
-    "registry",
-    "table",
-    "slab",
-    "dma",
-    "area",
-    // Where pages come from.
-    "provider",
-    "topology",
-    "backing",
-    "arena_params",
-    "buddy",
-    "free_pages",
-    "device_memory",
-    "arena",
-    // Places of a pool.
-    "wake",
-    "ring",
-    "lane",
-    "thread",
-    "no_direct_recycle",
-    "cache",
-    "frag",
-    "params",
-    // The return half, and the end.
-    "shared",
-    "shutdown",
-    // Handles.
-    "hold",
-    "buf",
-    "chain",
-    "shared_buf",
-    "raw",
-    "batch",
-    "bulk",
-    "deferred_queue",
-    "use_counts",
-    "pool_ref",
-    // The owner half.
-    "pool",
-    "refill",
-    // Packets.
-    "model",
-    "memory",
-    "buff",
-    "device_table",
-    "frame",
-    "frame_bulk",
-    "skb",
-    "as_bytes",
-    // For other languages.
-    "token",
-    // For tests alone.
-    "testing",
+/// Folders of `src`, and the files beside them, lowest first.
+const LAYERS: &[&str] = &["error", "sys", "mem", "home", "buf", "pool", "packet", "testing"];
+
+/// Files that name a higher folder: from, to, why.
+const UPWARDS: &[(&str, &str, &str)] = &[
+    ("sys/memory", "mem/page", "the page size, a constant"),
+    ("sys/table", "mem/page", "records of pages are zeroes at first"),
+    ("home/shared", "pool/shutdown", "a return that finds its pool ended is accounted for there"),
+    ("home/shared", "packet/chain", "a pool has an array of blocks for chains"),
+    ("pool/bound", "packet/chain", "a pool has an array of blocks for chains"),
 ];
 
-/// Names that go upwards: from, to, why.
-const EXCEPTIONS: &[(&str, &str, &str)] = &[
-    ("sys", "page", "the page size, a constant"),
-    ("ring", "lane", "the bit of a message that says fragment, a constant"),
-    ("shared", "shutdown", "a return that finds its pool ended is accounted for there"),
-    ("shared", "chain", "a pool has an array of blocks for chains"),
-    ("shutdown", "deferred_queue", "what waits when its pool ends is asked after by who watches the end"),
-    ("buf", "shared_buf", "PageBuf::into_shared"),
-    ("buf", "raw", "PageBuf::into_raw"),
+/// Files that name each other, directly or through others, in alphabetical order: who, and why.
+const CIRCLES: &[(&[&str], &str)] = &[
+    (
+        &[
+            "buf/page_buf",
+            "buf/page_ref",
+            "buf/raw_buf",
+            "buf/shared_buf",
+            "home/shared",
+            "packet/chain",
+            "pool/deferred",
+            "pool/shutdown",
+        ],
+        "the end of a pool",
+    ),
+    (&["home/lane", "home/ring"], "the bit of a message that says fragment"),
+    (
+        &["packet/skb", "packet/skb/block", "packet/skb/cache", "packet/skb/coalesce"],
+        "blocks and their cache",
+    ),
 ];
 
 /// Files that may name `libc`, beside those of `sys`.
@@ -91,8 +50,8 @@ const MOST_LINES: usize = 800;
 struct Source {
     /// The file, from `src`.
     file: String,
-    /// The module of the crate root that it belongs to.
-    module: String,
+    /// The same without its ending: the path of its module.
+    name: String,
     text: String,
     /// Its lines of code.
     code: Vec<String>,
@@ -115,8 +74,8 @@ fn sources() -> Vec<Source> {
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).expect("a source file");
         let file = path.strip_prefix(&src).expect("it is in src").to_string_lossy().into_owned();
-        let module = file.split(['/', '.']).next().expect("a file has a name").to_owned();
-        Source { code: code_of(&text), file, module, text }
+        let name = file.trim_end_matches(".rs").to_owned();
+        Source { code: code_of(&text), file, name, text }
     };
     rust_files(&src).into_iter().map(read).collect()
 }
@@ -130,66 +89,125 @@ fn code_of(text: &str) -> Vec<String> {
     code.filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
-/// The words that begin right behind each `crate::`, and those in the braces there.
-fn named_in(code: &[String]) -> BTreeSet<String> {
+/// The paths that `crate::` begins, each as its names in order. Braces are opened, as in `crate::a::{b, c::d}`.
+fn paths_in(code: &[String]) -> Vec<Vec<String>> {
     let text = code.join(" ");
-    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
-    let mut names = BTreeSet::new();
-    for (at, _) in text.match_indices("crate::") {
-        let rest = &text[at + "crate::".len()..];
-        match rest.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
-            Some((inner, _)) => names.extend(inner.split(',').map(|item| word(item.trim()))),
-            None => drop(names.insert(word(rest))),
+    let starts = text.match_indices("crate::").map(|(at, found)| &text[at + found.len()..]);
+    let mut paths = Vec::new();
+    for rest in starts {
+        read_path(rest, &[], &mut paths);
+    }
+    paths
+}
+
+/// Reads one path, or a group of them, at the start of `text`. Returns what is behind it.
+fn read_path<'a>(text: &'a str, before: &[String], paths: &mut Vec<Vec<String>>) -> &'a str {
+    if let Some(mut inner) = text.strip_prefix('{') {
+        loop {
+            inner = read_path(inner.trim_start(), before, paths).trim_start();
+            match inner.strip_prefix(',') {
+                Some(rest) if !rest.trim_start().starts_with('}') => inner = rest,
+                _ => return inner.trim_start_matches([',', ' ']).strip_prefix('}').unwrap_or(inner),
+            }
         }
     }
-    names.remove("");
-    names
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    let here = [before, &[name.to_owned()]].concat();
+    match rest.strip_prefix("::") {
+        Some(rest) if rest.starts_with(|c: char| c.is_alphabetic() || c == '{' || c == '_') => {
+            read_path(rest, &here, paths)
+        }
+        _ => {
+            paths.push(here);
+            rest
+        }
+    }
 }
 
-/// The module of each item that the crate root exports.
-fn exports(sources: &[Source]) -> BTreeMap<String, String> {
-    let lib = sources.iter().find(|source| source.file == "lib.rs").expect("the crate root");
+/// The longest beginning of a path that is a file.
+fn file_of(path: &[String], files: &BTreeSet<String>) -> Option<String> {
+    let beginnings = (1..=path.len()).rev().map(|n| path[..n].join("/"));
+    beginnings.into_iter().find(|name| files.contains(name))
+}
+
+/// The file of each item that the crate root exports.
+fn exports(sources: &[Source], files: &BTreeSet<String>) -> BTreeMap<String, String> {
+    let lib = sources.iter().find(|source| source.name == "lib").expect("the crate root");
     let text = lib.code.join(" ");
-    let statements = text.split(';').filter_map(|s| s.trim().strip_prefix("pub use "));
-    let items = statements.flat_map(|statement| {
-        let (module, items) = statement.split_once("::").expect("an item of a module");
-        let items = items.trim_matches(['{', '}']).split(',').map(|item| item.trim().to_owned());
-        items.map(|item| (item, module.to_owned())).collect::<Vec<_>>()
-    });
-    items.collect()
+    let mut paths = Vec::new();
+    for statement in text.split(';').filter_map(|s| s.trim().strip_prefix("pub use ")) {
+        read_path(statement, &[], &mut paths);
+    }
+    let item = |path: Vec<String>| Some((path.last()?.clone(), file_of(&path, files)?));
+    paths.into_iter().filter_map(item).collect()
 }
 
-fn layer(module: &str) -> usize {
-    LAYERS.iter().position(|&l| l == module).unwrap_or_else(|| panic!("{module} has no place in LAYERS"))
+/// Which files each file names. The crate root is left out, for it names all.
+fn imports(sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
+    let files: BTreeSet<_> = sources.iter().map(|source| source.name.clone()).collect();
+    let exports = exports(sources, &files);
+    let inner = sources.iter().filter(|source| source.name != "lib");
+    let named = |source: &Source| {
+        let paths = paths_in(&source.code).into_iter();
+        let to = paths.filter_map(|path| file_of(&path, &files).or_else(|| exports.get(&path[0]).cloned()));
+        (source.name.clone(), to.filter(|to| *to != source.name).collect())
+    };
+    inner.map(named).collect()
+}
+
+fn layer(file: &str) -> usize {
+    let first = file.split('/').next().expect("a file has a name");
+    LAYERS.iter().position(|&l| l == first).unwrap_or_else(|| panic!("{first} has no place in LAYERS"))
 }
 
 #[test]
-fn every_module_has_its_layer() {
-    let there: BTreeSet<_> = sources().into_iter().map(|source| source.module).collect();
+fn every_folder_has_its_layer() {
+    let first = |source: Source| source.name.split('/').next().map(str::to_owned);
+    let there: BTreeSet<_> = sources().into_iter().filter_map(first).collect();
     let declared: BTreeSet<_> = LAYERS.iter().map(|&l| l.to_owned()).chain(["lib".to_owned()]).collect();
     assert_eq!(there, declared);
 }
 
 #[test]
-fn no_module_names_a_higher_one() {
-    let sources = sources();
-    let exports = exports(&sources);
+fn no_file_names_a_higher_folder() {
     let mut upwards = BTreeSet::new();
-    for source in sources.iter().filter(|source| source.module != "lib") {
-        for name in named_in(&source.code) {
-            let to = exports.get(&name).unwrap_or(&name);
-            if layer(to) > layer(&source.module) {
-                upwards.insert((source.module.clone(), to.clone()));
-            }
-        }
+    for (from, names) in imports(&sources()) {
+        let higher = names.into_iter().filter(|to| layer(to) > layer(&from));
+        upwards.extend(higher.map(|to| (from.clone(), to)));
     }
-    let excepted = EXCEPTIONS.iter().map(|&(from, to, _)| (from.to_owned(), to.to_owned())).collect();
-    assert_eq!(upwards, excepted, "left: found in the source, right: EXCEPTIONS");
+    let allowed = UPWARDS.iter().map(|&(from, to, _)| (from.to_owned(), to.to_owned())).collect();
+    assert_eq!(upwards, allowed, "left: found in the source, right: UPWARDS");
+}
+
+#[test]
+fn no_files_name_each_other_in_a_circle() {
+    let imports = imports(&sources());
+    let reach: BTreeMap<_, _> = imports.keys().map(|file| (file, reachable(file, &imports))).collect();
+    let mut circles = BTreeSet::new();
+    for file in imports.keys().filter(|file| reach[file].contains(*file)) {
+        let back = |other: &&String| reach.get(other).is_some_and(|there| there.contains(file));
+        circles.insert(reach[file].iter().filter(back).cloned().collect::<Vec<_>>());
+    }
+    let named = |files: &[&str]| files.iter().map(|&file| file.to_owned()).collect::<Vec<_>>();
+    let allowed = CIRCLES.iter().map(|&(files, _)| named(files)).collect();
+    assert_eq!(circles, allowed, "left: found in the source, right: CIRCLES");
+}
+
+/// Every file that `from` names, and those that these name, and so on.
+fn reachable(from: &str, imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    let mut next: Vec<_> = imports[from].iter().cloned().collect();
+    while let Some(file) = next.pop() {
+        next.extend(imports.get(&file).into_iter().flatten().filter(|to| !seen.contains(*to)).cloned());
+        seen.insert(file);
+    }
+    seen
 }
 
 #[test]
 fn only_sys_calls_the_kernel() {
-    for source in sources().iter().filter(|source| source.module != "sys") {
+    for source in sources().iter().filter(|source| !source.name.starts_with("sys/")) {
         let names_it = source.code.iter().any(|line| line.contains("libc::"));
         let may = LIBC.iter().any(|&(file, _)| file == source.file);
         assert_eq!(names_it, may, "libc in {}", source.file);

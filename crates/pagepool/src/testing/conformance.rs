@@ -6,8 +6,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::page::{MAX_ORDER, NodeId, PageIdx};
-use crate::provider::Provider;
+use crate::mem::page::{MAX_ORDER, NodeId, PageIdx};
+use crate::mem::provider::Provider;
 
 /// Checks a provider against the rules of [`Provider`]; panics with the rule that it breaks. `make` gives a fresh one
 /// each time, of 16 to 100,000 base pages, of which none is out.

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::area::Area;
-use crate::page::{NodeId, PageIdx};
-use crate::provider::Provider;
+use crate::mem::area::Area;
+use crate::mem::page::{NodeId, PageIdx};
+use crate::mem::provider::Provider;
 
 /// Wraps a provider; every `n`-th reservation comes back short: with half of what was asked for, rounded down.
 ///

@@ -17,8 +17,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::dma::{DeviceAddr, DmaDomain, DomainId, Region};
-use crate::page::PAGE_SIZE;
+use crate::mem::dma::{DeviceAddr, DmaDomain, DomainId, Region};
+use crate::mem::page::PAGE_SIZE;
 
 /// Bytes of a line, the unit of ownership.
 const LINE: usize = 64;

@@ -5,8 +5,8 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::params::OnBusy;
-use crate::stats::{DeferredStats, Inflight, Stats};
+use crate::home::params::OnBusy;
+use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::testing::Setup;
 
 /// A page from joining a pool to leaving it.
@@ -126,7 +126,7 @@ impl Model {
 
     /// Bytes in a page.
     pub fn page_size(&self) -> usize {
-        crate::page::PAGE_SIZE << self.setup.order
+        crate::mem::page::PAGE_SIZE << self.setup.order
     }
 
     /// What fragments are aligned to.

@@ -7,14 +7,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::buf::PageBuf;
-use crate::buff::XdpBuff;
-use crate::dma::{DeviceAddr, DmaDomain};
-use crate::frame::XdpFrame;
-use crate::params::PoolParams;
-use crate::pool::{Bound, Pool};
-use crate::shutdown::Shutdown;
-use crate::skb::{SkBuff, SkbCache, SkbError, SkbMemory};
+use crate::buf::page_buf::PageBuf;
+use crate::home::params::PoolParams;
+use crate::mem::dma::{DeviceAddr, DmaDomain};
+use crate::packet::skb::{SkBuff, SkbCache, SkbError, SkbMemory};
+use crate::packet::xdp_buff::XdpBuff;
+use crate::packet::xdp_frame::XdpFrame;
+use crate::pool::bound::{Bound, Pool};
+use crate::pool::shutdown::Shutdown;
 use crate::testing::{CheckingIommu, PacketOp, PacketSetup, PlainMemory};
 
 /// Most of a kind that are kept at once: beyond it the oldest goes.

@@ -6,11 +6,11 @@
 use std::alloc::Layout;
 use std::sync::Arc;
 
-use crate::area::{Area, REGION_SHIFT};
 use crate::error::Error;
-use crate::page::{NodeId, PAGE_SIZE, PageIdx};
-use crate::provider::Provider;
-use crate::sync::Lock;
+use crate::mem::area::{Area, REGION_SHIFT};
+use crate::mem::page::{NodeId, PAGE_SIZE, PageIdx};
+use crate::mem::provider::Provider;
+use crate::sys::sync::Lock;
 
 /// Pages of one order, handed out lowest first. For models and tests that must not depend on an arena.
 #[derive(Debug)]

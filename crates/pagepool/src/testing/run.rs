@@ -9,19 +9,19 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use crate::batch::Batch;
-use crate::buf::PageBuf;
-use crate::deferred_queue::{DeferredUser, InUse};
-use crate::dma::{DeviceAddr, DmaDomain, IdentityDomain};
-use crate::hold::PageRef;
-use crate::page::{NodeId, PageIdx};
-use crate::params::PoolParams;
-use crate::pool::{Bound, Pool};
-use crate::pool_ref::PoolRef;
-use crate::provider::Provider;
-use crate::raw::RawBuf;
-use crate::shared_buf::SharedBuf;
-use crate::shutdown::Shutdown;
+use crate::buf::batch::Batch;
+use crate::buf::page_buf::PageBuf;
+use crate::buf::page_ref::PageRef;
+use crate::buf::raw_buf::RawBuf;
+use crate::buf::shared_buf::SharedBuf;
+use crate::home::params::PoolParams;
+use crate::mem::dma::{DeviceAddr, DmaDomain, IdentityDomain};
+use crate::mem::page::{NodeId, PageIdx};
+use crate::mem::provider::Provider;
+use crate::pool::bound::{Bound, Pool};
+use crate::pool::deferred::{DeferredUser, InUse};
+use crate::pool::pool_ref::PoolRef;
+use crate::pool::shutdown::Shutdown;
 use crate::testing::model::{Model, Token, Who};
 use crate::testing::{Op, Setup};
 
@@ -375,7 +375,7 @@ impl Run {
     fn put_bulk(&mut self, at: u8, n: u8, who: Who) {
         let (mut buffers, outs): (Vec<_>, Vec<_>) =
             self.pick_run(at, n).into_iter().inspect(stamp_stands).map(Out::apart).unzip();
-        self.on(who, move || crate::bulk::put_bulk(&mut buffers));
+        self.on(who, move || crate::buf::bulk::put_bulk(&mut buffers));
         for group in groups(outs) {
             let (pool, tokens) = (group[0].pool, tokens(&group));
             match group[0] {
@@ -389,7 +389,7 @@ impl Run {
     fn put_ring_bulk(&mut self, at: u8, n: u8) {
         let (mut buffers, outs): (Vec<_>, Vec<_>) =
             self.pick_run(at, n).into_iter().inspect(stamp_stands).map(Out::apart).unzip();
-        crate::bulk::put_ring_bulk(&mut buffers);
+        crate::buf::bulk::put_ring_bulk(&mut buffers);
         assert!(buffers.is_empty());
         for out in groups(outs).into_iter().flatten() {
             self.model.put_ring(out.pool, Who::Main, out.token, out.frag);

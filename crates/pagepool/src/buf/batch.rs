@@ -1,0 +1,246 @@
+//! Many whole pages of one pool as an array of numbers: the cheapest way to move a burst.
+//!
+//! Who    any thread, one at a time; dropped, its pages go home as dropped buffers do, with the checks made once.
+//! Cost   allocating and dropping 64 on the owner's thread copies four cache lines each way.
+
+// UNSAFETY: entries are copied to and from the cache as memory.
+#![expect(unsafe_code)]
+
+use std::mem::MaybeUninit;
+
+use crate::buf::page_buf::PageBuf;
+use crate::home::cache::Owner;
+use crate::home::shared::PoolPtr;
+use crate::mem::page::PageIdx;
+
+/// Up to [`Batch::MAX`] whole pages of one pool, each owned by the batch. For frames there is
+/// [`XdpFrameBulk`](crate::XdpFrameBulk).
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+/// let mut batch = pool.alloc_batch(32);
+/// assert_eq!(batch.len(), 32);
+/// for at in 0..batch.len() {
+///     batch.packet_mut(at).unwrap()[0] = at as u8;
+/// }
+/// let one = batch.pop().unwrap();
+/// drop(batch); // 31 pages go home at once
+/// assert_eq!(pool.inflight().out, 1);
+/// # drop(one);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a batch that is dropped at once was allocated for nothing"]
+pub struct Batch {
+    pool: PoolPtr,
+    len: usize,
+    pages: [MaybeUninit<u32>; Self::MAX],
+}
+
+// SAFETY: I1. The batch owns its pages alone; what it shares of the pool is `Sync`.
+unsafe impl Send for Batch {}
+// SAFETY: through a shared batch nothing can be changed.
+unsafe impl Sync for Batch {}
+
+impl Batch {
+    /// Most pages in a batch: the poll budget of the kernel's NAPI, and the default refill.
+    pub const MAX: usize = 64;
+
+    /// An empty one. It does not keep the pool: without pages nothing looks at it.
+    #[inline(always)]
+    pub(crate) fn empty(pool: PoolPtr) -> Self {
+        Self { pool, len: 0, pages: [const { MaybeUninit::uninit() }; Self::MAX] }
+    }
+
+    /// Pages in the batch.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Of which pool its pages are, if it has any.
+    #[inline(always)]
+    pub(crate) fn pool(&self) -> Option<PoolPtr> {
+        (self.len > 0).then_some(self.pool)
+    }
+
+    #[inline(always)]
+    pub(crate) fn pages(&self) -> &[u32] {
+        // SAFETY: the first `len` entries are initialised.
+        unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast(), self.len) }
+    }
+
+    /// The page at this place, from 0.
+    #[inline]
+    pub fn page(&self, at: usize) -> Option<PageIdx> {
+        self.pages().get(at).map(|&page| PageIdx(page))
+    }
+
+    /// Appends pages that the caller parts with; there is room for them.
+    #[inline(always)]
+    pub(crate) fn extend(&mut self, pages: &[u32]) {
+        let room = &mut self.pages[self.len..self.len + pages.len()];
+        // SAFETY: `MaybeUninit<u32>` has the layout of `u32`, and every `u32` is a valid one.
+        room.copy_from_slice(unsafe { std::slice::from_raw_parts(pages.as_ptr().cast(), pages.len()) });
+        self.len += pages.len();
+    }
+
+    /// Pages of this pool that still fit: none beside those of another one. An empty batch becomes this pool's: the one
+    /// it was filled from may be gone, and another at its address.
+    #[inline(always)]
+    pub(crate) fn room_for(&mut self, pool: PoolPtr) -> usize {
+        if self.len == 0 {
+            self.pool = pool;
+        }
+        if pool == self.pool { Self::MAX - self.len } else { 0 }
+    }
+
+    /// Sends all its pages home and keeps the batch, for the next burst of this pool or another.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let mut batch = pool.alloc_batch(0);
+    /// for _ in 0..3 {
+    ///     assert_eq!(pool.alloc_batch_into(&mut batch, 64), 64);
+    ///     batch.put();
+    /// }
+    /// assert_eq!(pool.stats().recycle_cached, 192);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn put(&mut self) {
+        let len = std::mem::replace(&mut self.len, 0);
+        if len == 0 {
+            return; // the pool may be gone
+        }
+        // SAFETY: the first `len` entries are initialised; with the length 0 they are this call's to part with.
+        let pages = unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast(), len) };
+        match self.pool.owner_here() {
+            Some(owner) => put_here(self.pool, owner, pages),
+            None => put_elsewhere(self.pool, pages),
+        }
+    }
+
+    /// Takes the last page out.
+    #[inline]
+    pub fn pop(&mut self) -> Option<PageBuf> {
+        let page = *self.pages().last()?;
+        self.len -= 1;
+        Some(PageBuf::whole(self.pool, PageIdx(page)))
+    }
+
+    /// Adds a buffer, or gives it back: if the batch is full or has another pool's pages, or the buffer is a fragment, or
+    /// held.
+    #[inline]
+    pub fn push(&mut self, buffer: PageBuf) -> Result<(), PageBuf> {
+        if !buffer.place.is_whole() || self.room_for(buffer.pool) == 0 {
+            return Err(buffer);
+        }
+        let (_, page, _) = buffer.into_parts();
+        self.pages[self.len].write(page.0);
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Borrows the page at this place as a buffer.
+    #[inline(always)]
+    fn borrowed(&self, at: usize) -> Option<std::mem::ManuallyDrop<PageBuf>> {
+        Some(std::mem::ManuallyDrop::new(PageBuf::whole(self.pool, self.page(at)?)))
+    }
+
+    /// All bytes of the page at this place; `None` beyond the end, and for memory that the CPU cannot read.
+    #[inline]
+    pub fn bytes_mut(&mut self, at: usize) -> Option<&mut [u8]> {
+        let start = self.borrowed(at)?.as_ptr()?;
+        let len = self.pool.geometry.page_size();
+        // SAFETY: I1, I3. The batch owns the page and is borrowed exclusively.
+        Some(unsafe { std::slice::from_raw_parts_mut(start, len) })
+    }
+
+    /// The bytes for the packet of the page at this place, after headroom and colour.
+    #[inline]
+    pub fn packet_mut(&mut self, at: usize) -> Option<&mut [u8]> {
+        let buffer = self.borrowed(at)?;
+        let start = buffer.as_ptr()?.wrapping_add(buffer.packet_offset());
+        let len = buffer.packet_capacity();
+        // SAFETY: I1, I3. The batch owns the page and is borrowed exclusively; packets lie in their page.
+        Some(unsafe { std::slice::from_raw_parts_mut(start, len) })
+    }
+
+    /// See [`PageBuf::dma_addr`].
+    #[inline]
+    pub fn dma_addr(&self, at: usize) -> Option<crate::DeviceAddr> {
+        self.borrowed(at)?.dma_addr()
+    }
+}
+
+impl Drop for Batch {
+    #[inline]
+    fn drop(&mut self) {
+        self.put();
+    }
+}
+
+/// Whole pages that nobody holds, on the owner's thread: one copy into the cache if they fit.
+#[inline(always)]
+pub(crate) fn put_here(pool: PoolPtr, owner: Owner, pages: &[u32]) {
+    if !pool.own.cache.has_plain_room(pages.len()) {
+        return put_here_slow(pool, pages);
+    }
+    pool.own.cache.fill(owner, pages.len(), |space| {
+        space.copy_from_slice(pages);
+        pages.len()
+    });
+    pool.own.counts.recycle_cached.add(pages.len() as u64);
+}
+
+/// The syncs are foreign code, and may unbind or end the pool: who the owner is is asked again behind them.
+#[cold]
+fn put_here_slow(pool: PoolPtr, pages: &[u32]) {
+    sync_all(pool, pages);
+    let Some(owner) = pool.owner_here() else { return put_elsewhere_synced(pool, pages) };
+    let mut left = pages;
+    while let [page, rest @ ..] = left {
+        if !pool.own.cache.push(owner, PageIdx(*page)) {
+            break;
+        }
+        pool.own.counts.recycle_cached.add(1);
+        left = rest;
+    }
+    pool.own.counts.recycle_cache_full.add(left.len() as u64);
+    if !left.is_empty() {
+        pool.ring_bulk(left);
+    }
+}
+
+/// Whole pages that nobody holds, on any other thread: into the lane as far as it has room, then the ring.
+#[inline(never)]
+pub(crate) fn put_elsewhere(pool: PoolPtr, pages: &[u32]) {
+    sync_all(pool, pages);
+    put_elsewhere_synced(pool, pages);
+}
+
+pub(crate) fn sync_all(pool: PoolPtr, pages: &[u32]) {
+    pages.iter().for_each(|&page| pool.sync_for_device(PageIdx(page), usize::MAX));
+}
+
+fn put_elsewhere_synced(pool: PoolPtr, pages: &[u32]) {
+    let Some(lane) = pool.lane() else { return pool.ring_bulk(pages) };
+    let pushed = pages.iter().take_while(|&&page| lane.push_page(PageIdx(page))).count();
+    if pushed > 0 {
+        pool.after_push(lane, lane.after_push());
+    }
+    if pushed < pages.len() {
+        pool.ring_bulk(&pages[pushed..]);
+    }
+}

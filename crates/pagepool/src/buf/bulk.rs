@@ -1,0 +1,208 @@
+//! Buffers of any pools that go home together.
+//!
+//! Who    any thread. Whether it owns a pool is asked when the buffers go.
+//! How    of up to 64 buffers each pool is gone to once: its whole pages in one go, then its fragments; pages with something to
+//!        look up go singly.
+//! Cost   all plain pages of one pool on its owner's thread: one copy into the cache, without a branch per buffer.
+
+// UNSAFETY: handles are parted with in place, without being dropped.
+#![expect(unsafe_code)]
+
+use crate::buf::batch::{Batch, put_elsewhere, put_here, sync_all};
+use crate::buf::page_buf::PageBuf;
+use crate::home::frag::FragBits;
+use crate::home::shared::PoolPtr;
+use crate::mem::page::PageIdx;
+
+/// Returns buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. Of every 64, each pool
+/// is gone to once. Linux: `page_pool_put_netmem_bulk`, without its limit of 16.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+/// let mut buffers = Vec::with_capacity(32);
+/// assert_eq!(pool.alloc_bulk(&mut buffers, 32), 32);
+/// pagepool::put_bulk(&mut buffers);
+/// assert_eq!(pool.stats().recycle_cached, 32);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[doc(alias = "page_pool_put_netmem_bulk")]
+#[inline]
+pub fn put_bulk(buffers: &mut Vec<PageBuf>) {
+    let mut rest = taken(buffers);
+    while !rest.is_empty() {
+        let (chunk, behind) = rest.split_at_mut(rest.len().min(Batch::MAX));
+        // SAFETY: I1. They were taken out of the vector, and nobody reads them again.
+        unsafe { put_parted(chunk) };
+        rest = behind;
+    }
+}
+
+/// As [`put_bulk`], through the locked ring of each pool, whatever the thread.
+pub fn put_ring_bulk(buffers: &mut Vec<PageBuf>) {
+    for chunk in taken(buffers).chunks_mut(Batch::MAX) {
+        // SAFETY: I1. They were taken out of the vector, and nobody reads them again.
+        unsafe { put_groups(Way::Ring, chunk) };
+    }
+}
+
+/// Sends up to [`Batch::MAX`] buffers home, at least one.
+///
+/// # Safety
+/// The caller parts with them: it neither reads nor drops any of them again.
+#[inline(always)]
+pub(crate) unsafe fn put_parted(buffers: &mut [PageBuf]) {
+    let pool = buffers[0].pool;
+    let home = pool.owner_here().is_some_and(|owner| {
+        pool.own.cache.has_plain_room(buffers.len()) && {
+            let cached = pool.own.cache.fill(owner, buffers.len(), |space| copy_plain(pool, buffers, space));
+            pool.own.counts.recycle_cached.add(cached as u64);
+            cached > 0
+        }
+    });
+    if !home {
+        // SAFETY: the caller parts with them, and the copy above took none.
+        unsafe { put_groups(Way::PoolPtr, buffers) };
+    }
+}
+
+/// Copies the page numbers of buffers, and says how many: all of them if they are whole pages of this pool with nothing
+/// to look up, else none. Without a branch per buffer.
+#[inline(always)]
+fn copy_plain(pool: PoolPtr, buffers: &[PageBuf], space: &mut [u32]) -> usize {
+    let (mut pools, mut places) = (0, 0);
+    let mut copy = |buffer: &PageBuf, number: &mut u32| {
+        pools |= buffer.pool.0.addr().get() ^ pool.0.addr().get();
+        places |= buffer.place.bits();
+        *number = buffer.place.page().0;
+    };
+    let (eights, rest) = buffers.as_chunks::<8>();
+    let (space_eights, space_rest) = space.as_chunks_mut::<8>();
+    for (buffers, numbers) in eights.iter().zip(space_eights) {
+        buffers.iter().zip(numbers).for_each(|(buffer, number)| copy(buffer, number));
+    }
+    rest.iter().zip(space_rest).for_each(|(buffer, number)| copy(buffer, number));
+    if pools == 0 && places >> 32 == 0 { buffers.len() } else { 0 }
+}
+
+/// Which way home.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// As dropped buffers go.
+    PoolPtr,
+    /// Through the locked ring.
+    Ring,
+}
+
+/// What goes home together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Frag,
+    /// A whole page with something to look up: these go singly.
+    Special,
+}
+
+impl Kind {
+    #[inline(always)]
+    fn of(buffer: &PageBuf) -> Self {
+        match buffer.place.part() {
+            FragBits::WHOLE => Self::Plain,
+            part if part.is_frag() => Self::Frag,
+            _ => Self::Special,
+        }
+    }
+}
+
+/// Returns up to [`Batch::MAX`] buffers, pool by pool: the whole pages of each together, then the fragments of each.
+///
+/// # Safety
+/// As for [`put_parted`].
+#[inline(never)]
+unsafe fn put_groups(way: Way, mut rest: &mut [PageBuf]) {
+    let mut numbers = [0u32; Batch::MAX];
+    while let Some(first) = rest.first() {
+        let (pool, kind) = (first.pool, Kind::of(first));
+        if kind == Kind::Special {
+            // SAFETY: I1. The caller parts with them, and each is read out once.
+            let single = unsafe { std::ptr::read(first) };
+            rest = &mut rest[1..];
+            match way {
+                Way::PoolPtr => drop(single),
+                Way::Ring => single.put_ring(),
+            }
+            continue;
+        }
+        let left = gather(pool, kind, rest, &mut numbers);
+        let group = &numbers[..rest.len() - left];
+        rest = &mut rest[..left];
+        match kind {
+            Kind::Frag => put_frags(way, pool, group),
+            _ => put_pages(way, pool, group),
+        }
+    }
+}
+
+/// Copies the page numbers of one pool's buffers of one kind, and moves the others to the front; says how many others
+/// there are.
+#[inline(always)]
+fn gather(pool: PoolPtr, kind: Kind, buffers: &mut [PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
+    // Almost always they are all of one pool and plain.
+    let run = if kind == Kind::Plain { run_of_plain(pool, buffers, numbers) } else { 0 };
+    let mut left = 0;
+    for at in run..buffers.len() {
+        let buffer = &buffers[at];
+        if buffer.pool == pool && Kind::of(buffer) == kind {
+            numbers[at - left] = buffer.place.page().0;
+        } else {
+            buffers.swap(left, at);
+            left += 1;
+        }
+    }
+    left
+}
+
+fn put_pages(way: Way, pool: PoolPtr, pages: &[u32]) {
+    match (way, pool.owner_here()) {
+        (Way::PoolPtr, Some(owner)) => put_here(pool, owner, pages),
+        (Way::PoolPtr, None) => put_elsewhere(pool, pages),
+        (Way::Ring, _) => {
+            sync_all(pool, pages);
+            pool.ring_bulk(pages);
+        }
+    }
+}
+
+/// Who the owner is is asked for each: the sync of a page that is home with its last fragment is foreign code.
+fn put_frags(way: Way, pool: PoolPtr, mut frags: &[u32]) {
+    while let [frag, rest @ ..] = frags {
+        match (way, pool.owner_here()) {
+            (_, Some(owner)) => pool.frag_here(owner, PageIdx(*frag), way == Way::Ring),
+            (Way::PoolPtr, None) => return pool.frags_elsewhere(frags),
+            (Way::Ring, None) => return pool.frags_without_lane(frags),
+        }
+        frags = rest;
+    }
+}
+
+/// Empties the vector without dropping its buffers, and gives them to be parted with. If foreign code panics meanwhile
+/// the rest is leaked, never returned twice.
+#[inline(always)]
+pub(crate) fn taken<T>(buffers: &mut Vec<T>) -> &mut [T] {
+    let len = buffers.len();
+    // SAFETY: 0 is within the capacity, and no element needs to be initialised for it.
+    unsafe { buffers.set_len(0) };
+    // SAFETY: the elements are still there, initialised, and the vector cannot be used while this borrow of it lives.
+    unsafe { std::slice::from_raw_parts_mut(buffers.as_mut_ptr(), len) }
+}
+
+/// Copies the page numbers of the leading whole, plain pages of one pool; says how many there were.
+#[inline(always)]
+fn run_of_plain(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
+    let plain = |(buffer, number): (&PageBuf, &mut u32)| {
+        *number = buffer.place.page().0;
+        buffer.pool == pool && buffer.place.is_whole()
+    };
+    buffers.iter().zip(numbers.iter_mut()).map(plain).take_while(|plain| *plain).count()
+}

@@ -1,0 +1,436 @@
+//! The buffer: an owned page or fragment that goes home by itself.
+//!
+//! Who    a [`PageBuf`] may be sent to any thread and dropped there. On the thread that polls its pool it goes into the
+//!        cache, elsewhere into that thread's lane.
+//! I1     a handle is the one owner of its bytes: it is not `Clone`, and every way to part with it consumes it.
+//! Cost   dropped on the owner's thread: two compares, two stores, one count. Elsewhere: see `lane.rs`.
+
+// UNSAFETY: the bytes of a buffer are reached by address.
+#![expect(unsafe_code)]
+
+use std::mem::ManuallyDrop;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::buf::page_ref::PageRef;
+use crate::buf::raw_buf::RawBuf;
+use crate::buf::shared_buf::SharedBuf;
+use crate::home::cache::Owner;
+use crate::home::frag::{FragBits, HandleBits};
+use crate::home::shared::PoolPtr;
+use crate::mem::area::Area;
+use crate::mem::dma::{DeviceAddr, DomainId, Mapping};
+use crate::mem::page::{PAGE_SIZE, PageIdx};
+
+/// Names who holds a buffer, in reports; made by [`Bound::tag`](crate::Bound::tag).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag(pub(crate) u32);
+
+/// A page of a pool, or a fragment of one: owned, 16 bytes, home when dropped. Linux: the `struct page` that
+/// `page_pool_dev_alloc_pages` gives, with the return hook that cannot be missed.
+///
+/// Dropping it is the return, from any thread (`page_pool_put_full_page`, the locality found by itself). Forgetting it
+/// leaks the page: the pool then never ends, and its report names the page.
+///
+/// Returning it twice, using it after its return, giving it to two threads and keeping its bytes beyond it cannot be
+/// written:
+///
+/// ```compile_fail,E0382
+/// fn twice(buffer: pagepool::PageBuf) {
+///     drop(buffer);
+///     drop(buffer);
+/// }
+/// ```
+/// ```compile_fail,E0382
+/// fn late(mut buffer: pagepool::PageBuf) {
+///     buffer.put_ring();
+///     buffer.bytes_mut();
+/// }
+/// ```
+/// ```compile_fail,E0505
+/// fn kept(buffer: pagepool::PageBuf) -> usize {
+///     let bytes = buffer.bytes().unwrap();
+///     drop(buffer);
+///     bytes.len()
+/// }
+/// ```
+/// ```compile_fail,E0382
+/// fn raw_and_owned(buffer: pagepool::PageBuf) {
+///     let raw = buffer.into_raw();
+///     drop(buffer);
+/// }
+/// ```
+/// ```compile_fail,E0277
+/// fn the_owner_stays(pool: pagepool::Bound) {
+///     std::thread::spawn(move || pool.alloc_page());
+/// }
+/// ```
+#[must_use = "a buffer that is dropped at once was allocated for nothing"]
+#[derive(Debug)]
+#[repr(C)]
+pub struct PageBuf {
+    pub(crate) pool: PoolPtr,
+    pub(crate) place: HandleBits,
+}
+
+const _: () = assert!(size_of::<PageBuf>() == 16, "four handles in a cache line");
+const _: () = assert!(size_of::<Option<PageBuf>>() == 16, "an absent handle costs nothing");
+
+// SAFETY: I1. The handle owns its bytes alone; what it shares of the pool is `Sync`.
+unsafe impl Send for PageBuf {}
+// SAFETY: through a shared handle bytes can only be read, and counts that are atomic.
+unsafe impl Sync for PageBuf {}
+
+impl PageBuf {
+    /// The page's number in its area; for a fragment, of the page that it is part of.
+    #[inline]
+    pub fn page(&self) -> PageIdx {
+        self.place.page().head(self.pool.geometry.order)
+    }
+
+    /// Where the fragment begins in its page, in bytes; 0 for a whole page.
+    #[inline]
+    pub fn offset(&self) -> usize {
+        (self.start() - self.page().offset()) as usize
+    }
+
+    /// True size in bytes: the page's, or the fragment's with what was given to it at the end of its page. Linux: truesize.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
+    pub fn len(&self) -> usize {
+        if self.place.part().is_frag() { self.place.part().len() } else { self.pool.geometry.page_size() }
+    }
+
+    /// Whether this is a fragment of a page.
+    #[inline]
+    pub fn is_frag(&self) -> bool {
+        self.place.part().is_frag()
+    }
+
+    /// The id of the pool that it goes home to.
+    #[inline]
+    pub fn pool_id(&self) -> u32 {
+        self.pool.id
+    }
+
+    /// The area that it lies in: what a device maps in order to reach it.
+    #[inline]
+    pub fn area(&self) -> &Arc<Area> {
+        &self.pool.area
+    }
+
+    /// Offset of the first byte in the area.
+    #[inline(always)]
+    pub(crate) fn start(&self) -> u64 {
+        let within = if self.place.part().is_frag() { self.place.part().offset() as u64 } else { 0 };
+        self.place.page().offset() + within
+    }
+
+    /// Address of the first byte, or `None` for memory that the CPU cannot read.
+    #[inline]
+    pub fn as_ptr(&self) -> Option<*mut u8> {
+        (self.pool.base != 0).then(|| (self.pool.base + self.start() as usize) as *mut u8)
+    }
+
+    /// All its bytes, or `None` for memory that the CPU cannot read.
+    ///
+    /// Recycled memory is not cleared: it holds what the last packet left.
+    #[inline]
+    pub fn bytes(&self) -> Option<&[u8]> {
+        let start = self.as_ptr()?;
+        // SAFETY: I1, I3. The handle owns these bytes, the area keeps them mapped, and they were initialised by the kernel.
+        Some(unsafe { std::slice::from_raw_parts(start, self.len()) })
+    }
+
+    /// All its bytes for writing, or `None` for memory that the CPU cannot read.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        let start = self.as_ptr()?;
+        // SAFETY: I1, I3. As in `bytes`, and the handle is borrowed exclusively.
+        Some(unsafe { std::slice::from_raw_parts_mut(start, self.len()) })
+    }
+
+    /// Where the packet begins in a whole page: the headroom asked for, and the page's colour, up to 15 cache lines. 0
+    /// for a fragment, whose user lays it out.
+    #[inline]
+    pub fn packet_offset(&self) -> usize {
+        if self.place.part().is_frag() { 0 } else { self.pool.geometry.packet_offset(self.place.page()) }
+    }
+
+    /// Most bytes of packet: `max_len` for a whole page, all of a fragment.
+    #[inline]
+    pub fn packet_capacity(&self) -> usize {
+        if self.place.part().is_frag() {
+            self.place.part().len()
+        } else {
+            self.pool.geometry.max_len as usize
+        }
+    }
+
+    /// The bytes for the packet, after headroom and colour; `None` for memory that the CPU cannot read.
+    #[inline]
+    pub fn packet(&self) -> Option<&[u8]> {
+        let start = self.packet_ptr()?;
+        // SAFETY: I1, I3. Offset and capacity were checked to lie in the page.
+        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), self.packet_capacity()) })
+    }
+
+    /// The bytes for the packet, for writing.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let params = PoolParams { headroom: 256, max_len: 1514, tailroom: 320, ..Default::default() };
+    /// let pool = Pool::new(params, arena)?.bind();
+    /// let mut buffer = pool.alloc_page().unwrap();
+    /// assert_eq!(buffer.packet_mut().unwrap().len(), 1514);
+    /// assert!(buffer.packet_offset() >= 256);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn packet_mut(&mut self) -> Option<&mut [u8]> {
+        let start = self.packet_ptr()?;
+        // SAFETY: I1, I3. As in `packet`, and the handle is borrowed exclusively.
+        Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.packet_capacity()) })
+    }
+
+    #[inline(always)]
+    fn packet_ptr(&self) -> Option<NonNull<u8>> {
+        let base = NonZeroUsize::new(self.pool.base)?;
+        let page = self.place.page();
+        let part = self.place.part();
+        let within = if part.is_frag() { part.offset() } else { self.pool.geometry.packet_offset(page) };
+        // SAFETY: a base that is not 0 plus an offset within its area does not wrap to 0.
+        let at = unsafe { NonZeroUsize::new_unchecked(base.get() + page.offset() as usize + within) };
+        Some(NonNull::with_exposed_provenance(at))
+    }
+
+    /// The device address of the first byte in the pool's first domain; `None` in a pool without domains, or when the
+    /// device has gone. Two loads. Linux: `page_pool_get_dma_addr` plus the offset.
+    #[doc(alias = "page_pool_get_dma_addr")]
+    #[inline]
+    pub fn dma_addr(&self) -> Option<DeviceAddr> {
+        self.pool.mappings.first()?.addr_of(self.start())
+    }
+
+    /// Whether that device may use this buffer without a new mapping, and at which address: the question at the end of
+    /// the third seed. A compare per domain of the pool, then a lookup under the area's lock.
+    pub fn dma_addr_in(&self, domain: DomainId) -> Option<DeviceAddr> {
+        let own = self.pool.mappings.iter().find(|m| m.id() == domain);
+        match own {
+            Some(mapping) => mapping.addr_of(self.start()),
+            None => self.pool.area.mapping(domain)?.addr_of(self.start()),
+        }
+    }
+
+    /// The device address of the first byte by a mapping that the caller keeps, of any domain; `None` if that maps
+    /// another area, or does not map this buffer any more. A compare and a load: for a device that sends buffers of pools
+    /// which do not know it.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, DmaDomain, IdentityDomain, Pool, PoolParams};
+    /// # use std::sync::Arc;
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena.clone())?.bind();
+    /// let buffer = pool.alloc_page().unwrap();
+    /// let nic: Arc<dyn DmaDomain> = Arc::new(IdentityDomain::new("nic0"));
+    /// assert!(buffer.mapping_in(nic.id()).is_none());
+    ///
+    /// use pagepool::Provider;
+    /// arena.area().attach(&nic)?;
+    /// let mapping = buffer.mapping_in(nic.id()).unwrap();
+    /// assert_eq!(buffer.dma_addr_by(&mapping).unwrap().0, buffer.as_ptr().unwrap() as u64);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn dma_addr_by(&self, mapping: &Mapping) -> Option<DeviceAddr> {
+        if mapping.area() == self.pool.area_id { mapping.addr_of(self.start()) } else { None }
+    }
+
+    /// How that domain maps the area that this buffer is of. Takes the area's lock: ask once, keep the answer, and ask
+    /// again when [`dma_addr_by`](Self::dma_addr_by) has no address.
+    pub fn mapping_in(&self, domain: DomainId) -> Option<Arc<Mapping>> {
+        self.pool.area.mapping(domain)
+    }
+
+    /// Hands the packet's first `len` bytes, from `offset` in the buffer, to the CPU, in every domain that is not
+    /// coherent. Linux: `page_pool_dma_sync_for_cpu`.
+    #[doc(alias = "page_pool_dma_sync_for_cpu")]
+    pub fn sync_for_cpu(&mut self, offset: usize, len: usize) {
+        let len = len.min(self.len().saturating_sub(offset));
+        for mapping in self.pool.mappings.iter().filter(|m| !m.coherent()) {
+            if let Some(at) = mapping.addr_of(self.start() + offset as u64).filter(|_| len > 0) {
+                mapping.domain().sync_for_cpu(at, len);
+            }
+        }
+    }
+
+    /// Hands `len` bytes from `offset` in the buffer to the device, in every domain that is not coherent: before it is
+    /// transmitted.
+    pub fn sync_for_device(&self, offset: usize, len: usize) {
+        let len = len.min(self.len().saturating_sub(offset));
+        for mapping in self.pool.mappings.iter().filter(|m| !m.coherent()) {
+            if let Some(at) = mapping.addr_of(self.start() + offset as u64).filter(|_| len > 0) {
+                mapping.domain().sync_for_device(at, len);
+            }
+        }
+    }
+
+    /// Goes home having been written in its first `len` packet bytes at most, so that no more is synced for the device.
+    /// Linux: `page_pool_put_page` with a `dma_sync_size`. A fragment is synced with its whole page.
+    #[doc(alias = "page_pool_put_page")]
+    pub fn recycle_sync(self, len: usize) {
+        if self.place.part().is_frag() {
+            return drop(self);
+        }
+        let (pool, page, part) = self.into_parts();
+        match pool.owner_here() {
+            Some(owner) => pool.recycle_here(owner, page, part == FragBits::SPECIAL, len),
+            None => pool.recycle_elsewhere(page, part == FragBits::SPECIAL, len),
+        }
+    }
+
+    /// Goes home through the locked ring whatever the thread. For measuring, and for code that must not touch the cache.
+    /// Linux: `page_pool_put_full_page` outside softirq.
+    #[doc(alias = "page_pool_put_full_page")]
+    pub fn put_ring(self) {
+        let (pool, page, part) = self.into_parts();
+        if part.is_frag() {
+            return put_frag_ring(pool, page);
+        }
+        if part == FragBits::SPECIAL && pool.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+            return drop(Self::new(pool, page, part)); // it leaves the pool, by whichever way
+        }
+        pool.sync_for_device(page, usize::MAX);
+        pool.ring_or_out(page);
+    }
+
+    /// Keeps the page's memory from being used again, beyond the buffer's own life: if the page comes home while the
+    /// hold lives, it leaves the pool (`recycle_released_refcnt`), and its memory goes back with the last hold. Linux:
+    /// an extra page reference. Any thread; one atomic operation.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena.clone())?.bind();
+    /// let mut buffer = pool.alloc_page().unwrap();
+    /// let hold = buffer.page_ref();
+    /// drop(buffer);
+    /// assert_eq!((pool.stats().recycle_released_refcnt, pool.inflight().total), (1, 63));
+    /// assert_eq!(arena.pages_out(), 64, "its memory is not the arena's yet");
+    /// drop(hold);
+    /// assert_eq!(arena.pages_out(), 63);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn page_ref(&mut self) -> PageRef {
+        if !self.place.part().is_frag() {
+            self.place = HandleBits::new(self.place.page(), FragBits::SPECIAL);
+        }
+        PageRef::new(self.pool, self.page())
+    }
+
+    /// Makes the buffer shared: readable through clones on any thread; the last one to be dropped goes home. Allocates
+    /// nothing: the count stands in the page's record.
+    pub fn into_shared(self) -> SharedBuf {
+        SharedBuf::new(self)
+    }
+
+    /// Parts with the buffer for its address in the pool's first domain, to be put on a descriptor ring.
+    /// [`PoolRef::from_raw`](crate::PoolRef::from_raw) makes it a buffer again.
+    ///
+    /// It comes back unchanged where there is no such address, or where the fragment shares a cache line with another
+    /// (`frag_align` below 64). Any thread; one atomic operation, two for a fragment.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let no_domain = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let buffer = no_domain.alloc_page().unwrap();
+    /// let buffer = buffer.into_raw().expect_err("a pool without domains has no device addresses");
+    /// # drop(buffer);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn into_raw(self) -> Result<RawBuf, PageBuf> {
+        crate::buf::raw_buf::into_raw(self)
+    }
+
+    /// Says who holds the buffer, for the report of a destroyed pool. Without effect in a pool made without `tagging`.
+    pub fn set_tag(&mut self, tag: Tag) {
+        if self.pool.tags.is_some() {
+            self.pool.page_meta(self.page()).tag.store(tag.0 + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// The handle of a whole page. Whoever calls it owned the page, and parts with it.
+    #[inline(always)]
+    pub(crate) fn whole(pool: PoolPtr, page: PageIdx) -> Self {
+        Self { pool, place: HandleBits::whole(page) }
+    }
+
+    /// The handle of a part of a page.
+    #[inline(always)]
+    pub(crate) fn new(pool: PoolPtr, page: PageIdx, part: FragBits) -> Self {
+        Self { pool, place: HandleBits::new(page, part) }
+    }
+
+    /// The handle of a fragment of a page.
+    #[inline(always)]
+    pub(crate) fn frag(pool: PoolPtr, page: PageIdx, offset: usize, len: usize) -> Self {
+        debug_assert!(offset + len <= pool.geometry.page_size() && len > 0, "I1: fragment {offset}+{len}");
+        let (page, part) = FragBits::frag(page, offset, len);
+        Self::new(pool, page, part)
+    }
+
+    /// Takes the handle apart without sending it home.
+    #[inline(always)]
+    pub(crate) fn into_parts(self) -> (PoolPtr, PageIdx, FragBits) {
+        let this = ManuallyDrop::new(self);
+        (this.pool, this.place.page(), this.place.part())
+    }
+}
+
+impl Drop for PageBuf {
+    #[inline]
+    fn drop(&mut self) {
+        let (pool, place) = (self.pool, self.place);
+        if let Some(owner) = pool.owner_here() {
+            if place.is_whole() && pool.own.cache.push_plain(owner, place.page()) {
+                return pool.own.counts.recycle_cached.add(1);
+            }
+            return drop_here(pool, owner, place);
+        }
+        drop_elsewhere(pool, place);
+    }
+}
+
+#[cold]
+fn put_frag_ring(pool: PoolPtr, page: PageIdx) {
+    match pool.owner_here() {
+        Some(owner) => pool.frag_here(owner, page, true),
+        None => pool.frags_without_lane(&[page.0]),
+    }
+}
+
+#[inline(never)]
+fn drop_here(pool: PoolPtr, owner: Owner, place: HandleBits) {
+    if place.part().is_frag() {
+        pool.frag_here(owner, place.page(), false);
+    } else {
+        pool.recycle_here(owner, place.page(), place.part() == FragBits::SPECIAL, usize::MAX);
+    }
+}
+
+#[inline(never)]
+fn drop_elsewhere(pool: PoolPtr, place: HandleBits) {
+    if place.is_whole() && pool.syncing.is_empty() {
+        pool.send_page(place.page());
+    } else if place.part().is_frag() {
+        pool.frag_elsewhere(place.page());
+    } else {
+        pool.recycle_elsewhere(place.page(), place.part() == FragBits::SPECIAL, usize::MAX);
+    }
+}
+
+const _: () = assert!(PAGE_SIZE == 4096, "FragBits counts offsets in pages of 4 KiB");

@@ -1,0 +1,59 @@
+//! Holding a page beyond its buffer's life, without its bytes.
+//!
+//! Who    any thread. The count stands in the page's record; a page that comes home while it is not 0 leaves its pool.
+//! Pairs  PageRef::drop (AcqRel) against clear_record (AcqRel) on the same word: whoever makes it "left, no hold" gives
+//!        the memory back, once.
+
+// UNSAFETY: the last hold gives the page back to its provider.
+#![expect(unsafe_code)]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::home::shared::PoolPtr;
+use crate::mem::page::{EMERGENCY, HOLD_COUNT, LEFT, PageIdx};
+use crate::mem::provider::Provider;
+
+/// Keeps a page's memory as it is, after its buffer went home, until it is dropped: for DMA that nobody can call off,
+/// or a reader outside this program. It gives no access to the bytes. Linux: a page reference beside the pool's.
+#[derive(Debug)]
+#[must_use = "a hold that is dropped at once holds nothing"]
+pub struct PageRef {
+    provider: Arc<dyn Provider>,
+    page: PageIdx,
+    order: u8,
+}
+
+impl PageRef {
+    /// One more hold; the caller has a buffer of the page.
+    pub(crate) fn new(pool: PoolPtr, page: PageIdx) -> Self {
+        let before = pool.page_meta(page).holds.fetch_add(1, Ordering::Relaxed);
+        if before & HOLD_COUNT > HOLD_COUNT / 2 {
+            std::process::abort(); // five hundred million forgotten holds: as `Arc`, rather this than a wrap
+        }
+        Self { provider: pool.provider().clone(), page, order: pool.geometry.order }
+    }
+
+    /// The page that is held.
+    pub fn page(&self) -> PageIdx {
+        self.page
+    }
+
+    /// Address of the page's first byte, `None` for memory that the CPU cannot read. Who may read or write there is
+    /// between the program and its device.
+    pub fn as_ptr(&self) -> Option<*mut u8> {
+        self.provider.area().base().map(|base| (base + self.page.offset() as usize) as *mut u8)
+    }
+}
+
+impl Drop for PageRef {
+    fn drop(&mut self) {
+        let meta = self.provider.area().meta(self.page);
+        let before = meta.holds.fetch_sub(1, Ordering::AcqRel); // pairs with clear_record()
+        if before & HOLD_COUNT == 1 && before & LEFT != 0 {
+            meta.holds.fetch_and(EMERGENCY, Ordering::Relaxed);
+            // SAFETY: I1. The page left its pool with this order, and this was its last hold: nobody has it any more.
+            unsafe { self.provider.release(self.order, &[self.page]) };
+        }
+    }
+}

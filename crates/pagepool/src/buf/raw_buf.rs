@@ -1,0 +1,161 @@
+//! Buffers as addresses, for descriptor rings.
+//!
+//! What   [`RawBuf`] is a device address and a length. While it is out, a bit per 64 bytes of page says where it
+//!        begins, and for a fragment a second one where it ends; a whole page has no end mark. What comes back is looked up
+//!        there: an address that is not the pool's, or not out, is refused in release builds too.
+//! Who    any thread. Taking a start bit away is one atomic operation, so of two who bring the same address one is refused.
+//! Limit  an address that is brought twice with a new hand-out of the same buffer in between cannot be told from the
+//!        right one.
+//! I4     while a raw address is out there is no reference to its bytes: making it consumed the handle.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+use crate::buf::page_buf::PageBuf;
+use crate::home::frag::FragBits;
+use crate::home::shared::{PoolPtr, Shared};
+use crate::mem::dma::DeviceAddr;
+use crate::mem::page::{PAGE_SHIFT, PageIdx};
+
+/// log2 of the bytes that one bit stands for.
+const LINE_SHIFT: u32 = 6;
+
+/// A buffer as a device sees it. Plain numbers: forgeable, so [`PoolRef::from_raw`](crate::PoolRef::from_raw) checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RawBuf {
+    /// Address of the first byte in the pool's first domain.
+    pub addr: DeviceAddr,
+    /// Bytes from there on that belong to the buffer.
+    pub len: u32,
+}
+
+/// Why an address was refused. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RawError {
+    /// The pool has no domain, so no address is its.
+    NoDomain,
+    /// The address is in no region that is mapped in the pool's first domain.
+    Unmapped(DeviceAddr),
+    /// The address lies in a page that this pool does not hold.
+    NotOurs(DeviceAddr),
+    /// The address lies in a page of the pool, but in no buffer that is out in raw form.
+    NotOut(DeviceAddr),
+}
+
+impl fmt::Display for RawError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDomain => f.write_str(
+                "this pool has no domain, so no device address is its: name one in its parameters",
+            ),
+            Self::Unmapped(at) => {
+                write!(f, "device address {at} is in no region mapped in the pool's first domain")
+            }
+            Self::NotOurs(at) => write!(f, "device address {at} lies in a page that this pool does not hold"),
+            Self::NotOut(at) => {
+                write!(
+                    f,
+                    "device address {at} is not out in raw form: it came back before, or was never handed out"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for RawError {}
+
+/// See [`PageBuf::into_raw`].
+pub(crate) fn into_raw(buffer: PageBuf) -> Result<RawBuf, PageBuf> {
+    let start = buffer.start();
+    let shares_a_line = buffer.is_frag() && !buffer.pool.geometry.frags_aligned_to(1 << LINE_SHIFT);
+    let Some(addr) = buffer.dma_addr().filter(|_| !shares_a_line) else { return Err(buffer) };
+    let len = buffer.len();
+    let (pool, _, part) = buffer.into_parts();
+    mark(&pool, start, part.is_frag().then(|| start + len as u64));
+    Ok(RawBuf { addr, len: len as u32 })
+}
+
+/// Marks a buffer from `start` in the area as out; a fragment up to `end`.
+fn mark(pool: &Shared, start: u64, end: Option<u64>) {
+    let marks = pool.area.raw_out();
+    if let Some(end) = end {
+        let (word, bit) = place(end - 1);
+        marks.last[word].fetch_or(bit, Ordering::Relaxed);
+    }
+    let (word, bit) = place(start);
+    marks.start[word].fetch_or(bit, Ordering::Release); // pairs with from_raw()
+}
+
+/// The word and the bit of the line that a byte of the area lies in.
+fn place(offset: u64) -> (usize, u64) {
+    let line = offset >> LINE_SHIFT;
+    ((line >> 6) as usize, 1 << (line & 63))
+}
+
+/// See [`PoolRef::from_raw`](crate::PoolRef::from_raw).
+pub(crate) fn from_raw(pool: PoolPtr, addr: DeviceAddr) -> Result<PageBuf, RawError> {
+    let mapping = pool.mappings.first().ok_or(RawError::NoDomain)?;
+    let offset = mapping.offset_of(addr).ok_or(RawError::Unmapped(addr))?;
+    let page = PageIdx((offset >> PAGE_SHIFT) as u32).head(pool.geometry.order);
+    let ours = || page.0 < pool.area.pages() && pool.area.meta(page).pool.load(Ordering::Acquire) == pool.id;
+    if !ours() {
+        return Err(RawError::NotOurs(addr));
+    }
+    let start = find_start(&pool, page, offset).ok_or(RawError::NotOut(addr))?;
+    let inside = |end: Option<u64>| end.is_none_or(|end| offset < end);
+    if !inside(find_end(&pool, page, start)) {
+        return Err(RawError::NotOut(addr));
+    }
+    let (word, bit) = place(start);
+    let marks = &pool.area.raw_out().start[word];
+    if marks.fetch_and(!bit, Ordering::AcqRel) & bit == 0 {
+        return Err(RawError::NotOut(addr)); // somebody else brought it meanwhile
+    }
+    // The mark is taken: what it stands for can no longer change. Was it what was looked at?
+    let end = find_end(&pool, page, start);
+    if ours() && inside(end) {
+        return Ok(rebuild(pool, page, start, end));
+    }
+    marks.fetch_or(bit, Ordering::Release);
+    Err(RawError::NotOut(addr))
+}
+
+/// The buffer whose start mark was just taken.
+fn rebuild(pool: PoolPtr, page: PageIdx, start: u64, end: Option<u64>) -> PageBuf {
+    match end {
+        None => {
+            let held = pool.page_meta(page).holds.load(Ordering::Acquire) != 0;
+            PageBuf::new(pool, page, if held { FragBits::SPECIAL } else { FragBits::WHOLE })
+        }
+        Some(end) => {
+            let (word, bit) = place(end - 1);
+            pool.area.raw_out().last[word].fetch_and(!bit, Ordering::Relaxed);
+            PageBuf::frag(pool, page, (start - page.offset()) as usize, (end - start) as usize)
+        }
+    }
+}
+
+/// The offset of the nearest start mark at or before `offset` in its page.
+fn find_start(pool: &Shared, page: PageIdx, offset: u64) -> Option<u64> {
+    let marks = &pool.area.raw_out().start;
+    let (first, last) = (page.0 as usize, (offset >> PAGE_SHIFT) as usize);
+    let upto = u64::MAX >> (63 - ((offset >> LINE_SHIFT) & 63));
+    (first..=last).rev().find_map(|word| {
+        let bits = marks[word].load(Ordering::Acquire) & if word == last { upto } else { u64::MAX };
+        (bits != 0)
+            .then(|| ((word as u64) << PAGE_SHIFT) + ((63 - bits.leading_zeros() as u64) << LINE_SHIFT))
+    })
+}
+
+/// The offset behind the nearest end mark at or after `start` in its page; none for a whole page.
+fn find_end(pool: &Shared, page: PageIdx, start: u64) -> Option<u64> {
+    let marks = &pool.area.raw_out().last;
+    let (first, last) = ((start >> PAGE_SHIFT) as usize, page.0 as usize + (1 << pool.geometry.order) - 1);
+    let from = u64::MAX << ((start >> LINE_SHIFT) & 63);
+    (first..=last).find_map(|word| {
+        let bits = marks[word].load(Ordering::Acquire) & if word == first { from } else { u64::MAX };
+        (bits != 0)
+            .then(|| ((word as u64) << PAGE_SHIFT) + ((bits.trailing_zeros() as u64 + 1) << LINE_SHIFT))
+    })
+}

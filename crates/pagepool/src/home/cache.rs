@@ -1,0 +1,134 @@
+//! The owner's cache: an unlocked array, last in first out, so that the hottest page goes out next.
+//!
+//! Who    the holder of the owner half alone (I2), which an [`Owner`] stands for; the count may be read by anyone.
+//! Why    mirrors `struct pp_alloc_cache` (include/net/page_pool/types.h, v7.3): 128 entries, half filled by a refill.
+//! Cost   push and pop: no atomic read-modify-write; four bytes an entry, so 64 pages are four cache lines.
+
+// UNSAFETY: entries are raw memory that only the owner touches; indices are below the count, the count below the size.
+#![expect(unsafe_code)]
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::mem::page::PageIdx;
+use crate::sys::sync::OwnerCell;
+
+/// Stands for holding the owner half of a pool: who has one may touch the cache and the fragment state (I2).
+///
+/// It can be had only from [`Owner::assume`], whose callers say why it holds. It cannot be sent or shared.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner(PhantomData<*mut ()>);
+
+impl Owner {
+    /// # Safety
+    /// The caller holds the owner half of the pool it uses this for: it is the thread whose token stands in the pool's
+    /// owner word, or it owns the pool while it is bound to no thread.
+    #[inline(always)]
+    pub(crate) unsafe fn assume() -> Self {
+        Self(PhantomData)
+    }
+}
+
+/// Most pages a cache may have. The entries lie in the cache itself, so that finding one is arithmetic.
+pub(crate) const MAX_CACHE: usize = 1024;
+
+/// The array. `limit` is where a push on the fast path stops: the capacity, or 0 when a push needs more than a store.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Cache {
+    count: AtomicUsize,
+    limit: usize,
+    capacity: usize,
+    entries: OwnerCell<[u32; MAX_CACHE]>,
+}
+
+impl Cache {
+    /// An empty cache of at most [`MAX_CACHE`]. Without `plain_push`, [`push_plain`](Self::push_plain) always refuses.
+    pub(crate) fn new(capacity: usize, plain_push: bool) -> Self {
+        debug_assert!(capacity <= MAX_CACHE, "the builder checks cache_size");
+        let limit = if plain_push { capacity } else { 0 };
+        Self { count: AtomicUsize::new(0), limit, capacity, entries: OwnerCell::new([0; MAX_CACHE]) }
+    }
+
+    /// Pages in the cache.
+    #[inline(always)]
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Relaxed)
+    }
+
+    #[inline(always)]
+    fn entry(&self, at: usize) -> *mut u32 {
+        debug_assert!(at <= self.capacity, "I2: cache index {at} beyond {}", self.capacity);
+        // SAFETY: `at` is at most the capacity, so the result is within the entries or one past them.
+        unsafe { self.entries.get().cast::<u32>().add(at) }
+    }
+
+    /// The page that was put last.
+    #[inline(always)]
+    pub(crate) fn pop(&self, _owner: Owner) -> Option<PageIdx> {
+        let at = self.count().checked_sub(1)?;
+        self.count.store(at, Relaxed);
+        // SAFETY: I2; entries below the count are initialised.
+        Some(PageIdx(unsafe { self.entry(at).read() }))
+    }
+
+    /// Puts a page if that takes no more than a store and there is room; says whether it did.
+    #[inline(always)]
+    pub(crate) fn push_plain(&self, _owner: Owner, page: PageIdx) -> bool {
+        let at = self.count();
+        if at >= self.limit {
+            return false;
+        }
+        // SAFETY: I2; `at` is below the limit, which is at most the capacity.
+        unsafe { self.entry(at).write(page.0) };
+        self.count.store(at + 1, Relaxed);
+        true
+    }
+
+    /// Puts a page if there is room; says whether it did.
+    #[inline]
+    pub(crate) fn push(&self, _owner: Owner, page: PageIdx) -> bool {
+        let at = self.count();
+        if at >= self.capacity {
+            return false;
+        }
+        // SAFETY: I2; `at` is below the capacity.
+        unsafe { self.entry(at).write(page.0) };
+        self.count.store(at + 1, Relaxed);
+        true
+    }
+
+    /// Takes the last `n` pages at most and gives them to `sink`, which must not call foreign code: a borrow of the
+    /// cache is live meanwhile. Returns how many there were.
+    #[inline(always)]
+    pub(crate) fn take(&self, _owner: Owner, n: usize, sink: impl FnOnce(&[u32])) -> usize {
+        let count = self.count();
+        let n = n.min(count);
+        // SAFETY: I2; entries below the count are initialised, and nothing writes them while `sink` reads.
+        sink(unsafe { std::slice::from_raw_parts(self.entry(count - n), n) });
+        self.count.store(count - n, Relaxed);
+        n
+    }
+
+    /// Lets `source` fill the space behind the last page, up to `room` entries and the capacity; it says how many it
+    /// wrote, and must not call foreign code. Returns that.
+    #[inline(always)]
+    pub(crate) fn fill(&self, _owner: Owner, room: usize, source: impl FnOnce(&mut [u32]) -> usize) -> usize {
+        let at = self.count();
+        let room = room.min(self.capacity - at);
+        // SAFETY: I2; the entries up to the capacity are initialised numbers, and nothing else touches them meanwhile.
+        let filled = source(unsafe { std::slice::from_raw_parts_mut(self.entry(at), room) });
+        debug_assert!(filled <= room, "I2: {filled} pages in room for {room}");
+        self.count.store(at + filled, Relaxed);
+        filled
+    }
+
+    /// Bytes before the entries; the owner's part of other languages knows them.
+    pub(crate) const HEAD_BYTES: usize = std::mem::offset_of!(Self, entries);
+
+    /// Whether `n` more pages fit with no more than a copy.
+    #[inline(always)]
+    pub(crate) fn has_plain_room(&self, n: usize) -> bool {
+        self.count() + n <= self.limit
+    }
+}

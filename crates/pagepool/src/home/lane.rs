@@ -1,0 +1,270 @@
+//! A lane: one returning thread's way home to one pool.
+//!
+//! What   a single-producer array of messages, 0 = empty slot. The slot is the message: one Release store publishes it,
+//!        there is no index to share and no unpublished tail, so nothing is stranded in a thread that falls asleep.
+//! Who    `push` by the thread that claimed the lane; `pop` by the owner (I2), or in `take_all` once the pool has ended.
+//! Life   the pool makes its lanes; a thread claims one at its first return and keeps it by `Arc` until it ends, so
+//!        neither end dangles: after its store a returner looks only at the lane, never at the pool, which may be gone
+//!        by then (Linux learnt that in 271683bb2cf3).
+//! Cost   push: three stores (slot, place, count of pages), no atomic read-modify-write. The slots travel between the cores sixteen messages a line.
+//! Pairs  push (slot, Release) -> pop (slot, Acquire). pop (at, Release, after emptying) -> find_free (at, Acquire).
+//!        push (slot; light fence; flags) against raise_all (flags; heavy fence; slots): one of them sees the other.
+//!        raise_all (flags, Release) -> flagged (Acquire). unclaim (claim, Release) -> claim (Acquire).
+
+// UNSAFETY: one prefetch instruction.
+#![cfg_attr(all(target_arch = "x86_64", not(loom)), expect(unsafe_code))]
+
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicUsize as PlainUsize};
+
+use crate::home::ring::Queue;
+use crate::home::stats::Counter;
+use crate::home::wake::Wakeup;
+use crate::mem::page::PageIdx;
+#[cfg(loom)]
+use crate::sys::sync::OneAtATime;
+use crate::sys::sync::{AtomicU32, AtomicUsize, Lock, Ordering, Padded, heavy_fence, light_fence};
+
+/// In [`Lane::flags`]: the pool has ended; the returner takes its messages out again and accounts for them.
+pub(crate) const DETACHED: u32 = 1;
+/// In [`Lane::flags`]: the owner found nothing and may be asleep; the returner wakes it.
+pub(crate) const STARVED: u32 = 2;
+
+/// In a message: a fragment of the page came home, not the page. The rest is the page's number plus one.
+pub(crate) const FRAG: u32 = 1 << 31;
+
+#[derive(Debug)]
+pub(crate) struct Lane {
+    /// Both ends read these; they hardly ever change. A power of two of slots.
+    slots: Box<[AtomicU32]>,
+    pub(crate) pool: u32,
+    /// 0 free, 1 claimed.
+    claim: AtomicU32,
+    pub(crate) wakeup: Arc<Wakeup>,
+    /// The next lane of the same thread; touched by that thread alone.
+    pub(crate) next_of_thread: AtomicPtr<Lane>,
+    /// Taken by whoever empties the lane once the pool has ended.
+    cold: Lock<()>,
+    producer: Padded<Producer>,
+    consumer: Padded<Consumer>,
+}
+
+/// The returning thread's line; the owner writes `flags` when the pool starves or ends.
+#[derive(Debug, Default)]
+struct Producer {
+    at: PlainUsize,
+    /// Slots before this place are known to be empty: the producer looks at the consumer's line once a lap, and never
+    /// loads a slot.
+    free_until: PlainUsize,
+    /// Pages pushed; messages of fragments are not counted. A count of its own, so that an observer sees it only grow.
+    pages: Counter,
+    flags: AtomicU32,
+    #[cfg(loom)]
+    watch: OneAtATime,
+}
+
+/// The owner's line.
+#[derive(Debug, Default)]
+struct Consumer {
+    at: AtomicUsize,
+    pages: Counter,
+    #[cfg(loom)]
+    watch: OneAtATime,
+}
+
+impl Lane {
+    /// A free lane of `size` slots, a power of two, for the pool with this id.
+    pub(crate) fn new(pool: u32, size: usize, wakeup: Arc<Wakeup>) -> Self {
+        debug_assert!(size.is_power_of_two(), "the builder checks lane_size");
+        let producer = Producer { free_until: PlainUsize::new(size), ..Default::default() };
+        Self {
+            slots: (0..size).map(|_| AtomicU32::new(0)).collect(),
+            pool,
+            claim: AtomicU32::new(0),
+            wakeup,
+            next_of_thread: AtomicPtr::new(ptr::null_mut()),
+            cold: Lock::new(()),
+            producer: Padded(producer),
+            consumer: Padded::default(),
+        }
+    }
+
+    /// Takes a free lane for the calling thread; says whether it got it.
+    pub(crate) fn claim(&self) -> bool {
+        // Acquire pairs with unclaim(): the new thread sees where the old one stopped.
+        self.claim.load(Ordering::Relaxed) == 0
+            && self.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline(always)]
+    fn slot(&self, at: usize) -> &AtomicU32 {
+        &self.slots[at & (self.slots.len() - 1)]
+    }
+
+    /// Puts a message unless the lane is full. Follow it with [`after_push`](Self::after_push).
+    #[inline(always)]
+    fn push(&self, message: u32) -> bool {
+        #[cfg(loom)]
+        self.producer.watch.touch();
+        let at = self.producer.at.load(Ordering::Relaxed);
+        if at == self.producer.free_until.load(Ordering::Relaxed) && !self.find_free(at) {
+            return false;
+        }
+        if at.is_multiple_of(SLOTS_A_LINE) {
+            prefetch_to_write(self.slot(at.wrapping_add(AHEAD)));
+        }
+        self.slot(at).store(message, Ordering::Release); // pairs with pop() and take_pages()
+        self.producer.at.store(at.wrapping_add(1), Ordering::Relaxed);
+        true
+    }
+
+    /// Looks how far the consumer has emptied the lane; says whether there is a free slot.
+    #[cold]
+    fn find_free(&self, at: usize) -> bool {
+        let taken = self.consumer.at.load(Ordering::Acquire); // pairs with pop() and take_pages()
+        let free_until = taken.wrapping_add(self.slots.len());
+        self.producer.free_until.store(free_until, Ordering::Relaxed);
+        at != free_until
+    }
+
+    /// As [`push`](Self::push), for a whole page.
+    #[inline(always)]
+    pub(crate) fn push_page(&self, page: PageIdx) -> bool {
+        let pushed = self.push(page.0 + 1);
+        self.producer.pages.add(u64::from(pushed));
+        pushed
+    }
+
+    /// As [`push`](Self::push), for a fragment of a page.
+    #[inline(always)]
+    pub(crate) fn push_frag(&self, page: PageIdx) -> bool {
+        self.push((page.0 + 1) | FRAG)
+    }
+
+    /// The returner's look at the flags, after one or many pushes: 0 almost always.
+    #[inline(always)]
+    pub(crate) fn after_push(&self) -> u32 {
+        light_fence(); // pairs with the heavy fence in raise_all()
+        self.producer.flags.load(Ordering::Relaxed)
+    }
+
+    /// Whether the oldest slot is empty.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.peek() == 0
+    }
+
+    /// The oldest message, left where it is; 0 when there is none.
+    #[inline(always)]
+    pub(crate) fn peek(&self) -> u32 {
+        let at = self.consumer.at.load(Ordering::Relaxed);
+        self.slot(at).load(Ordering::Acquire) // pairs with push()
+    }
+
+    /// Counts pages that the owner took out.
+    #[inline(always)]
+    pub(crate) fn count_taken(&self, n: u64) {
+        self.consumer.pages.add(n);
+    }
+
+    /// Everything in the lane of a pool that has ended, taken out as its one consumer.
+    pub(crate) fn take_all(&self) -> Vec<u32> {
+        let _held = self.cold.lock();
+        let messages: Vec<u32> = std::iter::from_fn(|| self.pop()).collect();
+        self.count_taken(messages.iter().filter(|&m| m & FRAG == 0).count() as u64);
+        messages
+    }
+
+    /// Takes a flag away again; for the returner that has acted on it.
+    pub(crate) fn lower(&self, flag: u32) {
+        self.producer.flags.fetch_and(!flag, Ordering::Relaxed);
+    }
+
+    /// The thread ends: the next one goes on where it stopped, and the owner takes home what it left.
+    pub(crate) fn unclaim(&self) {
+        self.claim.store(0, Ordering::Release); // pairs with claim()
+    }
+
+    /// Whether the pool has ended.
+    pub(crate) fn is_detached(&self) -> bool {
+        self.producer.flags.load(Ordering::Relaxed) & DETACHED != 0
+    }
+
+    /// Pages ever pushed; readable by anyone.
+    pub(crate) fn pages_pushed(&self) -> u64 {
+        self.producer.pages.read()
+    }
+
+    /// Pages in the lane; readable by anyone.
+    pub(crate) fn pages_in(&self) -> u64 {
+        let taken = self.consumer.pages.read();
+        self.pages_pushed().saturating_sub(taken)
+    }
+}
+
+impl Queue for Lane {
+    /// For the owner, or in [`Lane::take_all`] once the pool has ended.
+    #[inline(always)]
+    fn pop(&self) -> Option<u32> {
+        #[cfg(loom)]
+        self.consumer.watch.touch();
+        let at = self.consumer.at.load(Ordering::Relaxed);
+        let slot = self.slot(at);
+        let message = slot.load(Ordering::Acquire); // pairs with push()
+        if message == 0 {
+            return None;
+        }
+        slot.store(0, Ordering::Relaxed);
+        self.consumer.at.store(at.wrapping_add(1), Ordering::Release); // pairs with find_free()
+        Some(message)
+    }
+
+    #[inline]
+    fn take_pages(&self, space: &mut [u32]) -> usize {
+        #[cfg(loom)]
+        self.consumer.watch.touch();
+        let start = self.consumer.at.load(Ordering::Relaxed);
+        let mut taken = 0;
+        for place in space {
+            let slot = self.slot(start.wrapping_add(taken));
+            let message = slot.load(Ordering::Acquire); // pairs with push()
+            if message == 0 || message & FRAG != 0 {
+                break;
+            }
+            slot.store(0, Ordering::Relaxed);
+            *place = message - 1;
+            taken += 1;
+        }
+        self.consumer.at.store(start.wrapping_add(taken), Ordering::Release); // pairs with find_free()
+        taken
+    }
+}
+
+/// Slots in a cache line.
+const SLOTS_A_LINE: usize = 16;
+
+/// Slots that a producer fetches ahead: a line takes about as long from the other core as this many returns.
+const AHEAD: usize = 4 * SLOTS_A_LINE;
+
+/// Fetches a line to be written, while other returns go on.
+#[inline(always)]
+fn prefetch_to_write(slot: &AtomicU32) {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    // SAFETY: a prefetch reads and changes nothing, whatever the address.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) slot.as_ptr(), options(nostack, preserves_flags));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    let _ = slot;
+}
+
+/// Raises a flag in every lane, claimed or not, so that each returner either sees it after its push, or has pushed
+/// before and is seen by what follows this call.
+pub(crate) fn raise_all(lanes: &[Arc<Lane>], flag: u32) {
+    for lane in lanes {
+        // Release pairs with flagged(): whoever sees DETACHED takes the consumer's end over from the owner.
+        lane.producer.flags.fetch_or(flag, Ordering::Release);
+    }
+    heavy_fence(); // pairs with the light fence in after_push()
+}

@@ -1,0 +1,54 @@
+//! A scope in which a thread does not recycle directly.
+
+use std::marker::PhantomData;
+
+use crate::home::thread;
+
+/// While it lives, what this thread returns does not go into a cache, also that of a pool which is bound to this
+/// thread: it takes the way of other threads, through lane and ring, and `recycle_cached` stands still. For code that
+/// runs a packet's program on another thread's behalf. Linux: `xdp_set_return_frame_no_direct`.
+///
+/// Allocating, binding, unbinding and ending pools work as ever. Scopes nest, and may end in any order. A bulk that shall
+/// not recycle directly must be flushed before the scope ends: who the owner is is asked when it is flushed.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, NoDirectRecycle, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+/// let (one, two) = (pool.alloc_page(), pool.alloc_page());
+/// {
+///     let _scope = NoDirectRecycle::enter();
+///     drop(one);
+/// }
+/// drop(two);
+/// assert_eq!((pool.stats().recycle_ring, pool.stats().recycle_cached), (1, 1));
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+/// ```compile_fail,E0277
+/// let scope = pagepool::NoDirectRecycle::enter();
+/// std::thread::spawn(move || drop(scope)); // it is this thread's
+/// ```
+#[doc(alias = "xdp_set_return_frame_no_direct")]
+#[doc(alias = "xdp_clear_return_frame_no_direct")]
+#[must_use = "the scope ends when this is dropped"]
+#[derive(Debug)]
+pub struct NoDirectRecycle {
+    /// Neither `Send` nor `Sync`: it is about the thread that entered it.
+    here: PhantomData<*mut ()>,
+}
+
+impl NoDirectRecycle {
+    /// Enters the scope; dropping what it gives leaves it. Forgotten, the thread never recycles directly again.
+    #[inline]
+    pub fn enter() -> Self {
+        thread::hide_token();
+        Self { here: PhantomData }
+    }
+}
+
+impl Drop for NoDirectRecycle {
+    #[inline]
+    fn drop(&mut self) {
+        thread::show_token();
+    }
+}

@@ -1,0 +1,319 @@
+//! What a pool is asked to be, checked once.
+//!
+//! The rules are those of `page_pool_init` (net/core/page_pool.c, v7.3; facts file section 2), and what Linux leaves
+//! unchecked: an offset and length beyond the page, sizes of 0, sizes that overflow.
+
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::home::cache::MAX_CACHE;
+use crate::home::registry::Registry;
+use crate::home::ring::MAX_RING;
+use crate::mem::area::Area;
+use crate::mem::dma::DmaDomain;
+use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SIZE, PageIdx};
+use crate::mem::provider::Provider;
+
+/// What a pool shall be. `Default` gives Linux's sizes: cache 128, refill 64, ring 1024.
+///
+/// ```
+/// use pagepool::PoolParams;
+/// let params = PoolParams { name: "rx0".into(), headroom: 256, max_len: 1514, tailroom: 320, ..Default::default() };
+/// assert_eq!(params.order, 0);
+/// ```
+#[derive(Clone, Debug)]
+pub struct PoolParams {
+    /// Names the pool in reports and errors.
+    pub name: String,
+    /// log2 of base pages per page, 0 to 10.
+    pub order: u8,
+    /// Pages in the owner's cache, up to 1024; 0 is twice `refill`.
+    pub cache_size: usize,
+    /// Pages that one refill brings at most, up to the cache and 256; 0 is Linux's rule: 64 for pages below 16 KiB,
+    /// 16 below 64 KiB, 4 from there.
+    pub refill: usize,
+    /// Slots in the locked ring; 0 is 1024, more than 16384 is clamped to that. Linux: `pool_size`.
+    pub ring_size: usize,
+    /// Threads that may have a lane home at once, up to 64; others return through the ring. 0 is none: ring only.
+    pub max_lanes: usize,
+    /// Slots in a lane, a power of two from 2 to 16384; 0 is 1024. A lane costs four bytes a slot.
+    pub lane_size: usize,
+    /// The node that pages should be on; `None` is the node of the thread that refills, asked each time.
+    pub nid: Option<NodeId>,
+    /// Reserve without naming a node, as Linux did before the first seed. For measuring what that costs.
+    pub node_blind: bool,
+    /// Bytes kept free before the packet in a whole page. Linux: `offset`.
+    pub headroom: usize,
+    /// Most bytes of packet in a whole page, and most bytes synced for the device; 0 is all that headroom and tailroom
+    /// leave. What it leaves over is used for colours.
+    pub max_len: usize,
+    /// Bytes kept free after the packet in a whole page.
+    pub tailroom: usize,
+    /// Let packets begin up to 15 cache lines later from page to page, in what the page leaves over.
+    pub colour: bool,
+    /// Fragments begin at multiples of this: a power of two from 8 to 4096. 8 gives Linux's offsets and sizes on x86.
+    pub frag_align: usize,
+    /// Address spaces that every page is mapped in. `dma_addr` answers for the first.
+    pub domains: Vec<Arc<dyn DmaDomain>>,
+    /// Hand pages to the device when they join and when they come home, in domains that are not coherent. Linux:
+    /// `PP_FLAG_DMA_SYNC_DEV`.
+    pub sync_for_device: bool,
+    /// Fewer pages than this left to have: the owner counts as starved. 0 is never, but for a failed allocation.
+    pub low_water: usize,
+    /// Make an eventfd that the first return after starvation signals.
+    pub wakeup: bool,
+    /// Packets that may have further buffers at once, up to 2^20: chains of 17 in memory that no device reaches. 0 is
+    /// 1024. A chain costs 424 bytes when it is used for the first time.
+    pub chains: usize,
+    /// Record who holds buffers, for the report of a destroyed pool.
+    pub tagging: bool,
+    /// Buffers that may wait for users who only say whether they are in use still, up to 65536; their places are made
+    /// with the pool, 32 bytes each, and 40 more with [`OnBusy::Release`]. 0 is none: no such user can be registered.
+    pub defer_capacity: usize,
+    /// What a refill does about a buffer that has waited longest and is in use still.
+    pub on_busy: OnBusy,
+    /// Where the pool is entered, for its memory id and for those who look for it; `None` is the process's registry.
+    pub registry: Option<Registry>,
+}
+
+/// What happens at the head of the waiting queue when its buffer is in use still: the choice that the third seed leaves
+/// open ("Keep track of pages").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnBusy {
+    /// It stays, and the round ends: right where users finish in the order in which buffers were queued.
+    #[default]
+    Keep,
+    /// It stays, and the round looks past it: right where one buffer may be in use for long (a packet kept for
+    /// retransmission) and those behind it are done.
+    Skip {
+        /// Buffers in use that one round looks past, 1 to 64.
+        ahead: usize,
+    },
+    /// It leaves the queue, one a round, and its page leaves the pool as one that is held: the pool may take fresh
+    /// memory for it, and its own goes back to the provider once the user is done. Memory is mapped by region here, so
+    /// nothing is unmapped; the page is just the pool's no more. At most `defer_capacity` buffers wait beyond the queue:
+    /// when there are as many, the head is kept.
+    Release,
+}
+
+impl Default for PoolParams {
+    fn default() -> Self {
+        Self {
+            name: "pool".into(),
+            order: 0,
+            cache_size: 0,
+            refill: 0,
+            ring_size: 0,
+            max_lanes: 16,
+            lane_size: 0,
+            nid: None,
+            node_blind: false,
+            headroom: 0,
+            max_len: 0,
+            tailroom: 0,
+            colour: true,
+            frag_align: 64,
+            domains: Vec::new(),
+            sync_for_device: false,
+            low_water: 0,
+            wakeup: false,
+            chains: 0,
+            tagging: false,
+            defer_capacity: 0,
+            on_busy: OnBusy::Keep,
+            registry: None,
+        }
+    }
+}
+
+/// Most pages a refill may bring.
+pub(crate) const MAX_REFILL: usize = 256;
+/// Most lanes a pool may have.
+const MAX_LANES: usize = 64;
+/// Most chains a pool may have.
+const MAX_CHAINS: usize = 1 << 20;
+/// A model of a pool has few, for loom looks at every one.
+const DEFAULT_CHAINS: usize = if cfg!(loom) { 2 } else { 1024 };
+/// Most colours: more gain nothing (reference measurement: 8 colours 3.9, 16 colours 3.7 core cycles).
+const MAX_COLOURS: usize = 16;
+/// Most buffers that may wait, and most that one round looks past.
+const MAX_WAITS: usize = 65536;
+const MAX_AHEAD: usize = 64;
+/// A colour is one cache line further.
+const COLOUR_SHIFT: u32 = 6;
+
+/// Sizes that were checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) cache: usize,
+    pub(crate) refill: usize,
+    pub(crate) ring: usize,
+    pub(crate) lanes: usize,
+    pub(crate) lane: usize,
+    pub(crate) chains: usize,
+    pub(crate) waits: usize,
+}
+
+/// Where data lies in a page, checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry {
+    pub(crate) order: u8,
+    page_size: u32,
+    pub(crate) headroom: u32,
+    pub(crate) max_len: u32,
+    pub(crate) tailroom: u32,
+    /// Bytes that colours may add: the number of colours, a power of two, less one, times a cache line.
+    colour_mask: u32,
+    /// Alignment of fragments less one.
+    frag_mask: u32,
+}
+
+impl Geometry {
+    /// Bytes in a page of the pool.
+    #[inline(always)]
+    pub(crate) fn page_size(&self) -> usize {
+        self.page_size as usize
+    }
+
+    /// What a fragment takes of its page: its size rounded up.
+    #[inline(always)]
+    pub(crate) fn frag_step(&self, size: usize) -> usize {
+        let mask = self.frag_mask as usize;
+        (size + mask) & !mask
+    }
+
+    /// Whether fragments begin on bounds of `align` bytes, a power of two.
+    pub(crate) fn frags_aligned_to(&self, align: u32) -> bool {
+        self.frag_mask + 1 >= align
+    }
+
+    /// Where the packet begins in a page: headroom, and the page's colour.
+    #[inline(always)]
+    pub(crate) fn packet_offset(&self, page: PageIdx) -> usize {
+        // What the shift loses at the top the mask does not ask for.
+        let colour = (page.0 << COLOUR_SHIFT >> self.order) & self.colour_mask;
+        (self.headroom + colour) as usize
+    }
+}
+
+impl PoolParams {
+    /// Checks everything that can be checked without doing anything.
+    pub(crate) fn check(&self, provider: &dyn Provider) -> Result<(Sizes, Geometry), Error> {
+        let geometry = self.geometry(provider.area())?;
+        check_node(provider, self.nid)?;
+        self.check_waits()?;
+        Ok((self.sizes()?, geometry))
+    }
+
+    fn sizes(&self) -> Result<Sizes, Error> {
+        let refill = match self.refill {
+            0 if self.cache_size == 0 => default_refill(self.order),
+            0 => default_refill(self.order).min(self.cache_size),
+            n => n,
+        };
+        within("cache_size", self.cache_size, 0, MAX_CACHE)?;
+        let most = if self.cache_size == 0 { MAX_REFILL } else { MAX_REFILL.min(self.cache_size) };
+        within("refill", refill, 1, most)?;
+        let cache = if self.cache_size == 0 { 2 * refill } else { self.cache_size };
+        if self.low_water > 0 && !self.wakeup {
+            return Err(Error::parameter(
+                "low_water",
+                self.low_water,
+                "0 in a pool without wakeup: it wakes nobody",
+            ));
+        }
+        within("max_lanes", self.max_lanes, 0, MAX_LANES)?;
+        let lane = if self.lane_size == 0 { 1024 } else { self.lane_size };
+        if !lane.is_power_of_two() || !(2..=MAX_RING).contains(&lane) {
+            return Err(Error::parameter("lane_size", lane, format!("a power of two from 2 to {MAX_RING}")));
+        }
+        let ring = if self.ring_size == 0 { 1024 } else { self.ring_size.min(MAX_RING) };
+        within("chains", self.chains, 0, MAX_CHAINS)?;
+        let chains = if self.chains == 0 { DEFAULT_CHAINS } else { self.chains };
+        Ok(Sizes { cache, refill, ring, lanes: self.max_lanes, lane, chains, waits: self.defer_capacity })
+    }
+
+    fn check_waits(&self) -> Result<(), Error> {
+        within("defer_capacity", self.defer_capacity, 0, MAX_WAITS)?;
+        if self.defer_capacity == 0 && self.on_busy != OnBusy::Keep {
+            let value = format!("{:?}", self.on_busy);
+            return Err(Error::parameter(
+                "on_busy",
+                value,
+                "Keep in a pool without defer_capacity: nothing waits",
+            ));
+        }
+        match self.on_busy {
+            OnBusy::Skip { ahead } => within("on_busy.ahead", ahead, 1, MAX_AHEAD),
+            OnBusy::Keep | OnBusy::Release => Ok(()),
+        }
+    }
+
+    fn geometry(&self, area: &Area) -> Result<Geometry, Error> {
+        within("order", self.order as usize, 0, MAX_ORDER as usize)?;
+        if area.pages() < 1 << self.order {
+            let limit = format!(
+                "an order whose pages fit the provider's {} bytes",
+                area.pages() as u64 * PAGE_SIZE as u64
+            );
+            return Err(Error::parameter("order", self.order, limit));
+        }
+        if !self.frag_align.is_power_of_two() || !(8..=4096).contains(&self.frag_align) {
+            return Err(Error::parameter("frag_align", self.frag_align, "a power of two from 8 to 4096"));
+        }
+        if self.sync_for_device && self.domains.is_empty() {
+            return Err(Error::parameter("sync_for_device", true, "false in a pool without domains"));
+        }
+        let page = PAGE_SIZE << self.order;
+        within("headroom", self.headroom, 0, page - 1)?;
+        within("tailroom", self.tailroom, 0, page - 1 - self.headroom)?;
+        let room = page - self.headroom - self.tailroom;
+        let max_len = if self.max_len == 0 { room } else { self.max_len };
+        if max_len > room {
+            let (head, tail) = (self.headroom, self.tailroom);
+            let limit =
+                format!("1 to {room}: a page of {page} bytes less headroom {head} and tailroom {tail}");
+            return Err(Error::parameter("max_len", max_len, limit));
+        }
+        let fits = (room - max_len) / 64 + 1;
+        let colours = if self.colour { (1 << fits.min(MAX_COLOURS).ilog2()) as u32 } else { 1 };
+        Ok(Geometry {
+            order: self.order,
+            page_size: page as u32,
+            headroom: self.headroom as u32,
+            max_len: max_len as u32,
+            tailroom: self.tailroom as u32,
+            colour_mask: (colours - 1) << COLOUR_SHIFT,
+            frag_mask: self.frag_align as u32 - 1,
+        })
+    }
+}
+
+/// A preferred node must be one that the provider knows.
+pub(crate) fn check_node(provider: &dyn Provider, nid: Option<NodeId>) -> Result<(), Error> {
+    match nid {
+        Some(node) if !provider.has_node(node) => Err(Error::parameter(
+            "nid",
+            node.0,
+            format!("a node of the provider, which is {}", provider.describe()),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// `PP_ALLOC_CACHE_REFILL` of Linux v7.3, which keeps little memory in pools of large pages.
+fn default_refill(order: u8) -> usize {
+    match PAGE_SIZE.checked_shl(order.into()).unwrap_or(usize::MAX) {
+        0..16384 => 64,
+        16384..65536 => 16,
+        _ => 4,
+    }
+}
+
+fn within(field: &'static str, value: usize, from: usize, to: usize) -> Result<(), Error> {
+    if (from..=to).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::parameter(field, value, format!("{from} to {to}")))
+}

@@ -1,0 +1,339 @@
+//! Memory ids, and what stands behind them: the place to find every pool of the process.
+//!
+//! What   a [`Registry`] hands out ids from 1 to 65533 in turn. An id is used again only after all others had theirs,
+//!        and never while a pool, a model or a frame carries it (I8).
+//! Who    any thread. Pools enter when they are made and leave when their last buffer is home. Returning a buffer never
+//!        looks anything up: a frame's first buffer leads to its pool, and that knows its id.
+//! Life   a registry keeps nothing alive: it has weak counts. What is upgraded to be looked at is let go outside the lock,
+//!        for it may be the last count.
+//! Lock   a short one, under which no foreign code runs and nothing of a pool is touched but its count.
+//! Why    mirrors net/core/xdp.c:__xdp_reg_mem_model (v7.3), whose table has the identity for its hash, too.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroU16;
+use std::ops::DerefMut;
+use std::sync::{Arc, Weak};
+
+use crate::error::Error;
+use crate::home::stats::{Inflight, Stats};
+use crate::sys::sync::UnseenLock;
+
+/// Names a pool, or a [`MemModel`](crate::MemModel) of other memory, in its registry. Linux: `xdp_mem_info::id`.
+#[doc(alias = "xdp_mem_info")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemId(NonZeroU16);
+
+impl MemId {
+    /// The largest, and how many there are.
+    #[doc(alias = "MEM_ID_MAX")]
+    pub const MAX: u16 = 0xFFFD;
+
+    /// The id with this number; `None` for 0 and above [`MAX`](Self::MAX).
+    ///
+    /// ```
+    /// # use pagepool::MemId;
+    /// assert_eq!(MemId::new(7).unwrap().get(), 7);
+    /// assert!(MemId::new(0).is_none() && MemId::new(0xFFFE).is_none());
+    /// ```
+    pub fn new(id: u16) -> Option<Self> {
+        NonZeroU16::new(id).filter(|id| id.get() <= Self::MAX).map(Self)
+    }
+
+    /// Its number.
+    pub fn get(self) -> u16 {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for MemId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What kind of memory an id stands for. Linux: `enum xdp_mem_type`.
+#[doc(alias = "xdp_mem_type")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MemType {
+    /// Ordinary memory with a count of who shares it. Linux: `MEM_TYPE_PAGE_SHARED`.
+    #[doc(alias = "MEM_TYPE_PAGE_SHARED")]
+    SharedPage,
+    /// One page of ordinary memory. Linux: `MEM_TYPE_PAGE_ORDER0`.
+    #[doc(alias = "MEM_TYPE_PAGE_ORDER0")]
+    Page,
+    /// Buffers of a pool. Linux: `MEM_TYPE_PAGE_POOL`.
+    #[doc(alias = "MEM_TYPE_PAGE_POOL")]
+    Pool,
+    /// Memory that a callback takes back, as Linux's `MEM_TYPE_XSK_BUFF_POOL` is.
+    #[doc(alias = "MEM_TYPE_XSK_BUFF_POOL")]
+    Foreign,
+}
+
+impl fmt::Display for MemType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::SharedPage => "shared",
+            Self::Page => "page",
+            Self::Pool => "pool",
+            Self::Foreign => "foreign",
+        })
+    }
+}
+
+/// Memory ids, and weakly what carries them. Its clones are the same registry.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, Registry};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let registry = Registry::new();
+/// let params = PoolParams { name: "rx0".into(), registry: Some(registry.clone()), ..Default::default() };
+/// let pool = Pool::new(params, arena)?.bind();
+/// let id = pool.handle().mem_id();
+/// assert_eq!(registry.get(id).unwrap().name, "rx0");
+/// drop(pool);
+/// assert!(registry.dump().is_empty());
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Registry(Which);
+
+#[derive(Clone)]
+enum Which {
+    Process,
+    Own(Arc<UnseenLock<Table>>),
+}
+
+static PROCESS: UnseenLock<Table> = UnseenLock::new(Table::EMPTY);
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("ids", &self.table().entries.len()).finish_non_exhaustive()
+    }
+}
+
+impl Registry {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self(Which::Own(Arc::new(UnseenLock::new(Table::EMPTY))))
+    }
+
+    /// The process's, where a pool enters that was not told of another.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, Registry};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { name: "rx0".into(), ..Default::default() }, arena)?;
+    /// for entry in Registry::process().dump() {
+    ///     println!("{entry}");
+    /// }
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn process() -> Self {
+        Self(Which::Process)
+    }
+
+    /// What carries an id now; `None` if nothing does.
+    pub fn get(&self, id: MemId) -> Option<RegistryEntry> {
+        self.carrier(id).map(|carrier| carrier.entry(id))
+    }
+
+    /// Everything that carries an id, in the order of ids. Does not stop anybody: what comes and goes meanwhile may be in
+    /// it or not.
+    pub fn dump(&self) -> Vec<RegistryEntry> {
+        self.carriers().iter().map(|(id, carrier)| carrier.entry(*id)).collect()
+    }
+
+    /// Ids in use.
+    ///
+    /// ```
+    /// assert_eq!(pagepool::Registry::new().len(), 0);
+    /// ```
+    pub fn len(&self) -> usize {
+        self.table().entries.len()
+    }
+
+    /// Whether no id is in use.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes an id. Until something [enters](Registration::enter) with it nothing is behind it.
+    pub(crate) fn register(&self) -> Result<Registration, Error> {
+        Ok(Registration { id: self.table().take()?, registry: self.clone() })
+    }
+
+    /// What carries an id, to be let go without the lock.
+    pub(crate) fn carrier(&self, id: MemId) -> Option<Arc<dyn Carrier>> {
+        self.table().entries.get(&id)?.as_ref()?.upgrade()
+    }
+
+    /// All of them, in the order of ids.
+    pub(crate) fn carriers(&self) -> Vec<(MemId, Arc<dyn Carrier>)> {
+        let table = self.table();
+        let there =
+            |(&id, entry): (&MemId, &Option<Weak<dyn Carrier>>)| Some((id, entry.as_ref()?.upgrade()?));
+        table.entries.iter().filter_map(there).collect()
+    }
+
+    fn table(&self) -> impl DerefMut<Target = Table> {
+        match &self.0 {
+            Which::Process => PROCESS.lock(),
+            Which::Own(table) => table.lock(),
+        }
+    }
+}
+
+/// What is behind an id.
+pub(crate) trait Carrier: std::any::Any + Send + Sync {
+    /// What there is to say of it.
+    fn entry(&self, id: MemId) -> RegistryEntry;
+}
+
+struct Table {
+    /// An id that was taken and not entered with has nothing behind it.
+    entries: BTreeMap<MemId, Option<Weak<dyn Carrier>>>,
+    /// The id that was given last.
+    last: u16,
+}
+
+impl Table {
+    const EMPTY: Self = Self { entries: BTreeMap::new(), last: 0 };
+
+    fn take(&mut self) -> Result<MemId, Error> {
+        let id = self.free_above(self.last).or_else(|| self.free_above(0)).ok_or_else(|| Error::Busy {
+            what: format!(
+                "all {} memory ids of the registry: wait until pools and models have ended and their frames are home, \
+                 or give new ones a registry of their own",
+                MemId::MAX
+            ),
+        })?;
+        self.last = id.get();
+        self.entries.insert(id, None);
+        Ok(id)
+    }
+
+    /// The first id above this number that nothing carries.
+    fn free_above(&self, number: u16) -> Option<MemId> {
+        let mut free = MemId::new(number + 1)?;
+        for taken in self.entries.range(free..).map(|(id, _)| *id) {
+            if taken != free {
+                break;
+            }
+            free = MemId::new(taken.get() + 1)?;
+        }
+        Some(free)
+    }
+}
+
+/// An id that is taken until this is dropped (I8).
+#[derive(Debug)]
+pub(crate) struct Registration {
+    registry: Registry,
+    id: MemId,
+}
+
+impl Registration {
+    pub(crate) fn id(&self) -> MemId {
+        self.id
+    }
+
+    /// Shows what carries the id to those who look.
+    pub(crate) fn enter(&self, carrier: Weak<dyn Carrier>) {
+        self.registry.table().entries.insert(self.id, Some(carrier));
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let entry = self.registry.table().entries.remove(&self.id);
+        drop(entry); // it may be the last count of its memory: without the lock
+    }
+}
+
+/// Whether an entry still gives out buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MemState {
+    /// It does.
+    Live,
+    /// It was ended, and waits for buffers that are out.
+    Ended,
+}
+
+impl fmt::Display for MemState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Live => "live",
+            Self::Ended => "ended",
+        })
+    }
+}
+
+/// What a registry says of a pool or a model. Its text is one line.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RegistryEntry {
+    /// Its id.
+    pub id: MemId,
+    /// What it is.
+    pub mem_type: MemType,
+    /// Its name.
+    pub name: String,
+    /// Whether it has ended.
+    pub state: MemState,
+    /// What a pool has done so far; all 0 for a model of other memory.
+    pub stats: Stats,
+    /// Where a pool's pages are; for other memory how many buffers carry the id.
+    pub inflight: Inflight,
+}
+
+impl fmt::Display for RegistryEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, mem_type, name, state, stats, inflight } = self;
+        write!(f, "{id:>5} {mem_type:<7} {state:<5} {name}: {} out", inflight.out)?;
+        if *mem_type == MemType::Pool {
+            let Inflight { total, cache, lanes, ring, frag, .. } = inflight;
+            write!(f, " of {total} (cache {cache}, lanes {lanes}, ring {ring}, frag {frag})")?;
+            write!(f, ", hold {} release {}", stats.hold, stats.release)?;
+        }
+        if let Some(percent) = stats.recycle_percent() {
+            write!(f, ", recycled {percent:.1} %")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_go_round_and_are_used_again_only_after_the_wrap() {
+        let registry = Registry::new();
+        let kept = registry.register().expect("it is empty");
+        assert_eq!(kept.id().get(), 1);
+        for id in 2..=MemId::MAX {
+            assert_eq!(registry.register().expect("it is given back at once").id().get(), id);
+        }
+        assert_eq!(registry.register().expect("after the wrap").id().get(), 2, "1 is still carried");
+        assert_eq!(registry.len(), 1);
+    }
+
+    #[test]
+    fn when_all_are_taken_the_error_says_how_many_and_what_to_do() {
+        let registry = Registry::new();
+        let mut all: Vec<_> = (0..MemId::MAX).map(|_| registry.register().expect("one is free")).collect();
+        let text = registry.register().expect_err("none is free").to_string();
+        assert!(text.contains("all 65533 memory ids") && text.contains("a registry of their own"), "{text}");
+        let back = all.swap_remove(40_000).id().get();
+        assert_eq!(registry.register().expect("one came back").id().get(), back);
+    }
+}

@@ -1,0 +1,121 @@
+//! The locked ring: where pages come home when no lane takes them.
+//!
+//! What   a bounded FIFO of messages, 0 = empty slot: a producer looks only at its next slot, the consumer only at its
+//!        own, and neither reads the other's index.
+//! Who    producers under the pool's return lock, which holds their position; the consumer is the owner, without a lock
+//!        (I2), or whoever ends the pool, under the return lock.
+//! Why    mirrors include/linux/ptr_ring.h (v7.3) with two differences: a slot is four bytes, and it is emptied when it
+//!        is taken, not sixteen at a time, so the capacity is exact (note 0001).
+//! Pairs  push (slot, Release) -> pop (slot, Acquire).
+
+use std::sync::atomic::AtomicUsize;
+
+use crate::home::lane::FRAG;
+use crate::home::stats::Counter;
+#[cfg(loom)]
+use crate::sys::sync::OneAtATime;
+use crate::sys::sync::{AtomicU32, Ordering, Padded, publish};
+
+/// The most slots a ring may have, as in Linux: more is clamped to this.
+pub(crate) const MAX_RING: usize = 16384;
+
+#[derive(Debug)]
+pub(crate) struct Ring {
+    slots: Box<[AtomicU32]>,
+    /// The consumer's position and how many pages it has taken: the owner's line.
+    consumer: Padded<Consumer>,
+}
+
+#[derive(Debug, Default)]
+struct Consumer {
+    at: AtomicUsize,
+    pages: Counter,
+    #[cfg(loom)]
+    watch: OneAtATime,
+}
+
+/// What the owner drains: a lane or the ring.
+pub(crate) trait Queue {
+    /// Takes the oldest message.
+    fn pop(&self) -> Option<u32>;
+
+    /// Takes messages of whole pages, as page numbers, while they last and `space` does; stops before a fragment. Says how
+    /// many.
+    fn take_pages(&self, space: &mut [u32]) -> usize;
+}
+
+/// The producers' position; lives under the return lock.
+#[derive(Debug, Default)]
+pub(crate) struct RingTail(usize);
+
+impl Ring {
+    /// An empty ring of `size` slots; 0 makes one that refuses everything.
+    pub(crate) fn new(size: usize) -> Self {
+        let slots = (0..size).map(|_| AtomicU32::new(0)).collect();
+        Self { slots, consumer: Padded::default() }
+    }
+
+    /// Appends a message that is not 0, unless the ring is full. The caller holds the return lock, which `tail` proves.
+    #[inline]
+    pub(crate) fn push(&self, tail: &mut RingTail, message: u32) -> bool {
+        let Some(slot) = self.slots.get(tail.0) else { return false };
+        if !publish(slot, message) {
+            return false; // pairs with pop()
+        }
+        tail.0 = if tail.0 + 1 == self.slots.len() { 0 } else { tail.0 + 1 };
+        true
+    }
+
+    /// Whether the oldest slot is empty.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        let at = self.consumer.at.load(Ordering::Relaxed);
+        self.slots.get(at).is_none_or(|slot| slot.load(Ordering::Acquire) == 0) // pairs with push()
+    }
+
+    /// Pages ever taken out; readable by anyone. Those pushed are what the returns count as `recycle_ring`.
+    pub(crate) fn pages_taken(&self) -> u64 {
+        self.consumer.pages.read()
+    }
+}
+
+impl Queue for Ring {
+    /// For the owner, or for who ends the pool.
+    #[inline]
+    fn pop(&self) -> Option<u32> {
+        #[cfg(loom)]
+        self.consumer.watch.touch();
+        let at = self.consumer.at.load(Ordering::Relaxed);
+        let slot = self.slots.get(at)?;
+        let message = slot.load(Ordering::Acquire); // pairs with push()
+        if message == 0 {
+            return None;
+        }
+        slot.store(0, Ordering::Release);
+        self.consumer.at.store(if at + 1 == self.slots.len() { 0 } else { at + 1 }, Ordering::Relaxed);
+        self.consumer.pages.add(u64::from(message & FRAG == 0));
+        Some(message)
+    }
+
+    #[inline]
+    fn take_pages(&self, space: &mut [u32]) -> usize {
+        #[cfg(loom)]
+        self.consumer.watch.touch();
+        let mut at = self.consumer.at.load(Ordering::Relaxed);
+        let mut taken = 0;
+        for place in space {
+            let Some(slot) = self.slots.get(at) else { break };
+            let message = slot.load(Ordering::Acquire); // pairs with push()
+            if message == 0 || message & FRAG != 0 {
+                break;
+            }
+            slot.store(0, Ordering::Release);
+            *place = message - 1;
+            at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
+            taken += 1;
+        }
+        self.consumer.at.store(at, Ordering::Relaxed);
+        self.consumer.pages.add(taken as u64);
+        taken
+    }
+}

@@ -1,0 +1,62 @@
+//! The wake-up: an owner that ran dry and sleeps on a socket learns that buffers came home.
+//!
+//! Without it: the fill ring is dry, the owner sleeps, another thread returns 512 buffers, and the kernel, having no
+//! frame, never wakes it. So an owner that finds nothing raises `starved`; the first returner that sees it after its
+//! push writes the eventfd, once.
+//!
+//! Pairs  returner: slot, light fence, flag. Owner: flag, heavy fence, slots again (lane.rs, `raise_all`).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::sys::sync::{AtomicU32, Ordering};
+
+/// Lives as long as the pool and every lane of it.
+#[derive(Debug)]
+pub(crate) struct Wakeup {
+    starved: AtomicU32,
+    event: Option<OwnedFd>,
+}
+
+impl Wakeup {
+    /// One that signals `event`, or none that does nothing.
+    pub(crate) fn new(event: Option<OwnedFd>) -> Self {
+        Self { starved: AtomicU32::new(0), event }
+    }
+
+    /// The descriptor to sleep on, where the pool was made with one.
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.event.as_ref().map(|fd| fd.as_fd())
+    }
+
+    /// Whether the owner waits to be woken.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.starved.load(Ordering::Relaxed) != 0
+    }
+
+    /// For the owner: from now on the first return signals.
+    pub(crate) fn starve(&self) {
+        self.starved.store(1, Ordering::Relaxed);
+    }
+
+    /// For the owner: it found something after all.
+    pub(crate) fn sated(&self) {
+        self.starved.store(0, Ordering::Relaxed);
+    }
+
+    /// For a returner: signals, if it is the first since the owner starved.
+    #[cold]
+    pub(crate) fn wake(&self) {
+        if self.starved.swap(0, Ordering::Relaxed) != 0
+            && let Some(fd) = self.fd()
+        {
+            crate::sys::call::eventfd_signal(fd);
+        }
+    }
+
+    /// For the owner, after it woke: takes the signal back.
+    pub(crate) fn acknowledge(&self) {
+        if let Some(fd) = self.fd() {
+            crate::sys::call::eventfd_take(fd);
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Pages and the memory that they lie in: an arena, a device's memory, the addresses that devices use.
+
+pub(crate) mod area;
+pub(crate) mod arena;
+pub(crate) mod device_memory;
+pub(crate) mod dma;
+pub(crate) mod page;
+pub(crate) mod provider;
+pub(crate) mod topology;

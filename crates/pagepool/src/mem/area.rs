@@ -1,0 +1,583 @@
+//! An area: the numbered pages of one provider, their records, and the domains that map them.
+//!
+//! What   one contiguous range of 4 KiB pages in regions, of which some are present. Per page a record, a bit per 64
+//!        bytes that says "out as a raw address", a node. Per domain a [`Mapping`].
+//! Who    anything from any thread. Attaching, detaching, adding and removing regions take the area's lock, which is no
+//!        lock of a pool; the rest takes none. Domains map under it and unmap without it.
+//! End    the provider closes the area when it goes. Who still has the area then has its records, and no region.
+//! I3     an area outlives every handle to a page of it: pools and holds keep it by `Arc`.
+
+// UNSAFETY: what a provider says of its memory is believed; nothing here follows an address.
+#![expect(unsafe_code)]
+
+use std::fmt;
+use std::ops::{DerefMut, Range};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
+
+use crate::error::Error;
+use crate::mem::dma::{DmaDomain, DomainId, Mapping, Region};
+use crate::mem::page::{EMERGENCY, MAX_ORDER, MAX_PAGES, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, PageMeta};
+use crate::sys::sync::{AtomicU64, Lock, Ordering};
+use crate::sys::table::zeroed;
+
+/// log2 of the default region: 4 MiB, the largest page, so that no page lies in two regions.
+pub const REGION_SHIFT: u32 = PAGE_SHIFT + MAX_ORDER as u32;
+
+/// The numbered pages of one [`Provider`](crate::Provider), and what is known of each.
+pub struct Area {
+    id: u64,
+    /// Address of the first byte; 0 for memory that the CPU cannot read.
+    base: usize,
+    len_bytes: u64,
+    region_shift: u32,
+    meta: Box<[PageMeta]>,
+    raw_out: RawOut,
+    nodes: Nodes,
+    has_emergency: AtomicBool,
+    regions: Lock<Regions>,
+    /// The thread that calls domains under the lock of `regions`, by the address of its [`MARK`]; 0 = none.
+    calling: AtomicUsize,
+}
+
+std::thread_local! {
+    /// Its address tells threads apart.
+    static MARK: u8 = const { 0 };
+}
+
+fn this_thread() -> usize {
+    MARK.with(|mark| std::ptr::from_ref(mark) as usize)
+}
+
+/// While it lives, its thread calls domains under the area's lock.
+struct Calling<'a>(&'a AtomicUsize);
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Two bits per 64 bytes of page: where a raw address that is out begins, and where its fragment ends. A whole page has
+/// no end mark: it ends with its page.
+pub(crate) struct RawOut {
+    pub(crate) start: Box<[AtomicU64]>,
+    pub(crate) last: Box<[AtomicU64]>,
+}
+
+enum Nodes {
+    /// All pages are on this node.
+    One(NodeId),
+    /// A node per page.
+    Each(Box<[AtomicU8]>),
+}
+
+struct Regions {
+    present: Box<[bool]>,
+    mappings: Vec<Arc<Mapping>>,
+    /// Taken off the list and not unmapped yet; by whom.
+    going: Vec<Going>,
+    /// The provider is gone: no region is present, and none will be.
+    closed: bool,
+}
+
+/// A mapping that a thread unmaps, without the lock.
+struct Going {
+    mapping: Arc<Mapping>,
+    thread: usize,
+}
+
+impl Regions {
+    /// Mappings that another thread unmaps.
+    fn going_elsewhere(&self) -> impl Iterator<Item = &Arc<Mapping>> {
+        let here = this_thread();
+        self.going.iter().filter(move |going| going.thread != here).map(|going| &going.mapping)
+    }
+
+    /// Mappings that this thread unmaps: it was called from their domains.
+    fn going_here(&self) -> impl Iterator<Item = &Arc<Mapping>> {
+        let here = this_thread();
+        self.going.iter().filter(move |going| going.thread == here).map(|going| &going.mapping)
+    }
+
+    fn refuse_closed(&self) -> Result<(), Error> {
+        if self.closed {
+            let what = "the provider of this area is gone, and its memory with it: use an area that has one";
+            return Err(Error::Unsupported { what: what.into() });
+        }
+        Ok(())
+    }
+}
+
+/// Undoes what was mapped, if a domain refuses or panics; forgotten on success. Regions that are not mapped stay so.
+struct Undo<'a> {
+    area: &'a Area,
+    mappings: &'a [Arc<Mapping>],
+    regions: Range<usize>,
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        for region in self.regions.clone().map(|number| self.area.region(number)) {
+            self.mappings.iter().for_each(|mapping| mapping.retract(&region));
+        }
+    }
+}
+
+/// Unmaps every region of a mapping that is going, also when the domain panics in between.
+struct Unmapping<'a> {
+    area: &'a Area,
+    mapping: &'a Arc<Mapping>,
+    next: usize,
+}
+
+impl Unmapping<'_> {
+    fn unmap_all(&mut self) {
+        while self.next < self.area.regions() {
+            self.next += 1;
+            self.mapping.unmap(&self.area.region(self.next - 1));
+        }
+    }
+}
+
+impl Drop for Unmapping<'_> {
+    fn drop(&mut self) {
+        self.unmap_all();
+        let here = this_thread();
+        let is_this = |going: &Going| going.thread == here && Arc::ptr_eq(&going.mapping, self.mapping);
+        let mut regions = self.area.regions.lock();
+        let at = regions.going.iter().position(is_this);
+        let going = at.map(|at| regions.going.swap_remove(at));
+        drop(regions);
+        drop(going); // maybe the domain with it, and that is foreign code
+    }
+}
+
+impl Area {
+    /// An area without a CPU address: device memory. Its pages have device addresses only.
+    ///
+    /// `len_bytes` is a multiple of 4096; `region_shift` is log2 of the region size, at least 22 (4 MiB).
+    pub fn unreadable(len_bytes: u64, region_shift: u32, node: NodeId) -> Result<Arc<Self>, Error> {
+        Self::new(0, len_bytes, region_shift, Nodes::One(node))
+    }
+
+    /// An area over memory at `base`, all on `node`, or with a node per page (set with
+    /// [`set_node`](Self::set_node)) where that is `None`. The provider says with [`add_region`](Self::add_region)
+    /// which regions are present.
+    ///
+    /// `base` is a multiple of 4096, and of 4 MiB if pages of order 10 are to be naturally aligned.
+    ///
+    /// # Safety
+    /// `base..base + len_bytes` are addresses of the provider that asks, and of no other area. From
+    /// [`add_region`](Self::add_region) until [`remove_region`](Self::remove_region) or [`close`](Self::close), the
+    /// memory of a region is there, readable, writable and initialised, and nobody uses it but for the holders of
+    /// pages, and devices through domains.
+    ///
+    /// ```compile_fail,E0133
+    /// let _ = pagepool::Area::readable(0x1000, 4096, pagepool::REGION_SHIFT, None);
+    /// ```
+    pub unsafe fn readable(
+        base: usize,
+        len_bytes: u64,
+        region_shift: u32,
+        node: Option<NodeId>,
+    ) -> Result<Arc<Self>, Error> {
+        if base == 0 || !base.is_multiple_of(PAGE_SIZE) {
+            return Err(Error::parameter("base", format!("{base:#x}"), "a multiple of 4096, and not 0"));
+        }
+        let pages = (len_bytes >> PAGE_SHIFT) as usize;
+        let nodes = match node {
+            Some(node) => Nodes::One(node),
+            None => Nodes::Each(zeroed(pages.min(MAX_PAGES as usize))?),
+        };
+        Self::new(base, len_bytes, region_shift, nodes)
+    }
+
+    fn new(base: usize, len_bytes: u64, region_shift: u32, nodes: Nodes) -> Result<Arc<Self>, Error> {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        let pages = len_bytes >> PAGE_SHIFT;
+        if len_bytes == 0 || !len_bytes.is_multiple_of(PAGE_SIZE as u64) || pages >= MAX_PAGES as u64 {
+            let range = format!("a multiple of 4096 from 4096 to {}", (MAX_PAGES as u64 - 1) << PAGE_SHIFT);
+            return Err(Error::parameter("max_bytes", len_bytes, range));
+        }
+        if !(REGION_SHIFT..=40).contains(&region_shift) {
+            return Err(Error::parameter("region_shift", region_shift, "22 (4 MiB) to 40"));
+        }
+        let pages = pages as usize;
+        let regions = len_bytes.div_ceil(1 << region_shift) as usize;
+        Ok(Arc::new(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed) as u64,
+            base,
+            len_bytes,
+            region_shift,
+            meta: zeroed(pages)?,
+            raw_out: RawOut { start: zeroed(pages)?, last: zeroed(pages)? },
+            nodes,
+            has_emergency: AtomicBool::new(false),
+            regions: Lock::new(Regions {
+                present: vec![false; regions].into(),
+                mappings: Vec::new(),
+                going: Vec::new(),
+                closed: false,
+            }),
+            calling: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Identifies the area among all areas of this process.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Address of the first byte, `None` for memory that the CPU cannot read.
+    pub fn base(&self) -> Option<usize> {
+        (self.base != 0).then_some(self.base)
+    }
+
+    /// The same as a number, 0 for memory that the CPU cannot read.
+    pub(crate) fn base_or_zero(&self) -> usize {
+        self.base
+    }
+
+    /// Base pages, present or not.
+    pub fn pages(&self) -> u32 {
+        self.meta.len() as u32
+    }
+
+    /// Regions, present or not.
+    pub fn regions(&self) -> usize {
+        self.len_bytes.div_ceil(1 << self.region_shift) as usize
+    }
+
+    /// log2 of the bytes in a region.
+    pub fn region_shift(&self) -> u32 {
+        self.region_shift
+    }
+
+    /// The region with this number; the last one may be shorter.
+    pub(crate) fn region(&self, number: usize) -> Region {
+        let offset = (number as u64) << self.region_shift;
+        let len_bytes = (self.len_bytes - offset).min(1 << self.region_shift);
+        Region::new(offset, len_bytes, self.base().map(|b| b + offset as usize), self.id)
+    }
+
+    /// The node of a page. One load where pages differ, none where they do not.
+    #[inline]
+    pub fn node_of(&self, page: PageIdx) -> NodeId {
+        match &self.nodes {
+            Nodes::One(node) => *node,
+            Nodes::Each(nodes) => NodeId(nodes[page.0 as usize].load(Ordering::Relaxed)),
+        }
+    }
+
+    /// The node of all pages, where they have one in common.
+    pub fn only_node(&self) -> Option<NodeId> {
+        match self.nodes {
+            Nodes::One(node) => Some(node),
+            Nodes::Each(_) => None,
+        }
+    }
+
+    /// Says on which node a page lies. Without effect where all pages have one node.
+    ///
+    /// # Safety
+    /// For the area's provider alone, while the page is neither out nor among its free pages, which it may keep by node.
+    ///
+    /// ```compile_fail,E0133
+    /// # use pagepool::{Arena, ArenaParams, NodeId, PageIdx, Provider};
+    /// # let arena = Arena::new(ArenaParams::default()).unwrap();
+    /// arena.area().set_node(PageIdx(0), NodeId(1));
+    /// ```
+    pub unsafe fn set_node(&self, page: PageIdx, node: NodeId) {
+        if let Nodes::Each(nodes) = &self.nodes {
+            nodes[page.0 as usize].store(node.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Marks or unmarks a page as emergency memory; for a provider, before it hands the page out and after it got it
+    /// back. Such pages are not recycled: `recycle_released_refcnt` counts them. Linux: `page_is_pfmemalloc`.
+    pub fn set_emergency(&self, page: PageIdx, yes: bool) {
+        if yes {
+            self.meta(page).holds.fetch_or(EMERGENCY, Ordering::Relaxed);
+            self.has_emergency.store(true, Ordering::Relaxed);
+        } else {
+            self.meta(page).holds.fetch_and(!EMERGENCY, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether any page was ever marked.
+    pub(crate) fn has_emergency(&self) -> bool {
+        self.has_emergency.load(Ordering::Relaxed)
+    }
+
+    /// The records of all pages, the first one's address.
+    pub(crate) fn records(&self) -> *const PageMeta {
+        self.meta.as_ptr()
+    }
+
+    /// The record of a page.
+    #[inline(always)]
+    pub(crate) fn meta(&self, page: PageIdx) -> &PageMeta {
+        &self.meta[page.0 as usize]
+    }
+
+    /// The marks of raw addresses that are out.
+    pub(crate) fn raw_out(&self) -> &RawOut {
+        &self.raw_out
+    }
+
+    /// Pages of the regions that are present, in order; for reports and for the end of a pool.
+    pub(crate) fn present_pages(&self) -> Vec<Range<u32>> {
+        let present = self.regions.lock().present.clone();
+        let pages = |r: Region| {
+            (r.offset() >> PAGE_SHIFT) as u32..((r.offset() + r.len_bytes()) >> PAGE_SHIFT) as u32
+        };
+        (0..present.len()).filter(|&r| present[r]).map(|r| pages(self.region(r))).collect()
+    }
+
+    /// Marks this thread as one that calls domains; only with the lock of `regions` held, and dropped before it.
+    fn calling(&self) -> Calling<'_> {
+        self.calling.store(this_thread(), Ordering::Relaxed);
+        Calling(&self.calling)
+    }
+
+    /// Whether this thread is inside a domain's callback that this area made, and so holds the area's lock. A provider
+    /// that is called from in there must not add or remove regions.
+    pub(crate) fn is_calling_here(&self) -> bool {
+        self.calling.load(Ordering::Relaxed) == this_thread()
+    }
+
+    /// Makes a region present: maps it in every domain of the area, or in none and fails. For a provider, before it
+    /// hands out the first page of the region. A domain that fixes the area refuses, and so does an area that is closed.
+    ///
+    /// # Safety
+    /// For the area's provider alone. The memory of the region is as it promised to [`readable`](Self::readable).
+    ///
+    /// ```compile_fail,E0133
+    /// # use pagepool::{Arena, ArenaParams, Provider};
+    /// # let arena = Arena::new(ArenaParams::default()).unwrap();
+    /// arena.area().add_region(3);
+    /// ```
+    pub unsafe fn add_region(&self, number: usize) -> Result<(), Error> {
+        let region = self.region(number);
+        let mut regions = self.regions.lock();
+        regions.refuse_closed()?;
+        if regions.present[number] {
+            return Ok(());
+        }
+        if let Some(fixing) = regions.mappings.iter().find(|m| m.domain().fixes_area()) {
+            return Err(Error::Fixed {
+                domain: fixing.domain().name(),
+                committed_bytes: self.bytes_present(&regions.present),
+            });
+        }
+        let _calling = self.calling();
+        let undo = Undo { area: self, mappings: &regions.mappings, regions: number..number + 1 };
+        regions.mappings.iter().try_for_each(|mapping| mapping.map(&region))?;
+        std::mem::forget(undo);
+        regions.present[number] = true;
+        Ok(())
+    }
+
+    /// Refuses, with the name of the domain, if one fixes the area; for a provider, before it makes an effort to grow.
+    pub(crate) fn growth_allowed(&self) -> Result<(), Error> {
+        let regions = self.regions.lock();
+        match regions.mappings.iter().find(|m| m.domain().fixes_area()) {
+            None => Ok(()),
+            Some(fixing) => Err(Error::Fixed {
+                domain: fixing.domain().name(),
+                committed_bytes: self.bytes_present(&regions.present),
+            }),
+        }
+    }
+
+    /// Makes a region absent, unless a domain maps the area; says whether it did. If not, its memory must stay.
+    ///
+    /// # Safety
+    /// For the area's provider alone. No page of the region is out, or will be before it is added again.
+    ///
+    /// ```compile_fail,E0133
+    /// # use pagepool::{Arena, ArenaParams, Provider};
+    /// # let arena = Arena::new(ArenaParams::default()).unwrap();
+    /// arena.area().remove_region(0);
+    /// ```
+    pub unsafe fn remove_region(&self, number: usize) -> bool {
+        let mut regions = self.regions.lock();
+        if !regions.mappings.is_empty() || !regions.going.is_empty() {
+            return false;
+        }
+        std::mem::replace(&mut regions.present[number], false)
+    }
+
+    /// Bytes in regions that are present.
+    pub fn present_bytes(&self) -> u64 {
+        self.bytes_present(&self.regions.lock().present)
+    }
+
+    fn bytes_present(&self, present: &[bool]) -> u64 {
+        (0..present.len()).filter(|&r| present[r]).map(|r| self.region(r).len_bytes()).sum()
+    }
+
+    /// Maps the area in a domain: every region that is present, or none and fails. A domain that is attached already
+    /// gets one more user. An area whose provider is gone refuses.
+    pub fn attach(&self, domain: &Arc<dyn DmaDomain>) -> Result<Arc<Mapping>, Error> {
+        let id = domain.id();
+        let mut regions = self.lock_when(|regions| regions.going_elsewhere().all(|m| m.id() != id));
+        regions.refuse_closed()?;
+        if regions.going_here().any(|m| m.id() == id) {
+            return Err(Error::Busy { what: "this domain is being unmapped by this very thread".into() });
+        }
+        if let Some(mapping) = regions.mappings.iter().find(|m| m.id() == domain.id()) {
+            mapping.users().fetch_add(1, Ordering::Relaxed);
+            return Ok(mapping.clone());
+        }
+        let _calling = self.calling();
+        let mapping = Arc::new(Mapping::new(domain.clone(), self.id, self.regions(), self.region_shift));
+        let undo =
+            Undo { area: self, mappings: std::slice::from_ref(&mapping), regions: 0..regions.present.len() };
+        let mut present = (0..regions.present.len()).filter(|&r| regions.present[r]);
+        present.try_for_each(|r| mapping.map(&self.region(r)))?;
+        std::mem::forget(undo);
+        regions.mappings.push(mapping.clone());
+        Ok(mapping)
+    }
+
+    /// Takes one user of a domain away; the last one unmaps every region.
+    pub fn detach(&self, mapping: &Arc<Mapping>) {
+        let last = || mapping.users().fetch_sub(1, Ordering::AcqRel) == 1;
+        self.forget(|m| Arc::ptr_eq(m, mapping), last);
+    }
+
+    /// The device is gone: unmaps every region from its domain now, whoever still uses it. Buffers that are out stay
+    /// valid for the CPU, have no address in that domain any more, and are not unmapped a second time when they come
+    /// home. Says whether the domain was attached.
+    pub fn device_gone(&self, id: DomainId) -> bool {
+        self.forget(|m| m.id() == id, || true)
+    }
+
+    /// The provider goes: unmaps every region from every domain, and waits for those who are unmapping. From now on no
+    /// region is present, and attaching is an error. The memory may go when this returns.
+    ///
+    /// # Safety
+    /// For the area's provider alone, when it goes: no page is out.
+    ///
+    /// ```compile_fail,E0133
+    /// # use pagepool::{Arena, ArenaParams, Provider};
+    /// # let arena = Arena::new(ArenaParams::default()).unwrap();
+    /// arena.area().close();
+    /// ```
+    pub unsafe fn close(&self) {
+        let mut regions = self.regions.lock();
+        regions.closed = true;
+        regions.present.fill(false);
+        drop(regions);
+        while self.forget(|_| true, || true) {}
+        // The drop that brought this thread here may come from a domain that it is unmapping: what is left of that.
+        let left: Vec<_> = self.regions.lock().going_here().cloned().collect();
+        left.iter().for_each(|m| (0..self.regions()).for_each(|r| m.unmap(&self.region(r))));
+        drop(self.lock_when(|regions| regions.going_elsewhere().next().is_none()));
+    }
+
+    /// Takes a mapping off the list, if `may` says so under the lock, and unmaps it without the lock: what its domain
+    /// drops meanwhile may be the last that keeps the provider, which closes the area.
+    fn forget(&self, which: impl Fn(&Arc<Mapping>) -> bool, may: impl FnOnce() -> bool) -> bool {
+        let mapping = {
+            let mut regions = self.regions.lock();
+            let at = regions.mappings.iter().position(which);
+            let Some(at) = may().then_some(at).flatten() else { return false };
+            let mapping = regions.mappings.swap_remove(at);
+            regions.going.push(Going { mapping: mapping.clone(), thread: this_thread() });
+            mapping
+        };
+        Unmapping { area: self, mapping: &mapping, next: 0 }.unmap_all();
+        true
+    }
+
+    /// Takes the lock when no other thread unmaps what is asked about; waits as long as a domain takes.
+    fn lock_when(&self, ready: impl Fn(&Regions) -> bool) -> impl DerefMut<Target = Regions> + '_ {
+        loop {
+            let regions = self.regions.lock();
+            if ready(&regions) {
+                return regions;
+            }
+            drop(regions);
+            #[cfg(not(loom))]
+            std::thread::yield_now();
+            #[cfg(loom)]
+            loom::thread::yield_now();
+        }
+    }
+
+    /// The area's mapping in a domain. Takes the area's lock: ask once, keep the answer.
+    pub fn mapping(&self, id: DomainId) -> Option<Arc<Mapping>> {
+        self.regions.lock().mappings.iter().find(|m| m.id() == id).cloned()
+    }
+
+    /// Names of the domains that map the area.
+    pub fn domains(&self) -> Vec<String> {
+        let mappings = self.regions.lock().mappings.clone();
+        mappings.iter().map(|m| m.domain().name()).collect()
+    }
+}
+
+/// In a few words: the tables of an area have an entry per page.
+impl fmt::Debug for Area {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("Area");
+        f.field("id", &self.id).field("len_bytes", &self.len_bytes).field("regions", &self.regions());
+        if self.is_calling_here() {
+            return f.finish_non_exhaustive(); // this thread has the lock
+        }
+        let present = self.regions.lock().present.iter().filter(|&&present| present).count();
+        f.field("regions_present", &present).field("domains", &self.domains()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::mem::dma::DeviceAddr;
+    use std::sync::Mutex;
+
+    /// Gives the addresses that the test wrote down, and then refuses.
+    #[derive(Debug)]
+    struct Scripted(DomainId, Mutex<Vec<u64>>);
+
+    impl Scripted {
+        fn domain(addresses: &[u64]) -> Arc<dyn DmaDomain> {
+            Arc::new(Self(DomainId::unique(), Mutex::new(addresses.iter().rev().copied().collect())))
+        }
+    }
+
+    impl DmaDomain for Scripted {
+        fn id(&self) -> DomainId {
+            self.0
+        }
+        fn name(&self) -> String {
+            "scripted".into()
+        }
+        fn map(&self, _region: &Region) -> Result<DeviceAddr, String> {
+            let next = self.1.lock().expect("no map panics").pop();
+            next.map(DeviceAddr).ok_or_else(|| "no address left".into())
+        }
+        fn unmap(&self, _region: &Region, _at: DeviceAddr) {}
+        fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
+        fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
+    }
+
+    #[test]
+    fn an_address_of_a_mapping_that_was_rolled_back_is_forgotten() {
+        let area = Area::unreadable(3 << REGION_SHIFT, REGION_SHIFT, NodeId(0)).unwrap();
+        let twice = 0x7000_0000;
+        // SAFETY: the test is the provider, and device memory is not touched; so below.
+        let add = |number| unsafe { area.add_region(number) };
+        add(0).unwrap();
+        let mapping = area.attach(&Scripted::domain(&[0x1000_0000, twice, twice])).unwrap();
+        let refusing = area.attach(&Scripted::domain(&[0])).unwrap();
+        assert!(add(1).is_err(), "the second domain has no address left");
+        area.detach(&refusing);
+        add(2).unwrap();
+        assert_eq!(mapping.addr_of(2 << REGION_SHIFT), Some(DeviceAddr(twice)));
+        assert_eq!(mapping.offset_of(DeviceAddr(twice)), Some(2 << REGION_SHIFT), "not that of region 1");
+    }
+}

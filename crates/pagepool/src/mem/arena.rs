@@ -1,0 +1,544 @@
+//! The arena: the page allocator of user space.
+//!
+//! What   one contiguous range of addresses, committed in regions as pages are asked for, cut into pages of order 0 to
+//!        10. Pools of several orders share it. Linux: `alloc_pages_bulk_node`, `__free_pages`.
+//! Who    any thread. Two locks: the free pages' (short, no foreign code under it) and the growth lock, under which
+//!        regions are committed, faulted in and mapped by domains. A domain may drop buffers while it maps: `release`
+//!        takes the first lock only. If it asks for pages in there, it gets what is free and no growth. It must not
+//!        wait in there for another thread that asks for pages.
+//! I6     the pages of a region enter the free lists after every domain of the area has mapped it.
+//! Cost   `reserve` and `release` of 64 pages: one lock and one copy of 256 bytes each; no system call, no allocation.
+//! Fork   regions are not inherited (`MADV_DONTFORK`) unless asked for: a child that touches a page faults. So must it
+//!        not drop handles that were copied into it; let it `exec` or `_exit`.
+
+// UNSAFETY: one constructor takes memory on the caller's word; the arena gives its own word as a provider.
+#![expect(unsafe_code)]
+
+pub(crate) mod backing;
+pub(crate) mod buddy;
+pub(crate) mod free_pages;
+pub(crate) mod params;
+
+use std::any::Any;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::Error;
+use crate::mem::area::Area;
+use crate::mem::arena::backing::{Backing, Commit, Memory};
+use crate::mem::arena::free_pages::FreePages;
+use crate::mem::arena::params::{ArenaParams, Description, NodePolicy};
+use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx};
+use crate::mem::provider::Provider;
+use crate::mem::topology::Topology;
+use crate::sys::memory::{Placement, Reservation, raise_memlock_limit};
+
+/// The page allocator of user space; see the module's head. Give it to pools as a [`Provider`].
+///
+/// ```
+/// use pagepool::{Arena, ArenaParams, PageIdx, Provider};
+///
+/// let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let mut pages = [PageIdx(0); 8];
+/// assert_eq!(arena.reserve(0, None, &mut pages), 8);
+/// assert_eq!(arena.pages_out(), 8);
+/// // SAFETY: they were reserved just now, and nobody uses them.
+/// unsafe { arena.release(0, &pages) };
+/// assert_eq!(arena.pages_out(), 0);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Arena {
+    area: Arc<Area>,
+    free: FreePages,
+    params: ArenaParams,
+    how: Commit,
+    growth: Mutex<Growth>,
+    /// A lock of its own, so that describing does not wait for growth.
+    report: Mutex<Report>,
+    /// Regions that are not committed; read without the growth lock.
+    uncommitted: AtomicU32,
+    committed_bytes: AtomicU64,
+    // Behind all that uses it, so that it is dropped after that.
+    memory: Memory,
+    /// Who has the memory, if it was given with its owner: dropped last, and otherwise never touched. The lock is there
+    /// because the arena is shared and the owner need not be.
+    _owner: Option<Mutex<Box<dyn Any + Send>>>,
+}
+
+#[derive(Debug)]
+struct Growth {
+    /// Which regions are committed.
+    committed: Box<[bool]>,
+    /// Nodes for which a region was committed that brought none of their pages: they are not asked again before a
+    /// trim, else each request for such a node would commit one more region.
+    barren: Vec<NodeId>,
+}
+
+#[derive(Debug, Default)]
+struct Report {
+    last_error: Option<Arc<Error>>,
+    /// The kind of memory that came instead of the one that was asked for, and why.
+    fell_back: Option<(Backing, String)>,
+    notes: Vec<String>,
+}
+
+impl Arena {
+    /// Reserves the addresses, commits the first region (or all, with `commit_all`), and so finds out at once what is
+    /// not to be had.
+    ///
+    /// Errors: [`Error::Parameter`] names field, value and range; [`Error::System`] the call and the remedy. Cost: a
+    /// few system calls; with `prefault` or `mlock`, the time to clear the memory.
+    pub fn new(params: ArenaParams) -> Result<Arc<Self>, Error> {
+        if params.backing == Backing::Caller {
+            return Err(Error::parameter("backing", "Caller", "another kind: see Arena::over_caller_memory"));
+        }
+        params.check()?;
+        let how = params.commit_plan();
+        let align = 1usize << params.region_shift();
+        let memory = Memory::reserve(&params.name, params.max_bytes, align, &how)?;
+        Self::build(params, how, memory, None)
+    }
+
+    /// An arena over memory that the caller has: `len_bytes` at `addr`, both multiples of 4096, all of it committed.
+    /// Of `params`, `backing`, `max_bytes`, `node` and `inherit_on_fork` are without effect. Pages of order `k` are
+    /// aligned to `PAGE_SIZE << k` from the start of the memory, so give memory aligned to 4 MiB if that matters.
+    ///
+    /// # Safety
+    /// * The memory must be readable, writable and initialised (any bytes do, but not what an allocator left undefined)
+    ///   until the arena is dropped: buffers are read as `&[u8]`.
+    /// * Until then nobody else may access it, except through this arena's pages.
+    pub unsafe fn over_caller_memory(
+        addr: *mut u8,
+        len_bytes: usize,
+        params: ArenaParams,
+    ) -> Result<Arc<Self>, Error> {
+        // SAFETY: the caller promises more than that: there is no owner who must keep it.
+        unsafe { Self::over(None, addr, len_bytes, params) }
+    }
+
+    /// [`over_caller_memory`](Self::over_caller_memory) of somebody who is kept for it: `owner` is dropped when the arena
+    /// goes, and that is after the last buffer of its pools is home. So a buffer that outlives everything else, on
+    /// whichever thread, lies in memory that is there: for the UMEM of another crate, a mapping, a `Vec`.
+    ///
+    /// # Safety
+    /// * The memory must be readable, writable and initialised until `owner` is dropped; moving `owner` must not move it.
+    /// * Until then nobody else may access it, except through this arena's pages.
+    ///
+    /// ```
+    /// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// let mut memory = vec![0u8; 17 << 12];
+    /// let aligned = memory.as_mut_ptr().map_addr(|addr| addr.next_multiple_of(4096));
+    /// // SAFETY: 16 pages from there lie in the vector's allocation, which moves with nobody, and which nobody else touches.
+    /// let arena = unsafe { Arena::over_owned_memory(memory, aligned, 16 << 12, ArenaParams::default()) }?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let mut late = pool.alloc_page().unwrap();
+    /// drop(pool);
+    /// late.bytes_mut().unwrap().fill(7); // the vector goes with it
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub unsafe fn over_owned_memory(
+        owner: impl Send + 'static,
+        addr: *mut u8,
+        len_bytes: usize,
+        params: ArenaParams,
+    ) -> Result<Arc<Self>, Error> {
+        // SAFETY: the caller promises it for as long as the owner lives, and the arena keeps that.
+        unsafe { Self::over(Some(Mutex::new(Box::new(owner))), addr, len_bytes, params) }
+    }
+
+    /// # Safety
+    /// As for [`over_caller_memory`](Self::over_caller_memory).
+    unsafe fn over(
+        owner: Option<Mutex<Box<dyn Any + Send>>>,
+        addr: *mut u8,
+        len_bytes: usize,
+        params: ArenaParams,
+    ) -> Result<Arc<Self>, Error> {
+        if addr.is_null() || !(addr as usize).is_multiple_of(PAGE_SIZE) {
+            return Err(Error::parameter("addr", format!("{addr:p}"), "a multiple of 4096, and not 0"));
+        }
+        if len_bytes == 0 || !len_bytes.is_multiple_of(PAGE_SIZE) {
+            return Err(Error::parameter("len_bytes", len_bytes, "a multiple of 4096, and not 0"));
+        }
+        let max_bytes = len_bytes as u64;
+        let params = ArenaParams {
+            max_bytes,
+            backing: Backing::Caller,
+            node: NodePolicy::Any,
+            commit_all: true,
+            ..params
+        };
+        params.check()?;
+        // SAFETY: the caller promises just this.
+        let space = unsafe { Reservation::over_caller_memory(addr as usize, len_bytes) };
+        let how = params.commit_plan();
+        Self::build(params, how, Memory::over(space, max_bytes), owner)
+    }
+
+    fn build(
+        params: ArenaParams,
+        how: Commit,
+        memory: Memory,
+        owner: Option<Mutex<Box<dyn Any + Send>>>,
+    ) -> Result<Arc<Self>, Error> {
+        let (base, shift, node) = (memory.base(), params.region_shift(), params.uniform_node());
+        // SAFETY: the addresses are reserved, or the caller's; regions are added when their memory is there.
+        let area = unsafe { Area::readable(base, params.max_bytes, shift, node) }?;
+        let highest = params.topology.nodes().last().map_or(0, |node| usize::from(node.0));
+        if params.mlock {
+            let _ = raise_memlock_limit(params.max_bytes); // if it may not be raised, mlock says what is missing
+        }
+        let this = Self {
+            free: FreePages::new(&area, highest + 1)?,
+            uncommitted: AtomicU32::new(area.regions() as u32),
+            growth: Mutex::new(Growth { committed: vec![false; area.regions()].into(), barren: Vec::new() }),
+            report: Mutex::new(Report::default()),
+            area,
+            params,
+            how,
+            committed_bytes: AtomicU64::new(0),
+            memory,
+            _owner: owner,
+        };
+        let first = if this.params.commit_all { this.area.regions() } else { 1 };
+        let mut growth = this.lock_growth();
+        (0..first).try_for_each(|region| this.commit(&mut growth, region, None))?;
+        drop(growth);
+        Ok(Arc::new(this))
+    }
+
+    /// Base pages of 4 KiB that are out. Takes the free pages' lock.
+    pub fn pages_out(&self) -> u64 {
+        self.free.out()
+    }
+
+    /// The nodes as this arena sees them.
+    pub fn topology(&self) -> &Topology {
+        &self.params.topology
+    }
+
+    /// The descriptor of a memfd arena, for a peer process: offsets in the file are offsets in the area.
+    pub fn memfd(&self) -> Option<BorrowedFd<'_>> {
+        self.memory.file()
+    }
+
+    /// Why the arena last could not grow, until it grows again. Running into `max_bytes` is no error.
+    pub fn last_growth_error(&self) -> Option<Arc<Error>> {
+        self.report().last_error.clone()
+    }
+
+    /// Gives regions of which no page is out, and which no domain maps, back to the system; says how many bytes. Any
+    /// thread; the regions come back when pages are asked for. An arena with `commit_all` keeps everything.
+    pub fn trim(&self) -> u64 {
+        if self.params.commit_all || self.area.is_calling_here() {
+            return 0;
+        }
+        let mut growth = self.lock_growth();
+        let there = (0..growth.committed.len()).rev().filter(|&r| growth.committed[r]);
+        let gone: Vec<_> = there.filter(|&region| self.give_back(region)).collect();
+        gone.iter().for_each(|&region| growth.committed[region] = false);
+        growth.barren.clear();
+        self.uncommitted.fetch_add(gone.len() as u32, Ordering::Relaxed);
+        let len_bytes = gone.iter().map(|&region| self.area.region(region).len_bytes()).sum();
+        self.committed_bytes.fetch_sub(len_bytes, Ordering::Relaxed);
+        len_bytes
+    }
+
+    fn give_back(&self, region: usize) -> bool {
+        if !self.free.withdraw(region) {
+            return false;
+        }
+        // SAFETY: this is the provider; every page of the region was free, and is in no free list now.
+        if !unsafe { self.area.remove_region(region) } {
+            self.free.add_region(region);
+            return false;
+        }
+        let done = self.memory.decommit(self.bytes_of(region));
+        debug_assert!(done.is_ok(), "memory that was reserved can be reserved again: {done:?}");
+        true
+    }
+
+    /// What this arena is, and what was not to be had.
+    pub fn description(&self) -> Description {
+        let report = self.report();
+        let ignored = self.params.topology.nodes_ignored().map(str::to_owned);
+        let (got, why) = report.fell_back.clone().unzip();
+        Description {
+            name: self.params.name.clone(),
+            asked: self.params.backing,
+            got: got.unwrap_or(self.params.backing),
+            why,
+            node: self.params.node,
+            ignored: ignored.into_iter().collect(),
+            committed_bytes: self.committed_bytes.load(Ordering::Relaxed),
+            max_bytes: self.params.max_bytes,
+            notes: report.notes.clone(),
+        }
+    }
+
+    fn bytes_of(&self, region: usize) -> Range<usize> {
+        let region = self.area.region(region);
+        region.offset() as usize..(region.offset() + region.len_bytes()) as usize
+    }
+
+    fn lock_growth(&self) -> MutexGuard<'_, Growth> {
+        self.growth.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn report(&self) -> MutexGuard<'_, Report> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Commits a region, says where its pages lie, maps it in every domain, and gives its pages to the free lists; or
+    /// leaves everything as it was.
+    fn commit(&self, growth: &mut Growth, region: usize, node: Option<NodeId>) -> Result<(), Error> {
+        let at = self.bytes_of(region);
+        let len_bytes = at.len() as u64;
+        self.area.growth_allowed()?;
+        let mut how = self.how;
+        if self.params.asks_nodes() && self.params.node == NodePolicy::Local {
+            how.place = Some((Placement::Preferred, node.unwrap_or_else(|| self.current_node())));
+        }
+        let fell_back = self.memory.commit(at.clone(), &how)?;
+        self.note_nodes(region);
+        // SAFETY: this is the provider; the region was committed just now, as zeroes or as the caller's memory.
+        if let Err(error) = unsafe { self.area.add_region(region) } {
+            let _ = self.memory.decommit(at); // the error that counts is the domain's
+            return Err(error);
+        }
+        if let Some(fell_back) = fell_back {
+            self.report().fell_back.get_or_insert(fell_back);
+        }
+        growth.committed[region] = true;
+        self.uncommitted.fetch_sub(1, Ordering::Relaxed);
+        self.committed_bytes.fetch_add(len_bytes, Ordering::Relaxed);
+        self.free.add_region(region);
+        Ok(())
+    }
+
+    /// Tells the area the node of each page of a committed region.
+    fn note_nodes(&self, region: usize) {
+        let at = self.bytes_of(region);
+        let (first, pages) = ((at.start >> PAGE_SHIFT) as u32, at.len() >> PAGE_SHIFT);
+        let topology = &self.params.topology;
+        if topology.is_pretended() {
+            for page in (first..first + pages as u32).map(PageIdx) {
+                let node = topology.pretended_node_of(page, self.area.pages()).unwrap_or(NodeId(0));
+                self.set_node(page, node);
+            }
+        } else if self.params.asks_nodes() {
+            let here = self.current_node();
+            let note = |i: usize, node: i32| {
+                self.set_node(PageIdx(first + i as u32), u8::try_from(node).map_or(here, NodeId));
+            };
+            if let Err(error) = crate::sys::memory::query_nodes(self.memory.base() + at.start, pages, note) {
+                (0..pages).for_each(|i| self.set_node(PageIdx(first + i as u32), here));
+                self.report().notes = vec![format!("the nodes of pages are guesses: move_pages: {error}")];
+            }
+        }
+    }
+
+    /// Notes the node of a page of a region that is being committed.
+    fn set_node(&self, page: PageIdx, node: NodeId) {
+        // SAFETY: this is the provider; the region's pages enter the free lists later.
+        unsafe { self.area.set_node(page, node) };
+    }
+
+    /// A region that could bring pages of `order` on `node`.
+    fn candidate(&self, growth: &Growth, order: u8, node: Option<NodeId>) -> Option<usize> {
+        if node.is_some_and(|node| growth.barren.contains(&node)) {
+            return None;
+        }
+        let fits = |&region: &usize| {
+            !growth.committed[region] && self.area.region(region).len_bytes() >= (PAGE_SIZE as u64) << order
+        };
+        let brings = |&region: &usize| node.is_none_or(|node| self.could_bring(region, node));
+        (0..growth.committed.len()).filter(fits).find(brings)
+    }
+
+    fn could_bring(&self, region: usize, node: NodeId) -> bool {
+        if let Some(only) = self.params.uniform_node() {
+            return only == node;
+        }
+        let topology = &self.params.topology;
+        if !topology.is_pretended() {
+            return self.params.node == NodePolicy::Local || node == self.current_node();
+        }
+        let at = self.bytes_of(region);
+        let mut pages = (at.start >> PAGE_SHIFT) as u32..(at.end >> PAGE_SHIFT) as u32;
+        pages.any(|page| topology.pretended_node_of(PageIdx(page), self.area.pages()) == Some(node))
+    }
+
+    /// Takes pages and commits regions until `out` is full, or nothing more comes.
+    #[cold]
+    fn grow_and_take(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize {
+        if self.uncommitted.load(Ordering::Relaxed) == 0 || self.area.is_calling_here() {
+            return 0;
+        }
+        let mut growth = self.lock_growth();
+        let mut taken = 0;
+        let mut grown = false;
+        loop {
+            let more = self.free.take(order, node, &mut out[taken..]); // another thread may have grown meanwhile
+            taken += more;
+            if taken == out.len() {
+                return taken;
+            }
+            if grown && more == 0 {
+                growth.barren.extend(node.filter(|_| order == 0));
+                return taken;
+            }
+            let Some(region) = self.candidate(&growth, order, node) else { return taken };
+            let done = self.commit(&mut growth, region, node);
+            grown = done.is_ok();
+            self.report().last_error = done.err().map(Arc::new);
+            if !grown {
+                return taken;
+            }
+        }
+    }
+
+    /// As many pages as are free or can be grown.
+    fn take(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize {
+        let taken = self.free.take(order, node, out);
+        if taken == out.len() { taken } else { taken + self.grow_and_take(order, node, &mut out[taken..]) }
+    }
+}
+
+// SAFETY: one area; `FreePages` gives each page of the committed regions once and aligned; the memory is reserved or the
+// caller's, and outlives the area's being closed in `drop`.
+unsafe impl Provider for Arena {
+    fn area(&self) -> &Arc<Area> {
+        &self.area
+    }
+
+    fn reserve(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize {
+        if order > MAX_ORDER || out.is_empty() {
+            return 0;
+        }
+        let node = node.filter(|_| self.params.topology.nodes_ignored().is_none());
+        let taken = self.take(order, node, out);
+        // No page on the node that was asked for, and none to be grown: one of any node.
+        if taken == 0 && node.is_some() { self.take(order, None, &mut out[..1]) } else { taken }
+    }
+
+    unsafe fn release(&self, order: u8, pages: &[PageIdx]) {
+        self.free.give(order, pages);
+    }
+
+    fn available(&self, order: u8) -> usize {
+        if order > MAX_ORDER {
+            return 0;
+        }
+        let may_grow = !self.area.is_calling_here() && self.area.growth_allowed().is_ok();
+        let uncommitted = if may_grow { self.uncommitted.load(Ordering::Relaxed) as usize } else { 0 };
+        let each = 1usize << (self.area.region_shift() - PAGE_SHIFT) >> order;
+        let most = self.area.pages() as usize >> order;
+        (self.free.count(order) + uncommitted * each).min(most)
+    }
+
+    fn current_node(&self) -> NodeId {
+        self.params.topology.current_node()
+    }
+
+    fn has_node(&self, node: NodeId) -> bool {
+        let topology = &self.params.topology;
+        topology.nodes_ignored().is_some() || topology.nodes().contains(&node)
+    }
+
+    fn describe(&self) -> String {
+        self.description().to_string()
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: this is the provider, and goes: whoever has a page keeps it. I6: no domain maps addresses that are gone.
+        unsafe { self.area.close() };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_lock_is_an_error_with_limit_and_remedy() {
+        let refused = || {
+            if !crate::sys::call::drop_privileges_of_this_thread() {
+                return None;
+            }
+            Some(Arena::new(ArenaParams {
+                max_bytes: 1 << 30,
+                mlock: true,
+                commit_all: true,
+                ..Default::default()
+            }))
+        };
+        let Some(made) = std::thread::spawn(refused).join().unwrap() else {
+            return println!("SKIP: needs root, to become nobody");
+        };
+        let Err(error) = made else {
+            return println!("SKIP: nobody may lock 1 GiB here");
+        };
+        assert!(matches!(error, Error::System { call: "mlock", .. }), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("RLIMIT_MEMLOCK is ") && text.contains("this arena locks 1 GiB: raise it"),
+            "{text}"
+        );
+        assert!(text.contains("ulimit -l 1048576") && text.contains("leave mlock off"), "{text}");
+    }
+
+    /// Two nodes as the machine would list them; all memory comes from the one that it has.
+    fn two_listed() -> Option<Topology> {
+        let calls = crate::sys::memory::probe_numa_calls();
+        calls.is_ok().then(|| Topology::from_probe(Ok(()), Ok("0-1".into())))
+    }
+
+    #[test]
+    fn on_several_nodes_pages_are_asked_where_they_are() {
+        let Some(topology) = two_listed() else { return println!("SKIP: no NUMA calls") };
+        for node in [NodePolicy::Any, NodePolicy::Local] {
+            let arena =
+                ArenaParams { node, topology: topology.clone(), max_bytes: 64 << 20, ..Default::default() };
+            let arena = Arena::new(arena).unwrap();
+            assert_eq!(arena.description().notes, [""; 0], "move_pages answers");
+            let here = arena.current_node();
+            let mut pages = [PageIdx(0); 64];
+            assert_eq!(arena.reserve(0, Some(here), &mut pages), 64);
+            assert_eq!(arena.area().node_of(pages[9]), here);
+        }
+    }
+
+    #[test]
+    fn a_node_that_has_no_memory_is_not_grown_for_again_and_again() {
+        let Some(topology) = two_listed() else { return println!("SKIP: no NUMA calls") };
+        let params =
+            ArenaParams { topology: topology.with_current_node(Arc::new(1.into())), ..Default::default() };
+        let arena = Arena::new(params).unwrap();
+        let mut pages = [PageIdx(0); 8];
+        if arena.area().node_of(PageIdx(0)) != NodeId(0) {
+            return println!("SKIP: this machine has memory on node 1");
+        }
+        for got in pages.chunks_mut(2) {
+            assert_eq!(arena.reserve(0, Some(NodeId(1)), got), 1, "one page of any node");
+        }
+        assert_eq!(arena.description().committed_bytes, 8 << 20, "one region at creation, one in vain");
+    }
+
+    #[test]
+    fn memory_bound_to_a_node_that_has_none_is_refused_with_a_remedy() {
+        let Some(topology) = two_listed() else { return println!("SKIP: no NUMA calls") };
+        let params = ArenaParams { topology, node: NodePolicy::Bind(NodeId(1)), ..Default::default() };
+        match Arena::new(params) {
+            Err(error) => {
+                assert!(error.to_string().starts_with("mbind failed: node 1 does not take"), "{error}")
+            }
+            Ok(_) => println!("SKIP: this machine has a node 1"),
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! What an arena is made of: kinds of memory, and what happens when a kind is not to be had.
+//!
+//! What   [`Backing`] is what one asks for; [`Memory`] commits it region by region and says what came instead. A region
+//!        of huge pages is made elsewhere, filled, and then moved into its place, so that a refusal leaves the
+//!        reservation as it was.
+//! Who    [`Memory`] is called by the arena under its growth lock, never under the lock of the free pages: committing
+//!        may fault memory in.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::error::Error;
+use crate::mem::page::NodeId;
+use crate::sys::memory::{self, Advice, Placement, Reservation, Staged};
+
+/// The kind of memory that an arena is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Backing {
+    /// Anonymous memory in pages of 4 KiB, never huge ones.
+    Anonymous4k,
+    /// Anonymous memory for which the kernel may use transparent huge pages. Needs no set-up.
+    #[default]
+    TransparentHuge,
+    /// hugetlb pages of 2 MiB, from `/proc/sys/vm/nr_hugepages`. `max_bytes` is a multiple of 2 MiB.
+    Huge2M,
+    /// hugetlb pages of 1 GiB. `max_bytes` is a multiple of 1 GiB, and so is a region.
+    Huge1G,
+    /// A memfd, mapped shared: a peer process can map the descriptor, at the same offsets.
+    Memfd {
+        /// Of hugetlb pages of 2 MiB.
+        huge: bool,
+    },
+    /// Memory that the caller gave; see [`Arena::over_caller_memory`](crate::Arena::over_caller_memory).
+    Caller,
+}
+
+impl Backing {
+    /// log2 of the hugetlb page, for the kinds that have one.
+    pub(crate) fn huge_shift(self) -> Option<u32> {
+        match self {
+            Self::Huge2M | Self::Memfd { huge: true } => Some(21),
+            Self::Huge1G => Some(30),
+            Self::Anonymous4k | Self::TransparentHuge | Self::Memfd { huge: false } | Self::Caller => None,
+        }
+    }
+
+    /// What comes in its place when there are no huge pages.
+    fn instead(self) -> Self {
+        match self {
+            Self::Huge2M | Self::Huge1G => Self::TransparentHuge,
+            Self::Memfd { .. } => Self::Memfd { huge: false },
+            Self::Anonymous4k | Self::TransparentHuge | Self::Caller => Self::Anonymous4k,
+        }
+    }
+}
+
+impl fmt::Display for Backing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Anonymous4k => "4 KiB pages",
+            Self::TransparentHuge => "transparent huge pages",
+            Self::Huge2M => "2 MiB pages",
+            Self::Huge1G => "1 GiB pages",
+            Self::Memfd { huge: false } => "memfd",
+            Self::Memfd { huge: true } => "memfd of 2 MiB pages",
+            Self::Caller => "caller's memory",
+        })
+    }
+}
+
+/// What to do when there are no huge pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnMissingHuge {
+    /// Take smaller pages; the description says so, and why.
+    #[default]
+    Fallback,
+    /// Fail: at creation for the first region, later growth brings nothing.
+    Fail,
+}
+
+/// How a region is to be committed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Commit {
+    pub(crate) backing: Backing,
+    pub(crate) on_missing_huge: OnMissingHuge,
+    pub(crate) place: Option<(Placement, NodeId)>,
+    pub(crate) prefault: bool,
+    pub(crate) mlock: bool,
+    pub(crate) inherit_on_fork: bool,
+}
+
+/// The kind of memory that came in place of what was asked for, and why.
+pub(crate) type Instead = (Backing, String);
+
+/// The addresses of an arena, and the file behind them if there is one.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    space: Reservation,
+    file: Option<OwnedFd>,
+    /// Why the file is not of huge pages, if it should have been.
+    fell_back: Option<Instead>,
+    max_bytes: u64,
+}
+
+impl Memory {
+    /// Reserves addresses, and makes the memfd. Commits nothing.
+    pub(crate) fn reserve(name: &str, max_bytes: u64, align: usize, how: &Commit) -> Result<Self, Error> {
+        let space = Reservation::new(max_bytes as usize, align).map_err(|source| Error::System {
+            call: "mmap",
+            remedy: too_much_address_space(max_bytes),
+            source,
+        })?;
+        let mut this = Self { space, file: None, fell_back: None, max_bytes };
+        if let Backing::Memfd { huge } = how.backing {
+            match this.make_file(name, huge) {
+                Ok(file) => this.file = Some(file),
+                Err(error) if huge && how.on_missing_huge == OnMissingHuge::Fallback => {
+                    this.fell_back = Some((how.backing.instead(), why(&error)));
+                    this.file = Some(this.make_file(name, false)?);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(this)
+    }
+
+    /// Memory of the caller.
+    pub(crate) fn over(space: Reservation, max_bytes: u64) -> Self {
+        Self { space, file: None, fell_back: None, max_bytes }
+    }
+
+    /// The memfd. Of huge pages, the first region's are claimed at once: the whole file is of one kind.
+    fn make_file(&self, name: &str, huge: bool) -> Result<OwnedFd, Error> {
+        let shift = huge.then_some(21);
+        let missing = |source| match shift {
+            Some(shift) => missing_huge("memfd_create(MFD_HUGETLB)", shift, self.max_bytes, source),
+            None => Error::System { call: "memfd_create", remedy: out_of_memory(self.max_bytes), source },
+        };
+        let file = memory::memfd(name, self.max_bytes, shift).map_err(missing)?;
+        if huge {
+            let first = 0..(self.max_bytes as usize).min(1 << crate::REGION_SHIFT);
+            let probe = Staged::file(first, file.as_fd()).map_err(missing)?;
+            probe.populate().map_err(missing)?;
+        }
+        Ok(file)
+    }
+
+    /// Address of the first byte.
+    pub(crate) fn base(&self) -> usize {
+        self.space.base()
+    }
+
+    /// The memfd.
+    pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Makes a region usable. Gives the reason if it is of another kind than was asked for.
+    pub(crate) fn commit(&self, at: Range<usize>, how: &Commit) -> Result<Option<Instead>, Error> {
+        let done = self.try_commit(at.clone(), how);
+        if done.is_err() {
+            let _ = self.decommit(at); // the error that counts is the first
+        }
+        done
+    }
+
+    fn try_commit(&self, at: Range<usize>, how: &Commit) -> Result<Option<Instead>, Error> {
+        let instead = self.map(at.clone(), how)?;
+        let addr = self.base() + at.start;
+        if !how.inherit_on_fork && !self.space.is_callers() {
+            let no = |source| Error::System {
+                call: "madvise(MADV_DONTFORK)",
+                remedy: "memory cannot be kept from children here: set inherit_on_fork".into(),
+                source,
+            };
+            memory::advise(addr, at.len(), Advice::DontFork).map_err(no)?;
+        }
+        if how.prefault {
+            let no = |source| Error::System {
+                call: "madvise(MADV_POPULATE_WRITE)",
+                remedy: out_of_memory(at.len() as u64),
+                source,
+            };
+            self.space.prefault(at.clone()).map_err(no)?;
+        }
+        if how.mlock {
+            let no = |source| Error::System { call: "mlock", remedy: mlock_remedy(self.max_bytes), source };
+            memory::mlock(addr, at.len()).map_err(no)?;
+        }
+        Ok(instead)
+    }
+
+    fn map(&self, at: Range<usize>, how: &Commit) -> Result<Option<Instead>, Error> {
+        match how.backing {
+            Backing::Caller => Ok(None),
+            Backing::Anonymous4k | Backing::TransparentHuge => self.map_plain(at, how, how.backing),
+            Backing::Memfd { huge } => {
+                self.map_file(at, how, huge && self.fell_back.is_none()).map(|()| self.fell_back.clone())
+            }
+            Backing::Huge2M | Backing::Huge1G => match self.map_huge(at.clone(), how) {
+                Ok(()) => Ok(None),
+                Err(error) if how.on_missing_huge == OnMissingHuge::Fail => Err(error),
+                Err(error) => {
+                    let further = self.map_plain(at, how, how.backing.instead())?.map(|(kind, _)| kind);
+                    Ok(Some((further.unwrap_or(how.backing.instead()), why(&error))))
+                }
+            },
+        }
+    }
+
+    fn map_plain(&self, at: Range<usize>, how: &Commit, kind: Backing) -> Result<Option<Instead>, Error> {
+        let no = |source| Error::System { call: "mprotect", remedy: out_of_memory(at.len() as u64), source };
+        self.space.commit(at.clone()).map_err(no)?;
+        place(self.base() + at.start, at.len(), how)?;
+        let addr = self.base() + at.start;
+        if kind != Backing::TransparentHuge {
+            let _ = memory::advise(addr, at.len(), Advice::NoHugePage); // a kernel without huge pages refuses
+            return Ok(None);
+        }
+        let refused = match memory::advise(addr, at.len(), Advice::HugePage) {
+            Err(error) => Some(format!("madvise(MADV_HUGEPAGE): {error}")),
+            Ok(()) => transparent_huge_pages_off(),
+        };
+        match refused {
+            Some(reason) if kind == how.backing && how.on_missing_huge == OnMissingHuge::Fail => {
+                Err(Error::Unsupported { what: format!("{reason}, or ask for on_missing_huge: Fallback") })
+            }
+            other => Ok(other.map(|reason| (Backing::Anonymous4k, reason))),
+        }
+    }
+
+    fn map_huge(&self, at: Range<usize>, how: &Commit) -> Result<(), Error> {
+        let shift = how.backing.huge_shift().expect("only hugetlb kinds come here");
+        let missing = |source| missing_huge("mmap(MAP_HUGETLB)", shift, at.len() as u64, source);
+        let staged = Staged::huge(at.len(), shift).map_err(missing)?;
+        place(staged.addr(), at.len(), how)?;
+        staged.populate().map_err(missing)?;
+        self.space.commit_staged(at.clone(), staged).map_err(missing)
+    }
+
+    fn map_file(&self, at: Range<usize>, how: &Commit, huge: bool) -> Result<(), Error> {
+        let file = self.file().expect("a memfd arena has a file");
+        if !huge {
+            let no = |source| Error::System {
+                call: "mmap(memfd)",
+                remedy: out_of_memory(at.len() as u64),
+                source,
+            };
+            self.space.commit_file(at.clone(), file).map_err(no)?;
+            return place(self.base() + at.start, at.len(), how);
+        }
+        let missing = |source| missing_huge("mmap(MFD_HUGETLB)", 21, at.len() as u64, source);
+        let staged = Staged::file(at.clone(), file).map_err(missing)?;
+        place(staged.addr(), at.len(), how)?;
+        staged.populate().map_err(missing)?;
+        self.space.commit_staged(at.clone(), staged).map_err(missing)
+    }
+
+    /// Gives a region's memory back and keeps its addresses.
+    pub(crate) fn decommit(&self, at: Range<usize>) -> io::Result<()> {
+        self.space.decommit(at.clone())?;
+        self.file.as_ref().map_or(Ok(()), |file| memory::punch_hole(file, at))
+    }
+}
+
+fn place(addr: usize, len: usize, how: &Commit) -> Result<(), Error> {
+    let Some((placement, node)) = how.place else { return Ok(()) };
+    memory::mbind(addr, len, placement, node.0).map_err(|source| Error::System {
+        call: "mbind",
+        remedy: format!("{node} does not take {len} bytes: is it in this process's cpuset (Mems_allowed)?"),
+        source,
+    })
+}
+
+/// The text of an error with its cause, for descriptions.
+pub(crate) fn why(error: &Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error} ({source})"),
+        None => error.to_string(),
+    }
+}
+
+fn missing_huge(call: &'static str, shift: u32, need_bytes: u64, source: io::Error) -> Error {
+    let directory = format!("/sys/kernel/mm/hugepages/hugepages-{}kB", 1u64 << (shift - 10));
+    let number = |file: &str| fs::read_to_string(format!("{directory}/{file}")).ok();
+    let number = |file: &str| number(file).and_then(|text| text.trim().parse::<u64>().ok());
+    let need = need_bytes.div_ceil(1 << shift);
+    let size = bytes(1 << shift);
+    let remedy = match (number("free_hugepages"), number("nr_hugepages")) {
+        (Some(free), Some(all)) => format!(
+            "it needs {need} pages of {size}, {free} of {all} are free: \
+             echo {} > {directory}/nr_hugepages, or ask for on_missing_huge: Fallback",
+            all - free + need
+        ),
+        _ => format!(
+            "this kernel has no pages of {size}: ask for another backing, or for on_missing_huge: Fallback"
+        ),
+    };
+    Error::System { call, remedy, source }
+}
+
+fn transparent_huge_pages_off() -> Option<String> {
+    let file = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let text = fs::read_to_string(file).ok()?;
+    text.contains("[never]").then(|| format!("transparent huge pages are off: echo madvise > {file}"))
+}
+
+fn out_of_memory(len_bytes: u64) -> String {
+    format!("no {} to be had: use a smaller arena, or raise this process's memory limit", bytes(len_bytes))
+}
+
+fn too_much_address_space(len_bytes: u64) -> String {
+    format!(
+        "no {} of address space: use a smaller max_bytes, or raise RLIMIT_AS (ulimit -v)",
+        bytes(len_bytes)
+    )
+}
+
+fn mlock_remedy(arena_bytes: u64) -> String {
+    let limit = memory::memlock_limit().map_or(0, |(soft, _)| soft);
+    mlock_text(limit, arena_bytes)
+}
+
+fn mlock_text(limit_bytes: u64, arena_bytes: u64) -> String {
+    format!(
+        "RLIMIT_MEMLOCK is {}, this arena locks {}: raise it with `ulimit -l {}` (limits.conf, or LimitMEMLOCK= in the \
+         unit), or leave mlock off",
+        bytes(limit_bytes),
+        bytes(arena_bytes),
+        arena_bytes.div_ceil(1024)
+    )
+}
+
+/// A number of bytes for people: "64 MiB".
+pub(crate) fn bytes(n: u64) -> String {
+    match n {
+        u64::MAX => "unlimited".into(),
+        n if n >= 1 << 30 && n % (1 << 30) == 0 => format!("{} GiB", n >> 30),
+        n if n >= 1 << 20 && n % (1 << 20) == 0 => format!("{} MiB", n >> 20),
+        n if n >= 1 << 10 && n % (1 << 10) == 0 => format!("{} KiB", n >> 10),
+        n => format!("{n} bytes"),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_refused_lock_has_limit_size_and_remedy() {
+        let text = mlock_text(64 << 10, 64 << 20);
+        assert!(text.starts_with(
+            "RLIMIT_MEMLOCK is 64 KiB, this arena locks 64 MiB: raise it with `ulimit -l 65536`"
+        ));
+        assert!(text.ends_with("or leave mlock off"));
+        assert!(mlock_text(u64::MAX, 5).contains("is unlimited, this arena locks 5 bytes"));
+    }
+
+    #[test]
+    fn missing_huge_pages_say_how_many_are_free_and_what_to_do() {
+        let error = missing_huge("mmap(MAP_HUGETLB)", 21, 4 << 20, io::Error::from_raw_os_error(12));
+        let text = why(&error);
+        assert!(text.contains("2 pages of 2 MiB") || text.contains("has no pages of 2 MiB"), "{text}");
+        assert!(text.contains("Fallback") && text.contains("memory"), "{text}");
+        let none = missing_huge("mmap", 50, 1 << 50, io::Error::from_raw_os_error(22)).to_string();
+        assert!(none.contains("this kernel has no pages of 1048576 GiB"), "{none}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Memory that the CPU cannot read: chunks with a device address and no other.
+//!
+//! What   a [`Provider`] over numbered pages without a CPU address, as a device's own memory or an exported buffer.
+//!        Their device addresses come from the domains that the area is attached to. Linux: `net_iov`, the dma-buf
+//!        provider.
+//! Who    any thread; one short lock.
+
+// UNSAFETY: device memory gives its word as a provider.
+#![expect(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::mem::area::{Area, REGION_SHIFT};
+use crate::mem::arena::backing::bytes;
+use crate::mem::arena::free_pages::FreePages;
+use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SIZE, PageIdx};
+use crate::mem::provider::Provider;
+
+/// A source of pages that only devices can read. All of it is present from the start.
+///
+/// Freed pages go through the same lists as an [`Arena`](crate::Arena)'s: several orders at once, the last one home
+/// first out.
+///
+/// ```
+/// use pagepool::{DeviceMemory, NodeId, PageIdx, Provider};
+///
+/// let hbm = DeviceMemory::new("hbm0", 1 << 20, NodeId(0))?;
+/// let mut page = [PageIdx(0)];
+/// assert_eq!(hbm.reserve(2, None, &mut page), 1);
+/// assert_eq!(hbm.area().base(), None);
+/// // SAFETY: it was reserved just now, and nobody uses it.
+/// unsafe { hbm.release(2, &page) };
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct DeviceMemory {
+    name: String,
+    len_bytes: u64,
+    area: Arc<Area>,
+    free: FreePages,
+}
+
+impl DeviceMemory {
+    /// `len_bytes` of device memory, a multiple of 4096, next to `node`. Costs the tables only: up to 64 bytes per 4
+    /// KiB, where they are used. Errors: [`Error::Parameter`] for a length that is no such multiple.
+    pub fn new(name: impl Into<String>, len_bytes: u64, node: NodeId) -> Result<Arc<Self>, Error> {
+        if len_bytes == 0 || !len_bytes.is_multiple_of(PAGE_SIZE as u64) {
+            return Err(Error::parameter("len_bytes", len_bytes, "a multiple of 4096, and not 0"));
+        }
+        let area = Area::unreadable(len_bytes, REGION_SHIFT, node)?;
+        let free = FreePages::new(&area, 1)?;
+        for region in 0..area.regions() {
+            // SAFETY: this is the provider; the CPU has no address of the memory.
+            unsafe { area.add_region(region) }?;
+            free.add_region(region);
+        }
+        Ok(Arc::new(Self { name: name.into(), len_bytes, area, free }))
+    }
+
+    /// Base pages of 4 KiB that are out. Takes the free pages' lock.
+    pub fn pages_out(&self) -> u64 {
+        self.free.out()
+    }
+}
+
+// SAFETY: one area, all of it present; `FreePages` gives each page once and aligned; the CPU has no address of it.
+unsafe impl Provider for DeviceMemory {
+    fn area(&self) -> &Arc<Area> {
+        &self.area
+    }
+
+    fn reserve(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize {
+        if order > MAX_ORDER || out.is_empty() {
+            return 0;
+        }
+        let taken = self.free.take(order, node, out);
+        if taken == 0 && node.is_some() { self.free.take(order, None, &mut out[..1]) } else { taken }
+    }
+
+    unsafe fn release(&self, order: u8, pages: &[PageIdx]) {
+        self.free.give(order, pages);
+    }
+
+    fn available(&self, order: u8) -> usize {
+        if order > MAX_ORDER { 0 } else { self.free.count(order) }
+    }
+
+    fn describe(&self) -> String {
+        format!("{}: {} of device memory, not readable by the CPU", self.name, bytes(self.len_bytes))
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        // SAFETY: this is the provider, and goes: whoever has a page keeps it. I6: no domain maps what has no owner.
+        unsafe { self.area.close() };
+    }
+}

@@ -1,0 +1,95 @@
+//! Pages as numbers, and the record beside each.
+//!
+//! What   a page is a [`PageIdx`] in its area; its address, device address and record are base + index * size. Nothing
+//!        shared holds a pointer, and 16 indices fill a cache line.
+//! Who    a field of a [`PageMeta`] says who may write it; all are atomics, so that reading is always sound.
+//! Where  the record lies beside the memory, never in it: a device, or a peer process on the same UMEM, can write every
+//!        byte of a page and nothing of ours (I3 keeps it alive as long as any handle).
+//! Cost   whole pages that are recycled never touch their record. 32 bytes per 4 KiB.
+
+use std::fmt;
+
+use crate::sys::sync::{AtomicI32, AtomicU32};
+
+/// log2 of the size of a base page: pages are counted in 4 KiB, whatever the machine's own page size.
+pub const PAGE_SHIFT: u32 = 12;
+
+/// Bytes of a base page, the unit in which pages are numbered. A page of order `k` has `PAGE_SIZE << k` bytes.
+pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
+
+/// The largest order: 4 MiB, as Linux's `MAX_PAGE_ORDER` on x86.
+pub const MAX_ORDER: u8 = 10;
+
+/// The number of a page in its area, counted in base pages of 4 KiB. A page of order `k` is named by its first base
+/// page, whose number is a multiple of `1 << k`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[repr(transparent)]
+pub struct PageIdx(pub u32);
+
+/// Page numbers stay below this, so that a message and a handle have bits left.
+pub(crate) const MAX_PAGES: u32 = 1 << 30;
+
+impl PageIdx {
+    /// The offset of the page's first byte in its area.
+    #[inline(always)]
+    pub fn offset(self) -> u64 {
+        (self.0 as u64) << PAGE_SHIFT
+    }
+
+    /// The page of order `order` that this base page is part of.
+    #[inline(always)]
+    pub(crate) fn head(self, order: u8) -> Self {
+        Self(self.0 & (u32::MAX << order))
+    }
+}
+
+impl fmt::Debug for PageIdx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
+
+/// A memory node. Linux: `nid`; "any" is `None` here and -1 there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u8);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}", self.0)
+    }
+}
+
+/// The record of one base page; a page of a higher order uses that of its first.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct PageMeta {
+    /// Id of the pool that holds the page, 0 while the provider does. Written by the owner when the page joins, and by
+    /// whoever lets it go.
+    pub(crate) pool: AtomicU32,
+    /// Fragments out; while this is the pool's fragment page, with the part of the bias that was not handed out yet (frag.rs).
+    /// Written by the owner alone (I5).
+    pub(crate) frags: AtomicU32,
+    /// Fragments that came home when there was no room for a message, or after the pool was destroyed. Under the return
+    /// lock while the pool lives; an atomic sum afterwards, when late fragments count in it without the lock.
+    pub(crate) home: AtomicI32,
+    /// Link in the list of pages with such fragments, under the return lock: 0 not in the list, else the next + 2, or 1.
+    pub(crate) next: AtomicU32,
+    /// Lowest 30 bits: [`PageRef`](crate::PageRef)s that live. [`EMERGENCY`] and [`LEFT`] above.
+    pub(crate) holds: AtomicU32,
+    /// Clones of shared buffers of this page beyond the first of each fragment. Written by any thread.
+    pub(crate) clones: AtomicU32,
+    /// Who was last said to hold the page, when tagging is on: an index into the pool's tags, plus one.
+    pub(crate) tag: AtomicU32,
+    /// Bytes of the record that no field uses yet; keeps it at half a cache line.
+    _spare: AtomicU32,
+}
+
+/// In [`PageMeta::holds`]: memory of the emergency reserve, which is not recycled. Linux: `pfmemalloc`.
+pub(crate) const EMERGENCY: u32 = 1 << 30;
+/// In [`PageMeta::holds`]: the page has left its pool, the last hold gives it back to the provider.
+pub(crate) const LEFT: u32 = 1 << 31;
+/// In [`PageMeta::holds`]: the bits that count.
+pub(crate) const HOLD_COUNT: u32 = EMERGENCY - 1;
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<PageMeta>() == 32, "note 0002: two records in a cache line");

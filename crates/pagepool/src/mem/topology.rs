@@ -1,0 +1,228 @@
+//! Memory nodes: which there are, on which one a page lies, on which one a thread runs.
+//!
+//! What   a [`Topology`] is the machine's, or one that a test makes up. Two nodes on a one-node machine are the
+//!        only way to test what a pool does with a page of the wrong node.
+//! Who    anything from any thread.
+//! Cost   [`Topology::current_node`] is nothing on a machine of one node, else one system call; it is asked once per
+//!        refill, not per page.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::mem::page::{NodeId, PageIdx};
+use crate::sys::call;
+
+/// The memory nodes of the machine, or of a made-up one. Cheap to clone; clones share the made-up current node.
+///
+/// ```
+/// use pagepool::{NodeId, Topology};
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU8, Ordering};
+///
+/// let here = Arc::new(AtomicU8::new(0));
+/// let two = Topology::pretend_halves(2).with_current_node(here.clone());
+/// assert_eq!(two.nodes(), [NodeId(0), NodeId(1)]);
+/// here.store(1, Ordering::Relaxed); // the thread "migrates"
+/// assert_eq!(two.current_node(), NodeId(1));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Topology {
+    kind: Kind,
+    current: Option<Arc<AtomicU8>>,
+}
+
+#[derive(Clone)]
+enum Kind {
+    /// The nodes that are online.
+    Machine(Arc<[NodeId]>),
+    /// The kernel has no calls about nodes; why.
+    NoCalls(Arc<str>),
+    /// Nodes `0..nodes`; the page's node from its number and the number of pages.
+    Pretend { nodes: u8, node_of: Arc<dyn Fn(PageIdx, u32) -> NodeId + Send + Sync> },
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine(nodes) => f.debug_tuple("Machine").field(nodes).finish(),
+            Self::NoCalls(why) => f.debug_tuple("NoCalls").field(why).finish(),
+            Self::Pretend { nodes, .. } => {
+                f.debug_struct("Pretend").field("nodes", nodes).finish_non_exhaustive()
+            }
+        }
+    }
+}
+
+impl Default for Topology {
+    fn default() -> Self {
+        Self::detect()
+    }
+}
+
+impl Topology {
+    /// The machine's nodes, from `/sys/devices/system/node/online`. A kernel without calls about nodes has one node,
+    /// and every wish for a node is ignored; [`nodes_ignored`](Self::nodes_ignored) says so.
+    pub fn detect() -> Self {
+        Self::from_probe(
+            crate::sys::memory::probe_numa_calls(),
+            fs::read_to_string("/sys/devices/system/node/online"),
+        )
+    }
+
+    /// What [`detect`](Self::detect) makes of two answers of the system.
+    pub(crate) fn from_probe(calls: io::Result<()>, online: io::Result<String>) -> Self {
+        if let Err(error) = calls {
+            let why = format!("no NUMA calls ({error}): nodes are ignored");
+            return Self { kind: Kind::NoCalls(why.into()), current: None };
+        }
+        let mut nodes = online.map(|text| parse_list(&text)).unwrap_or_default();
+        if nodes.is_empty() {
+            nodes.push(NodeId(0));
+        }
+        Self { kind: Kind::Machine(nodes.into()), current: None }
+    }
+
+    /// A machine whose kernel has no calls about nodes (`ENOSYS`), for tests of that case.
+    pub fn without_numa_calls() -> Self {
+        Self::from_probe(Err(io::Error::from(io::ErrorKind::Unsupported)), Ok(String::new()))
+    }
+
+    /// A made-up machine with nodes `0..nodes` (at least one), on which a page lies where `node_of_page` says. A page
+    /// of a higher order exists only where all its base pages are on one node.
+    pub fn pretend(nodes: u8, node_of_page: impl Fn(PageIdx) -> NodeId + Send + Sync + 'static) -> Self {
+        Self::pretend_sized(nodes, move |page, _| node_of_page(page))
+    }
+
+    /// A made-up machine on which page `i` of an arena is on node `i % nodes`. So there are pages of order 0 only.
+    pub fn pretend_interleaved(nodes: u8) -> Self {
+        Self::pretend_sized(nodes, move |page, _| NodeId((page.0 % u32::from(nodes.max(1))) as u8))
+    }
+
+    /// A made-up machine on which an arena lies in `nodes` equal stretches, the first on node 0 and so on.
+    pub fn pretend_halves(nodes: u8) -> Self {
+        Self::pretend_sized(nodes, move |page, pages| {
+            let node = u64::from(page.0) * u64::from(nodes) / u64::from(pages.max(1));
+            NodeId(node.min(u64::from(nodes.saturating_sub(1))) as u8)
+        })
+    }
+
+    fn pretend_sized(nodes: u8, node_of: impl Fn(PageIdx, u32) -> NodeId + Send + Sync + 'static) -> Self {
+        Self { kind: Kind::Pretend { nodes: nodes.max(1), node_of: Arc::new(node_of) }, current: None }
+    }
+
+    /// The same topology, in which every thread runs on the node that `here` holds at that moment.
+    #[must_use]
+    pub fn with_current_node(mut self, here: Arc<AtomicU8>) -> Self {
+        self.current = Some(here);
+        self
+    }
+
+    /// The nodes, in ascending order; never empty.
+    pub fn nodes(&self) -> Vec<NodeId> {
+        match &self.kind {
+            Kind::Machine(nodes) => nodes.to_vec(),
+            Kind::NoCalls(_) => vec![NodeId(0)],
+            Kind::Pretend { nodes, .. } => (0..*nodes).map(NodeId).collect(),
+        }
+    }
+
+    /// The node that the calling thread runs on.
+    pub fn current_node(&self) -> NodeId {
+        if let Some(here) = &self.current {
+            return NodeId(here.load(Ordering::Relaxed));
+        }
+        match &self.kind {
+            Kind::Machine(nodes) if nodes.len() > 1 => NodeId(call::current_node()),
+            Kind::Machine(nodes) => nodes[0],
+            Kind::NoCalls(_) | Kind::Pretend { .. } => NodeId(0),
+        }
+    }
+
+    /// Why every wish for a node is ignored, if it is.
+    pub fn nodes_ignored(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::NoCalls(why) => Some(why),
+            Kind::Machine(_) | Kind::Pretend { .. } => None,
+        }
+    }
+
+    /// Whether these are the machine's own nodes, which memory can be bound to and asked for.
+    pub(crate) fn is_machine(&self) -> bool {
+        matches!(self.kind, Kind::Machine(_))
+    }
+
+    /// Whether the nodes are made up.
+    pub(crate) fn is_pretended(&self) -> bool {
+        matches!(self.kind, Kind::Pretend { .. })
+    }
+
+    /// The one node, where there is only one.
+    pub(crate) fn only_node(&self) -> Option<NodeId> {
+        match self.nodes()[..] {
+            [node] => Some(node),
+            _ => None,
+        }
+    }
+
+    /// The node of a page of an area of `pages` pages, where that is made up.
+    pub(crate) fn pretended_node_of(&self, page: PageIdx, pages: u32) -> Option<NodeId> {
+        match &self.kind {
+            Kind::Pretend { node_of, nodes } => Some(NodeId(node_of(page, pages).0.min(nodes - 1))),
+            Kind::Machine(_) | Kind::NoCalls(_) => None,
+        }
+    }
+}
+
+/// Numbers from a list as the kernel writes it, "0-1,3"; those that fit a [`NodeId`].
+fn parse_list(text: &str) -> Vec<NodeId> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<u8>().ok()?..=last.parse::<u8>().ok()?)
+    };
+    text.trim().split(',').filter_map(range).flatten().map(NodeId).collect()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_as_the_kernel_writes_them() {
+        let nodes = |text| parse_list(text).into_iter().map(|n| n.0).collect::<Vec<_>>();
+        assert_eq!(nodes("0\n"), [0]);
+        assert_eq!(nodes("0-2,5\n"), [0, 1, 2, 5]);
+        assert_eq!(nodes(""), []);
+        assert_eq!(nodes("0,999,x-"), [0]);
+    }
+
+    #[test]
+    fn a_kernel_without_numa_calls_ignores_nodes_and_says_so() {
+        let none = Topology::from_probe(Err(io::Error::from_raw_os_error(38)), Ok("0-3".into()));
+        assert_eq!(none.nodes(), [NodeId(0)]);
+        assert!(none.nodes_ignored().unwrap().contains("nodes are ignored"), "{none:?}");
+        assert_eq!(none.current_node(), NodeId(0));
+    }
+
+    #[test]
+    fn a_machine_that_does_not_list_its_nodes_has_one() {
+        let one = Topology::from_probe(Ok(()), Err(io::ErrorKind::NotFound.into()));
+        assert_eq!(one.only_node(), Some(NodeId(0)));
+        let three = Topology::from_probe(Ok(()), Ok("0,2-3\n".into()));
+        assert_eq!(three.nodes(), [NodeId(0), NodeId(2), NodeId(3)]);
+        assert_eq!(three.only_node(), None);
+    }
+
+    #[test]
+    fn stretches_and_interleaving() {
+        let node = |t: &Topology, page| t.pretended_node_of(PageIdx(page), 64).unwrap().0;
+        let halves = Topology::pretend_halves(2);
+        assert_eq!([0, 31, 32, 63].map(|p| node(&halves, p)), [0, 0, 1, 1]);
+        let turns = Topology::pretend_interleaved(3);
+        assert_eq!([0, 1, 2, 3].map(|p| node(&turns, p)), [0, 1, 2, 0]);
+        let wild = Topology::pretend(2, |_| NodeId(9));
+        assert_eq!(node(&wild, 0), 1, "a node that does not exist becomes the last one");
+    }
+}

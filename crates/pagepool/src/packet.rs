@@ -1,0 +1,12 @@
+//! Packets: what a device received, what outlives the poll, and what network stacks work on.
+
+#[cfg(all(feature = "bytes", not(loom)))]
+pub(crate) mod bytes;
+pub(crate) mod chain;
+pub(crate) mod device_table;
+pub(crate) mod mem_model;
+pub(crate) mod memory;
+pub(crate) mod skb;
+pub(crate) mod xdp_buff;
+pub(crate) mod xdp_frame;
+pub(crate) mod xdp_frame_bulk;

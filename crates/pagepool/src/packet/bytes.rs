@@ -1,0 +1,203 @@
+//! Packets as `bytes::Bytes`, without a copy.
+//!
+//! What   each buffer of a packet, or a stretch of one buffer, becomes one `Bytes` that owns it: it goes home when the
+//!        last clone or slice of it is dropped, on whichever thread. Feature `bytes`.
+//! Cost   one box per buffer, which `Bytes::from_owner` makes; nothing else is allocated, and no byte is moved.
+
+use bytes::Bytes;
+
+use crate::buf::page_buf::PageBuf;
+use crate::packet::chain::MAX_FRAGS;
+use crate::packet::memory::Memory;
+use crate::packet::skb::frags::Frags;
+use crate::packet::skb::{SkBuff, SkbFrag, pool_buffer};
+use crate::packet::xdp_frame::XdpFrame;
+
+impl PageBuf {
+    /// `len` bytes of the buffer, from `offset` on, without a copy: the cheapest way for a packet of one buffer. Gives the
+    /// buffer back if that is not within it, or the CPU cannot read it.
+    ///
+    /// Cost: one box.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let mut buffer = pool.alloc_page().unwrap();
+    /// buffer.packet_mut().unwrap()[..3].copy_from_slice(b"abc");
+    /// let at = buffer.packet_offset();
+    /// let bytes = buffer.into_bytes(at, 3).unwrap();
+    /// std::thread::spawn(move || assert_eq!(bytes, &b"abc"[..])).join().unwrap();
+    /// assert_eq!(pool.inflight().out, 0);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn into_bytes(self, offset: usize, len: usize) -> Result<Bytes, PageBuf> {
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.len());
+        if !inside || self.as_ptr().is_none() {
+            return Err(self);
+        }
+        Ok(Bytes::from_owner(Stretched { buffer: self, at: offset as u32, len: len as u32 }))
+    }
+}
+
+/// A stretch of a buffer as the owner of its bytes.
+struct Stretched {
+    buffer: PageBuf,
+    at: u32,
+    len: u32,
+}
+
+impl AsRef<[u8]> for Stretched {
+    fn as_ref(&self) -> &[u8] {
+        let (at, len) = (self.at as usize, self.len as usize);
+        self.buffer.bytes().map_or(&[], |bytes| &bytes[at..at + len])
+    }
+}
+
+impl XdpFrame {
+    /// The packet, one `Bytes` for each of its buffers, in order; nothing is copied. Gives the frame back if the CPU
+    /// cannot read all of it.
+    ///
+    /// Cost: one box per buffer.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
+    /// packet.data_mut().fill(7);
+    /// let bytes = XdpFrame::from(packet).into_bytes().unwrap().next().unwrap();
+    /// let payload = bytes.slice(14..);
+    /// drop(bytes);
+    /// assert_eq!((&payload[..], pool.inflight().out), (&[7; 46][..], 1));
+    /// drop(payload);
+    /// assert_eq!(pool.inflight().out, 0);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn into_bytes(self) -> Result<impl Iterator<Item = Bytes>, XdpFrame> {
+        if self.segments().any(|segment| segment.data().len() < segment.len()) {
+            return Err(self);
+        }
+        let (memory, [_, data, tail], mut chain) = self.into_parts();
+        let (data, len) = (data as usize, (tail - data) as usize);
+        let mut parts = Parts::new();
+        let head = match pool_buffer(memory) {
+            Ok(head) => head,
+            Err(memory) => {
+                parts.push(Bytes::from_owner(Apart { memory, data, len }));
+                return Ok(parts.into_iter());
+            }
+        };
+        chain.end(&head, |frag| parts.push(bytes_of(frag.into())));
+        if len > 0 {
+            parts.push_front(bytes_of(SkbFrag::new(head.into(), data, len)));
+        }
+        Ok(parts.into_iter())
+    }
+}
+
+impl SkBuff {
+    /// The packet, one `Bytes` for its head if that has data and one for each fragment, in order; nothing is copied.
+    /// Gives the packet back if the CPU cannot read all of it.
+    ///
+    /// What a clone has too is shared with it. A head that is not a pool's buffer, or that a clone has too, keeps the
+    /// packet's block of the cache until its `Bytes` is dropped.
+    ///
+    /// Cost: one box per buffer, and one atomic operation for each fragment that a clone has too.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let cache = SkbCache::new(8)?;
+    /// let mut packet = SkBuff::from_bytes(&cache, 0, b"head").unwrap();
+    /// packet.add_frag(pool.alloc_page().unwrap(), 0, 1500).unwrap();
+    /// let parts: Vec<bytes::Bytes> = packet.into_bytes().unwrap().collect();
+    /// assert_eq!((&parts[0][..], parts[1].len()), (&b"head"[..], 1500));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn into_bytes(mut self) -> Result<impl Iterator<Item = Bytes>, SkBuff> {
+        if !self.readable() {
+            return Err(self);
+        }
+        let mut frags = Frags::new();
+        self.take_frags(&mut frags);
+        let mut parts = Parts::new();
+        while let Some(frag) = frags.pop() {
+            parts.push(bytes_of(frag));
+        }
+        if let Some(head) = self.take_head() {
+            parts.push(bytes_of(head));
+        } else if self.head_len() > 0 {
+            parts.push(Bytes::from_owner(Linear(self)));
+        }
+        Ok(parts.reversed())
+    }
+}
+
+/// A fragment as the owner of its bytes.
+struct Stretch(SkbFrag);
+
+impl AsRef<[u8]> for Stretch {
+    fn as_ref(&self) -> &[u8] {
+        self.0.data()
+    }
+}
+
+/// Memory that is no pool's, as the owner of a packet's bytes in it.
+struct Apart {
+    memory: Memory,
+    data: usize,
+    len: usize,
+}
+
+impl AsRef<[u8]> for Apart {
+    fn as_ref(&self) -> &[u8] {
+        self.memory.bytes().map_or(&[], |bytes| &bytes[self.data..self.data + self.len])
+    }
+}
+
+fn bytes_of(frag: SkbFrag) -> Bytes {
+    Bytes::from_owner(Stretch(frag))
+}
+
+/// A packet as the owner of the bytes in its head.
+struct Linear(SkBuff);
+
+impl AsRef<[u8]> for Linear {
+    fn as_ref(&self) -> &[u8] {
+        self.0.data()
+    }
+}
+
+/// What a packet became: a part for its first buffer, and one for each further one.
+struct Parts {
+    count: usize,
+    parts: [Bytes; MAX_FRAGS + 1],
+}
+
+impl Parts {
+    fn new() -> Self {
+        Self { count: 0, parts: [const { Bytes::new() }; MAX_FRAGS + 1] }
+    }
+
+    /// Appends a part; a packet has no more than there is room for.
+    fn push(&mut self, part: Bytes) {
+        self.parts[self.count] = part;
+        self.count += 1;
+    }
+
+    fn push_front(&mut self, part: Bytes) {
+        self.push(part);
+        self.parts[..self.count].rotate_right(1);
+    }
+
+    fn reversed(mut self) -> impl Iterator<Item = Bytes> {
+        self.parts[..self.count].reverse();
+        self.into_iter()
+    }
+
+    fn into_iter(self) -> impl Iterator<Item = Bytes> {
+        self.parts.into_iter().take(self.count)
+    }
+}

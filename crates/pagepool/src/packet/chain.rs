@@ -1,0 +1,333 @@
+//! The further buffers of a packet that does not fit one.
+//!
+//! What   a block of up to [`MAX_FRAGS`] buffers with their data, in an array of the pool that the packet's first buffer
+//!        is of. It lies outside every device's reach: no device, and no peer process on the same memory, can forge a
+//!        handle. Linux keeps this list in the tailroom of the packet's own page.
+//! Who    the one that has the packet: a chain is part of a `XdpBuff` or a `XdpFrame`, and goes with it from thread to thread.
+//! Life   a chain is emptied and its block put back before the packet's first buffer goes home; so that buffer, being
+//!        out, keeps the pool and with it the block (I3, I9).
+//! Cost   a block is taken with the first further buffer and put back with the last. On the thread that owns the pool that is
+//!        a place in an array of its own ([`Stash`]), elsewhere one compare-and-swap.
+
+// UNSAFETY: blocks are raw memory that the holder of the chain follows by address.
+#![expect(unsafe_code)]
+
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::num::NonZeroU32;
+
+use crate::buf::page_buf::PageBuf;
+use crate::home::cache::Owner;
+use crate::home::shared::PoolPtr;
+use crate::sys::sync::OwnerCell;
+
+/// Most buffers of a packet beyond its first. Linux: `MAX_SKB_FRAGS`.
+#[doc(alias = "MAX_SKB_FRAGS")]
+pub const MAX_FRAGS: usize = 17;
+
+/// A further buffer of a packet, and where in it the data lies. Linux: `skb_frag_t`.
+#[doc(alias = "skb_frag_t")]
+#[derive(Debug)]
+pub struct Frag {
+    buffer: PageBuf,
+    offset: u32,
+    len: u32,
+}
+
+impl Frag {
+    /// The data lies within the buffer, which the caller has made sure of.
+    pub(crate) fn new(buffer: PageBuf, offset: usize, len: usize) -> Self {
+        debug_assert!(offset + len <= buffer.len() && len > 0, "I1: data {offset}+{len} beyond its buffer");
+        Self { buffer, offset: offset as u32, len: len as u32 }
+    }
+
+    /// The buffer.
+    pub fn buffer(&self) -> &PageBuf {
+        &self.buffer
+    }
+
+    /// Where its data begins in the buffer, in bytes.
+    pub fn offset(&self) -> usize {
+        self.offset as usize
+    }
+
+    /// Bytes of data, at least one.
+    #[expect(clippy::len_without_is_empty, reason = "a fragment is never empty")]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// The data; empty for memory that the CPU cannot read.
+    pub fn data(&self) -> &[u8] {
+        let (from, to) = (self.offset(), self.offset() + self.len());
+        self.buffer.bytes().map_or(&[], |bytes| &bytes[from..to])
+    }
+
+    /// The data, for writing.
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        let (from, to) = (self.offset(), self.offset() + self.len());
+        self.buffer.bytes_mut().map_or(&mut [], |bytes| &mut bytes[from..to])
+    }
+
+    /// Parts with the buffer; where the data lies in it was said by [`offset`](Self::offset) and [`len`](Self::len).
+    pub fn into_buffer(self) -> PageBuf {
+        self.buffer
+    }
+
+    /// Bytes that the data could still grow by, at its end.
+    pub(crate) fn tailroom(&self) -> usize {
+        self.buffer.len() - (self.offset + self.len) as usize
+    }
+
+    /// Grows the data by bytes that are set to 0; there is room for them.
+    pub(crate) fn grow(&mut self, more: usize) {
+        let from = self.len as usize;
+        self.len += more as u32;
+        let data = self.data_mut();
+        if !data.is_empty() {
+            data[from..].fill(0);
+        }
+    }
+
+    /// Cuts bytes off the end; at least one stays.
+    pub(crate) fn shrink(&mut self, less: usize) {
+        debug_assert!(less < self.len as usize, "I1: a fragment is never empty");
+        self.len -= less as u32;
+    }
+
+    /// Takes in a fragment whose memory and data go on where this one's end, in the same page; else gives it back. The
+    /// page counts one fragment less, and stays out until this one is home.
+    fn merge(&mut self, next: Frag) -> Result<(), Frag> {
+        let frags = self.buffer.is_frag() && next.buffer.is_frag();
+        let end = self.buffer.start() + self.buffer.len() as u64;
+        let follows = self.tailroom() == 0 && next.offset == 0 && next.buffer.start() == end;
+        let (pool, page) = (self.buffer.pool, self.buffer.page());
+        if !(frags && follows && next.buffer.pool == pool && next.buffer.page() == page) {
+            return Err(next);
+        }
+        let (from, len) = (self.buffer.offset(), self.buffer.len() + next.buffer.len());
+        self.len += next.len;
+        let short = std::mem::replace(&mut self.buffer, PageBuf::frag(pool, page, from, len));
+        let _ = short.into_parts(); // the longer handle stands for it
+        drop(next);
+        Ok(())
+    }
+}
+
+/// The further buffers of one packet; a pool has an array of them.
+pub(crate) struct Block {
+    count: u32,
+    frags: [MaybeUninit<Frag>; MAX_FRAGS],
+}
+
+impl Block {
+    /// Empties a block that was just taken: it has what its last user left, or nothing at all.
+    fn start(block: &mut MaybeUninit<Self>) -> &mut Self {
+        // SAFETY: the block is borrowed exclusively, and the field lies in it.
+        unsafe { (*block.as_mut_ptr()).count = 0 };
+        // SAFETY: the count is initialised now, and the entries need not be.
+        unsafe { block.assume_init_mut() }
+    }
+
+    fn frags(&self) -> &[Frag] {
+        // SAFETY: I1. The first `count` entries are initialised, and the chain owns them.
+        unsafe { std::slice::from_raw_parts(self.frags.as_ptr().cast(), self.count as usize) }
+    }
+
+    fn frags_mut(&mut self) -> &mut [Frag] {
+        // SAFETY: I1. As in `frags`, and the chain is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.frags.as_mut_ptr().cast(), self.count as usize) }
+    }
+
+    fn push(&mut self, frag: Frag) -> Result<(), Frag> {
+        let Some(room) = self.frags.get_mut(self.count as usize) else { return Err(frag) };
+        room.write(frag);
+        self.count += 1;
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Option<Frag> {
+        self.count = self.count.checked_sub(1)?;
+        // SAFETY: I1. The entry was initialised, and is not counted any more, so it is read out once.
+        Some(unsafe { self.frags[self.count as usize].assume_init_read() })
+    }
+}
+
+/// A packet's chain, if it has one; the packet's first buffer says in which pool it lies, and is asked for it each time.
+///
+/// It must not be dropped with a block: whoever has a packet ends its chain first.
+#[derive(Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Chain(Option<NonZeroU32>);
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Chain({:?})", self.0)
+    }
+}
+
+impl Chain {
+    /// No further buffers.
+    pub(crate) const NONE: Self = Self(None);
+
+    /// Whether there are none.
+    #[inline(always)]
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn block(&self, head: &PageBuf) -> Option<*mut Block> {
+        Some(head.pool.chains.block(self.0?.get() - 1))
+    }
+
+    /// The further buffers, in order.
+    pub(crate) fn frags(&self, head: &PageBuf) -> &[Frag] {
+        // SAFETY: I1, I3. This chain has the block alone, and the packet's first buffer keeps the pool.
+        self.block(head).map_or(&[], |block| unsafe { &*block }.frags())
+    }
+
+    /// The further buffers, to be changed.
+    pub(crate) fn frags_mut(&mut self, head: &PageBuf) -> &mut [Frag] {
+        // SAFETY: I1, I3. As in `frags`, and the chain is borrowed exclusively.
+        self.block(head).map_or(&mut [], |block| unsafe { &mut *block }.frags_mut())
+    }
+
+    /// Bytes of data in the further buffers. They are counted each time, for [`frags_mut`](Self::frags_mut) lets them be
+    /// exchanged for others.
+    pub(crate) fn len(&self, head: &PageBuf) -> usize {
+        self.frags(head).iter().map(Frag::len).sum()
+    }
+
+    /// Appends a buffer, or makes the last one longer if this goes on where that ends. Gives it back where the chain is
+    /// full, or the pool has no block left.
+    pub(crate) fn push(&mut self, head: &PageBuf, frag: Frag) -> Result<(), Frag> {
+        let Some(block) = self.block(head) else { return self.push_first(head, frag) };
+        // SAFETY: I1, I3. This chain has the block alone, and it is borrowed exclusively.
+        let block = unsafe { &mut *block };
+        match block.frags_mut().last_mut() {
+            Some(last) => last.merge(frag).or_else(|frag| block.push(frag)),
+            None => block.push(frag),
+        }
+    }
+
+    fn push_first(&mut self, head: &PageBuf, frag: Frag) -> Result<(), Frag> {
+        let Some(place) = take_block(head.pool) else { return Err(frag) };
+        let block = head.pool.chains.block(place).cast::<MaybeUninit<Block>>();
+        self.0 = NonZeroU32::new(place + 1);
+        // SAFETY: I1, I3. The block was just taken, and nothing is asked of its bytes.
+        Block::start(unsafe { &mut *block }).push(frag)
+    }
+
+    /// Takes the last buffer off.
+    pub(crate) fn pop(&mut self, head: &PageBuf) -> Option<Frag> {
+        // SAFETY: I1, I3. As in `push`.
+        let block = unsafe { &mut *self.block(head)? };
+        let frag = block.pop();
+        if block.count == 0 {
+            self.put_back(head);
+        }
+        frag
+    }
+
+    /// Takes all buffers off, in order, and puts the block back.
+    pub(crate) fn end(&mut self, head: &PageBuf, each: impl FnMut(Frag)) {
+        Ending { chain: self, head, at: 0 }.for_each(each);
+    }
+
+    fn put_back(&mut self, head: &PageBuf) {
+        if let Some(place) = self.0.take() {
+            put_block(head.pool, place.get() - 1);
+        }
+    }
+}
+
+/// Blocks that the owner of a pool keeps at hand, so that packets that end in the poll need no atomic operation for theirs.
+pub(crate) struct Stash {
+    limit: usize,
+    free: OwnerCell<Free>,
+}
+
+struct Free {
+    count: usize,
+    places: [u32; Stash::MAX],
+}
+
+impl Stash {
+    const MAX: usize = 64;
+
+    /// Keeps at most a quarter of the pool's blocks: other threads do not find what is here.
+    pub(crate) fn new(blocks: usize) -> Self {
+        let free = OwnerCell::new(Free { count: 0, places: [0; Self::MAX] });
+        Self { limit: Self::MAX.min(blocks / 4), free }
+    }
+
+    #[inline]
+    fn take(&self, _owner: Owner) -> Option<u32> {
+        // SAFETY: I2. Only the holder of the owner half comes here, and no foreign code runs while the borrow lives.
+        let free = unsafe { &mut *self.free.get() };
+        free.count = free.count.checked_sub(1)?;
+        Some(free.places[free.count])
+    }
+
+    #[inline]
+    fn put(&self, _owner: Owner, place: u32) -> bool {
+        // SAFETY: I2. As in `take`.
+        let free = unsafe { &mut *self.free.get() };
+        let room = free.count < self.limit;
+        if room {
+            free.places[free.count] = place;
+            free.count += 1;
+        }
+        room
+    }
+}
+
+impl fmt::Debug for Stash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stash").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+fn take_block(pool: PoolPtr) -> Option<u32> {
+    pool.owner_here().and_then(|owner| pool.own.chains.take(owner)).or_else(|| pool.chains.take())
+}
+
+fn put_block(pool: PoolPtr, place: u32) {
+    let kept = pool.owner_here().is_some_and(|owner| pool.own.chains.put(owner, place));
+    if !kept {
+        pool.chains.put(place);
+    }
+}
+
+/// A chain whose buffers are being taken off. Where that is cut short by a panic of foreign code, the rest goes home and
+/// the block is put back all the same.
+struct Ending<'a> {
+    chain: &'a mut Chain,
+    head: &'a PageBuf,
+    /// Entries below this were taken.
+    at: u32,
+}
+
+impl Iterator for Ending<'_> {
+    type Item = Frag;
+
+    fn next(&mut self) -> Option<Frag> {
+        let block = self.chain.block(self.head)?;
+        // SAFETY: I1, I3. The chain has the block alone, and its counts are initialised.
+        let block = unsafe { &*block };
+        let entry = block.frags.get(self.at as usize).filter(|_| self.at < block.count)?;
+        self.at += 1;
+        // SAFETY: I1. The entry was initialised, and `at` is behind it now, so it is read out once.
+        Some(unsafe { entry.assume_init_read() })
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.for_each(drop);
+        self.chain.put_back(self.head);
+    }
+}
+
+const _: () = assert!(size_of::<Frag>() == 24, "17 of them are a block of 416 bytes");
+const _: () = assert!(size_of::<Chain>() == 4, "a packet is 32 bytes");

@@ -1,0 +1,277 @@
+//! Whole pages that somebody outside has, to be found again by their numbers.
+//!
+//! What   a byte for each page of an area, which says of which pool the page is, if it is here at all. A driver inserts
+//!        what it gives a device, and takes each page back when the device names it.
+//! Who    one thread at a time. Dropped, it sends its pages home.
+//! I1     a page that is table is owned here, and nowhere else; to take it is the one way to part with it. A number that
+//!        is not here gives nothing, however often it is asked for.
+//! Cost   inserting and removing a page: a byte written and read. 64 pages are a cache line of the table.
+
+// UNSAFETY: pages that are parted with become numbers, and handles again; see I1.
+#![expect(unsafe_code)]
+
+use crate::buf::batch::Batch;
+use crate::buf::bulk::taken;
+use crate::buf::page_buf::PageBuf;
+use crate::home::shared::PoolPtr;
+use crate::mem::page::{PAGE_SHIFT, PAGE_SIZE, PageIdx};
+use crate::packet::xdp_buff::{XdpBuff, whole_end};
+
+/// Most pools whose pages are here at once.
+const POOLS: usize = u8::MAX as usize;
+
+/// Whole pages by their numbers: what a device has.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, DeviceTable, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+/// let (mut table, mut ring) = (DeviceTable::new(256), Vec::new());
+/// table.insert(pool.alloc_batch(4), |page, _| ring.push(page)).expect("it has pages of no other area");
+/// assert_eq!((table.len(), ring.len(), pool.inflight().out), (4, 4, 4));
+/// let buffer = table.remove(ring[2]).expect("it is here");
+/// assert_eq!(buffer.page(), ring[2]);
+/// assert!(table.remove(ring[2]).is_none(), "not any more");
+/// drop((table, buffer));
+/// assert_eq!(pool.inflight().out, 0);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct DeviceTable {
+    /// Of which all pages here are. Without a page it means nothing.
+    area: u64,
+    len: usize,
+    /// By page: 0, or one more than the place of its pool.
+    marks: Box<[u8]>,
+    /// Those of which there are no pages here may be gone, and others at their addresses.
+    pools: Vec<PoolPtr>,
+}
+
+// SAFETY: I1. The pages are owned here alone; what is shared of their pools is `Sync`.
+unsafe impl Send for DeviceTable {}
+// SAFETY: through a shared reference nothing can be changed.
+unsafe impl Sync for DeviceTable {}
+
+impl DeviceTable {
+    /// For an area of so many pages. Allocates a byte for each.
+    pub fn new(pages: usize) -> Self {
+        Self { area: 0, len: 0, marks: vec![0; pages].into(), pools: Vec::with_capacity(4) }
+    }
+
+    /// Pages that are here.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Takes all pages of a batch, and says of each its number and where in it a packet begins. Gives the batch back if
+    /// there are pages of another area here, or of 255 other pools. Allocates now and then when a pool is new.
+    ///
+    /// # Panics
+    /// If the area has more pages than [`new`](Self::new) was told, or the closure does; what is left of the batch is leaked.
+    #[inline]
+    #[expect(clippy::result_large_err, reason = "the batch, given back as it is")]
+    pub fn insert(&mut self, batch: Batch, mut each: impl FnMut(PageIdx, usize)) -> Result<(), Batch> {
+        let Some(pool) = batch.pool() else { return Ok(()) };
+        let Some(mark) = self.mark_of(pool) else { return Err(batch) };
+        let batch = std::mem::ManuallyDrop::new(batch);
+        self.len += batch.len();
+        let marks = &mut *self.marks;
+        for &page in batch.pages() {
+            let entry = &mut marks[page as usize];
+            debug_assert!(*entry == 0, "I1: page {page} is here already");
+            *entry = mark;
+            each(PageIdx(page), pool.geometry.packet_offset(PageIdx(page)));
+        }
+        Ok(())
+    }
+
+    /// Takes packets off the front of a vector, each as its page, and says of each the page's number, where in it the packet
+    /// begins, and its bytes. Stops, with nothing changed for it, at the first that is not a whole page to itself, has several
+    /// buffers, is another pool's than the one before, lies beyond the table, or is refused by the closure; and after `most`.
+    /// Says how many there were. What else a packet was, its metadata for one, is forgotten.
+    ///
+    /// None is taken where [`insert`](Self::insert) would give them back. If the closure panics, those that were not inserted before
+    /// are leaked.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, XdpBuff, DeviceTable, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let packet = |len| XdpBuff::received(pool.alloc_page().unwrap(), len).unwrap();
+    /// let (mut packets, mut table, mut ring) = (vec![packet(60), packet(61), packet(1514)], DeviceTable::new(256), Vec::new());
+    /// let mut short = |page, offset, len| {
+    ///     ring.push((page, offset));
+    ///     len < 1500
+    /// };
+    /// assert_eq!(table.insert_packets(&mut packets, 64, &mut short), 2);
+    /// assert_eq!((table.len(), packets.len(), packets[0].len()), (2, 1, 1514));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline(always)]
+    pub fn insert_packets(
+        &mut self,
+        packets: &mut Vec<XdpBuff>,
+        most: usize,
+        mut takes: impl FnMut(PageIdx, usize, usize) -> bool,
+    ) -> usize {
+        let Some(pool) = packets.first().map(|first| first.buffer().pool) else { return 0 };
+        let Some(mark) = self.mark_of(pool) else { return 0 };
+        let (Self { marks, len, .. }, all) = (self, taken(packets));
+        let mut inserted = 0;
+        for packet in all.iter().take(most) {
+            let (head, alone) = packet.head();
+            let page = head.place.page();
+            let Some(entry) = marks.get_mut(page.0 as usize) else { break };
+            let whole = alone && head.pool == pool && head.place.is_whole();
+            if !whole || !takes(page, packet.offset(), packet.len()) {
+                break;
+            }
+            debug_assert!(*entry == 0, "I1: page {} is here already", page.0);
+            *entry = mark;
+            *len += 1; // at once: the closure may panic
+            inserted += 1;
+        }
+        let left = all.len() - inserted;
+        all.rotate_left(inserted);
+        // SAFETY: I1. The first are those that were not parted with; the others are behind them, where they are forgotten.
+        unsafe { packets.set_len(left) };
+        inserted
+    }
+
+    /// Parts with pages as the packets that were written into them. There are `n`; of each, by its number, `named` says where in
+    /// the area it begins, and its bytes, more than 0. Stops, before changing anything for it, at the first of which nothing is
+    /// said, whose page is not here, that is empty or beyond what [`XdpBuff::new`] takes, or that is another pool's than the one
+    /// before; and when the vector is full, for it never grows. Says how many there were, and their bytes.
+    ///
+    /// The closure may be asked twice about a packet, and say something else then: what it says last is looked at as a whole.
+    /// If it panics, what it named before is leaked, and counts as here for ever.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, DeviceTable, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let (mut table, mut ring) = (DeviceTable::new(256), Vec::new());
+    /// table.insert(pool.alloc_batch(4), |page, _| ring.push(page)).expect("it has pages of no other area");
+    /// let at = |n: usize| u64::from(ring[n].0) * 4096 + 256;
+    /// let named = [(at(1), 60), (at(0), 1514), (at(1), 60), (at(2), 60)];
+    /// let mut packets = Vec::with_capacity(64);
+    /// let taken = table.remove_packets(4, |n| Some(named[n]), &mut packets);
+    /// assert_eq!(taken, (2, 1574), "the third was taken before");
+    /// assert_eq!((packets[1].buffer().page(), packets[1].len(), table.len()), (ring[0], 1514, 2));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline(always)]
+    pub fn remove_packets(
+        &mut self,
+        n: usize,
+        named: impl Fn(usize) -> Option<(u64, u32)>,
+        into: &mut Vec<XdpBuff>,
+    ) -> (usize, u64) {
+        let marks = &mut *self.marks;
+        let page_of = |at: u64| usize::try_from(at >> PAGE_SHIFT).unwrap_or(usize::MAX);
+        let Some((first, _)) = (n > 0).then(|| named(0)).flatten() else { return (0, 0) };
+        let Some(&of) = marks.get(page_of(first)) else { return (0, 0) };
+        let Some(&pool) = self.pools.get((of as usize).wrapping_sub(1)) else { return (0, 0) };
+        let end = u64::from(whole_end(pool));
+        let (mut taken, mut bytes) = (0, 0);
+        let room = into.spare_capacity_mut();
+        let n = n.min(room.len());
+        for place in &mut room[..n] {
+            let Some((at, len)) = named(taken) else { break };
+            let (page, offset) = (page_of(at), at % PAGE_SIZE as u64);
+            let Some(mark) = marks.get_mut(page) else { break };
+            if *mark != of || offset + u64::from(len.wrapping_sub(1)) >= end {
+                break; // an empty packet ends beyond any page, too
+            }
+            *mark = 0;
+            let page = PageIdx(page as u32); // one that was table
+            place.write(XdpBuff::whole(PageBuf::whole(pool, page), offset as u32, len));
+            taken += 1;
+            bytes += u64::from(len);
+        }
+        self.len -= taken;
+        // SAFETY: so many more places were written, within the capacity.
+        unsafe { into.set_len(into.len() + taken) };
+        (taken, bytes)
+    }
+
+    /// Parts with a page, if it is here.
+    #[inline(always)]
+    pub fn remove(&mut self, page: PageIdx) -> Option<PageBuf> {
+        let mark = std::mem::take(self.marks.get_mut(page.0 as usize)?);
+        let pool = *self.pools.get((mark as usize).wrapping_sub(1))?;
+        self.len -= 1;
+        Some(PageBuf::whole(pool, page))
+    }
+
+    /// Sends everything home that is here; says how many pages there were.
+    pub fn clear(&mut self) -> usize {
+        let len = self.len;
+        for page in 0..self.marks.len() {
+            if self.marks[page] != 0 {
+                drop(self.remove(PageIdx(page as u32)));
+            }
+        }
+        len
+    }
+
+    /// Leaks everything that is here, for a device that may write there still: it is out for ever. Says how many pages there were.
+    pub fn forget(&mut self) -> usize {
+        self.marks.fill(0);
+        std::mem::take(&mut self.len)
+    }
+
+    /// What pages of a pool are marked with. What is known by that mark is the pool that lives: if no page of it is here, the
+    /// one that was known may be gone, and this one at its address.
+    #[inline(always)]
+    fn mark_of(&mut self, pool: PoolPtr) -> Option<u8> {
+        match self.pools.first_mut() {
+            Some(first) if *first == pool && self.area == pool.area_id => {
+                *first = pool;
+                Some(1)
+            }
+            _ => self.other_mark(pool),
+        }
+    }
+
+    #[cold]
+    fn other_mark(&mut self, pool: PoolPtr) -> Option<u8> {
+        if self.is_empty() {
+            self.area = pool.area_id;
+            self.pools.clear();
+        }
+        if self.area != pool.area_id {
+            return None;
+        }
+        let known = self.pools.iter().position(|&known| known == pool);
+        let at = match known {
+            None if self.pools.len() == POOLS => self.unused()?,
+            known => known.unwrap_or(self.pools.len()),
+        };
+        match self.pools.get_mut(at) {
+            Some(place) => *place = pool,
+            None => self.pools.push(pool),
+        }
+        Some(at as u8 + 1)
+    }
+
+    /// The place of a pool of which no page is here.
+    fn unused(&self) -> Option<usize> {
+        let mut used = [false; POOLS + 1];
+        self.marks.iter().for_each(|&mark| used[mark as usize] = true);
+        used[1..].iter().position(|used| !used)
+    }
+}
+
+impl Drop for DeviceTable {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

@@ -1,0 +1,148 @@
+//! Memory that is not a pool's, as a registry knows it.
+//!
+//! What   a [`MemModel`] gives pages of ordinary memory, or memory of the caller's that a callback takes back, a memory id
+//!        and a name. What it gave keeps the id taken when the model itself is gone (I8).
+//! Who    any thread.
+//! Cost   one atomic count per buffer.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use crate::error::Error;
+use crate::home::registry::{Carrier, MemId, MemState, MemType, Registration, Registry, RegistryEntry};
+use crate::home::stats::{Inflight, Stats};
+
+/// What takes foreign memory back.
+type GiveBack = dyn Fn(NonNull<[u8]>) + Send + Sync;
+
+/// Gives memory that is not a pool's an id and a name, for frames that carry it. Linux: `xdp_reg_mem_model`, of the types
+/// that are no pool.
+///
+/// Dropping it ends it; its id is free again when what it was given to is gone, too.
+///
+/// ```
+/// # use pagepool::{XdpFrame, MemType, MemModel, Page, Registry};
+/// let registry = Registry::new();
+/// let model = MemModel::new(&registry, "copies", MemType::Page)?;
+/// let frame = XdpFrame::from_page(Page::of(&model), 0, 60).unwrap();
+/// assert_eq!(frame.mem_id(), Some(model.mem_id()));
+/// drop(model);
+/// assert_eq!(registry.dump()[0].to_string(), "    1 page    ended copies: 1 out");
+/// drop(frame);
+/// assert!(registry.is_empty());
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[doc(alias = "xdp_reg_mem_model")]
+#[doc(alias = "xdp_unreg_mem_model")]
+#[derive(Debug)]
+pub struct MemModel(Arc<Parts>);
+
+impl MemModel {
+    /// A model of ordinary memory. Pools register themselves, and foreign memory has [`foreign`](Self::foreign).
+    pub fn new(registry: &Registry, name: &str, mem_type: MemType) -> Result<Self, Error> {
+        match mem_type {
+            MemType::Page | MemType::SharedPage => Self::register(registry, name, mem_type, None),
+            other => Err(Error::parameter(
+                "mem_type",
+                other,
+                "page or shared: a pool registers itself, and MemModel::foreign takes the callback that foreign memory needs",
+            )),
+        }
+    }
+
+    /// A model of memory that `give_back` takes back, on whichever thread its frame is dropped. It may drop buffers.
+    pub fn foreign(
+        registry: &Registry,
+        name: &str,
+        give_back: impl Fn(NonNull<[u8]>) + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        Self::register(registry, name, MemType::Foreign, Some(Box::new(give_back)))
+    }
+
+    fn register(
+        registry: &Registry,
+        name: &str,
+        mem_type: MemType,
+        give_back: Option<Box<GiveBack>>,
+    ) -> Result<Self, Error> {
+        let registration = registry.register()?;
+        let (ended, out) = (AtomicBool::new(false), AtomicU64::new(0));
+        let parts = Arc::new(Parts { registration, name: name.into(), mem_type, give_back, ended, out });
+        let weak: std::sync::Weak<Parts> = Arc::downgrade(&parts);
+        parts.registration.enter(weak);
+        Ok(Self(parts))
+    }
+
+    /// Its id.
+    pub fn mem_id(&self) -> MemId {
+        self.0.registration.id()
+    }
+
+    /// One more that carries the id.
+    pub(crate) fn carried(&self) -> Carried {
+        self.0.out.fetch_add(1, Relaxed);
+        Carried(self.0.clone())
+    }
+
+    /// Whether memory of the caller's may carry it.
+    pub(crate) fn takes_back(&self) -> bool {
+        self.0.give_back.is_some()
+    }
+}
+
+impl Drop for MemModel {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Relaxed);
+    }
+}
+
+/// What memory keeps of its model: a count.
+#[derive(Debug)]
+pub(crate) struct Carried(Arc<Parts>);
+
+impl Carried {
+    pub(crate) fn mem_id(&self) -> MemId {
+        self.0.registration.id()
+    }
+
+    /// Gives foreign memory back; a model of ordinary memory has no use for it.
+    pub(crate) fn give_back(&self, memory: NonNull<[u8]>) {
+        if let Some(give_back) = &self.0.give_back {
+            give_back(memory);
+        }
+    }
+}
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        self.0.out.fetch_sub(1, Relaxed);
+    }
+}
+
+struct Parts {
+    registration: Registration,
+    name: String,
+    mem_type: MemType,
+    give_back: Option<Box<GiveBack>>,
+    ended: AtomicBool,
+    /// Buffers that carry the id; for those who look.
+    out: AtomicU64,
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemModel").field("id", &self.registration.id()).field("name", &self.name).finish()
+    }
+}
+
+impl Carrier for Parts {
+    fn entry(&self, id: MemId) -> RegistryEntry {
+        let (name, mem_type, stats) = (self.name.clone(), self.mem_type, Stats::default());
+        let state = if self.ended.load(Relaxed) { MemState::Ended } else { MemState::Live };
+        let out = self.out.load(Relaxed);
+        let inflight = Inflight { total: out as i64, out, ..Inflight::default() };
+        RegistryEntry { id, mem_type, name, state, stats, inflight }
+    }
+}

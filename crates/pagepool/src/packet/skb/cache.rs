@@ -1,0 +1,158 @@
+//! Where heads of packets come from, and how they outlive their cache.
+//!
+//! What   blocks of one size in a [`Slab`]. Handles share one [`Owner`]; a packet refers to the cache by address and
+//!        counts nothing, as a buffer that is out refers to its pool.
+//! Who    any thread takes and puts blocks.
+//! End    the last handle closes the slab and adds the number of blocks that are out to `late`. Each block that finds the
+//!        slab closed when it is put takes one away. Whoever brings `late` to 0 frees the cache: the last handle if
+//!        nothing is out, else the last packet, on whichever thread. `late` is below 0 while packets are faster than the
+//!        last handle, and reaches 0 once: no block is taken from a closed slab.
+//! Pairs  settle (AcqRel) -> settle: whoever frees the cache comes after everything that the others did in it.
+//! Cost   take and put: one compare-and-swap each.
+
+// UNSAFETY: packets refer to the cache by address.
+#![expect(unsafe_code)]
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::packet::skb::block::Block;
+use crate::sys::slab::Slab;
+#[cfg(loom)]
+use crate::sys::sync::LastCell;
+use crate::sys::sync::{AtomicI64, Ordering};
+
+/// Most blocks of a cache.
+const MAX_BLOCKS: usize = 1 << 24;
+
+/// The memory that heads of packets are made of: so many packets can be at once, clones not counted. Linux:
+/// `skbuff_cache` and `skb_small_head`.
+///
+/// A handle, cheap to clone, for any thread. Its packets live on when the last handle is dropped, and the last of them
+/// frees the memory; but those that would need a block more from then on, to be split or to have data of their own,
+/// find the cache [exhausted](crate::SkbError::Exhausted).
+///
+/// ```
+/// use pagepool::{SkBuff, SkbCache, SkbError};
+///
+/// let cache = SkbCache::new(1)?;
+/// let packet = SkBuff::from_bytes(&cache, 64, b"hello").unwrap();
+/// assert_eq!(SkBuff::from_bytes(&cache, 64, b"hello").err(), Some(SkbError::Exhausted));
+/// drop(cache);
+/// assert_eq!(packet.data(), b"hello");
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[doc(alias = "skbuff_cache")]
+#[doc(alias = "skb_small_head")]
+#[derive(Clone, Debug)]
+pub struct SkbCache(Arc<Owner>);
+
+impl SkbCache {
+    /// A cache of so many blocks, 1 to 2^24. A block has 1,104 bytes, 512 of them for the head of a packet, and costs
+    /// memory once it is used; nothing is allocated later. Errors: [`Error::Parameter`] for another number, or no address
+    /// space.
+    pub fn new(blocks: usize) -> Result<Self, Error> {
+        if !(1..=MAX_BLOCKS).contains(&blocks) {
+            return Err(Error::parameter("blocks", blocks, "1 to 16777216"));
+        }
+        let blocks = Box::new(Blocks {
+            slab: Slab::new(blocks)?,
+            late: AtomicI64::new(0),
+            #[cfg(loom)]
+            alive: LastCell::new(()),
+        });
+        Ok(Self(Arc::new(Owner(CacheRef(NonNull::from(Box::leak(blocks)))))))
+    }
+
+    /// The cache, as its packets refer to it.
+    pub(crate) fn blocks(&self) -> CacheRef {
+        self.0.0
+    }
+}
+
+/// What all handles share: the last one closes the cache.
+#[derive(Debug)]
+struct Owner(CacheRef);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let out = self.0.slab.close();
+        self.0.settle(out as i64);
+    }
+}
+
+/// The blocks, and how many of a closed cache are still out.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    slab: Slab<Block>,
+    late: AtomicI64,
+    #[cfg(loom)]
+    alive: LastCell<()>,
+}
+
+/// The cache as a packet refers to it: by address. Whoever follows it has a handle, or a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CacheRef(NonNull<Blocks>);
+
+// SAFETY: what it refers to is shared memory: the slab is `Sync`, and the count atomic.
+unsafe impl Send for CacheRef {}
+// SAFETY: as above.
+unsafe impl Sync for CacheRef {}
+
+impl Deref for CacheRef {
+    type Target = Blocks;
+    #[inline(always)]
+    fn deref(&self) -> &Blocks {
+        // SAFETY: I3. The cache is there while a handle or a block is, and the caller has one.
+        let blocks = unsafe { self.0.as_ref() };
+        // SAFETY: as above.
+        #[cfg(loom)]
+        unsafe {
+            blocks.alive.read()
+        };
+        blocks
+    }
+}
+
+impl CacheRef {
+    /// Takes a block; `None` when all are taken, or no handle is left.
+    #[inline]
+    pub(super) fn take(self) -> Option<u32> {
+        self.slab.take()
+    }
+
+    /// Puts a block back. The cache may be gone then.
+    #[inline]
+    pub(super) fn put(self, place: u32) {
+        if !self.slab.put(place) {
+            self.settle(-1);
+        }
+    }
+
+    /// The address of a block; following it is for who has it alone.
+    #[inline(always)]
+    pub(super) fn block(self, place: u32) -> *mut Block {
+        self.slab.block(place)
+    }
+
+    /// The address of a block; following it is for who has a reference.
+    #[inline(always)]
+    pub(super) fn shared_block(self, place: u32) -> *const Block {
+        self.slab.shared_block(place)
+    }
+
+    /// Counts blocks that are out of a closed cache; with the last one it goes.
+    #[cold]
+    fn settle(self, change: i64) {
+        if self.late.fetch_add(change, Ordering::AcqRel) + change != 0 {
+            return;
+        }
+        // SAFETY: I9. No handle and no block is left, and this is the one that found out.
+        #[cfg(loom)]
+        let _ = unsafe { self.0.as_ref().alive.take() };
+        // SAFETY: I9. As above; it was a box once.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}

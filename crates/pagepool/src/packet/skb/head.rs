@@ -1,0 +1,129 @@
+//! The linear part: room before and behind it, and a packet's own copy of what clones share.
+
+use crate::mem::page::PAGE_SIZE;
+use crate::packet::skb::block::{Head, INSIDE};
+use crate::packet::skb::{SkBuff, SkbError};
+use crate::sys::table::zeroed;
+
+/// A head may be so large with its headroom.
+const MOST: usize = i32::MAX as usize;
+
+/// Ordinary memory for a head of `len` bytes, and its headroom: `least` bytes, and up to `wanted` where they cost nothing
+/// or memory is allocated anyway.
+pub(super) fn ordinary(least: usize, wanted: usize, len: usize) -> Result<(Head, usize), SkbError> {
+    if least.checked_add(len).is_none_or(|sum| sum > MOST) {
+        return Err(SkbError::NoMemory);
+    }
+    if least + len <= INSIDE {
+        return Ok((Head::Inside, wanted.min(INSIDE - len)));
+    }
+    let headroom = wanted.min(least.max(PAGE_SIZE));
+    let bytes = zeroed(headroom + len).map_err(|_| SkbError::NoMemory)?;
+    Ok((Head::Heap(bytes), headroom))
+}
+
+impl SkBuff {
+    /// Makes the packet longer at its front, and gives those bytes to be written. Linux: `skb_push`.
+    ///
+    /// Refused while a clone shares them, and where there is no such headroom; see [`cow_head`](Self::cow_head).
+    ///
+    /// ```
+    /// use pagepool::{SkBuff, SkbCache, SkbError};
+    /// let cache = SkbCache::new(8)?;
+    /// let mut packet = SkBuff::from_bytes(&cache, 8, b"data").unwrap();
+    /// packet.push(5).unwrap().copy_from_slice(b"head ");
+    /// assert_eq!(packet.data(), b"head data");
+    /// assert_eq!(packet.push(4), Err(SkbError::NoRoom));
+    ///
+    /// let clone = packet.clone();
+    /// assert_eq!(packet.push(1), Err(SkbError::Cloned));
+    /// packet.cow_head(16).unwrap();
+    /// packet.push(5).unwrap().copy_from_slice(b"more ");
+    /// assert_eq!((packet.data(), clone.data()), (&b"more head data"[..], &b"head data"[..]));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[doc(alias = "skb_push")]
+    pub fn push(&mut self, len: usize) -> Result<&mut [u8], SkbError> {
+        let end = self.data as usize;
+        let fits = self.len_fits(len);
+        let block = self.block.get_mut().ok_or(SkbError::Cloned)?;
+        let from = end.checked_sub(len).filter(|_| fits).ok_or(SkbError::NoRoom)?;
+        self.data = from as u32;
+        Ok(&mut block.head_bytes_mut()[from..end])
+    }
+
+    /// Makes the packet longer at its end, and gives those bytes to be written; they are what the memory had. Linux:
+    /// `skb_put`.
+    ///
+    /// Refused while a clone shares them, where there is no such tailroom, and for a packet with fragments.
+    #[doc(alias = "skb_put")]
+    pub fn put(&mut self, len: usize) -> Result<&mut [u8], SkbError> {
+        let (from, room) = (self.tail as usize, self.tailroom());
+        let block = self.block.get_mut().ok_or(SkbError::Cloned)?;
+        if len > room {
+            return Err(SkbError::NoRoom);
+        }
+        self.tail += len as u32;
+        Ok(&mut block.head_bytes_mut()[from..from + len])
+    }
+
+    /// Makes sure that the head may be written, and that there is so much headroom. Linux: `skb_cow_head`.
+    ///
+    /// Nothing to do costs nothing. Else the head's bytes are copied to ordinary memory: the block's own 512 bytes, or
+    /// where they do not suffice newly allocated ones. If a clone shares the packet it gets a block of its own, and a
+    /// reference to each fragment (one atomic operation).
+    #[doc(alias = "skb_cow_head")]
+    pub fn cow_head(&mut self, headroom: usize) -> Result<(), SkbError> {
+        if self.is_cloned() || self.headroom() < headroom {
+            return self.own_head(headroom, self.head_len());
+        }
+        Ok(())
+    }
+
+    /// Makes sure that no clone shares the packet, as [`cow_head`](Self::cow_head) does; the headroom may become smaller.
+    /// Linux: `skb_unclone`.
+    ///
+    /// ```
+    /// # use pagepool::{SkBuff, SkbCache};
+    /// # let cache = SkbCache::new(8)?;
+    /// let mut packet = SkBuff::from_bytes(&cache, 0, b"data").unwrap();
+    /// let clone = packet.clone();
+    /// assert!(packet.data_mut().is_none());
+    /// packet.unclone().unwrap();
+    /// packet.data_mut().unwrap().fill(0);
+    /// assert_eq!(clone.data(), b"data");
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[doc(alias = "skb_unclone")]
+    #[doc(alias = "pskb_expand_head")]
+    pub fn unclone(&mut self) -> Result<(), SkbError> {
+        if self.is_cloned() { self.own_head(0, self.head_len()) } else { Ok(()) }
+    }
+
+    /// Copies the head to ordinary memory that has at least so much headroom, and can have `capacity` bytes of data; if
+    /// the packet is cloned, to that of a block of its own.
+    pub(super) fn own_head(&mut self, headroom: usize, capacity: usize) -> Result<(), SkbError> {
+        let (from, len) = (self.data as usize..self.tail as usize, self.head_len());
+        let wanted = headroom.max(self.headroom());
+        let (head, at) = ordinary(headroom, wanted, capacity)?;
+        let ends = (at as u32, (at + len) as u32);
+        // The new head is there with its ends before the old one goes home, which may run foreign code.
+        if let Some(block) = self.block.get_mut() {
+            let old = block.move_head(head, from, at);
+            (self.data, self.tail) = ends;
+            drop(old);
+        } else {
+            let mut own = self.block.another().ok_or(SkbError::Exhausted)?;
+            own.set_head(head);
+            own.head_bytes_mut()[at..at + len].copy_from_slice(self.data());
+            for frag in self.block.references() {
+                let refused = own.frags_mut().push(frag);
+                debug_assert!(refused.is_ok(), "a new block has room for those of another");
+            }
+            let shared = std::mem::replace(&mut self.block, own.into());
+            (self.data, self.tail) = ends;
+            drop(shared);
+        }
+        Ok(())
+    }
+}

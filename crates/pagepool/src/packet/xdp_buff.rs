@@ -1,0 +1,370 @@
+//! A packet inside the poll.
+//!
+//! What   a buffer, where in it the packet lies, room before and after it, metadata right before it, and further
+//!        buffers where one is not enough. Linux: `struct xdp_buff`.
+//! Who    the thread that polls a device makes it, a program looks at it and changes it, and it ends by being dropped
+//!        (home, at once), or by becoming a [`XdpFrame`](crate::XdpFrame) that outlives the poll.
+//! Why    moving its ends follows `bpf_xdp_adjust_head`, `bpf_xdp_adjust_tail` and `bpf_xdp_adjust_meta`
+//!        (net/core/filter.c, v7.3), with the same limits but one: Linux keeps 40 bytes of the headroom for its frame,
+//!        and here a frame is a value, so all of the headroom may be used.
+//! Cost   32 bytes; a packet in one buffer costs nothing beyond the buffer. See `chain.rs` for more.
+
+// UNSAFETY: a packet that becomes a frame is taken apart without being dropped; one prefetch instruction.
+#![expect(unsafe_code)]
+
+use std::mem::ManuallyDrop;
+
+use crate::buf::page_buf::PageBuf;
+use crate::home::shared::PoolPtr;
+use crate::packet::chain::{Chain, Frag};
+
+/// Bytes of an Ethernet header: no packet may become shorter. Linux: `ETH_HLEN`.
+pub const ETH_HEADER: usize = 14;
+
+/// Most bytes of metadata. Linux: what fits `meta_len`, a byte, in steps of 4.
+pub const MAX_META: usize = 252;
+
+/// Why the ends of a packet were not moved. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AdjustError {
+    /// There is not so much room before the packet, behind it, or in its last buffer. Linux: `-EINVAL`.
+    NoRoom,
+    /// Less than an Ethernet header would be left: by moving the head, in the packet's first buffer. Linux: `-EINVAL`.
+    TooShort,
+    /// Metadata must be a multiple of 4 bytes, and at most 252. Linux: `-EACCES`.
+    BadMeta,
+}
+
+impl std::fmt::Display for AdjustError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NoRoom => {
+                "there is no room for that: ask for more headroom or tailroom in the pool's parameters"
+            }
+            Self::TooShort => "less than the 14 bytes of an Ethernet header would be left",
+            Self::BadMeta => "metadata must be a multiple of 4 bytes, and at most 252",
+        })
+    }
+}
+
+impl std::error::Error for AdjustError {}
+
+/// A packet inside the poll: owned, 32 bytes, home when dropped.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let params = PoolParams { headroom: 256, max_len: 1514, tailroom: 320, ..Default::default() };
+/// let pool = Pool::new(params, arena)?.bind();
+/// let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
+/// packet.data_mut().fill(7);
+/// packet.adjust_head(-4).unwrap(); // room for a tag
+/// assert_eq!(packet.len(), 64);
+/// packet.adjust_tail(-4).unwrap();
+/// assert_eq!(packet.len(), 60);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[doc(alias = "xdp_buff")]
+#[must_use = "a packet that is dropped at once is lost"]
+#[derive(Debug)]
+pub struct XdpBuff {
+    head: PageBuf,
+    /// Offsets in the head buffer: metadata from `meta` to `data`, the packet from `data` to `end`.
+    meta: u32,
+    data: u32,
+    end: u32,
+    chain: Chain,
+}
+
+const _: () = assert!(size_of::<XdpBuff>() == 32, "two packets in a cache line");
+
+impl XdpBuff {
+    /// The packet of `len` bytes that a device wrote at the buffer's packet offset. Gives the buffer back if `len` is
+    /// beyond what a packet may have there.
+    #[inline]
+    pub fn received(buffer: PageBuf, len: usize) -> Result<Self, PageBuf> {
+        if len > buffer.packet_capacity() {
+            return Err(buffer);
+        }
+        let data = buffer.packet_offset() as u32;
+        Ok(Self { head: buffer, meta: data, data, end: data + len as u32, chain: Chain::NONE })
+    }
+
+    /// The packet of `len` bytes at `offset` in the buffer. Gives the buffer back if that is beyond it, or in the
+    /// tailroom.
+    #[inline]
+    pub fn new(buffer: PageBuf, offset: usize, len: usize) -> Result<Self, PageBuf> {
+        if offset.checked_add(len).is_none_or(|end| end > hard_end(&buffer)) {
+            return Err(buffer);
+        }
+        let (data, end) = (offset as u32, (offset + len) as u32);
+        Ok(Self { head: buffer, meta: data, data, end, chain: Chain::NONE })
+    }
+
+    /// The same for a whole page, where it is known that the packet ends within [`whole_end`].
+    #[inline(always)]
+    pub(crate) fn whole(page: PageBuf, offset: u32, len: u32) -> Self {
+        debug_assert!(offset + len <= whole_end(page.pool), "I1: a packet of {len} bytes at {offset}");
+        Self { head: page, meta: offset, data: offset, end: offset + len, chain: Chain::NONE }
+    }
+
+    /// The parts of a frame.
+    #[inline]
+    pub(crate) fn from_parts(head: PageBuf, [meta, data, end]: [u32; 3], chain: Chain) -> Self {
+        Self { head, meta, data, end, chain }
+    }
+
+    /// Parts with everything; whoever calls it ends the chain.
+    #[inline]
+    pub(crate) fn into_parts(self) -> (PageBuf, [u32; 3], Chain) {
+        let mut this = ManuallyDrop::new(self);
+        let chain = std::mem::take(&mut this.chain);
+        // SAFETY: I1. `this` is never dropped, so the buffer is read out once.
+        let head = unsafe { std::ptr::read(&this.head) };
+        (head, [this.meta, this.data, this.end], chain)
+    }
+
+    /// Bytes of the packet, over all its buffers.
+    #[inline]
+    pub fn len(&self) -> usize {
+        let head = (self.end - self.data) as usize;
+        if self.chain.is_none() { head } else { head + self.chain.len(&self.head) }
+    }
+
+    /// Whether it has none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether it has more than one buffer. Linux: `xdp_buff_has_frags`.
+    #[inline]
+    pub fn has_frags(&self) -> bool {
+        !self.chain.is_none()
+    }
+
+    /// The packet's bytes in its first buffer; empty for memory that the CPU cannot read.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        self.head.bytes().map_or(&[], |bytes| &bytes[self.data as usize..self.end as usize])
+    }
+
+    /// Bytes of [`data`](Self::data), without looking where they are.
+    #[inline(always)]
+    pub fn data_len(&self) -> usize {
+        if self.head.pool.base == 0 { 0 } else { (self.end - self.data) as usize }
+    }
+
+    /// Has the CPU fetch the packet's first cache line, while it goes on: worth it some ten packets before that is looked
+    /// at, for what another CPU wrote. Only a hint; on x86-64, elsewhere nothing.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if let Some(start) = self.head.as_ptr() {
+            let at = start.wrapping_add(self.data as usize).cast_const().cast();
+            // SAFETY: a prefetch reads and changes nothing, whatever the address.
+            unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at) };
+        }
+    }
+
+    /// Its first buffer, and whether that is all of it.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> (&PageBuf, bool) {
+        (&self.head, self.chain.is_none())
+    }
+
+    /// The packet's bytes in its first buffer, for writing.
+    #[inline]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        self.head.bytes_mut().map_or(&mut [], |bytes| &mut bytes[self.data as usize..self.end as usize])
+    }
+
+    /// The metadata, right before the packet.
+    pub fn meta(&self) -> &[u8] {
+        self.head.bytes().map_or(&[], |bytes| &bytes[self.meta as usize..self.data as usize])
+    }
+
+    /// The metadata, for writing.
+    pub fn meta_mut(&mut self) -> &mut [u8] {
+        self.head.bytes_mut().map_or(&mut [], |bytes| &mut bytes[self.meta as usize..self.data as usize])
+    }
+
+    /// The further buffers, in order.
+    pub fn frags(&self) -> &[Frag] {
+        self.chain.frags(&self.head)
+    }
+
+    /// The further buffers, for writing.
+    pub fn frags_mut(&mut self) -> &mut [Frag] {
+        self.chain.frags_mut(&self.head)
+    }
+
+    /// The first buffer.
+    #[inline]
+    pub fn buffer(&self) -> &PageBuf {
+        &self.head
+    }
+
+    /// Where the packet begins in its first buffer.
+    #[inline]
+    pub fn offset(&self) -> usize {
+        self.data as usize
+    }
+
+    /// Bytes before the metadata that the packet may grow into.
+    #[inline]
+    pub fn headroom(&self) -> usize {
+        self.meta as usize
+    }
+
+    /// Bytes behind the packet's last byte, in the buffer of that byte, which it may grow into.
+    pub fn tailroom(&self) -> usize {
+        match self.frags().last() {
+            Some(frag) => frag.tailroom(),
+            None => hard_end(&self.head) - self.end as usize,
+        }
+    }
+
+    /// Moves the beginning of the packet: a negative `delta` makes it longer. The metadata moves along. Linux:
+    /// `bpf_xdp_adjust_head`.
+    #[doc(alias = "bpf_xdp_adjust_head")]
+    pub fn adjust_head(&mut self, delta: isize) -> Result<(), AdjustError> {
+        let meta = self.data - self.meta;
+        let data = (self.data as isize).saturating_add(delta);
+        if data < meta as isize {
+            return Err(AdjustError::NoRoom);
+        }
+        if data > self.end as isize - ETH_HEADER as isize {
+            return Err(AdjustError::TooShort);
+        }
+        let data = data as u32;
+        if meta > 0
+            && let Some(bytes) = self.head.bytes_mut()
+        {
+            bytes.copy_within(self.meta as usize..self.data as usize, (data - meta) as usize);
+        }
+        (self.meta, self.data) = (data - meta, data);
+        Ok(())
+    }
+
+    /// Moves the beginning of the metadata: a negative `delta` makes it longer. Its bytes are what the buffer had.
+    /// Linux: `bpf_xdp_adjust_meta`.
+    #[doc(alias = "bpf_xdp_adjust_meta")]
+    pub fn adjust_meta(&mut self, delta: isize) -> Result<(), AdjustError> {
+        let meta = (self.meta as isize).checked_add(delta).ok_or(AdjustError::NoRoom)?;
+        if meta < 0 || meta > self.data as isize {
+            return Err(AdjustError::NoRoom);
+        }
+        let len = self.data as usize - meta as usize;
+        if !len.is_multiple_of(4) || len > MAX_META {
+            return Err(AdjustError::BadMeta);
+        }
+        self.meta = meta as u32;
+        Ok(())
+    }
+
+    /// Moves the end of the packet: a positive `delta` makes it longer, by bytes that are set to 0, in its last buffer;
+    /// a negative one drops the further buffers that end up empty. Linux: `bpf_xdp_adjust_tail`.
+    #[doc(alias = "bpf_xdp_adjust_tail")]
+    pub fn adjust_tail(&mut self, delta: isize) -> Result<(), AdjustError> {
+        if delta >= 0 { self.grow_tail(delta as usize) } else { self.shrink_tail(delta.unsigned_abs()) }
+    }
+
+    fn grow_tail(&mut self, more: usize) -> Result<(), AdjustError> {
+        if more > self.tailroom() {
+            return Err(AdjustError::NoRoom);
+        }
+        if let Some(frag) = self.chain.frags_mut(&self.head).last_mut() {
+            frag.grow(more);
+            return Ok(());
+        }
+        if self.len() + more < ETH_HEADER {
+            return Err(AdjustError::TooShort);
+        }
+        let from = self.end as usize;
+        self.end += more as u32;
+        let end = self.end as usize;
+        if let Some(bytes) = self.head.bytes_mut() {
+            bytes[from..end].fill(0);
+        }
+        Ok(())
+    }
+
+    fn shrink_tail(&mut self, mut less: usize) -> Result<(), AdjustError> {
+        // With further buffers left the first one stays as it is; without them this is about the first one.
+        if self.len().saturating_sub(less) < ETH_HEADER {
+            return Err(AdjustError::TooShort);
+        }
+        while let Some(frag) = self.chain.frags_mut(&self.head).last_mut() {
+            if frag.len() > less {
+                frag.shrink(less);
+                return Ok(());
+            }
+            less -= frag.len();
+            drop(self.chain.pop(&self.head));
+        }
+        self.end -= less as u32;
+        Ok(())
+    }
+
+    /// Appends a further buffer with `len` bytes of data at `offset` in it, of any pool. If it goes on where the last one
+    /// ends, in the same page, that becomes longer instead. Linux: `xdp_buff_add_frag`.
+    ///
+    /// Gives the buffer back where it has no such bytes, where the packet has 17 further buffers already, or where all
+    /// `chains` of the pool are taken.
+    #[doc(alias = "xdp_buff_add_frag")]
+    pub fn add_frag(&mut self, buffer: PageBuf, offset: usize, len: usize) -> Result<(), PageBuf> {
+        if len == 0 || offset.checked_add(len).is_none_or(|end| end > buffer.len()) {
+            return Err(buffer);
+        }
+        self.chain.push(&self.head, Frag::new(buffer, offset, len)).map_err(Frag::into_buffer)
+    }
+
+    /// Parts with the first buffer; the further ones go home now. For whoever sends packets home in bulk.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let packet = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
+    /// let mut ended = vec![packet.into_buffer()];
+    /// pagepool::put_bulk(&mut ended);
+    /// assert_eq!(pool.stats().recycle_cached, 1);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn into_buffer(self) -> PageBuf {
+        let (head, _, mut chain) = self.into_parts();
+        if !chain.is_none() {
+            chain.end(&head, drop);
+        }
+        head
+    }
+
+    /// Takes the last further buffer off.
+    pub fn pop_frag(&mut self) -> Option<Frag> {
+        self.chain.pop(&self.head)
+    }
+}
+
+impl Drop for XdpBuff {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.chain.is_none() {
+            self.chain.end(&self.head, drop);
+        }
+    }
+}
+
+/// The first byte behind those that a packet may have.
+#[inline]
+pub(crate) fn hard_end(buffer: &PageBuf) -> usize {
+    if buffer.is_frag() { buffer.len() } else { whole_end(buffer.pool) as usize }
+}
+
+/// The same for the whole pages of a pool.
+#[inline(always)]
+pub(crate) fn whole_end(pool: PoolPtr) -> u32 {
+    pool.geometry.page_size() as u32 - pool.geometry.tailroom
+}

@@ -1,0 +1,250 @@
+//! Frames of any pools that go home together.
+//!
+//! What   the buffers of frames, in an array of the caller's; when it is full, and when asked, all of them go home, and
+//!        each pool is gone to once: one look at the owner, one lane, or one lock. Linux: `struct xdp_frame_bulk`.
+//! Who    any thread, one at a time. Whether it owns a pool is asked when the buffers go home, not when they come.
+//! Order  a frame's further buffers are taken out of its chain when it comes, while its first buffer keeps the pool that
+//!        the chain lies in.
+//! Cost   64 handles of the caller's memory; nothing is allocated. For a pool's pages on another thread, per 64: a store
+//!        into a lane each, or one lock.
+
+// UNSAFETY: buffers are kept in memory that is initialised as far as it is used.
+#![expect(unsafe_code)]
+
+use std::fmt;
+use std::mem::MaybeUninit;
+
+use crate::buf::batch::Batch;
+use crate::buf::bulk::{put_parted, taken};
+use crate::buf::page_buf::PageBuf;
+use crate::packet::memory::Memory;
+use crate::packet::xdp_buff::XdpBuff;
+use crate::packet::xdp_frame::XdpFrame;
+
+/// Up to 64 buffers of frames that are on their way home, of any pools. Linux: `xdp_frame_bulk`, without its limit of 16
+/// and without a flush that can be forgotten: dropping it is one.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, XdpFrameBulk, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+/// let mut completed = XdpFrameBulk::new();
+/// for _ in 0..3 {
+///     completed.push(XdpFrame::from(XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap()));
+/// }
+/// assert_eq!((completed.len(), pool.stats().recycle_cached), (3, 0));
+/// completed.flush();
+/// assert_eq!((completed.len(), pool.stats().recycle_cached), (0, 3));
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[doc(alias = "xdp_frame_bulk")]
+pub struct XdpFrameBulk {
+    len: usize,
+    buffers: [MaybeUninit<PageBuf>; Self::MAX],
+}
+
+impl fmt::Debug for XdpFrameBulk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("XdpFrameBulk").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl Default for XdpFrameBulk {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl XdpFrameBulk {
+    /// Most buffers that wait.
+    pub const MAX: usize = Batch::MAX;
+
+    /// An empty one.
+    #[doc(alias = "xdp_frame_bulk_init")]
+    #[inline]
+    pub const fn new() -> Self {
+        Self { len: 0, buffers: [const { MaybeUninit::uninit() }; Self::MAX] }
+    }
+
+    /// Buffers that wait; a frame of several has several.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Takes a frame that is done with: its further buffers, then its first. What waits goes home when there is no room
+    /// for more. Memory that is not a pool's goes back at once. Linux: `xdp_return_frame_bulk`.
+    #[doc(alias = "xdp_return_frame_bulk")]
+    #[inline]
+    pub fn push(&mut self, frame: XdpFrame) {
+        let (memory, _, mut chain) = frame.into_parts();
+        let Memory::Pool(head) = memory else { return };
+        if !chain.is_none() {
+            chain.end(&head, |frag| self.push_buffer(frag.into_buffer()));
+        }
+        self.push_buffer(head);
+    }
+
+    /// Takes a single buffer.
+    #[inline]
+    pub fn push_buffer(&mut self, buffer: PageBuf) {
+        if self.len == Self::MAX {
+            self.flush();
+        }
+        self.buffers[self.len].write(buffer);
+        self.len += 1;
+    }
+
+    /// Sends everything home that waits. Linux: `xdp_flush_frame_bulk`.
+    #[doc(alias = "xdp_flush_frame_bulk")]
+    #[inline]
+    pub fn flush(&mut self) {
+        let len = std::mem::replace(&mut self.len, 0);
+        if len == 0 {
+            return;
+        }
+        let start = self.buffers.as_mut_ptr().cast::<PageBuf>();
+        // SAFETY: I1. The first `len` are initialised, and not counted any more.
+        let waiting = unsafe { std::slice::from_raw_parts_mut(start, len) };
+        // SAFETY: I1. As they are not counted any more, they are parted with once.
+        unsafe { put_parted(waiting) };
+    }
+
+    /// Sends everything home that waits through the locked rings of their pools, one lock a buffer, whatever the thread:
+    /// how frames came home when the third seed was written. For measuring, and for code that must not touch the cache.
+    pub fn put_ring(&mut self) {
+        while let Some(last) = self.len.checked_sub(1) {
+            self.len = last;
+            // SAFETY: I1. It is initialised, and not counted any more, so it is read out once.
+            unsafe { self.buffers[last].assume_init_read() }.put_ring();
+        }
+    }
+}
+
+impl Drop for XdpFrameBulk {
+    #[inline]
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// Returns frames of any pools, mixed, and leaves the vector empty with its capacity. Any thread.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+/// let mut sent: Vec<XdpFrame> =
+///     (0..3).map(|_| XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap().into()).collect();
+/// pagepool::put_frames(&mut sent);
+/// assert_eq!((sent.len(), pool.stats().recycle_cached), (0, 3));
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+pub fn put_frames(frames: &mut Vec<XdpFrame>) {
+    let mut bulk = XdpFrameBulk::new();
+    frames.drain(..).for_each(|frame| bulk.push(frame));
+}
+
+/// Ends packets of any pools, mixed, and leaves the vector empty with its capacity: as [`put_bulk`](crate::put_bulk) of
+/// their first buffers. Any thread.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+/// let mut packets: Vec<_> =
+///     (0..3).map(|_| XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap()).collect();
+/// pagepool::put_packets(&mut packets);
+/// assert_eq!((packets.len(), pool.stats().recycle_cached), (0, 3));
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[inline]
+pub fn put_packets(packets: &mut Vec<XdpBuff>) {
+    for chunk in taken(packets).chunks_mut(Batch::MAX) {
+        if !put_plain(chunk) {
+            // SAFETY: I1. They were taken out of the vector, the line above took none, and nobody reads them again.
+            unsafe { put_singly(chunk) };
+        }
+    }
+}
+
+/// Puts packets into the cache, all of them: if they are of one pool, which is this thread's and has room, each in one
+/// whole page with nothing to look up. At least one.
+#[inline(always)]
+fn put_plain(packets: &[XdpBuff]) -> bool {
+    let pool = packets[0].buffer().pool;
+    let Some(owner) = pool.owner_here() else { return false };
+    if !pool.own.cache.has_plain_room(packets.len()) {
+        return false;
+    }
+    let (mut pools, mut places, mut single) = (0, 0, true);
+    let put = pool.own.cache.fill(owner, packets.len(), |space| {
+        for (packet, number) in packets.iter().zip(space) {
+            let (head, alone) = packet.head();
+            pools |= head.pool.0.addr().get() ^ pool.0.addr().get();
+            places |= head.place.bits();
+            single &= alone;
+            *number = head.place.page().0;
+        }
+        if pools == 0 && places >> 32 == 0 && single { packets.len() } else { 0 }
+    });
+    pool.own.counts.recycle_cached.add(put as u64);
+    put > 0
+}
+
+/// # Safety
+/// The caller parts with them: it neither reads nor drops any of them again.
+#[inline(never)]
+unsafe fn put_singly(packets: &mut [XdpBuff]) {
+    let mut bulk = XdpFrameBulk::new();
+    for packet in packets {
+        // SAFETY: I1. The caller parts with them, and each is read out once.
+        bulk.push_buffer(unsafe { std::ptr::read(packet) }.into_buffer());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sys::sync::LOCKS_TAKEN;
+    use crate::testing::PlainMemory;
+    use crate::{Bound, Pool, PoolParams, XdpBuff};
+
+    /// Interleaved pages of three pools without lanes, returned on another thread; how many locks that took.
+    fn locks(put: impl FnOnce(Vec<XdpFrame>) + Send) -> u64 {
+        let pools: Vec<Bound> = (0..3)
+            .map(|_| {
+                let memory = PlainMemory::new(64, 0).expect("small");
+                Pool::new(PoolParams { max_lanes: 0, ..Default::default() }, memory).expect("plain").bind()
+            })
+            .collect();
+        let frame = |at: usize| XdpBuff::received(pools[at % 3].alloc_page().expect("64 are free"), 60);
+        let frames: Vec<XdpFrame> = (0..64).map(|at| frame(at).expect("it fits").into()).collect();
+        let counted = move || {
+            let before = LOCKS_TAKEN.get();
+            put(frames);
+            LOCKS_TAKEN.get() - before
+        };
+        let taken = std::thread::scope(|threads| threads.spawn(counted).join().expect("it does not panic"));
+        assert!(pools.iter().all(|pool| pool.inflight().out == 0));
+        taken
+    }
+
+    #[test]
+    fn each_pool_is_locked_once_for_64_buffers() {
+        assert_eq!(locks(|mut frames| put_frames(&mut frames)), 3);
+        assert_eq!(locks(drop), 64);
+        let first = |frame: XdpFrame| frame.into_buff().expect("it is a pool's").into_parts().0;
+        let bulk = |put: fn(&mut Vec<PageBuf>)| {
+            move |frames: Vec<XdpFrame>| put(&mut frames.into_iter().map(first).collect())
+        };
+        assert_eq!(locks(bulk(crate::put_bulk)), 3);
+        assert_eq!(locks(bulk(crate::put_ring_bulk)), 3);
+    }
+}

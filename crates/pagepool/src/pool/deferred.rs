@@ -1,0 +1,415 @@
+//! The waiting queue: buffers whose user gives no sign when it is done, and only answers "still in use?".
+//!
+//! What   the third seed's "Keep track of pages": the program parts with a buffer while somebody else still reads it (a
+//!        kernel that sends from it, a count of references kept elsewhere), and gets no call when that ends. Such
+//!        buffers wait here, first in, first out, and are asked after when the pool needs pages.
+//! Who    the holder of the owner half alone (I2); the queue moves with the pool. Once the pool has ended, whoever
+//!        takes it out of its [`Shutdown`](crate::Shutdown). The counts may be read by anyone.
+//! When   a refill asks after as many as it would bring, before it looks at lanes and ring;
+//!        [`Bound::poll_deferred`](crate::Bound::poll_deferred) asks when told. There is no thread that asks. An owner that
+//!        sleeps is not woken by a user that gets done: it must sleep on what the user has to sleep on (a socket with
+//!        completions is readable with `POLLERR`), or for a time.
+//! Cost   queueing: a compare and 32 bytes written; no atomic, no allocation. A round: one atomic read-modify-write and
+//!        back, and per registered user and per buffer asked after one call.
+//!
+//! Foreign code: a [`InUse`] may do anything the thread may do, also allocate from this pool, drop buffers, queue
+//! others and poll. So no borrow of the queue or of the cache is live while it runs. While a round runs entries are
+//! added at the back and only the round takes any out, so places before that stay what they are: an entry stays in the
+//! queue while its user is asked, and a panic there loses nothing. A poll inside a poll does nothing. What is queued
+//! meanwhile is asked after in the next round.
+//!
+//! Giving up: an entry that is dropped without having been asked never goes home. So whatever goes wrong, memory is
+//! leaked and not used again too early.
+//!
+//! The end of the pool: what waits is not home, like any buffer in the program's hands, so the pool does not end
+//! before it (I9). The queue passes to the [`Shutdown`](crate::Shutdown), which asks after everything whenever it is
+//! asked itself ([`is_complete`](crate::Shutdown::is_complete), [`wait`](crate::Shutdown::wait),
+//! [`report`](crate::Shutdown::report)); one thread at a time has the queue, and a second one finds it taken and does
+//! without. What is done goes home as a late buffer does. A `Shutdown` that is dropped asks once more, and what is in
+//! use then is leaked on purpose: never given back, counted in [`DeferredStats::leaked`](crate::DeferredStats::leaked). A pool
+//! that is dropped drops its `Shutdown` at once.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::buf::page_buf::PageBuf;
+use crate::buf::page_ref::PageRef;
+use crate::home::params::OnBusy;
+use crate::home::stats::DeferredCounts;
+
+/// Somebody who uses buffers without owning them, and says on request whether one is in use still.
+///
+/// A buffer is named by the cookie that it was queued with: the number of a send, the index of a count. What `in_use`
+/// says decides when memory is used again, so whoever reads the bytes behind the owner's back (unsafe code, a kernel, a
+/// device) must rest on an implementation that is right.
+///
+/// ```
+/// use pagepool::{Arena, ArenaParams, InUse, Pool, PoolParams};
+/// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
+///
+/// /// A device that says up to which packet it has come.
+/// struct SentUpTo(AtomicU64);
+///
+/// impl InUse for SentUpTo {
+///     fn in_use(&self, cookie: u64) -> bool {
+///         self.0.load(Ordering::Acquire) <= cookie
+///     }
+/// }
+///
+/// let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams { defer_capacity: 64, ..Default::default() }, arena)?.bind();
+/// let device = Arc::new(SentUpTo(AtomicU64::new(0)));
+/// let user = pool.deferred_user(device.clone())?;
+/// for packet in 0..3 {
+///     pool.defer(&user, pool.alloc_page().unwrap(), packet).expect("there is room for 64");
+/// }
+/// assert_eq!((pool.poll_deferred(), pool.inflight().waiting), (0, 3));
+/// device.0.store(2, Ordering::Release);
+/// assert_eq!((pool.poll_deferred(), pool.inflight().waiting), (2, 1));
+/// # device.0.store(3, Ordering::Release);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+pub trait InUse: Send + Sync {
+    /// Called once before each round of questions, for a user that must look first (at a socket's error queue, at a
+    /// device's ring). It should take a bounded time: it runs inside an allocation.
+    fn refresh(&self) {}
+
+    /// Whether the buffer that was queued with this cookie is in use still. Once this says no, the buffer goes home and
+    /// the question is not asked again; all that the user did with the bytes must be over, and ordered before the
+    /// answer.
+    fn in_use(&self, cookie: u64) -> bool;
+}
+
+/// A user that is registered with a pool, to queue buffers for. Made by [`Bound::deferred_user`](crate::Bound::deferred_user).
+///
+/// Once it is dropped and nothing waits for the user any more, the pool lets go of the user at its next poll.
+#[derive(Debug)]
+#[must_use = "a user without its registration can have no buffers"]
+pub struct DeferredUser {
+    pub(crate) pool: u32,
+    at: usize,
+    /// The queue has the other count of it, and sees when this one is gone.
+    _alive: Arc<()>,
+}
+
+/// A user, where it is asked; `None` where one was let go of.
+type Users = Vec<Option<Arc<dyn InUse>>>;
+
+/// A buffer that waits.
+#[derive(Debug)]
+struct Entry {
+    buffer: PageBuf,
+    user: usize,
+    cookie: u64,
+}
+
+const _: () = assert!(size_of::<Entry>() == 32, "the module's head and defer_capacity say so");
+
+/// The memory of a buffer that left the queue in use.
+#[derive(Debug)]
+struct Held {
+    hold: PageRef,
+    user: usize,
+    cookie: u64,
+}
+
+const _: () = assert!(size_of::<Held>() == 40, "defer_capacity says so");
+
+/// What the queue knows of a registered user, beside the user.
+#[derive(Debug)]
+struct Seat {
+    alive: Arc<()>,
+    /// Entries and holds that wait for it.
+    waiting: usize,
+}
+
+impl Seat {
+    /// Nobody can queue for it any more, and nothing waits.
+    fn is_over(&self) -> bool {
+        self.waiting == 0 && Arc::strong_count(&self.alive) == 1
+    }
+}
+
+struct State {
+    waiting: VecDeque<Entry>,
+    held: VecDeque<Held>,
+    /// A round takes a count of it along, so that users can be asked without a borrow.
+    users: Arc<Users>,
+    seats: Vec<Seat>,
+    polling: bool,
+}
+
+/// The queue of a pool.
+pub(crate) struct DeferredQueue {
+    counts: Arc<DeferredCounts>,
+    on_busy: OnBusy,
+    capacity: usize,
+    state: RefCell<State>,
+}
+
+impl fmt::Debug for DeferredQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeferredQueue")
+            .field("capacity", &self.capacity)
+            .field("on_busy", &self.on_busy)
+            .finish()
+    }
+}
+
+impl DeferredQueue {
+    /// An empty queue with all its memory, if it has places at all.
+    pub(crate) fn new(
+        capacity: usize,
+        on_busy: OnBusy,
+        counts: Option<Arc<DeferredCounts>>,
+    ) -> Option<Box<Self>> {
+        let held = if on_busy == OnBusy::Release { capacity } else { 0 };
+        let state = State {
+            waiting: VecDeque::with_capacity(capacity),
+            held: VecDeque::with_capacity(held),
+            users: Arc::default(),
+            seats: Vec::new(),
+            polling: false,
+        };
+        Some(Box::new(Self { counts: counts?, on_busy, capacity, state: RefCell::new(state) }))
+    }
+
+    /// Makes a user known.
+    pub(crate) fn register(&self, pool: u32, user: Arc<dyn InUse>) -> DeferredUser {
+        let alive = Arc::new(());
+        let mut state = self.state.borrow_mut();
+        let seat = Seat { alive: alive.clone(), waiting: 0 };
+        let at = state.users.iter().position(Option::is_none).unwrap_or(state.seats.len());
+        let users = Arc::make_mut(&mut state.users);
+        if at == users.len() {
+            users.push(Some(user));
+            state.seats.push(seat);
+        } else {
+            users[at] = Some(user);
+            state.seats[at] = seat;
+        }
+        DeferredUser { pool, at, _alive: alive }
+    }
+
+    /// Queues a buffer; it comes back where there is no room.
+    #[inline]
+    pub(crate) fn push(&self, user: &DeferredUser, buffer: PageBuf, cookie: u64) -> Result<(), PageBuf> {
+        let mut state = self.state.borrow_mut();
+        if state.waiting.len() == self.capacity {
+            self.counts.counters.full.add(1);
+            return Err(buffer);
+        }
+        self.counts.counters.queued.add(1);
+        self.counts.pages.add(u64::from(!buffer.is_frag()));
+        state.seats[user.at].waiting += 1;
+        state.waiting.push_back(Entry { buffer, user: user.at, cookie });
+        Ok(())
+    }
+
+    /// Whether anything waits, here or beyond the queue.
+    pub(crate) fn is_empty(&self) -> bool {
+        let state = self.state.borrow();
+        state.waiting.is_empty() && state.held.is_empty()
+    }
+
+    /// One round: asks after `most` buffers at most, and as many beyond the queue. Says how many went home.
+    pub(crate) fn poll(&self, most: usize) -> usize {
+        let Some(round) = Round::begin(self) else { return 0 };
+        let home = round.ask_in_order(most);
+        round.ask_held(most);
+        home
+    }
+
+    /// One round that asks after everything, in no order; for a pool that has ended.
+    pub(crate) fn poll_all(&self) {
+        let Some(round) = Round::begin(self) else { return };
+        round.ask_all();
+        round.ask_held(usize::MAX);
+    }
+
+    /// Lets go of users that nothing waits for and nobody can queue for.
+    fn retire(&self) {
+        while let Some(user) = self.take_retired() {
+            drop(user); // foreign code, with no borrow live
+        }
+    }
+
+    fn take_retired(&self) -> Option<Arc<dyn InUse>> {
+        let state = &mut *self.state.borrow_mut();
+        let over = |(seat, user): (&Seat, &Option<_>)| user.is_some() && seat.is_over();
+        let at = state.seats.iter().zip(state.users.iter()).position(over)?;
+        Arc::make_mut(&mut state.users)[at].take()
+    }
+}
+
+impl Drop for DeferredQueue {
+    /// Nobody will ask any more: what waits is leaked, for its user may not be done.
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        self.counts.counters.leaked.add((state.waiting.len() + state.held.len()) as u64);
+        state.waiting.drain(..).for_each(std::mem::forget);
+        state.held.drain(..).for_each(std::mem::forget);
+    }
+}
+
+/// A round of questions. While it lives, it alone takes entries out.
+struct Round<'a> {
+    /// Dropped before the end, so that a user who is let go of there is not kept by this.
+    users: Arc<Users>,
+    /// Entries when it began; those behind them are for the next one.
+    waiting: usize,
+    end: EndOfRound<'a>,
+}
+
+/// Ends the round when it is dropped, also where a user panics.
+struct EndOfRound<'a>(&'a DeferredQueue);
+
+impl Drop for EndOfRound<'_> {
+    fn drop(&mut self) {
+        self.0.state.borrow_mut().polling = false;
+        self.0.retire();
+    }
+}
+
+impl<'a> Round<'a> {
+    /// None while another round runs, which is further up on this stack, or where nothing waits.
+    fn begin(queue: &'a DeferredQueue) -> Option<Self> {
+        if queue.state.borrow().polling {
+            return None;
+        }
+        if queue.is_empty() {
+            queue.retire();
+            return None;
+        }
+        let (users, waiting) = {
+            let mut state = queue.state.borrow_mut();
+            state.polling = true;
+            (state.users.clone(), state.waiting.len())
+        };
+        let round = Self { users, waiting, end: EndOfRound(queue) };
+        round.counts().counters.polls.add(1);
+        round.refresh();
+        Some(round)
+    }
+
+    fn state(&self) -> &RefCell<State> {
+        &self.end.0.state
+    }
+
+    fn counts(&self) -> &DeferredCounts {
+        &self.end.0.counts
+    }
+
+    fn refresh(&self) {
+        for (at, user) in self.users.iter().enumerate() {
+            let waits = self.state().borrow().seats[at].waiting > 0;
+            if let Some(user) = user.as_ref().filter(|_| waits) {
+                user.refresh();
+            }
+        }
+    }
+
+    fn in_use(&self, user: usize, cookie: u64) -> bool {
+        // Whatever this round asks after was queued before it began, and keeps its user.
+        self.users[user].as_ref().is_none_or(|user| user.in_use(cookie))
+    }
+
+    /// From the head on, as the strategy says.
+    fn ask_in_order(&self, most: usize) -> usize {
+        let counters = &self.counts().counters;
+        let (mut home, mut past, mut released) = (0, 0, false);
+        for _ in 0..most.min(self.waiting) {
+            let (user, cookie) = self.entry(past);
+            if !self.in_use(user, cookie) {
+                self.send_home(|waiting| waiting.remove(past));
+                home += 1;
+                continue;
+            }
+            match self.end.0.on_busy {
+                OnBusy::Skip { ahead } if past < ahead => {
+                    counters.skipped.add(1);
+                    past += 1;
+                }
+                OnBusy::Release if !released && self.release_head() => released = true,
+                _ => {
+                    counters.kept.add(1);
+                    break;
+                }
+            }
+        }
+        home
+    }
+
+    /// Each once; the last takes the place of one that went home.
+    fn ask_all(&self) {
+        let mut past = 0;
+        for _ in 0..self.waiting {
+            let (user, cookie) = self.entry(past);
+            if self.in_use(user, cookie) {
+                self.counts().counters.skipped.add(1);
+                past += 1;
+            } else {
+                self.send_home(|waiting| waiting.swap_remove_back(past));
+            }
+        }
+    }
+
+    /// Memory that left the queue in use, each once, from where the last round stopped.
+    fn ask_held(&self, most: usize) {
+        let held = self.state().borrow().held.len();
+        for _ in 0..most.min(held) {
+            let (user, cookie) = {
+                let state = self.state().borrow();
+                (state.held[0].user, state.held[0].cookie)
+            };
+            if self.in_use(user, cookie) {
+                self.state().borrow_mut().held.rotate_left(1);
+            } else {
+                self.free_held();
+            }
+        }
+    }
+
+    fn entry(&self, at: usize) -> (usize, u64) {
+        let state = self.state().borrow();
+        (state.waiting[at].user, state.waiting[at].cookie)
+    }
+
+    /// Takes an entry out and drops its buffer, which may run foreign code.
+    fn send_home(&self, take: impl FnOnce(&mut VecDeque<Entry>) -> Option<Entry>) {
+        let mut state = self.state().borrow_mut();
+        let Some(Entry { buffer, user, .. }) = take(&mut state.waiting) else { return };
+        state.seats[user].waiting -= 1;
+        drop(state);
+        self.counts().counters.reused.add(1);
+        self.counts().pages.take(u64::from(!buffer.is_frag()));
+        drop(buffer);
+    }
+
+    /// The head leaves the queue in use, if there is room beyond it: its memory is held before the buffer goes home.
+    fn release_head(&self) -> bool {
+        let mut state = self.state().borrow_mut();
+        if state.held.len() == self.end.0.capacity {
+            return false;
+        }
+        let Some(Entry { mut buffer, user, cookie }) = state.waiting.pop_front() else { return false };
+        state.held.push_back(Held { hold: buffer.page_ref(), user, cookie });
+        drop(state);
+        self.counts().counters.released.add(1);
+        self.counts().pages.take(u64::from(!buffer.is_frag()));
+        drop(buffer);
+        true
+    }
+
+    /// The user of the first that is held is done.
+    fn free_held(&self) {
+        let mut state = self.state().borrow_mut();
+        let Some(Held { hold, user, .. }) = state.held.pop_front() else { return };
+        state.seats[user].waiting -= 1;
+        drop(state);
+        drop(hold);
+        self.counts().counters.freed_late.add(1);
+    }
+}

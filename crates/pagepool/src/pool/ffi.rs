@@ -1,0 +1,118 @@
+//! What a foreign-language interface needs of a pool: buffers as two words, and the owner's cache as addresses.
+//!
+//! What   [`PageBuf::into_token`] and [`PageBuf::from_token`] take a handle apart and put it together again;
+//!        [`Bound::owner_cache`] says where the cache lies, so that an owner's allocation and return need no call;
+//!        [`fence_all_threads`] is the slow half of a fence of which the fast half is free.
+//! Who    the C interface, which keeps a generation beside each pair of words. A program in Rust needs none of it.
+//! I1, I2 are the caller's to keep: whoever makes a buffer from two words is its one owner, and whoever touches the parts
+//!        is the thread that the pool is bound to.
+
+// UNSAFETY: handles are made from words that their callers answer for.
+#![expect(unsafe_code)]
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicUsize;
+
+use crate::buf::page_buf::PageBuf;
+use crate::home::cache::Cache;
+use crate::home::frag::HandleBits;
+use crate::home::shared::PoolPtr;
+use crate::pool::bound::Bound;
+use crate::pool::pool_ref::PoolRef;
+
+/// The head of the owner's cache; 1024 page numbers follow, all of them initialised.
+#[derive(Debug)]
+#[repr(C)]
+pub struct OwnerCache {
+    /// Pages in the cache; the one that was put last goes out next.
+    pub count: AtomicUsize,
+    /// Pages that may be put with no more than a store: 0 in a pool that syncs for a device.
+    pub limit: usize,
+    /// Pages that the cache may have.
+    pub capacity: usize,
+}
+
+impl PageBuf {
+    /// Parts with the buffer for its pool's address and its place there. It is out, and keeps the pool, until
+    /// [`from_token`](Self::from_token) makes it a buffer again. The place of a whole page without anything to look up
+    /// is its page number.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, PageBuf, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let (home, place) = pool.alloc_page().unwrap().into_token();
+    /// assert_eq!(home, pool.handle().token());
+    /// // SAFETY: the two words were just given, and are used once.
+    /// drop(unsafe { PageBuf::from_token(home, place) });
+    /// assert_eq!(pool.inflight().out, 0);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn into_token(self) -> (NonNull<c_void>, u64) {
+        let (pool, place) = (self.pool, self.place);
+        std::mem::forget(self);
+        (pool.0.cast(), place.bits())
+    }
+
+    /// The buffer of two words that [`into_token`](Self::into_token) gave, or of a page number that was taken from the
+    /// pool's [cache](Bound::owner_cache).
+    ///
+    /// # Safety
+    /// * The words are such a pair.
+    /// * No other buffer is made from them while this one lives, and none after it went home.
+    #[inline]
+    pub unsafe fn from_token(pool: NonNull<c_void>, place: u64) -> Self {
+        Self { pool: PoolPtr(pool.cast()), place: HandleBits::from_bits(place) }
+    }
+}
+
+impl Bound {
+    /// Where this pool's cache lies, for allocation and return without a call. It holds until the pool is freed, and only
+    /// the thread that the pool is bound to may follow it, and write there. Who takes pages from the cache and puts them
+    /// back there also counts them: the pool's own `alloc_fast` and `recycle_cached` do not move.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { cache_size: 32, ..Default::default() }, arena)?.bind();
+    /// // SAFETY: the pool is bound to this thread, and there.
+    /// assert_eq!(unsafe { (*pool.owner_cache()).limit }, 32);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn owner_cache(&self) -> *const OwnerCache {
+        (&raw const self.home().own.cache).cast()
+    }
+}
+
+impl PoolRef {
+    /// The first word of every token of this pool's buffers.
+    pub fn token(&self) -> NonNull<c_void> {
+        self.home().0.cast()
+    }
+}
+
+const _: () = assert!(size_of::<OwnerCache>() == Cache::HEAD_BYTES, "the cache begins with its head");
+
+/// Whether [`fence_all_threads`] works here, so that the other side of such a pair may be a compiler fence. Known once a
+/// pool exists; where the kernel refuses `membarrier` the other side needs a full fence, or another protocol.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// # let _pool = Pool::new(PoolParams::default(), arena)?;
+/// if pagepool::fences_are_free() {
+///     pagepool::fence_all_threads();
+/// }
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+pub fn fences_are_free() -> bool {
+    crate::sys::sync::fences_are_free()
+}
+
+/// A full fence on every running thread of this process, about 1,600 cycles: of two threads, of which one does `store A;
+/// compiler fence; load B` and the other `store B; fence_all_threads; load A`, one sees the other's store.
+pub fn fence_all_threads() {
+    crate::sys::sync::heavy_fence();
+}

@@ -1,0 +1,194 @@
+//! The return half as a value: observing a pool, and bringing raw addresses back, from any thread.
+
+// UNSAFETY: a count of the pool is taken through its address.
+#![expect(unsafe_code)]
+
+use std::any::Any;
+use std::ptr::NonNull;
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Weak};
+
+use crate::buf::page_buf::PageBuf;
+use crate::buf::raw_buf::RawError;
+use crate::home::registry::{Carrier, MemId, MemState, MemType, Registry, RegistryEntry};
+use crate::home::shared::{PoolPtr, Shared};
+use crate::home::stats::{DeferredStats, Inflight, Stats};
+use crate::mem::area::Area;
+use crate::mem::dma::DeviceAddr;
+
+/// The return half of a pool, and its observer: for any thread, as many as wanted. It does not keep the pool from ending.
+#[derive(Clone, Debug)]
+pub struct PoolRef(Arc<Shared>);
+
+impl PoolRef {
+    pub(crate) fn new(home: PoolPtr) -> Self {
+        // SAFETY: the pool was made by `Arc::into_raw` and has not ended: the caller has the owner half.
+        unsafe { Arc::increment_strong_count(home.0.as_ptr()) };
+        // SAFETY: the count that was just added is this one's.
+        Self(unsafe { Arc::from_raw(home.0.as_ptr()) })
+    }
+
+    pub(crate) fn home(&self) -> PoolPtr {
+        PoolPtr(NonNull::from(&*self.0))
+    }
+
+    /// The pool's id, never used again by another pool of this process.
+    pub fn id(&self) -> u32 {
+        self.0.id
+    }
+
+    /// The pool's id in its registry. When the pool was destroyed and its last buffer is home, that may name another.
+    pub fn mem_id(&self) -> MemId {
+        self.0.mem_id
+    }
+
+    /// The pool's name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The area that its pages lie in.
+    pub fn area(&self) -> &Arc<Area> {
+        &self.0.area
+    }
+
+    /// What the pool has done so far, at no cost to its owner.
+    #[doc(alias = "page_pool_get_stats")]
+    pub fn stats(&self) -> Stats {
+        stats(&self.0)
+    }
+
+    /// Where its pages are.
+    pub fn inflight(&self) -> Inflight {
+        inflight(&self.0)
+    }
+
+    /// What became of the buffers that waited; all 0 in a pool made without `defer_capacity`.
+    pub fn deferred_stats(&self) -> DeferredStats {
+        deferred_stats(&self.0)
+    }
+
+    /// Bytes of fragment pages that no fragment reports as its own, over all pages that were cut up so far: rounding
+    /// between fragments, and the tail that was too short for the next one. A page counts when the next is opened.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { order: 3, ..Default::default() }, arena)?.bind();
+    /// let fragments: Vec<_> = (0..16).map(|_| pool.alloc_frag(2090).unwrap()).collect();
+    /// assert_eq!(pool.handle().frag_waste(), 32768 - 15 * 2090);
+    /// # drop(fragments);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn frag_waste(&self) -> u64 {
+        self.0.own.frag_waste.read()
+    }
+
+    /// Whether the pool has been destroyed. Its last buffers may still be out.
+    pub fn is_destroyed(&self) -> bool {
+        self.0.returns.lock().detached
+    }
+
+    /// Makes an address that came back from a descriptor ring a buffer again. The address may lie anywhere in the
+    /// buffer, as devices give it with headroom added. A fragment comes back with its size rounded up to whole cache lines,
+    /// which are its own.
+    ///
+    /// Refused, in release builds too, and nothing changed: an address that is not the pool's or is not out in raw form.
+    /// An address that is brought twice with a new hand-out of the same buffer in between cannot be detected. Any thread;
+    /// one atomic operation. Dropping the buffer is the return.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, IdentityDomain, Pool, PoolParams};
+    /// # use std::sync::Arc;
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let params = PoolParams { domains: vec![Arc::new(IdentityDomain::new("nic0"))], ..Default::default() };
+    /// let pool = Pool::new(params, arena)?.bind();
+    /// let raw = pool.alloc_page().unwrap().into_raw().unwrap();
+    /// let returns = pool.handle();
+    /// let buffer = returns.from_raw(raw.addr).unwrap();
+    /// assert!(returns.from_raw(raw.addr).is_err(), "it is not out any more");
+    /// # drop(buffer);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn from_raw(&self, addr: DeviceAddr) -> Result<PageBuf, RawError> {
+        let pool = NonNull::new(Arc::as_ptr(&self.0).cast_mut()).expect("an Arc is never null");
+        crate::buf::raw_buf::from_raw(PoolPtr(pool), addr)
+    }
+}
+
+impl Carrier for Shared {
+    fn entry(&self, id: MemId) -> RegistryEntry {
+        RegistryEntry {
+            id,
+            mem_type: MemType::Pool,
+            name: self.name.clone(),
+            state: if self.returns.lock().detached { MemState::Ended } else { MemState::Live },
+            stats: stats(self),
+            inflight: inflight(self),
+        }
+    }
+}
+
+/// Shows a pool that was just made, and that nobody else has yet, in its registry.
+pub(crate) fn show(pool: &Arc<Shared>) {
+    let weak: Weak<Shared> = Arc::downgrade(pool);
+    // SAFETY: I9. The caller holds the owner half of a pool that has not ended.
+    unsafe { pool.registration.read() }.enter(weak);
+}
+
+impl Registry {
+    /// Every pool in it, in the order of ids. They may end at any time: see [`PoolRef`].
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, Registry};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let registry = Registry::new();
+    /// let params = PoolParams { registry: Some(registry.clone()), ..Default::default() };
+    /// let pool = Pool::new(params, arena)?;
+    /// assert_eq!(registry.pools()[0].id(), pool.handle().id());
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn pools(&self) -> Vec<PoolRef> {
+        self.carriers().into_iter().filter_map(|(_, carrier)| pool_of(carrier)).collect()
+    }
+
+    /// The pool with this id.
+    pub fn pool(&self, id: MemId) -> Option<PoolRef> {
+        self.carrier(id).and_then(pool_of)
+    }
+}
+
+fn pool_of(carrier: Arc<dyn Carrier>) -> Option<PoolRef> {
+    let any: Arc<dyn Any + Send + Sync> = carrier;
+    any.downcast().ok().map(PoolRef)
+}
+
+pub(crate) fn stats(shared: &Shared) -> Stats {
+    let mut stats = Stats::default();
+    // Releases first, holds last: a reader beside the owner never sees more pages gone than came.
+    let late = shared.late.load(Ordering::Acquire);
+    shared.returned.add_to(&mut stats);
+    stats.recycle_ring += shared.late_ring.read();
+    stats.recycle_ring += shared.lanes.iter().map(|lane| lane.pages_pushed()).sum::<u64>();
+    shared.own.counts.add_to(&mut stats);
+    stats.release = stats.release.wrapping_add(late);
+    fence(Ordering::Acquire); // what was released had been held before
+    stats.hold = shared.own.counts.hold.read();
+    stats
+}
+
+pub(crate) fn deferred_stats(shared: &Shared) -> DeferredStats {
+    shared.waits.as_ref().map(|waits| waits.stats()).unwrap_or_default()
+}
+
+pub(crate) fn inflight(shared: &Shared) -> Inflight {
+    let total = stats(shared).inflight().max(0);
+    let cache = shared.own.cache.count() as u64;
+    let lanes = shared.lanes.iter().map(|lane| lane.pages_in()).sum();
+    let taken = shared.ring.pages_taken();
+    let ring = shared.returned.recycle_ring.read().saturating_sub(taken);
+    let frag = u64::from(shared.own.frag_is_open());
+    let waiting = shared.waits.as_ref().map_or(0, |waits| waits.pages.read());
+    let out = (total as u64).saturating_sub(cache + lanes + ring + frag + waiting);
+    Inflight { total, cache, lanes, ring, frag, waiting, out }
+}

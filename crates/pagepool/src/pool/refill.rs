@@ -1,0 +1,348 @@
+//! Where the owner's cache is filled from, and what the owner does when it is empty.
+//!
+//! What   the slow side of [`Bound`]: what waits for its users first, then lanes and ring, the provider after them, and
+//!        the next page to cut.
+//! Who    the bound thread alone. Messages are taken in here and nowhere else while the pool lives (I2, I5).
+//! Order  as in net/core/page_pool.c:page_pool_refill_alloc_cache and __page_pool_alloc_netmems_slow (v7.3): stop at the
+//!        first page of another node; `alloc_empty` where lanes and ring had nothing.
+//! Foreign code (provider, domains, users of waiting buffers) runs between borrows of the owner's state, and may drop
+//! buffers into the cache.
+//! Cost   a refill: per page one load and two stores; no atomic read-modify-write.
+
+// UNSAFETY: the owner's state is reached through its owner cells.
+#![expect(unsafe_code)]
+
+use crate::buf::page_buf::PageBuf;
+use crate::home::frag::{BIAS, FragBits};
+use crate::home::lane::{FRAG, STARVED, raise_all};
+use crate::home::params::MAX_REFILL;
+use crate::home::ring::Queue;
+use crate::home::stats::Counter;
+use crate::mem::page::{EMERGENCY, NodeId, PageIdx};
+use crate::pool::bound::Bound;
+use crate::sys::sync::Ordering;
+
+impl Bound {
+    /// The cache is empty: one page from lanes and ring, or from the provider, and the cache filled on the way.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn alloc_slow(&self) -> Option<PageBuf> {
+        let home = self.home();
+        if let Some(buffer) = self.alloc_emergency(&home.own.counts.alloc_fast) {
+            return Some(buffer);
+        }
+        let found = self.refill(true).or_else(|| self.reserve());
+        if let Some(page) = found {
+            return Some(PageBuf::whole(home, page));
+        }
+        if let Some(buffer) = self.alloc_emergency(self.slow_counter()) {
+            return Some(buffer);
+        }
+        // Nothing: whoever returns next shall wake us. What came meanwhile is seen now.
+        if self.starve()
+            && let Some(page) = self.refill(false)
+        {
+            home.wakeup.sated();
+            return Some(PageBuf::whole(home, page));
+        }
+        self.failed()
+    }
+
+    #[cold]
+    pub(crate) fn failed<T>(&self) -> Option<T> {
+        self.home().own.counts.alloc_failed.add(1);
+        None
+    }
+
+    /// A page of the emergency reserve that the provider gave along: it counts as one of the cache, unless it is the one
+    /// that the slow path ends with.
+    fn alloc_emergency(&self, counter: &Counter) -> Option<PageBuf> {
+        let home = self.home();
+        // SAFETY: I2; no foreign code runs while the borrow lives.
+        let page = unsafe { &mut *home.own.emergency.get() }.pop()?;
+        counter.add(1);
+        Some(PageBuf::new(home, page, FragBits::SPECIAL))
+    }
+
+    /// What counts an allocation that the provider served.
+    fn slow_counter(&self) -> &Counter {
+        let home = self.home_ref();
+        let counts = &home.own.counts;
+        if home.geometry.order == 0 { &counts.alloc_slow } else { &counts.alloc_slow_high_order }
+    }
+
+    /// Moves pages from lanes and ring into the cache, up to the refill size, and gives one. Stops at the first page of
+    /// another node, which leaves the pool. Only the `first` look of an allocation asks after what waits, and counts as
+    /// one that found nothing.
+    fn refill(&self, first: bool) -> Option<PageIdx> {
+        let home = self.home();
+        if first && let Some(waits) = self.waits() {
+            waits.poll(self.policy(|p| p.refill)); // what is done goes into the cache, or the way of any buffer
+        }
+        let quiet = home.ring.is_empty()
+            && home.used_lanes().iter().all(|lane| lane.is_empty())
+            && !home.overflowed.load(Ordering::Relaxed);
+        let foreign = if quiet { None } else { self.drain() };
+        let page = home.own.cache.pop(self.owner());
+        let counts = &home.own.counts;
+        match (page, foreign) {
+            (Some(_), _) => counts.alloc_refill.add(1),
+            (None, None) => counts.alloc_empty.add(u64::from(first)),
+            (None, Some(_)) => {}
+        }
+        if let Some(foreign) = foreign {
+            counts.alloc_waive.add(1);
+            home.leave_here(self.owner(), foreign);
+        }
+        page
+    }
+
+    /// Empties lanes, overflow and ring into the cache until it holds a refill; gives the page of another node that
+    /// ended it.
+    fn drain(&self) -> Option<PageIdx> {
+        let home = self.home();
+        let node = self.node_to_check();
+        let (first, refill) = self.policy(|p| (p.next_queue, p.refill));
+        let lanes = home.used_lanes();
+        let queues = lanes.len() + 1; // the ring comes after the lanes
+        for at in (first..first + queues).map(|at| at % queues) {
+            let foreign = match lanes.get(at) {
+                Some(lane) => {
+                    let (taken, foreign) = self.drain_from(&**lane, node, refill);
+                    lane.count_taken(taken as u64);
+                    foreign
+                }
+                None => {
+                    let foreign = self.take_in_overflow(node);
+                    foreign.or_else(|| self.drain_from(&home.ring, node, refill).1)
+                }
+            };
+            if foreign.is_some() || home.own.cache.count() >= refill {
+                // The next refill begins behind this one, so that a busy queue keeps none waiting.
+                self.policy(|p| p.next_queue = at + 1);
+                return foreign;
+            }
+        }
+        None
+    }
+
+    /// Takes messages until the cache holds `refill` pages, there is none, or one is a page of another node. Says how
+    /// many messages were pages, and that page.
+    fn drain_from(
+        &self,
+        queue: &impl Queue,
+        node: Option<NodeId>,
+        refill: usize,
+    ) -> (usize, Option<PageIdx>) {
+        let home = self.home();
+        let mut pages = 0;
+        let room = || refill.checked_sub(home.own.cache.count()).filter(|&room| room > 0);
+        while let Some(room) = room() {
+            if node.is_none() {
+                pages += home.own.cache.fill(self.owner(), room, |space| queue.take_pages(space));
+                if home.own.cache.count() >= refill {
+                    break;
+                }
+            }
+            let Some(message) = queue.pop() else { break };
+            let page = PageIdx((message & !FRAG) - 1);
+            let of_frags = message & FRAG != 0;
+            pages += usize::from(!of_frags);
+            if (!of_frags || self.last_frag_home(page, 1))
+                && let Some(foreign) = self.take_home(page, node, of_frags)
+            {
+                return (pages, Some(foreign));
+            }
+        }
+        (pages, None)
+    }
+
+    /// Fragments that found no room for a message, in full pages; stops at one of another node, and gives it. The lock is
+    /// taken only when there are any.
+    fn take_in_overflow(&self, node: Option<NodeId>) -> Option<PageIdx> {
+        let home = self.home();
+        while home.overflowed.load(Ordering::Relaxed) {
+            let (page, frags) = home.take_overflow(&mut home.returns.lock())?;
+            if self.last_frag_home(page, frags)
+                && let Some(foreign) = self.take_home(page, node, true)
+            {
+                return Some(foreign);
+            }
+        }
+        None
+    }
+
+    /// Counts fragments that came home as messages; says whether the page is home with them, and may stay in the pool.
+    fn last_frag_home(&self, page: PageIdx, n: u32) -> bool {
+        let (home, owner) = (self.home(), self.owner());
+        if !home.frag_counted(owner, page, n) {
+            return false;
+        }
+        home.one_split_less(owner);
+        if home.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+            home.own.counts.recycle_released_refcnt.add(1);
+            home.leave_here(owner, page);
+            return false;
+        }
+        home.sync_split_page(page);
+        true
+    }
+
+    /// A page that came home goes into the cache, or comes back if it is of another node. One that was in fragments counts
+    /// now as one that came through the ring.
+    fn take_home(&self, page: PageIdx, node: Option<NodeId>, of_frags: bool) -> Option<PageIdx> {
+        let home = self.home();
+        let foreign = node.is_some_and(|node| home.area.node_of(page) != node);
+        if !foreign && !home.own.cache.push(self.owner(), page) {
+            home.ring_or_out(page); // more came than the cache has room for
+            return None;
+        }
+        home.own.counts.recycle_ring.add(u64::from(of_frags));
+        foreign.then_some(page)
+    }
+
+    /// Asks the provider for a refill of pages, or for one of a higher order, and gives one.
+    fn reserve(&self) -> Option<PageIdx> {
+        let home = self.home();
+        let order = home.geometry.order;
+        let mut pages = [PageIdx(0); MAX_REFILL];
+        let want = if order == 0 { self.policy(|p| p.refill) } else { 1 };
+        let node = self.policy(|p| (!p.node_blind, p.nid));
+        let provider = home.provider();
+        let node = node.0.then(|| node.1.unwrap_or_else(|| provider.current_node()));
+        let got = provider.reserve(order, node, &mut pages[..want]);
+        let available = provider.available(order);
+        let page = self.join(&pages[..got]);
+        let left = available + home.own.cache.count();
+        let low = self.policy(|p| {
+            p.low_water_mark = p.low_water_mark.min(left);
+            left < p.low_water
+        });
+        if low {
+            self.starve();
+        }
+        page
+    }
+
+    /// Takes fresh pages into the pool and the cache, and gives one.
+    fn join(&self, pages: &[PageIdx]) -> Option<PageIdx> {
+        let (home, owner) = (self.home(), self.owner());
+        let counts = &home.own.counts;
+        for &page in pages {
+            let meta = home.page_meta(page);
+            meta.pool.store(home.id, Ordering::Release); // pairs with from_raw()
+            home.sync_for_device(page, usize::MAX);
+            counts.hold.add(1);
+            let emergency = home.area.has_emergency() && meta.holds.load(Ordering::Relaxed) & EMERGENCY != 0;
+            if emergency {
+                // SAFETY: I2; no foreign code runs while the borrow lives.
+                unsafe { &mut *home.own.emergency.get() }.push(page);
+            } else if !home.own.cache.push(owner, page) {
+                // Foreign code dropped buffers into the cache meanwhile.
+                home.leave_here(owner, page);
+            }
+        }
+        let page = home.own.cache.pop(owner);
+        if page.is_some() && !pages.is_empty() {
+            self.slow_counter().add(1);
+        }
+        page
+    }
+
+    /// Raises `starved` in every lane, so that the next return signals; says whether it was not raised before.
+    fn starve(&self) -> bool {
+        let home = self.home();
+        if home.wakeup.fd().is_none() || home.wakeup.is_starved() {
+            return false;
+        }
+        home.wakeup.starve();
+        raise_all(&home.lanes, STARVED);
+        true
+    }
+
+    /// The node that pages from lanes and ring must be on, where they may differ from it.
+    fn node_to_check(&self) -> Option<NodeId> {
+        let home = self.home();
+        let node = self.policy(|p| p.nid).unwrap_or_else(|| home.provider().current_node());
+        (home.area.only_node() != Some(node)).then_some(node)
+    }
+
+    // ---- Fragments ---------------------------------------------------------------------------------------------
+
+    /// The open page has no room: closes it, and cuts from the same one again if it is home, else from another.
+    #[cold]
+    pub(crate) fn cut_next(&self, size: usize, len: usize) -> Option<(PageIdx, usize)> {
+        let home = self.home();
+        self.drain_frags();
+        let page = match self.close_frag() {
+            Some(page) => {
+                home.own.counts.recycle_cached.add(1);
+                home.own.counts.alloc_fast.add(1);
+                page
+            }
+            None => self.page_to_cut()?,
+        };
+        if home.own.frag_is_open() {
+            self.close_other(); // foreign code opened a page meanwhile
+        }
+        home.page_meta(page).frags.store(BIAS, Ordering::Relaxed);
+        home.own.frag_open.store(true, Ordering::Relaxed);
+        // SAFETY: I2; no foreign code runs while the borrow lives.
+        let frag = unsafe { &mut *home.own.frag.get() };
+        frag.open(page);
+        frag.cut(size, len, home.geometry.page_size())
+    }
+
+    #[cold]
+    fn close_other(&self) {
+        let home = self.home();
+        if let Some(page) = self.close_frag() {
+            home.one_split_less(self.owner());
+            home.cache_or_ring(page);
+        }
+    }
+
+    /// Stops cutting the open page; gives it, still counted as split, if all its fragments are home and nobody holds it.
+    #[inline(always)]
+    fn close_frag(&self) -> Option<PageIdx> {
+        let (home, owner) = (self.home(), self.owner());
+        // SAFETY: I2; no foreign code runs while the borrow lives.
+        let frag = unsafe { &mut *home.own.frag.get() };
+        home.own.frag_waste.add(frag.waste(home.geometry.page_size()));
+        home.own.frag_open.store(false, Ordering::Relaxed);
+        let (page, unused) = frag.close()?;
+        if !home.frag_counted(owner, page, unused) {
+            return None;
+        }
+        if home.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+            home.one_split_less(owner);
+            home.own.counts.recycle_released_refcnt.add(1);
+            home.leave_here(owner, page);
+            return None;
+        }
+        home.sync_split_page(page);
+        Some(page)
+    }
+
+    /// A whole page to be cut, which the device has all of: fragments begin where packets do not.
+    fn page_to_cut(&self) -> Option<PageIdx> {
+        let home = self.home();
+        let (_, page, _) = self.alloc_page()?.into_parts();
+        home.sync_split_page(page);
+        // SAFETY: I2; no foreign code runs while the borrow lives.
+        unsafe { *home.own.split_pages.get() += 1 };
+        Some(page)
+    }
+
+    /// Takes in the fragments that wait at the head of the lanes, so that a page whose fragments are all home is seen to be.
+    fn drain_frags(&self) {
+        let home = self.home();
+        for lane in home.used_lanes() {
+            while lane.peek() & FRAG != 0 {
+                if let Some(message) = lane.pop() {
+                    home.frag_here(self.owner(), PageIdx((message & !FRAG) - 1), true);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! The end of a pool: defined, with buffers out, on whichever thread the last one comes home.
+//!
+//! Who     the holder of the owner half ends the pool, once; any thread may bring the last buffer home.
+//! How     (1) nobody owns the pool any more, so every drop takes the way of other threads. (2) Under the return lock
+//!         `detached` is set: nothing enters the ring any more. (3) Every lane is flagged, a heavy fence follows, and
+//!         every lane is emptied under its cold lock. A returner stores its message, then looks at the flag: either it
+//!         sees it, and takes its own messages out under the same lock and accounts for them, or the message was there
+//!         when the lane was emptied. (4) `remaining` gets the number of pages still out; each that comes home late
+//!         takes one away; whoever brings it to 0 frees the pool. It starts at 0 and late returns may take it below,
+//!         but it is 0 again only when both sides agree.
+//! Fragments  the owner's private count of each split page moves into the page's atomic one, as a debt that late fragments
+//!         pay; whoever brings it to 0 has the page.
+//! Waits   what is in the waiting queue stays out, and the queue passes to the [`Shutdown`] (protocol: deferred_queue.rs).
+//! I9      after step 3 nothing enters cache, ring or lanes, but for messages whose own returner takes them out again.
+//! Mirrors net/core/page_pool.c:page_pool_destroy, page_pool_release (v7.3), without its retry timer.
+
+// UNSAFETY: the last one home frees the pool; `Owner::assume` for the one who ends it.
+#![expect(unsafe_code)]
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32 as Flag;
+use std::time::{Duration, Instant};
+
+use crate::home::cache::Owner;
+use crate::home::lane::{DETACHED, FRAG, Lane, raise_all};
+use crate::home::ring::Queue;
+use crate::home::shared::{PoolPtr, clear_record};
+use crate::home::stats::DeferredCounts;
+use crate::home::thread;
+use crate::mem::area::Area;
+use crate::mem::page::PageIdx;
+use crate::pool::deferred::DeferredQueue;
+use crate::sys::sync::{AtomicI64, Lock, Ordering};
+
+/// How often users of waiting buffers are asked by who waits for the end of their pool.
+const ASK_EVERY: Duration = Duration::from_millis(1);
+
+/// Lives as long as the pool and everyone who watches its end.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    /// Pages out, once the pool has ended.
+    pub(crate) remaining: AtomicI64,
+    done: Flag,
+}
+
+impl Watch {
+    pub(crate) fn new() -> Self {
+        Self { remaining: AtomicI64::new(0), done: Flag::new(0) }
+    }
+}
+
+/// Ends the pool. The caller holds the owner half and gives it up; what waits in its queue stays out.
+pub(crate) fn end(pool: PoolPtr, waits: Option<Box<DeferredQueue>>) -> Shutdown {
+    // SAFETY: I2. The caller holds the owner half and gives it up with this call.
+    let owner = unsafe { Owner::assume() };
+    let shutdown = Shutdown::new(pool, waits);
+    pool.owner.store(thread::NOBODY, Ordering::Relaxed);
+    pool.returns.lock().detached = true;
+    raise_all(&pool.lanes, DETACHED);
+    let mut home = Vec::new();
+    collect(pool, owner, &mut home);
+    close_split_pages(pool, owner, &mut home);
+    pool.own.counts.release.add(home.len() as u64);
+    give_back_all(pool, &home);
+    pool.mappings.iter().for_each(|mapping| pool.area.detach(mapping));
+    let released = pool.own.counts.release.read().wrapping_add(pool.returned.release.read());
+    let out = pool.own.counts.hold.read().wrapping_sub(released) as i64;
+    if pool.watch.remaining.fetch_add(out, Ordering::AcqRel) + out == 0 {
+        free(pool);
+    }
+    shutdown
+}
+
+/// Everything that is in a place of the pool's own: cache, lanes, ring, and pages whose last fragment is in there.
+fn collect(pool: PoolPtr, owner: Owner, home: &mut Vec<PageIdx>) {
+    while let Some(page) = pool.own.cache.pop(owner) {
+        home.push(page);
+    }
+    // SAFETY: I2; no foreign code runs in this function.
+    home.append(unsafe { &mut *pool.own.emergency.get() });
+    let mut messages: Vec<u32> = pool.lanes.iter().flat_map(|lane| lane.take_all()).collect();
+    let mut returns = pool.returns.lock();
+    messages.extend(std::iter::from_fn(|| pool.ring.pop()));
+    let mut frags_home = |page: PageIdx, n: u32| {
+        if pool.frag_counted(owner, page, n) {
+            pool.one_split_less(owner);
+            home.push(page);
+        }
+    };
+    while let Some((page, frags)) = pool.take_overflow(&mut returns) {
+        frags_home(page, frags);
+    }
+    let (frags, pages): (Vec<u32>, Vec<u32>) = messages.into_iter().partition(|m| m & FRAG != 0);
+    frags.into_iter().for_each(|m| frags_home(PageIdx((m & !FRAG) - 1), 1));
+    // SAFETY: I2; no foreign code runs in this function.
+    if let Some((page, unused)) = unsafe { &mut *pool.own.frag.get() }.close() {
+        frags_home(page, unused);
+    }
+    pool.own.frag_open.store(false, Ordering::Relaxed);
+    home.extend(pages.into_iter().map(|m| PageIdx(m - 1)));
+}
+
+/// Turns the owner's private counts of pages with fragments out into debts that late fragments pay.
+fn close_split_pages(pool: PoolPtr, _owner: Owner, home: &mut Vec<PageIdx>) {
+    // SAFETY: I2; no foreign code runs in this function.
+    if unsafe { *pool.own.split_pages.get() } == 0 {
+        return;
+    }
+    for range in pool.area.present_pages() {
+        for page in range.step_by(1 << pool.geometry.order).map(PageIdx) {
+            let meta = pool.area.meta(page);
+            let frags = meta.frags.load(Ordering::Relaxed) as i32;
+            let ours = meta.pool.load(Ordering::Relaxed) == pool.id && frags > 0;
+            if ours && meta.home.fetch_sub(frags, Ordering::AcqRel) == frags {
+                home.push(page);
+            }
+        }
+    }
+}
+
+fn give_back_all(pool: PoolPtr, pages: &[PageIdx]) {
+    let provider = pool.provider().clone();
+    let free: Vec<PageIdx> =
+        pages.iter().copied().filter(|&page| clear_record(provider.area(), page)).collect();
+    // SAFETY: I1. The pages came from this provider with the pool's order, and nobody has them any more.
+    unsafe { provider.release(pool.geometry.order, &free) };
+}
+
+/// Pages that came home after the end and are this thread's to account for.
+#[cold]
+pub(crate) fn came_home_late(pool: PoolPtr, pages: &[PageIdx]) {
+    if pages.is_empty() {
+        return; // nothing of the pool is held here, so it may be gone
+    }
+    pool.late.fetch_add(pages.len() as u64, Ordering::Relaxed);
+    give_back_all(pool, pages);
+    let n = pages.len() as i64;
+    if pool.watch.remaining.fetch_sub(n, Ordering::AcqRel) == n {
+        free(pool);
+    }
+}
+
+/// A fragment that came home after the end.
+#[cold]
+pub(crate) fn frag_came_home_late(pool: PoolPtr, page: PageIdx) {
+    if frag_was_last(pool, page) {
+        came_home_late(pool, &[page]);
+    }
+}
+
+fn frag_was_last(pool: PoolPtr, page: PageIdx) -> bool {
+    pool.page_meta(page).home.fetch_add(1, Ordering::AcqRel) == -1
+}
+
+/// The returner's part of step 3: it saw the flag after its push.
+#[cold]
+pub(crate) fn drain_late(pool: PoolPtr, lane: &Lane) {
+    // Everything is taken out first: once foreign code runs below, the thread may have let go of the lane.
+    let messages = lane.take_all();
+    let late = |m: u32| {
+        let page = PageIdx((m & !FRAG) - 1);
+        // A fragment that is not the last of its page is accounted for by this alone.
+        (m & FRAG == 0 || frag_was_last(pool, page)).then_some(page)
+    };
+    let pages: Vec<PageIdx> = messages.into_iter().filter_map(late).collect();
+    came_home_late(pool, &pages);
+}
+
+/// The last page is home and the owner is gone: frees everything, then tells who waits.
+fn free(pool: PoolPtr) {
+    let watch = pool.watch.clone();
+    // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any more.
+    let provider = unsafe { pool.provider.take() };
+    // SAFETY: I9, as above; with it goes the memory id, which nothing carries any more (I8).
+    drop(unsafe { pool.registration.take() });
+    #[cfg(loom)]
+    // SAFETY: I9, as above.
+    unsafe {
+        pool.0.as_ref().alive.take()
+    };
+    // SAFETY: this is the count that `Pool::new` set aside for the pool itself; it is dropped once, here.
+    drop(unsafe { Arc::from_raw(pool.0.as_ptr()) });
+    drop(provider);
+    watch.done.store(1, Ordering::Release); // pairs with wait()
+    crate::sys::call::futex_wake_all(&watch.done);
+}
+
+/// The waiting queue of a pool that has ended. Whoever asks after its buffers takes it out meanwhile, so that users run
+/// with no lock held; a second thread, or a user that comes back here, finds it taken.
+#[derive(Debug)]
+struct LateWaits {
+    queue: Lock<Option<Box<DeferredQueue>>>,
+    counts: Arc<DeferredCounts>,
+}
+
+impl LateWaits {
+    /// Asks after everything, unless somebody does already.
+    fn poll(&self) {
+        let taken = self.queue.lock().take();
+        if let Some(queue) = taken {
+            let back = PutBack { to: self, queue: Some(queue) };
+            back.queue.iter().for_each(|queue| queue.poll_all());
+        }
+    }
+
+    /// Buffers, and memory of buffers, in use still.
+    fn waiting(&self) -> u64 {
+        self.counts.stats().waiting()
+    }
+}
+
+/// Puts the queue back, also where a user panics; an empty one is over, and lets go of its users.
+struct PutBack<'a> {
+    to: &'a LateWaits,
+    queue: Option<Box<DeferredQueue>>,
+}
+
+impl Drop for PutBack<'_> {
+    fn drop(&mut self) {
+        let rest = self.queue.take().filter(|queue| !queue.is_empty());
+        *self.to.queue.lock() = rest;
+    }
+}
+
+/// Watches a pool that has ended, until its last buffer is home. Dropping it changes nothing for buffers that are out: the
+/// pool is freed by the last one, whoever watches.
+///
+/// Buffers in a waiting queue are asked after by this and by nobody else: keep it until [`is_complete`](Self::is_complete).
+/// Dropped before, it asks once more, and leaks what is in use still: that memory is never given back, as its users
+/// may read it, and the pool never ends. [`DeferredStats::leaked`](crate::DeferredStats::leaked) counts it.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams { defer_capacity: 8, ..Default::default() }, arena)?.bind();
+/// let counts = UseCounts::new(1);
+/// counts.take(0);
+/// let user = pool.deferred_user(counts.clone())?;
+/// pool.defer(&user, pool.alloc_page().unwrap(), 0).unwrap();
+/// let shutdown = pool.destroy();
+/// assert_eq!((shutdown.is_complete(), shutdown.report().waiting), (false, 1));
+/// counts.put(0);
+/// assert!(shutdown.is_complete());
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Shutdown {
+    watch: Arc<Watch>,
+    area: Arc<Area>,
+    id: u32,
+    order: u8,
+    name: String,
+    since: Instant,
+    tags: Vec<String>,
+    waits: Option<LateWaits>,
+}
+
+impl Shutdown {
+    fn new(pool: PoolPtr, waits: Option<Box<DeferredQueue>>) -> Self {
+        let waits = waits.filter(|queue| !queue.is_empty()).zip(pool.waits.clone());
+        Self {
+            watch: pool.watch.clone(),
+            area: pool.area.clone(),
+            id: pool.id,
+            order: pool.geometry.order,
+            name: pool.name.clone(),
+            since: Instant::now(),
+            tags: pool.tags.as_ref().map(|tags| tags.lock().clone()).unwrap_or_default(),
+            waits: waits.map(|(queue, counts)| LateWaits { queue: Lock::new(Some(queue)), counts }),
+        }
+    }
+
+    /// Whether everything is home and freed, and nothing is left of a waiting queue, which this asks after: so it may run
+    /// users, where any wait.
+    pub fn is_complete(&self) -> bool {
+        self.waits.iter().for_each(LateWaits::poll);
+        self.is_over()
+    }
+
+    fn is_over(&self) -> bool {
+        let over = self.watch.done.load(Ordering::Acquire) != 0; // pairs with free()
+        over && self.waiting() == 0
+    }
+
+    fn waiting(&self) -> u64 {
+        self.waits.as_ref().map_or(0, LateWaits::waiting)
+    }
+
+    /// Waits until the pool is freed, at most `limit`; says whether it is. Any thread; sleeps, does not spin. Users of
+    /// waiting buffers give no sign, so while any wait they are asked a thousand times a second.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # use std::time::Duration;
+    /// let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let buffer = pool.alloc_page().unwrap();
+    /// let shutdown = pool.destroy();
+    /// assert!(!shutdown.wait(Duration::from_millis(1)));
+    /// assert!(shutdown.report().to_string().starts_with("stalled pool shutdown: 1 buffer held for 0 s"));
+    /// drop(buffer);
+    /// assert!(shutdown.wait(Duration::from_secs(10)));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn wait(&self, limit: Duration) -> bool {
+        let until = Instant::now().checked_add(limit); // none: longer than the clock goes
+        while !self.is_complete() {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
+            self.sleep(left);
+        }
+        true
+    }
+
+    /// Until the pool is freed, `left` is over, or it is time to ask again.
+    fn sleep(&self, left: Option<Duration>) {
+        if self.waiting() == 0 {
+            crate::sys::call::futex_wait(&self.watch.done, 0, left);
+            return;
+        }
+        std::thread::sleep(left.unwrap_or(ASK_EVERY).min(ASK_EVERY));
+    }
+
+    /// What is still out; asks after what waits first. Any thread; walks the records of the area, so it costs time in
+    /// proportion to its size.
+    pub fn report(&self) -> ShutdownReport {
+        ShutdownReport {
+            pool: self.name.clone(),
+            id: self.id,
+            held_for: self.since.elapsed(),
+            pages: if self.is_complete() { Vec::new() } else { self.pages_out() },
+            waiting: self.waiting(),
+        }
+    }
+
+    fn pages_out(&self) -> Vec<HeldPage> {
+        let ranges = self.area.present_pages();
+        let all = ranges.into_iter().flat_map(|r| r.step_by(1 << self.order)).map(PageIdx);
+        let held = |page: PageIdx| {
+            let meta = self.area.meta(page);
+            let tag = meta.tag.load(Ordering::Relaxed).checked_sub(1);
+            (meta.pool.load(Ordering::Relaxed) == self.id)
+                .then(|| HeldPage { page, holder: tag.and_then(|t| self.tags.get(t as usize).cloned()) })
+        };
+        all.filter_map(held).collect()
+    }
+}
+
+impl Drop for Shutdown {
+    /// Asks once more; what is in use then is leaked with the queue.
+    fn drop(&mut self) {
+        self.waits.iter().for_each(LateWaits::poll);
+    }
+}
+
+/// Which buffers a destroyed pool waits for. Its text is worded like the kernel's.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ShutdownReport {
+    /// The pool's name.
+    pub pool: String,
+    /// The pool's id.
+    pub id: u32,
+    /// Since the pool was destroyed.
+    pub held_for: Duration,
+    /// The pages that are out; a page with fragments out is one.
+    pub pages: Vec<HeldPage>,
+    /// Buffers whose users say that they are in use still: those of a waiting queue, whose pages are among `pages`, and
+    /// those that had left it ([`OnBusy::Release`](crate::OnBusy::Release)), whose pages had left the pool before.
+    pub waiting: u64,
+}
+
+/// A page that is out, and who was last said to hold it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeldPage {
+    /// Which page.
+    pub page: PageIdx,
+    /// The tag that its buffer was given last, in a pool made with `tagging`.
+    pub holder: Option<String>,
+}
+
+impl fmt::Display for ShutdownReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n = self.pages.len();
+        if n == 0 && self.waiting == 0 {
+            return write!(f, "pool shutdown complete: no buffer held (pool {} id {})", self.pool, self.id);
+        }
+        let s = if n == 1 { "" } else { "s" };
+        let seconds = self.held_for.as_secs();
+        write!(
+            f,
+            "stalled pool shutdown: {n} buffer{s} held for {seconds} s (pool {} id {})",
+            self.pool, self.id
+        )?;
+        for held in self.pages.iter().take(16) {
+            write!(f, "\n  page {:?}", held.page)?;
+            if let Some(holder) = &held.holder {
+                write!(f, " held by {holder}")?;
+            }
+        }
+        if n > 16 {
+            write!(f, "\n  and {} more", n - 16)?;
+        }
+        if self.waiting > 0 {
+            write!(f, "\n  {} in use by users that are asked", self.waiting)?;
+        }
+        Ok(())
+    }
+}

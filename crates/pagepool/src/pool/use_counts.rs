@@ -1,0 +1,106 @@
+//! A plain count of references as the user of waiting buffers.
+//!
+//! Who    any thread takes and puts; the thread that polls the pool asks.
+//! Pairs  [`UseCounts::put`] (Release) -> `in_use` (Acquire): all that a user did with the bytes before it put its
+//!        count happened before the buffer goes home. [`UseCounts::take`] needs no ordering: whoever takes a count has
+//!        one, or has the buffer.
+//! Cost   take and put: one atomic read-modify-write each. Counts are packed, sixteen in a cache line.
+
+use std::sync::Arc;
+
+use crate::pool::deferred::InUse;
+use crate::sys::sync::{AtomicU32, Ordering};
+
+/// More users than there are: a count that got here is refused, and does not come back to 0 by a few mistakes more.
+const STUCK: u32 = u32::MAX / 2;
+
+/// A fixed number of use counts; the cookie of a waiting buffer is the index of its count. The buffer is in use while
+/// its count is not 0.
+///
+/// Readers that own something droppable do better with [`SharedBuf`](crate::SharedBuf), which comes home by itself.
+/// This is for those that only count, and for counts that stand elsewhere and can be copied into this form.
+///
+/// ```
+/// use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
+/// let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams { defer_capacity: 8, ..Default::default() }, arena)?.bind();
+/// let counts = UseCounts::new(8);
+/// let user = pool.deferred_user(counts.clone())?;
+///
+/// counts.take(3); // for the other thread
+/// let other = counts.clone();
+/// let reader = std::thread::spawn(move || other.put(3));
+/// pool.defer(&user, pool.alloc_page().unwrap(), 3).expect("there is room");
+/// reader.join().unwrap();
+/// assert_eq!((pool.poll_deferred(), pool.inflight().out), (1, 0));
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct UseCounts(Box<[AtomicU32]>);
+
+impl UseCounts {
+    /// So many counts of 0.
+    ///
+    /// ```
+    /// # use pagepool::{InUse, UseCounts};
+    /// assert!(!UseCounts::new(1).in_use(0));
+    /// ```
+    pub fn new(counts: usize) -> Arc<Self> {
+        Arc::new(Self((0..counts).map(|_| AtomicU32::new(0)).collect()))
+    }
+
+    /// One more user. Before the buffer is queued, or by somebody who has a count of it already.
+    ///
+    /// Panics where there is no such count.
+    ///
+    /// ```
+    /// # use pagepool::{InUse, UseCounts};
+    /// let counts = UseCounts::new(4);
+    /// counts.take(2);
+    /// assert!(counts.in_use(2) && !counts.in_use(1));
+    /// # counts.put(2);
+    /// ```
+    pub fn take(&self, cookie: u64) {
+        let before = self.count(cookie).fetch_add(1, Ordering::Relaxed);
+        assert!(before < STUCK, "use count {cookie} is {before}: counts are taken and never put");
+    }
+
+    /// One user less: it does not look at the bytes any more.
+    ///
+    /// Panics where there is no such count, or where it is 0: then somebody put twice. The count stays in use from
+    /// then on, so that the buffer is not used again too early.
+    ///
+    /// ```
+    /// # use pagepool::{InUse, UseCounts};
+    /// let counts = UseCounts::new(1);
+    /// counts.take(0);
+    /// counts.take(0);
+    /// counts.put(0);
+    /// assert!(counts.in_use(0), "there is one more");
+    /// counts.put(0);
+    /// assert!(!counts.in_use(0));
+    /// ```
+    pub fn put(&self, cookie: u64) {
+        let before = self.count(cookie).fetch_sub(1, Ordering::Release); // pairs with in_use()
+        if before == 0 {
+            self.count(cookie).store(STUCK, Ordering::Relaxed);
+            panic!("use count {cookie} was put more often than it was taken");
+        }
+    }
+
+    fn at(&self, cookie: u64) -> Option<&AtomicU32> {
+        self.0.get(usize::try_from(cookie).ok()?)
+    }
+
+    fn count(&self, cookie: u64) -> &AtomicU32 {
+        let have = self.0.len();
+        self.at(cookie).unwrap_or_else(|| panic!("use count {cookie} of {have}: make UseCounts with more"))
+    }
+}
+
+impl InUse for UseCounts {
+    /// Nobody can have taken a count that is not there.
+    fn in_use(&self, cookie: u64) -> bool {
+        self.at(cookie).is_some_and(|count| count.load(Ordering::Acquire) != 0) // pairs with put()
+    }
+}

@@ -1,0 +1,179 @@
+//! Every system call of this crate. No other file calls the kernel.
+
+// UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
+#![expect(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+/// `MEMBARRIER_CMD_PRIVATE_EXPEDITED` (linux/membarrier.h).
+const MEMBARRIER_PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+/// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED` (linux/membarrier.h).
+const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+
+fn membarrier_command(command: libc::c_int) -> libc::c_long {
+    // SAFETY: membarrier takes three integers and touches no memory of the caller.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
+}
+
+/// Makes this process one that [`membarrier`] may be called for; says whether the kernel allows it.
+pub(crate) fn membarrier_register() -> bool {
+    membarrier_command(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED) == 0
+}
+
+/// A full fence on every running thread of this process. Only after [`membarrier_register`] said yes.
+///
+/// A filter that was installed since may refuse the call. Then the kernel is made to interrupt every CPU that runs this
+/// process another way: by taking a right away from a page that may be in their translation buffers.
+pub(crate) fn membarrier() {
+    if membarrier_command(MEMBARRIER_PRIVATE_EXPEDITED) != 0 && !shoot_down() {
+        // Going on without the fence could free memory that another thread still writes.
+        eprintln!(
+            "pagepool: membarrier was allowed when the first pool was made, and is refused now: allow it, or refuse it from the start"
+        );
+        std::process::abort();
+    }
+}
+
+/// Interrupts every CPU that runs this process, where taking rights away from a page does that; says whether it did.
+#[cold]
+fn shoot_down() -> bool {
+    if !cfg!(target_arch = "x86_64") {
+        return false;
+    }
+    let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address that the kernel chooses.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, rights, flags, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: the page was just mapped, writable, and belongs to nobody else.
+    unsafe { page.cast::<u8>().write_volatile(1) };
+    // SAFETY: the page is this function's own.
+    let done = unsafe { libc::mprotect(page, 4096, libc::PROT_READ) };
+    // SAFETY: as above, and nothing refers to it any more.
+    unsafe { libc::munmap(page, 4096) };
+    done == 0
+}
+
+fn checked(result: libc::c_long) -> io::Result<usize> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
+}
+
+/// The memory node of the CPU that this thread runs on; 0 where the kernel does not say. A system call only when the
+/// thread has moved to another CPU since it last asked.
+pub(crate) fn current_node() -> u8 {
+    thread_local! {
+        static LAST: std::cell::Cell<(i32, u8)> = const { std::cell::Cell::new((-1, 0)) };
+    }
+    // SAFETY: the call takes and touches nothing.
+    let cpu = unsafe { libc::sched_getcpu() };
+    let known = LAST.get();
+    if known.0 == cpu && cpu >= 0 {
+        return known.1;
+    }
+    let node = ask_node();
+    LAST.set((cpu, node));
+    node
+}
+
+fn ask_node() -> u8 {
+    let mut node: libc::c_uint = 0;
+    let none = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: the kernel writes one integer.
+    let done = unsafe { libc::syscall(libc::SYS_getcpu, none, &raw mut node, none) };
+    if done == 0 { u8::try_from(node).unwrap_or(0) } else { 0 }
+}
+
+/// A new event counter at 0 that never blocks and does not survive `exec`.
+pub(crate) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: the call takes two integers.
+    let fd = checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }.into())?;
+    // SAFETY: the call just made this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Adds one to an event counter, which wakes whoever waits for it. A counter that is full is awake already.
+pub(crate) fn eventfd_signal(fd: BorrowedFd<'_>) {
+    let one = 1u64;
+    // SAFETY: the kernel reads eight bytes.
+    let done = unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), 8) };
+    debug_assert!(done == 8 || io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock, "an eventfd");
+}
+
+/// Sets an event counter to 0 and gives what it was; 0 if nobody had signalled.
+pub(crate) fn eventfd_take(fd: BorrowedFd<'_>) -> u64 {
+    let mut count = 0u64;
+    // SAFETY: the kernel writes eight bytes or none.
+    let done = unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) };
+    if done == 8 { count } else { 0 }
+}
+
+/// Waits until `word` is woken, unless it is not `expected` any more; at most `timeout`. Says whether the time was
+/// not over. May return early: the caller looks at the word again.
+pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> bool {
+    let limit = timeout.map(|t| libc::timespec {
+        tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: t.subsec_nanos().into(),
+    });
+    let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the word lives as long as the reference, the time as long as this call.
+    let done = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, expected, limit) };
+    done == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ETIMEDOUT)
+}
+
+/// Wakes every thread that waits for `word`.
+pub(crate) fn futex_wake_all(word: &AtomicU32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the kernel uses the address as a key only.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, i32::MAX) };
+}
+
+/// Takes every privilege of the calling thread, and of no other, away; for tests of refusals.
+#[cfg(test)]
+pub(crate) fn drop_privileges_of_this_thread() -> bool {
+    let nobody = 65534;
+    // SAFETY: the raw call changes the credentials of this thread alone.
+    let done = unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) };
+    done == 0
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn there_is_a_fence_where_membarrier_is_refused() {
+        assert_eq!(shoot_down(), cfg!(target_arch = "x86_64"));
+    }
+
+    #[test]
+    fn event_counter_counts_and_empties() {
+        let fd = eventfd().unwrap();
+        assert_eq!(eventfd_take(fd.as_fd()), 0);
+        eventfd_signal(fd.as_fd());
+        eventfd_signal(fd.as_fd());
+        assert_eq!(eventfd_take(fd.as_fd()), 2);
+    }
+
+    #[test]
+    fn futex_times_out_refuses_and_wakes() {
+        let word = AtomicU32::new(7);
+        assert!(!futex_wait(&word, 7, Some(Duration::from_millis(5))), "nobody wakes: the time ends");
+        assert!(futex_wait(&word, 8, None), "another value: no waiting");
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                while word.load(Ordering::Acquire) == 7 {
+                    futex_wait(&word, 7, Some(Duration::from_secs(5)));
+                }
+            });
+            word.store(9, Ordering::Release);
+            futex_wake_all(&word);
+        });
+    }
+}

@@ -1,0 +1,206 @@
+//! Blocks of one size that any thread takes and puts back: the memory of chains and of packet heads.
+//!
+//! What   a fixed array, and a stack of its free places. Nothing is allocated after it was made, and memory is touched
+//!        only when a block is used for the first time.
+//! Who    any thread. Whoever took a block has it alone until it puts it back.
+//! How    the head of the stack is one word: the place on top, and how often the word was changed. The second part keeps
+//!        a compare-and-swap from mistaking a stack that was changed and changed back for the one that was looked at,
+//!        unless a thread sleeps between its two accesses through a multiple of 2^32 changes.
+//! Pairs  put (Release on the head) -> take (Acquire): the last user's writes come before the next one's. Between the
+//!        two only read-modify-writes touch the head, so none breaks the chain.
+//! End    close takes the whole stack at once and leaves a mark in its place: nothing is taken any more, and a put that
+//!        finds the mark says so. Each block is either counted as free by close, or put after it and told so.
+//! Cost   take and put: one compare-and-swap each.
+
+// UNSAFETY: a block is raw memory that whoever took it follows by address.
+#![expect(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::mem::MaybeUninit;
+
+use crate::error::Error;
+use crate::sys::sync::{AtomicU32, AtomicU64, Ordering, Padded};
+use crate::sys::table::zeroed;
+
+/// Bits of the head that name a place; above them is the count of changes.
+const PLACE: u64 = u32::MAX as u64;
+
+/// One change of the head.
+const CHANGE: u64 = 1 << 32;
+
+/// The place of a head whose slab was closed: beyond every block.
+const CLOSED: u64 = PLACE;
+
+/// The blocks.
+pub(crate) struct Slab<T> {
+    /// The free place on top plus one, 0 for none; in the upper half how often this was changed.
+    head: Padded<AtomicU64>,
+    /// Places from here on were never taken.
+    fresh: AtomicU32,
+    slots: Box<[Slot<T>]>,
+}
+
+/// A place: where the stack goes on while it is free, and the block.
+pub(crate) struct Slot<T> {
+    next: AtomicU32,
+    block: UnsafeCell<MaybeUninit<T>>,
+    /// Finds two who have the block alone, and one who has it before another's last access.
+    #[cfg(loom)]
+    watch: crate::sys::sync::OneAtATime,
+}
+
+// SAFETY: zero is an atomic integer, and any bytes are an uninitialised block.
+#[cfg(not(loom))]
+unsafe impl<T> crate::sys::table::Zeroable for Slot<T> {}
+
+#[cfg(loom)]
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        let block = UnsafeCell::new(MaybeUninit::zeroed());
+        Self { next: AtomicU32::new(0), block, watch: Default::default() }
+    }
+}
+
+// SAFETY: a block is touched by the one that took it; the rest is atomic.
+unsafe impl<T: Send> Sync for Slab<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Slab<T> {}
+
+impl<T> fmt::Debug for Slab<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slab").field("blocks", &self.slots.len()).finish_non_exhaustive()
+    }
+}
+
+impl<T> Slab<T> {
+    /// `blocks` blocks, none of them taken; fewer than 2^32.
+    pub(crate) fn new(blocks: usize) -> Result<Self, Error> {
+        debug_assert!(blocks < PLACE as usize, "a place and one more are a u32");
+        let slots = zeroed(blocks).map_err(|_| {
+            let size = size_of::<Slot<T>>();
+            Error::no_memory(
+                "calloc",
+                format!("no address space for {blocks} blocks of {size} bytes: ask for fewer"),
+            )
+        })?;
+        Ok(Self { head: Padded(AtomicU64::new(0)), fresh: AtomicU32::new(0), slots })
+    }
+
+    /// Takes a block, with what its last user left in it; `None` when all are taken.
+    #[inline]
+    pub(crate) fn take(&self) -> Option<u32> {
+        let mut head = self.head.load(Ordering::Acquire); // pairs with put()
+        while let Some(place) = ((head & PLACE) as u32).checked_sub(1) {
+            let next = self.slots.get(place as usize)?.next.load(Ordering::Relaxed); // none is there once it is closed
+            let new = (head & !PLACE).wrapping_add(CHANGE) | next as u64;
+            match self.head.compare_exchange_weak(head, new, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => return Some(place),
+                Err(now) => head = now,
+            }
+        }
+        self.take_fresh()
+    }
+
+    #[cold]
+    fn take_fresh(&self) -> Option<u32> {
+        let below = |fresh: u32| ((fresh as usize) < self.slots.len()).then(|| fresh + 1);
+        self.fresh.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below).ok()
+    }
+
+    /// Puts back a block that the caller took, and has no more. Says `false` if the slab was closed meanwhile: then it is
+    /// for the caller to account for the block.
+    #[inline]
+    pub(crate) fn put(&self, place: u32) -> bool {
+        let next = &self.slots[place as usize].next;
+        let mut head = self.head.load(Ordering::Relaxed);
+        while head & PLACE != CLOSED {
+            next.store((head & PLACE) as u32, Ordering::Relaxed);
+            let new = (head & !PLACE).wrapping_add(CHANGE) | (place as u64 + 1);
+            match self.head.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return true, // pairs with take() and close(); the slab may be gone
+                Err(now) => head = now,
+            }
+        }
+        false
+    }
+
+    /// Ends it, once: nothing is taken from now on. Says how many blocks are out; each of them is still to be put.
+    pub(crate) fn close(&self) -> usize {
+        let head = self.head.swap(CLOSED, Ordering::Acquire); // pairs with put()
+        // Whoever takes a fresh block before this is counted as having it, also after the swap above.
+        let taken = self.fresh.swap(self.slots.len() as u32, Ordering::Relaxed) as usize;
+        let next_of = |place: &u32| Some(self.slots[*place as usize].next.load(Ordering::Relaxed));
+        let place_in = |next: u32| next.checked_sub(1);
+        let free =
+            std::iter::successors(place_in((head & PLACE) as u32), |place| next_of(place).and_then(place_in));
+        taken - free.count()
+    }
+
+    /// The address of a block, all zeroes before its first use. Following it is for the one that took it, and has it
+    /// alone.
+    #[inline(always)]
+    pub(crate) fn block(&self, place: u32) -> *mut T {
+        #[cfg(loom)]
+        self.slots[place as usize].watch.touch();
+        self.slots[place as usize].block.get().cast()
+    }
+
+    /// The same where whoever took it shares it with others, who all only look.
+    #[inline(always)]
+    pub(crate) fn shared_block(&self, place: u32) -> *const T {
+        #[cfg(loom)]
+        self.slots[place as usize].watch.look();
+        self.slots[place as usize].block.get().cast()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_block_is_taken_once() {
+        let slab = Slab::<[u64; 4]>::new(5).expect("it is small");
+        let places: BTreeSet<u32> = std::iter::from_fn(|| slab.take()).collect();
+        assert_eq!(places, (0..5).collect());
+        assert_eq!(slab.take(), None);
+        slab.put(3);
+        slab.put(1);
+        assert_eq!((slab.take(), slab.take(), slab.take()), (Some(1), Some(3), None), "last in, first out");
+    }
+
+    #[test]
+    fn a_closed_slab_says_what_is_out() {
+        let slab = Slab::<u64>::new(5).expect("it is small");
+        let places: Vec<u32> = (0..4).filter_map(|_| slab.take()).collect();
+        assert!(slab.put(places[1]) && slab.put(places[2]));
+        assert_eq!(slab.close(), 2);
+        assert_eq!(slab.take(), None, "neither a returned block nor a fresh one");
+        assert!(!slab.put(places[0]));
+    }
+
+    #[test]
+    fn threads_never_share_a_block() {
+        let slab = Slab::<u64>::new(3).expect("it is small");
+        let work = |me: u64| {
+            for round in 0..20_000 {
+                let Some(place) = slab.take() else { continue };
+                // SAFETY: this thread took the block.
+                unsafe { slab.block(place).write(me << 32 | round) };
+                std::hint::spin_loop();
+                // SAFETY: as above; it was just written.
+                assert_eq!(unsafe { slab.block(place).read() }, me << 32 | round);
+                slab.put(place);
+            }
+        };
+        std::thread::scope(|threads| {
+            for me in 1..=4 {
+                let work = &work;
+                threads.spawn(move || work(me));
+            }
+        });
+        assert_eq!(std::iter::from_fn(|| slab.take()).count(), 3);
+    }
+}

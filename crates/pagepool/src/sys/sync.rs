@@ -1,0 +1,348 @@
+//! The one switch between the machine's atomics and loom's, and the few primitives built on them.
+//!
+//! Who may call what: anything here from any thread, except [`OwnerCell::get`], which is for the holder of the
+//! owner half alone (I2).
+//!
+//! [`light_fence`] and [`heavy_fence`] are a pair. A thread that does `store A; light_fence; load B` against one that
+//! does `store B; heavy_fence; load A` cannot miss each other: at least one sees the other's store. The heavy side
+//! pays for both (`membarrier`, about 1,600 cycles), the light side is a compiler fence. Where the kernel refuses
+//! `membarrier`, both become a SeqCst fence; loom always sees SeqCst on both sides.
+
+// UNSAFETY: `Lock` hands out `&mut T` from a shared reference under its lock word; `OwnerCell` is a raw cell.
+#![expect(unsafe_code)]
+
+use std::ops::{Deref, DerefMut};
+
+#[cfg(not(loom))]
+pub(crate) use std::cell::UnsafeCell;
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+
+/// The fence of the side that runs per buffer. Pairs with [`heavy_fence`].
+#[inline(always)]
+pub(crate) fn light_fence() {
+    #[cfg(not(loom))]
+    if membarrier_works() {
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
+    }
+    #[cfg(loom)]
+    modelled_fence();
+}
+
+/// The fence of the side that runs once in a pool's life, or once per starvation. Pairs with [`light_fence`].
+#[cold]
+pub(crate) fn heavy_fence() {
+    #[cfg(not(loom))]
+    {
+        if membarrier_works() {
+            crate::sys::call::membarrier();
+        }
+        fence(Ordering::SeqCst);
+    }
+    #[cfg(loom)]
+    modelled_fence();
+}
+
+/// Both fences in a model. Loom switches threads at accesses, not at fences; the access makes it try every order of two
+/// fences. It is Relaxed and comes first, so it orders nothing that the fences do not.
+#[cfg(loom)]
+fn modelled_fence() {
+    loom::lazy_static! {
+        static ref TURN: AtomicU32 = AtomicU32::new(0);
+    }
+    TURN.fetch_add(1, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
+}
+
+/// 0 not asked yet, 1 works, 2 refused. Written before the first pool exists, so a returner never finds 0.
+#[cfg(not(loom))]
+static MEMBARRIER: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+
+#[cfg(not(loom))]
+#[inline(always)]
+fn membarrier_works() -> bool {
+    MEMBARRIER.load(Ordering::Relaxed) == 1
+}
+
+/// Whether the light fence costs nothing; known once a pool exists.
+pub(crate) fn fences_are_free() -> bool {
+    #[cfg(not(loom))]
+    return membarrier_works();
+    #[cfg(loom)]
+    false
+}
+
+/// Registers this process for `membarrier` once; called when a pool is made, before any buffer of it can exist.
+pub(crate) fn prepare_fences() {
+    #[cfg(not(loom))]
+    if MEMBARRIER.load(Ordering::Acquire) == 0 {
+        let state = if crate::sys::call::membarrier_register() { 1 } else { 2 };
+        MEMBARRIER.store(state, Ordering::Release);
+    }
+}
+
+/// Publishes a message (Release) in a slot that holds 0, else leaves it; for the slot's one producer. Pairs with the
+/// Acquire load of whoever takes it.
+///
+/// Models use one access for the look and the store: a thread's own look makes loom forget that another thread looked
+/// before, and then it would not try the store between the two.
+#[inline(always)]
+pub(crate) fn publish(slot: &AtomicU32, message: u32) -> bool {
+    #[cfg(loom)]
+    return slot.compare_exchange(0, message, Ordering::Release, Ordering::Relaxed).is_ok();
+    #[cfg(not(loom))]
+    {
+        let empty = slot.load(Ordering::Relaxed) == 0;
+        if empty {
+            slot.store(message, Ordering::Release);
+        }
+        empty
+    }
+}
+
+/// A line of its own: two lines wide, because adjacent lines are fetched in pairs on the machines we know.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Padded<T>(pub(crate) T);
+
+impl<T> Deref for Padded<T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// What a waiter sleeps that neither spinning nor yielding has helped.
+#[cfg(not(loom))]
+const A_MOMENT: std::time::Duration = std::time::Duration::from_micros(50);
+
+/// A short lock for cold paths: one exchange to take, one plain store of the same width to release.
+///
+/// Cost: one atomic read-modify-write when uncontended. A waiter spins a little, then yields its time slice, then
+/// sleeps a moment, so that a holder that was preempted gets to run, also where the waiter has real-time priority.
+#[derive(Debug)]
+pub(crate) struct Lock<T> {
+    #[cfg(not(loom))]
+    word: AtomicU32,
+    #[cfg(not(loom))]
+    value: UnsafeCell<T>,
+    #[cfg(loom)]
+    inner: loom::sync::Mutex<T>,
+}
+
+#[cfg(all(test, not(loom)))]
+thread_local! {
+    /// Locks that this thread took, for tests that count them.
+    pub(crate) static LOCKS_TAKEN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+// SAFETY: the lock word admits one holder at a time; taking it is Acquire and releasing it Release.
+#[cfg(not(loom))]
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+#[cfg(not(loom))]
+impl<T> Lock<T> {
+    /// A free lock around `value`.
+    pub(crate) const fn new(value: T) -> Self {
+        Self { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    }
+
+    /// Waits for the lock.
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        #[cfg(test)]
+        LOCKS_TAKEN.set(LOCKS_TAKEN.get() + 1);
+        if self.word.swap(1, Ordering::Acquire) != 0 {
+            self.wait();
+        }
+        Guard { lock: self }
+    }
+
+    #[cold]
+    fn wait(&self) {
+        let mut spins = 0u32;
+        loop {
+            while self.word.load(Ordering::Relaxed) != 0 {
+                spins = spins.wrapping_add(1);
+                match spins {
+                    s if s.is_multiple_of(1024) => std::thread::sleep(A_MOMENT),
+                    s if s.is_multiple_of(64) => std::thread::yield_now(),
+                    _ => std::hint::spin_loop(),
+                }
+            }
+            if self.word.swap(1, Ordering::Acquire) == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// A lock that models do not look at: it may stand in a static, and outlive them.
+#[cfg(not(loom))]
+pub(crate) type UnseenLock<T> = Lock<T>;
+#[cfg(loom)]
+pub(crate) struct UnseenLock<T>(std::sync::Mutex<T>);
+
+#[cfg(loom)]
+impl<T> UnseenLock<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Holds a [`Lock`]; dropping it is the holder's last access to the lock's memory.
+#[cfg(not(loom))]
+pub(crate) struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+}
+
+#[cfg(not(loom))]
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: this guard exists only while its thread holds the lock word, which admits one holder.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+#[cfg(not(loom))]
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard exists only while its thread holds the lock word, which admits one holder.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+#[cfg(not(loom))]
+impl<T> Drop for Guard<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.lock.word.store(0, Ordering::Release); // pairs with lock() and wait()
+    }
+}
+
+#[cfg(loom)]
+impl<T> Lock<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { inner: loom::sync::Mutex::new(value) }
+    }
+
+    pub(crate) fn lock(&self) -> impl DerefMut<Target = T> + '_ {
+        self.inner.lock().expect("loom's mutex is never poisoned: a panic ends the model")
+    }
+}
+
+/// A cell for state that only the holder of the owner half touches (I2). Under loom every access is checked against
+/// every other for a data race.
+#[derive(Debug)]
+pub(crate) struct OwnerCell<T> {
+    value: std::cell::UnsafeCell<T>,
+    #[cfg(loom)]
+    watch: loom::cell::UnsafeCell<()>,
+}
+
+// SAFETY: I2. A shared reference gives only a raw pointer; whoever follows it is the one holder of the owner half.
+unsafe impl<T: Send> Sync for OwnerCell<T> {}
+
+impl<T> OwnerCell<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self {
+            value: std::cell::UnsafeCell::new(value),
+            #[cfg(loom)]
+            watch: loom::cell::UnsafeCell::new(()),
+        }
+    }
+
+    /// The address of the value. Following it is for the holder of the owner half alone, and no reference made from
+    /// it may live across a call into foreign code.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> *mut T {
+        #[cfg(loom)]
+        self.watch.with_mut(|_| ());
+        self.value.get()
+    }
+}
+
+/// For models only: whatever it stands beside is touched by one thread at a time, each ordered after the one before.
+#[cfg(loom)]
+#[derive(Debug, Default)]
+pub(crate) struct OneAtATime(loom::cell::UnsafeCell<()>);
+
+// SAFETY: it holds nothing; loom fails the model when two threads touch it unordered.
+#[cfg(loom)]
+unsafe impl Sync for OneAtATime {}
+
+#[cfg(loom)]
+impl OneAtATime {
+    /// Fails the model unless every earlier touch, by any thread, happened before this one.
+    pub(crate) fn touch(&self) {
+        self.0.with_mut(|_| ());
+    }
+
+    /// The same for one of several who only look: fails the model unless every earlier touch happened before this.
+    pub(crate) fn look(&self) {
+        self.0.with(|_| ());
+    }
+}
+
+/// A cell whose value many read until one, the last, takes it away. Under loom a read that is not ordered before the
+/// taking is a failure: that is how a model finds a use after the end.
+#[derive(Debug)]
+pub(crate) struct LastCell<T> {
+    value: std::cell::UnsafeCell<Option<T>>,
+    #[cfg(loom)]
+    watch: loom::cell::UnsafeCell<()>,
+}
+
+// SAFETY: shared reads are of a `T: Sync`; the one taking is exclusive by its caller's contract.
+unsafe impl<T: Send + Sync> Sync for LastCell<T> {}
+
+impl<T> LastCell<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self {
+            value: std::cell::UnsafeCell::new(Some(value)),
+            #[cfg(loom)]
+            watch: loom::cell::UnsafeCell::new(()),
+        }
+    }
+
+    /// The value.
+    ///
+    /// # Safety
+    /// The caller knows that [`take`](Self::take) has not happened and cannot while the reference lives.
+    #[inline(always)]
+    pub(crate) unsafe fn read(&self) -> &T {
+        #[cfg(loom)]
+        self.watch.with(|_| ());
+        // SAFETY: nobody takes the value meanwhile, by the caller's promise, and nobody else writes it.
+        let value = unsafe { &*self.value.get() };
+        value.as_ref().expect("I9: the pool's parts are there until the last buffer is home")
+    }
+
+    /// The value, for good.
+    ///
+    /// # Safety
+    /// Nobody else reads or takes it, now or later.
+    pub(crate) unsafe fn take(&self) -> Option<T> {
+        #[cfg(loom)]
+        self.watch.with_mut(|_| ());
+        // SAFETY: exclusive by the caller's promise.
+        unsafe { &mut *self.value.get() }.take()
+    }
+}
