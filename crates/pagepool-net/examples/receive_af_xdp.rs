@@ -1,0 +1,85 @@
+//! The loop of `receive_loop` over an AF_XDP socket. It makes a network namespace of its own with a veth
+//! pair in it, so root can run it anywhere and it leaves nothing behind. Without root it prints SKIP and the reason.
+//!
+//! ```sh
+//! sudo -E cargo run -p pagepool-net --example receive_af_xdp
+//! ```
+
+use std::error::Error;
+use std::time::Duration;
+
+use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff};
+use pagepool_net::netns::{FrameSocket, Namespace, Netlink, OperState, VethEnd};
+use pagepool_net::{Attach, Device, Redirect, Umem, UmemParams, XskDevice, XskParams};
+
+/// What a thread of the namespace can send back.
+type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
+
+const PACKETS: usize = 10_000;
+
+/// The round of `receive_loop`, unchanged.
+fn receive(device: &mut dyn Device, pool: &Bound, burst: &mut Vec<XdpBuff>) -> (usize, usize) {
+    device.receive(pool, burst, 64);
+    burst.drain(..).fold((0, 0), |(packets, bytes), packet| (packets + 1, bytes + packet.len()))
+}
+
+fn run() -> Outcome {
+    // 1. Memory, all of it present: the kernel locks and registers a UMEM once.
+    let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, commit_all: true, ..Default::default() })?;
+    let umem = Umem::new(UmemParams::default(), &*arena)?;
+    // 2. A pool whose device addresses are offsets in the UMEM. AF_XDP keeps 256 bytes before each packet.
+    let params =
+        PoolParams { headroom: 256, wakeup: true, domains: vec![umem.clone()], ..Default::default() };
+    let pool = Pool::new(params, arena)?.bind();
+    // 3. The device: queue 0 of the interface, and the XDP program that redirects its packets to the socket.
+    let redirect = Some(Redirect::attach("near0", Attach::Auto, false)?);
+    let mut xsk =
+        XskDevice::open(XskParams { interface: "near0".into(), redirect, ..Default::default() }, &umem)?;
+    xsk.check_pool(&pool)?; // headroom, tailroom and mapping fit what the kernel fills
+
+    // 4. The loop.
+    let mut burst = Vec::with_capacity(64);
+    let (mut packets, mut bytes) = receive(&mut xsk, &pool, &mut burst);
+    let wire = FrameSocket::open_here("far0")?;
+    let frame =
+        *b"\xff\xff\xff\xff\xff\xff\x02from\x01\x88\xb5hello, pool: fifty bytes of payload in this frame.";
+    while packets < PACKETS {
+        let _ = wire.send(&frame)?; // false: the interface's queue is full, and the next round sends
+        let (more, len) = receive(&mut xsk, &pool, &mut burst);
+        if more == 0 {
+            let _ = xsk.wait(&pool, Duration::from_millis(10)); // sleeps until a packet or a page comes
+        }
+        (packets, bytes) = (packets + more, bytes + len);
+    }
+    let dropped = xsk.xsk_stats().rx_dropped;
+    xsk.close(); // takes back the buffers on its rings
+    println!("{packets} packets, {bytes} bytes, through {} pages; dropped {dropped}", pool.stats().hold);
+    assert_eq!(pool.inflight().out, 0, "every page is home");
+    Ok(())
+}
+
+/// Two ends of a veth pair in the namespace of the calling thread, both up.
+fn add_link() -> Outcome {
+    let mut netlink = Netlink::open()?;
+    let end = |name| VethEnd { name, namespace: None, mac: None, mtu: 1500, queues: 1 };
+    netlink.add_veth(&end("near0"), &end("far0"))?;
+    for name in ["near0", "far0"] {
+        let index = netlink.link(name)?.index;
+        netlink.set_up(index, true)?;
+    }
+    while netlink.link("near0")?.state != OperState::Up {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Runs the example.
+pub fn main() -> Outcome {
+    match Namespace::new("receive_af_xdp") {
+        Ok(namespace) => namespace.run(|| add_link().and_then(|()| run())),
+        Err(error) => {
+            println!("SKIP receive_af_xdp: {error}");
+            Ok(())
+        }
+    }
+}
