@@ -27,10 +27,14 @@
 //! Cost   receive: per packet a completion copied, a table entry emptied and filled, an address computed, a descriptor
 //!        put. No read-modify-write, no lock, no allocation.
 
+pub(crate) mod cable;
 mod descriptor;
+pub(crate) mod device_memory;
 mod link;
+pub(crate) mod nic_domain;
 mod params;
 mod port;
+pub(crate) mod port_thread;
 mod receiver;
 mod sender;
 
@@ -44,9 +48,9 @@ use rtrb::RingBuffer;
 pub use params::MemNicParams;
 pub use port::{NicPort, PortStats, PortStep};
 
+use crate::device::mapping_cache::MappingCache;
 use crate::device::{Armed, Capabilities, Device, DeviceStats, Wake, sleep_on};
-use crate::device_memory::DeviceMemory;
-use crate::reach::MappingCache;
+use device_memory::DeviceMemory;
 use link::Link;
 use port::PortRings;
 use receiver::Receiver;

@@ -23,22 +23,22 @@
 
 mod bpf;
 mod bpf_batch;
-mod capability;
-mod deliveries;
+mod check_pool;
+mod descriptor;
 mod device;
-mod fit;
+mod grace_period;
+mod layout;
 mod params;
 mod probe;
+mod queue;
 mod receiver;
-mod redirect;
-mod ring;
 mod sender;
 mod stats;
 mod sys;
 mod umem;
 
+pub use bpf::redirect::{Attach, Redirect};
 pub use device::XskDevice;
 pub use params::{BusyPoll, TxMode, UmemParams, XskMode, XskParams};
-pub use redirect::{Attach, Redirect};
 pub use stats::XskStats;
 pub use umem::Umem;

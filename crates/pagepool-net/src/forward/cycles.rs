@@ -6,9 +6,9 @@
 //!        4 cycles a packet in full bursts of 64, which are in the figures.
 
 use super::port::Port;
-use crate::clock::ticks;
-use crate::counters::counters;
 use crate::device::Calls;
+use crate::device::counters::counters;
+use crate::sys::clock::ticks;
 
 counters! {
     /// Where the time of a forwarder went: ticks, as [`ticks`](crate::ticks) counts them, by part of its loop, and

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use pagepool::{Bound, XdpBuff, XdpFrame, XdpFrameBulk};
 
+use super::egress::Egress;
+use super::handler::PortId;
+use super::handoff::HandoffRx;
 use super::stats::ForwardStats;
 use crate::device::{Armed, Device, Wake};
-use crate::egress::Egress;
-use crate::handler::PortId;
-use crate::handoff::HandoffRx;
 use crate::sys::event::Sleep;
 
 /// The order matters: the device gives back what it has before the mappings go, and both before the pool.

@@ -1,6 +1,6 @@
 //! What a port of a forwarder has done.
 
-use crate::counters::counters;
+use crate::device::counters::counters;
 
 counters! {
     /// What became of the packets of a port. All counts are of packets.

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagepool::Error;
 
-use crate::doorbell::Doorbell;
+use crate::device::doorbell::Doorbell;
 
 #[derive(Debug)]
 pub(super) struct Link {

@@ -14,8 +14,8 @@ use pagepool::MAX_FRAGS;
 use rtrb::{Consumer, Producer};
 
 use super::descriptor::{BufferId, Posted, Received};
+use super::device_memory::DeviceMemory;
 use super::link::Link;
-use crate::device_memory::DeviceMemory;
 
 /// Most descriptors of a packet.
 const MAX_PARTS: usize = MAX_FRAGS + 1;

@@ -10,7 +10,7 @@ use rtrb::{Consumer, Producer};
 
 use super::descriptor::{BufferId, Posted};
 use crate::device::DeviceStats;
-use crate::reach::MappingCache;
+use crate::device::mapping_cache::MappingCache;
 
 /// Completions that are taken off the ring at once.
 const BURST: usize = 64;

@@ -2,7 +2,7 @@
 //! its turn; a program that it runs over many packets puts them all on their way before that.
 //!
 //! What   the other end of the rings of a [`Sender`](super::sender::Sender), where otherwise the kernel's is: takes what is to be
-//!        sent, has a program of the traffic control's ([`bpf::send`]) copy and send up to 64 packets by one call, and completes
+//!        sent, has a program of the traffic control's ([`send`](bpf::send)) copy and send up to 64 packets by one call, and completes
 //!        them, for the kernel has copies. The rings lie in memory of ours, and the kernel has no part in them.
 //! Few    packets go the kernel's way, over the socket's own rings: a call of the program costs as much as some packets. So does
 //!        what the program cannot send: in another network namespace than the interface's, on an interface that is down, shorter
@@ -17,17 +17,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use pagepool::Error;
 
-use super::bpf::{self, ELSEWHERE, MOST, SCRATCH, SHORTEST, UNKNOWN};
-use super::capability;
-use super::params::{TxMode, XskMode, XskParams, parameter};
-use super::receiver::Descriptor;
-use super::ring::{Consumer, Producer};
+use super::bpf::program::{self as bpf, ELSEWHERE, MOST, SCRATCH, SHORTEST, UNKNOWN};
+use super::descriptor::Descriptor;
+use super::params::{TxMode, XskMode, XskParams};
+use super::queue::Queue;
 use super::sender::TxRings;
 use super::sys::link;
+use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{self, Mapped, errno};
-use super::umem::{Queue, Umem};
+use super::umem::Umem;
 use crate::device::Calls;
+use crate::error::parameter;
 use crate::sys::bpf as sys;
+use crate::sys::capability;
 
 /// Packets from which on the program is called. Fewer cost less by the ring, and gain nothing by coming together.
 const LEAST: usize = 4;

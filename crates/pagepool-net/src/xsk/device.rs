@@ -7,21 +7,23 @@ use std::time::Duration;
 
 use pagepool::{Bound, DmaDomain, Error, MAX_FRAGS, XdpBuff, XdpFrame, XdpFrameBulk};
 
+use super::bpf::redirect::{self, Redirect};
 use super::bpf_batch::{BpfBatch, Loaded};
-use super::capability;
-use super::deliveries::Deliveries;
-use super::params::{BusyPoll, TxMode, XskParams, parameter};
+use super::grace_period::GracePeriod;
+use super::params::{BusyPoll, TxMode, XskParams};
 use super::probe::Probe;
+use super::queue::{Queue, check_queue};
 use super::receiver::{Receiver, RxRings};
-use super::redirect::{self, Redirect};
-use super::ring::{Consumer, Producer};
 use super::sender::{Sender, TxRings};
 use super::stats::XskStats;
 use super::sys::link;
+use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{self as sys, KernelCounts, Mapped, Ring, errno};
-use super::umem::{Queue, Umem, check_queue};
+use super::umem::Umem;
+use crate::device::mapping_cache::MappingCache;
 use crate::device::{Armed, Calls, Capabilities, Device, DeviceStats, Wake, sleep_on};
-use crate::reach::MappingCache;
+use crate::error::parameter;
+use crate::sys::capability;
 
 /// The longest sleep while frames are being sent, at first: the kernel does not wake anybody for a completion.
 const WHILE_SENDING: Duration = Duration::from_millis(1);
@@ -118,7 +120,7 @@ struct Open {
     /// With zero copy.
     probe: Option<Probe>,
     /// With a redirect.
-    deliveries: Option<Deliveries>,
+    deliveries: Option<GracePeriod>,
 }
 
 impl XskDevice {
@@ -165,7 +167,7 @@ impl XskDevice {
         }
         if let (Some(redirect), Some(open)) = (&this.redirect, &mut this.open) {
             redirect.insert(this.key, open.fd.as_fd())?;
-            open.deliveries = Some(Deliveries::new());
+            open.deliveries = Some(GracePeriod::new());
         }
         Ok(this)
     }
@@ -484,7 +486,7 @@ impl Device for XskDevice {
         if let Some(redirect) = self.redirect.take() {
             redirect.remove(self.key, fd.as_fd());
         }
-        let delivered = deliveries.is_none_or(Deliveries::wait);
+        let delivered = deliveries.is_none_or(GracePeriod::wait);
         drop((rx, tx, program)); // before the socket: the kernel keeps one whose rings are mapped
         self.umem.close(fd);
         if delivered && probe.is_none_or(|probe| probe.wait(self.queue)) {
@@ -872,7 +874,7 @@ mod tests {
             let (mut device, pool) = open();
             device.receive(&pool, &mut Vec::new(), 0);
             let deliveries = &device.open.as_ref().unwrap().deliveries;
-            let knows = matches!(deliveries, Some(Deliveries::PacketSocket(_)));
+            let knows = matches!(deliveries, Some(GracePeriod::PacketSocket(_)));
             device.close();
             (knows, device.stats().closed_with, pool.inflight().out)
         })

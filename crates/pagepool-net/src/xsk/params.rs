@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use pagepool::Error;
 
-use super::redirect::Redirect;
+use super::bpf::redirect::Redirect;
+use crate::error::parameter;
 
 /// Most slots of a ring. Linux takes more; a table of buffers goes with them.
 const MAX_RING: u32 = 1 << 16;
@@ -205,10 +206,6 @@ impl XskParams {
         }
         self.busy_poll.map_or(Ok(()), BusyPoll::check)
     }
-}
-
-pub(super) fn parameter(field: &'static str, value: impl ToString, must_be: impl Into<String>) -> Error {
-    Error::Parameter { field, value: value.to_string(), must_be: must_be.into() }
 }
 
 #[cfg(test)]

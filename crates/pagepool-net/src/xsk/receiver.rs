@@ -12,38 +12,17 @@
 
 use pagepool::{Batch, Bound, DeviceTable, PAGE_SHIFT, PageBuf, PageIdx, XdpBuff};
 
-use super::ring::{Consumer, Producer};
+use super::descriptor::Descriptor;
+use super::layout::Layout;
+use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{CONTINUED, Mapped};
-use super::umem::Layout;
 use crate::device::DeviceStats;
-use crate::reach::MappingCache;
+use crate::device::mapping_cache::MappingCache;
 
 /// Descriptors that are looked for at once.
 const BURST: usize = 64;
 /// In unaligned mode an address is where the chunk begins, and above these bits how far behind that the packet is.
 const BASE_BITS: u32 = 48;
-
-/// A descriptor of the receive or transmit ring. Linux: `struct xdp_desc`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Descriptor {
-    pub(super) addr: u64,
-    pub(super) len: u32,
-    pub(super) options: u32,
-}
-
-impl Descriptor {
-    #[inline(always)]
-    pub(super) fn to_words(self) -> [u64; 2] {
-        let ([a, b, c, d], [e, f, g, h]) = (self.len.to_ne_bytes(), self.options.to_ne_bytes());
-        [self.addr, u64::from_ne_bytes([a, b, c, d, e, f, g, h])]
-    }
-
-    #[inline(always)]
-    pub(super) fn of_words([addr, rest]: [u64; 2]) -> Self {
-        let [a, b, c, d, e, f, g, h] = rest.to_ne_bytes();
-        Self { addr, len: u32::from_ne_bytes([a, b, c, d]), options: u32::from_ne_bytes([e, f, g, h]) }
-    }
-}
 
 type Fill = Producer<Mapped, 1>;
 

@@ -13,13 +13,13 @@ use std::collections::VecDeque;
 
 use pagepool::{DeviceTable, MAX_FRAGS, PAGE_SHIFT, PAGE_SIZE, PageIdx, XdpBuff, XdpFrame, XdpFrameBulk};
 
-use super::receiver::Descriptor;
-use super::ring::{Consumer, Producer};
+use super::descriptor::Descriptor;
+use super::layout::Layout;
 use super::sys::prefetch;
+use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{CONTINUED, Mapped};
-use super::umem::Layout;
 use crate::device::DeviceStats;
-use crate::reach::MappingCache;
+use crate::device::mapping_cache::MappingCache;
 
 /// Completions that are looked for at once.
 const BURST: usize = 64;

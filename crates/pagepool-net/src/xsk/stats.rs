@@ -1,7 +1,7 @@
 //! What the kernel says of a socket, and where its buffers are.
 
 use super::sys::socket::KernelCounts;
-use crate::counters::counters;
+use crate::device::counters::counters;
 
 counters! {
     /// What the kernel counts for a socket (`XDP_STATISTICS`), and where the buffers of a device are now. `fill`, `received`

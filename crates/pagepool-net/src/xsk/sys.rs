@@ -2,4 +2,5 @@
 
 pub(crate) mod link;
 pub(crate) mod prefetch;
+pub(crate) mod ring;
 pub(crate) mod socket;

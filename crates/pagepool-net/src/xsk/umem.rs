@@ -15,10 +15,12 @@ use std::time::{Duration, Instant};
 
 use pagepool::{DeviceAddr, DmaDomain, DomainId, Error, PAGE_SIZE, Provider, Region};
 
-use super::capability;
-use super::params::{UmemParams, XDP_HEADROOM, XskMode, parameter};
+use super::layout::Layout;
+use super::params::{UmemParams, XDP_HEADROOM, XskMode};
 use super::probe::Probe;
+use super::queue::Queue;
 use super::sys::socket::{self as sys, Registration, errno, flags};
+use crate::sys::capability;
 
 /// The first pause before a busy queue is tried again; each is twice as long, up to the last.
 const FIRST_PAUSE: Duration = Duration::from_micros(200);
@@ -40,28 +42,6 @@ struct Sockets {
     registered: Option<OwnedFd>,
     /// Those that are bound, and to what.
     bound: Vec<(Queue, Weak<OwnedFd>)>,
-}
-
-/// A queue among all of the machine: namespace, interface, number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Queue {
-    pub(super) namespace: u64,
-    pub(super) index: u32,
-    pub(super) number: u32,
-}
-
-/// Where in a chunk what lies, as the receiver and the sender need it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
-    /// Bytes of a chunk.
-    pub(super) chunk: u32,
-    /// Bytes before the packet in a chunk.
-    pub(super) before: u32,
-    pub(super) unaligned: bool,
-    /// log2 of the bytes that have an entry in a table of buffers: half a page, or a page.
-    pub(super) unit_shift: u32,
-    /// Bytes of the memory.
-    pub(super) len: u64,
 }
 
 impl Umem {
@@ -306,20 +286,4 @@ impl DmaDomain for Umem {
     fn fixes_area(&self) -> bool {
         true
     }
-}
-
-/// A queue's number must be below the interface's queues.
-pub(super) fn check_queue(interface: &str, queue: u32, queues: Option<(u32, u32)>) -> Result<(), Error> {
-    let Some((rx, tx)) = queues else { return Ok(()) }; // the driver does not say: bind will
-    if queue < rx.min(tx) {
-        return Ok(());
-    }
-    let must_be = match rx.min(tx) {
-        0 => {
-            format!("of an interface with queues both ways: {interface} has {rx} to receive and {tx} to send")
-        }
-        1 => format!("0: {interface} has one queue (`ethtool -L {interface}` changes that)"),
-        n => format!("0 to {}: {interface} has {rx} queues to receive and {tx} to send", n - 1),
-    };
-    Err(parameter("queue", queue, must_be))
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::prefetch;
-use crate::xsk::ring::{Entries, Index, RingMemory};
+use super::ring::{Entries, Index, RingMemory};
 
 /// `SO_NETNS_COOKIE` (include/uapi/asm-generic/socket.h, v7.3), which `libc` does not have.
 const SO_NETNS_COOKIE: libc::c_int = 71;

@@ -2,7 +2,7 @@
 
 use pagepool::XdpBuff;
 
-use crate::handler::Ingress;
+use super::handler::Ingress;
 
 /// Takes the packets that a program passes. A closure is a stack. Runs on the thread that polls; must not block.
 ///

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use pagepool::{Error, XdpFrame};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
-use crate::doorbell::Doorbell;
+use crate::device::doorbell::Doorbell;
 
 /// Most frames that a handoff holds.
 const MOST: usize = 1 << 16;

@@ -15,7 +15,7 @@ use super::sys::socket as sys;
 
 /// A way to wait.
 #[derive(Debug)]
-pub(super) enum Deliveries {
+pub(super) enum GracePeriod {
     Membarrier,
     /// Receives nothing, and exists to be closed.
     PacketSocket(OwnedFd),
@@ -23,7 +23,7 @@ pub(super) enum Deliveries {
     Unknown,
 }
 
-impl Deliveries {
+impl GracePeriod {
     /// Finds one that works.
     pub(super) fn new() -> Self {
         match sys::has_grace_period() {

@@ -7,9 +7,9 @@
 use pagepool::{Bound, Error, PAGE_SIZE, PageBuf, XdpBuff};
 
 use super::device::XskDevice;
-use super::params::parameter;
-use super::umem::Layout;
+use super::layout::Layout;
 use crate::device::{Capabilities, Device};
+use crate::error::parameter;
 
 impl XskDevice {
     /// Whether a pool's buffers hold any packet that this device may receive: that they lie in its UMEM, are chunks of

@@ -1,6 +1,6 @@
 //! A cable between two in-memory NICs.
 
-use crate::mem_nic::{NicPort, PortStep};
+use super::port::{NicPort, PortStep};
 
 /// Packets that cross in one direction in a step.
 const BURST: usize = 64;

@@ -13,7 +13,11 @@
 //! Cost   nothing is allocated, locked or formatted per packet; all memory is bounded by rings and by the budget.
 
 mod cycles;
+pub(crate) mod egress;
+pub(crate) mod handler;
+pub(crate) mod handoff;
 mod port;
+pub(crate) mod stack;
 mod stats;
 
 use std::time::{Duration, Instant};
@@ -21,14 +25,14 @@ use std::time::{Duration, Instant};
 use pagepool::{Bound, ETH_HEADER, Error, XdpBuff, XdpFrame, XdpFrameBulk, put_packets};
 
 use crate::device::{Device, Wake};
-use crate::egress::{Egress, PathStats};
-use crate::handler::{Action, Ingress, PacketHandler, PortId};
-use crate::handoff::{HandoffRx, HandoffTx};
-use crate::stack::{NoStack, Stack};
 use crate::sys::event::Sleep;
 pub use cycles::PartCycles;
 use cycles::{Meter, Part};
+use egress::{Egress, PathStats};
+use handler::{Action, Ingress, PacketHandler, PortId};
+use handoff::{HandoffRx, HandoffTx};
 use port::Port;
+use stack::{NoStack, Stack};
 pub use stats::ForwardStats;
 
 /// Packets that one poll takes from a port, unless it is told otherwise. Linux: `NAPI_POLL_WEIGHT`.

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pagepool::{DeviceAddr, DmaDomain, DomainId, Region};
 
-use crate::device_memory::{DeviceMemory, Fault};
+use super::device_memory::{DeviceMemory, Fault};
 
 /// Bits of an address within its place: the largest region of an area.
 const OFFSET_BITS: u32 = 40;

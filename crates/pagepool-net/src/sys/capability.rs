@@ -6,32 +6,32 @@
 
 /// A capability: its name and number in include/uapi/linux/capability.h, and whether CAP_SYS_ADMIN does instead.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Capability {
+pub(crate) struct Capability {
     name: &'static str,
     number: u32,
     or_admin: bool,
 }
 
 /// For AF_XDP sockets, in the network namespace's user namespace.
-pub(super) const SOCKET: &[Capability] = &[Capability { name: "CAP_NET_RAW", number: 13, or_admin: false }];
+pub(crate) const SOCKET: &[Capability] = &[Capability { name: "CAP_NET_RAW", number: 13, or_admin: false }];
 /// For maps, programs and links, in the machine's first user namespace.
-pub(super) const PROGRAM: &[Capability] = &[
+pub(crate) const PROGRAM: &[Capability] = &[
     Capability { name: "CAP_BPF", number: 39, or_admin: true },
     Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: true },
 ];
 /// For a program that reads this process's memory.
-pub(super) const SEND_PROGRAM: &[Capability] = &[
+pub(crate) const SEND_PROGRAM: &[Capability] = &[
     Capability { name: "CAP_BPF", number: 39, or_admin: true },
     Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: true },
     Capability { name: "CAP_PERFMON", number: 38, or_admin: true },
 ];
 /// For busy polling.
-pub(super) const ADMIN: &[Capability] = &[Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: false }];
+pub(crate) const ADMIN: &[Capability] = &[Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: false }];
 
 const SYS_ADMIN: u32 = 21;
 
 /// What to do about a call that needs these and was not permitted.
-pub(super) fn remedy(needed: &[Capability]) -> String {
+pub(crate) fn remedy(needed: &[Capability]) -> String {
     of(needed, effective())
 }
 

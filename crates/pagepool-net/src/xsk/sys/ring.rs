@@ -17,7 +17,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::sys::prefetch;
+use super::prefetch;
 
 /// One of the words at the head of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

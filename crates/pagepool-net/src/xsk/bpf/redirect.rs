@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use pagepool::Error;
 
-use super::bpf;
-use super::capability;
-use super::params::parameter;
-use super::sys::link;
-use super::sys::socket::errno;
+use super::program;
+use crate::error::parameter;
 use crate::sys::bpf as sys;
+use crate::sys::capability;
+use crate::xsk::sys::link;
+use crate::xsk::sys::socket::errno;
 
 /// Queues that a map has room for at least.
 const QUEUES: u32 = 64;
@@ -61,7 +61,7 @@ impl Redirect {
         let index = index_of(interface)?;
         let queues = link::queues(interface).map_or(0, |(rx, _)| rx).max(QUEUES);
         let map = sys::create_socket_map(queues).map_err(|e| refused("bpf(BPF_MAP_CREATE)", e, frags))?;
-        let code = bpf::redirect(map.as_raw_fd());
+        let code = program::redirect(map.as_raw_fd());
         let program = sys::load(&code, sys::Kind::Xdp { frags })
             .map_err(|e| refused("bpf(BPF_PROG_LOAD)", e, frags))?;
         let (link, mode, why) = attach_as(program.as_fd(), interface, index, how)?;
@@ -92,7 +92,7 @@ impl Redirect {
     }
 
     /// Where a socket is put: at the queue's number, unless a program of somebody else's looks elsewhere.
-    pub(super) fn key(&self, queue: u32, asked: Option<u32>) -> Result<u32, Error> {
+    pub(in crate::xsk) fn key(&self, queue: u32, asked: Option<u32>) -> Result<u32, Error> {
         let key = asked.unwrap_or(queue);
         if self.ours.is_some() && key != queue {
             let must_be =
@@ -126,7 +126,7 @@ impl Redirect {
 
     /// Gives a socket no packets any more, if it is at this key still. The kernel does so too when the socket goes, which
     /// is later where a child between `fork` and `exec` has it.
-    pub(super) fn remove(&self, key: u32, socket: BorrowedFd<'_>) {
+    pub(in crate::xsk) fn remove(&self, key: u32, socket: BorrowedFd<'_>) {
         // A map does not say whose socket it has; but it takes the one that is there once more, and no other.
         if sys::set_socket(self.map(), key, socket).is_ok() {
             let _ = sys::clear_socket(self.map(), key); // it was there just now
@@ -142,7 +142,7 @@ impl Drop for Ours {
 }
 
 /// The number of an interface of this thread's network namespace.
-pub(super) fn index_of(interface: &str) -> Result<u32, Error> {
+pub(in crate::xsk) fn index_of(interface: &str) -> Result<u32, Error> {
     link::index_of(interface).map_err(|_| {
         let names = link::names().join(", ");
         parameter(

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use pagepool::{Area, Bound, DmaDomain, Mapping, XdpBuff, XdpFrame};
 
-use crate::counters::counters;
 use crate::device::Device;
+use crate::device::counters::counters;
 
 /// How the memory of a frame gets to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

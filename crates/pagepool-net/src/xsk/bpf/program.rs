@@ -1,0 +1,314 @@
+//! The programs that the kernel runs for us: one gives packets to sockets, one sends many of them by one call.
+//!
+//! ```text
+//! redirect:
+//!   r2 = *(u32 *)(r1 + 16)        ; struct xdp_md: rx_queue_index
+//!   r1 = map_fd ll                ; the map from queues to sockets (two instructions' room)
+//!   r3 = 2                        ; XDP_PASS, if the queue has no socket
+//!   call bpf_redirect_map         ; helper 51
+//!   exit                          ; with what it says
+//! ```
+//!
+//! A queue without a socket goes on to the kernel's stack. The lower bits of the flags as the verdict for that need
+//! Linux 5.3.
+//!
+//! ```text
+//! send:
+//!   r6 = r1                       ; struct __sk_buff: a packet that is written over and over; copies of it are sent
+//!   call bpf_get_netns_cookie     ; helper 122: of the thread that calls
+//!   r1 = namespace ll
+//!   if r0 != r1 goto elsewhere    ; an interface's number is another one's there
+//!   r1 = queue + 1
+//!   *(u32 *)(r6 + 12) = r1        ; queue_mapping
+//!   r8 = *(u32 *)(r6 + 52)        ; cb[1]: entries, which do not wrap around the ring's end
+//!   r9 = 0                        ; entries that are done
+//!   if r8 > 64 goto out
+//!   r2 = r8
+//!   r2 <<= 4                      ; bytes of an entry
+//!   r1 = scratch ll
+//!   r3 = *(u32 *)(r6 + 48)        ; cb[0]: the first entry
+//!   r3 <<= 4
+//!   r4 = ring ll
+//!   r3 += r4
+//!   call bpf_probe_read_user      ; helper 112: all entries
+//!   if r0 != 0 goto out
+//! next:
+//!   if r9 >= r8 goto out
+//!   if r9 == 64 goto out
+//!   r4 = r9
+//!   r4 <<= 4
+//!   r1 = scratch ll
+//!   r1 += r4
+//!   r7 = *(u32 *)(r1 + 8)         ; its packet's length
+//!   if r7 > 4096 goto out
+//!   if r7 < 14 goto out
+//!   r3 = *(u64 *)(r1 + 0)         ; its packet's place
+//!   r4 = memory ll
+//!   r3 += r4
+//!   r1 = scratch + 1024 ll
+//!   r2 = r7
+//!   call bpf_probe_read_user      ; the packet
+//!   if r0 != 0 goto out
+//!   r1 = *(u32 *)(r6 + 0)         ; len
+//!   if r1 == r7 goto write
+//!   r1 = r6
+//!   r2 = r7
+//!   r3 = 0
+//!   call bpf_skb_change_tail      ; helper 38
+//!   if r0 != 0 goto out
+//! write:
+//!   r1 = r6
+//!   r2 = 0
+//!   r3 = scratch + 1024 ll
+//!   r4 = r7
+//!   r5 = 0
+//!   call bpf_skb_store_bytes      ; helper 9
+//!   if r0 != 0 goto out
+//!   r1 = r6
+//!   r2 = interface
+//!   r3 = 0
+//!   call bpf_clone_redirect       ; helper 13
+//!   if r0 s< 0 goto out
+//!   if r0 == 2 goto unknown       ; NET_XMIT_CN: it was queued, or the interface is down. NET_XMIT_DROP is an end, too
+//!   r9 += 1
+//!   goto next
+//! out:
+//!   r0 = r9
+//!   exit
+//! unknown:
+//!   r0 = r9
+//!   r0 |= 0x10000
+//!   exit
+//! elsewhere:
+//!   r0 = -1
+//!   exit
+//! ```
+//!
+//! `bpf_get_netns_cookie` for such programs needs Linux 6.15; before, nothing tells a thread in another namespace from one that
+//! is where the interface is.
+
+use crate::sys::bpf::{Insn, OWN_WORDS};
+
+/// Kinds of instructions (include/uapi/linux/bpf_common.h and bpf.h, v7.3).
+const LOAD_WORD: u8 = 0x61; // BPF_LDX | BPF_MEM | BPF_W
+const LOAD_LONG: u8 = 0x79; // BPF_LDX | BPF_MEM | BPF_DW
+const STORE_WORD: u8 = 0x63; // BPF_STX | BPF_MEM | BPF_W
+const LOAD_64: u8 = 0x18; // BPF_LD | BPF_IMM | BPF_DW
+const MOVE: u8 = 0xbf; // BPF_ALU64 | BPF_MOV | BPF_X
+const MOVE_IMM: u8 = 0xb7; // BPF_ALU64 | BPF_MOV | BPF_K
+const ADD: u8 = 0x0f; // BPF_ALU64 | BPF_ADD | BPF_X
+const ADD_IMM: u8 = 0x07; // BPF_ALU64 | BPF_ADD | BPF_K
+const OR_IMM: u8 = 0x47; // BPF_ALU64 | BPF_OR | BPF_K
+const SHIFT_LEFT_IMM: u8 = 0x67; // BPF_ALU64 | BPF_LSH | BPF_K
+const JUMP: u8 = 0x05; // BPF_JMP | BPF_JA
+const IF_EQUAL: u8 = 0x1d; // BPF_JMP | BPF_JEQ | BPF_X
+const IF_EQUAL_IMM: u8 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
+const IF_ABOVE_IMM: u8 = 0x25; // BPF_JMP | BPF_JGT | BPF_K
+const IF_NOT_BELOW: u8 = 0x3d; // BPF_JMP | BPF_JGE | BPF_X
+const IF_NOT_EQUAL: u8 = 0x5d; // BPF_JMP | BPF_JNE | BPF_X
+const IF_NOT_EQUAL_IMM: u8 = 0x55; // BPF_JMP | BPF_JNE | BPF_K
+const IF_BELOW_IMM: u8 = 0xa5; // BPF_JMP | BPF_JLT | BPF_K
+const IF_NEGATIVE: u8 = 0xc5; // BPF_JMP | BPF_JSLT | BPF_K, with 0
+const CALL: u8 = 0x85; // BPF_JMP | BPF_CALL
+const EXIT: u8 = 0x95; // BPF_JMP | BPF_EXIT
+/// The source register of a `LOAD_64` whose value is a map's descriptor. Linux: `BPF_PSEUDO_MAP_FD`.
+const MAP_FD: u8 = 1;
+/// The same, of which the value is where the map's first element begins. Linux: `BPF_PSEUDO_MAP_VALUE`.
+const MAP_VALUE: u8 = 2;
+/// `offsetof(struct xdp_md, rx_queue_index)`.
+const RX_QUEUE_INDEX: i16 = 16;
+/// Offsets in `struct __sk_buff`.
+const LEN: i16 = 0;
+const QUEUE_MAPPING: i16 = 12;
+const FIRST: i16 = 4 * OWN_WORDS as i16;
+const COUNT: i16 = FIRST + 4;
+const XDP_PASS: i32 = 2;
+/// What an interface's queue says of a packet that it, or another, had no room for; and what a queue says that is off.
+const NET_XMIT_CN: i32 = 2;
+/// Helpers.
+const SKB_STORE_BYTES: i32 = 9;
+const CLONE_REDIRECT: i32 = 13;
+const SKB_CHANGE_TAIL: i32 = 38;
+const REDIRECT_MAP: i32 = 51;
+const PROBE_READ_USER: i32 = 112;
+const GET_NETNS_COOKIE: i32 = 122;
+
+/// Packets that a call sends at most: as many as a receiving interface takes in one turn. Linux: `NAPI_POLL_WEIGHT`.
+pub(in crate::xsk) const MOST: usize = 64;
+/// Bytes of a packet that can be sent so: an Ethernet header at least, and no more than a chunk has.
+pub(in crate::xsk) const SHORTEST: u32 = pagepool::ETH_HEADER as u32;
+const LONGEST: i32 = 4096;
+/// Bytes of an entry, by a shift, and of as many as are sent at once.
+const ENTRY_SHIFT: i32 = 4;
+const ENTRIES: i32 = (MOST as i32) << ENTRY_SHIFT;
+/// Bytes of the scratch memory: the entries, and a packet.
+pub(in crate::xsk) const SCRATCH: u32 = (ENTRIES + LONGEST) as u32;
+/// What the program adds to the packets that it sent if nobody knows whether one more was.
+pub(in crate::xsk) const UNKNOWN: u32 = 1 << 16;
+/// What the program returns to a thread in another network namespace.
+pub(in crate::xsk) const ELSEWHERE: u32 = u32::MAX;
+
+const fn op(code: u8, to: u8, from: u8, offset: i16, imm: i32) -> Insn {
+    Insn { code, registers: from << 4 | to, offset, imm }
+}
+
+/// The program that gives packets to the sockets of a map.
+pub(in crate::xsk) fn redirect(map: i32) -> [Insn; 6] {
+    let [map, rest] = load_64_as(1, MAP_FD, [map, 0]);
+    [
+        op(LOAD_WORD, 2, 1, RX_QUEUE_INDEX, 0),
+        map,
+        rest,
+        op(MOVE_IMM, 3, 0, 0, XDP_PASS),
+        op(CALL, 0, 0, 0, REDIRECT_MAP),
+        op(EXIT, 0, 0, 0, 0),
+    ]
+}
+
+/// What the program that sends works on.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::xsk) struct Sends {
+    /// The interface, by its number in this network namespace.
+    pub(in crate::xsk) namespace: u64,
+    pub(in crate::xsk) interface: u32,
+    pub(in crate::xsk) queue: u32,
+    /// Where the ring's entries begin.
+    pub(in crate::xsk) ring: u64,
+    /// Where the memory begins that packets lie in.
+    pub(in crate::xsk) memory: u64,
+    /// A map of one element of [`SCRATCH`] bytes.
+    pub(in crate::xsk) scratch: i32,
+}
+
+/// The program that sends entries of a ring. It says how many it is done with, perhaps with [`UNKNOWN`]; or [`ELSEWHERE`].
+pub(in crate::xsk) fn send(what: Sends) -> Vec<Insn> {
+    let mut code = Code::default();
+    code.extend([op(MOVE, 6, 1, 0, 0), op(CALL, 0, 0, 0, GET_NETNS_COOKIE)]);
+    code.extend(load_64(1, what.namespace));
+    code.jump(Label::Elsewhere, op(IF_NOT_EQUAL, 0, 1, 0, 0));
+    code.extend([
+        op(MOVE_IMM, 1, 0, 0, what.queue as i32 + 1),
+        op(STORE_WORD, 6, 1, QUEUE_MAPPING, 0),
+        op(LOAD_WORD, 8, 6, COUNT, 0),
+        op(MOVE_IMM, 9, 0, 0, 0),
+    ]);
+    read_entries(&mut code, &what);
+    code.mark(Label::Next);
+    code.jump(Label::Out, op(IF_NOT_BELOW, 9, 8, 0, 0));
+    code.jump(Label::Out, op(IF_EQUAL_IMM, 9, 0, 0, MOST as i32));
+    read_packet(&mut code, &what);
+    write_packet(&mut code, what.scratch);
+    code.extend([op(MOVE, 1, 6, 0, 0), op(MOVE_IMM, 2, 0, 0, what.interface as i32)]);
+    code.extend([op(MOVE_IMM, 3, 0, 0, 0), op(CALL, 0, 0, 0, CLONE_REDIRECT)]);
+    code.jump(Label::Out, op(IF_NEGATIVE, 0, 0, 0, 0));
+    code.jump(Label::Unknown, op(IF_EQUAL_IMM, 0, 0, 0, NET_XMIT_CN));
+    code.extend([op(ADD_IMM, 9, 0, 0, 1)]);
+    code.jump(Label::Next, op(JUMP, 0, 0, 0, 0));
+    code.mark(Label::Out);
+    code.extend([op(MOVE, 0, 9, 0, 0), op(EXIT, 0, 0, 0, 0)]);
+    code.mark(Label::Unknown);
+    code.extend([op(MOVE, 0, 9, 0, 0), op(OR_IMM, 0, 0, 0, UNKNOWN as i32), op(EXIT, 0, 0, 0, 0)]);
+    code.mark(Label::Elsewhere);
+    code.extend([op(MOVE_IMM, 0, 0, 0, ELSEWHERE as i32), op(EXIT, 0, 0, 0, 0)]);
+    code.finish()
+}
+
+/// Copies all entries to the scratch memory.
+fn read_entries(code: &mut Code, what: &Sends) {
+    code.jump(Label::Out, op(IF_ABOVE_IMM, 8, 0, 0, MOST as i32));
+    code.extend([op(MOVE, 2, 8, 0, 0), op(SHIFT_LEFT_IMM, 2, 0, 0, ENTRY_SHIFT)]);
+    code.extend(in_scratch(1, what.scratch, 0));
+    code.extend([op(LOAD_WORD, 3, 6, FIRST, 0), op(SHIFT_LEFT_IMM, 3, 0, 0, ENTRY_SHIFT)]);
+    code.extend(load_64(4, what.ring));
+    code.extend([op(ADD, 3, 4, 0, 0), op(CALL, 0, 0, 0, PROBE_READ_USER)]);
+    code.jump(Label::Out, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
+}
+
+/// Copies a packet to the scratch memory, and its length to r7: no helper copies it to where it goes.
+fn read_packet(code: &mut Code, what: &Sends) {
+    code.extend([op(MOVE, 4, 9, 0, 0), op(SHIFT_LEFT_IMM, 4, 0, 0, ENTRY_SHIFT)]);
+    code.extend(in_scratch(1, what.scratch, 0));
+    code.extend([op(ADD, 1, 4, 0, 0), op(LOAD_WORD, 7, 1, 8, 0)]);
+    code.jump(Label::Out, op(IF_ABOVE_IMM, 7, 0, 0, LONGEST));
+    code.jump(Label::Out, op(IF_BELOW_IMM, 7, 0, 0, SHORTEST as i32));
+    code.extend([op(LOAD_LONG, 3, 1, 0, 0)]);
+    code.extend(load_64(4, what.memory));
+    code.extend([op(ADD, 3, 4, 0, 0)]);
+    code.extend(in_scratch(1, what.scratch, ENTRIES));
+    code.extend([op(MOVE, 2, 7, 0, 0), op(CALL, 0, 0, 0, PROBE_READ_USER)]);
+    code.jump(Label::Out, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
+}
+
+/// Makes the kernel's packet this one.
+fn write_packet(code: &mut Code, scratch: i32) {
+    code.extend([op(LOAD_WORD, 1, 6, LEN, 0)]);
+    code.jump(Label::Write, op(IF_EQUAL, 1, 7, 0, 0));
+    code.extend([
+        op(MOVE, 1, 6, 0, 0),
+        op(MOVE, 2, 7, 0, 0),
+        op(MOVE_IMM, 3, 0, 0, 0),
+        op(CALL, 0, 0, 0, SKB_CHANGE_TAIL),
+    ]);
+    code.jump(Label::Out, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
+    code.mark(Label::Write);
+    code.extend([op(MOVE, 1, 6, 0, 0), op(MOVE_IMM, 2, 0, 0, 0)]);
+    code.extend(in_scratch(3, scratch, ENTRIES));
+    code.extend([op(MOVE, 4, 7, 0, 0), op(MOVE_IMM, 5, 0, 0, 0), op(CALL, 0, 0, 0, SKB_STORE_BYTES)]);
+    code.jump(Label::Out, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
+}
+
+/// The two instructions that load 64 bits.
+fn load_64(to: u8, value: u64) -> [Insn; 2] {
+    load_64_as(to, 0, [value as i32, (value >> 32) as i32])
+}
+
+/// The two that load an address in the scratch memory.
+fn in_scratch(to: u8, scratch: i32, offset: i32) -> [Insn; 2] {
+    load_64_as(to, MAP_VALUE, [scratch, offset])
+}
+
+fn load_64_as(to: u8, kind: u8, [first, second]: [i32; 2]) -> [Insn; 2] {
+    [op(LOAD_64, to, kind, 0, first), op(0, 0, 0, 0, second)]
+}
+
+/// A place that is jumped to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Label {
+    Next,
+    Write,
+    Out,
+    Unknown,
+    Elsewhere,
+}
+
+/// Instructions whose jumps are filled in at the end.
+#[derive(Default)]
+struct Code {
+    instructions: Vec<Insn>,
+    jumps: Vec<(usize, Label)>,
+    places: Vec<(Label, usize)>,
+}
+
+impl Code {
+    fn extend<const N: usize>(&mut self, more: [Insn; N]) {
+        self.instructions.extend(more);
+    }
+
+    fn jump(&mut self, to: Label, instruction: Insn) {
+        self.jumps.push((self.instructions.len(), to));
+        self.instructions.push(instruction);
+    }
+
+    fn mark(&mut self, label: Label) {
+        self.places.push((label, self.instructions.len()));
+    }
+
+    /// A jump counts from the instruction behind it.
+    fn finish(mut self) -> Vec<Insn> {
+        for (at, to) in self.jumps {
+            let place = self.places.iter().find(|(label, _)| *label == to).expect("each label is marked").1;
+            self.instructions[at].offset = (place as isize - at as isize - 1) as i16;
+        }
+        self.instructions
+    }
+}

@@ -1,0 +1,15 @@
+//! Where in a chunk of a UMEM the packet lies.
+
+/// Where in a chunk what lies, as the receiver and the sender need it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// Bytes of a chunk.
+    pub(super) chunk: u32,
+    /// Bytes before the packet in a chunk.
+    pub(super) before: u32,
+    pub(super) unaligned: bool,
+    /// log2 of the bytes that have an entry in a table of buffers: half a page, or a page.
+    pub(super) unit_shift: u32,
+    /// Bytes of the memory.
+    pub(super) len: u64,
+}

@@ -1,0 +1,29 @@
+//! The number of a queue: which one of all on the machine is meant, and whether the interface has it.
+
+use pagepool::Error;
+
+use crate::error::parameter;
+
+/// A queue among all of the machine: namespace, interface, number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Queue {
+    pub(super) namespace: u64,
+    pub(super) index: u32,
+    pub(super) number: u32,
+}
+
+/// A queue's number must be below the interface's queues.
+pub(super) fn check_queue(interface: &str, queue: u32, queues: Option<(u32, u32)>) -> Result<(), Error> {
+    let Some((rx, tx)) = queues else { return Ok(()) }; // the driver does not say: bind will
+    if queue < rx.min(tx) {
+        return Ok(());
+    }
+    let must_be = match rx.min(tx) {
+        0 => {
+            format!("of an interface with queues both ways: {interface} has {rx} to receive and {tx} to send")
+        }
+        1 => format!("0: {interface} has one queue (`ethtool -L {interface}` changes that)"),
+        n => format!("0 to {}: {interface} has {rx} queues to receive and {tx} to send", n - 1),
+    };
+    Err(parameter("queue", queue, must_be))
+}
