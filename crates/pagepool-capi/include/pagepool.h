@@ -209,6 +209,100 @@ struct pagepool_arena_params {
 };
 
 /**
+ * A buffer as a device sees it. Plain numbers.
+ */
+struct pagepool_raw {
+    /**
+     * Address of the first byte in the pool's first domain.
+     */
+    uint64_t addr;
+    /**
+     * Bytes from there on that belong to the buffer.
+     */
+    uint32_t len;
+    /**
+     * 0.
+     */
+    uint32_t reserved;
+};
+
+/**
+ * Somebody who uses buffers without owning them, and says on request whether one is in use still: a kernel that sends from
+ * them, a count kept elsewhere. Callbacks are called inside allocations and polls of the pool's owner, and by whoever asks
+ * after the pool once it is destroyed, on any thread. They may use the library, but not unbind or destroy the pool; they
+ * must not throw or longjmp, and should take a bounded time. Each gets `arg` first.
+ */
+struct pagepool_user_ops {
+    /**
+     * sizeof(struct pagepool_user_ops).
+     */
+    size_t size;
+    /**
+     * The callbacks' first argument.
+     */
+    void *arg;
+    /**
+     * Not 0 while the buffer that was queued with this cookie is in use. Once this says 0 the buffer goes home, so all that
+     * was done with the bytes must be over. Required.
+     */
+    int (*in_use)(void *arg, uint64_t cookie);
+    /**
+     * Called once before each round of questions, for a user that must look first, at a socket's error queue say. May be NULL.
+     */
+    void (*refresh)(void *arg);
+    /**
+     * Called once when nothing waits for the user any more and its handle is put, so that `arg` may be freed. May be NULL.
+     */
+    void (*release)(void *arg);
+};
+
+/**
+ * What a pool's waiting queue has done so far.
+ */
+struct pagepool_wait_stats {
+    /**
+     * Buffers that wait now, in the queue and beyond it.
+     */
+    uint64_t waiting;
+    /**
+     * Buffers that were taken into the queue.
+     */
+    uint64_t queued;
+    /**
+     * Buffers that went home because their user was done.
+     */
+    uint64_t reused;
+    /**
+     * Rounds of polling that ended at a buffer that was still in use and stayed in the queue.
+     */
+    uint64_t kept;
+    /**
+     * Buffers still in use that a round looked past, to those behind.
+     */
+    uint64_t skipped;
+    /**
+     * Buffers that left the queue while they were in use; their page leaves the pool, and its memory waits.
+     */
+    uint64_t released;
+    /**
+     * Those of them whose user was done later, so that their memory went back to the arena.
+     */
+    uint64_t freed_late;
+    /**
+     * Buffers that were refused because the queue was full.
+     */
+    uint64_t full;
+    /**
+     * Rounds of polling while something waited.
+     */
+    uint64_t polls;
+    /**
+     * Buffers in use when nobody watched the end of the pool any more: their memory is never used again.
+     */
+    uint64_t leaked;
+};
+
+/**
  * A stretch of an arena, to be mapped as one.
  */
 struct pagepool_region {
@@ -277,15 +371,6 @@ struct pagepool_domain_ops {
      * 1: the arena must stay as it is while it is mapped here, as an AF_XDP UMEM.
      */
     uint32_t fixes_arena;
-};
-
-/**
- * The tables of the inline functions.
- */
-struct pagepool_inline_ {
-    const void *views;
-    const void *directory;
-    uint64_t view_mask;
 };
 
 /**
@@ -398,24 +483,6 @@ struct pagepool_params {
 };
 
 /**
- * A buffer as a device sees it. Plain numbers.
- */
-struct pagepool_raw {
-    /**
-     * Address of the first byte in the pool's first domain.
-     */
-    uint64_t addr;
-    /**
-     * Bytes from there on that belong to the buffer.
-     */
-    uint32_t len;
-    /**
-     * 0.
-     */
-    uint32_t reserved;
-};
-
-/**
  * What a pool has done so far, under Linux's names (struct page_pool_alloc_stats, page_pool_recycle_stats).
  */
 struct pagepool_stats {
@@ -508,79 +575,12 @@ struct pagepool_places {
 };
 
 /**
- * Somebody who uses buffers without owning them, and says on request whether one is in use still: a kernel that sends from
- * them, a count kept elsewhere. Callbacks are called inside allocations and polls of the pool's owner, and by whoever asks
- * after the pool once it is destroyed, on any thread. They may use the library, but not unbind or destroy the pool; they
- * must not throw or longjmp, and should take a bounded time. Each gets `arg` first.
+ * The tables of the inline functions.
  */
-struct pagepool_user_ops {
-    /**
-     * sizeof(struct pagepool_user_ops).
-     */
-    size_t size;
-    /**
-     * The callbacks' first argument.
-     */
-    void *arg;
-    /**
-     * Not 0 while the buffer that was queued with this cookie is in use. Once this says 0 the buffer goes home, so all that
-     * was done with the bytes must be over. Required.
-     */
-    int (*in_use)(void *arg, uint64_t cookie);
-    /**
-     * Called once before each round of questions, for a user that must look first, at a socket's error queue say. May be NULL.
-     */
-    void (*refresh)(void *arg);
-    /**
-     * Called once when nothing waits for the user any more and its handle is put, so that `arg` may be freed. May be NULL.
-     */
-    void (*release)(void *arg);
-};
-
-/**
- * What a pool's waiting queue has done so far.
- */
-struct pagepool_wait_stats {
-    /**
-     * Buffers that wait now, in the queue and beyond it.
-     */
-    uint64_t waiting;
-    /**
-     * Buffers that were taken into the queue.
-     */
-    uint64_t queued;
-    /**
-     * Buffers that went home because their user was done.
-     */
-    uint64_t reused;
-    /**
-     * Rounds of polling that ended at a buffer that was still in use and stayed in the queue.
-     */
-    uint64_t kept;
-    /**
-     * Buffers still in use that a round looked past, to those behind.
-     */
-    uint64_t skipped;
-    /**
-     * Buffers that left the queue while they were in use; their page leaves the pool, and its memory waits.
-     */
-    uint64_t released;
-    /**
-     * Those of them whose user was done later, so that their memory went back to the arena.
-     */
-    uint64_t freed_late;
-    /**
-     * Buffers that were refused because the queue was full.
-     */
-    uint64_t full;
-    /**
-     * Rounds of polling while something waited.
-     */
-    uint64_t polls;
-    /**
-     * Buffers in use when nobody watched the end of the pool any more: their memory is never used again.
-     */
-    uint64_t leaked;
+struct pagepool_inline_ {
+    const void *views;
+    const void *directory;
+    uint64_t view_mask;
 };
 
 #ifdef __cplusplus
@@ -650,6 +650,15 @@ int pagepool_arena_set_current_node(struct pagepool_arena *arena, int nid);
  * Thread: any. Cost: a lock.
  */
 void *pagepool_arena_base(struct pagepool_arena *arena);
+
+/**
+ * The device is gone: unmaps every region of the arena from its domain now, whoever still uses it. Buffers that are out stay
+ * valid for the CPU, have no address there any more, and are not unmapped a second time when they come home.
+ *
+ * Thread: any. Errors: -ENODEV where the arena was not mapped there; -EINVAL, -ESTALE. Cost: a lock, and the domain's unmap.
+ */
+int pagepool_arena_device_gone(struct pagepool_arena *arena,
+                               struct pagepool_domain *domain);
 
 /**
  * Returns a buffer to its pool: into the cache on the owner's thread, else through this thread's lane or the ring.
@@ -780,13 +789,192 @@ int pagepool_buf_put_bulk(struct pagepool_buf **bufs,
 int pagepool_buf_put_ring_bulk(struct pagepool_buf **bufs, size_t n);
 
 /**
- * The device is gone: unmaps every region of the arena from its domain now, whoever still uses it. Buffers that are out stay
- * valid for the CPU, have no address there any more, and are not unmapped a second time when they come home.
+ * Keeps a page's memory as it is after its buffer went home, until the hold is let go: for DMA that nobody can call off. A
+ * page that comes home while it is held leaves its pool (`recycle_released_refcnt`). Linux: a page reference beside the
+ * pool's.
  *
- * Thread: any. Errors: -ENODEV where the arena was not mapped there; -EINVAL, -ESTALE. Cost: a lock, and the domain's unmap.
+ * Thread: whoever has the buffer. Ownership: `*hold` is the caller's, to be let go once; the buffer stays as it is. Errors:
+ * -EINVAL, -ESTALE, -ENOMEM. Cost: a lock and two atomic operations.
  */
-int pagepool_arena_device_gone(struct pagepool_arena *arena,
-                               struct pagepool_domain *domain);
+int pagepool_buf_hold(struct pagepool_buf *buf,
+                      struct pagepool_hold **hold);
+
+/**
+ * Lets a hold go.
+ *
+ * Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was let go before, -EINVAL. Cost: a lock and an
+ * atomic operation; the last hold of a page that left its pool gives the memory back.
+ */
+int pagepool_unhold(struct pagepool_hold *hold);
+
+/**
+ * Number of the page that is held; UINT32_MAX for a bad handle.
+ *
+ * Thread: any. Cost: a lock.
+ */
+uint32_t pagepool_hold_page_index(struct pagepool_hold *hold);
+
+/**
+ * Address of the first byte of the page that is held; NULL for memory that the CPU cannot read, or a bad handle.
+ *
+ * Thread: any. Cost: a lock.
+ */
+void *pagepool_hold_data(struct pagepool_hold *hold);
+
+/**
+ * Parts with a buffer for its device address, to be put on a descriptor ring; pagepool_from_raw or pagepool_put_addr brings
+ * it back.
+ *
+ * Thread: whoever has the buffer. Ownership: the handle is over, unless it is refused. Errors: -EOPNOTSUPP in a pool without
+ * domains, and for a fragment that shares a cache line with another (`frag_align` below 64); -EINVAL, -ESTALE. Cost: a lookup
+ * and one or two atomic operations.
+ */
+int pagepool_buf_into_raw(struct pagepool_buf *buf,
+                          struct pagepool_raw *raw);
+
+/**
+ * Up to `n` whole pages as device addresses into `addrs`, for a fill ring; says how many were had. As pagepool_alloc_bulk and
+ * then pagepool_buf_into_raw, without the handles between.
+ *
+ * Thread: the owner's. Ownership: the first so many addresses are the caller's, to be brought back by pagepool_from_raw or
+ * pagepool_put_addr; the others of `addrs` are unchanged. Errors: 0, or fewer than `n`: no page (-ENOMEM), a pool without
+ * domains (-EOPNOTSUPP), another thread (-EPERM), a bad handle; pagepool_last_error says which. Cost: per page as
+ * pagepool_alloc_page without the call, and one atomic operation.
+ */
+size_t pagepool_alloc_addr_bulk(struct pagepool *pool,
+                                uint64_t *addrs,
+                                size_t n);
+
+/**
+ * Makes an address that came back from a descriptor ring a buffer again. It may lie anywhere in the buffer, as devices give
+ * it with headroom added. A fragment comes back with its size rounded up to whole cache lines.
+ *
+ * Thread: any. Ownership: the buffer is the caller's. Errors: NULL for an address that is not the pool's (-EINVAL), or not
+ * out in raw form: it came back before (-ESTALE); nothing is changed then. Cost: a lookup and one atomic operation; elsewhere than on
+ * the owner's thread a lock too.
+ */
+struct pagepool_buf *pagepool_from_raw(struct pagepool *pool,
+                                       uint64_t addr);
+
+/**
+ * Returns a buffer by its device address. Linux: page_pool_free_va, by the device's address.
+ *
+ * Thread: any; direct on the owner's. Ownership: the address is over. Errors: -EINVAL for an address that is not the
+ * pool's, -ESTALE for one that is not out in raw form (it came back before); nothing is changed then. Cost: a
+ * lookup and two atomic operations; elsewhere than on the owner's thread a lock too, for nothing else keeps the pool.
+ */
+int pagepool_put_addr(struct pagepool *pool,
+                      uint64_t addr);
+
+/**
+ * As pagepool_put_addr, for `n` addresses.
+ *
+ * Thread: any. Errors: that of the first address that was refused; all others are returned all the same. Cost: per address
+ * as that.
+ */
+int pagepool_put_addr_bulk(struct pagepool *pool,
+                           const uint64_t *addrs,
+                           size_t n);
+
+/**
+ * Makes a buffer shared: it may be read through as many handles as wanted, and goes home with the last one.
+ * Linux: page_pool_ref_page.
+ *
+ * Thread: whoever has the buffer. Ownership: the buffer's handle is over; `*shared` is the caller's, to be put once. Errors:
+ * -EINVAL, -ESTALE. Cost: a lock and an atomic operation.
+ */
+int pagepool_buf_share(struct pagepool_buf *buf,
+                       struct pagepool_shared **shared);
+
+/**
+ * One more reader.
+ *
+ * Thread: any. Ownership: `*clone` is the caller's, to be put once. Errors: -EINVAL, -ESTALE, -ENOMEM. Cost: two locks and
+ * an atomic operation.
+ */
+int pagepool_shared_clone(struct pagepool_shared *shared,
+                          struct pagepool_shared **clone);
+
+/**
+ * One reader less; the last one returns the buffer. Linux: page_pool_put_full_page of a page with references.
+ *
+ * Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was put before, -EINVAL. Cost: a lock and an
+ * atomic operation; the last one as pagepool_buf_put.
+ */
+int pagepool_shared_put(struct pagepool_shared *shared);
+
+/**
+ * Start of the page or fragment, to be read only; NULL for memory that the CPU cannot read, or a bad handle.
+ *
+ * Thread: whoever has the handle. Ownership: the bytes are there until the handle is put. Cost: a lock.
+ */
+const void *pagepool_shared_data(struct pagepool_shared *shared);
+
+/**
+ * True size in bytes; 0 for a bad handle.
+ *
+ * Thread: whoever has the handle. Cost: a lock.
+ */
+size_t pagepool_shared_len(struct pagepool_shared *shared);
+
+/**
+ * Device address of the first byte in the pool's first domain; UINT64_MAX as for pagepool_buf_dma_addr.
+ *
+ * Thread: whoever has the handle. Cost: a lock.
+ */
+uint64_t pagepool_shared_dma_addr(struct pagepool_shared *shared);
+
+/**
+ * As pagepool_buf_hold, for a shared buffer.
+ *
+ * Thread: whoever has the handle. Ownership, errors, cost: as that.
+ */
+int pagepool_shared_hold(struct pagepool_shared *shared, struct pagepool_hold **hold);
+
+/**
+ * Makes a user known to a pool that has a waiting queue (`defer_capacity`).
+ *
+ * Thread: the owner's. Ownership: `*user` is the caller's, to be put once. Errors: -EOPNOTSUPP in a pool without a queue; -EINVAL
+ * names what is missing; -EPERM, -ESTALE; `release` is not called then. Cost: allocates.
+ */
+int pagepool_wait_user_create(struct pagepool *pool,
+                              const struct pagepool_user_ops *ops,
+                              struct pagepool_wait_user **user);
+
+/**
+ * Lets go of a user. What waits for it is asked after until it is done; then `release` is called, at the pool's next poll.
+ *
+ * Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ */
+int pagepool_wait_user_put(struct pagepool_wait_user *user);
+
+/**
+ * Parts with a buffer that its user reads still: it waits in its pool, first in, first out, until the user denies the cookie,
+ * which is asked by refills that find the cache empty, and by pagepool_poll_waits. In a pool that was destroyed it is asked by
+ * pagepool_shutdown_wait and pagepool_shutdown_report, and after a plain pagepool_destroy whenever a pool is made or destroyed.
+ *
+ * Thread: the owner's. Ownership: the handle is over, unless it is refused. Errors: -ENOBUFS when `defer_capacity` buffers wait;
+ * -EINVAL for another pool's buffer or user; -EPERM, -ESTALE. Cost: a lookup, two locks that are held for moments; no
+ * allocation.
+ */
+int pagepool_wait(struct pagepool *pool,
+                  struct pagepool_wait_user *user,
+                  struct pagepool_buf *buf,
+                  uint64_t cookie);
+
+/**
+ * Asks after the buffers that wait, as many as there are, by the pool's `on_busy`; gives how many went home.
+ *
+ * Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: per user and per buffer asked after a callback.
+ */
+int64_t pagepool_poll_waits(struct pagepool *pool);
+
+/**
+ * Reads the counters of a pool's waiting queue; all 0 in a pool without one.
+ *
+ * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock; nothing to the owner.
+ */
+int pagepool_wait_stats(struct pagepool *pool, struct pagepool_wait_stats *stats);
 
 /**
  * Makes a domain of a caller's callbacks: an IOMMU, a device's own translation, a test that checks.
@@ -828,64 +1016,6 @@ int pagepool_domain_put(struct pagepool_domain *domain);
  */
 uint64_t pagepool_buf_dma_addr_in(struct pagepool_buf *buf,
                                   struct pagepool_domain *domain);
-
-/**
- * Keeps a page's memory as it is after its buffer went home, until the hold is let go: for DMA that nobody can call off. A
- * page that comes home while it is held leaves its pool (`recycle_released_refcnt`). Linux: a page reference beside the
- * pool's.
- *
- * Thread: whoever has the buffer. Ownership: `*hold` is the caller's, to be let go once; the buffer stays as it is. Errors:
- * -EINVAL, -ESTALE, -ENOMEM. Cost: a lock and two atomic operations.
- */
-int pagepool_buf_hold(struct pagepool_buf *buf,
-                      struct pagepool_hold **hold);
-
-/**
- * Lets a hold go.
- *
- * Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was let go before, -EINVAL. Cost: a lock and an
- * atomic operation; the last hold of a page that left its pool gives the memory back.
- */
-int pagepool_unhold(struct pagepool_hold *hold);
-
-/**
- * Number of the page that is held; UINT32_MAX for a bad handle.
- *
- * Thread: any. Cost: a lock.
- */
-uint32_t pagepool_hold_page_index(struct pagepool_hold *hold);
-
-/**
- * Address of the first byte of the page that is held; NULL for memory that the CPU cannot read, or a bad handle.
- *
- * Thread: any. Cost: a lock.
- */
-void *pagepool_hold_data(struct pagepool_hold *hold);
-
-/**
- * For the header's own use, once per compiled file, before `main`: where the tables lie, or NULL where the header is of
- * another version than the library; then every call goes to the library.
- *
- * Thread: any. Cost: none.
- */
-const struct pagepool_inline_ *pagepool_inline_tables(uint32_t layout);
-
-/**
- * Prefers another node from now on; -1 is that of this thread, each time. What is in the cache goes back to the arena.
- * Linux: page_pool_update_nid.
- *
- * Thread: the owner's. Errors: -EINVAL for a node that the arena does not know, and nothing changes; -EPERM, -ESTALE.
- * Cost: in proportion to the pages in the cache.
- */
-int pagepool_update_nid(struct pagepool *pool,
-                        int nid);
-
-/**
- * pagepool_update_nid if the node is another one. Linux: page_pool_nid_changed.
- *
- * Thread, errors: as that. Cost: a compare where it is the same.
- */
-int pagepool_nid_changed(struct pagepool *pool, int nid);
 
 /**
  * Makes a pool over an arena's memory and maps that in the pool's domains. The pool is bound to no thread yet.
@@ -970,70 +1100,6 @@ size_t pagepool_alloc_bulk(struct pagepool *pool,
                            size_t n);
 
 /**
- * Parts with a buffer for its device address, to be put on a descriptor ring; pagepool_from_raw or pagepool_put_addr brings
- * it back.
- *
- * Thread: whoever has the buffer. Ownership: the handle is over, unless it is refused. Errors: -EOPNOTSUPP in a pool without
- * domains, and for a fragment that shares a cache line with another (`frag_align` below 64); -EINVAL, -ESTALE. Cost: a lookup
- * and one or two atomic operations.
- */
-int pagepool_buf_into_raw(struct pagepool_buf *buf,
-                          struct pagepool_raw *raw);
-
-/**
- * Up to `n` whole pages as device addresses into `addrs`, for a fill ring; says how many were had. As pagepool_alloc_bulk and
- * then pagepool_buf_into_raw, without the handles between.
- *
- * Thread: the owner's. Ownership: the first so many addresses are the caller's, to be brought back by pagepool_from_raw or
- * pagepool_put_addr; the others of `addrs` are unchanged. Errors: 0, or fewer than `n`: no page (-ENOMEM), a pool without
- * domains (-EOPNOTSUPP), another thread (-EPERM), a bad handle; pagepool_last_error says which. Cost: per page as
- * pagepool_alloc_page without the call, and one atomic operation.
- */
-size_t pagepool_alloc_addr_bulk(struct pagepool *pool,
-                                uint64_t *addrs,
-                                size_t n);
-
-/**
- * Makes an address that came back from a descriptor ring a buffer again. It may lie anywhere in the buffer, as devices give
- * it with headroom added. A fragment comes back with its size rounded up to whole cache lines.
- *
- * Thread: any. Ownership: the buffer is the caller's. Errors: NULL for an address that is not the pool's (-EINVAL), or not
- * out in raw form: it came back before (-ESTALE); nothing is changed then. Cost: a lookup and one atomic operation; elsewhere than on
- * the owner's thread a lock too.
- */
-struct pagepool_buf *pagepool_from_raw(struct pagepool *pool,
-                                       uint64_t addr);
-
-/**
- * Returns a buffer by its device address. Linux: page_pool_free_va, by the device's address.
- *
- * Thread: any; direct on the owner's. Ownership: the address is over. Errors: -EINVAL for an address that is not the
- * pool's, -ESTALE for one that is not out in raw form (it came back before); nothing is changed then. Cost: a
- * lookup and two atomic operations; elsewhere than on the owner's thread a lock too, for nothing else keeps the pool.
- */
-int pagepool_put_addr(struct pagepool *pool,
-                      uint64_t addr);
-
-/**
- * As pagepool_put_addr, for `n` addresses.
- *
- * Thread: any. Errors: that of the first address that was refused; all others are returned all the same. Cost: per address
- * as that.
- */
-int pagepool_put_addr_bulk(struct pagepool *pool,
-                           const uint64_t *addrs,
-                           size_t n);
-
-/**
- * The sentence that explains the last refusal on this thread, or "" if there was none. It names the parameter, its
- * value and its range, or the system call and the remedy.
- *
- * Thread: any; each has its own. Ownership: the text is the library's; it is valid until the next call on this thread
- * that is refused. Errors: none. Cost: a load.
- */
-const char *pagepool_last_error(void);
-
-/**
  * Writes a line per pool of this process that was made through this library: name, id, state, where its pages are, its
  * counters. Destroyed pools are listed until their last buffer is home. Cut to `len` bytes and ended with a zero byte;
  * gives the full length. `text` may be NULL.
@@ -1044,59 +1110,21 @@ int64_t pagepool_dump(char *text,
                       size_t len);
 
 /**
- * Makes a buffer shared: it may be read through as many handles as wanted, and goes home with the last one.
- * Linux: page_pool_ref_page.
+ * Prefers another node from now on; -1 is that of this thread, each time. What is in the cache goes back to the arena.
+ * Linux: page_pool_update_nid.
  *
- * Thread: whoever has the buffer. Ownership: the buffer's handle is over; `*shared` is the caller's, to be put once. Errors:
- * -EINVAL, -ESTALE. Cost: a lock and an atomic operation.
+ * Thread: the owner's. Errors: -EINVAL for a node that the arena does not know, and nothing changes; -EPERM, -ESTALE.
+ * Cost: in proportion to the pages in the cache.
  */
-int pagepool_buf_share(struct pagepool_buf *buf,
-                       struct pagepool_shared **shared);
+int pagepool_update_nid(struct pagepool *pool,
+                        int nid);
 
 /**
- * One more reader.
+ * pagepool_update_nid if the node is another one. Linux: page_pool_nid_changed.
  *
- * Thread: any. Ownership: `*clone` is the caller's, to be put once. Errors: -EINVAL, -ESTALE, -ENOMEM. Cost: two locks and
- * an atomic operation.
+ * Thread, errors: as that. Cost: a compare where it is the same.
  */
-int pagepool_shared_clone(struct pagepool_shared *shared,
-                          struct pagepool_shared **clone);
-
-/**
- * One reader less; the last one returns the buffer. Linux: page_pool_put_full_page of a page with references.
- *
- * Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was put before, -EINVAL. Cost: a lock and an
- * atomic operation; the last one as pagepool_buf_put.
- */
-int pagepool_shared_put(struct pagepool_shared *shared);
-
-/**
- * Start of the page or fragment, to be read only; NULL for memory that the CPU cannot read, or a bad handle.
- *
- * Thread: whoever has the handle. Ownership: the bytes are there until the handle is put. Cost: a lock.
- */
-const void *pagepool_shared_data(struct pagepool_shared *shared);
-
-/**
- * True size in bytes; 0 for a bad handle.
- *
- * Thread: whoever has the handle. Cost: a lock.
- */
-size_t pagepool_shared_len(struct pagepool_shared *shared);
-
-/**
- * Device address of the first byte in the pool's first domain; UINT64_MAX as for pagepool_buf_dma_addr.
- *
- * Thread: whoever has the handle. Cost: a lock.
- */
-uint64_t pagepool_shared_dma_addr(struct pagepool_shared *shared);
-
-/**
- * As pagepool_buf_hold, for a shared buffer.
- *
- * Thread: whoever has the handle. Ownership, errors, cost: as that.
- */
-int pagepool_shared_hold(struct pagepool_shared *shared, struct pagepool_hold **hold);
+int pagepool_nid_changed(struct pagepool *pool, int nid);
 
 /**
  * As pagepool_destroy, and gives a handle to wait with, and to ask what is still out.
@@ -1142,6 +1170,75 @@ int pagepool_shutdown_put_addr(struct pagepool_shutdown *shutdown,
  * Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
  */
 int pagepool_shutdown_put(struct pagepool_shutdown *shutdown);
+
+/**
+ * Reads the pool's counters; they are set, not added to. Exact while the pool is at rest. Linux: page_pool_get_stats.
+ *
+ * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock; nothing to the owner.
+ */
+int pagepool_stats(struct pagepool *pool,
+                   struct pagepool_stats *stats);
+
+/**
+ * Pages that joined the pool and have not left: hold - release, right across wrap-around. Linux: page_pool_inflight.
+ *
+ * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ */
+int64_t pagepool_inflight(struct pagepool *pool);
+
+/**
+ * Bytes that cutting pages up cost: what was left over at their ends, and what alignment took.
+ *
+ * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ */
+int64_t pagepool_frag_waste(struct pagepool *pool);
+
+/**
+ * Says where the pool's pages are.
+ *
+ * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ */
+int pagepool_places(struct pagepool *pool, struct pagepool_places *places);
+
+/**
+ * Makes a tag of a pool that was made with `tagging`; gives its number, 0 or more. The same name gives the same number.
+ *
+ * Thread: the owner's. Errors: -EPERM from another; -EINVAL, -ESTALE. Cost: a lock.
+ */
+int pagepool_tag(struct pagepool *pool,
+                 const char *name);
+
+/**
+ * Says who has a buffer now. Without effect in a pool made without `tagging`.
+ *
+ * Thread: whoever has the buffer. Errors: -EINVAL for a tag that is not of this pool, or a bad handle; -ESTALE. Cost: a lock.
+ */
+int pagepool_buf_set_tag(struct pagepool *pool,
+                         struct pagepool_buf *buf,
+                         int tag);
+
+/**
+ * The descriptor to poll together with the device's, in a pool made with `wakeup`: readable once a buffer came home after
+ * the pool ran dry.
+ *
+ * Thread: the owner's. Ownership: the descriptor is the pool's. Errors: -EOPNOTSUPP in a pool without one; -EPERM, -EINVAL,
+ * -ESTALE. Cost: a load.
+ */
+int pagepool_wake_fd(struct pagepool *pool);
+
+/**
+ * After waking: takes the signal back, so that the descriptor can be slept on again.
+ *
+ * Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: a system call.
+ */
+int pagepool_acknowledge_wake(struct pagepool *pool);
+
+/**
+ * The fewest pages that were left to have, cache and arena together, whenever the arena was asked.
+ *
+ * Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: a load.
+ */
+int64_t pagepool_low_water_mark(struct pagepool *pool);
 
 /**
  * Makes room for the descriptions of so many packets, 1 to 16777216; clones of a packet share one. 1100 bytes each, and as
@@ -1392,52 +1489,6 @@ int pagepool_skb_unclone(struct pagepool_skb *skb);
 int pagepool_skb_cow_head(struct pagepool_skb *skb, size_t headroom);
 
 /**
- * Reads the pool's counters; they are set, not added to. Exact while the pool is at rest. Linux: page_pool_get_stats.
- *
- * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock; nothing to the owner.
- */
-int pagepool_stats(struct pagepool *pool,
-                   struct pagepool_stats *stats);
-
-/**
- * Pages that joined the pool and have not left: hold - release, right across wrap-around. Linux: page_pool_inflight.
- *
- * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
- */
-int64_t pagepool_inflight(struct pagepool *pool);
-
-/**
- * Bytes that cutting pages up cost: what was left over at their ends, and what alignment took.
- *
- * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
- */
-int64_t pagepool_frag_waste(struct pagepool *pool);
-
-/**
- * Says where the pool's pages are.
- *
- * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
- */
-int pagepool_places(struct pagepool *pool, struct pagepool_places *places);
-
-/**
- * Makes a tag of a pool that was made with `tagging`; gives its number, 0 or more. The same name gives the same number.
- *
- * Thread: the owner's. Errors: -EPERM from another; -EINVAL, -ESTALE. Cost: a lock.
- */
-int pagepool_tag(struct pagepool *pool,
-                 const char *name);
-
-/**
- * Says who has a buffer now. Without effect in a pool made without `tagging`.
- *
- * Thread: whoever has the buffer. Errors: -EINVAL for a tag that is not of this pool, or a bad handle; -ESTALE. Cost: a lock.
- */
-int pagepool_buf_set_tag(struct pagepool *pool,
-                         struct pagepool_buf *buf,
-                         int tag);
-
-/**
  * The library's version, as "0.1.0".
  *
  * Thread: any. Ownership: the text is the library's, for good. Cost: none.
@@ -1445,72 +1496,21 @@ int pagepool_buf_set_tag(struct pagepool *pool,
 const char *pagepool_version(void);
 
 /**
- * Makes a user known to a pool that has a waiting queue (`defer_capacity`).
+ * The sentence that explains the last refusal on this thread, or "" if there was none. It names the parameter, its
+ * value and its range, or the system call and the remedy.
  *
- * Thread: the owner's. Ownership: `*user` is the caller's, to be put once. Errors: -EOPNOTSUPP in a pool without a queue; -EINVAL
- * names what is missing; -EPERM, -ESTALE; `release` is not called then. Cost: allocates.
+ * Thread: any; each has its own. Ownership: the text is the library's; it is valid until the next call on this thread
+ * that is refused. Errors: none. Cost: a load.
  */
-int pagepool_wait_user_create(struct pagepool *pool,
-                              const struct pagepool_user_ops *ops,
-                              struct pagepool_wait_user **user);
+const char *pagepool_last_error(void);
 
 /**
- * Lets go of a user. What waits for it is asked after until it is done; then `release` is called, at the pool's next poll.
+ * For the header's own use, once per compiled file, before `main`: where the tables lie, or NULL where the header is of
+ * another version than the library; then every call goes to the library.
  *
- * Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ * Thread: any. Cost: none.
  */
-int pagepool_wait_user_put(struct pagepool_wait_user *user);
-
-/**
- * Parts with a buffer that its user reads still: it waits in its pool, first in, first out, until the user denies the cookie,
- * which is asked by refills that find the cache empty, and by pagepool_poll_waits. In a pool that was destroyed it is asked by
- * pagepool_shutdown_wait and pagepool_shutdown_report, and after a plain pagepool_destroy whenever a pool is made or destroyed.
- *
- * Thread: the owner's. Ownership: the handle is over, unless it is refused. Errors: -ENOBUFS when `defer_capacity` buffers wait;
- * -EINVAL for another pool's buffer or user; -EPERM, -ESTALE. Cost: a lookup, two locks that are held for moments; no
- * allocation.
- */
-int pagepool_wait(struct pagepool *pool,
-                  struct pagepool_wait_user *user,
-                  struct pagepool_buf *buf,
-                  uint64_t cookie);
-
-/**
- * Asks after the buffers that wait, as many as there are, by the pool's `on_busy`; gives how many went home.
- *
- * Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: per user and per buffer asked after a callback.
- */
-int64_t pagepool_poll_waits(struct pagepool *pool);
-
-/**
- * Reads the counters of a pool's waiting queue; all 0 in a pool without one.
- *
- * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock; nothing to the owner.
- */
-int pagepool_wait_stats(struct pagepool *pool, struct pagepool_wait_stats *stats);
-
-/**
- * The descriptor to poll together with the device's, in a pool made with `wakeup`: readable once a buffer came home after
- * the pool ran dry.
- *
- * Thread: the owner's. Ownership: the descriptor is the pool's. Errors: -EOPNOTSUPP in a pool without one; -EPERM, -EINVAL,
- * -ESTALE. Cost: a load.
- */
-int pagepool_wake_fd(struct pagepool *pool);
-
-/**
- * After waking: takes the signal back, so that the descriptor can be slept on again.
- *
- * Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: a system call.
- */
-int pagepool_acknowledge_wake(struct pagepool *pool);
-
-/**
- * The fewest pages that were left to have, cache and arena together, whenever the arena was asked.
- *
- * Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: a load.
- */
-int64_t pagepool_low_water_mark(struct pagepool *pool);
+const struct pagepool_inline_ *pagepool_inline_tables(uint32_t layout);
 
 /* ---- Where to begin ------------------------------------------------------------------------------------------- */
 

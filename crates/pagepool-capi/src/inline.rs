@@ -5,8 +5,8 @@
 
 use std::ffi::c_void;
 
-use crate::ledger::directory;
-use crate::view::{MAX_POOLS, VIEWS};
+use crate::handles::ledger::directory;
+use crate::handles::view::{MAX_POOLS, VIEWS};
 
 /// Which layout of views, directory and entries this is. Raised with every change of one of them; inline.h has its own.
 const LAYOUT: u32 = 2;

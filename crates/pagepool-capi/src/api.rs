@@ -1,0 +1,9 @@
+//! The functions that C calls, by what they act on.
+
+pub(crate) mod arena;
+pub(crate) mod buf;
+pub(crate) mod deferred;
+pub(crate) mod domain;
+pub(crate) mod pool;
+mod skb;
+mod version;

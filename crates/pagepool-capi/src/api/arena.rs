@@ -1,0 +1,206 @@
+//! Arenas: the memory that pools share.
+
+// UNSAFETY: functions with fixed names; callers' structs and places are read and written.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_char, c_int};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use ::pagepool::{Arena, DeviceMemory, NodeId, Provider};
+
+use crate::args::arena_params::{self, ArenaParamsC, PAGEPOOL_BACKING_CALLER, PAGEPOOL_BACKING_DEVICE};
+use crate::args::pool_params::range;
+use crate::args::sized::{self, give_text, text};
+use crate::error::{Outcome, Refusal, answer, status};
+use crate::handles::opaque::{ArenaHandle, DomainHandle};
+use crate::handles::table::Table;
+use crate::handles::token::{Kind, Token};
+use crate::oom;
+
+/// What an arena's token stands for.
+#[derive(Clone)]
+struct Source {
+    provider: Arc<dyn Provider>,
+    /// The same, if it is memory that the CPU can read.
+    arena: Option<Arc<Arena>>,
+    /// The node that threads run on, where nodes are pretended.
+    here: Arc<AtomicU8>,
+}
+
+static ARENAS: Table<Source> = Table::new(Kind::Arena);
+
+fn source(token: Token) -> Outcome<Source> {
+    ARENAS.with(token, Source::clone)
+}
+
+/// An arena's memory, for a pool.
+pub(crate) fn provider(token: Token) -> Outcome<Arc<dyn Provider>> {
+    Ok(source(token)?.provider)
+}
+
+/// Makes an arena: reserves the addresses, and commits the first region, or all with `commit_all`.
+///
+/// Thread: any. Ownership: `*arena` is the caller's, to be destroyed once; the params stay the caller's, and what
+/// `memory` and `arg` point to must live as long as the arena and its pools. Errors: -EINVAL names the field, its value and
+/// its range; else the errno of the system call that failed, and the sentence says the remedy; `*arena` is then unchanged.
+/// Cost: a few system calls; with `prefault` or `mlock`, the time to clear the memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_arena_create(
+    params: *const ArenaParamsC,
+    arena: *mut *mut ArenaHandle,
+) -> c_int {
+    status(|| {
+        if arena.is_null() {
+            return Err(Refusal::null());
+        }
+        // SAFETY: the caller's struct begins with its size.
+        let params = unsafe { sized::read(params, arena_params::LEAST) }?;
+        // Beside its large tables, which are asked for in a way that may be refused, an arena has some words per region.
+        oom::expect((params.bytes().min(1 << 42) >> 16) as usize + oom::FEW)?;
+        // SAFETY: the caller's texts, memory and callback are as the fields say.
+        let token = ARENAS.insert(unsafe { make(params) }?)?;
+        // SAFETY: not NULL, and the caller's to write.
+        unsafe { arena.write(token.handle()) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// What the fields of the params say of texts, memory and callback.
+unsafe fn make(params: ArenaParamsC) -> Outcome<Source> {
+    let here = Arc::new(AtomicU8::new(0));
+    if params.backing == PAGEPOOL_BACKING_DEVICE {
+        let node = NodeId(u8::try_from(params.node).unwrap_or(0));
+        // SAFETY: the caller says that it ends with a zero byte.
+        let name = unsafe { text(params.name, "device") };
+        let provider = DeviceMemory::new(name, params.bytes(), node)?;
+        return Ok(Source { provider, arena: None, here });
+    }
+    // SAFETY: as the caller says.
+    let rust = unsafe { params.to_rust(&here) }?;
+    let arena = if params.backing == PAGEPOOL_BACKING_CALLER {
+        let len = usize::try_from(params.max_bytes)
+            .map_err(|_| range("max_bytes", params.max_bytes, "a length"))?;
+        let fits = (params.memory.addr()).checked_add(len).is_some();
+        if !fits {
+            return Err(range("max_bytes", len, "a length that fits the address space behind `memory`"));
+        }
+        // SAFETY: the caller says that the memory is its own for as long.
+        unsafe { Arena::over_caller_memory(params.memory.cast(), len, rust) }?
+    } else {
+        Arena::new(rust)?
+    };
+    Ok(Source { provider: arena.clone(), arena: Some(arena), here })
+}
+
+/// Lets go of an arena. Its memory goes back to the system when its last pool is freed, now if there is none.
+///
+/// Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: with the last pool gone, system calls.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_arena_destroy(arena: *mut ArenaHandle) -> c_int {
+    status(|| {
+        let source = ARENAS.remove(Token::of(arena))?;
+        crate::handles::slots::reap();
+        drop(source); // with no lock held: domains may go with it
+        Ok(())
+    })
+}
+
+/// Says in one line what the arena is and what of the wishes was not to be had, cut to `len` bytes and ended with a zero
+/// byte. Gives the full length.
+///
+/// Thread: any. Errors: -EINVAL, -ESTALE. Cost: formats.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_arena_describe(
+    arena: *mut ArenaHandle,
+    text: *mut c_char,
+    len: usize,
+) -> i64 {
+    let done = answer(|| {
+        let line = source(Token::of(arena))?.provider.describe();
+        // SAFETY: the caller gave room for `len`.
+        Ok(unsafe { give_text(text, len, &line) })
+    });
+    done.unwrap_or_else(i64::from)
+}
+
+/// Base pages of 4096 bytes that pools have.
+///
+/// Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_arena_pages_out(arena: *mut ArenaHandle) -> i64 {
+    let done = answer(|| {
+        let source = source(Token::of(arena))?;
+        let area = source.provider.area();
+        Ok(match &source.arena {
+            Some(arena) => arena.pages_out() as i64,
+            None => i64::from(area.pages()) - source.provider.available(0) as i64,
+        })
+    });
+    done.unwrap_or_else(i64::from)
+}
+
+/// Gives regions of which no page is out and that no domain maps back to the system; says how many bytes.
+///
+/// Thread: any. Errors: -EOPNOTSUPP for device memory; -EINVAL, -ESTALE. Cost: system calls.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_arena_trim(arena: *mut ArenaHandle) -> i64 {
+    answer(|| Ok(readable(arena)?.trim() as i64)).unwrap_or_else(i64::from)
+}
+
+/// The descriptor of a memfd arena, for a peer process: offsets in the file are offsets in the arena.
+///
+/// Thread: any. Ownership: the descriptor is the arena's; duplicate it to keep it. Errors: -EOPNOTSUPP for an arena without
+/// one; -EINVAL, -ESTALE. Cost: a lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_arena_memfd(arena: *mut ArenaHandle) -> c_int {
+    answer(|| {
+        let arena = readable(arena)?;
+        let none =
+            Refusal::fixed(libc::EOPNOTSUPP, c"this arena is no memfd: make it with PAGEPOOL_BACKING_MEMFD");
+        arena.memfd().map(|fd| fd.as_raw_fd()).ok_or(none)
+    })
+    .unwrap_or_else(|errno| errno)
+}
+
+/// On pretended nodes: every thread runs on this one from now on. It is 0 to begin with.
+///
+/// Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_arena_set_current_node(arena: *mut ArenaHandle, nid: c_int) -> c_int {
+    status(|| {
+        let node = u8::try_from(nid).map_err(|_| range("nid", nid, "0 to 255"))?;
+        source(Token::of(arena))?.here.store(node, Relaxed);
+        Ok(())
+    })
+}
+
+/// Address of the arena's first byte; page i begins 4096 * i behind it. NULL for device memory and bad handles.
+///
+/// Thread: any. Cost: a lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_arena_base(arena: *mut ArenaHandle) -> *mut std::ffi::c_void {
+    let base = answer(|| Ok(source(Token::of(arena))?.provider.area().base()));
+    std::ptr::with_exposed_provenance_mut(base.ok().flatten().unwrap_or(0))
+}
+
+/// The device is gone: unmaps every region of the arena from its domain now, whoever still uses it. Buffers that are out stay
+/// valid for the CPU, have no address there any more, and are not unmapped a second time when they come home.
+///
+/// Thread: any. Errors: -ENODEV where the arena was not mapped there; -EINVAL, -ESTALE. Cost: a lock, and the domain's unmap.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_arena_device_gone(arena: *mut ArenaHandle, domain: *mut DomainHandle) -> c_int {
+    status(|| {
+        let domain = crate::api::domain::domain(Token::of(domain))?;
+        let provider = provider(Token::of(arena))?;
+        let none = Refusal::fixed(libc::ENODEV, c"the arena is not mapped in that domain");
+        if provider.area().device_gone(domain.id()) { Ok(()) } else { Err(none) }
+    })
+}
+
+fn readable(arena: *mut ArenaHandle) -> Outcome<Arc<Arena>> {
+    let refused = Refusal::fixed(libc::EOPNOTSUPP, c"device memory has no descriptor and cannot be trimmed");
+    source(Token::of(arena))?.arena.ok_or(refused)
+}

@@ -1,0 +1,197 @@
+//! Buffers: returning them, and what can be asked of them.
+
+// UNSAFETY: functions with fixed names.
+#![expect(unsafe_code)]
+
+mod bulk;
+pub(crate) mod page_ref;
+mod raw;
+pub(crate) mod shared;
+
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+use ::pagepool::PageBuf;
+
+use crate::error::{Refusal, or, status};
+use crate::handles::claim::{claim, look, put_by_place, put_here};
+use crate::handles::opaque::{BufHandle, PoolHandle};
+use crate::handles::owner::enter;
+use crate::handles::token::Token;
+
+/// Returns a buffer to its pool: into the cache on the owner's thread, else through this thread's lane or the ring.
+/// Linux: page_pool_put_full_page, the locality found by itself.
+///
+/// Thread: any. Ownership: the handle is over. Errors: -ESTALE for a buffer that was returned before, -EINVAL for what never
+/// was one; nothing is touched then. Cost: on the owner's thread some fifteen instructions and, while no other thread ever
+/// returned a buffer of this pool, no atomic operation (then one); elsewhere one compare-and-swap and a store.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_buf_put(buf: *mut BufHandle) -> c_int {
+    let token = Token::of(buf);
+    if put_here(token) { 0 } else { put_slow(token) }
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn put_slow(token: Token) -> c_int {
+    if put_by_place(token) {
+        return 0;
+    }
+    status(|| {
+        drop(claim(token)?.keep());
+        Ok(())
+    })
+}
+
+/// Returns a buffer through the locked ring, whatever the thread. Linux: page_pool_put_full_page outside softirq.
+///
+/// Thread: any. Ownership and errors: as pagepool_buf_put. Cost: a lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_buf_put_ring(buf: *mut BufHandle) -> c_int {
+    status(|| {
+        claim(Token::of(buf))?.keep().put_ring();
+        Ok(())
+    })
+}
+
+/// Returns a buffer that was written in its first `dirty` packet bytes at most, so that no more is synced for the device.
+/// Linux: page_pool_put_page with a dma_sync_size.
+///
+/// Thread, ownership, errors, cost: as pagepool_buf_put, and the sync.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_buf_put_sync(buf: *mut BufHandle, dirty: usize) -> c_int {
+    status(|| {
+        claim(Token::of(buf))?.keep().recycle_sync(dirty);
+        Ok(())
+    })
+}
+
+/// Returns a buffer of this pool into its cache. Linux: page_pool_recycle_direct.
+///
+/// Thread: the owner's. Ownership: the handle is over, unless it is refused. Errors: -EPERM from another thread; -EINVAL for
+/// another pool's buffer; else as pagepool_buf_put. Cost: as that.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_recycle_direct(pool: *mut PoolHandle, buf: *mut BufHandle) -> c_int {
+    status(|| {
+        enter(Token::of(pool), |owned| {
+            let token = Token::of(buf);
+            let same = std::ptr::eq(crate::handles::ledger::find(token)?.view, owned.view);
+            if !same {
+                return Err(Refusal::fixed(libc::EINVAL, c"the buffer is another pool's"));
+            }
+            drop(claim(token)?.keep());
+            Ok(())
+        })
+    })
+}
+
+// ---- Looking at a buffer ---------------------------------------------------------------------------------------
+
+fn ask<R>(otherwise: R, buf: *mut BufHandle, what: impl FnOnce(&PageBuf) -> R) -> R {
+    or(otherwise, || look(Token::of(buf), what))
+}
+
+fn address(at: Option<*mut u8>) -> *mut c_void {
+    at.map_or(null_mut(), <*mut u8>::cast)
+}
+
+/// Start of the page or fragment; NULL for memory that the CPU cannot read, or a bad handle. Linux: page_address.
+///
+/// Thread: whoever has the buffer. Ownership: the bytes are the caller's until the buffer is returned. Cost: a lookup.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_buf_data(buf: *mut BufHandle) -> *mut c_void {
+    ask(null_mut(), buf, |buf| address(buf.as_ptr()))
+}
+
+/// True size in bytes: the page's, or the fragment's with what was given to it at the end of its page; 0 for a bad handle.
+/// Linux: truesize.
+///
+/// Thread: whoever has the buffer. Cost: a lookup.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_buf_len(buf: *mut BufHandle) -> usize {
+    ask(0, buf, PageBuf::len)
+}
+
+/// Offset of the fragment in its page, 0 for a whole page; SIZE_MAX for a bad handle.
+///
+/// Thread: whoever has the buffer. Cost: a lookup.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_buf_offset(buf: *mut BufHandle) -> usize {
+    ask(usize::MAX, buf, PageBuf::offset)
+}
+
+/// Device address of the first byte, in the pool's first domain; UINT64_MAX in a pool without domains, when the device has
+/// gone, or for a bad handle. Linux: page_pool_get_dma_addr plus the offset.
+///
+/// Thread: whoever has the buffer. Cost: a lookup.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_buf_dma_addr(buf: *mut BufHandle) -> u64 {
+    const NONE: Refusal = Refusal::fixed(
+        libc::EOPNOTSUPP,
+        c"the buffer has no device address: its pool has no domain, or the device has gone",
+    );
+    or(u64::MAX, || look(Token::of(buf), PageBuf::dma_addr)?.map(|at| at.0).ok_or(NONE))
+}
+
+/// Number of the page in its arena, counted in 4096 bytes; of the first one for a page of a higher order, of the page for
+/// a fragment. UINT32_MAX for a bad handle.
+///
+/// Thread: whoever has the buffer. Cost: a lookup.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_buf_page_index(buf: *mut BufHandle) -> u32 {
+    ask(u32::MAX, buf, |buf| buf.page().0)
+}
+
+/// 1 for a fragment of a page, 0 for a whole one, else -EINVAL or -ESTALE.
+///
+/// Thread: whoever has the buffer. Cost: a lookup.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_buf_is_frag(buf: *mut BufHandle) -> c_int {
+    let done = crate::error::answer(|| look(Token::of(buf), PageBuf::is_frag));
+    done.map_or_else(|errno| errno, c_int::from)
+}
+
+/// Where the packet begins: after the headroom and the page's colour; the start of a fragment. NULL as for pagepool_buf_data.
+///
+/// Thread: whoever has the buffer. Cost: a lookup.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_buf_packet(buf: *mut BufHandle) -> *mut c_void {
+    ask(null_mut(), buf, |buf| address(buf.as_ptr().map(|at| at.wrapping_add(buf.packet_offset()))))
+}
+
+/// Most bytes of packet there: `max_len` of a whole page, all of a fragment; 0 for a bad handle.
+///
+/// Thread: whoever has the buffer. Cost: a lookup.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_buf_packet_len(buf: *mut BufHandle) -> usize {
+    ask(0, buf, PageBuf::packet_capacity)
+}
+
+/// Hands `len` bytes from `offset` in the buffer to the CPU, in every domain that is not coherent.
+/// Linux: page_pool_dma_sync_for_cpu.
+///
+/// Thread: whoever has the buffer. Errors: -EINVAL, -ESTALE. Cost: nothing in coherent domains, else the domains'.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_buf_sync_for_cpu(buf: *mut BufHandle, offset: usize, len: usize) -> c_int {
+    sync(buf, offset, |buf| buf.sync_for_cpu(offset, len))
+}
+
+/// Hands `len` bytes from `offset` in the buffer to the device, before it is transmitted.
+///
+/// Thread: whoever has the buffer. Errors: -EINVAL, -ESTALE. Cost: as above.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_buf_sync_for_device(buf: *mut BufHandle, offset: usize, len: usize) -> c_int {
+    sync(buf, offset, |buf| buf.sync_for_device(offset, len))
+}
+
+fn sync(buf: *mut BufHandle, offset: usize, what: impl FnOnce(&mut PageBuf)) -> c_int {
+    status(|| {
+        let mut claimed = claim(Token::of(buf))?;
+        // Beyond the buffer there is nothing to sync, and no address to compute.
+        if offset < claimed.buffer.len() {
+            what(&mut claimed.buffer);
+        }
+        claimed.put_back();
+        Ok(())
+    })
+}

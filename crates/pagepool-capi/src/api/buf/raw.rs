@@ -1,0 +1,171 @@
+//! Buffers as device addresses, for descriptor rings.
+
+// UNSAFETY: functions with fixed names; callers' places are read and written.
+#![expect(unsafe_code)]
+
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use ::pagepool::{DeviceAddr, PageBuf};
+
+use crate::error::{Outcome, Refusal, answer, or, status};
+use crate::handles::claim::claim;
+use crate::handles::opaque::{BufHandle, PoolHandle};
+use crate::handles::owner::{Owned, enter, frag_token, page_token};
+use crate::handles::slots;
+use crate::handles::token::Token;
+
+/// A buffer as a device sees it. Plain numbers.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RawC {
+    /// Address of the first byte in the pool's first domain.
+    pub addr: u64,
+    /// Bytes from there on that belong to the buffer.
+    pub len: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+/// Parts with a buffer for its device address, to be put on a descriptor ring; pagepool_from_raw or pagepool_put_addr brings
+/// it back.
+///
+/// Thread: whoever has the buffer. Ownership: the handle is over, unless it is refused. Errors: -EOPNOTSUPP in a pool without
+/// domains, and for a fragment that shares a cache line with another (`frag_align` below 64); -EINVAL, -ESTALE. Cost: a lookup
+/// and one or two atomic operations.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_buf_into_raw(buf: *mut BufHandle, raw: *mut RawC) -> c_int {
+    status(|| {
+        if raw.is_null() {
+            return Err(Refusal::null());
+        }
+        let claimed = claim(Token::of(buf))?;
+        let made = claimed.into_raw()?;
+        // SAFETY: not NULL, and the caller's to write.
+        unsafe { raw.write(RawC { addr: made.addr.0, len: made.len, reserved: 0 }) };
+        Ok(())
+    })
+}
+
+/// Up to `n` whole pages as device addresses into `addrs`, for a fill ring; says how many were had. As pagepool_alloc_bulk and
+/// then pagepool_buf_into_raw, without the handles between.
+///
+/// Thread: the owner's. Ownership: the first so many addresses are the caller's, to be brought back by pagepool_from_raw or
+/// pagepool_put_addr; the others of `addrs` are unchanged. Errors: 0, or fewer than `n`: no page (-ENOMEM), a pool without
+/// domains (-EOPNOTSUPP), another thread (-EPERM), a bad handle; pagepool_last_error says which. Cost: per page as
+/// pagepool_alloc_page without the call, and one atomic operation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: *mut u64, n: usize) -> usize {
+    or(0, || {
+        if addrs.is_null() && n > 0 {
+            return Err(Refusal::null());
+        }
+        enter(Token::of(pool), |owned| {
+            for at in 0..n {
+                let addr = match page_at_address(owned) {
+                    Ok(addr) => addr,
+                    Err(refusal) => {
+                        refusal.report();
+                        return Ok(at);
+                    }
+                };
+                // SAFETY: the caller gave room for `n`.
+                let to = unsafe { addrs.add(at) };
+                // SAFETY: as above.
+                unsafe { to.write(addr) };
+            }
+            Ok(n)
+        })
+    })
+}
+
+fn page_at_address(owned: &Owned<'_>) -> Outcome<u64> {
+    let page = owned.bound.alloc_page().ok_or(crate::api::pool::EXHAUSTED)?;
+    page.into_raw().map(|raw| raw.addr.0).map_err(|_| crate::handles::claim::NO_RAW)
+}
+
+/// Makes an address that came back from a descriptor ring a buffer again. It may lie anywhere in the buffer, as devices give
+/// it with headroom added. A fragment comes back with its size rounded up to whole cache lines.
+///
+/// Thread: any. Ownership: the buffer is the caller's. Errors: NULL for an address that is not the pool's (-EINVAL), or not
+/// out in raw form: it came back before (-ESTALE); nothing is changed then. Cost: a lookup and one atomic operation; elsewhere than on
+/// the owner's thread a lock too.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_from_raw(pool: *mut PoolHandle, addr: u64) -> *mut BufHandle {
+    answer(|| from_raw(Token::of(pool), addr)).map_or(null_mut(), Token::handle)
+}
+
+fn from_raw(pool: Token, addr: u64) -> Outcome<Token> {
+    let view = slots::view(pool)?;
+    if view.is_mine() {
+        return enter(pool, |owned| owned.token_for(owned.at_address(addr)?));
+    }
+    slots::with_life(pool, |life| {
+        if life.frags == 0 {
+            // Room for a fragment first: a buffer that is refused a token would have to go home under the lock.
+            let list = view.frags_home.0.swap(0, std::sync::atomic::Ordering::Acquire);
+            life.frags = if list == 0 { life.take_frags(view)? } else { list };
+        }
+        let buffer = life.handle.from_raw(DeviceAddr(addr))?;
+        if buffer.is_frag() {
+            let (token, rest) = frag_token(life.frags, buffer)?;
+            life.frags = rest;
+            return Ok(token);
+        }
+        Ok(page_token(view, buffer))
+    })
+}
+
+/// Returns a buffer by its device address. Linux: page_pool_free_va, by the device's address.
+///
+/// Thread: any; direct on the owner's. Ownership: the address is over. Errors: -EINVAL for an address that is not the
+/// pool's, -ESTALE for one that is not out in raw form (it came back before); nothing is changed then. Cost: a
+/// lookup and two atomic operations; elsewhere than on the owner's thread a lock too, for nothing else keeps the pool.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_put_addr(pool: *mut PoolHandle, addr: u64) -> c_int {
+    status(|| {
+        drop(taken(Token::of(pool), addr)?); // with no lock held
+        Ok(())
+    })
+}
+
+/// As pagepool_put_addr, for `n` addresses.
+///
+/// Thread: any. Errors: that of the first address that was refused; all others are returned all the same. Cost: per address
+/// as that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *const u64, n: usize) -> c_int {
+    status(|| {
+        if n == 0 {
+            return Ok(());
+        }
+        if addrs.is_null() || n > isize::MAX as usize / 8 {
+            return Err(Refusal::null());
+        }
+        // SAFETY: the caller gave `n` addresses.
+        let addrs = unsafe { std::slice::from_raw_parts(addrs, n) };
+        let pool = Token::of(pool);
+        if slots::view(pool)?.is_mine() {
+            return enter(pool, |owned| put_each(addrs, |addr| owned.at_address(addr)));
+        }
+        put_each(addrs, |addr| taken(pool, addr))
+    })
+}
+
+/// Returns the buffer of each address, whatever became of those before; the first refusal is kept for the end.
+fn put_each(addrs: &[u64], take: impl Fn(u64) -> Outcome<PageBuf>) -> Outcome<()> {
+    let mut refused = Ok(());
+    for &addr in addrs {
+        if let Err(refusal) = take(addr).map(drop) {
+            refused = refused.and(Err(refusal));
+        }
+    }
+    refused
+}
+
+fn taken(pool: Token, addr: u64) -> Outcome<PageBuf> {
+    if slots::view(pool)?.is_mine() {
+        return enter(pool, |owned| owned.at_address(addr));
+    }
+    slots::with_life(pool, |life| Ok(life.handle.from_raw(DeviceAddr(addr))?))
+}

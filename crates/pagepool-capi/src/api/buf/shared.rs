@@ -1,0 +1,124 @@
+//! Shared buffers: one buffer, many readers.
+
+// UNSAFETY: functions with fixed names; the caller's place is written.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+use ::pagepool::SharedBuf;
+
+use crate::error::{Outcome, Refusal, or, status};
+use crate::handles::claim::claim;
+use crate::handles::opaque::{BufHandle, HoldHandle, SharedHandle};
+use crate::handles::table::Table;
+use crate::handles::token::{Kind, Token};
+
+static SHARES: Table<SharedBuf> = Table::new(Kind::Shared);
+
+/// Makes a buffer shared: it may be read through as many handles as wanted, and goes home with the last one.
+/// Linux: page_pool_ref_page.
+///
+/// Thread: whoever has the buffer. Ownership: the buffer's handle is over; `*shared` is the caller's, to be put once. Errors:
+/// -EINVAL, -ESTALE. Cost: a lock and an atomic operation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_buf_share(buf: *mut BufHandle, shared: *mut *mut SharedHandle) -> c_int {
+    status(|| {
+        if shared.is_null() {
+            return Err(Refusal::null());
+        }
+        let buffer = claim(Token::of(buf))?.keep().into_shared();
+        // SAFETY: not NULL, and the caller's to write.
+        unsafe { give(shared, buffer) }
+    })
+}
+
+/// One more reader.
+///
+/// Thread: any. Ownership: `*clone` is the caller's, to be put once. Errors: -EINVAL, -ESTALE, -ENOMEM. Cost: two locks and
+/// an atomic operation.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_shared_clone(
+    shared: *mut SharedHandle,
+    clone: *mut *mut SharedHandle,
+) -> c_int {
+    status(|| {
+        if clone.is_null() {
+            return Err(Refusal::null());
+        }
+        let reader = another(Token::of(shared))?;
+        // SAFETY: not NULL, and the caller's to write.
+        unsafe { give(clone, reader) }
+    })
+}
+
+/// One more reader, for a packet.
+pub(crate) fn another(shared: Token) -> Outcome<SharedBuf> {
+    SHARES.with(shared, SharedBuf::clone)
+}
+
+/// # Safety
+/// `to` is writable.
+unsafe fn give(to: *mut *mut SharedHandle, buffer: SharedBuf) -> Outcome<()> {
+    let token = SHARES.insert(buffer)?;
+    // SAFETY: the caller says so.
+    unsafe { to.write(token.handle()) };
+    Ok(())
+}
+
+/// One reader less; the last one returns the buffer. Linux: page_pool_put_full_page of a page with references.
+///
+/// Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was put before, -EINVAL. Cost: a lock and an
+/// atomic operation; the last one as pagepool_buf_put.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_shared_put(shared: *mut SharedHandle) -> c_int {
+    status(|| {
+        drop(SHARES.remove(Token::of(shared))?); // with no lock held
+        Ok(())
+    })
+}
+
+/// Start of the page or fragment, to be read only; NULL for memory that the CPU cannot read, or a bad handle.
+///
+/// Thread: whoever has the handle. Ownership: the bytes are there until the handle is put. Cost: a lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_shared_data(shared: *mut SharedHandle) -> *const c_void {
+    let start = |shared: &SharedBuf| shared.bytes().map_or(null_mut(), |bytes| bytes.as_ptr().cast_mut());
+    or(null_mut(), || SHARES.with(Token::of(shared), start)).cast()
+}
+
+/// True size in bytes; 0 for a bad handle.
+///
+/// Thread: whoever has the handle. Cost: a lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_shared_len(shared: *mut SharedHandle) -> usize {
+    or(0, || SHARES.with(Token::of(shared), SharedBuf::len))
+}
+
+/// Device address of the first byte in the pool's first domain; UINT64_MAX as for pagepool_buf_dma_addr.
+///
+/// Thread: whoever has the handle. Cost: a lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_shared_dma_addr(shared: *mut SharedHandle) -> u64 {
+    or(u64::MAX, || SHARES.with(Token::of(shared), |shared| shared.dma_addr().map_or(u64::MAX, |at| at.0)))
+}
+
+/// As pagepool_buf_hold, for a shared buffer.
+///
+/// Thread: whoever has the handle. Ownership, errors, cost: as that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_shared_hold(
+    shared: *mut SharedHandle,
+    hold: *mut *mut HoldHandle,
+) -> c_int {
+    status(|| {
+        if hold.is_null() {
+            return Err(Refusal::null());
+        }
+        let held = SHARES.with(Token::of(shared), SharedBuf::page_ref)?;
+        let token = crate::api::buf::page_ref::insert(held)?;
+        // SAFETY: not NULL, and the caller's to write.
+        unsafe { hold.write(token.handle()) };
+        Ok(())
+    })
+}

@@ -1,0 +1,251 @@
+//! Domains: the address spaces that devices see, the caller's own among them.
+
+// UNSAFETY: functions with fixed names; callers' structs are read and their callbacks called.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::fmt;
+use std::sync::Arc;
+
+use ::pagepool::{DeviceAddr, DmaDomain, DomainId, IdentityDomain, OffsetDomain, Region};
+
+use crate::args::sized::{self, Sized0, text};
+use crate::error::{Outcome, Refusal, or, status};
+use crate::handles::claim::look;
+use crate::handles::opaque::{BufHandle, DomainHandle};
+use crate::handles::table::Table;
+use crate::handles::token::{Kind, Token};
+
+static DOMAINS: Table<Arc<dyn DmaDomain>> = Table::new(Kind::Domain);
+
+/// The domain of a token, for a pool.
+pub(crate) fn domain(token: Token) -> Outcome<Arc<dyn DmaDomain>> {
+    DOMAINS.with(token, Arc::clone)
+}
+
+/// A stretch of an arena, to be mapped as one.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RegionC {
+    /// First byte, counted from the start of the arena.
+    pub offset: u64,
+    /// Length in bytes, a multiple of 4096.
+    pub len: u64,
+    /// The CPU's address of the first byte; NULL for memory that the CPU cannot read.
+    pub cpu_addr: *mut c_void,
+    /// Identifies the arena among all of this process.
+    pub arena_id: u64,
+}
+
+/// A caller's domain. Callbacks are called from any thread, inside any call that makes an arena grow, makes or destroys a
+/// pool, or returns a buffer; they may return buffers, and must not throw or longjmp. `map` runs under a lock of the arena: it
+/// must not make or destroy pools over that arena, let go of it, or ask for addresses in another domain, for that would wait
+/// for itself. Each gets `arg` first.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct DomainOpsC {
+    /// sizeof(struct pagepool_domain_ops).
+    pub size: usize,
+    /// Name in errors; copied.
+    pub name: *const c_char,
+    /// The callbacks' first argument.
+    pub arg: *mut c_void,
+    /// Maps a region and stores its device address; gives 0, or a negative errno to refuse. Required.
+    pub map: Option<unsafe extern "C" fn(arg: *mut c_void, region: *const RegionC, addr: *mut u64) -> c_int>,
+    /// Undoes map, once. Required.
+    pub unmap: Option<unsafe extern "C" fn(arg: *mut c_void, region: *const RegionC, addr: u64)>,
+    /// Hands bytes to the device; required unless `coherent`.
+    pub sync_for_device: Option<unsafe extern "C" fn(arg: *mut c_void, addr: u64, len: usize)>,
+    /// Hands bytes to the CPU; required unless `coherent`.
+    pub sync_for_cpu: Option<unsafe extern "C" fn(arg: *mut c_void, addr: u64, len: usize)>,
+    /// Called once when nothing uses the domain any more, so that `arg` may be freed. May be NULL.
+    pub release: Option<unsafe extern "C" fn(arg: *mut c_void)>,
+    /// 1: device and CPU see one memory; no syncs.
+    pub coherent: u32,
+    /// 1: the arena must stay as it is while it is mapped here, as an AF_XDP UMEM.
+    pub fixes_arena: u32,
+}
+
+// SAFETY: plain integers and pointers, of which zeroes are values; a callback that is not set is zero.
+unsafe impl Sized0 for DomainOpsC {}
+
+/// A domain made of a caller's callbacks.
+struct Callbacks {
+    id: DomainId,
+    name: String,
+    ops: DomainOpsC,
+    map: unsafe extern "C" fn(*mut c_void, *const RegionC, *mut u64) -> c_int,
+    unmap: unsafe extern "C" fn(*mut c_void, *const RegionC, u64),
+}
+
+// SAFETY: the header says that the callbacks are called from any thread.
+unsafe impl Send for Callbacks {}
+// SAFETY: as above.
+unsafe impl Sync for Callbacks {}
+
+impl fmt::Debug for Callbacks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Callbacks").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn region_for_c(region: &Region) -> RegionC {
+    RegionC {
+        offset: region.offset(),
+        len: region.len_bytes(),
+        cpu_addr: std::ptr::with_exposed_provenance_mut(region.cpu_addr().unwrap_or(0)),
+        arena_id: region.area(),
+    }
+}
+
+impl DmaDomain for Callbacks {
+    fn id(&self) -> DomainId {
+        self.id
+    }
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+    fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
+        let mut at = 0;
+        // SAFETY: the caller's callback, with its argument and two places that live as long as the call.
+        let done = unsafe { (self.map)(self.ops.arg, &region_for_c(region), &raw mut at) };
+        match done {
+            0 => Ok(DeviceAddr(at)),
+            errno => Err(format!("its map callback gave {errno}")),
+        }
+    }
+    fn unmap(&self, region: &Region, at: DeviceAddr) {
+        // SAFETY: as above.
+        unsafe { (self.unmap)(self.ops.arg, &region_for_c(region), at.0) };
+    }
+    fn sync_for_device(&self, at: DeviceAddr, len_bytes: usize) {
+        if let Some(sync) = self.ops.sync_for_device {
+            // SAFETY: as above.
+            unsafe { sync(self.ops.arg, at.0, len_bytes) };
+        }
+    }
+    fn sync_for_cpu(&self, at: DeviceAddr, len_bytes: usize) {
+        if let Some(sync) = self.ops.sync_for_cpu {
+            // SAFETY: as above.
+            unsafe { sync(self.ops.arg, at.0, len_bytes) };
+        }
+    }
+    fn coherent(&self) -> bool {
+        self.ops.coherent != 0
+    }
+    fn fixes_area(&self) -> bool {
+        self.ops.fixes_arena != 0
+    }
+}
+
+impl Drop for Callbacks {
+    fn drop(&mut self) {
+        if let Some(release) = self.ops.release {
+            // SAFETY: as above; nothing calls the domain any more.
+            unsafe { release(self.ops.arg) };
+        }
+    }
+}
+
+/// Makes a domain of a caller's callbacks: an IOMMU, a device's own translation, a test that checks.
+///
+/// Thread: any. Ownership: `*domain` is the caller's, to be put once; pools that use it keep it. Errors: -EINVAL names what is
+/// missing. Cost: allocates.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_domain_create(
+    ops: *const DomainOpsC,
+    domain: *mut *mut DomainHandle,
+) -> c_int {
+    status(|| {
+        // SAFETY: the caller's struct begins with its size.
+        let ops = unsafe { sized::read(ops, size_of::<DomainOpsC>()) }?;
+        let missing = |field: &str| crate::args::pool_params::range(field, "NULL", "a function");
+        let map = ops.map.ok_or_else(|| missing("map"))?;
+        let unmap = ops.unmap.ok_or_else(|| missing("unmap"))?;
+        if ops.coherent == 0 && (ops.sync_for_device.is_none() || ops.sync_for_cpu.is_none()) {
+            return Err(missing("sync_for_device or sync_for_cpu, in a domain that is not coherent,"));
+        }
+        if domain.is_null() {
+            return Err(Refusal::null());
+        }
+        // SAFETY: the caller's text ends with a zero byte.
+        let name = unsafe { text(ops.name, "domain") };
+        let made: Arc<dyn DmaDomain> = Arc::new(Callbacks { id: DomainId::unique(), name, ops, map, unmap });
+        // SAFETY: not NULL, and the caller's to write.
+        unsafe { give(domain, made) }
+    })
+}
+
+/// Makes the domain in which a device address is the CPU's address.
+///
+/// Thread, ownership: as pagepool_domain_create. Errors: -EINVAL. Cost: allocates.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_domain_identity(
+    name: *const c_char,
+    domain: *mut *mut DomainHandle,
+) -> c_int {
+    // SAFETY: the caller's text and place.
+    status(|| unsafe { simple(name, domain, |name| Arc::new(IdentityDomain::new(name))) })
+}
+
+/// Makes the domain in which a device address is the offset in the arena, as in an AF_XDP UMEM. It fixes the arena: commit
+/// all of it first.
+///
+/// Thread, ownership: as pagepool_domain_create. Errors: -EINVAL. Cost: allocates.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_domain_offset(
+    name: *const c_char,
+    domain: *mut *mut DomainHandle,
+) -> c_int {
+    // SAFETY: the caller's text and place.
+    status(|| unsafe { simple(name, domain, |name| Arc::new(OffsetDomain::new(name))) })
+}
+
+/// # Safety
+/// `name` is NULL or ends with a zero byte; `to` is NULL or writable.
+unsafe fn simple(
+    name: *const c_char,
+    to: *mut *mut DomainHandle,
+    make: impl FnOnce(String) -> Arc<dyn DmaDomain>,
+) -> Outcome<()> {
+    if to.is_null() {
+        return Err(Refusal::null());
+    }
+    // SAFETY: the caller says so.
+    let name = unsafe { text(name, "domain") };
+    // SAFETY: not NULL, and writable as the caller says.
+    unsafe { give(to, make(name)) }
+}
+
+/// # Safety
+/// `to` is writable.
+unsafe fn give(to: *mut *mut DomainHandle, domain: Arc<dyn DmaDomain>) -> Outcome<()> {
+    let token = DOMAINS.insert(domain)?;
+    // SAFETY: the caller says so.
+    unsafe { to.write(token.handle()) };
+    Ok(())
+}
+
+/// Lets go of a domain. Pools that use it keep it; its `release` is called when the last of them is freed.
+///
+/// Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_domain_put(domain: *mut DomainHandle) -> c_int {
+    status(|| {
+        drop(DOMAINS.remove(Token::of(domain))?); // with no lock held
+        Ok(())
+    })
+}
+
+/// The buffer's device address in that domain, if its arena is mapped there: whether that device may use the buffer without a
+/// new mapping, and where. UINT64_MAX if it may not, or for a bad handle.
+///
+/// Thread: whoever has the buffer. Cost: two lookups; a lock for a domain that is not the pool's.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_buf_dma_addr_in(buf: *mut BufHandle, domain: *mut DomainHandle) -> u64 {
+    or(u64::MAX, || {
+        let id = self::domain(Token::of(domain))?.id();
+        let at = look(Token::of(buf), |buf| buf.dma_addr_in(id))?;
+        at.map(|at| at.0).ok_or(Refusal::fixed(libc::EOPNOTSUPP, c"the buffer is not mapped in that domain"))
+    })
+}

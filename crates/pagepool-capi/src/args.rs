@@ -1,0 +1,5 @@
+//! The arguments of C's functions: structs that may grow, texts, ranges.
+
+pub(crate) mod arena_params;
+pub(crate) mod pool_params;
+pub(crate) mod sized;

@@ -1,0 +1,165 @@
+//! The parameters of an arena, as C writes them.
+
+// UNSAFETY: a C caller's texts are read by address.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+
+use ::pagepool::{ArenaParams, Backing, NodeId, NodePolicy, OnMissingHuge, Topology};
+
+use crate::args::pool_params::{node, range};
+use crate::args::sized::{Sized0, text};
+use crate::error::Outcome;
+
+/// What an arena shall be. Begin with PAGEPOOL_ARENA_PARAMS_INIT, or with zeroes and `size`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ArenaParamsC {
+    /// sizeof(struct pagepool_arena_params), so that the struct can grow.
+    pub size: usize,
+    /// Size up to which it grows, a multiple of 4096 (of the huge page for hugetlb kinds); 0: 64 MiB. For the caller's
+    /// memory, its length.
+    pub max_bytes: u64,
+    /// The kind of memory, a PAGEPOOL_BACKING_ value; 0: transparent huge pages.
+    pub backing: u32,
+    /// The node that all of it comes from; PAGEPOOL_NODE_ANY (-1): wherever the process's policy puts it;
+    /// PAGEPOOL_NODE_LOCAL (-2): that of the thread that makes it grow. Without effect on pretended nodes.
+    pub node: c_int,
+    /// Nodes to pretend, for tests, 1 to 255; 0: those of the machine.
+    pub nodes: u32,
+    /// 1: an error where there are no huge pages. 0: smaller ones, and the description says so.
+    pub huge_or_fail: u32,
+    /// On which pretended node a page lies. NULL: the arena lies in as many equal stretches. Called when memory is
+    /// committed, on whichever thread; it must not call the library. A page of order k exists where all its base pages are
+    /// on one node.
+    pub node_of_page: Option<unsafe extern "C" fn(page_index: u32, arg: *mut c_void) -> u32>,
+    /// Its second argument.
+    pub arg: *mut c_void,
+    /// Name in descriptions, and of the memfd; copied. NULL: "arena".
+    pub name: *const c_char,
+    /// PAGEPOOL_BACKING_CALLER: the memory, a multiple of 4096; the caller's to free after the arena and its pools.
+    pub memory: *mut c_void,
+    /// 1: take the memory of a region when it is committed, not when it is touched.
+    pub prefault: u32,
+    /// 1: lock the memory.
+    pub mlock: u32,
+    /// 1: commit everything now and keep it, for domains that need the arena as it is (an AF_XDP UMEM).
+    pub commit_all: u32,
+    /// 1: a child of fork has the memory too.
+    pub inherit_on_fork: u32,
+}
+
+// SAFETY: plain integers and pointers, of which zeroes are values; a callback that is not set is zero.
+unsafe impl Sized0 for ArenaParamsC {}
+
+/// Every field up to `arg`: what the first users of the struct knew.
+pub(crate) const LEAST: usize = std::mem::offset_of!(ArenaParamsC, name);
+
+/// Any node.
+pub const PAGEPOOL_NODE_ANY: c_int = -1;
+/// The node of the thread that makes an arena grow.
+pub const PAGEPOOL_NODE_LOCAL: c_int = -2;
+
+/// The default: anonymous memory for which the kernel may use transparent huge pages.
+pub const PAGEPOOL_BACKING_DEFAULT: u32 = 0;
+/// Anonymous memory in pages of 4 KiB.
+pub const PAGEPOOL_BACKING_ANONYMOUS_4K: u32 = 1;
+/// Anonymous memory for which the kernel may use transparent huge pages.
+pub const PAGEPOOL_BACKING_TRANSPARENT_HUGE: u32 = 2;
+/// hugetlb pages of 2 MiB.
+pub const PAGEPOOL_BACKING_HUGE_2M: u32 = 3;
+/// hugetlb pages of 1 GiB.
+pub const PAGEPOOL_BACKING_HUGE_1G: u32 = 4;
+/// A memfd, which a peer process can map.
+pub const PAGEPOOL_BACKING_MEMFD: u32 = 5;
+/// A memfd of hugetlb pages of 2 MiB.
+pub const PAGEPOOL_BACKING_MEMFD_HUGE: u32 = 6;
+/// Memory that the caller has: `memory` and `max_bytes`.
+pub const PAGEPOOL_BACKING_CALLER: u32 = 7;
+/// Memory of a device, that the CPU cannot read: numbers and device addresses only.
+pub const PAGEPOOL_BACKING_DEVICE: u32 = 8;
+
+/// A callback's argument. Whose threads it is for is the caller's to say, in the header's words.
+struct Arg(*mut c_void);
+
+// SAFETY: the header says that the callback is called on any thread.
+unsafe impl Send for Arg {}
+// SAFETY: as above.
+unsafe impl Sync for Arg {}
+
+impl ArenaParamsC {
+    /// Bytes, with the default for 0.
+    pub(crate) fn bytes(&self) -> u64 {
+        if self.max_bytes == 0 { ArenaParams::default().max_bytes } else { self.max_bytes }
+    }
+
+    /// What Rust calls it; `here` is the node that threads run on, where nodes are pretended.
+    ///
+    /// # Safety
+    /// `name` is NULL or ends with a zero byte; `node_of_page` may be called with `arg` as long as the arena lives.
+    pub(crate) unsafe fn to_rust(self, here: &Arc<AtomicU8>) -> Outcome<ArenaParams> {
+        Ok(ArenaParams {
+            // SAFETY: the caller says so.
+            name: unsafe { text(self.name, "arena") },
+            max_bytes: self.bytes(),
+            backing: self.backing()?,
+            on_missing_huge: if self.huge_or_fail == 0 {
+                OnMissingHuge::default()
+            } else {
+                OnMissingHuge::Fail
+            },
+            node: self.node_policy()?,
+            topology: self.topology(here)?,
+            prefault: self.prefault != 0,
+            mlock: self.mlock != 0,
+            commit_all: self.commit_all != 0,
+            inherit_on_fork: self.inherit_on_fork != 0,
+        })
+    }
+
+    fn backing(&self) -> Outcome<Backing> {
+        Ok(match self.backing {
+            PAGEPOOL_BACKING_DEFAULT => Backing::default(),
+            PAGEPOOL_BACKING_ANONYMOUS_4K => Backing::Anonymous4k,
+            PAGEPOOL_BACKING_TRANSPARENT_HUGE => Backing::TransparentHuge,
+            PAGEPOOL_BACKING_HUGE_2M => Backing::Huge2M,
+            PAGEPOOL_BACKING_HUGE_1G => Backing::Huge1G,
+            PAGEPOOL_BACKING_MEMFD => Backing::Memfd { huge: false },
+            PAGEPOOL_BACKING_MEMFD_HUGE => Backing::Memfd { huge: true },
+            PAGEPOOL_BACKING_CALLER => Backing::Caller,
+            other => return Err(range("backing", other, "a PAGEPOOL_BACKING_ value, 0 to 8")),
+        })
+    }
+
+    fn node_policy(&self) -> Outcome<NodePolicy> {
+        if self.nodes > 0 {
+            return Ok(NodePolicy::Any); // made-up nodes are where the callback says
+        }
+        Ok(match self.node {
+            PAGEPOOL_NODE_LOCAL => NodePolicy::Local,
+            PAGEPOOL_NODE_ANY => NodePolicy::Any,
+            nid => node("node", nid)?.map_or(NodePolicy::Any, NodePolicy::Bind),
+        })
+    }
+
+    fn topology(&self, here: &Arc<AtomicU8>) -> Outcome<Topology> {
+        let nodes = u8::try_from(self.nodes).map_err(|_| range("nodes", self.nodes, "0 to 255"))?;
+        let (callback, arg) = (self.node_of_page, Arg(self.arg));
+        Ok(match (nodes, callback) {
+            (0, None) => Topology::detect(),
+            (0, Some(_)) => return Err(range("nodes", 0, "1 to 255 with node_of_page")),
+            (_, None) => Topology::pretend_halves(nodes).with_current_node(here.clone()),
+            (_, Some(callback)) => {
+                let node_of = move |page: ::pagepool::PageIdx| {
+                    let arg: &Arg = &arg;
+                    // SAFETY: the caller says that it may be called with its argument.
+                    let node = unsafe { callback(page.0, arg.0) };
+                    NodeId(u8::try_from(node).unwrap_or(u8::MAX)) // beyond the last one it counts as that
+                };
+                Topology::pretend(nodes, node_of).with_current_node(here.clone())
+            }
+        })
+    }
+}

@@ -1,0 +1,186 @@
+//! The parameters of a pool, as C writes them.
+
+// UNSAFETY: a C caller's arrays and texts are read by address.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_char, c_int};
+use std::sync::Arc;
+
+use ::pagepool::{DmaDomain, NodeId, OnBusy, PoolParams};
+
+use crate::args::sized::{Sized0, text};
+use crate::error::{Outcome, Refusal};
+use crate::handles::opaque::{ArenaHandle, DomainHandle};
+use crate::handles::token::Token;
+
+/// What a pool shall be. Begin with PAGEPOOL_PARAMS_INIT, or with zeroes and `size`. 0 stands for the default, except
+/// where 0 is a value of its own (`nid`, `colour`).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct PoolParamsC {
+    /// sizeof(struct pagepool_params), so that the struct can grow.
+    pub size: usize,
+    /// Where the pages come from. Required.
+    pub arena: *mut ArenaHandle,
+    /// Names the pool in reports and errors; copied. NULL: "pool".
+    pub name: *const c_char,
+    /// log2 of 4096-byte pages per page, 0 to 10.
+    pub order: u32,
+    /// Slots in the locked ring; 0: 1024. More than 16384 is clamped to that. Linux: pool_size.
+    pub ring_size: u32,
+    /// Pages in the owner's cache, 1 to 1024; 0: twice `refill`.
+    pub cache_size: u32,
+    /// Pages that one refill brings at most, 1 to 256 and the cache; 0: Linux's 64, 16 or 4, by order.
+    pub refill: u32,
+    /// The node that pages should be on; -1: that of the thread that refills, asked each time.
+    pub nid: c_int,
+    /// Fragments begin at multiples of this, a power of two from 8 to 4096; 0: 64.
+    pub frag_align: u32,
+    /// 1: packets begin up to 15 cache lines later from page to page, in what a page leaves over. 0: they do not.
+    pub colour: u32,
+    /// Threads that may have a lane home at once, 1 to 64; 0: 16. PAGEPOOL_NO_LANES: every return elsewhere takes the ring.
+    pub max_lanes: u32,
+    /// Slots in a lane, a power of two from 2 to 16384; 0: 1024.
+    pub lane_size: u32,
+    /// Bytes kept free before the packet in a whole page. Linux: offset.
+    pub headroom: u32,
+    /// Most bytes of packet in a whole page, and most that are synced for the device; 0: all that is left.
+    pub max_len: u32,
+    /// Bytes kept free after the packet in a whole page.
+    pub tailroom: u32,
+    /// Address spaces that every page is mapped in, `n_domains` of them; the first is the one of dma_addr. The pool keeps
+    /// them: the handles may be put at once.
+    pub domains: *const *mut DomainHandle,
+    /// How many.
+    pub n_domains: usize,
+    /// 1: sync pages for the device when they join and come home, in domains that are not coherent. Linux:
+    /// PP_FLAG_DMA_SYNC_DEV.
+    pub sync_for_device: u32,
+    /// Fewer pages than this left to have: the owner counts as starved. 0: never, but for a failed allocation.
+    pub low_water: u32,
+    /// 1: make the descriptor that pagepool_wake_fd gives.
+    pub wakeup: u32,
+    /// 1: record who holds buffers (pagepool_buf_set_tag), for the report of a destroyed pool.
+    pub tagging: u32,
+    /// 1: reserve pages without naming a node. For measuring what that costs.
+    pub node_blind: u32,
+    /// Buffers that may wait for users who only say whether they are in use still (pagepool_wait), up to 65536; 0: none.
+    pub defer_capacity: u32,
+    /// What a refill does about a buffer that has waited longest and is in use still: PAGEPOOL_ON_BUSY_KEEP, _SKIP, _RELEASE.
+    pub on_busy: u32,
+    /// With PAGEPOOL_ON_BUSY_SKIP: buffers in use that one round looks past, 1 to 64.
+    pub skip_ahead: u32,
+}
+
+// SAFETY: plain integers and pointers, of which zeroes are values.
+unsafe impl Sized0 for PoolParamsC {}
+
+/// Every field up to `colour`: what the first users of the struct knew.
+pub(crate) const LEAST: usize = std::mem::offset_of!(PoolParamsC, max_lanes);
+
+/// More than the blocks take in which packets keep their further buffers: every pool has 1024.
+const CHAINS: usize = 1024 * 512;
+/// What a place takes in which a buffer waits, and beyond the queue.
+const WAIT: usize = 32 + 40;
+
+impl PoolParamsC {
+    /// Bytes that a pool of these sizes asks for: slots of lanes and ring, chains, and places to wait. What is out of range is refused
+    /// later, by its name.
+    pub(crate) fn bytes(&self) -> usize {
+        let lanes = if self.max_lanes == 0 { 16 } else { self.max_lanes.min(64) as usize };
+        let lane_size = if self.lane_size == 0 { 1024 } else { self.lane_size.min(1 << 14) as usize };
+        let waits = self.defer_capacity.min(1 << 16) as usize * WAIT;
+        (lanes * lane_size + self.ring_size.min(1 << 14) as usize) * size_of::<u32>() + CHAINS + waits
+    }
+
+    /// What Rust calls it.
+    ///
+    /// # Safety
+    /// `name` and `domains` are NULL or readable as the fields say.
+    pub(crate) unsafe fn to_rust(self) -> Outcome<PoolParams> {
+        let order = u8::try_from(self.order).map_err(|_| range("order", self.order, "0 to 10"))?;
+        let max_lanes = match self.max_lanes {
+            0 => 16,
+            PAGEPOOL_NO_LANES => 0,
+            n => n as usize,
+        };
+        Ok(PoolParams {
+            // SAFETY: the caller says that it ends with a zero byte.
+            name: unsafe { text(self.name, "pool") },
+            order,
+            cache_size: self.cache_size as usize,
+            refill: self.refill as usize,
+            ring_size: self.ring_size as usize,
+            max_lanes,
+            lane_size: self.lane_size as usize,
+            nid: node("nid", self.nid)?,
+            node_blind: self.node_blind != 0,
+            headroom: self.headroom as usize,
+            max_len: self.max_len as usize,
+            tailroom: self.tailroom as usize,
+            colour: self.colour != 0,
+            frag_align: if self.frag_align == 0 { 64 } else { self.frag_align as usize },
+            // SAFETY: the caller says that there are as many.
+            domains: unsafe { self.domains() }?,
+            sync_for_device: self.sync_for_device != 0,
+            low_water: self.low_water as usize,
+            wakeup: self.wakeup != 0,
+            tagging: self.tagging != 0,
+            defer_capacity: self.defer_capacity as usize,
+            on_busy: self.on_busy()?,
+            ..Default::default()
+        })
+    }
+
+    fn on_busy(&self) -> Outcome<OnBusy> {
+        if self.on_busy != PAGEPOOL_ON_BUSY_SKIP && self.skip_ahead != 0 {
+            return Err(range("skip_ahead", self.skip_ahead, "0 unless on_busy is PAGEPOOL_ON_BUSY_SKIP"));
+        }
+        match self.on_busy {
+            PAGEPOOL_ON_BUSY_KEEP => Ok(OnBusy::Keep),
+            PAGEPOOL_ON_BUSY_SKIP => Ok(OnBusy::Skip { ahead: self.skip_ahead as usize }),
+            PAGEPOOL_ON_BUSY_RELEASE => Ok(OnBusy::Release),
+            other => Err(range("on_busy", other, "one of PAGEPOOL_ON_BUSY_KEEP, _SKIP, _RELEASE")),
+        }
+    }
+
+    /// # Safety
+    /// `domains` is readable for `n_domains` handles.
+    unsafe fn domains(&self) -> Outcome<Vec<Arc<dyn DmaDomain>>> {
+        if self.n_domains == 0 {
+            return Ok(Vec::new());
+        }
+        if self.n_domains > 64 {
+            return Err(range("n_domains", self.n_domains, "0 to 64"));
+        }
+        if self.domains.is_null() {
+            return Err(Refusal::null());
+        }
+        // SAFETY: the caller says so.
+        let handles = unsafe { std::slice::from_raw_parts(self.domains, self.n_domains) };
+        handles.iter().map(|&handle| crate::api::domain::domain(Token::of(handle))).collect()
+    }
+}
+
+/// It stays, and the round ends: right where users finish in the order in which buffers were queued.
+pub const PAGEPOOL_ON_BUSY_KEEP: u32 = 0;
+/// It stays, and the round looks past it: right where one buffer may be in use for long.
+pub const PAGEPOOL_ON_BUSY_SKIP: u32 = 1;
+/// It leaves the queue, one a round, and its page leaves the pool; its memory goes back once the user is done.
+pub const PAGEPOOL_ON_BUSY_RELEASE: u32 = 2;
+/// No thread has a lane home.
+pub const PAGEPOOL_NO_LANES: u32 = u32::MAX;
+
+/// A node as C gives it: negative is none in particular.
+pub(crate) fn node(field: &str, nid: c_int) -> Outcome<Option<NodeId>> {
+    if nid < 0 {
+        return Ok(None);
+    }
+    u8::try_from(nid).map(|nid| Some(NodeId(nid))).map_err(|_| range(field, nid, "-1, or a node up to 255"))
+}
+
+/// A value out of its range, in the words of Rust's errors.
+#[cold]
+pub(crate) fn range(field: &str, value: impl std::fmt::Display, must_be: &str) -> Refusal {
+    Refusal::made(libc::EINVAL, format!("{field} is {value}, but must be {must_be}"))
+}

@@ -1,0 +1,75 @@
+//! Reading structs that may grow: each begins with its size, as its user was compiled with it.
+
+// UNSAFETY: a C caller's struct is read by its address.
+#![expect(unsafe_code)]
+
+use std::ffi::{CStr, c_char};
+
+use crate::error::{Outcome, Refusal};
+
+/// Structs of the header that begin with `size`, and of which all-zero bytes are a value.
+///
+/// # Safety
+/// * The struct is `repr(C)` and begins with `size: usize`.
+/// * All-zero bytes are a value of it, and so is every mixture of such bytes with a user's.
+pub(crate) unsafe trait Sized0: Copy {}
+
+/// A copy of a caller's struct. What an older caller does not know is zero; what a newer one knows must be zero.
+///
+/// # Safety
+/// `at` is NULL, or it is readable for as many bytes as its first word says.
+pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> Outcome<T> {
+    if at.is_null() {
+        return Err(Refusal::null());
+    }
+    // SAFETY: the caller's struct begins with its size; unaligned reads are none of its worries.
+    let size = unsafe { at.cast::<usize>().read_unaligned() };
+    if size < least || size > 1 << 16 {
+        let text = format!("size is {size}, but must be that of the struct, {}", size_of::<T>());
+        return Err(Refusal::made(libc::EINVAL, text));
+    }
+    // SAFETY: the caller says that `size` bytes are readable.
+    let bytes = unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) };
+    if bytes.iter().skip(size_of::<T>()).any(|&byte| byte != 0) {
+        return Err(Refusal::fixed(
+            libc::E2BIG,
+            c"a field is set that this version of the library does not know",
+        ));
+    }
+    let mut value = std::mem::MaybeUninit::<T>::zeroed();
+    let known = bytes.len().min(size_of::<T>());
+    // SAFETY: both are valid for `known` bytes, and apart.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast(), known) };
+    // SAFETY: zeroes and a user's bytes are a value of `T`.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// A caller's text, or `otherwise` for NULL.
+///
+/// # Safety
+/// `text` is NULL or ends with a zero byte.
+pub(crate) unsafe fn text(text: *const c_char, otherwise: &str) -> String {
+    if text.is_null() {
+        return otherwise.into();
+    }
+    // SAFETY: the caller says that it ends with a zero byte.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// Copies a text into a caller's space of `len` bytes, cut to fit and ended with a zero byte, as `snprintf` does; gives
+/// its full length.
+///
+/// # Safety
+/// `to` is writable for `len` bytes, or NULL with a `len` of 0.
+pub(crate) unsafe fn give_text(to: *mut c_char, len: usize, text: &str) -> i64 {
+    if !to.is_null() && len > 0 {
+        let n = text.len().min(len - 1);
+        // SAFETY: `n` is less than `len`, and the text is ours.
+        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast(), n) };
+        // SAFETY: as above.
+        let end = unsafe { to.add(n) };
+        // SAFETY: as above.
+        unsafe { end.write(0) };
+    }
+    text.len() as i64
+}

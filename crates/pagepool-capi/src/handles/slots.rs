@@ -1,0 +1,229 @@
+//! The pools that are there: their lives from creation to the last buffer that came home.
+//!
+//! What   a slot per pool, beside its row in [`VIEWS`]. What binding, unbinding and destroying change stands under the
+//!        slot's lock, under which nothing foreign runs. A pool that was destroyed keeps its slot until its last buffer is
+//!        home; whoever makes the next pool looks.
+//! Who    any thread.
+
+// UNSAFETY: the owner's part is taken back when nobody is the owner any more.
+#![expect(unsafe_code)]
+
+use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ::pagepool::{Pool, PoolRef, Shutdown, Tag};
+
+use crate::error::{Outcome, Refusal};
+use crate::handles::ledger::Rows;
+use crate::handles::owner::Own;
+use crate::handles::token::{Kind, Token};
+use crate::handles::view::{MAX_POOLS, VIEWS, View};
+
+/// Who has the owner half.
+pub(crate) enum Half {
+    /// Nobody: it waits here to be bound.
+    Idle(Pool),
+    /// The thread in the row's `owner`, in [`Own`].
+    Bound,
+    /// It was given up; the buffers that are out come home one by one.
+    Ended(Arc<Shutdown>),
+    /// It is being given up.
+    Ending,
+}
+
+/// What a slot knows of its pool.
+pub(crate) struct Life {
+    pub(crate) half: Half,
+    pub(crate) handle: PoolRef,
+    pub(crate) tags: Vec<Tag>,
+    /// Free entries for fragments that other threads than the owner give tokens to.
+    pub(crate) frags: u64,
+    page_size: u64,
+    pages: u32,
+    taken: Vec<Rows>,
+}
+
+struct Slot {
+    life: Mutex<Option<Box<Life>>>,
+    /// Of the token that the slot's pool has, or had last.
+    generation: AtomicU32,
+}
+
+static SLOTS: [Slot; MAX_POOLS] =
+    [const { Slot { life: Mutex::new(None), generation: AtomicU32::new(0) } }; MAX_POOLS];
+
+/// Slots: how many were ever used, and which of them are free, or wait for their last buffers.
+struct List {
+    used: u32,
+    free: Vec<u32>,
+    ended: Vec<u32>,
+}
+
+static LIST: Mutex<List> = Mutex::new(List { used: 0, free: Vec::new(), ended: Vec::new() });
+
+fn list() -> MutexGuard<'static, List> {
+    LIST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn life_of(at: u32) -> MutexGuard<'static, Option<Box<Life>>> {
+    SLOTS[at as usize % MAX_POOLS].life.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Life {
+    pub(crate) fn new(pool: Pool, pages: u32, order: u8) -> Self {
+        Self {
+            handle: pool.handle(),
+            half: Half::Idle(pool),
+            tags: Vec::new(),
+            frags: 0,
+            page_size: (::pagepool::PAGE_SIZE as u64) << order,
+            pages,
+            taken: Vec::new(),
+        }
+    }
+
+    fn end(&self) -> Option<&Arc<Shutdown>> {
+        if let Half::Ended(end) = &self.half { Some(end) } else { None }
+    }
+
+    /// A list of free entries for fragments: 4096 fresh ones, which the pool has until it is freed.
+    pub(crate) fn take_frags(&mut self, view: &'static View) -> Outcome<u64> {
+        self.taken.try_reserve(1).map_err(|_| Refusal::no_memory())?;
+        let row = Rows::for_frags(view)?;
+        self.taken.push(row);
+        Ok(u64::from(row.first_place()) + 1)
+    }
+}
+
+/// The row of a pool that is there.
+#[inline]
+pub(crate) fn view(pool: Token) -> Outcome<&'static View> {
+    let at = pool.place() as usize;
+    if !pool.is(Kind::Pool) || at >= MAX_POOLS {
+        return Err(Refusal::no_handle());
+    }
+    let view = &VIEWS[at];
+    if view.token.load(Acquire) == pool.0 {
+        return Ok(view);
+    }
+    let was = (1..=SLOTS[at].generation.load(Relaxed)).contains(&pool.generation());
+    Err(if was { Refusal::stale() } else { Refusal::no_handle() })
+}
+
+/// The row that a token names, whatever it is: for fast paths, which compare the token in it.
+#[inline(always)]
+pub(crate) fn view_of(pool: Token) -> &'static View {
+    &VIEWS[pool.place() as usize % MAX_POOLS]
+}
+
+/// Looks at, or changes, what a slot knows of a pool that is there. Under its lock: `look` calls nothing foreign.
+pub(crate) fn with_life<R>(pool: Token, look: impl FnOnce(&mut Life) -> Outcome<R>) -> Outcome<R> {
+    view(pool)?;
+    let mut life = life_of(pool.place());
+    view(pool)?; // nobody ended it meanwhile
+    look(life.as_mut().ok_or(Refusal::stale())?)
+}
+
+/// Gives a new pool a slot and a token.
+pub(crate) fn insert(mut life: Life) -> Outcome<Token> {
+    reap();
+    life.taken.try_reserve(1).map_err(|_| Refusal::no_memory())?;
+    let at = free_slot()?;
+    let words = match Rows::for_pages(life.pages, &VIEWS[at as usize % MAX_POOLS]) {
+        Ok(words) => words,
+        Err(refusal) => {
+            list().free.push(at); // room for every slot was reserved
+            return Err(refusal);
+        }
+    };
+    life.taken.push(words);
+    let slot = &SLOTS[at as usize % MAX_POOLS];
+    let generation = slot.generation.load(Relaxed).wrapping_add(1).max(1);
+    let token = Token::new(Kind::Pool, at, generation);
+    let view = &VIEWS[at as usize % MAX_POOLS];
+    let bias = if ::pagepool::fences_are_free() {
+        crate::handles::claim::FREE
+    } else {
+        crate::handles::claim::SHARED
+    };
+    view.bias.store(bias, Relaxed);
+    view.home.store(life.handle.token().as_ptr(), Relaxed);
+    view.words.store(words.words(), Relaxed);
+    view.base.store(u64::from(words.first_place()) << 4 | Kind::Page as u64, Relaxed);
+    view.pages.store(u64::from(life.pages), Relaxed);
+    view.own.store(Box::into_raw(Box::new(Own::new(life.handle.clone()))), Relaxed);
+    view.page_size.store(life.page_size, Relaxed);
+    for count in [&view.allocated, &view.recycled, &view.begun, &view.frags_home.0] {
+        count.store(0, Relaxed);
+    }
+    *life_of(at) = Some(Box::new(life));
+    slot.generation.store(generation, Relaxed);
+    view.token.store(token.0, Release); // pairs with view()
+    Ok(token)
+}
+
+fn free_slot() -> Outcome<u32> {
+    let mut list = list();
+    if let Some(at) = list.free.pop() {
+        return Ok(at);
+    }
+    let used = list.used;
+    if used as usize == MAX_POOLS {
+        return Err(Refusal::fixed(libc::EBUSY, c"4096 pools are there: destroy one first"));
+    }
+    list.free.try_reserve(used as usize + 1).map_err(|_| Refusal::no_memory())?;
+    list.ended.try_reserve(used as usize + 1).map_err(|_| Refusal::no_memory())?;
+    list.used += 1;
+    Ok(used)
+}
+
+/// A pool has ended: its slot is free once its last buffer is home.
+pub(crate) fn ended(pool: Token, shutdown: Arc<Shutdown>) {
+    if let Some(life) = life_of(pool.place()).as_mut() {
+        life.half = Half::Ended(shutdown);
+    }
+    list().ended.push(pool.place()); // room for every slot was reserved
+}
+
+/// Frees the slots of pools whose last buffer came home. Buffers that wait in an ended pool are asked after.
+pub(crate) fn reap() {
+    let complete = ends().into_iter().filter(|end| end.is_complete()); // with no lock held: it may ask users
+    for life in complete.filter_map(|end| take_complete(&end)) {
+        life.taken.iter().for_each(|rows| rows.give_back());
+        drop(life); // with no lock held: a domain may go with it, and that is foreign code
+    }
+}
+
+/// The ends of pools that wait for their last buffers.
+fn ends() -> Vec<Arc<Shutdown>> {
+    let list = list();
+    list.ended.iter().filter_map(|&at| life_of(at).as_deref().and_then(Life::end).cloned()).collect()
+}
+
+/// The life of a pool whose last buffer is home, unless somebody else took it; its slot is free from now on.
+fn take_complete(end: &Arc<Shutdown>) -> Option<Box<Life>> {
+    let mut list = list();
+    let is_that =
+        |at: &u32| life_of(*at).as_deref().and_then(Life::end).is_some_and(|its| Arc::ptr_eq(its, end));
+    let which = list.ended.iter().position(is_that)?;
+    let at = list.ended.swap_remove(which);
+    let life = life_of(at).take();
+    let own = VIEWS[at as usize % MAX_POOLS].own.swap(std::ptr::null_mut(), Relaxed);
+    if !own.is_null() {
+        // SAFETY: made by `Box::into_raw` in `insert`; the pool is freed, so nobody is its owner or has a buffer of it.
+        // Its handle is not the pool's last one: `life` has another, so no domain goes here, under the lock.
+        drop(unsafe { Box::from_raw(own) });
+    }
+    list.free.push(at); // room for every slot was reserved
+    life
+}
+
+/// Every slot that was ever used, for the dump.
+pub(crate) fn for_each(mut look: impl FnMut(&Life, &'static View)) {
+    let used = list().used;
+    for at in 0..used {
+        if let Some(life) = life_of(at).as_deref() {
+            look(life, &VIEWS[at as usize % MAX_POOLS]);
+        }
+    }
+}

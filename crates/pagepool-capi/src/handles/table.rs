@@ -1,0 +1,110 @@
+//! A table of things that C holds by token, for all kinds but pools and buffers.
+//!
+//! Who    any thread; one short lock, under which nothing foreign runs: things are put in made, and taken out to be
+//!        dropped.
+//! Cost   a lock and an index. A place is used again with its next generation.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Outcome, Refusal};
+use crate::handles::token::{Kind, PLACES, Token};
+
+pub(crate) struct Table<T> {
+    kind: Kind,
+    rows: Mutex<Rows<T>>,
+}
+
+struct Rows<T> {
+    rows: Vec<Row<T>>,
+    /// Rows that are empty.
+    free: Vec<u32>,
+}
+
+struct Row<T> {
+    generation: u32,
+    thing: Option<T>,
+}
+
+impl<T> Table<T> {
+    pub(crate) const fn new(kind: Kind) -> Self {
+        Self { kind, rows: Mutex::new(Rows { rows: Vec::new(), free: Vec::new() }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Rows<T>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a thing in. Where there is no memory it is dropped.
+    pub(crate) fn insert(&self, thing: T) -> Outcome<Token> {
+        let mut table = self.lock();
+        let Rows { rows, free } = &mut *table;
+        if free.is_empty() {
+            let at = u32::try_from(rows.len()).ok().filter(|&at| at < PLACES).ok_or(Refusal::no_memory())?;
+            rows.try_reserve(1).map_err(|_| Refusal::no_memory())?;
+            free.try_reserve(rows.len() + 1).map_err(|_| Refusal::no_memory())?;
+            rows.push(Row { generation: 0, thing: None });
+            free.push(at);
+        }
+        let at = free.pop().ok_or(Refusal::no_memory())?;
+        let row = rows.get_mut(at as usize).ok_or(Refusal::no_memory())?;
+        row.generation = row.generation.wrapping_add(1).max(1);
+        row.thing = Some(thing);
+        Ok(Token::new(self.kind, at, row.generation))
+    }
+
+    /// Takes a thing out.
+    pub(crate) fn remove(&self, token: Token) -> Outcome<T> {
+        let mut table = self.lock();
+        let Rows { rows, free } = &mut *table;
+        let row = Self::row(self.kind, rows, token)?;
+        let thing = row.thing.take().ok_or(Refusal::stale())?;
+        free.push(token.place()); // room for every row was reserved
+        Ok(thing)
+    }
+
+    /// Looks at a thing under the lock; `look` calls nothing foreign.
+    pub(crate) fn with<R>(&self, token: Token, look: impl FnOnce(&T) -> R) -> Outcome<R> {
+        let mut table = self.lock();
+        let row = Self::row(self.kind, &mut table.rows, token)?;
+        row.thing.as_ref().map(look).ok_or(Refusal::stale())
+    }
+
+    fn row(kind: Kind, rows: &mut [Row<T>], token: Token) -> Outcome<&mut Row<T>> {
+        let row =
+            rows.get_mut(token.place() as usize).filter(|_| token.is(kind)).ok_or(Refusal::no_handle())?;
+        if token.generation() == row.generation && row.thing.is_some() {
+            return Ok(row);
+        }
+        let was = (1..=row.generation).contains(&token.generation());
+        Err(if was { Refusal::stale() } else { Refusal::no_handle() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_used_again_and_old_tokens_are_stale() {
+        let table = Table::new(Kind::Hold);
+        let first = table.insert("first").unwrap();
+        assert_eq!(table.with(first, |thing| *thing).unwrap(), "first");
+        assert_eq!(table.remove(first).unwrap(), "first");
+        assert_eq!(table.remove(first).unwrap_err().errno(), libc::ESTALE);
+        let second = table.insert("second").unwrap();
+        assert_eq!(first.place(), second.place());
+        assert_eq!(table.with(first, |_| ()).unwrap_err().errno(), libc::ESTALE);
+        assert_eq!(table.with(second, |thing| *thing).unwrap(), "second");
+    }
+
+    #[test]
+    fn what_never_was_a_token_is_refused() {
+        let table = Table::new(Kind::Hold);
+        let token = table.insert(1).unwrap();
+        let of_another_kind = Token::new(Kind::Arena, token.place(), token.generation());
+        let of_the_future = Token::new(Kind::Hold, token.place(), 99);
+        for bad in [Token(0), Token(u64::MAX), Token(0xdead_beef), of_another_kind, of_the_future] {
+            assert_eq!(table.remove(bad).unwrap_err().errno(), libc::EINVAL, "{bad:?}");
+        }
+    }
+}

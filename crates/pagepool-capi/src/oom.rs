@@ -1,0 +1,33 @@
+//! Whether there is memory for what a call is about to allocate.
+//!
+//! What   Rust's collections end the process where the system refuses them memory. Before a call whose sizes come from its
+//!        caller, or that makes something lasting, as much is asked for in a way that may be refused, and given back at once.
+//!        So a limit (RLIMIT_AS, a cgroup without overcommit) is met here, as ENOMEM. Another thread may still be faster.
+//! Cost   one `malloc` and `free`, on cold calls only.
+
+use std::hint::black_box;
+
+use crate::error::{Outcome, Refusal};
+
+/// More than any call allocates beside what its caller's sizes ask for.
+pub(crate) const FEW: usize = 256 << 10;
+
+/// Refuses a call for which there are not so many bytes.
+pub(crate) fn expect(bytes: usize) -> Outcome<()> {
+    let mut room: Vec<u8> = Vec::new();
+    room.try_reserve_exact(bytes).map_err(|_| Refusal::no_memory())?;
+    black_box(&room); // or the compiler would see that nobody uses it
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_there_is_is_refused() {
+        assert!(expect(FEW).is_ok());
+        assert_eq!(expect(usize::MAX / 4).unwrap_err().errno(), libc::ENOMEM);
+        assert_eq!(expect(usize::MAX).unwrap_err().errno(), libc::ENOMEM);
+    }
+}
