@@ -106,7 +106,7 @@ impl Sender {
         assert!(shutdown.wait(LIMIT), "{}", shutdown.report());
         let (stats, waits) = (self.socket.stats(), handle.deferred_stats());
         assert_eq!(stats.copied + stats.zero_copy, stats.sends, "{stats:?}");
-        assert_eq!((waits.waiting(), waits.leaked, handle.inflight().total), (0, 0, 0), "{waits:?}");
+        assert_eq!((waits.pending(), waits.leaked, handle.inflight().total), (0, 0, 0), "{waits:?}");
         assert_eq!(waits.queued, waits.reused + waits.freed_late);
         assert_eq!(self.arena.pages_out(), 0);
         println!("{stats:?}, {} pages used again, {waits:?}", self.reused);

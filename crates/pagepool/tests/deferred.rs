@@ -89,7 +89,7 @@ fn assert_waits(stats: DeferredStats, expected: &[(&str, u64)]) {
 #[track_caller]
 fn assert_home(handle: &PoolRef) {
     let at = handle.inflight();
-    assert_eq!((at.out, at.waiting), (0, 0), "{at:?}");
+    assert_eq!((at.out, at.deferred), (0, 0), "{at:?}");
     assert_eq!(at.total as u64, at.cache + at.lanes + at.ring + at.frag, "{at:?}");
 }
 
@@ -101,7 +101,7 @@ fn keep_stops_at_the_head_and_keeps_the_order() {
     let told = Told::uses([0, 3]);
     let user = pool.deferred_user(told.clone()).unwrap();
     queue(&pool, &user, 6);
-    assert_eq!(pool.inflight().waiting, 6);
+    assert_eq!(pool.inflight().deferred, 6);
     assert_eq!((pool.poll_deferred(), told.take_asked()), (0, vec![0]));
     told.done(0);
     assert_eq!((pool.poll_deferred(), told.take_asked()), (3, vec![0, 1, 2, 3]));
@@ -149,7 +149,7 @@ fn release_lets_one_head_a_round_go_and_its_memory_waits() {
     assert_waits(pool.deferred_stats(), &[("queued", 4), ("released", 1), ("kept", 1), ("polls", 1)]);
     let (at, stats) = (pool.inflight(), pool.stats());
     assert_eq!(
-        (at.total, at.waiting, memory.free()),
+        (at.total, at.deferred, memory.free()),
         (3, 3, 12),
         "one left the pool, and is not the provider's"
     );
@@ -163,7 +163,7 @@ fn release_lets_one_head_a_round_go_and_its_memory_waits() {
     told.done(0);
     assert_eq!((pool.poll_deferred(), memory.free()), (0, 1), "its memory went back, not its buffer");
     let waits = pool.deferred_stats();
-    assert_eq!((waits.released, waits.freed_late, waits.waiting()), (1, 1, 0));
+    assert_eq!((waits.released, waits.freed_late, waits.pending()), (1, 1, 0));
     drop(all);
     assert_home(&pool.handle());
 }
@@ -181,7 +181,7 @@ fn release_falls_back_to_keep_when_as_many_are_held_as_may_wait() {
     assert!(refused.is_some(), "two wait, two are held");
     drop(refused);
     let waits = pool.deferred_stats();
-    assert_eq!((waits.queued, waits.released, waits.full, waits.waiting()), (4, 2, 1, 4));
+    assert_eq!((waits.queued, waits.released, waits.full, waits.pending()), (4, 2, 1, 4));
     assert!(waits.kept > 0 && waits.freed_late == 0);
     told.all_done();
     assert_eq!(pool.poll_deferred(), 2);
@@ -274,7 +274,7 @@ fn frags_wait_like_pages_and_their_page_is_out() {
             pool.defer(&user, pool.alloc_frag(1024).unwrap(), cookie).unwrap();
         }
         assert_eq!(
-            (pool.inflight().waiting, pool.inflight().total),
+            (pool.inflight().deferred, pool.inflight().total),
             (0, 1),
             "fragments are of a page that is out"
         );
@@ -287,7 +287,7 @@ fn frags_wait_like_pages_and_their_page_is_out() {
         drop(used);
         told.all_done();
         pool.poll_deferred();
-        assert_eq!(pool.deferred_stats().waiting(), 0);
+        assert_eq!(pool.deferred_stats().pending(), 0);
         drop(pool);
         assert_eq!(memory.free(), 4, "{on_busy:?}");
     }
@@ -393,11 +393,11 @@ fn a_user_may_call_back_into_the_pool() {
         }
         let (waits, at) = (pool.deferred_stats(), pool.inflight());
         assert!(asked > 0 && waits.queued > 8, "{on_busy:?}: {waits:?}");
-        assert_eq!((at.out, at.waiting), (0, waits.queued - waits.reused - waits.released), "{on_busy:?}");
+        assert_eq!((at.out, at.deferred), (0, waits.queued - waits.reused - waits.released), "{on_busy:?}");
         reentrant.stopped.store(true, Relaxed);
         HERE.set(None);
         pool.poll_deferred();
-        assert_eq!((pool.deferred_stats().waiting(), pool.poll_deferred()), (0, 0));
+        assert_eq!((pool.deferred_stats().pending(), pool.poll_deferred()), (0, 0));
         assert_home(&pool.handle());
         drop((user, pool));
         assert_eq!(memory.free(), 64, "{on_busy:?}");
@@ -481,8 +481,8 @@ fn a_user_that_panics_loses_nothing() {
         let out: Vec<_> = (0..in_cache).map(|_| pool.alloc_page()).collect(); // the next allocation has to ask
         assert!(catch_unwind(AssertUnwindSafe(|| pool.alloc_page())).is_err(), "through alloc_page");
         let (waits, total) = (pool.deferred_stats(), pool.inflight().total as u64);
-        assert_eq!(pool.poll_deferred() as u64, waits.waiting(), "each is there still");
-        assert_eq!((pool.inflight().total as u64, pool.inflight().waiting), (total, 0));
+        assert_eq!(pool.poll_deferred() as u64, waits.pending(), "each is there still");
+        assert_eq!((pool.inflight().total as u64, pool.inflight().deferred), (total, 0));
         drop((out, pool));
         assert_eq!(memory.free(), 16);
     }
@@ -499,25 +499,25 @@ fn a_destroyed_pool_asks_until_all_are_done() {
     let handle = pool.handle();
     let shutdown = pool.destroy();
     assert!(!shutdown.is_complete());
-    assert_eq!((memory.free(), handle.inflight().waiting, handle.inflight().total), (13, 3, 3));
+    assert_eq!((memory.free(), handle.inflight().deferred, handle.inflight().total), (13, 3, 3));
     let report = shutdown.report();
     let held: BTreeSet<_> = report.pages.iter().map(|held| held.page).collect();
-    assert_eq!((report.waiting, held), (3, BTreeSet::from([pages[0], pages[2], pages[5]])));
+    assert_eq!((report.deferred, held), (3, BTreeSet::from([pages[0], pages[2], pages[5]])));
     assert!(report.to_string().ends_with("3 in use by users that are asked"), "{report}");
     assert!(!shutdown.wait(Duration::from_millis(3)));
     assert_eq!(memory.free(), 13, "nothing in use went back");
     told.done(2);
     assert!(!shutdown.is_complete());
-    assert_eq!((memory.free(), handle.inflight().waiting), (14, 2));
+    assert_eq!((memory.free(), handle.inflight().deferred), (14, 2));
     told.all_done();
     assert!(shutdown.is_complete());
-    assert_eq!((memory.free(), shutdown.report().waiting), (16, 0));
+    assert_eq!((memory.free(), shutdown.report().deferred), (16, 0));
     assert_eq!(
         shutdown.report().to_string(),
         format!("pool shutdown complete: no buffer held (pool pool id {})", handle.id())
     );
     let waits = handle.deferred_stats();
-    assert_eq!((waits.queued, waits.reused, waits.leaked, waits.waiting()), (6, 6, 0, 0));
+    assert_eq!((waits.queued, waits.reused, waits.leaked, waits.pending()), (6, 6, 0, 0));
     assert_eq!(Arc::strong_count(&told), 1, "the user was let go of");
     drop(user);
 }
@@ -530,12 +530,12 @@ fn memory_that_left_the_queue_is_waited_for_too() {
     queue(&pool, &user, 2);
     pool.poll_deferred();
     pool.poll_deferred();
-    assert_eq!((pool.deferred_stats().released, pool.inflight().waiting), (2, 0));
+    assert_eq!((pool.deferred_stats().released, pool.inflight().deferred), (2, 0));
     let handle = pool.handle();
     let shutdown = pool.destroy();
     assert!(!shutdown.is_complete(), "all buffers are home, but not all memory");
     let report = shutdown.report();
-    assert_eq!((report.pages.len(), report.waiting, memory.free()), (0, 2, 6));
+    assert_eq!((report.pages.len(), report.deferred, memory.free()), (0, 2, 6));
     assert!(report.to_string().starts_with("stalled pool shutdown: 0 buffers held"), "{report}");
     told.all_done();
     assert!(shutdown.wait(Duration::from_secs(10)));
@@ -557,11 +557,15 @@ fn a_pool_that_is_dropped_asks_once_more_and_leaks_what_is_in_use() {
         let handle = pool.handle();
         drop(pool);
         let waits = handle.deferred_stats();
-        assert_eq!((waits.reused, waits.leaked, waits.waiting()), (2, 2, 0), "{on_busy:?}");
+        assert_eq!((waits.reused, waits.leaked, waits.pending()), (2, 2, 0), "{on_busy:?}");
         told.all_done();
         assert_eq!(memory.free(), 6, "nobody asks any more: used never again rather than too early");
         let left = 2 - waits.released;
-        assert_eq!((handle.inflight().total as u64, handle.inflight().waiting), (left, left), "and it shows");
+        assert_eq!(
+            (handle.inflight().total as u64, handle.inflight().deferred),
+            (left, left),
+            "and it shows"
+        );
         assert_eq!(Arc::strong_count(&told), 1);
         LEAKED.lock().unwrap().push((handle, memory));
     }
@@ -595,7 +599,7 @@ struct Watching(Mutex<Option<Arc<Shutdown>>>, AtomicUsize);
 impl InUse for Watching {
     fn in_use(&self, _cookie: u64) -> bool {
         let shutdown = self.0.lock().unwrap().clone();
-        assert!(shutdown.is_none_or(|shutdown| !shutdown.is_complete() && shutdown.report().waiting > 0));
+        assert!(shutdown.is_none_or(|shutdown| !shutdown.is_complete() && shutdown.report().deferred > 0));
         self.1.fetch_add(1, Relaxed) < 3
     }
 }
@@ -676,7 +680,7 @@ fn readers_on_other_threads_never_see_a_page_used_again_too_early() {
         }
         assert!(shutdown.wait(Duration::from_secs(10)), "{}", shutdown.report());
         let waits = handle.deferred_stats();
-        assert_eq!((waits.queued, waits.leaked, waits.waiting()), (sent, 0, 0), "{on_busy:?}");
+        assert_eq!((waits.queued, waits.leaked, waits.pending()), (sent, 0, 0), "{on_busy:?}");
         assert_eq!(memory.free(), 48);
     }
 }

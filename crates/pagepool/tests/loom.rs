@@ -604,7 +604,7 @@ fn a_page_that_waits_is_used_again_after_every_read() {
             }
             reader.join().unwrap();
             pool.poll_deferred();
-            assert_eq!(pool.deferred_stats().waiting(), 0);
+            assert_eq!(pool.deferred_stats().pending(), 0);
             scene.destroy(pool);
         });
     }

@@ -195,7 +195,7 @@ pub struct WaitStatsC {
 
 impl From<DeferredStats> for WaitStatsC {
     fn from(stats: DeferredStats) -> Self {
-        let waiting = stats.waiting();
+        let waiting = stats.pending();
         let DeferredStats {
             queued, reused, kept, skipped, released, freed_late, full, polls, leaked, ..
         } = stats;

@@ -4,7 +4,8 @@
 //!        them, what became of buffers that wait (deferred_queue.rs).
 //! Who    a [`Counters`] has one writer at a time (the owner, or whoever holds the return lock); anyone may read at any
 //!        time. So a count costs a plain add, and reading costs the owner nothing (note 0003).
-//! Adding one: a line in `stats!`, and the increment. The struct, the sum, names, order and the documentation follow.
+//! Adding one: a line in `for_each_pool_counter`, and the increment. The structs of Rust and C, the sum, names, order and
+//! documentation follow.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -37,6 +38,89 @@ impl Counter {
     }
 }
 
+/// Calls a macro with the counters of a pool: the one place where they are declared.
+///
+/// `for_each_pool_counter!(f!(before))` becomes `f! { before { docs and names } }`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! for_each_pool_counter {
+    ($callback:ident!($($before:tt)*)) => {
+        $callback! {
+            $($before)* {
+                /// Pages handed out from the cache, and fragment pages that are cut again in place.
+                alloc_fast,
+                /// Pages returned into the cache on the owner's thread, and fragment pages that are cut again
+                /// in place.
+                recycle_cached,
+                /// Slow-path allocations that the provider served; each brings up to `refill` pages.
+                alloc_slow,
+                /// Pages of order above 0 that the provider gave.
+                alloc_slow_high_order,
+                /// Refills that found no page: cache, lanes and ring were empty, and no deferred page was
+                /// done.
+                alloc_empty,
+                /// Refills that found at least one page in lanes, ring or deferred queue; one per refill.
+                alloc_refill,
+                /// Pages released because they lie on the wrong memory node. At most one per look at lanes
+                /// and ring; an allocation looks once, or twice in a pool with `wakeup`.
+                alloc_waive,
+                /// Allocations that failed. Linux has no such counter.
+                alloc_failed,
+                /// Pages that found the cache full. Each is counted again, under `recycle_ring` or
+                /// `recycle_ring_full`.
+                recycle_cache_full,
+                /// Pages returned into the ring or a lane.
+                recycle_ring,
+                /// Pages that found ring and lane full and left the pool. One per page; for bulk returns
+                /// Linux counts calls.
+                recycle_ring_full,
+                /// Pages that left the pool on return, because a `PageRef` refers to them or they are from
+                /// the emergency reserve.
+                recycle_released_refcnt,
+                /// Pages that joined the pool.
+                hold,
+                /// Pages that left the pool.
+                release,
+            }
+        }
+    };
+}
+
+/// Calls a macro with the counters of a deferred queue: the one place where they are declared.
+///
+/// `for_each_deferred_counter!(f!(before))` becomes `f! { before { docs and names } }`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! for_each_deferred_counter {
+    ($callback:ident!($($before:tt)*)) => {
+        $callback! {
+            $($before)* {
+                /// Buffers put into the deferred queue.
+                queued,
+                /// Buffers that returned to the pool because their user was done.
+                reused,
+                /// Rounds of polling that ended at a buffer in use and left it in the queue.
+                kept,
+                /// Buffers in use that a round passed over, to look at those behind.
+                skipped,
+                /// Buffers that left the queue while in use. Their page leaves the pool; its memory stays
+                /// until the user is done.
+                released,
+                /// Released buffers whose user is done, so that their memory went back to the provider.
+                freed_late,
+                /// Buffers refused because the queue was full.
+                full,
+                /// Rounds of polling with a buffer in the queue.
+                polls,
+                /// Buffers still in use when the last observer of the pool's end went away. Their memory is
+                /// never used again.
+                leaked,
+            }
+        }
+    };
+}
+
+/// Makes the public snapshot and the counters of one writer.
 macro_rules! stats {
     ($(#[$about:meta])+ $stats:ident, $counters:ident { $($(#[doc = $doc:literal])+ $name:ident,)+ }) => {
         $(#[$about])+
@@ -47,6 +131,9 @@ macro_rules! stats {
         impl $stats {
             /// Names in declaration order.
             pub const NAMES: &[&str] = &[$(stringify!($name)),+];
+
+            /// What each of them counts, in the same order.
+            pub const DOCS: &[&str] = &[$(concat!($($doc),+).trim_ascii()),+];
 
             /// Names and values in declaration order, for tables and exporters.
             ///
@@ -83,7 +170,7 @@ macro_rules! stats {
     };
 }
 
-stats! {
+for_each_pool_counter! { stats!(
     /// What a pool has done so far. Differences between two snapshots are what happened between them.
     ///
     /// The names and meanings are Linux's (`struct page_pool_alloc_stats`, `page_pool_recycle_stats`), and where one
@@ -101,44 +188,14 @@ stats! {
     /// assert_eq!((moved.alloc_fast, moved.recycle_cached, moved.alloc_slow), (1, 1, 0));
     /// # Ok::<(), pagepool::Error>(())
     /// ```
-    Stats, Counters {
-        /// Pages handed out from the cache, and fragment pages reused in place.
-        alloc_fast,
-        /// Pages returned into the cache by their owner, and fragment pages reused in place.
-        recycle_cached,
-        /// Slow-path allocations that the provider served: one for up to `refill` pages.
-        alloc_slow,
-        /// Pages of order above 0 that the provider gave.
-        alloc_slow_high_order,
-        /// Times the cache was empty and neither lanes nor ring had a page, nor was a waiting one done.
-        alloc_empty,
-        /// Refills from lanes, ring and waiting queue that brought at least one page: one per refill.
-        alloc_refill,
-        /// Pages let go because they were on the wrong node: at most one per look at lanes and ring. An allocation looks once;
-        /// one that found nothing looks a second time in a pool made with `wakeup`.
-        alloc_waive,
-        /// Allocations that gave nothing. Linux has no such counter.
-        alloc_failed,
-        /// Pages that found the cache full; each is counted again under `recycle_ring` or `recycle_ring_full`.
-        recycle_cache_full,
-        /// Pages returned into the ring or a lane.
-        recycle_ring,
-        /// Pages that found ring and lane full and left the pool. One per page, also in bulk, where Linux counts calls.
-        recycle_ring_full,
-        /// Pages that came home while somebody held them, or from the emergency reserve, and left the pool.
-        recycle_released_refcnt,
-        /// Pages that ever joined the pool.
-        hold,
-        /// Pages that ever left it.
-        release,
-    }
-}
+    Stats, Counters
+) }
 
-stats! {
-    /// What became of the buffers that waited for a user who only says whether they are in use still.
+for_each_deferred_counter! { stats!(
+    /// What a pool's deferred queue has done so far: buffers whose user only answers "still in use?".
     ///
-    /// `queued` - `reused` - `freed_late` - `leaked` is how many wait now, in the queue and beyond it. A snapshot is exact
-    /// when nobody polls.
+    /// `queued` - `reused` - `freed_late` - `leaked` is [`pending`](Self::pending): how many are in use
+    /// now. A snapshot is exact when nobody polls.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
@@ -152,29 +209,10 @@ stats! {
     /// assert_eq!((moved.queued, moved.polls, moved.reused), (1, 1, 1));
     /// # Ok::<(), pagepool::Error>(())
     /// ```
-    DeferredStats, DeferredCounters {
-        /// Buffers that were taken into the queue.
-        queued,
-        /// Buffers that went home because their user was done.
-        reused,
-        /// Rounds of polling that ended at a buffer that was still in use and stayed in the queue.
-        kept,
-        /// Buffers still in use that a round looked past, to those behind.
-        skipped,
-        /// Buffers that left the queue while they were in use; their page leaves the pool, and its memory waits.
-        released,
-        /// Those of them whose user was done later, so that their memory went back to the provider.
-        freed_late,
-        /// Buffers that were refused because the queue was full.
-        full,
-        /// Rounds of polling while something waited.
-        polls,
-        /// Buffers in use when nobody watched the end of the pool any more: their memory is never used again.
-        leaked,
-    }
-}
+    DeferredStats, DeferredCounters
+) }
 
-/// What the waiting queue shows to observers. It lives as long as the queue, which may outlive the pool.
+/// What observers see of a deferred queue. It lives as long as the queue, which may outlive the pool.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredCounts {
     /// Written by whoever has the queue.
@@ -193,8 +231,8 @@ impl DeferredCounts {
 }
 
 impl DeferredStats {
-    /// Buffers that wait, in the queue and beyond it.
-    pub fn waiting(&self) -> u64 {
+    /// Buffers in the queue, and released ones that are still in use.
+    pub fn pending(&self) -> u64 {
         self.queued.wrapping_sub(self.reused).wrapping_sub(self.freed_late).wrapping_sub(self.leaked)
     }
 }
@@ -228,9 +266,9 @@ pub struct Inflight {
     pub ring: u64,
     /// The page that fragments are being cut from.
     pub frag: u64,
-    /// Whole pages in the waiting queue, or left over from it at the end of the pool. A page of which fragments wait is
-    /// `out`.
-    pub waiting: u64,
+    /// Whole pages in the deferred queue, also after the end of the pool. A page of which only fragments are deferred
+    /// counts as `out`.
+    pub deferred: u64,
     /// With the program: handles, fragments, raw addresses, shared buffers.
     pub out: u64,
 }

@@ -65,9 +65,9 @@ use crate::home::stats::DeferredCounts;
 /// for packet in 0..3 {
 ///     pool.defer(&user, pool.alloc_page().unwrap(), packet).expect("there is room for 64");
 /// }
-/// assert_eq!((pool.poll_deferred(), pool.inflight().waiting), (0, 3));
+/// assert_eq!((pool.poll_deferred(), pool.inflight().deferred), (0, 3));
 /// device.0.store(2, Ordering::Release);
-/// assert_eq!((pool.poll_deferred(), pool.inflight().waiting), (2, 1));
+/// assert_eq!((pool.poll_deferred(), pool.inflight().deferred), (2, 1));
 /// # device.0.store(3, Ordering::Release);
 /// # Ok::<(), pagepool::Error>(())
 /// ```

@@ -188,7 +188,7 @@ pub(crate) fn inflight(shared: &Shared) -> Inflight {
     let taken = shared.ring.pages_taken();
     let ring = shared.returned.recycle_ring.read().saturating_sub(taken);
     let frag = u64::from(shared.own.frag_is_open());
-    let waiting = shared.waits.as_ref().map_or(0, |waits| waits.pages.read());
-    let out = (total as u64).saturating_sub(cache + lanes + ring + frag + waiting);
-    Inflight { total, cache, lanes, ring, frag, waiting, out }
+    let deferred = shared.waits.as_ref().map_or(0, |waits| waits.pages.read());
+    let out = (total as u64).saturating_sub(cache + lanes + ring + frag + deferred);
+    Inflight { total, cache, lanes, ring, frag, deferred, out }
 }

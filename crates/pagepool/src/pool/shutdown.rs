@@ -205,8 +205,8 @@ impl LateWaits {
     }
 
     /// Buffers, and memory of buffers, in use still.
-    fn waiting(&self) -> u64 {
-        self.counts.stats().waiting()
+    fn pending(&self) -> u64 {
+        self.counts.stats().pending()
     }
 }
 
@@ -239,7 +239,7 @@ impl Drop for PutBack<'_> {
 /// let user = pool.deferred_user(counts.clone())?;
 /// pool.defer(&user, pool.alloc_page().unwrap(), 0).unwrap();
 /// let shutdown = pool.destroy();
-/// assert_eq!((shutdown.is_complete(), shutdown.report().waiting), (false, 1));
+/// assert_eq!((shutdown.is_complete(), shutdown.report().deferred), (false, 1));
 /// counts.put(0);
 /// assert!(shutdown.is_complete());
 /// # Ok::<(), pagepool::Error>(())
@@ -280,11 +280,11 @@ impl Shutdown {
 
     fn is_over(&self) -> bool {
         let over = self.watch.done.load(Ordering::Acquire) != 0; // pairs with free()
-        over && self.waiting() == 0
+        over && self.pending() == 0
     }
 
-    fn waiting(&self) -> u64 {
-        self.waits.as_ref().map_or(0, LateWaits::waiting)
+    fn pending(&self) -> u64 {
+        self.waits.as_ref().map_or(0, LateWaits::pending)
     }
 
     /// Waits until the pool is freed, at most `limit`; says whether it is. Any thread; sleeps, does not spin. Users of
@@ -317,7 +317,7 @@ impl Shutdown {
 
     /// Until the pool is freed, `left` is over, or it is time to ask again.
     fn sleep(&self, left: Option<Duration>) {
-        if self.waiting() == 0 {
+        if self.pending() == 0 {
             crate::sys::call::futex_wait(&self.watch.done, 0, left);
             return;
         }
@@ -332,7 +332,7 @@ impl Shutdown {
             id: self.id,
             held_for: self.since.elapsed(),
             pages: if self.is_complete() { Vec::new() } else { self.pages_out() },
-            waiting: self.waiting(),
+            deferred: self.pending(),
         }
     }
 
@@ -370,7 +370,7 @@ pub struct ShutdownReport {
     pub pages: Vec<HeldPage>,
     /// Buffers whose users say that they are in use still: those of a waiting queue, whose pages are among `pages`, and
     /// those that had left it ([`OnBusy::Release`](crate::OnBusy::Release)), whose pages had left the pool before.
-    pub waiting: u64,
+    pub deferred: u64,
 }
 
 /// A page that is out, and who was last said to hold it.
@@ -386,7 +386,7 @@ pub struct HeldPage {
 impl fmt::Display for ShutdownReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n = self.pages.len();
-        if n == 0 && self.waiting == 0 {
+        if n == 0 && self.deferred == 0 {
             return write!(f, "pool shutdown complete: no buffer held (pool {} id {})", self.pool, self.id);
         }
         let s = if n == 1 { "" } else { "s" };
@@ -405,8 +405,8 @@ impl fmt::Display for ShutdownReport {
         if n > 16 {
             write!(f, "\n  and {} more", n - 16)?;
         }
-        if self.waiting > 0 {
-            write!(f, "\n  {} in use by users that are asked", self.waiting)?;
+        if self.deferred > 0 {
+            write!(f, "\n  {} in use by users that are asked", self.deferred)?;
         }
         Ok(())
     }

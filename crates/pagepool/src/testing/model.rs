@@ -90,6 +90,35 @@ struct Waiting {
     cookie: u64,
 }
 
+/// The counters that the model predicts. Those of a pool that are not listed are not compared.
+const PREDICTED: [&str; 14] = [
+    "alloc_fast",
+    "recycle_cached",
+    "alloc_slow",
+    "alloc_slow_high_order",
+    "alloc_empty",
+    "alloc_refill",
+    "alloc_waive",
+    "alloc_failed",
+    "recycle_cache_full",
+    "recycle_ring",
+    "recycle_ring_full",
+    "recycle_released_refcnt",
+    "hold",
+    "release",
+];
+
+/// The same of a deferred queue.
+const PREDICTED_DEFERRED: [&str; 9] =
+    ["queued", "reused", "kept", "skipped", "released", "freed_late", "full", "polls", "leaked"];
+
+/// The named ones of some counters, in that order.
+fn named(names: &[&'static str], counters: &[(&'static str, u64)]) -> Vec<(&'static str, u64)> {
+    let value =
+        |name| counters.iter().find(|(n, _)| *n == name).expect("a counter of this name is declared").1;
+    names.iter().map(|&name| (name, value(name))).collect()
+}
+
 /// Two pools over one memory.
 #[derive(Debug)]
 pub struct Model {
@@ -139,9 +168,10 @@ impl Model {
         self.free
     }
 
-    /// The counters that a pool must show.
-    pub fn stats(&self, pool: usize) -> Stats {
-        self.pools[pool].stats
+    /// Checks the counters that a pool shows.
+    pub fn check_stats(&self, pool: usize, seen: &Stats, when: &str) {
+        let told = named(&PREDICTED, &self.pools[pool].stats.fields());
+        assert_eq!(named(&PREDICTED, &seen.fields()), told, "counters of pool {pool} {when}");
     }
 
     /// Where a pool's pages must be.
@@ -151,15 +181,21 @@ impl Model {
         let (cache, ring) = (p.cache.len() as u64, pages(&p.ring));
         let lanes = p.lanes.iter().map(|lane| pages(&lane.messages)).sum();
         let frag = u64::from(p.open.is_some());
-        let waiting = p.waiting.iter().filter(|waiting| !waiting.frag).count() as u64;
+        let deferred = p.waiting.iter().filter(|waiting| !waiting.frag).count() as u64;
         let total = p.stats.inflight();
-        let out = total as u64 - cache - lanes - ring - frag - waiting;
-        Inflight { total, cache, lanes, ring, frag, waiting, out }
+        let out = total as u64 - cache - lanes - ring - frag - deferred;
+        Inflight { total, cache, lanes, ring, frag, deferred, out }
     }
 
-    /// What became of the buffers that waited; the rounds of an ended pool, which whoever looks makes, are not counted.
-    pub fn deferred_stats(&self, pool: usize) -> DeferredStats {
-        self.pools[pool].deferred_stats
+    /// Checks the counters that a pool's deferred queue shows.
+    pub fn check_deferred_stats(&self, pool: usize, mut seen: DeferredStats, when: &str) {
+        let told = &self.pools[pool].deferred_stats;
+        if self.pools[pool].ended {
+            // Whoever watches the end polls as often as it looks.
+            (seen.polls, seen.skipped) = (told.polls, told.skipped);
+        }
+        let told = named(&PREDICTED_DEFERRED, &told.fields());
+        assert_eq!(named(&PREDICTED_DEFERRED, &seen.fields()), told, "deferred queue of pool {pool} {when}");
     }
 
     /// Whether a pool has ended, everything of it is home, and nothing of it waits.

@@ -190,15 +190,10 @@ impl Run {
                 shutdown.is_complete(); // asks after what waits
                 self.model.poll_ended(pool, Who::Main);
             }
-            let (seen, told) = (self.handles[pool].stats(), self.model.stats(pool));
-            assert_eq!(seen, told, "counters of pool {pool} {when}");
+            self.model.check_stats(pool, &self.handles[pool].stats(), when);
             let (seen, told) = (self.handles[pool].inflight(), self.model.inflight(pool));
-            assert_eq!(seen, told, "places of pool {pool} {when}");
-            let (mut seen, told) = (self.handles[pool].deferred_stats(), self.model.deferred_stats(pool));
-            if self.shutdowns[pool].is_some() {
-                (seen.polls, seen.skipped) = (told.polls, told.skipped); // as often as somebody looked
-            }
-            assert_eq!(seen, told, "what waited in pool {pool} {when}");
+            assert_eq!(seen, told, "where the pages of pool {pool} are {when}");
+            self.model.check_deferred_stats(pool, self.handles[pool].deferred_stats(), when);
             if let Some(shutdown) = &self.shutdowns[pool] {
                 assert_eq!(shutdown.is_complete(), self.model.is_complete(pool), "end of pool {pool} {when}");
             }

@@ -48,7 +48,7 @@ fn line(dump: &mut String, life: &Life, view: &View) {
         at.lanes,
         at.ring,
         at.frag,
-        at.out + at.waiting
+        at.out + at.deferred
     );
     for (name, value) in view.and_fast_paths(life.handle.stats()).fields() {
         let _ = write!(dump, " {name} {value}");

@@ -134,7 +134,7 @@ pub unsafe extern "C" fn pagepool_places(pool: *mut PoolHandle, places: *mut Pla
             lanes: at.lanes,
             ring: at.ring,
             frag: at.frag,
-            out: at.out + at.waiting,
+            out: at.out + at.deferred,
         };
         // SAFETY: not NULL, and the caller's to write.
         unsafe { places.write(now) };
