@@ -76,7 +76,7 @@ impl Model {
             // The metadata is moved by copying: what is before and in the packet then is what lay there.
             let mut bytes = [&self.before[..], &meta, &self.data].concat();
             let from = self.before.len();
-            let new = (from + self.meta).strict_add_signed(delta);
+            let new = (from + self.meta).checked_add_signed(delta).expect("delta was checked above");
             bytes.copy_within(from..from + self.meta, new - self.meta);
             self.data = bytes.split_off(new);
             bytes.truncate(new - self.meta);

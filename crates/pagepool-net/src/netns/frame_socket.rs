@@ -33,7 +33,7 @@ impl FrameBatch {
     /// Room for 64 frames of at most so many bytes.
     pub fn new(room: usize) -> Self {
         let room = room.max(1);
-        Self { bytes: vec![0; room * sys::packet::BATCH], room, lengths: [0; _], count: 0 }
+        Self { bytes: vec![0; room * sys::packet::BATCH], room, lengths: [0; sys::packet::BATCH], count: 0 }
     }
 
     /// The frames that were received. What was longer than the room is cut.

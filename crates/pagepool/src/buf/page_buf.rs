@@ -202,9 +202,9 @@ impl PageBuf {
         let page = self.place.page();
         let part = self.place.part();
         let within = if part.is_frag() { part.offset() } else { self.pool.geometry.packet_offset(page) };
+        let at = base.get() + page.offset() as usize + within;
         // SAFETY: a base that is not 0 plus an offset within its area does not wrap to 0.
-        let at = unsafe { NonZeroUsize::new_unchecked(base.get() + page.offset() as usize + within) };
-        Some(NonNull::with_exposed_provenance(at))
+        Some(unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(at)) })
     }
 
     /// The device address of the first byte in the pool's first domain; `None` in a pool without domains, or when the
