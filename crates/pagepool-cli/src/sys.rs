@@ -52,6 +52,15 @@ pub fn pin_to(cpu: usize) -> bool {
     unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) == 0 }
 }
 
+/// Keeps this thread on the first CPU it may use and gives the second one.
+pub fn pin_owner() -> Option<usize> {
+    let cpus = allowed_cpus();
+    if let Some(&first) = cpus.first() {
+        pin_to(first);
+    }
+    cpus.get(1).copied()
+}
+
 /// Minor page faults of the calling thread since it began.
 pub fn minor_faults() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();

@@ -9,8 +9,8 @@ use rtrb::{Producer, PushError};
 
 use super::course::{Course, Phase, Sample};
 use super::plan::DemoAction;
-use crate::pools::prefill;
-use crate::sample::PortSample;
+use crate::engine::port_sample::PortSample;
+use crate::engine::prefill::prefill;
 
 /// How often it shows what it sees.
 const SHOWN_EVERY: Duration = Duration::from_millis(50);

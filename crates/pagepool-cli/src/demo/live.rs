@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::course::{Course, Sample};
-use crate::figures::{self, grouped};
+use crate::engine::figures;
+use crate::report::number::grouped;
 
 /// How often it is looked whether the user wants an end.
 const LOOK: Duration = Duration::from_millis(20);

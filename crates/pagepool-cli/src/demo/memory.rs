@@ -22,7 +22,7 @@ use super::live::{self, View};
 use super::plan::{self, DemoAction, Sizes};
 use super::verdict::{Counted, Verdict};
 use super::{consumer, wire};
-use crate::pools::error_chain;
+use crate::report::error::error_chain;
 
 /// As `mode` of the JSON output.
 const MODE: &str = "in_memory";

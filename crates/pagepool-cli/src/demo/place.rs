@@ -2,7 +2,6 @@
 
 use clap::ValueEnum;
 
-use super::Choice;
 use super::memory::Task;
 use super::plan::DemoAction;
 
@@ -32,8 +31,12 @@ const USUAL_MTU: u32 = 1500;
 const USUAL_SIZE: usize = 64;
 
 /// Refuses what would do nothing.
-pub fn choose(choice: &Choice) -> Result<Place, String> {
-    let Choice { on, mtu, size, program, .. } = *choice;
+pub fn choose(
+    on: On,
+    mtu: Option<u32>,
+    size: Option<usize>,
+    program: Option<DemoAction>,
+) -> Result<Place, String> {
     let task = Task { program: program.unwrap_or(DemoAction::Forward), size: size.unwrap_or(USUAL_SIZE) };
     let of_memory = program.is_some() || size.is_some();
     match on {

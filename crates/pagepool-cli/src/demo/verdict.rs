@@ -8,8 +8,9 @@ use serde_json::{Map, Value};
 
 use super::course::Sample;
 use super::plan::DemoAction;
-use crate::figures::{self, grouped};
-use crate::sample::PortSample;
+use crate::engine::figures;
+use crate::engine::port_sample::PortSample;
+use crate::report::number::grouped;
 
 /// Everything in the JSON output.
 #[derive(Debug, Serialize)]

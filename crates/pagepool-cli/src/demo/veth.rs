@@ -21,8 +21,8 @@ use super::forwarding::{self, Middle};
 use super::live::{self, Bytes, View};
 use super::plan::DemoAction;
 use super::verdict::{Counted, Verdict};
-use crate::pools::error_chain;
-use crate::socket_sizes::{SocketSizes, mode};
+use crate::engine::socket_sizes::{SocketSizes, mode};
+use crate::report::error::error_chain;
 use crate::sys;
 
 /// The sender is told when to end, and sends no longer than this beyond it.

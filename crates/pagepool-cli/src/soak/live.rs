@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::Choice;
 use super::counts::Counts;
 use super::process::Holdings;
+use super::schedule::Schedule;
 use crate::demo::course::Sample;
-use crate::figures::{self, grouped};
+use crate::engine::figures;
+use crate::report::number::grouped;
 
 const EVERY: Duration = Duration::from_secs(5);
 
@@ -36,8 +37,8 @@ impl Live {
     }
 
     /// What will be seen.
-    pub fn begin(&self, choice: &Choice) {
-        let Choice { seconds, flap_every, kill_every, .. } = choice;
+    pub fn begin(&self, schedule: &Schedule) {
+        let Schedule { seconds, flap_every, kill_every } = schedule;
         println!(
             "Two peers at full speed for {seconds} s. An interface goes down every {flap_every} s, and a peer is killed \
              every {kill_every} s.\n{LEGEND}\n\n{}",

@@ -1,6 +1,6 @@
 //! A peer: a process in a host's network namespace that sends numbered frames as fast as they go, and checks what comes.
 //!
-//! It is started by the conductor, with its file of counts as standard input, and ends with it.
+//! It is started by the fault injector, with its file of counts as standard input, and ends with it.
 
 use std::error::Error as _;
 use std::fs::File;
@@ -25,7 +25,7 @@ const NAP: Duration = Duration::from_micros(100);
 
 /// What it is told.
 #[derive(Args, Clone, Debug)]
-pub struct Task {
+pub struct PeerParams {
     /// Its interface.
     #[arg(long)]
     pub link: String,
@@ -57,7 +57,7 @@ fn mac_of(number: u64) -> Mac {
 }
 
 /// Runs it until it is told to end, or its parent ends.
-pub fn run(task: &Task) -> Result<ExitCode, String> {
+pub fn run(task: &PeerParams) -> Result<ExitCode, String> {
     let stays = sys::die_with(task.parent).map_err(|error| format!("prctl(PR_SET_PDEATHSIG): {error}"))?;
     if !stays {
         return Ok(ExitCode::SUCCESS); // the parent ended before this was asked for
@@ -81,7 +81,7 @@ struct Peer {
 }
 
 impl Peer {
-    fn new(task: &Task) -> Result<Self, NetError> {
+    fn new(task: &PeerParams) -> Result<Self, NetError> {
         let frames = NumberedFrames::new(mac_of(task.from), mac_of(task.to), task.size)?;
         Ok(Self {
             socket: FrameSocket::open_here(&task.link)?,

@@ -1,4 +1,4 @@
-//! The peers as the conductor sees them: processes in the hosts' namespaces, one life after the other.
+//! The peers as the fault injector sees them: processes in the hosts' namespaces, one life after the other.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -99,7 +99,7 @@ impl Running {
         command.args(["--from", &number(mac(host)?), "--to", &number(to)]);
         command.args(["--parent", &std::process::id().to_string()]);
         command.stdin(Stdio::from(record.file().map_err(failed)?)).stdout(Stdio::null());
-        command.process_group(0); // Ctrl-C is for the conductor
+        command.process_group(0); // Ctrl-C is for the fault injector
         let process = host.namespace.run(move || command.spawn()).map_err(failed)?;
         Ok(Self { process, record })
     }

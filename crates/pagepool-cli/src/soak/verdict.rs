@@ -8,9 +8,10 @@ use pagepool_net::XskStats;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::conductor::Found;
+use super::fault_injector::Found;
 use crate::demo::course::Sample;
-use crate::figures::{self, grouped};
+use crate::engine::figures;
+use crate::report::number::grouped;
 
 /// The longest time to the first packet after something was in their way.
 const RETURN: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 use pagepool_net::netns::{Ethtool, Link, NetError, Netlink, Offload, SshSession, cautions};
 
 use super::options::Numbers;
-use crate::pools::error_chain;
+use crate::report::error::error_chain;
 
 /// The interface of every namespace that leads back to itself.
 const LOOPBACK: &str = "lo";

@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::course::{Course, End, Sample};
-use super::kernel_counts::KernelCounts;
 use super::losses::LOSSES;
 use super::options::Options;
-use super::places::Places;
-use crate::figures::{self, grouped};
-use crate::sample::PortSample;
+use super::run_state::{Course, End, Sample};
+use crate::engine::buffer_locations::Places;
+use crate::engine::figures;
+use crate::engine::kernel_counts::KernelCounts;
+use crate::engine::port_sample::PortSample;
+use crate::report::number::grouped;
 
 /// How often it is looked whether it shall end.
 const LOOK: Duration = Duration::from_millis(20);

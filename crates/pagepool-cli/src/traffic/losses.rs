@@ -1,6 +1,6 @@
 //! What became of packets that neither ended as they should nor went out: by reason, for people and for programs.
 
-use crate::sample::PortSample;
+use crate::engine::port_sample::PortSample;
 
 /// A reason for which packets are lost.
 pub struct Loss {

@@ -64,7 +64,7 @@ pub struct Options {
     /// End after so many seconds [default: at Ctrl-C]
     ///
     /// Ctrl-C ends it earlier in any case, with the verdict; a second one at once.
-    #[arg(long, value_name = "N", value_parser = crate::arguments::seconds)]
+    #[arg(long, value_name = "N", value_parser = crate::engine::run_time::seconds)]
     pub seconds: Option<u64>,
     /// One JSON object at the end on standard output, and nothing else there
     #[arg(long)]

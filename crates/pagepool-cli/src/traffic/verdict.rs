@@ -8,14 +8,15 @@ use pagepool_net::ticks_per_second;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::course::{End, Sample};
-use super::kernel_counts::KernelCounts;
+use super::capture::Captured;
 use super::losses::{self, LOSSES};
-use super::pcap::Captured;
-use super::places::Places;
-use super::stage::Opened;
-use crate::figures::{self, grouped};
-use crate::sample::PortSample;
+use super::run_state::{End, Sample};
+use super::setup::Opened;
+use crate::engine::buffer_locations::Places;
+use crate::engine::figures;
+use crate::engine::kernel_counts::KernelCounts;
+use crate::engine::port_sample::PortSample;
+use crate::report::number::grouped;
 
 /// What was counted.
 pub struct Counted {

@@ -8,11 +8,11 @@ use pagepool::XdpBuff;
 use pagepool_net::netns::Tally;
 use pagepool_net::{Action, Forwarder, Ingress, PacketHandler, PortId, Wake};
 
-use super::course::{Checked, Course};
-use super::pcap::Tap;
-use super::stage::Port;
-use crate::pools::prefill;
-use crate::sample::PortSample;
+use super::capture::Tap;
+use super::run_state::{Checked, Course};
+use super::setup::Port;
+use crate::engine::port_sample::PortSample;
+use crate::engine::prefill::prefill;
 use crate::sys;
 
 /// How often it shows what it sees, and looks whether its interfaces are there still.

@@ -1,0 +1,111 @@
+//! What a workload is: a row that names it, and what it needs to run, made ready.
+
+use crate::bench::measure::counted::{Counted, Rule};
+
+/// How often, and over how many buffers.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Measured repetitions, after one that is dropped.
+    pub repeats: usize,
+    /// Buffers in a repetition; a multiple of 1024.
+    pub buffers: usize,
+}
+
+impl Plan {
+    /// The peers' harness: 11 repetitions of 2^18 buffers.
+    pub const FULL: Self = Self { repeats: 11, buffers: 1 << 18 };
+    /// For a look, or a test: 9 of 2^14.
+    pub const QUICK: Self = Self { repeats: 9, buffers: 1 << 14 };
+
+    /// The same with fewer buffers, for what takes long.
+    pub fn lighter(self, by: usize) -> Self {
+        Self { buffers: (self.buffers / by).max(1024), ..self }
+    }
+}
+
+/// A row of a table of workloads. Adding one: a function that makes it ready, and a row.
+#[derive(Debug)]
+pub struct Workload {
+    /// Our name.
+    pub name: &'static str,
+    /// Linux's name for the same, or "-".
+    pub linux: &'static str,
+    /// Buffers in a call.
+    pub batch: usize,
+    /// One iteration, in words.
+    pub about: &'static str,
+    /// How many times fewer buffers it runs over than the plan says.
+    pub weight: usize,
+    /// The counters that must move; all others must stand still.
+    pub rules: &'static [Rule],
+    /// Buffers for each page fault that is forgiven; 0 forgives none.
+    pub buffers_a_fault: u64,
+    /// What this one is held against: a workload on as many cores, measured in turns with it, repetition by repetition.
+    pub beside: Option<fn() -> Result<Ready, String>>,
+    /// Makes it ready to run.
+    pub ready: fn() -> Result<Ready, String>,
+}
+
+impl Workload {
+    /// What most rows have in common; a row overrides the rest.
+    pub const USUAL: Self = Self {
+        name: "",
+        linux: "-",
+        batch: 1,
+        about: "",
+        weight: 1,
+        rules: &[],
+        buffers_a_fault: 0,
+        beside: None,
+        ready: || Err("a row without a function".into()),
+    };
+}
+
+/// One side of a workload: runs over so many buffers.
+pub type Run = Box<dyn FnMut(usize)>;
+/// The side that runs on the second core.
+pub type SendRun = Box<dyn FnMut(usize) + Send>;
+
+/// A workload made ready: memory reserved, pools filled, handles held.
+pub struct Ready {
+    /// What runs.
+    pub body: Body,
+    /// Reads the counters that the rules are about.
+    pub counters: Box<dyn Fn() -> Counted>,
+    /// Distinct offsets at which packet data begins among the handles held, where that matters.
+    pub colours: Option<usize>,
+}
+
+/// Where it runs.
+pub enum Body {
+    /// On the owner's core.
+    OneCore(Run),
+    /// On the owner's core and on a second one.
+    TwoCores(Run, SendRun),
+}
+
+impl Ready {
+    /// One core, no counters.
+    pub fn one_core(run: impl FnMut(usize) + 'static) -> Self {
+        Self { body: Body::OneCore(Box::new(run)), counters: Box::new(Counted::default), colours: None }
+    }
+
+    /// Two cores, no counters.
+    pub fn two_cores(
+        produce: impl FnMut(usize) + 'static,
+        consume: impl FnMut(usize) + Send + 'static,
+    ) -> Self {
+        let body = Body::TwoCores(Box::new(produce), Box::new(consume));
+        Self { body, counters: Box::new(Counted::default), colours: None }
+    }
+
+    /// With the counters that its rules are about.
+    pub fn counting(self, counters: impl Fn() -> Counted + 'static) -> Self {
+        Self { counters: Box::new(counters), ..self }
+    }
+
+    /// With the number of distinct packet offsets.
+    pub fn coloured(self, colours: usize) -> Self {
+        Self { colours: Some(colours), ..self }
+    }
+}

@@ -1,0 +1,260 @@
+//! What became of a workload: its line of the table and its object in the JSON.
+
+use serde::Serialize;
+
+use crate::bench::measure::clock;
+use crate::bench::measure::counted::{self, Counted};
+use crate::bench::measure::summary::Summary;
+use crate::bench::measure::workload::Workload;
+use crate::bench::measure::{Figures, Measured};
+
+/// Figures per buffer of one workload. Times are `None` where it did not run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Outcome {
+    /// The workload's name.
+    pub name: &'static str,
+    /// Linux's name for the same, or "-".
+    pub linux_name: &'static str,
+    /// Buffers in a call.
+    pub batch: usize,
+    /// Nanoseconds, the shortest repetition.
+    pub ns_min: Option<f64>,
+    /// Nanoseconds, the median.
+    pub ns_med: Option<f64>,
+    /// Nanoseconds, the longest repetition.
+    pub ns_max: Option<f64>,
+    /// Ticks of the time-stamp counter, the median.
+    pub tsc_med: Option<f64>,
+    /// Cycles of the core's clock, the median; null where the machine does not count them.
+    pub core_cycles_med: Option<f64>,
+    /// Instructions, the median; likewise.
+    pub instructions: Option<f64>,
+    /// What the pool counted over the measured buffers.
+    pub counters: Counted,
+    /// Measured buffers.
+    pub buffers: u64,
+    /// Minor page faults over the measured buffers.
+    pub minor_faults: u64,
+    /// Distinct offsets at which packet data begins among the buffers held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub colours: Option<usize>,
+    /// Nanoseconds of what it is held against, measured in turns with this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor_ns_med: Option<f64>,
+    /// On two cores: its time over that one's in the same turn, the median of all repetitions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of_floor: Option<f64>,
+    /// On one core: its time less that one's in the same turn, in nanoseconds, the median of all repetitions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub over_floor_ns: Option<f64>,
+    /// How often it ran: again where there were page faults, and nothing else was wrong. All figures are of the last run.
+    pub runs: u32,
+    /// Whether there were more page faults than may be, and nothing else was wrong.
+    #[serde(skip)]
+    pub faulted: bool,
+    /// Why its figures must not be believed.
+    pub failed: Option<String>,
+    /// Why it did not run.
+    pub skipped: Option<String>,
+}
+
+/// The columns, as [`Outcome::line`] fills them.
+pub fn head() -> String {
+    columns(["workload", "Linux's name", "ns min", "med", "max", "tsc med", "core", "instr", "note"])
+}
+
+fn columns(cells: [&str; 9]) -> String {
+    let [name, linux, min, med, max, tsc, core, instr, note] = cells;
+    let line =
+        format!("{name:<28} {linux:<22} {min:>8} {med:>7} {max:>7} {tsc:>7} {core:>6} {instr:>6}  {note}");
+    line.trim_end().to_owned()
+}
+
+impl Outcome {
+    /// Judges the figures of a workload. Its counters must fit its rules, and it must not have faulted.
+    pub fn of(workload: &Workload, figures: Figures) -> Self {
+        let own = figures.own;
+        let floor = figures.beside.as_ref().and_then(ns);
+        let times = ns(&own);
+        let turn_by_turn = |what: fn(f64, f64) -> f64| {
+            figures.beside.as_ref().and_then(|floor| median_of_turns(&own, floor, what))
+        };
+        let of_floor = turn_by_turn(|own, floor| own / floor).filter(|_| figures.cores == 2);
+        let fault = fault(&own, workload.buffers_a_fault);
+        let wrong_path = counted::check(&own.counted, workload.rules, own.buffers).err();
+        let over_floor_ns =
+            turn_by_turn(|own, floor| (own - floor) / clock::ticks_per_ns()).filter(|_| figures.cores == 1);
+        Self {
+            ns_min: times.map(|t| t.min),
+            ns_med: times.map(|t| t.med),
+            ns_max: times.map(|t| t.max),
+            tsc_med: Summary::of(&own.ticks).map(|t| t.med),
+            core_cycles_med: Summary::of(&own.core_cycles).map(|c| c.med),
+            instructions: Summary::of(&own.instructions).map(|i| i.med),
+            colours: figures.colours,
+            floor_ns_med: floor.map(|f| f.med),
+            of_floor,
+            over_floor_ns,
+            faulted: fault.is_some() && wrong_path.is_none(),
+            failed: wrong_path.or(fault),
+            buffers: own.buffers,
+            minor_faults: own.faults,
+            counters: own.counted,
+            ..Self::named(workload)
+        }
+    }
+
+    /// One that did not run.
+    pub fn skipped(workload: &Workload, why: String) -> Self {
+        Self { skipped: Some(why), ..Self::named(workload) }
+    }
+
+    /// One that could not be made ready.
+    pub fn failed(workload: &Workload, why: String) -> Self {
+        Self { failed: Some(why), ..Self::named(workload) }
+    }
+
+    fn named(workload: &Workload) -> Self {
+        let Workload { name, linux, batch, .. } = workload;
+        Self { name, linux_name: linux, batch: *batch, runs: 1, ..Self::default() }
+    }
+
+    /// Its line of the table, and a second one that says what went wrong.
+    pub fn line(&self) -> String {
+        let times = [self.ns_min, self.ns_med, self.ns_max].map(|t| cell(t, 2));
+        let counts = [self.tsc_med, self.core_cycles_med, self.instructions].map(|c| cell(c, 1));
+        let ([min, med, max], [tsc, core, instr]) = (&times, &counts);
+        let line = columns([self.name, self.linux_name, min, med, max, tsc, core, instr, &self.note()]);
+        match self.failed.as_ref().or(self.skipped.as_ref()) {
+            Some(why) => format!("{line}\n    {why}"),
+            None => line,
+        }
+    }
+
+    fn note(&self) -> String {
+        let again = if self.runs > 1 { format!(" run {}", self.runs) } else { String::new() };
+        (self.remark() + &again).trim_start().to_owned()
+    }
+
+    fn remark(&self) -> String {
+        match self {
+            Self { failed: Some(_), .. } => "FAILED".into(),
+            Self { skipped: Some(_), .. } => "SKIP".into(),
+            Self { of_floor: Some(ratio), .. } => {
+                let decimals = if *ratio < 10.0 { 2 } else { 0 };
+                format!("{ratio:.decimals$} floor")
+            }
+            Self { over_floor_ns: Some(over), .. } => format!("{over:+.1} ns"),
+            Self { colours: Some(colours), .. } => format!("{colours} colours"),
+            _ => String::new(),
+        }
+    }
+}
+
+fn ns(figures: &Measured) -> Option<Summary> {
+    Some(Summary::of(&figures.ticks)?.scaled(1.0 / clock::ticks_per_ns()))
+}
+
+/// Turn by turn, so that what disturbs the machine for a while disturbs both.
+fn median_of_turns(own: &Measured, floor: &Measured, what: fn(f64, f64) -> f64) -> Option<f64> {
+    let turns: Vec<f64> = own.ticks.iter().zip(&floor.ticks).map(|(&own, &floor)| what(own, floor)).collect();
+    Some(Summary::of(&turns)?.med)
+}
+
+fn fault(figures: &Measured, buffers_a_fault: u64) -> Option<String> {
+    let forgiven = figures.buffers.checked_div(buffers_a_fault).unwrap_or(0);
+    (figures.faults > forgiven).then(|| {
+        let (faults, buffers) = (figures.faults, figures.buffers);
+        format!("{faults} page faults over {buffers} buffers after the warm-up, but there may be {forgiven}")
+    })
+}
+
+fn cell(value: Option<f64>, decimals: usize) -> String {
+    match value {
+        None => "-".into(),
+        Some(value) if value >= 1000.0 => format!("{value:.0}"),
+        Some(value) => format!("{value:.decimals$}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::measure::counted::{Moves, Rule};
+
+    const ROW: Workload = Workload {
+        name: "page_fifo1024_touch_nocolour",
+        linux: "no-softirq-page_pool01",
+        rules: &[Rule(&["alloc_fast"], Moves::Each)],
+        ..Workload::USUAL
+    };
+
+    fn figures(alloc_fast: u64, faults: u64) -> Figures {
+        let own = Measured {
+            ticks: vec![1234.5; 9],
+            faults,
+            counted: Counted::from_fields([("alloc_fast", alloc_fast)]),
+            buffers: 100,
+            ..Measured::default()
+        };
+        Figures { own, beside: None, cores: 2, colours: Some(16) }
+    }
+
+    #[test]
+    fn counters_that_do_not_fit_fail_it() {
+        assert_eq!(Outcome::of(&ROW, figures(100, 0)).failed, None);
+        let outcome = Outcome::of(&ROW, figures(99, 0));
+        assert!(outcome.failed.as_ref().is_some_and(|why| why.contains("alloc_fast is 99")));
+        assert!(outcome.line().contains("FAILED"));
+    }
+
+    #[test]
+    fn a_page_fault_fails_it() {
+        let outcome = Outcome::of(&ROW, figures(100, 1));
+        assert!(outcome.failed.is_some_and(|why| why.contains("1 page faults")));
+        let forgiving = Workload { buffers_a_fault: 50, ..ROW };
+        assert_eq!(Outcome::of(&forgiving, figures(100, 2)).failed, None);
+        assert!(Outcome::of(&forgiving, figures(100, 3)).failed.is_some());
+    }
+
+    #[test]
+    fn lines_fit_110_columns_and_align_with_the_head() {
+        let line = Outcome::of(&ROW, figures(100, 0)).line();
+        assert!(line.len() <= 110, "{}: {line}", line.len());
+        let end_of = |text: &str, word: &str| text.find(word).map(|at| at + word.len());
+        assert_eq!(end_of(&line, "1234 "), end_of(&head(), "tsc med "));
+        assert!(line.ends_with("16 colours"));
+        assert!(line.contains("     -      -  "), "no hardware counters: {line}");
+    }
+
+    #[test]
+    fn the_ratio_to_the_floor_is_taken_turn_by_turn() {
+        let floor = Measured { ticks: vec![617.25; 9], ..Measured::default() };
+        let mut disturbed = figures(100, 0);
+        let mut floor_too = floor;
+        for turn in 0..5 {
+            disturbed.own.ticks[turn] *= 50.0;
+            floor_too.ticks[turn] *= 50.0;
+        }
+        let outcome = Outcome::of(&ROW, Figures { beside: Some(floor_too), ..disturbed });
+        assert_eq!(outcome.of_floor, Some(2.0));
+        assert!(outcome.line().contains("2.00 floor"));
+    }
+
+    #[test]
+    fn on_one_core_the_difference_to_the_floor_is_noted() {
+        let floor = Measured { ticks: vec![1224.5; 9], ..Measured::default() };
+        let outcome = Outcome::of(&ROW, Figures { beside: Some(floor), cores: 1, ..figures(100, 0) });
+        let expected = 10.0 / clock::ticks_per_ns();
+        assert!(outcome.over_floor_ns.is_some_and(|over| (over - expected).abs() < 1e-9));
+        assert_eq!(outcome.of_floor, None);
+        assert!(outcome.line().ends_with(&format!("+{expected:.1} ns")));
+    }
+
+    #[test]
+    fn one_that_did_not_run_says_why() {
+        let outcome = Outcome::skipped(&ROW, "one CPU only".into());
+        assert!(outcome.line().ends_with("SKIP\n    one CPU only"));
+        assert_eq!(outcome.ns_med, None);
+    }
+}

@@ -1,0 +1,65 @@
+//! Reports: questions that one line of the bench does not answer.
+
+pub mod contention;
+pub mod mtu;
+pub mod numa;
+
+use std::process::ExitCode;
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use crate::bench::measure::machine::Machine;
+use crate::report::json::print_json;
+
+/// What a report found.
+#[derive(Serialize)]
+struct Document<'a, R> {
+    machine: &'a Machine,
+    report: &'static str,
+    results: &'a R,
+    failed: &'a [String],
+}
+
+/// A report, ready to be printed.
+pub struct Report<R> {
+    /// Its name in the JSON.
+    pub name: &'static str,
+    /// What it shows, for people.
+    pub about: String,
+    /// Its rows, for programs.
+    pub results: R,
+    /// Its rows, for people.
+    pub table: Table,
+    /// Why its figures must not be believed.
+    pub failed: Vec<String>,
+}
+
+impl<R: Serialize> Report<R> {
+    /// Prints it as a table, or as one JSON object, with the machine as it was before this thread was pinned.
+    pub fn print(self, machine: &Machine, json: bool) -> ExitCode {
+        if json {
+            let Self { name, results, failed, .. } = &self;
+            print_json(&Document { machine, report: name, results, failed });
+        } else {
+            println!("{machine}\n{}\n\n{}", self.about, self.table.trim_fmt());
+        }
+        for why in &self.failed {
+            eprintln!("failed: {why}");
+        }
+        if self.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+/// An empty table: the first `left` columns hold words, the others numbers.
+fn table(head: &[&str], left: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(head);
+    for column in table.column_iter_mut().skip(left) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table
+}

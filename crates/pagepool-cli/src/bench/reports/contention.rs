@@ -1,0 +1,299 @@
+//! `bench contention`: 1 to N threads return to one owner at the same time, by each way home there is: a pool's lanes, a
+//! pool's locked ring, and a lock-free ring, which is a rival and has no pool behind it.
+//!
+//! The owner allocates on the first CPU and hands bursts of 32 to the returning threads in turn, each through a bare ring
+//! of its own; a thread whose ring is full is passed over. Returning threads share the CPUs that are left; where there are
+//! more threads than CPUs, a thread that finds nothing to do gives its time slice away, and the report says so.
+
+use std::hint::spin_loop;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use pagepool::{Bound, PageBuf, PoolParams};
+use serde::Serialize;
+
+use super::{Report, table};
+use crate::bench::measure::clock;
+use crate::bench::measure::counted::{Counted, Moves, Rule, check};
+use crate::bench::measure::summary::Summary;
+use crate::bench::measure::workload::Plan;
+use crate::bench::rivals::mpsc::{self, Mpsc};
+use crate::bench::rivals::spsc::{self, Receiver, Sender};
+use crate::bench::workloads::pools;
+use crate::sys;
+
+/// Buffers handed over at once.
+const BURST: usize = 32;
+/// Slots of the pool's locked ring: room for everything that is out, so that nothing leaves the pool.
+const RING: usize = 16384;
+
+/// One number of returning threads, one way home.
+#[derive(Serialize)]
+pub struct Row {
+    threads: usize,
+    way: &'static str,
+    /// Not this library's: no pool is behind it.
+    rival: bool,
+    ns_min: f64,
+    ns_med: f64,
+    ns_max: f64,
+    tsc_med: f64,
+    buffers: u64,
+    counters: Counted,
+    failed: Option<String>,
+}
+
+/// A way home, as its owner sees it.
+trait Way {
+    /// Goes home when a returning thread drops it.
+    type Buffer: Send;
+    /// What must be counted, and nothing else.
+    const RULES: &'static [Rule];
+
+    /// No way runs dry: each has as many idle pages as can be out, and some.
+    fn alloc(&mut self) -> Self::Buffer;
+    fn counted(&self) -> Counted;
+}
+
+/// Lanes or the locked ring.
+impl Way for Rc<Bound> {
+    type Buffer = PageBuf;
+    const RULES: &'static [Rule] = &[
+        Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
+        Rule(&["alloc_refill"], Moves::Any),
+        Rule(&["recycle_ring"], Moves::Each),
+    ];
+
+    #[inline(always)]
+    fn alloc(&mut self) -> PageBuf {
+        pools::page(self)
+    }
+
+    fn counted(&self) -> Counted {
+        pools::counters_of(self)()
+    }
+}
+
+/// The lock-free ring, which counts for itself.
+impl<'a> Way for mpsc::Owner<'a> {
+    type Buffer = mpsc::Buffer<'a>;
+    const RULES: &'static [Rule] = mpsc::RULES;
+
+    #[inline(always)]
+    fn alloc(&mut self) -> mpsc::Buffer<'a> {
+        self.alloc().expect("it has more pages than can be out")
+    }
+
+    fn counted(&self) -> Counted {
+        self.counted()
+    }
+}
+
+/// Runs the report for 1 to `most` threads.
+pub fn run(plan: Plan, most: usize) -> Result<Report<Vec<Row>>, String> {
+    let cpus = sys::allowed_cpus();
+    let (&first, rest) = cpus.split_first().ok_or("this process may use no CPU")?;
+    sys::pin_to(first);
+    let rest = if rest.is_empty() { &cpus[..] } else { rest };
+    let mut rows = Vec::new();
+    for threads in 1..=most {
+        let case = |way, rival| Case { plan, threads, cpus: rest, way, rival };
+        rows.push(through_pool(case("lanes", false), threads)?);
+        rows.push(lock_free(case("lock-free ring", true))?);
+        rows.push(through_pool(case("locked ring", false), 0)?);
+    }
+    let mut table =
+        table(&["threads", "way home", "ns min", "med", "max", "tsc med", "came home", "refills"], 0);
+    rows.iter().for_each(|row| _ = table.add_row(cells(row)));
+    let failed = rows
+        .iter()
+        .filter_map(|row| Some(format!("{} threads, {}: {}", row.threads, row.way, row.failed.as_ref()?)));
+    let failed = failed.collect();
+    let about = format!(
+        "per buffer, one owner on CPU {first}, returning threads on CPUs {rest:?}{};\n{}",
+        if most > rest.len() {
+            ";\nwith more threads than CPUs they share them, and only their number contends"
+        } else {
+            ""
+        },
+        "lock-free ring: a rival, crossbeam's ArrayQueue and a stack, with no pool behind it"
+    );
+    Ok(Report { name: "contention", about, results: rows, table, failed })
+}
+
+fn cells(row: &Row) -> [String; 8] {
+    let of =
+        |names: [&str; 2]| names.iter().filter_map(|&name| row.counters.0.get(name)).sum::<u64>().to_string();
+    let [min, med, max] = [row.ns_min, row.ns_med, row.ns_max].map(|ns| format!("{ns:.2}"));
+    let (came_home, refills) = (of(["recycle_ring", "came_home"]), of(["alloc_refill", "refills"]));
+    [
+        row.threads.to_string(),
+        row.way.into(),
+        min,
+        med,
+        max,
+        format!("{:.1}", row.tsc_med),
+        came_home,
+        refills,
+    ]
+}
+
+/// What one row measures, but for the way itself.
+struct Case<'a> {
+    plan: Plan,
+    threads: usize,
+    cpus: &'a [usize],
+    way: &'static str,
+    rival: bool,
+}
+
+impl Case<'_> {
+    /// Idle pages: what can be out, and a refill.
+    fn pages(&self) -> usize {
+        self.threads * (spsc::CAPACITY + BURST) + 2 * BURST + 64
+    }
+}
+
+fn through_pool(case: Case, max_lanes: usize) -> Result<Row, String> {
+    let mut pool = pools::bound(PoolParams { max_lanes, ring_size: RING, ..PoolParams::default() })?;
+    pools::fill(&pool, case.pages());
+    measure(case, &mut pool)
+}
+
+fn lock_free(case: Case) -> Result<Row, String> {
+    let mut mpsc = Mpsc::new(pools::arena(pools::PAGES)?, case.pages())?;
+    measure(case, &mut mpsc.owner())
+}
+
+/// What the owner and the returning threads share, apart from what the owner writes beside it.
+#[repr(align(128))]
+struct Progress {
+    returned: Vec<Line>,
+    stop: AtomicBool,
+}
+
+/// Ends the returning threads, also when the owner panics.
+struct StopAtEnd<'a>(&'a Progress);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Release);
+    }
+}
+
+/// A count on lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Line(AtomicUsize);
+
+impl Progress {
+    fn returned(&self) -> usize {
+        self.returned.iter().map(|count| count.0.load(Ordering::Acquire)).sum()
+    }
+}
+
+fn measure<W: Way>(case: Case, way: &mut W) -> Result<Row, String> {
+    let Case { plan, threads, cpus, .. } = case;
+    let progress =
+        Progress { returned: (0..threads).map(|_| Line::default()).collect(), stop: AtomicBool::new(false) };
+    let shared = threads > cpus.len();
+    let (ticks, counters) = thread::scope(|scope| {
+        let _stop = StopAtEnd(&progress);
+        let start = |at| {
+            let (tx, rx) = spsc::ring();
+            let (progress, cpu) = (&progress, cpus[at % cpus.len()]);
+            scope.spawn(move || return_all(rx, progress, at, cpu, shared));
+            tx
+        };
+        let mut senders: Vec<_> = (0..threads).map(start).collect();
+        repeat(plan, way, &mut senders, &progress, shared)
+    });
+    let buffers = (plan.repeats * plan.buffers) as u64;
+    let ticks = Summary::of(&ticks).ok_or("no repetitions")?;
+    let ns = ticks.scaled(1.0 / clock::ticks_per_ns());
+    let failed = check(&counters, W::RULES, buffers).err();
+    Ok(Row {
+        threads,
+        way: case.way,
+        rival: case.rival,
+        ns_min: ns.min,
+        ns_med: ns.med,
+        ns_max: ns.max,
+        tsc_med: ticks.med,
+        buffers,
+        counters,
+        failed,
+    })
+}
+
+/// The owner's side: ticks per buffer of each repetition, from the first allocation to the last return.
+fn repeat<W: Way>(
+    plan: Plan,
+    way: &mut W,
+    senders: &mut [Sender<W::Buffer>],
+    progress: &Progress,
+    shared: bool,
+) -> (Vec<f64>, Counted) {
+    let mut before = Counted::default();
+    let mut ticks = Vec::with_capacity(plan.repeats);
+    let mut burst = Vec::with_capacity(BURST);
+    let mut given = 0;
+    for repeat in 0..=plan.repeats {
+        let begin = clock::begin();
+        for at in 0..plan.buffers / BURST {
+            burst.extend((0..BURST).map(|_| way.alloc()));
+            let mut to = at;
+            while !senders[to % senders.len()].push(&mut burst) {
+                to += 1;
+                pause(to, shared);
+            }
+        }
+        given += plan.buffers;
+        let mut spins = 0;
+        while progress.returned() < given {
+            spins += 1;
+            pause(spins, shared);
+        }
+        let spent = (clock::end() - begin) as f64 / plan.buffers as f64;
+        if repeat == 0 { before = way.counted() } else { ticks.push(spent) }
+    }
+    (ticks, way.counted().since(&before))
+}
+
+fn return_all<B: Send>(mut rx: Receiver<B>, progress: &Progress, at: usize, cpu: usize, shared: bool) {
+    sys::pin_to(cpu);
+    let mut got = Vec::with_capacity(BURST);
+    let (mut count, mut spins) = (0, 0);
+    while !progress.stop.load(Ordering::Acquire) {
+        if rx.pop(&mut got, BURST) {
+            got.clear();
+            count += BURST;
+            progress.returned[at].0.store(count, Ordering::Release);
+        } else {
+            spins += 1;
+            pause(spins, shared);
+        }
+    }
+}
+
+/// Waits a moment; where threads share CPUs, now and then for a whole time slice.
+fn pause(spins: usize, shared: bool) {
+    if shared && spins.is_multiple_of(64) { thread::yield_now() } else { spin_loop() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_accounts_for_every_buffer() {
+        let report = run(Plan { repeats: 1, buffers: 4096 }, 2).expect("64 MiB of addresses");
+        assert_eq!(report.failed, Vec::<String>::new());
+        assert_eq!(report.results.len(), 6);
+        for row in &report.results {
+            let came_home = if row.rival { "came_home" } else { "recycle_ring" };
+            assert_eq!(row.counters.0[came_home], 4096, "{} threads, {}", row.threads, row.way);
+        }
+    }
+}

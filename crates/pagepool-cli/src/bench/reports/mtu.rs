@@ -1,0 +1,222 @@
+//! `bench mtu`: the argument of the second seed. What does a packet cost at MTU 1500, 4000, 8000 and 9000, from whole
+//! pages, from `page_frag`, and from the hybrid over order-3 pages?
+//!
+//! 64 packets are allocated and then returned, as in one poll; all on one core. Wasted bytes are measured: pages taken
+//! for a run of packets, less what the packets need.
+
+use std::collections::BTreeSet;
+use std::hint::black_box;
+use std::rc::Rc;
+
+use pagepool::{Bound, PAGE_SIZE, PageBuf, PoolParams};
+use serde::Serialize;
+
+use super::{Report, table};
+use crate::bench::measure::clock;
+use crate::bench::measure::summary::Summary;
+use crate::bench::measure::workload::{Plan, Ready};
+use crate::bench::measure::{Measured, measure};
+use crate::bench::rivals::page_frag::{self, PageFrag};
+use crate::bench::workloads::pools;
+use crate::bench::workloads::{order3, page_frag_burst64};
+use crate::sys;
+
+/// Bytes around a packet: Ethernet header, XDP headroom, room for Linux's shared info.
+const AROUND: usize = 14 + 256 + 320;
+/// Packets in a poll.
+const POLL: usize = 64;
+/// Packets over which waste is measured: 14 pages of 15 fragments, 30 of 7, 70 of 3.
+const WASTE_OVER: usize = 210;
+
+/// A way to store packets, at one MTU.
+#[derive(Serialize)]
+pub struct Row {
+    mtu: usize,
+    need_bytes: usize,
+    storage: &'static str,
+    returned: &'static str,
+    ns_med: f64,
+    tsc_med: f64,
+    core_cycles_med: Option<f64>,
+    instructions: Option<f64>,
+    wasted_bytes: f64,
+    /// What the second seed's figures predict: 48 cycles for a page through the ring, 514 for an order-3 page from the
+    /// allocator, 17 for an atomic.
+    seed_predicts_cycles: Option<f64>,
+}
+
+/// How a buffer is returned on the owner's core.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Ring,
+    Direct,
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ring => "ring",
+            Self::Direct => "direct",
+        }
+    }
+
+    #[inline(always)]
+    fn give_back(self, buf: PageBuf) {
+        match self {
+            Self::Ring => buf.put_ring(),
+            Self::Direct => drop(buf),
+        }
+    }
+}
+
+/// Runs the report.
+pub fn run(plan: Plan) -> Result<Report<Vec<Row>>, String> {
+    sys::pin_owner();
+    let plan = plan.lighter(4);
+    let mut rows = Vec::new();
+    for mtu in [1500, 4000, 8000, 9000] {
+        rows.extend(at_mtu(plan, mtu)?);
+    }
+    let head = ["MTU", "need", "storage", "returned", "ns", "tsc", "core", "instr", "wasted", "seed's tsc"];
+    let mut table = table(&head, 0);
+    rows.iter().for_each(|row| _ = table.add_row(cells(row)));
+    let about = "per packet, 64 packets in flight, one core; wasted: bytes of pages taken that the packet does not need;\n\
+                 seed's tsc: what the second seed's cost model predicts (48 a page through the ring, 514 an order-3\n\
+                 page from the allocator, 17 an atomic)";
+    Ok(Report { name: "mtu", about: about.into(), results: rows, table, failed: Vec::new() })
+}
+
+fn at_mtu(plan: Plan, mtu: usize) -> Result<Vec<Row>, String> {
+    let need = mtu + AROUND;
+    let pages = need.div_ceil(PAGE_SIZE);
+    let frags = (page_frag::PAGE_BYTES / need) as f64;
+    let per_page = 48.0 * pages as f64;
+    let waste_of_pages = (pages * PAGE_SIZE - need) as f64;
+    let waste_of_hybrid = hybrid_waste(need)?;
+    let mut rows = Vec::new();
+    for way in [Way::Ring, Way::Direct] {
+        let figures = measure(plan, whole_pages(pages, way)?, None, None)?.own;
+        let predicted = (way == Way::Ring).then_some(per_page);
+        rows.push(row(mtu, ("pages", way.name()), &figures, waste_of_pages, predicted));
+    }
+    let figures = measure(plan, page_frag_burst64(need)?, None, None)?.own;
+    rows.push(row(mtu, ("page_frag", "allocator"), &figures, page_frag_waste(need)?, Some(514.0 / frags)));
+    for way in [Way::Ring, Way::Direct] {
+        let figures = measure(plan, hybrid(need, way)?, None, None)?.own;
+        let predicted = (way == Way::Ring).then_some(48.0 / frags + 17.0);
+        rows.push(row(mtu, ("hybrid", way.name()), &figures, waste_of_hybrid, predicted));
+    }
+    Ok(rows)
+}
+
+fn row(
+    mtu: usize,
+    (storage, returned): (&'static str, &'static str),
+    figures: &Measured,
+    wasted_bytes: f64,
+    seed_predicts_cycles: Option<f64>,
+) -> Row {
+    let median = |values: &[f64]| Summary::of(values).map(|summary| summary.med);
+    let tsc_med = median(&figures.ticks).unwrap_or(f64::NAN);
+    Row {
+        mtu,
+        need_bytes: mtu + AROUND,
+        storage,
+        returned,
+        ns_med: tsc_med / clock::ticks_per_ns(),
+        tsc_med,
+        core_cycles_med: median(&figures.core_cycles),
+        instructions: median(&figures.instructions),
+        wasted_bytes,
+        seed_predicts_cycles,
+    }
+}
+
+fn cells(row: &Row) -> [String; 10] {
+    let maybe = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.1}"));
+    [
+        row.mtu.to_string(),
+        row.need_bytes.to_string(),
+        row.storage.into(),
+        row.returned.into(),
+        format!("{:.1}", row.ns_med),
+        format!("{:.1}", row.tsc_med),
+        maybe(row.core_cycles_med),
+        maybe(row.instructions),
+        format!("{:.0}", row.wasted_bytes),
+        maybe(row.seed_predicts_cycles),
+    ]
+}
+
+/// Packets of `pages` order-0 pages each.
+fn whole_pages(pages: usize, way: Way) -> Result<Ready, String> {
+    let pool = pools::bound(PoolParams::default())?;
+    let mut held = Vec::with_capacity(POLL * pages);
+    Ok(Ready::one_core(move |n| {
+        for _ in 0..n / POLL {
+            held.extend((0..POLL * pages).map(|_| pools::page(&pool)));
+            black_box(&held);
+            held.drain(..).for_each(|buf| way.give_back(buf));
+        }
+    }))
+}
+
+/// Packets of one fragment of an order-3 page each.
+fn hybrid(need: usize, way: Way) -> Result<Ready, String> {
+    let pool = pools::bound(order3())?;
+    let mut held = Vec::with_capacity(POLL);
+    Ok(Ready::one_core(move |n| {
+        for _ in 0..n / POLL {
+            held.extend((0..POLL).map(|_| frag(&pool, need)));
+            black_box(&held);
+            held.drain(..).for_each(|buf| way.give_back(buf));
+        }
+    }))
+}
+
+#[inline(always)]
+fn frag(pool: &Bound, need: usize) -> PageBuf {
+    pool.alloc(need).expect("the arena has more pages than 64 packets need")
+}
+
+fn hybrid_waste(need: usize) -> Result<f64, String> {
+    let pool: Rc<Bound> = pools::bound(order3())?;
+    let held: Vec<_> = (0..WASTE_OVER).map(|_| frag(&pool, need)).collect();
+    Ok(waste(
+        need,
+        held.iter().map(|buf| u64::from(buf.page().0) / (page_frag::PAGE_BYTES / PAGE_SIZE) as u64),
+    ))
+}
+
+fn page_frag_waste(need: usize) -> Result<f64, String> {
+    let cache = PageFrag::new(pools::arena(pools::PAGES)?);
+    let held: Vec<_> = (0..WASTE_OVER).filter_map(|_| cache.alloc(need)).collect();
+    Ok(waste(need, held.iter().map(|frag| frag.start() / page_frag::PAGE_BYTES as u64)))
+}
+
+/// Bytes per packet that lie in the order-3 pages taken and that no packet needs.
+fn waste(need: usize, pages: impl Iterator<Item = u64>) -> f64 {
+    let taken = pages.collect::<BTreeSet<_>>().len() * page_frag::PAGE_BYTES;
+    taken as f64 / WASTE_OVER as f64 - need as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waste_is_that_of_the_second_seed() {
+        let rows = run(Plan { repeats: 1, buffers: 4096 }).expect("64 MiB of addresses").results;
+        let of =
+            |mtu, storage| rows.iter().find(|r| r.mtu == mtu && r.storage == storage).map(|r| r.wasted_bytes);
+        assert_eq!(of(1500, "pages"), Some(2006.0));
+        assert_eq!(of(8000, "pages"), Some(3698.0));
+        let fifteenth = 32768.0 / 15.0 - 2090.0;
+        let third = 32768.0 / 3.0 - 8590.0;
+        for storage in ["hybrid", "page_frag"] {
+            assert!(of(1500, storage).is_some_and(|waste| (waste - fifteenth).abs() < 1e-6));
+            assert!(of(8000, storage).is_some_and(|waste| (waste - third).abs() < 1e-6));
+        }
+        assert_eq!(rows.len(), 4 * 5);
+    }
+}

@@ -1,0 +1,5 @@
+//! What the pool is measured beside.
+
+pub mod mpsc;
+pub mod page_frag;
+pub mod spsc;

@@ -1,0 +1,165 @@
+//! The rival of the lanes: one lock-free queue for all returning threads, over pages of an arena like the pool's.
+//!
+//! What   page numbers in crossbeam's `ArrayQueue`. The owner keeps a stack and refills it, 64 at a time.
+//! Who    one owner allocates; a buffer may be dropped on any thread, and goes home through the queue from all of them.
+//! Absent on purpose: the pool. No end while buffers are out, no look at who drops, no fragments, syncs or wake-up, and
+//!        nothing that counts per buffer.
+//! Cost   dropping: one compare-and-swap on the queue's tail, one store. Taking: one compare-and-swap on its head, for
+//!        an `ArrayQueue` has many consumers, too; a queue with one would do without.
+
+use std::iter;
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+use pagepool::{PageIdx, Provider};
+
+use crate::bench::measure::counted::{Counted, Moves, Rule};
+
+/// Pages that the owner takes at once, as many as a pool.
+const REFILL: usize = 64;
+
+/// Every page comes home through the queue. The queue is where they all are at the start; none is taken from the arena.
+pub const RULES: &[Rule] = &[
+    Rule(&["allocated"], Moves::Each),
+    Rule(&["came_home"], Moves::Each),
+    Rule(&["refills"], Moves::Share(1, REFILL as u64)),
+];
+
+/// The pages and their way home.
+pub struct Mpsc {
+    /// Of this queue alone: its pages go with it.
+    _arena: Arc<dyn Provider>,
+    /// Room for every page.
+    queue: ArrayQueue<u32>,
+}
+
+/// The owner's half.
+pub struct Owner<'a> {
+    queue: &'a ArrayQueue<u32>,
+    stack: Vec<u32>,
+    /// Pages ever taken out of the queue.
+    taken: usize,
+    refills: u64,
+}
+
+/// A page; it goes home when it is dropped.
+pub struct Buffer<'a> {
+    queue: &'a ArrayQueue<u32>,
+    page: u32,
+}
+
+const _: () = assert!(size_of::<Buffer>() == 16, "of the size of the pool's handle");
+
+impl Mpsc {
+    /// So many pages of this arena, all in the queue.
+    pub fn new(arena: Arc<dyn Provider>, pages: usize) -> Result<Self, String> {
+        let mut numbers = vec![PageIdx(0); pages];
+        let got = arena.reserve(0, None, &mut numbers);
+        if got < pages {
+            return Err(format!("the arena gave {got} pages of {pages}"));
+        }
+        let queue = ArrayQueue::new(pages);
+        numbers.iter().for_each(|page| put(&queue, page.0));
+        Ok(Self { _arena: arena, queue })
+    }
+
+    /// Its owner; what an earlier one kept is in the queue again.
+    pub fn owner(&mut self) -> Owner<'_> {
+        Owner { queue: &self.queue, stack: Vec::with_capacity(REFILL), taken: 0, refills: 0 }
+    }
+}
+
+#[inline(always)]
+fn put(queue: &ArrayQueue<u32>, page: u32) {
+    let refused = queue.push(page).is_err();
+    debug_assert!(!refused, "the queue has room for every page, and a page is in it once");
+}
+
+impl<'a> Owner<'a> {
+    /// A page, `None` if all are out.
+    #[inline(always)]
+    pub fn alloc(&mut self) -> Option<Buffer<'a>> {
+        let page = self.stack.pop().or_else(|| self.refill())?;
+        Some(Buffer { queue: self.queue, page })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refill(&mut self) -> Option<u32> {
+        self.stack.extend(iter::from_fn(|| self.queue.pop()).take(REFILL));
+        self.taken += self.stack.len();
+        self.refills += 1;
+        self.stack.pop()
+    }
+
+    /// Exact when nothing is on its way. It costs the path nothing: what came home is what was taken, and what waits.
+    pub fn counted(&self) -> Counted {
+        let allocated = self.taken - self.stack.len();
+        let came_home = self.taken + self.queue.len();
+        Counted::from_fields([
+            ("allocated", allocated as u64),
+            ("came_home", came_home as u64),
+            ("refills", self.refills),
+        ])
+    }
+}
+
+impl Drop for Owner<'_> {
+    fn drop(&mut self) {
+        self.stack.drain(..).for_each(|page| put(self.queue, page));
+    }
+}
+
+impl Drop for Buffer<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        put(self.queue, self.page);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::thread;
+
+    use super::*;
+    use crate::bench::measure::counted::check;
+    use crate::bench::workloads::pools;
+
+    const PAGES: usize = 200;
+
+    fn mpsc() -> Mpsc {
+        Mpsc::new(pools::arena(1024).expect("4 MiB of addresses"), PAGES).expect("1024 pages")
+    }
+
+    #[test]
+    fn gives_every_page_once_and_then_none() {
+        let mut mpsc = mpsc();
+        let mut owner = mpsc.owner();
+        let held: Vec<Buffer> = iter::from_fn(|| owner.alloc()).collect();
+        assert_eq!(held.iter().map(|buffer| buffer.page).collect::<BTreeSet<_>>().len(), PAGES);
+        drop(held);
+        let again: Vec<Buffer> = iter::from_fn(|| owner.alloc()).collect();
+        assert_eq!(again.len(), PAGES);
+    }
+
+    #[test]
+    fn refuses_more_pages_than_there_are() {
+        let arena = pools::arena(1024).expect("4 MiB of addresses");
+        let why = Mpsc::new(arena, 1025).err().expect("one too many");
+        assert!(why.contains("1024 pages of 1025"), "{why}");
+    }
+
+    #[test]
+    fn many_threads_bring_every_page_home() {
+        let mut mpsc = mpsc();
+        let mut owner = mpsc.owner();
+        let before = owner.counted();
+        for _ in 0..64 {
+            let mut held: Vec<Buffer> = iter::from_fn(|| owner.alloc()).take(128).collect();
+            let half = held.split_off(64);
+            thread::scope(|scope| [held, half].map(|held| _ = scope.spawn(move || drop(held))));
+        }
+        assert_eq!(check(&owner.counted().since(&before), RULES, 64 * 128), Ok(()));
+    }
+}

@@ -1,0 +1,198 @@
+//! `pagepool bench`: runs the tables of workloads, prints them, and says whether all figures can be believed.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::measure::machine::Machine;
+use super::measure::measure;
+use super::measure::workload::{Plan, Workload};
+use super::outcome::{self, Outcome};
+use crate::report::json::print_json;
+use crate::sys;
+
+/// How often a workload runs at most, if page faults spoil its figures.
+const TRIES: u32 = 3;
+
+/// What to run and how to print it.
+#[derive(Clone, Debug)]
+pub struct TableParams {
+    /// One JSON object instead of a table.
+    pub json: bool,
+    /// Only the workloads with this in their name.
+    pub filter: Option<String>,
+    /// How often, over how many buffers.
+    pub plan: Plan,
+}
+
+/// Everything in the JSON output.
+#[derive(Serialize)]
+struct Document<'a> {
+    machine: &'a Machine,
+    repeats: usize,
+    results: &'a [Outcome],
+}
+
+/// Runs the workloads and prints what became of them. Fails if one of them failed, or if the filter leaves none.
+pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workload>) -> ExitCode {
+    let wanted = |w: &&Workload| choice.filter.as_ref().is_none_or(|word| w.name.contains(word));
+    let chosen: Vec<&Workload> = workloads.filter(wanted).collect();
+    if chosen.is_empty() {
+        eprintln!("no workload has {:?} in its name; --list names them all", choice.filter);
+        return ExitCode::FAILURE;
+    }
+    let machine = Machine::ask();
+    let second = sys::pin_owner();
+    if !choice.json {
+        println!("{machine}\n{}", outcome::head());
+    }
+    let mut results = Vec::new();
+    for workload in chosen {
+        let outcome = run_one(choice.plan, workload, second);
+        if !choice.json {
+            println!("{}", outcome.line());
+        }
+        results.push(outcome);
+    }
+    if choice.json {
+        print_json(&Document { machine: &machine, repeats: choice.plan.repeats, results: &results });
+    }
+    verdict(&results, choice.json)
+}
+
+/// Runs a workload, and again where nothing is wrong but page faults: a kernel that moves memory together, for huge pages,
+/// makes some in whatever runs meanwhile, now and then. The outcome says how often it ran.
+fn run_one(plan: Plan, workload: &Workload, second: Option<usize>) -> Outcome {
+    let mut outcome = run_once(plan, workload, second);
+    while outcome.faulted && outcome.runs < TRIES {
+        let runs = outcome.runs + 1;
+        outcome = Outcome { runs, ..run_once(plan, workload, second) };
+    }
+    outcome
+}
+
+fn run_once(plan: Plan, workload: &Workload, second: Option<usize>) -> Outcome {
+    let ready = match (workload.ready)() {
+        Ok(ready) => ready,
+        Err(why) => return Outcome::failed(workload, why),
+    };
+    let beside = match workload.beside.map(|ready| ready()).transpose() {
+        Ok(beside) => beside,
+        Err(why) => return Outcome::failed(workload, why),
+    };
+    match measure(plan.lighter(workload.weight), ready, beside, second) {
+        Ok(figures) => Outcome::of(workload, figures),
+        Err(why) => Outcome::skipped(workload, why),
+    }
+}
+
+fn verdict(results: &[Outcome], quiet: bool) -> ExitCode {
+    let failed: Vec<&str> = results.iter().filter(|r| r.failed.is_some()).map(|r| r.name).collect();
+    let skipped = results.iter().filter(|r| r.skipped.is_some()).count();
+    if !quiet {
+        println!("\n{} workloads, {} failed, {skipped} skipped", results.len(), failed.len());
+        println!(
+            "per buffer; tsc: ticks of the time-stamp counter; core, instr: user-mode cycles and instructions"
+        );
+    }
+    if failed.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("failed: {}", failed.join(", "));
+    ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::measure::counted::{Counted, Moves, Rule};
+    use crate::bench::measure::workload::{Body, Ready};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const PLAN: Plan = Plan { repeats: 9, buffers: 1024 };
+
+    fn still() -> Result<Ready, String> {
+        Ok(Ready::one_core(|_| ()).counting(|| Counted::from_fields([("alloc_fast", 0)])))
+    }
+
+    const FITS: Workload = Workload {
+        name: "fits",
+        rules: &[Rule(&["alloc_fast"], Moves::Any)],
+        ready: still,
+        ..Workload::USUAL
+    };
+    const DOES_NOT: Workload = Workload {
+        name: "does_not",
+        rules: &[Rule(&["alloc_fast"], Moves::Each)],
+        ready: still,
+        ..Workload::USUAL
+    };
+
+    fn choice(filter: Option<&str>) -> TableParams {
+        TableParams { json: true, filter: filter.map(str::to_owned), plan: PLAN }
+    }
+
+    #[test]
+    fn a_workload_whose_counters_do_not_fit_fails_the_bench() {
+        let both = [FITS, DOES_NOT];
+        assert_eq!(run(&choice(Some("fits")), both.iter()), ExitCode::SUCCESS);
+        assert_eq!(run(&choice(None), both.iter()), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn a_workload_that_cannot_be_made_ready_fails_the_bench() {
+        assert_eq!(run(&choice(None), [Workload::USUAL].iter()), ExitCode::FAILURE);
+    }
+
+    /// A workload whose repetitions touch new memory, or do not.
+    fn faulting(faults: bool) -> Result<Ready, String> {
+        let body = move |_| {
+            if faults {
+                std::hint::black_box(vec![1u8; 1 << 18].leak());
+            }
+        };
+        still().map(|ready| Ready { body: Body::OneCore(Box::new(body)), ..ready })
+    }
+
+    /// In its first run.
+    fn faulting_once() -> Result<Ready, String> {
+        static RUN: AtomicUsize = AtomicUsize::new(0);
+        faulting(RUN.fetch_add(1, Ordering::Relaxed) == 0)
+    }
+
+    #[test]
+    fn page_faults_that_do_not_come_again_are_forgiven() {
+        let with = |ready| run_one(PLAN, &Workload { name: "faults", ready, ..FITS }, None);
+        let once = with(faulting_once);
+        assert_eq!((once.failed.as_deref(), once.runs), (None, 2));
+        assert!(once.line().ends_with("run 2"), "{}", once.line());
+        let always = with(|| faulting(true));
+        assert_eq!((always.failed.is_some(), always.runs), (true, TRIES));
+        let path = run_one(PLAN, &Workload { ready: || faulting(true), ..DOES_NOT }, None);
+        assert_eq!((path.failed.is_some(), path.runs), (true, 1), "another path is not forgiven");
+    }
+
+    #[test]
+    fn a_filter_that_leaves_nothing_fails() {
+        assert_eq!(run(&choice(Some("nonesuch")), [FITS].iter()), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn the_document_has_the_keys_that_readers_rely_on() {
+        let results = [run_one(PLAN, &FITS, None)];
+        let document = Document { machine: &Machine::ask(), repeats: 9, results: &results };
+        let text = serde_json::to_string(&document).expect("plain data");
+        let parsed: serde_json::Value = serde_json::from_str(&text).expect("it was written just now");
+        let result = &parsed["results"][0];
+        for key in
+            ["name", "ns_min", "ns_med", "ns_max", "tsc_med", "core_cycles_med", "instructions", "counters"]
+        {
+            assert!(result.get(key).is_some(), "{key} is missing: {result}");
+        }
+        for key in
+            ["cpu", "kernel", "mitigations", "governor", "rustc", "tsc_ghz", "hardware_counters", "date"]
+        {
+            assert!(parsed["machine"].get(key).is_some(), "{key} is missing");
+        }
+    }
+}

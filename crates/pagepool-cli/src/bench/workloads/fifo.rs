@@ -1,0 +1,134 @@
+//! 1024 buffers outstanding, oldest out: where the buffers lie costs more than how they are found.
+
+use std::collections::BTreeSet;
+use std::hint::black_box;
+use std::mem::forget;
+use std::rc::Rc;
+
+use pagepool::{Bound, PAGE_SIZE, PageBuf, PoolParams};
+
+use super::owner::CACHE_ONLY;
+use crate::bench::measure::workload::{Ready, Workload};
+use crate::bench::workloads::pools;
+use crate::bench::workloads::touch;
+
+/// Without and with touch, with and without colours, from small and large pools.
+pub const TABLE: &[Workload] = &[
+    Workload {
+        name: "page_fifo1024",
+        about: "1024 outstanding: drop the oldest, allocate one",
+        rules: CACHE_ONLY,
+        ready: || ready::<false>(pools::packets()),
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "page_fifo1024_touch",
+        about: "the same; 8 bytes of the first line written after allocation, read before the drop",
+        rules: CACHE_ONLY,
+        ready: || ready::<true>(pools::packets()),
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "page_fifo1024_touch_nocolour",
+        about: "the same; all packets begin at the same offset in their page",
+        rules: CACHE_ONLY,
+        ready: || ready::<true>(PoolParams { colour: false, ..pools::packets() }),
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "page_fifo1024_pool1k",
+        about: "1024 outstanding from a pool of 1 Ki pages",
+        rules: CACHE_ONLY,
+        ready: || in_a_row(1 << 10),
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "page_fifo1024_pool64k",
+        about: "1024 outstanding from a pool of 64 Ki pages",
+        rules: CACHE_ONLY,
+        ready: || in_a_row(1 << 16),
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "page_fifo1024_pool4m",
+        about: "1024 outstanding from a pool of 4 Mi pages",
+        rules: CACHE_ONLY,
+        ready: || in_a_row(1 << 22),
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "page_fifo1024_pool64k_spread",
+        about: "1024 outstanding, scattered over a pool of 64 Ki pages that were all out once",
+        rules: CACHE_ONLY,
+        ready: || spread(1 << 16),
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "page_fifo1024_pool4m_spread",
+        about: "1024 outstanding, scattered over a pool of 4 Mi pages that were all out once",
+        rules: CACHE_ONLY,
+        ready: || spread(1 << 22),
+        ..Workload::USUAL
+    },
+];
+
+/// Handles held.
+const HELD: usize = 1024;
+
+fn ready<const TOUCH: bool>(params: PoolParams) -> Result<Ready, String> {
+    let pool = pools::bound(params)?;
+    let held: Vec<PageBuf> = (0..HELD).map(|_| pools::page(&pool)).collect();
+    let colours = packet_offsets(&held);
+    Ok(oldest_out::<TOUCH>(pool, held).coloured(colours))
+}
+
+/// The first pages that the arena gives. Its memory is never touched, so 16 GiB of addresses cost none.
+fn in_a_row(pages: usize) -> Result<Ready, String> {
+    let pool = pools::over(pools::packets(), pools::arena(pages)?)?;
+    let held = (0..HELD).map(|_| pools::page(&pool)).collect();
+    Ok(oldest_out::<false>(pool, held))
+}
+
+/// All pages of the arena go through the pool once, so that all records are in use; one of every stretch stays out,
+/// not always the same of its stretch, so that their records do not fall into the same cache sets.
+fn spread(pages: usize) -> Result<Ready, String> {
+    let pool = pools::over(pools::packets(), pools::arena(pages)?)?;
+    let stretch = pages / HELD;
+    let mut held = Vec::with_capacity(HELD);
+    let mut others = Vec::with_capacity(pages - HELD);
+    for at in 0..pages {
+        let buf = pools::page(&pool);
+        let which = (at / stretch).wrapping_mul(0x9e37_79b9) >> 8;
+        if at % stretch == which % stretch { held.push(buf) } else { others.push(buf) }
+    }
+    drop(others);
+    Ok(oldest_out::<false>(pool, held))
+}
+
+fn oldest_out<const TOUCH: bool>(pool: Rc<Bound>, held: Vec<PageBuf>) -> Ready {
+    let counters = pools::counters_of(&pool);
+    let mut held: Vec<Option<PageBuf>> = held.into_iter().map(Some).collect();
+    let run = move |n| {
+        let mut sum = 0u64;
+        for at in 0..n {
+            let slot = &mut held[at % HELD];
+            if TOUCH && let Some(oldest) = slot {
+                sum = sum.wrapping_add(touch::read(oldest));
+            }
+            drop(slot.take());
+            let mut buf = pools::page(&pool);
+            if TOUCH {
+                touch::write(&mut buf, at as u64);
+            }
+            forget(slot.replace(buf)); // `None`: it was taken above, and needs no look
+        }
+        black_box(sum);
+    };
+    Ready::one_core(run).counting(counters)
+}
+
+/// Distinct offsets in a page at which packets begin.
+fn packet_offsets(held: &[PageBuf]) -> usize {
+    let offset = |buf: &PageBuf| Some(buf.packet()?.as_ptr().addr() % PAGE_SIZE);
+    held.iter().filter_map(offset).collect::<BTreeSet<_>>().len()
+}

@@ -1,0 +1,48 @@
+//! Pages that wait for a user who only says whether they are in use still.
+
+use pagepool::{PoolParams, UseCounts};
+
+use crate::bench::measure::counted::{Moves, Rule};
+use crate::bench::measure::workload::{Ready, Workload};
+use crate::bench::workloads::pools;
+use crate::report::error::error_chain;
+
+/// Pages in a burst, and in a refill.
+const BURST: usize = 64;
+/// Pages that may wait: what the pool's cache holds beyond a burst, and more.
+const WAITING: usize = 1024;
+
+/// Queued in bursts, found done by the refill that needs them.
+pub const TABLE: &[Workload] = &[Workload {
+    name: "waitqueue",
+    batch: BURST,
+    about: "take a count, queue the page, give the count back; the refill asks and gets the page again",
+    rules: &[
+        Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
+        Rule(&["alloc_refill"], Moves::Share(1, BURST as u64)),
+        Rule(&["recycle_cached"], Moves::Each),
+    ],
+    ready: waitqueue,
+    ..Workload::USUAL
+}];
+
+fn waitqueue() -> Result<Ready, String> {
+    let params = PoolParams { defer_capacity: WAITING, ..pools::packets() };
+    let pool = pools::bound(params)?;
+    let counters = pools::counters_of(&pool);
+    let users = UseCounts::new(WAITING);
+    let user = pool.deferred_user(users.clone()).map_err(|error| error_chain(&error))?;
+    let mut next = 0;
+    let run = move |n| {
+        for _ in 0..n / BURST {
+            let cookies = (next..next + BURST as u64).map(|cookie| cookie % WAITING as u64);
+            next += BURST as u64;
+            for cookie in cookies.clone() {
+                users.take(cookie);
+                pool.defer(&user, pools::page(&pool), cookie).expect("there is room for a burst");
+            }
+            cookies.for_each(|cookie| users.put(cookie));
+        }
+    };
+    Ok(Ready::one_core(run).counting(counters))
+}

@@ -1,0 +1,231 @@
+//! What the machine can do at all: the measure of everything below them.
+
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::bench::measure::workload::{Ready, Workload};
+use crate::bench::rivals::spsc;
+
+/// Linux's three baselines, a few more, and the floors of the two-core workloads.
+pub const TABLE: &[Workload] = &[
+    Workload {
+        name: "empty_loop",
+        linux: "for_loop",
+        about: "a counter and a compiler barrier",
+        ready: empty_loop,
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "increment",
+        about: "a plain increment of a word in memory",
+        ready: increment,
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "atomic_add",
+        linux: "atomic_inc",
+        about: "an atomic add, uncontended",
+        ready: atomic_add,
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "atomic_add_both",
+        about: "an atomic add to a word that the second core adds to at the same time",
+        ready: atomic_add_both,
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "lock_mutex",
+        linux: "lock",
+        about: "take and release a std Mutex, uncontended",
+        ready: lock_mutex,
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "lock_spin",
+        about: "take a lock by an exchange and release it by a store, uncontended",
+        ready: lock_spin,
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "line_round_trip",
+        about: "a cache line to the second core and back",
+        weight: 16,
+        ready: line_round_trip,
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "spsc_floor",
+        batch: BURST,
+        about: "16-byte elements in bursts of 32 through a bare ring of 1024 to the second core",
+        ready: spsc_floor,
+        ..Workload::USUAL
+    },
+    Workload {
+        name: "spsc_floor_touch",
+        batch: BURST,
+        about: "the same; 8 bytes of the first line of a buffer of its own written before and read after",
+        ready: spsc_floor_touch,
+        ..Workload::USUAL
+    },
+];
+
+/// Elements that go through a ring at once.
+pub const BURST: usize = 32;
+
+fn empty_loop() -> Result<Ready, String> {
+    Ok(Ready::one_core(|n| {
+        for at in 0..n {
+            black_box(at);
+        }
+    }))
+}
+
+fn increment() -> Result<Ready, String> {
+    let mut word = Box::new(0u64);
+    Ok(Ready::one_core(move |n| {
+        for _ in 0..n {
+            *black_box(&mut *word) += 1;
+        }
+    }))
+}
+
+fn atomic_add() -> Result<Ready, String> {
+    let word = Box::new(AtomicU64::new(0));
+    Ok(Ready::one_core(move |n| {
+        for _ in 0..n {
+            word.fetch_add(1, Ordering::Relaxed);
+        }
+    }))
+}
+
+fn atomic_add_both() -> Result<Ready, String> {
+    let line = Arc::new(Line(AtomicU64::new(0)));
+    let other = line.clone();
+    let add = |line: &Line, n| (0..n).for_each(|_| _ = line.0.fetch_add(1, Ordering::Relaxed));
+    Ok(Ready::two_cores(move |n| add(&line, n), move |n| add(&other, n)))
+}
+
+fn lock_mutex() -> Result<Ready, String> {
+    let lock = Box::new(Mutex::new(0u64));
+    Ok(Ready::one_core(move |n| {
+        for _ in 0..n {
+            *lock.lock().expect("nobody panics under it") += 1;
+        }
+    }))
+}
+
+fn lock_spin() -> Result<Ready, String> {
+    let lock = Box::new(AtomicU32::new(0));
+    let count = Box::new(AtomicU64::new(0));
+    Ok(Ready::one_core(move |n| {
+        for _ in 0..n {
+            while lock.swap(1, Ordering::Acquire) != 0 {
+                spin_loop();
+            }
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            lock.store(0, Ordering::Release);
+        }
+    }))
+}
+
+/// The producer writes odd numbers, the consumer answers with even ones.
+fn line_round_trip() -> Result<Ready, String> {
+    let line = Arc::new(Line(AtomicU64::new(0)));
+    let other = line.clone();
+    let produce = move |n| {
+        for _ in 0..n {
+            let sent = line.0.load(Ordering::Relaxed) + 1;
+            line.0.store(sent, Ordering::Release);
+            while line.0.load(Ordering::Acquire) != sent + 1 {
+                spin_loop();
+            }
+        }
+    };
+    let consume = move |n| {
+        for _ in 0..n {
+            let mut sent = other.0.load(Ordering::Acquire);
+            while sent.is_multiple_of(2) {
+                spin_loop();
+                sent = other.0.load(Ordering::Acquire);
+            }
+            other.0.store(sent + 1, Ordering::Release);
+        }
+    };
+    Ok(Ready::two_cores(produce, consume))
+}
+
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+/// An element of the size of a buffer's handle.
+pub type Element = [u64; 2];
+
+/// A bare ring, each element made by the producer and read by the consumer.
+pub fn spsc_floor() -> Result<Ready, String> {
+    let (mut tx, mut rx) = spsc::ring::<Element>();
+    let (mut burst, mut got) = (Vec::with_capacity(BURST), Vec::<Element>::with_capacity(BURST));
+    let produce = move |n| {
+        for at in (0..n as u64).step_by(BURST) {
+            burst.extend((at..at + BURST as u64).map(|at| [at, at]));
+            while !tx.push(&mut burst) {
+                spin_loop();
+            }
+        }
+    };
+    let consume = move |n| {
+        for _ in (0..n).step_by(BURST) {
+            while !rx.pop(&mut got, BURST) {
+                spin_loop();
+            }
+            black_box(&got);
+            got.clear();
+        }
+    };
+    Ok(Ready::two_cores(produce, consume))
+}
+
+/// Bytes from one buffer of [`spsc_floor_touch`] to the next: 65 lines, so that they spread over the cache's sets.
+const STRIDE_WORDS: usize = 4160 / 8;
+/// More buffers than the ring and two bursts hold, so that no buffer is written while it is read; as many as the
+/// pools of the workloads beside it have pages.
+const BUFFERS: usize = 1152;
+
+/// The same with the first line of a buffer of its own written and read.
+pub fn spsc_floor_touch() -> Result<Ready, String> {
+    let words: Vec<AtomicU64> = (0..STRIDE_WORDS * BUFFERS).map(|_| AtomicU64::new(0)).collect();
+    let memory: Arc<[AtomicU64]> = words.into();
+    let theirs = memory.clone();
+    let (mut tx, mut rx) = spsc::ring::<Element>();
+    let (mut burst, mut got) = (Vec::with_capacity(BURST), Vec::<Element>::with_capacity(BURST));
+    let mut next = 0;
+    let produce = move |n| {
+        for at in (0..n as u64).step_by(BURST) {
+            let first = next * STRIDE_WORDS;
+            burst.extend((0..BURST).map(|i| [(first + i * STRIDE_WORDS) as u64, at]));
+            for [buffer, at] in &burst {
+                memory[*buffer as usize + 2].store(*at, Ordering::Relaxed);
+            }
+            next = if next + BURST == BUFFERS { 0 } else { next + BURST };
+            while !tx.push(&mut burst) {
+                spin_loop();
+            }
+        }
+    };
+    let consume = move |n| {
+        for _ in (0..n).step_by(BURST) {
+            while !rx.pop(&mut got, BURST) {
+                spin_loop();
+            }
+            let sum = got.iter().map(|[buffer, _]| theirs[*buffer as usize + 2].load(Ordering::Relaxed));
+            black_box(sum.fold(0, u64::wrapping_add));
+            got.clear();
+        }
+    };
+    Ok(Ready::two_cores(produce, consume))
+}
+
+const _: () = assert!(size_of::<Element>() == 16);
+const _: () = assert!(BUFFERS.is_multiple_of(BURST));
+const _: () = assert!(BUFFERS >= spsc::CAPACITY + 2 * BURST);

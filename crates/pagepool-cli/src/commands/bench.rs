@@ -1,0 +1,97 @@
+//! `pagepool bench`: the tables of workloads, and reports.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::Run;
+use crate::bench::measure::machine::Machine;
+use crate::bench::measure::workload::Plan;
+use crate::bench::run::{self, TableParams};
+use crate::bench::{count, reports, workloads};
+
+/// What to measure.
+#[derive(Args)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    report: Option<BenchReport>,
+    /// One JSON object instead of a table.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Only workloads with this word in their name.
+    #[arg(long, value_name = "WORD")]
+    filter: Option<String>,
+    /// Fewer buffers and 9 repeats: figures that are good for a look only.
+    #[arg(long, global = true)]
+    quick: bool,
+    /// Name the workloads and what one iteration of each is, and run none.
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Subcommand)]
+enum BenchReport {
+    /// What a packet costs and wastes at MTU 1500, 4000, 8000 and 9000: pages, page_frag, hybrid.
+    Mtu,
+    /// Node-blind and node-aware refill on a made-up machine of two nodes, all counters side by side.
+    Numa,
+    /// 1 to N threads returning at the same time: lanes, a lock-free ring (a rival without a pool), the locked ring.
+    Contention {
+        /// The largest number of returning threads.
+        #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
+        threads: u8,
+    },
+    /// Run exactly so many buffers of one workload without a clock, under an instruction counter.
+    #[command(hide = true)]
+    Count {
+        /// The workload.
+        name: String,
+        /// Buffers, a multiple of 1024.
+        iterations: usize,
+    },
+}
+
+impl Run for BenchArgs {
+    fn run(&self) -> Result<ExitCode, String> {
+        let Self { report, json, filter, quick, list } = self;
+        let plan = if *quick { Plan::QUICK } else { Plan::FULL };
+        match report {
+            None if *list => Ok(name_all()),
+            None => {
+                Ok(run::run(&TableParams { json: *json, filter: filter.clone(), plan }, workloads::all()))
+            }
+            Some(BenchReport::Mtu) => with_machine(|| reports::mtu::run(plan), *json),
+            Some(BenchReport::Numa) => with_machine(|| reports::numa::run(plan), *json),
+            Some(BenchReport::Contention { threads }) => {
+                with_machine(|| reports::contention::run(plan, (*threads).into()), *json)
+            }
+            // Not asked: measuring the clock takes a number of instructions that never repeats.
+            Some(BenchReport::Count { name, iterations }) => count_one(name, *iterations),
+        }
+    }
+}
+
+/// Asks the machine, runs a report and prints both.
+fn with_machine<R: Serialize>(
+    report: impl FnOnce() -> Result<reports::Report<R>, String>,
+    json: bool,
+) -> Result<ExitCode, String> {
+    let machine = Machine::ask();
+    Ok(report()?.print(&machine, json))
+}
+
+fn name_all() -> ExitCode {
+    for workload in workloads::all() {
+        println!("{:<28} {:<22} {}", workload.name, workload.linux, workload.about);
+    }
+    ExitCode::SUCCESS
+}
+
+fn count_one(name: &str, iterations: usize) -> Result<ExitCode, String> {
+    let found = workloads::all().find(|workload| workload.name == name);
+    let workload =
+        found.ok_or_else(|| format!("no workload is called {name}; bench --list names them all"))?;
+    count::run(workload, iterations)?;
+    Ok(ExitCode::SUCCESS)
+}

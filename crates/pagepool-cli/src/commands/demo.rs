@@ -1,0 +1,53 @@
+//! `pagepool demo`: forwards packets between two kernels, or in memory.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::Run;
+use crate::demo::live::View;
+use crate::demo::place::{self, On};
+use crate::demo::plan::{self, DemoAction};
+use crate::demo::run::demonstrate;
+use crate::engine::interrupt::listen;
+use crate::engine::run_time;
+use crate::report::json::print_json;
+
+/// What to show.
+#[derive(Args, Clone, Debug)]
+pub struct DemoArgs {
+    /// How long the source sends. Ctrl-C ends it earlier, with the verdict
+    #[arg(long, value_name = "N", default_value = "5", value_parser = run_time::seconds)]
+    seconds: u64,
+    /// Between which interfaces
+    #[arg(long, value_name = "WHERE", value_enum, default_value_t = On::Auto)]
+    on: On,
+    /// veth: largest packet of the links without its Ethernet header, 576 to 65535 [default: 1500]. What does not fit one
+    /// page travels in several, which needs Linux 6.6
+    #[arg(long, value_name = "BYTES", value_parser = plan::mtu)]
+    mtu: Option<u32>,
+    /// memory: length of each packet, 64 to 9000 [default: 64]. What does not fit one page travels in several
+    #[arg(long, value_name = "BYTES", value_parser = plan::size)]
+    size: Option<usize>,
+    /// memory: what the forwarding loop does with each packet [default: forward, which is also what veth does]
+    #[arg(long, value_name = "PROGRAM", value_enum)]
+    program: Option<DemoAction>,
+    /// One JSON object at the end, and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run for DemoArgs {
+    fn run(&self) -> Result<ExitCode, String> {
+        let place = place::choose(self.on, self.mtu, self.size, self.program)?;
+        let interrupted = listen()?;
+        let view = View { seconds: self.seconds, lines: !self.json, interrupted: &interrupted };
+        let verdict = demonstrate(place, &view)?;
+        if self.json {
+            print_json(&verdict);
+        } else {
+            println!("{verdict}");
+        }
+        Ok(if verdict.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}

@@ -1,0 +1,325 @@
+//! `pagepool gen IF`: sends numbered frames, of a size and at a rate.
+//!
+//! The frames are what `drop --verify` looks for: EtherType 0x88b5, which is for experiments, a number, a checksum.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use pagepool::{Bound, ETH_HEADER, PageBuf, XdpBuff, XdpFrame};
+use pagepool_net::netns::{Mac, NumberedFrames, Tally};
+use pagepool_net::{self as net, Action, Attach, BUDGET, Forwarder, Ingress, PacketHandler, PortId, ticks};
+
+use super::Run;
+use crate::engine::socket_sizes::SocketSizes;
+use crate::report::error::error_chain;
+use crate::traffic::capture::Tap;
+use crate::traffic::command::{Thread, TrafficCommand};
+use crate::traffic::interface::Interface;
+use crate::traffic::options::{Options, Sending};
+use crate::traffic::run;
+use crate::traffic::worker::{Fed, Feed, Work};
+
+/// What to send.
+#[derive(Args, Clone, Debug)]
+pub struct GenArgs {
+    /// The interface that frames are sent out of
+    ///
+    /// Nothing is taken from it: what arrives goes to the kernel as before.
+    #[arg(value_name = "IF")]
+    interface: String,
+    /// Bytes of a frame, 64 to 9000
+    ///
+    /// With its Ethernet header, without the check sequence that the card appends; at most the MTU of the interface and 14.
+    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=9000))]
+    size: u32,
+    /// Frames a second, of all queues together [default: as many as go]
+    #[arg(long, value_name = "PPS", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    rate: Option<u64>,
+    /// End after so many frames, numbered from 0 [default: at the end of --seconds, or at Ctrl-C]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// MAC address that they are sent to [default: everybody, ff:ff:ff:ff:ff:ff]
+    #[arg(long, value_name = "MAC", default_value = "ff:ff:ff:ff:ff:ff", hide_default_value = true, value_parser = mac)]
+    dst: Mac,
+    #[command(flatten)]
+    sending: Sending,
+    #[command(flatten)]
+    options: Options,
+    /// Shared by the threads: the next number.
+    #[arg(skip)]
+    numbers: Arc<AtomicU64>,
+}
+
+/// Reads `02:00:00:00:00:01`.
+fn mac(text: &str) -> Result<Mac, String> {
+    let byte = |part: &str| u8::from_str_radix(part, 16).ok().filter(|_| !part.starts_with('+'));
+    let bytes = text.split(':').map(byte).collect::<Option<Vec<u8>>>();
+    let mac = bytes.and_then(|bytes| bytes.try_into().ok()).map(Mac);
+    mac.ok_or_else(|| "a MAC address is six bytes as in 02:00:00:00:00:01".into())
+}
+
+impl Run for GenArgs {
+    fn run(&self) -> Result<ExitCode, String> {
+        run::run(self)
+    }
+}
+
+impl TrafficCommand for GenArgs {
+    const NAME: &'static str = "gen";
+    const DOES: &'static str = "gen fills a link with frames, here that of";
+
+    fn interfaces(&self) -> Vec<&str> {
+        vec![&self.interface]
+    }
+
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn attach(&self) -> Option<Attach> {
+        None
+    }
+
+    fn sending(&self) -> Option<net::TxMode> {
+        Some(self.sending.how())
+    }
+
+    fn check(&self, interfaces: &[Interface]) -> Result<(), String> {
+        let Some(Interface { link, .. }) = interfaces.first() else { return Ok(()) };
+        let most = link.mtu as usize + ETH_HEADER;
+        if self.size as usize > most {
+            let mtu = self.size as usize - ETH_HEADER;
+            let (name, size) = (&link.name, self.size);
+            return Err(format!(
+                "--size is {size}, but {name} takes 64 to {most} with its MTU of {}: `ip link set {name} mtu {mtu}` at both ends",
+                link.mtu
+            ));
+        }
+        Ok(())
+    }
+
+    fn mtu(&self, _: &[Interface]) -> u32 {
+        self.size - ETH_HEADER as u32 // nothing longer is received, for nothing is
+    }
+
+    fn work(&self, thread: &mut Thread<'_>) -> (impl Work, impl Feed) {
+        let from = thread.interfaces.first().and_then(|interface| interface.link.mac).unwrap_or(Mac([0; 6]));
+        let frames = NumberedFrames::new(from, self.dst, self.size as usize);
+        let generator = Generator {
+            // The size was checked: 64 to 9000.
+            frames: frames.unwrap_or_else(|error| unreachable!("{}", error_chain(&error))),
+            numbers: self.numbers.clone(),
+            count: self.count.unwrap_or(u64::MAX),
+            mine: 0..0,
+            pace: self.rate.map(|rate| Pace::new(rate as f64 / thread.threads as f64)),
+            sizes: *thread.sizes,
+            whole: vec![0; self.size as usize],
+            tap: thread.tap.take(),
+            make_ticks: 0,
+        };
+        (Quiet, generator)
+    }
+}
+
+/// Nothing is received.
+struct Quiet;
+
+impl PacketHandler for Quiet {
+    fn run(&mut self, _: &mut XdpBuff, _: Ingress) -> Action {
+        Action::Drop
+    }
+
+    fn reads(&self) -> bool {
+        false
+    }
+}
+
+impl Work for Quiet {
+    fn into_tally(self) -> Option<Tally> {
+        None
+    }
+}
+
+/// Makes the frames of a thread.
+struct Generator {
+    frames: NumberedFrames,
+    /// The next number of all threads, and where they end.
+    numbers: Arc<AtomicU64>,
+    count: u64,
+    /// Numbers that were taken and not sent yet.
+    mine: std::ops::Range<u64>,
+    pace: Option<Pace>,
+    sizes: SocketSizes,
+    /// A frame of several buffers in one.
+    whole: Vec<u8>,
+    tap: Option<Tap>,
+    make_ticks: u64,
+}
+
+/// The only port of a thread.
+const PORT: PortId = PortId(0);
+/// How long until it is looked again whether there is room, at most.
+const FULL: Duration = Duration::from_millis(1);
+
+impl Feed for Generator {
+    fn feed<P: PacketHandler>(&mut self, forwarder: &mut Forwarder<P>) -> Fed {
+        if forwarder.waiting(PORT).is_none_or(|frames| frames.len() > 0) {
+            return Fed::Later(FULL); // the transmit ring is full
+        }
+        if self.is_over() {
+            return Fed::Over;
+        }
+        let due = match &mut self.pace {
+            None => BUDGET as u64,
+            Some(pace) => match pace.due(Instant::now(), BUDGET as u64) {
+                Ok(due) => due,
+                Err(nap) => return Fed::Later(nap),
+            },
+        };
+        if !self.take_numbers(due) {
+            return Fed::Over;
+        }
+        let start = ticks();
+        let fed = self.send(forwarder, due);
+        self.make_ticks += ticks() - start;
+        fed
+    }
+
+    fn make_ticks(&self) -> u64 {
+        self.make_ticks
+    }
+}
+
+impl Generator {
+    /// Whether all numbers are taken, and its own are sent.
+    fn is_over(&self) -> bool {
+        self.mine.is_empty() && self.numbers.load(Ordering::Relaxed) >= self.count
+    }
+
+    /// Has numbers to send, at most so many; says whether there are any.
+    fn take_numbers(&mut self, most: u64) -> bool {
+        if self.mine.is_empty() {
+            let first = self.numbers.fetch_add(most, Ordering::Relaxed);
+            self.mine = first..first.saturating_add(most).min(self.count);
+        }
+        !self.mine.is_empty()
+    }
+
+    fn send<P: PacketHandler>(&mut self, forwarder: &mut Forwarder<P>, most: u64) -> Fed {
+        for _ in 0..most.min(self.mine.end - self.mine.start) {
+            let number = self.mine.start;
+            let Some(frame) = forwarder.pool(PORT).and_then(|pool| self.make(number, pool)) else {
+                return Fed::Later(FULL); // all pages are on their way
+            };
+            if let Some(tap) = &mut self.tap {
+                tap.take(&frame);
+            }
+            if forwarder.send(PORT, XdpFrame::from(frame)).is_err() {
+                return Fed::Later(FULL); // the interface is gone
+            }
+            self.mine.start += 1;
+            if let Some(pace) = &mut self.pace {
+                pace.sent += 1.0;
+            }
+        }
+        Fed::Some
+    }
+
+    /// The frame of a number, in as many buffers as it needs.
+    fn make(&mut self, number: u64, pool: &Bound) -> Option<XdpBuff> {
+        let (size, room) = (self.frames.size(), self.sizes.room());
+        if size <= room {
+            let mut packet = self.buffer(pool, size)?;
+            self.frames.write(number, packet.data_mut());
+            return Some(packet);
+        }
+        self.frames.write(number, &mut self.whole);
+        let mut packet = self.buffer(pool, room)?;
+        let (first, rest) = self.whole.split_at(room);
+        packet.data_mut().copy_from_slice(first);
+        for part in rest.chunks(room) {
+            let mut more = self.buffer(pool, part.len())?;
+            more.data_mut().copy_from_slice(part);
+            let offset = more.offset();
+            packet.add_frag(more.into_buffer(), offset, part.len()).ok()?;
+        }
+        Some(packet)
+    }
+
+    /// A chunk with a packet of so many bytes that are not written yet.
+    fn buffer(&self, pool: &Bound, len: usize) -> Option<XdpBuff> {
+        let place = |buffer: PageBuf| match self.sizes.in_frags() {
+            true => XdpBuff::new(buffer, self.sizes.headroom(), len).ok(),
+            false => XdpBuff::received(buffer, len).ok(),
+        };
+        let buffer = match self.sizes.in_frags() {
+            true => pool.alloc_frag(self.sizes.chunk() as usize),
+            false => pool.alloc_page(),
+        };
+        buffer.and_then(place)
+    }
+}
+
+/// So many a second. What was late for more than a moment is not caught up with, for it would come as a flood.
+#[derive(Debug)]
+struct Pace {
+    per_second: f64,
+    start: Option<Instant>,
+    sent: f64,
+}
+
+/// What is caught up with.
+const LATE: Duration = Duration::from_millis(100);
+
+impl Pace {
+    fn new(per_second: f64) -> Self {
+        Self { per_second, start: None, sent: 0.0 }
+    }
+
+    /// How many are due, at most so many, or how long it is until one is.
+    fn due(&mut self, now: Instant, most: u64) -> Result<u64, Duration> {
+        let start = *self.start.get_or_insert(now);
+        let should = (now - start).as_secs_f64() * self.per_second + 1.0;
+        self.sent = self.sent.max(should - LATE.as_secs_f64() * self.per_second - 1.0);
+        match (should - self.sent) as u64 {
+            0 => Err(Duration::from_secs_f64((self.sent + 1.0 - should) / self.per_second)),
+            due => Ok(due.min(most)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_or_refused() {
+        assert_eq!(mac("02:00:00:00:0A:ff"), Ok(Mac([2, 0, 0, 0, 10, 255])));
+        for bad in [
+            "",
+            "02:00:00:00:00",
+            "02:00:00:00:00:00:00",
+            "02:00:00:00:00:100",
+            "g2:00:00:00:00:00",
+            "+2:00:00:00:00:00",
+        ] {
+            assert!(mac(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_pace_is_kept_and_what_was_missed_is_let_go() {
+        let (mut pace, start) = (Pace::new(1000.0), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        assert_eq!(pace.due(start, 64), Ok(1), "the first one at once");
+        pace.sent += 1.0;
+        let nap = pace.due(start, 64).unwrap_err();
+        assert!((0.0009..0.0011).contains(&nap.as_secs_f64()), "{nap:?}");
+        assert_eq!(pace.due(at(10), 64), Ok(10));
+        pace.sent += 10.0;
+        assert_eq!(pace.due(at(10_000), 1_000_000), Ok(101), "not all of ten seconds");
+    }
+}

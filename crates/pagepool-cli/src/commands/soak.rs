@@ -1,0 +1,34 @@
+//! `pagepool soak`: forwards at full load while interfaces and peers fail.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::Run;
+use crate::engine::interrupt::listen;
+use crate::report::json::print_json;
+use crate::soak::run::soak;
+use crate::soak::schedule::Schedule;
+
+/// What fails, and what is printed.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct SoakArgs {
+    #[command(flatten)]
+    schedule: Schedule,
+    /// One JSON object at the end, and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run for SoakArgs {
+    fn run(&self) -> Result<ExitCode, String> {
+        let interrupted = listen()?;
+        let verdict = soak(&self.schedule, !self.json, &interrupted)?;
+        if self.json {
+            print_json(&verdict);
+        } else {
+            println!("{verdict}");
+        }
+        Ok(if verdict.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}

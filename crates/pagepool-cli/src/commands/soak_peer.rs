@@ -1,0 +1,21 @@
+//! `pagepool soak-peer`: a process that `soak` starts.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::Run;
+use crate::soak::peer::{self, PeerParams};
+
+/// What the peer is told.
+#[derive(Args, Clone, Debug)]
+pub struct SoakPeerArgs {
+    #[command(flatten)]
+    params: PeerParams,
+}
+
+impl Run for SoakPeerArgs {
+    fn run(&self) -> Result<ExitCode, String> {
+        peer::run(&self.params)
+    }
+}

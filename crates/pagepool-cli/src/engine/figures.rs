@@ -1,0 +1,93 @@
+//! Figures made of what the pools, the NICs and the ports counted.
+
+use pagepool::Stats;
+use pagepool_net::DeviceStats;
+
+use super::port_sample::PortSample;
+
+/// Where the pages of all pools are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// In the owners' caches.
+    pub cache: u64,
+    /// In lanes, on their way home from other threads.
+    pub lanes: u64,
+    /// In the pools' rings.
+    pub ring: u64,
+    /// With the NICs, waiting for packets.
+    pub rx: u64,
+    /// With the NICs, being sent.
+    pub tx: u64,
+    /// With the program: in bursts, queues, and the hands of other threads.
+    pub held: u64,
+}
+
+/// Where the pages are.
+pub fn places(ports: &[PortSample]) -> Places {
+    let sum = |of: fn(&PortSample) -> u64| ports.iter().map(of).sum::<u64>();
+    let [rx, tx] = [sum(|at| at.nic.in_rx), sum(|at| at.nic.in_tx)];
+    Places {
+        cache: sum(|at| at.pool.1.cache),
+        lanes: sum(|at| at.pool.1.lanes),
+        ring: sum(|at| at.pool.1.ring),
+        rx,
+        tx,
+        held: sum(|at| at.pool.1.out).saturating_sub(rx + tx),
+    }
+}
+
+/// What all pools counted since the warm-up.
+fn since(warm: &[PortSample], now: &[PortSample]) -> impl Iterator<Item = Stats> {
+    now.iter().zip(warm).map(|(now, warm)| now.pool.0.since(&warm.pool.0))
+}
+
+/// Allocations that had to ask the arena.
+pub fn slow(warm: &[PortSample], now: &[PortSample]) -> u64 {
+    since(warm, now).map(|moved| moved.alloc_slow + moved.alloc_slow_high_order).sum()
+}
+
+/// Of a hundred pages that were allocated, how many had been used before: all but those that joined meanwhile. `None`
+/// before the first allocation.
+pub fn recycled_percent(warm: &[PortSample], now: &[PortSample]) -> Option<f64> {
+    let moved: Vec<Stats> = since(warm, now).collect();
+    let sum = |of: fn(&Stats) -> u64| moved.iter().map(of).sum::<u64>();
+    let allocated = sum(|s| s.alloc_fast + s.alloc_refill + s.alloc_slow + s.alloc_slow_high_order);
+    let fresh = sum(|s| s.hold).min(allocated);
+    (allocated > 0).then(|| (allocated - fresh) as f64 * 100.0 / allocated as f64)
+}
+
+/// Packets that found a queue full: a receive ring, that to the thread they are passed to, or that to a transmit ring.
+pub fn dropped(ports: &[PortSample]) -> u64 {
+    ports.iter().map(|at| at.nic.rx_no_buffer + at.port.pass_refused + at.port.tx_overflow).sum()
+}
+
+/// What the NICs did that they must not, and were refused.
+pub fn nic_errors(ports: &[PortSample]) -> u64 {
+    let of = |nic: &DeviceStats| {
+        let lengths = nic.rx_bad_length + nic.rx_too_long + nic.rx_too_many_buffers + nic.tx_too_long;
+        let buffers = nic.rx_bad_descriptor + nic.tx_bad_descriptor + nic.rx_unmapped + nic.tx_unmapped;
+        nic.faults + lengths + buffers
+    };
+    ports.iter().map(|at| of(&at.nic)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_nics_have_is_not_held() {
+        let mut sample = [PortSample::default(); 2];
+        (sample[0].nic.in_rx, sample[1].nic.in_tx) = (5, 7);
+        sample[0].pool.1.out = 14;
+        assert_eq!(places(&sample), Places { rx: 5, tx: 7, held: 2, ..Default::default() });
+    }
+
+    #[test]
+    fn recycling_is_what_did_not_join() {
+        let (warm, mut now) = ([PortSample::default(); 2], [PortSample::default(); 2]);
+        assert_eq!(recycled_percent(&warm, &now), None);
+        (now[0].pool.0.alloc_fast, now[1].pool.0.alloc_slow, now[1].pool.0.hold) = (96, 4, 4);
+        assert_eq!((recycled_percent(&warm, &now), slow(&warm, &now)), (Some(96.0), 4));
+    }
+}

@@ -1,0 +1,5 @@
+//! What a command prints: numbers, errors, JSON.
+
+pub mod error;
+pub mod json;
+pub mod number;

@@ -1,0 +1,230 @@
+//! Who takes interfaces down and up, kills peers, looks at what arrives, and says so.
+//!
+//! Everything is done in one loop of a millisecond's steps, so a peer may be killed while an interface is down, or while
+//! traffic comes back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use pagepool_net::netns::{NetError, Netlink, TwoHosts};
+
+use super::counts::{Counts, Order};
+use super::flow::Flow;
+use super::live::Live;
+use super::process::Holdings;
+use super::processes::Peer;
+use super::schedule::Schedule;
+use crate::demo::course::{Course, Sample};
+
+const STEP: Duration = Duration::from_millis(1);
+/// How long an interface is down.
+const DOWN: Duration = Duration::from_secs(1);
+/// Nothing fails in the last seconds, so that what failed last has its time to recover.
+const LAST: Duration = Duration::from_secs(2);
+/// How long nothing may have arrived before nothing is on its way any more, and how long that is waited for at most.
+const QUIET: Duration = Duration::from_millis(300);
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What it saw.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    pub seconds: f64,
+    pub flaps: u64,
+    pub kills: u64,
+    /// Of each peer.
+    pub peers: [Counts; 2],
+    /// Of each peer: frames that may have been sent when it was killed.
+    pub in_doubt: [u64; 2],
+    pub returned: Duration,
+    pub silence: Duration,
+    pub recovery: Duration,
+    /// After the warm-up, and when the peers had sent for as long as they should.
+    pub holdings: [Holdings; 2],
+}
+
+/// An end of a link.
+struct End {
+    netlink: Netlink,
+    index: u32,
+}
+
+impl End {
+    fn set_up(&mut self, up: bool) -> Result<(), String> {
+        self.netlink.set_up(self.index, up).map_err(failed)
+    }
+}
+
+fn failed(error: NetError) -> String {
+    error.to_string()
+}
+
+/// Injects the faults of one run.
+pub struct FaultInjector<'a> {
+    ends: Vec<End>,
+    peers: [Peer<'a>; 2],
+    course: Arc<Course>,
+    flow: Flow,
+    live: Live,
+    start: Instant,
+    schedule: Schedule,
+    lines: bool,
+    found: Found,
+    /// The end that is down, and until when.
+    down: Option<(usize, Duration)>,
+    next_flap: Duration,
+    next_kill: Duration,
+}
+
+impl<'a> FaultInjector<'a> {
+    /// Starts the peers.
+    pub fn new(
+        hosts: &'a TwoHosts,
+        course: &Arc<Course>,
+        warm: Sample,
+        schedule: &Schedule,
+        lines: bool,
+    ) -> Result<Self, String> {
+        let peers = [Peer::start(&hosts.a, &hosts.b, 0)?, Peer::start(&hosts.b, &hosts.a, 1)?];
+        Ok(Self {
+            ends: ends(hosts).map_err(failed)?,
+            peers,
+            course: course.clone(),
+            flow: Flow::default(),
+            live: Live::new(warm),
+            start: Instant::now(),
+            schedule: *schedule,
+            lines,
+            found: Found::default(),
+            down: None,
+            next_flap: Duration::from_secs(schedule.flap_every),
+            next_kill: Duration::from_secs(schedule.kill_every),
+        })
+    }
+
+    /// Until it is time, or the user wants an end.
+    pub fn run(&mut self, interrupted: &AtomicBool) -> Result<(), String> {
+        let end = Duration::from_secs(self.schedule.seconds);
+        if self.lines {
+            self.live.begin(&self.schedule);
+        }
+        self.start = Instant::now();
+        self.flow.calm(Duration::ZERO);
+        self.found.holdings[0] = Holdings::now();
+        loop {
+            std::thread::sleep(STEP);
+            let now = self.start.elapsed();
+            let over = now >= end || interrupted.load(Ordering::Relaxed);
+            self.flap(now, over, end)?;
+            if over {
+                break;
+            }
+            self.kill(now, end)?;
+            self.look(now)?;
+        }
+        self.flow.give_up(self.start.elapsed());
+        let Flow { returned, silence, recovery, .. } = self.flow;
+        (self.found.returned, self.found.silence, self.found.recovery) = (returned, silence, recovery);
+        self.found.seconds = self.start.elapsed().as_secs_f64();
+        self.found.holdings[1] = Holdings::now();
+        Ok(())
+    }
+
+    /// Takes the next end down when it is time, and up again a second later, or at once if all is over.
+    fn flap(&mut self, now: Duration, over: bool, end: Duration) -> Result<(), String> {
+        if let Some((at, until)) = self.down {
+            if now >= until || over {
+                self.ends[at].set_up(true)?;
+                self.down = None;
+                self.flow.calm(self.start.elapsed());
+                self.warmed();
+            }
+        } else if now >= self.next_flap && now + DOWN + LAST <= end && !over {
+            let at = self.found.flaps as usize % self.ends.len();
+            self.flow.disturb(now);
+            self.ends[at].set_up(false)?;
+            self.down = Some((at, now + DOWN));
+            self.found.flaps += 1;
+            self.next_flap += Duration::from_secs(self.schedule.flap_every);
+        }
+        Ok(())
+    }
+
+    /// Kills the next peer when it is time, also while an interface is down.
+    fn kill(&mut self, now: Duration, end: Duration) -> Result<(), String> {
+        if now < self.next_kill || now + LAST > end {
+            return Ok(());
+        }
+        self.next_kill += Duration::from_secs(self.schedule.kill_every);
+        self.flow.disturb(now);
+        self.peers[self.found.kills as usize % 2].kill()?;
+        self.found.kills += 1;
+        if self.down.is_none() {
+            self.flow.calm(self.start.elapsed());
+            self.warmed();
+        }
+        Ok(())
+    }
+
+    /// The first time that something fails everything for it is made, and is still there afterwards: from the second of
+    /// either on nothing may grow.
+    fn warmed(&mut self) {
+        if self.found.flaps <= 1 || self.found.kills <= 1 {
+            self.found.holdings[0] = Holdings::now();
+        }
+    }
+
+    fn look(&mut self, now: Duration) -> Result<(), String> {
+        for peer in &mut self.peers {
+            peer.must_run()?;
+        }
+        let [a, b] = [self.peers[0].counts()?, self.peers[1].counts()?];
+        self.flow.look(now, [b.arrived, a.arrived]);
+        if self.lines && self.live.is_due(now) {
+            let Found { flaps, kills, .. } = self.found;
+            self.live.line(now, &self.course.sample(), [a, b], (flaps, kills), self.flow.silence);
+        }
+        Ok(())
+    }
+
+    /// Has the peers send no more, and waits until what is on its way has arrived.
+    pub fn quiet(&self) -> Result<(), String> {
+        self.tell(Order::Receive)?;
+        let (start, mut since, mut before) = (Instant::now(), Instant::now(), None);
+        while since.elapsed() < QUIET && start.elapsed() < PATIENCE {
+            let now = [self.peers[0].counts()?, self.peers[1].counts()?];
+            if before != Some(now) {
+                (before, since) = (Some(now), Instant::now());
+            }
+            std::thread::sleep(STEP);
+        }
+        Ok(())
+    }
+
+    fn tell(&self, order: Order) -> Result<(), String> {
+        self.peers.iter().try_for_each(|peer| peer.tell(order))
+    }
+
+    /// Ends the peers, once nothing forwards any more.
+    pub fn end(mut self) -> Result<Found, String> {
+        self.quiet()?;
+        for peer in &mut self.peers {
+            peer.end()?;
+        }
+        self.found.peers = [self.peers[0].counts()?, self.peers[1].counts()?];
+        self.found.in_doubt = self.peers.each_ref().map(|peer| peer.in_doubt);
+        Ok(self.found)
+    }
+}
+
+/// In the order in which they go down: ours, and those of the hosts.
+fn ends(hosts: &TwoHosts) -> Result<Vec<End>, NetError> {
+    let near = |at: usize| {
+        let netlink = hosts.run_between(Netlink::open)?;
+        Ok::<_, NetError>(End { netlink, index: hosts.near[at].index })
+    };
+    let far = |host: &pagepool_net::netns::Host| {
+        Ok::<_, NetError>(End { netlink: host.namespace.netlink()?, index: host.link.index })
+    };
+    Ok(vec![near(0)?, far(&hosts.b)?, near(1)?, far(&hosts.a)?])
+}

@@ -1,0 +1,246 @@
+//! What a command works with: a socket and a pool for each queue, over one memory, and which thread has which of them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use pagepool::{Arena, Error, PAGE_SIZE, Pool, PoolRef};
+use pagepool_net::{Attach, BusyPoll, Redirect, TxMode, Umem, XskDevice};
+use serde::Serialize;
+
+use super::interface::Interface;
+use crate::engine::socket_sizes::{self, SocketSizes};
+use crate::report::error::error_chain;
+use crate::report::number::grouped;
+
+/// A queue of an interface, ready to be polled.
+pub struct Port {
+    /// Which of the interfaces.
+    pub interface: usize,
+    pub pool: Pool,
+    pub nic: XskDevice,
+}
+
+/// Everything that is opened before the first packet.
+pub struct Stage {
+    /// The ports of each thread.
+    pub threads: Vec<Vec<Port>>,
+    /// The pools, to be asked when all is over.
+    pub homes: Vec<PoolRef>,
+    pub interfaces: Vec<Opened>,
+    pub sizes: SocketSizes,
+}
+
+/// An interface as it was opened.
+#[derive(Clone, Debug, Serialize)]
+pub struct Opened {
+    pub name: String,
+    /// `af_xdp_native_copy` and the like.
+    pub mode: String,
+    /// Where the XDP program runs, if there is one: `native` or `generic`.
+    pub attach: Option<&'static str>,
+    /// Why it is not in the driver, if it was to be there if possible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attach_why: Option<String>,
+    /// The program, as `bpftool prog` shows it.
+    pub program_id: Option<u32>,
+    pub zero_copy: bool,
+    /// What packets go out by, if any do, as it was opened: `program`, `ring`, or `both` if queues differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_by: Option<&'static str>,
+    /// Why not by a program, if one was to send if possible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_by_why: Option<String>,
+    pub mtu: u32,
+    pub queues: Vec<u32>,
+    /// Queues that there are.
+    pub queues_of: u32,
+    /// Bytes of a chunk, and slots of a ring.
+    pub chunk: u32,
+    pub ring: u32,
+    /// Pages for each queue.
+    pub pages: usize,
+    pub multi_buffer: bool,
+    /// Queues whose number the kernel knows for busy polling, if that is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy_polled: Option<usize>,
+}
+
+/// How the interfaces are opened.
+#[derive(Clone, Copy)]
+pub struct How {
+    pub sizes: SocketSizes,
+    /// Where the program goes that takes packets; without one nothing is received.
+    pub attach: Option<Attach>,
+    /// How packets go out, if any do.
+    pub sending: Option<TxMode>,
+    pub busy_poll: Option<BusyPoll>,
+}
+
+impl Stage {
+    /// Opens all queues. Interface by interface, each thread has every n-th queue of those that are worked on, where the
+    /// interface with the fewest has n.
+    pub fn open(name: &str, interfaces: &[Interface], how: How) -> Result<Self, String> {
+        let all = interfaces.iter().map(|interface| interface.queues.len());
+        let (pools, threads) = (all.clone().sum(), all.min().unwrap_or(0));
+        let mut this = Self {
+            threads: (0..threads).map(|_| Vec::new()).collect(),
+            homes: Vec::new(),
+            interfaces: Vec::new(),
+            sizes: how.sizes,
+        };
+        let arena = Arena::new(how.sizes.arena(name, pools));
+        let arena = arena.map_err(|error| no_memory(&error, how.sizes.hugepages(pools)))?;
+        this.fill(name, interfaces, how, &arena).map_err(|error| error_chain(&error))?;
+        Ok(this)
+    }
+
+    fn fill(
+        &mut self,
+        name: &str,
+        interfaces: &[Interface],
+        how: How,
+        arena: &Arc<Arena>,
+    ) -> Result<(), Error> {
+        let umem = Umem::new(how.sizes.umem(name), &**arena)?;
+        for (number, interface) in interfaces.iter().enumerate() {
+            let link = &interface.link.name;
+            let attach = |how_so| Redirect::attach(link, how_so, how.sizes.multi_buffer());
+            let redirect = how.attach.map(attach).transpose()?;
+            let mut nics = Vec::new();
+            for &queue in &interface.queues {
+                let mut socket = how.sizes.socket(link, queue);
+                (socket.redirect, socket.busy_poll) = (redirect.clone(), how.busy_poll);
+                socket.tx_mode = how.sending.unwrap_or(TxMode::Ring);
+                nics.push(XskDevice::open(socket, &umem)?);
+            }
+            self.interfaces.push(Opened::of(interface, &nics, how));
+            for (at, nic) in nics.into_iter().enumerate() {
+                let name = format!("{link}:{}", interface.queues[at]);
+                let pool = how.sizes.pool_of(&name, &nic, &umem, arena)?;
+                self.homes.push(pool.handle());
+                let threads = self.threads.len();
+                self.threads[at % threads].push(Port { interface: number, pool, nic });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why there is no memory, and what helps. `huge`: so many huge pages it would take. The library asks for them bit by bit,
+/// so what it says are not all.
+fn no_memory(error: &Error, huge: Option<u64>) -> String {
+    match (error, huge) {
+        (Error::System { call, source, .. }, Some(n)) => format!(
+            "{call} failed: --hugepages takes {n} free pages of 2 MiB here: `sysctl vm.nr_hugepages={n}`, and more if others \
+             have some, or leave --hugepages out: {source}"
+        ),
+        _ => error_chain(error),
+    }
+}
+
+impl Opened {
+    fn of(interface: &Interface, nics: &[XskDevice], how: How) -> Self {
+        let redirect = nics.first().and_then(XskDevice::redirect);
+        let (attach, why) = redirect.and_then(|redirect| redirect.mode()).unzip();
+        Self {
+            name: interface.link.name.clone(),
+            mode: nics.first().map(socket_sizes::mode).unwrap_or_default(),
+            attach: attach.map(|attach| if attach == Attach::Generic { "generic" } else { "native" }),
+            attach_why: why.flatten().map(str::to_owned),
+            program_id: redirect.and_then(|redirect| redirect.program_id()),
+            zero_copy: nics.iter().all(XskDevice::is_zero_copy),
+            sent_by: how.sending.map(|_| sent_by(nics)),
+            sent_by_why: how.sending.and_then(|_| nics.iter().find_map(|nic| nic.tx_mode().1)),
+            mtu: interface.link.mtu,
+            queues: interface.queues.clone(),
+            queues_of: interface.queues_of,
+            chunk: how.sizes.chunk(),
+            ring: how.sizes.ring,
+            pages: how.sizes.pages,
+            multi_buffer: how.sizes.multi_buffer(),
+            busy_polled: how.busy_poll.map(|_| nics.iter().filter(|nic| nic.napi_id().is_some()).count()),
+        }
+    }
+
+    /// Whether packets are taken behind the driver.
+    pub fn is_generic(&self) -> bool {
+        self.attach == Some("generic")
+    }
+}
+
+/// What sends for these.
+fn sent_by(nics: &[XskDevice]) -> &'static str {
+    let by_program = nics.iter().filter(|nic| nic.tx_mode().0 == TxMode::BpfBatch).count();
+    match by_program {
+        0 => "ring",
+        n if n == nics.len() => "program",
+        _ => "both",
+    }
+}
+
+impl fmt::Display for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let attach = self.attach.unwrap_or("no program");
+        let copy = if self.zero_copy { "zerocopy" } else { "copy" };
+        let sent = match self.sent_by {
+            Some("program") => ", sent by a program",
+            Some("both") => ", sent by a program on some queues",
+            _ => "",
+        };
+        let pages = self.pages * self.queues.len();
+        write!(
+            f,
+            "{}: {attach}, {copy}, queues {} of {}, MTU {}, chunks of {}{}, rings of {}, {} pages ({:.1} MiB){sent}",
+            self.name,
+            listed(&self.queues),
+            self.queues_of,
+            self.mtu,
+            self.chunk,
+            if self.multi_buffer { ", several a packet" } else { "" },
+            self.ring,
+            grouped(pages as u64),
+            (pages * PAGE_SIZE) as f64 / f64::from(1 << 20)
+        )?;
+        if let Some(why) = &self.attach_why {
+            write!(f, "\n  generic because {why}")?;
+        }
+        if let Some(why) = &self.sent_by_why {
+            write!(f, "\n  sent by the ring because {why}")?;
+        }
+        if let Some(polled) = self.busy_polled.filter(|&polled| polled < self.queues.len()) {
+            let not = self.queues.len() - polled;
+            write!(
+                f,
+                "\n  the driver of {not} of the queues does not take part in busy polling: interrupts do its work"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Numbers as one would say them: `0-3,6`.
+fn listed(numbers: &[u32]) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for &number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let said = |&(first, last): &(u32, u32)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    runs.iter().map(said).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_are_listed_in_runs() {
+        assert_eq!(listed(&[0]), "0");
+        assert_eq!(listed(&[0, 1, 2, 5, 4]), "0-2,5,4");
+    }
+}
