@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use installed::{compiled, compiled_with, has};
-use pagepool_net::netns::{FrameSocket, Namespace, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
+use pagepool_lab::{FrameSocket, Namespace, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
 
 /// Nothing here takes as long.
 const LIMIT: Duration = Duration::from_secs(60);

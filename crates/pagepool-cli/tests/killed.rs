@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use pagepool_net::netns::{TwoHosts, TwoHostsParams};
+use pagepool_lab::{TwoHosts, TwoHostsParams};
 use serde_json::Value;
 
 const KILLS: usize = 100;

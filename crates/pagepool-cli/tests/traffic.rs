@@ -8,7 +8,7 @@ use std::time::Duration;
 use between::{
     Place, Running, binary, dropped_by_link, far_ends, frames, hosts, number, ok, pass, send, text,
 };
-use pagepool_net::netns::{Tally, TwoHosts, TwoHostsParams};
+use pagepool_lab::{Tally, TwoHosts, TwoHostsParams};
 use serde_json::Value;
 
 /// What is sent in each way of most tests.
@@ -405,7 +405,7 @@ fn an_interface_that_goes_down_and_up_goes_on() {
     pass(&frames(&hosts, 0, 64), 100, &a, &b);
     let index = hosts.near[0].index;
     for up in [false, true] {
-        hosts.run_between(move || ok(ok(pagepool_net::netns::Netlink::open()).set_up(index, up)));
+        hosts.run_between(move || ok(ok(pagepool_net::link::Netlink::open()).set_up(index, up)));
         std::thread::sleep(Duration::from_millis(200));
     }
     drop((a, b)); // a socket tells once that its link was down
@@ -424,7 +424,7 @@ fn an_interface_that_goes_away_ends_it_with_the_verdict() {
         let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
         let Some(running) = Place::Between(&hosts).start(name, command) else { return };
         let index = hosts.near[0].index;
-        hosts.run_between(move || ok(ok(pagepool_net::netns::Netlink::open()).delete(index)));
+        hosts.run_between(move || ok(ok(pagepool_net::link::Netlink::open()).delete(index)));
         let document = running.end();
         assert_eq!(
             (&document["ended_by"], &document["gone"]),
@@ -476,6 +476,6 @@ fn what_a_run_attached_is_gone_when_it_is_killed() {
     let Some(running) = Place::Between(&hosts).start(name, &["echo", "near0"]) else { return };
     pass(&frames(&hosts, 0, 64), 64, &far, &far);
     running.interrupt();
-    let link = hosts.run_between(|| ok(ok(pagepool_net::netns::Netlink::open()).link("near0")));
+    let link = hosts.run_between(|| ok(ok(pagepool_net::link::Netlink::open()).link("near0")));
     assert_eq!(link.xdp, [], "nothing is attached any more");
 }

@@ -6,7 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use between::{Place, binary, hosts, ok, text};
-use pagepool_net::netns::{Ethtool, Netlink, Offload, TwoHosts, TwoHostsParams, VethEnd};
+use pagepool_lab::{TwoHosts, TwoHostsParams};
+use pagepool_net::link::{Ethtool, Netlink, Offload, VethEnd};
 
 /// Of nobody, who may do nothing.
 const NOBODY: u32 = 65_534;

@@ -9,7 +9,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff};
-use pagepool_net::netns::{FrameSocket, Namespace, Netlink, OperState, VethEnd};
+use pagepool_lab::{FrameSocket, Namespace};
+use pagepool_net::link::{Netlink, OperState, VethEnd};
 use pagepool_net::{Attach, Device, Redirect, Umem, UmemParams, XskDevice, XskParams};
 
 /// What a thread of the namespace can send back.

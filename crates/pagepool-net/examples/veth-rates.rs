@@ -8,41 +8,42 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pagepool_net::netns::{
-    FrameBatch, FrameSocket, FrameSource, NetError, NumberedFrames, Sending, SourceParams, Tally, TcpParams,
+use pagepool_lab::{
+    FrameBatch, FrameSocket, FrameSource, NumberedFrames, SourceMode, SourceParams, Tally, TcpParams,
     TcpTransfer, TwoHosts, TwoHostsParams,
 };
+use pagepool_net::link::NetError;
 
 const SECONDS: Duration = Duration::from_secs(2);
 
 fn main() -> Result<(), NetError> {
     let hosts = TwoHosts::new(&TwoHostsParams::default())?;
     for size in [64, 1500] {
-        for sending in [Sending::Xdp, Sending::Same, Sending::Numbered] {
-            send(&hosts, size, sending)?;
+        for mode in [SourceMode::Xdp, SourceMode::Same, SourceMode::Numbered] {
+            send(&hosts, size, mode)?;
         }
         receive(&hosts, size)?;
     }
     tcp(&hosts)
 }
 
-fn params(hosts: &TwoHosts, size: usize, sending: Sending) -> Result<SourceParams, NetError> {
+fn params(hosts: &TwoHosts, size: usize, mode: SourceMode) -> Result<SourceParams, NetError> {
     let [from, to] = [&hosts.a.link, &hosts.near[0]].map(|link| link.mac);
     let (Some(from), Some(to)) = (from, to) else {
         return Err(NetError::Malformed { what: "a veth without a MAC" });
     };
     let frames = NumberedFrames::new(from, to, size)?;
-    Ok(SourceParams { frames, count: 100_000_000, limit: SECONDS, per_second: None, sending })
+    Ok(SourceParams { frames, count: 100_000_000, limit: SECONDS, per_second: None, mode })
 }
 
 /// Nobody listens: the kernel drops the frames behind the driver.
-fn send(hosts: &TwoHosts, size: usize, sending: Sending) -> Result<(), NetError> {
-    let source = FrameSource::start(&hosts.a.namespace, "far0", params(hosts, size, sending)?)?;
+fn send(hosts: &TwoHosts, size: usize, mode: SourceMode) -> Result<(), NetError> {
+    let source = FrameSource::start(&hosts.a.namespace, "far0", params(hosts, size, mode)?)?;
     let report = source.join()?;
-    let what = match sending {
-        Sending::Xdp => "made by the kernel", // and dropped: nobody takes XDP's frames at the other end
-        Sending::Same => "all the same",
-        Sending::Numbered => "each with its number",
+    let what = match mode {
+        SourceMode::Xdp => "made by the kernel", // and dropped: nobody takes XDP's frames at the other end
+        SourceMode::Same => "all the same",
+        SourceMode::Numbered => "each with its number",
     };
     println!("send    {size:4} bytes, {what:21} {:9.0} frames/s", report.rate());
     Ok(())
@@ -52,7 +53,7 @@ fn send(hosts: &TwoHosts, size: usize, sending: Sending) -> Result<(), NetError>
 fn receive(hosts: &TwoHosts, size: usize) -> Result<(), NetError> {
     let socket = open(hosts, 0)?;
     let (mut tally, mut batch) = (Tally::new(100_000_000), FrameBatch::new(2048));
-    let source = FrameSource::start(&hosts.a.namespace, "far0", params(hosts, size, Sending::Numbered)?)?;
+    let source = FrameSource::start(&hosts.a.namespace, "far0", params(hosts, size, SourceMode::Numbered)?)?;
     let start = Instant::now();
     while !source.is_over() && start.elapsed() < 2 * SECONDS {
         if socket.receive_many(&mut batch)? == 0 {

@@ -6,8 +6,8 @@ extern crate self as pagepool_net; // for what unit tests share with the tests b
 mod device;
 mod error;
 mod forward;
+pub mod link;
 mod mem_nic;
-pub mod netns;
 mod sys;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

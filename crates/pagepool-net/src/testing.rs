@@ -15,5 +15,5 @@ pub use rig::{Allowed, FarEnd, Rig};
 /// assert_eq!(pagepool_net::testing::netlink_answers(b"anything at all, really"), 1);
 /// ```
 pub fn netlink_answers(datagram: &[u8]) -> usize {
-    crate::netns::read_all(datagram)
+    crate::link::read_all(datagram)
 }

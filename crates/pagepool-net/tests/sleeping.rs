@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, Bound, DmaDomain, Pool, PoolParams, XdpBuff};
-use pagepool_net::netns::FrameSocket;
+use pagepool_lab::FrameSocket;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
     Action, Attach, Forwarder, Ingress, MemNicParams, NicDomain, NicPort, PacketHandler, PortId, Redirect,

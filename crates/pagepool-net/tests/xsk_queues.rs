@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
-use pagepool_net::netns::FrameSocket;
+use pagepool_lab::FrameSocket;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{Attach, Device, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams};
 use veth::Veth;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, Bound, Error, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
-use pagepool_net::netns::Netlink;
+use pagepool_net::link::Netlink;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
     Attach, Device, Redirect, TxMode, Umem, UmemParams, XskDevice, XskMode, XskParams, ticks,

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, PoolRef, XdpBuff, XdpFrame, XdpFrameBulk};
-use pagepool_net::netns::Netlink;
+use pagepool_net::link::Netlink;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{Attach, Device, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams};
 use veth::{Far, Veth};

@@ -12,10 +12,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pagepool_net::netns::{
-    Arrival, FrameBatch, FrameSocket, Host, Link, Mac, NetError, NumberedFrames, Tally, TwoHosts,
-    TwoHostsParams,
-};
+use pagepool_lab::{Arrival, FrameBatch, FrameSocket, Host, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
+use pagepool_lab::link::{Link, Mac, NetError};
 
 use crate::{Allocator, Error, Missing, Options, Outcome, ticks};
 

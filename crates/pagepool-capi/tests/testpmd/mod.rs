@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pagepool_net::netns::TwoHosts;
+use pagepool_lab::TwoHosts;
 
 /// No answer takes as long.
 const LIMIT: Duration = Duration::from_secs(60);

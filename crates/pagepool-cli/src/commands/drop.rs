@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use pagepool::XdpBuff;
-use pagepool_net::netns::Tally;
+use pagepool_lab::Tally;
 use pagepool_net::{Action, Attach, Ingress, PacketHandler};
 
 use super::Run;

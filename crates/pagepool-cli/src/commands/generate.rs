@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use pagepool::{Bound, ETH_HEADER, PageBuf, XdpBuff, XdpFrame};
-use pagepool_net::netns::{Mac, NumberedFrames, Tally};
+use pagepool_lab::{NumberedFrames, Tally};
+use pagepool_net::link::Mac;
 use pagepool_net::{self as net, Action, Attach, BUDGET, Forwarder, Ingress, PacketHandler, PortId, ticks};
 
 use super::Run;

@@ -13,7 +13,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pagepool::{Arena, Error, Pool};
-use pagepool_net::netns::{NetError, TcpParams, TcpReport, TcpTransfer, TwoHosts, TwoHostsParams};
+use pagepool_lab::{TcpParams, TcpReport, TcpTransfer, TwoHosts, TwoHostsParams};
+use pagepool_net::link::NetError;
 use pagepool_net::{Attach, DeviceStats, Redirect, TxMode, Umem, XskDevice};
 
 use super::course::{Course, Phase, Sample};

@@ -3,7 +3,7 @@
 //! Each life of a sender has numbers of its own. Frames that are missing where one life follows another, or before the
 //! first that a receiver sees, are in no gap: they show where sent and arrived are compared.
 
-use pagepool_net::netns::{Arrival, Tally};
+use pagepool_lab::{Arrival, Tally};
 
 use super::counts::Counts;
 
@@ -79,7 +79,8 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagepool_net::netns::{Mac, NumberedFrames};
+    use pagepool_lab::NumberedFrames;
+    use pagepool_net::link::Mac;
 
     fn counts(numbers: impl IntoIterator<Item = u64>) -> Counts {
         let frames = NumberedFrames::new(Mac([2; 6]), Mac([4; 6]), 64).expect("64 bytes are a frame");

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pagepool_net::netns::{NetError, Netlink, TwoHosts};
+use pagepool_lab::TwoHosts;
+use pagepool_net::link::{NetError, Netlink};
 
 use super::counts::{Counts, Order};
 use super::flow::Flow;
@@ -223,7 +224,7 @@ fn ends(hosts: &TwoHosts) -> Result<Vec<End>, NetError> {
         let netlink = hosts.run_between(Netlink::open)?;
         Ok::<_, NetError>(End { netlink, index: hosts.near[at].index })
     };
-    let far = |host: &pagepool_net::netns::Host| {
+    let far = |host: &pagepool_lab::Host| {
         Ok::<_, NetError>(End { netlink: host.namespace.netlink()?, index: host.link.index })
     };
     Ok(vec![near(0)?, far(&hosts.b)?, near(1)?, far(&hosts.a)?])

@@ -10,7 +10,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use pagepool_net::netns::{FrameBatch, FrameSocket, Mac, NetError, NumberedFrames};
+use pagepool_lab::{FrameBatch, FrameSocket, NumberedFrames};
+use pagepool_net::link::{Mac, NetError};
 
 use super::arrivals::{Arrivals, LIFE_SHIFT};
 use super::counts::{Counts, Order, Record};

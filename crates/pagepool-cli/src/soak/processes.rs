@@ -4,7 +4,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pagepool_net::netns::{Host, Mac};
+use pagepool_lab::Host;
+use pagepool_net::link::Mac;
 
 use super::counts::{Counts, Order, Record};
 use super::peer;

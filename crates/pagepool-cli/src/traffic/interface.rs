@@ -1,6 +1,6 @@
 //! An interface that a command is to work on: what the kernel says of it, and whether it should be left alone.
 
-use pagepool_net::netns::{Ethtool, Link, NetError, Netlink, Offload, SshSession, cautions};
+use pagepool_net::link::{Ethtool, Link, NetError, Netlink, Offload, SshSession, cautions};
 
 use super::options::Numbers;
 use crate::report::error::error_chain;

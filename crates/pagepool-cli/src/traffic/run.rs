@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use pagepool_net::netns::Tally;
+use pagepool_lab::Tally;
 
 use super::capture::Capture;
 use super::command::{Thread, TrafficCommand};

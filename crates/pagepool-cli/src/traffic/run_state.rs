@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pagepool_lab::Tally;
 use pagepool_net::PartCycles;
-use pagepool_net::netns::Tally;
 
 use crate::engine::port_sample::PortSample;
 

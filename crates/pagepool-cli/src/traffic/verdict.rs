@@ -3,7 +3,7 @@
 use std::fmt;
 
 use pagepool::PoolRef;
-use pagepool_net::netns::Tally;
+use pagepool_lab::Tally;
 use pagepool_net::ticks_per_second;
 use serde::Serialize;
 use serde_json::{Map, Value};

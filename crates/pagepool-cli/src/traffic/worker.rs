@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pagepool::XdpBuff;
-use pagepool_net::netns::Tally;
+use pagepool_lab::Tally;
 use pagepool_net::{Action, Forwarder, Ingress, PacketHandler, PortId, Wake};
 
 use super::capture::Tap;

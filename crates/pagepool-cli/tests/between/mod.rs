@@ -7,9 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use pagepool_net::netns::{
-    FrameSocket, Mac, Namespace, NetError, NumberedFrames, Tally, TwoHosts, TwoHostsParams,
-};
+use pagepool_lab::{FrameSocket, Namespace, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
+use pagepool_net::link::{Mac, NetError};
 use serde_json::Value;
 
 /// Nothing here takes as long.

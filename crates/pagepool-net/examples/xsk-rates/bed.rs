@@ -6,8 +6,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pagepool_net::netns::{
-    FrameSource, Namespace, NumberedFrames, Sending, SourceParams, TcpParams, TcpTransfer, TwoHosts,
+use pagepool_lab::{
+    FrameSource, Namespace, NumberedFrames, SourceMode, SourceParams, TcpParams, TcpTransfer, TwoHosts,
     TwoHostsParams,
 };
 
@@ -54,7 +54,7 @@ fn frames(hosts: &TwoHosts, what: &str, size: usize, seconds: Duration) -> Resul
     let (Some(from), Some(to)) = (from, to) else { return Err("a veth without a MAC".into()) };
     let frames = NumberedFrames::new(from, to, size).map_err(|error| error.to_string())?;
     let limit = START + WARM + seconds + END;
-    let params = SourceParams { frames, count: u64::MAX, limit, per_second: None, sending: Sending::Xdp };
+    let params = SourceParams { frames, count: u64::MAX, limit, per_second: None, mode: SourceMode::Xdp };
     let began = Instant::now();
     // What the driver gets before anybody takes XDP's frames is dropped there.
     let source = FrameSource::start(&hosts.a.namespace, "far0", params).map_err(|error| error.to_string())?;

@@ -507,12 +507,12 @@ impl Drop for XskDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netns::FrameSocket;
     use crate::sys::bpf::{self, Insn};
     use crate::testing::FarEnd;
     use crate::veth;
     use crate::{Attach, UmemParams, XskMode};
     use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    use pagepool_lab::FrameSocket;
     use std::os::fd::AsRawFd;
     use std::time::Instant;
 

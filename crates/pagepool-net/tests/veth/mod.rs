@@ -10,7 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use pagepool_net::netns::{FrameSocket, Namespace, Netlink, OperState, VethEnd};
+use pagepool_lab::link::{Netlink, OperState, VethEnd};
+use pagepool_lab::{FrameSocket, Namespace};
 use pagepool_net::testing::FarEnd;
 
 /// Veth pairs from the namespace that this thread is in now to another.

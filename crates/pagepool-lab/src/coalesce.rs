@@ -8,27 +8,27 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use super::sys::sysfs;
+use crate::sys::sysfs;
 
 /// Polls that find nothing before a link hands on each packet at once again.
 const EMPTY_POLLS: u32 = 2;
 
 /// Has a link of this thread's namespace that puts packets together gather them for so long. Lasts as long as the link.
-pub(super) fn gather(link: &str, time: Duration) -> io::Result<()> {
+pub(crate) fn gather(link: &str, time: Duration) -> io::Result<()> {
     let files = sysfs::of_this_namespace()?;
     fs::write(setting(&files, link, "gro_flush_timeout"), time.as_nanos().to_string())?;
     fs::write(setting(&files, link, "napi_defer_hard_irqs"), EMPTY_POLLS.to_string())
 }
 
 /// A file of a link.
-pub(super) fn setting(files: &OwnedFd, link: &str, name: &str) -> String {
+pub(crate) fn setting(files: &OwnedFd, link: &str, name: &str) -> String {
     format!("/proc/self/fd/{}/class/net/{link}/{name}", files.as_raw_fd())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netns::{TwoHosts, TwoHostsParams};
+    use crate::{TwoHosts, TwoHostsParams};
 
     #[test]
     fn hosts_gather_as_long_as_they_are_told() {

@@ -13,10 +13,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 
-use super::error::NetError;
-use super::ethtool::Ethtool;
-use super::netlink::Netlink;
-use super::sys;
+use pagepool_net::link::{Ethtool, NetError, Netlink};
+
+use crate::sys;
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -37,7 +36,7 @@ const SETTINGS: [(&str, &str); 3] = [
 /// have ended too; the kernel removes it and its devices a little later, on its own time.
 ///
 /// ```
-/// use pagepool_net::netns::Namespace;
+/// use pagepool_lab::Namespace;
 /// match Namespace::new("lab") {
 ///     Ok(lab) => {
 ///         let links = lab.netlink()?.links()?;
@@ -46,7 +45,7 @@ const SETTINGS: [(&str, &str); 3] = [
 ///     }
 ///     Err(error) => assert!(error.is_permission(), "{error}"),
 /// }
-/// # Ok::<(), pagepool_net::netns::NetError>(())
+/// # Ok::<(), pagepool_lab::link::NetError>(())
 /// ```
 #[derive(Debug)]
 pub struct Namespace {

@@ -7,11 +7,11 @@
 use std::fs;
 use std::io;
 
-use super::coalesce::setting;
-use super::sys::sysfs;
+use crate::coalesce::setting;
+use crate::sys::sysfs;
 
 /// Has the first `queues` queues of a link of this thread's namespace hand what they receive to one CPU.
-pub(super) fn steer(link: &str, queues: u32, cpu: u32) -> io::Result<()> {
+pub(crate) fn steer(link: &str, queues: u32, cpu: u32) -> io::Result<()> {
     let files = sysfs::of_this_namespace()?;
     (0..queues).try_for_each(|queue| {
         fs::write(setting(&files, link, &format!("queues/rx-{queue}/rps_cpus")), mask_of(cpu))
@@ -26,7 +26,7 @@ fn mask_of(cpu: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netns::{TwoHosts, TwoHostsParams};
+    use crate::{TwoHosts, TwoHostsParams};
 
     #[test]
     fn masks_are_groups_of_32() {

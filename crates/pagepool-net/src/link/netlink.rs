@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::error::{NetError, remedy};
-use super::link::{self, Link, Mac, attribute, check_name};
+use super::link_info::{self as link, Link, Mac, attribute, check_name};
 use super::message::{Attributes, Malformed, Message, Messages, Request, nested, text, u32_at};
 use super::route::{self, Address, Route};
 use super::sys;

@@ -1,14 +1,15 @@
-//! Namespaces and the links in them, against the kernel. Everything happens in namespaces that the tests make.
+//! Links of network namespaces, against the kernel. Everything happens in namespaces that the tests make.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pagepool_net::netns::{
-    Caution, Mac, Namespace, NetError, Netlink, Offload, OperState, SshSession, VethEnd, cautions,
+use pagepool_lab::Namespace;
+use pagepool_net::link::{
+    Caution, Mac, NetError, Netlink, Offload, OperState, SshSession, VethEnd, cautions,
 };
 
 /// The kernel removes namespaces when it has time.
@@ -40,44 +41,6 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(start.elapsed() < LIMIT, "{what}, after {LIMIT:?}");
         thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// The namespaces that threads of this process are in.
-fn namespaces_of_threads() -> Vec<String> {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let of = |task: std::fs::DirEntry| std::fs::read_link(task.path().join("ns/net")).ok(); // it may end meanwhile
-    tasks.filter_map(|task| of(task.unwrap())).map(|at| at.to_string_lossy().into_owned()).collect()
-}
-
-#[test]
-fn a_namespace_is_its_own_and_ends_when_dropped() {
-    let Some(lab) = namespace("a_namespace_is_its_own_and_ends_when_dropped") else { return };
-    let is_in = |id: u64| namespaces_of_threads().iter().any(|at| *at == format!("net:[{id}]"));
-    let id = lab.id();
-    assert!(is_in(id));
-    assert_eq!((lab.name(), names(&mut lab.netlink().unwrap())), ("test", vec!["lo".to_owned()]));
-    let spawned = lab.spawn("inside", || names(&mut Netlink::open().unwrap())).unwrap();
-    assert_eq!(spawned.join().unwrap(), ["lo"]);
-    let panicked =
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lab.run(|| panic!("for the test"))));
-    assert!(panicked.is_err());
-    assert_eq!(lab.run(|| 7), 7, "it goes on after a panic");
-    drop(lab);
-    assert!(!is_in(id), "its thread was joined");
-}
-
-#[test]
-fn work_may_ask_for_work_and_hold_the_namespace() {
-    let Some(lab) = namespace("work_may_ask_for_work_and_hold_the_namespace") else { return };
-    let lab = std::sync::Arc::new(lab);
-    let inner = lab.clone();
-    assert_eq!(lab.run(move || inner.run(|| 3)), 3);
-    let inner = lab.clone();
-    let (done, ended) = std::sync::mpsc::channel();
-    let work = lab.spawn("asks", move || inner.run(move || done.send(()).unwrap())).unwrap();
-    ended.recv_timeout(LIMIT).unwrap();
-    work.join().unwrap();
-    assert_eq!(std::sync::Arc::strong_count(&lab), 1);
 }
 
 #[test]
@@ -199,17 +162,4 @@ fn who_carries_what_is_known() {
     netlink.add_route(Ipv4Addr::UNSPECIFIED, 0, Ipv4Addr::new(192, 0, 2, 254)).unwrap();
     assert_eq!(netlink.default_route_links().unwrap(), [out]);
     assert_eq!(cautions(&mut netlink, out, None).unwrap(), [Caution::DefaultRoute]);
-}
-
-#[test]
-fn sockets_stay_in_the_namespace_they_were_made_in() {
-    let Some(lab) = namespace("sockets_stay_in_the_namespace_they_were_made_in") else { return };
-    let mut netlink = lab.netlink().unwrap();
-    let loopback = netlink.link("lo").unwrap().index;
-    netlink.set_up(loopback, true).unwrap();
-    let listener = lab.run(|| TcpListener::bind("127.0.0.1:0")).unwrap();
-    let at = listener.local_addr().unwrap();
-    assert!(lab.run(move || std::net::TcpStream::connect_timeout(&at, LIMIT)).is_ok());
-    let elsewhere = Namespace::new("elsewhere").unwrap();
-    assert!(elsewhere.run(move || std::net::TcpStream::connect_timeout(&at, LIMIT)).is_err());
 }

@@ -85,7 +85,7 @@ pub enum NetError {
 
 impl NetError {
     /// The errno that just came from a system call, with the remedy that is known for it.
-    pub(crate) fn call(call: &'static str, about: impl Into<String>, source: io::Error) -> Self {
+    pub fn call(call: &'static str, about: impl Into<String>, source: io::Error) -> Self {
         let remedy = remedy(call, &source);
         Self::Call { call, about: about.into(), remedy, source }
     }

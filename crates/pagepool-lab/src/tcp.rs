@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::error::NetError;
-use super::namespace::Namespace;
-use super::sys;
-use crate::sys::event::wait_readable;
+use pagepool_net::link::NetError;
+
+use crate::namespace::Namespace;
+use crate::poll::wait_readable;
+use crate::sys;
 
 /// How long a call may wait before it is looked whether the transfer is to end.
 const SLICE: Duration = Duration::from_millis(50);
@@ -84,7 +85,7 @@ struct Shared {
 /// Nothing in it waits without a limit; what fails at one end ends the other.
 ///
 /// ```
-/// use pagepool_net::netns::{Namespace, TcpParams, TcpTransfer};
+/// use pagepool_lab::{Namespace, TcpParams, TcpTransfer};
 /// let lab = match Namespace::new("lab") {
 ///     Ok(lab) => lab,
 ///     Err(error) if error.is_permission() => return Ok(()), // not root
@@ -96,7 +97,7 @@ struct Shared {
 /// let params = TcpParams { bytes: 1 << 20, ..TcpParams::default() };
 /// let report = TcpTransfer::start(&lab, &lab, [127, 0, 0, 1].into(), params)?.join()?;
 /// assert!(report.is_whole() && report.received == 1 << 20);
-/// # Ok::<(), pagepool_net::netns::NetError>(())
+/// # Ok::<(), pagepool_lab::link::NetError>(())
 /// ```
 #[derive(Debug)]
 pub struct TcpTransfer {
@@ -306,7 +307,7 @@ fn accept(listener: &TcpListener, params: &TcpParams, shared: &Shared) -> Result
                 return Err(late("accept", params.patience));
             }
             Err(_) => {
-                wait_readable([Some(listener.as_fd())], SLICE);
+                wait_readable(listener.as_fd(), SLICE);
             }
         }
     }

@@ -1,11 +1,7 @@
-//! The system calls of namespaces, links and the ends of a topology.
+//! The system calls of both clients, and the errors that they know.
 
 pub(crate) mod ethtool;
-pub(crate) mod namespace;
 pub(crate) mod netlink;
-pub(crate) mod packet;
-pub(crate) mod sysfs;
-pub(crate) mod tcp;
 
 /// Numbers of errors that a remedy is known for.
 pub(crate) use libc::{

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::IpAddr;
 
 use super::error::NetError;
-use super::link::Link;
+use super::link_info::Link;
 use super::netlink::Netlink;
 
 /// What the environment says of a session over SSH.
@@ -49,7 +49,7 @@ impl SshSession {
     /// Reads what sshd(8) writes: `client port server port`. Zones of link-local addresses are left out.
     ///
     /// ```
-    /// use pagepool_net::netns::SshSession;
+    /// use pagepool_net::link::SshSession;
     /// let session = SshSession::parse("192.0.2.7 50000 198.51.100.1 22").expect("two addresses and two ports");
     /// assert_eq!(session.client.to_string(), "192.0.2.7");
     /// ```
@@ -99,13 +99,13 @@ fn parent(process: u32) -> Option<u32> {
 ///
 /// ```no_run
 /// // The links of the machine that runs this are not known here.
-/// use pagepool_net::netns::{Netlink, SshSession, cautions};
+/// use pagepool_net::link::{Netlink, SshSession, cautions};
 /// let mut netlink = Netlink::open()?;
 /// let link = netlink.link("eth0")?;
 /// for reason in cautions(&mut netlink, link.index, SshSession::current())? {
 ///     eprintln!("{} is left alone: {reason}", link.name);
 /// }
-/// # Ok::<(), pagepool_net::netns::NetError>(())
+/// # Ok::<(), pagepool_net::link::NetError>(())
 /// ```
 pub fn cautions(
     netlink: &mut Netlink,
@@ -150,7 +150,7 @@ fn carries(links: &[Link], index: u32, users: &[u32]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::link::{Mac, OperState};
+    use super::super::link_info::{Mac, OperState};
     use super::*;
 
     fn link(index: u32, master: Option<u32>, lower: Option<u32>) -> Link {

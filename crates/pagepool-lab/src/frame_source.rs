@@ -1,17 +1,15 @@
 //! A thread that sends numbered frames, as fast as it can or at a rate.
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::error::NetError;
-use super::frame_socket::FrameSocket;
-use super::namespace::Namespace;
-use super::netlink::Netlink;
-use super::numbered::NumberedFrames;
-use crate::sys::bpf::{self, Insn};
+use pagepool_net::link::{LiveFrames, NetError};
+
+use crate::frame_socket::FrameSocket;
+use crate::namespace::Namespace;
+use crate::numbered::NumberedFrames;
 
 /// Frames of one system call.
 const BATCH: usize = 64;
@@ -34,12 +32,12 @@ pub struct SourceParams {
     /// How many a second at most; without, as many as go.
     pub per_second: Option<u64>,
     /// Who makes them.
-    pub sending: Sending,
+    pub mode: SourceMode,
 }
 
 /// How frames are made, from the one that says most to the one that is fastest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sending {
+pub enum SourceMode {
     /// Through a socket, each with its own number.
     Numbered,
     /// Through a socket, all of them number 0.
@@ -85,8 +83,8 @@ pub struct FrameSource {
 impl FrameSource {
     /// Starts it on a link of a namespace.
     pub fn start(namespace: &Namespace, link: &str, params: SourceParams) -> Result<Self, NetError> {
-        let (name, sending) = (link.to_owned(), params.sending);
-        let mut sink = namespace.run(move || Sink::open(&name, sending))?;
+        let (name, mode) = (link.to_owned(), params.mode);
+        let mut sink = namespace.run(move || Sink::open(&name, mode))?;
         let shared = Arc::new(Shared::default());
         let theirs = shared.clone();
         let thread = namespace.spawn("frames", move || run(&mut sink, &params, &theirs))?;
@@ -151,23 +149,19 @@ fn due(params: &SourceParams, start: Instant, sent: u64) -> u64 {
 /// Where frames go.
 enum Sink {
     Socket(FrameSocket),
-    Program {
-        program: OwnedFd,
+    Kernel {
+        frames: LiveFrames,
         /// Frames that a run may have without being too long.
         at_once: u64,
     },
 }
 
 impl Sink {
-    fn open(link: &str, sending: Sending) -> Result<Self, NetError> {
-        if sending != Sending::Xdp {
-            return FrameSocket::sender_here(link).map(Self::Socket);
+    fn open(link: &str, mode: SourceMode) -> Result<Self, NetError> {
+        if mode == SourceMode::Xdp {
+            return Ok(Self::Kernel { frames: LiveFrames::load(link)?, at_once: 1 << 12 });
         }
-        let program =
-            bpf::load(&redirect_to(Netlink::open()?.link(link)?.index), bpf::Kind::Xdp { frags: false });
-        let about = || format!("frames by XDP to interface {link:?}, with CAP_BPF and Linux 5.18");
-        let program = program.map_err(|error| NetError::call("bpf(BPF_PROG_LOAD)", about(), error))?;
-        Ok(Self::Program { program, at_once: 1 << 12 })
+        FrameSocket::sender_here(link).map(Self::Socket)
     }
 
     /// Sends at most so many frames, from a number on; gives how many.
@@ -180,10 +174,10 @@ impl Sink {
     ) -> Result<u64, NetError> {
         let size = params.frames.size();
         match self {
-            Self::Program { program, at_once } => run_program(program, &bytes[..size], most, at_once),
+            Self::Kernel { frames, at_once } => send_live(frames, &bytes[..size], most, at_once),
             Self::Socket(socket) => {
                 let bytes = &mut bytes[..size * most.min(BATCH as u64) as usize];
-                if params.sending == Sending::Numbered {
+                if params.mode == SourceMode::Numbered {
                     let frames = bytes.chunks_exact_mut(size);
                     frames.zip(first..).for_each(|(frame, number)| params.frames.write(number, frame));
                 }
@@ -193,26 +187,10 @@ impl Sink {
     }
 }
 
-/// A program that sends every frame out of one link.
-fn redirect_to(index: u32) -> [Insn; 4] {
-    let op = |code, to, imm| Insn { code, registers: to, offset: 0, imm };
-    [
-        op(0xb7, 1, index.cast_signed()), // r1 = index
-        op(0xb7, 2, 0),                   // r2 = 0
-        op(0x85, 0, 23),                  // r0 = bpf_redirect(r1, r2)
-        op(0x95, 0, 0),                   // return r0
-    ]
-}
-
 /// Has the kernel make at most so many frames, and learns how many it makes in the time that a run may take.
-fn run_program(program: &OwnedFd, frame: &[u8], most: u64, at_once: &mut u64) -> Result<u64, NetError> {
+fn send_live(frames: &LiveFrames, frame: &[u8], most: u64, at_once: &mut u64) -> Result<u64, NetError> {
     let (start, count) = (Instant::now(), most.min(*at_once));
-    bpf::run_live(program.as_fd(), frame, u32::try_from(count).unwrap_or(u32::MAX)).map_err(|error| {
-        let size = frame.len();
-        let about =
-            format!("{count} frames of {size} bytes, which need Linux 5.18 and at most about 3400 bytes");
-        NetError::call("bpf(BPF_PROG_RUN)", about, error)
-    })?;
+    frames.send(frame, u32::try_from(count).unwrap_or(u32::MAX))?;
     if start.elapsed() < RUN / 2 {
         *at_once = (*at_once * 2).min(FRAMES);
     } else if start.elapsed() > RUN * 2 {

@@ -2,8 +2,7 @@
 //!
 //! The checksum covers the number, the length, and every byte behind it; not the addresses, which devices may exchange.
 
-use super::error::NetError;
-use super::link::Mac;
+use pagepool_net::link::{Mac, NetError};
 
 /// The EtherType for experiments (IEEE 802).
 const TYPE: [u8; 2] = [0x88, 0xb5];

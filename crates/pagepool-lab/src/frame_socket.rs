@@ -4,11 +4,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use super::error::NetError;
-use super::namespace::Namespace;
-use super::netlink::Netlink;
-use super::sys;
-use crate::sys::event::wait_readable;
+use pagepool_net::link::{NetError, Netlink};
+
+use crate::namespace::Namespace;
+use crate::poll::wait_readable;
+use crate::sys;
 
 /// A socket that sends and receives the frames of one link. Never waits but in [`FrameSocket::wait`].
 ///
@@ -102,7 +102,7 @@ impl FrameSocket {
 
     /// Sleeps until a frame is there, at most so long; says whether one is.
     pub fn wait(&self, limit: Duration) -> bool {
-        wait_readable([Some(self.socket.as_fd())], limit)[0]
+        wait_readable(self.socket.as_fd(), limit)
     }
 
     /// `None` where there is no room, or nothing to receive.

@@ -20,12 +20,10 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::error::NetError;
-use super::ethtool::{Ethtool, Offload};
-use super::link::{Link, Mac, OperState};
-use super::namespace::Namespace;
-use super::netlink::{Netlink, VethEnd};
-use super::{coalesce, steering};
+use pagepool_net::link::{Ethtool, Link, Mac, NetError, Netlink, Offload, OperState, VethEnd};
+
+use crate::namespace::Namespace;
+use crate::{coalesce, steering};
 
 /// How long links may take to come up.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -94,7 +92,7 @@ pub struct Host {
 /// open in a host keep it alive, so close them first if the links are to be gone soon.
 ///
 /// ```
-/// use pagepool_net::netns::{FrameSocket, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
+/// use pagepool_lab::{FrameSocket, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
 /// # use std::time::Duration;
 /// let hosts = match TwoHosts::new(&TwoHostsParams::default()) {
 ///     Ok(hosts) => hosts,
@@ -110,7 +108,7 @@ pub struct Host {
 /// assert_eq!(near.receive(&mut frame)?, Some(64));
 /// tally.take(&frame);
 /// assert_eq!((tally.good, tally.missing(1)), (1, 0));
-/// # Ok::<(), pagepool_net::netns::NetError>(())
+/// # Ok::<(), pagepool_lab::link::NetError>(())
 /// ```
 #[derive(Debug)]
 pub struct TwoHosts {

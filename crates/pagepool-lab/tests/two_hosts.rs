@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pagepool_net::netns::{
-    Arrival, Between, FrameBatch, FrameSocket, FrameSource, Mac, Namespace, NetError, NumberedFrames,
-    Offload, OperState, Sending, SourceParams, Tally, TcpParams, TcpTransfer, TwoHosts, TwoHostsParams,
-    VethEnd,
+use pagepool_lab::{
+    Arrival, Between, FrameBatch, FrameSocket, FrameSource, Namespace, NumberedFrames, SourceMode,
+    SourceParams, Tally, TcpParams, TcpTransfer, TwoHosts, TwoHostsParams,
 };
+use pagepool_net::link::{Mac, NetError, Offload, OperState, VethEnd};
 
 /// Nothing here takes as long.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -209,7 +209,7 @@ fn every_numbered_frame_is_accounted_for() {
             count: 10_000,
             limit: LIMIT,
             per_second: rate,
-            sending: Sending::Numbered,
+            mode: SourceMode::Numbered,
         };
         let start = Instant::now();
         let source = FrameSource::start(&hosts.a.namespace, "far0", params).unwrap();
@@ -232,7 +232,7 @@ fn the_kernel_sends_copies_of_a_frame_by_xdp() {
     between.ethtool().unwrap().set_offload("near0", Offload::Gro, true).unwrap();
     let socket = FrameSocket::open(between, "near0").unwrap();
     let frames = NumberedFrames::new(Mac([2; 6]), hosts.near[0].mac.unwrap(), 64).unwrap();
-    let params = SourceParams { frames, count: 5000, limit: LIMIT, per_second: None, sending: Sending::Xdp };
+    let params = SourceParams { frames, count: 5000, limit: LIMIT, per_second: None, mode: SourceMode::Xdp };
     let source = match FrameSource::start(&hosts.a.namespace, "far0", params).map(FrameSource::join) {
         Ok(Ok(report)) => report,
         Ok(Err(error)) | Err(error) => {

@@ -1,0 +1,79 @@
+//! Network namespaces, against the kernel.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use pagepool_lab::Namespace;
+use pagepool_lab::link::Netlink;
+
+/// Nothing here takes as long.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A namespace, or the reason why there is none on this machine.
+fn namespace(test: &str) -> Option<Namespace> {
+    match Namespace::new("test") {
+        Ok(namespace) => Some(namespace),
+        Err(error) if error.is_permission() => {
+            println!("SKIP {test}: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn names(netlink: &mut Netlink) -> Vec<String> {
+    netlink.links().unwrap().into_iter().map(|link| link.name).collect()
+}
+
+/// The namespaces that threads of this process are in.
+fn namespaces_of_threads() -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let of = |task: std::fs::DirEntry| std::fs::read_link(task.path().join("ns/net")).ok(); // it may end meanwhile
+    tasks.filter_map(|task| of(task.unwrap())).map(|at| at.to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn a_namespace_is_its_own_and_ends_when_dropped() {
+    let Some(lab) = namespace("a_namespace_is_its_own_and_ends_when_dropped") else { return };
+    let is_in = |id: u64| namespaces_of_threads().iter().any(|at| *at == format!("net:[{id}]"));
+    let id = lab.id();
+    assert!(is_in(id));
+    assert_eq!((lab.name(), names(&mut lab.netlink().unwrap())), ("test", vec!["lo".to_owned()]));
+    let spawned = lab.spawn("inside", || names(&mut Netlink::open().unwrap())).unwrap();
+    assert_eq!(spawned.join().unwrap(), ["lo"]);
+    let panicked =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lab.run(|| panic!("for the test"))));
+    assert!(panicked.is_err());
+    assert_eq!(lab.run(|| 7), 7, "it goes on after a panic");
+    drop(lab);
+    assert!(!is_in(id), "its thread was joined");
+}
+
+#[test]
+fn work_may_ask_for_work_and_hold_the_namespace() {
+    let Some(lab) = namespace("work_may_ask_for_work_and_hold_the_namespace") else { return };
+    let lab = std::sync::Arc::new(lab);
+    let inner = lab.clone();
+    assert_eq!(lab.run(move || inner.run(|| 3)), 3);
+    let inner = lab.clone();
+    let (done, ended) = std::sync::mpsc::channel();
+    let work = lab.spawn("asks", move || inner.run(move || done.send(()).unwrap())).unwrap();
+    ended.recv_timeout(LIMIT).unwrap();
+    work.join().unwrap();
+    assert_eq!(std::sync::Arc::strong_count(&lab), 1);
+}
+
+#[test]
+fn sockets_stay_in_the_namespace_they_were_made_in() {
+    let Some(lab) = namespace("sockets_stay_in_the_namespace_they_were_made_in") else { return };
+    let mut netlink = lab.netlink().unwrap();
+    let loopback = netlink.link("lo").unwrap().index;
+    netlink.set_up(loopback, true).unwrap();
+    let listener = lab.run(|| TcpListener::bind("127.0.0.1:0")).unwrap();
+    let at = listener.local_addr().unwrap();
+    assert!(lab.run(move || std::net::TcpStream::connect_timeout(&at, LIMIT)).is_ok());
+    let elsewhere = Namespace::new("elsewhere").unwrap();
+    assert!(elsewhere.run(move || std::net::TcpStream::connect_timeout(&at, LIMIT)).is_err());
+}

@@ -1,0 +1,25 @@
+//! Links of a network namespace, asked and changed: one netlink client, and one client of drivers.
+//!
+//! [`Netlink`] makes, asks and changes links, addresses and routes in the namespace it was opened in; [`Ethtool`] asks
+//! their drivers. [`cautions`] says which interfaces one should not touch.
+
+mod caution;
+mod error;
+mod ethtool;
+mod link_info;
+mod live_frames;
+mod message;
+mod netlink;
+mod route;
+mod sys;
+
+pub use caution::{Caution, SshSession, cautions, session_links};
+pub use error::NetError;
+pub use ethtool::{Channels, Ethtool, Offload};
+pub use link_info::{AttachedXdp, Link, Mac, OperState, XdpMode};
+#[doc(hidden)]
+pub use live_frames::LiveFrames;
+pub use netlink::{Netlink, VethEnd};
+
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use netlink::read_all;
