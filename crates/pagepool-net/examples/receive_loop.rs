@@ -12,8 +12,8 @@ use pagepool_net::{Device, MemNicParams, NicDomain, mem_nic};
 
 const PACKETS: usize = 100_000;
 
-/// One round: take what arrived, look at it, let it go. Dropping a packet sends its page home to the pool, and
-/// the next `receive` gives the device a page in its place.
+/// One round: take what arrived, look at it, let it go. Dropping a packet sends its page home, and the
+/// next `receive` gives the device a page in its place.
 fn receive(device: &mut dyn Device, pool: &Bound, burst: &mut Vec<XdpBuff>) -> (usize, usize) {
     device.receive(pool, burst, 64);
     burst.drain(..).fold((0, 0), |(packets, bytes), packet| (packets + 1, bytes + packet.len()))

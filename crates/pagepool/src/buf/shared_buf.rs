@@ -97,7 +97,7 @@ impl SharedBuf {
         self.0.dma_addr_in(domain)
     }
 
-    /// See [`PageBuf::hold`].
+    /// See [`PageBuf::page_ref`].
     pub fn page_ref(&self) -> crate::PageRef {
         crate::PageRef::new(self.0.pool, self.page())
     }
