@@ -1,4 +1,64 @@
-//! Packet devices, programs and forwarding over the page pool.
+//! Devices and a forwarding loop over the page pools of the crate `pagepool`: AF_XDP sockets without a C
+//! library, and in-memory NICs with the same interface.
+//!
+//! A [`Device`] is one receive and one transmit queue of an interface. It takes its buffers from a pool, and
+//! what it receives and sends are the pool's pages: nothing is copied between devices that reach the same
+//! memory.
+//!
+//! # Example
+//!
+//! A [`Forwarder`] polls devices and does what a [`PacketHandler`] says of each packet, in the words of XDP.
+//! Here two in-memory NICs exchange what arrives; `cargo run -p pagepool-net --example receive_af_xdp` opens
+//! an AF_XDP socket.
+//!
+//! ```
+//! use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
+//! use pagepool_net::{Action, Forwarder, Ingress, MemNicParams, NicDomain, PortId, mem_nic};
+//!
+//! // A closure is a handler: what comes in by one port goes out of the other.
+//! let cross = |_: &mut XdpBuff, at: Ingress| Action::Redirect(PortId(1 - at.port.0));
+//! let mut forwarder = Forwarder::new(cross);
+//! let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() })?;
+//! let mut wires = Vec::new();
+//! for name in ["mem0", "mem1"] {
+//!     let domain = NicDomain::new(name);
+//!     let params = PoolParams { name: name.into(), domains: vec![domain.clone()], ..Default::default() };
+//!     let (nic, wire) = mem_nic(MemNicParams::default(), domain)?;
+//!     forwarder.add_port(Box::new(nic), Pool::new(params, arena.clone())?.bind());
+//!     wires.push(wire); // the hardware's end
+//! }
+//! forwarder.poll(); // gives the devices their first buffers
+//! assert!(wires[0].deliver(b"sixty bytes from the first wire are to leave by the second.."));
+//! forwarder.poll();
+//! assert!(wires[1].take(|packet| assert_eq!(packet.len(), 60)));
+//! # Ok::<(), pagepool::Error>(())
+//! ```
+//!
+//! # The parts
+//!
+//! | to | use |
+//! |---|---|
+//! | receive and send over a NIC | [`Umem`], [`Redirect`] (the XDP program), [`XskDevice`] (one queue) |
+//! | do the same without a NIC | [`mem_nic()`] and its other end, [`NicPort`]; [`FaultNic`] to see it fail |
+//! | decide about packets | a [`PacketHandler`]: drop, pass, send back, redirect |
+//! | take what is passed | a [`Stack`] |
+//! | redirect to another thread's port | [`handoff`] |
+//! | send memory that a device does not know | [`Egress`]: reuse its address, map the area once, or copy |
+//! | send pages on a UDP or TCP socket | [`ZeroCopySocket`]: `MSG_ZEROCOPY` and its completions |
+//! | try it on links of your own | [`netns`]: namespaces, veth pairs, numbered frames, TCP transfers |
+//!
+//! # Rules
+//!
+//! * One thread polls a device: the owner of the pool that it receives into. Devices may move between polls.
+//! * A device has what is on its rings. [`Device::close`], or dropping it, takes every buffer back, also from
+//!   a device that is gone.
+//! * Counters say what became of each packet: [`DeviceStats`], [`ForwardStats`], [`PathStats`], [`XskStats`].
+//! * AF_XDP requires `CAP_NET_RAW`, and `CAP_NET_ADMIN` and `CAP_BPF` to attach the XDP program. Errors name
+//!   the capability that is missing.
+//!
+//! # Features
+//!
+//! * `testing`: the conformance suite for devices, and memory that checks every access.
 
 #[cfg(test)]
 extern crate self as pagepool_net; // for what unit tests share with the tests beside the crate

@@ -32,7 +32,7 @@ use crate::device::Wake;
 ///         pool,
 ///         provider,
 ///         allowed: Default::default(),
-///         fragments: 1,
+///         frags: 1,
 ///         verify: Box::new(|| {}),
 ///     }
 /// });

@@ -71,7 +71,7 @@ impl Redirect {
 
     /// Uses the map of a program that somebody else attached: a `BPF_MAP_TYPE_XSKMAP`, with room for the queues. A map may
     /// serve several interfaces, where the program looks for each at keys of its own: see
-    /// [`XskParams::map_key`](super::XskParams::map_key).
+    /// [`XskParams::map_key`](crate::XskParams::map_key).
     pub fn over_map(map: OwnedFd) -> Arc<Self> {
         Arc::new(Self { map, ours: None })
     }
@@ -103,7 +103,7 @@ impl Redirect {
     }
 
     /// Gives the packets for which the program looks at this key, ours at a queue's number, to a socket from now on; nobody
-    /// else's is replaced. An [`XskDevice`](super::XskDevice) does so by itself. This is for AF_XDP sockets of other crates
+    /// else's is replaced. An [`XskDevice`](crate::XskDevice) does so by itself. This is for AF_XDP sockets of other crates
     /// and libraries, which must be bound to the queue; the kernel takes one out when it is closed.
     pub fn insert(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         sys::set_socket(self.map(), key, socket).map_err(|source| {
