@@ -1,92 +1,48 @@
 //! A bare ring between two threads: what hands buffers over in the two-core workloads, and their floor.
 //!
-//! What   bounded FIFO of 1024 elements, one producer and one consumer, each with a cached copy of the other's index,
-//!        moved in whole bursts.
+//! What   `rtrb`'s ring of 1024 elements, moved in whole bursts. `rtrb` moves a burst of what is not `Copy` one by one, at
+//!        28 instructions an element for both sides; here a burst is two copies of memory, at 2.
 //! Who    [`Sender`] is one thread's, [`Receiver`] another's; both are `Send`, neither can be cloned.
-//! Cost   per burst: one Release store, and one Acquire load when the cached index does not suffice. No atomic
-//!        read-modify-write.
-//! Pairs  push(head, Release) -> pop(head, Acquire); pop(tail, Release) -> push(tail, Acquire).
+//! Absent on purpose: elements that are sent after the receiver ended are not dropped.
 
-// UNSAFETY: slots are written and read through `UnsafeCell` under the head and tail protocol above.
+// UNSAFETY: a burst moves between a vector and the ring's slots as memory, so that neither side drops it.
 #![expect(unsafe_code)]
 
-use std::cell::UnsafeCell;
-use std::mem::MaybeUninit;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::mem::ManuallyDrop;
+
+use rtrb::{Consumer, Producer, RingBuffer};
 
 /// Slots of a ring.
 pub const CAPACITY: usize = 1024;
 
-/// A pair of lines of its own.
-#[repr(align(128))]
-struct Padded<T>(T);
-
-struct Ring<T> {
-    /// Elements ever pushed; written by the producer.
-    head: Padded<AtomicUsize>,
-    /// Elements ever taken; written by the consumer.
-    tail: Padded<AtomicUsize>,
-    slots: Padded<[UnsafeCell<MaybeUninit<T>>; CAPACITY]>,
-}
-
-// SAFETY: the producer alone writes slots of [tail + CAPACITY - free, ...) before it publishes them, and the consumer
-// alone reads those below the published head; an element passes from one thread to the other, hence `T: Send`.
-unsafe impl<T: Send> Sync for Ring<T> {}
-
 /// The producer's end.
-pub struct Sender<T> {
-    ring: Arc<Ring<T>>,
-    head: usize,
-    tail_seen: usize,
-}
+pub struct Sender<T>(Producer<ManuallyDrop<T>>);
 
 /// The consumer's end.
-pub struct Receiver<T> {
-    ring: Arc<Ring<T>>,
-    tail: usize,
-    head_seen: usize,
-}
+pub struct Receiver<T>(Consumer<ManuallyDrop<T>>);
 
 /// An empty ring.
 pub fn ring<T: Send>() -> (Sender<T>, Receiver<T>) {
-    let slots = Padded([const { UnsafeCell::new(MaybeUninit::uninit()) }; CAPACITY]);
-    let ring = Arc::new(Ring { head: Padded(AtomicUsize::new(0)), tail: Padded(AtomicUsize::new(0)), slots });
-    (Sender { ring: ring.clone(), head: 0, tail_seen: 0 }, Receiver { ring, tail: 0, head_seen: 0 })
-}
-
-impl<T> Ring<T> {
-    /// The slots from `at` on, up to `n` of them: those before the wrap, and how many come after it.
-    #[inline(always)]
-    fn span(&self, at: usize, n: usize) -> (*mut T, usize, *mut T, usize) {
-        let base = self.slots.0.as_ptr().cast_mut().cast::<T>();
-        let start = at % CAPACITY;
-        let first = n.min(CAPACITY - start);
-        (base.wrapping_add(start), first, base, n - first)
-    }
+    let (sender, receiver) = RingBuffer::new(CAPACITY);
+    (Sender(sender), Receiver(receiver))
 }
 
 impl<T: Send> Sender<T> {
     /// Moves all of `burst` into the ring and says yes, or leaves it alone and says no.
     #[inline(always)]
     pub fn push(&mut self, burst: &mut Vec<T>) -> bool {
-        let n = burst.len();
-        if CAPACITY - (self.head - self.tail_seen) < n {
-            self.tail_seen = self.ring.tail.0.load(Ordering::Acquire); // pairs with pop()
-            if CAPACITY - (self.head - self.tail_seen) < n {
-                return false;
-            }
+        let Ok(mut chunk) = self.0.write_chunk_uninit(burst.len()) else { return false };
+        let mut from = burst.as_ptr();
+        let (first, second) = chunk.as_mut_slices();
+        for slots in [first, second] {
+            // SAFETY: both parts of the chunk together have as many slots as the burst has elements.
+            unsafe { slots.as_mut_ptr().cast::<T>().copy_from_nonoverlapping(from, slots.len()) };
+            from = from.wrapping_add(slots.len());
         }
-        let (first, before, second, after) = self.ring.span(self.head, n);
-        // SAFETY: `before` free slots start at `first`, which only the producer touches until they are published.
-        unsafe { first.copy_from_nonoverlapping(burst.as_ptr(), before) };
-        let rest = burst.as_ptr().wrapping_add(before);
-        // SAFETY: as above, for the `after` slots at the ring's start.
-        unsafe { second.copy_from_nonoverlapping(rest, after) };
         // SAFETY: the elements have moved into the ring; the vector must not drop them.
         unsafe { burst.set_len(0) };
-        self.head += n;
-        self.ring.head.0.store(self.head, Ordering::Release); // pairs with pop()
+        // SAFETY: every slot of the chunk was written just now.
+        unsafe { chunk.commit_all() };
         true
     }
 }
@@ -96,44 +52,37 @@ impl<T: Send> Receiver<T> {
     /// grows the vector: without the room it says no.
     #[inline(always)]
     pub fn pop(&mut self, burst: &mut Vec<T>, n: usize) -> bool {
-        if self.head_seen - self.tail < n {
-            self.head_seen = self.ring.head.0.load(Ordering::Acquire); // pairs with push()
-            if self.head_seen - self.tail < n {
-                return false;
-            }
-        }
-        let len = burst.len();
-        if burst.capacity() - len < n {
+        let room = burst.spare_capacity_mut();
+        if room.len() < n {
             return false;
         }
-        let (first, before, second, after) = self.ring.span(self.tail, n);
-        let out = burst.as_mut_ptr().wrapping_add(len);
-        // SAFETY: `before` published slots start at `first`; the vector has room for `n` more elements.
-        unsafe { out.copy_from_nonoverlapping(first, before) };
-        let out = out.wrapping_add(before);
-        // SAFETY: as above, for the `after` slots at the ring's start.
-        unsafe { out.copy_from_nonoverlapping(second, after) };
-        // SAFETY: the `n` elements after `len` were initialised just now.
-        unsafe { burst.set_len(len + n) };
-        self.tail += n;
-        self.ring.tail.0.store(self.tail, Ordering::Release); // pairs with push()
+        let Ok(chunk) = self.0.read_chunk(n) else { return false };
+        let mut to = room.as_mut_ptr().cast::<T>();
+        let (first, second) = chunk.as_slices();
+        for slots in [first, second] {
+            // SAFETY: the vector has room for `n` elements, as many as both parts of the chunk have together.
+            unsafe { to.copy_from_nonoverlapping(slots.as_ptr().cast(), slots.len()) };
+            to = to.wrapping_add(slots.len());
+        }
+        // SAFETY: the `n` elements after the vector's length were initialised just now.
+        unsafe { burst.set_len(burst.len() + n) };
+        chunk.commit_all(); // drops nothing: the elements have moved into the vector
         true
     }
 }
 
-impl<T> Drop for Ring<T> {
+impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        let (head, tail) = (*self.head.0.get_mut(), *self.tail.0.get_mut());
-        for at in tail..head {
-            let slot = self.slots.0[at % CAPACITY].get_mut();
-            // SAFETY: slots from tail to head hold elements that nobody took, and both ends are gone.
-            unsafe { slot.assume_init_drop() };
+        while let Ok(element) = self.0.pop() {
+            drop(ManuallyDrop::into_inner(element));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
