@@ -103,6 +103,11 @@ struct pagepool_arena;
 struct pagepool_buf;
 
 /**
+ * Somebody who uses buffers and only says whether one is in use still: made by pagepool_wait_user_create.
+ */
+struct pagepool_wait_user;
+
+/**
  * An address space that a device sees: made by pagepool_domain_create and its kin.
  */
 struct pagepool_domain;
@@ -136,11 +141,6 @@ struct pagepool_skb_cache;
  * A packet for stacks: made by pagepool_skb_from_buf and pagepool_skb_alloc, over with pagepool_skb_free.
  */
 struct pagepool_skb;
-
-/**
- * Somebody who uses buffers and only says whether one is in use still: made by pagepool_wait_user_create.
- */
-struct pagepool_wait_user;
 
 /**
  * What an arena shall be. Begin with PAGEPOOL_ARENA_PARAMS_INIT, or with zeroes and `size`.
@@ -1302,43 +1302,6 @@ int pagepool_skb_clone(struct pagepool_skb *skb,
 int pagepool_skb_free(struct pagepool_skb *skb);
 
 /**
- * Appends `len` bytes at `offset` in a buffer, as a fragment: a packet has up to 17. Linux: skb_add_rx_frag.
- *
- * Thread: whoever has both. Ownership: the buffer's handle is over, unless it is refused. Errors: -EINVAL for bytes that it has
- * not; -ENOSPC beyond 17; -EBUSY while a clone shares the data; -EINVAL, -ESTALE. Cost: a lock of the packet's own.
- */
-int pagepool_skb_add_buf(struct pagepool_skb *skb,
-                         struct pagepool_buf *buf,
-                         size_t offset,
-                         size_t len);
-
-/**
- * As pagepool_skb_add_buf, of a buffer with other readers: the packet becomes one more of them.
- *
- * Thread: whoever has both. Ownership: the shared handle stays the caller's. Errors: as that. Cost: two locks, one atomic
- * operation.
- */
-int pagepool_skb_add_shared(struct pagepool_skb *skb,
-                            struct pagepool_shared *shared,
-                            size_t offset,
-                            size_t len);
-
-/**
- * Appends memory of the caller's, as a fragment that is only read. When the last packet has let go of it, `free` is called
- * with `arg` and the memory, once, inside whichever call that was. The callback may use the library, but for the packet that
- * the call is about, which is -EBUSY. `free` may be NULL for memory that stays for ever. Linux: ubuf_info.
- *
- * Thread: whoever has the packet. Ownership: the bytes must stay as they are until `free` is called, which may be on any
- * thread; refused, the memory stays the caller's and `free` is not called. Errors: as pagepool_skb_add_buf, and -EINVAL for
- * NULL. Cost: a lock of the packet's own; allocates a count.
- */
-int pagepool_skb_add_memory(struct pagepool_skb *skb,
-                            void *start,
-                            size_t len,
-                            void (*free)(void *arg, void *start, size_t len),
-                            void *arg);
-
-/**
  * Bytes of the packet; 0 for a bad handle. Linux: skb->len.
  *
  * Thread: whoever has the packet. Cost: a lock of the packet's own.
@@ -1428,6 +1391,43 @@ int pagepool_skb_copy_bits(struct pagepool_skb *skb,
                            size_t offset,
                            void *to,
                            size_t len);
+
+/**
+ * Appends `len` bytes at `offset` in a buffer, as a fragment: a packet has up to 17. Linux: skb_add_rx_frag.
+ *
+ * Thread: whoever has both. Ownership: the buffer's handle is over, unless it is refused. Errors: -EINVAL for bytes that it has
+ * not; -ENOSPC beyond 17; -EBUSY while a clone shares the data; -EINVAL, -ESTALE. Cost: a lock of the packet's own.
+ */
+int pagepool_skb_add_buf(struct pagepool_skb *skb,
+                         struct pagepool_buf *buf,
+                         size_t offset,
+                         size_t len);
+
+/**
+ * As pagepool_skb_add_buf, of a buffer with other readers: the packet becomes one more of them.
+ *
+ * Thread: whoever has both. Ownership: the shared handle stays the caller's. Errors: as that. Cost: two locks, one atomic
+ * operation.
+ */
+int pagepool_skb_add_shared(struct pagepool_skb *skb,
+                            struct pagepool_shared *shared,
+                            size_t offset,
+                            size_t len);
+
+/**
+ * Appends memory of the caller's, as a fragment that is only read. When the last packet has let go of it, `free` is called
+ * with `arg` and the memory, once, inside whichever call that was. The callback may use the library, but for the packet that
+ * the call is about, which is -EBUSY. `free` may be NULL for memory that stays for ever. Linux: ubuf_info.
+ *
+ * Thread: whoever has the packet. Ownership: the bytes must stay as they are until `free` is called, which may be on any
+ * thread; refused, the memory stays the caller's and `free` is not called. Errors: as pagepool_skb_add_buf, and -EINVAL for
+ * NULL. Cost: a lock of the packet's own; allocates a count.
+ */
+int pagepool_skb_add_memory(struct pagepool_skb *skb,
+                            void *start,
+                            size_t len,
+                            void (*free)(void *arg, void *start, size_t len),
+                            void *arg);
 
 /**
  * Grows the packet by `len` bytes at its front, out of the headroom; `*at`, unless NULL, becomes their address, and what is

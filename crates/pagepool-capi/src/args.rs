@@ -2,4 +2,5 @@
 
 pub(crate) mod arena_params;
 pub(crate) mod pool_params;
+pub(crate) mod range;
 pub(crate) mod sized;

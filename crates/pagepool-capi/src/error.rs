@@ -12,32 +12,35 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Why a call is refused.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct CallError {
     errno: c_int,
-    text: Text,
+    text: Sentence,
 }
 
 #[derive(Debug)]
-enum Text {
+enum Sentence {
     Fixed(&'static CStr),
     Made(CString),
 }
 
 /// What a call inside this crate gives.
-pub(crate) type Outcome<T> = Result<T, Refusal>;
+pub(crate) type CallResult<T> = Result<T, CallError>;
 
-impl Refusal {
+impl CallError {
     /// With a fixed sentence.
     #[cold]
     pub(crate) const fn fixed(errno: c_int, text: &'static CStr) -> Self {
-        Self { errno, text: Text::Fixed(text) }
+        Self { errno, text: Sentence::Fixed(text) }
     }
 
     /// With a sentence that has values in it.
     #[cold]
-    pub(crate) fn made(errno: c_int, text: String) -> Self {
+    pub(crate) fn formatted(errno: c_int, text: String) -> Self {
         let bytes: Vec<u8> = text.into_bytes().into_iter().filter(|&byte| byte != 0).collect();
-        Self { errno, text: CString::new(bytes).map_or(Text::Fixed(c"an error without text"), Text::Made) }
+        Self {
+            errno,
+            text: CString::new(bytes).map_or(Sentence::Fixed(c"an error without text"), Sentence::Made),
+        }
     }
 
     /// A NULL, or a value that never was a handle of this kind.
@@ -87,21 +90,21 @@ impl Refusal {
     }
 }
 
-impl From<::pagepool::Error> for Refusal {
+impl From<::pagepool::Error> for CallError {
     fn from(error: ::pagepool::Error) -> Self {
-        Self::made(error.errno(), error.to_string())
+        Self::formatted(error.errno(), error.to_string())
     }
 }
 
-impl From<::pagepool::RawError> for Refusal {
+impl From<::pagepool::RawError> for CallError {
     fn from(error: ::pagepool::RawError) -> Self {
         let errno =
             if matches!(error, ::pagepool::RawError::NotOut(_)) { libc::ESTALE } else { libc::EINVAL };
-        Self::made(errno, error.to_string())
+        Self::formatted(errno, error.to_string())
     }
 }
 
-impl From<::pagepool::SkbError> for Refusal {
+impl From<::pagepool::SkbError> for CallError {
     fn from(error: ::pagepool::SkbError) -> Self {
         use ::pagepool::SkbError::*;
         let errno = match error {
@@ -113,29 +116,29 @@ impl From<::pagepool::SkbError> for Refusal {
             Unreadable => libc::EOPNOTSUPP,
             _ => libc::EIO,
         };
-        Self::made(errno, error.to_string())
+        Self::formatted(errno, error.to_string())
     }
 }
 
 thread_local! {
-    static LAST: RefCell<Option<Text>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<Sentence>> = const { RefCell::new(None) };
 }
 
 /// Runs a call that gives a status: 0, or a negative errno.
-pub(crate) fn status(call: impl FnOnce() -> Outcome<()>) -> c_int {
-    answer(call).map_or_else(|errno| errno, |()| 0)
+pub(crate) fn status(call: impl FnOnce() -> CallResult<()>) -> c_int {
+    to_errno(call).map_or_else(|errno| errno, |()| 0)
 }
 
 /// Runs a call; a refusal is reported and becomes `otherwise`.
-pub(crate) fn or<T>(otherwise: T, call: impl FnOnce() -> Outcome<T>) -> T {
-    answer(call).unwrap_or(otherwise)
+pub(crate) fn value_or<T>(otherwise: T, call: impl FnOnce() -> CallResult<T>) -> T {
+    to_errno(call).unwrap_or(otherwise)
 }
 
 /// Runs a call. A panic, which would be an error of this library, ends here where panics unwind.
-pub(crate) fn answer<T>(call: impl FnOnce() -> Outcome<T>) -> Result<T, c_int> {
+pub(crate) fn to_errno<T>(call: impl FnOnce() -> CallResult<T>) -> Result<T, c_int> {
     match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(done) => done.map_err(Refusal::report),
-        Err(_) => Err(Refusal::fixed(libc::EIO, c"an error inside pagepool: please report it").report()),
+        Ok(done) => done.map_err(CallError::report),
+        Err(_) => Err(CallError::fixed(libc::EIO, c"an error inside pagepool: please report it").report()),
     }
 }
 
@@ -146,9 +149,9 @@ pub(crate) fn answer<T>(call: impl FnOnce() -> Outcome<T>) -> Result<T, c_int> {
 /// that is refused. Errors: none. Cost: a load.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_last_error() -> *const c_char {
-    let text = |last: &RefCell<Option<Text>>| match last.try_borrow().ok()?.as_ref()? {
-        Text::Fixed(text) => Some(text.as_ptr()),
-        Text::Made(text) => Some(text.as_ptr()),
+    let text = |last: &RefCell<Option<Sentence>>| match last.try_borrow().ok()?.as_ref()? {
+        Sentence::Fixed(text) => Some(text.as_ptr()),
+        Sentence::Made(text) => Some(text.as_ptr()),
     };
     LAST.try_with(text).ok().flatten().unwrap_or(c"".as_ptr())
 }

@@ -1,12 +1,17 @@
 //! The ownership engine: what a token stands for, and who may use that now.
 
+pub(crate) mod binding;
+pub(crate) mod bound_pools;
 pub(crate) mod claim;
-pub(crate) mod ledger;
+pub(crate) mod directory;
+pub(crate) mod life_word;
 pub(crate) mod opaque;
 pub(crate) mod owner;
+pub(crate) mod owner_half;
 pub(crate) mod skb_rows;
 pub(crate) mod slots;
 pub(crate) mod table;
+pub(crate) mod tables;
 pub(crate) mod thread;
 pub(crate) mod token;
 pub(crate) mod view;

@@ -5,7 +5,7 @@
 
 use std::ffi::c_void;
 
-use crate::handles::ledger::directory;
+use crate::handles::directory::directory;
 use crate::handles::view::{MAX_POOLS, VIEWS};
 
 /// Which layout of views, directory and entries this is. Raised with every change of one of them; inline.h has its own.

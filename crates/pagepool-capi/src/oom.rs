@@ -7,15 +7,15 @@
 
 use std::hint::black_box;
 
-use crate::error::{Outcome, Refusal};
+use crate::error::{CallError, CallResult};
 
 /// More than any call allocates beside what its caller's sizes ask for.
 pub(crate) const FEW: usize = 256 << 10;
 
 /// Refuses a call for which there are not so many bytes.
-pub(crate) fn expect(bytes: usize) -> Outcome<()> {
+pub(crate) fn expect(bytes: usize) -> CallResult<()> {
     let mut room: Vec<u8> = Vec::new();
-    room.try_reserve_exact(bytes).map_err(|_| Refusal::no_memory())?;
+    room.try_reserve_exact(bytes).map_err(|_| CallError::no_memory())?;
     black_box(&room); // or the compiler would see that nobody uses it
     Ok(())
 }

@@ -8,37 +8,16 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use ::pagepool::{Arena, DeviceMemory, NodeId, Provider};
+use ::pagepool::{Arena, DeviceMemory, NodeId};
 
 use crate::args::arena_params::{self, ArenaParamsC, PAGEPOOL_BACKING_CALLER, PAGEPOOL_BACKING_DEVICE};
-use crate::args::pool_params::range;
+use crate::args::range::out_of_range;
 use crate::args::sized::{self, give_text, text};
-use crate::error::{Outcome, Refusal, answer, status};
+use crate::error::{CallError, CallResult, status, to_errno};
 use crate::handles::opaque::{ArenaHandle, DomainHandle};
-use crate::handles::table::Table;
-use crate::handles::token::{Kind, Token};
+use crate::handles::tables::{self, ARENAS, ArenaEntry};
+use crate::handles::token::Token;
 use crate::oom;
-
-/// What an arena's token stands for.
-#[derive(Clone)]
-struct Source {
-    provider: Arc<dyn Provider>,
-    /// The same, if it is memory that the CPU can read.
-    arena: Option<Arc<Arena>>,
-    /// The node that threads run on, where nodes are pretended.
-    here: Arc<AtomicU8>,
-}
-
-static ARENAS: Table<Source> = Table::new(Kind::Arena);
-
-fn source(token: Token) -> Outcome<Source> {
-    ARENAS.with(token, Source::clone)
-}
-
-/// An arena's memory, for a pool.
-pub(crate) fn provider(token: Token) -> Outcome<Arc<dyn Provider>> {
-    Ok(source(token)?.provider)
-}
 
 /// Makes an arena: reserves the addresses, and commits the first region, or all with `commit_all`.
 ///
@@ -53,7 +32,7 @@ pub unsafe extern "C" fn pagepool_arena_create(
 ) -> c_int {
     status(|| {
         if arena.is_null() {
-            return Err(Refusal::null());
+            return Err(CallError::null());
         }
         // SAFETY: the caller's struct begins with its size.
         let params = unsafe { sized::read(params, arena_params::LEAST) }?;
@@ -69,30 +48,34 @@ pub unsafe extern "C" fn pagepool_arena_create(
 
 /// # Safety
 /// What the fields of the params say of texts, memory and callback.
-unsafe fn make(params: ArenaParamsC) -> Outcome<Source> {
+unsafe fn make(params: ArenaParamsC) -> CallResult<ArenaEntry> {
     let here = Arc::new(AtomicU8::new(0));
     if params.backing == PAGEPOOL_BACKING_DEVICE {
         let node = NodeId(u8::try_from(params.node).unwrap_or(0));
         // SAFETY: the caller says that it ends with a zero byte.
         let name = unsafe { text(params.name, "device") };
         let provider = DeviceMemory::new(name, params.bytes(), node)?;
-        return Ok(Source { provider, arena: None, here });
+        return Ok(ArenaEntry { provider, arena: None, here });
     }
     // SAFETY: as the caller says.
     let rust = unsafe { params.to_rust(&here) }?;
     let arena = if params.backing == PAGEPOOL_BACKING_CALLER {
         let len = usize::try_from(params.max_bytes)
-            .map_err(|_| range("max_bytes", params.max_bytes, "a length"))?;
+            .map_err(|_| out_of_range("max_bytes", params.max_bytes, "a length"))?;
         let fits = (params.memory.addr()).checked_add(len).is_some();
         if !fits {
-            return Err(range("max_bytes", len, "a length that fits the address space behind `memory`"));
+            return Err(out_of_range(
+                "max_bytes",
+                len,
+                "a length that fits the address space behind `memory`",
+            ));
         }
         // SAFETY: the caller says that the memory is its own for as long.
         unsafe { Arena::over_caller_memory(params.memory.cast(), len, rust) }?
     } else {
         Arena::new(rust)?
     };
-    Ok(Source { provider: arena.clone(), arena: Some(arena), here })
+    Ok(ArenaEntry { provider: arena.clone(), arena: Some(arena), here })
 }
 
 /// Lets go of an arena. Its memory goes back to the system when its last pool is freed, now if there is none.
@@ -118,8 +101,8 @@ pub unsafe extern "C" fn pagepool_arena_describe(
     text: *mut c_char,
     len: usize,
 ) -> i64 {
-    let done = answer(|| {
-        let line = source(Token::of(arena))?.provider.describe();
+    let done = to_errno(|| {
+        let line = tables::arena(Token::of(arena))?.provider.describe();
         // SAFETY: the caller gave room for `len`.
         Ok(unsafe { give_text(text, len, &line) })
     });
@@ -131,8 +114,8 @@ pub unsafe extern "C" fn pagepool_arena_describe(
 /// Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_pages_out(arena: *mut ArenaHandle) -> i64 {
-    let done = answer(|| {
-        let source = source(Token::of(arena))?;
+    let done = to_errno(|| {
+        let source = tables::arena(Token::of(arena))?;
         let area = source.provider.area();
         Ok(match &source.arena {
             Some(arena) => arena.pages_out() as i64,
@@ -147,7 +130,7 @@ pub extern "C" fn pagepool_arena_pages_out(arena: *mut ArenaHandle) -> i64 {
 /// Thread: any. Errors: -EOPNOTSUPP for device memory; -EINVAL, -ESTALE. Cost: system calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_trim(arena: *mut ArenaHandle) -> i64 {
-    answer(|| Ok(readable(arena)?.trim() as i64)).unwrap_or_else(i64::from)
+    to_errno(|| Ok(readable(arena)?.trim() as i64)).unwrap_or_else(i64::from)
 }
 
 /// The descriptor of a memfd arena, for a peer process: offsets in the file are offsets in the arena.
@@ -156,10 +139,12 @@ pub extern "C" fn pagepool_arena_trim(arena: *mut ArenaHandle) -> i64 {
 /// one; -EINVAL, -ESTALE. Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_memfd(arena: *mut ArenaHandle) -> c_int {
-    answer(|| {
+    to_errno(|| {
         let arena = readable(arena)?;
-        let none =
-            Refusal::fixed(libc::EOPNOTSUPP, c"this arena is no memfd: make it with PAGEPOOL_BACKING_MEMFD");
+        let none = CallError::fixed(
+            libc::EOPNOTSUPP,
+            c"this arena is no memfd: make it with PAGEPOOL_BACKING_MEMFD",
+        );
         arena.memfd().map(|fd| fd.as_raw_fd()).ok_or(none)
     })
     .unwrap_or_else(|errno| errno)
@@ -171,8 +156,8 @@ pub extern "C" fn pagepool_arena_memfd(arena: *mut ArenaHandle) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_set_current_node(arena: *mut ArenaHandle, nid: c_int) -> c_int {
     status(|| {
-        let node = u8::try_from(nid).map_err(|_| range("nid", nid, "0 to 255"))?;
-        source(Token::of(arena))?.here.store(node, Relaxed);
+        let node = u8::try_from(nid).map_err(|_| out_of_range("nid", nid, "0 to 255"))?;
+        tables::arena(Token::of(arena))?.here.store(node, Relaxed);
         Ok(())
     })
 }
@@ -182,7 +167,7 @@ pub extern "C" fn pagepool_arena_set_current_node(arena: *mut ArenaHandle, nid: 
 /// Thread: any. Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_base(arena: *mut ArenaHandle) -> *mut std::ffi::c_void {
-    let base = answer(|| Ok(source(Token::of(arena))?.provider.area().base()));
+    let base = to_errno(|| Ok(tables::arena(Token::of(arena))?.provider.area().base()));
     std::ptr::with_exposed_provenance_mut(base.ok().flatten().unwrap_or(0))
 }
 
@@ -193,14 +178,15 @@ pub extern "C" fn pagepool_arena_base(arena: *mut ArenaHandle) -> *mut std::ffi:
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_device_gone(arena: *mut ArenaHandle, domain: *mut DomainHandle) -> c_int {
     status(|| {
-        let domain = crate::api::domain::domain(Token::of(domain))?;
-        let provider = provider(Token::of(arena))?;
-        let none = Refusal::fixed(libc::ENODEV, c"the arena is not mapped in that domain");
+        let domain = tables::domain(Token::of(domain))?;
+        let provider = tables::arena(Token::of(arena))?.provider;
+        let none = CallError::fixed(libc::ENODEV, c"the arena is not mapped in that domain");
         if provider.area().device_gone(domain.id()) { Ok(()) } else { Err(none) }
     })
 }
 
-fn readable(arena: *mut ArenaHandle) -> Outcome<Arc<Arena>> {
-    let refused = Refusal::fixed(libc::EOPNOTSUPP, c"device memory has no descriptor and cannot be trimmed");
-    source(Token::of(arena))?.arena.ok_or(refused)
+fn readable(arena: *mut ArenaHandle) -> CallResult<Arc<Arena>> {
+    let refused =
+        CallError::fixed(libc::EOPNOTSUPP, c"device memory has no descriptor and cannot be trimmed");
+    tables::arena(Token::of(arena))?.arena.ok_or(refused)
 }

@@ -13,8 +13,9 @@ use std::ptr::null_mut;
 
 use ::pagepool::PageBuf;
 
-use crate::error::{Refusal, or, status};
+use crate::error::{CallError, status, value_or};
 use crate::handles::claim::{claim, look, put_by_place, put_here};
+use crate::handles::directory;
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::enter;
 use crate::handles::token::Token;
@@ -75,9 +76,9 @@ pub extern "C" fn pagepool_recycle_direct(pool: *mut PoolHandle, buf: *mut BufHa
     status(|| {
         enter(Token::of(pool), |owned| {
             let token = Token::of(buf);
-            let same = std::ptr::eq(crate::handles::ledger::find(token)?.view, owned.view);
+            let same = std::ptr::eq(directory::find(token)?.view, owned.view);
             if !same {
-                return Err(Refusal::fixed(libc::EINVAL, c"the buffer is another pool's"));
+                return Err(CallError::fixed(libc::EINVAL, c"the buffer is another pool's"));
             }
             drop(claim(token)?.keep());
             Ok(())
@@ -88,7 +89,7 @@ pub extern "C" fn pagepool_recycle_direct(pool: *mut PoolHandle, buf: *mut BufHa
 // ---- Looking at a buffer ---------------------------------------------------------------------------------------
 
 fn ask<R>(otherwise: R, buf: *mut BufHandle, what: impl FnOnce(&PageBuf) -> R) -> R {
-    or(otherwise, || look(Token::of(buf), what))
+    value_or(otherwise, || look(Token::of(buf), what))
 }
 
 fn address(at: Option<*mut u8>) -> *mut c_void {
@@ -126,11 +127,11 @@ pub extern "C" fn pagepool_buf_offset(buf: *mut BufHandle) -> usize {
 /// Thread: whoever has the buffer. Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_dma_addr(buf: *mut BufHandle) -> u64 {
-    const NONE: Refusal = Refusal::fixed(
+    const NONE: CallError = CallError::fixed(
         libc::EOPNOTSUPP,
         c"the buffer has no device address: its pool has no domain, or the device has gone",
     );
-    or(u64::MAX, || look(Token::of(buf), PageBuf::dma_addr)?.map(|at| at.0).ok_or(NONE))
+    value_or(u64::MAX, || look(Token::of(buf), PageBuf::dma_addr)?.map(|at| at.0).ok_or(NONE))
 }
 
 /// Number of the page in its arena, counted in 4096 bytes; of the first one for a page of a higher order, of the page for
@@ -147,7 +148,7 @@ pub extern "C" fn pagepool_buf_page_index(buf: *mut BufHandle) -> u32 {
 /// Thread: whoever has the buffer. Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_is_frag(buf: *mut BufHandle) -> c_int {
-    let done = crate::error::answer(|| look(Token::of(buf), PageBuf::is_frag));
+    let done = crate::error::to_errno(|| look(Token::of(buf), PageBuf::is_frag));
     done.map_or_else(|errno| errno, c_int::from)
 }
 

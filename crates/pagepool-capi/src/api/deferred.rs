@@ -7,24 +7,18 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use ::pagepool::{DeferredStats, DeferredUser, InUse};
+use ::pagepool::{DeferredStats, InUse};
 
+use crate::args::range::out_of_range;
 use crate::args::sized::{self, Sized0};
-use crate::error::{Refusal, answer, status};
+use crate::error::{CallError, status, to_errno};
 use crate::handles::claim::claim;
-use crate::handles::opaque::{BufHandle, PoolHandle, WaitUserHandle};
+use crate::handles::directory;
+use crate::handles::opaque::{BufHandle, DeferredUserHandle, PoolHandle};
 use crate::handles::owner::enter;
 use crate::handles::slots;
-use crate::handles::table::Table;
-use crate::handles::token::{Kind, Token};
-
-static USERS: Table<Arc<Registered>> = Table::new(Kind::DeferredUser);
-
-/// A user, and the pool that knows it.
-struct Registered {
-    user: DeferredUser,
-    pool: Token,
-}
+use crate::handles::tables::{DEFERRED_USERS, RegisteredUser};
+use crate::handles::token::Token;
 
 /// Somebody who uses buffers without owning them, and says on request whether one is in use still: a kernel that sends from
 /// them, a count kept elsewhere. Callbacks are called inside allocations and polls of the pool's owner, and by whoever asks
@@ -49,7 +43,7 @@ pub struct UserOpsC {
 // SAFETY: plain integers and pointers, of which zeroes are values; a callback that is not set is zero.
 unsafe impl Sized0 for UserOpsC {}
 
-struct Callbacks {
+struct UserCallbacks {
     ops: UserOpsC,
     in_use: unsafe extern "C" fn(arg: *mut c_void, cookie: u64) -> c_int,
     /// Whether the pool took it: else `arg` stays the caller's.
@@ -57,11 +51,11 @@ struct Callbacks {
 }
 
 // SAFETY: the caller says that its callbacks, with their argument, may be called on any thread.
-unsafe impl Send for Callbacks {}
+unsafe impl Send for UserCallbacks {}
 // SAFETY: as above.
-unsafe impl Sync for Callbacks {}
+unsafe impl Sync for UserCallbacks {}
 
-impl InUse for Callbacks {
+impl InUse for UserCallbacks {
     fn refresh(&self) {
         if let Some(refresh) = self.ops.refresh {
             // SAFETY: the caller's callback, with its argument, which stays until `release`.
@@ -75,7 +69,7 @@ impl InUse for Callbacks {
     }
 }
 
-impl Drop for Callbacks {
+impl Drop for UserCallbacks {
     fn drop(&mut self) {
         if let Some(release) = self.ops.release.filter(|_| self.registered.load(Relaxed)) {
             // SAFETY: as above; nobody asks any more.
@@ -92,20 +86,19 @@ impl Drop for Callbacks {
 pub unsafe extern "C" fn pagepool_wait_user_create(
     pool: *mut PoolHandle,
     ops: *const UserOpsC,
-    user: *mut *mut WaitUserHandle,
+    user: *mut *mut DeferredUserHandle,
 ) -> c_int {
     status(|| {
         if user.is_null() {
-            return Err(Refusal::null());
+            return Err(CallError::null());
         }
         // SAFETY: the caller's struct begins with its size.
         let ops = unsafe { sized::read(ops, size_of::<UserOpsC>()) }?;
-        let in_use =
-            ops.in_use.ok_or_else(|| crate::args::pool_params::range("in_use", "NULL", "a function"))?;
-        let callbacks = Arc::new(Callbacks { ops, in_use, registered: AtomicBool::new(false) });
+        let in_use = ops.in_use.ok_or_else(|| out_of_range("in_use", "NULL", "a function"))?;
+        let callbacks = Arc::new(UserCallbacks { ops, in_use, registered: AtomicBool::new(false) });
         let pool = Token::of(pool);
         let made = enter(pool, |owned| Ok(owned.bound.deferred_user(callbacks.clone())?))?;
-        let token = USERS.insert(Arc::new(Registered { user: made, pool }))?;
+        let token = DEFERRED_USERS.insert(Arc::new(RegisteredUser { user: made, pool }))?;
         callbacks.registered.store(true, Relaxed);
         // SAFETY: not NULL, and the caller's to write.
         unsafe { user.write(token.handle()) };
@@ -117,9 +110,9 @@ pub unsafe extern "C" fn pagepool_wait_user_create(
 ///
 /// Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
 #[unsafe(no_mangle)]
-pub extern "C" fn pagepool_wait_user_put(user: *mut WaitUserHandle) -> c_int {
+pub extern "C" fn pagepool_wait_user_put(user: *mut DeferredUserHandle) -> c_int {
     status(|| {
-        drop(USERS.remove(Token::of(user))?);
+        drop(DEFERRED_USERS.remove(Token::of(user))?);
         Ok(())
     })
 }
@@ -134,20 +127,20 @@ pub extern "C" fn pagepool_wait_user_put(user: *mut WaitUserHandle) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_wait(
     pool: *mut PoolHandle,
-    user: *mut WaitUserHandle,
+    user: *mut DeferredUserHandle,
     buf: *mut BufHandle,
     cookie: u64,
 ) -> c_int {
-    const FULL: Refusal = Refusal::fixed(
+    const FULL: CallError = CallError::fixed(
         libc::ENOBUFS,
         c"the waiting queue is full: poll it, or make the pool with more defer_capacity",
     );
-    const ANOTHERS: Refusal = Refusal::fixed(libc::EINVAL, c"the buffer or the user is another pool's");
+    const ANOTHERS: CallError = CallError::fixed(libc::EINVAL, c"the buffer or the user is another pool's");
     status(|| {
         let (pool, buf) = (Token::of(pool), Token::of(buf));
         enter(pool, |owned| {
-            let known = USERS.with(Token::of(user), Arc::clone)?;
-            let same = std::ptr::eq(crate::handles::ledger::find(buf)?.view, owned.view);
+            let known = DEFERRED_USERS.with(Token::of(user), Arc::clone)?;
+            let same = std::ptr::eq(directory::find(buf)?.view, owned.view);
             if !same || known.pool != pool {
                 return Err(ANOTHERS);
             }
@@ -163,8 +156,8 @@ pub extern "C" fn pagepool_wait(
 /// Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: per user and per buffer asked after a callback.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_poll_waits(pool: *mut PoolHandle) -> i64 {
-    let poll = |owned: &crate::handles::owner::Owned<'_>| Ok(owned.bound.poll_deferred() as i64);
-    answer(|| enter(Token::of(pool), poll)).unwrap_or_else(i64::from)
+    let poll = |owned: &crate::handles::owner::OwnerCall<'_>| Ok(owned.bound.poll_deferred() as i64);
+    to_errno(|| enter(Token::of(pool), poll)).unwrap_or_else(i64::from)
 }
 
 /// What a pool's waiting queue has done so far.
@@ -210,7 +203,7 @@ impl From<DeferredStats> for WaitStatsC {
 pub unsafe extern "C" fn pagepool_wait_stats(pool: *mut PoolHandle, stats: *mut WaitStatsC) -> c_int {
     status(|| {
         if stats.is_null() {
-            return Err(Refusal::null());
+            return Err(CallError::null());
         }
         let now = slots::with_life(Token::of(pool), |life| Ok(life.handle.deferred_stats()))?;
         // SAFETY: not NULL, and the caller's to write.

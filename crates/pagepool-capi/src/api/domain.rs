@@ -9,19 +9,13 @@ use std::sync::Arc;
 
 use ::pagepool::{DeviceAddr, DmaDomain, DomainId, IdentityDomain, OffsetDomain, Region};
 
+use crate::args::range::out_of_range;
 use crate::args::sized::{self, Sized0, text};
-use crate::error::{Outcome, Refusal, or, status};
+use crate::error::{CallError, CallResult, status, value_or};
 use crate::handles::claim::look;
 use crate::handles::opaque::{BufHandle, DomainHandle};
-use crate::handles::table::Table;
-use crate::handles::token::{Kind, Token};
-
-static DOMAINS: Table<Arc<dyn DmaDomain>> = Table::new(Kind::Domain);
-
-/// The domain of a token, for a pool.
-pub(crate) fn domain(token: Token) -> Outcome<Arc<dyn DmaDomain>> {
-    DOMAINS.with(token, Arc::clone)
-}
+use crate::handles::tables::{self, DOMAINS};
+use crate::handles::token::Token;
 
 /// A stretch of an arena, to be mapped as one.
 #[repr(C)]
@@ -70,7 +64,7 @@ pub struct DomainOpsC {
 unsafe impl Sized0 for DomainOpsC {}
 
 /// A domain made of a caller's callbacks.
-struct Callbacks {
+struct DomainCallbacks {
     id: DomainId,
     name: String,
     ops: DomainOpsC,
@@ -79,11 +73,11 @@ struct Callbacks {
 }
 
 // SAFETY: the header says that the callbacks are called from any thread.
-unsafe impl Send for Callbacks {}
+unsafe impl Send for DomainCallbacks {}
 // SAFETY: as above.
-unsafe impl Sync for Callbacks {}
+unsafe impl Sync for DomainCallbacks {}
 
-impl fmt::Debug for Callbacks {
+impl fmt::Debug for DomainCallbacks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Callbacks").field("name", &self.name).finish_non_exhaustive()
     }
@@ -98,7 +92,7 @@ fn region_for_c(region: &Region) -> RegionC {
     }
 }
 
-impl DmaDomain for Callbacks {
+impl DmaDomain for DomainCallbacks {
     fn id(&self) -> DomainId {
         self.id
     }
@@ -138,7 +132,7 @@ impl DmaDomain for Callbacks {
     }
 }
 
-impl Drop for Callbacks {
+impl Drop for DomainCallbacks {
     fn drop(&mut self) {
         if let Some(release) = self.ops.release {
             // SAFETY: as above; nothing calls the domain any more.
@@ -159,18 +153,19 @@ pub unsafe extern "C" fn pagepool_domain_create(
     status(|| {
         // SAFETY: the caller's struct begins with its size.
         let ops = unsafe { sized::read(ops, size_of::<DomainOpsC>()) }?;
-        let missing = |field: &str| crate::args::pool_params::range(field, "NULL", "a function");
+        let missing = |field: &str| out_of_range(field, "NULL", "a function");
         let map = ops.map.ok_or_else(|| missing("map"))?;
         let unmap = ops.unmap.ok_or_else(|| missing("unmap"))?;
         if ops.coherent == 0 && (ops.sync_for_device.is_none() || ops.sync_for_cpu.is_none()) {
             return Err(missing("sync_for_device or sync_for_cpu, in a domain that is not coherent,"));
         }
         if domain.is_null() {
-            return Err(Refusal::null());
+            return Err(CallError::null());
         }
         // SAFETY: the caller's text ends with a zero byte.
         let name = unsafe { text(ops.name, "domain") };
-        let made: Arc<dyn DmaDomain> = Arc::new(Callbacks { id: DomainId::unique(), name, ops, map, unmap });
+        let made: Arc<dyn DmaDomain> =
+            Arc::new(DomainCallbacks { id: DomainId::unique(), name, ops, map, unmap });
         // SAFETY: not NULL, and the caller's to write.
         unsafe { give(domain, made) }
     })
@@ -207,9 +202,9 @@ unsafe fn simple(
     name: *const c_char,
     to: *mut *mut DomainHandle,
     make: impl FnOnce(String) -> Arc<dyn DmaDomain>,
-) -> Outcome<()> {
+) -> CallResult<()> {
     if to.is_null() {
-        return Err(Refusal::null());
+        return Err(CallError::null());
     }
     // SAFETY: the caller says so.
     let name = unsafe { text(name, "domain") };
@@ -219,7 +214,7 @@ unsafe fn simple(
 
 /// # Safety
 /// `to` is writable.
-unsafe fn give(to: *mut *mut DomainHandle, domain: Arc<dyn DmaDomain>) -> Outcome<()> {
+unsafe fn give(to: *mut *mut DomainHandle, domain: Arc<dyn DmaDomain>) -> CallResult<()> {
     let token = DOMAINS.insert(domain)?;
     // SAFETY: the caller says so.
     unsafe { to.write(token.handle()) };
@@ -243,9 +238,10 @@ pub extern "C" fn pagepool_domain_put(domain: *mut DomainHandle) -> c_int {
 /// Thread: whoever has the buffer. Cost: two lookups; a lock for a domain that is not the pool's.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_dma_addr_in(buf: *mut BufHandle, domain: *mut DomainHandle) -> u64 {
-    or(u64::MAX, || {
-        let id = self::domain(Token::of(domain))?.id();
+    value_or(u64::MAX, || {
+        let id = tables::domain(Token::of(domain))?.id();
         let at = look(Token::of(buf), |buf| buf.dma_addr_in(id))?;
-        at.map(|at| at.0).ok_or(Refusal::fixed(libc::EOPNOTSUPP, c"the buffer is not mapped in that domain"))
+        at.map(|at| at.0)
+            .ok_or(CallError::fixed(libc::EOPNOTSUPP, c"the buffer is not mapped in that domain"))
     })
 }

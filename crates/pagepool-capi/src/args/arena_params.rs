@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicU8;
 
 use ::pagepool::{ArenaParams, Backing, NodeId, NodePolicy, OnMissingHuge, Topology};
 
-use crate::args::pool_params::{node, range};
+use crate::args::range::{node, out_of_range};
 use crate::args::sized::{Sized0, text};
-use crate::error::Outcome;
+use crate::error::CallResult;
 
 /// What an arena shall be. Begin with PAGEPOOL_ARENA_PARAMS_INIT, or with zeroes and `size`.
 #[repr(C)]
@@ -82,12 +82,12 @@ pub const PAGEPOOL_BACKING_CALLER: u32 = 7;
 pub const PAGEPOOL_BACKING_DEVICE: u32 = 8;
 
 /// A callback's argument. Whose threads it is for is the caller's to say, in the header's words.
-struct Arg(*mut c_void);
+struct CallbackArg(*mut c_void);
 
 // SAFETY: the header says that the callback is called on any thread.
-unsafe impl Send for Arg {}
+unsafe impl Send for CallbackArg {}
 // SAFETY: as above.
-unsafe impl Sync for Arg {}
+unsafe impl Sync for CallbackArg {}
 
 impl ArenaParamsC {
     /// Bytes, with the default for 0.
@@ -99,7 +99,7 @@ impl ArenaParamsC {
     ///
     /// # Safety
     /// `name` is NULL or ends with a zero byte; `node_of_page` may be called with `arg` as long as the arena lives.
-    pub(crate) unsafe fn to_rust(self, here: &Arc<AtomicU8>) -> Outcome<ArenaParams> {
+    pub(crate) unsafe fn to_rust(self, here: &Arc<AtomicU8>) -> CallResult<ArenaParams> {
         Ok(ArenaParams {
             // SAFETY: the caller says so.
             name: unsafe { text(self.name, "arena") },
@@ -119,7 +119,7 @@ impl ArenaParamsC {
         })
     }
 
-    fn backing(&self) -> Outcome<Backing> {
+    fn backing(&self) -> CallResult<Backing> {
         Ok(match self.backing {
             PAGEPOOL_BACKING_DEFAULT => Backing::default(),
             PAGEPOOL_BACKING_ANONYMOUS_4K => Backing::Anonymous4k,
@@ -129,11 +129,11 @@ impl ArenaParamsC {
             PAGEPOOL_BACKING_MEMFD => Backing::Memfd { huge: false },
             PAGEPOOL_BACKING_MEMFD_HUGE => Backing::Memfd { huge: true },
             PAGEPOOL_BACKING_CALLER => Backing::Caller,
-            other => return Err(range("backing", other, "a PAGEPOOL_BACKING_ value, 0 to 8")),
+            other => return Err(out_of_range("backing", other, "a PAGEPOOL_BACKING_ value, 0 to 8")),
         })
     }
 
-    fn node_policy(&self) -> Outcome<NodePolicy> {
+    fn node_policy(&self) -> CallResult<NodePolicy> {
         if self.nodes > 0 {
             return Ok(NodePolicy::Any); // made-up nodes are where the callback says
         }
@@ -144,16 +144,16 @@ impl ArenaParamsC {
         })
     }
 
-    fn topology(&self, here: &Arc<AtomicU8>) -> Outcome<Topology> {
-        let nodes = u8::try_from(self.nodes).map_err(|_| range("nodes", self.nodes, "0 to 255"))?;
-        let (callback, arg) = (self.node_of_page, Arg(self.arg));
+    fn topology(&self, here: &Arc<AtomicU8>) -> CallResult<Topology> {
+        let nodes = u8::try_from(self.nodes).map_err(|_| out_of_range("nodes", self.nodes, "0 to 255"))?;
+        let (callback, arg) = (self.node_of_page, CallbackArg(self.arg));
         Ok(match (nodes, callback) {
             (0, None) => Topology::detect(),
-            (0, Some(_)) => return Err(range("nodes", 0, "1 to 255 with node_of_page")),
+            (0, Some(_)) => return Err(out_of_range("nodes", 0, "1 to 255 with node_of_page")),
             (_, None) => Topology::pretend_halves(nodes).with_current_node(here.clone()),
             (_, Some(callback)) => {
                 let node_of = move |page: ::pagepool::PageIdx| {
-                    let arg: &Arg = &arg;
+                    let arg: &CallbackArg = &arg;
                     // SAFETY: the caller says that it may be called with its argument.
                     let node = unsafe { callback(page.0, arg.0) };
                     NodeId(u8::try_from(node).unwrap_or(u8::MAX)) // beyond the last one it counts as that

@@ -6,11 +6,13 @@
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use ::pagepool::{DmaDomain, NodeId, OnBusy, PoolParams};
+use ::pagepool::{DmaDomain, OnBusy, PoolParams};
 
+use crate::args::range::{node, out_of_range};
 use crate::args::sized::{Sized0, text};
-use crate::error::{Outcome, Refusal};
+use crate::error::{CallError, CallResult};
 use crate::handles::opaque::{ArenaHandle, DomainHandle};
+use crate::handles::tables;
 use crate::handles::token::Token;
 
 /// What a pool shall be. Begin with PAGEPOOL_PARAMS_INIT, or with zeroes and `size`. 0 stands for the default, except
@@ -97,8 +99,8 @@ impl PoolParamsC {
     ///
     /// # Safety
     /// `name` and `domains` are NULL or readable as the fields say.
-    pub(crate) unsafe fn to_rust(self) -> Outcome<PoolParams> {
-        let order = u8::try_from(self.order).map_err(|_| range("order", self.order, "0 to 10"))?;
+    pub(crate) unsafe fn to_rust(self) -> CallResult<PoolParams> {
+        let order = u8::try_from(self.order).map_err(|_| out_of_range("order", self.order, "0 to 10"))?;
         let max_lanes = match self.max_lanes {
             0 => 16,
             PAGEPOOL_NO_LANES => 0,
@@ -132,33 +134,37 @@ impl PoolParamsC {
         })
     }
 
-    fn on_busy(&self) -> Outcome<OnBusy> {
+    fn on_busy(&self) -> CallResult<OnBusy> {
         if self.on_busy != PAGEPOOL_ON_BUSY_SKIP && self.skip_ahead != 0 {
-            return Err(range("skip_ahead", self.skip_ahead, "0 unless on_busy is PAGEPOOL_ON_BUSY_SKIP"));
+            return Err(out_of_range(
+                "skip_ahead",
+                self.skip_ahead,
+                "0 unless on_busy is PAGEPOOL_ON_BUSY_SKIP",
+            ));
         }
         match self.on_busy {
             PAGEPOOL_ON_BUSY_KEEP => Ok(OnBusy::Keep),
             PAGEPOOL_ON_BUSY_SKIP => Ok(OnBusy::Skip { ahead: self.skip_ahead as usize }),
             PAGEPOOL_ON_BUSY_RELEASE => Ok(OnBusy::Release),
-            other => Err(range("on_busy", other, "one of PAGEPOOL_ON_BUSY_KEEP, _SKIP, _RELEASE")),
+            other => Err(out_of_range("on_busy", other, "one of PAGEPOOL_ON_BUSY_KEEP, _SKIP, _RELEASE")),
         }
     }
 
     /// # Safety
     /// `domains` is readable for `n_domains` handles.
-    unsafe fn domains(&self) -> Outcome<Vec<Arc<dyn DmaDomain>>> {
+    unsafe fn domains(&self) -> CallResult<Vec<Arc<dyn DmaDomain>>> {
         if self.n_domains == 0 {
             return Ok(Vec::new());
         }
         if self.n_domains > 64 {
-            return Err(range("n_domains", self.n_domains, "0 to 64"));
+            return Err(out_of_range("n_domains", self.n_domains, "0 to 64"));
         }
         if self.domains.is_null() {
-            return Err(Refusal::null());
+            return Err(CallError::null());
         }
         // SAFETY: the caller says so.
         let handles = unsafe { std::slice::from_raw_parts(self.domains, self.n_domains) };
-        handles.iter().map(|&handle| crate::api::domain::domain(Token::of(handle))).collect()
+        handles.iter().map(|&handle| tables::domain(Token::of(handle))).collect()
     }
 }
 
@@ -170,17 +176,3 @@ pub const PAGEPOOL_ON_BUSY_SKIP: u32 = 1;
 pub const PAGEPOOL_ON_BUSY_RELEASE: u32 = 2;
 /// No thread has a lane home.
 pub const PAGEPOOL_NO_LANES: u32 = u32::MAX;
-
-/// A node as C gives it: negative is none in particular.
-pub(crate) fn node(field: &str, nid: c_int) -> Outcome<Option<NodeId>> {
-    if nid < 0 {
-        return Ok(None);
-    }
-    u8::try_from(nid).map(|nid| Some(NodeId(nid))).map_err(|_| range(field, nid, "-1, or a node up to 255"))
-}
-
-/// A value out of its range, in the words of Rust's errors.
-#[cold]
-pub(crate) fn range(field: &str, value: impl std::fmt::Display, must_be: &str) -> Refusal {
-    Refusal::made(libc::EINVAL, format!("{field} is {value}, but must be {must_be}"))
-}

@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::error::{Outcome, Refusal};
+use crate::error::{CallError, CallResult};
 
 /// Structs of the header that begin with `size`, and of which all-zero bytes are a value.
 ///
@@ -18,20 +18,20 @@ pub(crate) unsafe trait Sized0: Copy {}
 ///
 /// # Safety
 /// `at` is NULL, or it is readable for as many bytes as its first word says.
-pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> Outcome<T> {
+pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> CallResult<T> {
     if at.is_null() {
-        return Err(Refusal::null());
+        return Err(CallError::null());
     }
     // SAFETY: the caller's struct begins with its size; unaligned reads are none of its worries.
     let size = unsafe { at.cast::<usize>().read_unaligned() };
     if size < least || size > 1 << 16 {
         let text = format!("size is {size}, but must be that of the struct, {}", size_of::<T>());
-        return Err(Refusal::made(libc::EINVAL, text));
+        return Err(CallError::formatted(libc::EINVAL, text));
     }
     // SAFETY: the caller says that `size` bytes are readable.
     let bytes = unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) };
     if bytes.iter().skip(size_of::<T>()).any(|&byte| byte != 0) {
-        return Err(Refusal::fixed(
+        return Err(CallError::fixed(
             libc::E2BIG,
             c"a field is set that this version of the library does not know",
         ));

@@ -3,8 +3,8 @@
 //! How    whoever turns the generation from odd to even has the buffer. While only the owner returns buffers of a pool it
 //!        does that with plain operations: the pool is biased to it. The first thread that returns one elsewhere ends that
 //!        for good, and from then on everybody uses a compare-and-swap.
-//! Bias   [`FREE`] (0): nobody was biased since the pool was made or unbound. A thread: it owns the pool and is biased.
-//!        [`ENDING`]: somebody is ending it. [`SHARED`]: everybody uses the compare-and-swap.
+//! Bias   [`BIAS_FREE`] (0): nobody was biased since the pool was made or unbound. A thread: it owns the pool and is biased.
+//!        [`BIAS_ENDING`]: somebody is ending it. [`BIAS_SHARED`]: everybody uses the compare-and-swap.
 //! Pairs  the owner: `begun`, compiler fence, bias. Who ends it: bias, fence_all_threads, `begun`. Either the owner sees
 //!        that it is not biased any more, or it is seen to have begun more returns than it counted, and waited for. The
 //!        count of returns is stored anyway, so that saying that one is over costs nothing.
@@ -21,31 +21,25 @@ use std::sync::atomic::{Ordering::*, compiler_fence};
 
 use ::pagepool::{PageBuf, RawBuf, fence_all_threads};
 
-use crate::error::{Outcome, Refusal};
-use crate::handles::ledger::{self, Found, Word};
+use crate::error::{CallError, CallResult};
+use crate::handles::directory::{self, BufPlace};
+use crate::handles::life_word::{self, LifeWord};
 use crate::handles::thread::me;
-use crate::handles::token::{Kind, Token};
-use crate::handles::view::View;
-
-/// In [`View::bias`]: the next owner is biased.
-pub(crate) const FREE: u64 = 0;
-/// In [`View::bias`]: it ends just now.
-const ENDING: u64 = 1;
-/// In [`View::bias`]: nobody is biased any more.
-pub(crate) const SHARED: u64 = 2;
+use crate::handles::token::{HandleKind, Token};
+use crate::handles::view::{BIAS_ENDING, BIAS_FREE, BIAS_SHARED, PoolView};
 
 /// A buffer that was taken out of its token: the caller's alone.
 pub(crate) struct Claimed {
     pub(crate) buffer: PageBuf,
     token: Token,
-    word: &'static Word,
-    view: &'static View,
+    word: &'static LifeWord,
+    view: &'static PoolView,
 }
 
 /// Takes the buffer of a token; everybody else who has the token is refused from now on.
-pub(crate) fn claim(token: Token) -> Outcome<Claimed> {
-    let Found { word, view } = ledger::find(token)?;
-    let was = end_life(word, view, token).ok_or(Refusal::stale())?;
+pub(crate) fn claim(token: Token) -> CallResult<Claimed> {
+    let BufPlace { word, view } = directory::find(token)?;
+    let was = end_life(word, view, token).ok_or(CallError::stale())?;
     // SAFETY: the life that just ended was begun by the buffer's owner, and ended here alone.
     let buffer = unsafe { buffer_of(token, was, view) };
     Ok(Claimed { buffer, token, word, view })
@@ -56,21 +50,21 @@ pub(crate) fn claim(token: Token) -> Outcome<Claimed> {
 /// # Safety
 /// It is out in that life, and the caller takes it over, or never drops it.
 #[inline(always)]
-unsafe fn buffer_of(token: Token, word: u64, view: &View) -> PageBuf {
-    let page = if token.is(Kind::Frag) {
-        ledger::entry(token.place()).page.load(Relaxed)
+unsafe fn buffer_of(token: Token, word: u64, view: &PoolView) -> PageBuf {
+    let page = if token.is(HandleKind::Frag) {
+        directory::entry(token.place()).page.load(Relaxed)
     } else {
         u64::from(view.page_of(token))
     };
     // The address is that of a pool that has a buffer out.
     let home = NonNull::<c_void>::new(view.home.load(Relaxed)).unwrap_or(NonNull::dangling());
     // SAFETY: these are the words that the buffer was made of; the caller answers for the rest.
-    unsafe { PageBuf::from_token(home, u64::from(ledger::part(word, token)) << 32 | page) }
+    unsafe { PageBuf::from_token(home, u64::from(life_word::part(word, token)) << 32 | page) }
 }
 
 /// Ends a life; gives what its word was if it was that life, and this caller who ended it.
 #[inline(always)]
-fn end_life(word: &Word, view: &View, token: Token) -> Option<u64> {
+fn end_life(word: &LifeWord, view: &PoolView, token: Token) -> Option<u64> {
     if view.bias.load(Relaxed) == me() {
         let counted = view.recycled.load(Relaxed);
         view.begun.store(counted.wrapping_add(1), Relaxed);
@@ -82,10 +76,10 @@ fn end_life(word: &Word, view: &View, token: Token) -> Option<u64> {
             return ended;
         }
     }
-    if !ledger::is_in(word.now(), token) {
+    if !life_word::is_in(word.now(), token) {
         return None; // a stale token must not end a bias
     }
-    if view.bias.load(Acquire) != SHARED {
+    if view.bias.load(Acquire) != BIAS_SHARED {
         end_bias(view);
     }
     word.end(token)
@@ -93,22 +87,22 @@ fn end_life(word: &Word, view: &View, token: Token) -> Option<u64> {
 
 /// Makes sure that nobody uses plain operations any more.
 #[cold]
-fn end_bias(view: &View) {
+fn end_bias(view: &PoolView) {
     loop {
         match view.bias.load(Acquire) {
-            SHARED => return,
-            ENDING => std::thread::yield_now(),
+            BIAS_SHARED => return,
+            BIAS_ENDING => std::thread::yield_now(),
             bias => {
-                if view.bias.compare_exchange(bias, ENDING, AcqRel, Relaxed).is_err() {
+                if view.bias.compare_exchange(bias, BIAS_ENDING, AcqRel, Relaxed).is_err() {
                     continue;
                 }
-                if bias != FREE && bias != me() {
+                if bias != BIAS_FREE && bias != me() {
                     fence_all_threads(); // pairs with end_life()
                     while view.begun.load(Acquire) != view.recycled.load(Acquire) {
                         std::thread::yield_now();
                     }
                 }
-                view.bias.store(SHARED, Release);
+                view.bias.store(BIAS_SHARED, Release);
             }
         }
     }
@@ -124,17 +118,17 @@ pub(crate) fn put_fast(token: Token) -> bool {
 #[inline(always)]
 pub(crate) fn put_here(token: Token) -> bool {
     let me = me();
-    put_into(View::hint(me), token, me)
+    put_into(PoolView::hint(me), token, me)
 }
 
 /// As [`put_fast`], for any pool's page.
 #[inline(never)]
 pub(crate) fn put_by_place(token: Token) -> bool {
-    ledger::find(token).is_ok_and(|found| put_into(found.view, token, me()))
+    directory::find(token).is_ok_and(|found| put_into(found.view, token, me()))
 }
 
 #[inline(always)]
-fn put_into(view: &View, token: Token, me: u64) -> bool {
+fn put_into(view: &PoolView, token: Token, me: u64) -> bool {
     let page = view.page_of(token);
     if !view.has(page) || view.bias.load(Relaxed) != me {
         return false;
@@ -152,7 +146,7 @@ fn put_into(view: &View, token: Token, me: u64) -> bool {
 }
 
 /// Why there is no device address.
-pub(crate) const NO_RAW: Refusal = Refusal::fixed(
+pub(crate) const NO_RAW: CallError = CallError::fixed(
     libc::EOPNOTSUPP,
     c"the buffer has no raw form: its pool has no domain, or it is a fragment that shares a cache line",
 );
@@ -165,18 +159,21 @@ impl Claimed {
     }
 
     fn token_is_over(&self) {
-        if self.token.is(Kind::Frag) {
+        if self.token.is(HandleKind::Frag) {
             crate::handles::owner::frag_over(self.view, self.token.place());
         }
     }
 
     /// Gives the buffer to somebody; where they refuse it, it is behind its token again.
-    pub(crate) fn give<T>(self, to: impl FnOnce(PageBuf) -> Result<T, (PageBuf, Refusal)>) -> Outcome<T> {
+    pub(crate) fn give<T>(
+        self,
+        to: impl FnOnce(PageBuf) -> Result<T, (PageBuf, CallError)>,
+    ) -> CallResult<T> {
         let Self { buffer, token, word, view } = self;
         match to(buffer) {
             Ok(taken) => {
                 // Whoever took it keeps the pool, until this caller hands that on.
-                if token.is(Kind::Frag) {
+                if token.is(HandleKind::Frag) {
                     crate::handles::owner::frag_over(view, token.place());
                 }
                 Ok(taken)
@@ -189,7 +186,7 @@ impl Claimed {
     }
 
     /// The buffer as a device address.
-    pub(crate) fn into_raw(self) -> Outcome<RawBuf> {
+    pub(crate) fn into_raw(self) -> CallResult<RawBuf> {
         self.give(|buffer| buffer.into_raw().map_err(|buffer| (buffer, NO_RAW)))
     }
 
@@ -200,14 +197,14 @@ impl Claimed {
     }
 }
 
-/// Looks at the buffer of a token, which whoever calls has: if somebody else returns it meanwhile the answer means
+/// Looks at the buffer of a token, which whoever calls has: if somebody else returns it meanwhile the to_errno means
 /// nothing.
 #[inline(always)]
-pub(crate) fn look<R>(token: Token, look: impl FnOnce(&PageBuf) -> R) -> Outcome<R> {
-    let Found { word, view } = ledger::find(token)?;
+pub(crate) fn look<R>(token: Token, look: impl FnOnce(&PageBuf) -> R) -> CallResult<R> {
+    let BufPlace { word, view } = directory::find(token)?;
     let now = word.now();
-    if !ledger::is_in(now, token) {
-        return Err(Refusal::stale());
+    if !life_word::is_in(now, token) {
+        return Err(CallError::stale());
     }
     // SAFETY: the token's buffer is out; what is made here is never dropped, and the caller keeps its own.
     let buffer = ManuallyDrop::new(unsafe { buffer_of(token, now, view) });

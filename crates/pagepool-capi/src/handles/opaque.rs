@@ -18,7 +18,7 @@ pub struct BufHandle {
 }
 
 /// A hold on a page's memory: made by pagepool_buf_hold.
-pub struct HoldHandle {
+pub struct PageRefHandle {
     _never: [u8; 0],
 }
 
@@ -43,7 +43,7 @@ pub struct SkbCacheHandle {
 }
 
 /// Somebody who uses buffers and only says whether one is in use still: made by pagepool_wait_user_create.
-pub struct WaitUserHandle {
+pub struct DeferredUserHandle {
     _never: [u8; 0],
 }
 

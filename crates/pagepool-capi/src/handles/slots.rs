@@ -13,17 +13,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::pagepool::{Pool, PoolRef, Shutdown, Tag};
 
-use crate::error::{Outcome, Refusal};
-use crate::handles::ledger::Rows;
-use crate::handles::owner::Own;
-use crate::handles::token::{Kind, Token};
-use crate::handles::view::{MAX_POOLS, VIEWS, View};
+use crate::error::{CallError, CallResult};
+use crate::handles::directory::PlaceRange;
+use crate::handles::owner_half::OwnerHalf;
+use crate::handles::token::{HandleKind, Token};
+use crate::handles::view::{BIAS_FREE, BIAS_SHARED, MAX_POOLS, PoolView, VIEWS};
 
 /// Who has the owner half.
 pub(crate) enum Half {
     /// Nobody: it waits here to be bound.
     Idle(Pool),
-    /// The thread in the row's `owner`, in [`Own`].
+    /// The thread in the row's `owner`, in [`OwnerHalf`].
     Bound,
     /// It was given up; the buffers that are out come home one by one.
     Ended(Arc<Shutdown>),
@@ -32,7 +32,7 @@ pub(crate) enum Half {
 }
 
 /// What a slot knows of its pool.
-pub(crate) struct Life {
+pub(crate) struct PoolLife {
     pub(crate) half: Half,
     pub(crate) handle: PoolRef,
     pub(crate) tags: Vec<Tag>,
@@ -40,36 +40,36 @@ pub(crate) struct Life {
     pub(crate) frags: u64,
     page_size: u64,
     pages: u32,
-    taken: Vec<Rows>,
+    taken: Vec<PlaceRange>,
 }
 
-struct Slot {
-    life: Mutex<Option<Box<Life>>>,
+struct PoolSlot {
+    life: Mutex<Option<Box<PoolLife>>>,
     /// Of the token that the slot's pool has, or had last.
     generation: AtomicU32,
 }
 
-static SLOTS: [Slot; MAX_POOLS] =
-    [const { Slot { life: Mutex::new(None), generation: AtomicU32::new(0) } }; MAX_POOLS];
+static SLOTS: [PoolSlot; MAX_POOLS] =
+    [const { PoolSlot { life: Mutex::new(None), generation: AtomicU32::new(0) } }; MAX_POOLS];
 
 /// Slots: how many were ever used, and which of them are free, or wait for their last buffers.
-struct List {
+struct SlotList {
     used: u32,
     free: Vec<u32>,
     ended: Vec<u32>,
 }
 
-static LIST: Mutex<List> = Mutex::new(List { used: 0, free: Vec::new(), ended: Vec::new() });
+static SLOT_LIST: Mutex<SlotList> = Mutex::new(SlotList { used: 0, free: Vec::new(), ended: Vec::new() });
 
-fn list() -> MutexGuard<'static, List> {
-    LIST.lock().unwrap_or_else(PoisonError::into_inner)
+fn list() -> MutexGuard<'static, SlotList> {
+    SLOT_LIST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn life_of(at: u32) -> MutexGuard<'static, Option<Box<Life>>> {
+fn life_of(at: u32) -> MutexGuard<'static, Option<Box<PoolLife>>> {
     SLOTS[at as usize % MAX_POOLS].life.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Life {
+impl PoolLife {
     pub(crate) fn new(pool: Pool, pages: u32, order: u8) -> Self {
         Self {
             handle: pool.handle(),
@@ -87,9 +87,9 @@ impl Life {
     }
 
     /// A list of free entries for fragments: 4096 fresh ones, which the pool has until it is freed.
-    pub(crate) fn take_frags(&mut self, view: &'static View) -> Outcome<u64> {
-        self.taken.try_reserve(1).map_err(|_| Refusal::no_memory())?;
-        let row = Rows::for_frags(view)?;
+    pub(crate) fn take_frags(&mut self, view: &'static PoolView) -> CallResult<u64> {
+        self.taken.try_reserve(1).map_err(|_| CallError::no_memory())?;
+        let row = PlaceRange::for_frags(view)?;
         self.taken.push(row);
         Ok(u64::from(row.first_place()) + 1)
     }
@@ -97,39 +97,39 @@ impl Life {
 
 /// The row of a pool that is there.
 #[inline]
-pub(crate) fn view(pool: Token) -> Outcome<&'static View> {
+pub(crate) fn view(pool: Token) -> CallResult<&'static PoolView> {
     let at = pool.place() as usize;
-    if !pool.is(Kind::Pool) || at >= MAX_POOLS {
-        return Err(Refusal::no_handle());
+    if !pool.is(HandleKind::Pool) || at >= MAX_POOLS {
+        return Err(CallError::no_handle());
     }
     let view = &VIEWS[at];
     if view.token.load(Acquire) == pool.0 {
         return Ok(view);
     }
     let was = (1..=SLOTS[at].generation.load(Relaxed)).contains(&pool.generation());
-    Err(if was { Refusal::stale() } else { Refusal::no_handle() })
+    Err(if was { CallError::stale() } else { CallError::no_handle() })
 }
 
 /// The row that a token names, whatever it is: for fast paths, which compare the token in it.
 #[inline(always)]
-pub(crate) fn view_of(pool: Token) -> &'static View {
+pub(crate) fn view_of(pool: Token) -> &'static PoolView {
     &VIEWS[pool.place() as usize % MAX_POOLS]
 }
 
 /// Looks at, or changes, what a slot knows of a pool that is there. Under its lock: `look` calls nothing foreign.
-pub(crate) fn with_life<R>(pool: Token, look: impl FnOnce(&mut Life) -> Outcome<R>) -> Outcome<R> {
+pub(crate) fn with_life<R>(pool: Token, look: impl FnOnce(&mut PoolLife) -> CallResult<R>) -> CallResult<R> {
     view(pool)?;
     let mut life = life_of(pool.place());
     view(pool)?; // nobody ended it meanwhile
-    look(life.as_mut().ok_or(Refusal::stale())?)
+    look(life.as_mut().ok_or(CallError::stale())?)
 }
 
 /// Gives a new pool a slot and a token.
-pub(crate) fn insert(mut life: Life) -> Outcome<Token> {
+pub(crate) fn insert(mut life: PoolLife) -> CallResult<Token> {
     reap();
-    life.taken.try_reserve(1).map_err(|_| Refusal::no_memory())?;
+    life.taken.try_reserve(1).map_err(|_| CallError::no_memory())?;
     let at = free_slot()?;
-    let words = match Rows::for_pages(life.pages, &VIEWS[at as usize % MAX_POOLS]) {
+    let words = match PlaceRange::for_pages(life.pages, &VIEWS[at as usize % MAX_POOLS]) {
         Ok(words) => words,
         Err(refusal) => {
             list().free.push(at); // room for every slot was reserved
@@ -139,19 +139,15 @@ pub(crate) fn insert(mut life: Life) -> Outcome<Token> {
     life.taken.push(words);
     let slot = &SLOTS[at as usize % MAX_POOLS];
     let generation = slot.generation.load(Relaxed).wrapping_add(1).max(1);
-    let token = Token::new(Kind::Pool, at, generation);
+    let token = Token::new(HandleKind::Pool, at, generation);
     let view = &VIEWS[at as usize % MAX_POOLS];
-    let bias = if ::pagepool::fences_are_free() {
-        crate::handles::claim::FREE
-    } else {
-        crate::handles::claim::SHARED
-    };
+    let bias = if ::pagepool::fences_are_free() { BIAS_FREE } else { BIAS_SHARED };
     view.bias.store(bias, Relaxed);
     view.home.store(life.handle.token().as_ptr(), Relaxed);
     view.words.store(words.words(), Relaxed);
-    view.base.store(u64::from(words.first_place()) << 4 | Kind::Page as u64, Relaxed);
+    view.base.store(u64::from(words.first_place()) << 4 | HandleKind::Page as u64, Relaxed);
     view.pages.store(u64::from(life.pages), Relaxed);
-    view.own.store(Box::into_raw(Box::new(Own::new(life.handle.clone()))), Relaxed);
+    view.own.store(Box::into_raw(Box::new(OwnerHalf::new(life.handle.clone()))), Relaxed);
     view.page_size.store(life.page_size, Relaxed);
     for count in [&view.allocated, &view.recycled, &view.begun, &view.frags_home.0] {
         count.store(0, Relaxed);
@@ -162,17 +158,17 @@ pub(crate) fn insert(mut life: Life) -> Outcome<Token> {
     Ok(token)
 }
 
-fn free_slot() -> Outcome<u32> {
+fn free_slot() -> CallResult<u32> {
     let mut list = list();
     if let Some(at) = list.free.pop() {
         return Ok(at);
     }
     let used = list.used;
     if used as usize == MAX_POOLS {
-        return Err(Refusal::fixed(libc::EBUSY, c"4096 pools are there: destroy one first"));
+        return Err(CallError::fixed(libc::EBUSY, c"4096 pools are there: destroy one first"));
     }
-    list.free.try_reserve(used as usize + 1).map_err(|_| Refusal::no_memory())?;
-    list.ended.try_reserve(used as usize + 1).map_err(|_| Refusal::no_memory())?;
+    list.free.try_reserve(used as usize + 1).map_err(|_| CallError::no_memory())?;
+    list.ended.try_reserve(used as usize + 1).map_err(|_| CallError::no_memory())?;
     list.used += 1;
     Ok(used)
 }
@@ -197,14 +193,14 @@ pub(crate) fn reap() {
 /// The ends of pools that wait for their last buffers.
 fn ends() -> Vec<Arc<Shutdown>> {
     let list = list();
-    list.ended.iter().filter_map(|&at| life_of(at).as_deref().and_then(Life::end).cloned()).collect()
+    list.ended.iter().filter_map(|&at| life_of(at).as_deref().and_then(PoolLife::end).cloned()).collect()
 }
 
 /// The life of a pool whose last buffer is home, unless somebody else took it; its slot is free from now on.
-fn take_complete(end: &Arc<Shutdown>) -> Option<Box<Life>> {
+fn take_complete(end: &Arc<Shutdown>) -> Option<Box<PoolLife>> {
     let mut list = list();
     let is_that =
-        |at: &u32| life_of(*at).as_deref().and_then(Life::end).is_some_and(|its| Arc::ptr_eq(its, end));
+        |at: &u32| life_of(*at).as_deref().and_then(PoolLife::end).is_some_and(|its| Arc::ptr_eq(its, end));
     let which = list.ended.iter().position(is_that)?;
     let at = list.ended.swap_remove(which);
     let life = life_of(at).take();
@@ -219,7 +215,7 @@ fn take_complete(end: &Arc<Shutdown>) -> Option<Box<Life>> {
 }
 
 /// Every slot that was ever used, for the dump.
-pub(crate) fn for_each(mut look: impl FnMut(&Life, &'static View)) {
+pub(crate) fn for_each(mut look: impl FnMut(&PoolLife, &'static PoolView)) {
     let used = list().used;
     for at in 0..used {
         if let Some(life) = life_of(at).as_deref() {

@@ -6,77 +6,77 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::error::{Outcome, Refusal};
-use crate::handles::token::{Kind, PLACES, Token};
+use crate::error::{CallError, CallResult};
+use crate::handles::token::{HandleKind, PLACES, Token};
 
-pub(crate) struct Table<T> {
-    kind: Kind,
-    rows: Mutex<Rows<T>>,
+pub(crate) struct HandleTable<T> {
+    kind: HandleKind,
+    rows: Mutex<TableRows<T>>,
 }
 
-struct Rows<T> {
-    rows: Vec<Row<T>>,
-    /// Rows that are empty.
+struct TableRows<T> {
+    rows: Vec<TableRow<T>>,
+    /// TableRows that are empty.
     free: Vec<u32>,
 }
 
-struct Row<T> {
+struct TableRow<T> {
     generation: u32,
     thing: Option<T>,
 }
 
-impl<T> Table<T> {
-    pub(crate) const fn new(kind: Kind) -> Self {
-        Self { kind, rows: Mutex::new(Rows { rows: Vec::new(), free: Vec::new() }) }
+impl<T> HandleTable<T> {
+    pub(crate) const fn new(kind: HandleKind) -> Self {
+        Self { kind, rows: Mutex::new(TableRows { rows: Vec::new(), free: Vec::new() }) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Rows<T>> {
+    fn lock(&self) -> MutexGuard<'_, TableRows<T>> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts a thing in. Where there is no memory it is dropped.
-    pub(crate) fn insert(&self, thing: T) -> Outcome<Token> {
+    pub(crate) fn insert(&self, thing: T) -> CallResult<Token> {
         let mut table = self.lock();
-        let Rows { rows, free } = &mut *table;
+        let TableRows { rows, free } = &mut *table;
         if free.is_empty() {
-            let at = u32::try_from(rows.len()).ok().filter(|&at| at < PLACES).ok_or(Refusal::no_memory())?;
-            rows.try_reserve(1).map_err(|_| Refusal::no_memory())?;
-            free.try_reserve(rows.len() + 1).map_err(|_| Refusal::no_memory())?;
-            rows.push(Row { generation: 0, thing: None });
+            let at = u32::try_from(rows.len()).ok().filter(|&at| at < PLACES).ok_or(CallError::no_memory())?;
+            rows.try_reserve(1).map_err(|_| CallError::no_memory())?;
+            free.try_reserve(rows.len() + 1).map_err(|_| CallError::no_memory())?;
+            rows.push(TableRow { generation: 0, thing: None });
             free.push(at);
         }
-        let at = free.pop().ok_or(Refusal::no_memory())?;
-        let row = rows.get_mut(at as usize).ok_or(Refusal::no_memory())?;
+        let at = free.pop().ok_or(CallError::no_memory())?;
+        let row = rows.get_mut(at as usize).ok_or(CallError::no_memory())?;
         row.generation = row.generation.wrapping_add(1).max(1);
         row.thing = Some(thing);
         Ok(Token::new(self.kind, at, row.generation))
     }
 
     /// Takes a thing out.
-    pub(crate) fn remove(&self, token: Token) -> Outcome<T> {
+    pub(crate) fn remove(&self, token: Token) -> CallResult<T> {
         let mut table = self.lock();
-        let Rows { rows, free } = &mut *table;
+        let TableRows { rows, free } = &mut *table;
         let row = Self::row(self.kind, rows, token)?;
-        let thing = row.thing.take().ok_or(Refusal::stale())?;
+        let thing = row.thing.take().ok_or(CallError::stale())?;
         free.push(token.place()); // room for every row was reserved
         Ok(thing)
     }
 
     /// Looks at a thing under the lock; `look` calls nothing foreign.
-    pub(crate) fn with<R>(&self, token: Token, look: impl FnOnce(&T) -> R) -> Outcome<R> {
+    pub(crate) fn with<R>(&self, token: Token, look: impl FnOnce(&T) -> R) -> CallResult<R> {
         let mut table = self.lock();
         let row = Self::row(self.kind, &mut table.rows, token)?;
-        row.thing.as_ref().map(look).ok_or(Refusal::stale())
+        row.thing.as_ref().map(look).ok_or(CallError::stale())
     }
 
-    fn row(kind: Kind, rows: &mut [Row<T>], token: Token) -> Outcome<&mut Row<T>> {
+    fn row(kind: HandleKind, rows: &mut [TableRow<T>], token: Token) -> CallResult<&mut TableRow<T>> {
         let row =
-            rows.get_mut(token.place() as usize).filter(|_| token.is(kind)).ok_or(Refusal::no_handle())?;
+            rows.get_mut(token.place() as usize).filter(|_| token.is(kind)).ok_or(CallError::no_handle())?;
         if token.generation() == row.generation && row.thing.is_some() {
             return Ok(row);
         }
         let was = (1..=row.generation).contains(&token.generation());
-        Err(if was { Refusal::stale() } else { Refusal::no_handle() })
+        Err(if was { CallError::stale() } else { CallError::no_handle() })
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_place_is_used_again_and_old_tokens_are_stale() {
-        let table = Table::new(Kind::Hold);
+        let table = HandleTable::new(HandleKind::PageRef);
         let first = table.insert("first").unwrap();
         assert_eq!(table.with(first, |thing| *thing).unwrap(), "first");
         assert_eq!(table.remove(first).unwrap(), "first");
@@ -99,10 +99,10 @@ mod tests {
 
     #[test]
     fn what_never_was_a_token_is_refused() {
-        let table = Table::new(Kind::Hold);
+        let table = HandleTable::new(HandleKind::PageRef);
         let token = table.insert(1).unwrap();
-        let of_another_kind = Token::new(Kind::Arena, token.place(), token.generation());
-        let of_the_future = Token::new(Kind::Hold, token.place(), 99);
+        let of_another_kind = Token::new(HandleKind::Arena, token.place(), token.generation());
+        let of_the_future = Token::new(HandleKind::PageRef, token.place(), 99);
         for bad in [Token(0), Token(u64::MAX), Token(0xdead_beef), of_another_kind, of_the_future] {
             assert_eq!(table.remove(bad).unwrap_err().errno(), libc::EINVAL, "{bad:?}");
         }

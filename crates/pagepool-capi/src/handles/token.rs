@@ -12,14 +12,14 @@
 /// has odd numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub(crate) enum Kind {
+pub(crate) enum HandleKind {
     Page = 1,
     Skb = 2,
     Frag = 3,
     Pool = 5,
     SkbCache = 6,
     Arena = 7,
-    Hold = 9,
+    PageRef = 9,
     DeferredUser = 10,
     Domain = 11,
     Shared = 13,
@@ -39,7 +39,7 @@ pub(crate) const PLACES: u32 = 1 << (32 - KIND_BITS);
 
 impl Token {
     #[inline(always)]
-    pub(crate) fn new(kind: Kind, place: u32, generation: u32) -> Self {
+    pub(crate) fn new(kind: HandleKind, place: u32, generation: u32) -> Self {
         Self(u64::from(generation) << 32 | u64::from(place) << KIND_BITS | kind as u64)
     }
 
@@ -56,7 +56,7 @@ impl Token {
     }
 
     #[inline(always)]
-    pub(crate) fn is(self, kind: Kind) -> bool {
+    pub(crate) fn is(self, kind: HandleKind) -> bool {
         self.0 & ((1 << KIND_BITS) - 1) == kind as u64
     }
 
@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn a_token_gives_back_what_it_was_made_of() {
-        let token = Token::new(Kind::Frag, PLACES - 1, u32::MAX);
-        assert!(token.is(Kind::Frag) && !token.is(Kind::Page));
+        let token = Token::new(HandleKind::Frag, PLACES - 1, u32::MAX);
+        assert!(token.is(HandleKind::Frag) && !token.is(HandleKind::Page));
         assert_eq!((token.place(), token.generation()), (PLACES - 1, u32::MAX));
         assert_eq!(Token::of(token.handle::<u8>()), token);
     }

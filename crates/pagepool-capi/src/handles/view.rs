@@ -1,12 +1,12 @@
 //! What the fast paths read of a pool: a row of a table that is never freed.
 //!
-//! What   one [`View`] per pool slot, for the functions here and for those that `pagepool.h` compiles into its users. A
+//! What   one [`PoolView`] per pool slot, for the functions here and for those that `pagepool.h` compiles into its users. A
 //!        token names its row, and the row holds the whole token, so whatever C gives can be looked up.
 //! Who    `owner`, and what the addresses lead to, are the owner's thread's: it writes its own mark there and nobody else
 //!        does, so comparing needs no order. `begun` and `recycled` are written by the biased thread alone,
 //!        `allocated` by the owner. The rest is written while the token is 0.
 //! Life   addresses in a row hold as long as its token does, and that ends on the owner's thread, or unowned.
-//! Layout part of the inline interface: whoever changes it, or `Entry`, or `Directory`, raises `LAYOUT` in inline.rs.
+//! Layout part of the inline interface: whoever changes it, or `FragEntry`, or `Directory`, raises `LAYOUT` in inline.rs.
 
 // UNSAFETY: follows the addresses in the row.
 #![expect(unsafe_code)]
@@ -16,29 +16,36 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 use ::pagepool::{OwnerCache, Stats};
 
-use crate::handles::ledger::Word;
-use crate::handles::owner::Own;
+use crate::handles::life_word::LifeWord;
+use crate::handles::owner_half::OwnerHalf;
 use crate::handles::thread::me;
 use crate::handles::token::{KIND_BITS, Token};
 
 /// Pools that may be there at once.
 pub(crate) const MAX_POOLS: usize = 4096;
 
+/// In [`PoolView::bias`]: the next owner is biased.
+pub(crate) const BIAS_FREE: u64 = 0;
+/// In [`PoolView::bias`]: it ends just now.
+pub(crate) const BIAS_ENDING: u64 = 1;
+/// In [`PoolView::bias`]: nobody is biased any more.
+pub(crate) const BIAS_SHARED: u64 = 2;
+
 /// A pool, for the fast paths.
 #[repr(C, align(128))]
-pub(crate) struct View {
+pub(crate) struct PoolView {
     /// The pool's token while it is there, else 0.
     pub(crate) token: AtomicU64,
     /// The thread that the pool is bound to, as [`me`] names it, or 0.
     pub(crate) owner: AtomicU64,
-    /// The thread that may return buffers without an atomic operation, or a state: see `claim.rs`.
+    /// The thread that may return buffers without an atomic operation, or a state: see `claim`.
     pub(crate) bias: AtomicU64,
     /// The lower half of the token of page 0.
     pub(crate) base: AtomicU64,
     /// Pages of the pool's area.
     pub(crate) pages: AtomicU64,
     /// The lives of pages, by number.
-    pub(crate) words: AtomicPtr<Word>,
+    pub(crate) words: AtomicPtr<LifeWord>,
     /// The owner's cache: its head, and page numbers behind it.
     pub(crate) cache: AtomicPtr<OwnerCache>,
     /// Bytes in a page.
@@ -51,23 +58,24 @@ pub(crate) struct View {
     pub(crate) begun: AtomicU64,
     /// The first word of every buffer of this pool.
     pub(crate) home: AtomicPtr<c_void>,
-    pub(crate) own: AtomicPtr<Own>,
+    pub(crate) own: AtomicPtr<OwnerHalf>,
     /// The tokens' places of fragments that ended on other threads: a list through their entries.
-    pub(crate) frags_home: Apart<AtomicU64>,
+    pub(crate) frags_home: OwnLine<AtomicU64>,
 }
 
 /// A line of its own: other threads write it.
 #[repr(align(128))]
-pub(crate) struct Apart<T>(pub(crate) T);
+pub(crate) struct OwnLine<T>(pub(crate) T);
 
-const _: () = assert!(size_of::<View>() == 256, "pagepool.h counts views in 256 bytes");
-const _: () = assert!(std::mem::offset_of!(View, begun) == 80, "pagepool.h lists the fields");
-const _: () = assert!(std::mem::offset_of!(View, allocated) == 64, "what is stored per buffer shares a line");
+const _: () = assert!(size_of::<PoolView>() == 256, "pagepool.h counts views in 256 bytes");
+const _: () = assert!(std::mem::offset_of!(PoolView, begun) == 80, "pagepool.h lists the fields");
+const _: () =
+    assert!(std::mem::offset_of!(PoolView, allocated) == 64, "what is stored per buffer shares a line");
 
 /// The rows.
-pub(crate) static VIEWS: [View; MAX_POOLS] = [const { View::empty() }; MAX_POOLS];
+pub(crate) static VIEWS: [PoolView; MAX_POOLS] = [const { PoolView::empty() }; MAX_POOLS];
 
-impl View {
+impl PoolView {
     const fn empty() -> Self {
         Self {
             token: AtomicU64::new(0),
@@ -83,7 +91,7 @@ impl View {
             begun: AtomicU64::new(0),
             home: AtomicPtr::new(std::ptr::null_mut()),
             own: AtomicPtr::new(std::ptr::null_mut()),
-            frags_home: Apart(AtomicU64::new(0)),
+            frags_home: OwnLine(AtomicU64::new(0)),
         }
     }
 
@@ -115,7 +123,7 @@ impl View {
 
     /// The life of a page of the pool's area, while the pool is there.
     #[inline(always)]
-    pub(crate) fn word(&self, page: u32) -> &'static Word {
+    pub(crate) fn word(&self, page: u32) -> &'static LifeWord {
         // SAFETY: there is a word for every page of the area, and callers have a page of it.
         let word = unsafe { self.words.load(Relaxed).add(page as usize) };
         // SAFETY: words are atomics and never freed.
@@ -195,8 +203,8 @@ unsafe fn entry_of(cache: *mut OwnerCache, at: usize) -> *mut u32 {
 const HINT_ROWS: usize = 256;
 
 #[repr(C, align(64))]
-struct Hint(AtomicPtr<View>);
+struct Hint(AtomicPtr<PoolView>);
 
-static NO_POOL: View = View::empty();
+static NO_POOL: PoolView = PoolView::empty();
 static HINTS: [Hint; HINT_ROWS] =
     [const { Hint(AtomicPtr::new((&raw const NO_POOL).cast_mut())) }; HINT_ROWS];

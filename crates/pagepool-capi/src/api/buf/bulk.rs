@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 use ::pagepool::{PageBuf, put_bulk, put_ring_bulk};
 
-use crate::error::{Outcome, Refusal, status};
+use crate::error::{CallError, CallResult, status};
 use crate::handles::claim::{claim, put_fast};
 use crate::handles::opaque::BufHandle;
 use crate::handles::token::Token;
@@ -43,7 +43,7 @@ unsafe fn each(bufs: *mut *mut BufHandle, n: usize, fast: bool, send: fn(&mut Ve
             return Ok(());
         }
         if bufs.is_null() || n > isize::MAX as usize / size_of::<*mut BufHandle>() {
-            return Err(Refusal::null());
+            return Err(CallError::null());
         }
         // SAFETY: the caller says so; the length fits.
         let handles = unsafe { std::slice::from_raw_parts(bufs, n) };
@@ -53,7 +53,7 @@ unsafe fn each(bufs: *mut *mut BufHandle, n: usize, fast: bool, send: fn(&mut Ve
 }
 
 /// Claims buffers and sends them home by rounds; the first refusal is kept for the end.
-fn return_all(tokens: impl Iterator<Item = Token>, send: fn(&mut Vec<PageBuf>)) -> Outcome<()> {
+fn return_all(tokens: impl Iterator<Item = Token>, send: fn(&mut Vec<PageBuf>)) -> CallResult<()> {
     let mut round: Vec<PageBuf> = Vec::new();
     let mut refused = Ok(());
     for token in tokens {

@@ -8,10 +8,10 @@ use std::ptr::null_mut;
 
 use ::pagepool::{DeviceAddr, PageBuf};
 
-use crate::error::{Outcome, Refusal, answer, or, status};
+use crate::error::{CallError, CallResult, status, to_errno, value_or};
 use crate::handles::claim::claim;
 use crate::handles::opaque::{BufHandle, PoolHandle};
-use crate::handles::owner::{Owned, enter, frag_token, page_token};
+use crate::handles::owner::{OwnerCall, enter, frag_token, page_token};
 use crate::handles::slots;
 use crate::handles::token::Token;
 
@@ -37,7 +37,7 @@ pub struct RawC {
 pub unsafe extern "C" fn pagepool_buf_into_raw(buf: *mut BufHandle, raw: *mut RawC) -> c_int {
     status(|| {
         if raw.is_null() {
-            return Err(Refusal::null());
+            return Err(CallError::null());
         }
         let claimed = claim(Token::of(buf))?;
         let made = claimed.into_raw()?;
@@ -56,9 +56,9 @@ pub unsafe extern "C" fn pagepool_buf_into_raw(buf: *mut BufHandle, raw: *mut Ra
 /// pagepool_alloc_page without the call, and one atomic operation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: *mut u64, n: usize) -> usize {
-    or(0, || {
+    value_or(0, || {
         if addrs.is_null() && n > 0 {
-            return Err(Refusal::null());
+            return Err(CallError::null());
         }
         enter(Token::of(pool), |owned| {
             for at in 0..n {
@@ -79,8 +79,8 @@ pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: 
     })
 }
 
-fn page_at_address(owned: &Owned<'_>) -> Outcome<u64> {
-    let page = owned.bound.alloc_page().ok_or(crate::api::pool::EXHAUSTED)?;
+fn page_at_address(owned: &OwnerCall<'_>) -> CallResult<u64> {
+    let page = owned.bound.alloc_page().ok_or(crate::api::pool::alloc::EXHAUSTED)?;
     page.into_raw().map(|raw| raw.addr.0).map_err(|_| crate::handles::claim::NO_RAW)
 }
 
@@ -92,10 +92,10 @@ fn page_at_address(owned: &Owned<'_>) -> Outcome<u64> {
 /// the owner's thread a lock too.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_from_raw(pool: *mut PoolHandle, addr: u64) -> *mut BufHandle {
-    answer(|| from_raw(Token::of(pool), addr)).map_or(null_mut(), Token::handle)
+    to_errno(|| from_raw(Token::of(pool), addr)).map_or(null_mut(), Token::handle)
 }
 
-fn from_raw(pool: Token, addr: u64) -> Outcome<Token> {
+fn from_raw(pool: Token, addr: u64) -> CallResult<Token> {
     let view = slots::view(pool)?;
     if view.is_mine() {
         return enter(pool, |owned| owned.token_for(owned.at_address(addr)?));
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *c
             return Ok(());
         }
         if addrs.is_null() || n > isize::MAX as usize / 8 {
-            return Err(Refusal::null());
+            return Err(CallError::null());
         }
         // SAFETY: the caller gave `n` addresses.
         let addrs = unsafe { std::slice::from_raw_parts(addrs, n) };
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *c
 }
 
 /// Returns the buffer of each address, whatever became of those before; the first refusal is kept for the end.
-fn put_each(addrs: &[u64], take: impl Fn(u64) -> Outcome<PageBuf>) -> Outcome<()> {
+fn put_each(addrs: &[u64], take: impl Fn(u64) -> CallResult<PageBuf>) -> CallResult<()> {
     let mut refused = Ok(());
     for &addr in addrs {
         if let Err(refusal) = take(addr).map(drop) {
@@ -163,7 +163,7 @@ fn put_each(addrs: &[u64], take: impl Fn(u64) -> Outcome<PageBuf>) -> Outcome<()
     refused
 }
 
-fn taken(pool: Token, addr: u64) -> Outcome<PageBuf> {
+fn taken(pool: Token, addr: u64) -> CallResult<PageBuf> {
     if slots::view(pool)?.is_mine() {
         return enter(pool, |owned| owned.at_address(addr));
     }

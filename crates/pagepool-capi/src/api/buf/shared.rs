@@ -8,13 +8,11 @@ use std::ptr::null_mut;
 
 use ::pagepool::SharedBuf;
 
-use crate::error::{Outcome, Refusal, or, status};
+use crate::error::{CallError, CallResult, status, value_or};
 use crate::handles::claim::claim;
-use crate::handles::opaque::{BufHandle, HoldHandle, SharedHandle};
-use crate::handles::table::Table;
-use crate::handles::token::{Kind, Token};
-
-static SHARES: Table<SharedBuf> = Table::new(Kind::Shared);
+use crate::handles::opaque::{BufHandle, PageRefHandle, SharedHandle};
+use crate::handles::tables::{self, PAGE_REFS, SHARED_BUFS};
+use crate::handles::token::Token;
 
 /// Makes a buffer shared: it may be read through as many handles as wanted, and goes home with the last one.
 /// Linux: page_pool_ref_page.
@@ -25,7 +23,7 @@ static SHARES: Table<SharedBuf> = Table::new(Kind::Shared);
 pub unsafe extern "C" fn pagepool_buf_share(buf: *mut BufHandle, shared: *mut *mut SharedHandle) -> c_int {
     status(|| {
         if shared.is_null() {
-            return Err(Refusal::null());
+            return Err(CallError::null());
         }
         let buffer = claim(Token::of(buf))?.keep().into_shared();
         // SAFETY: not NULL, and the caller's to write.
@@ -44,23 +42,18 @@ pub unsafe extern "C" fn pagepool_shared_clone(
 ) -> c_int {
     status(|| {
         if clone.is_null() {
-            return Err(Refusal::null());
+            return Err(CallError::null());
         }
-        let reader = another(Token::of(shared))?;
+        let reader = tables::shared_buf(Token::of(shared))?;
         // SAFETY: not NULL, and the caller's to write.
         unsafe { give(clone, reader) }
     })
 }
 
-/// One more reader, for a packet.
-pub(crate) fn another(shared: Token) -> Outcome<SharedBuf> {
-    SHARES.with(shared, SharedBuf::clone)
-}
-
 /// # Safety
 /// `to` is writable.
-unsafe fn give(to: *mut *mut SharedHandle, buffer: SharedBuf) -> Outcome<()> {
-    let token = SHARES.insert(buffer)?;
+unsafe fn give(to: *mut *mut SharedHandle, buffer: SharedBuf) -> CallResult<()> {
+    let token = SHARED_BUFS.insert(buffer)?;
     // SAFETY: the caller says so.
     unsafe { to.write(token.handle()) };
     Ok(())
@@ -73,7 +66,7 @@ unsafe fn give(to: *mut *mut SharedHandle, buffer: SharedBuf) -> Outcome<()> {
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shared_put(shared: *mut SharedHandle) -> c_int {
     status(|| {
-        drop(SHARES.remove(Token::of(shared))?); // with no lock held
+        drop(SHARED_BUFS.remove(Token::of(shared))?); // with no lock held
         Ok(())
     })
 }
@@ -84,7 +77,7 @@ pub extern "C" fn pagepool_shared_put(shared: *mut SharedHandle) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shared_data(shared: *mut SharedHandle) -> *const c_void {
     let start = |shared: &SharedBuf| shared.bytes().map_or(null_mut(), |bytes| bytes.as_ptr().cast_mut());
-    or(null_mut(), || SHARES.with(Token::of(shared), start)).cast()
+    value_or(null_mut(), || SHARED_BUFS.with(Token::of(shared), start)).cast()
 }
 
 /// True size in bytes; 0 for a bad handle.
@@ -92,7 +85,7 @@ pub extern "C" fn pagepool_shared_data(shared: *mut SharedHandle) -> *const c_vo
 /// Thread: whoever has the handle. Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shared_len(shared: *mut SharedHandle) -> usize {
-    or(0, || SHARES.with(Token::of(shared), SharedBuf::len))
+    value_or(0, || SHARED_BUFS.with(Token::of(shared), SharedBuf::len))
 }
 
 /// Device address of the first byte in the pool's first domain; UINT64_MAX as for pagepool_buf_dma_addr.
@@ -100,7 +93,9 @@ pub extern "C" fn pagepool_shared_len(shared: *mut SharedHandle) -> usize {
 /// Thread: whoever has the handle. Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shared_dma_addr(shared: *mut SharedHandle) -> u64 {
-    or(u64::MAX, || SHARES.with(Token::of(shared), |shared| shared.dma_addr().map_or(u64::MAX, |at| at.0)))
+    value_or(u64::MAX, || {
+        SHARED_BUFS.with(Token::of(shared), |shared| shared.dma_addr().map_or(u64::MAX, |at| at.0))
+    })
 }
 
 /// As pagepool_buf_hold, for a shared buffer.
@@ -109,14 +104,14 @@ pub extern "C" fn pagepool_shared_dma_addr(shared: *mut SharedHandle) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_shared_hold(
     shared: *mut SharedHandle,
-    hold: *mut *mut HoldHandle,
+    hold: *mut *mut PageRefHandle,
 ) -> c_int {
     status(|| {
         if hold.is_null() {
-            return Err(Refusal::null());
+            return Err(CallError::null());
         }
-        let held = SHARES.with(Token::of(shared), SharedBuf::page_ref)?;
-        let token = crate::api::buf::page_ref::insert(held)?;
+        let held = SHARED_BUFS.with(Token::of(shared), SharedBuf::page_ref)?;
+        let token = PAGE_REFS.insert(held)?;
         // SAFETY: not NULL, and the caller's to write.
         unsafe { hold.write(token.handle()) };
         Ok(())

@@ -8,9 +8,9 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::args::sized::give_text;
-use crate::error::answer;
-use crate::handles::slots::{self, Half, Life};
-use crate::handles::view::View;
+use crate::error::to_errno;
+use crate::handles::slots::{self, Half, PoolLife};
+use crate::handles::view::PoolView;
 
 /// Writes a line per pool of this process that was made through this library: name, id, state, where its pages are, its
 /// counters. Destroyed pools are listed until their last buffer is home. Cut to `len` bytes and ended with a zero byte;
@@ -19,7 +19,7 @@ use crate::handles::view::View;
 /// Thread: any. Errors: none. Cost: locks and formats, pool by pool; nothing to their owners.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_dump(text: *mut c_char, len: usize) -> i64 {
-    let done = answer(|| {
+    let done = to_errno(|| {
         slots::reap();
         let mut dump = String::new();
         slots::for_each(|life, view| line(&mut dump, life, view));
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn pagepool_dump(text: *mut c_char, len: usize) -> i64 {
     done.unwrap_or_else(i64::from)
 }
 
-fn line(dump: &mut String, life: &Life, view: &View) {
+fn line(dump: &mut String, life: &PoolLife, view: &PoolView) {
     let state = match &life.half {
         Half::Idle(_) => "unbound",
         Half::Bound => "bound",

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 use ::pagepool::NodeId;
 
-use crate::args::pool_params::node;
+use crate::args::range::node;
 use crate::error::status;
 use crate::handles::opaque::PoolHandle;
 use crate::handles::owner::enter;

@@ -8,14 +8,12 @@ use std::time::Duration;
 
 use ::pagepool::DeviceAddr;
 
-use crate::api::pool::Ending;
 use crate::args::sized::give_text;
-use crate::error::{Refusal, answer, status};
+use crate::error::{CallError, status, to_errno};
+use crate::handles::binding::{EndedPool, destroy};
 use crate::handles::opaque::{PoolHandle, ShutdownHandle};
-use crate::handles::table::Table;
-use crate::handles::token::{Kind, Token};
-
-static SHUTDOWNS: Table<Ending> = Table::new(Kind::Shutdown);
+use crate::handles::tables::ENDED_POOLS;
+use crate::handles::token::Token;
 
 /// As pagepool_destroy, and gives a handle to wait with, and to ask what is still out.
 ///
@@ -28,9 +26,9 @@ pub unsafe extern "C" fn pagepool_destroy_watched(
 ) -> c_int {
     status(|| {
         if shutdown.is_null() {
-            return Err(Refusal::null());
+            return Err(CallError::null());
         }
-        let token = SHUTDOWNS.insert(crate::api::pool::destroy(Token::of(pool))?)?;
+        let token = ENDED_POOLS.insert(destroy(Token::of(pool))?)?;
         // SAFETY: not NULL, and the caller's to write.
         unsafe { shutdown.write(token.handle()) };
         Ok(())
@@ -43,9 +41,9 @@ pub unsafe extern "C" fn pagepool_destroy_watched(
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shutdown_wait(shutdown: *mut ShutdownHandle, timeout_ns: u64) -> c_int {
     status(|| {
-        let Ending { shutdown, .. } = SHUTDOWNS.with(Token::of(shutdown), Ending::clone)?;
+        let EndedPool { shutdown, .. } = ENDED_POOLS.with(Token::of(shutdown), EndedPool::clone)?;
         if !shutdown.wait(Duration::from_nanos(timeout_ns)) {
-            return Err(Refusal::made(libc::ETIMEDOUT, shutdown.report().to_string()));
+            return Err(CallError::formatted(libc::ETIMEDOUT, shutdown.report().to_string()));
         }
         crate::handles::slots::reap();
         Ok(())
@@ -62,8 +60,8 @@ pub unsafe extern "C" fn pagepool_shutdown_report(
     text: *mut c_char,
     len: usize,
 ) -> i64 {
-    let done = answer(|| {
-        let report = SHUTDOWNS.with(Token::of(shutdown), Ending::clone)?.shutdown.report();
+    let done = to_errno(|| {
+        let report = ENDED_POOLS.with(Token::of(shutdown), EndedPool::clone)?.shutdown.report();
         // SAFETY: the caller gave room for `len`.
         unsafe { give_text(text, len, &report.to_string()) };
         Ok(report.pages.len() as i64)
@@ -80,7 +78,7 @@ pub unsafe extern "C" fn pagepool_shutdown_report(
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shutdown_put_addr(shutdown: *mut ShutdownHandle, addr: u64) -> c_int {
     status(|| {
-        let Ending { handle, .. } = SHUTDOWNS.with(Token::of(shutdown), Ending::clone)?;
+        let EndedPool { handle, .. } = ENDED_POOLS.with(Token::of(shutdown), EndedPool::clone)?;
         drop(handle.from_raw(DeviceAddr(addr))?); // with no lock held
         Ok(())
     })
@@ -92,7 +90,7 @@ pub extern "C" fn pagepool_shutdown_put_addr(shutdown: *mut ShutdownHandle, addr
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shutdown_put(shutdown: *mut ShutdownHandle) -> c_int {
     status(|| {
-        drop(SHUTDOWNS.remove(Token::of(shutdown))?);
+        drop(ENDED_POOLS.remove(Token::of(shutdown))?);
         crate::handles::slots::reap();
         Ok(())
     })

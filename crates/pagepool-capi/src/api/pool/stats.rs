@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 use ::pagepool::Stats;
 
-use crate::error::{Refusal, answer, status};
+use crate::error::{CallError, status, to_errno};
 use crate::handles::opaque::PoolHandle;
 use crate::handles::slots;
 use crate::handles::token::Token;
@@ -72,7 +72,7 @@ stats! {
 pub unsafe extern "C" fn pagepool_stats(pool: *mut PoolHandle, stats: *mut StatsC) -> c_int {
     status(|| {
         if stats.is_null() {
-            return Err(Refusal::null());
+            return Err(CallError::null());
         }
         let view = slots::view(Token::of(pool))?;
         let now = slots::with_life(Token::of(pool), |life| Ok(view.and_fast_paths(life.handle.stats())))?;
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn pagepool_stats(pool: *mut PoolHandle, stats: *mut Stats
 /// Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_inflight(pool: *mut PoolHandle) -> i64 {
-    answer(|| slots::with_life(Token::of(pool), |life| Ok(life.handle.inflight().total)))
+    to_errno(|| slots::with_life(Token::of(pool), |life| Ok(life.handle.inflight().total)))
         .unwrap_or_else(i64::from)
 }
 
@@ -96,8 +96,8 @@ pub extern "C" fn pagepool_inflight(pool: *mut PoolHandle) -> i64 {
 /// Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_frag_waste(pool: *mut PoolHandle) -> i64 {
-    let waste = |life: &mut slots::Life| Ok(life.handle.frag_waste() as i64);
-    answer(|| slots::with_life(Token::of(pool), waste)).unwrap_or_else(i64::from)
+    let waste = |life: &mut slots::PoolLife| Ok(life.handle.frag_waste() as i64);
+    to_errno(|| slots::with_life(Token::of(pool), waste)).unwrap_or_else(i64::from)
 }
 
 /// Where a pool's pages are. The sum is pagepool_inflight when the pool is at rest.
@@ -125,7 +125,7 @@ pub struct PlacesC {
 pub unsafe extern "C" fn pagepool_places(pool: *mut PoolHandle, places: *mut PlacesC) -> c_int {
     status(|| {
         if places.is_null() {
-            return Err(Refusal::null());
+            return Err(CallError::null());
         }
         let at = slots::with_life(Token::of(pool), |life| Ok(life.handle.inflight()))?;
         let now = PlacesC {

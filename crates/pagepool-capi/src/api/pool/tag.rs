@@ -5,9 +5,9 @@
 
 use std::ffi::{c_char, c_int};
 
-use crate::args::pool_params::range;
+use crate::args::range::out_of_range;
 use crate::args::sized::text;
-use crate::error::{Refusal, answer, status};
+use crate::error::{CallError, status, to_errno};
 use crate::handles::claim::claim;
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::enter;
@@ -19,7 +19,7 @@ use crate::handles::token::Token;
 /// Thread: the owner's. Errors: -EPERM from another; -EINVAL, -ESTALE. Cost: a lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_tag(pool: *mut PoolHandle, name: *const c_char) -> c_int {
-    let done = answer(|| {
+    let done = to_errno(|| {
         // SAFETY: the caller's text ends with a zero byte.
         let name = unsafe { text(name, "") };
         let token = Token::of(pool);
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn pagepool_tag(pool: *mut PoolHandle, name: *const c_char
             if let Some(at) = life.tags.iter().position(|known| *known == tag) {
                 return Ok(at as c_int);
             }
-            life.tags.try_reserve(1).map_err(|_| Refusal::no_memory())?;
+            life.tags.try_reserve(1).map_err(|_| CallError::no_memory())?;
             life.tags.push(tag);
             Ok(life.tags.len() as c_int - 1)
         })
@@ -44,7 +44,7 @@ pub extern "C" fn pagepool_buf_set_tag(pool: *mut PoolHandle, buf: *mut BufHandl
     status(|| {
         let tag = slots::with_life(Token::of(pool), |life| {
             let known = usize::try_from(tag).ok().and_then(|at| life.tags.get(at).copied());
-            known.ok_or_else(|| range("tag", tag, "one that pagepool_tag gave for this pool"))
+            known.ok_or_else(|| out_of_range("tag", tag, "one that pagepool_tag gave for this pool"))
         })?;
         let mut claimed = claim(Token::of(buf))?;
         claimed.buffer.set_tag(tag);

@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
 
-use crate::error::{Refusal, answer, status};
+use crate::error::{CallError, status, to_errno};
 use crate::handles::opaque::PoolHandle;
 use crate::handles::owner::enter;
 use crate::handles::token::Token;
@@ -19,9 +19,11 @@ use crate::handles::token::Token;
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_wake_fd(pool: *mut PoolHandle) -> c_int {
     let none =
-        || Refusal::fixed(libc::EOPNOTSUPP, c"this pool has no descriptor: set `wakeup` in its parameters");
-    answer(|| enter(Token::of(pool), |owned| owned.bound.wake_fd().map(|fd| fd.as_raw_fd()).ok_or_else(none)))
-        .unwrap_or_else(|errno| errno)
+        || CallError::fixed(libc::EOPNOTSUPP, c"this pool has no descriptor: set `wakeup` in its parameters");
+    to_errno(|| {
+        enter(Token::of(pool), |owned| owned.bound.wake_fd().map(|fd| fd.as_raw_fd()).ok_or_else(none))
+    })
+    .unwrap_or_else(|errno| errno)
 }
 
 /// After waking: takes the signal back, so that the descriptor can be slept on again.
@@ -42,8 +44,8 @@ pub extern "C" fn pagepool_acknowledge_wake(pool: *mut PoolHandle) -> c_int {
 /// Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: a load.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_low_water_mark(pool: *mut PoolHandle) -> i64 {
-    let mark = |owned: &crate::handles::owner::Owned<'_>| {
+    let mark = |owned: &crate::handles::owner::OwnerCall<'_>| {
         Ok(i64::try_from(owned.bound.low_water_mark()).unwrap_or(i64::MAX))
     };
-    answer(|| enter(Token::of(pool), mark)).unwrap_or_else(i64::from)
+    to_errno(|| enter(Token::of(pool), mark)).unwrap_or_else(i64::from)
 }

@@ -1,0 +1,142 @@
+//! The memory of a packet: buffers, shared buffers, and memory that calls back.
+
+// UNSAFETY: functions with fixed names; callers' callbacks are called.
+#![expect(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+
+use ::pagepool::{MAX_FRAGS, SharedBuf, SkBuff, SkbMemory};
+
+use crate::error::{CallError, CallResult, status};
+use crate::handles::claim::claim;
+use crate::handles::opaque::{BufHandle, SharedHandle, SkbHandle};
+use crate::handles::skb_rows::with;
+use crate::handles::tables;
+use crate::handles::token::Token;
+
+/// Whether a packet takes `len` bytes at `offset` of memory of `size` bytes; if not, why.
+fn takes(packet: &SkBuff, size: usize, offset: usize, len: usize) -> CallResult<()> {
+    if packet.is_cloned() {
+        return Err(::pagepool::SkbError::Cloned.into());
+    }
+    if packet.nr_frags() >= MAX_FRAGS {
+        return Err(CallError::fixed(
+            libc::ENOSPC,
+            c"the packet has 17 fragments: linearize it, or make another one",
+        ));
+    }
+    let within = len > 0 && offset.checked_add(len).is_some_and(|end| end <= size && end < u32::MAX as usize);
+    if !within || packet.len().checked_add(len).is_none_or(|sum| sum >= u32::MAX as usize) {
+        let text =
+            format!("{len} bytes at {offset} are none, not within {size} bytes, or with the packet 4 GiB");
+        return Err(CallError::formatted(libc::EINVAL, text));
+    }
+    Ok(())
+}
+
+/// Appends memory that `takes` said yes to.
+fn append(packet: &mut SkBuff, memory: impl Into<SkbMemory>, offset: usize, len: usize) -> CallResult<()> {
+    const UNEXPECTED: CallError = CallError::fixed(libc::EIO, c"an error inside pagepool: please report it");
+    packet.add_frag(memory, offset, len).map_err(|_| UNEXPECTED)
+}
+
+/// Appends `len` bytes at `offset` in a buffer, as a fragment: a packet has up to 17. Linux: skb_add_rx_frag.
+///
+/// Thread: whoever has both. Ownership: the buffer's handle is over, unless it is refused. Errors: -EINVAL for bytes that it has
+/// not; -ENOSPC beyond 17; -EBUSY while a clone shares the data; -EINVAL, -ESTALE. Cost: a lock of the packet's own.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_skb_add_buf(
+    skb: *mut SkbHandle,
+    buf: *mut BufHandle,
+    offset: usize,
+    len: usize,
+) -> c_int {
+    status(|| {
+        with(Token::of(skb), |packet| {
+            let taken =
+                claim(Token::of(buf))?.give(|buffer| match takes(packet, buffer.len(), offset, len) {
+                    Ok(()) => Ok(buffer),
+                    Err(refusal) => Err((buffer, refusal)),
+                })?;
+            append(packet, taken, offset, len)
+        })
+    })
+}
+
+/// As pagepool_skb_add_buf, of a buffer with other readers: the packet becomes one more of them.
+///
+/// Thread: whoever has both. Ownership: the shared handle stays the caller's. Errors: as that. Cost: two locks, one atomic
+/// operation.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_skb_add_shared(
+    skb: *mut SkbHandle,
+    shared: *mut SharedHandle,
+    offset: usize,
+    len: usize,
+) -> c_int {
+    status(|| {
+        let reader = tables::shared_buf(Token::of(shared))?;
+        with(Token::of(skb), |packet| {
+            takes(packet, SharedBuf::len(&reader), offset, len)?;
+            append(packet, reader, offset, len)
+        })
+    })
+}
+
+/// What takes lent memory back.
+type FreeCallback = Option<unsafe extern "C" fn(arg: *mut c_void, start: *mut c_void, len: usize)>;
+
+/// Memory of the caller's, until it is dropped.
+struct LentMemory {
+    start: *mut u8,
+    len: usize,
+    free: FreeCallback,
+    arg: *mut c_void,
+}
+
+// SAFETY: the caller lends the memory, and the callback's argument, to any thread.
+unsafe impl Send for LentMemory {}
+// SAFETY: as above, and the bytes are only read.
+unsafe impl Sync for LentMemory {}
+
+impl AsRef<[u8]> for LentMemory {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the caller lends so many bytes, to be read until the callback is called.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+impl Drop for LentMemory {
+    fn drop(&mut self) {
+        if let Some(free) = self.free {
+            // SAFETY: the caller's callback, with what it was lent with, once.
+            unsafe { free(self.arg, self.start.cast(), self.len) };
+        }
+    }
+}
+
+/// Appends memory of the caller's, as a fragment that is only read. When the last packet has let go of it, `free` is called
+/// with `arg` and the memory, once, inside whichever call that was. The callback may use the library, but for the packet that
+/// the call is about, which is -EBUSY. `free` may be NULL for memory that stays for ever. Linux: ubuf_info.
+///
+/// Thread: whoever has the packet. Ownership: the bytes must stay as they are until `free` is called, which may be on any
+/// thread; refused, the memory stays the caller's and `free` is not called. Errors: as pagepool_skb_add_buf, and -EINVAL for
+/// NULL. Cost: a lock of the packet's own; allocates a count.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_skb_add_memory(
+    skb: *mut SkbHandle,
+    start: *mut c_void,
+    len: usize,
+    free: Option<unsafe extern "C" fn(arg: *mut c_void, start: *mut c_void, len: usize)>,
+    arg: *mut c_void,
+) -> c_int {
+    status(|| {
+        if start.is_null() {
+            return Err(CallError::null());
+        }
+        with(Token::of(skb), |packet| {
+            takes(packet, len, 0, len)?;
+            append(packet, SkbMemory::owned(LentMemory { start: start.cast(), len, free, arg }), 0, len)
+        })
+    })
+}

@@ -1,0 +1,198 @@
+//! The directory: from the place in a token to the buffer's [`LifeWord`] and its pool.
+//!
+//! What   a word per page of a pool, found by the page's number; an [`FragEntry`] per fragment that is out. A directory finds the
+//!        pool and the entries by the token's place, 4096 places a row.
+//! Life   words, entries and the directory are never freed, only used again, and generations only grow: any token can be
+//!        looked up at any time, and a stale one stays stale. They begin at random, so that one that is made up does not fit.
+//! Cost   8 bytes per page in use, 16 per fragment.
+
+// UNSAFETY: words are reached by address and never freed.
+#![expect(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::{CallError, CallResult};
+use crate::handles::life_word::LifeWord;
+use crate::handles::token::{HandleKind, Token};
+use crate::handles::view::PoolView;
+
+/// log2 of the places in a row of the directory.
+const ROW_SHIFT: u32 = 12;
+const IN_ROW: u32 = (1 << ROW_SHIFT) - 1;
+const ROWS: usize = 1 << 16;
+
+/// A fragment's life, and its page; while it is free, the next free one's place, plus one.
+#[repr(C)]
+pub(crate) struct FragEntry {
+    pub(crate) word: LifeWord,
+    pub(crate) page: AtomicU64,
+}
+
+/// What the directory knows of 4096 places. Unused while `kind` is 0.
+#[repr(C, align(32))]
+struct DirectoryRow {
+    view: AtomicPtr<PoolView>,
+    kind: AtomicU64,
+    /// Words of pages, or entries of fragments: those of this row.
+    lives: AtomicPtr<LifeWord>,
+}
+
+const _: () = assert!(size_of::<DirectoryRow>() == 32, "pagepool.h knows it");
+
+static DIRECTORY: [DirectoryRow; ROWS] = [const {
+    DirectoryRow {
+        view: AtomicPtr::new(ptr::null_mut()),
+        kind: AtomicU64::new(0),
+        lives: AtomicPtr::new(ptr::null_mut()),
+    }
+}; ROWS];
+
+/// PlaceRange in sequence, with their words or entries: a pool's until it is freed, then another's.
+#[derive(Clone, Copy)]
+pub(crate) struct PlaceRange {
+    first: u32,
+    count: u32,
+    lives: *mut LifeWord,
+}
+
+// SAFETY: the address is that of atomics that are never freed.
+unsafe impl Send for PlaceRange {}
+
+struct PlaceAllocator {
+    made: u32,
+    /// Given back, of pages and of fragments.
+    pages: Vec<PlaceRange>,
+    frags: Vec<PlaceRange>,
+}
+
+static PLACES: Mutex<PlaceAllocator> =
+    Mutex::new(PlaceAllocator { made: 0, pages: Vec::new(), frags: Vec::new() });
+
+impl PlaceRange {
+    /// PlaceRange for `pages` pages of a pool.
+    pub(crate) fn for_pages(pages: u32, view: &'static PoolView) -> CallResult<Self> {
+        Self::take(HandleKind::Page, pages.div_ceil(1 << ROW_SHIFT), view)
+    }
+
+    /// A row for 4096 fragments of a pool, all of them free and in a list; see [`first_place`](Self::first_place).
+    pub(crate) fn for_frags(view: &'static PoolView) -> CallResult<Self> {
+        let row = Self::take(HandleKind::Frag, 1, view)?;
+        let first = row.first_place();
+        for at in first..first + IN_ROW {
+            entry(at).page.store(u64::from(at) + 2, Relaxed);
+        }
+        entry(first + IN_ROW).page.store(0, Relaxed);
+        Ok(row)
+    }
+
+    fn take(kind: HandleKind, count: u32, view: &'static PoolView) -> CallResult<Self> {
+        let mut list = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = if kind == HandleKind::Page { &mut list.pages } else { &mut list.frags };
+        // One that is not much too large, so that nothing ever has to be split.
+        let fits = |rows: &PlaceRange| (count..=count.saturating_mul(2)).contains(&rows.count);
+        let rows = match free.iter().position(fits) {
+            Some(at) => free.swap_remove(at),
+            None => list.make(kind, count)?,
+        };
+        for row in rows.rows() {
+            row.view.store(ptr::from_ref(view).cast_mut(), Relaxed);
+            row.kind.store(kind as u64, Release); // pairs with find()
+        }
+        Ok(rows)
+    }
+
+    /// Gives rows back none of whose buffers is out.
+    pub(crate) fn give_back(self) {
+        let mut list = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+        let frags = self.rows().iter().any(|row| row.kind.load(Relaxed) == HandleKind::Frag as u64);
+        let free = if frags { &mut list.frags } else { &mut list.pages };
+        free.push(self); // room for all rows was reserved
+    }
+
+    fn rows(&self) -> &'static [DirectoryRow] {
+        let first = self.first as usize;
+        DIRECTORY.get(first..first + self.count as usize).unwrap_or(&[])
+    }
+
+    /// The place, in tokens, of the first.
+    pub(crate) fn first_place(&self) -> u32 {
+        self.first << ROW_SHIFT
+    }
+
+    /// The words of pages, by number.
+    pub(crate) fn words(&self) -> *mut LifeWord {
+        self.lives
+    }
+}
+
+impl PlaceAllocator {
+    fn make(&mut self, kind: HandleKind, count: u32) -> CallResult<PlaceRange> {
+        const FULL: CallError = CallError::fixed(
+            libc::ENOSPC,
+            c"268435456 pages of all pools together are known: use smaller arenas, or fewer pools over one",
+        );
+        let first = self.made;
+        if u64::from(first) + u64::from(count) > ROWS as u64 {
+            return Err(FULL);
+        }
+        let made = (first + count) as usize;
+        self.pages.try_reserve(made).map_err(|_| CallError::no_memory())?;
+        self.frags.try_reserve(made).map_err(|_| CallError::no_memory())?;
+        let each = if kind == HandleKind::Page { size_of::<LifeWord>() } else { size_of::<FragEntry>() };
+        let bytes = (count as usize * each) << ROW_SHIFT;
+        let layout = Layout::from_size_align(bytes.max(each), 64).map_err(|_| CallError::no_memory())?;
+        // SAFETY: the layout has a size above zero.
+        let lives = unsafe { alloc_zeroed(layout) };
+        if lives.is_null() {
+            return Err(CallError::no_memory());
+        }
+        let rows = PlaceRange { first, count, lives: lives.cast() };
+        for (at, row) in rows.rows().iter().enumerate() {
+            row.lives.store(lives.wrapping_add((at * each) << ROW_SHIFT).cast(), Relaxed);
+        }
+        self.made = made as u32;
+        Ok(rows)
+    }
+}
+
+/// The entry of a place that a fragment has or had.
+pub(crate) fn entry(place: u32) -> &'static FragEntry {
+    let lives = DIRECTORY[(place >> ROW_SHIFT) as usize % ROWS].lives.load(Relaxed).cast::<FragEntry>();
+    // SAFETY: rows of fragments have an entry for every place, and callers have such a place.
+    let entry = unsafe { lives.add((place & IN_ROW) as usize) };
+    // SAFETY: entries are atomics and never freed.
+    unsafe { &*entry }
+}
+
+/// Where the directory lies, for the inline functions.
+pub(crate) const fn directory() -> *const std::ffi::c_void {
+    (&raw const DIRECTORY).cast()
+}
+
+/// What a buffer's token names.
+#[derive(Clone, Copy)]
+pub(crate) struct BufPlace {
+    pub(crate) word: &'static LifeWord,
+    pub(crate) view: &'static PoolView,
+}
+
+/// Looks a buffer's token up. What is found may be in another life by now.
+#[inline(always)]
+pub(crate) fn find(token: Token) -> CallResult<BufPlace> {
+    let row = &DIRECTORY[(token.0 as u32 >> 16) as usize];
+    let kind = row.kind.load(Acquire);
+    if kind == 0 || kind != token.0 & 15 || token.generation() & 1 == 0 {
+        return Err(CallError::no_handle());
+    }
+    let words_each = if kind == HandleKind::Page as u64 { 1 } else { 2 };
+    let at = (token.place() & IN_ROW) as usize * words_each;
+    // SAFETY: a row with a kind has a word or an entry, which begins with its word, for every place.
+    let word = unsafe { row.lives.load(Relaxed).add(at) };
+    // SAFETY: words are atomics and never freed.
+    let word = unsafe { &*word };
+    // SAFETY: a row with a kind has a view, which is static.
+    Ok(BufPlace { word, view: unsafe { &*row.view.load(Relaxed) } })
+}

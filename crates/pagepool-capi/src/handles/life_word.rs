@@ -1,0 +1,119 @@
+//! The life of one buffer: which of its lives it is in, and whether it is out.
+//!
+//! Word   the upper half is the generation: even while the buffer is home and odd while it is out. The lower half is, while
+//!        it is out, that of the buffer's own second word; for a whole page with nothing to look up, whose own is 0, that
+//!        of its token, so that word and token are equal. While it is home it is that of its token less one, which no
+//!        token of its kind has. All of it is 0 before the first life. So a plain page's life is begun with one addition
+//!        and ended with another, and nothing is put together from parts.
+//! Who    home to out: whoever has the page itself, so a plain store. Out to home: `claim`.
+//! Life   generations only grow, so a stale token stays stale. They begin at random, so that one that is made up does not fit.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+use crate::handles::token::Token;
+
+/// The life of one place.
+#[repr(transparent)]
+pub(crate) struct LifeWord(AtomicU64);
+
+impl LifeWord {
+    /// Begins the life of a plain page that was out before.
+    #[inline(always)]
+    pub(crate) fn begin_again(&self) -> Option<Token> {
+        let home = self.0.load(Relaxed);
+        (home != 0).then(|| {
+            self.0.store(home.wrapping_add(BEGIN), Relaxed);
+            Token(home.wrapping_add(BEGIN))
+        })
+    }
+
+    /// Begins a life; `place` is the lower half of its tokens, `part` the upper half of the buffer's second word.
+    pub(crate) fn begin(&self, place: u32, part: u32) -> Token {
+        let before = match self.0.load(Relaxed) {
+            0 => first_generation(),
+            home => (home >> 32) as u32,
+        };
+        let token = Token(u64::from(before + 1) << 32 | u64::from(place));
+        self.0.store(out(token, part), Relaxed);
+        token
+    }
+
+    /// All of it.
+    #[inline(always)]
+    pub(crate) fn now(&self) -> u64 {
+        self.0.load(Acquire)
+    }
+
+    /// Ends a life with plain operations: for a thread that no other can be racing with.
+    #[inline(always)]
+    pub(crate) fn end_alone(&self, token: Token) -> Option<u64> {
+        let now = self.0.load(Relaxed);
+        is_in(now, token).then(|| {
+            self.0.store(home(token), Relaxed);
+            now
+        })
+    }
+
+    /// As [`end_alone`](Self::end_alone), for a page with nothing to look up; says whether it was one, in that life.
+    #[inline(always)]
+    pub(crate) fn end_plain(&self, token: Token) -> bool {
+        let same = self.0.load(Relaxed) == token.0;
+        if same {
+            self.0.store(home(token), Relaxed);
+        }
+        same
+    }
+
+    /// Ends a life, and says how it was; of several who try, one does.
+    pub(crate) fn end(&self, token: Token) -> Option<u64> {
+        let now = self.0.load(Acquire);
+        let ended = || self.0.compare_exchange(now, home(token), AcqRel, Relaxed).is_ok();
+        (is_in(now, token) && ended()).then_some(now)
+    }
+
+    /// Takes the end of a life back: for the one who ended it and still has the buffer.
+    pub(crate) fn resume(&self, token: Token, part: u32) {
+        self.0.store(out(token, part), Release);
+    }
+}
+
+/// Whether a word says that the buffer is out in the life of a token; generations of tokens are odd.
+#[inline(always)]
+pub(crate) fn is_in(word: u64, token: Token) -> bool {
+    word >> 32 == token.0 >> 32
+}
+
+/// The upper half of the second word of a buffer that is out.
+#[inline(always)]
+pub(crate) fn part(word: u64, token: Token) -> u32 {
+    if word == token.0 { 0 } else { word as u32 }
+}
+
+/// The word of a buffer that is out. A page's part is even, and its token is odd.
+fn out(token: Token, part: u32) -> u64 {
+    if part == 0 { token.0 } else { token.0 >> 32 << 32 | u64::from(part) }
+}
+
+/// The word of a buffer that came home.
+#[inline(always)]
+fn home(token: Token) -> u64 {
+    token.0.wrapping_add(END)
+}
+
+/// From the word of a page that is home to that of its next life: the next generation, and the lower half one more.
+const BEGIN: u64 = (1 << 32) + 1;
+/// From a token to the word of its page back home: the next generation, and the lower half one less.
+const END: u64 = (1 << 32) - 1;
+
+/// An even number that nobody knows before.
+#[cold]
+fn first_generation() -> u32 {
+    static RANDOM: OnceLock<RandomState> = OnceLock::new();
+    static DRAWN: AtomicU64 = AtomicU64::new(0);
+    let random = RANDOM.get_or_init(RandomState::new);
+    random.hash_one(DRAWN.fetch_add(1, Relaxed)) as u32 & !1
+}
+
+const _: () = assert!(size_of::<LifeWord>() == 8, "pagepool.h knows it");
