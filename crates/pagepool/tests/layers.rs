@@ -8,38 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders of `src`, and the files beside them, lowest first.
-const LAYERS: &[&str] = &["error", "sys", "mem", "home", "buf", "pool", "packet", "testing"];
+const LAYERS: &[&str] = &["error", "sys", "mem", "home", "returns", "buf", "pool", "packet", "testing"];
 
 /// Files that name a higher folder: from, to, why.
-const UPWARDS: &[(&str, &str, &str)] = &[
-    ("sys/memory", "mem/page", "the page size, a constant"),
-    ("sys/table", "mem/page", "records of pages are zeroes at first"),
-    ("home/shared", "pool/shutdown", "a return that finds its pool ended is accounted for there"),
-    ("home/shared", "packet/chain", "a pool has an array of blocks for chains"),
-    ("pool/bound", "packet/chain", "a pool has an array of blocks for chains"),
-];
+const UPWARDS: &[(&str, &str, &str)] = &[];
 
 /// Files that name each other, directly or through others, in alphabetical order: who, and why.
-const CIRCLES: &[(&[&str], &str)] = &[
-    (
-        &[
-            "buf/page_buf",
-            "buf/page_ref",
-            "buf/raw_buf",
-            "buf/shared_buf",
-            "home/shared",
-            "packet/chain",
-            "pool/deferred",
-            "pool/shutdown",
-        ],
-        "the end of a pool",
-    ),
-    (&["home/lane", "home/ring"], "the bit of a message that says fragment"),
-    (
-        &["packet/skb", "packet/skb/block", "packet/skb/cache", "packet/skb/coalesce"],
-        "blocks and their cache",
-    ),
-];
+const CIRCLES: &[(&[&str], &str)] = &[];
 
 /// Files that may name `libc`, beside those of `sys`.
 const LIBC: &[(&str, &str)] = &[("error.rs", "numbers of errors")];

@@ -10,8 +10,8 @@ use std::mem::MaybeUninit;
 
 use crate::buf::page_buf::PageBuf;
 use crate::home::cache::Owner;
-use crate::home::shared::PoolPtr;
 use crate::mem::page::PageIdx;
+use crate::returns::pool_core::PoolPtr;
 
 /// Up to [`Batch::MAX`] whole pages of one pool, each owned by the batch. For frames there is
 /// [`XdpFrameBulk`](crate::XdpFrameBulk).

@@ -9,12 +9,12 @@
 #![expect(unsafe_code)]
 
 use crate::buf::batch::{Batch, put_elsewhere, put_here, sync_all};
+use crate::buf::handle_bits::FragBits;
 use crate::buf::page_buf::PageBuf;
-use crate::home::frag::FragBits;
-use crate::home::shared::PoolPtr;
 use crate::mem::page::PageIdx;
+use crate::returns::pool_core::PoolPtr;
 
-/// Returns buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. Of every 64, each pool
+/// ReturnState buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. Of every 64, each pool
 /// is gone to once. Linux: `page_pool_put_netmem_bulk`, without its limit of 16.
 ///
 /// ```
@@ -115,7 +115,7 @@ impl Kind {
     }
 }
 
-/// Returns up to [`Batch::MAX`] buffers, pool by pool: the whole pages of each together, then the fragments of each.
+/// ReturnState up to [`Batch::MAX`] buffers, pool by pool: the whole pages of each together, then the fragments of each.
 ///
 /// # Safety
 /// As for [`put_parted`].

@@ -14,15 +14,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::buf::page_ref::PageRef;
-use crate::buf::raw_buf::RawBuf;
-use crate::buf::shared_buf::SharedBuf;
+use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::home::cache::Owner;
-use crate::home::frag::{FragBits, HandleBits};
-use crate::home::shared::PoolPtr;
 use crate::mem::area::Area;
 use crate::mem::dma::{DeviceAddr, DomainId, Mapping};
 use crate::mem::page::{PAGE_SIZE, PageIdx};
+use crate::returns::pool_core::PoolPtr;
 
 /// Names who holds a buffer, in reports; made by [`Bound::tag`](crate::Bound::tag).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -305,55 +302,6 @@ impl PageBuf {
         }
         pool.sync_for_device(page, usize::MAX);
         pool.ring_or_out(page);
-    }
-
-    /// Keeps the page's memory from being used again, beyond the buffer's own life: if the page comes home while the
-    /// hold lives, it leaves the pool (`recycle_released_refcnt`), and its memory goes back with the last hold. Linux:
-    /// an extra page reference. Any thread; one atomic operation.
-    ///
-    /// ```
-    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
-    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
-    /// let pool = Pool::new(PoolParams::default(), arena.clone())?.bind();
-    /// let mut buffer = pool.alloc_page().unwrap();
-    /// let hold = buffer.page_ref();
-    /// drop(buffer);
-    /// assert_eq!((pool.stats().recycle_released_refcnt, pool.inflight().total), (1, 63));
-    /// assert_eq!(arena.pages_out(), 64, "its memory is not the arena's yet");
-    /// drop(hold);
-    /// assert_eq!(arena.pages_out(), 63);
-    /// # Ok::<(), pagepool::Error>(())
-    /// ```
-    pub fn page_ref(&mut self) -> PageRef {
-        if !self.place.part().is_frag() {
-            self.place = HandleBits::new(self.place.page(), FragBits::SPECIAL);
-        }
-        PageRef::new(self.pool, self.page())
-    }
-
-    /// Makes the buffer shared: readable through clones on any thread; the last one to be dropped goes home. Allocates
-    /// nothing: the count stands in the page's record.
-    pub fn into_shared(self) -> SharedBuf {
-        SharedBuf::new(self)
-    }
-
-    /// Parts with the buffer for its address in the pool's first domain, to be put on a descriptor ring.
-    /// [`PoolRef::from_raw`](crate::PoolRef::from_raw) makes it a buffer again.
-    ///
-    /// It comes back unchanged where there is no such address, or where the fragment shares a cache line with another
-    /// (`frag_align` below 64). Any thread; one atomic operation, two for a fragment.
-    ///
-    /// ```
-    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
-    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
-    /// let no_domain = Pool::new(PoolParams::default(), arena)?.bind();
-    /// let buffer = no_domain.alloc_page().unwrap();
-    /// let buffer = buffer.into_raw().expect_err("a pool without domains has no device addresses");
-    /// # drop(buffer);
-    /// # Ok::<(), pagepool::Error>(())
-    /// ```
-    pub fn into_raw(self) -> Result<RawBuf, PageBuf> {
-        crate::buf::raw_buf::into_raw(self)
     }
 
     /// Says who holds the buffer, for the report of a destroyed pool. Without effect in a pool made without `tagging`.

@@ -10,9 +10,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::home::shared::PoolPtr;
+use crate::buf::handle_bits::{FragBits, HandleBits};
+use crate::buf::page_buf::PageBuf;
 use crate::mem::page::{EMERGENCY, HOLD_COUNT, LEFT, PageIdx};
 use crate::mem::provider::Provider;
+use crate::returns::pool_core::PoolPtr;
 
 /// Keeps a page's memory as it is, after its buffer went home, until it is dropped: for DMA that nobody can call off,
 /// or a reader outside this program. It gives no access to the bytes. Linux: a page reference beside the pool's.
@@ -22,6 +24,32 @@ pub struct PageRef {
     provider: Arc<dyn Provider>,
     page: PageIdx,
     order: u8,
+}
+
+impl PageBuf {
+    /// Keeps the page's memory from being used again, beyond the buffer's own life: if the page comes home while the
+    /// hold lives, it leaves the pool (`recycle_released_refcnt`), and its memory goes back with the last hold. Linux:
+    /// an extra page reference. Any thread; one atomic operation.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena.clone())?.bind();
+    /// let mut buffer = pool.alloc_page().unwrap();
+    /// let hold = buffer.page_ref();
+    /// drop(buffer);
+    /// assert_eq!((pool.stats().recycle_released_refcnt, pool.inflight().total), (1, 63));
+    /// assert_eq!(arena.pages_out(), 64, "its memory is not the arena's yet");
+    /// drop(hold);
+    /// assert_eq!(arena.pages_out(), 63);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn page_ref(&mut self) -> PageRef {
+        if !self.place.part().is_frag() {
+            self.place = HandleBits::new(self.place.page(), FragBits::SPECIAL);
+        }
+        PageRef::new(self.pool, self.page())
+    }
 }
 
 impl PageRef {

@@ -11,11 +11,11 @@
 use std::fmt;
 use std::sync::atomic::Ordering;
 
+use crate::buf::handle_bits::FragBits;
 use crate::buf::page_buf::PageBuf;
-use crate::home::frag::FragBits;
-use crate::home::shared::{PoolPtr, Shared};
 use crate::mem::dma::DeviceAddr;
 use crate::mem::page::{PAGE_SHIFT, PageIdx};
+use crate::returns::pool_core::{PoolCore, PoolPtr};
 
 /// log2 of the bytes that one bit stands for.
 const LINE_SHIFT: u32 = 6;
@@ -65,19 +65,35 @@ impl fmt::Display for RawError {
 
 impl std::error::Error for RawError {}
 
-/// See [`PageBuf::into_raw`].
-pub(crate) fn into_raw(buffer: PageBuf) -> Result<RawBuf, PageBuf> {
-    let start = buffer.start();
-    let shares_a_line = buffer.is_frag() && !buffer.pool.geometry.frags_aligned_to(1 << LINE_SHIFT);
-    let Some(addr) = buffer.dma_addr().filter(|_| !shares_a_line) else { return Err(buffer) };
-    let len = buffer.len();
-    let (pool, _, part) = buffer.into_parts();
-    mark(&pool, start, part.is_frag().then(|| start + len as u64));
-    Ok(RawBuf { addr, len: len as u32 })
+impl PageBuf {
+    /// Parts with the buffer for its address in the pool's first domain, to be put on a descriptor ring.
+    /// [`PoolRef::from_raw`](crate::PoolRef::from_raw) makes it a buffer again.
+    ///
+    /// It comes back unchanged where there is no such address, or where the fragment shares a cache line with another
+    /// (`frag_align` below 64). Any thread; one atomic operation, two for a fragment.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let no_domain = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let buffer = no_domain.alloc_page().unwrap();
+    /// let buffer = buffer.into_raw().expect_err("a pool without domains has no device addresses");
+    /// # drop(buffer);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn into_raw(self) -> Result<RawBuf, PageBuf> {
+        let start = self.start();
+        let shares_a_line = self.is_frag() && !self.pool.geometry.frags_aligned_to(1 << LINE_SHIFT);
+        let Some(addr) = self.dma_addr().filter(|_| !shares_a_line) else { return Err(self) };
+        let len = self.len();
+        let (pool, _, part) = self.into_parts();
+        mark(&pool, start, part.is_frag().then(|| start + len as u64));
+        Ok(RawBuf { addr, len: len as u32 })
+    }
 }
 
 /// Marks a buffer from `start` in the area as out; a fragment up to `end`.
-fn mark(pool: &Shared, start: u64, end: Option<u64>) {
+fn mark(pool: &PoolCore, start: u64, end: Option<u64>) {
     let marks = pool.area.raw_out();
     if let Some(end) = end {
         let (word, bit) = place(end - 1);
@@ -137,7 +153,7 @@ fn rebuild(pool: PoolPtr, page: PageIdx, start: u64, end: Option<u64>) -> PageBu
 }
 
 /// The offset of the nearest start mark at or before `offset` in its page.
-fn find_start(pool: &Shared, page: PageIdx, offset: u64) -> Option<u64> {
+fn find_start(pool: &PoolCore, page: PageIdx, offset: u64) -> Option<u64> {
     let marks = &pool.area.raw_out().start;
     let (first, last) = (page.0 as usize, (offset >> PAGE_SHIFT) as usize);
     let upto = u64::MAX >> (63 - ((offset >> LINE_SHIFT) & 63));
@@ -149,7 +165,7 @@ fn find_start(pool: &Shared, page: PageIdx, offset: u64) -> Option<u64> {
 }
 
 /// The offset behind the nearest end mark at or after `start` in its page; none for a whole page.
-fn find_end(pool: &Shared, page: PageIdx, start: u64) -> Option<u64> {
+fn find_end(pool: &PoolCore, page: PageIdx, start: u64) -> Option<u64> {
     let marks = &pool.area.raw_out().last;
     let (first, last) = ((start >> PAGE_SHIFT) as usize, page.0 as usize + (1 << pool.geometry.order) - 1);
     let from = u64::MAX << ((start >> LINE_SHIFT) & 63);

@@ -13,8 +13,8 @@
 use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering;
 
+use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
-use crate::home::frag::{FragBits, HandleBits};
 use crate::mem::dma::{DeviceAddr, DomainId};
 use crate::mem::page::PageIdx;
 
@@ -36,6 +36,14 @@ use crate::mem::page::PageIdx;
 /// ```
 #[derive(Debug)]
 pub struct SharedBuf(ManuallyDrop<PageBuf>);
+
+impl PageBuf {
+    /// Makes the buffer shared: readable through clones on any thread; the last one to be dropped goes home. Allocates
+    /// nothing: the count stands in the page's record.
+    pub fn into_shared(self) -> SharedBuf {
+        SharedBuf::new(self)
+    }
+}
 
 impl SharedBuf {
     pub(crate) fn new(mut buffer: PageBuf) -> Self {

@@ -18,7 +18,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize as PlainUsize};
 
-use crate::home::ring::Queue;
+use crate::home::message::{MessageQueue, frag_message, is_frag, page_message};
 use crate::home::stats::Counter;
 use crate::home::wake::Wakeup;
 use crate::mem::page::PageIdx;
@@ -30,9 +30,6 @@ use crate::sys::sync::{AtomicU32, AtomicUsize, Lock, Ordering, Padded, heavy_fen
 pub(crate) const DETACHED: u32 = 1;
 /// In [`Lane::flags`]: the owner found nothing and may be asleep; the returner wakes it.
 pub(crate) const STARVED: u32 = 2;
-
-/// In a message: a fragment of the page came home, not the page. The rest is the page's number plus one.
-pub(crate) const FRAG: u32 = 1 << 31;
 
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -46,13 +43,13 @@ pub(crate) struct Lane {
     pub(crate) next_of_thread: AtomicPtr<Lane>,
     /// Taken by whoever empties the lane once the pool has ended.
     cold: Lock<()>,
-    producer: Padded<Producer>,
-    consumer: Padded<Consumer>,
+    producer: Padded<LaneProducer>,
+    consumer: Padded<LaneConsumer>,
 }
 
 /// The returning thread's line; the owner writes `flags` when the pool starves or ends.
 #[derive(Debug, Default)]
-struct Producer {
+struct LaneProducer {
     at: PlainUsize,
     /// Slots before this place are known to be empty: the producer looks at the consumer's line once a lap, and never
     /// loads a slot.
@@ -66,7 +63,7 @@ struct Producer {
 
 /// The owner's line.
 #[derive(Debug, Default)]
-struct Consumer {
+struct LaneConsumer {
     at: AtomicUsize,
     pages: Counter,
     #[cfg(loom)]
@@ -77,7 +74,7 @@ impl Lane {
     /// A free lane of `size` slots, a power of two, for the pool with this id.
     pub(crate) fn new(pool: u32, size: usize, wakeup: Arc<Wakeup>) -> Self {
         debug_assert!(size.is_power_of_two(), "the builder checks lane_size");
-        let producer = Producer { free_until: PlainUsize::new(size), ..Default::default() };
+        let producer = LaneProducer { free_until: PlainUsize::new(size), ..Default::default() };
         Self {
             slots: (0..size).map(|_| AtomicU32::new(0)).collect(),
             pool,
@@ -131,7 +128,7 @@ impl Lane {
     /// As [`push`](Self::push), for a whole page.
     #[inline(always)]
     pub(crate) fn push_page(&self, page: PageIdx) -> bool {
-        let pushed = self.push(page.0 + 1);
+        let pushed = self.push(page_message(page));
         self.producer.pages.add(u64::from(pushed));
         pushed
     }
@@ -139,7 +136,7 @@ impl Lane {
     /// As [`push`](Self::push), for a fragment of a page.
     #[inline(always)]
     pub(crate) fn push_frag(&self, page: PageIdx) -> bool {
-        self.push((page.0 + 1) | FRAG)
+        self.push(frag_message(page))
     }
 
     /// The returner's look at the flags, after one or many pushes: 0 almost always.
@@ -172,7 +169,7 @@ impl Lane {
     pub(crate) fn take_all(&self) -> Vec<u32> {
         let _held = self.cold.lock();
         let messages: Vec<u32> = std::iter::from_fn(|| self.pop()).collect();
-        self.count_taken(messages.iter().filter(|&m| m & FRAG == 0).count() as u64);
+        self.count_taken(messages.iter().filter(|&&m| !is_frag(m)).count() as u64);
         messages
     }
 
@@ -203,7 +200,7 @@ impl Lane {
     }
 }
 
-impl Queue for Lane {
+impl MessageQueue for Lane {
     /// For the owner, or in [`Lane::take_all`] once the pool has ended.
     #[inline(always)]
     fn pop(&self) -> Option<u32> {
@@ -229,7 +226,7 @@ impl Queue for Lane {
         for place in space {
             let slot = self.slot(start.wrapping_add(taken));
             let message = slot.load(Ordering::Acquire); // pairs with push()
-            if message == 0 || message & FRAG != 0 {
+            if message == 0 || is_frag(message) {
                 break;
             }
             slot.store(0, Ordering::Relaxed);

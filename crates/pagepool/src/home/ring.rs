@@ -10,7 +10,7 @@
 
 use std::sync::atomic::AtomicUsize;
 
-use crate::home::lane::FRAG;
+use crate::home::message::{MessageQueue, is_frag};
 use crate::home::stats::Counter;
 #[cfg(loom)]
 use crate::sys::sync::OneAtATime;
@@ -23,25 +23,15 @@ pub(crate) const MAX_RING: usize = 16384;
 pub(crate) struct Ring {
     slots: Box<[AtomicU32]>,
     /// The consumer's position and how many pages it has taken: the owner's line.
-    consumer: Padded<Consumer>,
+    consumer: Padded<RingConsumer>,
 }
 
 #[derive(Debug, Default)]
-struct Consumer {
+struct RingConsumer {
     at: AtomicUsize,
     pages: Counter,
     #[cfg(loom)]
     watch: OneAtATime,
-}
-
-/// What the owner drains: a lane or the ring.
-pub(crate) trait Queue {
-    /// Takes the oldest message.
-    fn pop(&self) -> Option<u32>;
-
-    /// Takes messages of whole pages, as page numbers, while they last and `space` does; stops before a fragment. Says how
-    /// many.
-    fn take_pages(&self, space: &mut [u32]) -> usize;
 }
 
 /// The producers' position; lives under the return lock.
@@ -79,7 +69,7 @@ impl Ring {
     }
 }
 
-impl Queue for Ring {
+impl MessageQueue for Ring {
     /// For the owner, or for who ends the pool.
     #[inline]
     fn pop(&self) -> Option<u32> {
@@ -93,7 +83,7 @@ impl Queue for Ring {
         }
         slot.store(0, Ordering::Release);
         self.consumer.at.store(if at + 1 == self.slots.len() { 0 } else { at + 1 }, Ordering::Relaxed);
-        self.consumer.pages.add(u64::from(message & FRAG == 0));
+        self.consumer.pages.add(u64::from(!is_frag(message)));
         Some(message)
     }
 
@@ -106,7 +96,7 @@ impl Queue for Ring {
         for place in space {
             let Some(slot) = self.slots.get(at) else { break };
             let message = slot.load(Ordering::Acquire); // pairs with push()
-            if message == 0 || message & FRAG != 0 {
+            if message == 0 || is_frag(message) {
                 break;
             }
             slot.store(0, Ordering::Release);

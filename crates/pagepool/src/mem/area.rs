@@ -17,7 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 
 use crate::error::Error;
 use crate::mem::dma::{DmaDomain, DomainId, Mapping, Region};
-use crate::mem::page::{EMERGENCY, MAX_ORDER, MAX_PAGES, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, PageMeta};
+use crate::mem::page::{
+    EMERGENCY, HOLD_COUNT, LEFT, MAX_ORDER, MAX_PAGES, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, PageMeta,
+};
 use crate::sys::sync::{AtomicU64, Lock, Ordering};
 use crate::sys::table::zeroed;
 
@@ -321,6 +323,25 @@ impl Area {
         &self.meta[page.0 as usize]
     }
 
+    /// Clears what the record says of a page that leaves a pool; says whether its memory is free now. If somebody holds
+    /// the page the last hold frees it instead.
+    pub(crate) fn clear_record(&self, page: PageIdx) -> bool {
+        let meta = self.meta(page);
+        meta.frags.store(0, Ordering::Relaxed);
+        meta.home.store(0, Ordering::Relaxed);
+        meta.tag.store(0, Ordering::Relaxed);
+        meta.pool.store(0, Ordering::Relaxed);
+        if meta.holds.load(Ordering::Acquire) & HOLD_COUNT == 0 {
+            return true; // with no hold alive and no handle left, none can be made
+        }
+        // Whoever makes "left, and no hold" true frees the page: this, or the last hold's drop.
+        if meta.holds.fetch_or(LEFT, Ordering::AcqRel) & HOLD_COUNT != 0 {
+            return false;
+        }
+        meta.holds.fetch_and(EMERGENCY, Ordering::Relaxed);
+        true
+    }
+
     /// The marks of raw addresses that are out.
     pub(crate) fn raw_out(&self) -> &RawOut {
         &self.raw_out
@@ -532,6 +553,10 @@ impl fmt::Debug for Area {
         f.field("regions_present", &present).field("domains", &self.domains()).finish_non_exhaustive()
     }
 }
+
+// SAFETY: a record is made of atomic integers alone.
+#[cfg(not(loom))]
+unsafe impl crate::sys::table::Zeroable for PageMeta {}
 
 #[cfg(all(test, not(loom)))]
 mod tests {

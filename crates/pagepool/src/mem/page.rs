@@ -9,13 +9,8 @@
 
 use std::fmt;
 
+pub use crate::sys::memory::{PAGE_SHIFT, PAGE_SIZE};
 use crate::sys::sync::{AtomicI32, AtomicU32};
-
-/// log2 of the size of a base page: pages are counted in 4 KiB, whatever the machine's own page size.
-pub const PAGE_SHIFT: u32 = 12;
-
-/// Bytes of a base page, the unit in which pages are numbered. A page of order `k` has `PAGE_SIZE << k` bytes.
-pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
 
 /// The largest order: 4 MiB, as Linux's `MAX_PAGE_ORDER` on x86.
 pub const MAX_ORDER: u8 = 10;

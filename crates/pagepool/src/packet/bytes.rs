@@ -9,8 +9,9 @@ use bytes::Bytes;
 use crate::buf::page_buf::PageBuf;
 use crate::packet::chain::MAX_FRAGS;
 use crate::packet::memory::Memory;
+use crate::packet::skb::frag::SkbFrag;
 use crate::packet::skb::frags::Frags;
-use crate::packet::skb::{SkBuff, SkbFrag, pool_buffer};
+use crate::packet::skb::sk_buff::{SkBuff, pool_buffer};
 use crate::packet::xdp_frame::XdpFrame;
 
 impl PageBuf {

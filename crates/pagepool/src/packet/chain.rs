@@ -7,7 +7,7 @@
 //! Life   a chain is emptied and its block put back before the packet's first buffer goes home; so that buffer, being
 //!        out, keeps the pool and with it the block (I3, I9).
 //! Cost   a block is taken with the first further buffer and put back with the last. On the thread that owns the pool that is
-//!        a place in an array of its own ([`Stash`]), elsewhere one compare-and-swap.
+//!        a place in an array of its own ([`ChainStash`](crate::home::chain_blocks::ChainStash)), elsewhere one compare-and-swap.
 
 // UNSAFETY: blocks are raw memory that the holder of the chain follows by address.
 #![expect(unsafe_code)]
@@ -17,9 +17,8 @@ use std::mem::MaybeUninit;
 use std::num::NonZeroU32;
 
 use crate::buf::page_buf::PageBuf;
-use crate::home::cache::Owner;
-use crate::home::shared::PoolPtr;
-use crate::sys::sync::OwnerCell;
+use crate::home::chain_blocks::ChainBlock;
+use crate::returns::pool_core::PoolPtr;
 
 /// Most buffers of a packet beyond its first. Linux: `MAX_SKB_FRAGS`.
 #[doc(alias = "MAX_SKB_FRAGS")]
@@ -114,13 +113,13 @@ impl Frag {
     }
 }
 
-/// The further buffers of one packet; a pool has an array of them.
-pub(crate) struct Block {
+/// The further buffers of one packet, as they lie in a [`ChainBlock`] of the pool.
+pub(crate) struct FragList {
     count: u32,
     frags: [MaybeUninit<Frag>; MAX_FRAGS],
 }
 
-impl Block {
+impl FragList {
     /// Empties a block that was just taken: it has what its last user left, or nothing at all.
     fn start(block: &mut MaybeUninit<Self>) -> &mut Self {
         // SAFETY: the block is borrowed exclusively, and the field lies in it.
@@ -176,8 +175,8 @@ impl Chain {
         self.0.is_none()
     }
 
-    fn block(&self, head: &PageBuf) -> Option<*mut Block> {
-        Some(head.pool.chains.block(self.0?.get() - 1))
+    fn block(&self, head: &PageBuf) -> Option<*mut FragList> {
+        Some(head.pool.chains.block(self.0?.get() - 1).cast())
     }
 
     /// The further buffers, in order.
@@ -212,10 +211,10 @@ impl Chain {
 
     fn push_first(&mut self, head: &PageBuf, frag: Frag) -> Result<(), Frag> {
         let Some(place) = take_block(head.pool) else { return Err(frag) };
-        let block = head.pool.chains.block(place).cast::<MaybeUninit<Block>>();
+        let block = head.pool.chains.block(place).cast::<MaybeUninit<FragList>>();
         self.0 = NonZeroU32::new(place + 1);
         // SAFETY: I1, I3. The block was just taken, and nothing is asked of its bytes.
-        Block::start(unsafe { &mut *block }).push(frag)
+        FragList::start(unsafe { &mut *block }).push(frag)
     }
 
     /// Takes the last buffer off.
@@ -238,53 +237,6 @@ impl Chain {
         if let Some(place) = self.0.take() {
             put_block(head.pool, place.get() - 1);
         }
-    }
-}
-
-/// Blocks that the owner of a pool keeps at hand, so that packets that end in the poll need no atomic operation for theirs.
-pub(crate) struct Stash {
-    limit: usize,
-    free: OwnerCell<Free>,
-}
-
-struct Free {
-    count: usize,
-    places: [u32; Stash::MAX],
-}
-
-impl Stash {
-    const MAX: usize = 64;
-
-    /// Keeps at most a quarter of the pool's blocks: other threads do not find what is here.
-    pub(crate) fn new(blocks: usize) -> Self {
-        let free = OwnerCell::new(Free { count: 0, places: [0; Self::MAX] });
-        Self { limit: Self::MAX.min(blocks / 4), free }
-    }
-
-    #[inline]
-    fn take(&self, _owner: Owner) -> Option<u32> {
-        // SAFETY: I2. Only the holder of the owner half comes here, and no foreign code runs while the borrow lives.
-        let free = unsafe { &mut *self.free.get() };
-        free.count = free.count.checked_sub(1)?;
-        Some(free.places[free.count])
-    }
-
-    #[inline]
-    fn put(&self, _owner: Owner, place: u32) -> bool {
-        // SAFETY: I2. As in `take`.
-        let free = unsafe { &mut *self.free.get() };
-        let room = free.count < self.limit;
-        if room {
-            free.places[free.count] = place;
-            free.count += 1;
-        }
-        room
-    }
-}
-
-impl fmt::Debug for Stash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stash").field("limit", &self.limit).finish_non_exhaustive()
     }
 }
 
@@ -330,4 +282,6 @@ impl Drop for Ending<'_> {
 }
 
 const _: () = assert!(size_of::<Frag>() == 24, "17 of them are a block of 416 bytes");
+const _: () = assert!(size_of::<FragList>() <= size_of::<ChainBlock>(), "a list lies in a block");
+const _: () = assert!(align_of::<FragList>() <= align_of::<ChainBlock>(), "at the start of it");
 const _: () = assert!(size_of::<Chain>() == 4, "a packet is 32 bytes");

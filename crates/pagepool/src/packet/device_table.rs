@@ -13,9 +13,9 @@
 use crate::buf::batch::Batch;
 use crate::buf::bulk::taken;
 use crate::buf::page_buf::PageBuf;
-use crate::home::shared::PoolPtr;
 use crate::mem::page::{PAGE_SHIFT, PAGE_SIZE, PageIdx};
 use crate::packet::xdp_buff::{XdpBuff, whole_end};
+use crate::returns::pool_core::PoolPtr;
 
 /// Most pools whose pages are here at once.
 const POOLS: usize = u8::MAX as usize;

@@ -27,7 +27,7 @@ pub enum Memory {
     /// A page of ordinary memory.
     Page(Page),
     /// A page of ordinary memory that several have.
-    Shared(SharedPage),
+    PoolCore(SharedPage),
     /// Memory of the caller's.
     Foreign(Foreign),
 }
@@ -40,7 +40,7 @@ impl Memory {
         match self {
             Self::Pool(_) => MemType::Pool,
             Self::Page(_) => MemType::Page,
-            Self::Shared(_) => MemType::SharedPage,
+            Self::PoolCore(_) => MemType::SharedPage,
             Self::Foreign(_) => MemType::Foreign,
         }
     }
@@ -50,7 +50,7 @@ impl Memory {
         match self {
             Self::Pool(buffer) => Some(buffer.pool.mem_id),
             Self::Page(page) => page.mem_id(),
-            Self::Shared(page) => page.0.mem_id(),
+            Self::PoolCore(page) => page.0.mem_id(),
             Self::Foreign(foreign) => Some(foreign.model.mem_id()),
         }
     }
@@ -69,7 +69,7 @@ impl Memory {
         match self {
             Self::Pool(buffer) => buffer.bytes(),
             Self::Page(page) => Some(page.bytes()),
-            Self::Shared(page) => Some(page.bytes()),
+            Self::PoolCore(page) => Some(page.bytes()),
             Self::Foreign(foreign) => Some(foreign.bytes()),
         }
     }
@@ -80,7 +80,7 @@ impl Memory {
         match self {
             Self::Pool(buffer) => buffer.bytes_mut(),
             Self::Page(page) => Some(page.bytes_mut()),
-            Self::Shared(page) => page.bytes_mut(),
+            Self::PoolCore(page) => page.bytes_mut(),
             Self::Foreign(foreign) => Some(foreign.bytes_mut()),
         }
     }

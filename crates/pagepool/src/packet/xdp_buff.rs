@@ -15,8 +15,8 @@
 use std::mem::ManuallyDrop;
 
 use crate::buf::page_buf::PageBuf;
-use crate::home::shared::PoolPtr;
 use crate::packet::chain::{Chain, Frag};
+use crate::returns::pool_core::PoolPtr;
 
 /// Bytes of an Ethernet header: no packet may become shorter. Linux: `ETH_HLEN`.
 pub const ETH_HEADER: usize = 14;

@@ -134,7 +134,7 @@ impl Drop for XdpFrameBulk {
     }
 }
 
-/// Returns frames of any pools, mixed, and leaves the vector empty with its capacity. Any thread.
+/// ReturnState frames of any pools, mixed, and leaves the vector empty with its capacity. Any thread.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};

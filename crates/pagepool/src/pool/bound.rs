@@ -21,12 +21,11 @@ use crate::buf::batch::Batch;
 use crate::buf::page_buf::{PageBuf, Tag};
 use crate::error::Error;
 use crate::home::cache::{Cache, Owner};
+use crate::home::chain_blocks::{ChainBlock, ChainStash};
 use crate::home::frag::FragState;
 use crate::home::lane::Lane;
-use crate::home::params::{Geometry, PoolParams, Sizes};
 use crate::home::registry::{Registration, Registry};
 use crate::home::ring::Ring;
-use crate::home::shared::{OwnerHalf, PoolPtr, Returns, Shared, clear_record};
 use crate::home::stats::{Counter, Counters, DeferredStats, Inflight, Stats};
 use crate::home::thread;
 use crate::home::wake::Wakeup;
@@ -34,10 +33,13 @@ use crate::mem::area::Area;
 use crate::mem::dma::{DomainId, Mapping};
 use crate::mem::page::{NodeId, PageIdx};
 use crate::mem::provider::Provider;
-use crate::packet::chain::{Block, Stash};
 use crate::pool::deferred::{DeferredQueue, DeferredUser, InUse};
+use crate::pool::params::{PoolParams, Sizes};
 use crate::pool::pool_ref::{self, PoolRef};
-use crate::pool::shutdown::{self, Shutdown, Watch};
+use crate::pool::shutdown::{self, Shutdown};
+use crate::returns::end_watch::EndWatch;
+use crate::returns::geometry::Geometry;
+use crate::returns::pool_core::{OwnerHalf, PoolCore, PoolPtr, ReturnState};
 use crate::sys::slab::Slab;
 use crate::sys::sync::{AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, prepare_fences};
 
@@ -185,17 +187,17 @@ struct Parts {
     registration: Registration,
     geometry: Geometry,
     sizes: Sizes,
-    chains: Slab<Block>,
+    chains: Slab<ChainBlock>,
     mappings: Box<[Arc<Mapping>]>,
     wakeup: Arc<Wakeup>,
 }
 
-fn shared(params: PoolParams, provider: Arc<dyn Provider>, parts: Parts) -> Shared {
+fn shared(params: PoolParams, provider: Arc<dyn Provider>, parts: Parts) -> PoolCore {
     let Parts { id, registration, geometry, sizes, chains, mappings, wakeup } = parts;
     let area = provider.area().clone();
     let syncing: Box<[_]> =
         mappings.iter().filter(|m| params.sync_for_device && !m.coherent()).cloned().collect();
-    Shared {
+    PoolCore {
         owner: AtomicU64::new(thread::NOBODY),
         base: area.base_or_zero(),
         meta: area.records(),
@@ -213,9 +215,9 @@ fn shared(params: PoolParams, provider: Arc<dyn Provider>, parts: Parts) -> Shar
             frag_waste: Counter::default(),
             split_pages: OwnerCell::new(0),
             emergency: OwnerCell::new(Vec::new()),
-            chains: Stash::new(sizes.chains),
+            chains: ChainStash::new(sizes.chains),
         }),
-        returns: Padded(Lock::new(Returns::default())),
+        returns: Padded(Lock::new(ReturnState::default())),
         returned: Counters::default(),
         late: std::sync::atomic::AtomicU64::new(0),
         late_ring: Counter::default(),
@@ -231,7 +233,7 @@ fn shared(params: PoolParams, provider: Arc<dyn Provider>, parts: Parts) -> Shar
         mappings,
         syncing,
         wakeup,
-        watch: Arc::new(Watch::new()),
+        watch: Arc::new(EndWatch::new()),
         waits: (sizes.waits > 0).then(Arc::default),
         tags: params.tagging.then(|| Lock::new(Vec::new())),
     }
@@ -425,7 +427,7 @@ impl Bound {
         Some(PageBuf::frag(home, page, offset, rest))
     }
 
-    /// Returns a buffer of this pool into the cache; another pool's comes back. Dropping it on this thread does the
+    /// ReturnState a buffer of this pool into the cache; another pool's comes back. Dropping it on this thread does the
     /// same. Linux: `page_pool_recycle_direct`.
     #[doc(alias = "page_pool_recycle_direct")]
     #[inline]
@@ -543,7 +545,7 @@ impl Bound {
     #[doc(alias = "page_pool_update_nid")]
     pub fn update_nid(&self, nid: Option<NodeId>) -> Result<(), Error> {
         let home = self.home();
-        crate::home::params::check_node(&**home.provider(), nid)?;
+        crate::pool::params::check_node(&**home.provider(), nid)?;
         self.policy(|p| p.nid = nid);
         let mut pages = Vec::with_capacity(home.own.cache.count());
         while let Some(page) = home.own.cache.pop(self.owner()) {
@@ -551,7 +553,7 @@ impl Bound {
         }
         home.own.counts.release.add(pages.len() as u64);
         let provider = home.provider().clone();
-        pages.retain(|&page| clear_record(&home.area, page));
+        pages.retain(|&page| home.area.clear_record(page));
         // SAFETY: I1. The pages came from this provider with the pool's order, and nobody has them any more.
         unsafe { provider.release(home.geometry.order, &pages) };
         Ok(())
@@ -628,7 +630,7 @@ impl Bound {
         Tag(at as u32)
     }
 
-    pub(crate) fn home_ref(&self) -> &Shared {
+    pub(crate) fn home_ref(&self) -> &PoolCore {
         let home = self.home();
         // SAFETY: I9. The owner half is this `Bound`'s, so the pool has not ended.
         unsafe { home.0.as_ref() }

@@ -36,8 +36,8 @@ use std::sync::Arc;
 
 use crate::buf::page_buf::PageBuf;
 use crate::buf::page_ref::PageRef;
-use crate::home::params::OnBusy;
 use crate::home::stats::DeferredCounts;
+use crate::pool::params::OnBusy;
 
 /// Somebody who uses buffers without owning them, and says on request whether one is in use still.
 ///

@@ -14,12 +14,12 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
 
+use crate::buf::handle_bits::HandleBits;
 use crate::buf::page_buf::PageBuf;
 use crate::home::cache::Cache;
-use crate::home::frag::HandleBits;
-use crate::home::shared::PoolPtr;
 use crate::pool::bound::Bound;
 use crate::pool::pool_ref::PoolRef;
+use crate::returns::pool_core::PoolPtr;
 
 /// The head of the owner's cache; 1024 page numbers follow, all of them initialised.
 #[derive(Debug)]

@@ -11,14 +11,14 @@ use std::sync::{Arc, Weak};
 use crate::buf::page_buf::PageBuf;
 use crate::buf::raw_buf::RawError;
 use crate::home::registry::{Carrier, MemId, MemState, MemType, Registry, RegistryEntry};
-use crate::home::shared::{PoolPtr, Shared};
 use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::mem::area::Area;
 use crate::mem::dma::DeviceAddr;
+use crate::returns::pool_core::{PoolCore, PoolPtr};
 
 /// The return half of a pool, and its observer: for any thread, as many as wanted. It does not keep the pool from ending.
 #[derive(Clone, Debug)]
-pub struct PoolRef(Arc<Shared>);
+pub struct PoolRef(Arc<PoolCore>);
 
 impl PoolRef {
     pub(crate) fn new(home: PoolPtr) -> Self {
@@ -116,7 +116,7 @@ impl PoolRef {
     }
 }
 
-impl Carrier for Shared {
+impl Carrier for PoolCore {
     fn entry(&self, id: MemId) -> RegistryEntry {
         RegistryEntry {
             id,
@@ -130,8 +130,8 @@ impl Carrier for Shared {
 }
 
 /// Shows a pool that was just made, and that nobody else has yet, in its registry.
-pub(crate) fn show(pool: &Arc<Shared>) {
-    let weak: Weak<Shared> = Arc::downgrade(pool);
+pub(crate) fn show(pool: &Arc<PoolCore>) {
+    let weak: Weak<PoolCore> = Arc::downgrade(pool);
     // SAFETY: I9. The caller holds the owner half of a pool that has not ended.
     unsafe { pool.registration.read() }.enter(weak);
 }
@@ -163,7 +163,7 @@ fn pool_of(carrier: Arc<dyn Carrier>) -> Option<PoolRef> {
     any.downcast().ok().map(PoolRef)
 }
 
-pub(crate) fn stats(shared: &Shared) -> Stats {
+pub(crate) fn stats(shared: &PoolCore) -> Stats {
     let mut stats = Stats::default();
     // Releases first, holds last: a reader beside the owner never sees more pages gone than came.
     let late = shared.late.load(Ordering::Acquire);
@@ -177,11 +177,11 @@ pub(crate) fn stats(shared: &Shared) -> Stats {
     stats
 }
 
-pub(crate) fn deferred_stats(shared: &Shared) -> DeferredStats {
+pub(crate) fn deferred_stats(shared: &PoolCore) -> DeferredStats {
     shared.waits.as_ref().map(|waits| waits.stats()).unwrap_or_default()
 }
 
-pub(crate) fn inflight(shared: &Shared) -> Inflight {
+pub(crate) fn inflight(shared: &PoolCore) -> Inflight {
     let total = stats(shared).inflight().max(0);
     let cache = shared.own.cache.count() as u64;
     let lanes = shared.lanes.iter().map(|lane| lane.pages_in()).sum();

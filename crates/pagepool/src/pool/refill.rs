@@ -12,14 +12,15 @@
 // UNSAFETY: the owner's state is reached through its owner cells.
 #![expect(unsafe_code)]
 
+use crate::buf::handle_bits::FragBits;
 use crate::buf::page_buf::PageBuf;
-use crate::home::frag::{BIAS, FragBits};
-use crate::home::lane::{FRAG, STARVED, raise_all};
-use crate::home::params::MAX_REFILL;
-use crate::home::ring::Queue;
+use crate::home::frag::BIAS;
+use crate::home::lane::{STARVED, raise_all};
+use crate::home::message::{MessageQueue, is_frag, page_of};
 use crate::home::stats::Counter;
 use crate::mem::page::{EMERGENCY, NodeId, PageIdx};
 use crate::pool::bound::Bound;
+use crate::pool::params::MAX_REFILL;
 use crate::sys::sync::Ordering;
 
 impl Bound {
@@ -130,7 +131,7 @@ impl Bound {
     /// many messages were pages, and that page.
     fn drain_from(
         &self,
-        queue: &impl Queue,
+        queue: &impl MessageQueue,
         node: Option<NodeId>,
         refill: usize,
     ) -> (usize, Option<PageIdx>) {
@@ -145,8 +146,8 @@ impl Bound {
                 }
             }
             let Some(message) = queue.pop() else { break };
-            let page = PageIdx((message & !FRAG) - 1);
-            let of_frags = message & FRAG != 0;
+            let page = page_of(message);
+            let of_frags = is_frag(message);
             pages += usize::from(!of_frags);
             if (!of_frags || self.last_frag_home(page, 1))
                 && let Some(foreign) = self.take_home(page, node, of_frags)
@@ -338,9 +339,9 @@ impl Bound {
     fn drain_frags(&self) {
         let home = self.home();
         for lane in home.used_lanes() {
-            while lane.peek() & FRAG != 0 {
+            while is_frag(lane.peek()) {
                 if let Some(message) = lane.pop() {
-                    home.frag_here(self.owner(), PageIdx((message & !FRAG) - 1), true);
+                    home.frag_here(self.owner(), page_of(message), true);
                 }
             }
         }

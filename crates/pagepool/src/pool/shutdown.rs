@@ -19,36 +19,23 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32 as Flag;
 use std::time::{Duration, Instant};
 
 use crate::home::cache::Owner;
-use crate::home::lane::{DETACHED, FRAG, Lane, raise_all};
-use crate::home::ring::Queue;
-use crate::home::shared::{PoolPtr, clear_record};
+use crate::home::lane::{DETACHED, raise_all};
+use crate::home::message::{MessageQueue, is_frag, page_of};
 use crate::home::stats::DeferredCounts;
 use crate::home::thread;
 use crate::mem::area::Area;
 use crate::mem::page::PageIdx;
 use crate::pool::deferred::DeferredQueue;
-use crate::sys::sync::{AtomicI64, Lock, Ordering};
+use crate::returns::end_watch::EndWatch;
+use crate::returns::late;
+use crate::returns::pool_core::PoolPtr;
+use crate::sys::sync::{Lock, Ordering};
 
 /// How often users of waiting buffers are asked by who waits for the end of their pool.
 const ASK_EVERY: Duration = Duration::from_millis(1);
-
-/// Lives as long as the pool and everyone who watches its end.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    /// Pages out, once the pool has ended.
-    pub(crate) remaining: AtomicI64,
-    done: Flag,
-}
-
-impl Watch {
-    pub(crate) fn new() -> Self {
-        Self { remaining: AtomicI64::new(0), done: Flag::new(0) }
-    }
-}
 
 /// Ends the pool. The caller holds the owner half and gives it up; what waits in its queue stays out.
 pub(crate) fn end(pool: PoolPtr, waits: Option<Box<DeferredQueue>>) -> Shutdown {
@@ -62,12 +49,12 @@ pub(crate) fn end(pool: PoolPtr, waits: Option<Box<DeferredQueue>>) -> Shutdown 
     collect(pool, owner, &mut home);
     close_split_pages(pool, owner, &mut home);
     pool.own.counts.release.add(home.len() as u64);
-    give_back_all(pool, &home);
+    late::give_back_all(pool, &home);
     pool.mappings.iter().for_each(|mapping| pool.area.detach(mapping));
     let released = pool.own.counts.release.read().wrapping_add(pool.returned.release.read());
     let out = pool.own.counts.hold.read().wrapping_sub(released) as i64;
-    if pool.watch.remaining.fetch_add(out, Ordering::AcqRel) + out == 0 {
-        free(pool);
+    if pool.watch.expect(out) {
+        late::free(pool);
     }
     shutdown
 }
@@ -91,14 +78,14 @@ fn collect(pool: PoolPtr, owner: Owner, home: &mut Vec<PageIdx>) {
     while let Some((page, frags)) = pool.take_overflow(&mut returns) {
         frags_home(page, frags);
     }
-    let (frags, pages): (Vec<u32>, Vec<u32>) = messages.into_iter().partition(|m| m & FRAG != 0);
-    frags.into_iter().for_each(|m| frags_home(PageIdx((m & !FRAG) - 1), 1));
+    let (frags, pages): (Vec<u32>, Vec<u32>) = messages.into_iter().partition(|&m| is_frag(m));
+    frags.into_iter().for_each(|m| frags_home(page_of(m), 1));
     // SAFETY: I2; no foreign code runs in this function.
     if let Some((page, unused)) = unsafe { &mut *pool.own.frag.get() }.close() {
         frags_home(page, unused);
     }
     pool.own.frag_open.store(false, Ordering::Relaxed);
-    home.extend(pages.into_iter().map(|m| PageIdx(m - 1)));
+    home.extend(pages.into_iter().map(page_of));
 }
 
 /// Turns the owner's private counts of pages with fragments out into debts that late fragments pay.
@@ -117,73 +104,6 @@ fn close_split_pages(pool: PoolPtr, _owner: Owner, home: &mut Vec<PageIdx>) {
             }
         }
     }
-}
-
-fn give_back_all(pool: PoolPtr, pages: &[PageIdx]) {
-    let provider = pool.provider().clone();
-    let free: Vec<PageIdx> =
-        pages.iter().copied().filter(|&page| clear_record(provider.area(), page)).collect();
-    // SAFETY: I1. The pages came from this provider with the pool's order, and nobody has them any more.
-    unsafe { provider.release(pool.geometry.order, &free) };
-}
-
-/// Pages that came home after the end and are this thread's to account for.
-#[cold]
-pub(crate) fn came_home_late(pool: PoolPtr, pages: &[PageIdx]) {
-    if pages.is_empty() {
-        return; // nothing of the pool is held here, so it may be gone
-    }
-    pool.late.fetch_add(pages.len() as u64, Ordering::Relaxed);
-    give_back_all(pool, pages);
-    let n = pages.len() as i64;
-    if pool.watch.remaining.fetch_sub(n, Ordering::AcqRel) == n {
-        free(pool);
-    }
-}
-
-/// A fragment that came home after the end.
-#[cold]
-pub(crate) fn frag_came_home_late(pool: PoolPtr, page: PageIdx) {
-    if frag_was_last(pool, page) {
-        came_home_late(pool, &[page]);
-    }
-}
-
-fn frag_was_last(pool: PoolPtr, page: PageIdx) -> bool {
-    pool.page_meta(page).home.fetch_add(1, Ordering::AcqRel) == -1
-}
-
-/// The returner's part of step 3: it saw the flag after its push.
-#[cold]
-pub(crate) fn drain_late(pool: PoolPtr, lane: &Lane) {
-    // Everything is taken out first: once foreign code runs below, the thread may have let go of the lane.
-    let messages = lane.take_all();
-    let late = |m: u32| {
-        let page = PageIdx((m & !FRAG) - 1);
-        // A fragment that is not the last of its page is accounted for by this alone.
-        (m & FRAG == 0 || frag_was_last(pool, page)).then_some(page)
-    };
-    let pages: Vec<PageIdx> = messages.into_iter().filter_map(late).collect();
-    came_home_late(pool, &pages);
-}
-
-/// The last page is home and the owner is gone: frees everything, then tells who waits.
-fn free(pool: PoolPtr) {
-    let watch = pool.watch.clone();
-    // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any more.
-    let provider = unsafe { pool.provider.take() };
-    // SAFETY: I9, as above; with it goes the memory id, which nothing carries any more (I8).
-    drop(unsafe { pool.registration.take() });
-    #[cfg(loom)]
-    // SAFETY: I9, as above.
-    unsafe {
-        pool.0.as_ref().alive.take()
-    };
-    // SAFETY: this is the count that `Pool::new` set aside for the pool itself; it is dropped once, here.
-    drop(unsafe { Arc::from_raw(pool.0.as_ptr()) });
-    drop(provider);
-    watch.done.store(1, Ordering::Release); // pairs with wait()
-    crate::sys::call::futex_wake_all(&watch.done);
 }
 
 /// The waiting queue of a pool that has ended. Whoever asks after its buffers takes it out meanwhile, so that users run
@@ -246,7 +166,7 @@ impl Drop for PutBack<'_> {
 /// ```
 #[derive(Debug)]
 pub struct Shutdown {
-    watch: Arc<Watch>,
+    watch: Arc<EndWatch>,
     area: Arc<Area>,
     id: u32,
     order: u8,
@@ -279,8 +199,7 @@ impl Shutdown {
     }
 
     fn is_over(&self) -> bool {
-        let over = self.watch.done.load(Ordering::Acquire) != 0; // pairs with free()
-        over && self.pending() == 0
+        self.watch.is_finished() && self.pending() == 0
     }
 
     fn pending(&self) -> u64 {
@@ -318,7 +237,7 @@ impl Shutdown {
     /// Until the pool is freed, `left` is over, or it is time to ask again.
     fn sleep(&self, left: Option<Duration>) {
         if self.pending() == 0 {
-            crate::sys::call::futex_wait(&self.watch.done, 0, left);
+            self.watch.sleep(left);
             return;
         }
         std::thread::sleep(left.unwrap_or(ASK_EVERY).min(ASK_EVERY));

@@ -12,6 +12,12 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
+/// log2 of the size of a base page: pages are counted in 4 KiB, whatever the machine's own page size.
+pub const PAGE_SHIFT: u32 = 12;
+
+/// Bytes of a base page, the unit in which pages are numbered. A page of order `k` has `PAGE_SIZE << k` bytes.
+pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
+
 fn checked(result: libc::c_long) -> io::Result<usize> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
 }
@@ -31,7 +37,7 @@ impl Reservation {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let start = map(0, padded, libc::PROT_NONE, flags, None, 0)?;
         let base = start.next_multiple_of(align);
-        let len = len.next_multiple_of(crate::PAGE_SIZE);
+        let len = len.next_multiple_of(PAGE_SIZE);
         unmap(start, base - start);
         unmap(base + len, (start + padded).saturating_sub(base + len));
         Ok(Self { base, len, ours: true })
@@ -112,7 +118,7 @@ impl Reservation {
 
     fn touch(&self, at: Range<usize>) {
         let addr = self.addr(&at);
-        for page in (addr..addr + at.len()).step_by(crate::PAGE_SIZE) {
+        for page in (addr..addr + at.len()).step_by(PAGE_SIZE) {
             let byte = page as *mut u8;
             // SAFETY: I1. The range is committed and not handed out yet.
             let value = unsafe { byte.read_volatile() };
@@ -303,7 +309,7 @@ pub(crate) fn query_nodes(addr: usize, pages: usize, mut each: impl FnMut(usize,
     let mut status = [0i32; QUERY_BATCH];
     for first in (0..pages).step_by(QUERY_BATCH) {
         let n = QUERY_BATCH.min(pages - first);
-        let at: [usize; QUERY_BATCH] = std::array::from_fn(|i| addr + (first + i) * crate::PAGE_SIZE);
+        let at: [usize; QUERY_BATCH] = std::array::from_fn(|i| addr + (first + i) * PAGE_SIZE);
         let no_targets = ptr::null::<i32>();
         // SAFETY: the kernel reads `n` addresses and writes `n` numbers; without targets it moves nothing.
         let done = unsafe {

@@ -4,8 +4,6 @@
 #![cfg_attr(not(loom), expect(unsafe_code))]
 
 use crate::error::Error;
-#[cfg(not(loom))]
-use crate::mem::page::PageMeta;
 
 /// Types of which all-zero bytes are a valid value.
 ///
@@ -29,9 +27,6 @@ unsafe impl Zeroable for u8 {}
 // SAFETY: as above.
 #[cfg(not(loom))]
 unsafe impl Zeroable for u32 {}
-// SAFETY: made of atomic integers only.
-#[cfg(not(loom))]
-unsafe impl Zeroable for PageMeta {}
 
 /// A slice of `len` zeroes. The system gives the memory when it is touched, so an area of millions of pages that
 /// hands out a thousand pays for a thousand.

@@ -5,8 +5,8 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use crate::home::params::OnBusy;
 use crate::home::stats::{DeferredStats, Inflight, Stats};
+use crate::pool::params::OnBusy;
 use crate::testing::Setup;
 
 /// A page from joining a pool to leaving it.
@@ -21,7 +21,7 @@ pub enum Who {
     Other,
 }
 
-/// Returns that a thread makes through the ring before it asks a pool again for a lane that it could not have.
+/// ReturnState that a thread makes through the ring before it asks a pool again for a lane that it could not have.
 const RETRY: u32 = 256;
 
 /// What the model knows of a page in a pool.
@@ -486,7 +486,7 @@ impl Model {
         }
     }
 
-    // ---- Returns -------------------------------------------------------------------------------------------------
+    // ---- ReturnState -------------------------------------------------------------------------------------------------
 
     /// A fragment is dropped.
     pub fn drop_frag(&mut self, pool: usize, who: Who, token: Token) {

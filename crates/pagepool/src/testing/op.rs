@@ -1,6 +1,6 @@
 //! What can be done to pools, as data: one list for the property test, the fuzzer and the model checker.
 
-use crate::home::params::OnBusy;
+use crate::pool::params::OnBusy;
 
 /// One call, or a short choreography of calls, on one of two pools that share their memory. Numbers choose among what
 /// there is, modulo; an operation that finds nothing to work on does nothing.

@@ -8,12 +8,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::buf::page_buf::PageBuf;
-use crate::home::params::PoolParams;
 use crate::mem::dma::{DeviceAddr, DmaDomain};
-use crate::packet::skb::{SkBuff, SkbCache, SkbError, SkbMemory};
+use crate::packet::skb::cache::SkbCache;
+use crate::packet::skb::error::SkbError;
+use crate::packet::skb::frag::SkbMemory;
+use crate::packet::skb::sk_buff::SkBuff;
 use crate::packet::xdp_buff::XdpBuff;
 use crate::packet::xdp_frame::XdpFrame;
 use crate::pool::bound::{Bound, Pool};
+use crate::pool::params::PoolParams;
 use crate::pool::shutdown::Shutdown;
 use crate::testing::{CheckingIommu, PacketOp, PacketSetup, PlainMemory};
 

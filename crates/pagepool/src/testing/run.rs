@@ -14,12 +14,12 @@ use crate::buf::page_buf::PageBuf;
 use crate::buf::page_ref::PageRef;
 use crate::buf::raw_buf::RawBuf;
 use crate::buf::shared_buf::SharedBuf;
-use crate::home::params::PoolParams;
 use crate::mem::dma::{DeviceAddr, DmaDomain, IdentityDomain};
 use crate::mem::page::{NodeId, PageIdx};
 use crate::mem::provider::Provider;
 use crate::pool::bound::{Bound, Pool};
 use crate::pool::deferred::{DeferredUser, InUse};
+use crate::pool::params::PoolParams;
 use crate::pool::pool_ref::PoolRef;
 use crate::pool::shutdown::Shutdown;
 use crate::testing::model::{Model, Token, Who};
@@ -323,7 +323,7 @@ impl Run {
         }
     }
 
-    // ---- Returns ---------------------------------------------------------------------------------------------------
+    // ---- ReturnState ---------------------------------------------------------------------------------------------------
 
     /// Takes something out of a list, if there is anything.
     fn pick<T>(from: &mut Vec<T>, at: u8) -> Option<T> {
@@ -667,7 +667,7 @@ impl Other {
         Self { work, thread }
     }
 
-    /// Returns when it is done.
+    /// ReturnState when it is done.
     fn run(&mut self, work: impl FnOnce() + Send + 'static) {
         let (done, wait) = channel();
         self.work.send((Box::new(work), done)).expect("the other thread lives");

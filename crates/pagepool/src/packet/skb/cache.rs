@@ -1,6 +1,6 @@
 //! Where heads of packets come from, and how they outlive their cache.
 //!
-//! What   blocks of one size in a [`Slab`]. Handles share one [`Owner`]; a packet refers to the cache by address and
+//! What   blocks of one size in a [`Slab`]. Handles share one [`CacheHandles`]; a packet refers to the cache by address and
 //!        counts nothing, as a buffer that is out refers to its pool.
 //! Who    any thread takes and puts blocks.
 //! End    the last handle closes the slab and adds the number of blocks that are out to `late`. Each block that finds the
@@ -47,7 +47,7 @@ const MAX_BLOCKS: usize = 1 << 24;
 #[doc(alias = "skbuff_cache")]
 #[doc(alias = "skb_small_head")]
 #[derive(Clone, Debug)]
-pub struct SkbCache(Arc<Owner>);
+pub struct SkbCache(Arc<CacheHandles>);
 
 impl SkbCache {
     /// A cache of so many blocks, 1 to 2^24. A block has 1,104 bytes, 512 of them for the head of a packet, and costs
@@ -57,13 +57,13 @@ impl SkbCache {
         if !(1..=MAX_BLOCKS).contains(&blocks) {
             return Err(Error::parameter("blocks", blocks, "1 to 16777216"));
         }
-        let blocks = Box::new(Blocks {
+        let blocks = Box::new(CacheBlocks {
             slab: Slab::new(blocks)?,
             late: AtomicI64::new(0),
             #[cfg(loom)]
             alive: LastCell::new(()),
         });
-        Ok(Self(Arc::new(Owner(CacheRef(NonNull::from(Box::leak(blocks)))))))
+        Ok(Self(Arc::new(CacheHandles(CacheRef(NonNull::from(Box::leak(blocks)))))))
     }
 
     /// The cache, as its packets refer to it.
@@ -74,9 +74,9 @@ impl SkbCache {
 
 /// What all handles share: the last one closes the cache.
 #[derive(Debug)]
-struct Owner(CacheRef);
+struct CacheHandles(CacheRef);
 
-impl Drop for Owner {
+impl Drop for CacheHandles {
     fn drop(&mut self) {
         let out = self.0.slab.close();
         self.0.settle(out as i64);
@@ -85,7 +85,7 @@ impl Drop for Owner {
 
 /// The blocks, and how many of a closed cache are still out.
 #[derive(Debug)]
-pub(crate) struct Blocks {
+pub(crate) struct CacheBlocks {
     slab: Slab<Block>,
     late: AtomicI64,
     #[cfg(loom)]
@@ -94,7 +94,7 @@ pub(crate) struct Blocks {
 
 /// The cache as a packet refers to it: by address. Whoever follows it has a handle, or a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CacheRef(NonNull<Blocks>);
+pub(crate) struct CacheRef(NonNull<CacheBlocks>);
 
 // SAFETY: what it refers to is shared memory: the slab is `Sync`, and the count atomic.
 unsafe impl Send for CacheRef {}
@@ -102,9 +102,9 @@ unsafe impl Send for CacheRef {}
 unsafe impl Sync for CacheRef {}
 
 impl Deref for CacheRef {
-    type Target = Blocks;
+    type Target = CacheBlocks;
     #[inline(always)]
-    fn deref(&self) -> &Blocks {
+    fn deref(&self) -> &CacheBlocks {
         // SAFETY: I3. The cache is there while a handle or a block is, and the caller has one.
         let blocks = unsafe { self.0.as_ref() };
         // SAFETY: as above.
@@ -119,13 +119,13 @@ impl Deref for CacheRef {
 impl CacheRef {
     /// Takes a block; `None` when all are taken, or no handle is left.
     #[inline]
-    pub(super) fn take(self) -> Option<u32> {
+    pub(crate) fn take(self) -> Option<u32> {
         self.slab.take()
     }
 
     /// Puts a block back. The cache may be gone then.
     #[inline]
-    pub(super) fn put(self, place: u32) {
+    pub(crate) fn put(self, place: u32) {
         if !self.slab.put(place) {
             self.settle(-1);
         }
@@ -133,13 +133,13 @@ impl CacheRef {
 
     /// The address of a block; following it is for who has it alone.
     #[inline(always)]
-    pub(super) fn block(self, place: u32) -> *mut Block {
+    pub(crate) fn block(self, place: u32) -> *mut Block {
         self.slab.block(place)
     }
 
     /// The address of a block; following it is for who has a reference.
     #[inline(always)]
-    pub(super) fn shared_block(self, place: u32) -> *const Block {
+    pub(crate) fn shared_block(self, place: u32) -> *const Block {
         self.slab.shared_block(place)
     }
 

@@ -5,9 +5,10 @@
 //! fragment of a cloned packet gives a clone of a shared buffer, whatever the marks say.
 
 use crate::packet::chain::MAX_FRAGS;
-use crate::packet::skb::block::Head;
+use crate::packet::skb::frag::SkbFrag;
 use crate::packet::skb::frags::Frags;
-use crate::packet::skb::{SkBuff, SkbFrag};
+use crate::packet::skb::head_memory::Head;
+use crate::packet::skb::sk_buff::SkBuff;
 
 /// What a merge did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

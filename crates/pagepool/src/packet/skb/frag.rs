@@ -24,7 +24,7 @@ pub enum SkbMemory {
     /// A buffer of a pool, this packet's alone.
     Pool(PageBuf),
     /// A buffer of a pool with other readers.
-    Shared(SharedBuf),
+    PoolCore(SharedBuf),
     /// Memory of the program's allocator.
     Ordinary(Arc<[u8]>),
     /// Memory of somebody else's: see [`SkbMemory::owned`].
@@ -57,7 +57,7 @@ impl From<PageBuf> for SkbMemory {
 
 impl From<SharedBuf> for SkbMemory {
     fn from(buffer: SharedBuf) -> Self {
-        Self::Shared(buffer)
+        Self::PoolCore(buffer)
     }
 }
 
@@ -111,7 +111,7 @@ impl SkbMemory {
     pub fn buffer(&self) -> Option<&PageBuf> {
         match self {
             Self::Pool(buffer) => Some(buffer),
-            Self::Shared(buffer) => Some(buffer.buffer()),
+            Self::PoolCore(buffer) => Some(buffer.buffer()),
             Self::Ordinary(_) | Self::Owned(_) => None,
         }
     }
@@ -136,7 +136,7 @@ impl SkbMemory {
 
     fn into_shared(self) -> Self {
         match self {
-            Self::Pool(buffer) => Self::Shared(buffer.into_shared()),
+            Self::Pool(buffer) => Self::PoolCore(buffer.into_shared()),
             other => other,
         }
     }
@@ -211,25 +211,25 @@ impl SkbFrag {
     }
 
     /// Parts with the memory.
-    pub(super) fn into_memory(self) -> SkbMemory {
+    pub(crate) fn into_memory(self) -> SkbMemory {
         self.memory
     }
 
     /// Cuts bytes off the front; at least one stays.
-    pub(super) fn pull(&mut self, less: usize) {
+    pub(crate) fn pull(&mut self, less: usize) {
         debug_assert!(less < self.len(), "I1: a fragment is never empty");
         self.offset += less as u32;
         self.len -= less as u32;
     }
 
     /// Cuts the end off; at least one byte stays.
-    pub(super) fn trim(&mut self, len: usize) {
+    pub(crate) fn trim(&mut self, len: usize) {
         debug_assert!(0 < len && len <= self.len(), "I1: a fragment is never empty");
         self.len = len as u32;
     }
 
     /// Two of one, both with the memory: at least one byte each.
-    pub(super) fn split(self, at: usize) -> (Self, Self) {
+    pub(crate) fn split(self, at: usize) -> (Self, Self) {
         let mut front = self.into_shared();
         // SAFETY: `front` was just made shared.
         let mut back = unsafe { front.reference() };
@@ -239,7 +239,7 @@ impl SkbFrag {
     }
 
     /// The same as one reader among others. Costs no atomic operation.
-    pub(super) fn into_shared(self) -> Self {
+    pub(crate) fn into_shared(self) -> Self {
         Self { memory: self.memory.into_shared(), ..self }
     }
 
@@ -247,11 +247,11 @@ impl SkbFrag {
     ///
     /// # Safety
     /// This one is shared, or made so before it is dropped.
-    pub(super) unsafe fn reference(&self) -> Self {
+    pub(crate) unsafe fn reference(&self) -> Self {
         let memory = match &self.memory {
             // SAFETY: the caller's promise.
-            SkbMemory::Pool(buffer) => SkbMemory::Shared(unsafe { SharedBuf::beside(buffer) }),
-            SkbMemory::Shared(buffer) => SkbMemory::Shared(buffer.clone()),
+            SkbMemory::Pool(buffer) => SkbMemory::PoolCore(unsafe { SharedBuf::beside(buffer) }),
+            SkbMemory::PoolCore(buffer) => SkbMemory::PoolCore(buffer.clone()),
             SkbMemory::Ordinary(bytes) => SkbMemory::Ordinary(bytes.clone()),
             SkbMemory::Owned(owner) => SkbMemory::Owned(owner.clone()),
         };

@@ -1,26 +1,8 @@
 //! The linear part: room before and behind it, and a packet's own copy of what clones share.
 
-use crate::mem::page::PAGE_SIZE;
-use crate::packet::skb::block::{Head, INSIDE};
-use crate::packet::skb::{SkBuff, SkbError};
-use crate::sys::table::zeroed;
-
-/// A head may be so large with its headroom.
-const MOST: usize = i32::MAX as usize;
-
-/// Ordinary memory for a head of `len` bytes, and its headroom: `least` bytes, and up to `wanted` where they cost nothing
-/// or memory is allocated anyway.
-pub(super) fn ordinary(least: usize, wanted: usize, len: usize) -> Result<(Head, usize), SkbError> {
-    if least.checked_add(len).is_none_or(|sum| sum > MOST) {
-        return Err(SkbError::NoMemory);
-    }
-    if least + len <= INSIDE {
-        return Ok((Head::Inside, wanted.min(INSIDE - len)));
-    }
-    let headroom = wanted.min(least.max(PAGE_SIZE));
-    let bytes = zeroed(headroom + len).map_err(|_| SkbError::NoMemory)?;
-    Ok((Head::Heap(bytes), headroom))
-}
+use crate::packet::skb::error::SkbError;
+use crate::packet::skb::head_memory::ordinary;
+use crate::packet::skb::sk_buff::SkBuff;
 
 impl SkBuff {
     /// Makes the packet longer at its front, and gives those bytes to be written. Linux: `skb_push`.
@@ -102,7 +84,7 @@ impl SkBuff {
 
     /// Copies the head to ordinary memory that has at least so much headroom, and can have `capacity` bytes of data; if
     /// the packet is cloned, to that of a block of its own.
-    pub(super) fn own_head(&mut self, headroom: usize, capacity: usize) -> Result<(), SkbError> {
+    pub(crate) fn own_head(&mut self, headroom: usize, capacity: usize) -> Result<(), SkbError> {
         let (from, len) = (self.data as usize..self.tail as usize, self.head_len());
         let wanted = headroom.max(self.headroom());
         let (head, at) = ordinary(headroom, wanted, capacity)?;

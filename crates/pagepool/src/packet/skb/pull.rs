@@ -1,6 +1,7 @@
 //! Cutting from both ends, and making a packet linear.
 
-use crate::packet::skb::{SkBuff, SkbError};
+use crate::packet::skb::error::SkbError;
+use crate::packet::skb::sk_buff::SkBuff;
 
 impl SkBuff {
     /// Cuts bytes off the front, across fragments; those that are consumed go home at once. Linux: `skb_pull`, and
@@ -64,7 +65,7 @@ impl SkBuff {
     }
 
     /// Cuts the head's end off, if it has more than so many bytes.
-    pub(super) fn trim_head(&mut self, len: usize) {
+    pub(crate) fn trim_head(&mut self, len: usize) {
         self.tail = self.data + len.min(self.head_len()) as u32;
     }
 

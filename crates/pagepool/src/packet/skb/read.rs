@@ -4,7 +4,9 @@ use std::io::IoSlice;
 use std::ops::Range;
 
 use crate::packet::skb::block::Block;
-use crate::packet::skb::{SkBuff, SkbError, SkbFrag};
+use crate::packet::skb::error::SkbError;
+use crate::packet::skb::frag::SkbFrag;
+use crate::packet::skb::sk_buff::SkBuff;
 
 impl SkBuff {
     /// The packet's bytes where they are, in order: the head if it has data, then each fragment; `None` if the CPU cannot
@@ -87,7 +89,7 @@ impl SkBuff {
 
 impl Block {
     /// Copies the first bytes of the fragments, which the CPU can read, to that place in the head.
-    pub(super) fn copy_to_head(&mut self, room: Range<usize>) {
+    pub(crate) fn copy_to_head(&mut self, room: Range<usize>) {
         let (head, frags) = self.head_and_frags();
         copy_from(frags.as_slice().iter().map(SkbFrag::data), 0, &mut head[room]);
     }

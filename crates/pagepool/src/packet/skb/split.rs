@@ -1,6 +1,7 @@
 //! One packet becomes two.
 
-use crate::packet::skb::{EMPTY_HEAD, SkBuff, SkbError};
+use crate::packet::skb::error::SkbError;
+use crate::packet::skb::sk_buff::{EMPTY_HEAD, SkBuff};
 
 impl SkBuff {
     /// Cuts the packet in two: `at` bytes stay, what lies behind is the other one. A fragment that the bound falls into

@@ -11,8 +11,9 @@ use crate::home::registry::Registry;
 use crate::home::ring::MAX_RING;
 use crate::mem::area::Area;
 use crate::mem::dma::DmaDomain;
-use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SIZE, PageIdx};
+use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SIZE};
 use crate::mem::provider::Provider;
+use crate::returns::geometry::{COLOUR_SHIFT, Geometry};
 
 /// What a pool shall be. `Default` gives Linux's sizes: cache 128, refill 64, ring 1024.
 ///
@@ -140,8 +141,6 @@ const MAX_COLOURS: usize = 16;
 /// Most buffers that may wait, and most that one round looks past.
 const MAX_WAITS: usize = 65536;
 const MAX_AHEAD: usize = 64;
-/// A colour is one cache line further.
-const COLOUR_SHIFT: u32 = 6;
 
 /// Sizes that were checked.
 #[derive(Clone, Copy, Debug)]
@@ -153,48 +152,6 @@ pub(crate) struct Sizes {
     pub(crate) lane: usize,
     pub(crate) chains: usize,
     pub(crate) waits: usize,
-}
-
-/// Where data lies in a page, checked.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Geometry {
-    pub(crate) order: u8,
-    page_size: u32,
-    pub(crate) headroom: u32,
-    pub(crate) max_len: u32,
-    pub(crate) tailroom: u32,
-    /// Bytes that colours may add: the number of colours, a power of two, less one, times a cache line.
-    colour_mask: u32,
-    /// Alignment of fragments less one.
-    frag_mask: u32,
-}
-
-impl Geometry {
-    /// Bytes in a page of the pool.
-    #[inline(always)]
-    pub(crate) fn page_size(&self) -> usize {
-        self.page_size as usize
-    }
-
-    /// What a fragment takes of its page: its size rounded up.
-    #[inline(always)]
-    pub(crate) fn frag_step(&self, size: usize) -> usize {
-        let mask = self.frag_mask as usize;
-        (size + mask) & !mask
-    }
-
-    /// Whether fragments begin on bounds of `align` bytes, a power of two.
-    pub(crate) fn frags_aligned_to(&self, align: u32) -> bool {
-        self.frag_mask + 1 >= align
-    }
-
-    /// Where the packet begins in a page: headroom, and the page's colour.
-    #[inline(always)]
-    pub(crate) fn packet_offset(&self, page: PageIdx) -> usize {
-        // What the shift loses at the top the mask does not ask for.
-        let colour = (page.0 << COLOUR_SHIFT >> self.order) & self.colour_mask;
-        (self.headroom + colour) as usize
-    }
 }
 
 impl PoolParams {

@@ -1,0 +1,67 @@
+//! Memory for the further buffers of packets: blocks of one size in a slab of the pool, and a few of them at the owner's
+//! hand.
+//!
+//! Who    any thread takes a block and puts it back; the owner's stash belongs to the holder of the owner half (I2). What a
+//!        block holds is known to `packet/chain.rs` alone.
+//! Cost   on the owner's thread an array entry, elsewhere one compare-and-swap.
+
+// UNSAFETY: the stash is reached through its owner cell.
+#![expect(unsafe_code)]
+
+use std::fmt;
+use std::mem::MaybeUninit;
+
+use crate::home::cache::Owner;
+use crate::sys::sync::OwnerCell;
+
+/// Memory for the fragments of one packet.
+pub(crate) struct ChainBlock {
+    _words: [MaybeUninit<u64>; 52],
+}
+
+/// Blocks that the owner of a pool keeps at hand, so that packets that end in the poll need no atomic operation for theirs.
+pub(crate) struct ChainStash {
+    limit: usize,
+    free: OwnerCell<FreeBlocks>,
+}
+
+struct FreeBlocks {
+    count: usize,
+    places: [u32; ChainStash::MAX],
+}
+
+impl ChainStash {
+    const MAX: usize = 64;
+
+    /// Keeps at most a quarter of the pool's blocks: other threads do not find what is here.
+    pub(crate) fn new(blocks: usize) -> Self {
+        let free = OwnerCell::new(FreeBlocks { count: 0, places: [0; Self::MAX] });
+        Self { limit: Self::MAX.min(blocks / 4), free }
+    }
+
+    #[inline]
+    pub(crate) fn take(&self, _owner: Owner) -> Option<u32> {
+        // SAFETY: I2. Only the holder of the owner half comes here, and no foreign code runs while the borrow lives.
+        let free = unsafe { &mut *self.free.get() };
+        free.count = free.count.checked_sub(1)?;
+        Some(free.places[free.count])
+    }
+
+    #[inline]
+    pub(crate) fn put(&self, _owner: Owner, place: u32) -> bool {
+        // SAFETY: I2. As in `take`.
+        let free = unsafe { &mut *self.free.get() };
+        let room = free.count < self.limit;
+        if room {
+            free.places[free.count] = place;
+            free.count += 1;
+        }
+        room
+    }
+}
+
+impl fmt::Debug for ChainStash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChainStash").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,181 @@
+//! A counted reference to what the clones of a packet share.
+//!
+//! What   [`BlockRef`] gives `&Block` always, `&mut Block` while it is the only one, and the last to be dropped sends
+//!        everything home and puts the block back.
+//! Pairs  drop (Release on `refs`) -> the drop that finds it is the last, and `get_mut` (Acquire): they see all reads
+//!        of the others done, and their note.
+//! Cost   clone and drop of one of several: one atomic operation. The only reference: taken and put back, see `cache.rs`.
+
+// UNSAFETY: blocks are raw memory, reached by address under the count of references.
+#![expect(unsafe_code)]
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use crate::packet::skb::block::{Block, BlockInfo};
+use crate::packet::skb::cache::{CacheRef, SkbCache};
+use crate::packet::skb::frag::SkbFrag;
+use crate::packet::skb::frags::Frags;
+use crate::packet::skb::head_memory::Head;
+use crate::sys::sync::{AtomicBool, AtomicU32, Ordering, fence};
+
+/// A counted reference to a block.
+pub(crate) struct BlockRef {
+    cache: CacheRef,
+    place: u32,
+}
+
+// SAFETY: what a block has is `Send` and `Sync`, and it is changed only through the one reference that there is.
+unsafe impl Send for BlockRef {}
+// SAFETY: as above.
+unsafe impl Sync for BlockRef {}
+
+impl fmt::Debug for BlockRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Block({}, {} refs)", self.place, self.info.refs.load(Ordering::Relaxed))
+    }
+}
+
+impl BlockRef {
+    /// An empty block with an empty head inside; `None` if the cache is exhausted.
+    #[inline]
+    pub(crate) fn take(cache: &SkbCache) -> Option<NewBlock> {
+        Self::take_from(cache.blocks())
+    }
+
+    /// An empty block of the same cache.
+    pub(crate) fn another(&self) -> Option<NewBlock> {
+        Self::take_from(self.cache)
+    }
+
+    #[inline]
+    fn take_from(cache: CacheRef) -> Option<NewBlock> {
+        let place = cache.take()?;
+        let info = BlockInfo {
+            refs: AtomicU32::new(1),
+            shared: AtomicBool::new(false),
+            head: Head::Inside,
+            frags: Frags::new(),
+        };
+        // SAFETY: I1. The block was just taken.
+        let room = unsafe { &raw mut (*cache.block(place)).info };
+        // SAFETY: I1. As above, and what its last user had in it was sent home.
+        unsafe { room.write(info) };
+        Some(NewBlock(Self { cache, place }))
+    }
+
+    /// The block, while this is the only reference to it. Costs no atomic read-modify-write.
+    #[inline]
+    pub(crate) fn get_mut(&mut self) -> Option<&mut Block> {
+        if self.is_shared() {
+            return None;
+        }
+        // SAFETY: I1, I3. This is the only reference, it is borrowed exclusively, and none can be made but from it.
+        let block = unsafe { &mut *self.cache.block(self.place) };
+        block.settle();
+        Some(block)
+    }
+
+    /// Whether there are others.
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.info.refs.load(Ordering::Acquire) != 1 // pairs with drop()
+    }
+
+    /// References to all fragments, for another packet: one atomic operation each for pool memory.
+    pub(crate) fn references(&self) -> impl Iterator<Item = SkbFrag> {
+        self.info.shared.store(true, Ordering::Relaxed);
+        // SAFETY: the note makes this block's fragments shared before they are dropped or parted with.
+        self.info.frags.as_slice().iter().map(|frag| unsafe { frag.reference() })
+    }
+}
+
+/// A block to which no second reference was made yet.
+#[derive(Debug)]
+pub(crate) struct NewBlock(BlockRef);
+
+impl Deref for NewBlock {
+    type Target = Block;
+    #[inline]
+    fn deref(&self) -> &Block {
+        &self.0
+    }
+}
+
+impl DerefMut for NewBlock {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Block {
+        // SAFETY: I1. It is the only reference, for this type makes no other, and is borrowed exclusively.
+        unsafe { &mut *self.0.cache.block(self.0.place) }
+    }
+}
+
+impl From<NewBlock> for BlockRef {
+    #[inline]
+    fn from(block: NewBlock) -> Self {
+        block.0
+    }
+}
+
+impl Deref for BlockRef {
+    type Target = Block;
+    #[inline]
+    fn deref(&self) -> &Block {
+        // SAFETY: I3. A reference keeps the block, and nothing in it is changed but through the only one.
+        unsafe { &*self.cache.shared_block(self.place) }
+    }
+}
+
+impl Clone for BlockRef {
+    #[inline]
+    fn clone(&self) -> Self {
+        if !self.info.shared.load(Ordering::Relaxed) {
+            self.info.shared.store(true, Ordering::Relaxed);
+        }
+        if self.info.refs.fetch_add(1, Ordering::Relaxed) > i32::MAX as u32 {
+            std::process::abort(); // two thousand million forgotten clones: as `Arc`, rather this than a wrap
+        }
+        Self { cache: self.cache, place: self.place }
+    }
+}
+
+impl Drop for BlockRef {
+    #[inline]
+    fn drop(&mut self) {
+        // Models make one access of the look and the subtraction: a thread's own look makes loom forget that another
+        // thread looked before, and then it would not try the subtraction between that look and what follows from it.
+        if cfg!(loom) || self.is_shared() {
+            if self.info.refs.fetch_sub(1, Ordering::Release) != 1 {
+                return;
+            }
+            fence(Ordering::Acquire); // pairs with the line above, of the others
+        }
+        let rest = BlockRest { cache: self.cache, place: self.place };
+        rest.send_home();
+        std::mem::forget(rest);
+        self.cache.put(self.place);
+    }
+}
+
+/// The block that the last reference left. It is dropped only where a panic of foreign code cuts the sending home short:
+/// then the rest goes home and the block is put back all the same.
+struct BlockRest {
+    cache: CacheRef,
+    place: u32,
+}
+
+impl BlockRest {
+    #[inline(always)]
+    fn send_home(&self) {
+        // SAFETY: I1. The last reference to the block is gone, and this stands for it.
+        unsafe { &mut *self.cache.block(self.place) }.end();
+    }
+}
+
+impl Drop for BlockRest {
+    #[cold]
+    fn drop(&mut self) {
+        self.send_home();
+        self.cache.put(self.place);
+    }
+}

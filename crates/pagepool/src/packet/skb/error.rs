@@ -1,0 +1,36 @@
+//! Why an operation on a packet of a network stack is refused.
+
+use std::fmt;
+
+/// Why an operation on a packet was refused. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SkbError {
+    /// The cache has no block left, or no handle of it is left.
+    Exhausted,
+    /// No memory for a larger head.
+    NoMemory,
+    /// A clone shares what would be written: see [`SkBuff::unclone`] and [`SkBuff::cow_head`].
+    Cloned,
+    /// There is not so much room at that end.
+    NoRoom,
+    /// The packet has not so many bytes.
+    TooShort,
+    /// Some of its memory cannot be read by the CPU.
+    Unreadable,
+}
+
+impl fmt::Display for SkbError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exhausted => "the cache has no block left: make it larger, or keep a handle of it",
+            Self::NoMemory => "no memory for a larger head",
+            Self::Cloned => "a clone shares these bytes: unclone the packet first",
+            Self::NoRoom => "there is no room for that: cow_head makes headroom, add_frag adds data",
+            Self::TooShort => "the packet has not so many bytes",
+            Self::Unreadable => "the packet has memory that the CPU cannot read",
+        })
+    }
+}
+
+impl std::error::Error for SkbError {}

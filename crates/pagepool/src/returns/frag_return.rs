@@ -1,0 +1,123 @@
+//! The ways home of a fragment.
+//!
+//! What   a fragment that ends on the owner's thread is counted in its page's record. Elsewhere it is a message, and
+//!        where lane and ring are full a count in the record, which the owner takes in at a refill.
+//! Who    any thread; the owner alone decides that a page's last fragment is home (I5).
+
+// UNSAFETY: the owner's count of split pages is reached through its owner cell.
+#![expect(unsafe_code)]
+
+use crate::home::cache::Owner;
+use crate::home::message::frag_message;
+use crate::mem::page::PageIdx;
+use crate::returns::late;
+use crate::returns::pool_core::{PoolPtr, ReturnState};
+use crate::sys::sync::Ordering;
+
+impl PoolPtr {
+    /// A fragment on the owner's thread; the page that is home with it goes into the cache, or `to_ring`.
+    #[inline]
+    pub(crate) fn frag_here(self, owner: Owner, frag_page: PageIdx, to_ring: bool) {
+        let page = frag_page.head(self.geometry.order);
+        if self.frag_counted(owner, page, 1) {
+            self.split_page_home(owner, page, to_ring);
+        }
+    }
+
+    /// Counts fragments that came home; says whether the page is home with them. The owner alone decides that (I5).
+    #[inline(always)]
+    pub(crate) fn frag_counted(self, _owner: Owner, page: PageIdx, n: u32) -> bool {
+        let meta = self.page_meta(page);
+        let left = meta.frags.load(Ordering::Relaxed) - n;
+        meta.frags.store(left, Ordering::Relaxed);
+        left == 0
+    }
+
+    /// The last fragment of a page came home on the owner's thread: the page goes the way of a whole one.
+    #[cold]
+    fn split_page_home(self, owner: Owner, page: PageIdx, to_ring: bool) {
+        self.one_split_less(owner);
+        if self.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+            self.own.counts.recycle_released_refcnt.add(1);
+            return self.leave_here(owner, page);
+        }
+        self.sync_split_page(page);
+        if to_ring { self.ring_or_out(page) } else { self.cache_or_ring(page) }
+    }
+
+    /// One page fewer has fragments out.
+    pub(crate) fn one_split_less(self, _owner: Owner) {
+        // SAFETY: I2.
+        unsafe { *self.own.split_pages.get() -= 1 };
+    }
+
+    /// A fragment on any thread but the owner's: a message, or where there is no room a count in its page.
+    #[inline]
+    pub(crate) fn frag_elsewhere(self, frag_page: PageIdx) {
+        let page = frag_page.head(self.geometry.order);
+        if let Some(lane) = self.lane()
+            && lane.push_frag(page)
+        {
+            return self.after_push(lane, lane.after_push());
+        }
+        self.frags_without_lane(&[page.0]);
+    }
+
+    /// Many fragments on any thread but the owner's: into the lane as far as it has room, the rest under one lock.
+    pub(crate) fn frags_elsewhere(self, frags: &[u32]) {
+        let order = self.geometry.order;
+        let Some(lane) = self.lane() else { return self.frags_without_lane(frags) };
+        let pushed = frags.iter().take_while(|&&page| lane.push_frag(PageIdx(page).head(order))).count();
+        if pushed > 0 {
+            self.after_push(lane, lane.after_push());
+        }
+        // With none left this thread holds nothing of the pool any more, and must not look at it.
+        if pushed < frags.len() {
+            self.frags_without_lane(&frags[pushed..]);
+        }
+    }
+
+    /// Fragments, at least one, through the ring whatever the thread.
+    #[cold]
+    pub(crate) fn frags_without_lane(self, frags: &[u32]) {
+        let order = self.geometry.order;
+        let pages = frags.iter().map(|&page| PageIdx(page).head(order));
+        {
+            let mut returns = self.returns.lock();
+            if !returns.detached {
+                for page in pages {
+                    if !self.ring.push(&mut returns.tail, frag_message(page)) {
+                        self.overflow(&mut returns, page);
+                    }
+                }
+                return self.wake_if_starved();
+            }
+        }
+        pages.for_each(|page| late::frag_came_home_late(self, page));
+    }
+
+    /// Counts a fragment in its page, and links the page once. Under the return lock.
+    fn overflow(self, returns: &mut ReturnState, page: PageIdx) {
+        let meta = self.page_meta(page);
+        meta.home.store(meta.home.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        if meta.next.load(Ordering::Relaxed) == 0 {
+            meta.next.store(if returns.overflow == 0 { 1 } else { returns.overflow + 1 }, Ordering::Relaxed);
+            returns.overflow = page.0 + 1;
+            self.overflowed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes one page off the list of pages with overflowed fragments, and how many they are. For the owner.
+    pub(crate) fn take_overflow(self, returns: &mut ReturnState) -> Option<(PageIdx, u32)> {
+        let Some(page) = returns.overflow.checked_sub(1).map(PageIdx) else {
+            self.overflowed.store(false, Ordering::Relaxed);
+            return None;
+        };
+        let meta = self.page_meta(page);
+        returns.overflow = meta.next.load(Ordering::Relaxed) - 1;
+        meta.next.store(0, Ordering::Relaxed);
+        // Late fragments, which come once the pool has ended and take no lock, may be counting in the same word.
+        let frags = meta.home.swap(0, Ordering::AcqRel);
+        Some((page, frags as u32))
+    }
+}

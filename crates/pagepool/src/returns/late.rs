@@ -1,0 +1,82 @@
+//! Returns to a pool that has ended, up to the last one, which frees the pool.
+//!
+//! Who    any thread. A returner that finds its pool ended accounts for its own pages, and touches the pool no more.
+//! How    (the steps are those of shutdown.rs) each page that comes home late takes one from `remaining`; whoever brings
+//!        it to 0 frees the pool. A late fragment pays the debt in its page's record; whoever brings that to 0 has the page.
+
+// UNSAFETY: the last one home frees the pool, and gives pages back to their provider.
+#![expect(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::home::lane::Lane;
+use crate::home::message::{is_frag, page_of};
+use crate::mem::page::PageIdx;
+use crate::returns::pool_core::PoolPtr;
+use crate::sys::sync::Ordering;
+
+pub(crate) fn give_back_all(pool: PoolPtr, pages: &[PageIdx]) {
+    let provider = pool.provider().clone();
+    let free: Vec<PageIdx> =
+        pages.iter().copied().filter(|&page| provider.area().clear_record(page)).collect();
+    // SAFETY: I1. The pages came from this provider with the pool's order, and nobody has them any more.
+    unsafe { provider.release(pool.geometry.order, &free) };
+}
+
+/// Pages that came home after the end and are this thread's to account for.
+#[cold]
+pub(crate) fn came_home_late(pool: PoolPtr, pages: &[PageIdx]) {
+    if pages.is_empty() {
+        return; // nothing of the pool is held here, so it may be gone
+    }
+    pool.late.fetch_add(pages.len() as u64, Ordering::Relaxed);
+    give_back_all(pool, pages);
+    let n = pages.len() as i64;
+    if pool.watch.account(n) {
+        free(pool);
+    }
+}
+
+/// A fragment that came home after the end.
+#[cold]
+pub(crate) fn frag_came_home_late(pool: PoolPtr, page: PageIdx) {
+    if frag_was_last(pool, page) {
+        came_home_late(pool, &[page]);
+    }
+}
+
+fn frag_was_last(pool: PoolPtr, page: PageIdx) -> bool {
+    pool.page_meta(page).home.fetch_add(1, Ordering::AcqRel) == -1
+}
+
+/// The returner's part of step 3: it saw the flag after its push.
+#[cold]
+pub(crate) fn drain_late(pool: PoolPtr, lane: &Lane) {
+    // Everything is taken out first: once foreign code runs below, the thread may have let go of the lane.
+    let messages = lane.take_all();
+    let late = |m: u32| {
+        let page = page_of(m);
+        // A fragment that is not the last of its page is accounted for by this alone.
+        (!is_frag(m) || frag_was_last(pool, page)).then_some(page)
+    };
+    let pages: Vec<PageIdx> = messages.into_iter().filter_map(late).collect();
+    came_home_late(pool, &pages);
+}
+
+/// The last page is home and the owner is gone: frees everything, then tells who waits.
+pub(crate) fn free(pool: PoolPtr) {
+    let watch = pool.watch.clone();
+    // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any more.
+    let provider = unsafe { pool.provider.take() };
+    // SAFETY: I9, as above; with it goes the memory id, which nothing carries any more (I8).
+    drop(unsafe { pool.registration.take() });
+    #[cfg(loom)]
+    // SAFETY: I9, as above.
+    unsafe {
+        pool.0.as_ref().alive.take()
+    };
+    // SAFETY: this is the count that `Pool::new` set aside for the pool itself; it is dropped once, here.
+    drop(unsafe { Arc::from_raw(pool.0.as_ptr()) });
+    drop(provider);
+    watch.finish();
+}

@@ -1,0 +1,184 @@
+//! The ways home of a whole page.
+//!
+//! Who    any thread. The owner's thread puts a page into the cache, any other into its lane.
+//! Order  as in net/core/page_pool.c:__page_pool_put_page (v7.3): not recyclable -> sync for the device -> cache (owner
+//!        only) -> lane (others) -> ring -> out of the pool.
+//! Life   after its message is visible a returner touches the lane, and never the pool, which may be gone.
+//! Foreign code (providers, domains) runs with no lock held and no borrow of the cache live, so it may drop buffers.
+//! Cost   home on the owner's thread: no atomic read-modify-write. Elsewhere: one Release store into a lane.
+
+// UNSAFETY: a page that leaves the pool goes back to its provider.
+#![expect(unsafe_code)]
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::home::cache::Owner;
+use crate::home::lane::{DETACHED, Lane, STARVED};
+use crate::mem::page::PageIdx;
+use crate::mem::provider::Provider;
+use crate::returns::late;
+use crate::returns::pool_core::{PoolPtr, ReturnState};
+use crate::sys::sync::{Ordering, fence, light_fence};
+
+/// A pool that a page has left. The page is not counted as its own any more, so the pool may end at any time, and only
+/// what stands here may be touched; the provider keeps the area.
+struct Gone {
+    provider: Arc<dyn Provider>,
+    order: u8,
+}
+
+impl Gone {
+    /// Gives a page that was counted as released to the provider, now or with its last hold.
+    fn give_back(self, page: PageIdx) {
+        if self.provider.area().clear_record(page) {
+            // SAFETY: I1. The page came from this provider with the pool's order, and nobody has it any more.
+            unsafe { self.provider.release(self.order, &[page]) };
+        }
+    }
+}
+
+impl PoolPtr {
+    /// A whole page on the owner's thread that the fast path did not take. `dirty` bytes were written at most.
+    #[inline(never)]
+    pub(crate) fn recycle_here(self, owner: Owner, page: PageIdx, special: bool, dirty: usize) {
+        if special && self.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+            self.own.counts.recycle_released_refcnt.add(1);
+            return self.leave_here(owner, page);
+        }
+        self.sync_for_device(page, dirty);
+        self.cache_or_ring(page);
+    }
+
+    /// Into the cache, or the ring if that is full, or out of the pool. Asks again who the owner is: a sync is foreign
+    /// code, and may have unbound or ended the pool.
+    #[inline]
+    pub(crate) fn cache_or_ring(self, page: PageIdx) {
+        let Some(owner) = self.owner_here() else { return self.send_page(page) };
+        if self.own.cache.push(owner, page) {
+            self.own.counts.recycle_cached.add(1);
+        } else {
+            self.own.counts.recycle_cache_full.add(1);
+            self.ring_or_out(page);
+        }
+    }
+
+    /// A whole page on any thread but the owner's.
+    pub(crate) fn recycle_elsewhere(self, page: PageIdx, special: bool, dirty: usize) {
+        if special && self.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+            return self.release_held(page);
+        }
+        self.sync_for_device(page, dirty);
+        self.send_page(page);
+    }
+
+    /// A whole page that needs nothing but to go home: lane, ring, or out of the pool.
+    #[inline]
+    pub(crate) fn send_page(self, page: PageIdx) {
+        if let Some(lane) = self.lane()
+            && lane.push_page(page)
+        {
+            return self.after_push(lane, lane.after_push());
+        }
+        self.ring_or_out(page);
+    }
+
+    /// Through the ring whatever the thread, and out of the pool if the ring is full. Linux:
+    /// `page_pool_recycle_in_ring`.
+    #[inline(never)]
+    pub(crate) fn ring_or_out(self, page: PageIdx) {
+        let mut returns = self.returns.lock();
+        if returns.detached || !self.ring.push(&mut returns.tail, page.0 + 1) {
+            if returns.detached {
+                self.late_ring.add(1);
+            } else {
+                self.returned.recycle_ring_full.add(1);
+                self.returned.release.add(1);
+            }
+            return self.out(returns, page);
+        }
+        self.returned.recycle_ring.add(1);
+        self.wake_if_starved();
+    }
+
+    /// After a push into the ring, under the return lock: wakes an owner that found nothing.
+    #[inline(always)]
+    pub(crate) fn wake_if_starved(self) {
+        light_fence(); // pairs with the heavy fence in raise_all()
+        if self.wakeup.is_starved() {
+            self.wakeup.wake();
+        }
+    }
+
+    /// A page that was counted as released under the return lock goes to the provider; in a pool that has ended the
+    /// returner accounts for it instead. What that takes is taken along before the lock is let go, for then the pool may end.
+    #[cold]
+    fn out(self, returns: impl Deref<Target = ReturnState>, page: PageIdx) {
+        if returns.detached {
+            drop(returns);
+            return late::came_home_late(self, &[page]);
+        }
+        let gone = self.gone();
+        drop(returns);
+        gone.give_back(page);
+    }
+
+    /// Many whole pages through the ring under one lock; what does not fit is handled one by one.
+    pub(crate) fn ring_bulk(self, pages: &[u32]) {
+        let pushed = {
+            let mut returns = self.returns.lock();
+            let fits = |page: &&u32| !returns.detached && self.ring.push(&mut returns.tail, **page + 1);
+            let pushed = pages.iter().take_while(fits).count();
+            self.returned.recycle_ring.add(pushed as u64);
+            self.wake_if_starved();
+            pushed
+        };
+        // With none left this thread holds nothing of the pool any more, and must not look at it.
+        pages[pushed..].iter().for_each(|&page| self.ring_or_out(PageIdx(page)));
+    }
+
+    /// A page that somebody holds comes home on a thread that is not the owner's.
+    #[cold]
+    fn release_held(self, page: PageIdx) {
+        let returns = self.returns.lock();
+        self.returned.recycle_released_refcnt.add(1);
+        if !returns.detached {
+            self.returned.release.add(1);
+        }
+        self.out(returns, page);
+    }
+
+    // ---- Out of the pool ---------------------------------------------------------------------------------------
+
+    /// The owner lets a page go.
+    pub(crate) fn leave_here(self, _owner: Owner, page: PageIdx) {
+        self.own.counts.release.add(1);
+        self.gone().give_back(page);
+    }
+
+    /// What it takes to give pages back, for a returner that is about to let go of the pool.
+    fn gone(self) -> Gone {
+        Gone { provider: self.provider().clone(), order: self.geometry.order }
+    }
+
+    /// Acts on the flags that a returner saw after its push; 0 almost always. The pool may be gone by now, unless the
+    /// lane still holds a message.
+    #[inline(always)]
+    pub(crate) fn after_push(self, lane: &Lane, flags: u32) {
+        if flags & (DETACHED | STARVED) != 0 {
+            flagged(self, lane, flags);
+        }
+    }
+}
+
+#[cold]
+fn flagged(pool: PoolPtr, lane: &Lane, flags: u32) {
+    fence(Ordering::Acquire); // pairs with raise_all()
+    if flags & STARVED != 0 {
+        lane.lower(STARVED);
+        lane.wakeup.wake();
+    }
+    if flags & DETACHED != 0 {
+        late::drain_late(pool, lane);
+    }
+}

@@ -1,0 +1,235 @@
+//! A pool, as all its handles see it.
+//!
+//! What   [`PoolCore`] is the pool. Its first line is read per buffer and written at bind and unbind only; the owner's
+//!        lines follow, then the return lock's, so no returning thread writes a line that the owner reads per buffer.
+//! Who    any thread that has a buffer. The cache, the fragment state and the owner's counters belong to the holder of the
+//!        owner half (I2), which the owner word names.
+//! Life   a buffer that is out keeps the pool (I3), without a count: the pool ends when the last one is home (I9,
+//!        late.rs).
+
+// UNSAFETY: handles refer to the pool by address; `Owner::assume` follows the owner word.
+#![expect(unsafe_code)]
+
+use std::fmt;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool as PlainBool, AtomicU64 as PlainU64};
+
+use crate::home::cache::{Cache, Owner};
+use crate::home::chain_blocks::{ChainBlock, ChainStash};
+use crate::home::frag::FragState;
+use crate::home::lane::Lane;
+use crate::home::registry::{MemId, Registration};
+use crate::home::ring::{Ring, RingTail};
+use crate::home::stats::{Counter, Counters, DeferredCounts};
+use crate::home::thread;
+use crate::home::wake::Wakeup;
+use crate::mem::area::Area;
+use crate::mem::dma::Mapping;
+use crate::mem::page::{PageIdx, PageMeta};
+use crate::mem::provider::Provider;
+use crate::returns::end_watch::EndWatch;
+use crate::returns::geometry::Geometry;
+use crate::sys::slab::Slab;
+use crate::sys::sync::{AtomicBool, AtomicU64, AtomicUsize, LastCell, Lock, Ordering, OwnerCell, Padded};
+
+/// A pool, as all its handles see it.
+#[repr(C)]
+pub(crate) struct PoolCore {
+    /// The token of the thread that the pool is bound to, or [`thread::NOBODY`]. Only that thread ever writes its token
+    /// here, so comparing with one's own needs no ordering.
+    pub(crate) owner: AtomicU64,
+    /// Address of page 0; 0 for memory that the CPU cannot read.
+    pub(crate) base: usize,
+    pub(crate) meta: *const PageMeta,
+    pub(crate) id: u32,
+    pub(crate) geometry: Geometry,
+    /// The id of `area`, which devices ask for per buffer.
+    pub(crate) area_id: u64,
+    pub(crate) lanes: Box<[Arc<Lane>]>,
+    /// Lanes from here on were never claimed.
+    pub(crate) lanes_used: AtomicUsize,
+    /// Whether pages with overflowed fragments wait; written under the return lock.
+    pub(crate) overflowed: AtomicBool,
+
+    pub(crate) own: Padded<OwnerHalf>,
+    pub(crate) returns: Padded<Lock<ReturnState>>,
+    /// Written under the return lock.
+    pub(crate) returned: Counters,
+    pub(crate) ring: Ring,
+    /// Pages that came home after the end. Any thread.
+    pub(crate) late: PlainU64,
+    /// Those of them that would have gone into the ring, where Linux puts them still. Written under the return lock.
+    pub(crate) late_ring: Counter,
+
+    /// What its packets keep their further buffers in.
+    pub(crate) chains: Slab<ChainBlock>,
+    pub(crate) name: String,
+    pub(crate) area: Arc<Area>,
+    pub(crate) provider: LastCell<Arc<dyn Provider>>,
+    /// What frames of the pool carry, through their first buffer.
+    pub(crate) mem_id: MemId,
+    /// Given back when the pool is freed, so not while a buffer is out (I8).
+    pub(crate) registration: LastCell<Registration>,
+    /// Read by everything that follows a [`PoolPtr`], taken when the pool is freed: a model finds any use after the end.
+    #[cfg(loom)]
+    pub(crate) alive: LastCell<()>,
+    /// The pool's domains, the first of which [`dma_addr`](crate::PageBuf::dma_addr) answers for.
+    pub(crate) mappings: Box<[Arc<Mapping>]>,
+    /// Those of them that need syncs, if the pool syncs.
+    pub(crate) syncing: Box<[Arc<Mapping>]>,
+    pub(crate) wakeup: Arc<Wakeup>,
+    pub(crate) watch: Arc<EndWatch>,
+    /// What the waiting queue did, where there is one; written by whoever has the queue.
+    pub(crate) waits: Option<Arc<DeferredCounts>>,
+    pub(crate) tags: Option<Lock<Vec<String>>>,
+}
+
+/// What the owner alone writes; the counts in it may be read by anyone.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct OwnerHalf {
+    pub(crate) counts: Counters,
+    pub(crate) frag: OwnerCell<FragState>,
+    /// Whether `frag` has a page, for those who may not look.
+    pub(crate) frag_open: PlainBool,
+    /// Bytes of pages that were cut up and belong to no fragment.
+    pub(crate) frag_waste: Counter,
+    /// Pages with fragments out, the current fragment page included.
+    pub(crate) split_pages: OwnerCell<usize>,
+    /// Pages of the emergency reserve that were reserved and not handed out yet.
+    pub(crate) emergency: OwnerCell<Vec<PageIdx>>,
+    /// Blocks for chains that the owner keeps at hand.
+    pub(crate) chains: ChainStash,
+    /// Last, for its entries are long.
+    pub(crate) cache: Cache,
+}
+
+/// What the return lock guards.
+#[derive(Debug, Default)]
+pub(crate) struct ReturnState {
+    pub(crate) tail: RingTail,
+    /// The pool has ended: nothing is pushed any more (I9).
+    pub(crate) detached: bool,
+    /// First page with fragments that found no room, linked through [`PageMeta::next`]; 0 is none.
+    pub(crate) overflow: u32,
+}
+
+impl OwnerHalf {
+    /// Whether a page is being cut into fragments; readable by anyone.
+    pub(crate) fn frag_is_open(&self) -> bool {
+        self.frag_open.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for PoolCore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("id", &self.id).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+// SAFETY: I2 for the owner's half; everything else is atomic, locked, or constant. `meta` points into `area`.
+unsafe impl Send for PoolCore {}
+// SAFETY: as above.
+unsafe impl Sync for PoolCore {}
+
+/// A pool, as a buffer that is out refers to it: an address, not a count.
+///
+/// Whoever follows it holds something of the pool that is not accounted for yet (a buffer, a message of its own, the
+/// owner half), so the pool is there (I3, I9). The methods on the way home take it by value and make no reference that
+/// lives beyond the moment when the buffer is somebody else's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct PoolPtr(pub(crate) NonNull<PoolCore>);
+
+impl Deref for PoolPtr {
+    type Target = PoolCore;
+    #[inline(always)]
+    fn deref(&self) -> &PoolCore {
+        // SAFETY: I3 and I9, as the type says; a pool is shared memory from its creation to its end.
+        let shared = unsafe { self.0.as_ref() };
+        // SAFETY: as above.
+        #[cfg(loom)]
+        unsafe {
+            shared.alive.read()
+        };
+        shared
+    }
+}
+
+impl PoolCore {
+    /// The record of a page of this pool.
+    #[inline(always)]
+    pub(crate) fn page_meta(&self, page: PageIdx) -> &PageMeta {
+        debug_assert!(page.0 < self.area.pages(), "I1: page {page:?} is not of this area");
+        // SAFETY: I3. Page numbers of a pool come from its provider and are below the area's count of records.
+        let at = unsafe { self.meta.add(page.0 as usize) };
+        // SAFETY: I3. The area outlives the pool.
+        unsafe { &*at }
+    }
+
+    /// The owner's right, if the calling thread has it.
+    #[inline(always)]
+    pub(crate) fn owner_here(&self) -> Option<Owner> {
+        if self.owner.load(Ordering::Relaxed) != thread::token() {
+            return None;
+        }
+        // SAFETY: I2. The owner word holds this thread's token, which only this thread writes, and only while it is
+        // bound; a thread that was never bound, or hides its token, shows 0, which no owner word holds.
+        Some(unsafe { Owner::assume() })
+    }
+
+    /// The lanes that were ever claimed.
+    #[inline(always)]
+    pub(crate) fn used_lanes(&self) -> &[Arc<Lane>] {
+        &self.lanes[..self.lanes_used.load(Ordering::Acquire)]
+    }
+
+    pub(crate) fn provider(&self) -> &Arc<dyn Provider> {
+        // SAFETY: I9. The caller returns a buffer that is not accounted for yet, or holds the owner half; the pool's parts
+        // are taken only when neither exists.
+        unsafe { self.provider.read() }
+    }
+}
+
+impl PoolPtr {
+    /// The calling thread's lane to this pool.
+    #[inline(always)]
+    pub(crate) fn lane<'a>(self) -> Option<&'a Lane> {
+        thread::lane(self.id, || self.claim_lane())
+    }
+
+    #[cold]
+    fn claim_lane(self) -> Option<Arc<Lane>> {
+        let at = self.lanes.iter().position(|lane| lane.claim())?;
+        self.lanes_used.fetch_max(at + 1, Ordering::SeqCst);
+        Some(self.lanes[at].clone())
+    }
+
+    /// Hands a page that comes home to the device: at most `dirty` bytes from where packets begin.
+    #[inline]
+    pub(crate) fn sync_for_device(self, page: PageIdx, dirty: usize) {
+        if !self.syncing.is_empty() {
+            let start = page.offset() + self.geometry.packet_offset(page) as u64;
+            self.sync_each(start, dirty.min(self.geometry.max_len as usize));
+        }
+    }
+
+    /// Hands a page whose last fragment came home to the device: all of it, for any fragment may have been written.
+    pub(crate) fn sync_split_page(self, page: PageIdx) {
+        if !self.syncing.is_empty() {
+            self.sync_each(page.offset(), self.geometry.page_size());
+        }
+    }
+
+    #[cold]
+    fn sync_each(self, start: u64, len: usize) {
+        for mapping in &self.syncing {
+            // A device that went away has no address for it, and needs no sync.
+            if let Some(at) = mapping.addr_of(start) {
+                mapping.domain().sync_for_device(at, len);
+            }
+        }
+    }
+}
