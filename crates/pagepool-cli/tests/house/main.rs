@@ -1,0 +1,224 @@
+//! The shape of the source, checked against the lists in ARCHITECTURE.md: which files lie in which folder, which folder
+//! may import which, which files import each other, which names exist more than once, and where `unsafe` may be.
+
+mod imports;
+mod plan;
+mod source;
+mod tokens;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+use imports::Imports;
+use plan::Plan;
+use source::{Crate, Source};
+
+/// Files that lie directly in one folder, at most. `x.rs` beside `x/` belongs to the folder, and the root is not counted.
+const FILES_A_FOLDER: usize = 12;
+
+/// Type names that are defined in more than one file, at most.
+const DOUBLED_NAMES: usize = 19;
+
+/// Lines of code a file, at most: no comments, no blank lines, no unit tests. A crate that is not named has 500.
+const CODE_LINES: &[(&str, usize)] = &[("pagepool", 800)];
+
+/// Findings are printed and do not fail, while the files still move.
+const REPORT_ONLY: bool = true;
+
+/// Files that may name `libc`, beside those of a `sys`.
+const LIBC: &[(&str, &str, &str)] =
+    &[("pagepool", "error", "numbers of errors"), ("pagepool-net", "zerocopy", "numbers of errors")];
+
+/// Crates whose C types and error numbers come from `libc` in every file.
+const LIBC_EVERYWHERE: &[&str] = &["pagepool-capi"];
+
+/// What a check found in each crate; a failure lists all of it.
+#[derive(Default)]
+struct Findings(String);
+
+impl Findings {
+    fn add(&mut self, finding: std::fmt::Arguments) {
+        writeln!(self.0, "{finding}").expect("a string takes everything");
+    }
+
+    fn assert_none(&self) {
+        if REPORT_ONLY {
+            return println!("{}", self.0);
+        }
+        assert!(self.0.is_empty(), "\n{}", self.0);
+    }
+}
+
+/// The crates that have a list in ARCHITECTURE.md. Prints the others.
+fn planned() -> Vec<(Crate, Plan)> {
+    let mut plans = Plan::read();
+    let with_plan = |krate: Crate| {
+        let plan = plans.remove(&krate.name);
+        if plan.is_none() {
+            println!("SKIP {}: ARCHITECTURE.md has no block `crates/{}/src`", krate.name, krate.name);
+        }
+        Some((krate, plan?))
+    };
+    let planned = Crate::all().into_iter().filter_map(with_plan).collect();
+    assert!(plans.is_empty(), "ARCHITECTURE.md lists crates that do not exist: {:?}", plans.keys());
+    planned
+}
+
+#[test]
+fn architecture_md_lists_every_file() {
+    let mut findings = Findings::default();
+    for (krate, plan) in planned() {
+        let there: BTreeSet<&str> = krate.sources.iter().map(|source| &*source.path).collect();
+        for path in there.iter().filter(|path| !plan.covers(path) && !source::is_root(path)) {
+            findings.add(format_args!("crates/{}/src/{path}.rs is not in ARCHITECTURE.md", krate.name));
+        }
+        for path in plan.missing(&there) {
+            findings.add(format_args!("ARCHITECTURE.md: crates/{}/src has no {path}", krate.name));
+        }
+    }
+    findings.assert_none();
+}
+
+#[test]
+fn no_folder_imports_a_higher_one() {
+    let mut findings = Findings::default();
+    for (krate, plan) in planned() {
+        let mut unused: BTreeSet<_> = plan.upwards.iter().collect();
+        for (from, to) in Imports::of(&krate).edges() {
+            if plan.layer(to) <= plan.layer(from) {
+                continue;
+            }
+            match plan.upwards.iter().find(|upwards| upwards.allows(from, to)) {
+                Some(upwards) => drop(unused.remove(upwards)),
+                None => findings.add(format_args!("{}: {from} imports {to}, which is higher", krate.name)),
+            }
+        }
+        for upwards in unused {
+            findings.add(format_args!("{}: `upwards: {upwards}` is not needed", krate.name));
+        }
+    }
+    findings.assert_none();
+}
+
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let mut findings = Findings::default();
+    for (krate, plan) in planned() {
+        let imports = Imports::of(&krate);
+        let mut unused: BTreeSet<_> = plan.circles.iter().collect();
+        for circle in imports.circles() {
+            if !unused.remove(&circle) {
+                let shown: Vec<_> = circle.iter().map(|path| &**path).collect();
+                let edges = imports.within(&circle);
+                findings.add(format_args!("{}: circle: {}\n{edges}", krate.name, shown.join(", ")));
+            }
+        }
+        for circle in unused {
+            findings.add(format_args!("{}: the circle {circle:?} is not there", krate.name));
+        }
+    }
+    findings.assert_none();
+}
+
+#[test]
+fn no_folder_has_too_many_files() {
+    let mut findings = Findings::default();
+    for krate in Crate::all() {
+        let mut folders: BTreeMap<&str, usize> = BTreeMap::new();
+        for path in krate.sources.iter().map(|source| &*source.path) {
+            if !source::is_root(path) && !krate.has_folder(path) {
+                *folders.entry(path.rsplit_once('/').map_or("", |(folder, _)| folder)).or_default() += 1;
+            }
+        }
+        for (folder, files) in folders.into_iter().filter(|&(_, files)| files > FILES_A_FOLDER) {
+            findings
+                .add(format_args!("crates/{}/src/{folder}: {files} files, of {FILES_A_FOLDER}", krate.name));
+        }
+    }
+    findings.assert_none();
+}
+
+#[test]
+fn a_folder_has_its_file_beside_it() {
+    let mut findings = Findings::default();
+    for krate in Crate::all() {
+        for path in krate.sources.iter().map(|source| &*source.path) {
+            if Path::new(path).ends_with("mod") {
+                findings.add(format_args!("crates/{}/src/{path}.rs: write x.rs beside x/", krate.name));
+            }
+        }
+    }
+    findings.assert_none();
+}
+
+#[test]
+fn a_type_name_means_one_thing() {
+    let mut files: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let crates = Crate::all().into_iter().chain(Crate::examples());
+    for krate in crates {
+        for source in &krate.sources {
+            for name in source.type_names() {
+                files.entry(name).or_default().insert(format!("{}/{}", krate.name, source.path));
+            }
+        }
+    }
+    files.retain(|_, files| files.len() > 1);
+    let mut findings = Findings::default();
+    if files.len() > DOUBLED_NAMES {
+        findings.add(format_args!("{} names have more than one meaning, of {DOUBLED_NAMES}", files.len()));
+        for (name, files) in &files {
+            findings.add(format_args!("{name}: {}", files.iter().cloned().collect::<Vec<_>>().join(", ")));
+        }
+    }
+    findings.assert_none();
+}
+
+#[test]
+fn whoever_is_unsafe_says_why() {
+    let mut findings = Findings::default();
+    each_source(|krate, source| {
+        let says = source.text.lines().any(|line| line.starts_with("// UNSAFETY: "));
+        if source.is_unsafe() != says {
+            let what = if says { "an UNSAFETY line without unsafe code" } else { "no UNSAFETY line" };
+            findings.add(format_args!("crates/{}/src/{}.rs: {what}", krate.name, source.path));
+        }
+    });
+    findings.assert_none();
+}
+
+#[test]
+fn only_sys_calls_the_kernel() {
+    let mut findings = Findings::default();
+    each_source(|krate, source| {
+        let is_sys = source.path.split('/').any(|part| part == "sys");
+        if is_sys || LIBC_EVERYWHERE.contains(&&*krate.name) {
+            return;
+        }
+        let may = LIBC.iter().any(|&(name, path, _)| name == krate.name && path == source.path);
+        if source.names("libc") != may {
+            findings.add(format_args!("libc in crates/{}/src/{}.rs", krate.name, source.path));
+        }
+    });
+    findings.assert_none();
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let mut findings = Findings::default();
+    each_source(|krate, source| {
+        let most = CODE_LINES.iter().find(|(name, _)| *name == krate.name).map_or(500, |&(_, most)| most);
+        let lines = source.code_lines();
+        if lines > most {
+            findings
+                .add(format_args!("crates/{}/src/{}.rs: {lines} lines, of {most}", krate.name, source.path));
+        }
+    });
+    findings.assert_none();
+}
+
+fn each_source(mut check: impl FnMut(&Crate, &Source)) {
+    for krate in Crate::all() {
+        krate.sources.iter().for_each(|source| check(&krate, source));
+    }
+}

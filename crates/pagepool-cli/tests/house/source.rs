@@ -1,0 +1,142 @@
+//! The source files of the workspace.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::tokens::{self, Token};
+
+pub struct Crate {
+    /// Its folder: `pagepool-net`, or `examples/lab`.
+    pub name: String,
+    pub sources: Vec<Source>,
+}
+
+pub struct Source {
+    /// From `src`, without `.rs`: `mem/arena/buddy`.
+    pub path: String,
+    pub text: String,
+    pub tokens: Vec<Token>,
+    /// The same without unit tests.
+    pub code: Vec<Token>,
+}
+
+/// Whether a file is the root of a crate.
+pub fn is_root(path: &str) -> bool {
+    ["lib", "main"].contains(&path) || path.starts_with("bin/")
+}
+
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+impl Crate {
+    pub fn all() -> Vec<Self> {
+        Self::below("crates", "")
+    }
+
+    pub fn examples() -> Vec<Self> {
+        Self::below("examples", "examples/")
+    }
+
+    fn below(folder: &str, prefix: &str) -> Vec<Self> {
+        let mut crates = Vec::new();
+        for entry in fs::read_dir(workspace().join(folder)).expect("a folder of the workspace") {
+            let path = entry.expect("it is being listed").path();
+            if path.join("Cargo.toml").exists() && path.join("src").exists() {
+                let name = path.file_name().expect("it is being listed").to_string_lossy();
+                crates.push(Self::read(format!("{prefix}{name}"), &path.join("src")));
+            }
+        }
+        crates.sort_by(|a, b| a.name.cmp(&b.name));
+        crates
+    }
+
+    fn read(name: String, src: &Path) -> Self {
+        let mut sources: Vec<_> = rust_files(src).iter().map(|path| Source::read(path, src)).collect();
+        sources.sort_by(|a, b| a.path.cmp(&b.path));
+        Self { name, sources }
+    }
+
+    /// Whether there is a folder beside the file.
+    pub fn has_folder(&self, path: &str) -> bool {
+        let folder = format!("{path}/");
+        self.sources.iter().any(|source| source.path.starts_with(&folder))
+    }
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder of the crate");
+    let paths = entries.map(|entry| entry.expect("it is being listed").path());
+    let (folders, files): (Vec<_>, Vec<_>) = paths.partition(|path| path.is_dir());
+    let files = files.into_iter().filter(|path| path.extension().is_some_and(|e| e == "rs"));
+    files.chain(folders.iter().flat_map(|folder| rust_files(folder))).collect()
+}
+
+impl Source {
+    fn read(at: &Path, src: &Path) -> Self {
+        let text = fs::read_to_string(at).expect("a source file");
+        let path = at.strip_prefix(src).expect("it is in src").with_extension("");
+        let path = path.to_string_lossy().into_owned();
+        let tokens = tokens::all(&text, &path);
+        let (code, _) = tokens::without_tests(&tokens);
+        Self { path, text, tokens, code }
+    }
+
+    /// The modules that only tests compile.
+    pub fn test_modules(&self) -> Vec<String> {
+        tokens::without_tests(&self.tokens).1
+    }
+
+    /// The types defined here, unit tests included. The types of traits and of their implementations are not: their
+    /// names are the traits'.
+    pub fn type_names(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        let mut blocks: Vec<bool> = Vec::new(); // whether each open block is a trait's or an implementation's
+        let mut traits = false;
+        for (i, token) in self.tokens.iter().enumerate() {
+            match token {
+                Token::Open('{') => blocks.push(std::mem::take(&mut traits)),
+                Token::Close('}') => drop(blocks.pop()),
+                Token::Sign(';') => traits = false,
+                Token::Word(word) => {
+                    let begins = i == 0 || !matches!(self.tokens[i - 1], Token::Sign(_) | Token::Open('('));
+                    traits |= (word == "impl" && (begins || blocks.is_empty())) || word == "trait";
+                    let named = self.tokens.get(i + 1).and_then(Token::word);
+                    let is_type = ["struct", "enum", "trait", "union"].contains(&&**word)
+                        || word == "type" && blocks.last() != Some(&true);
+                    names.extend(named.filter(|name| is_type && starts_high(name)).map(str::to_owned));
+                }
+                _ => {}
+            }
+        }
+        names
+    }
+
+    /// Blocks, functions and implementations, and attributes such as `#[unsafe(no_mangle)]`.
+    pub fn is_unsafe(&self) -> bool {
+        let opens = |next: &Token| {
+            matches!(next, Token::Open('{' | '('))
+                || ["fn", "impl", "trait", "extern"].iter().any(|word| next.is(word))
+        };
+        self.code.windows(2).any(|pair| pair[0].is("unsafe") && opens(&pair[1]))
+    }
+
+    /// Whether code names a crate.
+    pub fn names(&self, krate: &str) -> bool {
+        self.code.windows(2).any(|pair| pair[0].is(krate) && matches!(pair[1], Token::Sign(':' | ';')))
+    }
+
+    /// Lines of code: no comments, no blank lines, nothing from the unit tests on, which stand last.
+    pub fn code_lines(&self) -> usize {
+        let lines: Vec<&str> = self.text.lines().collect();
+        let is_tests = |pair: &[&str]| pair[0].starts_with("#[cfg(") && pair[1].starts_with("mod tests");
+        let end = lines.windows(2).position(is_tests).unwrap_or(lines.len());
+        let code = lines[..end].iter().map(|line| line.split("//").next().unwrap_or("").trim());
+        code.filter(|line| !line.is_empty()).count()
+    }
+}
+
+fn starts_high(name: &str) -> bool {
+    name.starts_with(char::is_uppercase)
+}
