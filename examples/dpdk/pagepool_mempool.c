@@ -160,8 +160,8 @@ static unsigned int pages_out(struct driver *driver)
     unsigned int out = 0;
     rte_spinlock_lock(&driver->lock);
     for (uint32_t at = 0; at < driver->n_chunks; ++at) {
-        struct pagepool_places places;
-        if (pagepool_places(driver->chunks[at].pool, &places) == 0)
+        struct pagepool_buffer_locations places;
+        if (pagepool_buffer_locations(driver->chunks[at].pool, &places) == 0)
             out += (unsigned int)places.out;
     }
     rte_spinlock_unlock(&driver->lock);
@@ -274,7 +274,7 @@ static void end_chunk(struct chunk *chunk)
     if (chunk->pool != NULL)
         pagepool_destroy(chunk->pool);
     if (chunk->arena != NULL)
-        pagepool_arena_destroy(chunk->arena);
+        pagepool_arena_put(chunk->arena);
     free(chunk->held);
 }
 

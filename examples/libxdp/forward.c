@@ -232,7 +232,7 @@ static int64_t close_ports(struct xsk_umem *umem)
     must(pagepool_destroy_watched(pool, &shutdown), "destroy");
     must(pagepool_shutdown_wait(shutdown, 1000000000), "a frame is out");
     must(pagepool_shutdown_put(shutdown), "shutdown");
-    must(pagepool_arena_destroy(arena), "arena");
+    must(pagepool_arena_put(arena), "arena");
     return missing;
 }
 

@@ -267,7 +267,7 @@ static void end_pool(void)
     must(pagepool_destroy_watched(pool, &shutdown), "destroy");
     must(pagepool_shutdown_wait(shutdown, 1000000000), "a buffer is out");
     must(pagepool_shutdown_put(shutdown), "shutdown");
-    must(pagepool_arena_destroy(arena), "arena");
+    must(pagepool_arena_put(arena), "arena");
 }
 
 int main(int argc, char **argv)

@@ -103,7 +103,7 @@ static uint64_t send_page(struct sends *sends, const char *data, size_t len)
 
 static struct pagepool_arena *arena;
 static struct pagepool *pool; /* NULL: the ring below */
-static struct pagepool_wait_user *user;
+static struct pagepool_deferred_user *user;
 static struct pagepool_buf *buf; /* the page that is being sent */
 static char *ring;
 static uint64_t taken, cookies[PAGES], allocator_ticks;
@@ -123,7 +123,7 @@ static void make_pool(struct sends *sends)
 {
     struct pagepool_arena_params arena_params = PAGEPOOL_ARENA_PARAMS_INIT;
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
-    const struct pagepool_user_ops ops = {.size = sizeof(ops), .arg = sends, .in_use = in_use, .refresh = refresh};
+    const struct pagepool_deferred_user_ops ops = {.size = sizeof(ops), .arg = sends, .in_use = in_use, .refresh = refresh};
     arena_params.max_bytes = (uint64_t)PAGES * PAGE;
     must(pagepool_arena_create(&arena_params, &arena), "arena");
     params.arena = arena;
@@ -131,7 +131,7 @@ static void make_pool(struct sends *sends)
     params.defer_capacity = PAGES;
     must(pagepool_create(&params, &pool), "pool");
     must(pagepool_bind(pool), "bind");
-    must(pagepool_wait_user_create(pool, &ops, &user), "user");
+    must(pagepool_deferred_user_create(pool, &ops, &user), "user");
 }
 
 /* A page, or NULL while the kernel has all of them. */
@@ -160,7 +160,7 @@ static void part_with_page(uint64_t cookie)
     else if (cookie == 0)
         must(pagepool_buf_put(buf), "put");
     else
-        must(pagepool_wait(pool, user, buf, cookie), "wait"); /* there is room for every page */
+        must(pagepool_defer(pool, user, buf, cookie), "defer"); /* there is room for every page */
     allocator_ticks += ticks() - begin;
 }
 
@@ -174,12 +174,12 @@ static int64_t end(struct sends *sends)
     }
     if (pool == NULL)
         return (int64_t)(sends->next - sends->oldest);
-    must(pagepool_wait_user_put(user), "user");
+    must(pagepool_deferred_user_put(user), "user");
     must(pagepool_destroy_watched(pool, &shutdown), "destroy");
     const int late = pagepool_shutdown_wait(shutdown, 10000000000);
     const int64_t out = late ? pagepool_arena_pages_out(arena) : 0;
     must(pagepool_shutdown_put(shutdown), "shutdown");
-    must(pagepool_arena_destroy(arena), "arena");
+    must(pagepool_arena_put(arena), "arena");
     return out;
 }
 

@@ -6,7 +6,7 @@
  * One program shows two of the three costs: the inline functions of the header, and the functions they call where that is
  * not the plain case. Linked to libpagepool.a those are out of line in the program; linked to libpagepool.so they are behind
  * the dynamic linker's table, which is the third cost. "packet" makes a packet of each buffer and frees that, "clone" frees a
- * clone of it too, "waits" has the buffer wait for a user who is done at once. It proves by the pool's counters that every buffer took the cache.
+ * clone of it too, "deferred" gives the buffer to a user who is done at once. It proves by the pool's counters that every buffer took the cache.
  * Each figure is the least of many rounds: what else runs on the machine only adds.
  */
 #include <stdio.h>
@@ -58,7 +58,7 @@ static void call_pairs(struct pagepool *pool)
 }
 
 static struct pagepool_skb_cache *cache;
-static struct pagepool_wait_user *user;
+static struct pagepool_deferred_user *user;
 
 static struct pagepool_skb *packet(struct pagepool *pool)
 {
@@ -71,7 +71,7 @@ static struct pagepool_skb *packet(struct pagepool *pool)
 static void packets(struct pagepool *pool)
 {
     for (int i = 0; i < LOOPS; i++)
-        pagepool_skb_free(packet(pool));
+        pagepool_skb_put(packet(pool));
 }
 
 static void clones(struct pagepool *pool)
@@ -80,8 +80,8 @@ static void clones(struct pagepool *pool)
         struct pagepool_skb *skb = packet(pool), *clone;
         if (pagepool_skb_clone(skb, &clone) != 0)
             fail("pagepool_skb_clone");
-        pagepool_skb_free(skb);
-        pagepool_skb_free(clone);
+        pagepool_skb_put(skb);
+        pagepool_skb_put(clone);
     }
 }
 
@@ -91,13 +91,13 @@ static int never_in_use(void *arg, uint64_t cookie)
     return 0;
 }
 
-static void waits(struct pagepool *pool)
+static void deferred(struct pagepool *pool)
 {
     for (int i = 0; i < LOOPS; i++) {
-        if (pagepool_wait(pool, user, pagepool_alloc_page(pool), 0) != 0)
-            fail("pagepool_wait");
+        if (pagepool_defer(pool, user, pagepool_alloc_page(pool), 0) != 0)
+            fail("pagepool_defer");
         if (i % 32 == 31)
-            pagepool_poll_waits(pool);
+            pagepool_poll_deferred(pool);
     }
 }
 
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
     struct pagepool_arena *arena;
     struct pagepool *pool;
-    const struct pagepool_user_ops ops = {.size = sizeof(ops), .in_use = never_in_use};
+    const struct pagepool_deferred_user_ops ops = {.size = sizeof(ops), .in_use = never_in_use};
     const char *calls = argc > 1 ? argv[1] : "calls";
     if (pagepool_arena_create(&arena_params, &arena) != 0)
         fail("pagepool_arena_create");
@@ -149,18 +149,18 @@ int main(int argc, char **argv)
     params.defer_capacity = 32;
     if (pagepool_create(&params, &pool) != 0 || pagepool_bind(pool) != 0)
         fail("pagepool_create");
-    if (pagepool_skb_cache_create(64, &cache) != 0 || pagepool_wait_user_create(pool, &ops, &user) != 0)
-        fail("pagepool_skb_cache_create, pagepool_wait_user_create");
+    if (pagepool_skb_cache_create(64, &cache) != 0 || pagepool_deferred_user_create(pool, &ops, &user) != 0)
+        fail("pagepool_skb_cache_create, pagepool_deferred_user_create");
     pagepool_buf_put(pagepool_alloc_page(pool)); /* fills the cache */
     printf("%-12s %6.2f ns\n", "empty loop", least(empty_loop, pool));
     counted("inline", inline_pairs, pool);
     counted(calls, call_pairs, pool);
     counted("packet", packets, pool);
     counted("clone", clones, pool);
-    counted("waits", waits, pool);
-    pagepool_wait_user_put(user);
-    pagepool_skb_cache_destroy(cache);
+    counted("deferred", deferred, pool);
+    pagepool_deferred_user_put(user);
+    pagepool_skb_cache_put(cache);
     pagepool_destroy(pool);
-    pagepool_arena_destroy(arena);
+    pagepool_arena_put(arena);
     return 0;
 }

@@ -167,6 +167,6 @@ int main(void)
     must(pagepool_destroy_watched(pool, &shutdown), "destroy");
     must(pagepool_shutdown_wait(shutdown, 1000000000), "a buffer was lost");
     must(pagepool_shutdown_put(shutdown), "shutdown");
-    must(pagepool_arena_destroy(arena), "arena");
+    must(pagepool_arena_put(arena), "arena");
     return 0;
 }

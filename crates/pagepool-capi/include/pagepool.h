@@ -103,9 +103,9 @@ struct pagepool_arena;
 struct pagepool_buf;
 
 /**
- * Somebody who uses buffers and only says whether one is in use still: made by pagepool_wait_user_create.
+ * Somebody who uses buffers and only says whether one is in use still: made by pagepool_deferred_user_create.
  */
-struct pagepool_wait_user;
+struct pagepool_deferred_user;
 
 /**
  * An address space that a device sees: made by pagepool_domain_create and its kin.
@@ -113,9 +113,9 @@ struct pagepool_wait_user;
 struct pagepool_domain;
 
 /**
- * A hold on a page's memory: made by pagepool_buf_hold.
+ * A reference to a page's memory: made by pagepool_buf_page_ref.
  */
-struct pagepool_hold;
+struct pagepool_page_ref;
 
 /**
  * A pool: made by pagepool_create, over with pagepool_destroy.
@@ -138,7 +138,7 @@ struct pagepool_shutdown;
 struct pagepool_skb_cache;
 
 /**
- * A packet for stacks: made by pagepool_skb_from_buf and pagepool_skb_alloc, over with pagepool_skb_free.
+ * A packet for stacks: made by pagepool_skb_from_buf and pagepool_skb_alloc, over with pagepool_skb_put.
  */
 struct pagepool_skb;
 
@@ -232,9 +232,9 @@ struct pagepool_raw {
  * after the pool once it is destroyed, on any thread. They may use the library, but not unbind or destroy the pool; they
  * must not throw or longjmp, and should take a bounded time. Each gets `arg` first.
  */
-struct pagepool_user_ops {
+struct pagepool_deferred_user_ops {
     /**
-     * sizeof(struct pagepool_user_ops).
+     * sizeof(struct pagepool_deferred_user_ops).
      */
     size_t size;
     /**
@@ -259,7 +259,7 @@ struct pagepool_user_ops {
 /**
  * What a pool's waiting queue has done so far.
  */
-struct pagepool_wait_stats {
+struct pagepool_deferred_stats {
     /**
      * Buffers that wait now, in the queue and beyond it.
      */
@@ -469,7 +469,7 @@ struct pagepool_params {
      */
     uint32_t node_blind;
     /**
-     * Buffers that may wait for users who only say whether they are in use still (pagepool_wait), up to 65536; 0: none.
+     * Buffers that may wait for users who only say whether they are in use still (pagepool_defer), up to 65536; 0: none.
      */
     uint32_t defer_capacity;
     /**
@@ -547,7 +547,7 @@ struct pagepool_stats {
 /**
  * Where a pool's pages are. The sum is pagepool_inflight when the pool is at rest.
  */
-struct pagepool_places {
+struct pagepool_buffer_locations {
     /**
      * Pages that joined and have not left.
      */
@@ -569,7 +569,7 @@ struct pagepool_places {
      */
     uint64_t frag;
     /**
-     * With the program, and waiting (pagepool_wait).
+     * With the program, and waiting (pagepool_defer).
      */
     uint64_t out;
 };
@@ -603,7 +603,7 @@ int pagepool_arena_create(const struct pagepool_arena_params *params,
  *
  * Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: with the last pool gone, system calls.
  */
-int pagepool_arena_destroy(struct pagepool_arena *arena);
+int pagepool_arena_put(struct pagepool_arena *arena);
 
 /**
  * Says in one line what the arena is and what of the wishes was not to be had, cut to `len` bytes and ended with a zero
@@ -752,7 +752,7 @@ void *pagepool_buf_packet(struct pagepool_buf *buf);
  *
  * Thread: whoever has the buffer. Cost: a lookup.
  */
-size_t pagepool_buf_packet_len(struct pagepool_buf *buf);
+size_t pagepool_buf_packet_capacity(struct pagepool_buf *buf);
 
 /**
  * Hands `len` bytes from `offset` in the buffer to the CPU, in every domain that is not coherent.
@@ -789,37 +789,37 @@ int pagepool_buf_put_bulk(struct pagepool_buf **bufs,
 int pagepool_buf_put_ring_bulk(struct pagepool_buf **bufs, size_t n);
 
 /**
- * Keeps a page's memory as it is after its buffer went home, until the hold is let go: for DMA that nobody can call off. A
+ * Keeps a page's memory as it is after its buffer went home, until the reference is put: for DMA that nobody can call off. A
  * page that comes home while it is held leaves its pool (`recycle_released_refcnt`). Linux: a page reference beside the
  * pool's.
  *
- * Thread: whoever has the buffer. Ownership: `*hold` is the caller's, to be let go once; the buffer stays as it is. Errors:
+ * Thread: whoever has the buffer. Ownership: `*page_ref` is the caller's, to be put once; the buffer stays as it is. Errors:
  * -EINVAL, -ESTALE, -ENOMEM. Cost: a lock and two atomic operations.
  */
-int pagepool_buf_hold(struct pagepool_buf *buf,
-                      struct pagepool_hold **hold);
+int pagepool_buf_page_ref(struct pagepool_buf *buf,
+                          struct pagepool_page_ref **page_ref);
 
 /**
- * Lets a hold go.
+ * Puts a page reference.
  *
- * Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was let go before, -EINVAL. Cost: a lock and an
- * atomic operation; the last hold of a page that left its pool gives the memory back.
+ * Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was put before, -EINVAL. Cost: a lock and an
+ * atomic operation; the last reference to a page that left its pool gives the memory back.
  */
-int pagepool_unhold(struct pagepool_hold *hold);
+int pagepool_page_ref_put(struct pagepool_page_ref *page_ref);
 
 /**
  * Number of the page that is held; UINT32_MAX for a bad handle.
  *
  * Thread: any. Cost: a lock.
  */
-uint32_t pagepool_hold_page_index(struct pagepool_hold *hold);
+uint32_t pagepool_page_ref_page_index(struct pagepool_page_ref *page_ref);
 
 /**
  * Address of the first byte of the page that is held; NULL for memory that the CPU cannot read, or a bad handle.
  *
  * Thread: any. Cost: a lock.
  */
-void *pagepool_hold_data(struct pagepool_hold *hold);
+void *pagepool_page_ref_data(struct pagepool_page_ref *page_ref);
 
 /**
  * Parts with a buffer for its device address, to be put on a descriptor ring; pagepool_from_raw or pagepool_put_addr brings
@@ -925,11 +925,11 @@ size_t pagepool_shared_len(struct pagepool_shared *shared);
 uint64_t pagepool_shared_dma_addr(struct pagepool_shared *shared);
 
 /**
- * As pagepool_buf_hold, for a shared buffer.
+ * As pagepool_buf_page_ref, for a shared buffer.
  *
  * Thread: whoever has the handle. Ownership, errors, cost: as that.
  */
-int pagepool_shared_hold(struct pagepool_shared *shared, struct pagepool_hold **hold);
+int pagepool_shared_page_ref(struct pagepool_shared *shared, struct pagepool_page_ref **page_ref);
 
 /**
  * Makes a user known to a pool that has a waiting queue (`defer_capacity`).
@@ -937,44 +937,44 @@ int pagepool_shared_hold(struct pagepool_shared *shared, struct pagepool_hold **
  * Thread: the owner's. Ownership: `*user` is the caller's, to be put once. Errors: -EOPNOTSUPP in a pool without a queue; -EINVAL
  * names what is missing; -EPERM, -ESTALE; `release` is not called then. Cost: allocates.
  */
-int pagepool_wait_user_create(struct pagepool *pool,
-                              const struct pagepool_user_ops *ops,
-                              struct pagepool_wait_user **user);
+int pagepool_deferred_user_create(struct pagepool *pool,
+                                  const struct pagepool_deferred_user_ops *ops,
+                                  struct pagepool_deferred_user **user);
 
 /**
  * Lets go of a user. What waits for it is asked after until it is done; then `release` is called, at the pool's next poll.
  *
  * Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
  */
-int pagepool_wait_user_put(struct pagepool_wait_user *user);
+int pagepool_deferred_user_put(struct pagepool_deferred_user *user);
 
 /**
  * Parts with a buffer that its user reads still: it waits in its pool, first in, first out, until the user denies the cookie,
- * which is asked by refills that find the cache empty, and by pagepool_poll_waits. In a pool that was destroyed it is asked by
+ * which is asked by refills that find the cache empty, and by pagepool_poll_deferred. In a pool that was destroyed it is asked by
  * pagepool_shutdown_wait and pagepool_shutdown_report, and after a plain pagepool_destroy whenever a pool is made or destroyed.
  *
  * Thread: the owner's. Ownership: the handle is over, unless it is refused. Errors: -ENOBUFS when `defer_capacity` buffers wait;
  * -EINVAL for another pool's buffer or user; -EPERM, -ESTALE. Cost: a lookup, two locks that are held for moments; no
  * allocation.
  */
-int pagepool_wait(struct pagepool *pool,
-                  struct pagepool_wait_user *user,
-                  struct pagepool_buf *buf,
-                  uint64_t cookie);
+int pagepool_defer(struct pagepool *pool,
+                   struct pagepool_deferred_user *user,
+                   struct pagepool_buf *buf,
+                   uint64_t cookie);
 
 /**
  * Asks after the buffers that wait, as many as there are, by the pool's `on_busy`; gives how many went home.
  *
  * Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: per user and per buffer asked after a callback.
  */
-int64_t pagepool_poll_waits(struct pagepool *pool);
+int64_t pagepool_poll_deferred(struct pagepool *pool);
 
 /**
  * Reads the counters of a pool's waiting queue; all 0 in a pool without one.
  *
  * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock; nothing to the owner.
  */
-int pagepool_wait_stats(struct pagepool *pool, struct pagepool_wait_stats *stats);
+int pagepool_deferred_stats(struct pagepool *pool, struct pagepool_deferred_stats *stats);
 
 /**
  * Makes a domain of a caller's callbacks: an IOMMU, a device's own translation, a test that checks.
@@ -1198,7 +1198,7 @@ int64_t pagepool_frag_waste(struct pagepool *pool);
  *
  * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
  */
-int pagepool_places(struct pagepool *pool, struct pagepool_places *places);
+int pagepool_buffer_locations(struct pagepool *pool, struct pagepool_buffer_locations *places);
 
 /**
  * Makes a tag of a pool that was made with `tagging`; gives its number, 0 or more. The same name gives the same number.
@@ -1254,7 +1254,7 @@ int pagepool_skb_cache_create(size_t packets,
  *
  * Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
  */
-int pagepool_skb_cache_destroy(struct pagepool_skb_cache *cache);
+int pagepool_skb_cache_put(struct pagepool_skb_cache *cache);
 
 /**
  * The packet of `len` bytes at `offset` in a buffer, without a copy: the buffer is its head, what lies before the bytes is
@@ -1299,7 +1299,7 @@ int pagepool_skb_clone(struct pagepool_skb *skb,
  * Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was freed before; -EBUSY while another call has it;
  * -EINVAL. Cost: two locks that are held for moments, and what each buffer costs.
  */
-int pagepool_skb_free(struct pagepool_skb *skb);
+int pagepool_skb_put(struct pagepool_skb *skb);
 
 /**
  * Bytes of the packet; 0 for a bad handle. Linux: skb->len.
@@ -1445,7 +1445,7 @@ int pagepool_skb_push(struct pagepool_skb *skb,
  *
  * Thread, errors, cost: as above.
  */
-int pagepool_skb_put(struct pagepool_skb *skb, size_t len, void **at);
+int pagepool_skb_append(struct pagepool_skb *skb, size_t len, void **at);
 
 /**
  * Cuts `len` bytes off its front. Fragments that are used up go home at once. Linux: pskb_pull.

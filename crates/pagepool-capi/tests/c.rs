@@ -15,7 +15,7 @@ const PROGRAMS: [&str; 6] = [
     "tests/c/rest.c",
     "tests/c/random.c",
     "tests/c/skb.c",
-    "tests/c/waits.c",
+    "tests/c/deferred.c",
 ];
 
 #[test]

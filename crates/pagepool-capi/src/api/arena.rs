@@ -82,7 +82,7 @@ unsafe fn make(params: ArenaParamsC) -> CallResult<ArenaEntry> {
 ///
 /// Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: with the last pool gone, system calls.
 #[unsafe(no_mangle)]
-pub extern "C" fn pagepool_arena_destroy(arena: *mut ArenaHandle) -> c_int {
+pub extern "C" fn pagepool_arena_put(arena: *mut ArenaHandle) -> c_int {
     status(|| {
         let source = ARENAS.remove(Token::of(arena))?;
         crate::handles::slots::reap();

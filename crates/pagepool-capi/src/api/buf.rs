@@ -164,7 +164,7 @@ pub extern "C" fn pagepool_buf_packet(buf: *mut BufHandle) -> *mut c_void {
 ///
 /// Thread: whoever has the buffer. Cost: a lookup.
 #[unsafe(no_mangle)]
-pub extern "C" fn pagepool_buf_packet_len(buf: *mut BufHandle) -> usize {
+pub extern "C" fn pagepool_buf_packet_capacity(buf: *mut BufHandle) -> usize {
     ask(0, buf, PageBuf::packet_capacity)
 }
 

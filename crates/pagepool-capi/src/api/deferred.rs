@@ -26,8 +26,8 @@ use crate::handles::token::Token;
 /// must not throw or longjmp, and should take a bounded time. Each gets `arg` first.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct UserOpsC {
-    /// sizeof(struct pagepool_user_ops).
+pub struct DeferredUserOpsC {
+    /// sizeof(struct pagepool_deferred_user_ops).
     pub size: usize,
     /// The callbacks' first argument.
     pub arg: *mut c_void,
@@ -41,10 +41,10 @@ pub struct UserOpsC {
 }
 
 // SAFETY: plain integers and pointers, of which zeroes are values; a callback that is not set is zero.
-unsafe impl Sized0 for UserOpsC {}
+unsafe impl Sized0 for DeferredUserOpsC {}
 
 struct UserCallbacks {
-    ops: UserOpsC,
+    ops: DeferredUserOpsC,
     in_use: unsafe extern "C" fn(arg: *mut c_void, cookie: u64) -> c_int,
     /// Whether the pool took it: else `arg` stays the caller's.
     registered: AtomicBool,
@@ -83,9 +83,9 @@ impl Drop for UserCallbacks {
 /// Thread: the owner's. Ownership: `*user` is the caller's, to be put once. Errors: -EOPNOTSUPP in a pool without a queue; -EINVAL
 /// names what is missing; -EPERM, -ESTALE; `release` is not called then. Cost: allocates.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pagepool_wait_user_create(
+pub unsafe extern "C" fn pagepool_deferred_user_create(
     pool: *mut PoolHandle,
-    ops: *const UserOpsC,
+    ops: *const DeferredUserOpsC,
     user: *mut *mut DeferredUserHandle,
 ) -> c_int {
     status(|| {
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn pagepool_wait_user_create(
             return Err(CallError::null());
         }
         // SAFETY: the caller's struct begins with its size.
-        let ops = unsafe { sized::read(ops, size_of::<UserOpsC>()) }?;
+        let ops = unsafe { sized::read(ops, size_of::<DeferredUserOpsC>()) }?;
         let in_use = ops.in_use.ok_or_else(|| out_of_range("in_use", "NULL", "a function"))?;
         let callbacks = Arc::new(UserCallbacks { ops, in_use, registered: AtomicBool::new(false) });
         let pool = Token::of(pool);
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn pagepool_wait_user_create(
 ///
 /// Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
 #[unsafe(no_mangle)]
-pub extern "C" fn pagepool_wait_user_put(user: *mut DeferredUserHandle) -> c_int {
+pub extern "C" fn pagepool_deferred_user_put(user: *mut DeferredUserHandle) -> c_int {
     status(|| {
         drop(DEFERRED_USERS.remove(Token::of(user))?);
         Ok(())
@@ -118,14 +118,14 @@ pub extern "C" fn pagepool_wait_user_put(user: *mut DeferredUserHandle) -> c_int
 }
 
 /// Parts with a buffer that its user reads still: it waits in its pool, first in, first out, until the user denies the cookie,
-/// which is asked by refills that find the cache empty, and by pagepool_poll_waits. In a pool that was destroyed it is asked by
+/// which is asked by refills that find the cache empty, and by pagepool_poll_deferred. In a pool that was destroyed it is asked by
 /// pagepool_shutdown_wait and pagepool_shutdown_report, and after a plain pagepool_destroy whenever a pool is made or destroyed.
 ///
 /// Thread: the owner's. Ownership: the handle is over, unless it is refused. Errors: -ENOBUFS when `defer_capacity` buffers wait;
 /// -EINVAL for another pool's buffer or user; -EPERM, -ESTALE. Cost: a lookup, two locks that are held for moments; no
 /// allocation.
 #[unsafe(no_mangle)]
-pub extern "C" fn pagepool_wait(
+pub extern "C" fn pagepool_defer(
     pool: *mut PoolHandle,
     user: *mut DeferredUserHandle,
     buf: *mut BufHandle,
@@ -155,7 +155,7 @@ pub extern "C" fn pagepool_wait(
 ///
 /// Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: per user and per buffer asked after a callback.
 #[unsafe(no_mangle)]
-pub extern "C" fn pagepool_poll_waits(pool: *mut PoolHandle) -> i64 {
+pub extern "C" fn pagepool_poll_deferred(pool: *mut PoolHandle) -> i64 {
     let poll = |owned: &crate::handles::owner::OwnerCall<'_>| Ok(owned.bound.poll_deferred() as i64);
     to_errno(|| enter(Token::of(pool), poll)).unwrap_or_else(i64::from)
 }
@@ -163,7 +163,7 @@ pub extern "C" fn pagepool_poll_waits(pool: *mut PoolHandle) -> i64 {
 /// What a pool's waiting queue has done so far.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct WaitStatsC {
+pub struct DeferredStatsC {
     /// Buffers that wait now, in the queue and beyond it.
     pub waiting: u64,
     /// Buffers that were taken into the queue.
@@ -186,7 +186,7 @@ pub struct WaitStatsC {
     pub leaked: u64,
 }
 
-impl From<DeferredStats> for WaitStatsC {
+impl From<DeferredStats> for DeferredStatsC {
     fn from(stats: DeferredStats) -> Self {
         let waiting = stats.pending();
         let DeferredStats {
@@ -200,7 +200,7 @@ impl From<DeferredStats> for WaitStatsC {
 ///
 /// Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock; nothing to the owner.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pagepool_wait_stats(pool: *mut PoolHandle, stats: *mut WaitStatsC) -> c_int {
+pub unsafe extern "C" fn pagepool_deferred_stats(pool: *mut PoolHandle, stats: *mut DeferredStatsC) -> c_int {
     status(|| {
         if stats.is_null() {
             return Err(CallError::null());

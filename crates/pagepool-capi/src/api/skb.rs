@@ -41,7 +41,7 @@ pub unsafe extern "C" fn pagepool_skb_cache_create(packets: usize, cache: *mut *
 ///
 /// Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
 #[unsafe(no_mangle)]
-pub extern "C" fn pagepool_skb_cache_destroy(cache: *mut SkbCacheHandle) -> c_int {
+pub extern "C" fn pagepool_skb_cache_put(cache: *mut SkbCacheHandle) -> c_int {
     status(|| {
         drop(SKB_CACHES.remove(Token::of(cache))?);
         Ok(())
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn pagepool_skb_clone(skb: *mut SkbHandle, clone: *mut *mu
 /// Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was freed before; -EBUSY while another call has it;
 /// -EINVAL. Cost: two locks that are held for moments, and what each buffer costs.
 #[unsafe(no_mangle)]
-pub extern "C" fn pagepool_skb_free(skb: *mut SkbHandle) -> c_int {
+pub extern "C" fn pagepool_skb_put(skb: *mut SkbHandle) -> c_int {
     status(|| {
         drop(skb_rows::remove(Token::of(skb))?); // with no lock held
         Ok(())

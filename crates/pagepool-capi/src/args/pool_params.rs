@@ -66,7 +66,7 @@ pub struct PoolParamsC {
     pub tagging: u32,
     /// 1: reserve pages without naming a node. For measuring what that costs.
     pub node_blind: u32,
-    /// Buffers that may wait for users who only say whether they are in use still (pagepool_wait), up to 65536; 0: none.
+    /// Buffers that may wait for users who only say whether they are in use still (pagepool_defer), up to 65536; 0: none.
     pub defer_capacity: u32,
     /// What a refill does about a buffer that has waited longest and is in use still: PAGEPOOL_ON_BUSY_KEEP, _SKIP, _RELEASE.
     pub on_busy: u32,

@@ -17,7 +17,7 @@ pub struct BufHandle {
     _never: [u8; 0],
 }
 
-/// A hold on a page's memory: made by pagepool_buf_hold.
+/// A reference to a page's memory: made by pagepool_buf_page_ref.
 pub struct PageRefHandle {
     _never: [u8; 0],
 }
@@ -32,7 +32,7 @@ pub struct SharedHandle {
     _never: [u8; 0],
 }
 
-/// A packet for stacks: made by pagepool_skb_from_buf and pagepool_skb_alloc, over with pagepool_skb_free.
+/// A packet for stacks: made by pagepool_skb_from_buf and pagepool_skb_alloc, over with pagepool_skb_put.
 pub struct SkbHandle {
     _never: [u8; 0],
 }
@@ -42,7 +42,7 @@ pub struct SkbCacheHandle {
     _never: [u8; 0],
 }
 
-/// Somebody who uses buffers and only says whether one is in use still: made by pagepool_wait_user_create.
+/// Somebody who uses buffers and only says whether one is in use still: made by pagepool_deferred_user_create.
 pub struct DeferredUserHandle {
     _never: [u8; 0],
 }

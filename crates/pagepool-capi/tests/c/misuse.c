@@ -26,7 +26,7 @@ static void refused(int64_t got, const char *call, int line)
 
 static void no_buffer(struct pagepool_buf *buf)
 {
-    struct pagepool_hold *hold;
+    struct pagepool_page_ref *page_ref;
     struct pagepool_shared *shared;
     struct pagepool_raw raw;
     REFUSED(pagepool_buf_put(buf));
@@ -36,21 +36,21 @@ static void no_buffer(struct pagepool_buf *buf)
     REFUSED(pagepool_buf_put_bulk(&buf, 1));
     REFUSED(pagepool_buf_put_ring_bulk(&buf, 1));
     REFUSED(pagepool_recycle_direct(the_pool, buf));
-    REFUSED(pagepool_buf_hold(buf, &hold));
+    REFUSED(pagepool_buf_page_ref(buf, &page_ref));
     REFUSED(pagepool_buf_share(buf, &shared));
     REFUSED(pagepool_buf_into_raw(buf, &raw));
     REFUSED(pagepool_buf_is_frag(buf));
     REFUSED(pagepool_buf_sync_for_cpu(buf, 0, 64));
     REFUSED(pagepool_buf_sync_for_device(buf, 0, 64));
     CHECK(pagepool_buf_data(buf) == NULL && pagepool_buf_packet(buf) == NULL);
-    CHECK(pagepool_buf_len(buf) == 0 && pagepool_buf_packet_len(buf) == 0 && pagepool_buf_offset(buf) == SIZE_MAX);
+    CHECK(pagepool_buf_len(buf) == 0 && pagepool_buf_packet_capacity(buf) == 0 && pagepool_buf_offset(buf) == SIZE_MAX);
     CHECK(pagepool_buf_dma_addr(buf) == UINT64_MAX && pagepool_buf_page_index(buf) == UINT32_MAX);
 }
 
 static void no_pool(struct pagepool *pool)
 {
     struct pagepool_stats stats;
-    struct pagepool_places places;
+    struct pagepool_buffer_locations places;
     struct pagepool_shutdown *shutdown;
     struct pagepool_buf *bufs[4];
     size_t size = 100;
@@ -61,7 +61,7 @@ static void no_pool(struct pagepool *pool)
     REFUSED(pagepool_update_nid(pool, 0));
     REFUSED(pagepool_nid_changed(pool, 0));
     REFUSED(pagepool_stats(pool, &stats));
-    REFUSED(pagepool_places(pool, &places));
+    REFUSED(pagepool_buffer_locations(pool, &places));
     REFUSED(pagepool_inflight(pool));
     REFUSED(pagepool_wake_fd(pool));
     REFUSED(pagepool_acknowledge_wake(pool));
@@ -80,8 +80,8 @@ static void made_up(struct pagepool *pool, struct pagepool_buf *buf, struct page
     for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
         no_buffer(TOKEN(pagepool_buf, numbers[i]));
         no_pool(TOKEN(pagepool, numbers[i]));
-        REFUSED(pagepool_arena_destroy(TOKEN(pagepool_arena, numbers[i])));
-        REFUSED(pagepool_unhold(TOKEN(pagepool_hold, numbers[i])));
+        REFUSED(pagepool_arena_put(TOKEN(pagepool_arena, numbers[i])));
+        REFUSED(pagepool_page_ref_put(TOKEN(pagepool_page_ref, numbers[i])));
         REFUSED(pagepool_shared_put(TOKEN(pagepool_shared, numbers[i])));
         REFUSED(pagepool_domain_put(TOKEN(pagepool_domain, numbers[i])));
         REFUSED(pagepool_shutdown_put(TOKEN(pagepool_shutdown, numbers[i])));
@@ -184,13 +184,13 @@ static void twice(struct pagepool *pool)
 {
     struct pagepool_buf *page = pagepool_alloc_page(pool), *frag = pagepool_alloc_frag(pool, 100);
     struct pagepool_buf *both[2];
-    struct pagepool_hold *hold;
+    struct pagepool_page_ref *page_ref;
     struct pagepool_shared *shared, *clone;
     CHECK(pagepool_buf_put(page) == 0 && pagepool_buf_put(page) == -ESTALE);
     no_buffer(page);
     struct pagepool_buf *again = pagepool_alloc_page(pool); /* the same page, in another life */
     CHECK(again != page && pagepool_buf_put(page) == -ESTALE);
-    CHECK(pagepool_buf_hold(again, &hold) == 0 && pagepool_unhold(hold) == 0 && pagepool_unhold(hold) == -ESTALE);
+    CHECK(pagepool_buf_page_ref(again, &page_ref) == 0 && pagepool_page_ref_put(page_ref) == 0 && pagepool_page_ref_put(page_ref) == -ESTALE);
     CHECK(pagepool_buf_share(again, &shared) == 0 && pagepool_shared_clone(shared, &clone) == 0);
     no_buffer(again);
     CHECK(pagepool_shared_put(shared) == 0 && pagepool_shared_put(shared) == -ESTALE && pagepool_shared_put(clone) == 0);
@@ -263,13 +263,13 @@ static void at_the_same_time(void)
         CHECK(pagepool_destroy(pool) == 0);
         CHECK(pagepool_arena_pages_out(arena) == 0);
     }
-    CHECK(pagepool_arena_destroy(arena) == 0);
+    CHECK(pagepool_arena_put(arena) == 0);
 }
 
 int main(void)
 {
     struct pagepool_arena *arena = arena_of(16 << 20);
-    struct pagepool_places places;
+    struct pagepool_buffer_locations places;
     pthread_t thread;
     the_pool = pool_over(arena);
     CHECK(pagepool_alloc_page(the_pool) == NULL); /* not bound */
@@ -284,13 +284,13 @@ int main(void)
     addresses(arena);
     at_the_same_time();
     CHECK(pagepool_buf_put(the_buf) == 0);
-    CHECK(pagepool_places(the_pool, &places) == 0 && places.out == 0);
+    CHECK(pagepool_buffer_locations(the_pool, &places) == 0 && places.out == 0);
     struct pagepool_buf *late = pagepool_alloc_page(the_pool);
     CHECK(pagepool_destroy(the_pool) == 0 && pagepool_destroy(the_pool) == -ESTALE);
     no_pool(the_pool);
     CHECK(pagepool_buf_put(late) == 0 && pagepool_buf_put(late) == -ESTALE);
     CHECK(pagepool_arena_pages_out(arena) == 0);
-    CHECK(pagepool_arena_destroy(arena) == 0 && pagepool_arena_destroy(arena) == -ESTALE);
+    CHECK(pagepool_arena_put(arena) == 0 && pagepool_arena_put(arena) == -ESTALE);
     puts("ok");
     return 0;
 }

@@ -142,13 +142,13 @@ static void give_back(struct worker *me)
     }
 }
 
-static void hold_and_share(struct worker *me)
+static void ref_and_share(struct worker *me)
 {
-    struct pagepool_hold *hold = NULL;
+    struct pagepool_page_ref *page_ref = NULL;
     struct pagepool_shared *shared = NULL;
     switch (random_number(me) % 8) {
     case 0:
-        pagepool_buf_hold(any(me), &hold);
+        pagepool_buf_page_ref(any(me), &page_ref);
         break;
     case 1:
         pagepool_buf_share(any(me), &shared);
@@ -157,19 +157,19 @@ static void hold_and_share(struct worker *me)
         pagepool_shared_clone(any(me), &shared);
         break;
     case 3:
-        pagepool_shared_hold(any(me), &hold);
+        pagepool_shared_page_ref(any(me), &page_ref);
         break;
     case 4:
-        pagepool_hold_data(any(me));
+        pagepool_page_ref_data(any(me));
         pagepool_shared_len(any(me));
         break;
     case 5:
         pagepool_shared_put(any(me));
         break;
     default:
-        pagepool_unhold(any(me));
+        pagepool_page_ref_put(any(me));
     }
-    KEEP(hold);
+    KEEP(page_ref);
     KEEP(shared);
 }
 
@@ -214,11 +214,11 @@ static void look(struct worker *me)
 static void manage(struct worker *me)
 {
     struct pagepool_stats stats;
-    struct pagepool_places places;
+    struct pagepool_buffer_locations places;
     struct pagepool *no_pool = any(me);
     char text[256];
     pagepool_stats(any_pool(me), &stats);
-    pagepool_places(any_pool(me), &places);
+    pagepool_buffer_locations(any_pool(me), &places);
     pagepool_inflight(any_pool(me));
     pagepool_update_nid(any_pool(me), (int)(random_number(me) % 3) - 1);
     pagepool_tag(any_pool(me), "tag");
@@ -239,12 +239,12 @@ static void owners_change(struct worker *me)
         pagepool_bind(any_pool(me));
 }
 
-/* A pool that ends with a page, a fragment and a hold out; its handles are stale once they are where both threads find them. */
+/* A pool that ends with a page, a fragment and a page reference out; its handles are stale once they are where both threads find them. */
 static void a_pool_comes_and_goes(struct worker *me)
 {
     struct pagepool *pool = pool_over(small);
     struct pagepool_shutdown *shutdown;
-    struct pagepool_hold *hold;
+    struct pagepool_page_ref *page_ref;
     CHECK(pagepool_bind(pool) == 0);
     for (int i = 0; i < 100; i++) { /* of a pool whose buffers nobody else returned yet */
         struct pagepool_buf *buf = pagepool_alloc_page(pool);
@@ -252,22 +252,22 @@ static void a_pool_comes_and_goes(struct worker *me)
         CHECK(pagepool_buf_put(buf) == 0 && pagepool_buf_put(buf) == -ESTALE);
     }
     struct pagepool_buf *page = pagepool_alloc_page(pool), *frag = pagepool_alloc_frag(pool, 100);
-    CHECK(page != NULL && frag != NULL && pagepool_buf_hold(page, &hold) == 0);
+    CHECK(page != NULL && frag != NULL && pagepool_buf_page_ref(page, &page_ref) == 0);
     CHECK(pagepool_destroy_watched(pool, &shutdown) == 0 && pagepool_shutdown_wait(shutdown, 0) == -ETIMEDOUT);
-    CHECK(pagepool_buf_put(page) == 0 && pagepool_buf_put(frag) == 0 && pagepool_unhold(hold) == 0);
+    CHECK(pagepool_buf_put(page) == 0 && pagepool_buf_put(frag) == 0 && pagepool_page_ref_put(page_ref) == 0);
     CHECK(pagepool_shutdown_wait(shutdown, 0) == 0 && pagepool_shutdown_put(shutdown) == 0);
     CHECK(pagepool_buf_put(page) == -ESTALE && pagepool_buf_put(frag) == -ESTALE);
     over(me, pool);
     over(me, page);
     over(me, frag);
-    over(me, hold);
+    over(me, page_ref);
     over(me, shutdown);
 }
 
 static void *work(void *which)
 {
     struct worker *me = which;
-    static void (*const often[])(struct worker *) = {allocate, allocate, give_back, give_back, hold_and_share, addresses, look};
+    static void (*const often[])(struct worker *) = {allocate, allocate, give_back, give_back, ref_and_share, addresses, look};
     pagepool_bind(pools[me - workers]); /* refused where the other one took it meanwhile */
     for (int step = 0; step < STEPS; step++) {
         often[random_number(me) % (sizeof(often) / sizeof(*often))](me);
@@ -287,7 +287,7 @@ static void all_goes_home(void)
     for (int i = 0; i < 2; i++)
         for (size_t at = 0; at < workers[i].count; at++) {
             void *given = (void *)(uintptr_t)workers[i].seen[at];
-            pagepool_unhold(given);
+            pagepool_page_ref_put(given);
             pagepool_shared_put(given);
             pagepool_buf_put(given);
             pagepool_put_addr(pools[0], workers[i].seen[at]);
@@ -329,7 +329,7 @@ static void make_pools(void)
 
 static void run_with(uint64_t seed)
 {
-    struct pagepool_places places;
+    struct pagepool_buffer_locations places;
     struct pagepool_stats stats;
     pthread_t threads[2];
     printf("seed %llu\n", (unsigned long long)seed);
@@ -346,14 +346,14 @@ static void run_with(uint64_t seed)
     for (int i = 0; i < 2; i++) {
         CHECK(pagepool_bind(pools[i]) == 0);
         no_page_is_there_twice(pools[i]);
-        CHECK(pagepool_places(pools[i], &places) == 0 && places.out == 0);
+        CHECK(pagepool_buffer_locations(pools[i], &places) == 0 && places.out == 0);
         CHECK(pagepool_stats(pools[i], &stats) == 0);
         CHECK((int64_t)(stats.hold - stats.release) == pagepool_inflight(pools[i]));
         CHECK(pagepool_destroy(pools[i]) == 0);
         CHECK(pagepool_destroy(pools[i]) == -ESTALE);
     }
-    CHECK(pagepool_arena_pages_out(arena) == 0 && pagepool_arena_destroy(arena) == 0);
-    CHECK(pagepool_arena_pages_out(small) == 0 && pagepool_arena_destroy(small) == 0);
+    CHECK(pagepool_arena_pages_out(arena) == 0 && pagepool_arena_put(arena) == 0);
+    CHECK(pagepool_arena_pages_out(small) == 0 && pagepool_arena_put(small) == 0);
 }
 
 /* With an argument: that seed alone, to see again what it found. */

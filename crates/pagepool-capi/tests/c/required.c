@@ -61,19 +61,19 @@ static void frags(struct pagepool *pool)
     CHECK(pagepool_buf_put(a) == 0 && pagepool_buf_put(b) == 0 && pagepool_buf_put(c) == 0 && pagepool_buf_put(d) == 0);
 }
 
-static void holds(struct pagepool *pool, struct pagepool_arena *arena)
+static void page_refs(struct pagepool *pool, struct pagepool_arena *arena)
 {
     struct pagepool_stats stats;
-    struct pagepool_hold *hold = NULL;
+    struct pagepool_page_ref *page_ref = NULL;
     struct pagepool_buf *buf = pagepool_alloc_page(pool);
     int64_t before = pagepool_arena_pages_out(arena);
-    CHECK(pagepool_buf_hold(buf, &hold) == 0);
-    CHECK(pagepool_hold_page_index(hold) == pagepool_buf_page_index(buf));
+    CHECK(pagepool_buf_page_ref(buf, &page_ref) == 0);
+    CHECK(pagepool_page_ref_page_index(page_ref) == pagepool_buf_page_index(buf));
     CHECK(pagepool_buf_put(buf) == 0);
     CHECK(pagepool_stats(pool, &stats) == 0);
     CHECK(stats.recycle_released_refcnt == 1 && stats.release == 1);
     CHECK(pagepool_arena_pages_out(arena) == before);
-    CHECK(pagepool_unhold(hold) == 0);
+    CHECK(pagepool_page_ref_put(page_ref) == 0);
     CHECK(pagepool_arena_pages_out(arena) == before - 1);
 }
 
@@ -84,7 +84,7 @@ int main(void)
     CHECK(pagepool_bind(pool) == 0);
     pages_and_counters(pool);
     frags(pool);
-    holds(pool, arena);
+    page_refs(pool, arena);
     CHECK(pagepool_update_nid(pool, 0) == 0 && pagepool_update_nid(pool, -1) == 0);
     struct pagepool_buf *late = pagepool_alloc_page(pool);
     CHECK(pagepool_buf_dma_addr(late) == UINT64_MAX);
@@ -93,7 +93,7 @@ int main(void)
     memset(pagepool_buf_data(late), 1, 4096);
     CHECK(pagepool_buf_put(late) == 0);
     CHECK(pagepool_arena_pages_out(arena) == 0);
-    CHECK(pagepool_arena_destroy(arena) == 0);
+    CHECK(pagepool_arena_put(arena) == 0);
     puts("ok");
     return 0;
 }

@@ -89,14 +89,14 @@ static void domains(void)
     CHECK(pagepool_domain_put(refusing) == 0 && checked.released == 2);
     ops.unmap = NULL;
     CHECK(pagepool_domain_create(&ops, &refusing) == -EINVAL);
-    CHECK(pagepool_arena_destroy(arena) == 0);
+    CHECK(pagepool_arena_put(arena) == 0);
 }
 
 static void whole_pages_as_addresses(struct pagepool *pool)
 {
     struct pagepool_arena *arena = arena_of(1 << 20);
     struct pagepool *plain = pool_over(arena);
-    struct pagepool_places places_of_plain;
+    struct pagepool_buffer_locations places_of_plain;
     uint64_t addrs[300];
     size_t n = pagepool_alloc_addr_bulk(pool, addrs, 300);
     CHECK(n >= 254 && n < 300 && strstr(pagepool_last_error(), "no page is to be had"));
@@ -108,8 +108,8 @@ static void whole_pages_as_addresses(struct pagepool *pool)
     CHECK(pagepool_alloc_addr_bulk(pool, addrs, n) == n && pagepool_put_addr_bulk(pool, addrs, n) == 0);
     CHECK(pagepool_alloc_addr_bulk(plain, addrs, 1) == 0 && strstr(pagepool_last_error(), "not bound"));
     CHECK(pagepool_bind(plain) == 0 && pagepool_alloc_addr_bulk(plain, addrs, 1) == 0);
-    CHECK(strstr(pagepool_last_error(), "no domain") && pagepool_places(plain, &places_of_plain) == 0);
-    CHECK(places_of_plain.out == 0 && pagepool_destroy(plain) == 0 && pagepool_arena_destroy(arena) == 0);
+    CHECK(strstr(pagepool_last_error(), "no domain") && pagepool_buffer_locations(plain, &places_of_plain) == 0);
+    CHECK(places_of_plain.out == 0 && pagepool_destroy(plain) == 0 && pagepool_arena_put(arena) == 0);
 }
 
 static void frags_as_addresses(void)
@@ -136,7 +136,7 @@ static void frags_as_addresses(void)
     }
     CHECK(pagepool_inflight(pool) <= 64 && pagepool_frag_waste(pool) >= 0);
     whole_pages_as_addresses(pool);
-    CHECK(pagepool_destroy(pool) == 0 && pagepool_arena_pages_out(arena) == 0 && pagepool_arena_destroy(arena) == 0);
+    CHECK(pagepool_destroy(pool) == 0 && pagepool_arena_pages_out(arena) == 0 && pagepool_arena_put(arena) == 0);
 }
 
 static uint32_t odd_pages_elsewhere(uint32_t page, void *arg)
@@ -166,7 +166,7 @@ static void nodes(void)
     CHECK(pagepool_buf_page_index(buf) % 2 == 1);
     CHECK(pagepool_stats(pool, &stats) == 0 && stats.alloc_waive == 1);
     CHECK(pagepool_update_nid(pool, -1) == 0 && pagepool_arena_set_current_node(arena, 1) == 0);
-    CHECK(pagepool_buf_put(buf) == 0 && pagepool_destroy(pool) == 0 && pagepool_arena_destroy(arena) == 0);
+    CHECK(pagepool_buf_put(buf) == 0 && pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);
 }
 
 static void the_callers_memory(void)
@@ -185,7 +185,7 @@ static void the_callers_memory(void)
     memset(pagepool_buf_data(bufs[255]), 1, 4096);
     CHECK(pagepool_buf_put_bulk(bufs, 256) == 0 && pagepool_destroy(pool) == 0);
     CHECK(pagepool_arena_describe(arena, text, sizeof(text)) > 0 && strstr(text, "1 MiB"));
-    CHECK(pagepool_arena_destroy(arena) == 0);
+    CHECK(pagepool_arena_put(arena) == 0);
     free(params.memory);
 
     params.backing = PAGEPOOL_BACKING_DEVICE;
@@ -196,11 +196,11 @@ static void the_callers_memory(void)
     struct pagepool_buf *buf = pagepool_alloc_page(pool);
     CHECK(buf != NULL && pagepool_buf_data(buf) == NULL && pagepool_buf_len(buf) == 4096 && pagepool_buf_put(buf) == 0);
     CHECK(pagepool_arena_memfd(arena) == -EOPNOTSUPP && pagepool_arena_trim(arena) == -EOPNOTSUPP);
-    CHECK(pagepool_destroy(pool) == 0 && pagepool_arena_destroy(arena) == 0);
+    CHECK(pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);
 
     params.backing = PAGEPOOL_BACKING_MEMFD;
     CHECK(pagepool_arena_create(&params, &arena) == 0 && pagepool_arena_memfd(arena) > 2);
-    CHECK(pagepool_arena_destroy(arena) == 0);
+    CHECK(pagepool_arena_put(arena) == 0);
 }
 
 static void *put_later(void *buf)
@@ -234,7 +234,7 @@ static void the_end_is_watched(void)
     CHECK(pthread_create(&thread, NULL, put_later, buf) == 0);
     CHECK(pagepool_shutdown_wait(shutdown, UINT64_MAX) == 0 && pthread_join(thread, NULL) == 0);
     CHECK(pagepool_shutdown_report(shutdown, NULL, 0) == 0 && pagepool_shutdown_put(shutdown) == 0);
-    CHECK(pagepool_dump(text, sizeof(text)) == 0 && pagepool_arena_destroy(arena) == 0);
+    CHECK(pagepool_dump(text, sizeof(text)) == 0 && pagepool_arena_put(arena) == 0);
 }
 
 /* Addresses that are out when their pool is destroyed come home through the handle that watches its end. */
@@ -274,7 +274,7 @@ static void addresses_come_home_late(void)
     CHECK(pagepool_shutdown_put_addr(none, stranger.addr) == -EINVAL && pagepool_shutdown_put(none) == 0);
     CHECK(checked.released == 0 && pagepool_shutdown_put(shutdown) == 0 && checked.released == 1 && checked.unmaps == 1);
     CHECK(pagepool_shutdown_put_addr(shutdown, page.addr) == -ESTALE && strstr(pagepool_last_error(), "given back"));
-    CHECK(pagepool_arena_pages_out(arena) == 0 && pagepool_arena_destroy(arena) == 0);
+    CHECK(pagepool_arena_pages_out(arena) == 0 && pagepool_arena_put(arena) == 0);
 }
 
 static void a_dry_owner_is_woken(void)
@@ -292,7 +292,7 @@ static void a_dry_owner_is_woken(void)
     CHECK(poll(&fd, 1, 0) == 0 && pthread_create(&thread, NULL, put_later, bufs[0]) == 0);
     CHECK(poll(&fd, 1, 10000) == 1 && pagepool_acknowledge_wake(pool) == 0 && poll(&fd, 1, 0) == 0);
     CHECK(pthread_join(thread, NULL) == 0 && (bufs[0] = pagepool_alloc_page(pool)) != NULL);
-    CHECK(pagepool_buf_put_bulk(bufs, 16) == 0 && pagepool_destroy(pool) == 0 && pagepool_arena_destroy(arena) == 0);
+    CHECK(pagepool_buf_put_bulk(bufs, 16) == 0 && pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);
 }
 
 static void *bind_and_end(void *pool)
@@ -318,7 +318,7 @@ static void owners_and_pools_come_and_go(void)
         CHECK(pagepool_destroy(pool) == 0);
         CHECK(pagepool_buf_put(page) == 0 && pagepool_buf_put(frag) == 0 && pagepool_buf_put(page) == -ESTALE);
     }
-    CHECK(pagepool_arena_pages_out(arena) == 0 && pagepool_arena_destroy(arena) == 0);
+    CHECK(pagepool_arena_pages_out(arena) == 0 && pagepool_arena_put(arena) == 0);
 }
 
 int main(void)

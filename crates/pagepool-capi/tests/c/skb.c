@@ -38,8 +38,8 @@ static struct pagepool_buf *filled(uint8_t fill)
 
 static int64_t out(void)
 {
-    struct pagepool_places places;
-    CHECK(pagepool_places(pool, &places) == 0);
+    struct pagepool_buffer_locations places;
+    CHECK(pagepool_buffer_locations(pool, &places) == 0);
     return (int64_t)places.out;
 }
 
@@ -81,15 +81,15 @@ static void ends_move(void)
     CHECK(pagepool_skb_headroom(skb) == 64 && pagepool_skb_tailroom(skb) == 0 && pagepool_skb_head_len(skb) == 60);
     CHECK(pagepool_skb_truesize(skb) > 4096 * 2 + 512 + LENT);
     CHECK(pagepool_skb_push(skb, 14, &at) == 0 && at == pagepool_skb_data(skb) && pagepool_skb_len(skb) == 5074);
-    CHECK(pagepool_skb_push(skb, 51, &at) == -ENOSPC && pagepool_skb_put(skb, 1, &at) == -ENOSPC);
+    CHECK(pagepool_skb_push(skb, 51, &at) == -ENOSPC && pagepool_skb_append(skb, 1, &at) == -ENOSPC);
     CHECK(pagepool_skb_pull(skb, 14) == 0 && pagepool_skb_pull(skb, 5061) == -EINVAL);
     contents(skb);
     CHECK(pagepool_skb_make_linear(skb, 100) == 0 && pagepool_skb_head_len(skb) == 100);
     CHECK(((uint8_t *)pagepool_skb_data(skb))[99] == 2);
     CHECK(pagepool_skb_pull(skb, 2070) == 0 && pagepool_skb_nr_frags(skb) == 1 && lent_home == 0 && out() == 1);
     CHECK(pagepool_skb_trim(skb, 0) == 0 && lent_home == 1 && pagepool_skb_len(skb) == 0);
-    CHECK(pagepool_skb_put(skb, 10, &at) == 0 && pagepool_skb_len(skb) == 10);
-    CHECK(pagepool_skb_free(skb) == 0 && pagepool_skb_free(skb) == -ESTALE && out() == 0);
+    CHECK(pagepool_skb_append(skb, 10, &at) == 0 && pagepool_skb_len(skb) == 10);
+    CHECK(pagepool_skb_put(skb) == 0 && pagepool_skb_put(skb) == -ESTALE && out() == 0);
     lent_home = 0;
 }
 
@@ -98,7 +98,7 @@ static void *read_and_free(void *skbs)
     for (int i = 0; i < PACKETS; i++) {
         struct pagepool_skb *skb = ((struct pagepool_skb **)skbs)[i];
         contents(skb);
-        CHECK(pagepool_skb_free(skb) == 0);
+        CHECK(pagepool_skb_put(skb) == 0);
     }
     return NULL;
 }
@@ -134,7 +134,7 @@ static void race_to_free(struct race *race, int who)
 {
     pthread_barrier_wait(&race->start);
     for (int i = 0; i < PACKETS; i++) {
-        int done = pagepool_skb_free(race->skbs[i]);
+        int done = pagepool_skb_put(race->skbs[i]);
         CHECK(done == 0 || done == -ESTALE || done == -EBUSY);
         race->freed[who] += done == 0;
     }
@@ -177,10 +177,10 @@ static void clones_are_not_written(void)
     contents(skb);
     CHECK(pagepool_skb_pull(clone, 4) == 0);
     contents(clone);
-    CHECK(pagepool_skb_free(skb) == 0 && lent_home == 0 && pagepool_skb_unclone(clone) == 0);
+    CHECK(pagepool_skb_put(skb) == 0 && lent_home == 0 && pagepool_skb_unclone(clone) == 0);
     contents(clone);
     CHECK(pagepool_skb_add_memory(clone, lent, LENT, take_back, lent) == 0);
-    CHECK(pagepool_skb_free(clone) == 0 && lent_home == 2 && pagepool_buf_put(buf) == 0 && out() == 0);
+    CHECK(pagepool_skb_put(clone) == 0 && lent_home == 2 && pagepool_buf_put(buf) == 0 && out() == 0);
     lent_home = 0;
 }
 
@@ -202,14 +202,14 @@ static void what_is_refused_stays(void)
         CHECK(pagepool_skb_add_shared(skb, shared, (size_t)i, 1) == 0);
     CHECK(pagepool_skb_add_shared(skb, shared, 0, 1) == -ENOSPC && strstr(pagepool_last_error(), "17 fragments"));
     CHECK((more = filled(1)) != NULL && pagepool_skb_add_buf(skb, more, 0, 1) == -ENOSPC && pagepool_buf_put(more) == 0);
-    CHECK(pagepool_shared_put(shared) == 0 && out() == 1 && pagepool_skb_free(skb) == 0 && out() == 0);
+    CHECK(pagepool_shared_put(shared) == 0 && out() == 1 && pagepool_skb_put(skb) == 0 && out() == 0);
 
     CHECK(pagepool_skb_len(skb) == 0 && pagepool_skb_data(skb) == NULL && pagepool_skb_is_cloned(skb) == -ESTALE);
     CHECK(pagepool_skb_clone(skb, &other) == -ESTALE && pagepool_skb_iovec(skb, NULL, 0) == -ESTALE);
     CHECK(pagepool_skb_alloc(cache, 0, 100, &other) == 0 && other != skb); /* in the place that the last one had */
-    CHECK(pagepool_skb_len(skb) == 0 && pagepool_skb_free(skb) == -ESTALE && pagepool_skb_free(other) == 0);
-    CHECK(pagepool_skb_free(NULL) == -EINVAL && pagepool_skb_free((struct pagepool_skb *)&local) == -EINVAL);
-    CHECK(pagepool_skb_free((struct pagepool_skb *)cache) == -EINVAL && pagepool_skb_free((void *)UINTPTR_MAX) == -EINVAL);
+    CHECK(pagepool_skb_len(skb) == 0 && pagepool_skb_put(skb) == -ESTALE && pagepool_skb_put(other) == 0);
+    CHECK(pagepool_skb_put(NULL) == -EINVAL && pagepool_skb_put((struct pagepool_skb *)&local) == -EINVAL);
+    CHECK(pagepool_skb_put((struct pagepool_skb *)cache) == -EINVAL && pagepool_skb_put((void *)UINTPTR_MAX) == -EINVAL);
 
     CHECK(pagepool_skb_cache_create(0, &small) == -EINVAL && pagepool_skb_cache_create(100, &small) == 0);
     while (made < 200 && pagepool_skb_alloc(small, 0, 100, &many[made]) == 0)
@@ -217,9 +217,9 @@ static void what_is_refused_stays(void)
     CHECK(made == 100 && strstr(pagepool_last_error(), "no block left"));
     buf = filled(1);
     CHECK(pagepool_skb_from_buf(small, buf, 0, 60, &skb) == -ENOBUFS && pagepool_buf_put(buf) == 0);
-    CHECK(pagepool_skb_cache_destroy(small) == 0 && pagepool_skb_cache_destroy(small) == -ESTALE);
+    CHECK(pagepool_skb_cache_put(small) == 0 && pagepool_skb_cache_put(small) == -ESTALE);
     while (made > 0)
-        CHECK(pagepool_skb_free(many[--made]) == 0);
+        CHECK(pagepool_skb_put(many[--made]) == 0);
 }
 
 /* The packet outlives the pool's handle; a callback frees another packet, and is told that its own is busy. */
@@ -228,7 +228,7 @@ static struct pagepool_skb *own, *another;
 static void frees_another(void *arg, void *start, size_t len)
 {
     CHECK(arg == NULL && start == (void *)&another && len == sizeof(another));
-    CHECK(pagepool_skb_len(own) == 0 && pagepool_skb_free(own) == -EBUSY && pagepool_skb_free(another) == 0);
+    CHECK(pagepool_skb_len(own) == 0 && pagepool_skb_put(own) == -EBUSY && pagepool_skb_put(another) == 0);
 }
 
 static void callbacks_call_back(void)
@@ -237,7 +237,7 @@ static void callbacks_call_back(void)
     another = chain();
     CHECK(pagepool_skb_alloc(cache, 0, 100, &own) == 0);
     CHECK(pagepool_skb_add_memory(own, &another, sizeof(another), frees_another, NULL) == 0);
-    CHECK(pagepool_skb_trim(own, 0) == 0 && lent_home == 1 && pagepool_skb_free(own) == 0);
+    CHECK(pagepool_skb_trim(own, 0) == 0 && lent_home == 1 && pagepool_skb_put(own) == 0);
     CHECK(pagepool_domain_identity(NULL, &domain) == 0);
     CHECK(pagepool_skb_dma_addr(own, 0, domain) == UINT64_MAX && pagepool_domain_put(domain) == 0);
 }
@@ -261,7 +261,7 @@ static void addresses(void)
         CHECK(pagepool_skb_dma_addr(skb, i, domain) == (uint64_t)(uintptr_t)iov[i].iov_base);
     CHECK(pagepool_skb_dma_addr(skb, 2, domain) == UINT64_MAX && pagepool_domain_put(domain) == 0);
     CHECK(pagepool_destroy(mapped) == 0 && pagepool_arena_pages_out(arena) == 2);
-    CHECK(pagepool_skb_free(skb) == 0 && pagepool_arena_pages_out(arena) == 0 && pagepool_arena_destroy(arena) == 0);
+    CHECK(pagepool_skb_put(skb) == 0 && pagepool_arena_pages_out(arena) == 0 && pagepool_arena_put(arena) == 0);
 }
 
 int main(void)
@@ -277,7 +277,7 @@ int main(void)
     what_is_refused_stays();
     callbacks_call_back();
     addresses();
-    CHECK(pagepool_skb_cache_destroy(cache) == 0 && pagepool_destroy(pool) == 0);
-    CHECK(pagepool_destroy(frags) == 0 && pagepool_arena_pages_out(arena) == 0 && pagepool_arena_destroy(arena) == 0);
+    CHECK(pagepool_skb_cache_put(cache) == 0 && pagepool_destroy(pool) == 0);
+    CHECK(pagepool_destroy(frags) == 0 && pagepool_arena_pages_out(arena) == 0 && pagepool_arena_put(arena) == 0);
     return 0;
 }

@@ -12,16 +12,19 @@ use crate::handles::opaque::{BufHandle, PageRefHandle};
 use crate::handles::tables::PAGE_REFS;
 use crate::handles::token::Token;
 
-/// Keeps a page's memory as it is after its buffer went home, until the hold is let go: for DMA that nobody can call off. A
+/// Keeps a page's memory as it is after its buffer went home, until the reference is put: for DMA that nobody can call off. A
 /// page that comes home while it is held leaves its pool (`recycle_released_refcnt`). Linux: a page reference beside the
 /// pool's.
 ///
-/// Thread: whoever has the buffer. Ownership: `*hold` is the caller's, to be let go once; the buffer stays as it is. Errors:
+/// Thread: whoever has the buffer. Ownership: `*page_ref` is the caller's, to be put once; the buffer stays as it is. Errors:
 /// -EINVAL, -ESTALE, -ENOMEM. Cost: a lock and two atomic operations.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pagepool_buf_hold(buf: *mut BufHandle, hold: *mut *mut PageRefHandle) -> c_int {
+pub unsafe extern "C" fn pagepool_buf_page_ref(
+    buf: *mut BufHandle,
+    page_ref: *mut *mut PageRefHandle,
+) -> c_int {
     status(|| {
-        if hold.is_null() {
+        if page_ref.is_null() {
             return Err(CallError::null());
         }
         let mut claimed = claim(Token::of(buf))?;
@@ -29,19 +32,19 @@ pub unsafe extern "C" fn pagepool_buf_hold(buf: *mut BufHandle, hold: *mut *mut 
         claimed.put_back();
         let token = PAGE_REFS.insert(held)?;
         // SAFETY: not NULL, and the caller's to write.
-        unsafe { hold.write(token.handle()) };
+        unsafe { page_ref.write(token.handle()) };
         Ok(())
     })
 }
 
-/// Lets a hold go.
+/// Puts a page reference.
 ///
-/// Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was let go before, -EINVAL. Cost: a lock and an
-/// atomic operation; the last hold of a page that left its pool gives the memory back.
+/// Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was put before, -EINVAL. Cost: a lock and an
+/// atomic operation; the last reference to a page that left its pool gives the memory back.
 #[unsafe(no_mangle)]
-pub extern "C" fn pagepool_unhold(hold: *mut PageRefHandle) -> c_int {
+pub extern "C" fn pagepool_page_ref_put(page_ref: *mut PageRefHandle) -> c_int {
     status(|| {
-        drop(PAGE_REFS.remove(Token::of(hold))?);
+        drop(PAGE_REFS.remove(Token::of(page_ref))?);
         Ok(())
     })
 }
@@ -50,16 +53,16 @@ pub extern "C" fn pagepool_unhold(hold: *mut PageRefHandle) -> c_int {
 ///
 /// Thread: any. Cost: a lock.
 #[unsafe(no_mangle)]
-pub extern "C" fn pagepool_hold_page_index(hold: *mut PageRefHandle) -> u32 {
-    value_or(u32::MAX, || PAGE_REFS.with(Token::of(hold), |hold| hold.page().0))
+pub extern "C" fn pagepool_page_ref_page_index(page_ref: *mut PageRefHandle) -> u32 {
+    value_or(u32::MAX, || PAGE_REFS.with(Token::of(page_ref), |page_ref| page_ref.page().0))
 }
 
 /// Address of the first byte of the page that is held; NULL for memory that the CPU cannot read, or a bad handle.
 ///
 /// Thread: any. Cost: a lock.
 #[unsafe(no_mangle)]
-pub extern "C" fn pagepool_hold_data(hold: *mut PageRefHandle) -> *mut c_void {
+pub extern "C" fn pagepool_page_ref_data(page_ref: *mut PageRefHandle) -> *mut c_void {
     value_or(null_mut(), || {
-        PAGE_REFS.with(Token::of(hold), |hold| hold.as_ptr().map_or(null_mut(), <*mut u8>::cast))
+        PAGE_REFS.with(Token::of(page_ref), |page_ref| page_ref.as_ptr().map_or(null_mut(), <*mut u8>::cast))
     })
 }

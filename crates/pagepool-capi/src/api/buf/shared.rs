@@ -98,22 +98,22 @@ pub extern "C" fn pagepool_shared_dma_addr(shared: *mut SharedHandle) -> u64 {
     })
 }
 
-/// As pagepool_buf_hold, for a shared buffer.
+/// As pagepool_buf_page_ref, for a shared buffer.
 ///
 /// Thread: whoever has the handle. Ownership, errors, cost: as that.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pagepool_shared_hold(
+pub unsafe extern "C" fn pagepool_shared_page_ref(
     shared: *mut SharedHandle,
-    hold: *mut *mut PageRefHandle,
+    page_ref: *mut *mut PageRefHandle,
 ) -> c_int {
     status(|| {
-        if hold.is_null() {
+        if page_ref.is_null() {
             return Err(CallError::null());
         }
         let held = SHARED_BUFS.with(Token::of(shared), SharedBuf::page_ref)?;
         let token = PAGE_REFS.insert(held)?;
         // SAFETY: not NULL, and the caller's to write.
-        unsafe { hold.write(token.handle()) };
+        unsafe { page_ref.write(token.handle()) };
         Ok(())
     })
 }

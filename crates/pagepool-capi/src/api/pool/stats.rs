@@ -103,7 +103,7 @@ pub extern "C" fn pagepool_frag_waste(pool: *mut PoolHandle) -> i64 {
 /// Where a pool's pages are. The sum is pagepool_inflight when the pool is at rest.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct PlacesC {
+pub struct BufferLocationsC {
     /// Pages that joined and have not left.
     pub total: i64,
     /// In the owner's cache.
@@ -114,7 +114,7 @@ pub struct PlacesC {
     pub ring: u64,
     /// The page that fragments are being cut from.
     pub frag: u64,
-    /// With the program, and waiting (pagepool_wait).
+    /// With the program, and waiting (pagepool_defer).
     pub out: u64,
 }
 
@@ -122,13 +122,16 @@ pub struct PlacesC {
 ///
 /// Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pagepool_places(pool: *mut PoolHandle, places: *mut PlacesC) -> c_int {
+pub unsafe extern "C" fn pagepool_buffer_locations(
+    pool: *mut PoolHandle,
+    places: *mut BufferLocationsC,
+) -> c_int {
     status(|| {
         if places.is_null() {
             return Err(CallError::null());
         }
         let at = slots::with_life(Token::of(pool), |life| Ok(life.handle.inflight()))?;
-        let now = PlacesC {
+        let now = BufferLocationsC {
             total: at.total,
             cache: at.cache,
             lanes: at.lanes,

@@ -44,7 +44,7 @@ pub unsafe extern "C" fn pagepool_skb_push(skb: *mut SkbHandle, len: usize, at: 
 ///
 /// Thread, errors, cost: as above.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pagepool_skb_put(skb: *mut SkbHandle, len: usize, at: *mut *mut c_void) -> c_int {
+pub unsafe extern "C" fn pagepool_skb_append(skb: *mut SkbHandle, len: usize, at: *mut *mut c_void) -> c_int {
     // SAFETY: the caller's place.
     unsafe { grow(skb, at, |packet| Ok(packet.put(len)?.as_mut_ptr())) }
 }
