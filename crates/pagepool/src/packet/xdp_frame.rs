@@ -292,7 +292,7 @@ impl XdpFrame {
     #[inline]
     pub fn put_in_poll(self, poll: &Bound) -> Result<(), XdpFrame> {
         match self.buffer() {
-            Some(head) if head.pool == poll.home() => drop(self),
+            Some(head) if head.pool == poll.ptr() => drop(self),
             _ => return Err(self),
         }
         Ok(())

@@ -82,14 +82,14 @@ impl Bound {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn owner_cache(&self) -> *const OwnerCache {
-        (&raw const self.home().own.cache).cast()
+        (&raw const self.ptr().own.cache).cast()
     }
 }
 
 impl PoolRef {
     /// The first word of every token of this pool's buffers.
     pub fn token(&self) -> NonNull<c_void> {
-        self.home().0.cast()
+        self.ptr().0.cast()
     }
 }
 

@@ -13,7 +13,7 @@ use crate::mem::area::Area;
 use crate::mem::dma::DmaDomain;
 use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SIZE};
 use crate::mem::provider::Provider;
-use crate::returns::geometry::{COLOUR_SHIFT, Geometry};
+use crate::returns::geometry::{COLOUR_SHIFT, Geometry, PoolSizes};
 
 /// What a pool shall be. `Default` gives Linux's sizes: cache 128, refill 64, ring 1024.
 ///
@@ -139,31 +139,19 @@ const DEFAULT_CHAINS: usize = if cfg!(loom) { 2 } else { 1024 };
 /// Most colours: more gain nothing (reference measurement: 8 colours 3.9, 16 colours 3.7 core cycles).
 const MAX_COLOURS: usize = 16;
 /// Most buffers that may wait, and most that one round looks past.
-const MAX_WAITS: usize = 65536;
+const MAX_DEFERRED: usize = 65536;
 const MAX_AHEAD: usize = 64;
-
-/// Sizes that were checked.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
-    pub(crate) cache: usize,
-    pub(crate) refill: usize,
-    pub(crate) ring: usize,
-    pub(crate) lanes: usize,
-    pub(crate) lane: usize,
-    pub(crate) chains: usize,
-    pub(crate) waits: usize,
-}
 
 impl PoolParams {
     /// Checks everything that can be checked without doing anything.
-    pub(crate) fn check(&self, provider: &dyn Provider) -> Result<(Sizes, Geometry), Error> {
+    pub(crate) fn check(&self, provider: &dyn Provider) -> Result<(PoolSizes, Geometry), Error> {
         let geometry = self.geometry(provider.area())?;
         check_node(provider, self.nid)?;
-        self.check_waits()?;
+        self.check_deferred()?;
         Ok((self.sizes()?, geometry))
     }
 
-    fn sizes(&self) -> Result<Sizes, Error> {
+    fn sizes(&self) -> Result<PoolSizes, Error> {
         let refill = match self.refill {
             0 if self.cache_size == 0 => default_refill(self.order),
             0 => default_refill(self.order).min(self.cache_size),
@@ -188,11 +176,19 @@ impl PoolParams {
         let ring = if self.ring_size == 0 { 1024 } else { self.ring_size.min(MAX_RING) };
         within("chains", self.chains, 0, MAX_CHAINS)?;
         let chains = if self.chains == 0 { DEFAULT_CHAINS } else { self.chains };
-        Ok(Sizes { cache, refill, ring, lanes: self.max_lanes, lane, chains, waits: self.defer_capacity })
+        Ok(PoolSizes {
+            cache,
+            refill,
+            ring,
+            lanes: self.max_lanes,
+            lane,
+            chains,
+            deferred: self.defer_capacity,
+        })
     }
 
-    fn check_waits(&self) -> Result<(), Error> {
-        within("defer_capacity", self.defer_capacity, 0, MAX_WAITS)?;
+    fn check_deferred(&self) -> Result<(), Error> {
+        within("defer_capacity", self.defer_capacity, 0, MAX_DEFERRED)?;
         if self.defer_capacity == 0 && self.on_busy != OnBusy::Keep {
             let value = format!("{:?}", self.on_busy);
             return Err(Error::parameter(

@@ -21,14 +21,14 @@ use crate::returns::pool_core::{PoolCore, PoolPtr};
 pub struct PoolRef(Arc<PoolCore>);
 
 impl PoolRef {
-    pub(crate) fn new(home: PoolPtr) -> Self {
+    pub(crate) fn new(pool: PoolPtr) -> Self {
         // SAFETY: the pool was made by `Arc::into_raw` and has not ended: the caller has the owner half.
-        unsafe { Arc::increment_strong_count(home.0.as_ptr()) };
+        unsafe { Arc::increment_strong_count(pool.0.as_ptr()) };
         // SAFETY: the count that was just added is this one's.
-        Self(unsafe { Arc::from_raw(home.0.as_ptr()) })
+        Self(unsafe { Arc::from_raw(pool.0.as_ptr()) })
     }
 
-    pub(crate) fn home(&self) -> PoolPtr {
+    pub(crate) fn ptr(&self) -> PoolPtr {
         PoolPtr(NonNull::from(&*self.0))
     }
 
@@ -178,7 +178,7 @@ pub(crate) fn stats(shared: &PoolCore) -> Stats {
 }
 
 pub(crate) fn deferred_stats(shared: &PoolCore) -> DeferredStats {
-    shared.waits.as_ref().map(|waits| waits.stats()).unwrap_or_default()
+    shared.deferred.as_ref().map(|deferred| deferred.stats()).unwrap_or_default()
 }
 
 pub(crate) fn inflight(shared: &PoolCore) -> Inflight {
@@ -188,7 +188,7 @@ pub(crate) fn inflight(shared: &PoolCore) -> Inflight {
     let taken = shared.ring.pages_taken();
     let ring = shared.returned.recycle_ring.read().saturating_sub(taken);
     let frag = u64::from(shared.own.frag_is_open());
-    let deferred = shared.waits.as_ref().map_or(0, |waits| waits.pages.read());
+    let deferred = shared.deferred.as_ref().map_or(0, |deferred| deferred.pages.read());
     let out = (total as u64).saturating_sub(cache + lanes + ring + frag + deferred);
     Inflight { total, cache, lanes, ring, frag, deferred, out }
 }

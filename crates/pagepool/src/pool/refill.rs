@@ -28,13 +28,13 @@ impl Bound {
     #[cold]
     #[inline(never)]
     pub(crate) fn alloc_slow(&self) -> Option<PageBuf> {
-        let home = self.home();
-        if let Some(buffer) = self.alloc_emergency(&home.own.counts.alloc_fast) {
+        let pool = self.ptr();
+        if let Some(buffer) = self.alloc_emergency(&pool.own.counts.alloc_fast) {
             return Some(buffer);
         }
         let found = self.refill(true).or_else(|| self.reserve());
         if let Some(page) = found {
-            return Some(PageBuf::whole(home, page));
+            return Some(PageBuf::whole(pool, page));
         }
         if let Some(buffer) = self.alloc_emergency(self.slow_counter()) {
             return Some(buffer);
@@ -43,49 +43,49 @@ impl Bound {
         if self.starve()
             && let Some(page) = self.refill(false)
         {
-            home.wakeup.sated();
-            return Some(PageBuf::whole(home, page));
+            pool.wakeup.sated();
+            return Some(PageBuf::whole(pool, page));
         }
         self.failed()
     }
 
     #[cold]
     pub(crate) fn failed<T>(&self) -> Option<T> {
-        self.home().own.counts.alloc_failed.add(1);
+        self.ptr().own.counts.alloc_failed.add(1);
         None
     }
 
     /// A page of the emergency reserve that the provider gave along: it counts as one of the cache, unless it is the one
     /// that the slow path ends with.
     fn alloc_emergency(&self, counter: &Counter) -> Option<PageBuf> {
-        let home = self.home();
+        let pool = self.ptr();
         // SAFETY: I2; no foreign code runs while the borrow lives.
-        let page = unsafe { &mut *home.own.emergency.get() }.pop()?;
+        let page = unsafe { &mut *pool.own.emergency.get() }.pop()?;
         counter.add(1);
-        Some(PageBuf::new(home, page, FragBits::SPECIAL))
+        Some(PageBuf::new(pool, page, FragBits::SPECIAL))
     }
 
     /// What counts an allocation that the provider served.
     fn slow_counter(&self) -> &Counter {
-        let home = self.home_ref();
-        let counts = &home.own.counts;
-        if home.geometry.order == 0 { &counts.alloc_slow } else { &counts.alloc_slow_high_order }
+        let pool = self.core();
+        let counts = &pool.own.counts;
+        if pool.geometry.order == 0 { &counts.alloc_slow } else { &counts.alloc_slow_high_order }
     }
 
     /// Moves pages from lanes and ring into the cache, up to the refill size, and gives one. Stops at the first page of
     /// another node, which leaves the pool. Only the `first` look of an allocation asks after what waits, and counts as
     /// one that found nothing.
     fn refill(&self, first: bool) -> Option<PageIdx> {
-        let home = self.home();
-        if first && let Some(waits) = self.waits() {
-            waits.poll(self.policy(|p| p.refill)); // what is done goes into the cache, or the way of any buffer
+        let pool = self.ptr();
+        if first && let Some(deferred) = self.deferred() {
+            deferred.poll(self.policy(|p| p.refill)); // what is done goes into the cache, or the way of any buffer
         }
-        let quiet = home.ring.is_empty()
-            && home.used_lanes().iter().all(|lane| lane.is_empty())
-            && !home.overflowed.load(Ordering::Relaxed);
+        let quiet = pool.ring.is_empty()
+            && pool.used_lanes().iter().all(|lane| lane.is_empty())
+            && !pool.overflowed.load(Ordering::Relaxed);
         let foreign = if quiet { None } else { self.drain() };
-        let page = home.own.cache.pop(self.owner());
-        let counts = &home.own.counts;
+        let page = pool.own.cache.pop(self.owner());
+        let counts = &pool.own.counts;
         match (page, foreign) {
             (Some(_), _) => counts.alloc_refill.add(1),
             (None, None) => counts.alloc_empty.add(u64::from(first)),
@@ -93,7 +93,7 @@ impl Bound {
         }
         if let Some(foreign) = foreign {
             counts.alloc_waive.add(1);
-            home.leave_here(self.owner(), foreign);
+            pool.leave_here(self.owner(), foreign);
         }
         page
     }
@@ -101,10 +101,10 @@ impl Bound {
     /// Empties lanes, overflow and ring into the cache until it holds a refill; gives the page of another node that
     /// ended it.
     fn drain(&self) -> Option<PageIdx> {
-        let home = self.home();
+        let pool = self.ptr();
         let node = self.node_to_check();
         let (first, refill) = self.policy(|p| (p.next_queue, p.refill));
-        let lanes = home.used_lanes();
+        let lanes = pool.used_lanes();
         let queues = lanes.len() + 1; // the ring comes after the lanes
         for at in (first..first + queues).map(|at| at % queues) {
             let foreign = match lanes.get(at) {
@@ -115,10 +115,10 @@ impl Bound {
                 }
                 None => {
                     let foreign = self.take_in_overflow(node);
-                    foreign.or_else(|| self.drain_from(&home.ring, node, refill).1)
+                    foreign.or_else(|| self.drain_from(&pool.ring, node, refill).1)
                 }
             };
-            if foreign.is_some() || home.own.cache.count() >= refill {
+            if foreign.is_some() || pool.own.cache.count() >= refill {
                 // The next refill begins behind this one, so that a busy queue keeps none waiting.
                 self.policy(|p| p.next_queue = at + 1);
                 return foreign;
@@ -135,13 +135,13 @@ impl Bound {
         node: Option<NodeId>,
         refill: usize,
     ) -> (usize, Option<PageIdx>) {
-        let home = self.home();
+        let pool = self.ptr();
         let mut pages = 0;
-        let room = || refill.checked_sub(home.own.cache.count()).filter(|&room| room > 0);
+        let room = || refill.checked_sub(pool.own.cache.count()).filter(|&room| room > 0);
         while let Some(room) = room() {
             if node.is_none() {
-                pages += home.own.cache.fill(self.owner(), room, |space| queue.take_pages(space));
-                if home.own.cache.count() >= refill {
+                pages += pool.own.cache.fill(self.owner(), room, |space| queue.take_pages(space));
+                if pool.own.cache.count() >= refill {
                     break;
                 }
             }
@@ -161,9 +161,9 @@ impl Bound {
     /// Fragments that found no room for a message, in full pages; stops at one of another node, and gives it. The lock is
     /// taken only when there are any.
     fn take_in_overflow(&self, node: Option<NodeId>) -> Option<PageIdx> {
-        let home = self.home();
-        while home.overflowed.load(Ordering::Relaxed) {
-            let (page, frags) = home.take_overflow(&mut home.returns.lock())?;
+        let pool = self.ptr();
+        while pool.overflowed.load(Ordering::Relaxed) {
+            let (page, frags) = pool.take_overflow(&mut pool.returns.lock())?;
             if self.last_frag_home(page, frags)
                 && let Some(foreign) = self.take_home(page, node, true)
             {
@@ -175,46 +175,46 @@ impl Bound {
 
     /// Counts fragments that came home as messages; says whether the page is home with them, and may stay in the pool.
     fn last_frag_home(&self, page: PageIdx, n: u32) -> bool {
-        let (home, owner) = (self.home(), self.owner());
-        if !home.frag_counted(owner, page, n) {
+        let (pool, owner) = (self.ptr(), self.owner());
+        if !pool.frag_counted(owner, page, n) {
             return false;
         }
-        home.one_split_less(owner);
-        if home.page_meta(page).holds.load(Ordering::Acquire) != 0 {
-            home.own.counts.recycle_released_refcnt.add(1);
-            home.leave_here(owner, page);
+        pool.one_split_less(owner);
+        if pool.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+            pool.own.counts.recycle_released_refcnt.add(1);
+            pool.leave_here(owner, page);
             return false;
         }
-        home.sync_split_page(page);
+        pool.sync_split_page(page);
         true
     }
 
     /// A page that came home goes into the cache, or comes back if it is of another node. One that was in fragments counts
     /// now as one that came through the ring.
     fn take_home(&self, page: PageIdx, node: Option<NodeId>, of_frags: bool) -> Option<PageIdx> {
-        let home = self.home();
-        let foreign = node.is_some_and(|node| home.area.node_of(page) != node);
-        if !foreign && !home.own.cache.push(self.owner(), page) {
-            home.ring_or_out(page); // more came than the cache has room for
+        let pool = self.ptr();
+        let foreign = node.is_some_and(|node| pool.area.node_of(page) != node);
+        if !foreign && !pool.own.cache.push(self.owner(), page) {
+            pool.ring_or_out(page); // more came than the cache has room for
             return None;
         }
-        home.own.counts.recycle_ring.add(u64::from(of_frags));
+        pool.own.counts.recycle_ring.add(u64::from(of_frags));
         foreign.then_some(page)
     }
 
     /// Asks the provider for a refill of pages, or for one of a higher order, and gives one.
     fn reserve(&self) -> Option<PageIdx> {
-        let home = self.home();
-        let order = home.geometry.order;
+        let pool = self.ptr();
+        let order = pool.geometry.order;
         let mut pages = [PageIdx(0); MAX_REFILL];
         let want = if order == 0 { self.policy(|p| p.refill) } else { 1 };
         let node = self.policy(|p| (!p.node_blind, p.nid));
-        let provider = home.provider();
+        let provider = pool.provider();
         let node = node.0.then(|| node.1.unwrap_or_else(|| provider.current_node()));
         let got = provider.reserve(order, node, &mut pages[..want]);
         let available = provider.available(order);
         let page = self.join(&pages[..got]);
-        let left = available + home.own.cache.count();
+        let left = available + pool.own.cache.count();
         let low = self.policy(|p| {
             p.low_water_mark = p.low_water_mark.min(left);
             left < p.low_water
@@ -227,23 +227,23 @@ impl Bound {
 
     /// Takes fresh pages into the pool and the cache, and gives one.
     fn join(&self, pages: &[PageIdx]) -> Option<PageIdx> {
-        let (home, owner) = (self.home(), self.owner());
-        let counts = &home.own.counts;
+        let (pool, owner) = (self.ptr(), self.owner());
+        let counts = &pool.own.counts;
         for &page in pages {
-            let meta = home.page_meta(page);
-            meta.pool.store(home.id, Ordering::Release); // pairs with from_raw()
-            home.sync_for_device(page, usize::MAX);
+            let meta = pool.page_meta(page);
+            meta.pool.store(pool.id, Ordering::Release); // pairs with from_raw()
+            pool.sync_for_device(page, usize::MAX);
             counts.hold.add(1);
-            let emergency = home.area.has_emergency() && meta.holds.load(Ordering::Relaxed) & EMERGENCY != 0;
+            let emergency = pool.area.has_emergency() && meta.holds.load(Ordering::Relaxed) & EMERGENCY != 0;
             if emergency {
                 // SAFETY: I2; no foreign code runs while the borrow lives.
-                unsafe { &mut *home.own.emergency.get() }.push(page);
-            } else if !home.own.cache.push(owner, page) {
+                unsafe { &mut *pool.own.emergency.get() }.push(page);
+            } else if !pool.own.cache.push(owner, page) {
                 // Foreign code dropped buffers into the cache meanwhile.
-                home.leave_here(owner, page);
+                pool.leave_here(owner, page);
             }
         }
-        let page = home.own.cache.pop(owner);
+        let page = pool.own.cache.pop(owner);
         if page.is_some() && !pages.is_empty() {
             self.slow_counter().add(1);
         }
@@ -252,20 +252,20 @@ impl Bound {
 
     /// Raises `starved` in every lane, so that the next return signals; says whether it was not raised before.
     fn starve(&self) -> bool {
-        let home = self.home();
-        if home.wakeup.fd().is_none() || home.wakeup.is_starved() {
+        let pool = self.ptr();
+        if pool.wakeup.fd().is_none() || pool.wakeup.is_starved() {
             return false;
         }
-        home.wakeup.starve();
-        raise_all(&home.lanes, STARVED);
+        pool.wakeup.starve();
+        raise_all(&pool.lanes, STARVED);
         true
     }
 
     /// The node that pages from lanes and ring must be on, where they may differ from it.
     fn node_to_check(&self) -> Option<NodeId> {
-        let home = self.home();
-        let node = self.policy(|p| p.nid).unwrap_or_else(|| home.provider().current_node());
-        (home.area.only_node() != Some(node)).then_some(node)
+        let pool = self.ptr();
+        let node = self.policy(|p| p.nid).unwrap_or_else(|| pool.provider().current_node());
+        (pool.area.only_node() != Some(node)).then_some(node)
     }
 
     // ---- Fragments ---------------------------------------------------------------------------------------------
@@ -273,75 +273,75 @@ impl Bound {
     /// The open page has no room: closes it, and cuts from the same one again if it is home, else from another.
     #[cold]
     pub(crate) fn cut_next(&self, size: usize, len: usize) -> Option<(PageIdx, usize)> {
-        let home = self.home();
+        let pool = self.ptr();
         self.drain_frags();
         let page = match self.close_frag() {
             Some(page) => {
-                home.own.counts.recycle_cached.add(1);
-                home.own.counts.alloc_fast.add(1);
+                pool.own.counts.recycle_cached.add(1);
+                pool.own.counts.alloc_fast.add(1);
                 page
             }
             None => self.page_to_cut()?,
         };
-        if home.own.frag_is_open() {
+        if pool.own.frag_is_open() {
             self.close_other(); // foreign code opened a page meanwhile
         }
-        home.page_meta(page).frags.store(BIAS, Ordering::Relaxed);
-        home.own.frag_open.store(true, Ordering::Relaxed);
+        pool.page_meta(page).frags.store(BIAS, Ordering::Relaxed);
+        pool.own.frag_open.store(true, Ordering::Relaxed);
         // SAFETY: I2; no foreign code runs while the borrow lives.
-        let frag = unsafe { &mut *home.own.frag.get() };
+        let frag = unsafe { &mut *pool.own.frag.get() };
         frag.open(page);
-        frag.cut(size, len, home.geometry.page_size())
+        frag.cut(size, len, pool.geometry.page_size())
     }
 
     #[cold]
     fn close_other(&self) {
-        let home = self.home();
+        let pool = self.ptr();
         if let Some(page) = self.close_frag() {
-            home.one_split_less(self.owner());
-            home.cache_or_ring(page);
+            pool.one_split_less(self.owner());
+            pool.cache_or_ring(page);
         }
     }
 
     /// Stops cutting the open page; gives it, still counted as split, if all its fragments are home and nobody holds it.
     #[inline(always)]
     fn close_frag(&self) -> Option<PageIdx> {
-        let (home, owner) = (self.home(), self.owner());
+        let (pool, owner) = (self.ptr(), self.owner());
         // SAFETY: I2; no foreign code runs while the borrow lives.
-        let frag = unsafe { &mut *home.own.frag.get() };
-        home.own.frag_waste.add(frag.waste(home.geometry.page_size()));
-        home.own.frag_open.store(false, Ordering::Relaxed);
+        let frag = unsafe { &mut *pool.own.frag.get() };
+        pool.own.frag_waste.add(frag.waste(pool.geometry.page_size()));
+        pool.own.frag_open.store(false, Ordering::Relaxed);
         let (page, unused) = frag.close()?;
-        if !home.frag_counted(owner, page, unused) {
+        if !pool.frag_counted(owner, page, unused) {
             return None;
         }
-        if home.page_meta(page).holds.load(Ordering::Acquire) != 0 {
-            home.one_split_less(owner);
-            home.own.counts.recycle_released_refcnt.add(1);
-            home.leave_here(owner, page);
+        if pool.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+            pool.one_split_less(owner);
+            pool.own.counts.recycle_released_refcnt.add(1);
+            pool.leave_here(owner, page);
             return None;
         }
-        home.sync_split_page(page);
+        pool.sync_split_page(page);
         Some(page)
     }
 
     /// A whole page to be cut, which the device has all of: fragments begin where packets do not.
     fn page_to_cut(&self) -> Option<PageIdx> {
-        let home = self.home();
+        let pool = self.ptr();
         let (_, page, _) = self.alloc_page()?.into_parts();
-        home.sync_split_page(page);
+        pool.sync_split_page(page);
         // SAFETY: I2; no foreign code runs while the borrow lives.
-        unsafe { *home.own.split_pages.get() += 1 };
+        unsafe { *pool.own.split_pages.get() += 1 };
         Some(page)
     }
 
     /// Takes in the fragments that wait at the head of the lanes, so that a page whose fragments are all home is seen to be.
     fn drain_frags(&self) {
-        let home = self.home();
-        for lane in home.used_lanes() {
+        let pool = self.ptr();
+        for lane in pool.used_lanes() {
             while is_frag(lane.peek()) {
                 if let Some(message) = lane.pop() {
-                    home.frag_here(self.owner(), page_of(message), true);
+                    pool.frag_here(self.owner(), page_of(message), true);
                 }
             }
         }

@@ -28,7 +28,7 @@ use crate::home::stats::DeferredCounts;
 use crate::home::thread;
 use crate::mem::area::Area;
 use crate::mem::page::PageIdx;
-use crate::pool::deferred::DeferredQueue;
+use crate::pool::deferred_queue::DeferredQueue;
 use crate::returns::end_watch::EndWatch;
 use crate::returns::late;
 use crate::returns::pool_core::PoolPtr;
@@ -37,11 +37,11 @@ use crate::sys::sync::{Lock, Ordering};
 /// How often users of waiting buffers are asked by who waits for the end of their pool.
 const ASK_EVERY: Duration = Duration::from_millis(1);
 
-/// Ends the pool. The caller holds the owner half and gives it up; what waits in its queue stays out.
-pub(crate) fn end(pool: PoolPtr, waits: Option<Box<DeferredQueue>>) -> Shutdown {
+/// Ends the pool. The caller holds the owner half and gives it up; what is in its deferred queue stays out.
+pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdown {
     // SAFETY: I2. The caller holds the owner half and gives it up with this call.
     let owner = unsafe { Owner::assume() };
-    let shutdown = Shutdown::new(pool, waits);
+    let shutdown = Shutdown::new(pool, deferred);
     pool.owner.store(thread::NOBODY, Ordering::Relaxed);
     pool.returns.lock().detached = true;
     raise_all(&pool.lanes, DETACHED);
@@ -109,12 +109,12 @@ fn close_split_pages(pool: PoolPtr, _owner: Owner, home: &mut Vec<PageIdx>) {
 /// The waiting queue of a pool that has ended. Whoever asks after its buffers takes it out meanwhile, so that users run
 /// with no lock held; a second thread, or a user that comes back here, finds it taken.
 #[derive(Debug)]
-struct LateWaits {
+struct LateDeferred {
     queue: Lock<Option<Box<DeferredQueue>>>,
     counts: Arc<DeferredCounts>,
 }
 
-impl LateWaits {
+impl LateDeferred {
     /// Asks after everything, unless somebody does already.
     fn poll(&self) {
         let taken = self.queue.lock().take();
@@ -132,7 +132,7 @@ impl LateWaits {
 
 /// Puts the queue back, also where a user panics; an empty one is over, and lets go of its users.
 struct PutBack<'a> {
-    to: &'a LateWaits,
+    to: &'a LateDeferred,
     queue: Option<Box<DeferredQueue>>,
 }
 
@@ -173,12 +173,12 @@ pub struct Shutdown {
     name: String,
     since: Instant,
     tags: Vec<String>,
-    waits: Option<LateWaits>,
+    deferred: Option<LateDeferred>,
 }
 
 impl Shutdown {
-    fn new(pool: PoolPtr, waits: Option<Box<DeferredQueue>>) -> Self {
-        let waits = waits.filter(|queue| !queue.is_empty()).zip(pool.waits.clone());
+    fn new(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Self {
+        let deferred = deferred.filter(|queue| !queue.is_empty()).zip(pool.deferred.clone());
         Self {
             watch: pool.watch.clone(),
             area: pool.area.clone(),
@@ -187,14 +187,14 @@ impl Shutdown {
             name: pool.name.clone(),
             since: Instant::now(),
             tags: pool.tags.as_ref().map(|tags| tags.lock().clone()).unwrap_or_default(),
-            waits: waits.map(|(queue, counts)| LateWaits { queue: Lock::new(Some(queue)), counts }),
+            deferred: deferred.map(|(queue, counts)| LateDeferred { queue: Lock::new(Some(queue)), counts }),
         }
     }
 
     /// Whether everything is home and freed, and nothing is left of a waiting queue, which this asks after: so it may run
     /// users, where any wait.
     pub fn is_complete(&self) -> bool {
-        self.waits.iter().for_each(LateWaits::poll);
+        self.deferred.iter().for_each(LateDeferred::poll);
         self.is_over()
     }
 
@@ -203,7 +203,7 @@ impl Shutdown {
     }
 
     fn pending(&self) -> u64 {
-        self.waits.as_ref().map_or(0, LateWaits::pending)
+        self.deferred.as_ref().map_or(0, LateDeferred::pending)
     }
 
     /// Waits until the pool is freed, at most `limit`; says whether it is. Any thread; sleeps, does not spin. Users of
@@ -271,7 +271,7 @@ impl Shutdown {
 impl Drop for Shutdown {
     /// Asks once more; what is in use then is leaked with the queue.
     fn drop(&mut self) {
-        self.waits.iter().for_each(LateWaits::poll);
+        self.deferred.iter().for_each(LateDeferred::poll);
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::pool::deferred::InUse;
+use crate::pool::deferred_queue::InUse;
 use crate::sys::sync::{AtomicU32, Ordering};
 
 /// More users than there are: a count that got here is refused, and does not come back to 0 by a few mistakes more.

@@ -1,9 +1,21 @@
-//! Where data lies in a page of a pool.
+//! How large the parts of a pool are, and where data lies in its pages.
 
 use crate::mem::page::PageIdx;
 
 /// log2 of the bytes from one colour to the next: a cache line.
 pub(crate) const COLOUR_SHIFT: u32 = 6;
+
+/// How large the parts of a pool are, checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolSizes {
+    pub(crate) cache: usize,
+    pub(crate) refill: usize,
+    pub(crate) ring: usize,
+    pub(crate) lanes: usize,
+    pub(crate) lane: usize,
+    pub(crate) chains: usize,
+    pub(crate) deferred: usize,
+}
 
 /// Where data lies in a page, checked.
 #[derive(Clone, Copy, Debug)]

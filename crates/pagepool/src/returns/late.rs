@@ -63,7 +63,7 @@ pub(crate) fn drain_late(pool: PoolPtr, lane: &Lane) {
     came_home_late(pool, &pages);
 }
 
-/// The last page is home and the owner is gone: frees everything, then tells who waits.
+/// The last page is home and the owner is gone: frees everything, then tells who deferred.
 pub(crate) fn free(pool: PoolPtr) {
     let watch = pool.watch.clone();
     // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any more.

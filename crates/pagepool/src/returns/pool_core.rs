@@ -30,7 +30,7 @@ use crate::mem::dma::Mapping;
 use crate::mem::page::{PageIdx, PageMeta};
 use crate::mem::provider::Provider;
 use crate::returns::end_watch::EndWatch;
-use crate::returns::geometry::Geometry;
+use crate::returns::geometry::{Geometry, PoolSizes};
 use crate::sys::slab::Slab;
 use crate::sys::sync::{AtomicBool, AtomicU64, AtomicUsize, LastCell, Lock, Ordering, OwnerCell, Padded};
 
@@ -82,7 +82,7 @@ pub(crate) struct PoolCore {
     pub(crate) wakeup: Arc<Wakeup>,
     pub(crate) watch: Arc<EndWatch>,
     /// What the waiting queue did, where there is one; written by whoever has the queue.
-    pub(crate) waits: Option<Arc<DeferredCounts>>,
+    pub(crate) deferred: Option<Arc<DeferredCounts>>,
     pub(crate) tags: Option<Lock<Vec<String>>>,
 }
 
@@ -117,9 +117,79 @@ pub(crate) struct ReturnState {
 }
 
 impl OwnerHalf {
+    fn new(sizes: &PoolSizes, plain_push: bool) -> Self {
+        Self {
+            cache: Cache::new(sizes.cache, plain_push),
+            counts: Counters::default(),
+            frag: OwnerCell::new(FragState::NONE),
+            frag_open: PlainBool::new(false),
+            frag_waste: Counter::default(),
+            split_pages: OwnerCell::new(0),
+            emergency: OwnerCell::new(Vec::new()),
+            chains: ChainStash::new(sizes.chains),
+        }
+    }
+
     /// Whether a page is being cut into fragments; readable by anyone.
     pub(crate) fn frag_is_open(&self) -> bool {
         self.frag_open.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// What a pool is made of.
+pub(crate) struct PoolParts {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    pub(crate) registration: Registration,
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) geometry: Geometry,
+    pub(crate) sizes: PoolSizes,
+    pub(crate) chains: Slab<ChainBlock>,
+    pub(crate) mappings: Box<[Arc<Mapping>]>,
+    pub(crate) sync_for_device: bool,
+    pub(crate) tagging: bool,
+    pub(crate) wakeup: Arc<Wakeup>,
+}
+
+impl PoolCore {
+    /// A pool that is bound to no thread, with empty cache, lanes and ring.
+    pub(crate) fn new(parts: PoolParts) -> Self {
+        let PoolParts { id, name, registration, provider, geometry, sizes, .. } = parts;
+        let area = provider.area().clone();
+        let needs_sync = |mapping: &&Arc<Mapping>| parts.sync_for_device && !mapping.coherent();
+        let syncing: Box<[_]> = parts.mappings.iter().filter(needs_sync).cloned().collect();
+        let lane = || Arc::new(Lane::new(id, sizes.lane, parts.wakeup.clone()));
+        Self {
+            owner: AtomicU64::new(thread::NOBODY),
+            base: area.base_or_zero(),
+            meta: area.records(),
+            id,
+            geometry,
+            area_id: area.id(),
+            lanes_used: Default::default(),
+            overflowed: Default::default(),
+            lanes: (0..sizes.lanes).map(|_| lane()).collect(),
+            own: Padded(OwnerHalf::new(&sizes, syncing.is_empty())),
+            returns: Padded(Lock::new(ReturnState::default())),
+            returned: Counters::default(),
+            late: PlainU64::new(0),
+            late_ring: Counter::default(),
+            ring: Ring::new(sizes.ring),
+            chains: parts.chains,
+            name,
+            area,
+            provider: LastCell::new(provider),
+            mem_id: registration.id(),
+            registration: LastCell::new(registration),
+            #[cfg(loom)]
+            alive: LastCell::new(()),
+            mappings: parts.mappings,
+            syncing,
+            wakeup: parts.wakeup,
+            watch: Arc::new(EndWatch::new()),
+            deferred: (sizes.deferred > 0).then(Arc::default),
+            tags: parts.tagging.then(|| Lock::new(Vec::new())),
+        }
     }
 }
 

@@ -15,9 +15,10 @@ use crate::packet::skb::frag::SkbMemory;
 use crate::packet::skb::sk_buff::SkBuff;
 use crate::packet::xdp_buff::XdpBuff;
 use crate::packet::xdp_frame::XdpFrame;
-use crate::pool::bound::{Bound, Pool};
+use crate::pool::bound::Bound;
 use crate::pool::params::PoolParams;
 use crate::pool::shutdown::Shutdown;
+use crate::pool::unbound::Pool;
 use crate::testing::{CheckingIommu, PacketOp, PacketSetup, PlainMemory};
 
 /// Most of a kind that are kept at once: beyond it the oldest goes.

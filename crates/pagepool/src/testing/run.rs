@@ -17,11 +17,12 @@ use crate::buf::shared_buf::SharedBuf;
 use crate::mem::dma::{DeviceAddr, DmaDomain, IdentityDomain};
 use crate::mem::page::{NodeId, PageIdx};
 use crate::mem::provider::Provider;
-use crate::pool::bound::{Bound, Pool};
-use crate::pool::deferred::{DeferredUser, InUse};
+use crate::pool::bound::Bound;
+use crate::pool::deferred_queue::{DeferredUser, InUse};
 use crate::pool::params::PoolParams;
 use crate::pool::pool_ref::PoolRef;
 use crate::pool::shutdown::Shutdown;
+use crate::pool::unbound::Pool;
 use crate::testing::model::{Model, Token, Who};
 use crate::testing::{Op, Setup};
 

@@ -1,0 +1,174 @@
+//! Allocation from the cache and from the open fragment page: the fast side.
+//!
+//! Who    the bound thread.
+//! Order  cache -> lanes and ring -> provider, as in net/core/page_pool.c:page_pool_alloc_netmems (v7.3). What comes
+//!        after the cache is in refill.rs.
+//! Cost   from the cache: a load, a compare, two stores, one count. No atomic read-modify-write.
+
+// UNSAFETY: fragment state is reached through its owner cell.
+#![expect(unsafe_code)]
+
+use crate::buf::batch::Batch;
+use crate::buf::page_buf::PageBuf;
+use crate::mem::page::PageIdx;
+use crate::pool::bound::Bound;
+
+impl Bound {
+    /// A whole page, or `None` when there is none to be had: `alloc_failed` counts it. Linux:
+    /// `page_pool_dev_alloc_pages`.
+    #[doc(alias = "page_pool_dev_alloc_pages")]
+    #[inline]
+    pub fn alloc_page(&self) -> Option<PageBuf> {
+        let pool = self.ptr();
+        match pool.own.cache.pop(self.owner()) {
+            Some(page) => {
+                pool.own.counts.alloc_fast.add(1);
+                Some(PageBuf::whole(pool, page))
+            }
+            None => self.alloc_slow(),
+        }
+    }
+
+    /// Up to `n` whole pages into the vector's spare capacity, which never grows; says how many. Fewer than `n` is a
+    /// full vector or exhaustion.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 16 << 12, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind(); // over 16 pages
+    /// let mut buffers = Vec::with_capacity(64);
+    /// assert_eq!(pool.alloc_bulk(&mut buffers, 10), 10);
+    /// assert_eq!(pool.alloc_bulk(&mut buffers, 10), 6, "that is all there is");
+    /// assert_eq!(pool.stats().alloc_failed, 1);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn alloc_bulk(&self, buffers: &mut Vec<PageBuf>, n: usize) -> usize {
+        let n = n.min(buffers.capacity() - buffers.len());
+        let pool = self.ptr();
+        let mut done = 0;
+        loop {
+            let taken = pool.own.cache.take(self.owner(), n - done, |pages| {
+                buffers.extend(pages.iter().map(|&page| PageBuf::whole(pool, PageIdx(page))));
+            });
+            pool.own.counts.alloc_fast.add(taken as u64);
+            done += taken;
+            if done == n {
+                return n;
+            }
+            let Some(buffer) = self.alloc_slow() else { return done };
+            buffers.push(buffer);
+            done += 1;
+        }
+    }
+
+    /// Up to `n` whole pages, at most [`Batch::MAX`], as numbers.
+    #[inline]
+    pub fn alloc_batch(&self, n: usize) -> Batch {
+        let mut batch = Batch::empty(self.ptr());
+        self.alloc_batch_into(&mut batch, n);
+        batch
+    }
+
+    /// Adds up to `n` whole pages to a batch of this pool, as far as it has room; says how many. A batch that is filled
+    /// and [put](Batch::put) over and over is the cheapest way to move bursts. A batch of another pool stays as it is.
+    #[inline]
+    pub fn alloc_batch_into(&self, batch: &mut Batch, n: usize) -> usize {
+        let pool = self.ptr();
+        let n = n.min(batch.room_for(pool));
+        let taken = pool.own.cache.take(self.owner(), n, |pages| batch.extend(pages));
+        pool.own.counts.alloc_fast.add(taken as u64);
+        if taken < n { taken + self.batch_slow(batch, n - taken) } else { n }
+    }
+
+    #[cold]
+    fn batch_slow(&self, batch: &mut Batch, n: usize) -> usize {
+        let pool = self.ptr();
+        let mut done = 0;
+        let mut unfit = 0;
+        while done < n {
+            let Some(buffer) = self.alloc_slow() else { break };
+            if let Err(emergency) = batch.push(buffer) {
+                // It does not fit a batch and goes home, out of the pool; a provider may give it again, but not for ever.
+                drop(emergency);
+                unfit += 1;
+                if unfit == Batch::MAX {
+                    self.failed::<()>();
+                    break;
+                }
+                continue;
+            }
+            let taken = pool.own.cache.take(self.owner(), n - done - 1, |pages| batch.extend(pages));
+            pool.own.counts.alloc_fast.add(taken as u64);
+            done += taken + 1;
+        }
+        done
+    }
+
+    /// A fragment of `size` bytes of a page that is shared with other fragments; `None` for a size of 0 or beyond the page, or
+    /// when there is no page. Begins at a multiple of `frag_align`. Linux: `page_pool_dev_alloc_frag`.
+    #[doc(alias = "page_pool_dev_alloc_frag")]
+    #[inline]
+    pub fn alloc_frag(&self, size: usize) -> Option<PageBuf> {
+        let (page, offset) = self.cut(size)?;
+        Some(PageBuf::frag(self.ptr(), page, offset, size))
+    }
+
+    /// A whole page if two of `size` do not fit one, else a fragment; `len()` is the true size. Where no other fragment of
+    /// that size would fit behind it, the rest of the page belongs to it. Linux: `page_pool_dev_alloc`.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { order: 3, ..Default::default() }, arena)?.bind();
+    /// assert_eq!(pool.alloc(20_000).unwrap().len(), 32768);
+    /// assert_eq!(pool.alloc(8590).unwrap().len(), 8590);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[doc(alias = "page_pool_dev_alloc")]
+    #[inline]
+    pub fn alloc(&self, size: usize) -> Option<PageBuf> {
+        let pool = self.ptr();
+        let page_size = pool.geometry.page_size();
+        if size > page_size / 2 {
+            return if size <= page_size { self.alloc_page() } else { self.failed() };
+        }
+        let (page, offset) = self.cut(size)?;
+        // SAFETY: I2; no foreign code runs while the borrow lives.
+        let frag = unsafe { &mut *pool.own.frag.get() };
+        if frag.fits(size, page_size) {
+            return Some(PageBuf::frag(pool, page, offset, size));
+        }
+        let rest = page_size - offset;
+        frag.exhaust(rest - size, page_size);
+        Some(PageBuf::frag(pool, page, offset, rest))
+    }
+
+    /// ReturnState a buffer of this pool into the cache; another pool's comes back. Dropping it on this thread does the
+    /// same. Linux: `page_pool_recycle_direct`.
+    #[doc(alias = "page_pool_recycle_direct")]
+    #[inline]
+    pub fn recycle_direct(&self, buffer: PageBuf) -> Result<(), PageBuf> {
+        if buffer.pool != self.ptr() {
+            return Err(buffer);
+        }
+        drop(buffer);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn cut(&self, size: usize) -> Option<(PageIdx, usize)> {
+        let pool = self.ptr();
+        let page_size = pool.geometry.page_size();
+        if size.wrapping_sub(1) >= page_size {
+            return self.failed();
+        }
+        let len = pool.geometry.frag_step(size);
+        // SAFETY: I2; no foreign code runs while the borrow lives.
+        let cut = unsafe { &mut *pool.own.frag.get() }.cut(size, len, page_size);
+        match cut {
+            Some(cut) => Some(cut),
+            None => self.cut_next(size, len),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Making a pool: parameters checked, domains attached, every part in its place.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32 as PlainU32;
+
+use crate::error::Error;
+use crate::home::registry::Registry;
+use crate::home::wake::Wakeup;
+use crate::mem::area::Area;
+use crate::mem::dma::Mapping;
+use crate::mem::provider::Provider;
+use crate::pool::deferred_queue::DeferredQueue;
+use crate::pool::params::PoolParams;
+use crate::pool::pool_ref;
+use crate::pool::unbound::{Pool, RefillPolicy};
+use crate::returns::pool_core::{PoolCore, PoolParts, PoolPtr};
+use crate::sys::slab::Slab;
+use crate::sys::sync::{Ordering, prepare_fences};
+
+impl Pool {
+    /// Makes a pool over a provider's memory, and maps that in the pool's domains. Linux: `page_pool_create`.
+    ///
+    /// Errors name the parameter, its value and its range, or the domain that did not map; nothing is left behind.
+    ///
+    /// ```
+    /// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { name: "rx0".into(), ..Default::default() }, arena)?.bind();
+    /// let buffer = pool.alloc_page().expect("16 MiB are free");
+    /// drop(buffer); // home, in the cache of this thread
+    /// assert_eq!(pool.stats().recycle_cached, 1);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[doc(alias = "page_pool_create")]
+    pub fn new(params: PoolParams, provider: Arc<dyn Provider>) -> Result<Self, Error> {
+        let (sizes, geometry) = params.check(&*provider)?;
+        prepare_fences();
+        let event =
+            params.wakeup.then(crate::sys::call::eventfd).transpose().map_err(|source| Error::System {
+                call: "eventfd",
+                remedy: "raise RLIMIT_NOFILE, or leave wakeup off".into(),
+                source,
+            })?;
+        let chains = Slab::new(sizes.chains)?;
+        let registration = params.registry.clone().unwrap_or_else(Registry::process).register()?;
+        let id = next_id()?;
+        let attached = attach_all(&params, &*provider)?;
+        let policy = RefillPolicy {
+            refill: sizes.refill,
+            nid: params.nid,
+            node_blind: params.node_blind,
+            low_water: params.low_water,
+            low_water_mark: provider.available(geometry.order),
+            next_queue: 0,
+        };
+        let mappings = attached.mappings.clone().into();
+        let on_busy = params.on_busy;
+        let wakeup = Arc::new(Wakeup::new(event));
+        let parts = PoolParts {
+            id,
+            name: params.name,
+            registration,
+            provider,
+            geometry,
+            sizes,
+            chains,
+            mappings,
+            sync_for_device: params.sync_for_device,
+            tagging: params.tagging,
+            wakeup,
+        };
+        let shared = Arc::new(PoolCore::new(parts));
+        pool_ref::show(&shared);
+        attached.keep();
+        let deferred = DeferredQueue::new(sizes.deferred, on_busy, shared.deferred.clone());
+        // The pool's own count; shutdown::free drops it.
+        let raw = NonNull::new(Arc::into_raw(shared).cast_mut()).expect("an Arc is never null");
+        Ok(Self { ptr: PoolPtr(raw), policy, deferred })
+    }
+}
+
+fn next_id() -> Result<u32, Error> {
+    static NEXT: PlainU32 = PlainU32::new(1);
+    NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |id| id.checked_add(1))
+        .map_err(|_| Error::Busy { what: "all 4294967294 pool ids were used: restart the process".into() })
+}
+
+/// The domains of a pool that is not made yet: detached again, unless it is made.
+struct Attached {
+    area: Arc<Area>,
+    mappings: Vec<Arc<Mapping>>,
+}
+
+impl Attached {
+    /// The pool is there, and detaches them when it ends.
+    fn keep(mut self) {
+        self.mappings.clear();
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.mappings.iter().for_each(|mapping| self.area.detach(mapping));
+    }
+}
+
+fn attach_all(params: &PoolParams, provider: &dyn Provider) -> Result<Attached, Error> {
+    let mut attached = Attached { area: provider.area().clone(), mappings: Vec::new() };
+    for domain in &params.domains {
+        attached.mappings.push(attached.area.attach(domain)?);
+    }
+    Ok(attached)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::testing::PlainMemory;
+
+    #[test]
+    fn the_balance_holds_while_the_counters_wrap() {
+        for (returned, late) in [(0, 9), (5, 4), (9, 0)] {
+            let memory = PlainMemory::new(64, 0).expect("small");
+            let pool =
+                Pool::new(PoolParams { refill: 1, ..Default::default() }, memory.clone()).expect("plain");
+            // As if almost all of what 64 bits can count had come and gone.
+            pool.ptr.own.counts.hold.start_at(u64::MAX - 4);
+            pool.ptr.returned.release.start_at(u64::MAX - 4);
+            let (handle, pool) = (pool.handle(), pool.bind());
+            let mut buffers: Vec<_> = (0..9).filter_map(|_| pool.alloc_page()).collect();
+            assert_eq!((handle.stats().hold, handle.inflight().total, handle.inflight().out), (4, 9, 9));
+            buffers.drain(..returned).for_each(drop);
+            let shutdown = pool.destroy();
+            assert_eq!((handle.inflight().total, shutdown.is_complete()), (late, late == 0));
+            drop(buffers);
+            assert!(shutdown.is_complete());
+            assert_eq!((handle.stats().hold, handle.stats().release, memory.free()), (4, 4, 64));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Buffers that somebody else still uses: the owner's side of the deferred queue.
+
+// UNSAFETY: the queue is reached through the bound pool.
+#![expect(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::buf::page_buf::PageBuf;
+use crate::error::Error;
+use crate::home::stats::DeferredStats;
+use crate::pool::bound::Bound;
+use crate::pool::deferred_queue::{DeferredQueue, DeferredUser, InUse};
+use crate::pool::pool_ref;
+
+impl Bound {
+    /// The waiting queue, where there is one.
+    pub(crate) fn deferred(&self) -> Option<&DeferredQueue> {
+        // SAFETY: I2. This thread alone has the pool, and nothing refers to this field exclusively while it is bound.
+        unsafe { &(*self.pool.get()).deferred }.as_deref()
+    }
+
+    /// Registers somebody who will use buffers and only says whether they are in use still. Cold: allocates, so that
+    /// queueing does not. An error in a pool made without `defer_capacity`.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let error = pool.deferred_user(UseCounts::new(1)).unwrap_err();
+    /// assert_eq!(error.to_string(), "pool pool has no waiting queue: make it with defer_capacity above 0");
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn deferred_user(&self, user: Arc<dyn InUse>) -> Result<DeferredUser, Error> {
+        let pool = self.ptr();
+        let deferred = self.deferred().ok_or_else(|| Error::Unsupported {
+            what: format!("pool {} has no waiting queue: make it with defer_capacity above 0", pool.name),
+        })?;
+        Ok(deferred.register(pool.id, user))
+    }
+
+    /// Parts with a buffer that somebody else uses still: it goes home once `user` says that the buffer of this cookie is
+    /// not in use, which is asked on refills and by [`poll_deferred`](Self::poll_deferred). No atomic, no allocation.
+    ///
+    /// The buffer comes back when the queue is full, and when buffer or user are of another pool.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 4 << 12, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { defer_capacity: 4, ..Default::default() }, arena)?.bind(); // over 4 pages
+    /// let counts = UseCounts::new(4);
+    /// let user = pool.deferred_user(counts.clone())?;
+    /// for cookie in 0..4 {
+    ///     counts.take(cookie);
+    ///     pool.defer(&user, pool.alloc_page().unwrap(), cookie).expect("there is room for 4");
+    /// }
+    /// assert!(pool.alloc_page().is_none(), "all are in use");
+    /// counts.put(0);
+    /// assert!(pool.alloc_page().is_some(), "the refill asked");
+    /// # (1..4).for_each(|cookie| counts.put(cookie));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn defer(&self, user: &DeferredUser, buffer: PageBuf, cookie: u64) -> Result<(), PageBuf> {
+        let pool = self.ptr();
+        match self.deferred() {
+            Some(deferred) if buffer.pool == pool && user.pool == pool.id => {
+                deferred.push(user, buffer, cookie)
+            }
+            _ => Err(buffer),
+        }
+    }
+
+    /// Asks after the buffers that wait, as many as there are, by the rule of [`OnBusy`](crate::OnBusy); says how many went
+    /// home. Refills do this by themselves; it is for an owner that has time, or that must know. Inside a
+    /// [`InUse`] it does nothing. The users are foreign code, and one that panics does so through this call; nothing
+    /// is lost by that.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { defer_capacity: 4, ..Default::default() }, arena)?.bind();
+    /// let user = pool.deferred_user(UseCounts::new(4))?;
+    /// pool.defer(&user, pool.alloc_page().unwrap(), 0).unwrap();
+    /// assert_eq!((pool.poll_deferred(), pool.poll_deferred()), (1, 0));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn poll_deferred(&self) -> usize {
+        self.deferred().map_or(0, |deferred| deferred.poll(usize::MAX))
+    }
+
+    /// As [`PoolRef::deferred_stats`].
+    pub fn deferred_stats(&self) -> DeferredStats {
+        pool_ref::deferred_stats(&self.ptr())
+    }
+}

@@ -1,0 +1,64 @@
+//! A pool that is bound to no thread.
+//!
+//! Who    whoever has the [`Pool`]: it may be sent, and cannot allocate. The owner half (I2) goes with it.
+
+// UNSAFETY: a pool is sent with its owner half.
+#![expect(unsafe_code)]
+
+use std::mem::ManuallyDrop;
+
+use crate::mem::page::NodeId;
+use crate::pool::deferred_queue::DeferredQueue;
+use crate::pool::pool_ref::PoolRef;
+use crate::pool::shutdown::{self, Shutdown};
+use crate::returns::pool_core::PoolPtr;
+
+/// A pool that is bound to no thread: it may be sent, observed and destroyed. Linux: `struct page_pool` with direct
+/// recycling disabled.
+///
+/// Dropping it destroys it: see [`destroy`](Self::destroy).
+#[derive(Debug)]
+pub struct Pool {
+    pub(crate) ptr: PoolPtr,
+    /// What only the owner reads, when it refills.
+    pub(crate) policy: RefillPolicy,
+    /// Buffers whose users only say whether they are in use still, in a pool made with `defer_capacity`.
+    pub(crate) deferred: Option<Box<DeferredQueue>>,
+}
+
+// SAFETY: the pool is bound to no thread, so moving it moves the owner half; the rest is `Sync`.
+unsafe impl Send for Pool {}
+
+/// How the owner refills.
+#[derive(Debug)]
+pub(crate) struct RefillPolicy {
+    pub(crate) refill: usize,
+    pub(crate) nid: Option<NodeId>,
+    pub(crate) node_blind: bool,
+    pub(crate) low_water: usize,
+    pub(crate) low_water_mark: usize,
+    /// The lane, or behind the last lane the ring, that the next refill begins with.
+    pub(crate) next_queue: usize,
+}
+
+impl Pool {
+    /// The return half, and the observer.
+    pub fn handle(&self) -> PoolRef {
+        PoolRef::new(self.ptr)
+    }
+
+    /// Ends the pool. Never fails, never waits: what is in the pool's places goes back to the provider now, buffers that
+    /// are out when they come home, and the last one frees the pool on whichever thread it is dropped. Domains that no
+    /// other pool of the area uses are unmapped now. Linux: `page_pool_destroy`.
+    #[doc(alias = "page_pool_destroy")]
+    pub fn destroy(self) -> Shutdown {
+        let mut this = ManuallyDrop::new(self);
+        shutdown::end(this.ptr, this.deferred.take())
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        drop(shutdown::end(self.ptr, self.deferred.take()));
+    }
+}
