@@ -292,7 +292,7 @@ impl Reader<'_> {
 
 /// Notes one name that a `use` brings.
 fn record(module: &mut Module, exported: bool, prefix: &[String], words: &[String], alias: Option<String>) {
-    if words.len() <= prefix.len() && !(prefix.is_empty() && !words.is_empty()) {
+    if words.len() <= prefix.len() {
         return;
     }
     let mut path = words.to_vec();
