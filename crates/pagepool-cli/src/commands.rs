@@ -1,22 +1,30 @@
 //! The commands. Adding one: a file that declares its options and runs it, and a row below.
 
 mod bench;
+mod completions;
 mod demo;
 mod drop;
 mod echo;
 mod forward;
 mod generate;
+mod install;
+mod man;
+mod run;
 mod soak;
 mod soak_peer;
 
 use std::process::ExitCode;
 
-use clap::Subcommand;
+use clap::{Parser, Subcommand};
 
-/// What a command's options do.
-pub trait Run {
-    /// Runs the command; the status says whether all is well.
-    fn run(&self) -> Result<ExitCode, String>;
+use self::run::Run;
+
+/// A user-space page pool for packet buffers.
+#[derive(Parser)]
+#[command(name = "pagepool", version)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
 }
 
 /// A variant for each row, which clap reads, and which runs.
@@ -58,4 +66,10 @@ commands! {
     SoakPeer(soak_peer::SoakPeerArgs),
     /// Measure the pool beside the machine's own yardsticks, and prove by counters which path was taken.
     Bench(bench::BenchArgs),
+    /// Print the manual page, or write the pages of all commands to a directory
+    Man(man::ManArgs),
+    /// Print the completion script of a shell
+    Completions(completions::CompletionsArgs),
+    /// Copy the command, its manual pages and its shell completions under a prefix
+    Install(install::InstallArgs),
 }

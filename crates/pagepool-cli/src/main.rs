@@ -13,15 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::commands::Command;
-
-/// A user-space page pool for packet buffers.
-#[derive(Parser)]
-#[command(version)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
+use crate::commands::Cli;
 
 fn main() -> ExitCode {
     sys::end_with_the_reader();

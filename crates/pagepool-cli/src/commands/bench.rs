@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::Run;
+use super::run::Run;
 use crate::bench::measure::machine::Machine;
 use crate::bench::measure::workload::Plan;
 use crate::bench::run::{self, TableParams};

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::Run;
+use super::run::Run;
 use crate::demo::live::View;
 use crate::demo::place::{self, On};
 use crate::demo::plan::{self, DemoAction};

@@ -7,7 +7,7 @@ use pagepool::XdpBuff;
 use pagepool_lab::Tally;
 use pagepool_net::{Action, Attach, Ingress, PacketHandler};
 
-use super::Run;
+use super::run::Run;
 use crate::traffic::command::{Thread, TrafficCommand};
 use crate::traffic::options::{Options, Receiving};
 use crate::traffic::run;

@@ -7,7 +7,7 @@ use pagepool::XdpBuff;
 use pagepool_lab::Tally;
 use pagepool_net::{self as net, Action, Attach, Ingress, PacketHandler, swap_macs};
 
-use super::Run;
+use super::run::Run;
 use crate::traffic::command::{Thread, TrafficCommand};
 use crate::traffic::options::{Options, Receiving, Sending};
 use crate::traffic::run;

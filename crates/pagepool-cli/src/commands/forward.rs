@@ -11,7 +11,7 @@ use pagepool::XdpBuff;
 use pagepool_lab::Tally;
 use pagepool_net::{self as net, Action, Attach, Ingress, PacketHandler, PortId};
 
-use super::Run;
+use super::run::Run;
 use crate::traffic::command::{Thread, TrafficCommand};
 use crate::traffic::interface::Interface;
 use crate::traffic::options::{Options, Receiving, Sending};

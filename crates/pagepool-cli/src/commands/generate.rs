@@ -13,7 +13,7 @@ use pagepool_lab::{NumberedFrames, Tally};
 use pagepool_net::link::Mac;
 use pagepool_net::{self as net, Action, Attach, BUDGET, Forwarder, Ingress, PacketHandler, PortId, ticks};
 
-use super::Run;
+use super::run::Run;
 use crate::engine::socket_sizes::SocketSizes;
 use crate::report::error::error_chain;
 use crate::traffic::capture::Tap;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::Run;
+use super::run::Run;
 use crate::engine::interrupt::listen;
 use crate::report::json::print_json;
 use crate::soak::run::soak;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::Run;
+use super::run::Run;
 use crate::soak::peer::{self, PeerParams};
 
 /// What the peer is told.

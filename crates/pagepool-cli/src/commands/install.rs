@@ -1,0 +1,70 @@
+//! `pagepool install`: copies the command, its manual pages and its shell completions under a prefix.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use clap_complete::Shell;
+
+use super::completions::write_script;
+use super::man::write_pages;
+use super::run::Run;
+
+/// The completion scripts: shell, folder below the prefix, file.
+const SCRIPTS: &[(Shell, &str, &str)] = &[
+    (Shell::Bash, "share/bash-completion/completions", "pagepool"),
+    (Shell::Fish, "share/fish/vendor_completions.d", "pagepool.fish"),
+    (Shell::Zsh, "share/zsh/site-functions", "_pagepool"),
+];
+
+/// Where the files go.
+#[derive(Args)]
+pub struct InstallArgs {
+    /// The directory above bin and share
+    #[arg(long, value_name = "DIR", default_value = "/usr/local")]
+    prefix: PathBuf,
+    /// A directory that stands for /, for packagers
+    #[arg(long, value_name = "DIR")]
+    destdir: Option<PathBuf>,
+}
+
+impl Run for InstallArgs {
+    fn run(&self) -> Result<ExitCode, String> {
+        if !self.prefix.is_absolute() {
+            let prefix = self.prefix.display();
+            return Err(format!("--prefix is {prefix}, but must be an absolute path"));
+        }
+        let root = match &self.destdir {
+            Some(destdir) => destdir.join(self.prefix.strip_prefix("/").unwrap_or(&self.prefix)),
+            None => self.prefix.clone(),
+        };
+        install_command(&root)?;
+        write_pages(&folder(&root, "share/man/man1")?)?;
+        for (shell, below, file) in SCRIPTS {
+            let path = folder(&root, below)?.join(file);
+            let written = File::create(&path).and_then(|mut file| write_script(*shell, &mut file));
+            written.map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        println!("pagepool {} is in {}", env!("CARGO_PKG_VERSION"), root.display());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Copies the executable that runs now.
+fn install_command(root: &Path) -> Result<(), String> {
+    let from = std::env::current_exe().map_err(|error| format!("the running executable: {error}"))?;
+    let to = folder(root, "bin")?.join("pagepool");
+    let _ = fs::remove_file(&to); // a process that runs the old one keeps it
+    let copied =
+        fs::copy(&from, &to).and_then(|_| fs::set_permissions(&to, fs::Permissions::from_mode(0o755)));
+    copied.map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
+}
+
+/// A folder below the root, made if it is missing.
+fn folder(root: &Path, below: &str) -> Result<PathBuf, String> {
+    let path = root.join(below);
+    fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path)
+}

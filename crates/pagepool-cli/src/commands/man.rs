@@ -1,0 +1,36 @@
+//! `pagepool man`: the manual pages.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory};
+use clap_mangen::Man;
+
+use super::Cli;
+use super::run::Run;
+
+/// Where the pages go.
+#[derive(Args)]
+pub struct ManArgs {
+    /// Write pagepool.1 and a page for each command to DIR, which must exist; without it, print pagepool.1
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl Run for ManArgs {
+    fn run(&self) -> Result<ExitCode, String> {
+        match &self.dir {
+            Some(dir) => write_pages(dir)?,
+            None => Man::new(Cli::command().disable_help_subcommand(true))
+                .render(&mut io::stdout())
+                .map_err(|error| error.to_string())?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Writes all pages to a directory.
+pub fn write_pages(dir: &Path) -> Result<(), String> {
+    clap_mangen::generate_to(Cli::command(), dir).map_err(|error| format!("{}: {error}", dir.display()))
+}

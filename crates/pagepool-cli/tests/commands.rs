@@ -1,0 +1,148 @@
+//! The texts that come from the declaration of the command line: docs/commands.md, manual pages, completions, and what
+//! `install` lays out.
+
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const PAGEPOOL: &str = env!("CARGO_BIN_EXE_pagepool");
+
+fn pagepool(arguments: &[&str]) -> Output {
+    Command::new(PAGEPOOL).args(arguments).env("COLUMNS", "100").output().expect("the binary of this crate")
+}
+
+fn said(arguments: &[&str]) -> String {
+    let output = pagepool(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The commands that a help text lists, without `help`.
+fn listed(help: &str) -> Vec<&str> {
+    let Some((_, commands)) = help.split_once("\nCommands:\n") else { return Vec::new() };
+    let rows = commands.lines().take_while(|line| !line.is_empty());
+    let names = rows.filter(|row| row.starts_with("  ") && !row.starts_with("   "));
+    names.filter_map(|row| row.split_whitespace().next()).filter(|name| *name != "help").collect()
+}
+
+fn describe(path: &[&str], text: &mut String) {
+    let help = said(&[path, &["--help"]].concat());
+    let name = [&["pagepool"], path].concat().join(" ");
+    let level = "#".repeat(path.len() + 1);
+    let body: String = help.trim_end().lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    write!(text, "\n{level} {name}\n\n```text\n{body}```\n").expect("a string takes everything");
+    for command in listed(&help) {
+        describe(&[path, &[command]].concat(), text);
+    }
+}
+
+/// docs/commands.md as the declaration has it now.
+fn generated() -> String {
+    let mut text =
+        "<!-- Written by PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --test commands -->\n\n".to_owned();
+    text.push_str(
+        "What `--help` prints, for each command. `pagepool man` prints the same as manual pages.\n",
+    );
+    describe(&[], &mut text);
+    text.replacen("\n# pagepool\n", "\n# The command\n", 1)
+}
+
+#[test]
+fn docs_commands_md_is_what_help_prints() {
+    let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
+    let now = generated();
+    if std::env::var_os("PAGEPOOL_BLESS").is_some() {
+        return fs::write(at, now).unwrap();
+    }
+    let committed = fs::read_to_string(&at).unwrap_or_default();
+    assert!(
+        committed == now,
+        "docs/commands.md is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --test commands"
+    );
+}
+
+/// A folder of this test, empty.
+fn folder(name: &str) -> PathBuf {
+    let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&at);
+    fs::create_dir_all(&at).unwrap();
+    at
+}
+
+#[test]
+fn each_command_has_a_manual_page() {
+    let dir = folder("man");
+    said(&["man", "--dir", dir.to_str().unwrap()]);
+    let help = said(&["--help"]);
+    for command in listed(&help) {
+        let page = fs::read_to_string(dir.join(format!("pagepool-{command}.1"))).unwrap();
+        for section in [".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION"] {
+            assert!(page.contains(section), "{command}: {section} is missing:\n{page}");
+        }
+    }
+    assert_eq!(said(&["man"]), fs::read_to_string(dir.join("pagepool.1")).unwrap());
+    assert!(!dir.join("pagepool-soak-peer.1").exists(), "a hidden command has no page");
+}
+
+#[test]
+fn a_directory_that_is_missing_fails() {
+    let output = pagepool(&["man", "--dir", "/nonexistent/man"]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/nonexistent/man"));
+}
+
+#[test]
+fn completions_name_every_command() {
+    let help = said(&["--help"]);
+    for shell in ["bash", "zsh", "fish"] {
+        let script = said(&["completions", shell]);
+        for command in listed(&help) {
+            assert!(script.contains(command), "{shell}: {command}");
+        }
+    }
+}
+
+#[test]
+fn bash_reads_its_script_and_completes() {
+    let script = folder("completions").join("pagepool");
+    fs::write(&script, said(&["completions", "bash"])).unwrap();
+    let complete = r#"source "$0"; COMP_WORDS=(pagepool ech); COMP_CWORD=1; _pagepool pagepool ech pagepool; echo "${COMPREPLY[@]}""#;
+    let Ok(output) = Command::new("bash").arg("-c").arg(complete).arg(&script).output() else {
+        return println!("SKIP: this machine has no bash");
+    };
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "echo");
+}
+
+#[test]
+fn install_lays_out_the_command_its_pages_and_completions() {
+    let destdir = folder("installed");
+    said(&["install", "--destdir", destdir.to_str().unwrap(), "--prefix", "/opt/pagepool"]);
+    let root = destdir.join("opt/pagepool");
+    for file in [
+        "share/man/man1/pagepool.1",
+        "share/man/man1/pagepool-bench.1",
+        "share/bash-completion/completions/pagepool",
+        "share/fish/vendor_completions.d/pagepool.fish",
+        "share/zsh/site-functions/_pagepool",
+    ] {
+        assert!(fs::metadata(root.join(file)).is_ok_and(|file| file.len() > 100), "{file}");
+    }
+    let installed = root.join("bin/pagepool");
+    assert_eq!(fs::metadata(&installed).unwrap().permissions().mode() & 0o777, 0o755);
+    let version = Command::new(installed).arg("--version").output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&version.stdout).trim(),
+        concat!("pagepool ", env!("CARGO_PKG_VERSION"))
+    );
+    // A second time: over what is there.
+    said(&["install", "--destdir", destdir.to_str().unwrap(), "--prefix", "/opt/pagepool"]);
+}
+
+#[test]
+fn install_requires_an_absolute_prefix() {
+    let output = pagepool(&["install", "--prefix", "opt"]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--prefix is opt"));
+}
