@@ -43,6 +43,8 @@ fn an_argument_that_is_no_setting_is_refused() {
     assert!(!done.status.success());
     let done = Command::new(env!("CARGO_BIN_EXE_pagepool-install")).arg("PREFIX=here").output().unwrap();
     assert!(String::from_utf8_lossy(&done.stderr).contains("must be an absolute path"));
+    let done = Command::new(env!("CARGO_BIN_EXE_pagepool-install")).arg("PARTS=header").output().unwrap();
+    assert!(String::from_utf8_lossy(&done.stderr).contains("the parts are library and command"));
 }
 
 #[test]

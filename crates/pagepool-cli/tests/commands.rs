@@ -67,7 +67,7 @@ fn docs_commands_md_is_what_help_prints() {
 fn folder(name: &str) -> PathBuf {
     let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&at);
-    fs::create_dir_all(&at).unwrap();
+    fs::create_dir_all(&at).expect("the test folder of cargo");
     at
 }
 

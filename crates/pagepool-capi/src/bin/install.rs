@@ -1,7 +1,13 @@
-//! Builds the C library and lays it out under a prefix: `cargo run -p pagepool-capi --bin pagepool-install`.
+//! Builds the C library and the command, and lays them out under a prefix:
+//! `cargo run -p pagepool-capi --bin pagepool-install`.
 //!
-//! `PREFIX` (default `/usr/local`), `LIBDIR` (default `PREFIX/lib`) and `DESTDIR` (default none: a directory that stands for
-//! `/`, for packagers) come from the environment or as arguments, `PREFIX=/opt/pagepool`. It needs cargo and nothing else.
+//! Settings come from the environment or as arguments, `PREFIX=/opt/pagepool`. It requires cargo and nothing else.
+//!
+//! * `PREFIX` (default `/usr/local`) and `LIBDIR` (default `PREFIX/lib`)
+//! * `DESTDIR` (default none): a directory that stands for `/`, for packagers
+//! * `PARTS` (default `library,command`): `library` is the C library, its header and `pagepool.pc`; `command` is `pagepool`,
+//!   its manual pages and its shell completions. The command requires the whole repository; without it the default is
+//!   `library`.
 
 use std::env;
 use std::error::Error;
@@ -13,8 +19,12 @@ use std::process::Command;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Where things go.
+/// What there is to lay out.
+const PARTS: &[&str] = &["library", "command"];
+
+/// What goes where.
 struct Layout {
+    parts: String,
     destdir: PathBuf,
     prefix: PathBuf,
     libdir: PathBuf,
@@ -22,8 +32,12 @@ struct Layout {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let layout = Layout::from_environment()?;
-    let built = build()?;
-    layout.install(&built)?;
+    if layout.has("library") {
+        layout.install(&build()?)?;
+    }
+    if layout.has("command") {
+        layout.install_command()?;
+    }
     println!("pagepool {VERSION} is in {}", layout.on_disk(&layout.prefix).display());
     Ok(())
 }
@@ -38,9 +52,10 @@ fn setting(name: &str) -> Option<PathBuf> {
 
 impl Layout {
     fn from_environment() -> Result<Self, Box<dyn Error>> {
-        let known = |arg: &str| ["PREFIX=", "LIBDIR=", "DESTDIR="].iter().any(|name| arg.starts_with(name));
+        let known =
+            |arg: &str| ["PREFIX=", "LIBDIR=", "DESTDIR=", "PARTS="].iter().any(|name| arg.starts_with(name));
         if let Some(unknown) = env::args().skip(1).find(|arg| !known(arg)) {
-            return Err(format!("{unknown}: only PREFIX=, LIBDIR= and DESTDIR= are known").into());
+            return Err(format!("{unknown}: only PREFIX=, LIBDIR=, DESTDIR= and PARTS= are known").into());
         }
         let prefix = setting("PREFIX").unwrap_or_else(|| "/usr/local".into());
         let libdir = setting("LIBDIR").unwrap_or_else(|| prefix.join("lib"));
@@ -49,7 +64,11 @@ impl Layout {
                 return Err(format!("{name} is {}, but must be an absolute path", path.display()).into());
             }
         }
-        Ok(Self { destdir: setting("DESTDIR").unwrap_or_default(), prefix, libdir })
+        Ok(Self { parts: parts()?, destdir: setting("DESTDIR").unwrap_or_default(), prefix, libdir })
+    }
+
+    fn has(&self, part: &str) -> bool {
+        self.parts.split(',').any(|chosen| chosen == part)
     }
 
     /// Where a path of the installed system lies now.
@@ -77,6 +96,27 @@ impl Layout {
         Ok(())
     }
 
+    /// Builds the command, which lays itself out.
+    fn install_command(&self) -> Result<(), Box<dyn Error>> {
+        let mut command = cargo();
+        command.args([
+            "run",
+            "--quiet",
+            "--release",
+            "--package",
+            "pagepool-cli",
+            "--",
+            "install",
+            "--prefix",
+        ]);
+        command.arg(&self.prefix);
+        if !self.destdir.as_os_str().is_empty() {
+            command.arg("--destdir").arg(std::path::absolute(&self.destdir)?);
+        }
+        let status = command.status()?;
+        if status.success() { Ok(()) } else { Err(format!("pagepool install: {status}").into()) }
+    }
+
     fn pkgconfig(&self) -> Result<String, Box<dyn Error>> {
         let template = fs::read_to_string(Path::new(ROOT).join("pagepool.pc.in"))?;
         let libdir = match self.libdir.strip_prefix(&self.prefix) {
@@ -88,12 +128,28 @@ impl Layout {
     }
 }
 
+/// The parts that are asked for, checked.
+fn parts() -> Result<String, String> {
+    let whole = Path::new(ROOT).join("../pagepool-cli/Cargo.toml").exists();
+    let chosen = setting("PARTS").map(|parts| parts.to_string_lossy().into_owned());
+    let chosen = chosen.unwrap_or_else(|| if whole { "library,command".into() } else { "library".into() });
+    match chosen.split(',').find(|part| !PARTS.contains(part)) {
+        Some(unknown) => Err(format!("PARTS names {unknown:?}, but the parts are library and command")),
+        None => Ok(chosen),
+    }
+}
+
+fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(ROOT);
+    command
+}
+
 /// Builds the libraries, and says where they are. In a profile of their own, for errors inside must not abort C programs.
 fn build() -> Result<PathBuf, Box<dyn Error>> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo();
     command.args(["build", "--profile", "capi", "--package", "pagepool-capi", "--lib"]);
-    command.args(["--message-format", "json-render-diagnostics"]).current_dir(ROOT);
+    command.args(["--message-format", "json-render-diagnostics"]);
     let done = command.stderr(std::process::Stdio::inherit()).output()?;
     if !done.status.success() {
         return Err(format!("cargo build: {}", done.status).into());

@@ -13,7 +13,11 @@ pub fn prefix() -> &'static Path {
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(concat!("installed-", env!("CARGO_CRATE_NAME")));
         let _ = fs::remove_dir_all(&destdir);
         let mut install = Command::new(env!("CARGO_BIN_EXE_pagepool-install"));
-        run(install.env("DESTDIR", &destdir).env("PREFIX", "/opt/pagepool").env_remove("LIBDIR"));
+        run(install
+            .env("DESTDIR", &destdir)
+            .env("PREFIX", "/opt/pagepool")
+            .env("PARTS", "library")
+            .env_remove("LIBDIR"));
         destdir.join("opt/pagepool")
     })
 }
