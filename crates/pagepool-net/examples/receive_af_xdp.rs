@@ -11,7 +11,7 @@ use std::time::Duration;
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff};
 use pagepool_lab::{FrameSocket, Namespace};
 use pagepool_net::link::{Netlink, OperState, VethEnd};
-use pagepool_net::{Attach, Device, Redirect, Umem, UmemParams, XskDevice, XskParams};
+use pagepool_net::{Attach, Device, DeviceExt, Redirect, Umem, UmemParams, XskDevice, XskParams};
 
 /// What a thread of the namespace can send back.
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
@@ -52,7 +52,7 @@ fn run() -> Outcome {
         }
         (packets, bytes) = (packets + more, bytes + len);
     }
-    let dropped = xsk.xsk_stats().rx_dropped;
+    let dropped = xsk.kernel_stats().rx_dropped;
     xsk.close(); // takes back the buffers on its rings
     println!("{packets} packets, {bytes} bytes, through {} pages; dropped {dropped}", pool.stats().hold);
     assert_eq!(pool.inflight().out, 0, "every page is home");

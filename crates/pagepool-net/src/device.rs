@@ -1,10 +1,15 @@
-//! What a device is, and what devices share: the seam, counters, tables, waking.
+//! What a device is, and what devices share: the seam, the queue in front of it, counters, tables, waking.
 
 pub(crate) mod counters;
 pub(crate) mod doorbell;
 pub(crate) mod fault_nic;
 pub(crate) mod mapping_cache;
-mod seam;
+pub(crate) mod seam;
+mod stats;
+mod tx_queue;
+mod wait;
 
-pub(crate) use seam::sleep_on;
-pub use seam::{Armed, Calls, Capabilities, Device, DeviceStats, Wake};
+pub use seam::{Armed, Device, DeviceInfo, QueueState};
+pub use stats::{Calls, DeviceStats, KernelStats};
+pub use tx_queue::TxQueue;
+pub use wait::{DeviceExt, Wake};

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Bound, ETH_HEADER, Error, XdpBuff, XdpFrame, XdpFrameBulk, put_packets};
 
-use crate::device::{Device, Wake};
+use crate::device::{Device, TxQueue, Wake};
 use crate::sys::event::Sleep;
 pub use cycles::PartCycles;
 use cycles::{Meter, Part};
@@ -298,8 +298,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         Some(&self.ports[self.place(port)?].egress)
     }
 
-    /// The frames that wait for the transmit ring of a port, in order.
-    pub fn waiting(&self, port: PortId) -> Option<impl ExactSizeIterator<Item = &XdpFrame>> {
+    /// What waits for the transmit ring of a port.
+    pub fn waiting(&self, port: PortId) -> Option<&TxQueue> {
         Some(self.ports[self.place(port)?].waiting())
     }
 
@@ -416,7 +416,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         dropped + aborted == packets.len() as u64
     }
 
-    /// Sends what it can of a burst that all goes out of one port; says how many packets that were.
+    /// Sends a burst that all goes out of one port, if it can go as it is; says how many packets the device took.
     #[inline]
     fn send_burst(&mut self, at: usize, packets: &mut Vec<XdpBuff>) -> usize {
         let (to, back) = match self.verdicts[0] {
@@ -431,11 +431,12 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             return 0;
         }
         self.meter.lap(Part::PacketHandler, packets.len(), &self.ports);
+        let all = packets.len();
         let sent = self.ports[to].send_burst(packets, back);
-        if !back {
-            self.ports[at].stats.redirect_out += sent as u64;
+        if !back && packets.is_empty() {
+            self.ports[at].stats.redirect_out += all as u64;
         }
-        self.verdicts.truncate(packets.len()); // they are all the same
+        self.verdicts.truncate(packets.len()); // none is left to be carried out, or all are
         self.meter.lap(Part::Transmit, sent, &self.ports);
         self.meter.sent(sent);
         sent

@@ -78,7 +78,9 @@ mod xsk;
 mod zerocopy;
 
 pub use device::fault_nic::{Chance, FaultCounts, FaultNic, FaultParams};
-pub use device::{Armed, Calls, Capabilities, Device, DeviceStats, Wake};
+pub use device::{
+    Armed, Calls, Device, DeviceExt, DeviceInfo, DeviceStats, KernelStats, QueueState, TxQueue, Wake,
+};
 pub use forward::egress::{Egress, Path, PathStats};
 pub use forward::handler::{Action, Ingress, PacketHandler, PortId, swap_macs};
 pub use forward::handoff::{HandoffRx, HandoffTx, handoff};
@@ -90,7 +92,5 @@ pub use mem_nic::nic_domain::NicDomain;
 pub use mem_nic::port_thread::PortThread;
 pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStats, PortStep, mem_nic};
 pub use sys::clock::{ticks, ticks_per_second};
-pub use xsk::{
-    Attach, BusyPoll, Redirect, TxMode, Umem, UmemParams, XskDevice, XskMode, XskParams, XskStats,
-};
+pub use xsk::{Attach, BusyPoll, Redirect, TxMode, Umem, UmemParams, XskDevice, XskMode, XskParams};
 pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

@@ -38,18 +38,17 @@ pub(crate) mod port_thread;
 mod receiver;
 mod sender;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagepool::{Bound, DmaDomain, Error, XdpBuff, XdpFrame, XdpFrameBulk};
+use pagepool::{Bound, DmaDomain, Error, XdpBuff, XdpFrameBulk};
 use rtrb::RingBuffer;
 
 pub use params::MemNicParams;
 pub use port::{NicPort, PortStats, PortStep};
 
 use crate::device::mapping_cache::MappingCache;
-use crate::device::{Armed, Capabilities, Device, DeviceStats, Wake, sleep_on};
+use crate::device::{Armed, Calls, Device, DeviceInfo, DeviceStats, QueueState, TxQueue};
 use device_memory::DeviceMemory;
 use link::Link;
 use port::PortRings;
@@ -59,9 +58,11 @@ use sender::Sender;
 /// The driver half of an in-memory NIC. See [`mem_nic`].
 #[derive(Debug)]
 pub struct MemNic {
-    params: MemNicParams,
-    reach: MappingCache,
+    info: DeviceInfo,
+    mappings: MappingCache,
     link: Arc<Link>,
+    /// Whether the port wakes this end: from `arm` on.
+    armed: bool,
     receiver: Receiver,
     sender: Sender,
     stats: DeviceStats,
@@ -74,8 +75,8 @@ pub struct MemNic {
 /// It has no buffers for packets before its first [`receive`](Device::receive).
 ///
 /// ```
-/// use pagepool::{Arena, ArenaParams, XdpFrame, XdpFrameBulk, Pool, PoolParams};
-/// use pagepool_net::{Device, MemNicParams, NicDomain, mem_nic};
+/// use pagepool::{Arena, ArenaParams, XdpFrameBulk, Pool, PoolParams};
+/// use pagepool_net::{Device, MemNicParams, NicDomain, TxQueue, mem_nic};
 ///
 /// let domain = NicDomain::new("mem0");
 /// let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() })?;
@@ -83,7 +84,7 @@ pub struct MemNic {
 /// let (mut nic, mut wire) = mem_nic(MemNicParams::default(), domain)?;
 ///
 /// let mut packets = Vec::with_capacity(64);
-/// let mut out = std::collections::VecDeque::with_capacity(64);
+/// let mut out = TxQueue::with_capacity(64, 64);
 /// let mut done = XdpFrameBulk::new();
 /// nic.receive(&pool, &mut packets, 64); // the first buffers
 ///
@@ -92,7 +93,7 @@ pub struct MemNic {
 ///     nic.receive(&pool, &mut packets, 64);
 ///     for mut packet in packets.drain(..) {
 ///         packet.data_mut()[0] = 99;
-///         out.push_back(XdpFrame::from(packet)); // back to where it came from
+///         out.push(packet); // back to where it came from
 ///     }
 ///     nic.transmit(&mut out);
 ///     let sent = wire.take(|packet| assert_eq!((packet.len(), packet[0], packet[1]), (60, 99, round)));
@@ -116,13 +117,22 @@ pub fn mem_nic(params: MemNicParams, memory: Arc<dyn DeviceMemory>) -> Result<(M
     let rings = PortRings { fill: posted, received, send: to_send, sent };
     let port = NicPort::new(link.clone(), memory, rings, params.max_packet, params.max_buffers);
     let nic = MemNic {
-        reach: MappingCache::new(domain),
+        info: DeviceInfo {
+            name: params.name,
+            domain: Some(domain.clone()),
+            rx_ring: params.rx_ring,
+            tx_ring: params.tx_ring,
+            max_packet: params.max_packet,
+            max_buffers: params.max_buffers,
+            maps: true,
+        },
+        mappings: MappingCache::new(domain),
         link,
+        armed: false,
         receiver: Receiver::new(fill, came, params.max_buffers),
         sender: Sender::new(send, went, params.max_packet, params.max_buffers),
         stats: DeviceStats::default(),
         open: true,
-        params,
     };
     Ok((nic, port))
 }
@@ -136,27 +146,20 @@ impl MemNic {
         if self.link.is_gone() {
             return 0;
         }
-        self.receiver.look_in_place(budget, &self.reach, &mut self.stats, look)
+        self.receiver.look_in_place(budget, &self.mappings, &mut self.stats, look)
+    }
+
+    /// Nobody sleeps any more: what woke is taken back.
+    #[cold]
+    fn disarm(&mut self) {
+        self.armed = false;
+        self.link.bell.awake();
     }
 }
 
 impl Device for MemNic {
-    fn name(&self) -> &str {
-        &self.params.name
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            rx_ring: self.params.rx_ring,
-            tx_ring: self.params.tx_ring,
-            max_packet: self.params.max_packet,
-            max_buffers: self.params.max_buffers,
-            maps: true,
-        }
-    }
-
-    fn domain(&self) -> Option<&Arc<dyn DmaDomain>> {
-        Some(self.reach.domain())
+    fn info(&self) -> &DeviceInfo {
+        &self.info
     }
 
     #[inline]
@@ -164,17 +167,20 @@ impl Device for MemNic {
         if self.link.is_gone() {
             return 0;
         }
-        let n = self.receiver.receive(into, budget, &self.reach, &mut self.stats);
-        self.receiver.refill(pool, &mut self.reach, &mut self.stats);
+        if self.armed {
+            self.disarm();
+        }
+        let n = self.receiver.receive(into, budget, &self.mappings, &mut self.stats);
+        self.receiver.refill(pool, &mut self.mappings, &mut self.stats);
         n
     }
 
     #[inline]
-    fn transmit(&mut self, frames: &mut VecDeque<XdpFrame>) -> usize {
+    fn transmit(&mut self, queue: &mut TxQueue) -> usize {
         if self.link.is_gone() {
             return 0;
         }
-        self.sender.transmit(frames, &mut self.reach, &mut self.stats)
+        self.sender.transmit(queue, &mut self.mappings, &mut self.stats)
     }
 
     #[inline]
@@ -185,26 +191,26 @@ impl Device for MemNic {
         self.sender.complete(done, budget, &mut self.stats)
     }
 
-    fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
-        sleep_on(self, pool, timeout)
+    fn state(&self) -> QueueState {
+        QueueState { tx_room: self.sender.room(), calls: Calls::default() }
     }
 
     fn arm(&mut self, pool: &Bound) -> Armed<'_> {
+        if self.armed {
+            self.disarm();
+        }
+        self.armed = true;
         self.link.bell.sleep();
         if self.link.is_gone() {
             return Armed::Gone;
         }
         let before = self.receiver.held();
-        self.receiver.refill(pool, &mut self.reach, &mut self.stats);
+        self.receiver.refill(pool, &mut self.mappings, &mut self.stats);
         if self.receiver.held() > before || self.receiver.has_some() || self.sender.has_some() {
             Armed::Ready
         } else {
             Armed::Idle { fd: Some(self.link.bell.event()), at_most: Duration::MAX }
         }
-    }
-
-    fn disarm(&mut self) {
-        self.link.bell.awake();
     }
 
     fn stats(&self) -> DeviceStats {

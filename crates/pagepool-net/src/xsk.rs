@@ -40,5 +40,4 @@ mod umem;
 pub use bpf::redirect::{Attach, Redirect};
 pub use device::XskDevice;
 pub use params::{BusyPoll, TxMode, UmemParams, XskMode, XskParams};
-pub use stats::XskStats;
 pub use umem::Umem;

@@ -5,10 +5,11 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::collections::VecDeque;
 
 use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
-use pagepool_net::{Action, Device, Forwarder, Ingress, MemNicParams, NicDomain, PortId, handoff, mem_nic};
+use pagepool_net::{
+    Action, Device, Forwarder, Ingress, MemNicParams, NicDomain, PortId, TxQueue, handoff, mem_nic,
+};
 
 struct Counting;
 
@@ -42,7 +43,7 @@ fn nothing_is_allocated_per_packet() {
     let pool = Pool::new(params, arena).unwrap().bind();
     let (mut nic, mut wire) = mem_nic(MemNicParams::default(), domain).unwrap();
     let mut packets = Vec::with_capacity(64);
-    let mut queue: VecDeque<XdpFrame> = VecDeque::with_capacity(64);
+    let mut queue: TxQueue = TxQueue::with_capacity(64, 64);
     let mut done = XdpFrameBulk::new();
     let (single, jumbo) = ([1u8; 60], [2u8; 9000]);
     let mut round = |n: usize| {
@@ -54,7 +55,7 @@ fn nothing_is_allocated_per_packet() {
         nic.receive(&pool, &mut packets, 64);
         for (at, packet) in packets.drain(..).enumerate() {
             if at % 2 == n % 2 {
-                queue.push_back(XdpFrame::from(packet)); // the others are dropped
+                queue.push(XdpFrame::from(packet)); // the others are dropped
             }
         }
         nic.transmit(&mut queue);

@@ -1,12 +1,11 @@
 //! Faults are what they were asked to be, counted, and cost no buffer.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_net::{
-    Armed, Chance, Device, FaultCounts, FaultNic, FaultParams, MemNic, MemNicParams, NicDomain, NicPort,
-    Wake, mem_nic,
+    Armed, Chance, Device, DeviceExt, FaultCounts, FaultNic, FaultParams, MemNic, MemNicParams, NicDomain,
+    NicPort, TxQueue, Wake, mem_nic,
 };
 
 fn faulty(faults: FaultParams) -> (FaultNic<MemNic>, NicPort, Bound) {
@@ -62,7 +61,6 @@ fn a_packet_that_nothing_follows_is_overtaken_by_the_next_poll() {
     assert_eq!(nic.stats().in_rx, 513, "it is held back");
     assert_eq!(nic.wait(&pool, Duration::from_secs(60)), Wake::Ready, "a poll is what it waits for");
     assert!(matches!(nic.arm(&pool), Armed::Ready), "likewise where others are waited for, too");
-    nic.disarm();
     assert_eq!(poll(&mut nic, &pool), [1]);
     assert_eq!(nic.counts(), FaultCounts { reordered: 1, ..Default::default() });
 }
@@ -102,8 +100,7 @@ fn completions_stall_and_transmits_are_refused_as_asked() {
     let mut done = XdpFrameBulk::new();
     let frame = || XdpFrame::from(XdpBuff::received(pool.alloc_page().expect("pages"), 60).expect("fits"));
     for (sent, completed) in [(1, 1), (0, 0), (2, 1), (0, 0), (2, 1)] {
-        let mut queue = VecDeque::from([frame(), frame()]);
-        queue.truncate(sent.max(1));
+        let mut queue: TxQueue = (0..sent.max(1)).map(|_| frame()).collect();
         assert_eq!(nic.transmit(&mut queue), sent);
         port.take(|_| ());
         assert_eq!(nic.complete(&mut done, 1), completed);

@@ -1,6 +1,5 @@
 //! The in-memory NIC against a device that lies, faults, stalls and dies, and the wake-ups of its driver.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,8 +9,8 @@ use pagepool::{
     XdpFrame, XdpFrameBulk,
 };
 use pagepool_net::{
-    Cable, Device, DeviceMemory, DeviceStats, MemNic, MemNicParams, NicDomain, NicPort, PortThread, Wake,
-    mem_nic,
+    Cable, Device, DeviceExt, DeviceMemory, DeviceStats, MemNic, MemNicParams, NicDomain, NicPort,
+    PortThread, TxQueue, Wake, mem_nic,
 };
 
 struct Bench {
@@ -281,7 +280,7 @@ fn completions_may_come_in_any_order() {
 fn a_transmit_ring_that_is_full_for_ever_loses_nothing() {
     let mut bench = bench();
     bench.port.stall(true);
-    let mut queue: VecDeque<_> = (0..100).map(|_| bench.frame(1)).collect();
+    let mut queue: TxQueue = (0..100).map(|_| bench.frame(1)).collect();
     assert_eq!(bench.nic.transmit(&mut queue), 32);
     for _ in 0..10_000 {
         assert_eq!((bench.nic.transmit(&mut queue), bench.complete()), (0, 0));
@@ -353,7 +352,7 @@ fn only_its_own_domain_is_synced_and_mapped_anew_it_goes_on() {
     for round in 1..=2 {
         let mapping = arena.area().attach(&domain).expect("it maps");
         let packet = XdpBuff::received(pool.alloc_page().expect("pages enough"), 60).expect("it fits");
-        assert_eq!(nic.transmit(&mut VecDeque::from([XdpFrame::from(packet)])), 1);
+        assert_eq!(nic.transmit(&mut TxQueue::from([XdpFrame::from(packet)])), 1);
         assert!(port.take(|packet| assert_eq!(packet.len(), 60)));
         assert_eq!(nic.complete(&mut XdpFrameBulk::new(), 1), 1, "round {round}");
         arena.area().detach(&mapping);
@@ -485,7 +484,7 @@ fn a_lossless_cable_keeps_what_finds_no_buffer_and_a_plain_one_drops_it() {
         let mut two = bench_over(domain, small(), sized());
         let (a, b) = (one.port, two.port);
         let mut cable = if lossless { Cable::lossless(a, b) } else { Cable::new(a, b) };
-        let mut queue: VecDeque<_> = (0..40)
+        let mut queue: TxQueue = (0..40)
             .map(|_| {
                 XdpFrame::from(XdpBuff::received(one.pool.alloc_page().expect("pages"), 60).expect("fits"))
             })
@@ -499,7 +498,7 @@ fn a_lossless_cable_keeps_what_finds_no_buffer_and_a_plain_one_drops_it() {
         assert_eq!((second, later), if lossless { (8, 8) } else { (0, 0) });
         assert_eq!(two.nic.stats().rx_no_buffer, if lossless { 0 } else { 8 });
         drop(two.nic);
-        queue.push_back(XdpFrame::from(two.packets.pop().expect("it received some")));
+        queue.push(XdpFrame::from(two.packets.pop().expect("it received some")));
         assert_eq!(
             (one.nic.transmit(&mut queue), cable.step()),
             (1, 1),

@@ -1,14 +1,13 @@
 //! The in-memory NIC with its hardware on threads of its own.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_net::{
-    Cable, Device, Egress, HandoffRx, HandoffTx, MemNic, MemNicParams, NicDomain, NicPort, PortThread, Wake,
-    ZeroCopySocket, mem_nic,
+    Cable, Device, DeviceExt, Egress, HandoffRx, HandoffTx, MemNic, MemNicParams, NicDomain, NicPort,
+    PortThread, TxQueue, Wake, ZeroCopySocket, mem_nic,
 };
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -44,7 +43,7 @@ fn is_right(packet: &XdpBuff, number: usize) -> bool {
 
 /// Sends numbered packets out of one NIC, and checks what comes into it from the other: both at once.
 fn exchange(mut nic: MemNic, pool: Bound, count: usize) -> MemNic {
-    let (mut queue, mut done) = (VecDeque::with_capacity(64), XdpFrameBulk::new());
+    let (mut queue, mut done) = (TxQueue::with_capacity(64, 64), XdpFrameBulk::new());
     let mut came = Vec::with_capacity(64);
     let (mut next, mut expected, mut completed) = (0, 0, 0);
     let begun = Instant::now();
@@ -53,7 +52,7 @@ fn exchange(mut nic: MemNic, pool: Bound, count: usize) -> MemNic {
             && next < count
             && let Some(frame) = numbered(&pool, next)
         {
-            queue.push_back(frame);
+            queue.push(frame);
             next += 1;
         }
         let sent = nic.transmit(&mut queue);

@@ -2,7 +2,6 @@
 
 mod veth;
 
-use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,8 +13,8 @@ use pagepool::{
 };
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
-    Action, Attach, Device, Forwarder, PortId, Redirect, Umem, UmemParams, Wake, XskDevice, XskMode,
-    XskParams,
+    Action, Attach, Device, DeviceExt, Forwarder, PortId, Redirect, TxQueue, Umem, UmemParams, Wake,
+    XskDevice, XskMode, XskParams,
 };
 use veth::{Far, Veth};
 
@@ -78,14 +77,14 @@ fn collect(device: &mut XskDevice, pool: &Bound, n: usize) -> Vec<XdpBuff> {
 }
 
 /// Polls until the kernel has sent everything.
-fn drain(device: &mut XskDevice, queue: &mut VecDeque<XdpFrame>) {
+fn drain(device: &mut XskDevice, queue: &mut TxQueue) {
     let (mut done, start) = (XdpFrameBulk::new(), Instant::now());
     while (!queue.is_empty() || device.stats().in_tx > 0) && start.elapsed() < Duration::from_secs(5) {
         device.transmit(queue);
         device.complete(&mut done, 64);
         done.flush();
     }
-    assert_eq!((queue.len(), device.stats().in_tx), (0, 0), "{:?}", device.xsk_stats());
+    assert_eq!((queue.len(), device.stats().in_tx), (0, 0), "{:?}", device.kernel_stats());
 }
 
 /// The numbers of the packets that arrive at a far end, which are as they were made.
@@ -101,7 +100,7 @@ fn arrived(far: &mut Far, len: impl Fn(usize) -> usize) -> Vec<usize> {
 
 /// All that the kernel has is somewhere.
 fn adds_up(device: &XskDevice) {
-    let (xsk, stats) = (device.xsk_stats(), device.stats());
+    let (xsk, stats) = (device.kernel_stats(), device.stats());
     assert_eq!(xsk.fill + xsk.received + xsk.rx_in_kernel, stats.in_rx, "{xsk:?}");
     assert_eq!(xsk.transmit + xsk.completed + xsk.tx_in_kernel + xsk.rejected, stats.in_tx, "{xsk:?}");
 }
@@ -169,7 +168,7 @@ fn a_burst_beyond_what_the_kernel_takes_at_once_is_sent_whole() {
         let pool = pool(&arena, &umem);
         let mut device = XskDevice::open(params("near0"), &umem).expect("a free queue");
         let mut far = veth.far_end(0);
-        let mut queue: VecDeque<_> = (0..1000).map(|n| frame(&pool, &packet(n, 60))).collect();
+        let mut queue: TxQueue = (0..1000).map(|n| frame(&pool, &packet(n, 60))).collect();
         drain(&mut device, &mut queue);
         assert_eq!(arrived(&mut far, |_| 60), (0..1000).collect::<Vec<_>>());
         assert_eq!((device.stats().tx_completed, pool.inflight().out), (1000, 0));
@@ -246,7 +245,7 @@ fn unaligned_chunks_over_huge_pages_begin_at_different_colours() {
         assert!(begins.iter().all(|at| (256..=most).contains(at)), "no chunk goes past its page: {begins:?}");
         assert_eq!(begins.len(), 16, "all of the pool's colours: {begins:?}");
         adds_up(&device);
-        assert_eq!(device.xsk_stats().rx_invalid_descs, 0, "none was discarded");
+        assert_eq!(device.kernel_stats().rx_invalid_descs, 0, "none was discarded");
         drop(device);
         assert_eq!(pool.inflight().out, 0);
     });
@@ -270,7 +269,7 @@ fn a_dry_pool_wakes_the_device_when_a_buffer_comes_home() {
                 assert_eq!(held.data(), packet(n, 60), "the first 16, as they were sent");
             }
             assert_eq!((held.len(), device.stats().in_rx), (16, 0), "the pool is dry");
-            let (xsk, lost) = (device.xsk_stats(), 4 * (round as u64 + 1));
+            let (xsk, lost) = (device.kernel_stats(), 4 * (round as u64 + 1));
             assert_eq!((xsk.rx_fill_ring_empty, xsk.rx_dropped, xsk.rx_ring_full), (lost, lost, 0));
             assert_eq!((device.stats().rx_no_buffer, device.stats().rx_too_long), (lost, 0), "visible");
             assert_eq!((xsk.fill, xsk.received, xsk.rx_in_kernel), (0, 0, 0), "the kernel has nothing");
@@ -305,10 +304,10 @@ fn an_interface_that_goes_down_and_up_loses_no_buffer() {
         device.receive(&pool, &mut Vec::new(), 0);
         for round in 0..3 {
             veth.set_up("near0", false);
-            let mut queue: VecDeque<_> = (0..100).map(|n| frame(&pool, &packet(n, 60))).collect();
+            let mut queue: TxQueue = (0..100).map(|n| frame(&pool, &packet(n, 60))).collect();
             device.transmit(&mut queue);
             assert_eq!(device.wait(&pool, Duration::from_millis(5)), Wake::Timeout, "down is not gone");
-            assert_eq!((device.stats().in_tx, device.xsk_stats().transmit), (100, 100), "they wait");
+            assert_eq!((device.stats().in_tx, device.kernel_stats().transmit), (100, 100), "they wait");
             adds_up(&device);
             veth.set_up("near0", true);
             drain(&mut device, &mut queue);

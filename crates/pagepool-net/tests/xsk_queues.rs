@@ -3,7 +3,6 @@
 
 mod veth;
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +11,9 @@ use std::time::{Duration, Instant};
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_lab::FrameSocket;
 use pagepool_net::testing::FarEnd;
-use pagepool_net::{Attach, Device, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams};
+use pagepool_net::{
+    Attach, Device, DeviceExt, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
+};
 use veth::Veth;
 
 /// Longest a packet may take; and how many go through each queue, in bursts that the rings have room for.
@@ -89,7 +90,7 @@ fn frame(pool: &Bound, bytes: &[u8]) -> XdpFrame {
 
 /// Sends back what comes, until it is told to stop; says how many there were, and that all buffers are home.
 fn echo(mut device: XskDevice, pool: &Bound, stop: &AtomicBool) -> usize {
-    let (mut packets, mut queue, mut done) = (Vec::with_capacity(64), VecDeque::new(), XdpFrameBulk::new());
+    let (mut packets, mut queue, mut done) = (Vec::with_capacity(64), TxQueue::new(), XdpFrameBulk::new());
     let (mut count, start) = (0, Instant::now());
     while !stop.load(Ordering::Relaxed) && start.elapsed() < 3 * LIMIT {
         count += device.receive(pool, &mut packets, 64);
@@ -110,8 +111,9 @@ fn bursts(devices: &mut [(XskDevice, Bound)], echoed: &[usize]) -> Vec<Vec<(u32,
     let (mut packets, mut done) = (Vec::with_capacity(64), XdpFrameBulk::new());
     for burst in 0..BURSTS {
         for (device, pool) in &mut *devices {
-            let queue: u32 = device.name().rsplit(':').next().and_then(|n| n.parse().ok()).expect("IF:QUEUE");
-            let mut frames: VecDeque<_> =
+            let queue: u32 =
+                device.info().name.rsplit(':').next().and_then(|n| n.parse().ok()).expect("IF:QUEUE");
+            let mut frames: TxQueue =
                 (0..BURST).map(|n| frame(pool, &packet(queue, burst * BURST + n))).collect();
             assert_eq!(device.transmit(&mut frames), BURST);
         }

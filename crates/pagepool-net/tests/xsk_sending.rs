@@ -2,7 +2,6 @@
 
 mod veth;
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use pagepool::{Arena, ArenaParams, Bound, Error, Pool, PoolParams, XdpBuff, XdpF
 use pagepool_net::link::Netlink;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
-    Attach, Device, Redirect, TxMode, Umem, UmemParams, XskDevice, XskMode, XskParams, ticks,
+    Attach, Device, Redirect, TxMode, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams, ticks,
 };
 use veth::{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN, Far, Tap, Veth};
 
@@ -83,13 +82,13 @@ impl Near {
     }
 
     fn send(&mut self, numbers: std::ops::Range<usize>) {
-        let mut queue: VecDeque<_> = numbers.map(|number| self.frame(number)).collect();
+        let mut queue: TxQueue = numbers.map(|number| self.frame(number)).collect();
         drain(&mut self.device, &mut queue);
     }
 
     /// Buffers that wait to be sent, that were, and that are between.
     fn places(&self) -> [u64; 3] {
-        let xsk = self.device.xsk_stats();
+        let xsk = self.device.kernel_stats();
         [xsk.transmit, xsk.completed, xsk.tx_in_kernel + xsk.rejected]
     }
 
@@ -99,19 +98,19 @@ impl Near {
 
     /// How often the kernel found nothing on the transmit ring, which is once a call that sent all of it.
     fn calls_by_ring(&self) -> u64 {
-        self.device.xsk_stats().tx_ring_empty
+        self.device.kernel_stats().tx_ring_empty
     }
 }
 
 /// Polls until everything was sent.
-fn drain(device: &mut XskDevice, queue: &mut VecDeque<XdpFrame>) {
+fn drain(device: &mut XskDevice, queue: &mut TxQueue) {
     let (mut done, start) = (XdpFrameBulk::new(), Instant::now());
     while (!queue.is_empty() || device.stats().in_tx > 0) && start.elapsed() < Duration::from_secs(5) {
         device.transmit(queue);
         device.complete(&mut done, 64);
         done.flush();
     }
-    assert_eq!((queue.len(), device.stats().in_tx), (0, 0), "{:?}", device.xsk_stats());
+    assert_eq!((queue.len(), device.stats().in_tx), (0, 0), "{:?}", device.kernel_stats());
 }
 
 /// The numbers of the packets that arrive, each as it was made.
@@ -195,7 +194,7 @@ fn a_thread_elsewhere_sends_by_the_ring_and_to_no_other_interface() {
                     buff.data_mut().copy_from_slice(&packet(number, length(number)));
                     XdpFrame::from(buff)
                 };
-                (0..100).map(frame).collect::<VecDeque<_>>()
+                (0..100).map(frame).collect::<TxQueue>()
             };
             assert_eq!(near.0.tx_mode(), (TxMode::BpfBatch, None));
             drain(&mut near.0, &mut frames(&near.1));
@@ -217,7 +216,7 @@ fn what_waits_on_the_ring_goes_before_what_a_program_could_send() {
         for round in 0..5 {
             near.veth.set_up("near0", false);
             let first = round * 200;
-            let mut queue: VecDeque<_> = (first..first + 100).map(|number| near.frame(number)).collect();
+            let mut queue: TxQueue = (first..first + 100).map(|number| near.frame(number)).collect();
             near.device.transmit(&mut queue);
             assert_eq!(near.places(), [100, 0, 0], "they wait");
             queue.extend((first + 100..first + 200).map(|number| near.frame(number)));

@@ -4,7 +4,6 @@
 mod veth;
 
 use std::any::Any;
-use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Weak};
@@ -13,7 +12,9 @@ use std::time::{Duration, Instant};
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, PoolRef, XdpBuff, XdpFrame, XdpFrameBulk};
 use pagepool_net::link::Netlink;
 use pagepool_net::testing::FarEnd;
-use pagepool_net::{Attach, Device, Redirect, Umem, UmemParams, XskDevice, XskMode, XskParams};
+use pagepool_net::{
+    Attach, Device, DeviceExt, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams,
+};
 use veth::{Far, Veth};
 
 /// Set in the process that is to be killed.
@@ -77,7 +78,7 @@ fn collect(device: &mut XskDevice, pool: &Bound, count: usize) -> Vec<XdpBuff> {
 fn echoes(device: &mut XskDevice, pool: &Bound, far: &mut Far) {
     (0..10).for_each(|number| assert!(far.send(&packet(number))));
     let packets = collect(device, pool, 10);
-    let mut queue: VecDeque<_> = packets.into_iter().map(XdpFrame::from).collect();
+    let mut queue: TxQueue = packets.into_iter().map(XdpFrame::from).collect();
     assert_eq!((queue.len(), device.transmit(&mut queue)), (10, 10));
     far.patience = Duration::from_secs(5);
     let mut back = Vec::new();
@@ -120,10 +121,10 @@ fn everything(far: &mut [Far; 2], random: &mut Random) -> Everything {
     }
     let held = [&mut left, &mut right].map(|(device, pool)| collect(device, pool, 5 + random.below(5)));
     let [mut to_right, mut to_left] =
-        held.map(|held| held.into_iter().map(XdpFrame::from).collect::<VecDeque<_>>());
+        held.map(|held| held.into_iter().map(XdpFrame::from).collect::<Vec<_>>());
     let (kept_left, kept_right) = (to_right.split_off(2), to_left.split_off(2));
-    right.0.transmit(&mut to_right); // each sends what is the other's
-    left.0.transmit(&mut to_left);
+    right.0.transmit(&mut to_right.into_iter().collect()); // each sends what is the other's
+    left.0.transmit(&mut to_left.into_iter().collect());
     let homes = [left.1.handle(), right.1.handle()];
     let (umem, arena) = (Arc::downgrade(&memory.1), Arc::downgrade(&memory.0));
     let [redirect_left, redirect_right] = redirects;
@@ -176,7 +177,7 @@ fn hold() {
     let memory = memory();
     let (mut device, pool) = open("near0", &attach("near0"), &memory);
     println!("\nREADY");
-    let (mut packets, mut queue, mut done) = (Vec::with_capacity(64), VecDeque::new(), XdpFrameBulk::new());
+    let (mut packets, mut queue, mut done) = (Vec::with_capacity(64), TxQueue::new(), XdpFrameBulk::new());
     let start = Instant::now();
     while start.elapsed() < LIMIT {
         device.receive(&pool, &mut packets, 64);

@@ -64,11 +64,11 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagepool_net::XskStats;
+    use pagepool_net::KernelStats;
 
     #[test]
     fn places_add_up() {
-        let xsk = XskStats {
+        let xsk = KernelStats {
             fill: 1,
             received: 2,
             rx_in_kernel: 3,
@@ -76,7 +76,7 @@ mod tests {
             completed: 5,
             tx_in_kernel: 6,
             rejected: 7,
-            ..XskStats::default()
+            ..KernelStats::default()
         };
         let port = PortSample { xsk: Some(xsk), waiting: 8, ..PortSample::default() };
         let places = Places::of(&[port, PortSample::default()]);

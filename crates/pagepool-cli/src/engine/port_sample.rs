@@ -1,7 +1,9 @@
 //! What a thread sees of its ports at one time, for the figures of whoever watches it.
 
-use pagepool::{Inflight, Stats, XdpFrame};
-use pagepool_net::{DeviceStats, ForwardStats, Forwarder, PacketHandler, PathStats, PortId, Stack, XskStats};
+use pagepool::{Inflight, Stats};
+use pagepool_net::{
+    DeviceStats, ForwardStats, Forwarder, KernelStats, PacketHandler, PathStats, PortId, Stack, TxQueue,
+};
 
 /// What was counted for one port.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,7 +13,7 @@ pub struct PortSample {
     /// By the device.
     pub nic: DeviceStats,
     /// By the kernel, if the device is an AF_XDP socket.
-    pub xsk: Option<XskStats>,
+    pub xsk: Option<KernelStats>,
     /// By the forwarder.
     pub port: ForwardStats,
     /// Ways of frames from other ports.
@@ -24,15 +26,14 @@ impl PortSample {
     /// What is seen of a port now, on the thread that polls it. Some system calls.
     pub fn of<P: PacketHandler, S: Stack>(forwarder: &Forwarder<P, S>, port: PortId) -> Self {
         let device = forwarder.device(port);
-        let waiting =
-            forwarder.waiting(port).map(|frames| frames.map(XdpFrame::segment_count).sum::<usize>());
+        let nic = device.map(|nic| nic.stats()).unwrap_or_default();
         Self {
             pool: forwarder.pool(port).map(|pool| (pool.stats(), pool.inflight())).unwrap_or_default(),
-            nic: device.map(|nic| nic.stats()).unwrap_or_default(),
-            xsk: device.and_then(|nic| nic.kernel_stats()),
+            nic,
+            xsk: nic.kernel,
             port: forwarder.stats(port).unwrap_or_default(),
             paths: forwarder.paths(port).unwrap_or_default(),
-            waiting: waiting.unwrap_or(0) as u64,
+            waiting: forwarder.waiting(port).map_or(0, TxQueue::buffers) as u64,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use pagepool::PoolRef;
-use pagepool_net::XskStats;
+use pagepool_net::KernelStats;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -188,7 +188,7 @@ impl Verdict {
     }
 }
 
-fn named(stats: &XskStats) -> Map<String, Value> {
+fn named(stats: &KernelStats) -> Map<String, Value> {
     stats.entries().map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 

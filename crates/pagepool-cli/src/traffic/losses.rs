@@ -77,11 +77,11 @@ pub fn total(ports: &[PortSample]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagepool_net::XskStats;
+    use pagepool_net::KernelStats;
 
     #[test]
     fn what_found_the_ring_full_is_lost_once() {
-        let xsk = XskStats { rx_ring_full: 3, ..XskStats::default() };
+        let xsk = KernelStats { rx_ring_full: 3, ..KernelStats::default() };
         let mut at = PortSample { xsk: Some(xsk), ..PortSample::default() };
         (at.nic.rx_no_buffer, at.port.tx_overflow) = (5, 7); // the device's count has both in it
         let count = |key| LOSSES.iter().find(|loss| loss.key == key).map(|loss| loss.count(&[at, at]));

@@ -195,7 +195,7 @@ impl<W: Work, F: Feed> Running<'_, W, F> {
             if self.forwarder.wait_on(port, Duration::ZERO) == Wake::Gone
                 && let Some(nic) = self.forwarder.device(port)
             {
-                self.course.is_gone(nic.name());
+                self.course.is_gone(&nic.info().name);
             }
         }
     }

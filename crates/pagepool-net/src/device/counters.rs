@@ -1,16 +1,26 @@
-//! Counters of this crate: a list of names with their meanings becomes the struct, the names in order, the sum, and
-//! the difference.
+//! Counters of this crate: a list of names with their meanings becomes the struct, the names and meanings in order, the
+//! sum, and the difference.
 
-/// Declares a struct of counters: what it is, its name, and each counter with its meaning.
+/// Declares a struct of counters: what it is, its name, and each counter with its meaning. Behind `and`, one part more
+/// that not every such struct has, which is declared here as well.
 macro_rules! counters {
-    ($(#[$about:meta])* $struct:ident: $($(#[$doc:meta])* $name:ident,)*) => {
+    (
+        $(#[$about:meta])* $struct:ident: $($(#[doc = $doc:literal])+ $name:ident,)*
+        $(and $(#[$part_doc:meta])+ $part:ident: $part_type:ident,)?
+    ) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct $struct { $($(#[$doc])* pub $name: u64,)* }
+        pub struct $struct {
+            $($(#[doc = $doc])+ pub $name: u64,)*
+            $($(#[$part_doc])+ pub $part: Option<$part_type>,)?
+        }
 
         impl $struct {
             /// The names of the counters, in order.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+
+            /// What each counter means, in the order of the names.
+            pub const DOCS: &'static [&'static str] = &[$(concat!($($doc),+).trim_ascii()),*];
 
             /// Name and value of each, in order.
             pub fn entries(&self) -> impl Iterator<Item = (&'static str, u64)> {
@@ -19,13 +29,19 @@ macro_rules! counters {
 
             /// What was added since an earlier look; 0 for what became less.
             pub fn since(&self, earlier: &Self) -> Self {
-                Self { $($name: self.$name.saturating_sub(earlier.$name)),* }
+                Self {
+                    $($name: self.$name.saturating_sub(earlier.$name),)*
+                    $($part: self.$part.map(|now| now.since(&earlier.$part.unwrap_or_default())),)?
+                }
             }
         }
 
         impl std::ops::AddAssign for $struct {
             fn add_assign(&mut self, more: Self) {
                 $(self.$name += more.$name;)*
+                $(if let Some(more) = more.$part {
+                    *self.$part.get_or_insert_default() += more;
+                })?
             }
         }
     };

@@ -5,13 +5,12 @@
 //! Buffers are never lost: whatever it holds back is counted in `in_rx`, comes later, or goes home with `close`.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Duration;
 
-use pagepool::{Bound, DmaDomain, Error, PageBuf, XdpBuff, XdpFrame, XdpFrameBulk};
+use pagepool::{Bound, Error, PageBuf, XdpBuff, XdpFrameBulk};
 
-use crate::device::{Armed, Calls, Capabilities, Device, DeviceStats, Wake};
-use crate::xsk::XskStats;
+use super::seam::{Armed, Device, DeviceInfo, QueueState};
+use super::stats::DeviceStats;
+use super::tx_queue::TxQueue;
 
 /// How often something goes wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -299,16 +298,8 @@ fn filled(pool: &Bound, bytes: &[u8]) -> Option<PageBuf> {
 }
 
 impl<D: Device> Device for FaultNic<D> {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn domain(&self) -> Option<&Arc<dyn DmaDomain>> {
-        self.inner.domain()
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
     }
 
     fn receive(&mut self, pool: &Bound, into: &mut Vec<XdpBuff>, budget: usize) -> usize {
@@ -331,11 +322,11 @@ impl<D: Device> Device for FaultNic<D> {
         n
     }
 
-    fn transmit(&mut self, frames: &mut VecDeque<XdpFrame>) -> usize {
+    fn transmit(&mut self, queue: &mut TxQueue) -> usize {
         if self.dead || self.refuse.falls(&mut self.random, &mut self.counts.refused) {
             return 0;
         }
-        self.inner.transmit(frames)
+        self.inner.transmit(queue)
     }
 
     fn complete(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize {
@@ -345,17 +336,8 @@ impl<D: Device> Device for FaultNic<D> {
         self.inner.complete(done, budget)
     }
 
-    fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
-        if self.dead {
-            return Wake::Gone;
-        }
-        if self.ready.is_empty() && self.late.is_empty() {
-            return self.inner.wait(pool, timeout);
-        }
-        match self.inner.wait(pool, Duration::ZERO) {
-            Wake::Timeout => Wake::Ready, // polls are what its packets wait for
-            wake => wake,
-        }
+    fn state(&self) -> QueueState {
+        self.inner.state()
     }
 
     fn arm(&mut self, pool: &Bound) -> Armed<'_> {
@@ -369,10 +351,6 @@ impl<D: Device> Device for FaultNic<D> {
         }
     }
 
-    fn disarm(&mut self) {
-        self.inner.disarm();
-    }
-
     fn stats(&self) -> DeviceStats {
         let inner = self.inner.stats();
         DeviceStats {
@@ -382,14 +360,6 @@ impl<D: Device> Device for FaultNic<D> {
             closed_with: inner.closed_with + self.closed_with,
             ..inner
         }
-    }
-
-    fn kernel_stats(&self) -> Option<XskStats> {
-        self.inner.kernel_stats()
-    }
-
-    fn calls(&self) -> Calls {
-        self.inner.calls()
     }
 
     fn close(&mut self) {

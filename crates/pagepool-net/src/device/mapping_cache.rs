@@ -21,10 +21,6 @@ impl MappingCache {
         Self { id: domain.id(), coherent: domain.coherent(), domain, known: Vec::new() }
     }
 
-    pub(crate) fn domain(&self) -> &Arc<dyn DmaDomain> {
-        &self.domain
-    }
-
     pub(crate) fn id(&self) -> DomainId {
         self.id
     }

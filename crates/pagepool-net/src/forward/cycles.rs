@@ -122,6 +122,6 @@ impl Meter {
 }
 
 fn called(ports: &[Port]) -> Calls {
-    let calls = ports.iter().map(|port| port.device.calls());
+    let calls = ports.iter().map(|port| port.device.state().calls);
     calls.fold(Calls::default(), |sum, of| Calls { count: sum.count + of.count, ticks: sum.ticks + of.ticks })
 }

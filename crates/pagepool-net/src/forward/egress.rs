@@ -82,7 +82,8 @@ pub struct Egress {
 impl Egress {
     /// The way to this device.
     pub fn new(device: &dyn Device) -> Self {
-        Self::to(device.domain().cloned(), device.capabilities().maps)
+        let info = device.info();
+        Self::to(info.domain.clone(), info.maps)
     }
 
     /// The way to a device that sees this address space, if any, and in which further areas can be mapped or not.
@@ -111,10 +112,13 @@ impl Egress {
         Some(frame)
     }
 
-    /// Whether frames of this area go as they are, as the last frame did; meets none anew.
+    /// Whether all of a burst goes as it is, as the last frame did: packets of one pool in one buffer each. Meets no area anew.
     #[inline]
-    pub(crate) fn reuses(&self, area: &Arc<Area>) -> bool {
-        self.known.get(self.last).is_some_and(|known| known.reached && Arc::ptr_eq(&known.area, area))
+    pub(crate) fn reuses(&self, packets: &[XdpBuff]) -> bool {
+        let (Some(known), Some(first)) = (self.known.get(self.last), packets.first()) else { return false };
+        let pool = first.buffer().pool_id();
+        let is_like_it = |packet: &XdpBuff| packet.buffer().pool_id() == pool && !packet.has_frags();
+        known.reached && Arc::ptr_eq(&known.area, first.buffer().area()) && packets.iter().all(is_like_it)
     }
 
     /// So many of those went, without having been prepared singly.

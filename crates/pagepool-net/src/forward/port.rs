@@ -1,6 +1,5 @@
 //! A port of a forwarder: a device, the pool that it receives into, and what waits for its transmit ring.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use pagepool::{Bound, XdpBuff, XdpFrame, XdpFrameBulk};
@@ -9,7 +8,7 @@ use super::egress::Egress;
 use super::handler::PortId;
 use super::handoff::HandoffRx;
 use super::stats::ForwardStats;
-use crate::device::{Armed, Device, Wake};
+use crate::device::{Armed, Device, DeviceExt, TxQueue, Wake};
 use crate::sys::event::Sleep;
 
 /// The order matters: the device gives back what it has before the mappings go, and both before the pool.
@@ -17,8 +16,8 @@ use crate::sys::event::Sleep;
 pub(super) struct Port {
     pub(super) id: PortId,
     pub(super) device: Box<dyn Device>,
-    /// Frames that wait for the transmit ring; at most `most`, which is also their capacity.
-    waiting: VecDeque<XdpFrame>,
+    /// What waits for the transmit ring: at most `most`.
+    waiting: TxQueue,
     most: usize,
     pub(super) egress: Egress,
     inlets: Vec<HandoffRx>,
@@ -32,10 +31,10 @@ pub(super) struct Port {
 impl Port {
     /// As many frames may wait as the transmit ring has slots, and at least a burst.
     pub(super) fn new(id: PortId, device: Box<dyn Device>, pool: Bound, burst: usize) -> Self {
-        let most = device.capabilities().tx_ring.max(burst);
+        let most = device.info().tx_ring.max(burst);
         Self {
             id,
-            waiting: VecDeque::with_capacity(most),
+            waiting: TxQueue::with_capacity(most, burst),
             most,
             egress: Egress::new(&*device),
             device,
@@ -50,7 +49,7 @@ impl Port {
     /// Bursts are so large from now on.
     pub(super) fn expect(&mut self, burst: usize) {
         self.most = self.most.max(burst);
-        self.waiting.reserve_exact(self.most - self.waiting.len());
+        self.waiting.reserve(self.most, burst);
     }
 
     pub(super) fn add_handoff(&mut self, inlet: HandoffRx) {
@@ -77,7 +76,7 @@ impl Port {
         if !self.has_room() {
             return Err(packet);
         }
-        self.waiting.push_back(packet.into());
+        self.waiting.push(packet);
         Ok(())
     }
 
@@ -88,31 +87,27 @@ impl Port {
             return Err(frame);
         }
         if let Some(frame) = self.egress.prepare(frame, &self.pool) {
-            self.waiting.push_back(frame);
+            self.waiting.push(frame);
         }
         Ok(())
     }
 
-    /// Sends packets at the front of a burst, of which all are to go out here, past the queue, if it is empty; says how many.
-    /// `back` are those that came in here. The others go the long way, of which nothing is counted here.
+    /// Sends a burst that all goes out here, if nothing waits and it needs no preparation; says how many the device took. The
+    /// rest waits: a burst fits, for none waited. Else the burst stays where it is, and nothing is counted. `back` are those
+    /// that came in here.
     #[inline]
     pub(super) fn send_burst(&mut self, packets: &mut Vec<XdpBuff>, back: bool) -> usize {
-        if self.gone || !self.waiting.is_empty() {
+        if self.gone || !self.waiting.is_empty() || !(back || self.egress.reuses(packets)) {
             return 0;
         }
-        // All that are taken at once are of one area.
-        let goes = |first: &XdpBuff| back || self.egress.reuses(first.buffer().area());
-        if !packets.first().is_some_and(goes) {
-            return 0;
-        }
-        let sent = self.device.transmit_packets(packets);
         if back {
-            self.stats.tx += sent as u64;
+            self.stats.tx += packets.len() as u64;
         } else {
-            self.stats.redirect_in += sent as u64;
-            self.egress.reused(sent);
+            self.stats.redirect_in += packets.len() as u64;
+            self.egress.reused(packets.len());
         }
-        sent
+        self.waiting.push_burst(packets);
+        self.device.transmit(&mut self.waiting)
     }
 
     /// Whether one more may wait; counts it if not. It is asked before anything is copied for it.
@@ -151,8 +146,8 @@ impl Port {
     }
 
     /// What waits for the transmit ring, in order.
-    pub(super) fn waiting(&self) -> impl ExactSizeIterator<Item = &XdpFrame> {
-        self.waiting.iter()
+    pub(super) fn waiting(&self) -> &TxQueue {
+        &self.waiting
     }
 
     /// Gives the device what waits, as far as it has room. If that is not enough it takes back what was sent meanwhile, for
@@ -161,16 +156,16 @@ impl Port {
         if self.gone || self.waiting.is_empty() {
             return (0, 0);
         }
-        let (mut taken, mut completed) = (self.device.transmit(&mut self.waiting), 0);
+        let (mut sent, mut completed) = (self.device.transmit(&mut self.waiting), 0);
         while !self.waiting.is_empty() {
             let back = self.device.complete(done, usize::MAX);
             if back == 0 {
                 break;
             }
             completed += back;
-            taken += self.device.transmit(&mut self.waiting);
+            sent += self.device.transmit(&mut self.waiting);
         }
-        (taken, completed)
+        (sent, completed)
     }
 
     /// Waits on the device; one that is gone is closed.
@@ -219,9 +214,6 @@ impl Port {
 
     /// Ends what `arm` began; takes back what woke.
     pub(super) fn disarm(&mut self, sleep: &Sleep) {
-        if !self.gone {
-            self.device.disarm();
-        }
         if self.sleeps_on.is_some_and(|pool| sleep.is_readable(pool)) {
             self.pool.acknowledge_wake();
         }

@@ -8,8 +8,8 @@ const BURST: usize = 64;
 /// Two ports, and what crosses between them: what either sends the other receives.
 ///
 /// ```
-/// # use pagepool::{Arena, ArenaParams, XdpFrame, Pool, PoolParams};
-/// use pagepool_net::{Cable, Device, MemNicParams, NicDomain, mem_nic};
+/// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+/// use pagepool_net::{Cable, Device, MemNicParams, NicDomain, TxQueue, mem_nic};
 /// let domain = NicDomain::new("both");
 /// # let arena = Arena::new(ArenaParams { max_bytes: 8 << 20, ..Default::default() })?;
 /// let pool = Pool::new(PoolParams { domains: vec![domain.clone()], ..Default::default() }, arena)?.bind();
@@ -19,10 +19,10 @@ const BURST: usize = 64;
 ///
 /// let mut packets = Vec::with_capacity(64);
 /// two.receive(&pool, &mut packets, 64); // its first buffers
-/// let mut out = std::collections::VecDeque::new();
+/// let mut out = TxQueue::new();
 /// let mut packet = pagepool::XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
 /// packet.data_mut().fill(7);
-/// out.push_back(XdpFrame::from(packet));
+/// out.push(packet);
 /// one.transmit(&mut out);
 /// assert_eq!(cable.step(), 1);
 /// assert_eq!(two.receive(&pool, &mut packets, 64), 1);

@@ -3,14 +3,12 @@
 //! Trust  none, as in the receiving half. Each buffer of a frame has a slot and an id of its own, so that a device which
 //!        completes one buffer twice does not get a frame freed of which it still reads another.
 
-use std::collections::VecDeque;
-
 use pagepool::{MAX_FRAGS, XdpFrame, XdpFrameBulk};
 use rtrb::{Consumer, Producer};
 
 use super::descriptor::{BufferId, Posted};
-use crate::device::DeviceStats;
 use crate::device::mapping_cache::MappingCache;
+use crate::device::{DeviceStats, TxQueue};
 
 /// Completions that are taken off the ring at once.
 const BURST: usize = 64;
@@ -76,16 +74,16 @@ impl Sender {
         }
     }
 
-    /// Takes frames off the front while there is room; says how many, those that are refused for good included.
+    /// Takes frames off the front while there is room; says how many. Those that can never be sent are refused.
     #[inline]
     pub(super) fn transmit(
         &mut self,
-        frames: &mut VecDeque<XdpFrame>,
+        queue: &mut TxQueue,
         reach: &mut MappingCache,
         stats: &mut DeviceStats,
     ) -> usize {
         let mut taken = 0;
-        while let Some(frame) = frames.front() {
+        while let Some(frame) = queue.front() {
             match self.judge(frame, reach) {
                 Verdict::Full => {
                     stats.tx_full += 1;
@@ -96,13 +94,12 @@ impl Sender {
                 Verdict::Fits(buffers) => {
                     stats.tx_packets += 1;
                     stats.tx_bytes += frame.len() as u64;
-                    self.post(frames.pop_front(), buffers, reach);
+                    self.post(queue.pop(), buffers, reach);
                     taken += 1;
                     continue;
                 }
             }
-            taken += 1;
-            drop(frames.pop_front());
+            queue.refuse();
         }
         taken
     }
@@ -207,6 +204,12 @@ impl Sender {
         self.held -= first.buffers as usize;
         self.free.push(head);
         Ok(first.frame.take())
+    }
+
+    /// Buffers that there is room for.
+    #[inline]
+    pub(super) fn room(&self) -> usize {
+        self.free.len()
     }
 
     /// Whether there are completions.

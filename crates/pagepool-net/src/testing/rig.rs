@@ -1,12 +1,11 @@
 //! A device under test, with its far end, the pool that it is polled with, and helpers that every scenario uses.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pagepool::{Bound, Provider, XdpBuff, XdpFrame, XdpFrameBulk};
 
-use crate::device::{Device, DeviceStats, Wake};
+use crate::device::{Device, DeviceExt, DeviceStats, TxQueue, Wake};
 use crate::mem_nic::NicPort;
 
 /// Polls after which nothing more is waited for.
@@ -182,12 +181,17 @@ impl Rig {
     }
 
     /// Sends what is queued and gives what arrived at the other end, until nothing is left in the queue or on the ring.
-    pub(super) fn send_all(&mut self, queue: &mut VecDeque<XdpFrame>) -> Vec<Vec<u8>> {
+    pub(super) fn send_all(&mut self, queue: &mut TxQueue) -> Vec<Vec<u8>> {
         let (mut done, mut arrived, mut bytes) = (XdpFrameBulk::new(), Vec::new(), Vec::new());
         for _ in 0..PATIENCE {
-            let before = queue.len();
-            let taken = self.device.transmit(queue);
-            assert_eq!(queue.len() + taken, before, "transmit says how many it took, refused ones included");
+            let (before, refused) = (queue.len(), queue.refused());
+            let sent = self.device.transmit(queue);
+            let refused = (queue.refused() - refused) as usize;
+            assert_eq!(
+                queue.len() + sent + refused,
+                before,
+                "transmit says how many it took, refused ones apart"
+            );
             self.far.settle();
             while self.far.receive(&mut bytes) {
                 arrived.push(bytes.clone());

@@ -8,7 +8,7 @@ use pagepool::{Bound, Error, PAGE_SIZE, PageBuf, XdpBuff};
 
 use super::device::XskDevice;
 use super::layout::Layout;
-use crate::device::{Capabilities, Device};
+use crate::device::Device;
 use crate::error::parameter;
 
 impl XskDevice {
@@ -56,7 +56,8 @@ impl XskDevice {
     fn check_tail(&self, layout: &Layout, buffer: PageBuf) -> Result<(), Error> {
         let (buffer_end, capacity) = (buffer.len(), buffer.packet_capacity());
         let room = XdpBuff::new(buffer, 0, 0).map_or(0, |packet| packet.tailroom()); // up to the tailroom of the pool
-        let end = layout.last_colour(room, capacity) + layout.packets_end(&self.capabilities());
+        let end = layout.last_colour(room, capacity)
+            + layout.packets_end(self.info().max_packet, self.info().max_buffers);
         if end <= room {
             return Ok(());
         }
@@ -80,9 +81,9 @@ impl Layout {
     }
 
     /// Where in a chunk a packet ends at the latest; those of several buffers fill chunks.
-    fn packets_end(&self, can: &Capabilities) -> usize {
-        match can.max_buffers {
-            1 => (self.before as usize + can.max_packet).min(self.chunk as usize),
+    fn packets_end(&self, max_packet: usize, max_buffers: usize) -> usize {
+        match max_buffers {
+            1 => (self.before as usize + max_packet).min(self.chunk as usize),
             _ => self.chunk as usize,
         }
     }
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     fn end(layout: Layout, max_packet: usize, max_buffers: usize) -> usize {
-        layout.packets_end(&Capabilities { rx_ring: 1, tx_ring: 1, max_packet, max_buffers, maps: false })
+        layout.packets_end(max_packet, max_buffers)
     }
 
     #[test]

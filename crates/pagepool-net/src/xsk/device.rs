@@ -1,11 +1,10 @@
 //! The device: one AF_XDP socket, with its rings and the tables of what the kernel has.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagepool::{Bound, DmaDomain, Error, MAX_FRAGS, XdpBuff, XdpFrame, XdpFrameBulk};
+use pagepool::{Bound, DmaDomain, Error, MAX_FRAGS, XdpBuff, XdpFrameBulk};
 
 use super::bpf::redirect::{self, Redirect};
 use super::bpf_batch::{BpfBatch, Loaded};
@@ -15,13 +14,14 @@ use super::probe::Probe;
 use super::queue::{Queue, check_queue};
 use super::receiver::{Receiver, RxRings};
 use super::sender::{Sender, TxRings};
-use super::stats::XskStats;
+use super::stats;
 use super::sys::link;
 use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{self as sys, KernelCounts, Mapped, Ring, errno};
 use super::umem::Umem;
 use crate::device::mapping_cache::MappingCache;
-use crate::device::{Armed, Calls, Capabilities, Device, DeviceStats, Wake, sleep_on};
+use crate::device::seam::HEADERS;
+use crate::device::{Armed, Calls, Device, DeviceInfo, DeviceStats, KernelStats, QueueState, TxQueue};
 use crate::error::parameter;
 use crate::sys::capability;
 
@@ -50,8 +50,8 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 ///
 /// ```no_run
 /// // It needs root and an interface.
-/// use pagepool::{Arena, ArenaParams, XdpFrame, XdpFrameBulk, Pool, PoolParams};
-/// use pagepool_net::{Attach, Device, Redirect, Umem, UmemParams, XskDevice, XskParams, swap_macs};
+/// use pagepool::{Arena, ArenaParams, XdpFrameBulk, Pool, PoolParams};
+/// use pagepool_net::{Attach, Device, Redirect, TxQueue, Umem, UmemParams, XskDevice, XskParams, swap_macs};
 ///
 /// let arena = Arena::new(ArenaParams { commit_all: true, ..Default::default() })?;
 /// let umem = Umem::new(UmemParams::default(), &*arena)?;
@@ -62,13 +62,11 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 /// let mut device = XskDevice::open(params, &umem)?;
 /// device.check_pool(&pool)?;
 ///
-/// let (mut packets, mut out, mut done) = (Vec::with_capacity(64), Default::default(), XdpFrameBulk::new());
+/// let (mut packets, mut out, mut done) = (Vec::with_capacity(64), TxQueue::new(), XdpFrameBulk::new());
 /// loop {
 ///     device.receive(&pool, &mut packets, 64);
-///     for mut packet in packets.drain(..) {
-///         swap_macs(packet.data_mut()); // back to where it came from
-///         std::collections::VecDeque::push_back(&mut out, XdpFrame::from(packet));
-///     }
+///     packets.iter_mut().for_each(|packet| swap_macs(packet.data_mut())); // back to where it came from
+///     out.push_burst(&mut packets);
 ///     device.transmit(&mut out);
 ///     device.complete(&mut done, 64);
 ///     done.flush();
@@ -78,9 +76,8 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 /// ```
 #[derive(Debug)]
 pub struct XskDevice {
-    name: String,
-    can: Capabilities,
-    reach: MappingCache,
+    info: DeviceInfo,
+    mappings: MappingCache,
     umem: Arc<Umem>,
     queue: Queue,
     /// `None` once it is closed.
@@ -101,9 +98,6 @@ pub struct XskDevice {
     /// Frames that were taken and completed before the last sleep, and how long that was while sending.
     naps: (u64, Duration),
 }
-
-/// An Ethernet header with a VLAN tag: what an interface takes beyond its MTU.
-const HEADERS: usize = pagepool::ETH_HEADER + 4;
 
 /// A socket, with our ends of its rings.
 #[derive(Debug)]
@@ -187,9 +181,16 @@ impl XskDevice {
         let copied_from = (!open.zero_copy).then(|| umem.base());
         let (slots, domain) = (params.tx_ring as usize, umem.clone() as Arc<dyn DmaDomain>);
         Self {
-            name: format!("{}:{}", params.interface, params.queue),
-            can: Capabilities { rx_ring: buffers, tx_ring: slots, max_packet, max_buffers, maps: false },
-            reach: MappingCache::new(domain),
+            info: DeviceInfo {
+                name: format!("{}:{}", params.interface, params.queue),
+                domain: Some(domain.clone()),
+                rx_ring: buffers,
+                tx_ring: slots,
+                max_packet,
+                max_buffers,
+                maps: false,
+            },
+            mappings: MappingCache::new(domain),
             umem: umem.clone(),
             queue,
             zero_copy: open.zero_copy,
@@ -239,10 +240,14 @@ impl XskDevice {
     }
 
     /// What the kernel counts, how full the rings are, and where the buffers are. A system call.
-    pub fn xsk_stats(&self) -> XskStats {
+    pub fn kernel_stats(&self) -> KernelStats {
+        self.kernel_stats_of(self.kernel_counts())
+    }
+
+    fn kernel_stats_of(&self, counts: KernelCounts) -> KernelStats {
         let rx = self.open.as_ref().map_or((0, 0), |open| (open.rx.fill.level(), open.rx.received.level()));
         let tx = self.open.as_ref().map_or((0, 0), Open::tx_levels);
-        XskStats::new(self.kernel_counts(), (self.receiver.held(), rx), (self.sender.held(), tx))
+        stats::kernel_stats(counts, (self.receiver.held(), rx), (self.sender.held(), tx))
     }
 
     fn kernel_counts(&self) -> KernelCounts {
@@ -386,42 +391,24 @@ fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(R
 }
 
 impl Device for XskDevice {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.can
-    }
-
-    fn domain(&self) -> Option<&Arc<dyn DmaDomain>> {
-        Some(self.reach.domain())
+    fn info(&self) -> &DeviceInfo {
+        &self.info
     }
 
     #[inline]
     fn receive(&mut self, pool: &Bound, into: &mut Vec<XdpBuff>, budget: usize) -> usize {
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
         let n = self.receiver.receive(&mut open.rx, into, budget, &mut self.stats);
-        self.receiver.refill(&mut open.rx, pool, &mut self.reach, &mut self.stats);
+        self.receiver.refill(&mut open.rx, pool, &mut self.mappings, &mut self.stats);
         self.gone = !open.kick_receive(n == 0, &mut self.calls);
         n
     }
 
     #[inline]
-    fn transmit(&mut self, frames: &mut VecDeque<XdpFrame>) -> usize {
+    fn transmit(&mut self, queue: &mut TxQueue) -> usize {
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
-        let n = self.sender.transmit(&mut open.tx, frames, &mut self.reach, &mut self.stats);
+        let n = self.sender.transmit(&mut open.tx, queue, &mut self.mappings, &mut self.stats);
         self.kick_transmit();
-        n
-    }
-
-    #[inline]
-    fn transmit_packets(&mut self, packets: &mut Vec<XdpBuff>) -> usize {
-        let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
-        let n = self.sender.transmit_pages(&mut open.tx, packets, &mut self.reach, &mut self.stats);
-        if n > 0 {
-            self.kick_transmit();
-        }
         n
     }
 
@@ -432,8 +419,8 @@ impl Device for XskDevice {
         self.sender.complete(&mut open.tx, done, budget, &mut self.stats)
     }
 
-    fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
-        sleep_on(self, pool, timeout)
+    fn state(&self) -> QueueState {
+        QueueState { tx_room: self.sender.room(), calls: self.calls }
     }
 
     fn arm(&mut self, pool: &Bound) -> Armed<'_> {
@@ -444,7 +431,7 @@ impl Device for XskDevice {
         let at_most = self.nap();
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return Armed::Gone };
         let before = self.receiver.held();
-        self.receiver.refill(&mut open.rx, pool, &mut self.reach, &mut self.stats);
+        self.receiver.refill(&mut open.rx, pool, &mut self.mappings, &mut self.stats);
         if self.receiver.held() > before {
             return Armed::Ready; // for the next round, which tells the kernel of them
         }
@@ -461,23 +448,18 @@ impl Device for XskDevice {
     fn stats(&self) -> DeviceStats {
         let kernel = self.kernel_counts();
         // Where packets may have several buffers none is too long, and the kernel does not count an empty fill ring for them.
-        let several = self.can.max_buffers > 1;
+        let several = self.info.max_buffers > 1;
         let no_buffer = kernel.fill_ring_empty.max(if several { kernel.rx_dropped } else { 0 });
         DeviceStats {
             rx_no_buffer: no_buffer + kernel.rx_ring_full,
             rx_too_long: kernel.rx_dropped.saturating_sub(no_buffer),
             in_rx: self.receiver.held() as u64,
             in_tx: self.sender.held() as u64,
+            calls: self.calls.count,
+            call_ticks: self.calls.ticks,
+            kernel: Some(self.kernel_stats_of(kernel)),
             ..self.stats
         }
-    }
-
-    fn kernel_stats(&self) -> Option<XskStats> {
-        Some(self.xsk_stats())
-    }
-
-    fn calls(&self) -> Calls {
-        self.calls
     }
 
     fn close(&mut self) {
@@ -507,11 +489,12 @@ impl Drop for XskDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::{DeviceExt, Wake};
     use crate::sys::bpf::{self, Insn};
     use crate::testing::FarEnd;
     use crate::veth;
     use crate::{Attach, UmemParams, XskMode};
-    use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpFrame};
     use pagepool_lab::FrameSocket;
     use std::os::fd::AsRawFd;
     use std::time::Instant;
@@ -570,10 +553,10 @@ mod tests {
             (1..buffers).for_each(|_| packet.add_frag(pool.alloc_page().unwrap(), 0, 100).unwrap());
             XdpFrame::from(packet)
         };
-        let mut queue = VecDeque::from([frame(5), frame(4)]);
-        assert_eq!((device.transmit(&mut queue), queue.len()), (2, 0));
+        let mut queue = TxQueue::from([frame(5), frame(4)]);
+        assert_eq!((device.transmit(&mut queue), queue.refused(), queue.len()), (1, 1, 0));
         let stats = device.stats();
-        assert_eq!((stats.tx_too_long, stats.tx_packets, device.capabilities().max_buffers), (1, 1, 4));
+        assert_eq!((stats.tx_too_long, stats.tx_packets, device.info().max_buffers), (1, 1, 4));
     }
 
     #[test]
@@ -586,12 +569,21 @@ mod tests {
         let (mut device, pool) = open_pages(umem, 8);
         let frame = XdpFrame::from(XdpBuff::new(pool.alloc_page().unwrap(), 0, 100).unwrap());
         let mut far = veth.far_end(0);
-        assert_eq!(device.transmit(&mut VecDeque::from([frame])), 1);
+        assert_eq!(device.transmit(&mut TxQueue::from([frame])), 1);
         let (mut done, start) = (XdpFrameBulk::new(), Instant::now());
         while device.complete(&mut done, 8) == 0 && start.elapsed() < Duration::from_secs(2) {
             std::thread::sleep(Duration::from_millis(1)); // not by `wait`, whose `poll` is a call, too
         }
         assert_eq!((device.stats().tx_completed, far.receive(&mut Vec::new())), (1, true));
+    }
+
+    /// Sends what needs no frames alone.
+    fn short_way(device: &mut XskDevice, packets: &mut Vec<XdpBuff>) -> usize {
+        let Some(open) = &mut device.open else { return 0 };
+        let n = device.sender.transmit_pages(&mut open.tx, packets, &mut device.mappings, &mut device.stats);
+        open.tx.send.submit();
+        device.kick_transmit();
+        n
     }
 
     #[test]
@@ -608,25 +600,27 @@ mod tests {
             packet
         };
         let mut packets = vec![packet(60), packet(61), packet(1600), packet(62)];
-        assert_eq!((device.transmit_packets(&mut packets), packets.len()), (2, 2), "up to one to be refused");
-        assert_eq!(device.transmit(&mut packets.drain(..).map(XdpFrame::from).collect()), 2);
+        assert_eq!((short_way(&mut device, &mut packets), packets.len()), (2, 2), "up to one to be refused");
+        let mut queue = TxQueue::new();
+        queue.push_burst(&mut packets);
+        assert_eq!((device.transmit(&mut queue), queue.refused()), (1, 1));
         for len in [60, 61, 62] {
             assert!(far.receive(&mut bytes) && bytes == vec![len as u8; len], "{len}: {bytes:?}");
         }
         let stats = device.stats();
         assert_eq!((stats.tx_packets, stats.tx_bytes, stats.tx_too_long, stats.in_tx), (3, 183, 1, 3));
         packets.extend((0..20).map(|_| packet(64)));
-        assert_eq!((device.transmit_packets(&mut packets), device.stats().in_tx), (5, 8), "as many as slots");
+        assert_eq!((short_way(&mut device, &mut packets), device.stats().in_tx), (5, 8), "as many as slots");
         let start = Instant::now();
         while device.stats().in_tx > 0 && start.elapsed() < Duration::from_secs(2) {
             device.complete(&mut done, 3);
         }
         assert_eq!((device.stats().tx_completed, device.stats().tx_bad_descriptor), (8, 0));
-        assert_eq!(device.transmit_packets(&mut packets), 8);
+        assert_eq!(short_way(&mut device, &mut packets), 8);
         drop(done);
         device.close();
         assert_eq!((device.stats().closed_with, pool.inflight().out), (8, 7), "7 are in the vector still");
-        assert_eq!((device.transmit_packets(&mut packets), packets.len()), (0, 7));
+        assert_eq!((short_way(&mut device, &mut packets), packets.len()), (0, 7));
     }
 
     #[test]
@@ -642,7 +636,12 @@ mod tests {
         }
         let frame = |_| XdpFrame::from(XdpBuff::new(pool.alloc_page().unwrap(), 0, 100).unwrap());
         assert_eq!(device.transmit(&mut (0..128).map(frame).collect()), 128);
-        assert_eq!((device.calls.count, device.xsk_stats().tx_in_kernel), (1, 0), "{:?}", device.xsk_stats());
+        assert_eq!(
+            (device.calls.count, device.kernel_stats().tx_in_kernel),
+            (1, 0),
+            "{:?}",
+            device.kernel_stats()
+        );
     }
 
     #[test]
@@ -652,10 +651,10 @@ mod tests {
         }
         let veth = veth::Veth::new(1, 1500);
         let (mut device, pool) = open();
-        let XskDevice { receiver, reach, open, .. } = &mut device;
+        let XskDevice { receiver, mappings, open, .. } = &mut device;
         let fill = &mut open.as_mut().unwrap().rx.fill;
         for _ in 0..3 {
-            assert!(receiver.give(fill, &pool, reach));
+            assert!(receiver.give(fill, &pool, mappings));
             fill.cancel(1);
             fill.push([1 << 40]); // far beyond the memory
         }
@@ -667,30 +666,30 @@ mod tests {
             device.receive(&pool, &mut packets, 8);
         }
         assert_eq!(
-            (device.stats().in_rx, device.xsk_stats().rx_in_kernel),
+            (device.stats().in_rx, device.kernel_stats().rx_in_kernel),
             (8, 3),
             "{:?}",
-            device.xsk_stats()
+            device.kernel_stats()
         );
 
         // What crosses a chunk would be refused here; let it pass for once.
         device.sender.pretend_unaligned();
         let frame = |offset| XdpFrame::from(XdpBuff::new(pool.alloc_page().unwrap(), offset, 100).unwrap());
-        let mut queue = VecDeque::from([frame(0), frame(2000), frame(300)]);
+        let mut queue = TxQueue::from([frame(0), frame(2000), frame(300)]);
         assert_eq!(device.transmit(&mut queue), 3);
         let mut done = XdpFrameBulk::new();
         while device.stats().tx_completed < 2 && device.wait(&pool, Duration::from_secs(1)) == Wake::Ready {
             device.complete(&mut done, 8);
         }
         // Some kernels complete what they refuse (6.18 does), others never do.
-        let (xsk, left) = (device.xsk_stats(), device.stats().in_tx);
+        let (xsk, left) = (device.kernel_stats(), device.stats().in_tx);
         assert_eq!((xsk.rejected, xsk.tx_invalid_descs, xsk.tx_in_kernel), (left, 1, 0), "{xsk:?}");
         let mut sent = Vec::new();
         assert!(far.receive(&mut sent) && far.receive(&mut sent) && !far.receive(&mut sent), "two of three");
         drop((packets, done));
         device.close();
         assert_eq!((device.stats().closed_with, pool.inflight().out), (8 + left, 0), "everything is home");
-        assert_eq!(device.xsk_stats().tx_invalid_descs, 1, "what the kernel counted is known still");
+        assert_eq!(device.kernel_stats().tx_invalid_descs, 1, "what the kernel counted is known still");
     }
 
     /// A program that puts four bytes of metadata before each packet, and redirects it.
@@ -828,15 +827,14 @@ mod tests {
             device.complete(&mut done, 8);
             done.flush();
         }
-        let (before, mut none) = (device.calls().count, Vec::with_capacity(1));
+        let (before, mut none) = (device.calls.count, Vec::with_capacity(1));
         device.receive(&pool, &mut none, 1);
-        assert!(device.calls().count > before, "a round that finds nothing polls the driver");
-        let before = device.calls().count;
+        assert!(device.calls.count > before, "a round that finds nothing polls the driver");
+        let before = device.calls.count;
         assert!(
-            matches!(device.arm(&pool), Armed::Idle { .. }) && device.calls().count > before,
+            matches!(device.arm(&pool), Armed::Idle { .. }) && device.calls.count > before,
             "so does a wait"
         );
-        device.disarm();
         println!("busy polling on a veth: NAPI id {:?}", device.napi_id());
         let start = Instant::now();
         assert_eq!(device.wait(&pool, Duration::from_millis(300)), Wake::Timeout, "it still sleeps");

@@ -9,8 +9,6 @@
 //!        across the end of a chunk, a packet of too many buffers.
 //! Whole  a packet is put on the ring with all its buffers or not at all.
 
-use std::collections::VecDeque;
-
 use pagepool::{DeviceTable, MAX_FRAGS, PAGE_SHIFT, PAGE_SIZE, PageIdx, XdpBuff, XdpFrame, XdpFrameBulk};
 
 use super::descriptor::Descriptor;
@@ -18,8 +16,8 @@ use super::layout::Layout;
 use super::sys::prefetch;
 use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{CONTINUED, Mapped};
-use crate::device::DeviceStats;
 use crate::device::mapping_cache::MappingCache;
+use crate::device::{DeviceStats, TxQueue};
 
 /// Completions that are looked for at once.
 const BURST: usize = 64;
@@ -102,8 +100,8 @@ impl Sender {
         }
     }
 
-    /// Takes packets off the front while there is room, each is a whole page, and nothing is to be refused: all else is for
-    /// [`transmit`](Self::transmit). Says how many.
+    /// Takes packets off the front while there is room, each is a whole page, and nothing is to be refused: all else is
+    /// for [`transmit`](Self::transmit). Says how many.
     #[inline]
     pub(super) fn transmit_pages(
         &mut self,
@@ -120,7 +118,6 @@ impl Sender {
                 break;
             }
         }
-        rings.send.submit();
         sent
     }
 
@@ -138,7 +135,7 @@ impl Sender {
         if at.is_none_or(|at| at.0 >> PAGE_SHIFT != u64::from(first.page().0)) {
             return 0;
         }
-        let room = rings.send.room(packets.len()).min(self.free_slots());
+        let room = rings.send.room(packets.len()).min(self.room());
         let (layout, copied_from, longest) = (self.layout, self.copied_from, self.max_packet);
         let (mut slots, mut bytes) = (rings.send.slots(), 0);
         let sent = self.whole.insert_packets(packets, room, |page, offset, len| {
@@ -157,17 +154,20 @@ impl Sender {
         sent
     }
 
-    /// Takes frames off the front while there is room; says how many, those that are refused for good included.
+    /// Takes packets and frames off the front while there is room; says how many. Those that can never be sent are refused.
     #[inline]
     pub(super) fn transmit(
         &mut self,
         rings: &mut TxRings,
-        frames: &mut VecDeque<XdpFrame>,
+        queue: &mut TxQueue,
         reach: &mut MappingCache,
         stats: &mut DeviceStats,
     ) -> usize {
-        let mut taken = 0;
-        while let Some(frame) = frames.front() {
+        let mut taken = match queue.burst() {
+            Some(packets) => self.transmit_pages(rings, packets, reach, stats),
+            None => 0,
+        };
+        while let Some(frame) = queue.front() {
             match self.judge(&mut rings.send, frame, reach) {
                 Verdict::Full => {
                     stats.tx_full += 1;
@@ -178,15 +178,14 @@ impl Sender {
                 Verdict::Fits(buffers) => {
                     stats.tx_packets += 1;
                     stats.tx_bytes += frame.len() as u64;
-                    if let Some(frame) = frames.pop_front() {
+                    if let Some(frame) = queue.pop() {
                         self.post(frame, buffers);
                     }
                     taken += 1;
                     continue;
                 }
             }
-            taken += 1;
-            drop(frames.pop_front());
+            queue.refuse();
         }
         rings.send.submit();
         taken
@@ -204,7 +203,7 @@ impl Sender {
         if buffers > self.max_buffers || !(1..=self.max_packet).contains(&frame.len()) {
             return Verdict::TooLong;
         }
-        if buffers > self.free_slots() || send.room(buffers) < buffers {
+        if buffers > self.room() || send.room(buffers) < buffers {
             return Verdict::Full;
         }
         let (mut written, mut verdict) = (0, Verdict::Fits(buffers));
@@ -336,7 +335,7 @@ impl Sender {
 
     /// Buffers that may still be sent. A page that is sent whole counts for a slot.
     #[inline]
-    fn free_slots(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         self.free.len().saturating_sub(self.whole.len())
     }
 

@@ -11,7 +11,10 @@ use pagepool::testing::CheckingIommu;
 use pagepool::{
     Arena, ArenaParams, Bound, DmaDomain, PageBuf, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk,
 };
-use pagepool_net::{Capabilities, Device, DeviceStats, Wake};
+use pagepool_net::{Armed, Calls, Device, DeviceInfo, DeviceStats, QueueState, TxQueue};
+
+/// How long the wire is not looked at by one who sleeps, for it makes nothing readable.
+const BLIND: Duration = Duration::from_micros(200);
 
 /// What the test sees of a device.
 #[derive(Debug, Default)]
@@ -43,11 +46,9 @@ impl Hand {
 #[derive(Debug)]
 pub struct FakeNic {
     hand: Hand,
-    domain: Option<Arc<dyn DmaDomain>>,
-    /// The same, if the device is to reach memory through it.
+    info: DeviceInfo,
+    /// Its domain, if the device is to reach memory through it.
     iommu: Option<Arc<CheckingIommu>>,
-    maps: bool,
-    tx_ring: usize,
     /// How many packets it takes without frames, one call after the other.
     short_way: Vec<usize>,
     tx: VecDeque<XdpFrame>,
@@ -68,13 +69,14 @@ impl FakeNic {
     fn make(iommu: Option<Arc<CheckingIommu>>, maps: bool) -> (Self, Hand) {
         let hand = Hand::default();
         let domain = iommu.clone().map(|iommu| iommu as Arc<dyn DmaDomain>);
+        let (name, rx_ring, max_packet, max_buffers) = ("fake".into(), 64, 16384, 18);
+        let info = DeviceInfo { name, domain, rx_ring, tx_ring: 256, max_packet, max_buffers, maps };
         let (tx, stats) = (VecDeque::new(), DeviceStats::default());
-        let short_way = Vec::new();
-        (Self { hand: hand.clone(), domain, iommu, maps, tx_ring: 256, short_way, tx, stats }, hand)
+        (Self { hand: hand.clone(), info, iommu, short_way: Vec::new(), tx, stats }, hand)
     }
 
     pub fn tx_ring(self, tx_ring: usize) -> Self {
-        Self { tx_ring, ..self }
+        Self { info: DeviceInfo { tx_ring, ..self.info }, ..self }
     }
 
     /// Takes so many packets by the short way, the last number first; then none.
@@ -112,6 +114,17 @@ impl FakeNic {
         Some((buffer, len))
     }
 
+    /// Packets at the front of a burst, as many as the next number says, of one area.
+    fn transmit_packets(&mut self, packets: &mut Vec<XdpBuff>) -> usize {
+        let area = |packet: &XdpBuff| Arc::as_ptr(packet.buffer().area());
+        let of_one_area = packets.iter().take_while(|packet| area(packet) == area(&packets[0])).count();
+        let room = self.info.tx_ring - self.tx.len();
+        let n = self.short_way.pop().unwrap_or(0).min(of_one_area).min(room);
+        self.tx.extend(packets.drain(..n).map(XdpFrame::from));
+        self.stats.tx_packets += n as u64;
+        n
+    }
+
     /// Hands the frame to the device; says whether that can reach it.
     fn hand_over(&self, frame: &XdpFrame) -> bool {
         let Some(iommu) = &self.iommu else { return true };
@@ -138,17 +151,8 @@ impl FakeNic {
 }
 
 impl Device for FakeNic {
-    fn name(&self) -> &str {
-        "fake"
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        let (rx_ring, max_packet, max_buffers) = (64, 16384, 18);
-        Capabilities { rx_ring, tx_ring: self.tx_ring, max_packet, max_buffers, maps: self.maps }
-    }
-
-    fn domain(&self) -> Option<&Arc<dyn DmaDomain>> {
-        self.domain.as_ref()
+    fn info(&self) -> &DeviceInfo {
+        &self.info
     }
 
     fn receive(&mut self, pool: &Bound, into: &mut Vec<XdpBuff>, budget: usize) -> usize {
@@ -165,29 +169,20 @@ impl Device for FakeNic {
         into.len() - before
     }
 
-    fn transmit(&mut self, frames: &mut VecDeque<XdpFrame>) -> usize {
-        let mut taken = 0;
-        while self.tx.len() < self.tx_ring && !self.hand.wire().dead {
-            let Some(frame) = frames.pop_front() else { break };
-            taken += 1;
-            if self.hand_over(&frame) {
-                self.stats.tx_packets += 1;
-                self.tx.push_back(frame);
-            } else {
+    fn transmit(&mut self, queue: &mut TxQueue) -> usize {
+        let mut sent = queue.burst().map_or(0, |packets| self.transmit_packets(packets));
+        while self.tx.len() < self.info.tx_ring && !self.hand.wire().dead {
+            let Some(frame) = queue.front() else { break };
+            if !self.hand_over(frame) {
                 self.stats.tx_unmapped += 1;
+                queue.refuse();
+                continue;
             }
+            self.stats.tx_packets += 1;
+            self.tx.extend(queue.pop());
+            sent += 1;
         }
-        taken
-    }
-
-    fn transmit_packets(&mut self, packets: &mut Vec<XdpBuff>) -> usize {
-        let area = |packet: &XdpBuff| Arc::as_ptr(packet.buffer().area());
-        let of_one_area = packets.iter().take_while(|packet| area(packet) == area(&packets[0])).count();
-        let room = self.tx_ring - self.tx.len();
-        let n = self.short_way.pop().unwrap_or(0).min(of_one_area).min(room);
-        self.tx.extend(packets.drain(..n).map(XdpFrame::from));
-        self.stats.tx_packets += n as u64;
-        n
+        sent
     }
 
     fn complete(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize {
@@ -202,20 +197,17 @@ impl Device for FakeNic {
         n
     }
 
-    fn wait(&mut self, _: &Bound, timeout: Duration) -> Wake {
-        let ready = |wire: &Wire, tx: &VecDeque<XdpFrame>| {
-            !wire.arriving.is_empty() || (!tx.is_empty() && !wire.stuck)
-        };
-        let start = std::time::Instant::now();
-        loop {
-            let wire = self.hand.wire();
-            match (wire.dead, ready(&wire, &self.tx)) {
-                (true, _) => return Wake::Gone,
-                (_, true) => return Wake::Ready,
-                _ if start.elapsed() >= timeout => return Wake::Timeout,
-                _ => drop(wire),
-            }
-            std::thread::yield_now();
+    fn state(&self) -> QueueState {
+        QueueState { tx_room: self.info.tx_ring - self.tx.len(), calls: Calls::default() }
+    }
+
+    fn arm(&mut self, _: &Bound) -> Armed<'_> {
+        let wire = self.hand.wire();
+        let is_ready = !wire.arriving.is_empty() || (!self.tx.is_empty() && !wire.stuck);
+        match (wire.dead, is_ready) {
+            (true, _) => Armed::Gone,
+            (_, true) => Armed::Ready,
+            _ => Armed::Idle { fd: None, at_most: BLIND },
         }
     }
 

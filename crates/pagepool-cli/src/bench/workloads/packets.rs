@@ -3,13 +3,12 @@
 //! The NICs are stepped by hand, on the thread that polls, unless a row says otherwise; so a row's time has both halves of
 //! the NICs in it, and rows are for holding against each other.
 
-use std::collections::VecDeque;
 use std::hint::{black_box, spin_loop};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use pagepool::{Bound, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
-use pagepool_net::{Device, MemNic, MemNicParams, NicDomain, NicPort, PortStep, mem_nic};
+use pagepool_net::{Device, MemNic, MemNicParams, NicDomain, NicPort, PortStep, TxQueue, mem_nic};
 
 use super::owner::CACHE_ONLY;
 use crate::bench::measure::counted::{Moves, Rule};
@@ -231,7 +230,7 @@ fn redirect(home: impl Fn(&mut XdpFrameBulk) + 'static) -> Result<Ready, String>
     let (mut from, pool) = rig(1514, 60)?;
     let mut to = Rig::new("mem1", from.domain.clone(), 0)?;
     let counters = pools::counters_of(&pool);
-    let (mut queue, mut done) = (VecDeque::with_capacity(BUDGET), XdpFrameBulk::new());
+    let (mut queue, mut done) = (TxQueue::with_capacity(BUDGET, 0), XdpFrameBulk::new());
     let run = move |n| {
         for _ in 0..n / BUDGET {
             receive(&mut from, &pool, &mut queue, BUDGET);
@@ -244,7 +243,7 @@ fn redirect(home: impl Fn(&mut XdpFrameBulk) + 'static) -> Result<Ready, String>
 
 /// Packets from the wire, as frames to be sent.
 #[inline(always)]
-fn receive(from: &mut Rig, pool: &Bound, queue: &mut VecDeque<XdpFrame>, packets: usize) {
+fn receive(from: &mut Rig, pool: &Bound, queue: &mut TxQueue, packets: usize) {
     from.deliver(packets);
     let got = from.nic.receive(pool, &mut from.packets, packets);
     assert_eq!(got, packets);
@@ -253,7 +252,7 @@ fn receive(from: &mut Rig, pool: &Bound, queue: &mut VecDeque<XdpFrame>, packets
 
 /// Frames onto the wire, and back as completed.
 #[inline(always)]
-fn send(to: &mut Rig, queue: &mut VecDeque<XdpFrame>, done: &mut XdpFrameBulk) {
+fn send(to: &mut Rig, queue: &mut TxQueue, done: &mut XdpFrameBulk) {
     let frames = queue.len();
     assert_eq!(to.nic.transmit(queue), frames, "the ring is empty");
     to.take();
@@ -270,7 +269,7 @@ fn redirect_remote() -> Result<Ready, String> {
     let (mut empty_tx, mut empty_rx) = spsc::ring::<Box<XdpFrameBulk>>();
     let mut bulks: Vec<Box<XdpFrameBulk>> = (0..BULKS).map(|_| Box::default()).collect();
     empty_tx.push(&mut bulks);
-    let mut queue = VecDeque::with_capacity(BUDGET);
+    let mut queue = TxQueue::with_capacity(BUDGET, 0);
     let produce = move |n| {
         for _ in 0..n / BUDGET {
             receive(&mut from, &pool, &mut queue, BUDGET);
@@ -338,7 +337,7 @@ fn one_at_a_time(
     around: impl Fn(&mut dyn FnMut()) + 'static,
 ) -> Ready {
     let counters = pools::counters_of(&pool);
-    let (mut queue, mut done) = (VecDeque::with_capacity(1), XdpFrameBulk::new());
+    let (mut queue, mut done) = (TxQueue::with_capacity(1, 0), XdpFrameBulk::new());
     let run = move |n| {
         for _ in 0..n {
             receive(&mut from, &pool, &mut queue, 1);

@@ -1,0 +1,195 @@
+//! What is to be sent by a device, in order.
+//!
+//! What   frames, and behind them one burst of packets that came in together and are no frames yet. A device that sends
+//!        whole pages takes those off the burst as they are ([`TxQueue::burst`]); for every other device, and for
+//!        everything else, the burst becomes frames when its turn comes ([`TxQueue::front`]).
+//! Order  first in, first out, whatever a packet is.
+//! Cost   a burst goes in by an exchange of two vectors. Nothing is allocated while the queue keeps to its capacity.
+
+use std::collections::VecDeque;
+
+use pagepool::{XdpBuff, XdpFrame};
+
+/// Frames and packets that wait for a device's transmit ring, in order.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
+/// use pagepool_net::TxQueue;
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
+/// # let packet = |len| XdpBuff::received(pool.alloc_page().unwrap(), len).unwrap();
+/// let mut queue = TxQueue::new();
+/// queue.push(packet(60));
+/// let mut burst = vec![packet(61), packet(62)];
+/// queue.push_burst(&mut burst);
+/// assert_eq!((queue.len(), burst.len()), (3, 0));
+///
+/// // What a device does with it:
+/// assert!(queue.burst().is_none(), "a frame is before it");
+/// assert_eq!(queue.pop().map(|frame| frame.len()), Some(60));
+/// assert_eq!(queue.front().map(|frame| frame.len()), Some(61));
+/// queue.refuse();
+/// assert_eq!((queue.len(), queue.refused()), (1, 1));
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct TxQueue {
+    frames: VecDeque<XdpFrame>,
+    /// Behind the frames.
+    burst: Vec<XdpBuff>,
+    refused: u64,
+}
+
+impl TxQueue {
+    /// An empty queue, which allocates as it grows.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty queue that does not allocate for `len` frames and packets, of which at most `burst` are packets.
+    pub fn with_capacity(len: usize, burst: usize) -> Self {
+        let frames = VecDeque::with_capacity(len);
+        Self { frames, burst: Vec::with_capacity(burst), refused: 0 }
+    }
+
+    /// Makes room for `len` frames and packets, of which at most `burst` are packets.
+    pub fn reserve(&mut self, len: usize, burst: usize) {
+        self.frames.reserve_exact(len.saturating_sub(self.frames.len()));
+        self.burst.reserve_exact(burst.saturating_sub(self.burst.len()));
+    }
+
+    /// Puts a frame, or a packet as one, at the end.
+    #[inline]
+    pub fn push(&mut self, frame: impl Into<XdpFrame>) {
+        self.make_frames();
+        self.frames.push_back(frame.into());
+    }
+
+    /// Puts all packets at the end, and leaves the vector empty. Their vector becomes the queue's, and the other way round:
+    /// what they take is the same whether they are one or a thousand.
+    #[inline]
+    pub fn push_burst(&mut self, packets: &mut Vec<XdpBuff>) {
+        self.make_frames();
+        std::mem::swap(&mut self.burst, packets);
+    }
+
+    /// How many wait.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.frames.len() + self.burst.len()
+    }
+
+    /// Whether none waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty() && self.burst.is_empty()
+    }
+
+    /// How many were [refused](Self::refuse) so far, by all devices.
+    #[inline]
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// All that wait go home.
+    pub fn clear(&mut self) {
+        self.frames.clear();
+        self.burst.clear();
+    }
+
+    /// How many buffers they have: a frame has one or more.
+    pub fn buffers(&self) -> usize {
+        let packets = self.burst.iter().map(|packet| 1 + packet.frags().len());
+        self.frames.iter().map(XdpFrame::segment_count).chain(packets).sum()
+    }
+
+    /// For devices: the packets at the front, if no frame is before them. What is taken must be taken off the front.
+    #[inline]
+    pub fn burst(&mut self) -> Option<&mut Vec<XdpBuff>> {
+        (self.frames.is_empty() && !self.burst.is_empty()).then_some(&mut self.burst)
+    }
+
+    /// For devices: what is next, as a frame.
+    #[inline]
+    pub fn front(&mut self) -> Option<&XdpFrame> {
+        if self.frames.is_empty() {
+            self.make_frames();
+        }
+        self.frames.front()
+    }
+
+    /// For devices: takes what is next, which the device has from here on.
+    #[inline]
+    pub fn pop(&mut self) -> Option<XdpFrame> {
+        if self.frames.is_empty() {
+            self.make_frames();
+        }
+        self.frames.pop_front()
+    }
+
+    /// For devices: what is next can never be sent. It goes home, and is counted apart.
+    #[inline]
+    pub fn refuse(&mut self) {
+        self.refused += u64::from(self.pop().is_some());
+    }
+
+    /// The burst becomes frames, behind those that are there.
+    #[inline]
+    fn make_frames(&mut self) {
+        if !self.burst.is_empty() {
+            self.frames.extend(self.burst.drain(..).map(XdpFrame::from));
+        }
+    }
+}
+
+impl<F: Into<XdpFrame>> Extend<F> for TxQueue {
+    #[inline]
+    fn extend<I: IntoIterator<Item = F>>(&mut self, frames: I) {
+        self.make_frames();
+        self.frames.extend(frames.into_iter().map(Into::into));
+    }
+}
+
+impl<F: Into<XdpFrame>> FromIterator<F> for TxQueue {
+    fn from_iter<I: IntoIterator<Item = F>>(frames: I) -> Self {
+        let mut queue = Self::new();
+        queue.extend(frames);
+        queue
+    }
+}
+
+impl<F: Into<XdpFrame>, const N: usize> From<[F; N]> for TxQueue {
+    fn from(frames: [F; N]) -> Self {
+        frames.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+
+    #[test]
+    fn packets_and_frames_keep_their_order() {
+        let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
+        let pool = Pool::new(PoolParams::default(), arena).unwrap().bind();
+        let packet = |len| XdpBuff::received(pool.alloc_page().unwrap(), len).unwrap();
+        let mut queue = TxQueue::with_capacity(16, 4);
+        let mut burst = Vec::from([packet(60), packet(61)]);
+        queue.push_burst(&mut burst);
+        burst.push(packet(62));
+        queue.push_burst(&mut burst); // the first burst is frames now
+        assert!(queue.burst().is_none() && burst.is_empty());
+        queue.push(packet(63));
+        queue.extend([packet(64)]);
+        burst.extend([packet(65), packet(66)]);
+        queue.push_burst(&mut burst);
+        assert_eq!((queue.len(), pool.inflight().out), (7, 7));
+        let lens: Vec<_> = std::iter::from_fn(|| queue.pop()).take(5).map(|frame| frame.len()).collect();
+        assert_eq!(lens, [60, 61, 62, 63, 64]);
+        drop(queue.burst().unwrap().remove(0));
+        queue.refuse();
+        queue.refuse();
+        assert_eq!((queue.refused(), queue.is_empty(), pool.inflight().out), (1, true, 0), "nothing is none");
+    }
+}

@@ -1,0 +1,56 @@
+//! Sleeping on one device and the pool that it is polled with.
+
+use std::time::{Duration, Instant};
+
+use pagepool::Bound;
+
+use super::seam::{Armed, Device};
+use crate::sys::event::wait_readable;
+
+/// What ended a [`wait`](DeviceExt::wait).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Wake {
+    /// Something may have arrived, been sent, or come home to the pool.
+    Ready,
+    /// Nothing happened in that time, or a signal ended it.
+    Timeout,
+    /// The device is gone: nothing will ever happen. Close it.
+    Gone,
+}
+
+/// What every [`Device`] can do besides: no device implements it.
+pub trait DeviceExt: Device {
+    /// Waits until there is something to poll for, or a buffer came home to a pool that had run dry.
+    fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
+        let start = Instant::now();
+        loop {
+            let (fd, at_most) = match self.arm(pool) {
+                Armed::Gone => return Wake::Gone,
+                Armed::Ready => (None, None),
+                Armed::Idle { fd, at_most } => (fd, Some(at_most)),
+            };
+            let asleep = Instant::now();
+            let left = timeout.saturating_sub(asleep - start);
+            let sleep = at_most.map_or(Duration::ZERO, |at_most| left.min(at_most));
+            let [by_device, by_pool] = wait_readable([fd, pool.wake_fd()], sleep);
+            if by_pool {
+                pool.acknowledge_wake(); // also where there is no sleep: the next one is not to be ended by it
+            }
+            if at_most.is_none() || by_device || by_pool {
+                return Wake::Ready;
+            }
+            if left <= sleep || asleep.elapsed() < sleep {
+                return Wake::Timeout; // it is over, or a signal ended it
+            }
+        }
+    }
+
+    /// Buffers that the transmit ring has room for now: a frame takes one for each of its buffers.
+    #[inline]
+    fn tx_room(&self) -> usize {
+        self.state().tx_room
+    }
+}
+
+impl<D: Device + ?Sized> DeviceExt for D {}
