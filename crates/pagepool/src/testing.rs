@@ -15,8 +15,8 @@ mod run;
 
 pub use conformance::conformance_provider;
 pub use fail_nth::FailNth;
-pub use iommu::{CheckingIommu, Fault, IommuCounts, IommuEvent};
-pub use model::{Model, Token, Who};
+pub use iommu::{CheckingIommu, IommuCounts, IommuEvent, IommuFault};
+pub use model::{PageToken, PoolsModel, Who};
 pub use op::{Op, Setup};
 pub use packet_op::{PacketOp, PacketSetup};
 pub use packets::run_packets;

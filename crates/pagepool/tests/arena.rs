@@ -179,11 +179,11 @@ fn arena_without_file() -> Arc<Arena> {
 }
 
 #[repr(align(4096))]
-struct Pages([u8; 64 * PAGE_SIZE]);
+struct CallerPages([u8; 64 * PAGE_SIZE]);
 
 #[test]
 fn callers_memory_is_used_in_place_and_left_as_it_is() {
-    let mut memory = Box::new(Pages([0; 64 * PAGE_SIZE]));
+    let mut memory = Box::new(CallerPages([0; 64 * PAGE_SIZE]));
     let (start, len) = (memory.0.as_mut_ptr(), memory.0.len());
     let over = |ptr, len| {
         // SAFETY: the box lives until the end of the test and is not looked at while the arena lives; what is not its
@@ -205,14 +205,14 @@ fn callers_memory_is_used_in_place_and_left_as_it_is() {
 
 #[test]
 fn an_owner_of_memory_is_kept_until_the_last_buffer_is_home() {
-    struct Owner(Box<Pages>, mpsc::Sender<u8>);
-    impl Drop for Owner {
+    struct MemoryOwner(Box<CallerPages>, mpsc::Sender<u8>);
+    impl Drop for MemoryOwner {
         fn drop(&mut self) {
             self.1.send(self.0.0[0]).unwrap();
         }
     }
     let (gone, is_gone) = mpsc::channel();
-    let mut owner = Owner(Box::new(Pages([0; 64 * PAGE_SIZE])), gone);
+    let mut owner = MemoryOwner(Box::new(CallerPages([0; 64 * PAGE_SIZE])), gone);
     let (start, len) = (owner.0.0.as_mut_ptr(), owner.0.0.len());
     // SAFETY: the box moves into the arena, and its contents with nobody; nobody looks at them before the owner ends.
     let arena = unsafe { Arena::over_owned_memory(owner, start, len, ArenaParams::default()) }.unwrap();

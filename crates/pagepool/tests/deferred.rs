@@ -629,12 +629,12 @@ fn a_user_may_call_back_into_the_shutdown_and_may_panic_there() {
 // ---- Counts of references ------------------------------------------------------------------------------------------
 
 /// Where a page's bytes are, for a reader that has a count of it.
-struct Bytes(*const u8);
+struct BytesAt(*const u8);
 
 // SAFETY: a reader looks at the bytes only while it has a count, and the owner writes them only when there is none.
-unsafe impl Send for Bytes {}
+unsafe impl Send for BytesAt {}
 
-impl Bytes {
+impl BytesAt {
     fn all_are(&self, pattern: u8) -> bool {
         // SAFETY: the page is mapped as long as the test's memory, and nobody writes it while this has a count.
         let bytes = unsafe { std::slice::from_raw_parts(self.0, 4096) };
@@ -661,7 +661,7 @@ fn readers_on_other_threads_never_see_a_page_used_again_too_early() {
             buffer.bytes_mut().unwrap().fill(sent as u8);
             for (reader, _) in &readers {
                 counts.take(cookie);
-                reader.send((Bytes(buffer.as_ptr().unwrap()), sent as u8, cookie)).unwrap();
+                reader.send((BytesAt(buffer.as_ptr().unwrap()), sent as u8, cookie)).unwrap();
             }
             let mut waiting = pool.defer(&user, buffer, cookie);
             while let Err(buffer) = waiting {
@@ -685,11 +685,11 @@ fn readers_on_other_threads_never_see_a_page_used_again_too_early() {
     }
 }
 
-type Work = (Bytes, u8, u64);
+type ReadJob = (BytesAt, u8, u64);
 
 /// Looks at each page that it is sent, twice, and puts its count.
-fn reader(counts: Arc<UseCounts>) -> (mpsc::Sender<Work>, std::thread::JoinHandle<()>) {
-    let (send, inbox) = mpsc::channel::<Work>();
+fn reader(counts: Arc<UseCounts>) -> (mpsc::Sender<ReadJob>, std::thread::JoinHandle<()>) {
+    let (send, inbox) = mpsc::channel::<ReadJob>();
     let read = move || {
         for (bytes, pattern, cookie) in inbox {
             assert!(bytes.all_are(pattern));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use std::time::Duration;
 
-use pagepool::testing::{CheckingIommu, Fault, IommuEvent};
+use pagepool::testing::{CheckingIommu, IommuEvent, IommuFault};
 use pagepool::{
     Area, Arena, ArenaParams, DeviceAddr, DeviceMemory, DmaDomain, DomainId, Error, IdentityDomain, NodeId,
     OffsetDomain, PageBuf, PageIdx, Pool, PoolParams, Provider, Region,
@@ -201,12 +201,12 @@ fn the_iommu_keeps_the_views_apart_until_they_are_synced() {
     let mut seen = [0u8; 8];
 
     (0..128).for_each(|i| poke(&arena, page.offset() + i, 0xAA));
-    assert_eq!(iommu.device_read(at, &mut seen), Err(Fault::NotSynced(at)));
+    assert_eq!(iommu.device_read(at, &mut seen), Err(IommuFault::NotSynced(at)));
     iommu.sync_for_device(at, 64);
     iommu.device_read(at, &mut seen).unwrap();
     assert_eq!(seen, [0xAA; 8]);
     let next = DeviceAddr(at.0 + 64);
-    assert_eq!(iommu.device_read(DeviceAddr(at.0 + 60), &mut seen), Err(Fault::NotSynced(next)));
+    assert_eq!(iommu.device_read(DeviceAddr(at.0 + 60), &mut seen), Err(IommuFault::NotSynced(next)));
 
     (0..8).for_each(|i| poke(&arena, page.offset() + i, 0xBB));
     iommu.device_read(at, &mut seen).unwrap();
@@ -215,7 +215,7 @@ fn the_iommu_keeps_the_views_apart_until_they_are_synced() {
     assert_eq!(peek(&arena, page.offset()), 0xBB, "stale on this side too");
     iommu.sync_for_cpu(at, 8);
     assert_eq!(peek(&arena, page.offset()), 0xCC);
-    assert_eq!(iommu.device_write(at, &[1]), Err(Fault::NotSynced(at)), "the CPU has it now");
+    assert_eq!(iommu.device_write(at, &[1]), Err(IommuFault::NotSynced(at)), "the CPU has it now");
     let syncs: Vec<_> = iommu.take_log().into_iter().skip(1).collect();
     assert_eq!(syncs, [IommuEvent::SyncForDevice(at, 64), IommuEvent::SyncForCpu(at, 8)]);
 }
@@ -232,13 +232,13 @@ fn the_iommu_faults_beyond_its_mappings_and_never_reuses_an_address() {
         seen.push(at);
         iommu.sync_for_device(at, MIB as usize);
         let end = DeviceAddr(at.0 + MIB);
-        assert_eq!(iommu.device_read(DeviceAddr(end.0 - 1), &mut [0; 2]), Err(Fault::Unmapped(end)));
+        assert_eq!(iommu.device_read(DeviceAddr(end.0 - 1), &mut [0; 2]), Err(IommuFault::Unmapped(end)));
         assert_eq!(
             iommu.device_read(DeviceAddr(at.0 - 1), &mut [0]),
-            Err(Fault::Unmapped(DeviceAddr(at.0 - 1)))
+            Err(IommuFault::Unmapped(DeviceAddr(at.0 - 1)))
         );
         arena.area().detach(&mapping);
-        assert_eq!(iommu.device_write(at, &[0]), Err(Fault::AfterUnmap(at)));
+        assert_eq!(iommu.device_write(at, &[0]), Err(IommuFault::AfterUnmap(at)));
         iommu.sync_for_device(at, 64);
     }
     let counts = iommu.counts();

@@ -15,7 +15,7 @@ const TAILROOM: usize = 320;
 const PAGE: usize = 4096;
 
 #[derive(Clone, Debug)]
-enum Op {
+enum ChainOp {
     Head(isize),
     Tail(isize),
     Meta(isize),
@@ -26,24 +26,24 @@ enum Op {
     ThereAndBack { elsewhere: bool },
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = ChainOp> {
     prop_oneof![
-        3 => (-300isize..300).prop_map(Op::Head),
-        3 => (-2500isize..2500).prop_map(Op::Tail),
-        1 => (-80isize..80).prop_map(Op::Tail),
-        2 => (-70isize..70).prop_map(|words| Op::Meta(words * 4)),
-        1 => (-9isize..9).prop_map(Op::Meta),
-        2 => any::<u8>().prop_map(Op::Write),
-        2 => (0usize..4200, 0usize..2000).prop_map(|(offset, len)| Op::AddPage { offset, len }),
-        3 => (1usize..2200).prop_map(|size| Op::AddFrag { size }),
-        1 => Just(Op::PopFrag),
-        1 => any::<bool>().prop_map(|elsewhere| Op::ThereAndBack { elsewhere }),
+        3 => (-300isize..300).prop_map(ChainOp::Head),
+        3 => (-2500isize..2500).prop_map(ChainOp::Tail),
+        1 => (-80isize..80).prop_map(ChainOp::Tail),
+        2 => (-70isize..70).prop_map(|words| ChainOp::Meta(words * 4)),
+        1 => (-9isize..9).prop_map(ChainOp::Meta),
+        2 => any::<u8>().prop_map(ChainOp::Write),
+        2 => (0usize..4200, 0usize..2000).prop_map(|(offset, len)| ChainOp::AddPage { offset, len }),
+        3 => (1usize..2200).prop_map(|size| ChainOp::AddFrag { size }),
+        1 => Just(ChainOp::PopFrag),
+        1 => any::<bool>().prop_map(|elsewhere| ChainOp::ThereAndBack { elsewhere }),
     ]
 }
 
 /// A further buffer: its data, the bytes behind them that it could grow by, and where it lies.
 #[derive(Debug)]
-struct Part {
+struct FragModel {
     data: Vec<u8>,
     room: usize,
     starts_at: usize,
@@ -51,17 +51,17 @@ struct Part {
 
 /// A packet as vectors: what lies before the data in the first buffer, the data, and the further buffers.
 #[derive(Debug)]
-struct Model {
+struct PacketModel {
     /// All bytes before the packet; its metadata are the last of them.
     before: Vec<u8>,
     meta: usize,
     data: Vec<u8>,
     /// All bytes behind the packet that it may have.
     room: usize,
-    parts: Vec<Part>,
+    parts: Vec<FragModel>,
 }
 
-impl Model {
+impl PacketModel {
     fn len(&self) -> usize {
         self.data.len() + self.parts.iter().map(|part| part.data.len()).sum::<usize>()
     }
@@ -154,7 +154,7 @@ impl Model {
         }
         let fits = self.parts.len() < MAX_FRAGS;
         if fits {
-            self.parts.push(Part { data, room, starts_at });
+            self.parts.push(FragModel { data, room, starts_at });
         }
         fits
     }
@@ -171,16 +171,23 @@ impl Model {
     }
 }
 
-fn start(pool: &Bound, len: usize) -> (XdpBuff, Model) {
+fn start(pool: &Bound, len: usize) -> (XdpBuff, PacketModel) {
     let mut buffer = pool.alloc_page().unwrap();
     buffer.bytes_mut().unwrap().iter_mut().enumerate().for_each(|(at, byte)| *byte = at as u8);
     let bytes = buffer.bytes().unwrap();
     let (before, data) = (bytes[..HEADROOM].to_vec(), bytes[HEADROOM..HEADROOM + len].to_vec());
     let room = PAGE - TAILROOM - HEADROOM - len;
-    (XdpBuff::received(buffer, len).unwrap(), Model { before, meta: 0, data, room, parts: Vec::new() })
+    (XdpBuff::received(buffer, len).unwrap(), PacketModel { before, meta: 0, data, room, parts: Vec::new() })
 }
 
-fn add(packet: &mut XdpBuff, model: &mut Model, mut buffer: PageBuf, offset: usize, len: usize, fill: u8) {
+fn add(
+    packet: &mut XdpBuff,
+    model: &mut PacketModel,
+    mut buffer: PageBuf,
+    offset: usize,
+    len: usize,
+    fill: u8,
+) {
     let (start, size) = (buffer.as_ptr().unwrap().addr(), buffer.len());
     buffer.bytes_mut().unwrap().fill(fill);
     // A whole page never goes on where another ends, nor does data that does not begin with its fragment.
@@ -190,13 +197,13 @@ fn add(packet: &mut XdpBuff, model: &mut Model, mut buffer: PageBuf, offset: usi
     assert_eq!(packet.add_frag(buffer, offset, len).is_ok(), fits);
 }
 
-fn apply(pool: &Bound, packet: XdpBuff, model: &mut Model, op: &Op, fill: u8) -> XdpBuff {
+fn apply(pool: &Bound, packet: XdpBuff, model: &mut PacketModel, op: &ChainOp, fill: u8) -> XdpBuff {
     let mut packet = packet;
     match *op {
-        Op::Head(delta) => assert_eq!(packet.adjust_head(delta), model.head(delta)),
-        Op::Tail(delta) => assert_eq!(packet.adjust_tail(delta), model.tail(delta)),
-        Op::Meta(delta) => assert_eq!(packet.adjust_meta(delta), model.meta(delta)),
-        Op::Write(byte) => {
+        ChainOp::Head(delta) => assert_eq!(packet.adjust_head(delta), model.head(delta)),
+        ChainOp::Tail(delta) => assert_eq!(packet.adjust_tail(delta), model.tail(delta)),
+        ChainOp::Meta(delta) => assert_eq!(packet.adjust_meta(delta), model.meta(delta)),
+        ChainOp::Write(byte) => {
             packet.data_mut().fill(byte);
             packet.frags_mut().iter_mut().for_each(|frag| frag.data_mut().fill(byte));
             model.data.fill(byte);
@@ -205,17 +212,17 @@ fn apply(pool: &Bound, packet: XdpBuff, model: &mut Model, op: &Op, fill: u8) ->
             let from = model.before.len() - model.meta;
             model.before[from..].fill(!byte);
         }
-        Op::AddPage { offset, len } => {
+        ChainOp::AddPage { offset, len } => {
             add(&mut packet, model, pool.alloc_page().unwrap(), offset, len, fill);
         }
-        Op::AddFrag { size } => {
+        ChainOp::AddFrag { size } => {
             add(&mut packet, model, pool.alloc_frag(size).unwrap(), 0, size, fill);
         }
-        Op::PopFrag => {
+        ChainOp::PopFrag => {
             let popped = packet.pop_frag().map(|frag| frag.data().to_vec());
             assert_eq!(popped, model.parts.pop().map(|part| part.data));
         }
-        Op::ThereAndBack { elsewhere } => {
+        ChainOp::ThereAndBack { elsewhere } => {
             let frame = XdpFrame::from(packet);
             assert_eq!((frame.len(), frame.segment_count()), (model.len(), 1 + model.parts.len()));
             let whole: Vec<u8> = frame.segments().flat_map(|segment| segment.data().to_vec()).collect();

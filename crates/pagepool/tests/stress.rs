@@ -42,7 +42,7 @@ fn main() {
         }
     }
     world.stop.store(true, Ordering::Release);
-    let ends: Vec<End> =
+    let ends: Vec<EndedPool> =
         owners.into_iter().flat_map(|owner| owner.join().expect("an owner saw no fault")).collect();
     returners.into_iter().for_each(|returner| returner.join().expect("a returner saw no fault"));
     let left = world.clear();
@@ -58,7 +58,7 @@ fn start<R: Send + 'static>(world: &Arc<World>, job: fn(&World) -> R) -> JoinHan
     thread::spawn(move || job(&world))
 }
 
-fn check_the_end(world: &World, ends: Vec<End>, took: Duration) {
+fn check_the_end(world: &World, ends: Vec<EndedPool>, took: Duration) {
     for (handle, shutdown) in &ends {
         assert!(shutdown.is_complete(), "{}", shutdown.report());
         assert_eq!(handle.inflight().total, 0, "{:?}", handle.stats());
@@ -71,7 +71,7 @@ fn check_the_end(world: &World, ends: Vec<End>, took: Duration) {
 }
 
 /// What is left of a pool that was destroyed.
-type End = (PoolRef, Shutdown);
+type EndedPool = (PoolRef, Shutdown);
 
 /// What goes from thread to thread.
 enum Parcel {
@@ -137,8 +137,8 @@ impl World {
         }
     }
 
-    fn dice(&self) -> Dice {
-        Dice(self.seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed) | 1)
+    fn dice(&self) -> XorShift {
+        XorShift(self.seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed) | 1)
     }
 
     /// The first word of a buffer goes from 0 to a number of its own.
@@ -149,7 +149,7 @@ impl World {
     }
 
     /// What nobody took before the end.
-    fn clear(&self) -> Vec<End> {
+    fn clear(&self) -> Vec<EndedPool> {
         let mut dice = self.dice();
         std::iter::from_fn(|| self.mail.take()).for_each(|parcel| open(parcel, &mut dice));
         let pools = std::iter::from_fn(|| self.pools.take());
@@ -165,9 +165,9 @@ fn unstamp(word: &mut [u8]) {
 }
 
 /// A small generator of choices.
-struct Dice(u64);
+struct XorShift(u64);
 
-impl Dice {
+impl XorShift {
     fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -195,7 +195,7 @@ fn returning(world: &World) {
     }
 }
 
-fn idle(dice: &mut Dice) {
+fn idle(dice: &mut XorShift) {
     match dice.below(16) {
         0 => thread::sleep(Duration::from_micros(dice.below(300))),
         1..8 => thread::yield_now(),
@@ -204,7 +204,7 @@ fn idle(dice: &mut Dice) {
 }
 
 /// Everything in a parcel goes home from this thread, in one of the ways that there are.
-fn open(parcel: Parcel, dice: &mut Dice) {
+fn open(parcel: Parcel, dice: &mut XorShift) {
     match parcel {
         Parcel::Buffers(buffers) => send_home(buffers, dice),
         Parcel::Batch(mut batch) => {
@@ -229,7 +229,7 @@ fn open(parcel: Parcel, dice: &mut Dice) {
     }
 }
 
-fn send_frames_home(frames: Vec<XdpFrame>, dice: &mut Dice) {
+fn send_frames_home(frames: Vec<XdpFrame>, dice: &mut XorShift) {
     let unstamped = |frame: XdpFrame| {
         let mut packet = frame.into_buff().expect("it is a pool's");
         unstamp(packet.data_mut());
@@ -249,7 +249,7 @@ fn send_frames_home(frames: Vec<XdpFrame>, dice: &mut Dice) {
     }
 }
 
-fn send_home(mut buffers: Vec<PageBuf>, dice: &mut Dice) {
+fn send_home(mut buffers: Vec<PageBuf>, dice: &mut XorShift) {
     buffers.iter_mut().for_each(|buffer| unstamp(buffer.bytes_mut().expect("plain memory")));
     match dice.below(4) {
         0 => pagepool::put_bulk(&mut buffers),
@@ -267,7 +267,7 @@ fn send_home(mut buffers: Vec<PageBuf>, dice: &mut Dice) {
 // ---- Owners --------------------------------------------------------------------------------------------------------
 
 /// Polls one pool after another; leaves each for another owner, or destroys it.
-fn own(world: &World) -> Vec<End> {
+fn own(world: &World) -> Vec<EndedPool> {
     let (mut dice, mut ends) = (world.dice(), Vec::new());
     let mut kept = Vec::new();
     while !world.stop.load(Ordering::Acquire) {
@@ -288,7 +288,7 @@ fn own(world: &World) -> Vec<End> {
 }
 
 /// Keeps what is not home yet, and some of the rest for the check at the end.
-fn forget_what_is_home(mut ends: Vec<End>) -> Vec<End> {
+fn forget_what_is_home(mut ends: Vec<EndedPool>) -> Vec<EndedPool> {
     if ends.len() > 256 {
         ends.retain(|(handle, shutdown)| {
             assert!(!shutdown.is_complete() || handle.inflight().total == 0);
@@ -299,7 +299,7 @@ fn forget_what_is_home(mut ends: Vec<End>) -> Vec<End> {
     ends
 }
 
-fn make(world: &World, dice: &mut Dice) -> Pool {
+fn make(world: &World, dice: &mut XorShift) -> Pool {
     let params = PoolParams {
         cache_size: 1 + dice.below(32) as usize,
         refill: 1,
@@ -314,7 +314,7 @@ fn make(world: &World, dice: &mut Dice) -> Pool {
 }
 
 /// One round of an owner: takes something, keeps it or sends it away.
-fn poll(world: &World, pool: &Bound, dice: &mut Dice, kept: &mut Vec<PageBuf>) {
+fn poll(world: &World, pool: &Bound, dice: &mut XorShift, kept: &mut Vec<PageBuf>) {
     if dice.below(4) == 0 {
         let n = dice.below(kept.len() as u64 + 1) as usize;
         send_home(kept.split_off(kept.len() - n), dice);
@@ -326,7 +326,7 @@ fn poll(world: &World, pool: &Bound, dice: &mut Dice, kept: &mut Vec<PageBuf>) {
     }
 }
 
-fn take(world: &World, pool: &Bound, dice: &mut Dice) -> Option<Parcel> {
+fn take(world: &World, pool: &Bound, dice: &mut XorShift) -> Option<Parcel> {
     let stamped = |mut buffer: PageBuf| {
         world.stamp(buffer.bytes_mut().expect("plain memory"));
         buffer
@@ -374,7 +374,7 @@ fn take(world: &World, pool: &Bound, dice: &mut Dice) -> Option<Parcel> {
 }
 
 /// A buffer that several threads read: nobody writes it, so its first word stays 0.
-fn share(world: &World, pool: &Bound, dice: &mut Dice) -> Option<Parcel> {
+fn share(world: &World, pool: &Bound, dice: &mut XorShift) -> Option<Parcel> {
     let buffer = if dice.below(2) == 0 { pool.alloc_page()? } else { pool.alloc_frag(512)? };
     world.stamps.fetch_add(1, Ordering::Relaxed);
     let shared = buffer.into_shared();

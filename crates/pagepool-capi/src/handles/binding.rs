@@ -52,7 +52,7 @@ pub(crate) fn bind(pool: Token) -> CallResult<()> {
 
 /// Makes the calling thread the owner, for the fast paths too.
 fn install(view: &'static PoolView, bound: Bound) {
-    view.cache.store(bound.owner_cache().cast_mut(), Relaxed);
+    view.cache.store(bound.cache_head().cast_mut(), Relaxed);
     // SAFETY: under the slot's lock, while nobody is the owner.
     unsafe { *own(view).bound.get() = Some(bound) };
     let _ = view.bias.compare_exchange(BIAS_FREE, me(), AcqRel, Relaxed); // unless that is over for good

@@ -14,7 +14,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-use ::pagepool::{OwnerCache, Stats};
+use ::pagepool::{CacheHead, Stats};
 
 use crate::handles::life_word::LifeWord;
 use crate::handles::owner_half::OwnerHalf;
@@ -47,7 +47,7 @@ pub(crate) struct PoolView {
     /// The lives of pages, by number.
     pub(crate) words: AtomicPtr<LifeWord>,
     /// The owner's cache: its head, and page numbers behind it.
-    pub(crate) cache: AtomicPtr<OwnerCache>,
+    pub(crate) cache: AtomicPtr<CacheHead>,
     /// Bytes in a page.
     pub(crate) page_size: AtomicU64,
     /// Pages that the fast paths took from the cache, which the pool does not count itself.
@@ -155,7 +155,7 @@ impl PoolView {
     pub(crate) fn put(&self, page: u32, token: Token) -> bool {
         let cache = self.cache.load(Relaxed);
         // SAFETY: this thread owns the pool, so it is there, and so are its parts.
-        let OwnerCache { count, limit, .. } = unsafe { &*cache };
+        let CacheHead { count, limit, .. } = unsafe { &*cache };
         let at = count.load(Relaxed);
         if at >= *limit || !self.word(page).end_plain(token) {
             return false;
@@ -193,7 +193,7 @@ impl PoolView {
 /// # Safety
 /// The cache is there, and `at` is at most its capacity.
 #[inline(always)]
-unsafe fn entry_of(cache: *mut OwnerCache, at: usize) -> *mut u32 {
+unsafe fn entry_of(cache: *mut CacheHead, at: usize) -> *mut u32 {
     // SAFETY: the entries follow the head.
     let entries = unsafe { cache.add(1) }.cast::<u32>();
     // SAFETY: the caller says so.

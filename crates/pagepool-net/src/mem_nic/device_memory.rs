@@ -61,11 +61,11 @@ impl DeviceMemory for pagepool::testing::CheckingIommu {
 }
 
 #[cfg(any(test, feature = "testing"))]
-impl From<pagepool::testing::Fault> for Fault {
-    fn from(fault: pagepool::testing::Fault) -> Self {
+impl From<pagepool::testing::IommuFault> for Fault {
+    fn from(fault: pagepool::testing::IommuFault) -> Self {
         match fault {
-            pagepool::testing::Fault::NotSynced(at) => Self::NotSynced(at),
-            pagepool::testing::Fault::AfterUnmap(at) | pagepool::testing::Fault::Unmapped(at) => {
+            pagepool::testing::IommuFault::NotSynced(at) => Self::NotSynced(at),
+            pagepool::testing::IommuFault::AfterUnmap(at) | pagepool::testing::IommuFault::Unmapped(at) => {
                 Self::Unmapped(at)
             }
             _ => unreachable!("faults are of these kinds"),

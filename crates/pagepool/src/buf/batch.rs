@@ -9,7 +9,7 @@
 use std::mem::MaybeUninit;
 
 use crate::buf::page_buf::PageBuf;
-use crate::home::cache::Owner;
+use crate::home::cache::OwnerProof;
 use crate::mem::page::PageIdx;
 use crate::returns::pool_core::PoolPtr;
 
@@ -193,7 +193,7 @@ impl Drop for Batch {
 
 /// Whole pages that nobody holds, on the owner's thread: one copy into the cache if they fit.
 #[inline(always)]
-pub(crate) fn put_here(pool: PoolPtr, owner: Owner, pages: &[u32]) {
+pub(crate) fn put_here(pool: PoolPtr, owner: OwnerProof, pages: &[u32]) {
     if !pool.own.cache.has_plain_room(pages.len()) {
         return put_here_slow(pool, pages);
     }

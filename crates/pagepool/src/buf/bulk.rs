@@ -43,7 +43,7 @@ pub fn put_bulk(buffers: &mut Vec<PageBuf>) {
 pub fn put_ring_bulk(buffers: &mut Vec<PageBuf>) {
     for chunk in taken(buffers).chunks_mut(Batch::MAX) {
         // SAFETY: I1. They were taken out of the vector, and nobody reads them again.
-        unsafe { put_groups(Way::Ring, chunk) };
+        unsafe { put_groups(ReturnPath::Ring, chunk) };
     }
 }
 
@@ -63,7 +63,7 @@ pub(crate) unsafe fn put_parted(buffers: &mut [PageBuf]) {
     });
     if !home {
         // SAFETY: the caller parts with them, and the copy above took none.
-        unsafe { put_groups(Way::PoolPtr, buffers) };
+        unsafe { put_groups(ReturnPath::Dropped, buffers) };
     }
 }
 
@@ -86,25 +86,25 @@ fn copy_plain(pool: PoolPtr, buffers: &[PageBuf], space: &mut [u32]) -> usize {
     if pools == 0 && places >> 32 == 0 { buffers.len() } else { 0 }
 }
 
-/// Which way home.
+/// Which path home.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ReturnPath {
     /// As dropped buffers go.
-    PoolPtr,
+    Dropped,
     /// Through the locked ring.
     Ring,
 }
 
 /// What goes home together.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum BufKind {
     Plain,
     Frag,
     /// A whole page with something to look up: these go singly.
     Special,
 }
 
-impl Kind {
+impl BufKind {
     #[inline(always)]
     fn of(buffer: &PageBuf) -> Self {
         match buffer.place.part() {
@@ -120,17 +120,17 @@ impl Kind {
 /// # Safety
 /// As for [`put_parted`].
 #[inline(never)]
-unsafe fn put_groups(way: Way, mut rest: &mut [PageBuf]) {
+unsafe fn put_groups(path: ReturnPath, mut rest: &mut [PageBuf]) {
     let mut numbers = [0u32; Batch::MAX];
     while let Some(first) = rest.first() {
-        let (pool, kind) = (first.pool, Kind::of(first));
-        if kind == Kind::Special {
+        let (pool, kind) = (first.pool, BufKind::of(first));
+        if kind == BufKind::Special {
             // SAFETY: I1. The caller parts with them, and each is read out once.
             let single = unsafe { std::ptr::read(first) };
             rest = &mut rest[1..];
-            match way {
-                Way::PoolPtr => drop(single),
-                Way::Ring => single.put_ring(),
+            match path {
+                ReturnPath::Dropped => drop(single),
+                ReturnPath::Ring => single.put_ring(),
             }
             continue;
         }
@@ -138,8 +138,8 @@ unsafe fn put_groups(way: Way, mut rest: &mut [PageBuf]) {
         let group = &numbers[..rest.len() - left];
         rest = &mut rest[..left];
         match kind {
-            Kind::Frag => put_frags(way, pool, group),
-            _ => put_pages(way, pool, group),
+            BufKind::Frag => put_frags(path, pool, group),
+            _ => put_pages(path, pool, group),
         }
     }
 }
@@ -147,13 +147,13 @@ unsafe fn put_groups(way: Way, mut rest: &mut [PageBuf]) {
 /// Copies the page numbers of one pool's buffers of one kind, and moves the others to the front; says how many others
 /// there are.
 #[inline(always)]
-fn gather(pool: PoolPtr, kind: Kind, buffers: &mut [PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
+fn gather(pool: PoolPtr, kind: BufKind, buffers: &mut [PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
     // Almost always they are all of one pool and plain.
-    let run = if kind == Kind::Plain { run_of_plain(pool, buffers, numbers) } else { 0 };
+    let run = if kind == BufKind::Plain { run_of_plain(pool, buffers, numbers) } else { 0 };
     let mut left = 0;
     for at in run..buffers.len() {
         let buffer = &buffers[at];
-        if buffer.pool == pool && Kind::of(buffer) == kind {
+        if buffer.pool == pool && BufKind::of(buffer) == kind {
             numbers[at - left] = buffer.place.page().0;
         } else {
             buffers.swap(left, at);
@@ -163,11 +163,11 @@ fn gather(pool: PoolPtr, kind: Kind, buffers: &mut [PageBuf], numbers: &mut [u32
     left
 }
 
-fn put_pages(way: Way, pool: PoolPtr, pages: &[u32]) {
-    match (way, pool.owner_here()) {
-        (Way::PoolPtr, Some(owner)) => put_here(pool, owner, pages),
-        (Way::PoolPtr, None) => put_elsewhere(pool, pages),
-        (Way::Ring, _) => {
+fn put_pages(path: ReturnPath, pool: PoolPtr, pages: &[u32]) {
+    match (path, pool.owner_here()) {
+        (ReturnPath::Dropped, Some(owner)) => put_here(pool, owner, pages),
+        (ReturnPath::Dropped, None) => put_elsewhere(pool, pages),
+        (ReturnPath::Ring, _) => {
             sync_all(pool, pages);
             pool.ring_bulk(pages);
         }
@@ -175,12 +175,12 @@ fn put_pages(way: Way, pool: PoolPtr, pages: &[u32]) {
 }
 
 /// Who the owner is is asked for each: the sync of a page that is home with its last fragment is foreign code.
-fn put_frags(way: Way, pool: PoolPtr, mut frags: &[u32]) {
+fn put_frags(path: ReturnPath, pool: PoolPtr, mut frags: &[u32]) {
     while let [frag, rest @ ..] = frags {
-        match (way, pool.owner_here()) {
-            (_, Some(owner)) => pool.frag_here(owner, PageIdx(*frag), way == Way::Ring),
-            (Way::PoolPtr, None) => return pool.frags_elsewhere(frags),
-            (Way::Ring, None) => return pool.frags_without_lane(frags),
+        match (path, pool.owner_here()) {
+            (_, Some(owner)) => pool.frag_here(owner, PageIdx(*frag), path == ReturnPath::Ring),
+            (ReturnPath::Dropped, None) => return pool.frags_elsewhere(frags),
+            (ReturnPath::Ring, None) => return pool.frags_without_lane(frags),
         }
         frags = rest;
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::buf::handle_bits::{FragBits, HandleBits};
-use crate::home::cache::Owner;
+use crate::home::cache::OwnerProof;
 use crate::mem::area::Area;
 use crate::mem::dma::{DeviceAddr, DomainId, Mapping};
 use crate::mem::page::{PAGE_SIZE, PageIdx};
@@ -362,7 +362,7 @@ fn put_frag_ring(pool: PoolPtr, page: PageIdx) {
 }
 
 #[inline(never)]
-fn drop_here(pool: PoolPtr, owner: Owner, place: HandleBits) {
+fn drop_here(pool: PoolPtr, owner: OwnerProof, place: HandleBits) {
     if place.part().is_frag() {
         pool.frag_here(owner, place.page(), false);
     } else {

@@ -1,6 +1,6 @@
 //! The owner's cache: an unlocked array, last in first out, so that the hottest page goes out next.
 //!
-//! Who    the holder of the owner half alone (I2), which an [`Owner`] stands for; the count may be read by anyone.
+//! Who    the holder of the owner half alone (I2), which an [`OwnerProof`] stands for; the count may be read by anyone.
 //! Why    mirrors `struct pp_alloc_cache` (include/net/page_pool/types.h, v7.3): 128 entries, half filled by a refill.
 //! Cost   push and pop: no atomic read-modify-write; four bytes an entry, so 64 pages are four cache lines.
 
@@ -15,11 +15,11 @@ use crate::sys::sync::OwnerCell;
 
 /// Stands for holding the owner half of a pool: who has one may touch the cache and the fragment state (I2).
 ///
-/// It can be had only from [`Owner::assume`], whose callers say why it holds. It cannot be sent or shared.
+/// It can be had only from [`OwnerProof::assume`], whose callers say why it holds. It cannot be sent or shared.
 #[derive(Clone, Copy)]
-pub(crate) struct Owner(PhantomData<*mut ()>);
+pub(crate) struct OwnerProof(PhantomData<*mut ()>);
 
-impl Owner {
+impl OwnerProof {
     /// # Safety
     /// The caller holds the owner half of the pool it uses this for: it is the thread whose token stands in the pool's
     /// owner word, or it owns the pool while it is bound to no thread.
@@ -65,7 +65,7 @@ impl Cache {
 
     /// The page that was put last.
     #[inline(always)]
-    pub(crate) fn pop(&self, _owner: Owner) -> Option<PageIdx> {
+    pub(crate) fn pop(&self, _owner: OwnerProof) -> Option<PageIdx> {
         let at = self.count().checked_sub(1)?;
         self.count.store(at, Relaxed);
         // SAFETY: I2; entries below the count are initialised.
@@ -74,7 +74,7 @@ impl Cache {
 
     /// Puts a page if that takes no more than a store and there is room; says whether it did.
     #[inline(always)]
-    pub(crate) fn push_plain(&self, _owner: Owner, page: PageIdx) -> bool {
+    pub(crate) fn push_plain(&self, _owner: OwnerProof, page: PageIdx) -> bool {
         let at = self.count();
         if at >= self.limit {
             return false;
@@ -87,7 +87,7 @@ impl Cache {
 
     /// Puts a page if there is room; says whether it did.
     #[inline]
-    pub(crate) fn push(&self, _owner: Owner, page: PageIdx) -> bool {
+    pub(crate) fn push(&self, _owner: OwnerProof, page: PageIdx) -> bool {
         let at = self.count();
         if at >= self.capacity {
             return false;
@@ -101,7 +101,7 @@ impl Cache {
     /// Takes the last `n` pages at most and gives them to `sink`, which must not call foreign code: a borrow of the
     /// cache is live meanwhile. Returns how many there were.
     #[inline(always)]
-    pub(crate) fn take(&self, _owner: Owner, n: usize, sink: impl FnOnce(&[u32])) -> usize {
+    pub(crate) fn take(&self, _owner: OwnerProof, n: usize, sink: impl FnOnce(&[u32])) -> usize {
         let count = self.count();
         let n = n.min(count);
         // SAFETY: I2; entries below the count are initialised, and nothing writes them while `sink` reads.
@@ -113,7 +113,12 @@ impl Cache {
     /// Lets `source` fill the space behind the last page, up to `room` entries and the capacity; it says how many it
     /// wrote, and must not call foreign code. Returns that.
     #[inline(always)]
-    pub(crate) fn fill(&self, _owner: Owner, room: usize, source: impl FnOnce(&mut [u32]) -> usize) -> usize {
+    pub(crate) fn fill(
+        &self,
+        _owner: OwnerProof,
+        room: usize,
+        source: impl FnOnce(&mut [u32]) -> usize,
+    ) -> usize {
         let at = self.count();
         let room = room.min(self.capacity - at);
         // SAFETY: I2; the entries up to the capacity are initialised numbers, and nothing else touches them meanwhile.

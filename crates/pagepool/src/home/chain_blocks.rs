@@ -11,7 +11,7 @@
 use std::fmt;
 use std::mem::MaybeUninit;
 
-use crate::home::cache::Owner;
+use crate::home::cache::OwnerProof;
 use crate::sys::sync::OwnerCell;
 
 /// Memory for the fragments of one packet.
@@ -40,7 +40,7 @@ impl ChainStash {
     }
 
     #[inline]
-    pub(crate) fn take(&self, _owner: Owner) -> Option<u32> {
+    pub(crate) fn take(&self, _owner: OwnerProof) -> Option<u32> {
         // SAFETY: I2. Only the holder of the owner half comes here, and no foreign code runs while the borrow lives.
         let free = unsafe { &mut *self.free.get() };
         free.count = free.count.checked_sub(1)?;
@@ -48,7 +48,7 @@ impl ChainStash {
     }
 
     #[inline]
-    pub(crate) fn put(&self, _owner: Owner, place: u32) -> bool {
+    pub(crate) fn put(&self, _owner: OwnerProof, place: u32) -> bool {
         // SAFETY: I2. As in `take`.
         let free = unsafe { &mut *self.free.get() };
         let room = free.count < self.limit;

@@ -97,15 +97,15 @@ impl fmt::Display for MemType {
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Registry(Which);
+pub struct Registry(RegistryScope);
 
 #[derive(Clone)]
-enum Which {
+enum RegistryScope {
     Process,
-    Own(Arc<UnseenLock<Table>>),
+    Own(Arc<UnseenLock<IdTable>>),
 }
 
-static PROCESS: UnseenLock<Table> = UnseenLock::new(Table::EMPTY);
+static PROCESS: UnseenLock<IdTable> = UnseenLock::new(IdTable::EMPTY);
 
 impl Default for Registry {
     fn default() -> Self {
@@ -122,7 +122,7 @@ impl fmt::Debug for Registry {
 impl Registry {
     /// An empty one.
     pub fn new() -> Self {
-        Self(Which::Own(Arc::new(UnseenLock::new(Table::EMPTY))))
+        Self(RegistryScope::Own(Arc::new(UnseenLock::new(IdTable::EMPTY))))
     }
 
     /// The process's, where a pool enters that was not told of another.
@@ -137,7 +137,7 @@ impl Registry {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn process() -> Self {
-        Self(Which::Process)
+        Self(RegistryScope::Process)
     }
 
     /// What carries an id now; `None` if nothing does.
@@ -165,46 +165,46 @@ impl Registry {
         self.len() == 0
     }
 
-    /// Takes an id. Until something [enters](Registration::enter) with it nothing is behind it.
-    pub(crate) fn register(&self) -> Result<Registration, Error> {
-        Ok(Registration { id: self.table().take()?, registry: self.clone() })
+    /// Takes an id. Until something [enters](RegisteredId::enter) with it nothing is behind it.
+    pub(crate) fn register(&self) -> Result<RegisteredId, Error> {
+        Ok(RegisteredId { id: self.table().take()?, registry: self.clone() })
     }
 
     /// What carries an id, to be let go without the lock.
-    pub(crate) fn carrier(&self, id: MemId) -> Option<Arc<dyn Carrier>> {
+    pub(crate) fn carrier(&self, id: MemId) -> Option<Arc<dyn MemCarrier>> {
         self.table().entries.get(&id)?.as_ref()?.upgrade()
     }
 
     /// All of them, in the order of ids.
-    pub(crate) fn carriers(&self) -> Vec<(MemId, Arc<dyn Carrier>)> {
+    pub(crate) fn carriers(&self) -> Vec<(MemId, Arc<dyn MemCarrier>)> {
         let table = self.table();
         let there =
-            |(&id, entry): (&MemId, &Option<Weak<dyn Carrier>>)| Some((id, entry.as_ref()?.upgrade()?));
+            |(&id, entry): (&MemId, &Option<Weak<dyn MemCarrier>>)| Some((id, entry.as_ref()?.upgrade()?));
         table.entries.iter().filter_map(there).collect()
     }
 
-    fn table(&self) -> impl DerefMut<Target = Table> {
+    fn table(&self) -> impl DerefMut<Target = IdTable> {
         match &self.0 {
-            Which::Process => PROCESS.lock(),
-            Which::Own(table) => table.lock(),
+            RegistryScope::Process => PROCESS.lock(),
+            RegistryScope::Own(table) => table.lock(),
         }
     }
 }
 
 /// What is behind an id.
-pub(crate) trait Carrier: std::any::Any + Send + Sync {
+pub(crate) trait MemCarrier: std::any::Any + Send + Sync {
     /// What there is to say of it.
     fn entry(&self, id: MemId) -> RegistryEntry;
 }
 
-struct Table {
+struct IdTable {
     /// An id that was taken and not entered with has nothing behind it.
-    entries: BTreeMap<MemId, Option<Weak<dyn Carrier>>>,
+    entries: BTreeMap<MemId, Option<Weak<dyn MemCarrier>>>,
     /// The id that was given last.
     last: u16,
 }
 
-impl Table {
+impl IdTable {
     const EMPTY: Self = Self { entries: BTreeMap::new(), last: 0 };
 
     fn take(&mut self) -> Result<MemId, Error> {
@@ -235,23 +235,23 @@ impl Table {
 
 /// An id that is taken until this is dropped (I8).
 #[derive(Debug)]
-pub(crate) struct Registration {
+pub(crate) struct RegisteredId {
     registry: Registry,
     id: MemId,
 }
 
-impl Registration {
+impl RegisteredId {
     pub(crate) fn id(&self) -> MemId {
         self.id
     }
 
     /// Shows what carries the id to those who look.
-    pub(crate) fn enter(&self, carrier: Weak<dyn Carrier>) {
+    pub(crate) fn enter(&self, carrier: Weak<dyn MemCarrier>) {
         self.registry.table().entries.insert(self.id, Some(carrier));
     }
 }
 
-impl Drop for Registration {
+impl Drop for RegisteredId {
     fn drop(&mut self) {
         let entry = self.registry.table().entries.remove(&self.id);
         drop(entry); // it may be the last count of its memory: without the lock

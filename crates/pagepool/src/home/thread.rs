@@ -22,19 +22,19 @@ use crate::home::lane::Lane;
 pub(crate) const NOBODY: u64 = 1;
 
 /// Pools for which a thread finds its lane in one compare; beyond, it walks its list.
-const WAYS: usize = 16;
+const KNOWN_LANES: usize = 16;
 
 /// Returns that a thread makes through the ring before it asks a pool again for a lane that it could not have.
 const RETRY: u32 = 256;
 
-struct Way {
+struct KnownLane {
     pool: Cell<u32>,
     /// Null where the pool had no lane to give; then `wait` counts returns until the next try.
     lane: Cell<*const Lane>,
     wait: Cell<u32>,
 }
 
-impl Way {
+impl KnownLane {
     const fn empty() -> Self {
         Self { pool: Cell::new(0), lane: Cell::new(ptr::null()), wait: Cell::new(0) }
     }
@@ -43,20 +43,20 @@ impl Way {
 #[cfg(not(loom))]
 thread_local! {
     static SHOWN: Cell<u64> = const { Cell::new(0) };
-    static IDENTITY: Identity = const { Identity { token: Cell::new(0), hidden: Cell::new(0) } };
-    static TABLE: [Way; WAYS] = const { [const { Way::empty() }; WAYS] };
-    static MINE: Mine = const { Mine(Cell::new(ptr::null())) };
+    static TOKEN: ThreadToken = const { ThreadToken { token: Cell::new(0), hidden: Cell::new(0) } };
+    static KNOWN: [KnownLane; KNOWN_LANES] = const { [const { KnownLane::empty() }; KNOWN_LANES] };
+    static LANES: ThreadLanes = const { ThreadLanes(Cell::new(ptr::null())) };
 }
 #[cfg(loom)]
 loom::thread_local! {
     static SHOWN: Cell<u64> = Cell::new(0);
-    static IDENTITY: Identity = Identity { token: Cell::new(0), hidden: Cell::new(0) };
-    static TABLE: [Way; WAYS] = [const { Way::empty() }; WAYS];
-    static MINE: Mine = Mine(Cell::new(ptr::null()));
+    static TOKEN: ThreadToken = ThreadToken { token: Cell::new(0), hidden: Cell::new(0) };
+    static KNOWN: [KnownLane; KNOWN_LANES] = [const { KnownLane::empty() }; KNOWN_LANES];
+    static LANES: ThreadLanes = ThreadLanes(Cell::new(ptr::null()));
 }
 
 /// Who a thread is, also while it hides that.
-struct Identity {
+struct ThreadToken {
     /// 0 until it is asked for.
     token: Cell<u64>,
     /// Scopes that hide it.
@@ -78,7 +78,7 @@ pub(crate) fn token() -> u64 {
 /// This thread's token, given now if it had none, hidden or not. Never reused: 2^64 threads do not happen.
 pub(crate) fn token_or_new() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(NOBODY + 1);
-    IDENTITY.with(|identity| {
+    TOKEN.with(|identity| {
         if identity.token.get() == 0 {
             identity.token.set(NEXT.fetch_add(1, Relaxed));
         }
@@ -91,13 +91,13 @@ pub(crate) fn token_or_new() -> u64 {
 
 /// Hides this thread's token from its returns, until [`show_token`] was called as often.
 pub(crate) fn hide_token() {
-    IDENTITY.with(|identity| identity.hidden.set(identity.hidden.get() + 1));
+    TOKEN.with(|identity| identity.hidden.set(identity.hidden.get() + 1));
     SHOWN.with(|shown| shown.set(0));
 }
 
 /// Takes back one [`hide_token`].
 pub(crate) fn show_token() {
-    IDENTITY.with(|identity| {
+    TOKEN.with(|identity| {
         identity.hidden.set(identity.hidden.get() - 1);
         if identity.hidden.get() == 0 {
             SHOWN.with(|shown| shown.set(identity.token.get()));
@@ -111,14 +111,14 @@ pub(crate) fn show_token() {
 /// The lane lives at least until the thread ends, so also for the rest of the caller's return.
 #[inline(always)]
 pub(crate) fn lane<'a>(pool: u32, claim: impl FnOnce() -> Option<Arc<Lane>>) -> Option<&'a Lane> {
-    let way = |table: &[Way; WAYS]| {
-        let way = &table[pool as usize % WAYS];
-        (way.pool.get() == pool && !way.lane.get().is_null()).then(|| way.lane.get())
+    let known_lane = |table: &[KnownLane; KNOWN_LANES]| {
+        let known_lane = &table[pool as usize % KNOWN_LANES];
+        (known_lane.pool.get() == pool && !known_lane.lane.get().is_null()).then(|| known_lane.lane.get())
     };
     #[cfg(not(loom))]
-    let known = TABLE.with(way);
+    let known = KNOWN.with(known_lane);
     #[cfg(loom)]
-    let known = TABLE.try_with(way).ok().flatten();
+    let known = KNOWN.try_with(known_lane).ok().flatten();
     let lane = match known {
         Some(lane) => lane,
         None => find(pool, claim)?,
@@ -129,26 +129,26 @@ pub(crate) fn lane<'a>(pool: u32, claim: impl FnOnce() -> Option<Arc<Lane>>) -> 
 
 #[cold]
 fn find(pool: u32, claim: impl FnOnce() -> Option<Arc<Lane>>) -> Option<*const Lane> {
-    let look = |table: &[Way; WAYS], mine: &Mine| {
-        let way = &table[pool as usize % WAYS];
-        if way.pool.get() == pool && way.wait.get() > 0 {
-            way.wait.set(way.wait.get() - 1);
+    let look = |table: &[KnownLane; KNOWN_LANES], mine: &ThreadLanes| {
+        let known_lane = &table[pool as usize % KNOWN_LANES];
+        if known_lane.pool.get() == pool && known_lane.wait.get() > 0 {
+            known_lane.wait.set(known_lane.wait.get() - 1);
             return None;
         }
         let lane = mine.find(pool).or_else(|| claim().map(|lane| mine.keep(lane, table)));
-        way.pool.set(pool);
-        way.lane.set(lane.unwrap_or(ptr::null()));
-        way.wait.set(if lane.is_none() { RETRY } else { 0 });
+        known_lane.pool.set(pool);
+        known_lane.lane.set(lane.unwrap_or(ptr::null()));
+        known_lane.wait.set(if lane.is_none() { RETRY } else { 0 });
         lane
     };
-    // Past the exit hook MINE is gone, and the thread returns through the ring.
-    TABLE.try_with(|table| MINE.try_with(|mine| look(table, mine)).ok().flatten()).ok().flatten()
+    // Past the exit hook LANES is gone, and the thread returns through the ring.
+    KNOWN.try_with(|table| LANES.try_with(|mine| look(table, mine)).ok().flatten()).ok().flatten()
 }
 
 /// The lanes of a thread: a list through [`Lane::next_of_thread`], each with one count of its `Arc`.
-struct Mine(Cell<*const Lane>);
+struct ThreadLanes(Cell<*const Lane>);
 
-impl Mine {
+impl ThreadLanes {
     fn find(&self, pool: u32) -> Option<*const Lane> {
         let mut at = self.0.get();
         while !at.is_null() {
@@ -163,7 +163,7 @@ impl Mine {
     }
 
     /// Adds a lane, and lets go of those whose pools have ended.
-    fn keep(&self, lane: Arc<Lane>, table: &[Way; WAYS]) -> *const Lane {
+    fn keep(&self, lane: Arc<Lane>, table: &[KnownLane; KNOWN_LANES]) -> *const Lane {
         let mut at = self.0.replace(ptr::null());
         while !at.is_null() {
             // SAFETY: the count that the list held is taken over here, once.
@@ -172,8 +172,8 @@ impl Mine {
             if old.is_detached() && old.is_empty() {
                 table
                     .iter()
-                    .filter(|way| ptr::eq(way.lane.get(), &*old))
-                    .for_each(|way| way.lane.set(ptr::null()));
+                    .filter(|known_lane| ptr::eq(known_lane.lane.get(), &*old))
+                    .for_each(|known_lane| known_lane.lane.set(ptr::null()));
             } else {
                 self.link(old);
             }
@@ -189,16 +189,16 @@ impl Mine {
     }
 }
 
-impl Drop for Mine {
+impl Drop for ThreadLanes {
     fn drop(&mut self) {
         #[cfg(loom)]
         if std::thread::panicking() {
             return; // the model has failed, and its atomics are gone
         }
-        let _ = TABLE.try_with(|table| {
-            table.iter().for_each(|way| {
-                way.pool.set(0);
-                way.lane.set(ptr::null());
+        let _ = KNOWN.try_with(|table| {
+            table.iter().for_each(|known_lane| {
+                known_lane.pool.set(0);
+                known_lane.lane.set(ptr::null());
             });
         });
         let mut at = self.0.replace(ptr::null());
@@ -219,5 +219,5 @@ impl Drop for Mine {
 /// ```
 pub fn prepare_thread() {
     token_or_new();
-    let _ = MINE.try_with(|_| ());
+    let _ = LANES.try_with(|_| ());
 }

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Error;
 use crate::mem::area::Area;
-use crate::mem::arena::backing::{Backing, Commit, Memory};
+use crate::mem::arena::backing::{ArenaMemory, Backing, Commit};
 use crate::mem::arena::free_pages::FreePages;
 use crate::mem::arena::params::{ArenaParams, Description, NodePolicy};
 use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx};
@@ -55,21 +55,21 @@ pub struct Arena {
     free: FreePages,
     params: ArenaParams,
     how: Commit,
-    growth: Mutex<Growth>,
+    growth: Mutex<RegionGrowth>,
     /// A lock of its own, so that describing does not wait for growth.
-    report: Mutex<Report>,
+    report: Mutex<PlacementReport>,
     /// Regions that are not committed; read without the growth lock.
     uncommitted: AtomicU32,
     committed_bytes: AtomicU64,
     // Behind all that uses it, so that it is dropped after that.
-    memory: Memory,
+    memory: ArenaMemory,
     /// Who has the memory, if it was given with its owner: dropped last, and otherwise never touched. The lock is there
     /// because the arena is shared and the owner need not be.
     _owner: Option<Mutex<Box<dyn Any + Send>>>,
 }
 
 #[derive(Debug)]
-struct Growth {
+struct RegionGrowth {
     /// Which regions are committed.
     committed: Box<[bool]>,
     /// Nodes for which a region was committed that brought none of their pages: they are not asked again before a
@@ -78,7 +78,7 @@ struct Growth {
 }
 
 #[derive(Debug, Default)]
-struct Report {
+struct PlacementReport {
     last_error: Option<Arc<Error>>,
     /// The kind of memory that came instead of the one that was asked for, and why.
     fell_back: Option<(Backing, String)>,
@@ -98,7 +98,7 @@ impl Arena {
         params.check()?;
         let how = params.commit_plan();
         let align = 1usize << params.region_shift();
-        let memory = Memory::reserve(&params.name, params.max_bytes, align, &how)?;
+        let memory = ArenaMemory::reserve(&params.name, params.max_bytes, align, &how)?;
         Self::build(params, how, memory, None)
     }
 
@@ -175,13 +175,13 @@ impl Arena {
         // SAFETY: the caller promises just this.
         let space = unsafe { Reservation::over_caller_memory(addr as usize, len_bytes) };
         let how = params.commit_plan();
-        Self::build(params, how, Memory::over(space, max_bytes), owner)
+        Self::build(params, how, ArenaMemory::over(space, max_bytes), owner)
     }
 
     fn build(
         params: ArenaParams,
         how: Commit,
-        memory: Memory,
+        memory: ArenaMemory,
         owner: Option<Mutex<Box<dyn Any + Send>>>,
     ) -> Result<Arc<Self>, Error> {
         let (base, shift, node) = (memory.base(), params.region_shift(), params.uniform_node());
@@ -194,8 +194,11 @@ impl Arena {
         let this = Self {
             free: FreePages::new(&area, highest + 1)?,
             uncommitted: AtomicU32::new(area.regions() as u32),
-            growth: Mutex::new(Growth { committed: vec![false; area.regions()].into(), barren: Vec::new() }),
-            report: Mutex::new(Report::default()),
+            growth: Mutex::new(RegionGrowth {
+                committed: vec![false; area.regions()].into(),
+                barren: Vec::new(),
+            }),
+            report: Mutex::new(PlacementReport::default()),
             area,
             params,
             how,
@@ -284,17 +287,17 @@ impl Arena {
         region.offset() as usize..(region.offset() + region.len_bytes()) as usize
     }
 
-    fn lock_growth(&self) -> MutexGuard<'_, Growth> {
+    fn lock_growth(&self) -> MutexGuard<'_, RegionGrowth> {
         self.growth.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn report(&self) -> MutexGuard<'_, Report> {
+    fn report(&self) -> MutexGuard<'_, PlacementReport> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Commits a region, says where its pages lie, maps it in every domain, and gives its pages to the free lists; or
     /// leaves everything as it was.
-    fn commit(&self, growth: &mut Growth, region: usize, node: Option<NodeId>) -> Result<(), Error> {
+    fn commit(&self, growth: &mut RegionGrowth, region: usize, node: Option<NodeId>) -> Result<(), Error> {
         let at = self.bytes_of(region);
         let len_bytes = at.len() as u64;
         self.area.growth_allowed()?;
@@ -348,7 +351,7 @@ impl Arena {
     }
 
     /// A region that could bring pages of `order` on `node`.
-    fn candidate(&self, growth: &Growth, order: u8, node: Option<NodeId>) -> Option<usize> {
+    fn candidate(&self, growth: &RegionGrowth, order: u8, node: Option<NodeId>) -> Option<usize> {
         if node.is_some_and(|node| growth.barren.contains(&node)) {
             return None;
         }

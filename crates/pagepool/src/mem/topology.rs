@@ -30,12 +30,12 @@ use crate::sys::call;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Topology {
-    kind: Kind,
+    source: NodeSource,
     current: Option<Arc<AtomicU8>>,
 }
 
 #[derive(Clone)]
-enum Kind {
+enum NodeSource {
     /// The nodes that are online.
     Machine(Arc<[NodeId]>),
     /// The kernel has no calls about nodes; why.
@@ -44,7 +44,7 @@ enum Kind {
     Pretend { nodes: u8, node_of: Arc<dyn Fn(PageIdx, u32) -> NodeId + Send + Sync> },
 }
 
-impl fmt::Debug for Kind {
+impl fmt::Debug for NodeSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Machine(nodes) => f.debug_tuple("Machine").field(nodes).finish(),
@@ -76,13 +76,13 @@ impl Topology {
     pub(crate) fn from_probe(calls: io::Result<()>, online: io::Result<String>) -> Self {
         if let Err(error) = calls {
             let why = format!("no NUMA calls ({error}): nodes are ignored");
-            return Self { kind: Kind::NoCalls(why.into()), current: None };
+            return Self { source: NodeSource::NoCalls(why.into()), current: None };
         }
         let mut nodes = online.map(|text| parse_list(&text)).unwrap_or_default();
         if nodes.is_empty() {
             nodes.push(NodeId(0));
         }
-        Self { kind: Kind::Machine(nodes.into()), current: None }
+        Self { source: NodeSource::Machine(nodes.into()), current: None }
     }
 
     /// A machine whose kernel has no calls about nodes (`ENOSYS`), for tests of that case.
@@ -110,7 +110,10 @@ impl Topology {
     }
 
     fn pretend_sized(nodes: u8, node_of: impl Fn(PageIdx, u32) -> NodeId + Send + Sync + 'static) -> Self {
-        Self { kind: Kind::Pretend { nodes: nodes.max(1), node_of: Arc::new(node_of) }, current: None }
+        Self {
+            source: NodeSource::Pretend { nodes: nodes.max(1), node_of: Arc::new(node_of) },
+            current: None,
+        }
     }
 
     /// The same topology, in which every thread runs on the node that `here` holds at that moment.
@@ -122,10 +125,10 @@ impl Topology {
 
     /// The nodes, in ascending order; never empty.
     pub fn nodes(&self) -> Vec<NodeId> {
-        match &self.kind {
-            Kind::Machine(nodes) => nodes.to_vec(),
-            Kind::NoCalls(_) => vec![NodeId(0)],
-            Kind::Pretend { nodes, .. } => (0..*nodes).map(NodeId).collect(),
+        match &self.source {
+            NodeSource::Machine(nodes) => nodes.to_vec(),
+            NodeSource::NoCalls(_) => vec![NodeId(0)],
+            NodeSource::Pretend { nodes, .. } => (0..*nodes).map(NodeId).collect(),
         }
     }
 
@@ -134,29 +137,29 @@ impl Topology {
         if let Some(here) = &self.current {
             return NodeId(here.load(Ordering::Relaxed));
         }
-        match &self.kind {
-            Kind::Machine(nodes) if nodes.len() > 1 => NodeId(call::current_node()),
-            Kind::Machine(nodes) => nodes[0],
-            Kind::NoCalls(_) | Kind::Pretend { .. } => NodeId(0),
+        match &self.source {
+            NodeSource::Machine(nodes) if nodes.len() > 1 => NodeId(call::current_node()),
+            NodeSource::Machine(nodes) => nodes[0],
+            NodeSource::NoCalls(_) | NodeSource::Pretend { .. } => NodeId(0),
         }
     }
 
     /// Why every wish for a node is ignored, if it is.
     pub fn nodes_ignored(&self) -> Option<&str> {
-        match &self.kind {
-            Kind::NoCalls(why) => Some(why),
-            Kind::Machine(_) | Kind::Pretend { .. } => None,
+        match &self.source {
+            NodeSource::NoCalls(why) => Some(why),
+            NodeSource::Machine(_) | NodeSource::Pretend { .. } => None,
         }
     }
 
     /// Whether these are the machine's own nodes, which memory can be bound to and asked for.
     pub(crate) fn is_machine(&self) -> bool {
-        matches!(self.kind, Kind::Machine(_))
+        matches!(self.source, NodeSource::Machine(_))
     }
 
     /// Whether the nodes are made up.
     pub(crate) fn is_pretended(&self) -> bool {
-        matches!(self.kind, Kind::Pretend { .. })
+        matches!(self.source, NodeSource::Pretend { .. })
     }
 
     /// The one node, where there is only one.
@@ -169,9 +172,9 @@ impl Topology {
 
     /// The node of a page of an area of `pages` pages, where that is made up.
     pub(crate) fn pretended_node_of(&self, page: PageIdx, pages: u32) -> Option<NodeId> {
-        match &self.kind {
-            Kind::Pretend { node_of, nodes } => Some(NodeId(node_of(page, pages).0.min(nodes - 1))),
-            Kind::Machine(_) | Kind::NoCalls(_) => None,
+        match &self.source {
+            NodeSource::Pretend { node_of, nodes } => Some(NodeId(node_of(page, pages).0.min(nodes - 1))),
+            NodeSource::Machine(_) | NodeSource::NoCalls(_) => None,
         }
     }
 }

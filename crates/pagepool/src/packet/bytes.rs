@@ -81,7 +81,7 @@ impl XdpFrame {
         }
         let (memory, [_, data, tail], mut chain) = self.into_parts();
         let (data, len) = (data as usize, (tail - data) as usize);
-        let mut parts = Parts::new();
+        let mut parts = BytesParts::new();
         let head = match pool_buffer(memory) {
             Ok(head) => head,
             Err(memory) => {
@@ -123,7 +123,7 @@ impl SkBuff {
         }
         let mut frags = Frags::new();
         self.take_frags(&mut frags);
-        let mut parts = Parts::new();
+        let mut parts = BytesParts::new();
         while let Some(frag) = frags.pop() {
             parts.push(bytes_of(frag));
         }
@@ -172,12 +172,12 @@ impl AsRef<[u8]> for Linear {
 }
 
 /// What a packet became: a part for its first buffer, and one for each further one.
-struct Parts {
+struct BytesParts {
     count: usize,
     parts: [Bytes; MAX_FRAGS + 1],
 }
 
-impl Parts {
+impl BytesParts {
     fn new() -> Self {
         Self { count: 0, parts: [const { Bytes::new() }; MAX_FRAGS + 1] }
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::error::Error;
-use crate::home::registry::{Carrier, MemId, MemState, MemType, Registration, Registry, RegistryEntry};
+use crate::home::registry::{MemCarrier, MemId, MemState, MemType, RegisteredId, Registry, RegistryEntry};
 use crate::home::stats::{Inflight, Stats};
 
 /// What takes foreign memory back.
@@ -37,7 +37,7 @@ type GiveBack = dyn Fn(NonNull<[u8]>) + Send + Sync;
 #[doc(alias = "xdp_reg_mem_model")]
 #[doc(alias = "xdp_unreg_mem_model")]
 #[derive(Debug)]
-pub struct MemModel(Arc<Parts>);
+pub struct MemModel(Arc<ModelParts>);
 
 impl MemModel {
     /// A model of ordinary memory. Pools register themselves, and foreign memory has [`foreign`](Self::foreign).
@@ -69,8 +69,8 @@ impl MemModel {
     ) -> Result<Self, Error> {
         let registration = registry.register()?;
         let (ended, out) = (AtomicBool::new(false), AtomicU64::new(0));
-        let parts = Arc::new(Parts { registration, name: name.into(), mem_type, give_back, ended, out });
-        let weak: std::sync::Weak<Parts> = Arc::downgrade(&parts);
+        let parts = Arc::new(ModelParts { registration, name: name.into(), mem_type, give_back, ended, out });
+        let weak: std::sync::Weak<ModelParts> = Arc::downgrade(&parts);
         parts.registration.enter(weak);
         Ok(Self(parts))
     }
@@ -100,7 +100,7 @@ impl Drop for MemModel {
 
 /// What memory keeps of its model: a count.
 #[derive(Debug)]
-pub(crate) struct Carried(Arc<Parts>);
+pub(crate) struct Carried(Arc<ModelParts>);
 
 impl Carried {
     pub(crate) fn mem_id(&self) -> MemId {
@@ -121,8 +121,8 @@ impl Drop for Carried {
     }
 }
 
-struct Parts {
-    registration: Registration,
+struct ModelParts {
+    registration: RegisteredId,
     name: String,
     mem_type: MemType,
     give_back: Option<Box<GiveBack>>,
@@ -131,13 +131,13 @@ struct Parts {
     out: AtomicU64,
 }
 
-impl fmt::Debug for Parts {
+impl fmt::Debug for ModelParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemModel").field("id", &self.registration.id()).field("name", &self.name).finish()
     }
 }
 
-impl Carrier for Parts {
+impl MemCarrier for ModelParts {
     fn entry(&self, id: MemId) -> RegistryEntry {
         let (name, mem_type, stats) = (self.name.clone(), self.mem_type, Stats::default());
         let state = if self.ended.load(Relaxed) { MemState::Ended } else { MemState::Live };

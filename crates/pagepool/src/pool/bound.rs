@@ -7,7 +7,7 @@
 //! Order  cache -> lanes and ring -> provider, as in net/core/page_pool.c:page_pool_alloc_netmems (v7.3).
 //! Cost   from the cache: a load, a compare, two stores, one count. No atomic read-modify-write.
 
-// UNSAFETY: `Owner::assume` for the bound thread; fragment state is reached through its owner cell.
+// UNSAFETY: `OwnerProof::assume` for the bound thread; fragment state is reached through its owner cell.
 #![expect(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::buf::page_buf::Tag;
 use crate::error::Error;
-use crate::home::cache::Owner;
+use crate::home::cache::OwnerProof;
 use crate::home::stats::{Inflight, Stats};
 use crate::home::thread;
 use crate::mem::dma::DomainId;
@@ -53,9 +53,9 @@ impl Bound {
     }
 
     #[inline(always)]
-    pub(crate) fn owner(&self) -> Owner {
+    pub(crate) fn owner(&self) -> OwnerProof {
         // SAFETY: I2. A `Bound` exists on the thread whose token it put into the owner word, and nowhere else.
-        unsafe { Owner::assume() }
+        unsafe { OwnerProof::assume() }
     }
 
     /// Reads or changes the policy; `f` runs no foreign code.

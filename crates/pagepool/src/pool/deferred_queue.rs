@@ -99,45 +99,45 @@ type Users = Vec<Option<Arc<dyn InUse>>>;
 
 /// A buffer that waits.
 #[derive(Debug)]
-struct Entry {
+struct DeferredBuf {
     buffer: PageBuf,
     user: usize,
     cookie: u64,
 }
 
-const _: () = assert!(size_of::<Entry>() == 32, "the module's head and defer_capacity say so");
+const _: () = assert!(size_of::<DeferredBuf>() == 32, "the module's head and defer_capacity say so");
 
 /// The memory of a buffer that left the queue in use.
 #[derive(Debug)]
-struct Held {
+struct ReleasedPage {
     hold: PageRef,
     user: usize,
     cookie: u64,
 }
 
-const _: () = assert!(size_of::<Held>() == 40, "defer_capacity says so");
+const _: () = assert!(size_of::<ReleasedPage>() == 40, "defer_capacity says so");
 
 /// What the queue knows of a registered user, beside the user.
 #[derive(Debug)]
-struct Seat {
+struct UserSlot {
     alive: Arc<()>,
     /// Entries and holds that wait for it.
     waiting: usize,
 }
 
-impl Seat {
+impl UserSlot {
     /// Nobody can queue for it any more, and nothing waits.
     fn is_over(&self) -> bool {
         self.waiting == 0 && Arc::strong_count(&self.alive) == 1
     }
 }
 
-struct State {
-    waiting: VecDeque<Entry>,
-    held: VecDeque<Held>,
+struct QueueState {
+    waiting: VecDeque<DeferredBuf>,
+    released: VecDeque<ReleasedPage>,
     /// A round takes a count of it along, so that users can be asked without a borrow.
     users: Arc<Users>,
-    seats: Vec<Seat>,
+    slots: Vec<UserSlot>,
     polling: bool,
 }
 
@@ -146,7 +146,7 @@ pub(crate) struct DeferredQueue {
     counts: Arc<DeferredCounts>,
     on_busy: OnBusy,
     capacity: usize,
-    state: RefCell<State>,
+    state: RefCell<QueueState>,
 }
 
 impl fmt::Debug for DeferredQueue {
@@ -165,12 +165,12 @@ impl DeferredQueue {
         on_busy: OnBusy,
         counts: Option<Arc<DeferredCounts>>,
     ) -> Option<Box<Self>> {
-        let held = if on_busy == OnBusy::Release { capacity } else { 0 };
-        let state = State {
+        let released = if on_busy == OnBusy::Release { capacity } else { 0 };
+        let state = QueueState {
             waiting: VecDeque::with_capacity(capacity),
-            held: VecDeque::with_capacity(held),
+            released: VecDeque::with_capacity(released),
             users: Arc::default(),
-            seats: Vec::new(),
+            slots: Vec::new(),
             polling: false,
         };
         Some(Box::new(Self { counts: counts?, on_busy, capacity, state: RefCell::new(state) }))
@@ -180,15 +180,15 @@ impl DeferredQueue {
     pub(crate) fn register(&self, pool: u32, user: Arc<dyn InUse>) -> DeferredUser {
         let alive = Arc::new(());
         let mut state = self.state.borrow_mut();
-        let seat = Seat { alive: alive.clone(), waiting: 0 };
-        let at = state.users.iter().position(Option::is_none).unwrap_or(state.seats.len());
+        let slot = UserSlot { alive: alive.clone(), waiting: 0 };
+        let at = state.users.iter().position(Option::is_none).unwrap_or(state.slots.len());
         let users = Arc::make_mut(&mut state.users);
         if at == users.len() {
             users.push(Some(user));
-            state.seats.push(seat);
+            state.slots.push(slot);
         } else {
             users[at] = Some(user);
-            state.seats[at] = seat;
+            state.slots[at] = slot;
         }
         DeferredUser { pool, at, _alive: alive }
     }
@@ -203,30 +203,30 @@ impl DeferredQueue {
         }
         self.counts.counters.queued.add(1);
         self.counts.pages.add(u64::from(!buffer.is_frag()));
-        state.seats[user.at].waiting += 1;
-        state.waiting.push_back(Entry { buffer, user: user.at, cookie });
+        state.slots[user.at].waiting += 1;
+        state.waiting.push_back(DeferredBuf { buffer, user: user.at, cookie });
         Ok(())
     }
 
     /// Whether anything waits, here or beyond the queue.
     pub(crate) fn is_empty(&self) -> bool {
         let state = self.state.borrow();
-        state.waiting.is_empty() && state.held.is_empty()
+        state.waiting.is_empty() && state.released.is_empty()
     }
 
     /// One round: asks after `most` buffers at most, and as many beyond the queue. Says how many went home.
     pub(crate) fn poll(&self, most: usize) -> usize {
-        let Some(round) = Round::begin(self) else { return 0 };
+        let Some(round) = PollRound::begin(self) else { return 0 };
         let home = round.ask_in_order(most);
-        round.ask_held(most);
+        round.ask_released(most);
         home
     }
 
     /// One round that asks after everything, in no order; for a pool that has ended.
     pub(crate) fn poll_all(&self) {
-        let Some(round) = Round::begin(self) else { return };
+        let Some(round) = PollRound::begin(self) else { return };
         round.ask_all();
-        round.ask_held(usize::MAX);
+        round.ask_released(usize::MAX);
     }
 
     /// Lets go of users that nothing waits for and nobody can queue for.
@@ -238,8 +238,8 @@ impl DeferredQueue {
 
     fn take_retired(&self) -> Option<Arc<dyn InUse>> {
         let state = &mut *self.state.borrow_mut();
-        let over = |(seat, user): (&Seat, &Option<_>)| user.is_some() && seat.is_over();
-        let at = state.seats.iter().zip(state.users.iter()).position(over)?;
+        let over = |(slot, user): (&UserSlot, &Option<_>)| user.is_some() && slot.is_over();
+        let at = state.slots.iter().zip(state.users.iter()).position(over)?;
         Arc::make_mut(&mut state.users)[at].take()
     }
 }
@@ -248,32 +248,32 @@ impl Drop for DeferredQueue {
     /// Nobody will ask any more: what waits is leaked, for its user may not be done.
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        self.counts.counters.leaked.add((state.waiting.len() + state.held.len()) as u64);
+        self.counts.counters.leaked.add((state.waiting.len() + state.released.len()) as u64);
         state.waiting.drain(..).for_each(std::mem::forget);
-        state.held.drain(..).for_each(std::mem::forget);
+        state.released.drain(..).for_each(std::mem::forget);
     }
 }
 
 /// A round of questions. While it lives, it alone takes entries out.
-struct Round<'a> {
+struct PollRound<'a> {
     /// Dropped before the end, so that a user who is let go of there is not kept by this.
     users: Arc<Users>,
     /// Entries when it began; those behind them are for the next one.
     waiting: usize,
-    end: EndOfRound<'a>,
+    end: PollEnd<'a>,
 }
 
 /// Ends the round when it is dropped, also where a user panics.
-struct EndOfRound<'a>(&'a DeferredQueue);
+struct PollEnd<'a>(&'a DeferredQueue);
 
-impl Drop for EndOfRound<'_> {
+impl Drop for PollEnd<'_> {
     fn drop(&mut self) {
         self.0.state.borrow_mut().polling = false;
         self.0.retire();
     }
 }
 
-impl<'a> Round<'a> {
+impl<'a> PollRound<'a> {
     /// None while another round runs, which is further up on this stack, or where nothing waits.
     fn begin(queue: &'a DeferredQueue) -> Option<Self> {
         if queue.state.borrow().polling {
@@ -288,13 +288,13 @@ impl<'a> Round<'a> {
             state.polling = true;
             (state.users.clone(), state.waiting.len())
         };
-        let round = Self { users, waiting, end: EndOfRound(queue) };
+        let round = Self { users, waiting, end: PollEnd(queue) };
         round.counts().counters.polls.add(1);
         round.refresh();
         Some(round)
     }
 
-    fn state(&self) -> &RefCell<State> {
+    fn state(&self) -> &RefCell<QueueState> {
         &self.end.0.state
     }
 
@@ -304,7 +304,7 @@ impl<'a> Round<'a> {
 
     fn refresh(&self) {
         for (at, user) in self.users.iter().enumerate() {
-            let waits = self.state().borrow().seats[at].waiting > 0;
+            let waits = self.state().borrow().slots[at].waiting > 0;
             if let Some(user) = user.as_ref().filter(|_| waits) {
                 user.refresh();
             }
@@ -357,17 +357,17 @@ impl<'a> Round<'a> {
     }
 
     /// Memory that left the queue in use, each once, from where the last round stopped.
-    fn ask_held(&self, most: usize) {
-        let held = self.state().borrow().held.len();
-        for _ in 0..most.min(held) {
+    fn ask_released(&self, most: usize) {
+        let released = self.state().borrow().released.len();
+        for _ in 0..most.min(released) {
             let (user, cookie) = {
                 let state = self.state().borrow();
-                (state.held[0].user, state.held[0].cookie)
+                (state.released[0].user, state.released[0].cookie)
             };
             if self.in_use(user, cookie) {
-                self.state().borrow_mut().held.rotate_left(1);
+                self.state().borrow_mut().released.rotate_left(1);
             } else {
-                self.free_held();
+                self.free_released();
             }
         }
     }
@@ -378,24 +378,24 @@ impl<'a> Round<'a> {
     }
 
     /// Takes an entry out and drops its buffer, which may run foreign code.
-    fn send_home(&self, take: impl FnOnce(&mut VecDeque<Entry>) -> Option<Entry>) {
+    fn send_home(&self, take: impl FnOnce(&mut VecDeque<DeferredBuf>) -> Option<DeferredBuf>) {
         let mut state = self.state().borrow_mut();
-        let Some(Entry { buffer, user, .. }) = take(&mut state.waiting) else { return };
-        state.seats[user].waiting -= 1;
+        let Some(DeferredBuf { buffer, user, .. }) = take(&mut state.waiting) else { return };
+        state.slots[user].waiting -= 1;
         drop(state);
         self.counts().counters.reused.add(1);
         self.counts().pages.take(u64::from(!buffer.is_frag()));
         drop(buffer);
     }
 
-    /// The head leaves the queue in use, if there is room beyond it: its memory is held before the buffer goes home.
+    /// The head leaves the queue in use, if there is room beyond it: a reference keeps its memory before the buffer goes home.
     fn release_head(&self) -> bool {
         let mut state = self.state().borrow_mut();
-        if state.held.len() == self.end.0.capacity {
+        if state.released.len() == self.end.0.capacity {
             return false;
         }
-        let Some(Entry { mut buffer, user, cookie }) = state.waiting.pop_front() else { return false };
-        state.held.push_back(Held { hold: buffer.page_ref(), user, cookie });
+        let Some(DeferredBuf { mut buffer, user, cookie }) = state.waiting.pop_front() else { return false };
+        state.released.push_back(ReleasedPage { hold: buffer.page_ref(), user, cookie });
         drop(state);
         self.counts().counters.released.add(1);
         self.counts().pages.take(u64::from(!buffer.is_frag()));
@@ -403,11 +403,11 @@ impl<'a> Round<'a> {
         true
     }
 
-    /// The user of the first that is held is done.
-    fn free_held(&self) {
+    /// The user of the first released page is done.
+    fn free_released(&self) {
         let mut state = self.state().borrow_mut();
-        let Some(Held { hold, user, .. }) = state.held.pop_front() else { return };
-        state.seats[user].waiting -= 1;
+        let Some(ReleasedPage { hold, user, .. }) = state.released.pop_front() else { return };
+        state.slots[user].waiting -= 1;
         drop(state);
         drop(hold);
         self.counts().counters.freed_late.add(1);

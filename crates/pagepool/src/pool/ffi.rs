@@ -1,7 +1,7 @@
 //! What a foreign-language interface needs of a pool: buffers as two words, and the owner's cache as addresses.
 //!
 //! What   [`PageBuf::into_token`] and [`PageBuf::from_token`] take a handle apart and put it together again;
-//!        [`Bound::owner_cache`] says where the cache lies, so that an owner's allocation and return need no call;
+//!        [`Bound::cache_head`] says where the cache lies, so that an owner's allocation and return need no call;
 //!        [`fence_all_threads`] is the slow half of a fence of which the fast half is free.
 //! Who    the C interface, which keeps a generation beside each pair of words. A program in Rust needs none of it.
 //! I1, I2 are the caller's to keep: whoever makes a buffer from two words is its one owner, and whoever touches the parts
@@ -24,7 +24,7 @@ use crate::returns::pool_core::PoolPtr;
 /// The head of the owner's cache; 1024 page numbers follow, all of them initialised.
 #[derive(Debug)]
 #[repr(C)]
-pub struct OwnerCache {
+pub struct CacheHead {
     /// Pages in the cache; the one that was put last goes out next.
     pub count: AtomicUsize,
     /// Pages that may be put with no more than a store: 0 in a pool that syncs for a device.
@@ -57,7 +57,7 @@ impl PageBuf {
     }
 
     /// The buffer of two words that [`into_token`](Self::into_token) gave, or of a page number that was taken from the
-    /// pool's [cache](Bound::owner_cache).
+    /// pool's [cache](Bound::cache_head).
     ///
     /// # Safety
     /// * The words are such a pair.
@@ -78,10 +78,10 @@ impl Bound {
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams { cache_size: 32, ..Default::default() }, arena)?.bind();
     /// // SAFETY: the pool is bound to this thread, and there.
-    /// assert_eq!(unsafe { (*pool.owner_cache()).limit }, 32);
+    /// assert_eq!(unsafe { (*pool.cache_head()).limit }, 32);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
-    pub fn owner_cache(&self) -> *const OwnerCache {
+    pub fn cache_head(&self) -> *const CacheHead {
         (&raw const self.ptr().own.cache).cast()
     }
 }
@@ -93,7 +93,7 @@ impl PoolRef {
     }
 }
 
-const _: () = assert!(size_of::<OwnerCache>() == Cache::HEAD_BYTES, "the cache begins with its head");
+const _: () = assert!(size_of::<CacheHead>() == Cache::HEAD_BYTES, "the cache begins with its head");
 
 /// Whether [`fence_all_threads`] works here, so that the other side of such a pair may be a compiler fence. Known once a
 /// pool exists; where the kernel refuses `membarrier` the other side needs a full fence, or another protocol.

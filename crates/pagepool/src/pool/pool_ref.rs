@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 
 use crate::buf::page_buf::PageBuf;
 use crate::buf::raw_buf::RawError;
-use crate::home::registry::{Carrier, MemId, MemState, MemType, Registry, RegistryEntry};
+use crate::home::registry::{MemCarrier, MemId, MemState, MemType, Registry, RegistryEntry};
 use crate::home::stats::{DeferredStats, Inflight, Stats};
 use crate::mem::area::Area;
 use crate::mem::dma::DeviceAddr;
@@ -116,7 +116,7 @@ impl PoolRef {
     }
 }
 
-impl Carrier for PoolCore {
+impl MemCarrier for PoolCore {
     fn entry(&self, id: MemId) -> RegistryEntry {
         RegistryEntry {
             id,
@@ -158,7 +158,7 @@ impl Registry {
     }
 }
 
-fn pool_of(carrier: Arc<dyn Carrier>) -> Option<PoolRef> {
+fn pool_of(carrier: Arc<dyn MemCarrier>) -> Option<PoolRef> {
     let any: Arc<dyn Any + Send + Sync> = carrier;
     any.downcast().ok().map(PoolRef)
 }

@@ -14,14 +14,14 @@
 //! I9      after step 3 nothing enters cache, ring or lanes, but for messages whose own returner takes them out again.
 //! Mirrors net/core/page_pool.c:page_pool_destroy, page_pool_release (v7.3), without its retry timer.
 
-// UNSAFETY: the last one home frees the pool; `Owner::assume` for the one who ends it.
+// UNSAFETY: the last one home frees the pool; `OwnerProof::assume` for the one who ends it.
 #![expect(unsafe_code)]
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::home::cache::Owner;
+use crate::home::cache::OwnerProof;
 use crate::home::lane::{DETACHED, raise_all};
 use crate::home::message::{MessageQueue, is_frag, page_of};
 use crate::home::stats::DeferredCounts;
@@ -40,7 +40,7 @@ const ASK_EVERY: Duration = Duration::from_millis(1);
 /// Ends the pool. The caller holds the owner half and gives it up; what is in its deferred queue stays out.
 pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdown {
     // SAFETY: I2. The caller holds the owner half and gives it up with this call.
-    let owner = unsafe { Owner::assume() };
+    let owner = unsafe { OwnerProof::assume() };
     let shutdown = Shutdown::new(pool, deferred);
     pool.owner.store(thread::NOBODY, Ordering::Relaxed);
     pool.returns.lock().detached = true;
@@ -60,7 +60,7 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
 }
 
 /// Everything that is in a place of the pool's own: cache, lanes, ring, and pages whose last fragment is in there.
-fn collect(pool: PoolPtr, owner: Owner, home: &mut Vec<PageIdx>) {
+fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     while let Some(page) = pool.own.cache.pop(owner) {
         home.push(page);
     }
@@ -89,7 +89,7 @@ fn collect(pool: PoolPtr, owner: Owner, home: &mut Vec<PageIdx>) {
 }
 
 /// Turns the owner's private counts of pages with fragments out into debts that late fragments pay.
-fn close_split_pages(pool: PoolPtr, _owner: Owner, home: &mut Vec<PageIdx>) {
+fn close_split_pages(pool: PoolPtr, _owner: OwnerProof, home: &mut Vec<PageIdx>) {
     // SAFETY: I2; no foreign code runs in this function.
     if unsafe { *pool.own.split_pages.get() } == 0 {
         return;

@@ -7,7 +7,7 @@
 // UNSAFETY: the owner's count of split pages is reached through its owner cell.
 #![expect(unsafe_code)]
 
-use crate::home::cache::Owner;
+use crate::home::cache::OwnerProof;
 use crate::home::message::frag_message;
 use crate::mem::page::PageIdx;
 use crate::returns::late;
@@ -17,7 +17,7 @@ use crate::sys::sync::Ordering;
 impl PoolPtr {
     /// A fragment on the owner's thread; the page that is home with it goes into the cache, or `to_ring`.
     #[inline]
-    pub(crate) fn frag_here(self, owner: Owner, frag_page: PageIdx, to_ring: bool) {
+    pub(crate) fn frag_here(self, owner: OwnerProof, frag_page: PageIdx, to_ring: bool) {
         let page = frag_page.head(self.geometry.order);
         if self.frag_counted(owner, page, 1) {
             self.split_page_home(owner, page, to_ring);
@@ -26,7 +26,7 @@ impl PoolPtr {
 
     /// Counts fragments that came home; says whether the page is home with them. The owner alone decides that (I5).
     #[inline(always)]
-    pub(crate) fn frag_counted(self, _owner: Owner, page: PageIdx, n: u32) -> bool {
+    pub(crate) fn frag_counted(self, _owner: OwnerProof, page: PageIdx, n: u32) -> bool {
         let meta = self.page_meta(page);
         let left = meta.frags.load(Ordering::Relaxed) - n;
         meta.frags.store(left, Ordering::Relaxed);
@@ -35,7 +35,7 @@ impl PoolPtr {
 
     /// The last fragment of a page came home on the owner's thread: the page goes the way of a whole one.
     #[cold]
-    fn split_page_home(self, owner: Owner, page: PageIdx, to_ring: bool) {
+    fn split_page_home(self, owner: OwnerProof, page: PageIdx, to_ring: bool) {
         self.one_split_less(owner);
         if self.page_meta(page).holds.load(Ordering::Acquire) != 0 {
             self.own.counts.recycle_released_refcnt.add(1);
@@ -46,7 +46,7 @@ impl PoolPtr {
     }
 
     /// One page fewer has fragments out.
-    pub(crate) fn one_split_less(self, _owner: Owner) {
+    pub(crate) fn one_split_less(self, _owner: OwnerProof) {
         // SAFETY: I2.
         unsafe { *self.own.split_pages.get() -= 1 };
     }

@@ -13,7 +13,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::home::cache::Owner;
+use crate::home::cache::OwnerProof;
 use crate::home::lane::{DETACHED, Lane, STARVED};
 use crate::mem::page::PageIdx;
 use crate::mem::provider::Provider;
@@ -41,7 +41,7 @@ impl Gone {
 impl PoolPtr {
     /// A whole page on the owner's thread that the fast path did not take. `dirty` bytes were written at most.
     #[inline(never)]
-    pub(crate) fn recycle_here(self, owner: Owner, page: PageIdx, special: bool, dirty: usize) {
+    pub(crate) fn recycle_here(self, owner: OwnerProof, page: PageIdx, special: bool, dirty: usize) {
         if special && self.page_meta(page).holds.load(Ordering::Acquire) != 0 {
             self.own.counts.recycle_released_refcnt.add(1);
             return self.leave_here(owner, page);
@@ -151,7 +151,7 @@ impl PoolPtr {
     // ---- Out of the pool ---------------------------------------------------------------------------------------
 
     /// The owner lets a page go.
-    pub(crate) fn leave_here(self, _owner: Owner, page: PageIdx) {
+    pub(crate) fn leave_here(self, _owner: OwnerProof, page: PageIdx) {
         self.own.counts.release.add(1);
         self.gone().give_back(page);
     }

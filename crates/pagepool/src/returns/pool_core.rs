@@ -7,7 +7,7 @@
 //! Life   a buffer that is out keeps the pool (I3), without a count: the pool ends when the last one is home (I9,
 //!        late.rs).
 
-// UNSAFETY: handles refer to the pool by address; `Owner::assume` follows the owner word.
+// UNSAFETY: handles refer to the pool by address; `OwnerProof::assume` follows the owner word.
 #![expect(unsafe_code)]
 
 use std::fmt;
@@ -16,11 +16,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool as PlainBool, AtomicU64 as PlainU64};
 
-use crate::home::cache::{Cache, Owner};
+use crate::home::cache::{Cache, OwnerProof};
 use crate::home::chain_blocks::{ChainBlock, ChainStash};
 use crate::home::frag::FragState;
 use crate::home::lane::Lane;
-use crate::home::registry::{MemId, Registration};
+use crate::home::registry::{MemId, RegisteredId};
 use crate::home::ring::{Ring, RingTail};
 use crate::home::stats::{Counter, Counters, DeferredCounts};
 use crate::home::thread;
@@ -53,7 +53,7 @@ pub(crate) struct PoolCore {
     /// Whether pages with overflowed fragments wait; written under the return lock.
     pub(crate) overflowed: AtomicBool,
 
-    pub(crate) own: Padded<OwnerHalf>,
+    pub(crate) own: Padded<OwnerState>,
     pub(crate) returns: Padded<Lock<ReturnState>>,
     /// Written under the return lock.
     pub(crate) returned: Counters,
@@ -71,7 +71,7 @@ pub(crate) struct PoolCore {
     /// What frames of the pool carry, through their first buffer.
     pub(crate) mem_id: MemId,
     /// Given back when the pool is freed, so not while a buffer is out (I8).
-    pub(crate) registration: LastCell<Registration>,
+    pub(crate) registration: LastCell<RegisteredId>,
     /// Read by everything that follows a [`PoolPtr`], taken when the pool is freed: a model finds any use after the end.
     #[cfg(loom)]
     pub(crate) alive: LastCell<()>,
@@ -89,7 +89,7 @@ pub(crate) struct PoolCore {
 /// What the owner alone writes; the counts in it may be read by anyone.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct OwnerHalf {
+pub(crate) struct OwnerState {
     pub(crate) counts: Counters,
     pub(crate) frag: OwnerCell<FragState>,
     /// Whether `frag` has a page, for those who may not look.
@@ -116,7 +116,7 @@ pub(crate) struct ReturnState {
     pub(crate) overflow: u32,
 }
 
-impl OwnerHalf {
+impl OwnerState {
     fn new(sizes: &PoolSizes, plain_push: bool) -> Self {
         Self {
             cache: Cache::new(sizes.cache, plain_push),
@@ -140,7 +140,7 @@ impl OwnerHalf {
 pub(crate) struct PoolParts {
     pub(crate) id: u32,
     pub(crate) name: String,
-    pub(crate) registration: Registration,
+    pub(crate) registration: RegisteredId,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) geometry: Geometry,
     pub(crate) sizes: PoolSizes,
@@ -169,7 +169,7 @@ impl PoolCore {
             lanes_used: Default::default(),
             overflowed: Default::default(),
             lanes: (0..sizes.lanes).map(|_| lane()).collect(),
-            own: Padded(OwnerHalf::new(&sizes, syncing.is_empty())),
+            own: Padded(OwnerState::new(&sizes, syncing.is_empty())),
             returns: Padded(Lock::new(ReturnState::default())),
             returned: Counters::default(),
             late: PlainU64::new(0),
@@ -241,13 +241,13 @@ impl PoolCore {
 
     /// The owner's right, if the calling thread has it.
     #[inline(always)]
-    pub(crate) fn owner_here(&self) -> Option<Owner> {
+    pub(crate) fn owner_here(&self) -> Option<OwnerProof> {
         if self.owner.load(Ordering::Relaxed) != thread::token() {
             return None;
         }
         // SAFETY: I2. The owner word holds this thread's token, which only this thread writes, and only while it is
         // bound; a thread that was never bound, or hides its token, shows 0, which no owner word holds.
-        Some(unsafe { Owner::assume() })
+        Some(unsafe { OwnerProof::assume() })
     }
 
     /// The lanes that were ever claimed.

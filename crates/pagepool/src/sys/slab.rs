@@ -38,11 +38,11 @@ pub(crate) struct Slab<T> {
     head: Padded<AtomicU64>,
     /// Places from here on were never taken.
     fresh: AtomicU32,
-    slots: Box<[Slot<T>]>,
+    slots: Box<[SlabSlot<T>]>,
 }
 
 /// A place: where the stack goes on while it is free, and the block.
-pub(crate) struct Slot<T> {
+pub(crate) struct SlabSlot<T> {
     next: AtomicU32,
     block: UnsafeCell<MaybeUninit<T>>,
     /// Finds two who have the block alone, and one who has it before another's last access.
@@ -52,10 +52,10 @@ pub(crate) struct Slot<T> {
 
 // SAFETY: zero is an atomic integer, and any bytes are an uninitialised block.
 #[cfg(not(loom))]
-unsafe impl<T> crate::sys::table::Zeroable for Slot<T> {}
+unsafe impl<T> crate::sys::table::Zeroable for SlabSlot<T> {}
 
 #[cfg(loom)]
-impl<T> Default for Slot<T> {
+impl<T> Default for SlabSlot<T> {
     fn default() -> Self {
         let block = UnsafeCell::new(MaybeUninit::zeroed());
         Self { next: AtomicU32::new(0), block, watch: Default::default() }
@@ -78,7 +78,7 @@ impl<T> Slab<T> {
     pub(crate) fn new(blocks: usize) -> Result<Self, Error> {
         debug_assert!(blocks < PLACE as usize, "a place and one more are a u32");
         let slots = zeroed(blocks).map_err(|_| {
-            let size = size_of::<Slot<T>>();
+            let size = size_of::<SlabSlot<T>>();
             Error::no_memory(
                 "calloc",
                 format!("no address space for {blocks} blocks of {size} bytes: ask for fewer"),

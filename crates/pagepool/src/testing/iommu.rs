@@ -3,7 +3,7 @@
 //! What   each mapped region gets addresses of its own, at random places, with unmapped space around it, never used
 //!        again; and a copy of its memory that the device works on. `sync_for_device` copies to it, `sync_for_cpu` from
 //!        it, so a forgotten sync shows as stale bytes. Beyond that each line of 64 bytes has an owner, and a
-//!        device that touches a line which was not given to it gets [`Fault::NotSynced`].
+//!        device that touches a line which was not given to it gets [`IommuFault::NotSynced`].
 //! Who    any thread; one lock.
 //! Trust  it follows the addresses of the regions it maps, until they are unmapped: a domain that wraps it must pass every
 //!        unmap on, and a test must not let the device access what a reference of its own reaches (I4).
@@ -32,7 +32,7 @@ const LOG_MAX: usize = 1 << 16;
 /// What a device did wrong, or was made to do wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum IommuFault {
     /// Nothing was ever mapped at this address.
     Unmapped(DeviceAddr),
     /// The address was mapped once and is not any more.
@@ -41,7 +41,7 @@ pub enum Fault {
     NotSynced(DeviceAddr),
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for IommuFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unmapped(at) => write!(f, "device access to {at}, which was never mapped"),
@@ -51,7 +51,7 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for IommuFault {}
 
 /// What the IOMMU was asked to do; lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub struct IommuCounts {
 /// The checking IOMMU; see the module's head.
 ///
 /// ```
-/// use pagepool::testing::{CheckingIommu, Fault};
+/// use pagepool::testing::{CheckingIommu, IommuFault};
 /// use pagepool::{Arena, ArenaParams, DmaDomain, Provider};
 /// use std::sync::Arc;
 ///
@@ -99,11 +99,11 @@ pub struct IommuCounts {
 /// let mapping = arena.area().attach(&domain)?;
 /// let at = mapping.addr_of(0).expect("the first region is present");
 ///
-/// assert_eq!(iommu.device_write(at, b"hi"), Err(Fault::NotSynced(at)));
+/// assert_eq!(iommu.device_write(at, b"hi"), Err(IommuFault::NotSynced(at)));
 /// iommu.sync_for_device(at, 64);
 /// assert_eq!(iommu.device_write(at, b"hi"), Ok(()));
 /// arena.area().detach(&mapping);
-/// assert_eq!(iommu.device_write(at, b"hi"), Err(Fault::AfterUnmap(at)));
+/// assert_eq!(iommu.device_write(at, b"hi"), Err(IommuFault::AfterUnmap(at)));
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 #[derive(Debug)]
@@ -111,12 +111,12 @@ pub struct CheckingIommu {
     id: DomainId,
     name: String,
     coherent: bool,
-    state: Mutex<State>,
+    state: Mutex<IommuState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    mapped: BTreeMap<u64, Mapped>,
+struct IommuState {
+    mapped: BTreeMap<u64, IommuMapping>,
     /// Every range that was ever mapped, by its start.
     ever: BTreeMap<u64, u64>,
     counts: IommuCounts,
@@ -125,7 +125,7 @@ struct State {
     fail_map_in: u64,
 }
 
-struct Mapped {
+struct IommuMapping {
     cpu: Option<*mut u8>,
     len: usize,
     device: Vec<u8>,
@@ -134,15 +134,15 @@ struct Mapped {
 }
 
 // SAFETY: the pointer is followed only while the region is mapped, for bytes that the caller of a sync hands over (I4).
-unsafe impl Send for Mapped {}
+unsafe impl Send for IommuMapping {}
 
-impl fmt::Debug for Mapped {
+impl fmt::Debug for IommuMapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes at {:?}", self.len, self.cpu)
     }
 }
 
-impl Mapped {
+impl IommuMapping {
     fn new(region: &Region, coherent: bool) -> Self {
         let len = region.len_bytes() as usize;
         let cpu = region.cpu_addr().map(|addr| addr as *mut u8);
@@ -195,7 +195,7 @@ impl CheckingIommu {
     }
 
     fn make(name: String, coherent: bool) -> Arc<Self> {
-        let state = State { random: 0x9e37_79b9_7f4a_7c15, ..State::default() };
+        let state = IommuState { random: 0x9e37_79b9_7f4a_7c15, ..IommuState::default() };
         Arc::new(Self { id: DomainId::unique(), name, coherent, state: Mutex::new(state) })
     }
 
@@ -205,12 +205,12 @@ impl CheckingIommu {
     }
 
     /// The device reads.
-    pub fn device_read(&self, at: DeviceAddr, into: &mut [u8]) -> Result<(), Fault> {
+    pub fn device_read(&self, at: DeviceAddr, into: &mut [u8]) -> Result<(), IommuFault> {
         self.access(at, into.len(), |view| into.copy_from_slice(view))
     }
 
     /// The device writes.
-    pub fn device_write(&self, at: DeviceAddr, from: &[u8]) -> Result<(), Fault> {
+    pub fn device_write(&self, at: DeviceAddr, from: &[u8]) -> Result<(), IommuFault> {
         self.access(at, from.len(), |view| view.copy_from_slice(from))
     }
 
@@ -229,11 +229,11 @@ impl CheckingIommu {
         self.state().mapped.len()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, IommuState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn access(&self, at: DeviceAddr, len: usize, work: impl FnOnce(&mut [u8])) -> Result<(), Fault> {
+    fn access(&self, at: DeviceAddr, len: usize, work: impl FnOnce(&mut [u8])) -> Result<(), IommuFault> {
         let mut state = self.state();
         let state = &mut *state;
         let found = state.find(at, len).and_then(|(mapped, range)| {
@@ -241,7 +241,7 @@ impl CheckingIommu {
             match mapped.lines[lines.clone()].iter().position(|&device| !device) {
                 Some(line) if !self.coherent => {
                     let wrong = ((lines.start + line) * LINE).max(range.start) - range.start;
-                    Err(Fault::NotSynced(DeviceAddr(at.0 + wrong as u64)))
+                    Err(IommuFault::NotSynced(DeviceAddr(at.0 + wrong as u64)))
                 }
                 _ => Ok(mapped.view(range)),
             }
@@ -263,7 +263,7 @@ impl CheckingIommu {
         match done {
             Ok(()) if to_device => counts.for_device += 1,
             Ok(()) => counts.for_cpu += 1,
-            Err(Fault::AfterUnmap(_)) => counts.late_syncs += 1,
+            Err(IommuFault::AfterUnmap(_)) => counts.late_syncs += 1,
             Err(_) => counts.bad_syncs += 1,
         }
         let event =
@@ -272,13 +272,13 @@ impl CheckingIommu {
     }
 }
 
-impl State {
+impl IommuState {
     /// The mapping that holds a range, and the range counted from its start; a fault names the first bad byte.
-    fn find(&mut self, at: DeviceAddr, len: usize) -> Result<(&mut Mapped, Range<usize>), Fault> {
+    fn find(&mut self, at: DeviceAddr, len: usize) -> Result<(&mut IommuMapping, Range<usize>), IommuFault> {
         let ever = &self.ever;
         let fault = |addr: u64| match ever.range(..=addr).next_back() {
-            Some((start, len)) if addr - start < *len => Fault::AfterUnmap(DeviceAddr(addr)),
-            _ => Fault::Unmapped(DeviceAddr(addr)),
+            Some((start, len)) if addr - start < *len => IommuFault::AfterUnmap(DeviceAddr(addr)),
+            _ => IommuFault::Unmapped(DeviceAddr(addr)),
         };
         let Some((&start, mapped)) = self.mapped.range_mut(..=at.0).next_back() else {
             return Err(fault(at.0));
@@ -288,7 +288,7 @@ impl State {
             return Err(fault(at.0));
         }
         if len > mapped.len - offset as usize {
-            return Err(Fault::Unmapped(DeviceAddr(start + mapped.len as u64)));
+            return Err(IommuFault::Unmapped(DeviceAddr(start + mapped.len as u64)));
         }
         Ok((mapped, offset as usize..offset as usize + len))
     }
@@ -333,7 +333,7 @@ impl DmaDomain for CheckingIommu {
         }
         let at = state.place(region.len_bytes());
         state.ever.insert(at, region.len_bytes());
-        state.mapped.insert(at, Mapped::new(region, self.coherent));
+        state.mapped.insert(at, IommuMapping::new(region, self.coherent));
         state.counts.maps += 1;
         state.record(IommuEvent::Map(DeviceAddr(at), region.len_bytes()));
         Ok(DeviceAddr(at))

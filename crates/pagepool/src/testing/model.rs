@@ -1,6 +1,6 @@
 //! The oracle: what two pools over one memory must do, said plainly, without threads, atomics or addresses.
 //!
-//! A page is a [`Token`], a new one each time it joins a pool: which page a provider gives is its own affair, so a token
+//! A page is a [`PageToken`], a new one each time it joins a pool: which page a provider gives is its own affair, so a token
 //! is tied to a page number when it is first handed out. Every counter is predicted, and the place of every page.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -10,7 +10,7 @@ use crate::pool::params::OnBusy;
 use crate::testing::Setup;
 
 /// A page from joining a pool to leaving it.
-pub type Token = u32;
+pub type PageToken = u32;
 
 /// Which thread does something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Who {
     /// The thread that runs the list, and to which pools are bound.
     Main,
     /// The other thread.
-    Other,
+    OtherThread,
 }
 
 /// ReturnState that a thread makes through the ring before it asks a pool again for a lane that it could not have.
@@ -26,7 +26,7 @@ const RETRY: u32 = 256;
 
 /// What the model knows of a page in a pool.
 #[derive(Debug, Default)]
-struct Record {
+struct PageRecord {
     /// Fragments out.
     frags: u32,
     /// Fragments that came home without room for a message.
@@ -36,28 +36,28 @@ struct Record {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Message {
-    Page(Token),
-    Frag(Token),
+enum ModelMessage {
+    Page(PageToken),
+    Frag(PageToken),
 }
 
 #[derive(Debug, Default)]
 struct LaneModel {
-    messages: VecDeque<Message>,
+    messages: VecDeque<ModelMessage>,
     claimed: bool,
 }
 
 /// What a thread knows of its lane to a pool.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seat {
+struct ThreadLane {
     lane: Option<usize>,
     wait: u32,
 }
 
 /// The page that is being cut.
 #[derive(Clone, Copy, Debug)]
-struct Open {
-    token: Token,
+struct OpenPage {
+    token: PageToken,
     offset: usize,
 }
 
@@ -67,25 +67,25 @@ struct PoolModel {
     owner: Option<Who>,
     ended: bool,
     foreign: bool,
-    cache: Vec<Token>,
-    ring: VecDeque<Message>,
+    cache: Vec<PageToken>,
+    ring: VecDeque<ModelMessage>,
     lanes: Vec<LaneModel>,
     lanes_used: usize,
     next_queue: usize,
-    overflow: Vec<Token>,
-    records: HashMap<Token, Record>,
-    open: Option<Open>,
-    seats: [Seat; 2],
-    waiting: VecDeque<Waiting>,
+    overflow: Vec<PageToken>,
+    records: HashMap<PageToken, PageRecord>,
+    open: Option<OpenPage>,
+    thread_lanes: [ThreadLane; 2],
+    waiting: VecDeque<DeferredPage>,
     /// Left the queue in use.
-    released: VecDeque<Waiting>,
+    released: VecDeque<DeferredPage>,
     deferred_stats: DeferredStats,
 }
 
 /// A buffer that waits, and the cookie that its user knows it by.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
-    token: Token,
+struct DeferredPage {
+    token: PageToken,
     frag: bool,
     cookie: u64,
 }
@@ -121,20 +121,20 @@ fn named(names: &[&'static str], counters: &[(&'static str, u64)]) -> Vec<(&'sta
 
 /// Two pools over one memory.
 #[derive(Debug)]
-pub struct Model {
+pub struct PoolsModel {
     setup: Setup,
     free: usize,
-    next: Token,
+    next: PageToken,
     pools: [PoolModel; 2],
     /// Pages that left their pool while somebody held them.
-    held: HashMap<Token, u32>,
+    held: HashMap<PageToken, u32>,
     /// Pages that went back to the provider since this was last asked.
-    gone: Vec<Token>,
+    gone: Vec<PageToken>,
     /// Cookies of buffers that are in use still.
     busy: HashSet<u64>,
 }
 
-impl Model {
+impl PoolsModel {
     /// Two fresh pools, bound to the main thread.
     pub fn new(setup: Setup) -> Self {
         let pool = || PoolModel {
@@ -177,7 +177,9 @@ impl Model {
     /// Where a pool's pages must be.
     pub fn inflight(&self, pool: usize) -> Inflight {
         let p = &self.pools[pool];
-        let pages = |q: &VecDeque<Message>| q.iter().filter(|m| matches!(m, Message::Page(_))).count() as u64;
+        let pages = |q: &VecDeque<ModelMessage>| {
+            q.iter().filter(|m| matches!(m, ModelMessage::Page(_))).count() as u64
+        };
         let (cache, ring) = (p.cache.len() as u64, pages(&p.ring));
         let lanes = p.lanes.iter().map(|lane| pages(&lane.messages)).sum();
         let frag = u64::from(p.open.is_some());
@@ -205,7 +207,7 @@ impl Model {
     }
 
     /// The tokens whose pages went back to the provider since the last call.
-    pub fn take_gone(&mut self) -> Vec<Token> {
+    pub fn take_gone(&mut self) -> Vec<PageToken> {
         std::mem::take(&mut self.gone)
     }
 
@@ -217,20 +219,20 @@ impl Model {
     /// The other thread has ended.
     pub fn thread_ends(&mut self) {
         for pool in &mut self.pools {
-            if let Some(lane) = std::mem::take(&mut pool.seats[Who::Other as usize]).lane {
+            if let Some(lane) = std::mem::take(&mut pool.thread_lanes[Who::OtherThread as usize]).lane {
                 pool.lanes[lane].claimed = false;
             }
         }
     }
 
-    fn record(&mut self, pool: usize, token: Token) -> &mut Record {
+    fn record(&mut self, pool: usize, token: PageToken) -> &mut PageRecord {
         self.pools[pool].records.get_mut(&token).expect("the page is in this pool")
     }
 
     // ---- Allocation ----------------------------------------------------------------------------------------------
 
     /// One whole page.
-    pub fn alloc_page(&mut self, pool: usize) -> Option<Token> {
+    pub fn alloc_page(&mut self, pool: usize) -> Option<PageToken> {
         match self.pools[pool].cache.pop() {
             Some(token) => {
                 self.pools[pool].stats.alloc_fast += 1;
@@ -241,7 +243,7 @@ impl Model {
     }
 
     /// Up to `n` whole pages, in the order in which they come.
-    pub fn alloc_bulk(&mut self, pool: usize, n: usize) -> Vec<Token> {
+    pub fn alloc_bulk(&mut self, pool: usize, n: usize) -> Vec<PageToken> {
         let mut all = Vec::new();
         loop {
             let p = &mut self.pools[pool];
@@ -257,13 +259,13 @@ impl Model {
         }
     }
 
-    fn alloc_slow(&mut self, pool: usize) -> Option<Token> {
+    fn alloc_slow(&mut self, pool: usize) -> Option<PageToken> {
         let found = self.refill(pool).or_else(|| self.reserve(pool));
         self.pools[pool].stats.alloc_failed += u64::from(found.is_none());
         found
     }
 
-    fn refill(&mut self, pool: usize) -> Option<Token> {
+    fn refill(&mut self, pool: usize) -> Option<PageToken> {
         self.poll_deferred(pool, self.setup.refill);
         let p = &self.pools[pool];
         let quiet = p.ring.is_empty()
@@ -284,7 +286,7 @@ impl Model {
         page
     }
 
-    fn drain(&mut self, pool: usize) -> Option<Token> {
+    fn drain(&mut self, pool: usize) -> Option<PageToken> {
         let (used, first) = (self.pools[pool].lanes_used, self.pools[pool].next_queue);
         for at in (first..=first + used).map(|at| at % (used + 1)) {
             let overflow = if at == used { self.take_in_overflow(pool) } else { None };
@@ -298,18 +300,18 @@ impl Model {
     }
 
     /// From a lane, or from the ring.
-    fn drain_from(&mut self, pool: usize, lane: Option<usize>) -> Option<Token> {
+    fn drain_from(&mut self, pool: usize, lane: Option<usize>) -> Option<PageToken> {
         while self.pools[pool].cache.len() < self.setup.refill {
             let p = &mut self.pools[pool];
             let queue = lane.map_or(&mut p.ring, |at| &mut p.lanes[at].messages);
             match queue.pop_front() {
                 None => break,
-                Some(Message::Frag(token)) => {
+                Some(ModelMessage::Frag(token)) => {
                     if let Some(foreign) = self.frag_home(pool, token, 1) {
                         return Some(foreign);
                     }
                 }
-                Some(Message::Page(token)) => {
+                Some(ModelMessage::Page(token)) => {
                     if p.foreign {
                         return Some(token);
                     }
@@ -320,7 +322,7 @@ impl Model {
         None
     }
 
-    fn take_in_overflow(&mut self, pool: usize) -> Option<Token> {
+    fn take_in_overflow(&mut self, pool: usize) -> Option<PageToken> {
         while let Some(token) = self.pools[pool].overflow.pop() {
             let n = std::mem::take(&mut self.record(pool, token).overflowed);
             if let Some(foreign) = self.frag_home(pool, token, n) {
@@ -330,13 +332,13 @@ impl Model {
         None
     }
 
-    fn reserve(&mut self, pool: usize) -> Option<Token> {
+    fn reserve(&mut self, pool: usize) -> Option<PageToken> {
         let want = if self.setup.order == 0 { self.setup.refill } else { 1 };
         let got = want.min(self.free) as u32;
         self.free -= got as usize;
         let p = &mut self.pools[pool];
         for token in self.next..self.next + got {
-            p.records.insert(token, Record::default());
+            p.records.insert(token, PageRecord::default());
             p.cache.push(token);
         }
         self.next += got;
@@ -351,13 +353,13 @@ impl Model {
     // ---- Fragments --------------------------------------------------------------------------------------------------
 
     /// A fragment of `size` bytes: the page, the offset, the true size.
-    pub fn alloc_frag(&mut self, pool: usize, size: usize) -> Option<(Token, usize, usize)> {
+    pub fn alloc_frag(&mut self, pool: usize, size: usize) -> Option<(PageToken, usize, usize)> {
         let (token, offset) = self.cut(pool, size)?;
         Some((token, offset, size))
     }
 
     /// A whole page or a fragment; a whole page has offset 0 and the page's size.
-    pub fn alloc(&mut self, pool: usize, size: usize) -> Option<(Token, usize, usize)> {
+    pub fn alloc(&mut self, pool: usize, size: usize) -> Option<(PageToken, usize, usize)> {
         let page_size = self.page_size();
         if size > page_size {
             self.pools[pool].stats.alloc_failed += 1;
@@ -375,7 +377,7 @@ impl Model {
         Some((token, offset, page_size - offset))
     }
 
-    fn cut(&mut self, pool: usize, size: usize) -> Option<(Token, usize)> {
+    fn cut(&mut self, pool: usize, size: usize) -> Option<(PageToken, usize)> {
         let page_size = self.page_size();
         if size == 0 || size > page_size {
             self.pools[pool].stats.alloc_failed += 1;
@@ -411,13 +413,13 @@ impl Model {
                 self.alloc_page(pool)?
             }
         };
-        self.pools[pool].open = Some(Open { token, offset: 0 });
+        self.pools[pool].open = Some(OpenPage { token, offset: 0 });
         Some(())
     }
 
     fn take_in_leading_frags(&mut self, pool: usize) {
         for at in 0..self.pools[pool].lanes_used {
-            while let Some(&Message::Frag(token)) = self.pools[pool].lanes[at].messages.front() {
+            while let Some(&ModelMessage::Frag(token)) = self.pools[pool].lanes[at].messages.front() {
                 self.pools[pool].lanes[at].messages.pop_front();
                 self.frag_here(pool, token, true);
             }
@@ -425,7 +427,7 @@ impl Model {
     }
 
     /// Says whether the page is home with these fragments.
-    fn frag_counted(&mut self, pool: usize, token: Token, n: u32) -> bool {
+    fn frag_counted(&mut self, pool: usize, token: PageToken, n: u32) -> bool {
         let open = self.pools[pool].open.is_some_and(|open| open.token == token);
         let record = self.record(pool, token);
         record.frags -= n;
@@ -433,7 +435,7 @@ impl Model {
     }
 
     /// Fragments that came home as messages; gives their page if it is home with them and of another node.
-    fn frag_home(&mut self, pool: usize, token: Token, n: u32) -> Option<Token> {
+    fn frag_home(&mut self, pool: usize, token: PageToken, n: u32) -> Option<PageToken> {
         if !self.frag_counted(pool, token, n) {
             return None;
         }
@@ -455,7 +457,7 @@ impl Model {
         None
     }
 
-    fn frag_here(&mut self, pool: usize, token: Token, to_ring: bool) {
+    fn frag_here(&mut self, pool: usize, token: PageToken, to_ring: bool) {
         if !self.frag_counted(pool, token, 1) {
             return;
         }
@@ -466,12 +468,12 @@ impl Model {
         if to_ring { self.ring_or_out(pool, token) } else { self.cache_or_ring(pool, token) }
     }
 
-    fn frag_without_lane(&mut self, pool: usize, token: Token) {
+    fn frag_without_lane(&mut self, pool: usize, token: PageToken) {
         if self.pools[pool].ended {
             return self.frag_late(pool, token);
         }
         if self.pools[pool].ring.len() < self.setup.ring {
-            return self.pools[pool].ring.push_back(Message::Frag(token));
+            return self.pools[pool].ring.push_back(ModelMessage::Frag(token));
         }
         let record = self.record(pool, token);
         record.overflowed += 1;
@@ -480,7 +482,7 @@ impl Model {
         }
     }
 
-    fn frag_late(&mut self, pool: usize, token: Token) {
+    fn frag_late(&mut self, pool: usize, token: PageToken) {
         if self.frag_counted(pool, token, 1) {
             self.leave(pool, token);
         }
@@ -489,19 +491,19 @@ impl Model {
     // ---- ReturnState -------------------------------------------------------------------------------------------------
 
     /// A fragment is dropped.
-    pub fn drop_frag(&mut self, pool: usize, who: Who, token: Token) {
+    pub fn drop_frag(&mut self, pool: usize, who: Who, token: PageToken) {
         if self.pools[pool].owner == Some(who) {
             return self.frag_here(pool, token, false);
         }
         match self.lane_with_room(pool, who) {
             Some(_) if self.pools[pool].ended => self.frag_late(pool, token),
-            Some(lane) => self.pools[pool].lanes[lane].messages.push_back(Message::Frag(token)),
+            Some(lane) => self.pools[pool].lanes[lane].messages.push_back(ModelMessage::Frag(token)),
             None => self.frag_without_lane(pool, token),
         }
     }
 
     /// Fragments, dropped together.
-    pub fn drop_frags(&mut self, pool: usize, who: Who, tokens: &[Token]) {
+    pub fn drop_frags(&mut self, pool: usize, who: Who, tokens: &[PageToken]) {
         if self.pools[pool].owner == Some(who) {
             return tokens.iter().for_each(|&token| self.frag_here(pool, token, false));
         }
@@ -514,13 +516,13 @@ impl Model {
         let (fit, rest) = tokens.split_at(room.min(tokens.len()));
         for &token in fit {
             let lane = &mut self.pools[pool].lanes[lane.expect("it has room")];
-            lane.messages.push_back(Message::Frag(token));
+            lane.messages.push_back(ModelMessage::Frag(token));
         }
         rest.iter().for_each(|&token| self.frag_without_lane(pool, token));
     }
 
     /// A whole page is dropped, or returned through the ring.
-    pub fn drop_page(&mut self, pool: usize, who: Who, token: Token) {
+    pub fn drop_page(&mut self, pool: usize, who: Who, token: PageToken) {
         if self.record(pool, token).holds > 0 {
             self.pools[pool].stats.recycle_released_refcnt += 1;
             return self.leave(pool, token);
@@ -535,7 +537,7 @@ impl Model {
     }
 
     /// Whole pages that nobody holds, dropped together.
-    pub fn drop_run(&mut self, pool: usize, who: Who, tokens: &[Token]) {
+    pub fn drop_run(&mut self, pool: usize, who: Who, tokens: &[PageToken]) {
         if self.pools[pool].owner == Some(who) {
             return tokens.iter().for_each(|&token| self.cache_or_ring(pool, token));
         }
@@ -548,7 +550,7 @@ impl Model {
     }
 
     /// `put_ring` of a fragment or a whole page.
-    pub fn put_ring(&mut self, pool: usize, who: Who, token: Token, frag: bool) {
+    pub fn put_ring(&mut self, pool: usize, who: Who, token: PageToken, frag: bool) {
         match (frag, self.pools[pool].owner == Some(who)) {
             (true, true) => self.frag_here(pool, token, true),
             (true, false) => self.frag_without_lane(pool, token),
@@ -557,7 +559,7 @@ impl Model {
         }
     }
 
-    fn cache_or_ring(&mut self, pool: usize, token: Token) {
+    fn cache_or_ring(&mut self, pool: usize, token: PageToken) {
         let p = &mut self.pools[pool];
         if p.cache.len() < self.setup.cache {
             p.cache.push(token);
@@ -569,20 +571,20 @@ impl Model {
     }
 
     /// A page into a lane with room; the returner to an ended pool takes it out again.
-    fn push_lane(&mut self, pool: usize, lane: usize, token: Token) {
+    fn push_lane(&mut self, pool: usize, lane: usize, token: PageToken) {
         self.pools[pool].stats.recycle_ring += 1;
         if self.pools[pool].ended {
             return self.leave(pool, token);
         }
-        self.pools[pool].lanes[lane].messages.push_back(Message::Page(token));
+        self.pools[pool].lanes[lane].messages.push_back(ModelMessage::Page(token));
     }
 
     /// A page through the ring, or out of the pool.
-    pub fn ring_or_out(&mut self, pool: usize, token: Token) {
+    pub fn ring_or_out(&mut self, pool: usize, token: PageToken) {
         let p = &mut self.pools[pool];
         if !p.ended && p.ring.len() < self.setup.ring {
             p.stats.recycle_ring += 1;
-            return p.ring.push_back(Message::Page(token));
+            return p.ring.push_back(ModelMessage::Page(token));
         }
         let counter = if p.ended { &mut p.stats.recycle_ring } else { &mut p.stats.recycle_ring_full };
         *counter += 1;
@@ -596,27 +598,27 @@ impl Model {
 
     fn lane_of(&mut self, pool: usize, who: Who) -> Option<usize> {
         let p = &mut self.pools[pool];
-        let seat = &mut p.seats[who as usize];
-        if seat.lane.is_some() {
-            return seat.lane;
+        let thread_lane = &mut p.thread_lanes[who as usize];
+        if thread_lane.lane.is_some() {
+            return thread_lane.lane;
         }
-        if seat.wait > 0 {
-            seat.wait -= 1;
+        if thread_lane.wait > 0 {
+            thread_lane.wait -= 1;
             return None;
         }
-        seat.lane = p.lanes.iter().position(|lane| !lane.claimed);
-        match seat.lane {
+        thread_lane.lane = p.lanes.iter().position(|lane| !lane.claimed);
+        match thread_lane.lane {
             Some(at) => {
                 p.lanes[at].claimed = true;
                 p.lanes_used = p.lanes_used.max(at + 1);
             }
-            None => seat.wait = RETRY,
+            None => thread_lane.wait = RETRY,
         }
-        seat.lane
+        thread_lane.lane
     }
 
     /// A page leaves its pool, for the provider or for whoever holds it.
-    fn leave(&mut self, pool: usize, token: Token) {
+    fn leave(&mut self, pool: usize, token: PageToken) {
         self.pools[pool].stats.release += 1;
         let record = self.pools[pool].records.remove(&token).expect("the page is in this pool");
         if record.holds > 0 {
@@ -626,22 +628,22 @@ impl Model {
         }
     }
 
-    fn give_back(&mut self, token: Token) {
+    fn give_back(&mut self, token: PageToken) {
         self.free += 1;
         self.gone.push(token);
     }
 
-    // ---- Waiting -------------------------------------------------------------------------------------------------
+    // ---- Deferred -------------------------------------------------------------------------------------------------
 
     /// A buffer is queued, in use still or not; says whether there was room.
-    pub fn wait(&mut self, pool: usize, token: Token, frag: bool, cookie: u64, busy: bool) -> bool {
+    pub fn wait(&mut self, pool: usize, token: PageToken, frag: bool, cookie: u64, busy: bool) -> bool {
         let p = &mut self.pools[pool];
         if p.waiting.len() == self.setup.waits {
             p.deferred_stats.full += u64::from(self.setup.waits > 0);
             return false;
         }
         p.deferred_stats.queued += 1;
-        p.waiting.push_back(Waiting { token, frag, cookie });
+        p.waiting.push_back(DeferredPage { token, frag, cookie });
         if busy {
             self.busy.insert(cookie);
         }
@@ -729,7 +731,7 @@ impl Model {
         self.ask_released(pool, usize::MAX);
     }
 
-    fn drop_waiting(&mut self, pool: usize, who: Who, waiting: Waiting) {
+    fn drop_waiting(&mut self, pool: usize, who: Who, waiting: DeferredPage) {
         match waiting.frag {
             true => self.drop_frag(pool, who, waiting.token),
             false => self.drop_page(pool, who, waiting.token),
@@ -739,12 +741,12 @@ impl Model {
     // ---- Shared, held, the rest ----------------------------------------------------------------------------------
 
     /// One more clone of a shared buffer.
-    pub fn clone_shared(&mut self, pool: usize, token: Token) {
+    pub fn clone_shared(&mut self, pool: usize, token: PageToken) {
         self.record(pool, token).clones += 1;
     }
 
     /// A shared buffer is dropped.
-    pub fn drop_shared(&mut self, pool: usize, who: Who, token: Token, frag: bool) {
+    pub fn drop_shared(&mut self, pool: usize, who: Who, token: PageToken, frag: bool) {
         let record = self.record(pool, token);
         if record.clones > 0 {
             record.clones -= 1;
@@ -756,12 +758,12 @@ impl Model {
     }
 
     /// One more hold.
-    pub fn hold(&mut self, pool: usize, token: Token) {
+    pub fn hold(&mut self, pool: usize, token: PageToken) {
         self.record(pool, token).holds += 1;
     }
 
     /// One hold less, of a page that may have left the pool.
-    pub fn unhold(&mut self, pool: usize, token: Token) {
+    pub fn unhold(&mut self, pool: usize, token: PageToken) {
         let Some(holds) = self.held.get_mut(&token) else {
             self.record(pool, token).holds -= 1;
             return;
@@ -774,7 +776,7 @@ impl Model {
     }
 
     /// Whether anybody holds a page that is in its pool.
-    pub fn is_held(&mut self, pool: usize, token: Token) -> bool {
+    pub fn is_held(&mut self, pool: usize, token: PageToken) -> bool {
         self.record(pool, token).holds > 0
     }
 
@@ -801,8 +803,8 @@ impl Model {
         }
         for message in messages.into_iter().chain(ring) {
             match message {
-                Message::Page(token) => pages.push(token),
-                Message::Frag(token) => pages.extend(self.frag_counted(pool, token, 1).then_some(token)),
+                ModelMessage::Page(token) => pages.push(token),
+                ModelMessage::Frag(token) => pages.extend(self.frag_counted(pool, token, 1).then_some(token)),
             }
         }
         // The page that was being cut is home now if its last fragment came home before.

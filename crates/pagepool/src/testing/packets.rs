@@ -32,7 +32,7 @@ struct With<T> {
 }
 
 /// The real things, each with its bytes.
-struct Run {
+struct PacketRun {
     setup: PacketSetup,
     iommu: Arc<CheckingIommu>,
     memory: Arc<PlainMemory>,
@@ -69,7 +69,7 @@ impl Drop for Lent {
 /// Runs the list, and then brings everything home. Panics where a packet has other bytes than it must have, where the
 /// device met a fault, and where anything is out at the end.
 pub fn run_packets(setup: PacketSetup, ops: &[PacketOp]) {
-    let mut run = Run::new(setup);
+    let mut run = PacketRun::new(setup);
     for &op in ops {
         run.apply(op);
         run.check(op);
@@ -111,7 +111,7 @@ fn is<'a>(chunks: impl Iterator<Item = &'a [u8]>, bytes: &[u8]) -> bool {
     rest == Some(&[])
 }
 
-impl Run {
+impl PacketRun {
     fn new(setup: PacketSetup) -> Self {
         let memory = PlainMemory::new(setup.pages, 0).expect("small");
         let iommu = CheckingIommu::new("nic0");

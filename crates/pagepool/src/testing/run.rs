@@ -23,14 +23,14 @@ use crate::pool::params::PoolParams;
 use crate::pool::pool_ref::PoolRef;
 use crate::pool::shutdown::Shutdown;
 use crate::pool::unbound::Pool;
-use crate::testing::model::{Model, Token, Who};
+use crate::testing::model::{PageToken, PoolsModel, Who};
 use crate::testing::{Op, Setup};
 
 /// A thing that is out, and the page that the model says it is.
 #[derive(Debug)]
 struct Out<T> {
     pool: usize,
-    token: Token,
+    token: PageToken,
     what: T,
     frag: bool,
     /// A whole page that something may have to be looked up for when it comes home.
@@ -63,17 +63,17 @@ impl InUse for User {
 }
 
 /// Pages of a batch, each with its stamp.
-type Stamped = Vec<(Token, u64)>;
+type Stamped = Vec<(PageToken, u64)>;
 
 /// The real pools, what is out of them, and the model beside them.
 #[derive(Debug)]
-struct Run {
-    model: Model,
+struct OpRun {
+    model: PoolsModel,
     provider: Arc<dyn Provider>,
     pools: [Option<Bound>; 2],
     handles: [PoolRef; 2],
     shutdowns: [Option<Shutdown>; 2],
-    other: Option<Other>,
+    other: Option<OtherThread>,
     buffers: Vec<Out<PageBuf>>,
     batches: Vec<(usize, Stamped, Batch)>,
     shared: Vec<Out<SharedBuf>>,
@@ -84,8 +84,8 @@ struct Run {
     user: Arc<User>,
     registered: [Option<DeferredUser>; 2],
     stamps: u64,
-    page_of: HashMap<Token, PageIdx>,
-    token_at: HashMap<PageIdx, Token>,
+    page_of: HashMap<PageToken, PageIdx>,
+    token_at: HashMap<PageIdx, PageToken>,
 }
 
 /// Runs the list over `provider`, which has exactly `setup.pages` free pages of `setup.order`, and then brings everything
@@ -97,7 +97,7 @@ pub fn run(setup: Setup, provider: Arc<dyn Provider>, ops: &[Op]) {
     let domain: Arc<dyn DmaDomain> = Arc::new(IdentityDomain::new("model"));
     // Keeps the device's view of the area beyond the end of both pools, so that raw buffers can come home late.
     let keeper = provider.area().attach(&domain).expect("the identity maps everything");
-    let mut run = Run::new(setup, provider.clone(), domain);
+    let mut run = OpRun::new(setup, provider.clone(), domain);
     for (at, op) in ops.iter().enumerate() {
         run.apply(*op);
         run.compare(&format!("after operation {at}, {op:?}"));
@@ -107,7 +107,7 @@ pub fn run(setup: Setup, provider: Arc<dyn Provider>, ops: &[Op]) {
     assert_eq!(provider.available(setup.order), available, "the provider has everything back");
 }
 
-impl Run {
+impl OpRun {
     fn new(setup: Setup, provider: Arc<dyn Provider>, domain: Arc<dyn DmaDomain>) -> Self {
         let params = || PoolParams {
             order: setup.order,
@@ -126,7 +126,7 @@ impl Run {
         let user = Arc::new(User::default());
         let registered = [0, 1].map(|pool: usize| pools[pool].deferred_user(user.clone()).ok());
         Self {
-            model: Model::new(setup),
+            model: PoolsModel::new(setup),
             provider,
             user,
             registered,
@@ -154,23 +154,23 @@ impl Run {
             Op::AllocFrag(pool, size) => self.alloc_frag(pool as usize & 1, size),
             Op::Alloc(pool, size) => self.alloc(pool as usize & 1, size),
             Op::Drop(at) => self.drop_buffer(at, Who::Main),
-            Op::DropElsewhere(at) => self.drop_buffer(at, Who::Other),
+            Op::DropElsewhere(at) => self.drop_buffer(at, Who::OtherThread),
             Op::DropUnbound(at) => self.drop_unbound(at),
             Op::PutBulk(at, n) => self.put_bulk(at, n, Who::Main),
-            Op::PutBulkElsewhere(at, n) => self.put_bulk(at, n, Who::Other),
+            Op::PutBulkElsewhere(at, n) => self.put_bulk(at, n, Who::OtherThread),
             Op::PutRingBulk(at, n) => self.put_ring_bulk(at, n),
             Op::PutRing(at) => self.put_ring(at, Who::Main),
-            Op::PutRingElsewhere(at) => self.put_ring(at, Who::Other),
+            Op::PutRingElsewhere(at) => self.put_ring(at, Who::OtherThread),
             Op::RecycleDirect(at) => self.recycle_direct(at),
             Op::BatchPop(at) => self.batch_pop(at),
             Op::DropBatch(at) => self.drop_batch(at, Who::Main),
-            Op::DropBatchElsewhere(at) => self.drop_batch(at, Who::Other),
+            Op::DropBatchElsewhere(at) => self.drop_batch(at, Who::OtherThread),
             Op::Hold(at) => self.hold(at),
             Op::Unhold(at) => self.unhold(at),
             Op::Share(at) => self.share(at),
             Op::CloneShared(at) => self.clone_shared(at),
             Op::DropShared(at) => self.drop_shared(at, Who::Main),
-            Op::DropSharedElsewhere(at) => self.drop_shared(at, Who::Other),
+            Op::DropSharedElsewhere(at) => self.drop_shared(at, Who::OtherThread),
             Op::IntoRaw(at) => self.make_raw(at),
             Op::FromRaw(at, within) => self.bring_raw(at, within),
             Op::FromRawWrong(at) => self.bring_wrong(at),
@@ -204,7 +204,7 @@ impl Run {
     /// Brings everything home in the order of its kinds, and ends both pools.
     fn end(mut self) {
         while !self.buffers.is_empty() {
-            self.drop_buffer(0, Who::Other);
+            self.drop_buffer(0, Who::OtherThread);
         }
         while !self.raws.is_empty() {
             self.bring_raw(0, 0);
@@ -233,7 +233,7 @@ impl Run {
     // ---- Hand-outs -------------------------------------------------------------------------------------------------
 
     /// Ties a token to its page, or finds that they differ.
-    fn is_page(&mut self, token: Token, page: PageIdx) {
+    fn is_page(&mut self, token: PageToken, page: PageIdx) {
         for token in self.model.take_gone() {
             if let Some(page) = self.page_of.remove(&token) {
                 self.token_at.remove(&page);
@@ -245,7 +245,7 @@ impl Run {
         assert_eq!(owner, token, "page {page:?} has two owners");
     }
 
-    fn handed_out(&mut self, pool: usize, token: Token, mut buffer: PageBuf) {
+    fn handed_out(&mut self, pool: usize, token: PageToken, mut buffer: PageBuf) {
         self.is_page(token, buffer.page());
         self.stamps += 1;
         let stamp = self.stamps;
@@ -316,7 +316,7 @@ impl Run {
         self.frag_or_page(pool, seen, told);
     }
 
-    fn frag_or_page(&mut self, pool: usize, seen: Option<PageBuf>, told: Option<(Token, usize, usize)>) {
+    fn frag_or_page(&mut self, pool: usize, seen: Option<PageBuf>, told: Option<(PageToken, usize, usize)>) {
         let shape = seen.as_ref().map(|buffer| (buffer.offset(), buffer.len()));
         assert_eq!(shape, told.map(|(_, offset, len)| (offset, len)), "offset and true size");
         if let Some((buffer, (token, ..))) = seen.zip(told) {
@@ -335,7 +335,7 @@ impl Run {
     fn on(&mut self, who: Who, work: impl FnOnce() + Send + 'static) {
         match who {
             Who::Main => work(),
-            Who::Other => self.other.get_or_insert_with(Other::start).run(work),
+            Who::OtherThread => self.other.get_or_insert_with(OtherThread::start).run(work),
         }
     }
 
@@ -536,7 +536,7 @@ impl Run {
         );
     }
 
-    // ---- Waiting ---------------------------------------------------------------------------------------------------
+    // ---- Deferred ---------------------------------------------------------------------------------------------------
 
     fn wait(&mut self, at: u8, busy: bool) {
         let Some(out) = Self::pick(&mut self.buffers, at) else { return };
@@ -586,15 +586,15 @@ impl Run {
     fn bind_elsewhere(&mut self, pool: usize) {
         let Some(real) = self.pools[pool].take() else { return };
         let (real, (send, receive)) = (real.unbind(), channel());
-        self.on(Who::Other, move || {
+        self.on(Who::OtherThread, move || {
             let real = real.bind();
             drop(real.alloc_page());
             send.send(real.unbind()).expect("the list waits for its pool");
         });
         self.pools[pool] = Some(receive.recv().expect("it was just sent").bind());
-        self.model.set_owner(pool, Some(Who::Other));
+        self.model.set_owner(pool, Some(Who::OtherThread));
         if let Some(token) = self.model.alloc_page(pool) {
-            self.model.drop_page(pool, Who::Other, token);
+            self.model.drop_page(pool, Who::OtherThread, token);
         }
         self.model.set_owner(pool, Some(Who::Main));
     }
@@ -630,7 +630,7 @@ fn groups(mut outs: Vec<Out<()>>) -> Vec<Vec<Out<()>>> {
     groups
 }
 
-fn tokens(run: &[Out<()>]) -> Vec<Token> {
+fn tokens(run: &[Out<()>]) -> Vec<PageToken> {
     run.iter().map(|out| out.token).collect()
 }
 
@@ -647,18 +647,18 @@ fn stamp_stands(out: &Out<PageBuf>) {
 }
 
 /// Something to do on the other thread.
-type Work = Box<dyn FnOnce() + Send>;
+type OtherWork = Box<dyn FnOnce() + Send>;
 
 /// The other thread: does what it is sent, one thing at a time.
 #[derive(Debug)]
-struct Other {
-    work: Sender<(Work, Sender<()>)>,
+struct OtherThread {
+    work: Sender<(OtherWork, Sender<()>)>,
     thread: JoinHandle<()>,
 }
 
-impl Other {
+impl OtherThread {
     fn start() -> Self {
-        let (work, inbox) = channel::<(Work, Sender<()>)>();
+        let (work, inbox) = channel::<(OtherWork, Sender<()>)>();
         let thread = std::thread::spawn(move || {
             for (work, done) in inbox {
                 work();

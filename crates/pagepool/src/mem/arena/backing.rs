@@ -1,9 +1,9 @@
 //! What an arena is made of: kinds of memory, and what happens when a kind is not to be had.
 //!
-//! What   [`Backing`] is what one asks for; [`Memory`] commits it region by region and says what came instead. A region
+//! What   [`Backing`] is what one asks for; [`ArenaMemory`] commits it region by region and says what came instead. A region
 //!        of huge pages is made elsewhere, filled, and then moved into its place, so that a refusal leaves the
 //!        reservation as it was.
-//! Who    [`Memory`] is called by the arena under its growth lock, never under the lock of the free pages: committing
+//! Who    [`ArenaMemory`] is called by the arena under its growth lock, never under the lock of the free pages: committing
 //!        may fault memory in.
 
 use std::fmt;
@@ -98,7 +98,7 @@ pub(crate) type Instead = (Backing, String);
 
 /// The addresses of an arena, and the file behind them if there is one.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct ArenaMemory {
     space: Reservation,
     file: Option<OwnedFd>,
     /// Why the file is not of huge pages, if it should have been.
@@ -106,7 +106,7 @@ pub(crate) struct Memory {
     max_bytes: u64,
 }
 
-impl Memory {
+impl ArenaMemory {
     /// Reserves addresses, and makes the memfd. Commits nothing.
     pub(crate) fn reserve(name: &str, max_bytes: u64, align: usize, how: &Commit) -> Result<Self, Error> {
         let space = Reservation::new(max_bytes as usize, align).map_err(|source| Error::System {

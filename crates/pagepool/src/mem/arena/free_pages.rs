@@ -29,12 +29,12 @@ const REFILL_SHIFT: u8 = 6;
 
 /// The free pages of one area.
 pub(crate) struct FreePages {
-    state: Lock<State>,
+    state: Lock<FreeState>,
 }
 
-struct State {
+struct FreeState {
     /// Stack of `list * ORDERS + order`.
-    hot: Box<[Stack]>,
+    hot: Box<[HotStack]>,
     buddy: Buddy,
     /// Base pages in stacks and buddy.
     free: u64,
@@ -45,12 +45,12 @@ struct State {
     out: Box<[u8]>,
 }
 
-struct Stack {
+struct HotStack {
     slots: Box<[PageIdx]>,
     len: usize,
 }
 
-impl Stack {
+impl HotStack {
     fn new(pages: usize, order: usize) -> Self {
         let most = (HOT_PAGES >> order).max(HOT_LEAST).min((pages >> order) / 2).max(1);
         Self { slots: vec![PageIdx(0); most].into(), len: 0 }
@@ -91,8 +91,8 @@ impl FreePages {
     pub(crate) fn new(area: &Arc<Area>, nodes: usize) -> Result<Self, Error> {
         let lists = if area.only_node().is_some() { 1 } else { nodes.max(1) };
         let each = area.pages() as usize / lists;
-        let state = State {
-            hot: (0..lists * ORDERS).map(|i| Stack::new(each, i % ORDERS)).collect(),
+        let state = FreeState {
+            hot: (0..lists * ORDERS).map(|i| HotStack::new(each, i % ORDERS)).collect(),
             buddy: Buddy::new(area.clone(), lists)?,
             free: 0,
             present: 0,
@@ -175,8 +175,8 @@ impl FreePages {
     }
 }
 
-impl State {
-    fn stack(&mut self, list: usize, order: u8) -> &mut Stack {
+impl FreeState {
+    fn stack(&mut self, list: usize, order: u8) -> &mut HotStack {
         &mut self.hot[list * ORDERS + usize::from(order)]
     }
 
