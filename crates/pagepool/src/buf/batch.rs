@@ -143,7 +143,7 @@ impl Batch {
     /// held.
     #[inline]
     pub fn push(&mut self, buffer: PageBuf) -> Result<(), PageBuf> {
-        if !buffer.place.is_whole() || self.room_for(buffer.pool) == 0 {
+        if !buffer.bits.is_whole() || self.room_for(buffer.pool) == 0 {
             return Err(buffer);
         }
         let (_, page, _) = buffer.into_parts();

@@ -71,11 +71,11 @@ pub(crate) unsafe fn put_parted(buffers: &mut [PageBuf]) {
 /// to look up, else none. Without a branch per buffer.
 #[inline(always)]
 fn copy_plain(pool: PoolPtr, buffers: &[PageBuf], space: &mut [u32]) -> usize {
-    let (mut pools, mut places) = (0, 0);
+    let (mut pools, mut bits) = (0, 0);
     let mut copy = |buffer: &PageBuf, number: &mut u32| {
         pools |= buffer.pool.0.addr().get() ^ pool.0.addr().get();
-        places |= buffer.place.bits();
-        *number = buffer.place.page().0;
+        bits |= buffer.bits.bits();
+        *number = buffer.bits.page().0;
     };
     let (eights, rest) = buffers.as_chunks::<8>();
     let (space_eights, space_rest) = space.as_chunks_mut::<8>();
@@ -83,7 +83,7 @@ fn copy_plain(pool: PoolPtr, buffers: &[PageBuf], space: &mut [u32]) -> usize {
         buffers.iter().zip(numbers).for_each(|(buffer, number)| copy(buffer, number));
     }
     rest.iter().zip(space_rest).for_each(|(buffer, number)| copy(buffer, number));
-    if pools == 0 && places >> 32 == 0 { buffers.len() } else { 0 }
+    if pools == 0 && bits >> 32 == 0 { buffers.len() } else { 0 }
 }
 
 /// Which path home.
@@ -107,9 +107,9 @@ enum BufKind {
 impl BufKind {
     #[inline(always)]
     fn of(buffer: &PageBuf) -> Self {
-        match buffer.place.part() {
+        match buffer.bits.frag_bits() {
             FragBits::WHOLE => Self::Plain,
-            part if part.is_frag() => Self::Frag,
+            frag_bits if frag_bits.is_frag() => Self::Frag,
             _ => Self::Special,
         }
     }
@@ -154,7 +154,7 @@ fn gather(pool: PoolPtr, kind: BufKind, buffers: &mut [PageBuf], numbers: &mut [
     for at in run..buffers.len() {
         let buffer = &buffers[at];
         if buffer.pool == pool && BufKind::of(buffer) == kind {
-            numbers[at - left] = buffer.place.page().0;
+            numbers[at - left] = buffer.bits.page().0;
         } else {
             buffers.swap(left, at);
             left += 1;
@@ -201,8 +201,8 @@ pub(crate) fn taken<T>(buffers: &mut Vec<T>) -> &mut [T] {
 #[inline(always)]
 fn run_of_plain(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
     let plain = |(buffer, number): (&PageBuf, &mut u32)| {
-        *number = buffer.place.page().0;
-        buffer.pool == pool && buffer.place.is_whole()
+        *number = buffer.bits.page().0;
+        buffer.pool == pool && buffer.bits.is_whole()
     };
     buffers.iter().zip(numbers.iter_mut()).map(plain).take_while(|plain| *plain).count()
 }

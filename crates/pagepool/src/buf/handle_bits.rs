@@ -48,8 +48,8 @@ pub(crate) struct HandleBits(u64);
 
 impl HandleBits {
     #[inline(always)]
-    pub(crate) fn new(page: PageIdx, part: FragBits) -> Self {
-        Self(u64::from(part.0) << 32 | u64::from(page.0))
+    pub(crate) fn new(page: PageIdx, frag_bits: FragBits) -> Self {
+        Self(u64::from(frag_bits.0) << 32 | u64::from(page.0))
     }
 
     /// A whole page with nothing to look up: the bare number.
@@ -81,7 +81,7 @@ impl HandleBits {
     }
 
     #[inline(always)]
-    pub(crate) fn part(self) -> FragBits {
+    pub(crate) fn frag_bits(self) -> FragBits {
         FragBits((self.0 >> 32) as u32)
     }
 }
@@ -95,10 +95,10 @@ mod tests {
         for (offset, len) in
             [(0, 1), (8, 2090), (4088, 4096), (32 << 10, 8590), ((4 << 20) - 8, 8), (0, 4 << 20)]
         {
-            let (base, part) = FragBits::frag(PageIdx(1 << 10), offset, len);
-            assert!(part.is_frag());
-            assert_eq!(part.len(), len);
-            assert_eq!(((base.0 - (1 << 10)) as usize) * 4096 + part.offset(), offset);
+            let (base, frag_bits) = FragBits::frag(PageIdx(1 << 10), offset, len);
+            assert!(frag_bits.is_frag());
+            assert_eq!(frag_bits.len(), len);
+            assert_eq!(((base.0 - (1 << 10)) as usize) * 4096 + frag_bits.offset(), offset);
         }
         assert!(!FragBits::WHOLE.is_frag() && !FragBits::SPECIAL.is_frag());
     }

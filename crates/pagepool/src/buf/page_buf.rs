@@ -69,7 +69,7 @@ pub struct Tag(pub(crate) u32);
 #[repr(C)]
 pub struct PageBuf {
     pub(crate) pool: PoolPtr,
-    pub(crate) place: HandleBits,
+    pub(crate) bits: HandleBits,
 }
 
 const _: () = assert!(size_of::<PageBuf>() == 16, "four handles in a cache line");
@@ -84,7 +84,7 @@ impl PageBuf {
     /// The page's number in its area; for a fragment, of the page that it is part of.
     #[inline]
     pub fn page(&self) -> PageIdx {
-        self.place.page().head(self.pool.geometry.order)
+        self.bits.page().head(self.pool.geometry.order)
     }
 
     /// Where the fragment begins in its page, in bytes; 0 for a whole page.
@@ -97,13 +97,17 @@ impl PageBuf {
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
     pub fn len(&self) -> usize {
-        if self.place.part().is_frag() { self.place.part().len() } else { self.pool.geometry.page_size() }
+        if self.bits.frag_bits().is_frag() {
+            self.bits.frag_bits().len()
+        } else {
+            self.pool.geometry.page_size()
+        }
     }
 
     /// Whether this is a fragment of a page.
     #[inline]
     pub fn is_frag(&self) -> bool {
-        self.place.part().is_frag()
+        self.bits.frag_bits().is_frag()
     }
 
     /// The id of the pool that it goes home to.
@@ -121,8 +125,8 @@ impl PageBuf {
     /// Offset of the first byte in the area.
     #[inline(always)]
     pub(crate) fn start(&self) -> u64 {
-        let within = if self.place.part().is_frag() { self.place.part().offset() as u64 } else { 0 };
-        self.place.page().offset() + within
+        let within = if self.bits.frag_bits().is_frag() { self.bits.frag_bits().offset() as u64 } else { 0 };
+        self.bits.page().offset() + within
     }
 
     /// Address of the first byte, or `None` for memory that the CPU cannot read.
@@ -153,14 +157,14 @@ impl PageBuf {
     /// for a fragment, whose user lays it out.
     #[inline]
     pub fn packet_offset(&self) -> usize {
-        if self.place.part().is_frag() { 0 } else { self.pool.geometry.packet_offset(self.place.page()) }
+        if self.bits.frag_bits().is_frag() { 0 } else { self.pool.geometry.packet_offset(self.bits.page()) }
     }
 
     /// Most bytes of packet: `max_len` for a whole page, all of a fragment.
     #[inline]
     pub fn packet_capacity(&self) -> usize {
-        if self.place.part().is_frag() {
-            self.place.part().len()
+        if self.bits.frag_bits().is_frag() {
+            self.bits.frag_bits().len()
         } else {
             self.pool.geometry.max_len as usize
         }
@@ -196,9 +200,10 @@ impl PageBuf {
     #[inline(always)]
     fn packet_ptr(&self) -> Option<NonNull<u8>> {
         let base = NonZeroUsize::new(self.pool.base)?;
-        let page = self.place.page();
-        let part = self.place.part();
-        let within = if part.is_frag() { part.offset() } else { self.pool.geometry.packet_offset(page) };
+        let page = self.bits.page();
+        let frag_bits = self.bits.frag_bits();
+        let within =
+            if frag_bits.is_frag() { frag_bits.offset() } else { self.pool.geometry.packet_offset(page) };
         let at = base.get() + page.offset() as usize + within;
         // SAFETY: a base that is not 0 plus an offset within its area does not wrap to 0.
         Some(unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(at)) })
@@ -279,13 +284,13 @@ impl PageBuf {
     /// Linux: `page_pool_put_page` with a `dma_sync_size`. A fragment is synced with its whole page.
     #[doc(alias = "page_pool_put_page")]
     pub fn recycle_sync(self, len: usize) {
-        if self.place.part().is_frag() {
+        if self.bits.frag_bits().is_frag() {
             return drop(self);
         }
-        let (pool, page, part) = self.into_parts();
+        let (pool, page, frag_bits) = self.into_parts();
         match pool.owner_here() {
-            Some(owner) => pool.recycle_here(owner, page, part == FragBits::SPECIAL, len),
-            None => pool.recycle_elsewhere(page, part == FragBits::SPECIAL, len),
+            Some(owner) => pool.recycle_here(owner, page, frag_bits == FragBits::SPECIAL, len),
+            None => pool.recycle_elsewhere(page, frag_bits == FragBits::SPECIAL, len),
         }
     }
 
@@ -293,12 +298,12 @@ impl PageBuf {
     /// Linux: `page_pool_put_full_page` outside softirq.
     #[doc(alias = "page_pool_put_full_page")]
     pub fn put_ring(self) {
-        let (pool, page, part) = self.into_parts();
-        if part.is_frag() {
+        let (pool, page, frag_bits) = self.into_parts();
+        if frag_bits.is_frag() {
             return put_frag_ring(pool, page);
         }
-        if part == FragBits::SPECIAL && pool.page_meta(page).holds.load(Ordering::Acquire) != 0 {
-            return drop(Self::new(pool, page, part)); // it leaves the pool, by whichever way
+        if frag_bits == FragBits::SPECIAL && pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
+            return drop(Self::new(pool, page, frag_bits)); // it leaves the pool, by whichever way
         }
         pool.sync_for_device(page, usize::MAX);
         pool.ring_or_out(page);
@@ -314,42 +319,42 @@ impl PageBuf {
     /// The handle of a whole page. Whoever calls it owned the page, and parts with it.
     #[inline(always)]
     pub(crate) fn whole(pool: PoolPtr, page: PageIdx) -> Self {
-        Self { pool, place: HandleBits::whole(page) }
+        Self { pool, bits: HandleBits::whole(page) }
     }
 
     /// The handle of a part of a page.
     #[inline(always)]
-    pub(crate) fn new(pool: PoolPtr, page: PageIdx, part: FragBits) -> Self {
-        Self { pool, place: HandleBits::new(page, part) }
+    pub(crate) fn new(pool: PoolPtr, page: PageIdx, frag_bits: FragBits) -> Self {
+        Self { pool, bits: HandleBits::new(page, frag_bits) }
     }
 
     /// The handle of a fragment of a page.
     #[inline(always)]
     pub(crate) fn frag(pool: PoolPtr, page: PageIdx, offset: usize, len: usize) -> Self {
         debug_assert!(offset + len <= pool.geometry.page_size() && len > 0, "I1: fragment {offset}+{len}");
-        let (page, part) = FragBits::frag(page, offset, len);
-        Self::new(pool, page, part)
+        let (page, frag_bits) = FragBits::frag(page, offset, len);
+        Self::new(pool, page, frag_bits)
     }
 
     /// Takes the handle apart without sending it home.
     #[inline(always)]
     pub(crate) fn into_parts(self) -> (PoolPtr, PageIdx, FragBits) {
         let this = ManuallyDrop::new(self);
-        (this.pool, this.place.page(), this.place.part())
+        (this.pool, this.bits.page(), this.bits.frag_bits())
     }
 }
 
 impl Drop for PageBuf {
     #[inline]
     fn drop(&mut self) {
-        let (pool, place) = (self.pool, self.place);
+        let (pool, bits) = (self.pool, self.bits);
         if let Some(owner) = pool.owner_here() {
-            if place.is_whole() && pool.own.cache.push_plain(owner, place.page()) {
+            if bits.is_whole() && pool.own.cache.push_plain(owner, bits.page()) {
                 return pool.own.counts.recycle_cached.add(1);
             }
-            return drop_here(pool, owner, place);
+            return drop_here(pool, owner, bits);
         }
-        drop_elsewhere(pool, place);
+        drop_elsewhere(pool, bits);
     }
 }
 
@@ -362,22 +367,22 @@ fn put_frag_ring(pool: PoolPtr, page: PageIdx) {
 }
 
 #[inline(never)]
-fn drop_here(pool: PoolPtr, owner: OwnerProof, place: HandleBits) {
-    if place.part().is_frag() {
-        pool.frag_here(owner, place.page(), false);
+fn drop_here(pool: PoolPtr, owner: OwnerProof, bits: HandleBits) {
+    if bits.frag_bits().is_frag() {
+        pool.frag_here(owner, bits.page(), false);
     } else {
-        pool.recycle_here(owner, place.page(), place.part() == FragBits::SPECIAL, usize::MAX);
+        pool.recycle_here(owner, bits.page(), bits.frag_bits() == FragBits::SPECIAL, usize::MAX);
     }
 }
 
 #[inline(never)]
-fn drop_elsewhere(pool: PoolPtr, place: HandleBits) {
-    if place.is_whole() && pool.syncing.is_empty() {
-        pool.send_page(place.page());
-    } else if place.part().is_frag() {
-        pool.frag_elsewhere(place.page());
+fn drop_elsewhere(pool: PoolPtr, bits: HandleBits) {
+    if bits.is_whole() && pool.syncing.is_empty() {
+        pool.send_page(bits.page());
+    } else if bits.frag_bits().is_frag() {
+        pool.frag_elsewhere(bits.page());
     } else {
-        pool.recycle_elsewhere(place.page(), place.part() == FragBits::SPECIAL, usize::MAX);
+        pool.recycle_elsewhere(bits.page(), bits.frag_bits() == FragBits::SPECIAL, usize::MAX);
     }
 }
 

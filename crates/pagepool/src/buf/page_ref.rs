@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
-use crate::mem::page::{EMERGENCY, HOLD_COUNT, LEFT, PageIdx};
+use crate::mem::page::{EMERGENCY, LEFT, PageIdx, REF_COUNT};
 use crate::mem::provider::Provider;
 use crate::returns::pool_core::PoolPtr;
 
@@ -45,8 +45,8 @@ impl PageBuf {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn page_ref(&mut self) -> PageRef {
-        if !self.place.part().is_frag() {
-            self.place = HandleBits::new(self.place.page(), FragBits::SPECIAL);
+        if !self.bits.frag_bits().is_frag() {
+            self.bits = HandleBits::new(self.bits.page(), FragBits::SPECIAL);
         }
         PageRef::new(self.pool, self.page())
     }
@@ -55,8 +55,8 @@ impl PageBuf {
 impl PageRef {
     /// One more hold; the caller has a buffer of the page.
     pub(crate) fn new(pool: PoolPtr, page: PageIdx) -> Self {
-        let before = pool.page_meta(page).holds.fetch_add(1, Ordering::Relaxed);
-        if before & HOLD_COUNT > HOLD_COUNT / 2 {
+        let before = pool.page_meta(page).refs.fetch_add(1, Ordering::Relaxed);
+        if before & REF_COUNT > REF_COUNT / 2 {
             std::process::abort(); // five hundred million forgotten holds: as `Arc`, rather this than a wrap
         }
         Self { provider: pool.provider().clone(), page, order: pool.geometry.order }
@@ -77,9 +77,9 @@ impl PageRef {
 impl Drop for PageRef {
     fn drop(&mut self) {
         let meta = self.provider.area().meta(self.page);
-        let before = meta.holds.fetch_sub(1, Ordering::AcqRel); // pairs with clear_record()
-        if before & HOLD_COUNT == 1 && before & LEFT != 0 {
-            meta.holds.fetch_and(EMERGENCY, Ordering::Relaxed);
+        let before = meta.refs.fetch_sub(1, Ordering::AcqRel); // pairs with clear_record()
+        if before & REF_COUNT == 1 && before & LEFT != 0 {
+            meta.refs.fetch_and(EMERGENCY, Ordering::Relaxed);
             // SAFETY: I1. The page left its pool with this order, and this was its last hold: nobody has it any more.
             unsafe { self.provider.release(self.order, &[self.page]) };
         }

@@ -86,8 +86,8 @@ impl PageBuf {
         let shares_a_line = self.is_frag() && !self.pool.geometry.frags_aligned_to(1 << LINE_SHIFT);
         let Some(addr) = self.dma_addr().filter(|_| !shares_a_line) else { return Err(self) };
         let len = self.len();
-        let (pool, _, part) = self.into_parts();
-        mark(&pool, start, part.is_frag().then(|| start + len as u64));
+        let (pool, _, frag_bits) = self.into_parts();
+        mark(&pool, start, frag_bits.is_frag().then(|| start + len as u64));
         Ok(RawBuf { addr, len: len as u32 })
     }
 }
@@ -96,15 +96,15 @@ impl PageBuf {
 fn mark(pool: &PoolCore, start: u64, end: Option<u64>) {
     let marks = pool.area.raw_out();
     if let Some(end) = end {
-        let (word, bit) = place(end - 1);
+        let (word, bit) = mark_at(end - 1);
         marks.last[word].fetch_or(bit, Ordering::Relaxed);
     }
-    let (word, bit) = place(start);
+    let (word, bit) = mark_at(start);
     marks.start[word].fetch_or(bit, Ordering::Release); // pairs with from_raw()
 }
 
 /// The word and the bit of the line that a byte of the area lies in.
-fn place(offset: u64) -> (usize, u64) {
+fn mark_at(offset: u64) -> (usize, u64) {
     let line = offset >> LINE_SHIFT;
     ((line >> 6) as usize, 1 << (line & 63))
 }
@@ -123,7 +123,7 @@ pub(crate) fn from_raw(pool: PoolPtr, addr: DeviceAddr) -> Result<PageBuf, RawEr
     if !inside(find_end(&pool, page, start)) {
         return Err(RawError::NotOut(addr));
     }
-    let (word, bit) = place(start);
+    let (word, bit) = mark_at(start);
     let marks = &pool.area.raw_out().start[word];
     if marks.fetch_and(!bit, Ordering::AcqRel) & bit == 0 {
         return Err(RawError::NotOut(addr)); // somebody else brought it meanwhile
@@ -141,11 +141,11 @@ pub(crate) fn from_raw(pool: PoolPtr, addr: DeviceAddr) -> Result<PageBuf, RawEr
 fn rebuild(pool: PoolPtr, page: PageIdx, start: u64, end: Option<u64>) -> PageBuf {
     match end {
         None => {
-            let held = pool.page_meta(page).holds.load(Ordering::Acquire) != 0;
+            let held = pool.page_meta(page).refs.load(Ordering::Acquire) != 0;
             PageBuf::new(pool, page, if held { FragBits::SPECIAL } else { FragBits::WHOLE })
         }
         Some(end) => {
-            let (word, bit) = place(end - 1);
+            let (word, bit) = mark_at(end - 1);
             pool.area.raw_out().last[word].fetch_and(!bit, Ordering::Relaxed);
             PageBuf::frag(pool, page, (start - page.offset()) as usize, (end - start) as usize)
         }

@@ -49,7 +49,7 @@ impl SharedBuf {
     pub(crate) fn new(mut buffer: PageBuf) -> Self {
         if !buffer.is_frag() {
             // Holds made through a clone are found when it comes home.
-            buffer.place = HandleBits::new(buffer.place.page(), FragBits::SPECIAL);
+            buffer.bits = HandleBits::new(buffer.bits.page(), FragBits::SPECIAL);
         }
         Self(ManuallyDrop::new(buffer))
     }
@@ -113,12 +113,12 @@ impl SharedBuf {
 
 impl Clone for SharedBuf {
     fn clone(&self) -> Self {
-        let PageBuf { pool, place } = *self.0;
+        let PageBuf { pool, bits } = *self.0;
         let before = pool.page_meta(self.page()).clones.fetch_add(1, Ordering::Relaxed);
         if before > i32::MAX as u32 {
             std::process::abort(); // two thousand million forgotten clones: as `Arc`, rather this than a wrap
         }
-        Self(ManuallyDrop::new(PageBuf { pool, place }))
+        Self(ManuallyDrop::new(PageBuf { pool, bits }))
     }
 }
 

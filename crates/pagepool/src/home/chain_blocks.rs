@@ -27,7 +27,7 @@ pub(crate) struct ChainStash {
 
 struct FreeBlocks {
     count: usize,
-    places: [u32; ChainStash::MAX],
+    slots: [u32; ChainStash::MAX],
 }
 
 impl ChainStash {
@@ -35,7 +35,7 @@ impl ChainStash {
 
     /// Keeps at most a quarter of the pool's blocks: other threads do not find what is here.
     pub(crate) fn new(blocks: usize) -> Self {
-        let free = OwnerCell::new(FreeBlocks { count: 0, places: [0; Self::MAX] });
+        let free = OwnerCell::new(FreeBlocks { count: 0, slots: [0; Self::MAX] });
         Self { limit: Self::MAX.min(blocks / 4), free }
     }
 
@@ -44,16 +44,16 @@ impl ChainStash {
         // SAFETY: I2. Only the holder of the owner half comes here, and no foreign code runs while the borrow lives.
         let free = unsafe { &mut *self.free.get() };
         free.count = free.count.checked_sub(1)?;
-        Some(free.places[free.count])
+        Some(free.slots[free.count])
     }
 
     #[inline]
-    pub(crate) fn put(&self, _owner: OwnerProof, place: u32) -> bool {
+    pub(crate) fn put(&self, _owner: OwnerProof, slot: u32) -> bool {
         // SAFETY: I2. As in `take`.
         let free = unsafe { &mut *self.free.get() };
         let room = free.count < self.limit;
         if room {
-            free.places[free.count] = place;
+            free.slots[free.count] = slot;
             free.count += 1;
         }
         room

@@ -223,14 +223,14 @@ impl MessageQueue for Lane {
         self.consumer.watch.touch();
         let start = self.consumer.at.load(Ordering::Relaxed);
         let mut taken = 0;
-        for place in space {
+        for number in space {
             let slot = self.slot(start.wrapping_add(taken));
             let message = slot.load(Ordering::Acquire); // pairs with push()
             if message == 0 || is_frag(message) {
                 break;
             }
             slot.store(0, Ordering::Relaxed);
-            *place = message - 1;
+            *number = message - 1;
             taken += 1;
         }
         self.consumer.at.store(start.wrapping_add(taken), Ordering::Release); // pairs with find_free()

@@ -93,14 +93,14 @@ impl MessageQueue for Ring {
         self.consumer.watch.touch();
         let mut at = self.consumer.at.load(Ordering::Relaxed);
         let mut taken = 0;
-        for place in space {
+        for number in space {
             let Some(slot) = self.slots.get(at) else { break };
             let message = slot.load(Ordering::Acquire); // pairs with push()
             if message == 0 || is_frag(message) {
                 break;
             }
             slot.store(0, Ordering::Release);
-            *place = message - 1;
+            *number = message - 1;
             at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
             taken += 1;
         }

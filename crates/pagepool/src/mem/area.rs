@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 use crate::error::Error;
 use crate::mem::dma::{DmaDomain, DomainId, Mapping, Region};
 use crate::mem::page::{
-    EMERGENCY, HOLD_COUNT, LEFT, MAX_ORDER, MAX_PAGES, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, PageMeta,
+    EMERGENCY, LEFT, MAX_ORDER, MAX_PAGES, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, PageMeta, REF_COUNT,
 };
 use crate::sys::sync::{AtomicU64, Lock, Ordering};
 use crate::sys::table::zeroed;
@@ -300,10 +300,10 @@ impl Area {
     /// back. Such pages are not recycled: `recycle_released_refcnt` counts them. Linux: `page_is_pfmemalloc`.
     pub fn set_emergency(&self, page: PageIdx, yes: bool) {
         if yes {
-            self.meta(page).holds.fetch_or(EMERGENCY, Ordering::Relaxed);
+            self.meta(page).refs.fetch_or(EMERGENCY, Ordering::Relaxed);
             self.has_emergency.store(true, Ordering::Relaxed);
         } else {
-            self.meta(page).holds.fetch_and(!EMERGENCY, Ordering::Relaxed);
+            self.meta(page).refs.fetch_and(!EMERGENCY, Ordering::Relaxed);
         }
     }
 
@@ -331,14 +331,14 @@ impl Area {
         meta.home.store(0, Ordering::Relaxed);
         meta.tag.store(0, Ordering::Relaxed);
         meta.pool.store(0, Ordering::Relaxed);
-        if meta.holds.load(Ordering::Acquire) & HOLD_COUNT == 0 {
+        if meta.refs.load(Ordering::Acquire) & REF_COUNT == 0 {
             return true; // with no hold alive and no handle left, none can be made
         }
         // Whoever makes "left, and no hold" true frees the page: this, or the last hold's drop.
-        if meta.holds.fetch_or(LEFT, Ordering::AcqRel) & HOLD_COUNT != 0 {
+        if meta.refs.fetch_or(LEFT, Ordering::AcqRel) & REF_COUNT != 0 {
             return false;
         }
-        meta.holds.fetch_and(EMERGENCY, Ordering::Relaxed);
+        meta.refs.fetch_and(EMERGENCY, Ordering::Relaxed);
         true
     }
 

@@ -70,7 +70,7 @@ pub(crate) struct PageMeta {
     /// Link in the list of pages with such fragments, under the return lock: 0 not in the list, else the next + 2, or 1.
     pub(crate) next: AtomicU32,
     /// Lowest 30 bits: [`PageRef`](crate::PageRef)s that live. [`EMERGENCY`] and [`LEFT`] above.
-    pub(crate) holds: AtomicU32,
+    pub(crate) refs: AtomicU32,
     /// Clones of shared buffers of this page beyond the first of each fragment. Written by any thread.
     pub(crate) clones: AtomicU32,
     /// Who was last said to hold the page, when tagging is on: an index into the pool's tags, plus one.
@@ -79,12 +79,12 @@ pub(crate) struct PageMeta {
     _spare: AtomicU32,
 }
 
-/// In [`PageMeta::holds`]: memory of the emergency reserve, which is not recycled. Linux: `pfmemalloc`.
+/// In [`PageMeta::refs`]: memory of the emergency reserve, which is not recycled. Linux: `pfmemalloc`.
 pub(crate) const EMERGENCY: u32 = 1 << 30;
-/// In [`PageMeta::holds`]: the page has left its pool, the last hold gives it back to the provider.
+/// In [`PageMeta::refs`]: the page has left its pool, the last hold gives it back to the provider.
 pub(crate) const LEFT: u32 = 1 << 31;
-/// In [`PageMeta::holds`]: the bits that count.
-pub(crate) const HOLD_COUNT: u32 = EMERGENCY - 1;
+/// In [`PageMeta::refs`]: the bits that count.
+pub(crate) const REF_COUNT: u32 = EMERGENCY - 1;
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<PageMeta>() == 32, "note 0002: two records in a cache line");

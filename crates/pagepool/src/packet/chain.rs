@@ -210,9 +210,9 @@ impl Chain {
     }
 
     fn push_first(&mut self, head: &PageBuf, frag: Frag) -> Result<(), Frag> {
-        let Some(place) = take_block(head.pool) else { return Err(frag) };
-        let block = head.pool.chains.block(place).cast::<MaybeUninit<FragList>>();
-        self.0 = NonZeroU32::new(place + 1);
+        let Some(slot) = take_block(head.pool) else { return Err(frag) };
+        let block = head.pool.chains.block(slot).cast::<MaybeUninit<FragList>>();
+        self.0 = NonZeroU32::new(slot + 1);
         // SAFETY: I1, I3. The block was just taken, and nothing is asked of its bytes.
         FragList::start(unsafe { &mut *block }).push(frag)
     }
@@ -234,8 +234,8 @@ impl Chain {
     }
 
     fn put_back(&mut self, head: &PageBuf) {
-        if let Some(place) = self.0.take() {
-            put_block(head.pool, place.get() - 1);
+        if let Some(slot) = self.0.take() {
+            put_block(head.pool, slot.get() - 1);
         }
     }
 }
@@ -244,10 +244,10 @@ fn take_block(pool: PoolPtr) -> Option<u32> {
     pool.owner_here().and_then(|owner| pool.own.chains.take(owner)).or_else(|| pool.chains.take())
 }
 
-fn put_block(pool: PoolPtr, place: u32) {
-    let kept = pool.owner_here().is_some_and(|owner| pool.own.chains.put(owner, place));
+fn put_block(pool: PoolPtr, slot: u32) {
+    let kept = pool.owner_here().is_some_and(|owner| pool.own.chains.put(owner, slot));
     if !kept {
-        pool.chains.put(place);
+        pool.chains.put(slot);
     }
 }
 

@@ -127,9 +127,9 @@ impl DeviceTable {
         let mut inserted = 0;
         for packet in all.iter().take(most) {
             let (head, alone) = packet.head();
-            let page = head.place.page();
+            let page = head.bits.page();
             let Some(entry) = marks.get_mut(page.0 as usize) else { break };
-            let whole = alone && head.pool == pool && head.place.is_whole();
+            let whole = alone && head.pool == pool && head.bits.is_whole();
             if !whole || !takes(page, packet.offset(), packet.len()) {
                 break;
             }

@@ -183,16 +183,16 @@ fn put_plain(packets: &[XdpBuff]) -> bool {
     if !pool.own.cache.has_plain_room(packets.len()) {
         return false;
     }
-    let (mut pools, mut places, mut single) = (0, 0, true);
+    let (mut pools, mut bits, mut single) = (0, 0, true);
     let put = pool.own.cache.fill(owner, packets.len(), |space| {
         for (packet, number) in packets.iter().zip(space) {
             let (head, alone) = packet.head();
             pools |= head.pool.0.addr().get() ^ pool.0.addr().get();
-            places |= head.place.bits();
+            bits |= head.bits.bits();
             single &= alone;
-            *number = head.place.page().0;
+            *number = head.bits.page().0;
         }
-        if pools == 0 && places >> 32 == 0 && single { packets.len() } else { 0 }
+        if pools == 0 && bits >> 32 == 0 && single { packets.len() } else { 0 }
     });
     pool.own.counts.recycle_cached.add(put as u64);
     put > 0

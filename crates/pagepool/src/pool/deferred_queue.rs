@@ -110,7 +110,7 @@ const _: () = assert!(size_of::<DeferredBuf>() == 32, "the module's head and def
 /// The memory of a buffer that left the queue in use.
 #[derive(Debug)]
 struct ReleasedPage {
-    hold: PageRef,
+    page_ref: PageRef,
     user: usize,
     cookie: u64,
 }
@@ -122,18 +122,18 @@ const _: () = assert!(size_of::<ReleasedPage>() == 40, "defer_capacity says so")
 struct UserSlot {
     alive: Arc<()>,
     /// Entries and holds that wait for it.
-    waiting: usize,
+    pending: usize,
 }
 
 impl UserSlot {
     /// Nobody can queue for it any more, and nothing waits.
     fn is_over(&self) -> bool {
-        self.waiting == 0 && Arc::strong_count(&self.alive) == 1
+        self.pending == 0 && Arc::strong_count(&self.alive) == 1
     }
 }
 
 struct QueueState {
-    waiting: VecDeque<DeferredBuf>,
+    queued: VecDeque<DeferredBuf>,
     released: VecDeque<ReleasedPage>,
     /// A round takes a count of it along, so that users can be asked without a borrow.
     users: Arc<Users>,
@@ -167,7 +167,7 @@ impl DeferredQueue {
     ) -> Option<Box<Self>> {
         let released = if on_busy == OnBusy::Release { capacity } else { 0 };
         let state = QueueState {
-            waiting: VecDeque::with_capacity(capacity),
+            queued: VecDeque::with_capacity(capacity),
             released: VecDeque::with_capacity(released),
             users: Arc::default(),
             slots: Vec::new(),
@@ -180,7 +180,7 @@ impl DeferredQueue {
     pub(crate) fn register(&self, pool: u32, user: Arc<dyn InUse>) -> DeferredUser {
         let alive = Arc::new(());
         let mut state = self.state.borrow_mut();
-        let slot = UserSlot { alive: alive.clone(), waiting: 0 };
+        let slot = UserSlot { alive: alive.clone(), pending: 0 };
         let at = state.users.iter().position(Option::is_none).unwrap_or(state.slots.len());
         let users = Arc::make_mut(&mut state.users);
         if at == users.len() {
@@ -197,21 +197,21 @@ impl DeferredQueue {
     #[inline]
     pub(crate) fn push(&self, user: &DeferredUser, buffer: PageBuf, cookie: u64) -> Result<(), PageBuf> {
         let mut state = self.state.borrow_mut();
-        if state.waiting.len() == self.capacity {
+        if state.queued.len() == self.capacity {
             self.counts.counters.full.add(1);
             return Err(buffer);
         }
         self.counts.counters.queued.add(1);
         self.counts.pages.add(u64::from(!buffer.is_frag()));
-        state.slots[user.at].waiting += 1;
-        state.waiting.push_back(DeferredBuf { buffer, user: user.at, cookie });
+        state.slots[user.at].pending += 1;
+        state.queued.push_back(DeferredBuf { buffer, user: user.at, cookie });
         Ok(())
     }
 
     /// Whether anything waits, here or beyond the queue.
     pub(crate) fn is_empty(&self) -> bool {
         let state = self.state.borrow();
-        state.waiting.is_empty() && state.released.is_empty()
+        state.queued.is_empty() && state.released.is_empty()
     }
 
     /// One round: asks after `most` buffers at most, and as many beyond the queue. Says how many went home.
@@ -248,8 +248,8 @@ impl Drop for DeferredQueue {
     /// Nobody will ask any more: what waits is leaked, for its user may not be done.
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        self.counts.counters.leaked.add((state.waiting.len() + state.released.len()) as u64);
-        state.waiting.drain(..).for_each(std::mem::forget);
+        self.counts.counters.leaked.add((state.queued.len() + state.released.len()) as u64);
+        state.queued.drain(..).for_each(std::mem::forget);
         state.released.drain(..).for_each(std::mem::forget);
     }
 }
@@ -259,7 +259,7 @@ struct PollRound<'a> {
     /// Dropped before the end, so that a user who is let go of there is not kept by this.
     users: Arc<Users>,
     /// Entries when it began; those behind them are for the next one.
-    waiting: usize,
+    queued: usize,
     end: PollEnd<'a>,
 }
 
@@ -283,12 +283,12 @@ impl<'a> PollRound<'a> {
             queue.retire();
             return None;
         }
-        let (users, waiting) = {
+        let (users, queued) = {
             let mut state = queue.state.borrow_mut();
             state.polling = true;
-            (state.users.clone(), state.waiting.len())
+            (state.users.clone(), state.queued.len())
         };
-        let round = Self { users, waiting, end: PollEnd(queue) };
+        let round = Self { users, queued, end: PollEnd(queue) };
         round.counts().counters.polls.add(1);
         round.refresh();
         Some(round)
@@ -304,8 +304,8 @@ impl<'a> PollRound<'a> {
 
     fn refresh(&self) {
         for (at, user) in self.users.iter().enumerate() {
-            let waits = self.state().borrow().slots[at].waiting > 0;
-            if let Some(user) = user.as_ref().filter(|_| waits) {
+            let pending = self.state().borrow().slots[at].pending > 0;
+            if let Some(user) = user.as_ref().filter(|_| pending) {
                 user.refresh();
             }
         }
@@ -320,10 +320,10 @@ impl<'a> PollRound<'a> {
     fn ask_in_order(&self, most: usize) -> usize {
         let counters = &self.counts().counters;
         let (mut home, mut past, mut released) = (0, 0, false);
-        for _ in 0..most.min(self.waiting) {
+        for _ in 0..most.min(self.queued) {
             let (user, cookie) = self.entry(past);
             if !self.in_use(user, cookie) {
-                self.send_home(|waiting| waiting.remove(past));
+                self.send_home(|queued| queued.remove(past));
                 home += 1;
                 continue;
             }
@@ -345,13 +345,13 @@ impl<'a> PollRound<'a> {
     /// Each once; the last takes the place of one that went home.
     fn ask_all(&self) {
         let mut past = 0;
-        for _ in 0..self.waiting {
+        for _ in 0..self.queued {
             let (user, cookie) = self.entry(past);
             if self.in_use(user, cookie) {
                 self.counts().counters.skipped.add(1);
                 past += 1;
             } else {
-                self.send_home(|waiting| waiting.swap_remove_back(past));
+                self.send_home(|queued| queued.swap_remove_back(past));
             }
         }
     }
@@ -374,14 +374,14 @@ impl<'a> PollRound<'a> {
 
     fn entry(&self, at: usize) -> (usize, u64) {
         let state = self.state().borrow();
-        (state.waiting[at].user, state.waiting[at].cookie)
+        (state.queued[at].user, state.queued[at].cookie)
     }
 
     /// Takes an entry out and drops its buffer, which may run foreign code.
     fn send_home(&self, take: impl FnOnce(&mut VecDeque<DeferredBuf>) -> Option<DeferredBuf>) {
         let mut state = self.state().borrow_mut();
-        let Some(DeferredBuf { buffer, user, .. }) = take(&mut state.waiting) else { return };
-        state.slots[user].waiting -= 1;
+        let Some(DeferredBuf { buffer, user, .. }) = take(&mut state.queued) else { return };
+        state.slots[user].pending -= 1;
         drop(state);
         self.counts().counters.reused.add(1);
         self.counts().pages.take(u64::from(!buffer.is_frag()));
@@ -394,8 +394,8 @@ impl<'a> PollRound<'a> {
         if state.released.len() == self.end.0.capacity {
             return false;
         }
-        let Some(DeferredBuf { mut buffer, user, cookie }) = state.waiting.pop_front() else { return false };
-        state.released.push_back(ReleasedPage { hold: buffer.page_ref(), user, cookie });
+        let Some(DeferredBuf { mut buffer, user, cookie }) = state.queued.pop_front() else { return false };
+        state.released.push_back(ReleasedPage { page_ref: buffer.page_ref(), user, cookie });
         drop(state);
         self.counts().counters.released.add(1);
         self.counts().pages.take(u64::from(!buffer.is_frag()));
@@ -406,10 +406,10 @@ impl<'a> PollRound<'a> {
     /// The user of the first released page is done.
     fn free_released(&self) {
         let mut state = self.state().borrow_mut();
-        let Some(ReleasedPage { hold, user, .. }) = state.released.pop_front() else { return };
-        state.slots[user].waiting -= 1;
+        let Some(ReleasedPage { page_ref, user, .. }) = state.released.pop_front() else { return };
+        state.slots[user].pending -= 1;
         drop(state);
-        drop(hold);
+        drop(page_ref);
         self.counts().counters.freed_late.add(1);
     }
 }

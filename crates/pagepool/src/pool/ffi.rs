@@ -51,9 +51,9 @@ impl PageBuf {
     /// ```
     #[inline]
     pub fn into_token(self) -> (NonNull<c_void>, u64) {
-        let (pool, place) = (self.pool, self.place);
+        let (pool, bits) = (self.pool, self.bits);
         std::mem::forget(self);
-        (pool.0.cast(), place.bits())
+        (pool.0.cast(), bits.bits())
     }
 
     /// The buffer of two words that [`into_token`](Self::into_token) gave, or of a page number that was taken from the
@@ -64,7 +64,7 @@ impl PageBuf {
     /// * No other buffer is made from them while this one lives, and none after it went home.
     #[inline]
     pub unsafe fn from_token(pool: NonNull<c_void>, place: u64) -> Self {
-        Self { pool: PoolPtr(pool.cast()), place: HandleBits::from_bits(place) }
+        Self { pool: PoolPtr(pool.cast()), bits: HandleBits::from_bits(place) }
     }
 }
 

@@ -180,7 +180,7 @@ impl Bound {
             return false;
         }
         pool.one_split_less(owner);
-        if pool.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+        if pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             pool.own.counts.recycle_released_refcnt.add(1);
             pool.leave_here(owner, page);
             return false;
@@ -234,7 +234,7 @@ impl Bound {
             meta.pool.store(pool.id, Ordering::Release); // pairs with from_raw()
             pool.sync_for_device(page, usize::MAX);
             counts.hold.add(1);
-            let emergency = pool.area.has_emergency() && meta.holds.load(Ordering::Relaxed) & EMERGENCY != 0;
+            let emergency = pool.area.has_emergency() && meta.refs.load(Ordering::Relaxed) & EMERGENCY != 0;
             if emergency {
                 // SAFETY: I2; no foreign code runs while the borrow lives.
                 unsafe { &mut *pool.own.emergency.get() }.push(page);
@@ -315,7 +315,7 @@ impl Bound {
         if !pool.frag_counted(owner, page, unused) {
             return None;
         }
-        if pool.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+        if pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             pool.one_split_less(owner);
             pool.own.counts.recycle_released_refcnt.add(1);
             pool.leave_here(owner, page);

@@ -37,7 +37,7 @@ impl PoolPtr {
     #[cold]
     fn split_page_home(self, owner: OwnerProof, page: PageIdx, to_ring: bool) {
         self.one_split_less(owner);
-        if self.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+        if self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             self.own.counts.recycle_released_refcnt.add(1);
             return self.leave_here(owner, page);
         }

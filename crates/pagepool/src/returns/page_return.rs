@@ -42,7 +42,7 @@ impl PoolPtr {
     /// A whole page on the owner's thread that the fast path did not take. `dirty` bytes were written at most.
     #[inline(never)]
     pub(crate) fn recycle_here(self, owner: OwnerProof, page: PageIdx, special: bool, dirty: usize) {
-        if special && self.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+        if special && self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             self.own.counts.recycle_released_refcnt.add(1);
             return self.leave_here(owner, page);
         }
@@ -65,7 +65,7 @@ impl PoolPtr {
 
     /// A whole page on any thread but the owner's.
     pub(crate) fn recycle_elsewhere(self, page: PageIdx, special: bool, dirty: usize) {
-        if special && self.page_meta(page).holds.load(Ordering::Acquire) != 0 {
+        if special && self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             return self.release_held(page);
         }
         self.sync_for_device(page, dirty);

@@ -1,14 +1,14 @@
 //! Blocks of one size that any thread takes and puts back: the memory of chains and of packet heads.
 //!
-//! What   a fixed array, and a stack of its free places. Nothing is allocated after it was made, and memory is touched
+//! What   a fixed array, and a stack of its free slots. Nothing is allocated after it was made, and memory is touched
 //!        only when a block is used for the first time.
 //! Who    any thread. Whoever took a block has it alone until it puts it back.
-//! How    the head of the stack is one word: the place on top, and how often the word was changed. The second part keeps
+//! How    the head of the stack is one word: the slot on top, and how often the word was changed. The second part keeps
 //!        a compare-and-swap from mistaking a stack that was changed and changed back for the one that was looked at,
 //!        unless a thread sleeps between its two accesses through a multiple of 2^32 changes.
 //! Pairs  put (Release on the head) -> take (Acquire): the last user's writes come before the next one's. Between the
 //!        two only read-modify-writes touch the head, so none breaks the chain.
-//! End    close takes the whole stack at once and leaves a mark in its place: nothing is taken any more, and a put that
+//! End    close takes the whole stack at once and leaves a mark in its slot: nothing is taken any more, and a put that
 //!        finds the mark says so. Each block is either counted as free by close, or put after it and told so.
 //! Cost   take and put: one compare-and-swap each.
 
@@ -23,25 +23,25 @@ use crate::error::Error;
 use crate::sys::sync::{AtomicU32, AtomicU64, Ordering, Padded};
 use crate::sys::table::zeroed;
 
-/// Bits of the head that name a place; above them is the count of changes.
-const PLACE: u64 = u32::MAX as u64;
+/// Bits of the head that name a slot; above them is the count of changes.
+const SLOT: u64 = u32::MAX as u64;
 
 /// One change of the head.
 const CHANGE: u64 = 1 << 32;
 
-/// The place of a head whose slab was closed: beyond every block.
-const CLOSED: u64 = PLACE;
+/// The slot of a head whose slab was closed: beyond every block.
+const CLOSED: u64 = SLOT;
 
 /// The blocks.
 pub(crate) struct Slab<T> {
-    /// The free place on top plus one, 0 for none; in the upper half how often this was changed.
+    /// The free slot on top plus one, 0 for none; in the upper half how often this was changed.
     head: Padded<AtomicU64>,
     /// Places from here on were never taken.
     fresh: AtomicU32,
     slots: Box<[SlabSlot<T>]>,
 }
 
-/// A place: where the stack goes on while it is free, and the block.
+/// A slot: where the stack goes on while it is free, and the block.
 pub(crate) struct SlabSlot<T> {
     next: AtomicU32,
     block: UnsafeCell<MaybeUninit<T>>,
@@ -76,7 +76,7 @@ impl<T> fmt::Debug for Slab<T> {
 impl<T> Slab<T> {
     /// `blocks` blocks, none of them taken; fewer than 2^32.
     pub(crate) fn new(blocks: usize) -> Result<Self, Error> {
-        debug_assert!(blocks < PLACE as usize, "a place and one more are a u32");
+        debug_assert!(blocks < SLOT as usize, "a slot and one more are a u32");
         let slots = zeroed(blocks).map_err(|_| {
             let size = size_of::<SlabSlot<T>>();
             Error::no_memory(
@@ -91,11 +91,11 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn take(&self) -> Option<u32> {
         let mut head = self.head.load(Ordering::Acquire); // pairs with put()
-        while let Some(place) = ((head & PLACE) as u32).checked_sub(1) {
-            let next = self.slots.get(place as usize)?.next.load(Ordering::Relaxed); // none is there once it is closed
-            let new = (head & !PLACE).wrapping_add(CHANGE) | next as u64;
+        while let Some(slot) = ((head & SLOT) as u32).checked_sub(1) {
+            let next = self.slots.get(slot as usize)?.next.load(Ordering::Relaxed); // none is there once it is closed
+            let new = (head & !SLOT).wrapping_add(CHANGE) | next as u64;
             match self.head.compare_exchange_weak(head, new, Ordering::Acquire, Ordering::Acquire) {
-                Ok(_) => return Some(place),
+                Ok(_) => return Some(slot),
                 Err(now) => head = now,
             }
         }
@@ -111,12 +111,12 @@ impl<T> Slab<T> {
     /// Puts back a block that the caller took, and has no more. Says `false` if the slab was closed meanwhile: then it is
     /// for the caller to account for the block.
     #[inline]
-    pub(crate) fn put(&self, place: u32) -> bool {
-        let next = &self.slots[place as usize].next;
+    pub(crate) fn put(&self, slot: u32) -> bool {
+        let next = &self.slots[slot as usize].next;
         let mut head = self.head.load(Ordering::Relaxed);
-        while head & PLACE != CLOSED {
-            next.store((head & PLACE) as u32, Ordering::Relaxed);
-            let new = (head & !PLACE).wrapping_add(CHANGE) | (place as u64 + 1);
+        while head & SLOT != CLOSED {
+            next.store((head & SLOT) as u32, Ordering::Relaxed);
+            let new = (head & !SLOT).wrapping_add(CHANGE) | (slot as u64 + 1);
             match self.head.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return true, // pairs with take() and close(); the slab may be gone
                 Err(now) => head = now,
@@ -130,28 +130,28 @@ impl<T> Slab<T> {
         let head = self.head.swap(CLOSED, Ordering::Acquire); // pairs with put()
         // Whoever takes a fresh block before this is counted as having it, also after the swap above.
         let taken = self.fresh.swap(self.slots.len() as u32, Ordering::Relaxed) as usize;
-        let next_of = |place: &u32| Some(self.slots[*place as usize].next.load(Ordering::Relaxed));
-        let place_in = |next: u32| next.checked_sub(1);
+        let next_of = |slot: &u32| Some(self.slots[*slot as usize].next.load(Ordering::Relaxed));
+        let slot_in = |next: u32| next.checked_sub(1);
         let free =
-            std::iter::successors(place_in((head & PLACE) as u32), |place| next_of(place).and_then(place_in));
+            std::iter::successors(slot_in((head & SLOT) as u32), |slot| next_of(slot).and_then(slot_in));
         taken - free.count()
     }
 
     /// The address of a block, all zeroes before its first use. Following it is for the one that took it, and has it
     /// alone.
     #[inline(always)]
-    pub(crate) fn block(&self, place: u32) -> *mut T {
+    pub(crate) fn block(&self, slot: u32) -> *mut T {
         #[cfg(loom)]
-        self.slots[place as usize].watch.touch();
-        self.slots[place as usize].block.get().cast()
+        self.slots[slot as usize].watch.touch();
+        self.slots[slot as usize].block.get().cast()
     }
 
     /// The same where whoever took it shares it with others, who all only look.
     #[inline(always)]
-    pub(crate) fn shared_block(&self, place: u32) -> *const T {
+    pub(crate) fn shared_block(&self, slot: u32) -> *const T {
         #[cfg(loom)]
-        self.slots[place as usize].watch.look();
-        self.slots[place as usize].block.get().cast()
+        self.slots[slot as usize].watch.look();
+        self.slots[slot as usize].block.get().cast()
     }
 }
 
@@ -163,8 +163,8 @@ mod tests {
     #[test]
     fn every_block_is_taken_once() {
         let slab = Slab::<[u64; 4]>::new(5).expect("it is small");
-        let places: BTreeSet<u32> = std::iter::from_fn(|| slab.take()).collect();
-        assert_eq!(places, (0..5).collect());
+        let slots: BTreeSet<u32> = std::iter::from_fn(|| slab.take()).collect();
+        assert_eq!(slots, (0..5).collect());
         assert_eq!(slab.take(), None);
         slab.put(3);
         slab.put(1);
@@ -174,11 +174,11 @@ mod tests {
     #[test]
     fn a_closed_slab_says_what_is_out() {
         let slab = Slab::<u64>::new(5).expect("it is small");
-        let places: Vec<u32> = (0..4).filter_map(|_| slab.take()).collect();
-        assert!(slab.put(places[1]) && slab.put(places[2]));
+        let slots: Vec<u32> = (0..4).filter_map(|_| slab.take()).collect();
+        assert!(slab.put(slots[1]) && slab.put(slots[2]));
         assert_eq!(slab.close(), 2);
         assert_eq!(slab.take(), None, "neither a returned block nor a fresh one");
-        assert!(!slab.put(places[0]));
+        assert!(!slab.put(slots[0]));
     }
 
     #[test]
@@ -186,13 +186,13 @@ mod tests {
         let slab = Slab::<u64>::new(3).expect("it is small");
         let work = |me: u64| {
             for round in 0..20_000 {
-                let Some(place) = slab.take() else { continue };
+                let Some(slot) = slab.take() else { continue };
                 // SAFETY: this thread took the block.
-                unsafe { slab.block(place).write(me << 32 | round) };
+                unsafe { slab.block(slot).write(me << 32 | round) };
                 std::hint::spin_loop();
                 // SAFETY: as above; it was just written.
-                assert_eq!(unsafe { slab.block(place).read() }, me << 32 | round);
-                slab.put(place);
+                assert_eq!(unsafe { slab.block(slot).read() }, me << 32 | round);
+                slab.put(slot);
             }
         };
         std::thread::scope(|threads| {

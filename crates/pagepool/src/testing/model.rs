@@ -31,7 +31,7 @@ struct PageRecord {
     frags: u32,
     /// Fragments that came home without room for a message.
     overflowed: u32,
-    holds: u32,
+    refs: u32,
     clones: u32,
 }
 
@@ -126,8 +126,8 @@ pub struct PoolsModel {
     free: usize,
     next: PageToken,
     pools: [PoolModel; 2],
-    /// Pages that left their pool while somebody held them.
-    held: HashMap<PageToken, u32>,
+    /// Pages that left their pool while a `PageRef` referred to them.
+    referenced: HashMap<PageToken, u32>,
     /// Pages that went back to the provider since this was last asked.
     gone: Vec<PageToken>,
     /// Cookies of buffers that are in use still.
@@ -147,7 +147,7 @@ impl PoolsModel {
             free: setup.pages,
             next: 0,
             pools: [pool(), pool()],
-            held: HashMap::new(),
+            referenced: HashMap::new(),
             gone: Vec::new(),
             busy: HashSet::new(),
         }
@@ -400,7 +400,7 @@ impl PoolsModel {
         let closed = self.pools[pool].open.take().map(|open| open.token);
         let home = closed.filter(|&token| self.record(pool, token).frags == 0);
         let token = match home {
-            Some(token) if self.record(pool, token).holds == 0 => {
+            Some(token) if self.record(pool, token).refs == 0 => {
                 self.pools[pool].stats.recycle_cached += 1;
                 self.pools[pool].stats.alloc_fast += 1;
                 token
@@ -439,7 +439,7 @@ impl PoolsModel {
         if !self.frag_counted(pool, token, n) {
             return None;
         }
-        if self.record(pool, token).holds > 0 {
+        if self.record(pool, token).refs > 0 {
             self.pools[pool].stats.recycle_released_refcnt += 1;
             self.leave(pool, token);
             return None;
@@ -461,7 +461,7 @@ impl PoolsModel {
         if !self.frag_counted(pool, token, 1) {
             return;
         }
-        if self.record(pool, token).holds > 0 {
+        if self.record(pool, token).refs > 0 {
             self.pools[pool].stats.recycle_released_refcnt += 1;
             return self.leave(pool, token);
         }
@@ -523,7 +523,7 @@ impl PoolsModel {
 
     /// A whole page is dropped, or returned through the ring.
     pub fn drop_page(&mut self, pool: usize, who: Who, token: PageToken) {
-        if self.record(pool, token).holds > 0 {
+        if self.record(pool, token).refs > 0 {
             self.pools[pool].stats.recycle_released_refcnt += 1;
             return self.leave(pool, token);
         }
@@ -536,7 +536,7 @@ impl PoolsModel {
         }
     }
 
-    /// Whole pages that nobody holds, dropped together.
+    /// Whole pages that nobody refs, dropped together.
     pub fn drop_run(&mut self, pool: usize, who: Who, tokens: &[PageToken]) {
         if self.pools[pool].owner == Some(who) {
             return tokens.iter().for_each(|&token| self.cache_or_ring(pool, token));
@@ -554,7 +554,7 @@ impl PoolsModel {
         match (frag, self.pools[pool].owner == Some(who)) {
             (true, true) => self.frag_here(pool, token, true),
             (true, false) => self.frag_without_lane(pool, token),
-            (false, _) if self.record(pool, token).holds > 0 => self.drop_page(pool, who, token),
+            (false, _) if self.record(pool, token).refs > 0 => self.drop_page(pool, who, token),
             (false, _) => self.ring_or_out(pool, token),
         }
     }
@@ -617,12 +617,12 @@ impl PoolsModel {
         thread_lane.lane
     }
 
-    /// A page leaves its pool, for the provider or for whoever holds it.
+    /// A page leaves its pool, for the provider or for whoever refs it.
     fn leave(&mut self, pool: usize, token: PageToken) {
         self.pools[pool].stats.release += 1;
         let record = self.pools[pool].records.remove(&token).expect("the page is in this pool");
-        if record.holds > 0 {
-            self.held.insert(token, record.holds);
+        if record.refs > 0 {
+            self.referenced.insert(token, record.refs);
         } else {
             self.give_back(token);
         }
@@ -759,25 +759,25 @@ impl PoolsModel {
 
     /// One more hold.
     pub fn hold(&mut self, pool: usize, token: PageToken) {
-        self.record(pool, token).holds += 1;
+        self.record(pool, token).refs += 1;
     }
 
     /// One hold less, of a page that may have left the pool.
     pub fn unhold(&mut self, pool: usize, token: PageToken) {
-        let Some(holds) = self.held.get_mut(&token) else {
-            self.record(pool, token).holds -= 1;
+        let Some(refs) = self.referenced.get_mut(&token) else {
+            self.record(pool, token).refs -= 1;
             return;
         };
-        *holds -= 1;
-        if *holds == 0 {
-            self.held.remove(&token);
+        *refs -= 1;
+        if *refs == 0 {
+            self.referenced.remove(&token);
             self.give_back(token);
         }
     }
 
-    /// Whether anybody holds a page that is in its pool.
+    /// Whether anybody refs a page that is in its pool.
     pub fn is_held(&mut self, pool: usize, token: PageToken) -> bool {
-        self.record(pool, token).holds > 0
+        self.record(pool, token).refs > 0
     }
 
     /// Another node is preferred; all pages are on node 0.

@@ -22,7 +22,7 @@ use crate::sys::sync::{AtomicBool, AtomicU32, Ordering, fence};
 /// A counted reference to a block.
 pub(crate) struct BlockRef {
     cache: CacheRef,
-    place: u32,
+    slot: u32,
 }
 
 // SAFETY: what a block has is `Send` and `Sync`, and it is changed only through the one reference that there is.
@@ -32,7 +32,7 @@ unsafe impl Sync for BlockRef {}
 
 impl fmt::Debug for BlockRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Block({}, {} refs)", self.place, self.info.refs.load(Ordering::Relaxed))
+        write!(f, "Block({}, {} refs)", self.slot, self.info.refs.load(Ordering::Relaxed))
     }
 }
 
@@ -50,7 +50,7 @@ impl BlockRef {
 
     #[inline]
     fn take_from(cache: CacheRef) -> Option<NewBlock> {
-        let place = cache.take()?;
+        let slot = cache.take()?;
         let info = BlockInfo {
             refs: AtomicU32::new(1),
             shared: AtomicBool::new(false),
@@ -58,10 +58,10 @@ impl BlockRef {
             frags: Frags::new(),
         };
         // SAFETY: I1. The block was just taken.
-        let room = unsafe { &raw mut (*cache.block(place)).info };
+        let room = unsafe { &raw mut (*cache.block(slot)).info };
         // SAFETY: I1. As above, and what its last user had in it was sent home.
         unsafe { room.write(info) };
-        Some(NewBlock(Self { cache, place }))
+        Some(NewBlock(Self { cache, slot }))
     }
 
     /// The block, while this is the only reference to it. Costs no atomic read-modify-write.
@@ -71,7 +71,7 @@ impl BlockRef {
             return None;
         }
         // SAFETY: I1, I3. This is the only reference, it is borrowed exclusively, and none can be made but from it.
-        let block = unsafe { &mut *self.cache.block(self.place) };
+        let block = unsafe { &mut *self.cache.block(self.slot) };
         block.settle();
         Some(block)
     }
@@ -106,7 +106,7 @@ impl DerefMut for NewBlock {
     #[inline]
     fn deref_mut(&mut self) -> &mut Block {
         // SAFETY: I1. It is the only reference, for this type makes no other, and is borrowed exclusively.
-        unsafe { &mut *self.0.cache.block(self.0.place) }
+        unsafe { &mut *self.0.cache.block(self.0.slot) }
     }
 }
 
@@ -122,7 +122,7 @@ impl Deref for BlockRef {
     #[inline]
     fn deref(&self) -> &Block {
         // SAFETY: I3. A reference keeps the block, and nothing in it is changed but through the only one.
-        unsafe { &*self.cache.shared_block(self.place) }
+        unsafe { &*self.cache.shared_block(self.slot) }
     }
 }
 
@@ -135,7 +135,7 @@ impl Clone for BlockRef {
         if self.info.refs.fetch_add(1, Ordering::Relaxed) > i32::MAX as u32 {
             std::process::abort(); // two thousand million forgotten clones: as `Arc`, rather this than a wrap
         }
-        Self { cache: self.cache, place: self.place }
+        Self { cache: self.cache, slot: self.slot }
     }
 }
 
@@ -150,10 +150,10 @@ impl Drop for BlockRef {
             }
             fence(Ordering::Acquire); // pairs with the line above, of the others
         }
-        let rest = BlockRest { cache: self.cache, place: self.place };
+        let rest = BlockRest { cache: self.cache, slot: self.slot };
         rest.send_home();
         std::mem::forget(rest);
-        self.cache.put(self.place);
+        self.cache.put(self.slot);
     }
 }
 
@@ -161,14 +161,14 @@ impl Drop for BlockRef {
 /// then the rest goes home and the block is put back all the same.
 struct BlockRest {
     cache: CacheRef,
-    place: u32,
+    slot: u32,
 }
 
 impl BlockRest {
     #[inline(always)]
     fn send_home(&self) {
         // SAFETY: I1. The last reference to the block is gone, and this stands for it.
-        unsafe { &mut *self.cache.block(self.place) }.end();
+        unsafe { &mut *self.cache.block(self.slot) }.end();
     }
 }
 
@@ -176,6 +176,6 @@ impl Drop for BlockRest {
     #[cold]
     fn drop(&mut self) {
         self.send_home();
-        self.cache.put(self.place);
+        self.cache.put(self.slot);
     }
 }

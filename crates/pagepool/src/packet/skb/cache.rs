@@ -125,22 +125,22 @@ impl CacheRef {
 
     /// Puts a block back. The cache may be gone then.
     #[inline]
-    pub(crate) fn put(self, place: u32) {
-        if !self.slab.put(place) {
+    pub(crate) fn put(self, slot: u32) {
+        if !self.slab.put(slot) {
             self.settle(-1);
         }
     }
 
     /// The address of a block; following it is for who has it alone.
     #[inline(always)]
-    pub(crate) fn block(self, place: u32) -> *mut Block {
-        self.slab.block(place)
+    pub(crate) fn block(self, slot: u32) -> *mut Block {
+        self.slab.block(slot)
     }
 
     /// The address of a block; following it is for who has a reference.
     #[inline(always)]
-    pub(crate) fn shared_block(self, place: u32) -> *const Block {
-        self.slab.shared_block(place)
+    pub(crate) fn shared_block(self, slot: u32) -> *const Block {
+        self.slab.shared_block(slot)
     }
 
     /// Counts blocks that are out of a closed cache; with the last one it goes.
