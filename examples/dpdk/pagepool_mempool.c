@@ -180,7 +180,7 @@ static void report(struct driver *driver, const char *when, unsigned int cached)
     struct pagepool_stats stats;
     uint64_t drawn = 0, brought = 0;
     for (uint32_t at = 0; at < driver->n_chunks; ++at) {
-        if (pagepool_stats(driver->chunks[at].pool, &stats) < 0)
+        if (pagepool_stats(driver->chunks[at].pool, &stats, sizeof(stats)) < 0)
             continue;
         drawn += stats.alloc_fast + stats.alloc_slow + stats.alloc_slow_high_order + stats.alloc_refill;
         brought += stats.recycle_cached + stats.recycle_ring + stats.recycle_ring_full;

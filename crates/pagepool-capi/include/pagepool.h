@@ -257,52 +257,6 @@ struct pagepool_deferred_user_ops {
 };
 
 /**
- * What a pool's waiting queue has done so far.
- */
-struct pagepool_deferred_stats {
-    /**
-     * Buffers that wait now, in the queue and beyond it.
-     */
-    uint64_t waiting;
-    /**
-     * Buffers that were taken into the queue.
-     */
-    uint64_t queued;
-    /**
-     * Buffers that went home because their user was done.
-     */
-    uint64_t reused;
-    /**
-     * Rounds of polling that ended at a buffer that was still in use and stayed in the queue.
-     */
-    uint64_t kept;
-    /**
-     * Buffers still in use that a round looked past, to those behind.
-     */
-    uint64_t skipped;
-    /**
-     * Buffers that left the queue while they were in use; their page leaves the pool, and its memory waits.
-     */
-    uint64_t released;
-    /**
-     * Those of them whose user was done later, so that their memory went back to the arena.
-     */
-    uint64_t freed_late;
-    /**
-     * Buffers that were refused because the queue was full.
-     */
-    uint64_t full;
-    /**
-     * Rounds of polling while something waited.
-     */
-    uint64_t polls;
-    /**
-     * Buffers in use when nobody watched the end of the pool any more: their memory is never used again.
-     */
-    uint64_t leaked;
-};
-
-/**
  * A stretch of an arena, to be mapped as one.
  */
 struct pagepool_region {
@@ -483,68 +437,6 @@ struct pagepool_params {
 };
 
 /**
- * What a pool has done so far, under Linux's names (struct page_pool_alloc_stats, page_pool_recycle_stats).
- */
-struct pagepool_stats {
-    /**
-     * Pages handed out from the cache, and fragment pages reused in place.
-     */
-    uint64_t alloc_fast;
-    /**
-     * Slow-path allocations that the arena served: one for up to `refill` pages.
-     */
-    uint64_t alloc_slow;
-    /**
-     * Pages of order above 0 that the arena gave.
-     */
-    uint64_t alloc_slow_high_order;
-    /**
-     * Times the cache was empty and neither lanes nor ring had a page.
-     */
-    uint64_t alloc_empty;
-    /**
-     * Refills from lanes and ring that brought at least one page: one per refill.
-     */
-    uint64_t alloc_refill;
-    /**
-     * Pages let go because they were on the wrong node: at most one per allocation.
-     */
-    uint64_t alloc_waive;
-    /**
-     * Allocations that gave nothing. Linux has no such counter.
-     */
-    uint64_t alloc_failed;
-    /**
-     * Pages returned into the cache by their owner, and fragment pages reused in place.
-     */
-    uint64_t recycle_cached;
-    /**
-     * Pages that found the cache full; each is counted again under recycle_ring or recycle_ring_full.
-     */
-    uint64_t recycle_cache_full;
-    /**
-     * Pages returned into the ring or a lane.
-     */
-    uint64_t recycle_ring;
-    /**
-     * Pages that found ring and lane full and left the pool.
-     */
-    uint64_t recycle_ring_full;
-    /**
-     * Pages that came home while somebody held them, or from the emergency reserve, and left the pool.
-     */
-    uint64_t recycle_released_refcnt;
-    /**
-     * Pages that ever joined the pool.
-     */
-    uint64_t hold;
-    /**
-     * Pages that ever left it.
-     */
-    uint64_t release;
-};
-
-/**
  * Where a pool's pages are. The sum is pagepool_inflight when the pool is at rest.
  */
 struct pagepool_buffer_locations {
@@ -581,6 +473,119 @@ struct pagepool_inline_ {
     const void *views;
     const void *directory;
     uint64_t view_mask;
+};
+
+/**
+ * What a pool has done so far, under Linux's names (struct page_pool_alloc_stats, page_pool_recycle_stats).
+ */
+struct pagepool_stats {
+    /**
+     * Pages handed out from the cache, and fragment pages that are cut again in place.
+     */
+    uint64_t alloc_fast;
+    /**
+     * Pages returned into the cache on the owner's thread, and fragment pages that are cut again in place.
+     */
+    uint64_t recycle_cached;
+    /**
+     * Slow-path allocations that the provider served; each brings up to `refill` pages.
+     */
+    uint64_t alloc_slow;
+    /**
+     * Pages of order above 0 that the provider gave.
+     */
+    uint64_t alloc_slow_high_order;
+    /**
+     * Refills that found no page: cache, lanes and ring were empty, and no deferred page was done.
+     */
+    uint64_t alloc_empty;
+    /**
+     * Refills that found at least one page in lanes, ring or deferred queue; one per refill.
+     */
+    uint64_t alloc_refill;
+    /**
+     * Pages released because they lie on the wrong memory node. At most one per look at lanes and ring; an
+     * allocation looks once, or twice in a pool with `wakeup`.
+     */
+    uint64_t alloc_waive;
+    /**
+     * Allocations that failed. Linux has no such counter.
+     */
+    uint64_t alloc_failed;
+    /**
+     * Pages that found the cache full. Each is counted again, under `recycle_ring` or `recycle_ring_full`.
+     */
+    uint64_t recycle_cache_full;
+    /**
+     * Pages returned into the ring or a lane.
+     */
+    uint64_t recycle_ring;
+    /**
+     * Pages that found ring and lane full and left the pool. One per page; for bulk returns Linux counts
+     * calls.
+     */
+    uint64_t recycle_ring_full;
+    /**
+     * Pages that left the pool on return, because somebody has a reference to them or they are from the
+     * emergency reserve.
+     */
+    uint64_t recycle_released_refcnt;
+    /**
+     * Pages that joined the pool.
+     */
+    uint64_t hold;
+    /**
+     * Pages that left the pool.
+     */
+    uint64_t release;
+};
+
+/**
+ * What a pool's deferred queue has done so far.
+ */
+struct pagepool_deferred_stats {
+    /**
+     * Buffers in the queue now, and released ones that are still in use.
+     */
+    uint64_t pending;
+    /**
+     * Buffers put into the deferred queue.
+     */
+    uint64_t queued;
+    /**
+     * Buffers that returned to the pool because their user was done.
+     */
+    uint64_t reused;
+    /**
+     * Rounds of polling that ended at a buffer in use and left it in the queue.
+     */
+    uint64_t kept;
+    /**
+     * Buffers in use that a round passed over, to look at those behind.
+     */
+    uint64_t skipped;
+    /**
+     * Buffers that left the queue while in use. Their page leaves the pool; its memory stays until the user
+     * is done.
+     */
+    uint64_t released;
+    /**
+     * Released buffers whose user is done, so that their memory went back to the provider.
+     */
+    uint64_t freed_late;
+    /**
+     * Buffers refused because the queue was full.
+     */
+    uint64_t full;
+    /**
+     * Rounds of polling with a buffer in the queue.
+     */
+    uint64_t polls;
+    /**
+     * Buffers still in use when the last observer of the pool's end went away. Their memory is never used
+     * again.
+     */
+    uint64_t leaked;
 };
 
 #ifdef __cplusplus
@@ -970,11 +975,13 @@ int pagepool_defer(struct pagepool *pool,
 int64_t pagepool_poll_deferred(struct pagepool *pool);
 
 /**
- * Reads the counters of a pool's waiting queue; all 0 in a pool without one.
+ * Reads the counters of a pool's deferred queue into `*stats`, of which `size` is the sizeof; all 0 in a pool without one.
  *
  * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock; nothing to the owner.
  */
-int pagepool_deferred_stats(struct pagepool *pool, struct pagepool_deferred_stats *stats);
+int pagepool_deferred_stats(struct pagepool *pool,
+                            struct pagepool_deferred_stats *stats,
+                            size_t size);
 
 /**
  * Makes a domain of a caller's callbacks: an IOMMU, a device's own translation, a test that checks.
@@ -1172,12 +1179,14 @@ int pagepool_shutdown_put_addr(struct pagepool_shutdown *shutdown,
 int pagepool_shutdown_put(struct pagepool_shutdown *shutdown);
 
 /**
- * Reads the pool's counters; they are set, not added to. Exact while the pool is at rest. Linux: page_pool_get_stats.
+ * Reads the pool's counters into `*stats`, of which `size` is the sizeof. They are set, not added to, and exact while the
+ * pool is at rest. Linux: page_pool_get_stats.
  *
  * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock; nothing to the owner.
  */
 int pagepool_stats(struct pagepool *pool,
-                   struct pagepool_stats *stats);
+                   struct pagepool_stats *stats,
+                   size_t size);
 
 /**
  * Pages that joined the pool and have not left: hold - release, right across wrap-around. Linux: page_pool_inflight.

@@ -9,6 +9,8 @@
 
 mod api;
 mod args;
+#[doc(hidden)]
+pub mod counters;
 mod error;
 mod handles;
 mod inline;

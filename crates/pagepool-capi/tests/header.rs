@@ -1,37 +1,185 @@
-//! The header is what the source says, and so is the list of exported symbols.
+//! What is written from the source: the header, the list of exported symbols, and the functions in docs/c-api.md.
+//!
+//! `PAGEPOOL_BLESS=1 cargo test -p pagepool-capi --test header` writes them; without that the test compares.
 
+use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Writes the header as the source has it now.
-fn generated() -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("the crate's own files");
-    let inline = fs::read_to_string(root.join("src/inline.h")).expect("the crate's own files");
+use pagepool_c::counters::{CounterStruct, STRUCTS};
+
+/// Columns of the header.
+const WIDTH: usize = 110;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn guide() -> PathBuf {
+    root().join("../../docs/c-api.md")
+}
+
+fn read(file: &Path) -> String {
+    fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// What the functions and structs of the source say, without the inline functions.
+fn declarations() -> String {
+    let config = cbindgen::Config::from_file(root().join("cbindgen.toml")).expect("the crate's own files");
     let mut header = Vec::new();
-    cbindgen::Builder::new()
-        .with_crate(root)
-        .with_config(config)
-        .generate()
-        .expect("the crate's own files")
-        .write(&mut header);
-    let header = String::from_utf8(header).expect("the crate's own files");
+    let builder = cbindgen::Builder::new().with_crate(root()).with_config(config);
+    builder.generate().expect("the crate's own files").write(&mut header);
+    String::from_utf8(header).expect("the crate's own files")
+}
+
+/// Puts a text before the only occurrence of another one.
+fn insert_before(text: &str, mark: &str, inserted: &str) -> String {
+    assert_eq!(text.matches(mark).count(), 1, "one place in the header for what stands before {mark:?}");
+    text.replace(mark, &format!("{inserted}{mark}"))
+}
+
+/// The header: declarations, with the structs that macros make and the inline functions.
+fn header() -> String {
+    let structs: String = STRUCTS.iter().map(struct_text).collect();
+    let header = insert_before(&declarations(), "#ifdef __cplusplus\nextern", &structs);
+    let inline = read(&root().join("src/inline.h"));
     // The inline part belongs inside the block that C++ sees as C.
-    let end = "#ifdef __cplusplus\n}";
-    assert_eq!(header.matches(end).count(), 1, "where the C++ block ends");
-    header.replace(end, &format!("{inline}\n{end}"))
+    insert_before(&header, "#ifdef __cplusplus\n}", &format!("{inline}\n"))
+}
+
+fn struct_text(counters: &CounterStruct) -> String {
+    let mut text = comment("", counters.about);
+    writeln!(text, "struct {} {{", counters.name).unwrap();
+    for (name, about) in counters.fields {
+        text += &comment("    ", about);
+        writeln!(text, "    uint64_t {name};").unwrap();
+    }
+    text + "};\n\n"
+}
+
+/// A comment of lines that fit.
+fn comment(indent: &str, about: &str) -> String {
+    let mut text = format!("{indent}/**\n");
+    let mut line = format!("{indent} *");
+    for word in about.split_whitespace() {
+        if line.len() + 1 + word.len() > WIDTH {
+            text += &format!("{line}\n");
+            line = format!("{indent} *");
+        }
+        line += " ";
+        line += word;
+    }
+    text + &format!("{line}\n{indent} */\n")
+}
+
+/// A function of the header, with its comment.
+struct Function {
+    name: String,
+    about: String,
+}
+
+impl Function {
+    fn first_sentence(&self) -> &str {
+        self.about.split_once(". ").map_or(self.about.as_str(), |(first, _)| first).trim_end_matches('.')
+    }
+
+    /// What follows a label, up to the end of its sentence.
+    fn labelled(&self, label: &str) -> Option<&str> {
+        let (_, rest) = self.about.split_once(label)?;
+        let end = rest.find(". ").unwrap_or(rest.len());
+        Some(rest[..end].trim_end_matches('.'))
+    }
+}
+
+/// The functions of the header, in its order.
+fn functions() -> Vec<Function> {
+    let text = declarations();
+    let mut functions = Vec::new();
+    let mut rest = text.as_str();
+    while let Some((_, after)) = rest.split_once("/**") {
+        let (about, after) = after.split_once("*/").expect("a comment ends");
+        let about: Vec<&str> = about.lines().map(|line| line.trim().trim_start_matches('*').trim()).collect();
+        let declaration = after.split([';', '{']).next().unwrap_or("");
+        let name = declaration.split_once('(').map(|(before, _)| before);
+        let name = name.and_then(|before| before.rsplit([' ', '*']).next()).unwrap_or("");
+        if name.starts_with("pagepool_") && !declaration.contains("#define") {
+            functions.push(Function { name: name.to_owned(), about: about.join(" ").trim().to_owned() });
+        }
+        rest = after;
+    }
+    functions
+}
+
+fn symbols() -> String {
+    let mut names: Vec<String> = functions().into_iter().map(|function| function.name).collect();
+    names.sort_unstable();
+    names.join("\n") + "\n"
+}
+
+const BEGIN: &str = "<!-- Written by tests/header.rs from the header: begin -->\n";
+const END: &str = "<!-- end -->\n";
+
+/// The guide with its list of functions written anew.
+fn guide_now() -> String {
+    let text = read(&guide());
+    let (before, rest) = text.split_once(BEGIN).expect("the guide has a place for the list");
+    let (_, after) = rest.split_once(END).expect("the list has an end");
+    let mut list = String::from("| function | what it does | thread | Linux |\n|---|---|---|---|\n");
+    for function in functions() {
+        let thread = function.labelled("Thread: ").unwrap_or("as the one above");
+        let linux = function.labelled("Linux: ").map_or(String::new(), |linux| format!("`{linux}`"));
+        writeln!(list, "| `{}` | {} | {thread} | {linux} |", function.name, function.first_sentence())
+            .unwrap();
+    }
+    format!("{before}{BEGIN}{list}{END}{after}")
+}
+
+fn compare_or_write(file: &Path, now: &str) {
+    if std::env::var_os("PAGEPOOL_BLESS").is_some() {
+        return fs::write(file, now).unwrap();
+    }
+    let committed = fs::read_to_string(file).unwrap_or_default();
+    assert!(
+        committed == now,
+        "{} is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-capi --test header",
+        file.display()
+    );
 }
 
 #[test]
 fn the_committed_header_is_what_the_source_says() {
-    let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/pagepool.h");
-    let now = generated();
-    if std::env::var_os("PAGEPOOL_BLESS").is_some() {
-        return fs::write(at, now).unwrap();
-    }
-    let committed = fs::read_to_string(&at).unwrap_or_default();
-    assert!(
-        committed == now,
-        "include/pagepool.h is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-capi --test header"
-    );
+    compare_or_write(&root().join("include/pagepool.h"), &header());
 }
+
+#[test]
+fn the_list_of_symbols_is_what_the_source_says() {
+    compare_or_write(&root().join("symbols.txt"), &symbols());
+}
+
+#[test]
+fn the_guide_lists_every_function() {
+    compare_or_write(&guide(), &guide_now());
+}
+
+/// So that no document is left behind by a new name.
+#[test]
+fn documents_name_what_is_there() {
+    let header = header();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let known: std::collections::BTreeSet<&str> = header.split(|c| !is_name(c)).collect();
+    let docs = root().join("../../docs");
+    let mut files = vec![root().join("../../examples/README.md"), root().join("../../README.md")];
+    let entries = fs::read_dir(docs).expect("the folder of the documents").map(|entry| entry.unwrap().path());
+    files.extend(entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    for file in files {
+        let text = read(&file);
+        let words = text.split(|c| !is_name(c)).filter(|word| word.starts_with("pagepool_"));
+        let unknown: Vec<&str> =
+            words.filter(|word| !known.contains(word) && !OTHERS.contains(word)).collect();
+        assert!(unknown.is_empty(), "{} names {unknown:?}, which the header does not have", file.display());
+    }
+}
+
+/// Names in documents that begin alike and are not the header's.
+const OTHERS: &[&str] =
+    &["pagepool_mempool", "pagepool_net", "pagepool_c", "pagepool_lab", "pagepool_", "pagepool_skb_"];

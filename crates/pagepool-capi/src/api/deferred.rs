@@ -7,10 +7,11 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use ::pagepool::{DeferredStats, InUse};
+use ::pagepool::InUse;
 
 use crate::args::range::out_of_range;
 use crate::args::sized::{self, Sized0};
+use crate::counters::DeferredStatsC;
 use crate::error::{CallError, status, to_errno};
 use crate::handles::claim::claim;
 use crate::handles::directory;
@@ -160,54 +161,18 @@ pub extern "C" fn pagepool_poll_deferred(pool: *mut PoolHandle) -> i64 {
     to_errno(|| enter(Token::of(pool), poll)).unwrap_or_else(i64::from)
 }
 
-/// What a pool's waiting queue has done so far.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct DeferredStatsC {
-    /// Buffers that wait now, in the queue and beyond it.
-    pub waiting: u64,
-    /// Buffers that were taken into the queue.
-    pub queued: u64,
-    /// Buffers that went home because their user was done.
-    pub reused: u64,
-    /// Rounds of polling that ended at a buffer that was still in use and stayed in the queue.
-    pub kept: u64,
-    /// Buffers still in use that a round looked past, to those behind.
-    pub skipped: u64,
-    /// Buffers that left the queue while they were in use; their page leaves the pool, and its memory waits.
-    pub released: u64,
-    /// Those of them whose user was done later, so that their memory went back to the arena.
-    pub freed_late: u64,
-    /// Buffers that were refused because the queue was full.
-    pub full: u64,
-    /// Rounds of polling while something waited.
-    pub polls: u64,
-    /// Buffers in use when nobody watched the end of the pool any more: their memory is never used again.
-    pub leaked: u64,
-}
-
-impl From<DeferredStats> for DeferredStatsC {
-    fn from(stats: DeferredStats) -> Self {
-        let waiting = stats.pending();
-        let DeferredStats {
-            queued, reused, kept, skipped, released, freed_late, full, polls, leaked, ..
-        } = stats;
-        Self { waiting, queued, reused, kept, skipped, released, freed_late, full, polls, leaked }
-    }
-}
-
-/// Reads the counters of a pool's waiting queue; all 0 in a pool without one.
+/// Reads the counters of a pool's deferred queue into `*stats`, of which `size` is the sizeof; all 0 in a pool without one.
 ///
 /// Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock; nothing to the owner.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pagepool_deferred_stats(pool: *mut PoolHandle, stats: *mut DeferredStatsC) -> c_int {
+pub unsafe extern "C" fn pagepool_deferred_stats(
+    pool: *mut PoolHandle,
+    stats: *mut DeferredStatsC,
+    size: usize,
+) -> c_int {
     status(|| {
-        if stats.is_null() {
-            return Err(CallError::null());
-        }
         let now = slots::with_life(Token::of(pool), |life| Ok(life.handle.deferred_stats()))?;
-        // SAFETY: not NULL, and the caller's to write.
-        unsafe { stats.write(now.into()) };
-        Ok(())
+        // SAFETY: the caller's to write for `size` bytes, unless NULL.
+        unsafe { sized::write(stats, size, &now.into()) }
     })
 }

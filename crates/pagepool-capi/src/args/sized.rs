@@ -14,6 +14,9 @@ use crate::error::{CallError, CallResult};
 /// * All-zero bytes are a value of it, and so is every mixture of such bytes with a user's.
 pub(crate) unsafe trait Sized0: Copy {}
 
+/// No struct is larger; a size beyond it is a mistake.
+const MAX_SIZE: usize = 1 << 16;
+
 /// A copy of a caller's struct. What an older caller does not know is zero; what a newer one knows must be zero.
 ///
 /// # Safety
@@ -24,7 +27,7 @@ pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> CallResult<T
     }
     // SAFETY: the caller's struct begins with its size; unaligned reads are none of its worries.
     let size = unsafe { at.cast::<usize>().read_unaligned() };
-    if size < least || size > 1 << 16 {
+    if size < least || size > MAX_SIZE {
         let text = format!("size is {size}, but must be that of the struct, {}", size_of::<T>());
         return Err(CallError::formatted(libc::EINVAL, text));
     }
@@ -42,6 +45,28 @@ pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> CallResult<T
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast(), known) };
     // SAFETY: zeroes and a user's bytes are a value of `T`.
     Ok(unsafe { value.assume_init() })
+}
+
+/// Writes a struct of which the caller has `size` bytes, compiled with an older or a newer header: the fields that both
+/// know, and zeroes behind them.
+///
+/// # Safety
+/// `to` is NULL, or writable for `size` bytes.
+pub(crate) unsafe fn write<T: Copy>(to: *mut T, size: usize, value: &T) -> CallResult<()> {
+    if to.is_null() {
+        return Err(CallError::null());
+    }
+    if size > MAX_SIZE {
+        let text = format!("size is {size}, but must be that of the struct, {}", size_of::<T>());
+        return Err(CallError::formatted(libc::EINVAL, text));
+    }
+    let known = size.min(size_of::<T>());
+    // SAFETY: the caller has `size` bytes, and the value is ours.
+    unsafe { std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), to.cast(), known) };
+    let rest = to.cast::<u8>().wrapping_add(known);
+    // SAFETY: as above, the bytes behind.
+    unsafe { rest.write_bytes(0, size - known) };
+    Ok(())
 }
 
 /// A caller's text, or `otherwise` for NULL.

@@ -58,7 +58,7 @@ static struct pagepool_deferred_user *user_of(struct pagepool *pool, struct coun
 static struct pagepool_deferred_stats stats_of(struct pagepool *pool)
 {
     struct pagepool_deferred_stats stats;
-    CHECK(pagepool_deferred_stats(pool, &stats) == 0);
+    CHECK(pagepool_deferred_stats(pool, &stats, sizeof(stats)) == 0);
     return stats;
 }
 
@@ -74,7 +74,7 @@ static void refills_find_what_is_done(void)
         counts.in_use[i] = 1;
         CHECK(pagepool_defer(pool, user, bufs[i], i) == 0);
     }
-    CHECK(pagepool_buf_put(bufs[0]) == -ESTALE && stats_of(pool).waiting == 8);
+    CHECK(pagepool_buf_put(bufs[0]) == -ESTALE && stats_of(pool).pending == 8);
     CHECK(pagepool_alloc_page(pool) == NULL && counts.refreshed > 0 && stats_of(pool).kept > 0);
     counts.in_use[1] = 0;
     CHECK(pagepool_poll_deferred(pool) == 0);
@@ -98,7 +98,7 @@ static void a_round_looks_past_or_lets_go(void)
     for (uint64_t i = 0; i < 6; i++)
         CHECK(pagepool_defer(pool, user, pagepool_alloc_frag(pool, 1000), i) == 0);
     skips.in_use[0] = skips.in_use[1] = skips.in_use[4] = 1;
-    CHECK(pagepool_poll_deferred(pool) == 2 && stats_of(pool).skipped == 2 && stats_of(pool).waiting == 4);
+    CHECK(pagepool_poll_deferred(pool) == 2 && stats_of(pool).skipped == 2 && stats_of(pool).pending == 4);
     skips.in_use[0] = skips.in_use[1] = skips.in_use[4] = 0;
     CHECK(pagepool_poll_deferred(pool) == 4 && pagepool_deferred_user_put(user) == 0 && pagepool_destroy(pool) == 0);
     CHECK(skips.released == 1);
@@ -107,7 +107,7 @@ static void a_round_looks_past_or_lets_go(void)
     user = user_of(pool, &lets_go);
     lets_go.in_use[0] = 1;
     CHECK(pagepool_defer(pool, user, pagepool_alloc_page(pool), 0) == 0 && pagepool_poll_deferred(pool) == 0);
-    CHECK(stats_of(pool).released == 1 && pagepool_inflight(pool) == 63 && stats_of(pool).waiting == 1);
+    CHECK(stats_of(pool).released == 1 && pagepool_inflight(pool) == 63 && stats_of(pool).pending == 1);
     lets_go.in_use[0] = 0;
     CHECK(pagepool_poll_deferred(pool) == 0 && stats_of(pool).freed_late == 1 && pagepool_deferred_user_put(user) == 0);
     CHECK(pagepool_destroy(pool) == 0 && lets_go.released == 1);

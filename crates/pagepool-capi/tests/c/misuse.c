@@ -60,7 +60,7 @@ static void no_pool(struct pagepool *pool)
     REFUSED(pagepool_destroy_watched(pool, &shutdown));
     REFUSED(pagepool_update_nid(pool, 0));
     REFUSED(pagepool_nid_changed(pool, 0));
-    REFUSED(pagepool_stats(pool, &stats));
+    REFUSED(pagepool_stats(pool, &stats, sizeof(stats)));
     REFUSED(pagepool_buffer_locations(pool, &places));
     REFUSED(pagepool_inflight(pool));
     REFUSED(pagepool_wake_fd(pool));
@@ -137,7 +137,7 @@ static void sizes(struct pagepool_arena *arena)
     REFUSED(pagepool_buf_put_bulk(NULL, 4));
     REFUSED(pagepool_buf_put_bulk(&the_buf, SIZE_MAX));
     CHECK(pagepool_buf_put_bulk(NULL, 0) == 0);
-    REFUSED(pagepool_stats(the_pool, NULL));
+    REFUSED(pagepool_stats(the_pool, NULL, sizeof(struct pagepool_stats)));
     REFUSED(pagepool_create(NULL, &none));
     REFUSED(pagepool_create(&params, &none)); /* no arena */
     REFUSED(pagepool_create(&params, NULL));

@@ -217,7 +217,7 @@ static void manage(struct worker *me)
     struct pagepool_buffer_locations places;
     struct pagepool *no_pool = any(me);
     char text[256];
-    pagepool_stats(any_pool(me), &stats);
+    pagepool_stats(any_pool(me), &stats, sizeof(stats));
     pagepool_buffer_locations(any_pool(me), &places);
     pagepool_inflight(any_pool(me));
     pagepool_update_nid(any_pool(me), (int)(random_number(me) % 3) - 1);
@@ -347,7 +347,7 @@ static void run_with(uint64_t seed)
         CHECK(pagepool_bind(pools[i]) == 0);
         no_page_is_there_twice(pools[i]);
         CHECK(pagepool_buffer_locations(pools[i], &places) == 0 && places.out == 0);
-        CHECK(pagepool_stats(pools[i], &stats) == 0);
+        CHECK(pagepool_stats(pools[i], &stats, sizeof(stats)) == 0);
         CHECK((int64_t)(stats.hold - stats.release) == pagepool_inflight(pools[i]));
         CHECK(pagepool_destroy(pools[i]) == 0);
         CHECK(pagepool_destroy(pools[i]) == -ESTALE);

@@ -19,7 +19,7 @@ static void pages_and_counters(struct pagepool *pool)
         CHECK(buf != NULL);
         CHECK(pagepool_buf_put(buf) == 0);
     }
-    CHECK(pagepool_stats(pool, &stats) == 0);
+    CHECK(pagepool_stats(pool, &stats, sizeof(stats)) == 0);
     CHECK(stats.alloc_empty == 1 && stats.alloc_slow == 1 && stats.alloc_fast == 999 && stats.recycle_cached == 1000);
     CHECK(stats.hold == 64 && stats.release == 0 && pagepool_inflight(pool) == 64);
 
@@ -33,15 +33,15 @@ static void pages_and_counters(struct pagepool *pool)
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, put_elsewhere, bufs) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
-    CHECK(pagepool_stats(pool, &stats) == 0);
+    CHECK(pagepool_stats(pool, &stats, sizeof(stats)) == 0);
     CHECK(stats.recycle_ring == 64 && stats.recycle_cached == 1000);
 
     CHECK(pagepool_alloc_bulk(pool, bufs, 64) == 64);
-    CHECK(pagepool_stats(pool, &stats) == 0 && stats.alloc_refill == 1);
+    CHECK(pagepool_stats(pool, &stats, sizeof(stats)) == 0 && stats.alloc_refill == 1);
     CHECK(pagepool_buf_put_ring(bufs[0]) == 0);
     CHECK(pagepool_buf_put_ring_bulk(bufs + 1, 31) == 0);
     CHECK(pagepool_buf_put_bulk(bufs + 32, 32) == 0);
-    CHECK(pagepool_stats(pool, &stats) == 0);
+    CHECK(pagepool_stats(pool, &stats, sizeof(stats)) == 0);
     CHECK(stats.recycle_ring == 96 && stats.recycle_cached == 1032);
 }
 
@@ -70,11 +70,26 @@ static void page_refs(struct pagepool *pool, struct pagepool_arena *arena)
     CHECK(pagepool_buf_page_ref(buf, &page_ref) == 0);
     CHECK(pagepool_page_ref_page_index(page_ref) == pagepool_buf_page_index(buf));
     CHECK(pagepool_buf_put(buf) == 0);
-    CHECK(pagepool_stats(pool, &stats) == 0);
+    CHECK(pagepool_stats(pool, &stats, sizeof(stats)) == 0);
     CHECK(stats.recycle_released_refcnt == 1 && stats.release == 1);
     CHECK(pagepool_arena_pages_out(arena) == before);
     CHECK(pagepool_page_ref_put(page_ref) == 0);
     CHECK(pagepool_arena_pages_out(arena) == before - 1);
+}
+
+/* A caller that was compiled with another version of the header has a shorter or a longer struct. */
+static void counters_of_other_versions(struct pagepool *pool)
+{
+    struct {
+        struct pagepool_stats known;
+        uint64_t later;
+    } stats, prefix;
+    memset(&stats, 0xff, sizeof(stats));
+    memset(&prefix, 0xff, sizeof(prefix));
+    CHECK(pagepool_stats(pool, &stats.known, sizeof(stats)) == 0 && stats.later == 0);
+    CHECK(pagepool_stats(pool, &prefix.known, sizeof(uint64_t)) == 0);
+    CHECK(prefix.known.alloc_fast == stats.known.alloc_fast && prefix.known.recycle_cached == UINT64_MAX);
+    CHECK(pagepool_stats(pool, &stats.known, SIZE_MAX) == -EINVAL && pagepool_stats(pool, NULL, 8) == -EINVAL);
 }
 
 int main(void)
@@ -85,6 +100,7 @@ int main(void)
     pages_and_counters(pool);
     frags(pool);
     page_refs(pool, arena);
+    counters_of_other_versions(pool);
     CHECK(pagepool_update_nid(pool, 0) == 0 && pagepool_update_nid(pool, -1) == 0);
     struct pagepool_buf *late = pagepool_alloc_page(pool);
     CHECK(pagepool_buf_dma_addr(late) == UINT64_MAX);

@@ -164,7 +164,7 @@ static void nodes(void)
     CHECK(pagepool_update_nid(pool, 2) == -EINVAL && pagepool_update_nid(pool, 1) == 0 && pagepool_nid_changed(pool, 1) == 0);
     struct pagepool_buf *buf = pagepool_alloc_page(pool);
     CHECK(pagepool_buf_page_index(buf) % 2 == 1);
-    CHECK(pagepool_stats(pool, &stats) == 0 && stats.alloc_waive == 1);
+    CHECK(pagepool_stats(pool, &stats, sizeof(stats)) == 0 && stats.alloc_waive == 1);
     CHECK(pagepool_update_nid(pool, -1) == 0 && pagepool_arena_set_current_node(arena, 1) == 0);
     CHECK(pagepool_buf_put(buf) == 0 && pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);
 }

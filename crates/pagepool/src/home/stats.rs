@@ -4,8 +4,8 @@
 //!        them, what became of buffers that wait (deferred_queue.rs).
 //! Who    a [`Counters`] has one writer at a time (the owner, or whoever holds the return lock); anyone may read at any
 //!        time. So a count costs a plain add, and reading costs the owner nothing (note 0003).
-//! Adding one: a line in `for_each_pool_counter`, and the increment. The structs of Rust and C, the sum, names, order and
-//! documentation follow.
+//! Adding one: a line at the end of `for_each_pool_counter` (C programs that are compiled already know the order), and the
+//! increment. The structs of Rust and C, the sum, names, order and documentation follow.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -74,8 +74,8 @@ macro_rules! for_each_pool_counter {
                 /// Pages that found ring and lane full and left the pool. One per page; for bulk returns
                 /// Linux counts calls.
                 recycle_ring_full,
-                /// Pages that left the pool on return, because a `PageRef` refers to them or they are from
-                /// the emergency reserve.
+                /// Pages that left the pool on return, because somebody has a reference to them or they are
+                /// from the emergency reserve.
                 recycle_released_refcnt,
                 /// Pages that joined the pool.
                 hold,

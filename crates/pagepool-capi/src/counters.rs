@@ -1,0 +1,60 @@
+//! The structs of counters, made from the declarations in `pagepool`.
+//!
+//! The tool that writes the header does not look into macros, so `tests/header.rs` writes these structs from [`STRUCTS`].
+
+use ::pagepool::{DeferredStats, Stats};
+
+/// A struct of the header: its name, what it is, and a name and a text for each field, all `uint64_t`.
+pub struct CounterStruct {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub fields: &'static [(&'static str, &'static str)],
+}
+
+/// The structs, in the order of the header.
+pub const STRUCTS: &[CounterStruct] = &[StatsC::STRUCT, DeferredStatsC::STRUCT];
+
+macro_rules! counter_struct {
+    (
+        $c:ident, $rust:ident, $name:literal, $about:literal;
+        $($(#[doc = $first_doc:literal])+ $first:ident;)*
+        { $($(#[doc = $doc:literal])+ $field:ident,)+ }
+    ) => {
+        #[doc = $about]
+        #[repr(C)]
+        #[derive(Clone, Copy)]
+        pub struct $c {
+            $($(#[doc = $first_doc])+ $first: u64,)*
+            $($(#[doc = $doc])+ $field: u64,)+
+        }
+
+        impl $c {
+            const STRUCT: CounterStruct = CounterStruct {
+                name: $name,
+                about: $about,
+                fields: &[
+                    $((stringify!($first), concat!($($first_doc),+)),)*
+                    $((stringify!($field), concat!($($doc),+)),)+
+                ],
+            };
+        }
+
+        impl From<$rust> for $c {
+            fn from(stats: $rust) -> Self {
+                Self { $($first: stats.$first(),)* $($field: stats.$field),+ }
+            }
+        }
+    };
+}
+
+::pagepool::for_each_pool_counter! { counter_struct!(
+    StatsC, Stats, "pagepool_stats",
+    "What a pool has done so far, under Linux's names (struct page_pool_alloc_stats, page_pool_recycle_stats).";
+) }
+
+::pagepool::for_each_deferred_counter! { counter_struct!(
+    DeferredStatsC, DeferredStats, "pagepool_deferred_stats",
+    "What a pool's deferred queue has done so far.";
+    /// Buffers in the queue now, and released ones that are still in use.
+    pending;
+) }
