@@ -5,13 +5,12 @@
 
 mod consumer;
 mod content;
-pub mod course;
-pub mod forwarding;
+pub mod forward_task;
 pub mod live;
 mod memory;
+mod outcome;
 pub mod place;
 pub mod plan;
 pub mod run;
-mod verdict;
 pub mod veth;
 mod wire;

@@ -1,10 +1,13 @@
-//! What moves packets, whatever the command.
+//! What moves packets, whatever the command: one polling loop, one run state, one watch.
 
 pub mod buffer_locations;
 pub mod figures;
+pub mod frame_source;
 pub mod interrupt;
 pub mod kernel_counts;
+pub mod poll_loop;
 pub mod port_sample;
-pub mod prefill;
+pub mod run_state;
 pub mod run_time;
 pub mod socket_sizes;
+pub mod watch;

@@ -1,19 +1,16 @@
-//! The commands on interfaces of the network namespace that they are run in: `drop`, `echo`, `forward`, `gen`.
+//! The commands on interfaces of the network namespace that they run in: `drop`, `echo`, `forward`, `gen`.
 //!
-//! What   a command is a [`Command`]: its arguments, and the [`Work`] that each thread does on packets, or the [`Feed`] that
-//!        its own frames come from. All the rest is the same for all.
-//! How    `interface` asks the kernel and leaves alone what it should; `stage` opens a socket and a pool for each queue over
-//!        one memory; each `worker` is a thread with its queues, on which it runs the work; `live` prints what the threads
-//!        show in the `course`, and `verdict` says what became of it. `pcap` writes packets to a file.
+//! What   a command is a [`command::TrafficCommand`]: a plan, and what each thread does with packets. All else is shared.
+//! How    `interface` asks the kernel, and refuses an interface that somebody depends on; `setup` opens a socket and a
+//!        pool for each queue over one memory; a polling thread has each queue; `live_figures` shows what the threads
+//!        publish, and `summary` judges. `capture` writes packets to a file.
 
 pub mod capture;
 pub mod command;
 pub mod interface;
-mod live;
+mod live_figures;
 mod losses;
 pub mod options;
 pub mod run;
-mod run_state;
 mod setup;
-mod verdict;
-pub mod worker;
+mod summary;

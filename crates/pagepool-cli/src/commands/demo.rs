@@ -6,12 +6,11 @@ use clap::Args;
 
 use super::run::Run;
 use crate::demo::live::View;
-use crate::demo::place::{self, On};
+use crate::demo::place::{self, DemoOn};
 use crate::demo::plan::{self, DemoAction};
 use crate::demo::run::demonstrate;
 use crate::engine::interrupt::listen;
 use crate::engine::run_time;
-use crate::report::json::print_json;
 
 /// What to show.
 #[derive(Args, Clone, Debug)]
@@ -20,8 +19,8 @@ pub struct DemoArgs {
     #[arg(long, value_name = "N", default_value = "5", value_parser = run_time::seconds)]
     seconds: u64,
     /// Between which interfaces
-    #[arg(long, value_name = "WHERE", value_enum, default_value_t = On::Auto)]
-    on: On,
+    #[arg(long, value_name = "WHERE", value_enum, default_value_t = DemoOn::Auto)]
+    on: DemoOn,
     /// veth: largest packet of the links without its Ethernet header, 576 to 65535 [default: 1500]. What does not fit one
     /// page travels in several, which needs Linux 6.6
     #[arg(long, value_name = "BYTES", value_parser = plan::mtu)]
@@ -30,8 +29,8 @@ pub struct DemoArgs {
     #[arg(long, value_name = "BYTES", value_parser = plan::size)]
     size: Option<usize>,
     /// memory: what the forwarding loop does with each packet [default: forward, which is also what veth does]
-    #[arg(long, value_name = "PROGRAM", value_enum)]
-    program: Option<DemoAction>,
+    #[arg(long, value_name = "ACTION", value_enum)]
+    action: Option<DemoAction>,
     /// One JSON object at the end, and nothing else
     #[arg(long)]
     json: bool,
@@ -39,15 +38,9 @@ pub struct DemoArgs {
 
 impl Run for DemoArgs {
     fn run(&self) -> Result<ExitCode, String> {
-        let place = place::choose(self.on, self.mtu, self.size, self.program)?;
+        let place = place::choose(self.on, self.mtu, self.size, self.action)?;
         let interrupted = listen()?;
         let view = View { seconds: self.seconds, lines: !self.json, interrupted: &interrupted };
-        let verdict = demonstrate(place, &view)?;
-        if self.json {
-            print_json(&verdict);
-        } else {
-            println!("{verdict}");
-        }
-        Ok(if verdict.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(demonstrate(place, &view)?.print(self.json))
     }
 }

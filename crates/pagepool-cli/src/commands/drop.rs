@@ -1,17 +1,14 @@
 //! `pagepool drop IF`: packets end where they are received.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use pagepool::XdpBuff;
 use pagepool_lab::Tally;
-use pagepool_net::{Action, Attach, Ingress, PacketHandler};
+use pagepool_net::{Action, Ingress, PacketHandler};
 
-use super::run::Run;
-use crate::traffic::command::{Thread, TrafficCommand};
+use crate::engine::frame_source::NoSource;
+use crate::engine::poll_loop::PortHandler;
+use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::options::{Options, Receiving};
-use crate::traffic::run;
-use crate::traffic::worker::{Feed, NoFeed, Work};
 
 /// What to drop, and whether to look at it first.
 #[derive(Args, Clone, Debug)]
@@ -33,50 +30,41 @@ pub struct DropArgs {
     options: Options,
 }
 
-impl Run for DropArgs {
-    fn run(&self) -> Result<ExitCode, String> {
-        run::run(self)
-    }
-}
-
 impl TrafficCommand for DropArgs {
-    const NAME: &'static str = "drop";
-    const DOES: &'static str = "drop takes every packet away from the kernel that comes to";
+    type Handler = DropHandler;
+    type Source = NoSource;
 
-    fn interfaces(&self) -> Vec<&str> {
-        vec![&self.interface]
+    fn plan(&self) -> TrafficPlan<'_> {
+        TrafficPlan {
+            name: "drop",
+            effect: "drop takes every packet away from the kernel that comes to",
+            interfaces: vec![&self.interface],
+            options: &self.options,
+            attach: Some(self.receiving.attach()),
+            tx_mode: None,
+            warns_of_offloads: false,
+            expected_frames: self.verify,
+        }
     }
 
-    fn options(&self) -> &Options {
-        &self.options
-    }
-
-    fn attach(&self) -> Option<Attach> {
-        Some(self.receiving.attach())
-    }
-
-    fn expects(&self) -> Option<u64> {
-        self.verify
-    }
-
-    fn work(&self, _: &mut Thread<'_>) -> (impl Work, impl Feed) {
-        let check = self.verify.map(|expected| Check { tally: Tally::new(expected), whole: Vec::new() });
-        (Drop { check }, NoFeed)
+    fn work(&self, _: &mut ThreadContext<'_>) -> (DropHandler, NoSource) {
+        let check = self.verify.map(|expected| FrameCheck { tally: Tally::new(expected), whole: Vec::new() });
+        (DropHandler { check }, NoSource)
     }
 }
 
-struct Drop {
-    check: Option<Check>,
+pub struct DropHandler {
+    check: Option<FrameCheck>,
 }
 
 /// Looks at numbered frames.
-struct Check {
+struct FrameCheck {
     tally: Tally,
     /// A packet of several buffers as one.
     whole: Vec<u8>,
 }
 
-impl PacketHandler for Drop {
+impl PacketHandler for DropHandler {
     #[inline]
     fn run(&mut self, packet: &mut XdpBuff, _: Ingress) -> Action {
         if let Some(check) = &mut self.check {
@@ -91,7 +79,7 @@ impl PacketHandler for Drop {
     }
 }
 
-impl Check {
+impl FrameCheck {
     fn take(&mut self, packet: &XdpBuff) {
         if !packet.has_frags() {
             self.tally.take(packet.data());
@@ -104,7 +92,7 @@ impl Check {
     }
 }
 
-impl Work for Drop {
+impl PortHandler for DropHandler {
     fn tally(&self) -> Option<&Tally> {
         self.check.as_ref().map(|check| &check.tally)
     }

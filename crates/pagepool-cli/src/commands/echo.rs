@@ -1,17 +1,13 @@
 //! `pagepool echo IF`: packets go back to where they came from.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use pagepool::XdpBuff;
-use pagepool_lab::Tally;
-use pagepool_net::{self as net, Action, Attach, Ingress, PacketHandler, swap_macs};
+use pagepool_net::{Action, Ingress, PacketHandler, swap_macs};
 
-use super::run::Run;
-use crate::traffic::command::{Thread, TrafficCommand};
+use crate::engine::frame_source::NoSource;
+use crate::engine::poll_loop::PortHandler;
+use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::options::{Options, Receiving, Sending};
-use crate::traffic::run;
-use crate::traffic::worker::{Feed, NoFeed, Work};
 
 /// What to send back.
 #[derive(Args, Clone, Debug)]
@@ -27,40 +23,31 @@ pub struct EchoArgs {
     options: Options,
 }
 
-impl Run for EchoArgs {
-    fn run(&self) -> Result<ExitCode, String> {
-        run::run(self)
-    }
-}
-
 impl TrafficCommand for EchoArgs {
-    const NAME: &'static str = "echo";
-    const DOES: &'static str = "echo takes every packet away from the kernel that comes to";
+    type Handler = EchoHandler;
+    type Source = NoSource;
 
-    fn interfaces(&self) -> Vec<&str> {
-        vec![&self.interface]
+    fn plan(&self) -> TrafficPlan<'_> {
+        TrafficPlan {
+            name: "echo",
+            effect: "echo takes every packet away from the kernel that comes to",
+            interfaces: vec![&self.interface],
+            options: &self.options,
+            attach: Some(self.receiving.attach()),
+            tx_mode: Some(self.sending.tx_mode()),
+            warns_of_offloads: false,
+            expected_frames: None,
+        }
     }
 
-    fn options(&self) -> &Options {
-        &self.options
-    }
-
-    fn attach(&self) -> Option<Attach> {
-        Some(self.receiving.attach())
-    }
-
-    fn sending(&self) -> Option<net::TxMode> {
-        Some(self.sending.how())
-    }
-
-    fn work(&self, _: &mut Thread<'_>) -> (impl Work, impl Feed) {
-        (Echo, NoFeed)
+    fn work(&self, _: &mut ThreadContext<'_>) -> (EchoHandler, NoSource) {
+        (EchoHandler, NoSource)
     }
 }
 
-struct Echo;
+pub struct EchoHandler;
 
-impl PacketHandler for Echo {
+impl PacketHandler for EchoHandler {
     #[inline]
     fn run(&mut self, packet: &mut XdpBuff, _: Ingress) -> Action {
         swap_macs(packet.data_mut());
@@ -68,8 +55,4 @@ impl PacketHandler for Echo {
     }
 }
 
-impl Work for Echo {
-    fn into_tally(self) -> Option<Tally> {
-        None
-    }
-}
+impl PortHandler for EchoHandler {}

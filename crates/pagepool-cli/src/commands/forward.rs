@@ -4,19 +4,15 @@
 //! A thread has as many queues of each as there are, dealt out in turn: with as many on both sides a pair, else the one
 //! with fewer has one, and the other several, which all go out of that one. What comes to that one goes out of the first.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use pagepool::XdpBuff;
-use pagepool_lab::Tally;
-use pagepool_net::{self as net, Action, Attach, Ingress, PacketHandler, PortId};
+use pagepool_net::{Action, Ingress, PacketHandler, PortId};
 
-use super::run::Run;
-use crate::traffic::command::{Thread, TrafficCommand};
+use crate::engine::frame_source::NoSource;
+use crate::engine::poll_loop::PortHandler;
+use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::interface::Interface;
 use crate::traffic::options::{Options, Receiving, Sending};
-use crate::traffic::run;
-use crate::traffic::worker::{Feed, NoFeed, Work};
 
 /// What to forward between.
 #[derive(Args, Clone, Debug)]
@@ -38,31 +34,21 @@ pub struct ForwardArgs {
     options: Options,
 }
 
-impl Run for ForwardArgs {
-    fn run(&self) -> Result<ExitCode, String> {
-        run::run(self)
-    }
-}
-
 impl TrafficCommand for ForwardArgs {
-    const NAME: &'static str = "forward";
-    const DOES: &'static str = "forward takes every packet away from the kernel that comes to";
-    const WARNS_OF_OFFLOADS: bool = true;
+    type Handler = ForwardHandler;
+    type Source = NoSource;
 
-    fn interfaces(&self) -> Vec<&str> {
-        vec![&self.first, &self.second]
-    }
-
-    fn options(&self) -> &Options {
-        &self.options
-    }
-
-    fn attach(&self) -> Option<Attach> {
-        Some(self.receiving.attach())
-    }
-
-    fn sending(&self) -> Option<net::TxMode> {
-        Some(self.sending.how())
+    fn plan(&self) -> TrafficPlan<'_> {
+        TrafficPlan {
+            name: "forward",
+            effect: "forward takes every packet away from the kernel that comes to",
+            interfaces: vec![&self.first, &self.second],
+            options: &self.options,
+            attach: Some(self.receiving.attach()),
+            tx_mode: Some(self.sending.tx_mode()),
+            warns_of_offloads: true,
+            expected_frames: None,
+        }
     }
 
     fn check(&self, interfaces: &[Interface]) -> Result<(), String> {
@@ -84,12 +70,12 @@ impl TrafficCommand for ForwardArgs {
         Ok(())
     }
 
-    fn work(&self, thread: &mut Thread<'_>) -> (impl Work, impl Feed) {
-        (Forward { to: peers(&thread.sides) }, NoFeed)
+    fn work(&self, thread: &mut ThreadContext<'_>) -> (ForwardHandler, NoSource) {
+        (ForwardHandler { to: peers(&thread.sides) }, NoSource)
     }
 }
 
-struct Forward {
+pub struct ForwardHandler {
     /// By port: where its packets go.
     to: Box<[PortId]>,
 }
@@ -101,18 +87,14 @@ fn peers(sides: &[usize]) -> Box<[PortId]> {
     sides.iter().map(|side| first(1 - side)).collect()
 }
 
-impl PacketHandler for Forward {
+impl PacketHandler for ForwardHandler {
     #[inline]
     fn run(&mut self, _: &mut XdpBuff, at: Ingress) -> Action {
         Action::Redirect(self.to[at.port.0 as usize])
     }
 }
 
-impl Work for Forward {
-    fn into_tally(self) -> Option<Tally> {
-        None
-    }
-}
+impl PortHandler for ForwardHandler {}
 
 #[cfg(test)]
 mod tests {

@@ -2,26 +2,24 @@
 //!
 //! The frames are what `drop --verify` looks for: EtherType 0x88b5, which is for experiments, a number, a checksum.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use pagepool::{Bound, ETH_HEADER, PageBuf, XdpBuff, XdpFrame};
-use pagepool_lab::{NumberedFrames, Tally};
+use pagepool_lab::NumberedFrames;
 use pagepool_net::link::Mac;
-use pagepool_net::{self as net, Action, Attach, BUDGET, Forwarder, Ingress, PacketHandler, PortId, ticks};
+use pagepool_net::{Action, BUDGET, Forwarder, Ingress, PacketHandler, PortId, Stack, ticks};
 
-use super::run::Run;
+use crate::engine::frame_source::{FrameSource, SourceState};
+use crate::engine::poll_loop::PortHandler;
 use crate::engine::socket_sizes::SocketSizes;
 use crate::report::error::error_chain;
-use crate::traffic::capture::Tap;
-use crate::traffic::command::{Thread, TrafficCommand};
+use crate::traffic::capture::CaptureTap;
+use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::interface::Interface;
 use crate::traffic::options::{Options, Sending};
-use crate::traffic::run;
-use crate::traffic::worker::{Fed, Feed, Work};
 
 /// What to send.
 #[derive(Args, Clone, Debug)]
@@ -62,30 +60,21 @@ fn mac(text: &str) -> Result<Mac, String> {
     mac.ok_or_else(|| "a MAC address is six bytes as in 02:00:00:00:00:01".into())
 }
 
-impl Run for GenArgs {
-    fn run(&self) -> Result<ExitCode, String> {
-        run::run(self)
-    }
-}
-
 impl TrafficCommand for GenArgs {
-    const NAME: &'static str = "gen";
-    const DOES: &'static str = "gen fills a link with frames, here that of";
+    type Handler = ReceiveNothing;
+    type Source = Generator;
 
-    fn interfaces(&self) -> Vec<&str> {
-        vec![&self.interface]
-    }
-
-    fn options(&self) -> &Options {
-        &self.options
-    }
-
-    fn attach(&self) -> Option<Attach> {
-        None
-    }
-
-    fn sending(&self) -> Option<net::TxMode> {
-        Some(self.sending.how())
+    fn plan(&self) -> TrafficPlan<'_> {
+        TrafficPlan {
+            name: "gen",
+            effect: "gen fills a link with frames, here that of",
+            interfaces: vec![&self.interface],
+            options: &self.options,
+            attach: None,
+            tx_mode: Some(self.sending.tx_mode()),
+            warns_of_offloads: false,
+            expected_frames: None,
+        }
     }
 
     fn check(&self, interfaces: &[Interface]) -> Result<(), String> {
@@ -106,7 +95,7 @@ impl TrafficCommand for GenArgs {
         self.size - ETH_HEADER as u32 // nothing longer is received, for nothing is
     }
 
-    fn work(&self, thread: &mut Thread<'_>) -> (impl Work, impl Feed) {
+    fn work(&self, thread: &mut ThreadContext<'_>) -> (ReceiveNothing, Generator) {
         let from = thread.interfaces.first().and_then(|interface| interface.link.mac).unwrap_or(Mac([0; 6]));
         let frames = NumberedFrames::new(from, self.dst, self.size as usize);
         let generator = Generator {
@@ -121,14 +110,14 @@ impl TrafficCommand for GenArgs {
             tap: thread.tap.take(),
             make_ticks: 0,
         };
-        (Quiet, generator)
+        (ReceiveNothing, generator)
     }
 }
 
 /// Nothing is received.
-struct Quiet;
+pub struct ReceiveNothing;
 
-impl PacketHandler for Quiet {
+impl PacketHandler for ReceiveNothing {
     fn run(&mut self, _: &mut XdpBuff, _: Ingress) -> Action {
         Action::Drop
     }
@@ -138,14 +127,10 @@ impl PacketHandler for Quiet {
     }
 }
 
-impl Work for Quiet {
-    fn into_tally(self) -> Option<Tally> {
-        None
-    }
-}
+impl PortHandler for ReceiveNothing {}
 
 /// Makes the frames of a thread.
-struct Generator {
+pub struct Generator {
     frames: NumberedFrames,
     /// The next number of all threads, and where they end.
     numbers: Arc<AtomicU64>,
@@ -156,7 +141,7 @@ struct Generator {
     sizes: SocketSizes,
     /// A frame of several buffers in one.
     whole: Vec<u8>,
-    tap: Option<Tap>,
+    tap: Option<CaptureTap>,
     make_ticks: u64,
 }
 
@@ -165,28 +150,28 @@ const PORT: PortId = PortId(0);
 /// How long until it is looked again whether there is room, at most.
 const FULL: Duration = Duration::from_millis(1);
 
-impl Feed for Generator {
-    fn feed<P: PacketHandler>(&mut self, forwarder: &mut Forwarder<P>) -> Fed {
-        if forwarder.waiting(PORT).is_none_or(|frames| frames.len() > 0) {
-            return Fed::Later(FULL); // the transmit ring is full
+impl FrameSource for Generator {
+    fn send_due<H: PacketHandler, S: Stack>(&mut self, forwarder: &mut Forwarder<H, S>) -> SourceState {
+        if forwarder.waiting(PORT).is_none_or(|frames| !frames.is_empty()) {
+            return SourceState::Later(FULL); // the transmit ring is full
         }
-        if self.is_over() {
-            return Fed::Over;
+        if self.is_finished() {
+            return SourceState::Finished;
         }
         let due = match &mut self.pace {
             None => BUDGET as u64,
             Some(pace) => match pace.due(Instant::now(), BUDGET as u64) {
                 Ok(due) => due,
-                Err(nap) => return Fed::Later(nap),
+                Err(nap) => return SourceState::Later(nap),
             },
         };
         if !self.take_numbers(due) {
-            return Fed::Over;
+            return SourceState::Finished;
         }
         let start = ticks();
-        let fed = self.send(forwarder, due);
+        let sent = self.send(forwarder, due);
         self.make_ticks += ticks() - start;
-        fed
+        sent
     }
 
     fn make_ticks(&self) -> u64 {
@@ -196,7 +181,7 @@ impl Feed for Generator {
 
 impl Generator {
     /// Whether all numbers are taken, and its own are sent.
-    fn is_over(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.mine.is_empty() && self.numbers.load(Ordering::Relaxed) >= self.count
     }
 
@@ -209,24 +194,28 @@ impl Generator {
         !self.mine.is_empty()
     }
 
-    fn send<P: PacketHandler>(&mut self, forwarder: &mut Forwarder<P>, most: u64) -> Fed {
+    fn send<H: PacketHandler, S: Stack>(
+        &mut self,
+        forwarder: &mut Forwarder<H, S>,
+        most: u64,
+    ) -> SourceState {
         for _ in 0..most.min(self.mine.end - self.mine.start) {
             let number = self.mine.start;
             let Some(frame) = forwarder.pool(PORT).and_then(|pool| self.make(number, pool)) else {
-                return Fed::Later(FULL); // all pages are on their way
+                return SourceState::Later(FULL); // all pages are on their way
             };
             if let Some(tap) = &mut self.tap {
                 tap.take(&frame);
             }
             if forwarder.send(PORT, XdpFrame::from(frame)).is_err() {
-                return Fed::Later(FULL); // the interface is gone
+                return SourceState::Later(FULL); // the interface is gone
             }
             self.mine.start += 1;
             if let Some(pace) = &mut self.pace {
                 pace.sent += 1.0;
             }
         }
-        Fed::Some
+        SourceState::Active
     }
 
     /// The frame of a number, in as many buffers as it needs.

@@ -2,8 +2,18 @@
 
 use std::process::ExitCode;
 
+use crate::traffic;
+use crate::traffic::command::TrafficCommand;
+
 /// Options that can be run.
 pub trait Run {
-    /// Runs the command; the status says whether all is well.
+    /// Runs the command; the status says whether the run went well.
     fn run(&self) -> Result<ExitCode, String>;
+}
+
+/// Commands on interfaces run in the same way.
+impl<C: TrafficCommand> Run for C {
+    fn run(&self) -> Result<ExitCode, String> {
+        traffic::run::run(self)
+    }
 }

@@ -6,7 +6,6 @@ use clap::Args;
 
 use super::run::Run;
 use crate::engine::interrupt::listen;
-use crate::report::json::print_json;
 use crate::soak::run::soak;
 use crate::soak::schedule::Schedule;
 
@@ -23,12 +22,6 @@ pub struct SoakArgs {
 impl Run for SoakArgs {
     fn run(&self) -> Result<ExitCode, String> {
         let interrupted = listen()?;
-        let verdict = soak(&self.schedule, !self.json, &interrupted)?;
-        if self.json {
-            print_json(&verdict);
-        } else {
-            println!("{verdict}");
-        }
-        Ok(if verdict.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(soak(&self.schedule, !self.json, &interrupted)?.print(self.json))
     }
 }

@@ -9,8 +9,8 @@ use pagepool::{PageBuf, XdpBuff, put_bulk};
 use pagepool_net::BUDGET;
 use rtrb::Consumer;
 
-use super::content::{Check, Content};
-use super::course::Course;
+use super::content::{Content, ContentCheck};
+use crate::engine::run_state::RunState;
 
 /// Fruitless looks before it sleeps, and for how long: it is no packet's hurry to be dropped.
 const PATIENCE: u32 = 256;
@@ -20,18 +20,18 @@ const NAP: Duration = Duration::from_micros(50);
 pub fn start(
     queue: Consumer<XdpBuff>,
     content: &Content,
-    course: Arc<Course>,
+    state: Arc<RunState>,
 ) -> std::io::Result<JoinHandle<()>> {
     let check = content.clone().check(false);
-    std::thread::Builder::new().name("consumer".into()).spawn(move || run(queue, check, &course))
+    std::thread::Builder::new().name("consumer".into()).spawn(move || run(queue, check, &state))
 }
 
-fn run(mut queue: Consumer<XdpBuff>, mut check: Check, course: &Course) {
+fn run(mut queue: Consumer<XdpBuff>, mut check: ContentCheck, state: &RunState) {
     let mut read = Vec::with_capacity(BUDGET);
     let mut idle = 0;
     loop {
         let last = queue.is_abandoned(); // asked before looking: then what is there is all there is
-        let taken = burst(&mut queue, &mut check, &mut read, course);
+        let taken = burst(&mut queue, &mut check, &mut read, state);
         idle = if taken > 0 { 0 } else { idle + 1 };
         match idle {
             0 => {}
@@ -43,7 +43,12 @@ fn run(mut queue: Consumer<XdpBuff>, mut check: Check, course: &Course) {
 }
 
 /// Reads what is there, at most a burst, and sends it home together.
-fn burst(queue: &mut Consumer<XdpBuff>, check: &mut Check, read: &mut Vec<PageBuf>, course: &Course) -> u64 {
+fn burst(
+    queue: &mut Consumer<XdpBuff>,
+    check: &mut ContentCheck,
+    read: &mut Vec<PageBuf>,
+    state: &RunState,
+) -> u64 {
     let (mut taken, mut corrupt) = (0, 0);
     while read.len() < BUDGET
         && let Ok(packet) = queue.pop()
@@ -56,8 +61,8 @@ fn burst(queue: &mut Consumer<XdpBuff>, check: &mut Check, read: &mut Vec<PageBu
     }
     put_bulk(read);
     if taken > 0 {
-        course.arrived.fetch_add(taken, Ordering::Relaxed);
-        course.corrupt.fetch_add(corrupt, Ordering::Relaxed);
+        state.arrived.fetch_add(taken, Ordering::Relaxed);
+        state.corrupt.fetch_add(corrupt, Ordering::Relaxed);
     }
     taken
 }

@@ -50,26 +50,26 @@ impl Content {
     }
 
     /// The check at the end of the way, of packets whose addresses were exchanged or not.
-    pub fn check(self, exchanged: bool) -> Check {
+    pub fn check(self, exchanged: bool) -> ContentCheck {
         let [first, second] = if exchanged { [HERE, THERE] } else { [THERE, HERE] };
         let mut header = [0; HEADER];
         header[..6].copy_from_slice(&first);
         header[6..12].copy_from_slice(&second);
         header[12..].copy_from_slice(&TYPE);
-        Check { content: self, header, next: 0 }
+        ContentCheck { content: self, header, next: 0 }
     }
 }
 
 /// Checks that packets are whole, as they were written, and in order.
 #[derive(Debug)]
-pub struct Check {
+pub struct ContentCheck {
     content: Content,
     header: [u8; HEADER],
     /// The smallest number that may come next: packets may be lost, and never overtake.
     next: u64,
 }
 
-impl Check {
+impl ContentCheck {
     /// Whether this is a packet as it should be; its parts, in order.
     pub fn is_good<'a>(&mut self, mut parts: impl Iterator<Item = &'a [u8]>) -> bool {
         let Some((header, first)) = parts.next().and_then(|first| first.split_first_chunk::<HEADER>()) else {
@@ -97,7 +97,7 @@ impl Check {
 mod tests {
     use super::*;
 
-    fn good(check: &mut Check, packet: &[u8]) -> bool {
+    fn good(check: &mut ContentCheck, packet: &[u8]) -> bool {
         let (first, rest) = packet.split_at(packet.len().min(40));
         check.is_good([first, rest].into_iter())
     }

@@ -11,93 +11,85 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use pagepool::{Arena, DmaDomain, Error, Pool, PoolParams, PoolRef, XdpBuff};
+use pagepool::{Arena, DmaDomain, Error, Pool, PoolParams};
 use pagepool_net::{BUDGET, MemNic, NicDomain, NicPort, PortThread, mem_nic};
-use rtrb::{Consumer, RingBuffer};
+use rtrb::RingBuffer;
 
 use super::content::Content;
-use super::course::{Course, Phase, Sample};
-use super::forwarding::{self, Middle};
+use super::forward_task::{DemoHandler, ForwardTask};
 use super::live::{self, View};
+use super::outcome::DemoResult;
 use super::plan::{self, DemoAction, Sizes};
-use super::verdict::{Counted, Verdict};
 use super::{consumer, wire};
+use crate::engine::poll_loop::wait_for_warm_up;
+use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::report::error::error_chain;
+use crate::report::verdict::Verdict;
 
 /// As `mode` of the JSON output.
 const MODE: &str = "in_memory";
 
 /// What to do with which packets.
 #[derive(Clone, Copy, Debug)]
-pub struct Task {
-    pub program: DemoAction,
+pub struct MemoryDemo {
+    pub action: DemoAction,
     /// Bytes of each packet.
     pub size: usize,
 }
 
-/// Runs it, and judges.
-pub fn run(task: Task, view: &View<'_>) -> Result<Verdict, String> {
+/// Runs the demonstration, and judges.
+pub fn run(demo: MemoryDemo, view: &View<'_>) -> Result<Verdict, String> {
+    let MemoryDemo { action, size } = demo;
     if view.lines {
-        let Task { program, size } = task;
         println!(
-            "Two in-memory NICs, program {}, packets of {size} bytes, {} s.",
-            program.name(),
+            "Two in-memory NICs, action {}, packets of {size} bytes, {} s.",
+            action.name(),
             view.seconds
         );
     }
-    let sizes = Sizes::of(task.size);
-    let Stage { pools, nics, ports } = Stage::new(&sizes).map_err(|error| error_chain(&error))?;
-    let homes = pools.each_ref().map(Pool::handle);
-    let (passed, queue) = match task.program {
-        DemoAction::Pass => Some(RingBuffer::new(plan::QUEUE)).unzip(),
-        _ => (None, None),
-    };
-    let [nic0, nic1] = nics;
-    let middle = Middle {
-        pools,
-        pages: sizes.pages,
-        nics: [Box::new(nic0), Box::new(nic1)],
-        burst: BUDGET,
-        program: task.program,
-        consumer: passed,
-        arrived: if task.program == DemoAction::Drop { |end| Some(end[0].port.drop) } else { |_| None },
-    };
-    let (threads, warm) = Threads::start(middle, queue, ports, task)
-        .map_err(|error| format!("a thread could not be started: {error}; raise RLIMIT_NPROC"))?;
-    let warm = warm.recv().map_err(|_| "the forwarding thread ended before its warm-up".to_owned())?;
+    let sizes = Sizes::of(size);
+    let setup = MemorySetup::new(&sizes).map_err(|error| error_chain(&error))?;
+    let homes = setup.pools.each_ref().map(Pool::handle);
+    let threads = Threads::start(setup, demo, &sizes)?;
+    let (state, warm) = (threads.state.clone(), threads.state.sample());
     let start = Instant::now();
-    threads.course.move_to(Phase::Traffic);
-    live::watch(&threads.course, &warm, view, None);
-    threads.course.move_to(Phase::Stopping);
+    state.move_to(Phase::Traffic);
+    live::watch(&state, &warm, view, None, |state, sample| arrived(action, state, sample));
+    state.move_to(Phase::Stopping);
     let seconds = start.elapsed().as_secs_f64();
-    let course = threads.join()?;
-    Ok(judge(task, seconds, warm, &course, &homes))
+    threads.join()?;
+    let end = state.sample();
+    let result = DemoResult {
+        mode: MODE.to_owned(),
+        action,
+        size,
+        seconds,
+        sent: state.sent.load(Ordering::Relaxed),
+        arrived: arrived(action, &state, &end),
+        corrupt: state.corrupt.load(Ordering::Relaxed),
+        gbit_s: None,
+        warm: warm.ports,
+        end: end.ports,
+    };
+    Ok(result.verdict(&homes))
 }
 
-fn judge(task: Task, seconds: f64, warm: Sample, course: &Course, homes: &[PoolRef]) -> Verdict {
-    let counted = Counted {
-        mode: MODE.to_owned(),
-        program: task.program,
-        size: task.size,
-        seconds,
-        sent: course.sent.load(Ordering::Relaxed),
-        arrived: course.arrived.load(Ordering::Relaxed),
-        corrupt: course.corrupt.load(Ordering::Relaxed),
-        gbit_s: None,
-        warm,
-        end: course.sample(),
-    };
-    Verdict::of(&counted, homes)
+/// Packets that came to the end of their way: counted by the sink, or by the port where they are dropped.
+fn arrived(action: DemoAction, state: &RunState, sample: &Sample) -> u64 {
+    match action {
+        DemoAction::Drop => sample.ports.first().map_or(0, |port| port.port.drop),
+        _ => state.arrived.load(Ordering::Relaxed),
+    }
 }
 
 /// What is made before any thread is.
-struct Stage {
+struct MemorySetup {
     pools: [Pool; 2],
     nics: [MemNic; 2],
     ports: [NicPort; 2],
 }
 
-impl Stage {
+impl MemorySetup {
     /// Two NICs with an address space each, and two pools over one arena, so that each NIC reaches the packets of both.
     fn new(sizes: &Sizes) -> Result<Self, Error> {
         let arena = Arena::new(sizes.arena())?;
@@ -116,42 +108,47 @@ impl Stage {
 
 /// The threads, and what they share.
 struct Threads {
-    course: Arc<Course>,
-    middle: JoinHandle<()>,
+    state: Arc<RunState>,
+    forwarding: JoinHandle<DemoHandler>,
     consumer: Option<JoinHandle<()>>,
     wire: PortThread,
 }
 
 impl Threads {
-    /// Starts all; what was counted at the end of the warm-up comes through the channel.
-    fn start(
-        middle: Middle,
-        queue: Option<Consumer<XdpBuff>>,
-        ports: [NicPort; 2],
-        task: Task,
-    ) -> std::io::Result<(Self, mpsc::Receiver<Sample>)> {
-        let course = Arc::new(Course::new());
-        let content = Content::new(task.size);
-        let mut on_wire = wire::Wire::new(ports, task.program, &content, course.clone());
-        let wire = PortThread::new("wire", move || on_wire.step())?;
-        let consumer = queue.map(|queue| consumer::start(queue, &content, course.clone())).transpose()?;
-        let (warm, warmed) = mpsc::channel();
-        let shared = course.clone();
-        let work = move || {
-            forwarding::run(middle, &shared, |sample| {
-                let _ = warm.send(sample); // whoever started this thread waits for it
-            })
+    /// Starts all threads, and waits for the end of the warm-up.
+    fn start(setup: MemorySetup, demo: MemoryDemo, sizes: &Sizes) -> Result<Self, String> {
+        let failed = |error| format!("a thread could not be started: {error}; raise RLIMIT_NPROC");
+        let MemorySetup { pools, nics: [nic0, nic1], ports } = setup;
+        let (passed, queue) = match demo.action {
+            DemoAction::Pass => Some(RingBuffer::new(plan::QUEUE)).unzip(),
+            _ => (None, None),
         };
-        let middle = std::thread::Builder::new().name("forward".into()).spawn(work)?;
-        Ok((Self { course, middle, consumer, wire }, warmed))
+        let (state, content) = (Arc::new(RunState::new(1)), Content::new(demo.size));
+        let mut on_wire = wire::Wire::new(ports, demo.action, &content, state.clone());
+        let wire = PortThread::new("wire", move || on_wire.step()).map_err(failed)?;
+        let consumer = queue.map(|queue| consumer::start(queue, &content, state.clone()));
+        let consumer = consumer.transpose().map_err(failed)?;
+        let task = ForwardTask {
+            pools,
+            pages: sizes.pages,
+            nics: [Box::new(nic0), Box::new(nic1)],
+            burst: BUDGET,
+            action: demo.action,
+            consumer: passed,
+            cpu: None,
+        };
+        let (warm, warmed) = mpsc::channel();
+        let forwarding = task.start(state.clone(), warm)?;
+        wait_for_warm_up(&warmed, 1)?;
+        Ok(Self { state, forwarding, consumer, wire })
     }
 
-    /// Waits for all: the forwarding loop until everything has drained, the others after it.
-    fn join(self) -> Result<Arc<Course>, String> {
+    /// Waits for all: the forwarding thread until everything has drained, the others after it.
+    fn join(self) -> Result<(), String> {
         let died = |thread| move |_| format!("the {thread} thread panicked");
-        self.middle.join().map_err(died("forwarding"))?;
+        self.forwarding.join().map(drop).map_err(died("forwarding"))?;
         self.consumer.map_or(Ok(()), JoinHandle::join).map_err(died("consumer"))?;
         drop(self.wire);
-        Ok(self.course)
+        Ok(())
     }
 }

@@ -1,28 +1,28 @@
 //! Runs a demonstration where it takes place.
 
 use super::live::View;
-use super::place::Place;
-use super::verdict::Verdict;
+use super::place::DemoPlace;
 use super::{memory, veth};
+use crate::report::verdict::Verdict;
 use crate::sys;
 
 /// Runs it, and judges.
-pub fn demonstrate(place: Place, view: &View<'_>) -> Result<Verdict, String> {
-    let task = match place {
-        Place::Memory(task) => task,
-        Place::Veth(mtu) => return veth::run(veth::Stage::new(mtu, sys::two_cpus())?, view),
-        Place::VethElse(mtu, task) => match veth::Stage::new(mtu, sys::two_cpus()) {
-            Ok(stage) => return veth::run(stage, view),
+pub fn demonstrate(place: DemoPlace, view: &View<'_>) -> Result<Verdict, String> {
+    let demo = match place {
+        DemoPlace::Memory(demo) => demo,
+        DemoPlace::Veth(mtu) => return veth::run(veth::VethSetup::new(mtu, sys::two_cpus())?, view),
+        DemoPlace::VethElse(mtu, demo) => match veth::VethSetup::new(mtu, sys::two_cpus()) {
+            Ok(setup) => return veth::run(setup, view),
             Err(why) => {
-                let line = format!("In memory only, for real interfaces would need what is not here: {why}");
+                let line = format!("Running in memory, because veth is not available: {why}");
                 if view.lines {
                     println!("{line}")
                 } else {
                     eprintln!("{line}")
                 }
-                task
+                demo
             }
         },
     };
-    memory::run(task, view)
+    memory::run(demo, view)
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use pagepool_net::{BUDGET, NicPort, PortStep};
 
-use super::content::{Check, Content};
-use super::course::{Course, Phase};
+use super::content::{Content, ContentCheck};
 use super::plan::DemoAction;
+use crate::engine::run_state::{Phase, RunState};
 
 /// What is on the wire.
 #[derive(Debug)]
@@ -16,27 +16,27 @@ pub struct Wire {
     /// Which of them the sink is at.
     sink: usize,
     content: Content,
-    check: Check,
+    check: ContentCheck,
     next: u64,
     packet: Vec<u8>,
-    course: Arc<Course>,
+    state: Arc<RunState>,
 }
 
 impl Wire {
-    /// The source sends into the first port. The sink is where the program's packets come out.
-    pub fn new(ports: [NicPort; 2], program: DemoAction, content: &Content, course: Arc<Course>) -> Self {
-        let sink = if program == DemoAction::Echo { 0 } else { 1 };
-        let check = content.clone().check(program == DemoAction::Echo);
-        Self { ports, sink, content: content.clone(), check, next: 0, packet: Vec::new(), course }
+    /// The source sends into the first port. The sink is where the packets come out.
+    pub fn new(ports: [NicPort; 2], action: DemoAction, content: &Content, state: Arc<RunState>) -> Self {
+        let sink = if action == DemoAction::Echo { 0 } else { 1 };
+        let check = content.clone().check(action == DemoAction::Echo);
+        Self { ports, sink, content: content.clone(), check, next: 0, packet: Vec::new(), state }
     }
 
     /// A burst into the first NIC, and everything that was sent out of the other end. Says whether anything moved.
     pub fn step(&mut self) -> bool {
-        let delivered = match self.course.reached(Phase::Stopping) {
-            false if self.course.reached(Phase::Traffic) => self.deliver(),
+        let delivered = match self.state.reached(Phase::Stopping) {
+            false if self.state.reached(Phase::Traffic) => self.deliver(),
             false => 0,
             true => {
-                self.course.move_to(Phase::Draining);
+                self.state.move_to(Phase::Draining);
                 0
             }
         };
@@ -54,7 +54,7 @@ impl Wire {
         };
         let delivered = ports[0].step(|wire| (0..BUDGET).take_while(|_| one(wire)).count());
         let delivered = delivered.unwrap_or(0) as u64;
-        self.course.sent.fetch_add(delivered, Ordering::Relaxed);
+        self.state.sent.fetch_add(delivered, Ordering::Relaxed);
         delivered
     }
 
@@ -67,8 +67,8 @@ impl Wire {
         };
         ports[self.sink].step(|wire| while wire.take(&mut one) {});
         if arrived > 0 {
-            self.course.arrived.fetch_add(arrived, Ordering::Relaxed);
-            self.course.corrupt.fetch_add(corrupt, Ordering::Relaxed);
+            self.state.arrived.fetch_add(arrived, Ordering::Relaxed);
+            self.state.corrupt.fetch_add(corrupt, Ordering::Relaxed);
         }
         arrived
     }

@@ -1,13 +1,15 @@
 //! Where the buffers of all ports are that are not in their pools.
 
+use std::fmt;
+
 use serde::Serialize;
 
-use crate::engine::port_sample::PortSample;
+use super::port_sample::PortSample;
 use crate::report::number::grouped;
 
 /// Buffers that are not in their pools, by where they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Places {
+pub struct BufferLocations {
     /// On fill rings.
     pub fill: u64,
     /// On receive rings.
@@ -24,7 +26,7 @@ pub struct Places {
     pub held: u64,
 }
 
-impl Places {
+impl BufferLocations {
     /// Where they are.
     pub fn of(ports: &[PortSample]) -> Self {
         let mut all = Self { held: ports.iter().map(|at| at.waiting).sum(), ..Self::default() };
@@ -43,10 +45,12 @@ impl Places {
     pub fn total(&self) -> u64 {
         self.fill + self.receive + self.transmit + self.completion + self.kernel + self.rejected + self.held
     }
+}
 
-    /// In words, with the places where any are: so a line fits a terminal of 80 columns.
-    pub fn said(&self) -> String {
-        let places = [
+/// In words, without the locations where no buffer is: so a line fits a terminal of 80 columns.
+impl fmt::Display for BufferLocations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let locations = [
             ("fill", self.fill),
             ("receive", self.receive),
             ("transmit", self.transmit),
@@ -55,9 +59,9 @@ impl Places {
             ("rejected", self.rejected),
             ("held", self.held),
         ];
-        let said = places.iter().filter(|(_, count)| *count > 0);
-        let said: Vec<_> = said.map(|(place, count)| format!("{place} {}", grouped(*count))).collect();
-        format!("out {}: {}", grouped(self.total()), said.join(", "))
+        let some = locations.iter().filter(|(_, count)| *count > 0);
+        let some: Vec<_> = some.map(|(location, count)| format!("{location} {}", grouped(*count))).collect();
+        write!(f, "out {}: {}", grouped(self.total()), some.join(", "))
     }
 }
 
@@ -67,7 +71,7 @@ mod tests {
     use pagepool_net::KernelStats;
 
     #[test]
-    fn places_add_up() {
+    fn locations_add_up() {
         let xsk = KernelStats {
             fill: 1,
             received: 2,
@@ -79,9 +83,9 @@ mod tests {
             ..KernelStats::default()
         };
         let port = PortSample { xsk: Some(xsk), waiting: 8, ..PortSample::default() };
-        let places = Places::of(&[port, PortSample::default()]);
-        assert_eq!((places.total(), places.kernel, places.held), (36, 9, 8));
-        let some = Places { fill: 1024, held: 3, ..Places::default() };
-        assert_eq!(some.said(), "out 1,027: fill 1,024, held 3");
+        let locations = BufferLocations::of(&[port, PortSample::default()]);
+        assert_eq!((locations.total(), locations.kernel, locations.held), (36, 9, 8));
+        let some = BufferLocations { fill: 1024, held: 3, ..BufferLocations::default() };
+        assert_eq!(some.to_string(), "out 1,027: fill 1,024, held 3");
     }
 }

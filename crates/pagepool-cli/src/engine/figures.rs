@@ -1,13 +1,13 @@
 //! Figures made of what the pools, the NICs and the ports counted.
 
-use pagepool::Stats;
+use pagepool::{PoolRef, Stats};
 use pagepool_net::DeviceStats;
 
 use super::port_sample::PortSample;
 
 /// Where the pages of all pools are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct PageLocations {
     /// In the owners' caches.
     pub cache: u64,
     /// In lanes, on their way home from other threads.
@@ -23,10 +23,10 @@ pub struct Places {
 }
 
 /// Where the pages are.
-pub fn places(ports: &[PortSample]) -> Places {
+pub fn page_locations(ports: &[PortSample]) -> PageLocations {
     let sum = |of: fn(&PortSample) -> u64| ports.iter().map(of).sum::<u64>();
     let [rx, tx] = [sum(|at| at.nic.in_rx), sum(|at| at.nic.in_tx)];
-    Places {
+    PageLocations {
         cache: sum(|at| at.pool.1.cache),
         lanes: sum(|at| at.pool.1.lanes),
         ring: sum(|at| at.pool.1.ring),
@@ -56,6 +56,11 @@ pub fn recycled_percent(warm: &[PortSample], now: &[PortSample]) -> Option<f64> 
     (allocated > 0).then(|| (allocated - fresh) as f64 * 100.0 / allocated as f64)
 }
 
+/// Buffers that are not in their pools, of pools that ended.
+pub fn missing(pools: &[PoolRef]) -> u64 {
+    pools.iter().map(|pool| pool.inflight().total.unsigned_abs()).sum()
+}
+
 /// Packets that found a queue full: a receive ring, that to the thread they are passed to, or that to a transmit ring.
 pub fn dropped(ports: &[PortSample]) -> u64 {
     ports.iter().map(|at| at.nic.rx_no_buffer + at.port.pass_refused + at.port.tx_overflow).sum()
@@ -80,7 +85,7 @@ mod tests {
         let mut sample = [PortSample::default(); 2];
         (sample[0].nic.in_rx, sample[1].nic.in_tx) = (5, 7);
         sample[0].pool.1.out = 14;
-        assert_eq!(places(&sample), Places { rx: 5, tx: 7, held: 2, ..Default::default() });
+        assert_eq!(page_locations(&sample), PageLocations { rx: 5, tx: 7, held: 2, ..Default::default() });
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::engine::port_sample::PortSample;
+use super::port_sample::PortSample;
 use crate::report::number::grouped;
 
 /// What the kernel counts for all sockets (`XDP_STATISTICS`).
@@ -36,16 +36,16 @@ impl KernelCounts {
         all
     }
 
-    /// What there is to say, if anything went wrong so far.
-    pub fn said(&self) -> Option<String> {
+    /// In words, if anything went wrong so far.
+    pub fn problems(&self) -> Option<String> {
         let counts = [
             ("dropped", self.rx_dropped),
             ("receive ring full", self.rx_ring_full),
             ("fill ring empty", self.rx_fill_ring_empty),
             ("invalid", self.rx_invalid_descs + self.tx_invalid_descs),
         ];
-        let said = counts.iter().filter(|(_, count)| *count > 0);
-        let said: Vec<_> = said.map(|(what, count)| format!("{what} {}", grouped(*count))).collect();
-        (!said.is_empty()).then(|| format!("kernel counts: {}", said.join(", ")))
+        let some = counts.iter().filter(|(_, count)| *count > 0);
+        let some: Vec<_> = some.map(|(what, count)| format!("{what} {}", grouped(*count))).collect();
+        (!some.is_empty()).then(|| format!("kernel counts: {}", some.join(", ")))
     }
 }

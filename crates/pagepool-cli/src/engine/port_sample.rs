@@ -1,9 +1,10 @@
 //! What a thread sees of its ports at one time, for the figures of whoever watches it.
 
-use pagepool::{Inflight, Stats};
+use pagepool::{Inflight, PoolRef, Stats};
 use pagepool_net::{
     DeviceStats, ForwardStats, Forwarder, KernelStats, PacketHandler, PathStats, PortId, Stack, TxQueue,
 };
+use serde_json::{Map, Value};
 
 /// What was counted for one port.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,4 +37,26 @@ impl PortSample {
             waiting: forwarder.waiting(port).map_or(0, TxQueue::buffers) as u64,
         }
     }
+
+    /// All counts, for the JSON output.
+    pub fn fields(&self) -> Map<String, Value> {
+        let mut fields = object(self.port.entries().chain(self.paths.entries()));
+        fields.insert("nic".into(), object(self.nic.entries()).into());
+        if let Some(xsk) = self.xsk {
+            fields.insert("xsk".into(), object(xsk.entries()).into());
+        }
+        fields
+    }
+}
+
+/// The counts of a pool, for the JSON output.
+pub fn pool_fields(pool: &PoolRef) -> Map<String, Value> {
+    let mut fields = object(pool.stats().fields());
+    fields.insert("name".into(), pool.name().into());
+    fields
+}
+
+/// Names and counts as an object.
+pub fn object(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Map<String, Value> {
+    counts.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect()
 }

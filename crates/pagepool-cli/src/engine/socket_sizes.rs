@@ -23,7 +23,7 @@ const SPARE: usize = 256;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct SocketNeeds {
     /// Largest packet of the links without its Ethernet header.
     pub mtu: u32,
     /// Bytes of a chunk.
@@ -43,7 +43,7 @@ pub struct Wanted {
 /// The sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketSizes {
-    wanted: Wanted,
+    needs: SocketNeeds,
     /// Slots of each ring.
     pub ring: u32,
     /// Packets that are taken from a socket at once.
@@ -56,7 +56,7 @@ impl SocketSizes {
     /// For links of our own, in whole pages that are copied: the largest rings for which a pool can keep all its pages.
     pub fn of_mtu(mtu: u32) -> Self {
         let mode = XskMode::Copy; // no veth has another
-        let wanted = Wanted {
+        let needs = SocketNeeds {
             mtu,
             chunk: PAGE_SIZE as u32,
             unaligned: false,
@@ -65,12 +65,12 @@ impl SocketSizes {
             mode,
             hugepages: false,
         };
-        Self::largest(wanted)
+        Self::largest(needs)
     }
 
     /// For what is asked for, or why that does not go together.
-    pub fn new(wanted: Wanted) -> Result<Self, String> {
-        let Wanted { mtu, chunk, ring, .. } = wanted;
+    pub fn new(needs: SocketNeeds) -> Result<Self, String> {
+        let SocketNeeds { mtu, chunk, ring, .. } = needs;
         let most = (MAX_FRAGS + 1) * (chunk as usize - HEADROOM) - HEADERS;
         if mtu as usize > most {
             let whole =
@@ -81,27 +81,27 @@ impl SocketSizes {
                 MAX_FRAGS + 1
             ));
         }
-        let Some(ring) = ring else { return Ok(Self::largest(wanted)) };
-        let sizes = Self::with_ring(wanted, ring);
+        let Some(ring) = ring else { return Ok(Self::largest(needs)) };
+        let sizes = Self::with_ring(needs, ring);
         if sizes.pages > MOST_PAGES {
             return Err(format!(
                 "rings of {ring} slots need {} pages for MTU {mtu}, and a pool keeps at most {MOST_PAGES}: at most --ring {}",
                 sizes.pages,
-                Self::fitting(wanted, ring).ring
+                Self::fitting(needs, ring).ring
             ));
         }
         Ok(sizes)
     }
 
-    fn largest(wanted: Wanted) -> Self {
-        Self::fitting(wanted, RING)
+    fn largest(needs: SocketNeeds) -> Self {
+        Self::fitting(needs, RING)
     }
 
     /// With rings of so many slots, or less.
-    fn fitting(wanted: Wanted, ring: u32) -> Self {
-        let mut sizes = Self::with_ring(wanted, ring);
+    fn fitting(needs: SocketNeeds, ring: u32) -> Self {
+        let mut sizes = Self::with_ring(needs, ring);
         while sizes.pages > MOST_PAGES && sizes.ring > 2 {
-            sizes = Self::with_ring(wanted, sizes.ring / 2);
+            sizes = Self::with_ring(needs, sizes.ring / 2);
         }
         sizes
     }
@@ -109,11 +109,11 @@ impl SocketSizes {
     /// Packets lie on the receive ring, in the hardware's, or wait in the kernel for one, lie on another's transmit ring,
     /// wait for that (as many packets as it has slots), or are in the bursts of who works on them. A page of which a fragment
     /// is anywhere counts whole.
-    fn with_ring(wanted: Wanted, ring: u32) -> Self {
-        let room = wanted.chunk as usize - HEADROOM - TAILROOM;
-        let buffers = (wanted.mtu as usize + HEADERS).div_ceil(room).min(MAX_FRAGS + 1);
-        let (slots, hardware) = (ring as usize, wanted.hardware_ring as usize);
-        let mut sizes = Self { wanted, ring, burst: BURST, pages: 0 };
+    fn with_ring(needs: SocketNeeds, ring: u32) -> Self {
+        let room = needs.chunk as usize - HEADROOM - TAILROOM;
+        let buffers = (needs.mtu as usize + HEADERS).div_ceil(room).min(MAX_FRAGS + 1);
+        let (slots, hardware) = (ring as usize, needs.hardware_ring as usize);
+        let mut sizes = Self { needs, ring, burst: BURST, pages: 0 };
         if sizes.multi_buffer() {
             sizes.burst = BUDGET;
         }
@@ -123,23 +123,23 @@ impl SocketSizes {
 
     /// Bytes of a chunk.
     pub fn chunk(&self) -> u32 {
-        self.wanted.chunk
+        self.needs.chunk
     }
 
     /// Whether packets may have several buffers: those that do not fit a chunk, or that drivers do not take into a page.
     pub fn multi_buffer(&self) -> bool {
-        let one = (self.wanted.chunk as usize - HEADROOM).min(PAGE_SIZE - HEADROOM - TAILROOM);
-        self.wanted.mtu as usize + HEADERS > one
+        let one = (self.needs.chunk as usize - HEADROOM).min(PAGE_SIZE - HEADROOM - TAILROOM);
+        self.needs.mtu as usize + HEADERS > one
     }
 
     /// Whether a buffer is a part of a page.
     pub fn in_frags(&self) -> bool {
-        !self.wanted.unaligned && (self.wanted.chunk as usize) < PAGE_SIZE
+        !self.needs.unaligned && (self.needs.chunk as usize) < PAGE_SIZE
     }
 
     /// Most bytes of a packet in a chunk.
     pub fn room(&self) -> usize {
-        self.wanted.chunk as usize - HEADROOM
+        self.needs.chunk as usize - HEADROOM
     }
 
     /// Where a packet that is made here begins in a fragment. A page knows where.
@@ -151,7 +151,7 @@ impl SocketSizes {
     pub fn arena(&self, name: &str, pools: usize) -> ArenaParams {
         let bytes = (pools * self.pages + SPARE) * PAGE_SIZE;
         let max_bytes = bytes.next_multiple_of(1 << pagepool::REGION_SHIFT) as u64;
-        let (backing, on_missing_huge) = match self.wanted.hugepages {
+        let (backing, on_missing_huge) = match self.needs.hugepages {
             true => (Backing::Huge2M, OnMissingHuge::Fail),
             false => (Backing::default(), OnMissingHuge::default()),
         };
@@ -167,16 +167,16 @@ impl SocketSizes {
 
     /// Huge pages that this takes, if it is to be of huge pages.
     pub fn hugepages(&self, pools: usize) -> Option<u64> {
-        self.wanted.hugepages.then(|| self.arena("", pools).max_bytes >> 21)
+        self.needs.hugepages.then(|| self.arena("", pools).max_bytes >> 21)
     }
 
     /// The same as a UMEM.
     pub fn umem(&self, name: &str) -> UmemParams {
         UmemParams {
             name: name.into(),
-            chunk_size: self.wanted.chunk,
-            unaligned: self.wanted.unaligned,
-            mode: self.wanted.mode,
+            chunk_size: self.needs.chunk,
+            unaligned: self.needs.unaligned,
+            mode: self.needs.mode,
             multi_buffer: self.multi_buffer(),
             ..UmemParams::default()
         }
@@ -203,7 +203,7 @@ impl SocketSizes {
             name: name.into(),
             ring_size: self.pages,
             headroom: HEADROOM,
-            max_len: if self.wanted.unaligned { self.wanted.chunk as usize - HEADROOM } else { 0 },
+            max_len: if self.needs.unaligned { self.needs.chunk as usize - HEADROOM } else { 0 },
             chains: if self.multi_buffer() { self.pages } else { 0 },
             wakeup: true,
             ..PoolParams::default()
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn half_pages_hold_what_they_can() {
-        let halves = |mtu| Wanted { mtu, chunk: 2048, ..SocketSizes::of_mtu(mtu).wanted };
+        let halves = |mtu| SocketNeeds { mtu, chunk: 2048, ..SocketSizes::of_mtu(mtu).needs };
         for (mtu, several) in [(1500, false), (1774, false), (1775, true), (9000, true)] {
             let sizes = SocketSizes::new(halves(mtu)).unwrap();
             assert_eq!((sizes.multi_buffer(), sizes.in_frags()), (several, true), "{mtu}");
@@ -258,10 +258,10 @@ mod tests {
 
     #[test]
     fn rings_that_are_too_large_are_refused_with_the_largest() {
-        let wanted = Wanted { ring: Some(16_384), ..SocketSizes::of_mtu(9000).wanted };
-        let error = SocketSizes::new(wanted).unwrap_err();
+        let needs = SocketNeeds { ring: Some(16_384), ..SocketSizes::of_mtu(9000).needs };
+        let error = SocketSizes::new(needs).unwrap_err();
         assert!(error.contains("at most 16384") && error.contains("at most --ring 2048"), "{error}");
-        let small = SocketSizes::new(Wanted { ring: Some(64), ..wanted }).unwrap();
+        let small = SocketSizes::new(SocketNeeds { ring: Some(64), ..needs }).unwrap();
         assert_eq!(small.ring, 64);
     }
 }

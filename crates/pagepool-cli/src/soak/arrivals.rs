@@ -5,7 +5,7 @@
 
 use pagepool_lab::{Arrival, Tally};
 
-use super::counts::Counts;
+use super::counts::PeerCounts;
 
 /// Bits of a number that count the frames of a life.
 pub const LIFE_SHIFT: u32 = 40;
@@ -30,7 +30,7 @@ impl Arrivals {
     }
 
     /// Takes one into account.
-    pub fn take(&mut self, frame: &[u8], counts: &mut Counts) {
+    pub fn take(&mut self, frame: &[u8], counts: &mut PeerCounts) {
         match self.reader.take(frame) {
             Arrival::Good(number) | Arrival::Again(number) | Arrival::Beyond(number) => {
                 self.whole(number, counts);
@@ -40,7 +40,7 @@ impl Arrivals {
         }
     }
 
-    fn whole(&mut self, number: u64, counts: &mut Counts) {
+    fn whole(&mut self, number: u64, counts: &mut PeerCounts) {
         let next = match self.next {
             Some(next) if number >> LIFE_SHIFT <= (next - 1) >> LIFE_SHIFT => next,
             _ => {
@@ -82,9 +82,9 @@ mod tests {
     use pagepool_lab::NumberedFrames;
     use pagepool_net::link::Mac;
 
-    fn counts(numbers: impl IntoIterator<Item = u64>) -> Counts {
+    fn counts(numbers: impl IntoIterator<Item = u64>) -> PeerCounts {
         let frames = NumberedFrames::new(Mac([2; 6]), Mac([4; 6]), 64).expect("64 bytes are a frame");
-        let (mut arrivals, mut counts, mut frame) = (Arrivals::new(), Counts::default(), [0; 64]);
+        let (mut arrivals, mut counts, mut frame) = (Arrivals::new(), PeerCounts::default(), [0; 64]);
         for number in numbers {
             frames.write(number, &mut frame);
             arrivals.take(&frame, &mut counts);
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_a_gap_until_it_comes() {
-        let Counts { arrived, gaps, in_gaps, overtaken, again, .. } = counts([5, 6, 9, 10, 7, 20]);
+        let PeerCounts { arrived, gaps, in_gaps, overtaken, again, .. } = counts([5, 6, 9, 10, 7, 20]);
         assert_eq!((arrived, gaps, in_gaps, overtaken, again), (6, 2, 1 + 9, 1, 0));
     }
 
@@ -102,7 +102,7 @@ mod tests {
     fn nothing_arrives_twice() {
         assert_eq!(counts([1, 2, 2, 1]).again, 2);
         let far = 3 * WINDOW;
-        let Counts { arrived, again, .. } = counts([1, far, far - WINDOW, far - WINDOW + 1, 1]);
+        let PeerCounts { arrived, again, .. } = counts([1, far, far - WINDOW, far - WINDOW + 1, 1]);
         assert_eq!((arrived, again), (3, 2), "what is too old to know is not believed");
         assert_eq!(counts((0..2 * WINDOW).chain([WINDOW + 5])).again, 1);
     }
@@ -110,14 +110,14 @@ mod tests {
     #[test]
     fn a_new_life_has_numbers_of_its_own() {
         let second = 1 << LIFE_SHIFT;
-        let Counts { arrived, gaps, again, .. } = counts([5, 6, second + 6, second + 7, 7]);
+        let PeerCounts { arrived, gaps, again, .. } = counts([5, 6, second + 6, second + 7, 7]);
         assert_eq!((arrived, gaps, again), (4, 0, 1), "the first life is over");
     }
 
     #[test]
     fn what_was_changed_is_damaged() {
         let frames = NumberedFrames::new(Mac([2; 6]), Mac([4; 6]), 64).expect("64 bytes are a frame");
-        let (mut arrivals, mut counts, mut frame) = (Arrivals::new(), Counts::default(), [0; 64]);
+        let (mut arrivals, mut counts, mut frame) = (Arrivals::new(), PeerCounts::default(), [0; 64]);
         frames.write(1, &mut frame);
         frame[40] ^= 1;
         arrivals.take(&frame, &mut counts);

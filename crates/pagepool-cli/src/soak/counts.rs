@@ -21,13 +21,13 @@ pub enum Order {
     End = 2,
 }
 
-/// Bytes of a word, and words of [`Counts`].
+/// Bytes of a word, and words of [`PeerCounts`].
 const WORD: usize = 8;
 const WORDS: usize = 10;
 
 /// What a peer counts. All are frames, unless they say otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct PeerCounts {
     /// Begun to be sent: written before a burst.
     pub begun: u64,
     /// Taken by the driver: written after it.
@@ -50,7 +50,7 @@ pub struct Counts {
     pub in_gaps: u64,
 }
 
-impl Counts {
+impl PeerCounts {
     fn words(&self) -> [u64; WORDS] {
         let Self { begun, sent, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps } = *self;
         [begun, sent, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps]
@@ -71,11 +71,11 @@ impl Counts {
 
 /// One end of the file.
 #[derive(Debug)]
-pub struct Record {
+pub struct CountsFile {
     file: File,
 }
 
-impl Record {
+impl CountsFile {
     /// A new one, all zero.
     pub fn new() -> io::Result<Self> {
         let file = sys::memory_file(c"soak")?;
@@ -110,16 +110,16 @@ impl Record {
     }
 
     /// Writes what the peer counted.
-    pub fn write(&self, counts: &Counts) -> io::Result<()> {
+    pub fn write(&self, counts: &PeerCounts) -> io::Result<()> {
         let bytes = counts.words().map(u64::to_ne_bytes);
         self.file.write_all_at(bytes.as_flattened(), WORD as u64)
     }
 
     /// What it counted. Of a peer that runs, the fields may be of two bursts.
-    pub fn read(&self) -> io::Result<Counts> {
+    pub fn read(&self) -> io::Result<PeerCounts> {
         let mut bytes = [[0; WORD]; WORDS];
         self.file.read_exact_at(bytes.as_flattened_mut(), WORD as u64)?;
-        Ok(Counts::of_words(bytes.map(u64::from_ne_bytes)))
+        Ok(PeerCounts::of_words(bytes.map(u64::from_ne_bytes)))
     }
 }
 
@@ -129,14 +129,14 @@ mod tests {
 
     #[test]
     fn both_ends_see_the_same() {
-        let ours = Record::new().expect("a file in memory");
-        let theirs = Record::over(ours.file().expect("a descriptor"));
+        let ours = CountsFile::new().expect("a file in memory");
+        let theirs = CountsFile::over(ours.file().expect("a descriptor"));
         assert_eq!(
             (ours.read().expect("it was written"), theirs.order().expect("too")),
-            (Counts::default(), Order::Send)
+            (PeerCounts::default(), Order::Send)
         );
         let words = std::array::from_fn(|at| at as u64 + 1);
-        let counts = Counts::of_words(words);
+        let counts = PeerCounts::of_words(words);
         theirs.write(&counts).expect("there is room");
         for order in [Order::Receive, Order::End, Order::Send] {
             ours.tell(order).expect("there is room");

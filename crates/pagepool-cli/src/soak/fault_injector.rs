@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use pagepool_lab::TwoHosts;
 use pagepool_net::link::{NetError, Netlink};
 
-use super::counts::{Counts, Order};
+use super::counts::{Order, PeerCounts};
 use super::flow::Flow;
-use super::live::Live;
-use super::process::Holdings;
-use super::processes::Peer;
+use super::holdings::Holdings;
+use super::live::SoakTable;
+use super::peer_process::PeerProcess;
 use super::schedule::Schedule;
-use crate::demo::course::{Course, Sample};
+use crate::engine::run_state::{RunState, Sample};
 
 const STEP: Duration = Duration::from_millis(1);
 /// How long an interface is down.
@@ -29,12 +29,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What it saw.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct FaultReport {
     pub seconds: f64,
     pub flaps: u64,
     pub kills: u64,
     /// Of each peer.
-    pub peers: [Counts; 2],
+    pub peers: [PeerCounts; 2],
     /// Of each peer: frames that may have been sent when it was killed.
     pub in_doubt: [u64; 2],
     pub returned: Duration,
@@ -45,12 +45,12 @@ pub struct Found {
 }
 
 /// An end of a link.
-struct End {
+struct LinkEnd {
     netlink: Netlink,
     index: u32,
 }
 
-impl End {
+impl LinkEnd {
     fn set_up(&mut self, up: bool) -> Result<(), String> {
         self.netlink.set_up(self.index, up).map_err(failed)
     }
@@ -62,15 +62,15 @@ fn failed(error: NetError) -> String {
 
 /// Injects the faults of one run.
 pub struct FaultInjector<'a> {
-    ends: Vec<End>,
-    peers: [Peer<'a>; 2],
-    course: Arc<Course>,
+    ends: Vec<LinkEnd>,
+    peers: [PeerProcess<'a>; 2],
+    state: Arc<RunState>,
     flow: Flow,
-    live: Live,
+    live: SoakTable,
     start: Instant,
     schedule: Schedule,
     lines: bool,
-    found: Found,
+    report: FaultReport,
     /// The end that is down, and until when.
     down: Option<(usize, Duration)>,
     next_flap: Duration,
@@ -81,22 +81,22 @@ impl<'a> FaultInjector<'a> {
     /// Starts the peers.
     pub fn new(
         hosts: &'a TwoHosts,
-        course: &Arc<Course>,
+        state: &Arc<RunState>,
         warm: Sample,
         schedule: &Schedule,
         lines: bool,
     ) -> Result<Self, String> {
-        let peers = [Peer::start(&hosts.a, &hosts.b, 0)?, Peer::start(&hosts.b, &hosts.a, 1)?];
+        let peers = [PeerProcess::start(&hosts.a, &hosts.b, 0)?, PeerProcess::start(&hosts.b, &hosts.a, 1)?];
         Ok(Self {
             ends: ends(hosts).map_err(failed)?,
             peers,
-            course: course.clone(),
+            state: state.clone(),
             flow: Flow::default(),
-            live: Live::new(warm),
+            live: SoakTable::new(warm),
             start: Instant::now(),
             schedule: *schedule,
             lines,
-            found: Found::default(),
+            report: FaultReport::default(),
             down: None,
             next_flap: Duration::from_secs(schedule.flap_every),
             next_kill: Duration::from_secs(schedule.kill_every),
@@ -111,7 +111,7 @@ impl<'a> FaultInjector<'a> {
         }
         self.start = Instant::now();
         self.flow.calm(Duration::ZERO);
-        self.found.holdings[0] = Holdings::now();
+        self.report.holdings[0] = Holdings::now();
         loop {
             std::thread::sleep(STEP);
             let now = self.start.elapsed();
@@ -125,9 +125,9 @@ impl<'a> FaultInjector<'a> {
         }
         self.flow.give_up(self.start.elapsed());
         let Flow { returned, silence, recovery, .. } = self.flow;
-        (self.found.returned, self.found.silence, self.found.recovery) = (returned, silence, recovery);
-        self.found.seconds = self.start.elapsed().as_secs_f64();
-        self.found.holdings[1] = Holdings::now();
+        (self.report.returned, self.report.silence, self.report.recovery) = (returned, silence, recovery);
+        self.report.seconds = self.start.elapsed().as_secs_f64();
+        self.report.holdings[1] = Holdings::now();
         Ok(())
     }
 
@@ -141,11 +141,11 @@ impl<'a> FaultInjector<'a> {
                 self.warmed();
             }
         } else if now >= self.next_flap && now + DOWN + LAST <= end && !over {
-            let at = self.found.flaps as usize % self.ends.len();
+            let at = self.report.flaps as usize % self.ends.len();
             self.flow.disturb(now);
             self.ends[at].set_up(false)?;
             self.down = Some((at, now + DOWN));
-            self.found.flaps += 1;
+            self.report.flaps += 1;
             self.next_flap += Duration::from_secs(self.schedule.flap_every);
         }
         Ok(())
@@ -158,8 +158,8 @@ impl<'a> FaultInjector<'a> {
         }
         self.next_kill += Duration::from_secs(self.schedule.kill_every);
         self.flow.disturb(now);
-        self.peers[self.found.kills as usize % 2].kill()?;
-        self.found.kills += 1;
+        self.peers[self.report.kills as usize % 2].kill()?;
+        self.report.kills += 1;
         if self.down.is_none() {
             self.flow.calm(self.start.elapsed());
             self.warmed();
@@ -170,8 +170,8 @@ impl<'a> FaultInjector<'a> {
     /// The first time that something fails everything for it is made, and is still there afterwards: from the second of
     /// either on nothing may grow.
     fn warmed(&mut self) {
-        if self.found.flaps <= 1 || self.found.kills <= 1 {
-            self.found.holdings[0] = Holdings::now();
+        if self.report.flaps <= 1 || self.report.kills <= 1 {
+            self.report.holdings[0] = Holdings::now();
         }
     }
 
@@ -182,8 +182,8 @@ impl<'a> FaultInjector<'a> {
         let [a, b] = [self.peers[0].counts()?, self.peers[1].counts()?];
         self.flow.look(now, [b.arrived, a.arrived]);
         if self.lines && self.live.is_due(now) {
-            let Found { flaps, kills, .. } = self.found;
-            self.live.line(now, &self.course.sample(), [a, b], (flaps, kills), self.flow.silence);
+            let FaultReport { flaps, kills, .. } = self.report;
+            self.live.line(now, &self.state.sample(), [a, b], (flaps, kills), self.flow.silence);
         }
         Ok(())
     }
@@ -207,25 +207,25 @@ impl<'a> FaultInjector<'a> {
     }
 
     /// Ends the peers, once nothing forwards any more.
-    pub fn end(mut self) -> Result<Found, String> {
+    pub fn end(mut self) -> Result<FaultReport, String> {
         self.quiet()?;
         for peer in &mut self.peers {
             peer.end()?;
         }
-        self.found.peers = [self.peers[0].counts()?, self.peers[1].counts()?];
-        self.found.in_doubt = self.peers.each_ref().map(|peer| peer.in_doubt);
-        Ok(self.found)
+        self.report.peers = [self.peers[0].counts()?, self.peers[1].counts()?];
+        self.report.in_doubt = self.peers.each_ref().map(|peer| peer.in_doubt);
+        Ok(self.report)
     }
 }
 
 /// In the order in which they go down: ours, and those of the hosts.
-fn ends(hosts: &TwoHosts) -> Result<Vec<End>, NetError> {
+fn ends(hosts: &TwoHosts) -> Result<Vec<LinkEnd>, NetError> {
     let near = |at: usize| {
         let netlink = hosts.run_between(Netlink::open)?;
-        Ok::<_, NetError>(End { netlink, index: hosts.near[at].index })
+        Ok::<_, NetError>(LinkEnd { netlink, index: hosts.near[at].index })
     };
     let far = |host: &pagepool_lab::Host| {
-        Ok::<_, NetError>(End { netlink: host.namespace.netlink()?, index: host.link.index })
+        Ok::<_, NetError>(LinkEnd { netlink: host.namespace.netlink()?, index: host.link.index })
     };
     Ok(vec![near(0)?, far(&hosts.b)?, near(1)?, far(&hosts.a)?])
 }

@@ -14,7 +14,7 @@ use pagepool_lab::{FrameBatch, FrameSocket, NumberedFrames};
 use pagepool_net::link::{Mac, NetError};
 
 use super::arrivals::{Arrivals, LIFE_SHIFT};
-use super::counts::{Counts, Order, Record};
+use super::counts::{CountsFile, Order, PeerCounts};
 use crate::sys;
 
 /// Frames of a burst, either way.
@@ -24,7 +24,7 @@ const ROOM: usize = 2048;
 /// How long it sleeps at most when there is neither room for frames nor one to take.
 const NAP: Duration = Duration::from_micros(100);
 
-/// What it is told.
+/// What a peer is told.
 #[derive(Args, Clone, Debug)]
 pub struct PeerParams {
     /// Its interface.
@@ -64,7 +64,7 @@ pub fn run(task: &PeerParams) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS); // the parent ended before this was asked for
     }
     let input = io::stdin().as_fd().try_clone_to_owned();
-    let record = Record::over(File::from(input.map_err(|error| format!("standard input: {error}"))?));
+    let record = CountsFile::over(File::from(input.map_err(|error| format!("standard input: {error}"))?));
     let mut peer = Peer::new(task).map_err(|error| error.to_string())?;
     peer.work(&record)
 }
@@ -78,7 +78,7 @@ struct Peer {
     bytes: Vec<u8>,
     received: FrameBatch,
     arrivals: Arrivals,
-    counts: Counts,
+    counts: PeerCounts,
 }
 
 impl Peer {
@@ -91,11 +91,11 @@ impl Peer {
             bytes: vec![0; BURST * task.size],
             received: FrameBatch::new(ROOM),
             arrivals: Arrivals::new(),
-            counts: Counts::default(),
+            counts: PeerCounts::default(),
         })
     }
 
-    fn work(&mut self, record: &Record) -> Result<ExitCode, String> {
+    fn work(&mut self, record: &CountsFile) -> Result<ExitCode, String> {
         let lost = |error: io::Error| format!("the file of counts: {error}");
         loop {
             let order = record.order().map_err(lost)?;

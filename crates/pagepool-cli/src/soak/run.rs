@@ -6,39 +6,29 @@ use std::sync::atomic::AtomicBool;
 use pagepool::Pool;
 
 use super::fault_injector::FaultInjector;
+use super::outcome::SoakResult;
 use super::schedule::Schedule;
-use super::verdict::{Seen, Verdict};
-use crate::demo::course::{Course, Phase};
-use crate::demo::forwarding::Middle;
-use crate::demo::plan::DemoAction;
-use crate::demo::veth::{self, Between, Stage};
+use crate::demo::veth::{self, VethSetup};
+use crate::engine::run_state::{Phase, RunState};
+use crate::report::verdict::Verdict;
 
 /// Of the links.
 const MTU: u32 = 1500;
 
 /// Runs it, prints lines meanwhile if it is to, and judges.
 pub fn soak(schedule: &Schedule, lines: bool, interrupted: &AtomicBool) -> Result<Verdict, String> {
-    let stage = Stage::new(MTU, None).map_err(|why| format!("soak runs over real interfaces only: {why}"))?;
-    let Stage { between: Between { pools, nics, mode, pages, burst }, hosts, .. } = stage;
-    let homes = pools.each_ref().map(Pool::handle);
-    let [nic0, nic1] = nics;
-    let middle = Middle {
-        pools,
-        pages: [pages; 2],
-        nics: [Box::new(nic0), Box::new(nic1)],
-        burst,
-        program: DemoAction::Forward,
-        consumer: None,
-        arrived: |_| None,
-    };
-    let course = Arc::new(Course::new());
-    let (forwarding, warm) = veth::start(middle, course.clone(), None, &hosts)?;
-    let mut injector = FaultInjector::new(&hosts, &course, warm, schedule, lines)?;
-    course.move_to(Phase::Traffic);
+    let setup = VethSetup::new(MTU, None).map_err(|why| format!("soak requires AF_XDP over veth: {why}"))?;
+    let (homes, mode) = (setup.ports.pools.each_ref().map(Pool::handle), setup.ports.mode.clone());
+    let (task, hosts) = setup.into_task();
+    let state = Arc::new(RunState::new(1));
+    let forwarding = veth::start(task, &state, &hosts)?;
+    let warm = state.sample();
+    let mut injector = FaultInjector::new(&hosts, &state, warm.clone(), schedule, lines)?;
+    state.move_to(Phase::Traffic);
     let injected = injector.run(interrupted).and_then(|()| injector.quiet());
-    course.move_to(Phase::Draining);
+    state.move_to(Phase::Draining);
     forwarding.join().map_err(|_| "the forwarding thread panicked".to_owned())?;
     injected?;
-    let found = injector.end()?;
-    Ok(Verdict::of(&Seen { mode, found, warm, end: course.sample() }, &homes))
+    let faults = injector.end()?;
+    Ok(SoakResult { mode, faults, warm: warm.ports, end: state.sample().ports }.verdict(&homes))
 }

@@ -20,7 +20,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use pagepool::XdpBuff;
+use pagepool_lab::Tally;
+use pagepool_net::{Action, Ingress, PacketHandler};
 use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::engine::poll_loop::PortHandler;
 
 /// Bytes of a thread's ring.
 const RING: usize = 8 << 20;
@@ -35,20 +39,20 @@ const ETHERNET: u32 = 1;
 /// A file that is being written.
 pub struct Capture {
     over: Arc<AtomicBool>,
-    writer: JoinHandle<Captured>,
+    writer: JoinHandle<CaptureResult>,
     left_out: Vec<Arc<AtomicU64>>,
 }
 
 /// A thread's end of it.
 #[derive(Debug)]
-pub struct Tap {
+pub struct CaptureTap {
     ring: Producer<u8>,
     left_out: Arc<AtomicU64>,
 }
 
 /// What became of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Captured {
+pub struct CaptureResult {
     /// Packets in the file.
     pub written: u64,
     /// Packets for which there was no room, or that came after the file had failed.
@@ -59,7 +63,7 @@ pub struct Captured {
 
 impl Capture {
     /// Makes the file, and an end for each of so many threads.
-    pub fn start(path: &Path, threads: usize) -> Result<(Self, Vec<Tap>), String> {
+    pub fn start(path: &Path, threads: usize) -> Result<(Self, Vec<CaptureTap>), String> {
         let failed = |error| format!("no capture file {}: {error}", path.display());
         let mut file = File::create(path).map_err(failed)?;
         file.write_all(&header()).map_err(failed)?;
@@ -67,19 +71,19 @@ impl Capture {
         for _ in 0..threads {
             let (ring, end) = RingBuffer::new(RING);
             rings.push(end);
-            taps.push(Tap { ring, left_out: Arc::default() });
+            taps.push(CaptureTap { ring, left_out: Arc::default() });
         }
         let left_out = taps.iter().map(|tap| tap.left_out.clone()).collect();
         let over = Arc::new(AtomicBool::new(false));
         let (theirs, path) = (over.clone(), path.display().to_string());
         let writer = std::thread::Builder::new().name("pcap".into());
         let writer =
-            writer.spawn(move || Writer::new(file, path).write(&mut rings, &theirs)).map_err(failed)?;
+            writer.spawn(move || FileWriter::new(file, path).write(&mut rings, &theirs)).map_err(failed)?;
         Ok((Self { over, writer, left_out }, taps))
     }
 
     /// Writes what is left, once all threads have ended.
-    pub fn finish(self) -> Result<Captured, String> {
+    pub fn finish(self) -> Result<CaptureResult, String> {
         self.over.store(true, Ordering::Release); // pairs with write()
         let captured = self.writer.join();
         let mut captured = captured.map_err(|_| "the thread that writes the capture panicked".to_owned())?;
@@ -111,7 +115,7 @@ fn record(len: usize) -> [u8; RECORD] {
     record
 }
 
-impl Tap {
+impl CaptureTap {
     /// Copies a packet.
     pub fn take(&mut self, packet: &XdpBuff) {
         let len = packet.len();
@@ -132,20 +136,51 @@ impl Tap {
     }
 }
 
-/// Writes what the rings have, which is always whole records.
-struct Writer {
-    file: File,
-    path: String,
-    captured: Captured,
+/// A handler whose packets are written to a file before it gets them.
+pub struct Tapped<H> {
+    pub handler: H,
+    pub tap: Option<CaptureTap>,
 }
 
-impl Writer {
+impl<H: PacketHandler> PacketHandler for Tapped<H> {
+    #[inline]
+    fn run(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action {
+        if let Some(tap) = &mut self.tap {
+            tap.take(packet);
+        }
+        self.handler.run(packet, at)
+    }
+
+    #[inline]
+    fn reads(&self) -> bool {
+        self.tap.is_some() || self.handler.reads()
+    }
+}
+
+impl<H: PortHandler> PortHandler for Tapped<H> {
+    fn tally(&self) -> Option<&Tally> {
+        self.handler.tally()
+    }
+
+    fn into_tally(self) -> Option<Tally> {
+        self.handler.into_tally()
+    }
+}
+
+/// Writes what the rings have, which is always whole records.
+struct FileWriter {
+    file: File,
+    path: String,
+    captured: CaptureResult,
+}
+
+impl FileWriter {
     fn new(file: File, path: String) -> Self {
-        Self { file, path, captured: Captured::default() }
+        Self { file, path, captured: CaptureResult::default() }
     }
 
     /// Until all is over.
-    fn write(mut self, rings: &mut [Consumer<u8>], over: &AtomicBool) -> Captured {
+    fn write(mut self, rings: &mut [Consumer<u8>], over: &AtomicBool) -> CaptureResult {
         loop {
             let last = over.load(Ordering::Acquire); // before the look: then what is there is all; pairs with finish()
             let mut moved = 0;
@@ -205,7 +240,7 @@ mod tests {
         let arena = pagepool::Arena::new(pagepool::ArenaParams { max_bytes: 1 << 20, ..Default::default() });
         let pool = pagepool::Pool::new(pagepool::PoolParams::default(), arena.unwrap()).unwrap().bind();
         let (ring, mut end) = RingBuffer::new(200);
-        let mut tap = Tap { ring, left_out: Arc::default() };
+        let mut tap = CaptureTap { ring, left_out: Arc::default() };
         for round in 0..50u8 {
             let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 60).unwrap();
             packet.data_mut().fill(round);
@@ -232,7 +267,7 @@ mod tests {
             ring.push_entire_slice(&record).unwrap();
             ring.push_entire_slice(&vec![7; record[8] as usize]).unwrap();
         }
-        let captured = Writer::new(full, "full".into()).write(&mut [end], &AtomicBool::new(true));
+        let captured = FileWriter::new(full, "full".into()).write(&mut [end], &AtomicBool::new(true));
         assert_eq!((captured.written, captured.left_out), (0, 2));
         assert!(captured.failed.is_some_and(|why| why.contains("capture file full is not whole")));
     }

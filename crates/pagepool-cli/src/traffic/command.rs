@@ -1,37 +1,25 @@
-//! What a command on interfaces is: its arguments, and what its threads do.
+//! What a command on interfaces is: its plan, and what its threads do.
 
-use pagepool_net::{self as net, Attach};
+use pagepool_net::{Attach, TxMode};
 
-use super::capture::Tap;
+use super::capture::CaptureTap;
 use super::interface::Interface;
 use super::options::Options;
-use super::worker::{Feed, Work};
+use crate::engine::frame_source::FrameSource;
+use crate::engine::poll_loop::PortHandler;
 use crate::engine::socket_sizes::SocketSizes;
 
-/// A command.
+/// A command on interfaces.
 pub trait TrafficCommand {
-    /// As it is spelt.
-    const NAME: &'static str;
-    /// What it does that somebody may not want; the name of the interface goes behind it.
-    const DOES: &'static str;
-    /// Whether packets go out of another interface than they came by, so that offloads matter.
-    const WARNS_OF_OFFLOADS: bool = false;
+    /// What a thread does with packets.
+    type Handler: PortHandler;
+    /// Where a thread's own frames come from.
+    type Source: FrameSource;
 
-    /// Names of the interfaces that it works on.
-    fn interfaces(&self) -> Vec<&str>;
+    /// What it does with which interfaces.
+    fn plan(&self) -> TrafficPlan<'_>;
 
-    /// What all commands are told.
-    fn options(&self) -> &Options;
-
-    /// Where the program goes that takes packets from the kernel; `None` takes none.
-    fn attach(&self) -> Option<Attach>;
-
-    /// How its packets go out, if it sends any.
-    fn sending(&self) -> Option<net::TxMode> {
-        None
-    }
-
-    /// Refuses interfaces on which it cannot work.
+    /// An error for interfaces on which it cannot work.
     fn check(&self, _: &[Interface]) -> Result<(), String> {
         Ok(())
     }
@@ -41,23 +29,36 @@ pub trait TrafficCommand {
         interfaces.iter().map(|interface| interface.link.mtu).max().unwrap_or(0)
     }
 
-    /// How many numbered frames are looked for, if they are.
-    fn expects(&self) -> Option<u64> {
-        None
-    }
-
     /// What one of its threads does.
-    fn work(&self, thread: &mut Thread<'_>) -> (impl Work, impl Feed);
+    fn work(&self, thread: &mut ThreadContext<'_>) -> (Self::Handler, Self::Source);
+}
+
+/// What a command does with which interfaces.
+pub struct TrafficPlan<'a> {
+    /// The command as it is spelt.
+    pub name: &'static str,
+    /// What becomes of an interface, with the interface's name to follow.
+    pub effect: &'static str,
+    pub interfaces: Vec<&'a str>,
+    pub options: &'a Options,
+    /// Where the XDP program runs that takes packets from the kernel; without one nothing is received.
+    pub attach: Option<Attach>,
+    /// How packets go out, if any do.
+    pub tx_mode: Option<TxMode>,
+    /// Whether packets leave by another interface than they came by, so that offloads matter.
+    pub warns_of_offloads: bool,
+    /// How many numbered frames are looked for, if they are.
+    pub expected_frames: Option<u64>,
 }
 
 /// One of the threads of a command.
-pub struct Thread<'a> {
+pub struct ThreadContext<'a> {
     pub interfaces: &'a [Interface],
     pub sizes: &'a SocketSizes,
     /// How many threads there are.
     pub threads: usize,
-    /// Which interface each of its ports is of.
+    /// The interface of each of its ports.
     pub sides: Vec<usize>,
     /// Where packets are copied to for a file. Who sends takes it; else what is received goes there.
-    pub tap: Option<Tap>,
+    pub tap: Option<CaptureTap>,
 }

@@ -123,7 +123,7 @@ enum By {
 
 impl Sending {
     /// As the library has it.
-    pub fn how(&self) -> net::TxMode {
+    pub fn tx_mode(&self) -> net::TxMode {
         match self.send {
             By::Auto => net::TxMode::Auto,
             By::Ring => net::TxMode::Ring,

@@ -3,36 +3,29 @@
 use std::fmt;
 use std::sync::Arc;
 
-use pagepool::{Arena, Error, PAGE_SIZE, Pool, PoolRef};
+use pagepool::{Arena, Error, PAGE_SIZE, PoolRef};
 use pagepool_net::{Attach, BusyPoll, Redirect, TxMode, Umem, XskDevice};
 use serde::Serialize;
 
 use super::interface::Interface;
+use crate::engine::poll_loop::PollPort;
 use crate::engine::socket_sizes::{self, SocketSizes};
 use crate::report::error::error_chain;
 use crate::report::number::grouped;
 
-/// A queue of an interface, ready to be polled.
-pub struct Port {
-    /// Which of the interfaces.
-    pub interface: usize,
-    pub pool: Pool,
-    pub nic: XskDevice,
-}
-
 /// Everything that is opened before the first packet.
-pub struct Stage {
-    /// The ports of each thread.
-    pub threads: Vec<Vec<Port>>,
+pub struct TrafficSetup {
+    /// The ports of each thread, and which interface each of them is of.
+    pub threads: Vec<(Vec<usize>, Vec<PollPort>)>,
     /// The pools, to be asked when all is over.
-    pub homes: Vec<PoolRef>,
-    pub interfaces: Vec<Opened>,
+    pub pools: Vec<PoolRef>,
+    pub interfaces: Vec<OpenedInterface>,
     pub sizes: SocketSizes,
 }
 
 /// An interface as it was opened.
 #[derive(Clone, Debug, Serialize)]
-pub struct Opened {
+pub struct OpenedInterface {
     pub name: String,
     /// `af_xdp_native_copy` and the like.
     pub mode: String,
@@ -40,16 +33,16 @@ pub struct Opened {
     pub attach: Option<&'static str>,
     /// Why it is not in the driver, if it was to be there if possible.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub attach_why: Option<String>,
-    /// The program, as `bpftool prog` shows it.
+    pub attach_reason: Option<String>,
+    /// The XDP program, as `bpftool prog` shows it.
     pub program_id: Option<u32>,
     pub zero_copy: bool,
-    /// What packets go out by, if any do, as it was opened: `program`, `ring`, or `both` if queues differ.
+    /// What packets go out by, if any do, as it was opened: `bpf-batch`, `ring`, or `mixed` if queues differ.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sent_by: Option<&'static str>,
-    /// Why not by a program, if one was to send if possible.
+    pub tx_mode: Option<&'static str>,
+    /// Why not by BPF batch, if that was to be used if possible.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sent_by_why: Option<String>,
+    pub tx_mode_reason: Option<String>,
     pub mtu: u32,
     pub queues: Vec<u32>,
     /// Queues that there are.
@@ -65,32 +58,32 @@ pub struct Opened {
     pub busy_polled: Option<usize>,
 }
 
-/// How the interfaces are opened.
+/// SetupParams the interfaces are opened.
 #[derive(Clone, Copy)]
-pub struct How {
+pub struct SetupParams {
     pub sizes: SocketSizes,
     /// Where the program goes that takes packets; without one nothing is received.
     pub attach: Option<Attach>,
-    /// How packets go out, if any do.
-    pub sending: Option<TxMode>,
+    /// SetupParams packets go out, if any do.
+    pub tx_mode: Option<TxMode>,
     pub busy_poll: Option<BusyPoll>,
 }
 
-impl Stage {
+impl TrafficSetup {
     /// Opens all queues. Interface by interface, each thread has every n-th queue of those that are worked on, where the
     /// interface with the fewest has n.
-    pub fn open(name: &str, interfaces: &[Interface], how: How) -> Result<Self, String> {
+    pub fn open(name: &str, interfaces: &[Interface], params: SetupParams) -> Result<Self, String> {
         let all = interfaces.iter().map(|interface| interface.queues.len());
         let (pools, threads) = (all.clone().sum(), all.min().unwrap_or(0));
         let mut this = Self {
-            threads: (0..threads).map(|_| Vec::new()).collect(),
-            homes: Vec::new(),
+            threads: (0..threads).map(|_| Default::default()).collect(),
+            pools: Vec::new(),
             interfaces: Vec::new(),
-            sizes: how.sizes,
+            sizes: params.sizes,
         };
-        let arena = Arena::new(how.sizes.arena(name, pools));
-        let arena = arena.map_err(|error| no_memory(&error, how.sizes.hugepages(pools)))?;
-        this.fill(name, interfaces, how, &arena).map_err(|error| error_chain(&error))?;
+        let arena = Arena::new(params.sizes.arena(name, pools));
+        let arena = arena.map_err(|error| no_memory(&error, params.sizes.hugepages(pools)))?;
+        this.fill(name, interfaces, params, &arena).map_err(|error| error_chain(&error))?;
         Ok(this)
     }
 
@@ -98,28 +91,30 @@ impl Stage {
         &mut self,
         name: &str,
         interfaces: &[Interface],
-        how: How,
+        params: SetupParams,
         arena: &Arc<Arena>,
     ) -> Result<(), Error> {
-        let umem = Umem::new(how.sizes.umem(name), &**arena)?;
+        let umem = Umem::new(params.sizes.umem(name), &**arena)?;
         for (number, interface) in interfaces.iter().enumerate() {
             let link = &interface.link.name;
-            let attach = |how_so| Redirect::attach(link, how_so, how.sizes.multi_buffer());
-            let redirect = how.attach.map(attach).transpose()?;
+            let attach = |mode| Redirect::attach(link, mode, params.sizes.multi_buffer());
+            let redirect = params.attach.map(attach).transpose()?;
             let mut nics = Vec::new();
             for &queue in &interface.queues {
-                let mut socket = how.sizes.socket(link, queue);
-                (socket.redirect, socket.busy_poll) = (redirect.clone(), how.busy_poll);
-                socket.tx_mode = how.sending.unwrap_or(TxMode::Ring);
+                let mut socket = params.sizes.socket(link, queue);
+                (socket.redirect, socket.busy_poll) = (redirect.clone(), params.busy_poll);
+                socket.tx_mode = params.tx_mode.unwrap_or(TxMode::Ring);
                 nics.push(XskDevice::open(socket, &umem)?);
             }
-            self.interfaces.push(Opened::of(interface, &nics, how));
+            self.interfaces.push(OpenedInterface::of(interface, &nics, params));
             for (at, nic) in nics.into_iter().enumerate() {
                 let name = format!("{link}:{}", interface.queues[at]);
-                let pool = how.sizes.pool_of(&name, &nic, &umem, arena)?;
-                self.homes.push(pool.handle());
+                let pool = params.sizes.pool_of(&name, &nic, &umem, arena)?;
+                self.pools.push(pool.handle());
                 let threads = self.threads.len();
-                self.threads[at % threads].push(Port { interface: number, pool, nic });
+                let (sides, ports) = &mut self.threads[at % threads];
+                sides.push(number);
+                ports.push(PollPort { pool, pages: params.sizes.pages, device: Box::new(nic) });
             }
         }
         Ok(())
@@ -138,27 +133,27 @@ fn no_memory(error: &Error, huge: Option<u64>) -> String {
     }
 }
 
-impl Opened {
-    fn of(interface: &Interface, nics: &[XskDevice], how: How) -> Self {
+impl OpenedInterface {
+    fn of(interface: &Interface, nics: &[XskDevice], params: SetupParams) -> Self {
         let redirect = nics.first().and_then(XskDevice::redirect);
         let (attach, why) = redirect.and_then(|redirect| redirect.mode()).unzip();
         Self {
             name: interface.link.name.clone(),
             mode: nics.first().map(socket_sizes::mode).unwrap_or_default(),
             attach: attach.map(|attach| if attach == Attach::Generic { "generic" } else { "native" }),
-            attach_why: why.flatten().map(str::to_owned),
+            attach_reason: why.flatten().map(str::to_owned),
             program_id: redirect.and_then(|redirect| redirect.program_id()),
             zero_copy: nics.iter().all(XskDevice::is_zero_copy),
-            sent_by: how.sending.map(|_| sent_by(nics)),
-            sent_by_why: how.sending.and_then(|_| nics.iter().find_map(|nic| nic.tx_mode().1)),
+            tx_mode: params.tx_mode.map(|_| tx_mode(nics)),
+            tx_mode_reason: params.tx_mode.and_then(|_| nics.iter().find_map(|nic| nic.tx_mode().1)),
             mtu: interface.link.mtu,
             queues: interface.queues.clone(),
             queues_of: interface.queues_of,
-            chunk: how.sizes.chunk(),
-            ring: how.sizes.ring,
-            pages: how.sizes.pages,
-            multi_buffer: how.sizes.multi_buffer(),
-            busy_polled: how.busy_poll.map(|_| nics.iter().filter(|nic| nic.napi_id().is_some()).count()),
+            chunk: params.sizes.chunk(),
+            ring: params.sizes.ring,
+            pages: params.sizes.pages,
+            multi_buffer: params.sizes.multi_buffer(),
+            busy_polled: params.busy_poll.map(|_| nics.iter().filter(|nic| nic.napi_id().is_some()).count()),
         }
     }
 
@@ -169,28 +164,28 @@ impl Opened {
 }
 
 /// What sends for these.
-fn sent_by(nics: &[XskDevice]) -> &'static str {
-    let by_program = nics.iter().filter(|nic| nic.tx_mode().0 == TxMode::BpfBatch).count();
-    match by_program {
+fn tx_mode(nics: &[XskDevice]) -> &'static str {
+    let by_batch = nics.iter().filter(|nic| nic.tx_mode().0 == TxMode::BpfBatch).count();
+    match by_batch {
         0 => "ring",
-        n if n == nics.len() => "program",
-        _ => "both",
+        n if n == nics.len() => "bpf-batch",
+        _ => "mixed",
     }
 }
 
-impl fmt::Display for Opened {
+impl fmt::Display for OpenedInterface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let attach = self.attach.unwrap_or("no program");
+        let attach = self.attach.unwrap_or("no XDP program");
         let copy = if self.zero_copy { "zerocopy" } else { "copy" };
-        let sent = match self.sent_by {
-            Some("program") => ", sent by a program",
-            Some("both") => ", sent by a program on some queues",
+        let tx_mode = match self.tx_mode {
+            Some("bpf-batch") => ", TX by BPF batch",
+            Some("mixed") => ", TX by BPF batch on some queues",
             _ => "",
         };
         let pages = self.pages * self.queues.len();
         write!(
             f,
-            "{}: {attach}, {copy}, queues {} of {}, MTU {}, chunks of {}{}, rings of {}, {} pages ({:.1} MiB){sent}",
+            "{}: {attach}, {copy}, queues {} of {}, MTU {}, chunks of {}{}, rings of {}, {} pages ({:.1} MiB){tx_mode}",
             self.name,
             listed(&self.queues),
             self.queues_of,
@@ -201,11 +196,11 @@ impl fmt::Display for Opened {
             grouped(pages as u64),
             (pages * PAGE_SIZE) as f64 / f64::from(1 << 20)
         )?;
-        if let Some(why) = &self.attach_why {
+        if let Some(why) = &self.attach_reason {
             write!(f, "\n  generic because {why}")?;
         }
-        if let Some(why) = &self.sent_by_why {
-            write!(f, "\n  sent by the ring because {why}")?;
+        if let Some(why) = &self.tx_mode_reason {
+            write!(f, "\n  TX by ring because {why}")?;
         }
         if let Some(polled) = self.busy_polled.filter(|&polled| polled < self.queues.len()) {
             let not = self.queues.len() - polled;

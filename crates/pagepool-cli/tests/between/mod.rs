@@ -192,7 +192,7 @@ const KEYS: [&str; 28] = [
     "slow_after_warmup",
     "missing",
     "recycled_percent",
-    "places",
+    "buffer_locations",
     "ok",
     "pools",
     "ports",
@@ -207,14 +207,17 @@ fn check(document: &Value) {
     for pool in document["pools"].as_array().expect("a list") {
         assert_eq!(number(pool, "hold"), number(pool, "release"), "every page is the arena's again");
     }
-    let places = document["places"].as_object().expect("an object");
-    let out: u64 = places.values().filter_map(Value::as_u64).sum();
+    let locations = document["buffer_locations"].as_object().expect("an object");
+    let out: u64 = locations.values().filter_map(Value::as_u64).sum();
     let ports = document["ports"].as_array().expect("a list");
     let on_rings: u64 =
         ports.iter().map(|port| number(&port["nic"], "in_rx") + number(&port["nic"], "in_tx")).sum();
-    assert_eq!(out - number(&document["places"], "held"), on_rings, "{document}");
+    assert_eq!(out - number(&document["buffer_locations"], "held"), on_rings, "{document}");
     let whole_pages = document["interfaces"][0]["chunk"] != 2048;
-    assert!(!whole_pages || out == number(document, "pages_out"), "places add up to what is out: {document}");
+    assert!(
+        !whole_pages || out == number(document, "pages_out"),
+        "locations add up to what is out: {document}"
+    );
     assert_eq!(document["ok"], true, "{document}");
     if document["command"] == "echo" || document["command"] == "forward" {
         let never_received =

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pagepool_lab::Host;
 use pagepool_net::link::Mac;
 
-use super::counts::{Counts, Order, Record};
+use super::counts::{CountsFile, Order, PeerCounts};
 use super::peer;
 
 /// Bytes of the frames of one life and of the next.
@@ -17,29 +17,29 @@ const LIMIT: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_millis(2);
 
 /// A peer, of which one process at a time runs.
-pub struct Peer<'a> {
+pub struct PeerProcess<'a> {
     host: &'a Host,
     to: Mac,
     life: u64,
-    running: Running,
+    running: PeerLife,
     /// Of the lives before.
-    before: Counts,
+    before: PeerCounts,
     /// Frames of bursts in which a life ended: they may have been sent or not.
     pub in_doubt: u64,
 }
 
-struct Running {
+struct PeerLife {
     process: Child,
-    record: Record,
+    record: CountsFile,
 }
 
-impl<'a> Peer<'a> {
+impl<'a> PeerProcess<'a> {
     /// Starts its first life. The two peers begin with different sizes.
     pub fn start(host: &'a Host, to: &Host, first_size: usize) -> Result<Self, String> {
         let to = mac(to)?;
         let life = first_size as u64; // the life says the size
-        let running = Running::start(host, to, life)?;
-        Ok(Self { host, to, life, running, before: Counts::default(), in_doubt: 0 })
+        let running = PeerLife::start(host, to, life)?;
+        Ok(Self { host, to, life, running, before: PeerCounts::default(), in_doubt: 0 })
     }
 
     /// Kills it, and starts it again.
@@ -48,12 +48,12 @@ impl<'a> Peer<'a> {
         self.in_doubt += counts.begun - counts.sent;
         self.before = self.before.plus(&counts);
         self.life += 1;
-        self.running = Running::start(self.host, self.to, self.life)?;
+        self.running = PeerLife::start(self.host, self.to, self.life)?;
         Ok(())
     }
 
     /// Of all lives.
-    pub fn counts(&self) -> Result<Counts, String> {
+    pub fn counts(&self) -> Result<PeerCounts, String> {
         let now = self.running.record.read().map_err(|error| format!("the file of counts: {error}"))?;
         Ok(self.before.plus(&now))
     }
@@ -88,11 +88,11 @@ impl<'a> Peer<'a> {
     }
 }
 
-impl Running {
+impl PeerLife {
     /// From the namespace's own thread: the process is in the namespace too, and ends when that thread does.
     fn start(host: &Host, to: Mac, life: u64) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("a peer could not be started: {error}");
-        let record = Record::new().map_err(failed)?;
+        let record = CountsFile::new().map_err(failed)?;
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
         let number = |mac| peer::number_of(mac).to_string();
         command.arg("soak-peer").args(["--link", &host.link.name, "--life", &life.to_string()]);
@@ -105,7 +105,7 @@ impl Running {
         Ok(Self { process, record })
     }
 
-    fn kill(&mut self) -> Result<Counts, String> {
+    fn kill(&mut self) -> Result<PeerCounts, String> {
         let failed = |error: std::io::Error| format!("a peer could not be killed: {error}");
         self.process.kill().map_err(failed)?;
         self.process.wait().map_err(failed)?;
@@ -113,7 +113,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for PeerLife {
     /// Whatever happens, it is not left behind.
     fn drop(&mut self) {
         let _ = self.process.kill(); // one that has ended is as good

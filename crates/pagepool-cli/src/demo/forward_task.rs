@@ -1,0 +1,73 @@
+//! The forwarding thread: owns both pools, drives both NICs, and does the demonstration's action with each packet.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
+
+use pagepool::{Pool, XdpBuff};
+use pagepool_net::{Action, Device, Ingress, PacketHandler, PortId, swap_macs};
+use rtrb::{Producer, PushError};
+
+use super::plan::DemoAction;
+use crate::engine::frame_source::NoSource;
+use crate::engine::poll_loop::{Drain, PollLoop, PollPort, PortHandler};
+use crate::engine::run_state::RunState;
+
+/// What the forwarding thread is given.
+pub struct ForwardTask {
+    pub pools: [Pool; 2],
+    /// Pages that each pool takes from the arena before the first packet.
+    pub pages: [usize; 2],
+    pub nics: [Box<dyn Device>; 2],
+    /// Packets that are taken from a NIC at once.
+    pub burst: usize,
+    pub action: DemoAction,
+    /// To the thread that packets are passed to, if they are.
+    pub consumer: Option<Producer<XdpBuff>>,
+    pub cpu: Option<usize>,
+}
+
+impl ForwardTask {
+    /// Starts the thread, in the network namespace of the caller.
+    pub fn start(self, state: Arc<RunState>, warmed: Sender<()>) -> Result<JoinHandle<DemoHandler>, String> {
+        let Self { pools, pages, nics, burst, action, mut consumer, cpu } = self;
+        let stack = move |packet: XdpBuff, _: Ingress| match &mut consumer {
+            Some(queue) => queue.push(packet).map_err(|PushError::Full(packet)| packet),
+            None => Err(packet),
+        };
+        let ports = pools.into_iter().zip(pages).zip(nics);
+        let polling = PollLoop {
+            thread: 0,
+            ports: ports.map(|((pool, pages), device)| PollPort { pool, pages, device }).collect(),
+            handler: DemoHandler(action),
+            stack,
+            source: NoSource,
+            burst,
+            cpu,
+            spin: false,
+            measure: false,
+            drain: Drain::Everything,
+        };
+        polling.start("forward".into(), state, warmed)
+    }
+}
+
+/// Does the same action with every packet.
+pub struct DemoHandler(DemoAction);
+
+impl PacketHandler for DemoHandler {
+    #[inline]
+    fn run(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action {
+        match self.0 {
+            DemoAction::Drop => Action::Drop,
+            DemoAction::Echo => {
+                swap_macs(packet.data_mut());
+                Action::Tx
+            }
+            DemoAction::Forward => Action::Redirect(PortId(1 - at.port.0)),
+            DemoAction::Pass => Action::Pass,
+        }
+    }
+}
+
+impl PortHandler for DemoHandler {}

@@ -1,0 +1,180 @@
+//! The verdict of a demonstration.
+
+use pagepool::{PAGE_SIZE, PoolRef};
+
+use super::plan::DemoAction;
+use crate::engine::figures;
+use crate::engine::port_sample::{PortSample, pool_fields};
+use crate::report::number::grouped;
+use crate::report::verdict::Verdict;
+
+/// What the threads counted.
+#[derive(Debug)]
+pub struct DemoResult {
+    /// `in_memory`: both NICs are. `af_xdp_native_copy` and the like: where the XDP program ran, and who moved the bytes.
+    pub mode: String,
+    pub action: DemoAction,
+    /// Bytes of a packet.
+    pub size: usize,
+    /// How long the source sent.
+    pub seconds: f64,
+    pub sent: u64,
+    /// Packets that came to the end of their way.
+    pub arrived: u64,
+    pub corrupt: u64,
+    /// Content of a transfer between two kernels.
+    pub gbit_s: Option<f64>,
+    /// Both ports when the warm-up was over.
+    pub warm: Vec<PortSample>,
+    /// The same when everything had drained.
+    pub end: Vec<PortSample>,
+}
+
+impl DemoResult {
+    /// Judges, with what the pools say, which have ended, too.
+    pub fn verdict(&self, pools: &[PoolRef]) -> Verdict {
+        let mut verdict = Verdict::new("every page is home, and the arena was not asked again");
+        self.packets(&mut verdict);
+        self.memory(&mut verdict, pools);
+        verdict
+    }
+
+    fn packets(&self, verdict: &mut Verdict) {
+        let Self { mode, action, size, seconds, sent, arrived, corrupt, gbit_s, end, .. } = self;
+        let dropped = figures::dropped(end);
+        // Neither arrived nor known to have been dropped; or arrived unsent.
+        let lost = sent.abs_diff(arrived + dropped);
+        let pps = *arrived as f64 / seconds;
+        verdict.field("mode", mode);
+        verdict.field("action", action.name());
+        verdict.field("size", size);
+        verdict.field("seconds", seconds);
+        verdict.field("packets", arrived);
+        verdict.field("pps", pps);
+        verdict.some_field("gbit_s", *gbit_s);
+        verdict.field("sent", sent);
+        verdict.field("dropped", dropped);
+        verdict.field("lost", lost);
+        verdict.field("corrupt", corrupt);
+        if let Some(gbit_s) = gbit_s {
+            verdict.text_row("Gbit/s", &format!("{gbit_s:.2}"), "TCP, kernel to kernel");
+        }
+        verdict.row("packets", *arrived, self.checked());
+        verdict.row("packets/s", pps as u64, &format!("over {seconds:.1} s"));
+        verdict.row("dropped, a queue was full", dropped, self.why_dropped(dropped));
+        verdict.row("packets damaged or lost", corrupt + lost, "must be 0");
+        verdict.fail_if(*arrived == 0, || "no packet came to the end of its way".into());
+        let is_empty = gbit_s.is_some_and(|gbit_s| gbit_s <= 0.0); // connecting takes packets, too
+        verdict.fail_if(is_empty, || "no byte of the transfer arrived".into());
+        verdict.fail_count(lost, "packets are not accounted for");
+        verdict.fail_count(*corrupt, "packets were damaged on their way");
+    }
+
+    fn memory(&self, verdict: &mut Verdict, pools: &[PoolRef]) {
+        let pages_taken = pools.iter().map(|pool| pool.stats().hold).sum::<u64>();
+        let slow = figures::slow(&self.warm, &self.end);
+        let (missing, nic_errors) = (figures::missing(pools), figures::nic_errors(&self.end));
+        verdict.field("pages_taken", pages_taken);
+        verdict.field("slow_after_warmup", slow);
+        verdict.field("missing", missing);
+        verdict.field("nic_errors", nic_errors);
+        verdict.field("recycled_percent", figures::recycled_percent(&self.warm, &self.end));
+        verdict.field("pools", pools.iter().map(pool_fields).collect::<Vec<_>>());
+        verdict.field("ports", self.end.iter().map(PortSample::fields).collect::<Vec<_>>());
+        let mebibytes = pages_taken as f64 * PAGE_SIZE as f64 / f64::from(1 << 20);
+        verdict.row("pages taken from the arena", pages_taken, &format!("{mebibytes:.1} MiB"));
+        verdict.row("slow allocations after warm-up", slow, "must be 0");
+        verdict.row("buffers missing at the end", missing, "must be 0");
+        verdict.fail_if(slow > 0, || format!("the arena was asked {} times", grouped(slow)));
+        verdict.fail_count(missing, "buffers never came home");
+        verdict.fail_count(nic_errors, "descriptors or lengths of the NICs were refused");
+    }
+
+    /// Who may have wanted too much.
+    fn why_dropped(&self, dropped: u64) -> &'static str {
+        match (dropped, self.gbit_s) {
+            (0, _) => "",
+            (_, None) => "the source outruns the rest",
+            (_, Some(_)) => "TCP sends them again",
+        }
+    }
+
+    /// What was looked at on the way.
+    fn checked(&self) -> &'static str {
+        match (self.gbit_s, self.action) {
+            (Some(_), _) => "every byte of TCP checked",
+            (None, DemoAction::Drop) => "dropped unread",
+            (None, _) => "every byte checked on arrival",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+
+    /// Ten packets that went well.
+    fn well() -> DemoResult {
+        let ports = vec![PortSample::default(); 2];
+        let (warm, end) = (ports.clone(), ports);
+        let action = DemoAction::Forward;
+        let mode = "in_memory".to_owned();
+        DemoResult {
+            mode,
+            action,
+            size: 64,
+            seconds: 1.0,
+            sent: 10,
+            arrived: 10,
+            corrupt: 0,
+            gbit_s: None,
+            warm,
+            end,
+        }
+    }
+
+    /// What a person reads of them, without whom all would be well; and that the status agrees.
+    fn last_line(result: &DemoResult, pools: &[PoolRef]) -> String {
+        let verdict = result.verdict(pools);
+        let text = verdict.to_string();
+        assert_eq!(verdict.is_ok(), text.contains("PASS"), "{text}");
+        text.lines().last().unwrap_or("").to_owned()
+    }
+
+    #[test]
+    fn whatever_went_wrong_is_said() {
+        assert!(!last_line(&well(), &[]).contains("FAIL"));
+        for sent in [8, 12] {
+            let odd = last_line(&DemoResult { sent, ..well() }, &[]);
+            assert_eq!(odd, "FAIL: 2 packets are not accounted for");
+        }
+        let none = last_line(&DemoResult { sent: 0, arrived: 0, ..well() }, &[]);
+        assert_eq!(none, "FAIL: no packet came to the end of its way");
+        let empty = last_line(&DemoResult { gbit_s: Some(0.0), ..well() }, &[]);
+        assert_eq!(empty, "FAIL: no byte of the transfer arrived", "packets alone are none");
+        let corrupt = last_line(&DemoResult { corrupt: 3, ..well() }, &[]);
+        assert_eq!(corrupt, "FAIL: 3 packets were damaged on their way");
+        let mut slow = well();
+        slow.end[1].pool.0.alloc_slow = 4;
+        assert_eq!(last_line(&slow, &[]), "FAIL: the arena was asked 4 times");
+        let mut wrong = well();
+        (wrong.end[0].nic.tx_bad_descriptor, wrong.end[1].nic.faults) = (2, 3);
+        assert_eq!(last_line(&wrong, &[]), "FAIL: 5 descriptors or lengths of the NICs were refused");
+        let mut dropped = well();
+        (dropped.sent, dropped.end[0].port.pass_refused, dropped.end[1].port.tx_overflow) = (15, 3, 2);
+        assert!(!last_line(&dropped, &[]).contains("FAIL"), "a queue was full: that is known");
+        (dropped.sent, dropped.end[0].nic.rx_no_buffer) = (19, 4);
+        assert!(!last_line(&dropped, &[]).contains("FAIL"), "a receive ring is one, too");
+    }
+
+    #[test]
+    fn a_buffer_that_leaks_is_missing() {
+        let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
+        let pool = Pool::new(PoolParams::default(), arena).unwrap().bind();
+        let home = pool.handle();
+        std::mem::forget(pool.alloc_page().unwrap());
+        drop(pool);
+        assert_eq!(last_line(&well(), &[home]), "FAIL: 1 buffers never came home");
+    }
+}

@@ -1,0 +1,269 @@
+//! The polling thread: owns the pools of its ports, and polls their devices until the run drains.
+
+use std::hint::spin_loop;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use pagepool::{Bound, Pool};
+use pagepool_lab::Tally;
+use pagepool_net::{Device, Forwarder, PacketHandler, PortId, Stack, TxQueue, Wake};
+
+use super::frame_source::{FrameSource, SourceState};
+use super::port_sample::PortSample;
+use super::run_state::{Checked, Phase, RunState};
+use crate::sys;
+
+/// How often a thread publishes what it sees, and looks whether its interfaces are there still.
+const PUBLISH_EVERY: Duration = Duration::from_millis(50);
+/// Rounds between two looks at the clock.
+const ROUNDS: u32 = 32;
+/// Pauses after a fruitless round, in which whoever fills the rings has their cache lines to itself.
+const PAUSES: u32 = 8;
+/// Fruitless rounds before a thread sleeps, and for how long at most.
+const PATIENCE: u32 = 64;
+const NAP: Duration = Duration::from_millis(20);
+
+/// What a polling thread does with packets.
+pub trait PortHandler: PacketHandler + Send + 'static {
+    /// What it knows of numbered frames, if it looks at them.
+    fn tally(&self) -> Option<&Tally> {
+        None
+    }
+
+    /// The same, at the end.
+    fn into_tally(self) -> Option<Tally>
+    where
+        Self: Sized,
+    {
+        None
+    }
+}
+
+/// How a thread ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// It receives nothing more: others send without end. What waits goes out; a link that is down lets nothing out, so not
+    /// for long.
+    Transmit,
+    /// It polls until nothing moves any more, for the sources have stopped.
+    Everything,
+}
+
+impl Drain {
+    /// What has not arrived by then is lost.
+    fn limit(self) -> Duration {
+        match self {
+            Self::Transmit => Duration::from_millis(500),
+            Self::Everything => Duration::from_secs(10),
+        }
+    }
+}
+
+/// A device with the pool that it receives into.
+pub struct PollPort {
+    pub pool: Pool,
+    /// Pages that the pool takes from the arena before the first packet.
+    pub pages: usize,
+    pub device: Box<dyn Device>,
+}
+
+/// What a polling thread is given.
+pub struct PollLoop<H, S, F> {
+    /// Which of the threads it is.
+    pub thread: usize,
+    pub ports: Vec<PollPort>,
+    pub handler: H,
+    pub stack: S,
+    pub source: F,
+    /// Packets that are taken from a port at once.
+    pub burst: usize,
+    pub cpu: Option<usize>,
+    /// Never sleep.
+    pub spin: bool,
+    /// Count the cycles of each part.
+    pub measure: bool,
+    pub drain: Drain,
+}
+
+/// Ends the run if its thread panics, for nobody else would notice before the end.
+struct BreakOnPanic(Arc<RunState>);
+
+impl Drop for BreakOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set_broken();
+        }
+    }
+}
+
+/// Waits until so many threads have warmed up.
+pub fn wait_for_warm_up(warmed: &Receiver<()>, threads: usize) -> Result<(), String> {
+    let one = |_| warmed.recv().map_err(|_| "a polling thread ended before its warm-up was over".to_owned());
+    (0..threads).try_for_each(one)
+}
+
+impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F> {
+    /// Starts the thread, in the network namespace of the caller. Sends a word when its pools and rings are filled, and gives
+    /// the handler back at the end.
+    pub fn start(
+        self,
+        name: String,
+        state: Arc<RunState>,
+        warmed: Sender<()>,
+    ) -> Result<JoinHandle<H>, String> {
+        let work = move || {
+            let state = BreakOnPanic(state);
+            self.run(&state.0, warmed)
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(work);
+        thread.map_err(|error| format!("a thread could not be started: {error}; raise RLIMIT_NPROC"))
+    }
+
+    fn run(self, state: &RunState, warmed: Sender<()>) -> H {
+        if let Some(cpu) = self.cpu {
+            sys::pin_to(cpu); // a thread that the kernel does not pin is slower, and right
+        }
+        let mut forwarder = Forwarder::with_stack(self.handler, self.stack);
+        let mut ports = Vec::with_capacity(self.ports.len());
+        for PollPort { pool, pages, device } in self.ports {
+            let pool = pool.bind();
+            prefill(&pool, pages);
+            ports.push(forwarder.add_port(device, pool));
+        }
+        let _ = forwarder.set_budget(self.burst); // fails for no number like these
+        forwarder.measure(self.measure);
+        forwarder.poll(); // fills the receive rings
+        let mut polling = Polling { forwarder, ports, source: self.source, thread: self.thread, state };
+        polling.publish();
+        let _ = warmed.send(()); // whoever started this thread waits for it
+        polling.poll_until_draining(self.spin);
+        polling.drain(self.drain);
+        polling.publish();
+        polling.forwarder.into_program()
+    }
+}
+
+/// Takes so many pages from the arena, as far as it has them, and puts them into the pool's cache and ring. What they hold
+/// is not touched.
+fn prefill(pool: &Bound, pages: usize) {
+    let mut buffers = Vec::with_capacity(pages);
+    pool.alloc_bulk(&mut buffers, pages);
+    pagepool::put_bulk(&mut buffers);
+}
+
+struct Polling<'a, H: PacketHandler, S: Stack, F> {
+    forwarder: Forwarder<H, S>,
+    ports: Vec<PortId>,
+    source: F,
+    thread: usize,
+    state: &'a RunState,
+}
+
+impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
+    fn poll_until_draining(&mut self, spin: bool) {
+        let (mut idle, mut round, mut published, mut finished) = (0u32, 0u32, Instant::now(), false);
+        while !self.state.reached(Phase::Draining) {
+            let source = match finished {
+                true => SourceState::Finished,
+                false => self.source.send_due(&mut self.forwarder),
+            };
+            let moved = self.forwarder.poll();
+            idle = if moved > 0 || source == SourceState::Active { 0 } else { idle.saturating_add(1) };
+            let sleeps = idle > PATIENCE && !spin;
+            if sleeps {
+                let nap = if let SourceState::Later(nap) = source { nap.min(NAP) } else { NAP };
+                if self.forwarder.wait(nap) == Wake::Gone {
+                    return self.look_for_gone_devices(); // nothing is left to poll
+                }
+            } else if idle > 0 {
+                (0..PAUSES).for_each(|_| spin_loop());
+            }
+            round = round.wrapping_add(1);
+            if !sleeps && !round.is_multiple_of(ROUNDS) {
+                continue; // a look at the clock costs as much as a packet
+            }
+            if source == SourceState::Finished && !finished && self.is_dry() {
+                finished = true;
+                self.state.set_finished();
+            }
+            if published.elapsed() >= PUBLISH_EVERY {
+                published = Instant::now();
+                self.look_for_gone_devices();
+                self.publish();
+            }
+        }
+    }
+
+    fn drain(&mut self, drain: Drain) {
+        let start = Instant::now();
+        while start.elapsed() < drain.limit() {
+            let moved = match drain {
+                Drain::Transmit => {
+                    if self.is_dry() {
+                        return;
+                    }
+                    self.forwarder.flush()
+                }
+                Drain::Everything => self.forwarder.poll(),
+            };
+            if moved > 0 {
+                continue;
+            }
+            if self.is_dry() || (drain == Drain::Everything && self.forwarder.wait(NAP) == Wake::Gone) {
+                return;
+            }
+        }
+    }
+
+    /// Whether everything that was to be sent was.
+    fn is_dry(&self) -> bool {
+        self.ports.iter().all(|&port| {
+            let waiting = self.forwarder.waiting(port).map_or(0, TxQueue::len);
+            waiting == 0 && self.forwarder.device(port).is_none_or(|nic| nic.stats().in_tx == 0)
+        })
+    }
+
+    /// A device that goes away says so only when it is asked.
+    fn look_for_gone_devices(&mut self) {
+        for &port in &self.ports {
+            if self.forwarder.wait_on(port, Duration::ZERO) == Wake::Gone
+                && let Some(nic) = self.forwarder.device(port)
+            {
+                self.state.set_gone(&nic.info().name);
+            }
+        }
+    }
+
+    fn publish(&self) {
+        self.state.publish(self.thread, |sample| {
+            sample.ports.clear();
+            sample.ports.extend(self.ports.iter().map(|&port| PortSample::of(&self.forwarder, port)));
+            sample.cycles = self.forwarder.cycles();
+            sample.make_ticks = self.source.make_ticks();
+            sample.checked = self.forwarder.program().tally().map(Checked::of);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::run_state::RunEnd;
+
+    #[test]
+    fn a_thread_that_panics_ends_the_run_and_no_other_does() {
+        let state = Arc::new(RunState::new(2));
+        let of_thread = || BreakOnPanic(state.clone());
+        drop(of_thread());
+        assert_eq!(state.end(), None, "one that has done its work");
+        let panics = of_thread();
+        let joined = std::thread::spawn(move || {
+            let _ends = panics;
+            panic!("on purpose");
+        });
+        assert!(joined.join().is_err());
+        assert_eq!(state.end(), Some(RunEnd::Broken));
+    }
+}

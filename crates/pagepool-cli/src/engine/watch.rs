@@ -1,0 +1,52 @@
+//! Watches a run: shows figures meanwhile, and says what ended it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::run_state::{RunEnd, RunState};
+
+/// How often the watch looks whether the run shall end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long a run takes, and how often figures are shown.
+pub struct Watch<'a> {
+    /// The run's time; without one it runs until it is interrupted.
+    pub limit: Option<Duration>,
+    /// The time between two looks at the figures; without one there are none.
+    pub every: Option<Duration>,
+    /// The user wants an end.
+    pub interrupted: &'a AtomicBool,
+}
+
+impl Watch<'_> {
+    /// Lets the threads work until the time is over, they or `is_over` come to an end, or the user wants one. `show` gets
+    /// the time since the start whenever figures are due.
+    pub fn run(
+        &self,
+        state: &RunState,
+        is_over: impl Fn() -> bool,
+        mut show: impl FnMut(Duration),
+    ) -> RunEnd {
+        let (start, mut shown) = (Instant::now(), 1);
+        loop {
+            let at = start.elapsed();
+            if let Some(every) = self.every.filter(|every| at >= *every * shown) {
+                show(at);
+                shown = (at.as_secs_f64() / every.as_secs_f64()) as u32 + 1;
+            }
+            if self.interrupted.load(Ordering::Relaxed) {
+                return RunEnd::Interrupted;
+            }
+            if self.limit.is_some_and(|limit| at >= limit) {
+                return RunEnd::Time;
+            }
+            if is_over() {
+                return RunEnd::Sent;
+            }
+            if let Some(end) = state.end() {
+                return end;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What became of a run: rows for people, fields for programs, and PASS or the reasons why not.
+
+use std::fmt;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use super::json::print_json;
+use super::number::grouped;
+
+/// Figures in the order in which they are printed.
+#[derive(Debug)]
+pub struct Verdict {
+    fields: Vec<(&'static str, Value)>,
+    text: String,
+    failures: Vec<String>,
+    /// What a good run proves, behind `PASS`.
+    proof: String,
+}
+
+impl Verdict {
+    /// Of a run that went well so far, which proves this.
+    pub fn new(proof: impl Into<String>) -> Self {
+        Self { fields: Vec::new(), text: "\n".into(), failures: Vec::new(), proof: proof.into() }
+    }
+
+    /// A field of the JSON output.
+    pub fn field(&mut self, key: &'static str, value: impl Serialize) {
+        self.fields.push((key, serde_json::to_value(value).unwrap_or(Value::Null)));
+    }
+
+    /// The same, where there is a value.
+    pub fn some_field(&mut self, key: &'static str, value: Option<impl Serialize>) {
+        if let Some(value) = value {
+            self.field(key, value);
+        }
+    }
+
+    /// A row: what, how many, and what else there is to say.
+    pub fn row(&mut self, what: &str, count: u64, note: &str) {
+        self.text_row(what, &grouped(count), note);
+    }
+
+    /// A row whose figure is no count.
+    pub fn text_row(&mut self, what: &str, figure: &str, note: &str) {
+        let row = format!("{what:<32} {figure:>13}  {note}");
+        self.line(row.trim_end());
+    }
+
+    /// A line of its own.
+    pub fn line(&mut self, line: &str) {
+        let _ = writeln!(self.text, "{line}"); // a string takes any text
+    }
+
+    /// The run failed if `count` is not 0: so many `what`.
+    pub fn fail_count(&mut self, count: u64, what: &str) {
+        self.fail_if(count > 0, || format!("{} {what}", grouped(count)));
+    }
+
+    /// The run failed if `failed`.
+    pub fn fail_if(&mut self, failed: bool, why: impl FnOnce() -> String) {
+        if failed {
+            self.failures.push(why());
+        }
+    }
+
+    /// Whether the run went well.
+    pub fn is_ok(&self) -> bool {
+        self.failures.is_empty()
+    }
+
+    /// Prints the fields or the rows. The status says whether the run went well.
+    pub fn print(&self, json: bool) -> ExitCode {
+        if json {
+            print_json(self);
+        } else {
+            println!("{self}");
+        }
+        if self.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+impl Serialize for Verdict {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let verdict = [("ok", self.is_ok().into()), ("failures", self.failures.clone().into())];
+        serializer.collect_map(self.fields.iter().chain(&verdict).map(|(key, value)| (key, value)))
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.is_ok(), self.proof.as_str()) {
+            (true, "") => write!(f, "{}\nPASS", self.text),
+            (true, proof) => write!(f, "{}\nPASS: {proof}", self.text),
+            (false, _) => write!(f, "{}\nFAIL: {}", self.text, self.failures.join("; ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failure_fails_the_run_in_every_form() {
+        let mut verdict = Verdict::new("all is home");
+        verdict.field("packets", 5);
+        verdict.some_field("gone", None::<u64>);
+        verdict.row("packets", 5000, "received");
+        let shown = format!("\n{:<32} {:>13}  received\n", "packets", "5,000");
+        assert_eq!(verdict.to_string(), format!("{shown}\nPASS: all is home"));
+        assert_eq!(serde_json::to_string(&verdict).unwrap(), r#"{"packets":5,"ok":true,"failures":[]}"#);
+        verdict.fail_count(0, "pages leaked");
+        assert!(verdict.is_ok());
+        verdict.fail_count(2, "pages leaked");
+        verdict.fail_if(true, || "a link was down".into());
+        assert_eq!(verdict.to_string(), format!("{shown}\nFAIL: 2 pages leaked; a link was down"));
+        assert_eq!(verdict.print(true), ExitCode::FAILURE);
+    }
+}

@@ -1,0 +1,264 @@
+//! The verdict of a soak.
+
+use std::time::Duration;
+
+use pagepool::PoolRef;
+
+use super::fault_injector::FaultReport;
+use crate::engine::figures;
+use crate::engine::port_sample::{PortSample, object};
+use crate::report::number::grouped;
+use crate::report::verdict::Verdict;
+
+/// The longest time to the first packet after something was in their way.
+const RETURN: Duration = Duration::from_secs(1);
+/// The longest time to half the rate then, and without any packet otherwise: on two busy cores a peer or the loop may not
+/// run for long.
+const BUSY: Duration = Duration::from_secs(3);
+/// How much the process may grow after its warm-up, in KiB: 64 pages, for stacks and heaps that are not all touched at once.
+/// A page for each flap and each kill of ten minutes is more.
+const GROWTH_KIB: u64 = 256;
+
+/// What was seen from the warm-up to the end.
+pub struct SoakResult {
+    pub mode: String,
+    pub faults: FaultReport,
+    /// Both ports when the warm-up was over.
+    pub warm: Vec<PortSample>,
+    /// The same at the end.
+    pub end: Vec<PortSample>,
+}
+
+impl SoakResult {
+    /// Judges, with what the pools say, which have ended, too.
+    pub fn verdict(&self, pools: &[PoolRef]) -> Verdict {
+        let mut verdict = Verdict::new("every packet is accounted for, and every buffer is home");
+        verdict.line(&format!("over {}, {:.1} s", self.mode, self.faults.seconds));
+        self.packets(&mut verdict);
+        self.losses(&mut verdict);
+        self.times(&mut verdict);
+        self.memory(&mut verdict, pools);
+        self.sockets(&mut verdict);
+        verdict
+    }
+
+    fn packets(&self, verdict: &mut Verdict) {
+        let Self { mode, faults, .. } = self;
+        let peers = faults.peers[0].plus(&faults.peers[1]);
+        let pps = peers.arrived as f64 / faults.seconds.max(1e-9);
+        verdict.field("mode", mode);
+        verdict.field("seconds", faults.seconds);
+        verdict.field("flaps", faults.flaps);
+        verdict.field("kills", faults.kills);
+        verdict.field("packets", peers.arrived);
+        verdict.field("pps", pps);
+        verdict.field("sent", peers.sent);
+        verdict.field("bursts_down", peers.down);
+        // Frames of bursts in which a peer was killed: sent or not.
+        verdict.field("in_doubt", faults.in_doubt.iter().sum::<u64>());
+        verdict.field("gaps", peers.gaps);
+        verdict.field("in_gaps", peers.in_gaps);
+        verdict.field("overtaken", peers.overtaken);
+        verdict.field("damaged", peers.damaged);
+        verdict.field("repeated", peers.again);
+        verdict.row("interfaces down for 1 s, and up", faults.flaps, "");
+        verdict.row("peer processes killed", faults.kills, "");
+        let note = format!("{} packets/s, every byte checked", grouped(pps as u64));
+        verdict.row("packets", peers.arrived, &note);
+        let note = format!("{} numbers in all", grouped(peers.in_gaps));
+        verdict.row("gaps in the numbers", peers.gaps, &note);
+        verdict.row("packets damaged, or twice", peers.damaged + peers.again, "must be 0");
+        verdict.fail_if(peers.arrived == 0, || "no packet arrived".into());
+        // The second flap is of a peer's own interface, which the peer sees.
+        let unseen = faults.flaps > 1 && peers.down == 0;
+        verdict.fail_if(unseen, || "no peer's interface was ever down".into());
+        verdict.fail_count(peers.damaged, "packets were damaged");
+        verdict.fail_count(peers.again, "packets arrived twice, or much too late");
+    }
+
+    fn losses(&self, verdict: &mut Verdict) {
+        let ways = [DirectionLosses::of(self, 0), DirectionLosses::of(self, 1)];
+        let all = |of: fn(&DirectionLosses) -> u64| ways.iter().map(of).sum::<u64>();
+        let (before, dropped, behind) =
+            (all(|way| way.before), all(|way| way.dropped), all(|way| way.behind));
+        let (within, from_nowhere) = (all(|way| way.within), all(|way| way.from_nowhere));
+        verdict.field("lost_before", before);
+        verdict.field("dropped", dropped);
+        verdict.field("lost_behind", behind);
+        verdict.field("lost_within", within);
+        verdict.field("from_nowhere", from_nowhere);
+        verdict.row("lost before the forwarder", before, "a link was down");
+        verdict.row("dropped by the forwarder", dropped, "a ring or queue was full");
+        verdict.row("lost behind the forwarder", behind, "a link was down, a queue full, or no peer there");
+        verdict.row("lost within the forwarder", within + from_nowhere, "must be 0");
+        verdict.fail_count(within, "packets are not accounted for within the forwarder");
+        verdict.fail_count(from_nowhere, "packets came that nobody sent");
+    }
+
+    fn times(&self, verdict: &mut Verdict) {
+        let FaultReport { returned, recovery, silence, .. } = self.faults;
+        let times = [
+            ("longest_return_ms", "longest time to the first packet", "first packet after", returned, RETURN),
+            ("longest_recovery_ms", "longest time to half the rate", "half the rate after", recovery, BUSY),
+            ("longest_silence_ms", "longest silence", "no packet for", silence, BUSY),
+        ];
+        for (key, what, failure, took, limit) in times {
+            let (took, limit) = (took.as_millis() as u64, limit.as_millis() as u64);
+            verdict.field(key, took);
+            let note = format!("at most {} ms, with the way free", grouped(limit));
+            verdict.text_row(what, &format!("{} ms", grouped(took)), &note);
+            verdict.fail_if(took > limit, || format!("{failure} {took} ms, of at most {limit} ms"));
+        }
+    }
+
+    fn memory(&self, verdict: &mut Verdict, pools: &[PoolRef]) {
+        let [first, last] = &self.faults.holdings;
+        let (slow, missing) = (figures::slow(&self.warm, &self.end), figures::missing(pools));
+        let nic_errors = figures::nic_errors(&self.end);
+        let grown_kib = last.own_kib.saturating_sub(first.own_kib); // without what is mapped of files
+        let descriptors = last.descriptors.saturating_sub(first.descriptors);
+        verdict.field("slow_after_warmup", slow);
+        verdict.field("missing", missing);
+        verdict.field("nic_errors", nic_errors);
+        verdict.field("rss_kib_start", first.rss_kib);
+        verdict.field("rss_kib_end", last.rss_kib);
+        verdict.field("grown_kib", grown_kib);
+        verdict.field("descriptors_grown", descriptors);
+        verdict.row("slow allocations after warm-up", slow, "must be 0: calls to the arena");
+        verdict.row("buffers missing at the end", missing, "must be 0");
+        let size = format!("{} to {} KiB with code", grouped(first.rss_kib), grouped(last.rss_kib));
+        let note = format!("at most {GROWTH_KIB} KiB; {size}");
+        verdict.text_row("memory grown by", &format!("{} KiB", grouped(grown_kib)), &note);
+        verdict.row("descriptors more", descriptors, "must be 0");
+        verdict.fail_count(slow, "calls to the arena after the warm-up");
+        verdict.fail_count(missing, "buffers never came home");
+        verdict.fail_count(nic_errors, "descriptors or lengths of the sockets were refused");
+        verdict.fail_if(grown_kib > GROWTH_KIB, || {
+            format!("the process grew by {} KiB, of at most {GROWTH_KIB} KiB", grouped(grown_kib))
+        });
+        verdict.fail_count(descriptors, "descriptors more are open than after the warm-up");
+    }
+
+    /// The kernel's count of each socket.
+    fn sockets(&self, verdict: &mut Verdict) {
+        let sockets: Vec<_> = self.end.iter().filter_map(|port| Some(object(port.xsk?.entries()))).collect();
+        for (at, counts) in sockets.iter().enumerate() {
+            let moved = counts.iter().filter(|(_, value)| value.as_u64() != Some(0));
+            let moved: Vec<_> = moved.map(|(name, value)| format!("{name} {value}")).collect();
+            verdict.line(&format!("socket {at}: {}", moved.join(", ")));
+        }
+        verdict.field("xdp", sockets);
+    }
+}
+
+/// What became of the frames of one direction.
+#[derive(Clone, Copy, Debug, Default)]
+struct DirectionLosses {
+    /// Not seen by the socket: a link was down, or a queue of the kernel full.
+    before: u64,
+    /// A ring or queue of ours was full.
+    dropped: u64,
+    /// Neither sent nor known to be dropped.
+    within: u64,
+    /// Sent, and not seen by the peer: a link was down, a queue of the kernel full, or there was no peer.
+    behind: u64,
+    /// More came out of a part of the way than went in.
+    from_nowhere: u64,
+}
+
+impl DirectionLosses {
+    /// From peer `from` to the other, through our sockets.
+    fn of(soak: &SoakResult, from: usize) -> Self {
+        let (to, end) = (1 - from, &soak.end);
+        let sent = soak.faults.peers[from].sent;
+        let came = end[from].nic.rx_packets + end[from].nic.rx_no_buffer;
+        let dropped = end[from].nic.rx_no_buffer + end[to].port.tx_overflow;
+        let went = end[to].nic.tx_completed;
+        let arrived = soak.faults.peers[to].arrived;
+        let more = |out: u64, into: u64| out.saturating_sub(into);
+        Self {
+            before: more(sent, came),
+            dropped,
+            within: came.abs_diff(dropped + went),
+            behind: more(went, arrived),
+            from_nowhere: more(came, sent + soak.faults.in_doubt[from]) + more(arrived, went),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WELL: &str = "PASS: every packet is accounted for, and every buffer is home";
+
+    /// Ten frames each way that went well.
+    fn well() -> SoakResult {
+        let mut seen = SoakResult {
+            mode: "af_xdp".into(),
+            faults: FaultReport { seconds: 1.0, ..FaultReport::default() },
+            warm: vec![PortSample::default(); 2],
+            end: vec![PortSample::default(); 2],
+        };
+        for at in 0..2 {
+            (seen.faults.peers[at].sent, seen.faults.peers[at].arrived) = (10, 10);
+            (seen.end[at].nic.rx_packets, seen.end[at].nic.tx_completed) = (10, 10);
+        }
+        seen
+    }
+
+    fn said(change: impl FnOnce(&mut SoakResult)) -> String {
+        let mut seen = well();
+        change(&mut seen);
+        let verdict = seen.verdict(&[]);
+        let text = verdict.to_string();
+        assert_eq!(verdict.is_ok(), text.contains("PASS"), "{text}");
+        text.lines().last().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn what_is_lost_where_it_may_be_is_well() {
+        assert_eq!(said(|_| {}), WELL);
+        assert_eq!(said(|seen| seen.faults.peers[0].sent = 15), WELL);
+        assert_eq!(said(|seen| seen.faults.peers[0].arrived = 5), WELL);
+        let full = |seen: &mut SoakResult| {
+            (seen.end[1].nic.tx_completed, seen.end[1].port.tx_overflow) = (7, 3);
+            seen.faults.peers[1].arrived = 7;
+        };
+        assert_eq!(said(full), WELL);
+        let doubt = |seen: &mut SoakResult| {
+            (seen.faults.peers[1].sent, seen.faults.in_doubt[1]) = (8, 2);
+        };
+        assert_eq!(said(doubt), WELL, "a peer was killed in its burst");
+    }
+
+    /// What goes wrong, and what is said of it.
+    type FailureCase = (fn(&mut SoakResult), &'static str);
+
+    #[test]
+    fn whatever_went_wrong_is_said() {
+        let cases: [FailureCase; 14] = [
+            (|seen| seen.faults.peers = Default::default(), "no packet arrived"),
+            (|seen| seen.faults.flaps = 2, "no peer's interface was ever down"),
+            (|seen| seen.faults.peers[0].damaged = 2, "2 packets were damaged"),
+            (|seen| seen.faults.peers[0].again = 2, "2 packets arrived twice"),
+            (|seen| seen.end[1].nic.tx_completed = 9, "1 packets are not accounted for within"),
+            (|seen| seen.faults.peers[0].sent = 9, "1 packets came that nobody sent"),
+            (|seen| seen.faults.peers[0].arrived = 11, "1 packets came that nobody sent"),
+            (|seen| seen.end[0].pool.0.alloc_slow = 3, "3 calls to the arena"),
+            (
+                |seen| seen.end[0].nic.tx_bad_descriptor = 1,
+                "1 descriptors or lengths of the sockets were refused",
+            ),
+            (|seen| seen.faults.returned = Duration::from_millis(1001), "first packet after 1001 ms"),
+            (|seen| seen.faults.recovery = Duration::from_millis(3001), "half the rate after 3001 ms"),
+            (|seen| seen.faults.silence = Duration::from_millis(3001), "no packet for 3001 ms"),
+            (|seen| seen.faults.holdings[1].own_kib = 257, "grew by 257 KiB"),
+            (|seen| seen.faults.holdings[1].descriptors = 1, "1 descriptors more"),
+        ];
+        for (change, what) in cases {
+            let said = said(change);
+            assert!(said.starts_with("FAIL: ") && said.contains(what), "{what}: {said}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The verdict of a command on interfaces.
+
+use pagepool::PoolRef;
+use pagepool_lab::Tally;
+use pagepool_net::ticks_per_second;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::capture::CaptureResult;
+use super::losses::{self, LOSSES};
+use super::setup::OpenedInterface;
+use crate::engine::buffer_locations::BufferLocations;
+use crate::engine::figures;
+use crate::engine::kernel_counts::KernelCounts;
+use crate::engine::port_sample::{PortSample, pool_fields};
+use crate::engine::run_state::{RunEnd, Sample};
+use crate::report::number::grouped;
+use crate::report::verdict::Verdict;
+
+/// What was counted.
+pub struct TrafficResult {
+    pub command: &'static str,
+    pub interfaces: Vec<OpenedInterface>,
+    pub seconds: f64,
+    pub end: RunEnd,
+    /// When the warm-up was over.
+    pub warm: Sample,
+    /// At the end.
+    pub now: Sample,
+    /// Numbered frames, if they were looked at.
+    pub tally: Option<Tally>,
+    pub capture: Option<CaptureResult>,
+}
+
+impl TrafficResult {
+    /// Judges, with what the pools say, which have ended, too.
+    pub fn verdict(&self, pools: &[PoolRef]) -> Verdict {
+        let mut verdict = Verdict::new("every buffer is home, and the arena was not asked again");
+        if let RunEnd::Gone(queue) = &self.end {
+            verdict.line(&format!("{queue} went away, so the run ended after {:.1} s\n", self.seconds));
+        }
+        self.run(&mut verdict);
+        self.packets(&mut verdict);
+        self.lost(&mut verdict);
+        if let Some(tally) = &self.tally {
+            numbered(&mut verdict, tally);
+        }
+        if let Some(capture) = &self.capture {
+            captured(&mut verdict, capture);
+        }
+        self.memory(&mut verdict, pools);
+        verdict
+    }
+
+    fn sum(&self, of: fn(&PortSample) -> u64) -> u64 {
+        self.now.ports.iter().map(of).sum()
+    }
+
+    fn run(&self, verdict: &mut Verdict) {
+        verdict.field("command", self.command);
+        verdict.field("mode", mode(&self.interfaces));
+        verdict.field("interfaces", &self.interfaces);
+        verdict.field("seconds", self.seconds);
+        let (ended_by, gone) = match &self.end {
+            RunEnd::Interrupted => ("interrupted", None),
+            RunEnd::Time => ("time", None),
+            RunEnd::Sent => ("sent", None),
+            RunEnd::Broken => ("broken", None),
+            RunEnd::Gone(queue) => ("gone", Some(queue)),
+        };
+        verdict.field("ended_by", ended_by);
+        verdict.some_field("gone", gone);
+    }
+
+    fn packets(&self, verdict: &mut Verdict) {
+        let (received, sent) = (self.sum(|at| at.nic.rx_packets), self.sum(|at| at.nic.tx_completed));
+        let (received_bytes, sent_bytes) = (self.sum(|at| at.nic.rx_bytes), self.sum(|at| at.nic.tx_bytes));
+        let dropped = self.sum(|at| at.port.drop);
+        let a_second = |count: u64| count as f64 / self.seconds;
+        let mbit_s = |bytes: u64| a_second(bytes) * 8e-6;
+        verdict.field("received", received);
+        verdict.field("sent", sent);
+        verdict.field("dropped", dropped);
+        verdict.field("received_bytes", received_bytes);
+        verdict.field("sent_bytes", sent_bytes);
+        verdict.field("pps_in", a_second(received));
+        verdict.field("pps_out", a_second(sent));
+        verdict.field("mbit_s_in", mbit_s(received_bytes));
+        verdict.field("mbit_s_out", mbit_s(sent_bytes));
+        let rate = |packets: u64, bytes: u64| {
+            let (pps, mbit_s) = (grouped(a_second(packets) as u64), mbit_s(bytes));
+            format!("{pps} packets/s, {mbit_s:.1} Mbit/s, over {:.1} s", self.seconds)
+        };
+        if self.command != "gen" {
+            verdict.row("packets received", received, &rate(received, received_bytes));
+        }
+        match self.command {
+            "drop" => verdict.row("packets dropped", dropped, "as asked"),
+            _ => verdict.row("packets sent", sent, &rate(sent, sent_bytes)),
+        }
+        self.cycles(verdict);
+    }
+
+    fn cycles(&self, verdict: &mut Verdict) {
+        let spent = self.now.cycles.since(&self.warm.cycles);
+        let burst = (spent.rx_bursts > 0).then(|| spent.rx_packets as f64 / spent.rx_bursts as f64);
+        let cycles = CyclesPerPacket::of(&self.warm, &self.now);
+        verdict.field("burst", burst);
+        verdict.field("cycles", cycles);
+        let burst = burst.map_or(String::new(), |burst| format!("; {burst:.1} packets a burst"));
+        verdict.row("cycles a packet", cycles.total.round() as u64, &format!("{}{burst}", cycles.parts()));
+    }
+
+    fn lost(&self, verdict: &mut Verdict) {
+        let ports = &self.now.ports;
+        let lost = LOSSES.iter().map(|loss| (loss.key.to_owned(), loss.count(ports).into()));
+        let unsent = self.sum(to_send).saturating_sub(self.sum(|at| at.nic.tx_completed));
+        verdict.field("lost", lost.collect::<Map<String, Value>>());
+        verdict.field("lost_total", losses::total(ports));
+        verdict.field("unsent", unsent);
+        let lost = LOSSES.iter().map(|loss| (loss.count(ports), loss.what)).filter(|(count, _)| *count > 0);
+        lost.for_each(|(count, what)| verdict.row("lost", count, what));
+        if unsent > 0 {
+            verdict.row("not sent any more", unsent, "the interface was down, or had gone");
+        }
+    }
+
+    fn memory(&self, verdict: &mut Verdict, pools: &[PoolRef]) {
+        let ports = &self.now.ports;
+        let (slow, missing) = (figures::slow(&self.warm.ports, ports), figures::missing(pools));
+        verdict.field("slow_after_warmup", slow);
+        verdict.field("missing", missing);
+        verdict.field("recycled_percent", figures::recycled_percent(&self.warm.ports, ports));
+        verdict.field("kernel", KernelCounts::of(ports));
+        verdict.field("buffer_locations", BufferLocations::of(ports));
+        // As many as there are buffers out, unless buffers are parts of pages.
+        verdict.field("pages_out", self.sum(|at| at.pool.1.out));
+        verdict.field("pools", pools.iter().map(pool_fields).collect::<Vec<_>>());
+        verdict.field("ports", ports.iter().map(PortSample::fields).collect::<Vec<_>>());
+        verdict.row("slow allocations after warm-up", slow, "must be 0: calls to the arena");
+        verdict.row("buffers missing at the end", missing, "must be 0");
+        verdict.fail_count(slow, "allocations had to ask the arena");
+        verdict.fail_count(missing, "buffers never came home");
+    }
+}
+
+fn numbered(verdict: &mut Verdict, tally: &Tally) {
+    let Tally { good, again, beyond, corrupt, foreign, overtaken, .. } = *tally;
+    let missing = tally.missing(tally.reached());
+    verdict.field(
+        "numbered",
+        serde_json::json!({
+            "good": good, "missing": missing, "corrupt": corrupt, "duplicates": again, "untracked": beyond,
+            "overtaken": overtaken, "foreign": foreign,
+        }),
+    );
+    verdict.row("numbered frames, whole", good, "");
+    verdict.row("  missing below the highest", missing, "");
+    verdict.row("  damaged", corrupt, "must be 0");
+    verdict.row("  duplicates", again, "");
+    if beyond > 0 {
+        verdict.row("  not tracked", beyond, "give --verify a larger number");
+    }
+    verdict.row("packets of others", foreign, "");
+    verdict.fail_count(corrupt, "numbered frames were damaged on their way");
+}
+
+fn captured(verdict: &mut Verdict, capture: &CaptureResult) {
+    let CaptureResult { written, left_out, failed } = capture;
+    verdict.field("captured", written);
+    verdict.field("not_captured", left_out);
+    verdict.some_field("capture_error", failed.as_ref());
+    verdict.row("packets in the capture file", *written, "");
+    if *left_out > 0 {
+        let why = if failed.is_none() { "the file was too slow" } else { "the file failed" };
+        verdict.row("  left out", *left_out, why);
+    }
+    verdict.fail_if(failed.is_some(), || failed.clone().unwrap_or_default());
+}
+
+/// Frames that were to go out of a port, and that were not refused.
+fn to_send(at: &PortSample) -> u64 {
+    let refused = at.port.tx_overflow
+        + at.port.tx_gone
+        + at.nic.tx_too_long
+        + at.nic.tx_unmapped
+        + at.paths.copy_failed;
+    (at.port.tx + at.port.redirect_in).saturating_sub(refused)
+}
+
+/// The mode that all interfaces have in common, or `mixed`.
+fn mode(interfaces: &[OpenedInterface]) -> &str {
+    let first = interfaces.first().map_or("", |interface| &interface.mode);
+    let same = interfaces.iter().all(|interface| interface.mode == first);
+    if same { first } else { "mixed" }
+}
+
+/// Ticks of the time-stamp counter a packet, by part, and all of them together.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct CyclesPerPacket {
+    /// Making frames: `gen`.
+    make: f64,
+    /// Taking packets off the ring, and giving the kernel new buffers from the pool.
+    receive: f64,
+    /// Deciding, and what becomes of each packet.
+    handler: f64,
+    /// Putting frames on the ring, and taking back those that were sent.
+    transmit: f64,
+    /// Sending buffers home to their pool.
+    r#return: f64,
+    /// System calls, in which the kernel may do the driver's work.
+    calls: f64,
+    total: f64,
+    ticks_per_second: u64,
+}
+
+impl CyclesPerPacket {
+    fn of(warm: &Sample, now: &Sample) -> Self {
+        let spent = now.cycles.since(&warm.cycles);
+        let packets = spent.rx_packets.max(spent.tx_packets);
+        let each = |ticks: u64| if packets == 0 { 0.0 } else { ticks as f64 / packets as f64 };
+        let [make, receive, handler] = [now.make_ticks, spent.receive_ticks, spent.program_ticks].map(each);
+        let [transmit, r#return, calls] =
+            [spent.transmit_ticks, spent.return_ticks, spent.call_ticks].map(each);
+        let total = make + receive + handler + transmit + r#return + calls;
+        let ticks_per_second = ticks_per_second();
+        Self { make, receive, handler, transmit, r#return, calls, total, ticks_per_second }
+    }
+
+    /// In words, without the parts that nothing was counted for.
+    fn parts(&self) -> String {
+        let parts = [
+            ("make", self.make),
+            ("receive", self.receive),
+            ("handler", self.handler),
+            ("transmit", self.transmit),
+            ("return", self.r#return),
+            ("system calls", self.calls),
+        ];
+        let some = parts.iter().filter(|(_, cycles)| *cycles >= 0.05);
+        some.map(|(part, cycles)| format!("{part} {cycles:.1}")).collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_refused_was_not_to_be_sent() {
+        let mut at = PortSample::default();
+        (at.port.tx, at.port.redirect_in, at.port.tx_overflow, at.nic.tx_too_long) = (10, 20, 3, 4);
+        assert_eq!(to_send(&at), 23);
+    }
+}
