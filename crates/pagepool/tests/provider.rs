@@ -3,6 +3,10 @@
 // UNSAFETY: pages that a test reserved are given back.
 #![expect(unsafe_code)]
 
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
 use pagepool::testing::{FailNth, conformance_provider};
 use pagepool::{Arena, ArenaParams, Backing, DeviceMemory, NodeId, PageIdx, Provider, Topology};
 
@@ -16,31 +20,74 @@ fn params(max_bytes: u64) -> ArenaParams {
     ArenaParams { max_bytes, ..Default::default() }
 }
 
+fn arena(params: ArenaParams) -> Arc<Arena> {
+    Arena::new(params).unwrap()
+}
+
+/// A row is the name of a test, a provider, and the ways to make one that the conformance suite runs over.
+macro_rules! providers {
+    ($($test:ident: $provider:ident => [$($make:expr),+ $(,)?],)+) => {
+        $(
+            #[test]
+            fn $test() {
+                let makers: &[&dyn Fn() -> Arc<$provider>] = &[$(&$make),+];
+                makers.iter().for_each(conformance_provider);
+            }
+        )+
+
+        const PROVIDERS: &[&str] = &[$(stringify!($provider)),+];
+    };
+}
+
+providers! {
+    arenas_conform: Arena => [
+        || arena(ArenaParams { backing: Backing::Anonymous4k, ..params(12 << 20) }),
+        || arena(ArenaParams { backing: Backing::TransparentHuge, ..params(12 << 20) }),
+        || arena(ArenaParams { backing: Backing::Huge2M, ..params(12 << 20) }),
+        || arena(ArenaParams { backing: Backing::Memfd { huge: false }, ..params(12 << 20) }),
+        || arena(params(64 << 12)),
+        || arena(ArenaParams { commit_all: true, ..params(9 << 20) }),
+    ],
+    arenas_with_made_up_nodes_conform: Arena => [
+        || arena(ArenaParams { topology: Topology::pretend_halves(2), ..params(9 << 20) }),
+        || arena(ArenaParams { topology: Topology::pretend_interleaved(3), ..params(9 << 20) }),
+        || arena(ArenaParams { topology: Topology::without_numa_calls(), ..params(9 << 20) }),
+    ],
+    device_memory_conforms: DeviceMemory => [|| DeviceMemory::new("hbm", 9 << 20, NodeId(0)).unwrap()],
+    a_wrapper_that_never_fails_conforms: FailNth => [|| FailNth::new(arena(params(1 << 20)), 0)],
+}
+
+/// Providers of tests that do less than a provider must.
+const PARTIAL: &[&str] = &["PlainMemory"];
+
+/// Every provider of this crate has a row above.
 #[test]
-fn arenas_conform() {
-    for backing in
-        [Backing::Anonymous4k, Backing::TransparentHuge, Backing::Huge2M, Backing::Memfd { huge: false }]
-    {
-        conformance_provider(|| Arena::new(ArenaParams { backing, ..params(12 << 20) }).unwrap());
+fn no_provider_is_left_out() {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            for line in
+                text.lines().filter(|line| line.starts_with("unsafe impl") && line.contains(" Provider for "))
+            {
+                let name =
+                    line.split(" Provider for ").nth(1).and_then(|rest| rest.split([' ', '<', '{']).next());
+                assert!(
+                    name.is_some_and(|name| PROVIDERS.contains(&name) || PARTIAL.contains(&name)),
+                    "{}: {line}",
+                    path.display()
+                );
+            }
+        }
     }
-    conformance_provider(|| Arena::new(params(64 << 12)).unwrap());
-    conformance_provider(|| Arena::new(ArenaParams { commit_all: true, ..params(9 << 20) }).unwrap());
 }
 
 #[test]
-fn arenas_with_made_up_nodes_conform() {
-    for topology in
-        [Topology::pretend_halves(2), Topology::pretend_interleaved(3), Topology::without_numa_calls()]
-    {
-        conformance_provider(|| {
-            Arena::new(ArenaParams { topology: topology.clone(), ..params(9 << 20) }).unwrap()
-        });
-    }
-}
-
-#[test]
-fn device_memory_conforms() {
-    conformance_provider(|| DeviceMemory::new("hbm", 9 << 20, NodeId(0)).unwrap());
+fn device_memory_refuses_a_size_that_is_not_whole_pages() {
     let text = DeviceMemory::new("hbm", 5000, NodeId(0)).unwrap_err().to_string();
     assert_eq!(text, "len_bytes is 5000, but must be a multiple of 4096, and not 0");
 }
@@ -60,8 +107,7 @@ fn device_memory_has_no_cpu_address_and_marks_emergency_pages() {
 }
 
 #[test]
-fn a_wrapper_that_never_fails_conforms_and_one_that_does_comes_short() {
-    conformance_provider(|| FailNth::new(Arena::new(params(1 << 20)).unwrap(), 0));
+fn a_wrapper_that_fails_comes_short() {
     let third = FailNth::new(Arena::new(params(1 << 20)).unwrap(), 3);
     let mut out = [PageIdx(0); 64];
     let got: Vec<_> = (0..6).map(|i| third.reserve(0, None, &mut out[i * 8..i * 8 + 8])).collect();

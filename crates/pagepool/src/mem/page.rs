@@ -66,7 +66,7 @@ pub(crate) struct PageMeta {
     pub(crate) frags: AtomicU32,
     /// Fragments that came home when there was no room for a message, or after the pool was destroyed. Under the return
     /// lock while the pool lives; an atomic sum afterwards, when late fragments count in it without the lock.
-    pub(crate) home: AtomicI32,
+    pub(crate) late_frags: AtomicI32,
     /// Link in the list of pages with such fragments, under the return lock: 0 not in the list, else the next + 2, or 1.
     pub(crate) next: AtomicU32,
     /// Lowest 30 bits: [`PageRef`](crate::PageRef)s that live. [`EMERGENCY`] and [`LEFT`] above.

@@ -99,7 +99,7 @@ fn close_split_pages(pool: PoolPtr, _owner: OwnerProof, home: &mut Vec<PageIdx>)
             let meta = pool.area.meta(page);
             let frags = meta.frags.load(Ordering::Relaxed) as i32;
             let ours = meta.pool.load(Ordering::Relaxed) == pool.id && frags > 0;
-            if ours && meta.home.fetch_sub(frags, Ordering::AcqRel) == frags {
+            if ours && meta.late_frags.fetch_sub(frags, Ordering::AcqRel) == frags {
                 home.push(page);
             }
         }

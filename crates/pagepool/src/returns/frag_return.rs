@@ -99,7 +99,7 @@ impl PoolPtr {
     /// Counts a fragment in its page, and links the page once. Under the return lock.
     fn overflow(self, returns: &mut ReturnState, page: PageIdx) {
         let meta = self.page_meta(page);
-        meta.home.store(meta.home.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        meta.late_frags.store(meta.late_frags.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         if meta.next.load(Ordering::Relaxed) == 0 {
             meta.next.store(if returns.overflow == 0 { 1 } else { returns.overflow + 1 }, Ordering::Relaxed);
             returns.overflow = page.0 + 1;
@@ -117,7 +117,7 @@ impl PoolPtr {
         returns.overflow = meta.next.load(Ordering::Relaxed) - 1;
         meta.next.store(0, Ordering::Relaxed);
         // Late fragments, which come once the pool has ended and take no lock, may be counting in the same word.
-        let frags = meta.home.swap(0, Ordering::AcqRel);
+        let frags = meta.late_frags.swap(0, Ordering::AcqRel);
         Some((page, frags as u32))
     }
 }

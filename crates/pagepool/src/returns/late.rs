@@ -46,7 +46,7 @@ pub(crate) fn frag_came_home_late(pool: PoolPtr, page: PageIdx) {
 }
 
 fn frag_was_last(pool: PoolPtr, page: PageIdx) -> bool {
-    pool.page_meta(page).home.fetch_add(1, Ordering::AcqRel) == -1
+    pool.page_meta(page).late_frags.fetch_add(1, Ordering::AcqRel) == -1
 }
 
 /// The returner's part of step 3: it saw the flag after its push.
