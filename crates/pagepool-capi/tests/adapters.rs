@@ -161,6 +161,46 @@ fn libxdp_forwards_with_our_frames() {
     }
 }
 
+/// Sends frames to the program until it has all that it waits for, and checks what it says of them.
+fn receive_frames(program: &Path, frames: u64) {
+    let Some(hosts) = hosts("libxdp_receives_into_our_frames") else { return };
+    let mut command = Command::new(program);
+    command.args([hosts.near[0].name.clone(), frames.to_string()]);
+    let mut receiver = hosts.run_between(move || Program::start(&mut command)).until("ready");
+    let end = FrameSocket::open(&hosts.a.namespace, &hosts.a.link.name).unwrap();
+    let mac = hosts.a.link.mac.unwrap();
+    let (numbered, mut frame) = (NumberedFrames::new(mac, mac, 700).unwrap(), [0; 700]);
+    let start = Instant::now();
+    for number in 0.. {
+        if receiver.child.try_wait().unwrap().is_some() {
+            break;
+        }
+        assert!(start.elapsed() < LIMIT, "{number} frames were sent");
+        numbered.write(number, &mut frame);
+        let _ = end.send(&frame).unwrap(); // a full queue takes the next one
+    }
+    let said = receiver.end();
+    print!("{said}");
+    assert!(said.contains(" packets, ") && said.ends_with(" bytes, 0 buffers missing\n"), "{said}");
+    let packets: u64 = said.split(' ').next().unwrap().parse().unwrap();
+    assert!(packets >= frames && said.contains(&format!(" {} bytes", 700 * packets)), "{said}");
+}
+
+#[test]
+fn libxdp_receives_into_our_frames() {
+    let test = "libxdp_receives_into_our_frames";
+    if !(has("cc")
+        && has_header(test, "xdp/xsk.h", "libxdp-dev")
+        && has_header(test, "bpf/libbpf.h", "libbpf-dev"))
+    {
+        return;
+    }
+    for (how, flags) in [("static", &["-O2"][..]), ("static-asan", &SANITIZED)] {
+        let program = compiled_with("../../examples/libxdp/receive.c", how, flags, &["-lxdp", "-lbpf"]);
+        receive_frames(&program, 5_000);
+    }
+}
+
 // ---- lwIP ------------------------------------------------------------------------------------------------------
 
 /// Sends a pattern and reads it back, every byte checked.

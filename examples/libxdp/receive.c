@@ -1,0 +1,111 @@
+/*
+ * A receive loop over AF_XDP: libxdp's socket, and a pool for the frames of its UMEM. It ends after COUNT packets.
+ *
+ *     cc -O2 receive.c $(pkg-config --cflags --libs pagepool libxdp libbpf) -o receive
+ *     ./receive veth0 1000
+ */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <pagepool.h>
+#include <xdp/libxdp.h>
+#include <xdp/xsk.h>
+
+enum { FRAMES = 4096, RING = 2048, BATCH = 64, PAGE = 4096 };
+
+static void must(int64_t done, const char *what)
+{
+    if (done >= 0)
+        return;
+    fprintf(stderr, "%s: %s; %s\n", what, strerror((int)-done), pagepool_last_error());
+    exit(1);
+}
+
+/* Puts fresh pages on the fill ring, BATCH at a time: as addresses, without a handle each. */
+static uint32_t refill(struct pagepool *pool, struct xsk_ring_prod *fill)
+{
+    uint64_t addrs[BATCH];
+    uint32_t at = 0, n = xsk_prod_nb_free(fill, BATCH) < BATCH ? 0 : BATCH;
+    n = (uint32_t)pagepool_alloc_addr_bulk(pool, addrs, n);
+    if (n == 0 || xsk_ring_prod__reserve(fill, n, &at) != n)
+        return 0; /* the ring has what it needs */
+    for (uint32_t i = 0; i < n; i++)
+        *xsk_ring_prod__fill_addr(fill, at + i) = addrs[i];
+    xsk_ring_prod__submit(fill, n);
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    const struct xsk_umem_config umem_config = {RING, RING, PAGE, 0, 0};
+    const struct xsk_socket_config config = {RING, RING, {0}, 0, XDP_COPY};
+    struct pagepool_arena_params arena_params = PAGEPOOL_ARENA_PARAMS_INIT;
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool_arena *arena;
+    struct pagepool_domain *offsets;
+    struct pagepool_buffer_locations at;
+    struct pagepool *pool;
+    struct xsk_ring_prod fill;
+    struct xsk_ring_cons rx, comp;
+    struct xsk_umem *umem;
+    struct xsk_socket *xsk;
+    uint64_t packets = 0, bytes = 0, count = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
+
+    if (argc != 3)
+        return fprintf(stderr, "usage: receive INTERFACE COUNT\n"), 2;
+    libxdp_set_print(NULL);
+    libbpf_set_print(NULL);
+    setenv("LIBXDP_SKIP_DISPATCHER", "1", 1); /* libxdp's program alone, and nothing in the BPF file system */
+
+    /* 1. Memory, all of it present: the kernel registers a UMEM once. */
+    arena_params.max_bytes = (uint64_t)FRAMES * PAGE;
+    arena_params.commit_all = 1;
+    must(pagepool_arena_create(&arena_params, &arena), "arena");
+    /* 2. A pool whose device addresses are offsets in that memory. */
+    must(pagepool_domain_offset("umem0", &offsets), "domain");
+    params.arena = arena;
+    params.domains = &offsets;
+    params.n_domains = 1;
+    must(pagepool_create(&params, &pool), "pool");
+    must(pagepool_bind(pool), "bind"); /* this thread allocates */
+    /* 3. The UMEM and the socket, on queue 0. */
+    must(xsk_umem__create(&umem, pagepool_arena_base(arena), (uint64_t)FRAMES * PAGE, &fill, &comp, &umem_config), "UMEM");
+    must(xsk_socket__create(&xsk, argv[1], 0, umem, &rx, NULL, &config), argv[1]);
+    struct pollfd ready = {xsk_socket__fd(xsk), POLLIN, 0};
+    while (refill(pool, &fill) > 0)
+        continue;
+    puts("ready");
+    fflush(stdout);
+
+    /* 4. The loop. */
+    while (packets < count) {
+        uint64_t addrs[BATCH];
+        uint32_t at = 0, n = xsk_ring_cons__peek(&rx, BATCH, &at);
+        for (uint32_t i = 0; i < n; i++) {
+            const struct xdp_desc *packet = xsk_ring_cons__rx_desc(&rx, at + i);
+            addrs[i] = packet->addr; /* the packet is at pagepool_arena_base(arena) + addr */
+            bytes += packet->len;
+        }
+        xsk_ring_cons__release(&rx, n);
+        /* Home again. To keep a packet, or to hand it to another thread, take a handle: pagepool_from_raw. */
+        must(pagepool_put_addr_bulk(pool, addrs, n), "put_addr");
+        packets += n;
+        refill(pool, &fill);
+        if (n == 0)
+            poll(&ready, 1, 100);
+    }
+
+    xsk_socket__delete(xsk);
+    must(xsk_umem__delete(umem), "UMEM");
+    for (uint64_t addr = 0; addr < (uint64_t)FRAMES * PAGE; addr += PAGE)
+        pagepool_put_addr(pool, addr); /* what the kernel still had; an address that is not out is refused */
+    must(pagepool_buffer_locations(pool, &at), "buffer_locations");
+    must(pagepool_destroy(pool), "pool");
+    must(pagepool_domain_put(offsets), "domain");
+    must(pagepool_arena_put(arena), "arena");
+    printf("%llu packets, %llu bytes, %llu buffers missing\n", (unsigned long long)packets, (unsigned long long)bytes,
+           (unsigned long long)at.out);
+    return at.out != 0;
+}
