@@ -45,14 +45,14 @@
 //! | redirect to another thread's port | [`handoff`] |
 //! | send memory that a device does not know | [`Egress`]: reuse its address, map the area once, or copy |
 //! | send pages on a UDP or TCP socket | [`ZeroCopySocket`]: `MSG_ZEROCOPY` and its completions |
-//! | try it on links of your own | [`netns`]: namespaces, veth pairs, numbered frames, TCP transfers |
+//! | make and ask links of your own | [`link`]: veth pairs, addresses, offloads, which interfaces not to touch |
 //!
 //! # Rules
 //!
 //! * One thread polls a device: the owner of the pool that it receives into. Devices may move between polls.
 //! * A device has what is on its rings. [`Device::close`], or dropping it, takes every buffer back, also from
 //!   a device that is gone.
-//! * Counters say what became of each packet: [`DeviceStats`], [`ForwardStats`], [`PathStats`], [`XskStats`].
+//! * Counters say what became of each packet: [`DeviceStats`], [`ForwardStats`], [`PathStats`], [`KernelStats`].
 //! * AF_XDP requires `CAP_NET_RAW`, and `CAP_NET_ADMIN` and `CAP_BPF` to attach the XDP program. Errors name
 //!   the capability that is missing.
 //!

@@ -82,11 +82,13 @@
 //! Linux is required, and nothing else: huge pages, NUMA and `membarrier` are used if available.
 #![cfg_attr(loom, allow(dead_code))]
 
-/// The README and the pages of `docs/`, whose examples are tests.
+/// Documents whose examples are tests of this crate.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
+    #[doc = include_str!("../../../docs/porting.md")]
+    struct Porting;
 }
 
 mod buf;

@@ -1,0 +1,115 @@
+//! README and the pages of docs/, held to the code that they speak of.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pagepool::{DeferredStats, Stats};
+use pagepool_net::{DeviceStats, ForwardStats, KernelStats, PathStats};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// README, and the pages of docs/ with the notes.
+fn pages() -> Vec<String> {
+    let in_folder = |folder: &str| {
+        let files = fs::read_dir(root().join(folder)).expect("the folder is there");
+        let names = files.map(|file| file.expect("it can be read").file_name().into_string().expect("ASCII"));
+        names.filter(|name| name.ends_with(".md")).map(|name| format!("{folder}/{name}")).collect::<Vec<_>>()
+    };
+    let mut pages = vec!["README.md".into()];
+    pages.extend(in_folder("docs"));
+    pages.extend(in_folder("docs/notes"));
+    pages
+}
+
+/// The lines of a page between a heading and the next one.
+fn section<'a>(page: &'a str, heading: &str) -> Vec<&'a str> {
+    let lines = page.lines().skip_while(|line| *line != heading).skip(1);
+    lines.take_while(|line| !line.starts_with('#')).collect()
+}
+
+/// What stands in backquotes at the beginning of a table's rows.
+fn first_column<'a>(section: &[&'a str]) -> Vec<&'a str> {
+    let rows = section.iter().filter_map(|line| line.strip_prefix("| `"));
+    rows.filter_map(|row| row.split_once('`')).map(|(name, _)| name).collect()
+}
+
+#[test]
+fn each_counter_is_explained_in_order() {
+    let page = read("docs/operations.md");
+    let explained = |heading: &str| first_column(&section(&page, heading));
+    assert_eq!(explained("## Counters of a pool"), Stats::NAMES);
+    assert_eq!(explained("## Counters of the deferred queue"), DeferredStats::NAMES);
+    assert_eq!(explained("## Counters of a device"), DeviceStats::NAMES);
+    assert_eq!(explained("## Counters of an AF_XDP socket"), KernelStats::NAMES);
+    let port = [ForwardStats::NAMES, PathStats::NAMES].concat();
+    assert_eq!(explained("## Counters of a forwarder's port"), port);
+}
+
+#[test]
+fn code_of_the_guide_is_that_of_the_examples() {
+    let guide = read("docs/guide.md");
+    let dedented = |code: &str| code.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    let mut blocks = 0;
+    for part in guide.split("<!-- from ").skip(1) {
+        let (path, rest) = part.split_once(" -->\n```").expect("a block follows");
+        let (_, rest) = rest.split_once('\n').expect("the language, and a line");
+        let (code, _) = rest.split_once("\n```").expect("the block ends");
+        let there = dedented(&read(path)).contains(&dedented(code));
+        assert!(there, "docs/guide.md has code that is not in {path} any more; copy it again:\n{code}");
+        blocks += 1;
+    }
+    assert_eq!(blocks, 8);
+}
+
+#[test]
+fn relative_links_lead_to_files() {
+    for page in pages() {
+        let text = read(&page);
+        let folder = root().join(&page).parent().expect("a page is in a folder").to_path_buf();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            if link.contains("://") {
+                continue;
+            }
+            let target = if file.is_empty() { root().join(&page) } else { folder.join(file) };
+            assert!(target.exists(), "{page} links to {link}, which is not there");
+            if !anchor.is_empty() {
+                let headings = fs::read_to_string(&target).expect("a page");
+                let there =
+                    headings.lines().filter(|line| line.starts_with('#')).any(|line| slug(line) == anchor);
+                assert!(there, "{page} links to {link}, which has no such heading");
+            }
+        }
+    }
+}
+
+/// The anchor of a heading, as renderers make it.
+fn slug(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = words.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn readme_is_short_and_prose_is_narrow() {
+    assert!(
+        read("README.md").lines().count() <= 130,
+        "README.md is at most 130 lines; the rest belongs in docs/"
+    );
+    for page in
+        pages().into_iter().filter(|page| !["docs/commands.md", "docs/c-api.md"].contains(&page.as_str()))
+    {
+        let mut code = false;
+        for (number, line) in read(&page).lines().enumerate() {
+            code ^= line.trim_start().starts_with("```");
+            let prose = !code && !line.starts_with(['|', ' ']) && !line.contains("](");
+            assert!(!prose || line.chars().count() <= 120, "{page}:{}: longer than 120 columns", number + 1);
+        }
+    }
+}
