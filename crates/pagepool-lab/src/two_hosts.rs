@@ -20,7 +20,7 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pagepool_net::link::{Ethtool, Link, Mac, NetError, Netlink, Offload, OperState, VethEnd};
+use pagepool_net::link::{Ethtool, LinkInfo, Mac, NetError, Netlink, Offload, OperState, VethEnd};
 
 use crate::namespace::Namespace;
 use crate::{coalesce, steering};
@@ -77,7 +77,7 @@ pub struct Host {
     /// Where it is.
     pub namespace: Namespace,
     /// Its only link, but for loopback.
-    pub link: Link,
+    pub link: LinkInfo,
     /// Its address.
     pub address: Ipv4Addr,
     /// The CPU on which its stack takes in what arrives, if it was asked for and the kernel took it: not without sysfs or receive
@@ -119,7 +119,7 @@ pub struct TwoHosts {
     /// Where the near ends are, if they are in a namespace of ours.
     pub between: Option<Namespace>,
     /// The ends to forward between: the peer of `a`'s link, and that of `b`'s.
-    pub near: [Link; 2],
+    pub near: [LinkInfo; 2],
     /// Stays where the near ends are, on whichever thread this is dropped.
     middle: Middle,
 }
@@ -170,7 +170,7 @@ impl Middle {
     }
 
     /// Makes host number 0 or 1 with its link, and gives the near end of that too.
-    fn host(&mut self, number: u8, params: &TwoHostsParams) -> Result<(Host, Link), NetError> {
+    fn host(&mut self, number: u8, params: &TwoHostsParams) -> Result<(Host, LinkInfo), NetError> {
         let namespace = Namespace::new(&format!("host{number}"))?;
         let (near, far) = (&params.near[usize::from(number)], format!("far{number}"));
         let TwoHostsParams { mtu, queues, .. } = *params;
@@ -208,7 +208,7 @@ impl Middle {
     }
 
     /// Waits until packets pass.
-    fn wait(&mut self, name: &str) -> Result<Link, NetError> {
+    fn wait(&mut self, name: &str) -> Result<LinkInfo, NetError> {
         let start = Instant::now();
         loop {
             let link = self.netlink.link(name)?;

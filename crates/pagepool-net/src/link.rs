@@ -6,20 +6,25 @@
 mod caution;
 mod error;
 mod ethtool;
+mod exchange;
 mod link_info;
 mod live_frames;
+pub(crate) mod lookup;
 mod message;
 mod netlink;
+mod qdisc;
+#[cfg(any(test, feature = "testing"))]
+mod read_all;
 mod route;
 mod sys;
 
 pub use caution::{Caution, SshSession, cautions, session_links};
 pub use error::NetError;
 pub use ethtool::{Channels, Ethtool, Offload};
-pub use link_info::{AttachedXdp, Link, Mac, OperState, XdpMode};
+pub use link_info::{AttachedXdp, LinkInfo, Mac, OperState, XdpMode};
 #[doc(hidden)]
 pub use live_frames::LiveFrames;
 pub use netlink::{Netlink, VethEnd};
 
 #[cfg(any(test, feature = "testing"))]
-pub(crate) use netlink::read_all;
+pub(crate) use read_all::read_all;

@@ -1,6 +1,6 @@
 //! An interface that a command is to work on: what the kernel says of it, and whether it should be left alone.
 
-use pagepool_net::link::{Ethtool, Link, NetError, Netlink, Offload, SshSession, cautions};
+use pagepool_net::link::{Ethtool, LinkInfo, NetError, Netlink, Offload, SshSession, cautions};
 
 use super::options::Numbers;
 use crate::report::error::error_chain;
@@ -18,7 +18,7 @@ pub struct Kernel {
 /// What it says of one.
 #[derive(Clone, Debug)]
 pub struct Interface {
-    pub link: Link,
+    pub link: LinkInfo,
     /// Queues to work on.
     pub queues: Vec<u32>,
     /// Queues that receive and send.
@@ -64,7 +64,7 @@ impl Kernel {
 
     /// Refuses an interface that somebody depends on, unless that is meant. `does`: what becomes of it.
     pub fn spare(&mut self, interface: &Interface, does: &str, meant: bool) -> Result<(), String> {
-        let Link { name, index, .. } = &interface.link;
+        let LinkInfo { name, index, .. } = &interface.link;
         let reasons =
             cautions(&mut self.netlink, *index, self.session).map_err(|error| error_chain(&error))?;
         let mut reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
@@ -93,7 +93,7 @@ impl Kernel {
     }
 
     /// What a veth's other end leaves to its device, which a veth is none of.
-    fn unfinished(&mut self, link: &Link) -> Result<Option<String>, NetError> {
+    fn unfinished(&mut self, link: &LinkInfo) -> Result<Option<String>, NetError> {
         if link.kind.as_deref() != Some("veth") {
             return Ok(None); // what comes over a wire is finished
         }
@@ -124,7 +124,7 @@ impl Kernel {
     }
 
     /// What is put together on arrival before we see it.
-    fn merged(&mut self, link: &Link, generic: bool) -> Result<Option<String>, NetError> {
+    fn merged(&mut self, link: &LinkInfo, generic: bool) -> Result<Option<String>, NetError> {
         let before_us: &[Offload] = if generic { &[Offload::Gro, Offload::Lro] } else { &[Offload::Lro] };
         let on = self.on(&link.name, before_us)?;
         Ok((!on.is_empty()).then(|| {

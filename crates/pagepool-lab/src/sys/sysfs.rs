@@ -8,25 +8,22 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-/// `FSOPEN_CLOEXEC`, `FSCONFIG_CMD_CREATE`, `FSMOUNT_CLOEXEC`: include/uapi/linux/mount.h, v7.3.
-const OPEN_CLOEXEC: u32 = 1;
-const CREATE: u32 = 6;
-const MOUNT_CLOEXEC: u32 = 1;
-
 /// The root of a sysfs that shows the links of the calling thread's namespace. It is mounted nowhere, and goes with the
 /// descriptor. Needs Linux 5.2 and `CAP_SYS_ADMIN`.
 pub(crate) fn of_this_namespace() -> io::Result<OwnedFd> {
     // SAFETY: the name is a string that lives as long as the call.
-    let context = unsafe { libc::syscall(libc::SYS_fsopen, c"sysfs".as_ptr(), OPEN_CLOEXEC) };
+    let context = unsafe { libc::syscall(libc::SYS_fsopen, c"sysfs".as_ptr(), libc::FSOPEN_CLOEXEC) };
     let context = owned(context)?;
     let nothing = ptr::null::<c_void>();
     // SAFETY: the command takes neither a key nor a value.
-    let made = unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), CREATE, nothing, nothing, 0) };
+    let made = unsafe {
+        libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), libc::FSCONFIG_CMD_CREATE, nothing, nothing, 0)
+    };
     if made != 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the call takes integers, and touches no memory of ours.
-    owned(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), MOUNT_CLOEXEC, 0) })
+    owned(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), libc::FSMOUNT_CLOEXEC, 0) })
 }
 
 /// The descriptor that a call gave, or its error.

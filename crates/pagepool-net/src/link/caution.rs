@@ -5,7 +5,7 @@ use std::fs;
 use std::net::IpAddr;
 
 use super::error::NetError;
-use super::link_info::Link;
+use super::link_info::LinkInfo;
 use super::netlink::Netlink;
 
 /// What the environment says of a session over SSH.
@@ -135,7 +135,7 @@ pub fn session_links(netlink: &mut Netlink, session: SshSession) -> Result<Vec<u
 }
 
 /// Whether one of the users stands on this link, over however many others.
-fn carries(links: &[Link], index: u32, users: &[u32]) -> bool {
+fn carries(links: &[LinkInfo], index: u32, users: &[u32]) -> bool {
     let mut above = vec![index];
     let mut at = 0;
     while let Some(&this) = above.get(at) {
@@ -153,12 +153,13 @@ mod tests {
     use super::super::link_info::{Mac, OperState};
     use super::*;
 
-    fn link(index: u32, master: Option<u32>, lower: Option<u32>) -> Link {
-        Link {
+    fn link(index: u32, master: Option<u32>, lower: Option<u32>) -> LinkInfo {
+        LinkInfo {
             name: format!("l{index}"),
             index,
             mtu: 1500,
             mac: Some(Mac([2; 6])),
+            is_ethernet: true,
             rx_queues: 1,
             tx_queues: 1,
             is_up: true,

@@ -28,8 +28,8 @@ pub enum NetError {
         request: &'static str,
         /// Of what.
         about: String,
-        /// What the kernel says of it.
-        words: Option<String>,
+        /// The kernel's own text for the error, if it gives one.
+        extack: Option<String>,
         /// What may help.
         remedy: &'static str,
         /// The errno.
@@ -137,9 +137,9 @@ impl fmt::Display for NetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Call { call, about, remedy, .. } => write!(f, "{call} failed: {about}; {remedy}"),
-            Self::Refused { request, about, words, remedy, .. } => {
+            Self::Refused { request, about, extack, remedy, .. } => {
                 write!(f, "the kernel refused to {request} {about}")?;
-                words.iter().try_for_each(|words| write!(f, ", saying \"{words}\""))?;
+                extack.iter().try_for_each(|text| write!(f, ", saying \"{text}\""))?;
                 write!(f, "; {remedy}")
             }
             Self::NoLink { name, known } => {

@@ -6,12 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use super::error::NetError;
 use super::message::text;
-use super::sys;
-
-/// `ETH_FLAG_LRO` of the flags that `GFLAGS` gives.
-const LRO: u32 = 1 << 15;
-const GFLAGS: u32 = 0x25;
-const SFLAGS: u32 = 0x26;
+use super::sys::ethtool::{ETH_FLAG_LRO, command};
+use super::sys::{self, EINVAL, EOPNOTSUPP};
 
 /// What a driver, or the kernel in its place, does to packets on their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,13 +39,13 @@ impl Offload {
     /// The commands that read and set it.
     fn commands(self) -> (u32, u32) {
         match self {
-            Self::RxChecksum => (0x14, 0x15),
-            Self::TxChecksum => (0x16, 0x17),
-            Self::ScatterGather => (0x18, 0x19),
-            Self::Tso => (0x1e, 0x1f),
-            Self::Gso => (0x23, 0x24),
-            Self::Gro => (0x2b, 0x2c),
-            Self::Lro => (GFLAGS, SFLAGS),
+            Self::RxChecksum => (command::GRXCSUM, command::SRXCSUM),
+            Self::TxChecksum => (command::GTXCSUM, command::STXCSUM),
+            Self::ScatterGather => (command::GSG, command::SSG),
+            Self::Tso => (command::GTSO, command::STSO),
+            Self::Gso => (command::GGSO, command::SGSO),
+            Self::Gro => (command::GGRO, command::SGRO),
+            Self::Lro => (command::GFLAGS, command::SFLAGS),
         }
     }
 
@@ -117,10 +113,10 @@ impl Ethtool {
     pub fn offload(&self, link: &str, offload: Offload) -> Result<bool, NetError> {
         let value = match sys::ethtool::value(self.socket.as_fd(), link, offload.commands().0, 0) {
             Ok(value) => value,
-            Err(error) if error.raw_os_error() == Some(sys::EOPNOTSUPP) => 0,
+            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => 0,
             Err(error) => return Err(refused(link, error)),
         };
-        Ok(if offload == Offload::Lro { value & LRO != 0 } else { value != 0 })
+        Ok(if offload == Offload::Lro { value & ETH_FLAG_LRO != 0 } else { value != 0 })
     }
 
     /// The offloads that are on.
@@ -162,7 +158,7 @@ impl Ethtool {
                 max_rx: raw.max_rx.max(raw.max_combined),
                 max_tx: raw.max_tx.max(raw.max_combined),
             })),
-            Err(error) if error.raw_os_error() == Some(sys::EOPNOTSUPP) => Ok(None),
+            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => Ok(None),
             Err(error) => Err(refused(link, error)),
         }
     }
@@ -171,7 +167,7 @@ impl Ethtool {
     pub fn rx_ring(&self, link: &str) -> Result<Option<u32>, NetError> {
         match sys::ethtool::rings(self.socket.as_fd(), link) {
             Ok(raw) => Ok(Some(raw.rx).filter(|&slots| slots > 0)),
-            Err(error) if error.raw_os_error() == Some(sys::EOPNOTSUPP) => Ok(None),
+            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => Ok(None),
             Err(error) => Err(refused(link, error)),
         }
     }
@@ -180,22 +176,22 @@ impl Ethtool {
     pub fn driver(&self, link: &str) -> Result<Option<String>, NetError> {
         match sys::ethtool::driver(self.socket.as_fd(), link) {
             Ok(name) => Ok(Some(text(&name))),
-            Err(error) if error.raw_os_error() == Some(sys::EOPNOTSUPP) => Ok(None),
+            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => Ok(None),
             Err(error) => Err(refused(link, error)),
         }
     }
 
     /// The flags as they are, but for the one of LRO.
     fn flags(&self, link: &str, lro: bool) -> Result<u32, NetError> {
-        let now = sys::ethtool::value(self.socket.as_fd(), link, GFLAGS, 0)
+        let now = sys::ethtool::value(self.socket.as_fd(), link, command::GFLAGS, 0)
             .map_err(|error| refused(link, error))?;
-        Ok(if lro { now | LRO } else { now & !LRO })
+        Ok(if lro { now | ETH_FLAG_LRO } else { now & !ETH_FLAG_LRO })
     }
 }
 
 /// Whether a driver says with this that it will not change something.
 fn is_fixed(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(sys::EOPNOTSUPP | sys::EINVAL))
+    matches!(error.raw_os_error(), Some(EOPNOTSUPP | EINVAL))
 }
 
 fn refused(link: &str, error: io::Error) -> NetError {

@@ -3,36 +3,11 @@
 use std::fmt;
 
 use super::error::NetError;
-use super::message::{Attributes, Malformed, Message, text, u32_at};
+use super::message::{Attributes, Malformed, NetlinkMessage, text, u16_at, u32_at};
+use super::sys::uapi;
 
-/// Numbers of include/uapi/linux/if_link.h, v7.3.
-pub(crate) mod attribute {
-    pub(crate) const ADDRESS: u16 = 1;
-    pub(crate) const NAME: u16 = 3;
-    pub(crate) const MTU: u16 = 4;
-    pub(crate) const LINK: u16 = 5;
-    pub(crate) const MASTER: u16 = 10;
-    pub(crate) const OPERSTATE: u16 = 16;
-    pub(crate) const INFO: u16 = 18;
-    pub(crate) const NAMESPACE: u16 = 28;
-    pub(crate) const TX_QUEUES: u16 = 31;
-    pub(crate) const RX_QUEUES: u16 = 32;
-    pub(crate) const LINK_NAMESPACE: u16 = 37;
-    pub(crate) const XDP: u16 = 43;
-    /// Inside `INFO`.
-    pub(crate) const INFO_KIND: u16 = 1;
-    pub(crate) const INFO_DATA: u16 = 2;
-    /// Inside the data of a veth.
-    pub(crate) const VETH_PEER: u16 = 1;
-    /// Inside `XDP`, by mode.
-    pub(crate) const XDP_NATIVE: u16 = 5;
-    pub(crate) const XDP_GENERIC: u16 = 6;
-    pub(crate) const XDP_OFFLOADED: u16 = 7;
-}
-
-/// Bytes of `struct ifinfomsg`, and its flag for an interface that is up.
-pub(crate) const HEADER: usize = 16;
-pub(crate) const UP: u32 = 1;
+/// Bytes of `struct ifinfomsg`.
+const HEADER: usize = 16;
 
 /// A MAC address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,12 +38,12 @@ pub enum OperState {
 
 impl OperState {
     fn of(number: u8) -> Self {
-        match number {
-            0 => Self::Unknown,
-            2 => Self::Down,
-            3 => Self::LowerLayerDown,
-            6 => Self::Up,
-            other => Self::Other(other),
+        match i32::from(number) {
+            uapi::IF_OPER_UNKNOWN => Self::Unknown,
+            uapi::IF_OPER_DOWN => Self::Down,
+            uapi::IF_OPER_LOWERLAYERDOWN => Self::LowerLayerDown,
+            uapi::IF_OPER_UP => Self::Up,
+            _ => Self::Other(number),
         }
     }
 }
@@ -106,7 +81,7 @@ pub struct AttachedXdp {
 /// An interface, as it was when the kernel was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Link {
+pub struct LinkInfo {
     /// Its name.
     pub name: String,
     /// Its number in its namespace.
@@ -115,6 +90,8 @@ pub struct Link {
     pub mtu: u32,
     /// Its MAC address, if it is an Ethernet interface.
     pub mac: Option<Mac>,
+    /// Whether its packets begin with an Ethernet header; loopback's do.
+    pub is_ethernet: bool,
     /// Receive queues that the kernel has for it. A driver may use fewer: see
     /// [`Ethtool::channels`](super::Ethtool::channels).
     pub rx_queues: u32,
@@ -134,42 +111,43 @@ pub struct Link {
     pub xdp: Vec<AttachedXdp>,
 }
 
-impl Link {
+impl LinkInfo {
     /// Reads it from a message about a link.
-    pub(crate) fn parse(message: &Message<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn parse(message: &NetlinkMessage<'_>) -> Result<Self, Malformed> {
         let (fixed, attributes) = message.split(HEADER)?;
         let number = |kind| attributes.number(kind);
-        let mac = attributes.find(attribute::ADDRESS)?.and_then(|mac| mac.try_into().ok().map(Mac));
-        let state = attributes.find(attribute::OPERSTATE)?.and_then(|state| state.first().copied());
-        let elsewhere = attributes.find(attribute::LINK_NAMESPACE)?.is_some();
+        let mac = attributes.find(uapi::IFLA_ADDRESS)?.and_then(|mac| mac.try_into().ok().map(Mac));
+        let state = attributes.find(uapi::IFLA_OPERSTATE)?.and_then(|state| state.first().copied());
+        let elsewhere = attributes.find(uapi::IFLA_LINK_NETNSID)?.is_some();
         Ok(Self {
-            name: text(attributes.find(attribute::NAME)?.ok_or(Malformed("a link without a name"))?),
+            name: text(attributes.find(uapi::IFLA_IFNAME)?.ok_or(Malformed("a link without a name"))?),
             index: u32_at(fixed, 4).ok_or(Malformed("a link without a number"))?,
-            mtu: number(attribute::MTU)?.unwrap_or(0),
+            mtu: number(uapi::IFLA_MTU)?.unwrap_or(0),
             mac,
-            rx_queues: number(attribute::RX_QUEUES)?.unwrap_or(0),
-            tx_queues: number(attribute::TX_QUEUES)?.unwrap_or(0),
-            is_up: u32_at(fixed, 8).is_some_and(|flags| flags & UP != 0),
+            is_ethernet: u16_at(fixed, 2).is_some_and(uapi::is_ethernet),
+            rx_queues: number(uapi::IFLA_NUM_RX_QUEUES)?.unwrap_or(0),
+            tx_queues: number(uapi::IFLA_NUM_TX_QUEUES)?.unwrap_or(0),
+            is_up: u32_at(fixed, 8).is_some_and(|flags| flags & uapi::IFF_UP != 0),
             state: OperState::of(state.unwrap_or(0)),
             kind: kind_in(attributes)?,
-            master: number(attribute::MASTER)?,
-            lower: number(attribute::LINK)?.filter(|_| !elsewhere),
+            master: number(uapi::IFLA_MASTER)?,
+            lower: number(uapi::IFLA_LINK)?.filter(|_| !elsewhere),
             xdp: programs_in(attributes)?,
         })
     }
 }
 
 fn kind_in(attributes: Attributes<'_>) -> Result<Option<String>, Malformed> {
-    let Some(info) = attributes.find(attribute::INFO)? else { return Ok(None) };
-    Ok(Attributes(info).find(attribute::INFO_KIND)?.map(text))
+    let Some(info) = attributes.find(uapi::IFLA_LINKINFO)? else { return Ok(None) };
+    Ok(Attributes(info).find(uapi::IFLA_INFO_KIND)?.map(text))
 }
 
 fn programs_in(attributes: Attributes<'_>) -> Result<Vec<AttachedXdp>, Malformed> {
-    let Some(xdp) = attributes.find(attribute::XDP)? else { return Ok(Vec::new()) };
+    let Some(xdp) = attributes.find(uapi::IFLA_XDP)? else { return Ok(Vec::new()) };
     let modes = [
-        (attribute::XDP_NATIVE, XdpMode::Native),
-        (attribute::XDP_GENERIC, XdpMode::Generic),
-        (attribute::XDP_OFFLOADED, XdpMode::Offloaded),
+        (uapi::IFLA_XDP_DRV_PROG_ID, XdpMode::Native),
+        (uapi::IFLA_XDP_SKB_PROG_ID, XdpMode::Generic),
+        (uapi::IFLA_XDP_HW_PROG_ID, XdpMode::Offloaded),
     ];
     let one = |(kind, mode)| {
         let id = Attributes(xdp).number(kind)?;
@@ -199,34 +177,37 @@ pub(crate) fn check_name(name: &str) -> Result<(), NetError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::message::{Messages, Request, nested};
+    use super::super::message::{NetlinkMessages, Request, nested};
     use super::*;
 
     #[test]
     fn everything_that_is_said_is_read() {
-        let mut request = Request::new(16, 0, &header(5, UP, 0));
+        let mut fixed = header(5, uapi::IFF_UP, 0);
+        fixed[2] = 1; // ARPHRD_ETHER
+        let mut request = Request::new(uapi::RTM_NEWLINK, 0, &fixed);
         request
-            .text(attribute::NAME, "eth0")
-            .number(attribute::MTU, 9000)
-            .attribute(attribute::ADDRESS, &[2; 6]);
+            .text(uapi::IFLA_IFNAME, "eth0")
+            .number(uapi::IFLA_MTU, 9000)
+            .attribute(uapi::IFLA_ADDRESS, &[2; 6]);
         request
-            .number(attribute::RX_QUEUES, 3)
-            .number(attribute::TX_QUEUES, 4)
-            .attribute(attribute::OPERSTATE, &[6]);
-        request.number(attribute::LINK, 9).number(attribute::MASTER, 8);
-        request.nest(nested(attribute::INFO), |info| {
-            info.text(attribute::INFO_KIND, "veth");
+            .number(uapi::IFLA_NUM_RX_QUEUES, 3)
+            .number(uapi::IFLA_NUM_TX_QUEUES, 4)
+            .attribute(uapi::IFLA_OPERSTATE, &[6]);
+        request.number(uapi::IFLA_LINK, 9).number(uapi::IFLA_MASTER, 8);
+        request.nest(nested(uapi::IFLA_LINKINFO), |info| {
+            info.text(uapi::IFLA_INFO_KIND, "veth");
         });
-        request.nest(nested(attribute::XDP), |xdp| {
-            xdp.number(attribute::XDP_NATIVE, 77).number(attribute::XDP_GENERIC, 0);
+        request.nest(nested(uapi::IFLA_XDP), |xdp| {
+            xdp.number(uapi::IFLA_XDP_DRV_PROG_ID, 77).number(uapi::IFLA_XDP_SKB_PROG_ID, 0);
         });
         let bytes = request.numbered(1);
-        let link = Link::parse(&Messages(bytes).next().unwrap().unwrap()).unwrap();
-        let expected = Link {
+        let link = LinkInfo::parse(&NetlinkMessages(bytes).next().unwrap().unwrap()).unwrap();
+        let expected = LinkInfo {
             name: "eth0".into(),
             index: 5,
             mtu: 9000,
             mac: Some(Mac([2; 6])),
+            is_ethernet: true,
             rx_queues: 3,
             tx_queues: 4,
             is_up: true,
@@ -240,11 +221,26 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_in_another_namespace_is_no_link_of_this_one() {
-        let mut request = Request::new(16, 0, &header(5, 0, 0));
-        request.text(attribute::NAME, "v").number(attribute::LINK, 9).number(attribute::LINK_NAMESPACE, 0);
+    fn a_program_is_found_among_attributes_and_broken_answers_have_none() {
+        let mut request = Request::new(uapi::RTM_NEWLINK, 0, &header(5, 0, 0));
+        request.text(uapi::IFLA_IFNAME, "veth0").nest(nested(uapi::IFLA_XDP), |xdp| {
+            xdp.attribute(2, &[1]).number(4, 77).number(uapi::IFLA_XDP_DRV_PROG_ID, 77);
+        });
         let bytes = request.numbered(1);
-        assert_eq!(Link::parse(&Messages(bytes).next().unwrap().unwrap()).unwrap().lower, None);
+        let message = NetlinkMessages(bytes).next().unwrap().unwrap();
+        assert_eq!(LinkInfo::parse(&message).unwrap().xdp, [AttachedXdp { id: 77, mode: XdpMode::Native }]);
+        for len in 0..message.payload.len() {
+            let cut = NetlinkMessage { payload: &message.payload[..len], ..message };
+            assert!(LinkInfo::parse(&cut).map_or(true, |link| link.xdp.is_empty()), "cut at {len}");
+        }
+    }
+
+    #[test]
+    fn a_peer_in_another_namespace_is_no_link_of_this_one() {
+        let mut request = Request::new(uapi::RTM_NEWLINK, 0, &header(5, 0, 0));
+        request.text(uapi::IFLA_IFNAME, "v").number(uapi::IFLA_LINK, 9).number(uapi::IFLA_LINK_NETNSID, 0);
+        let bytes = request.numbered(1);
+        assert_eq!(LinkInfo::parse(&NetlinkMessages(bytes).next().unwrap().unwrap()).unwrap().lower, None);
     }
 
     #[test]

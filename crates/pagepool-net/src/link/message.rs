@@ -4,14 +4,11 @@
 //! every loop ends, because each step takes at least a header away.
 
 use super::error::NetError;
+use super::sys::uapi::{NLA_ALIGNTO, NLA_F_NESTED, NLA_TYPE_MASK};
 
-/// Lengths of headers, and what everything is aligned to.
+/// Bytes of `struct nlmsghdr` and of `struct nlattr`.
 const MESSAGE_HEADER: usize = 16;
 const ATTRIBUTE_HEADER: usize = 4;
-const ALIGNMENT: usize = 4;
-/// The two highest bits of an attribute's kind say how its value is to be read.
-const KIND: u16 = 0x3fff;
-const NESTED: u16 = 0x8000;
 
 /// Bytes that are not what the protocol says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +21,7 @@ impl From<Malformed> for NetError {
 }
 
 fn aligned(len: usize) -> usize {
-    len.next_multiple_of(ALIGNMENT)
+    len.next_multiple_of(NLA_ALIGNTO)
 }
 
 /// Two bytes at a place.
@@ -116,14 +113,14 @@ impl Request {
 
 /// One message of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Message<'a> {
+pub(crate) struct NetlinkMessage<'a> {
     pub(crate) kind: u16,
     pub(crate) flags: u16,
     pub(crate) sequence: u32,
     pub(crate) payload: &'a [u8],
 }
 
-impl<'a> Message<'a> {
+impl<'a> NetlinkMessage<'a> {
     /// The attributes behind a fixed part of so many bytes, which comes first.
     pub(crate) fn split(&self, fixed: usize) -> Result<(&'a [u8], Attributes<'a>), Malformed> {
         let (fixed, rest) =
@@ -134,13 +131,13 @@ impl<'a> Message<'a> {
 
 /// The messages of a datagram. After something malformed there is nothing more.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Messages<'a>(pub(crate) &'a [u8]);
+pub(crate) struct NetlinkMessages<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Messages<'a> {
-    fn take(&mut self) -> Option<Message<'a>> {
+impl<'a> NetlinkMessages<'a> {
+    fn take(&mut self) -> Option<NetlinkMessage<'a>> {
         let bytes = self.0;
         let len = usize::try_from(u32_at(bytes, 0)?).ok()?;
-        let message = Message {
+        let message = NetlinkMessage {
             kind: u16_at(bytes, 4)?,
             flags: u16_at(bytes, 6)?,
             sequence: u32_at(bytes, 8)?,
@@ -151,8 +148,8 @@ impl<'a> Messages<'a> {
     }
 }
 
-impl<'a> Iterator for Messages<'a> {
-    type Item = Result<Message<'a>, Malformed>;
+impl<'a> Iterator for NetlinkMessages<'a> {
+    type Item = Result<NetlinkMessage<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {
@@ -193,7 +190,7 @@ impl<'a> Attributes<'a> {
     fn take(&mut self) -> Option<(u16, &'a [u8])> {
         let bytes = self.0;
         let len = usize::from(u16_at(bytes, 0)?);
-        let kind = u16_at(bytes, 2)? & KIND;
+        let kind = u16_at(bytes, 2)? & NLA_TYPE_MASK;
         let value = bytes.get(ATTRIBUTE_HEADER..len)?;
         self.0 = bytes.get(aligned(len)..).unwrap_or(&[]);
         Some((kind, value))
@@ -217,7 +214,7 @@ impl<'a> Iterator for Attributes<'a> {
 
 /// The kind of an attribute that holds others.
 pub(crate) const fn nested(kind: u16) -> u16 {
-    kind | NESTED
+    kind | NLA_F_NESTED
 }
 
 #[cfg(test)]
@@ -232,7 +229,7 @@ mod tests {
             inner.fixed(&[1; 4]).attribute(4, &[8; 6]);
         });
         let bytes = request.numbered(77).to_vec();
-        let messages: Vec<_> = Messages(&bytes).collect();
+        let messages: Vec<_> = NetlinkMessages(&bytes).collect();
         let [Ok(message)] = messages[..] else { panic!("{messages:?}") };
         assert_eq!((message.kind, message.flags, message.sequence), (7, 3, 77));
         let (fixed, attributes) = message.split(8).unwrap();
@@ -248,7 +245,7 @@ mod tests {
         for len in [0u32, 1, 15, 17, u32::MAX] {
             let mut bytes = [0; 16];
             bytes[..4].copy_from_slice(&len.to_ne_bytes());
-            let all: Vec<_> = Messages(&bytes).collect();
+            let all: Vec<_> = NetlinkMessages(&bytes).collect();
             assert_eq!(all.len(), 1, "{len}");
             assert!(all[0].is_err(), "{len}");
         }
@@ -259,7 +256,7 @@ mod tests {
             assert_eq!((all.len(), all[0].is_err()), (1, true), "{len}");
         }
         assert_eq!(Attributes(&[4, 0, 1]).count(), 1, "half a header");
-        assert_eq!(Messages(&[1, 2, 3]).count(), 1, "half a header");
+        assert_eq!(NetlinkMessages(&[1, 2, 3]).count(), 1, "half a header");
         assert_eq!(
             Attributes(&6u64.to_le_bytes()[..6]).number(0),
             Err(Malformed("a number of less than four bytes"))

@@ -2,29 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::message::{Malformed, Message, u16_at, u32_at};
-
-/// Numbers of include/uapi/linux/rtnetlink.h and if_addr.h, v7.3.
-pub(crate) mod attribute {
-    pub(crate) const DESTINATION: u16 = 1;
-    pub(crate) const OUT: u16 = 4;
-    pub(crate) const GATEWAY: u16 = 5;
-    pub(crate) const MULTIPATH: u16 = 9;
-    pub(crate) const ADDRESS: u16 = 1;
-    pub(crate) const LOCAL: u16 = 2;
-}
+use super::message::{Malformed, NetlinkMessage, u16_at, u32_at};
+use super::sys::uapi;
 
 /// Bytes of `struct rtmsg`, `struct ifaddrmsg` and `struct rtnexthop`.
 const ROUTE_HEADER: usize = 12;
 pub(crate) const ADDRESS_HEADER: usize = 8;
 const HOP_HEADER: usize = 8;
-/// `RTN_UNICAST`: a route along which packets leave.
-const UNICAST: u8 = 1;
-
-/// Families of addresses; the same on every machine.
-pub(crate) const INET: u8 = 2;
-pub(crate) const INET6: u8 = 10;
-
 /// A route along which packets leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
@@ -36,13 +20,13 @@ pub(crate) struct Route {
 
 impl Route {
     /// Reads it from a message about a route. Routes that lead nowhere are none.
-    pub(crate) fn parse(message: &Message<'_>) -> Result<Option<Self>, Malformed> {
+    pub(crate) fn parse(message: &NetlinkMessage<'_>) -> Result<Option<Self>, Malformed> {
         let (fixed, attributes) = message.split(ROUTE_HEADER)?;
-        if fixed[7] != UNICAST {
+        if fixed[7] != uapi::RTN_UNICAST {
             return Ok(None);
         }
-        let mut links = Vec::from_iter(attributes.number(attribute::OUT)?);
-        if let Some(hops) = attributes.find(attribute::MULTIPATH)? {
+        let mut links = Vec::from_iter(attributes.number(uapi::RTA_OIF)?);
+        if let Some(hops) = attributes.find(uapi::RTA_MULTIPATH)? {
             links.extend(hops_in(hops)?);
         }
         Ok(Some(Self { prefix: fixed[1], links }))
@@ -77,10 +61,10 @@ pub(crate) struct Address {
 
 impl Address {
     /// Reads it from a message about an address; `None` for families that are not of the Internet.
-    pub(crate) fn parse(message: &Message<'_>) -> Result<Option<Self>, Malformed> {
+    pub(crate) fn parse(message: &NetlinkMessage<'_>) -> Result<Option<Self>, Malformed> {
         let (fixed, attributes) = message.split(ADDRESS_HEADER)?;
-        let local = attributes.find(attribute::LOCAL)?; // on a link from one to one other, `ADDRESS` is the other's
-        let Some(bytes) = local.or(attributes.find(attribute::ADDRESS)?) else { return Ok(None) };
+        let local = attributes.find(uapi::IFA_LOCAL)?; // on a link from one to one other, `ADDRESS` is the other's
+        let Some(bytes) = local.or(attributes.find(uapi::IFA_ADDRESS)?) else { return Ok(None) };
         let link = u32_at(fixed, 4).ok_or(Malformed("an address without a link"))?;
         Ok(ip(fixed[0], bytes)?.map(|ip| Self { link, ip }))
     }
@@ -89,8 +73,8 @@ impl Address {
 fn ip(family: u8, bytes: &[u8]) -> Result<Option<IpAddr>, Malformed> {
     let odd = Malformed("an address that is not as long as its family says");
     match family {
-        INET => Ok(Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).map_err(|_| odd)?).into())),
-        INET6 => Ok(Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).map_err(|_| odd)?).into())),
+        uapi::AF_INET => Ok(Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).map_err(|_| odd)?).into())),
+        uapi::AF_INET6 => Ok(Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).map_err(|_| odd)?).into())),
         _ => Ok(None),
     }
 }
@@ -104,8 +88,8 @@ pub(crate) fn header(family: u8, bits: u8) -> [u8; ROUTE_HEADER] {
 
 /// The fixed part of a request for a route of IPv4 in the main table, made by an administrator (`RTPROT_STATIC`).
 pub(crate) fn new_header(bits: u8) -> [u8; ROUTE_HEADER] {
-    let (main, by_hand) = (254, 4);
-    [INET, bits, 0, 0, main, by_hand, 0, UNICAST, 0, 0, 0, 0]
+    let (table, made_by) = (uapi::RT_TABLE_MAIN, uapi::RTPROT_STATIC);
+    [uapi::AF_INET, bits, 0, 0, table, made_by, 0, uapi::RTN_UNICAST, 0, 0, 0, 0]
 }
 
 /// The fixed part of a request about an address.
@@ -119,22 +103,22 @@ pub(crate) fn address_header(family: u8, bits: u8, link: u32) -> [u8; ADDRESS_HE
 /// The family of an address, and its bytes.
 pub(crate) fn octets(ip: IpAddr) -> (u8, Vec<u8>) {
     match ip {
-        IpAddr::V4(ip) => (INET, ip.octets().to_vec()),
-        IpAddr::V6(ip) => (INET6, ip.octets().to_vec()),
+        IpAddr::V4(ip) => (uapi::AF_INET, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (uapi::AF_INET6, ip.octets().to_vec()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::message::{Messages, Request};
+    use super::super::message::{NetlinkMessages, Request};
     use super::*;
 
     fn route(kind: u8, prefix: u8, fill: impl FnOnce(&mut Request)) -> Result<Option<Route>, Malformed> {
-        let mut fixed = header(INET, prefix);
+        let mut fixed = header(uapi::AF_INET, prefix);
         fixed[7] = kind;
-        let mut request = Request::new(24, 0, &fixed);
+        let mut request = Request::new(uapi::RTM_NEWROUTE, 0, &fixed);
         fill(&mut request);
-        Route::parse(&Messages(request.numbered(1)).next().unwrap().unwrap())
+        Route::parse(&NetlinkMessages(request.numbered(1)).next().unwrap().unwrap())
     }
 
     #[test]
@@ -144,28 +128,28 @@ mod tests {
             hops.extend_from_slice(&[8, 0, 0, 0]);
             hops.extend_from_slice(&link.to_ne_bytes());
         }
-        let read = route(UNICAST, 0, |route| {
-            route.attribute(attribute::MULTIPATH, &hops);
+        let read = route(uapi::RTN_UNICAST, 0, |route| {
+            route.attribute(uapi::RTA_MULTIPATH, &hops);
         });
         assert_eq!(read, Ok(Some(Route { prefix: 0, links: vec![3, 4] })));
         for cut in 1..hops.len() {
-            let read = route(UNICAST, 0, |route| {
-                route.attribute(attribute::MULTIPATH, &hops[..cut]);
+            let read = route(uapi::RTN_UNICAST, 0, |route| {
+                route.attribute(uapi::RTA_MULTIPATH, &hops[..cut]);
             });
             assert_eq!(read.is_err(), cut != 8, "{cut}");
         }
         let blackhole = route(6, 0, |_| ()).unwrap();
         assert_eq!(blackhole, None);
-        let half = route(UNICAST, 1, |route| {
-            route.number(attribute::OUT, 2);
+        let half = route(uapi::RTN_UNICAST, 1, |route| {
+            route.number(uapi::RTA_OIF, 2);
         });
         assert!(half.unwrap().unwrap().is_default());
     }
 
     #[test]
     fn addresses_are_as_long_as_their_family_says() {
-        assert_eq!(ip(INET, &[1, 2, 3, 4]), Ok(Some(IpAddr::from([1, 2, 3, 4]))));
-        assert!(ip(INET, &[1, 2, 3]).is_err() && ip(INET6, &[0; 4]).is_err());
+        assert_eq!(ip(uapi::AF_INET, &[1, 2, 3, 4]), Ok(Some(IpAddr::from([1, 2, 3, 4]))));
+        assert!(ip(uapi::AF_INET, &[1, 2, 3]).is_err() && ip(uapi::AF_INET6, &[0; 4]).is_err());
         assert_eq!(ip(17, &[0; 6]), Ok(None));
     }
 }

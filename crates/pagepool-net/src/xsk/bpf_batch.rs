@@ -22,12 +22,12 @@ use super::descriptor::Descriptor;
 use super::params::{TxMode, XskMode, XskParams};
 use super::queue::Queue;
 use super::sender::TxRings;
-use super::sys::link;
 use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{self, Mapped, errno};
 use super::umem::Umem;
 use crate::device::Calls;
 use crate::error::parameter;
+use crate::link::{LinkInfo, lookup};
 use crate::sys::bpf as sys;
 use crate::sys::capability;
 
@@ -89,13 +89,14 @@ impl Loaded {
         params: &XskParams,
         umem: &Umem,
         queue: Queue,
+        link: &LinkInfo,
     ) -> Result<(Option<Self>, Option<String>), Error> {
         let interface = &params.interface;
         match params.tx_mode {
             TxMode::Ring => return Ok((None, None)),
-            TxMode::BpfBatch => check(params, umem)?,
+            TxMode::BpfBatch => check(params, umem, link)?,
             TxMode::Auto => {
-                if umem.params().mode == XskMode::ZeroCopy || !link::is_veth(interface) {
+                if umem.params().mode == XskMode::ZeroCopy || link.kind.as_deref() != Some("veth") {
                     return Ok((None, None));
                 }
                 if umem.params().multi_buffer {
@@ -148,7 +149,7 @@ impl Loaded {
 }
 
 /// Whether a program can do what was asked for.
-fn check(params: &XskParams, umem: &Umem) -> Result<(), Error> {
+fn check(params: &XskParams, umem: &Umem, link: &LinkInfo) -> Result<(), Error> {
     let refused = |why: &str| Err(parameter("tx_mode", "bpf-batch", format!("ring or auto {why}")));
     if umem.params().multi_buffer {
         return refused("where packets have several buffers: or leave multi_buffer off");
@@ -156,7 +157,7 @@ fn check(params: &XskParams, umem: &Umem) -> Result<(), Error> {
     if umem.params().mode == XskMode::ZeroCopy {
         return refused("with zero copy: or use XskMode::Copy");
     }
-    if !link::is_ethernet(&params.interface) {
+    if !link.is_ethernet {
         return refused(&format!("on {}, whose packets have no Ethernet header", params.interface));
     }
     Ok(())
@@ -164,7 +165,7 @@ fn check(params: &XskParams, umem: &Umem) -> Result<(), Error> {
 
 /// What packets pass on their way out of an interface that those of the ring do not.
 fn passed(index: u32) -> Option<String> {
-    match link::disciplines(index).as_deref() {
+    match lookup::qdiscs(index).as_deref() {
         Ok([none]) if none == "noqueue" => {
             sys::has_egress_programs(index).then(|| "programs of the traffic control".into())
         }
@@ -301,7 +302,7 @@ mod tests {
             return println!("SKIP filters: {why}");
         }
         let veth = veth::Veth::new(1, 1500);
-        let index = link::index_of("near0").unwrap();
+        let index = lookup::look_up("near0").unwrap().index;
         assert_eq!(passed(index), None);
         let op = |code| Insn { code, registers: 0, offset: 0, imm: 0 };
         let passes_all = sys::load(&[op(0xb7), op(0x95)], sys::Kind::Packet).unwrap(); // r0 = 0, exit

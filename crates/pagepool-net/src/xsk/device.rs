@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pagepool::{Bound, DmaDomain, Error, MAX_FRAGS, XdpBuff, XdpFrameBulk};
 
-use super::bpf::redirect::{self, Redirect};
+use super::bpf::redirect::Redirect;
 use super::bpf_batch::{BpfBatch, Loaded};
 use super::grace_period::GracePeriod;
 use super::params::{BusyPoll, TxMode, XskParams};
@@ -15,7 +15,6 @@ use super::queue::{Queue, check_queue};
 use super::receiver::{Receiver, RxRings};
 use super::sender::{Sender, TxRings};
 use super::stats;
-use super::sys::link;
 use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{self as sys, KernelCounts, Mapped, Ring, errno};
 use super::umem::Umem;
@@ -23,6 +22,7 @@ use crate::device::mapping_cache::MappingCache;
 use crate::device::seam::HEADERS;
 use crate::device::{Armed, Calls, Device, DeviceInfo, DeviceStats, KernelStats, QueueState, TxQueue};
 use crate::error::parameter;
+use crate::link::lookup;
 use crate::sys::capability;
 
 /// The longest sleep while frames are being sent, at first: the kernel does not wake anybody for a completion.
@@ -122,8 +122,8 @@ impl XskDevice {
     /// before its first [`receive`](Device::receive), also where it only transmits: some drivers leak without.
     pub fn open(params: XskParams, umem: &Arc<Umem>) -> Result<Self, Error> {
         params.check()?;
-        let index = redirect::index_of(&params.interface)?;
-        check_queue(&params.interface, params.queue, link::queues(&params.interface).ok())?;
+        let link = lookup::look_up(&params.interface)?;
+        check_queue(&params.interface, params.queue, lookup::channels(&params.interface))?;
         let key = |redirect: &Arc<Redirect>| redirect.key(params.queue, params.map_key);
         let key = params.redirect.as_ref().map_or(Ok(params.queue), key)?;
         let (fd, has_memory) = umem.take_socket()?;
@@ -133,8 +133,8 @@ impl XskDevice {
         let _ = sys::raise_transmit_budget(fd.as_fd(), params.tx_ring); // a call then sends less
         params.busy_poll.map_or(Ok(()), |busy| set_busy_poll(fd.as_fd(), busy))?;
         let fd = Arc::new(fd);
-        let queue = Queue { namespace: sys::namespace(fd.as_fd()), index, number: params.queue };
-        let (program, why_ring) = Loaded::choose(&params, umem, queue)?;
+        let queue = Queue { namespace: sys::namespace(fd.as_fd()), index: link.index, number: params.queue };
+        let (program, why_ring) = Loaded::choose(&params, umem, queue, &link)?;
         umem.bind(&fd, has_memory, queue, params.busy_limit)?;
         let zero_copy = sys::is_zero_copy(fd.as_fd());
         let (program, tx) = match program.filter(|_| !zero_copy) {
@@ -146,7 +146,7 @@ impl XskDevice {
         };
         let busy = params.busy_poll.is_some();
         let open = Open { fd, rx, tx, program, zero_copy, busy, probe: None, deliveries: None };
-        let mut this = Self::new(&params, umem, (queue, key), open, buffers as usize);
+        let mut this = Self::new(&params, umem, (queue, key), open, buffers as usize, link.mtu);
         this.why_ring = why_ring.filter(|_| !zero_copy);
         // From here on dropping it closes the socket in order.
         if let Some(open) = this.open.as_mut().filter(|open| open.zero_copy) {
@@ -172,12 +172,12 @@ impl XskDevice {
         (queue, key): (Queue, u32),
         open: Open,
         buffers: usize,
+        mtu: u32,
     ) -> Self {
         let layout = umem.layout();
         let most_buffers = if umem.params().multi_buffer { MAX_FRAGS + 1 } else { 1 };
         let max_buffers = most_buffers.min(params.tx_ring as usize); // what a ring never has room for is refused
-        let wire = link::mtu(&params.interface).map_or(usize::MAX, |mtu| mtu as usize + HEADERS);
-        let max_packet = wire.min(umem.packet_capacity() * max_buffers);
+        let max_packet = (mtu as usize + HEADERS).min(umem.packet_capacity() * max_buffers);
         let copied_from = (!open.zero_copy).then(|| umem.base());
         let (slots, domain) = (params.tx_ring as usize, umem.clone() as Arc<dyn DmaDomain>);
         Self {
@@ -342,7 +342,7 @@ fn is_gone(error: &std::io::Error) -> bool {
 fn rx_buffers(params: &XskParams, umem: &Umem) -> Result<u32, Error> {
     let hardware = match umem.params().mode {
         super::XskMode::Copy => 0,
-        _ => link::hardware_ring(&params.interface).unwrap_or(0),
+        _ => lookup::hardware_ring(&params.interface),
     };
     let buffers =
         if params.rx_buffers == 0 { params.rx_ring.saturating_add(hardware) } else { params.rx_buffers };
@@ -724,7 +724,7 @@ mod tests {
         let veth = veth::Veth::new(1, 1500);
         let map = bpf::create_socket_map(1).unwrap();
         let program = bpf::load(&marking(map.as_raw_fd()), bpf::Kind::Xdp { frags: false }).unwrap();
-        let _link = bpf::attach(program.as_fd(), link::index_of("near0").unwrap(), true).unwrap();
+        let _link = bpf::attach(program.as_fd(), lookup::look_up("near0").unwrap().index, true).unwrap();
         let (mut device, pool) = open_over(Redirect::over_map(map));
         let mut packets = Vec::with_capacity(8);
         device.receive(&pool, &mut packets, 8);

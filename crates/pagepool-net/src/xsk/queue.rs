@@ -3,6 +3,7 @@
 use pagepool::Error;
 
 use crate::error::parameter;
+use crate::link::Channels;
 
 /// A queue among all of the machine: namespace, interface, number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +14,8 @@ pub(super) struct Queue {
 }
 
 /// A queue's number must be below the interface's queues.
-pub(super) fn check_queue(interface: &str, queue: u32, queues: Option<(u32, u32)>) -> Result<(), Error> {
-    let Some((rx, tx)) = queues else { return Ok(()) }; // the driver does not say: bind will
+pub(super) fn check_queue(interface: &str, queue: u32, channels: Option<Channels>) -> Result<(), Error> {
+    let Some(Channels { rx, tx, .. }) = channels else { return Ok(()) }; // the driver does not say: bind will
     if queue < rx.min(tx) {
         return Ok(());
     }

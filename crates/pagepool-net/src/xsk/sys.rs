@@ -1,6 +1,5 @@
-//! The system calls of AF_XDP, sockets and their rings, interfaces; and what the CPU is told of memory.
+//! The system calls of AF_XDP, sockets and their rings; and what the CPU is told of memory.
 
-pub(crate) mod link;
 pub(crate) mod prefetch;
 pub(crate) mod ring;
 pub(crate) mod socket;

@@ -7,9 +7,7 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// `SO_ZEROCOPY`, `SO_EE_ORIGIN_ZEROCOPY` and `SO_EE_CODE_ZEROCOPY_COPIED` (include/uapi/asm-generic/socket.h and
-/// include/uapi/linux/errqueue.h, v7.3), which `libc` does not have on every machine.
-const SO_ZEROCOPY: libc::c_int = 60;
+/// Not in `libc` (include/uapi/linux/errqueue.h, v7.3).
 const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
 const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
 
@@ -35,7 +33,7 @@ pub(crate) fn allow_zero_copy(socket: BorrowedFd<'_>) -> io::Result<()> {
     let len = size_of_val(&on) as libc::socklen_t;
     // SAFETY: the option is an int, which lives as long as the call.
     let done = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_ZEROCOPY, (&raw const on).cast(), len)
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ZEROCOPY, (&raw const on).cast(), len)
     };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -13,9 +13,9 @@ use pagepool::Error;
 
 use super::program;
 use crate::error::parameter;
+use crate::link::lookup;
 use crate::sys::bpf as sys;
 use crate::sys::capability;
-use crate::xsk::sys::link;
 use crate::xsk::sys::socket::errno;
 
 /// Queues that a map has room for at least.
@@ -58,8 +58,8 @@ impl Redirect {
     ///
     /// Needs `CAP_BPF` and `CAP_NET_ADMIN`. A program that is there already is an error that names it.
     pub fn attach(interface: &str, how: Attach, frags: bool) -> Result<Arc<Self>, Error> {
-        let index = index_of(interface)?;
-        let queues = link::queues(interface).map_or(0, |(rx, _)| rx).max(QUEUES);
+        let index = lookup::look_up(interface)?.index;
+        let queues = lookup::channels(interface).map_or(0, |channels| channels.rx).max(QUEUES);
         let map = sys::create_socket_map(queues).map_err(|e| refused("bpf(BPF_MAP_CREATE)", e, frags))?;
         let code = program::redirect(map.as_raw_fd());
         let program = sys::load(&code, sys::Kind::Xdp { frags })
@@ -141,34 +141,26 @@ impl Drop for Ours {
     }
 }
 
-/// The number of an interface of this thread's network namespace.
-pub(in crate::xsk) fn index_of(interface: &str) -> Result<u32, Error> {
-    link::index_of(interface).map_err(|_| {
-        let names = link::names().join(", ");
-        parameter(
-            "interface",
-            interface,
-            format!("one of this thread's network namespace, which are {names}"),
-        )
-    })
-}
-
-type Link = (OwnedFd, Attach, Option<String>);
-
-fn attach_as(program: BorrowedFd<'_>, interface: &str, index: u32, how: Attach) -> Result<Link, Error> {
+/// The link, where the program runs, and why not in the driver if that was tried.
+fn attach_as(
+    program: BorrowedFd<'_>,
+    interface: &str,
+    index: u32,
+    how: Attach,
+) -> Result<(OwnedFd, Attach, Option<String>), Error> {
     let native = match how {
         Attach::Generic => None,
         Attach::Native | Attach::Auto => match sys::attach(program, index, true) {
             Ok(link) => return Ok((link, Attach::Native, None)),
             Err(error) if how == Attach::Native || is_final(&error) => {
-                return Err(not_attached(interface, index, error, true));
+                return Err(not_attached(interface, error, true));
             }
             Err(error) => Some(format!("the driver of {interface} refused it: {error}")),
         },
     };
     match sys::attach(program, index, false) {
         Ok(link) => Ok((link, Attach::Generic, native)),
-        Err(error) => Err(not_attached(interface, index, error, false)),
+        Err(error) => Err(not_attached(interface, error, false)),
     }
 }
 
@@ -177,11 +169,11 @@ fn is_final(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(errno::EBUSY | errno::EEXIST | errno::EPERM))
 }
 
-fn not_attached(interface: &str, index: u32, source: io::Error, native: bool) -> Error {
+fn not_attached(interface: &str, source: io::Error, native: bool) -> Error {
     let call = "bpf(BPF_LINK_CREATE)";
     let remedy = match source.raw_os_error() {
         Some(errno::EBUSY | errno::EEXIST) => {
-            let id = link::xdp_program_on(index).ok().flatten();
+            let id = lookup::xdp_program_on(interface);
             let which = id.map_or("an XDP program".into(), |id| format!("the XDP program with id {id}"));
             let what = format!(
                 "{which} is attached to {interface} (see `ip link show {interface}`, `bpftool prog`): detach it, or \

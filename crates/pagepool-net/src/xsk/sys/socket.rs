@@ -14,16 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::prefetch;
 use super::ring::{Entries, Index, RingMemory};
 
-/// `SO_NETNS_COOKIE` (include/uapi/asm-generic/socket.h, v7.3), which `libc` does not have.
-const SO_NETNS_COOKIE: libc::c_int = 71;
-
-/// Options of busy polling, Linux 5.11, and the queue that it polls (the same file); which `libc` does not have.
-const SO_BUSY_POLL: libc::c_int = 46;
-const SO_INCOMING_NAPI_ID: libc::c_int = 56;
-const SO_PREFER_BUSY_POLL: libc::c_int = 69;
-const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
-
-/// `XDP_MAX_TX_SKB_BUDGET` (include/uapi/linux/if_xdp.h, v6.17), which `libc` does not have.
+/// Not in `libc` (include/uapi/linux/if_xdp.h, v6.17).
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
 /// The error numbers that callers tell apart.
@@ -156,7 +147,7 @@ pub(crate) fn take_error(fd: BorrowedFd<'_>) -> Option<io::Error> {
 
 /// Names the network namespace of a socket, among those since the machine started; Linux 5.14.
 pub(crate) fn namespace(fd: BorrowedFd<'_>) -> u64 {
-    option::<u64>(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE).unwrap_or(0)
+    option::<u64>(fd, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE).unwrap_or(0)
 }
 
 /// Lets more sent packets wait in the kernel than its default, which is less than a ring; without the capability for it
@@ -178,9 +169,9 @@ pub(crate) fn set_busy_poll(
     budget: u32,
 ) -> Result<(), (&'static str, io::Error)> {
     let options = [
-        ("setsockopt(SO_PREFER_BUSY_POLL)", SO_PREFER_BUSY_POLL, 1),
-        ("setsockopt(SO_BUSY_POLL)", SO_BUSY_POLL, micros),
-        ("setsockopt(SO_BUSY_POLL_BUDGET)", SO_BUSY_POLL_BUDGET, budget),
+        ("setsockopt(SO_PREFER_BUSY_POLL)", libc::SO_PREFER_BUSY_POLL, 1),
+        ("setsockopt(SO_BUSY_POLL)", libc::SO_BUSY_POLL, micros),
+        ("setsockopt(SO_BUSY_POLL_BUDGET)", libc::SO_BUSY_POLL_BUDGET, budget),
     ];
     options.into_iter().try_for_each(|(call, name, value)| {
         set_option(fd, libc::SOL_SOCKET, name, &value).map_err(|error| (call, error))
@@ -189,19 +180,19 @@ pub(crate) fn set_busy_poll(
 
 #[cfg(test)]
 pub(crate) fn set_busy_poll_budget(fd: BorrowedFd<'_>, budget: u32) -> io::Result<()> {
-    set_option(fd, libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, &budget)
+    set_option(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, &budget)
 }
 
 /// Whether busy polling is preferred, and its microseconds. The budget cannot be read.
 #[cfg(test)]
 pub(crate) fn busy_poll(fd: BorrowedFd<'_>) -> io::Result<[u32; 2]> {
     let read = |name| option::<u32>(fd, libc::SOL_SOCKET, name);
-    Ok([read(SO_PREFER_BUSY_POLL)?, read(SO_BUSY_POLL)?])
+    Ok([read(libc::SO_PREFER_BUSY_POLL)?, read(libc::SO_BUSY_POLL)?])
 }
 
 /// The number of the driver's queue that a socket's calls poll, if the kernel knows one.
 pub(crate) fn napi_id(fd: BorrowedFd<'_>) -> Option<u32> {
-    option::<u32>(fd, libc::SOL_SOCKET, SO_INCOMING_NAPI_ID).ok().filter(|&id| id > 0)
+    option::<u32>(fd, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID).ok().filter(|&id| id > 0)
 }
 
 /// Makes the kernel look at the transmit ring.

@@ -1,0 +1,48 @@
+//! What an AF_XDP socket asks of its interface when it is opened, with the errors of devices.
+
+use std::io;
+
+use pagepool::Error;
+
+use super::error::NetError;
+use super::ethtool::{Channels, Ethtool};
+use super::link_info::LinkInfo;
+use super::netlink::Netlink;
+use crate::error::parameter;
+
+/// Looks up an interface of this thread's network namespace.
+pub(crate) fn look_up(name: &str) -> Result<LinkInfo, Error> {
+    let found = Netlink::open().and_then(|mut netlink| netlink.link(name));
+    found.map_err(|error| match error {
+        NetError::NoLink { known, .. } => {
+            let known = known.join(", ");
+            parameter("interface", name, format!("one of this thread's network namespace, which are {known}"))
+        }
+        NetError::Value { range, .. } => parameter("interface", name, range),
+        other => {
+            let source =
+                other.errno().map_or(io::ErrorKind::InvalidData.into(), io::Error::from_raw_os_error);
+            Error::System { call: "netlink", remedy: other.to_string(), source }
+        }
+    })
+}
+
+/// How many queues an interface has, if its driver says.
+pub(crate) fn channels(name: &str) -> Option<Channels> {
+    Ethtool::open().and_then(|ethtool| ethtool.channels(name)).ok().flatten()
+}
+
+/// Slots of the hardware's receive ring; 0 if the driver does not say, or has none.
+pub(crate) fn hardware_ring(name: &str) -> u32 {
+    Ethtool::open().and_then(|ethtool| ethtool.rx_ring(name)).ok().flatten().unwrap_or(0)
+}
+
+/// The number of the XDP BPF program on an interface, if there is one.
+pub(crate) fn xdp_program_on(name: &str) -> Option<u32> {
+    look_up(name).ok()?.xdp.first().map(|attached| attached.id)
+}
+
+/// The queueing disciplines of what leaves through the interface of this number.
+pub(crate) fn qdiscs(index: u32) -> Result<Vec<String>, NetError> {
+    Netlink::open()?.qdiscs(index)
+}

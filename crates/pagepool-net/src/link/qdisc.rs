@@ -1,0 +1,30 @@
+//! What the kernel says of queueing disciplines.
+
+use super::message::{Malformed, NetlinkMessage, text, u32_at};
+use super::sys::uapi;
+
+/// Bytes of `struct tcmsg`.
+const HEADER: usize = 20;
+
+/// A queueing discipline, or a place for filters, of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Qdisc {
+    pub(crate) link: u32,
+    pub(crate) kind: String,
+}
+
+impl Qdisc {
+    /// Reads it from a message about a queueing discipline.
+    pub(crate) fn parse(message: &NetlinkMessage<'_>) -> Result<Self, Malformed> {
+        let (fixed, attributes) = message.split(HEADER)?;
+        let kind =
+            attributes.find(uapi::TCA_KIND)?.ok_or(Malformed("a queueing discipline without a kind"))?;
+        let link = u32_at(fixed, 4).ok_or(Malformed("a queueing discipline without a link"))?;
+        Ok(Self { link, kind: text(kind) })
+    }
+}
+
+/// The fixed part of a request for all queueing disciplines.
+pub(crate) fn header() -> [u8; HEADER] {
+    [0; HEADER]
+}

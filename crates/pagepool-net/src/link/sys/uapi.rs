@@ -1,0 +1,47 @@
+//! Names and numbers of netlink messages, as Linux spells them: `libc`'s, in the width that a message has them in.
+
+pub(crate) use libc::{
+    IF_OPER_DOWN, IF_OPER_LOWERLAYERDOWN, IF_OPER_UNKNOWN, IF_OPER_UP, IFA_ADDRESS, IFA_LOCAL, IFLA_ADDRESS,
+    IFLA_IFNAME, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_LINK, IFLA_LINK_NETNSID, IFLA_LINKINFO, IFLA_MASTER,
+    IFLA_MTU, IFLA_NET_NS_FD, IFLA_NUM_RX_QUEUES, IFLA_NUM_TX_QUEUES, IFLA_OPERSTATE, IFLA_XDP,
+    RT_TABLE_MAIN, RTA_DST, RTA_GATEWAY, RTA_MULTIPATH, RTA_OIF, RTM_DELLINK, RTM_GETADDR, RTM_GETLINK,
+    RTM_GETQDISC, RTM_GETROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWQDISC, RTM_NEWROUTE, RTN_UNICAST,
+    RTPROT_STATIC, TCA_KIND,
+};
+
+pub(crate) const NLMSG_ERROR: u16 = libc::NLMSG_ERROR as u16;
+pub(crate) const NLMSG_DONE: u16 = libc::NLMSG_DONE as u16;
+
+pub(crate) const NLM_F_REQUEST: u16 = libc::NLM_F_REQUEST as u16;
+pub(crate) const NLM_F_ACK: u16 = libc::NLM_F_ACK as u16;
+pub(crate) const NLM_F_DUMP: u16 = libc::NLM_F_DUMP as u16;
+/// The table changed while it was read.
+pub(crate) const NLM_F_DUMP_INTR: u16 = libc::NLM_F_DUMP_INTR as u16;
+/// Makes what is not there, and fails if it is.
+pub(crate) const NEW_ONLY: u16 = (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16;
+/// An error gives back the header of its request, not all of it.
+pub(crate) const NLM_F_CAPPED: u16 = libc::NLM_F_CAPPED as u16;
+/// Attributes follow an error.
+pub(crate) const NLM_F_ACK_TLVS: u16 = libc::NLM_F_ACK_TLVS as u16;
+
+pub(crate) const NLA_F_NESTED: u16 = libc::NLA_F_NESTED as u16;
+pub(crate) const NLA_TYPE_MASK: u16 = libc::NLA_TYPE_MASK as u16;
+pub(crate) const NLA_ALIGNTO: usize = libc::NLA_ALIGNTO as usize;
+
+pub(crate) const AF_INET: u8 = libc::AF_INET as u8;
+pub(crate) const AF_INET6: u8 = libc::AF_INET6 as u8;
+pub(crate) const IFF_UP: u32 = libc::IFF_UP as u32;
+
+/// Not in `libc`: the text of an error (include/uapi/linux/netlink.h, v7.3).
+pub(crate) const NLMSGERR_ATTR_MSG: u16 = 1;
+/// Not in `libc`: the other end, in the data of a veth (include/uapi/linux/veth.h, v7.3).
+pub(crate) const VETH_INFO_PEER: u16 = 1;
+/// Not in `libc`: the programs in `IFLA_XDP`, by mode (include/uapi/linux/if_link.h, v7.3).
+pub(crate) const IFLA_XDP_DRV_PROG_ID: u16 = 5;
+pub(crate) const IFLA_XDP_SKB_PROG_ID: u16 = 6;
+pub(crate) const IFLA_XDP_HW_PROG_ID: u16 = 7;
+
+/// Whether packets of this kind of hardware begin with an Ethernet header.
+pub(crate) fn is_ethernet(hardware: u16) -> bool {
+    [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&hardware)
+}
