@@ -8,6 +8,7 @@ use super::measure::machine::Machine;
 use super::measure::measure;
 use super::measure::workload::{Plan, Workload};
 use super::outcome::{self, Outcome};
+use super::plot::Plot;
 use crate::report::json::print_json;
 use crate::sys;
 
@@ -23,6 +24,8 @@ pub struct TableParams {
     pub filter: Option<String>,
     /// How often, over how many buffers.
     pub plan: Plan,
+    /// The medians as bars.
+    pub plot: Option<Plot>,
 }
 
 /// Everything in the JSON output.
@@ -54,10 +57,23 @@ pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workloa
         }
         results.push(outcome);
     }
+    let document = Document { machine: &machine, repeats: choice.plan.repeats, results: &results };
     if choice.json {
-        print_json(&Document { machine: &machine, repeats: choice.plan.repeats, results: &results });
+        print_json(&document);
     }
-    verdict(&results, choice.json)
+    let drawn = choice.plot.as_ref().map_or(Ok(()), |plot| draw(plot, &document));
+    let judged = verdict(&results, choice.json);
+    drawn.map_or_else(
+        |why| {
+            eprintln!("the plot: {why}");
+            ExitCode::FAILURE
+        },
+        |()| judged,
+    )
+}
+
+fn draw(plot: &Plot, document: &Document) -> Result<(), String> {
+    plot.draw(serde_json::to_value(document).map_err(|error| error.to_string())?)
 }
 
 /// Runs a workload, and again where nothing is wrong but page faults: a kernel that moves memory together, for huge pages,
@@ -129,7 +145,7 @@ mod tests {
     };
 
     fn choice(filter: Option<&str>) -> TableParams {
-        TableParams { json: true, filter: filter.map(str::to_owned), plan: PLAN }
+        TableParams { json: true, filter: filter.map(str::to_owned), plan: PLAN, plot: None }
     }
 
     #[test]

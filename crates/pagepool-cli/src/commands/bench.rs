@@ -1,5 +1,6 @@
 //! `pagepool bench`: the tables of workloads, and reports.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -8,6 +9,7 @@ use serde::Serialize;
 use super::run::Run;
 use crate::bench::measure::machine::Machine;
 use crate::bench::measure::workload::Plan;
+use crate::bench::plot::Plot;
 use crate::bench::run::{self, TableParams};
 use crate::bench::{count, reports, workloads};
 
@@ -28,6 +30,18 @@ pub struct BenchArgs {
     /// Name the workloads and what one iteration of each is, and run none.
     #[arg(long)]
     list: bool,
+    /// Draw the medians as bars to FILE, an SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// With --plot: draw other programs' bars beside ours.
+    ///
+    /// FILE has lines with commas. The first line names the columns, in any order: `peer` is the program, `workload` one of
+    /// --list that it does the same as, `ns_med` its nanoseconds per buffer. Other columns and lines with # are skipped.
+    #[arg(long, value_name = "FILE", requires = "plot")]
+    peers: Option<PathBuf>,
+    /// With --plot: draw figures that --json printed to FILE before, and run nothing
+    #[arg(long, value_name = "FILE", requires = "plot", conflicts_with_all = ["json", "filter", "quick", "list"])]
+    results: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -54,12 +68,18 @@ enum BenchReport {
 
 impl Run for BenchArgs {
     fn run(&self) -> Result<ExitCode, String> {
-        let Self { report, json, filter, quick, list } = self;
+        let Self { report, json, filter, quick, list, .. } = self;
         let plan = if *quick { Plan::QUICK } else { Plan::FULL };
         match report {
             None if *list => Ok(name_all()),
             None => {
-                Ok(run::run(&TableParams { json: *json, filter: filter.clone(), plan }, workloads::all()))
+                let plot =
+                    self.plot.as_deref().map(|file| Plot::new(file, self.peers.as_deref())).transpose()?;
+                if let (Some(results), Some(plot)) = (&self.results, &plot) {
+                    return plot.draw_recorded(results).map(|()| ExitCode::SUCCESS);
+                }
+                let params = TableParams { json: *json, filter: filter.clone(), plan, plot };
+                Ok(run::run(&params, workloads::all()))
             }
             Some(BenchReport::Mtu) => with_machine(|| reports::mtu::run(plan), *json),
             Some(BenchReport::Numa) => with_machine(|| reports::numa::run(plan), *json),

@@ -1,0 +1,137 @@
+//! `pagepool bench --plot`, and the plots of the documents.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use roxmltree::Document;
+
+fn bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_pagepool"))
+        .arg("bench")
+        .args(arguments)
+        .output()
+        .expect("the binary of this crate")
+}
+
+fn workspace(path: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path).to_string_lossy().into_owned()
+}
+
+fn temporary(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// Draws recorded figures and gives the SVG.
+fn drawn(name: &str, results: &str, peers: Option<&str>) -> String {
+    let file = temporary(name);
+    let mut arguments = vec!["--plot", file.to_str().unwrap(), "--results", results];
+    arguments.extend(peers.iter().flat_map(|peers| ["--peers", peers]));
+    let output = bench(&arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::read_to_string(file).unwrap()
+}
+
+/// Each workload, with its bars.
+fn workloads(svg: &str) -> Vec<(String, usize)> {
+    let document = Document::parse(svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
+    let class = |class| document.descendants().filter(move |node| node.attribute("class") == Some(class));
+    class("workload")
+        .map(|group| {
+            let name = group.children().find(|child| child.has_tag_name("text")).and_then(|text| text.text());
+            let bars = group.children().filter(|child| child.attribute("class") == Some("bar")).count();
+            (name.unwrap().to_owned(), bars)
+        })
+        .collect()
+}
+
+#[test]
+fn each_workload_has_a_bar_and_each_peer_one_beside() {
+    let results = temporary("results.json");
+    let peers = temporary("peers.csv");
+    fs::write(
+        &results,
+        r#"{"machine": {"cpu": "a <b> & c", "kernel": "6.18", "date": "2026-11-22"}, "results": [
+            {"name": "page_direct", "ns_med": 1.9}, {"name": "page_ring", "ns_med": 10.7}, {"name": "page_remote", "ns_med": null}]}"#,
+    )
+    .unwrap();
+    fs::write(
+        &peers,
+        "peer,workload,ns_med\nmempool,page_direct,5.3\nmalloc,page_direct,20\nmalloc,arena_order0,9\n",
+    )
+    .unwrap();
+    let alone = drawn("alone.svg", results.to_str().unwrap(), None);
+    assert_eq!(
+        workloads(&alone),
+        [("page_direct".to_owned(), 1), ("page_ring".to_owned(), 1)],
+        "one did not run"
+    );
+    let beside = drawn("beside.svg", results.to_str().unwrap(), Some(peers.to_str().unwrap()));
+    assert_eq!(workloads(&beside), [("page_direct".to_owned(), 3), ("page_ring".to_owned(), 1)]);
+    assert!(
+        beside.contains(">mempool<") && beside.contains(">malloc<") && beside.contains("a &lt;b&gt; &amp; c"),
+        "{beside}"
+    );
+    assert_eq!(beside, drawn("again.svg", results.to_str().unwrap(), Some(peers.to_str().unwrap())));
+}
+
+#[test]
+fn a_longer_time_is_a_longer_bar() {
+    let svg = drawn("length.svg", &workspace("bench/results/2026-11-22-pool.json"), None);
+    let document = Document::parse(&svg).unwrap();
+    let mut bars: Vec<(f64, f64)> = Vec::new();
+    for group in document.descendants().filter(|node| node.attribute("class") == Some("workload")) {
+        let width = group.children().find_map(|child| child.attribute("width")).unwrap();
+        let ns = group
+            .children()
+            .filter_map(|child| child.text())
+            .filter(|text| !text.trim().is_empty())
+            .last()
+            .unwrap();
+        bars.push((ns.parse().unwrap(), width.parse().unwrap()));
+    }
+    bars.sort_by(|a, b| a.0.total_cmp(&b.0));
+    assert!(bars.windows(2).all(|pair| pair[0].1 <= pair[1].1), "{bars:?}");
+    assert!(bars.iter().all(|bar| bar.1 > 0.0), "{bars:?}");
+}
+
+#[test]
+fn the_bench_draws_what_it_measured() {
+    let file = temporary("measured.svg");
+    let output = bench(&["--quick", "--filter", "increment", "--plot", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(workloads(&fs::read_to_string(file).unwrap()), [("increment".to_owned(), 1)]);
+}
+
+#[test]
+fn what_cannot_be_drawn_fails_with_its_name() {
+    let file = temporary("wrong.svg");
+    let plot = file.to_str().unwrap();
+    let peers = temporary("wrong.csv");
+    fs::write(&peers, "peer,workload,ns_med\nmempool,nonesuch,5.3\n").unwrap();
+    for (arguments, word) in [
+        (&["--plot", plot, "--peers", peers.to_str().unwrap()][..], "nonesuch"),
+        (&["--plot", plot, "--results", "/nonexistent.json"], "/nonexistent.json"),
+        (&["--plot", plot, "--results", peers.to_str().unwrap()], "wrong.csv"),
+        (&["--results", "/nonexistent.json"], "--plot"),
+    ] {
+        let output = bench(arguments);
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(word), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_plots_of_the_documents_are_drawn_from_the_recorded_figures() {
+    let recorded = |name: &str| workspace(&format!("bench/results/2026-11-22-{name}"));
+    for (name, peers) in [("pool", Some(recorded("pool-peers.csv"))), ("packets", None)] {
+        let svg = drawn(&format!("{name}.svg"), &recorded(&format!("{name}.json")), peers.as_deref());
+        let at = workspace(&format!("docs/plots/{name}.svg"));
+        if std::env::var_os("PAGEPOOL_BLESS").is_some() {
+            fs::write(at, svg).unwrap();
+        } else {
+            let committed = fs::read_to_string(&at).unwrap_or_default();
+            assert!(committed == svg, "{at} is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-cli --test plot");
+        }
+    }
+}
