@@ -15,8 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pagepool_lab::{
-    FrameBatch, FrameSocket, FrameSource, Host, NumberedFrames, SourceMode, SourceParams, Tally, TwoHosts,
-    TwoHostsParams,
+    FrameBatch, FrameGenerator, FrameSocket, GeneratorMode, GeneratorParams, Host, NumberedFrames, Tally,
+    TwoHosts, TwoHostsParams,
 };
 
 use installed::{prefix, run};
@@ -286,9 +286,14 @@ fn forward(hosts: &TwoHosts, folder: &Path, ops: &str, cache: u32) -> String {
     }
     testpmd.ask("clear fwd stats all", "testpmd>");
     let frames = NumberedFrames::new(hosts.a.link.mac.unwrap(), hosts.b.link.mac.unwrap(), 60).unwrap();
-    let params =
-        SourceParams { frames, count: u64::MAX, limit: FULL_LOAD, per_second: None, mode: SourceMode::Xdp };
-    match FrameSource::start(&hosts.a.namespace, &hosts.a.link.name, params) {
+    let params = GeneratorParams {
+        frames,
+        count: u64::MAX,
+        limit: FULL_LOAD,
+        per_second: None,
+        mode: GeneratorMode::Xdp,
+    };
+    match FrameGenerator::start(&hosts.a.namespace, &hosts.a.link.name, params) {
         Ok(source) => drop(source.join().unwrap()),
         Err(error) => println!("SKIP as many frames as go: {error}"),
     }

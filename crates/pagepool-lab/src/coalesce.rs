@@ -5,10 +5,9 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use crate::sys::sysfs;
+use crate::sys::sysfs::{self, setting};
 
 /// Polls that find nothing before a link hands on each packet at once again.
 const EMPTY_POLLS: u32 = 2;
@@ -18,11 +17,6 @@ pub(crate) fn gather(link: &str, time: Duration) -> io::Result<()> {
     let files = sysfs::of_this_namespace()?;
     fs::write(setting(&files, link, "gro_flush_timeout"), time.as_nanos().to_string())?;
     fs::write(setting(&files, link, "napi_defer_hard_irqs"), EMPTY_POLLS.to_string())
-}
-
-/// A file of a link.
-pub(crate) fn setting(files: &OwnedFd, link: &str, name: &str) -> String {
-    format!("/proc/self/fd/{}/class/net/{link}/{name}", files.as_raw_fd())
 }
 
 #[cfg(test)]

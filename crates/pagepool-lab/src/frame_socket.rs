@@ -7,8 +7,8 @@ use std::time::Duration;
 use pagepool_net::link::{NetError, Netlink};
 
 use crate::namespace::Namespace;
-use crate::poll::wait_readable;
-use crate::sys;
+use crate::sys::packet::{self, BATCH};
+use crate::sys::poll::wait_readable;
 
 /// A socket that sends and receives the frames of one link. Never waits but in [`FrameSocket::wait`].
 ///
@@ -24,22 +24,22 @@ pub struct FrameSocket {
 #[derive(Debug)]
 pub struct FrameBatch {
     bytes: Vec<u8>,
-    room: usize,
-    lengths: [usize; sys::packet::BATCH],
+    frame_len: usize,
+    lengths: [usize; BATCH],
     count: usize,
 }
 
 impl FrameBatch {
-    /// Room for 64 frames of at most so many bytes.
-    pub fn new(room: usize) -> Self {
-        let room = room.max(1);
-        Self { bytes: vec![0; room * sys::packet::BATCH], room, lengths: [0; sys::packet::BATCH], count: 0 }
+    /// Room for 64 frames of at most `frame_len` bytes.
+    pub fn new(frame_len: usize) -> Self {
+        let frame_len = frame_len.max(1);
+        Self { bytes: vec![0; frame_len * BATCH], frame_len, lengths: [0; BATCH], count: 0 }
     }
 
-    /// The frames that were received. What was longer than the room is cut.
+    /// The frames that were received. Longer ones are cut.
     pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
-        let all = self.bytes.chunks_exact(self.room).zip(self.lengths).take(self.count);
-        all.map(|(frame, len)| &frame[..len.min(self.room)])
+        let all = self.bytes.chunks_exact(self.frame_len).zip(self.lengths).take(self.count);
+        all.map(|(frame, len)| &frame[..len.min(self.frame_len)])
     }
 }
 
@@ -62,7 +62,7 @@ impl FrameSocket {
 
     fn with(link: &str, listens: bool) -> Result<Self, NetError> {
         let index = Netlink::open()?.link(link)?.index;
-        let socket = sys::packet::open(index, listens);
+        let socket = packet::open(index, listens);
         let about = || format!("frames of interface {link:?}");
         let socket = socket.map_err(|error| NetError::call("socket(AF_PACKET)", about(), error))?;
         Ok(Self { socket, link: link.into() })
@@ -70,7 +70,7 @@ impl FrameSocket {
 
     /// Sends a frame; says whether there was room for it.
     pub fn send(&self, frame: &[u8]) -> Result<bool, NetError> {
-        let sent = sys::packet::send(self.socket.as_fd(), frame);
+        let sent = packet::send(self.socket.as_fd(), frame);
         Ok(self.unless_full("send", sent)?.is_some())
     }
 
@@ -81,20 +81,20 @@ impl FrameSocket {
             let (value, range) = ("0".into(), "at least 14");
             return Err(NetError::Value { field: "the length of a frame", value, range });
         }
-        let sent = sys::packet::send_many(self.socket.as_fd(), frames, len);
+        let sent = packet::send_many(self.socket.as_fd(), frames, len);
         Ok(self.unless_full("sendmmsg", sent)?.unwrap_or(0))
     }
 
     /// Receives a frame, if one is there: its length, which is more than there was room for if it was cut.
     pub fn receive(&self, into: &mut [u8]) -> Result<Option<usize>, NetError> {
-        let got = sys::packet::receive(self.socket.as_fd(), into);
+        let got = packet::receive(self.socket.as_fd(), into);
         self.unless_full("recv", got)
     }
 
     /// Receives what is there, at most 64 frames; gives how many.
     pub fn receive_many(&self, into: &mut FrameBatch) -> Result<usize, NetError> {
-        let FrameBatch { bytes, room, lengths, count } = into;
-        let got = sys::packet::receive_many(self.socket.as_fd(), bytes, *room, lengths);
+        let FrameBatch { bytes, frame_len, lengths, count } = into;
+        let got = packet::receive_many(self.socket.as_fd(), bytes, *frame_len, lengths);
         *count = 0; // also after an error
         *count = self.unless_full("recvmmsg", got)?.unwrap_or(0);
         Ok(*count)
@@ -110,7 +110,7 @@ impl FrameSocket {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) if error.raw_os_error() == Some(sys::ENOBUFS) => Ok(None),
+            Err(error) if packet::is_full(&error) => Ok(None),
             Err(error) => Err(NetError::call(call, format!("a frame of interface {:?}", self.link), error)),
         }
     }

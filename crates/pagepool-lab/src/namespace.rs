@@ -17,7 +17,7 @@ use pagepool_net::link::{Ethtool, NetError, Netlink};
 
 use crate::sys;
 
-type Work = Box<dyn FnOnce() + Send>;
+type Job = Box<dyn FnOnce() + Send>;
 
 /// Where a thread finds its own namespace.
 const OWN: &str = "/proc/thread-self/ns/net";
@@ -53,7 +53,7 @@ pub struct Namespace {
     /// Refers to the namespace, for requests that move devices into it.
     handle: File,
     id: u64,
-    work: Option<mpsc::Sender<Work>>,
+    work: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -63,7 +63,7 @@ impl Namespace {
     /// IPv6 is off in it, so that its links are silent until somebody sends; and TCP connections whose process is gone give
     /// up soon, because they keep a namespace as open sockets do.
     pub fn new(name: &str) -> Result<Self, NetError> {
-        let (work, todo) = mpsc::channel::<Work>();
+        let (work, todo) = mpsc::channel::<Job>();
         let (made, handle) = mpsc::channel();
         let body = move || {
             let _ = made.send(leave()); // whoever started this thread waits for it

@@ -7,8 +7,7 @@
 use std::fs;
 use std::io;
 
-use crate::coalesce::setting;
-use crate::sys::sysfs;
+use crate::sys::sysfs::{self, setting};
 
 /// Has the first `queues` queues of a link of this thread's namespace hand what they receive to one CPU.
 pub(crate) fn steer(link: &str, queues: u32, cpu: u32) -> io::Result<()> {

@@ -1,10 +1,7 @@
-//! Every system call of the crate.
+//! Every system call of the crate: `rustix` makes those that it has, `libc` the others.
 
+pub(crate) mod linger;
 pub(crate) mod namespace;
 pub(crate) mod packet;
-
+pub(crate) mod poll;
 pub(crate) mod sysfs;
-pub(crate) mod tcp;
-
-/// The errno of a link that has no room for a frame.
-pub(crate) use libc::ENOBUFS;

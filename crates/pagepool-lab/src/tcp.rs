@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use pagepool_net::link::NetError;
 
 use crate::namespace::Namespace;
-use crate::poll::wait_readable;
-use crate::sys;
+use crate::sys::linger::forget_on_close;
+use crate::sys::poll::wait_readable;
 
 /// How long a call may wait before it is looked whether the transfer is to end.
 const SLICE: Duration = Duration::from_millis(50);
@@ -71,7 +71,7 @@ impl TcpReport {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct TransferState {
     sent: AtomicU64,
     received: AtomicU64,
     /// The sender is to end, with what it sent.
@@ -101,7 +101,7 @@ struct Shared {
 /// ```
 #[derive(Debug)]
 pub struct TcpTransfer {
-    shared: Arc<Shared>,
+    state: Arc<TransferState>,
     sender: Option<JoinHandle<Result<(), NetError>>>,
     receiver: Option<JoinHandle<Result<TcpReport, NetError>>>,
 }
@@ -117,16 +117,16 @@ impl TcpTransfer {
         let bound = to.run(move || {
             let listener = TcpListener::bind((at, 0))?;
             listener.set_nonblocking(true)?;
-            sys::tcp::forget_on_close(listener.as_fd(), true)?;
+            forget_on_close(listener.as_fd(), true)?;
             Ok((listener.local_addr()?, listener))
         });
         let (address, listener) = bound.map_err(|error| NetError::call("bind", at.to_string(), error))?;
-        let shared = Arc::new(Shared::default());
-        let (ours, theirs) = (shared.clone(), shared.clone());
+        let state = Arc::new(TransferState::default());
+        let (ours, theirs) = (state.clone(), state.clone());
         let receiver = to.spawn("tcp-receive", move || {
             ours.watch(accept(&listener, &params, &ours).and_then(|stream| receive(stream, &params, &ours)))
         })?;
-        let mut transfer = Self { shared, sender: None, receiver: Some(receiver) };
+        let mut transfer = Self { state, sender: None, receiver: Some(receiver) };
         transfer.sender =
             Some(from.spawn("tcp-send", move || theirs.watch(send(address, &params, &theirs)))?);
         Ok(transfer)
@@ -134,12 +134,12 @@ impl TcpTransfer {
 
     /// Bytes sent up to now.
     pub fn sent(&self) -> u64 {
-        self.shared.sent.load(Ordering::Relaxed)
+        self.state.sent.load(Ordering::Relaxed)
     }
 
     /// Bytes received, and checked, up to now.
     pub fn received(&self) -> u64 {
-        self.shared.received.load(Ordering::Relaxed)
+        self.state.received.load(Ordering::Relaxed)
     }
 
     /// Whether both ends are done, so that [`TcpTransfer::join`] does not wait.
@@ -150,7 +150,7 @@ impl TcpTransfer {
 
     /// Ends the sending soon. What was sent is received.
     pub fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
+        self.state.stop.store(true, Ordering::Relaxed);
     }
 
     /// Waits for the end, and says what went over.
@@ -165,8 +165,8 @@ impl TcpTransfer {
 
 impl Drop for TcpTransfer {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        self.shared.failed.store(true, Ordering::Relaxed);
+        self.state.stop.store(true, Ordering::Relaxed);
+        self.state.failed.store(true, Ordering::Relaxed);
         // Whoever wants to know what they say calls `join`.
         let _ = self.sender.take().map(wait);
         let _ = self.receiver.take().map(wait);
@@ -177,7 +177,7 @@ fn wait<T>(thread: JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-impl Shared {
+impl TransferState {
     fn watch<T>(&self, result: Result<T, NetError>) -> Result<T, NetError> {
         if result.is_err() {
             self.failed.store(true, Ordering::Relaxed);
@@ -246,26 +246,26 @@ impl Pattern {
     }
 }
 
-fn send(to: SocketAddr, params: &TcpParams, shared: &Shared) -> Result<(), NetError> {
+fn send(to: SocketAddr, params: &TcpParams, state: &TransferState) -> Result<(), NetError> {
     let stream = connect(to, params)?;
     let pattern = Pattern::new();
     let (start, mut patience, mut sent) = (Instant::now(), Patience::new(params.patience), 0);
-    while sent < params.bytes && start.elapsed() < params.duration && !shared.stop.load(Ordering::Relaxed) {
-        if shared.has_failed() {
+    while sent < params.bytes && start.elapsed() < params.duration && !state.stop.load(Ordering::Relaxed) {
+        if state.has_failed() {
             break; // the receiver says why
         }
         let left = usize::try_from(params.bytes - sent).unwrap_or(CHUNK);
         if let Some(bytes) = patience.or_late("send", (&stream).write(pattern.at(sent, left)))? {
             sent += bytes as u64;
-            shared.sent.store(sent, Ordering::Relaxed);
+            state.sent.store(sent, Ordering::Relaxed);
         }
     }
-    finish(&stream, sent, params, shared)
+    finish(&stream, sent, params, state)
 }
 
 fn connect(to: SocketAddr, params: &TcpParams) -> Result<TcpStream, NetError> {
     let stream = TcpStream::connect_timeout(&to, params.patience).and_then(|stream| {
-        sys::tcp::forget_on_close(stream.as_fd(), true)?;
+        forget_on_close(stream.as_fd(), true)?;
         stream.set_write_timeout(Some(SLICE))?;
         stream.set_read_timeout(Some(SLICE))?;
         Ok(stream)
@@ -277,12 +277,17 @@ fn connect(to: SocketAddr, params: &TcpParams) -> Result<TcpStream, NetError> {
 }
 
 /// Says that there is no more, and waits until the receiver has it all and closes its end.
-fn finish(mut stream: &TcpStream, sent: u64, params: &TcpParams, shared: &Shared) -> Result<(), NetError> {
+fn finish(
+    mut stream: &TcpStream,
+    sent: u64,
+    params: &TcpParams,
+    state: &TransferState,
+) -> Result<(), NetError> {
     let shut = stream.shutdown(Shutdown::Write);
     shut.map_err(|error| NetError::call("shutdown", "a TCP transfer", error))?;
     let (mut patience, mut received) = (Patience::new(params.patience), 0);
-    while !shared.has_failed() {
-        let now = shared.received.load(Ordering::Relaxed);
+    while !state.has_failed() {
+        let now = state.received.load(Ordering::Relaxed);
         if now != std::mem::replace(&mut received, now) {
             patience.moved = Instant::now();
         }
@@ -297,13 +302,13 @@ fn finish(mut stream: &TcpStream, sent: u64, params: &TcpParams, shared: &Shared
     Ok(())
 }
 
-fn accept(listener: &TcpListener, params: &TcpParams, shared: &Shared) -> Result<TcpStream, NetError> {
+fn accept(listener: &TcpListener, params: &TcpParams, state: &TransferState) -> Result<TcpStream, NetError> {
     let start = Instant::now();
     loop {
         match listener.accept() {
             Ok((stream, _)) => return Ok(stream),
             Err(error) if !is_slow(&error) => return Err(NetError::call("accept", "a TCP transfer", error)),
-            Err(_) if start.elapsed() >= params.patience || shared.has_failed() => {
+            Err(_) if start.elapsed() >= params.patience || state.has_failed() => {
                 return Err(late("accept", params.patience));
             }
             Err(_) => {
@@ -313,25 +318,25 @@ fn accept(listener: &TcpListener, params: &TcpParams, shared: &Shared) -> Result
     }
 }
 
-fn receive(mut stream: TcpStream, params: &TcpParams, shared: &Shared) -> Result<TcpReport, NetError> {
+fn receive(mut stream: TcpStream, params: &TcpParams, state: &TransferState) -> Result<TcpReport, NetError> {
     let ready = stream.set_nonblocking(false).and_then(|()| stream.set_read_timeout(Some(SLICE)));
     ready.map_err(|error| NetError::call("setsockopt", "a TCP transfer", error))?;
     let (pattern, mut buffer) = (Pattern::new(), vec![0; CHUNK]);
     let (start, mut patience) = (Instant::now(), Patience::new(params.patience));
     let mut report = TcpReport { sent: 0, received: 0, corrupt_at: None, elapsed: Duration::ZERO };
-    while !shared.has_failed() {
+    while !state.has_failed() {
         match patience.or_late("receive", stream.read(&mut buffer))? {
             None => {}
             Some(0) => {
                 // The kernel is to see to it that the sender learns of the end; it may forget that in a second.
-                let _ = sys::tcp::forget_on_close(stream.as_fd(), false);
+                let _ = forget_on_close(stream.as_fd(), false);
                 break;
             }
             Some(bytes) => {
                 let differs = differs_at(&buffer[..bytes], pattern.at(report.received, bytes));
                 report.corrupt_at = report.corrupt_at.or(differs.map(|at| report.received + at as u64));
                 report.received += bytes as u64;
-                shared.received.store(report.received, Ordering::Relaxed);
+                state.received.store(report.received, Ordering::Relaxed);
             }
         }
     }

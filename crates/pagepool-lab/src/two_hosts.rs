@@ -13,7 +13,7 @@
 //! turn them off), and a killed process would leave them there until the kernel has taken the far ends' namespaces apart. In
 //! those of the hosts, each beside its far end, two would do; but then the host's stack has both ends of its cable, and what
 //! the forwarder passes on comes back to it. Whoever wants them in a namespace that is there already says
-//! [`Between::Here`].
+//! [`NearNamespace::Current`].
 
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
@@ -35,11 +35,11 @@ const PREFIX: u8 = 24;
 
 /// Where the near ends are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Between {
+pub enum NearNamespace {
     /// In a namespace of their own.
-    Namespace,
+    Own,
     /// In that of the calling thread.
-    Here,
+    Current,
 }
 
 /// What the hosts are to be.
@@ -50,7 +50,7 @@ pub struct TwoHostsParams {
     /// Queues of every link: 1 to 4096.
     pub queues: u32,
     /// Where the near ends are.
-    pub between: Between,
+    pub near_namespace: NearNamespace,
     /// Names of the near ends, of which there may be no others where they are.
     pub near: [String; 2],
     /// Whether the hosts put together what arrives, which spares their TCP much work. Near ends never do.
@@ -66,8 +66,8 @@ pub struct TwoHostsParams {
 impl Default for TwoHostsParams {
     fn default() -> Self {
         let near = ["near0".into(), "near1".into()];
-        let between = Between::Namespace;
-        Self { mtu: 1500, queues: 1, between, near, gro: true, gather: GATHER, stacks: [None; 2] }
+        let near_namespace = NearNamespace::Own;
+        Self { mtu: 1500, queues: 1, near_namespace, near, gro: true, gather: GATHER, stacks: [None; 2] }
     }
 }
 
@@ -121,20 +121,20 @@ pub struct TwoHosts {
     /// The ends to forward between: the peer of `a`'s link, and that of `b`'s.
     pub near: [LinkInfo; 2],
     /// Stays where the near ends are, on whichever thread this is dropped.
-    middle: Middle,
+    clients: LinkClients,
 }
 
 impl TwoHosts {
     /// Makes them.
     pub fn new(params: &TwoHostsParams) -> Result<Self, NetError> {
-        let between = match params.between {
-            Between::Namespace => Some(Namespace::new("between")?),
-            Between::Here => None,
+        let between = match params.near_namespace {
+            NearNamespace::Own => Some(Namespace::new("between")?),
+            NearNamespace::Current => None,
         };
-        let mut middle = Middle::open(between.as_ref())?;
-        let (a, near_a) = middle.host(0, params)?;
-        let (b, near_b) = middle.host(1, params)?;
-        Ok(Self { a, b, between, near: [near_a, near_b], middle })
+        let mut clients = LinkClients::open(between.as_ref())?;
+        let (a, near_a) = clients.host(0, params)?;
+        let (b, near_b) = clients.host(1, params)?;
+        Ok(Self { a, b, between, near: [near_a, near_b], clients })
     }
 
     /// Runs something where the near ends are, or on the calling thread if they are not in a namespace of ours: it may open
@@ -151,19 +151,19 @@ impl Drop for TwoHosts {
     /// Deletes the links at once, rather than when the kernel gets to the namespaces.
     fn drop(&mut self) {
         for link in &self.near {
-            let _ = self.middle.netlink.delete(link.index); // one that is gone already is as good
+            let _ = self.clients.netlink.delete(link.index); // one that is gone already is as good
         }
     }
 }
 
 /// A namespace with links, to ask and to change.
 #[derive(Debug)]
-struct Middle {
+struct LinkClients {
     netlink: Netlink,
     ethtool: Ethtool,
 }
 
-impl Middle {
+impl LinkClients {
     fn open(namespace: Option<&Namespace>) -> Result<Self, NetError> {
         let open = || Ok(Self { netlink: Netlink::open()?, ethtool: Ethtool::open()? });
         namespace.map_or_else(open, |namespace| namespace.run(open))
@@ -178,7 +178,7 @@ impl Middle {
         let near_end = VethEnd { name: near, namespace: None, mac: mac(0), mtu, queues };
         let far_end = VethEnd { name: &far, namespace: Some(namespace.as_fd()), mac: mac(1), mtu, queues };
         self.netlink.add_veth(&near_end, &far_end)?;
-        let mut host = Middle::open(Some(&namespace))?;
+        let mut host = LinkClients::open(Some(&namespace))?;
         let address = Ipv4Addr::new(198, 18, 0, number + 1);
         host.prepare(&far, params.gro)?;
         if params.gro && !params.gather.is_zero() {

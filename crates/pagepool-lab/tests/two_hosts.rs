@@ -12,8 +12,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use pagepool_lab::{
-    Arrival, Between, FrameBatch, FrameSocket, FrameSource, Namespace, NumberedFrames, SourceMode,
-    SourceParams, Tally, TcpParams, TcpTransfer, TwoHosts, TwoHostsParams,
+    Arrival, FrameBatch, FrameGenerator, FrameSocket, GeneratorMode, GeneratorParams, Namespace,
+    NearNamespace, NumberedFrames, Tally, TcpParams, TcpTransfer, TwoHosts, TwoHostsParams,
 };
 use pagepool_net::link::{Mac, NetError, Offload, OperState, VethEnd};
 
@@ -184,7 +184,7 @@ fn hosts_are_as_they_were_asked_for() {
 }
 
 /// Receives what a source sends, and accounts for every frame.
-fn receive(socket: &FrameSocket, source: &FrameSource, tally: &mut Tally) {
+fn receive(socket: &FrameSocket, source: &FrameGenerator, tally: &mut Tally) {
     let (start, mut batch) = (Instant::now(), FrameBatch::new(2048));
     while tally.good < source.sent() || !source.is_over() {
         assert!(start.elapsed() < LIMIT, "{tally:?} of {}", source.sent());
@@ -204,15 +204,15 @@ fn every_numbered_frame_is_accounted_for() {
     let socket = FrameSocket::open(hosts.between.as_ref().unwrap(), "near0").unwrap();
     for (size, rate) in [(64, None), (1500, Some(50_000))] {
         let frames = NumberedFrames::new(Mac([2; 6]), hosts.near[0].mac.unwrap(), size).unwrap();
-        let params = SourceParams {
+        let params = GeneratorParams {
             frames,
             count: 10_000,
             limit: LIMIT,
             per_second: rate,
-            mode: SourceMode::Numbered,
+            mode: GeneratorMode::Numbered,
         };
         let start = Instant::now();
-        let source = FrameSource::start(&hosts.a.namespace, "far0", params).unwrap();
+        let source = FrameGenerator::start(&hosts.a.namespace, "far0", params).unwrap();
         let mut tally = Tally::new(params.count);
         receive(&socket, &source, &mut tally);
         let report = source.join().unwrap();
@@ -232,8 +232,9 @@ fn the_kernel_sends_copies_of_a_frame_by_xdp() {
     between.ethtool().unwrap().set_offload("near0", Offload::Gro, true).unwrap();
     let socket = FrameSocket::open(between, "near0").unwrap();
     let frames = NumberedFrames::new(Mac([2; 6]), hosts.near[0].mac.unwrap(), 64).unwrap();
-    let params = SourceParams { frames, count: 5000, limit: LIMIT, per_second: None, mode: SourceMode::Xdp };
-    let source = match FrameSource::start(&hosts.a.namespace, "far0", params).map(FrameSource::join) {
+    let params =
+        GeneratorParams { frames, count: 5000, limit: LIMIT, per_second: None, mode: GeneratorMode::Xdp };
+    let source = match FrameGenerator::start(&hosts.a.namespace, "far0", params).map(FrameGenerator::join) {
         Ok(Ok(report)) => report,
         Ok(Err(error)) | Err(error) => {
             let too_old = error.to_string().starts_with("bpf(BPF_PROG_RUN)"); // it does not know the flag
@@ -279,7 +280,7 @@ fn single_frames_go_both_ways_and_not_back_to_who_sent_them() {
 fn nothing_is_left_when_the_hosts_are_dropped() {
     let name = "nothing_is_left_when_the_hosts_are_dropped";
     let Some(observer) = observer(name) else { return };
-    let params = TwoHostsParams { between: Between::Here, ..TwoHostsParams::default() };
+    let params = TwoHostsParams { near_namespace: NearNamespace::Current, ..TwoHostsParams::default() };
     for round in 0..3 {
         let asked = params.clone();
         let hosts = observer.run(move || TwoHosts::new(&asked)).unwrap();
@@ -309,7 +310,7 @@ fn a_child_holds_two_hosts() {
     if std::env::var_os(CHILD).is_none() {
         return;
     }
-    let params = TwoHostsParams { between: Between::Here, ..TwoHostsParams::default() };
+    let params = TwoHostsParams { near_namespace: NearNamespace::Current, ..TwoHostsParams::default() };
     let hosts = TwoHosts::new(&params).unwrap();
     let _bridge = Bridge::start(&hosts);
     let over = TcpParams { duration: LIMIT, ..TcpParams::default() };

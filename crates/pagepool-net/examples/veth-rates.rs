@@ -9,8 +9,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use pagepool_lab::{
-    FrameBatch, FrameSocket, FrameSource, NumberedFrames, SourceMode, SourceParams, Tally, TcpParams,
-    TcpTransfer, TwoHosts, TwoHostsParams,
+    FrameBatch, FrameGenerator, FrameSocket, GeneratorMode, GeneratorParams, NumberedFrames, Tally,
+    TcpParams, TcpTransfer, TwoHosts, TwoHostsParams,
 };
 use pagepool_net::link::NetError;
 
@@ -19,7 +19,7 @@ const SECONDS: Duration = Duration::from_secs(2);
 fn main() -> Result<(), NetError> {
     let hosts = TwoHosts::new(&TwoHostsParams::default())?;
     for size in [64, 1500] {
-        for mode in [SourceMode::Xdp, SourceMode::Same, SourceMode::Numbered] {
+        for mode in [GeneratorMode::Xdp, GeneratorMode::Same, GeneratorMode::Numbered] {
             send(&hosts, size, mode)?;
         }
         receive(&hosts, size)?;
@@ -27,23 +27,23 @@ fn main() -> Result<(), NetError> {
     tcp(&hosts)
 }
 
-fn params(hosts: &TwoHosts, size: usize, mode: SourceMode) -> Result<SourceParams, NetError> {
+fn params(hosts: &TwoHosts, size: usize, mode: GeneratorMode) -> Result<GeneratorParams, NetError> {
     let [from, to] = [&hosts.a.link, &hosts.near[0]].map(|link| link.mac);
     let (Some(from), Some(to)) = (from, to) else {
         return Err(NetError::Malformed { what: "a veth without a MAC" });
     };
     let frames = NumberedFrames::new(from, to, size)?;
-    Ok(SourceParams { frames, count: 100_000_000, limit: SECONDS, per_second: None, mode })
+    Ok(GeneratorParams { frames, count: 100_000_000, limit: SECONDS, per_second: None, mode })
 }
 
 /// Nobody listens: the kernel drops the frames behind the driver.
-fn send(hosts: &TwoHosts, size: usize, mode: SourceMode) -> Result<(), NetError> {
-    let source = FrameSource::start(&hosts.a.namespace, "far0", params(hosts, size, mode)?)?;
+fn send(hosts: &TwoHosts, size: usize, mode: GeneratorMode) -> Result<(), NetError> {
+    let source = FrameGenerator::start(&hosts.a.namespace, "far0", params(hosts, size, mode)?)?;
     let report = source.join()?;
     let what = match mode {
-        SourceMode::Xdp => "made by the kernel", // and dropped: nobody takes XDP's frames at the other end
-        SourceMode::Same => "all the same",
-        SourceMode::Numbered => "each with its number",
+        GeneratorMode::Xdp => "made by the kernel", // and dropped: nobody takes XDP's frames at the other end
+        GeneratorMode::Same => "all the same",
+        GeneratorMode::Numbered => "each with its number",
     };
     println!("send    {size:4} bytes, {what:21} {:9.0} frames/s", report.rate());
     Ok(())
@@ -53,7 +53,8 @@ fn send(hosts: &TwoHosts, size: usize, mode: SourceMode) -> Result<(), NetError>
 fn receive(hosts: &TwoHosts, size: usize) -> Result<(), NetError> {
     let socket = open(hosts, 0)?;
     let (mut tally, mut batch) = (Tally::new(100_000_000), FrameBatch::new(2048));
-    let source = FrameSource::start(&hosts.a.namespace, "far0", params(hosts, size, SourceMode::Numbered)?)?;
+    let source =
+        FrameGenerator::start(&hosts.a.namespace, "far0", params(hosts, size, GeneratorMode::Numbered)?)?;
     let start = Instant::now();
     while !source.is_over() && start.elapsed() < 2 * SECONDS {
         if socket.receive_many(&mut batch)? == 0 {

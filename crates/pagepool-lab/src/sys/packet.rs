@@ -50,6 +50,11 @@ fn set(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: libc::c_i
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Whether an error says that the driver has no room for a frame.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOBUFS)
+}
+
 /// Sends one frame. Never waits.
 pub(crate) fn send(fd: BorrowedFd<'_>, frame: &[u8]) -> io::Result<()> {
     // SAFETY: the kernel reads the bytes of the slice.

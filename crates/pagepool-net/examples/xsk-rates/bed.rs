@@ -7,8 +7,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use pagepool_lab::{
-    FrameSource, Namespace, NumberedFrames, SourceMode, SourceParams, TcpParams, TcpTransfer, TwoHosts,
-    TwoHostsParams,
+    FrameGenerator, GeneratorMode, GeneratorParams, Namespace, NumberedFrames, TcpParams, TcpTransfer,
+    TwoHosts, TwoHostsParams,
 };
 
 use crate::option;
@@ -54,10 +54,12 @@ fn frames(hosts: &TwoHosts, what: &str, size: usize, seconds: Duration) -> Resul
     let (Some(from), Some(to)) = (from, to) else { return Err("a veth without a MAC".into()) };
     let frames = NumberedFrames::new(from, to, size).map_err(|error| error.to_string())?;
     let limit = START + WARM + seconds + END;
-    let params = SourceParams { frames, count: u64::MAX, limit, per_second: None, mode: SourceMode::Xdp };
+    let params =
+        GeneratorParams { frames, count: u64::MAX, limit, per_second: None, mode: GeneratorMode::Xdp };
     let began = Instant::now();
     // What the driver gets before anybody takes XDP's frames is dropped there.
-    let source = FrameSource::start(&hosts.a.namespace, "far0", params).map_err(|error| error.to_string())?;
+    let source =
+        FrameGenerator::start(&hosts.a.namespace, "far0", params).map_err(|error| error.to_string())?;
     let first = arrived(hosts, what)?;
     while arrived(hosts, what)? < first + 1000 {
         if began.elapsed() > START || source.is_over() {

@@ -22,7 +22,7 @@ const NAP: Duration = Duration::from_micros(50);
 
 /// What is sent.
 #[derive(Clone, Copy, Debug)]
-pub struct SourceParams {
+pub struct GeneratorParams {
     /// The frames.
     pub frames: NumberedFrames,
     /// How many at most.
@@ -32,12 +32,12 @@ pub struct SourceParams {
     /// How many a second at most; without, as many as go.
     pub per_second: Option<u64>,
     /// Who makes them.
-    pub mode: SourceMode,
+    pub mode: GeneratorMode,
 }
 
 /// How frames are made, from the one that says most to the one that is fastest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SourceMode {
+pub enum GeneratorMode {
     /// Through a socket, each with its own number.
     Numbered,
     /// Through a socket, all of them number 0.
@@ -51,7 +51,7 @@ pub enum SourceMode {
 /// What was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct SourceReport {
+pub struct GeneratorReport {
     /// Frames that the driver took: the numbers from 0 on, up to and without this one. By XDP: those that were made.
     pub sent: u64,
     /// Attempts for which there was no room. What was refused is sent later.
@@ -60,7 +60,7 @@ pub struct SourceReport {
     pub elapsed: Duration,
 }
 
-impl SourceReport {
+impl GeneratorReport {
     /// Frames a second.
     pub fn rate(&self) -> f64 {
         self.sent as f64 / self.elapsed.as_secs_f64().max(1e-9)
@@ -68,37 +68,37 @@ impl SourceReport {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct GeneratorState {
     sent: AtomicU64,
     stop: AtomicBool,
 }
 
 /// Sends on a thread of its own until it has sent all, is late, or is stopped.
 #[derive(Debug)]
-pub struct FrameSource {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<Result<SourceReport, NetError>>>,
+pub struct FrameGenerator {
+    state: Arc<GeneratorState>,
+    thread: Option<JoinHandle<Result<GeneratorReport, NetError>>>,
 }
 
-impl FrameSource {
+impl FrameGenerator {
     /// Starts it on a link of a namespace.
-    pub fn start(namespace: &Namespace, link: &str, params: SourceParams) -> Result<Self, NetError> {
+    pub fn start(namespace: &Namespace, link: &str, params: GeneratorParams) -> Result<Self, NetError> {
         let (name, mode) = (link.to_owned(), params.mode);
         let mut sink = namespace.run(move || Sink::open(&name, mode))?;
-        let shared = Arc::new(Shared::default());
-        let theirs = shared.clone();
+        let state = Arc::new(GeneratorState::default());
+        let theirs = state.clone();
         let thread = namespace.spawn("frames", move || run(&mut sink, &params, &theirs))?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { state, thread: Some(thread) })
     }
 
     /// Frames sent up to now.
     pub fn sent(&self) -> u64 {
-        self.shared.sent.load(Ordering::Relaxed)
+        self.state.sent.load(Ordering::Relaxed)
     }
 
     /// Ends it soon.
     pub fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
+        self.state.stop.store(true, Ordering::Relaxed);
     }
 
     /// Whether it sends no more: it has sent all, was late or stopped, or failed.
@@ -107,13 +107,13 @@ impl FrameSource {
     }
 
     /// Waits for its end.
-    pub fn join(mut self) -> Result<SourceReport, NetError> {
+    pub fn join(mut self) -> Result<GeneratorReport, NetError> {
         let thread = self.thread.take().expect("only this takes it, once");
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
-impl Drop for FrameSource {
+impl Drop for FrameGenerator {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
@@ -122,12 +122,16 @@ impl Drop for FrameSource {
     }
 }
 
-fn run(sink: &mut Sink, params: &SourceParams, shared: &Shared) -> Result<SourceReport, NetError> {
+fn run(
+    sink: &mut Sink,
+    params: &GeneratorParams,
+    state: &GeneratorState,
+) -> Result<GeneratorReport, NetError> {
     let size = params.frames.size();
     let mut bytes = vec![0; size * BATCH];
     bytes.chunks_exact_mut(size).for_each(|frame| params.frames.write(0, frame));
     let (start, mut sent, mut refused) = (Instant::now(), 0, 0);
-    while sent < params.count && start.elapsed() < params.limit && !shared.stop.load(Ordering::Relaxed) {
+    while sent < params.count && start.elapsed() < params.limit && !state.stop.load(Ordering::Relaxed) {
         let due = due(params, start, sent);
         let took = if due == 0 { 0 } else { sink.send(&mut bytes, params, sent, due)? };
         if took == 0 {
@@ -135,13 +139,13 @@ fn run(sink: &mut Sink, params: &SourceParams, shared: &Shared) -> Result<Source
             std::thread::sleep(NAP);
         }
         sent += took;
-        shared.sent.store(sent, Ordering::Relaxed);
+        state.sent.store(sent, Ordering::Relaxed);
     }
-    Ok(SourceReport { sent, refused, elapsed: start.elapsed() })
+    Ok(GeneratorReport { sent, refused, elapsed: start.elapsed() })
 }
 
 /// How many frames may go now.
-fn due(params: &SourceParams, start: Instant, sent: u64) -> u64 {
+fn due(params: &GeneratorParams, start: Instant, sent: u64) -> u64 {
     let due = params.per_second.map_or(u64::MAX, |rate| (start.elapsed().as_secs_f64() * rate as f64) as u64);
     due.min(params.count).saturating_sub(sent)
 }
@@ -157,8 +161,8 @@ enum Sink {
 }
 
 impl Sink {
-    fn open(link: &str, mode: SourceMode) -> Result<Self, NetError> {
-        if mode == SourceMode::Xdp {
+    fn open(link: &str, mode: GeneratorMode) -> Result<Self, NetError> {
+        if mode == GeneratorMode::Xdp {
             return Ok(Self::Kernel { frames: LiveFrames::load(link)?, at_once: 1 << 12 });
         }
         FrameSocket::sender_here(link).map(Self::Socket)
@@ -168,7 +172,7 @@ impl Sink {
     fn send(
         &mut self,
         bytes: &mut [u8],
-        params: &SourceParams,
+        params: &GeneratorParams,
         first: u64,
         most: u64,
     ) -> Result<u64, NetError> {
@@ -177,7 +181,7 @@ impl Sink {
             Self::Kernel { frames, at_once } => send_live(frames, &bytes[..size], most, at_once),
             Self::Socket(socket) => {
                 let bytes = &mut bytes[..size * most.min(BATCH as u64) as usize];
-                if params.mode == SourceMode::Numbered {
+                if params.mode == GeneratorMode::Numbered {
                     let frames = bytes.chunks_exact_mut(size);
                     frames.zip(first..).for_each(|(frame, number)| params.frames.write(number, frame));
                 }
