@@ -1,4 +1,5 @@
-//! The counter vectors of Linux 7.3, through the public API (facts file 3.3.1), and the identities that follow.
+//! The counter vectors of Linux 7.3, through the public API, as a running kernel showed them, and the
+//! identities that follow.
 
 use pagepool::testing::PlainMemory;
 use pagepool::{Bound, PageBuf, Pool, PoolParams, Stats};

@@ -54,7 +54,7 @@ fn drop_elsewhere<T: Send>(what: T) {
     std::thread::scope(|threads| threads.spawn(move || drop(what)).join().unwrap());
 }
 
-// ---- Lesson 13: CVE-2022-49093 -------------------------------------------------------------------------------------
+// ---- CVE-2022-49093 -------------------------------------------------------------------------------------
 
 /// Every order of so many things.
 fn orders(n: usize) -> Vec<Vec<usize>> {

@@ -217,8 +217,9 @@ impl PageBuf {
         self.pool.mappings.first()?.addr_of(self.start())
     }
 
-    /// Whether that device may use this buffer without a new mapping, and at which address: the question at the end of
-    /// the third seed. A compare per domain of the pool, then a lookup under the area's lock.
+    /// Whether that device may use this buffer without a new mapping, and at which address. Linux
+    /// has no such question, and maps again on a redirect. A compare per domain of the pool, then a lookup
+    /// under the area's lock.
     pub fn dma_addr_in(&self, domain: DomainId) -> Option<DeviceAddr> {
         let own = self.pool.mappings.iter().find(|m| m.id() == domain);
         match own {

@@ -3,8 +3,8 @@
 //! A [`DmaDomain`] is an address space: the identity, the offsets of an AF_XDP UMEM, an IOMMU behind VFIO, a checking
 //! one for tests. An area (the numbered pages of one provider) may be attached to several at once. Each attachment is
 //! a [`Mapping`]: one device address per region, so the device address of a page is arithmetic, and "is this page
-//! already mapped for that other device, and where?" is one lookup. That question ends the third seed; Linux has no
-//! answer to it.
+//! already mapped for that other device, and where?" is one lookup. That question ends "Evolving the
+//! page_pool API" (J. D. Brouer, 2018); Linux has no answer to it.
 //!
 //! Threads: all of it from any thread. Attaching and detaching take a lock; reading an address takes none.
 //! Invariant I6: a page is mapped from before its first hand-out until after its last return, in every domain that its

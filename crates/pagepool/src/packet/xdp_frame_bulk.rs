@@ -117,7 +117,8 @@ impl XdpFrameBulk {
     }
 
     /// Sends everything home that waits through the locked rings of their pools, one lock a buffer, whatever the thread:
-    /// how frames came home when the third seed was written. For measuring, and for code that must not touch the cache.
+    /// how frames came home in Linux 4.18, before returns were bulked. For measuring, and for code that must
+    /// not touch the cache.
     pub fn put_ring(&mut self) {
         while let Some(last) = self.len.checked_sub(1) {
             self.len = last;

@@ -1,8 +1,9 @@
 //! The waiting queue: buffers whose user gives no sign when it is done, and only answers "still in use?".
 //!
-//! What   the third seed's "Keep track of pages": the program parts with a buffer while somebody else still reads it (a
-//!        kernel that sends from it, a count of references kept elsewhere), and gets no call when that ends. Such
-//!        buffers wait here, first in, first out, and are asked after when the pool needs pages.
+//! What   "Keep track of pages" of "Evolving the page_pool API" (J. D. Brouer, 2018): a buffer is returned
+//!        while somebody else still reads it (a kernel that sends from it, a count of references kept
+//!        elsewhere), and gets no call when that ends. Such buffers wait here, first in, first out, and are
+//!        asked after when the pool needs pages.
 //! Who    the holder of the owner half alone (I2); the queue moves with the pool. Once the pool has ended, whoever
 //!        takes it out of its [`Shutdown`](crate::Shutdown). The counts may be read by anyone.
 //! When   a refill asks after as many as it would bring, before it looks at lanes and ring;

@@ -1,6 +1,6 @@
 //! What a pool is asked to be, checked once.
 //!
-//! The rules are those of `page_pool_init` (net/core/page_pool.c, v7.3; facts file section 2), and what Linux leaves
+//! The rules are those of `page_pool_init` (net/core/page_pool.c, v7.3), and what Linux leaves
 //! unchecked: an offset and length beyond the page, sizes of 0, sizes that overflow.
 
 use std::sync::Arc;
@@ -41,7 +41,8 @@ pub struct PoolParams {
     pub lane_size: usize,
     /// The node that pages should be on; `None` is the node of the thread that refills, asked each time.
     pub nid: Option<NodeId>,
-    /// Reserve without naming a node, as Linux did before the first seed. For measuring what that costs.
+    /// Reserve without naming a node, as Linux did before its bulk allocation knew nodes. For measuring what
+    /// that costs.
     pub node_blind: bool,
     /// Bytes kept free before the packet in a whole page. Linux: `offset`.
     pub headroom: usize,
@@ -77,8 +78,8 @@ pub struct PoolParams {
     pub registry: Option<Registry>,
 }
 
-/// What happens at the head of the waiting queue when its buffer is in use still: the choice that the third seed leaves
-/// open ("Keep track of pages").
+/// What happens at the head of the waiting queue when its buffer is in use still: the choice that "Evolving
+/// the page_pool API" (J. D. Brouer, 2018) leaves open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnBusy {

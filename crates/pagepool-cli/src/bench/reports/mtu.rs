@@ -1,5 +1,6 @@
-//! `bench mtu`: the argument of the second seed. What does a packet cost at MTU 1500, 4000, 8000 and 9000, from whole
-//! pages, from `page_frag`, and from the hybrid over order-3 pages?
+//! `bench mtu`: the argument of the thread "page_pool: introduce page_pool_alloc() API" (netdev, 2023). What
+//! does a packet cost at MTU 1500, 4000, 8000 and 9000, from whole pages, from `page_frag`, and from the
+//! hybrid over order-3 pages?
 //!
 //! 64 packets are allocated and then returned, as in one poll; all on one core. Wasted bytes are measured: pages taken
 //! for a run of packets, less what the packets need.
@@ -40,9 +41,10 @@ pub struct Row {
     core_cycles_med: Option<f64>,
     instructions: Option<f64>,
     wasted_bytes: f64,
-    /// What the second seed's figures predict: 48 cycles for a page through the ring, 514 for an order-3 page from the
-    /// allocator, 17 for an atomic.
-    seed_predicts_cycles: Option<f64>,
+    /// What the figures in the thread "[PATCH net-next v3 3/4] page_pool: introduce page_pool_alloc() API"
+    /// predict: 48 cycles for a page through the ring, 514 for an order-3 page from the allocator, 17 for an
+    /// atomic.
+    thread_predicts_cycles: Option<f64>,
 }
 
 /// How a buffer is returned on the owner's core.
@@ -77,12 +79,12 @@ pub fn run(plan: Plan) -> Result<Report<Vec<Row>>, String> {
     for mtu in [1500, 4000, 8000, 9000] {
         rows.extend(at_mtu(plan, mtu)?);
     }
-    let head = ["MTU", "need", "storage", "returned", "ns", "tsc", "core", "instr", "wasted", "seed's tsc"];
+    let head = ["MTU", "need", "storage", "returned", "ns", "tsc", "core", "instr", "wasted", "thread's tsc"];
     let mut table = table(&head, 0);
     rows.iter().for_each(|row| _ = table.add_row(cells(row)));
     let about = "per packet, 64 packets in flight, one core; wasted: bytes of pages taken that the packet does not need;\n\
-                 seed's tsc: what the second seed's cost model predicts (48 a page through the ring, 514 an order-3\n\
-                 page from the allocator, 17 an atomic)";
+                 thread's tsc: what the thread \"page_pool: introduce page_pool_alloc() API\" (netdev, 2023)\n\
+                 predicts: 48 a page through the ring, 514 an order-3 page from the allocator, 17 an atomic";
     Ok(Report { name: "mtu", about: about.into(), results: rows, table, failed: Vec::new() })
 }
 
@@ -114,7 +116,7 @@ fn row(
     (storage, returned): (&'static str, &'static str),
     figures: &Measured,
     wasted_bytes: f64,
-    seed_predicts_cycles: Option<f64>,
+    thread_predicts_cycles: Option<f64>,
 ) -> Row {
     let median = |values: &[f64]| Summary::of(values).map(|summary| summary.med);
     let tsc_med = median(&figures.ticks).unwrap_or(f64::NAN);
@@ -128,7 +130,7 @@ fn row(
         core_cycles_med: median(&figures.core_cycles),
         instructions: median(&figures.instructions),
         wasted_bytes,
-        seed_predicts_cycles,
+        thread_predicts_cycles,
     }
 }
 
@@ -144,7 +146,7 @@ fn cells(row: &Row) -> [String; 10] {
         maybe(row.core_cycles_med),
         maybe(row.instructions),
         format!("{:.0}", row.wasted_bytes),
-        maybe(row.seed_predicts_cycles),
+        maybe(row.thread_predicts_cycles),
     ]
 }
 

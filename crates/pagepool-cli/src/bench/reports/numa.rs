@@ -1,9 +1,10 @@
-//! `bench numa`: the table of the first seed on a made-up machine of two nodes.
+//! `bench numa`: the table of "[PATCH net-next v2] net: page_pool: optimize page pool page allocation in NUMA
+//! scenario" (netdev, 2022), on a made-up machine of two nodes.
 //!
-//! A device on node 1 keeps 512 buffers; a poll takes 64 and returns the 64 oldest through the ring, as the seed's driver
-//! did. Before the seed's patch the pool reserved without naming a node and got what the allocator gives first, here
-//! pages of node 0. Each of them was let go when it came home, a refill of 64 fresh ones took its place, the ring filled
-//! up with them, and all later returns found it full.
+//! A device on node 1 keeps 512 buffers; a poll takes 64 and returns the 64 oldest through the ring, as the
+//! driver did there. Before that patch the pool reserved without naming a node and got what the allocator
+//! gives first, here pages of node 0. Each of them was let go when it came home, a refill of 64 fresh ones
+//! took its place, the ring filled up with them, and all later returns found it full.
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
@@ -29,8 +30,8 @@ const POLL: usize = 64;
 /// The device's node. The arena's first half is on node 0, and given first.
 const DEVICE_NODE: NodeId = NodeId(1);
 
-/// The first seed's own columns: counters at 16.8 Gbit/s before its patch, and at 93 Gbit/s with it.
-const SEED: &[(&str, u64, u64)] = &[
+/// The columns in that mail: counters at 16.8 Gbit/s before the patch, and at 93 Gbit/s with it.
+const PATCH: &[(&str, u64, u64)] = &[
     ("alloc_fast", 13_794_308, 60_066_264),
     ("alloc_slow", 108_625, 16_512),
     ("alloc_slow_high_order", 0, 0),
@@ -61,7 +62,7 @@ pub struct Column {
 pub fn run(plan: Plan) -> Result<Report<Vec<Column>>, String> {
     sys::pin_owner();
     let columns = vec![column(plan, "node-blind", true)?, column(plan, "node-aware", false)?];
-    let mut table = table(&["", "node-blind", "node-aware", "seed before", "seed after"], 1);
+    let mut table = table(&["", "node-blind", "node-aware", "mail, before", "mail, after"], 1);
     let rate = |c: &Column| format!("{:.1} M/s", c.buffers_per_second / 1e6);
     let [blind, aware] = [&columns[0], &columns[1]];
     table.add_row([
@@ -71,18 +72,18 @@ pub fn run(plan: Plan) -> Result<Report<Vec<Column>>, String> {
         "16.8 Gbit/s".into(),
         "93 Gbit/s".to_owned(),
     ]);
-    let seed: BTreeMap<_, _> = SEED.iter().map(|&(name, before, after)| (name, (before, after))).collect();
-    let named = SEED.iter().map(|row| row.0);
-    let others = blind.counters.0.keys().copied().filter(|name| !seed.contains_key(name));
+    let patch: BTreeMap<_, _> = PATCH.iter().map(|&(name, before, after)| (name, (before, after))).collect();
+    let named = PATCH.iter().map(|row| row.0);
+    let others = blind.counters.0.keys().copied().filter(|name| !patch.contains_key(name));
     for name in named.chain(others) {
         let of = |c: &Column| c.counters.0.get(name).map_or("-".into(), u64::to_string);
         let (before, after) =
-            seed.get(name).map_or(("-".into(), "-".into()), |(b, a)| (b.to_string(), a.to_string()));
+            patch.get(name).map_or(("-".into(), "-".into()), |(b, a)| (b.to_string(), a.to_string()));
         table.add_row([name.to_owned(), of(blind), of(aware), before, after]);
     }
     let about = format!(
         "a device on node 1 of a made-up machine of two nodes; {} buffers each, 512 kept, returned through the\n\
-         ring; node-blind refill reserves without naming a node, as Linux did before the first seed",
+         ring; node-blind refill reserves without naming a node, as Linux did before 2022",
         blind.buffers
     );
     let failed = judge(blind, aware);
@@ -187,9 +188,9 @@ mod tests {
 
     #[test]
     fn the_seed_satisfies_its_own_identity() {
-        let seed: BTreeMap<_, _> =
-            SEED.iter().map(|&(name, before, after)| (name, [before, after])).collect();
-        let [slow, empty, waive] = ["alloc_slow", "alloc_empty", "alloc_waive"].map(|name| seed[name]);
+        let patch: BTreeMap<_, _> =
+            PATCH.iter().map(|&(name, before, after)| (name, [before, after])).collect();
+        let [slow, empty, waive] = ["alloc_slow", "alloc_empty", "alloc_waive"].map(|name| patch[name]);
         assert_eq!(slow, [empty[0] + waive[0], empty[1] + waive[1]]);
     }
 }

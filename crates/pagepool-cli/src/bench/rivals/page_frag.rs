@@ -1,4 +1,5 @@
-//! The rival of the second seed: a look-alike of Linux's `page_frag_cache` (mm/page_frag_cache.c, v7.3).
+//! The rival in the thread "page_pool: introduce page_pool_alloc() API" (netdev, 2023): a look-alike of
+//! Linux's `page_frag_cache` (mm/page_frag_cache.c, v7.3).
 //!
 //! What   fragments of order-3 pages, cut upwards. The page's reference count is the fragment counter: a bias is put on it
 //!        once, hand-outs are counted against the bias in private, the rest is taken off when the page is used up.

@@ -1,4 +1,5 @@
-//! Fragments of order-3 pages: the argument of the second seed.
+//! Fragments of order-3 pages: the argument of the thread "page_pool: introduce page_pool_alloc() API"
+//! (netdev, 2023).
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{Ordering, compiler_fence};

@@ -1,4 +1,5 @@
-//! `page_frag`, the rival of the second seed, over an arena like the pool's.
+//! `page_frag`, the rival in the thread "page_pool: introduce page_pool_alloc() API", over an arena like the
+//! pool's.
 
 use std::hint::black_box;
 use std::rc::Rc;

@@ -1,8 +1,9 @@
 //! Two packets become one.
 //!
-//! The rules are those of net/core/skbuff.c:skb_try_coalesce (v7.3). What went wrong there (facts file, lessons 13 and
-//! 17) was that a merged fragment was counted in another way than it was dropped. Here the reference itself knows: a
-//! fragment of a cloned packet gives a clone of a shared buffer, whatever the marks say.
+//! The rules are those of net/core/skbuff.c:skb_try_coalesce (v7.3). What went wrong there twice
+//! (1effe8ca4e34, 0646dc31ca88) was that a merged fragment was counted in another way than it was dropped.
+//! Here the reference itself knows: a fragment of a cloned packet gives a clone of a shared buffer, whatever
+//! the marks say.
 
 use crate::packet::chain::MAX_FRAGS;
 use crate::packet::skb::frag::SkbFrag;
