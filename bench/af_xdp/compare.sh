@@ -56,7 +56,7 @@ program() {
         else echo "$rates ours $2 $links --mtu $3"; fi ;;
     ring)
         [ "$2" = drop ] && return
-        if [ -n "$pagepool" ]; then echo "$pagepool $2 $links --yes --json --send ring"
+        if [ -n "$pagepool" ]; then echo "$pagepool $2 $links --yes --json --tx-mode ring"
         else echo "$rates ours $2 $links --mtu $3 --by-ring"; fi ;;
     plain) [ -n "$plain" ] && [ "$3" -le 3000 ] && echo "$plain $2 $links" ;;
     kernel)

@@ -47,24 +47,22 @@ macro_rules! commands {
 }
 
 commands! {
-    /// Forward packets between two kernels over AF_XDP, or between two in-memory NICs; show where the pages are, and say
-    /// whether all came home.
+    /// Forward packets between two network namespaces or two in-memory NICs, and check that every page comes home
     Demo(demo::DemoArgs),
-    /// Forward what comes to each of two interfaces out of the other one, over AF_XDP, without a copy of ours.
+    /// Forward packets between two interfaces
     Forward(forward::ForwardArgs),
-    /// Drop what comes to an interface: how fast packets can be received.
+    /// Receive packets from an interface and drop them
     Drop(drop::DropArgs),
-    /// Send what comes to an interface back to where it came from.
+    /// Send packets back out of the interface they arrived on
     Echo(echo::EchoArgs),
-    /// Send frames out of an interface, of a size and at a rate, each with a number and a checksum.
+    /// Generate numbered packets of a given size and rate
     Gen(generate::GenArgs),
-    /// Forward at full load for minutes over AF_XDP, while interfaces go down and up and peers are killed; say whether every
-    /// packet is accounted for, every buffer came home, and memory stayed as it was.
+    /// Forward at full load while interfaces go down and peers are killed, and account for every packet and page
     Soak(soak::SoakArgs),
-    /// A peer of `soak`, which starts it.
+    /// A peer of `soak`, which starts it
     #[command(hide = true)]
     SoakPeer(soak_peer::SoakPeerArgs),
-    /// Measure the pool beside the machine's own yardsticks, and prove by counters which path was taken.
+    /// Benchmark the page pool, and check by its counters which path was taken
     Bench(bench::BenchArgs),
     /// Print the manual page, or write the pages of all commands to a directory
     Man(man::ManArgs),

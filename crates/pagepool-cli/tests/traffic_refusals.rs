@@ -88,11 +88,14 @@ fn what_there_is_not_is_named_with_what_there_is() {
     let cases: [(&[&str], &[&str]); 17] = [
         (&["drop", "nope0"], &["nope0", "near0, near1"]),
         (&["drop", "a/b"], &["a/b", "1 to 15 bytes"]),
-        (&["drop", "near0", "--queues", "1"], &["near0 has no queue 1", "one, number 0"]),
+        (&["drop", "near0", "--queues", "1"], &["near0 has no queue 1", "its only queue is 0"]),
         (&["forward", "near0", "near1", "--queues", "0-3"], &["near0 has no queue 1"]),
-        (&["forward", "near0", "near0"], &["twice"]),
+        (
+            &["forward", "near0", "near0"],
+            &["IF1 and IF2 are the same interface, near0", "pagepool echo near0"],
+        ),
         (&["drop", "near0", "--queues", "x"], &["0-3"]),
-        (&["drop", "near0", "--cpus", "4000"], &["CPU 4000", "these may: 0"]),
+        (&["drop", "near0", "--cpus", "4000"], &["CPU 4000", "these are: 0"]),
         (&["drop", "near0", "--frame-size", "3000"], &["2048 or 4096"]),
         (&["drop", "near0", "--unaligned", "--frame-size", "3000"], &["multiple of 64"]),
         (&["drop", "near0", "--ring", "100"], &["power of two"]),

@@ -41,7 +41,7 @@ pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workloa
     let wanted = |w: &&Workload| choice.filter.as_ref().is_none_or(|word| w.name.contains(word));
     let chosen: Vec<&Workload> = workloads.filter(wanted).collect();
     if chosen.is_empty() {
-        eprintln!("no workload has {:?} in its name; --list names them all", choice.filter);
+        eprintln!("no workload has {:?} in its name; --list lists them", choice.filter);
         return ExitCode::FAILURE;
     }
     let machine = Machine::ask();

@@ -18,16 +18,16 @@ use crate::bench::{count, reports, workloads};
 pub struct BenchArgs {
     #[command(subcommand)]
     report: Option<BenchReport>,
-    /// One JSON object instead of a table.
+    /// Print one JSON object instead of a table
     #[arg(long, global = true)]
     json: bool,
-    /// Only workloads with this word in their name.
+    /// Run only workloads whose name contains WORD
     #[arg(long, value_name = "WORD")]
     filter: Option<String>,
-    /// Fewer buffers and 9 repeats: figures that are good for a look only.
+    /// Run fewer buffers, 9 times each: rough figures in seconds
     #[arg(long, global = true)]
     quick: bool,
-    /// Name the workloads and what one iteration of each is, and run none.
+    /// List the workloads and what one iteration of each does
     #[arg(long)]
     list: bool,
     /// Draw the medians as bars to FILE, an SVG
@@ -46,17 +46,17 @@ pub struct BenchArgs {
 
 #[derive(Subcommand)]
 enum BenchReport {
-    /// What a packet costs and wastes at MTU 1500, 4000, 8000 and 9000: pages, page_frag, hybrid.
+    /// CPU time and memory per packet at MTU 1500, 4000, 8000 and 9000: pages, page_frag, hybrid
     Mtu,
-    /// Node-blind and node-aware refill on a made-up machine of two nodes, all counters side by side.
+    /// Node-blind and node-aware refill on a simulated machine of two NUMA nodes
     Numa,
-    /// 1 to N threads returning at the same time: lanes, a lock-free ring (a rival without a pool), the locked ring.
+    /// 1 to N threads that return buffers at the same time: lanes, a lock-free queue, the locked ring
     Contention {
-        /// The largest number of returning threads.
+        /// The largest number of returning threads
         #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
         threads: u8,
     },
-    /// Run exactly so many buffers of one workload without a clock, under an instruction counter.
+    /// Run one workload without a clock, for an instruction counter
     #[command(hide = true)]
     Count {
         /// The workload.
@@ -111,7 +111,7 @@ fn name_all() -> ExitCode {
 fn count_one(name: &str, iterations: usize) -> Result<ExitCode, String> {
     let found = workloads::all().find(|workload| workload.name == name);
     let workload =
-        found.ok_or_else(|| format!("no workload is called {name}; bench --list names them all"))?;
+        found.ok_or_else(|| format!("no workload is called {name}; `pagepool bench --list` lists them"))?;
     count::run(workload, iterations)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -15,23 +15,22 @@ use crate::engine::run_time;
 /// What to show.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
-    /// How long the source sends. Ctrl-C ends it earlier, with the verdict
+    /// Stop after N seconds; Ctrl-C stops earlier and prints the verdict
     #[arg(long, value_name = "N", default_value = "5", value_parser = run_time::seconds)]
     seconds: u64,
-    /// Between which interfaces
+    /// Where the demo runs
     #[arg(long, value_name = "WHERE", value_enum, default_value_t = DemoOn::Auto)]
     on: DemoOn,
-    /// veth: largest packet of the links without its Ethernet header, 576 to 65535 [default: 1500]. What does not fit one
-    /// page travels in several, which needs Linux 6.6
+    /// veth: MTU of the links, 576 to 65535 [default: 1500]; packets longer than a page require Linux 6.6
     #[arg(long, value_name = "BYTES", value_parser = plan::mtu)]
     mtu: Option<u32>,
-    /// memory: length of each packet, 64 to 9000 [default: 64]. What does not fit one page travels in several
+    /// memory: bytes of a packet, 64 to 9000 [default: 64]
     #[arg(long, value_name = "BYTES", value_parser = plan::size)]
     size: Option<usize>,
-    /// memory: what the forwarding loop does with each packet [default: forward, which is also what veth does]
+    /// memory: what happens to each packet [default: forward, as with veth]
     #[arg(long, value_name = "ACTION", value_enum)]
     action: Option<DemoAction>,
-    /// One JSON object at the end, and nothing else
+    /// Print one JSON object at the end, and nothing else
     #[arg(long)]
     json: bool,
 }

@@ -8,24 +8,24 @@ use pagepool_net::{Action, Ingress, PacketHandler};
 use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::PortHandler;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
-use crate::traffic::options::{Options, Receiving};
+use crate::traffic::options::{Options, ReceiveOptions};
 
 /// What to drop, and whether to look at it first.
 #[derive(Args, Clone, Debug)]
 pub struct DropArgs {
-    /// The interface whose packets are dropped
+    /// The interface
     #[arg(value_name = "IF")]
     interface: String,
-    /// Check the number and the checksum that `pagepool gen` writes into its frames
+    /// Check the number and checksum that `pagepool gen` writes into its packets
     ///
-    /// It says then how many came whole, how many numbers below the highest are missing, and how many frames were damaged. It
-    /// reads every byte, so it costs more the longer packets are. Numbers below FRAMES are kept track of, in a bit of memory
-    /// each as they come [FRAMES: 1073741824].
+    /// Prints how many packets came whole, how many numbers are missing below the highest, and how many packets were damaged.
+    /// Every byte is read, so long packets cost more. Numbers below FRAMES are tracked, at one bit of memory each
+    /// [FRAMES: default 1073741824].
     #[arg(long, value_name = "FRAMES", num_args = 0..=1, require_equals = true, default_missing_value = "1073741824")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 36))]
     verify: Option<u64>,
     #[command(flatten)]
-    receiving: Receiving,
+    receive: ReceiveOptions,
     #[command(flatten)]
     options: Options,
 }
@@ -37,10 +37,10 @@ impl TrafficCommand for DropArgs {
     fn plan(&self) -> TrafficPlan<'_> {
         TrafficPlan {
             name: "drop",
-            effect: "drop takes every packet away from the kernel that comes to",
+            effect: "drop takes all packets from the kernel on",
             interfaces: vec![&self.interface],
             options: &self.options,
-            attach: Some(self.receiving.attach()),
+            attach: Some(self.receive.attach()),
             tx_mode: None,
             warns_of_offloads: false,
             expected_frames: self.verify,

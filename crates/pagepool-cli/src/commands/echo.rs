@@ -7,18 +7,18 @@ use pagepool_net::{Action, Ingress, PacketHandler, swap_macs};
 use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::PortHandler;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
-use crate::traffic::options::{Options, Receiving, Sending};
+use crate::traffic::options::{Options, ReceiveOptions, TransmitOptions};
 
-/// What to send back.
+/// Where packets are sent back.
 #[derive(Args, Clone, Debug)]
 pub struct EchoArgs {
-    /// The interface whose packets are sent back
+    /// The interface
     #[arg(value_name = "IF")]
     interface: String,
     #[command(flatten)]
-    receiving: Receiving,
+    receive: ReceiveOptions,
     #[command(flatten)]
-    sending: Sending,
+    transmit: TransmitOptions,
     #[command(flatten)]
     options: Options,
 }
@@ -30,11 +30,11 @@ impl TrafficCommand for EchoArgs {
     fn plan(&self) -> TrafficPlan<'_> {
         TrafficPlan {
             name: "echo",
-            effect: "echo takes every packet away from the kernel that comes to",
+            effect: "echo takes all packets from the kernel on",
             interfaces: vec![&self.interface],
             options: &self.options,
-            attach: Some(self.receiving.attach()),
-            tx_mode: Some(self.sending.tx_mode()),
+            attach: Some(self.receive.attach()),
+            tx_mode: Some(self.transmit.tx_mode()),
             warns_of_offloads: false,
             expected_frames: None,
         }

@@ -12,24 +12,24 @@ use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::PortHandler;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::interface::Interface;
-use crate::traffic::options::{Options, Receiving, Sending};
+use crate::traffic::options::{Options, ReceiveOptions, TransmitOptions};
 
 /// What to forward between.
 #[derive(Args, Clone, Debug)]
 pub struct ForwardArgs {
-    /// An interface
+    /// The first interface
     #[arg(value_name = "IF1")]
     first: String,
-    /// The other one
+    /// The second interface
     ///
-    /// What comes to a queue of IF1 goes out of the same one of IF2, and back. Where one of them has fewer, several queues of
-    /// the other go out of each of its.
+    /// Packets from a queue of one interface leave by the same queue of the other. If one interface has fewer queues, several
+    /// queues of the other share each of them.
     #[arg(value_name = "IF2")]
     second: String,
     #[command(flatten)]
-    receiving: Receiving,
+    receive: ReceiveOptions,
     #[command(flatten)]
-    sending: Sending,
+    transmit: TransmitOptions,
     #[command(flatten)]
     options: Options,
 }
@@ -41,11 +41,11 @@ impl TrafficCommand for ForwardArgs {
     fn plan(&self) -> TrafficPlan<'_> {
         TrafficPlan {
             name: "forward",
-            effect: "forward takes every packet away from the kernel that comes to",
+            effect: "forward takes all packets from the kernel on",
             interfaces: vec![&self.first, &self.second],
             options: &self.options,
-            attach: Some(self.receiving.attach()),
-            tx_mode: Some(self.sending.tx_mode()),
+            attach: Some(self.receive.attach()),
+            tx_mode: Some(self.transmit.tx_mode()),
             warns_of_offloads: true,
             expected_frames: None,
         }
@@ -54,16 +54,14 @@ impl TrafficCommand for ForwardArgs {
     fn check(&self, interfaces: &[Interface]) -> Result<(), String> {
         let [first, second] = interfaces else { return Ok(()) };
         if first.link.index == second.link.index {
-            let name = &first.link.name; // it may have several
-            return Err(format!(
-                "{name} twice: forward is between two interfaces; `pagepool echo {name}` is for one"
-            ));
+            let name = &first.link.name; // the two arguments may be aliases of one interface
+            return Err(format!("IF1 and IF2 are the same interface, {name}; use `pagepool echo {name}`"));
         }
         if first.link.mtu != second.link.mtu {
             let (small, large) =
                 if first.link.mtu < second.link.mtu { (first, second) } else { (second, first) };
             eprintln!(
-                "warning: packets of {} that are longer than {} bytes do not go out of {} and are dropped: `ip link set {} mtu {}`",
+                "warning: packets from {} longer than {} bytes are dropped, for they exceed the MTU of {}; use `ip link set {} mtu {}`",
                 large.link.name, small.link.mtu, small.link.name, large.link.name, small.link.mtu
             );
         }

@@ -19,32 +19,32 @@ use crate::report::error::error_chain;
 use crate::traffic::capture::CaptureTap;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::interface::Interface;
-use crate::traffic::options::{Options, Sending};
+use crate::traffic::options::{Options, TransmitOptions};
 
 /// What to send.
 #[derive(Args, Clone, Debug)]
 pub struct GenArgs {
-    /// The interface that frames are sent out of
+    /// The interface
     ///
-    /// Nothing is taken from it: what arrives goes to the kernel as before.
+    /// gen receives nothing: packets that arrive go to the kernel as before.
     #[arg(value_name = "IF")]
     interface: String,
-    /// Bytes of a frame, 64 to 9000
+    /// Bytes of a packet, 64 to 9000
     ///
-    /// With its Ethernet header, without the check sequence that the card appends; at most the MTU of the interface and 14.
+    /// Includes the Ethernet header, but not the frame check sequence. The maximum is the MTU of the interface plus 14.
     #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=9000))]
     size: u32,
-    /// Frames a second, of all queues together [default: as many as go]
+    /// Packets per second, over all queues [default: as many as possible]
     #[arg(long, value_name = "PPS", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     rate: Option<u64>,
-    /// End after so many frames, numbered from 0 [default: at the end of --seconds, or at Ctrl-C]
+    /// Stop after N packets [default: at the end of --seconds, or at Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// MAC address that they are sent to [default: everybody, ff:ff:ff:ff:ff:ff]
+    /// Destination MAC address [default: ff:ff:ff:ff:ff:ff, broadcast]
     #[arg(long, value_name = "MAC", default_value = "ff:ff:ff:ff:ff:ff", hide_default_value = true, value_parser = mac)]
     dst: Mac,
     #[command(flatten)]
-    sending: Sending,
+    transmit: TransmitOptions,
     #[command(flatten)]
     options: Options,
     /// Shared by the threads: the next number.
@@ -57,7 +57,7 @@ fn mac(text: &str) -> Result<Mac, String> {
     let byte = |part: &str| u8::from_str_radix(part, 16).ok().filter(|_| !part.starts_with('+'));
     let bytes = text.split(':').map(byte).collect::<Option<Vec<u8>>>();
     let mac = bytes.and_then(|bytes| bytes.try_into().ok()).map(Mac);
-    mac.ok_or_else(|| "a MAC address is six bytes as in 02:00:00:00:00:01".into())
+    mac.ok_or_else(|| "a MAC address is six bytes, for example 02:00:00:00:00:01".into())
 }
 
 impl TrafficCommand for GenArgs {
@@ -67,11 +67,11 @@ impl TrafficCommand for GenArgs {
     fn plan(&self) -> TrafficPlan<'_> {
         TrafficPlan {
             name: "gen",
-            effect: "gen fills a link with frames, here that of",
+            effect: "gen fills a link with packets:",
             interfaces: vec![&self.interface],
             options: &self.options,
             attach: None,
-            tx_mode: Some(self.sending.tx_mode()),
+            tx_mode: Some(self.transmit.tx_mode()),
             warns_of_offloads: false,
             expected_frames: None,
         }
@@ -84,7 +84,7 @@ impl TrafficCommand for GenArgs {
             let mtu = self.size as usize - ETH_HEADER;
             let (name, size) = (&link.name, self.size);
             return Err(format!(
-                "--size is {size}, but {name} takes 64 to {most} with its MTU of {}: `ip link set {name} mtu {mtu}` at both ends",
+                "--size is {size} bytes, but {name} with its MTU of {} takes 64 to {most}; use `ip link set {name} mtu {mtu}` at both ends",
                 link.mtu
             ));
         }

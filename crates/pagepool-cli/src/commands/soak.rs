@@ -14,7 +14,7 @@ use crate::soak::schedule::Schedule;
 pub struct SoakArgs {
     #[command(flatten)]
     schedule: Schedule,
-    /// One JSON object at the end, and nothing else
+    /// Print one JSON object at the end, and nothing else
     #[arg(long)]
     json: bool,
 }

@@ -8,11 +8,11 @@ use super::plan::DemoAction;
 /// What `--on` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DemoOn {
-    /// veth where that can be done, else memory; memory too if --action or --size asks for it, and veth if --mtu does
+    /// veth if available, else memory; --mtu selects veth, --size and --action select memory
     Auto,
-    /// Two NICs made of software: no root, no kernel
+    /// Two NICs made of software; needs no privileges
     Memory,
-    /// Two network namespaces of our own, and a real TCP transfer between them over AF_XDP: root, or the same capabilities
+    /// A TCP transfer between two new network namespaces over AF_XDP; requires root or its capabilities
     Veth,
 }
 
@@ -41,18 +41,18 @@ pub fn choose(
     let of_memory = action.is_some() || size.is_some();
     match on {
         DemoOn::Memory | DemoOn::Auto if of_memory && mtu.is_some() => {
-            Err("--mtu is of links, which are on veth; --action and --size are of the NICs in memory: leave one out".into())
+            Err("--mtu is of links, which are on veth; --action and --size apply to memory: leave one out".into())
         }
         DemoOn::Memory if mtu.is_some() => {
-            Err("--mtu is of links, and there are none in memory: use --size, or --on veth".into())
+            Err("--mtu applies to veth only: use --size, or --on veth".into())
         }
         DemoOn::Memory => Ok(DemoPlace::Memory(demo)),
         DemoOn::Auto if of_memory => Ok(DemoPlace::Memory(demo)),
         DemoOn::Veth if size.is_some() => {
-            Err("--size is of packets made here, but on veth the kernel's TCP makes them: use --mtu, or --on memory".into())
+            Err("--size applies to memory only, for the kernel's TCP chooses it on veth: use --mtu, or --on memory".into())
         }
         DemoOn::Veth if demo.action != DemoAction::Forward => Err(format!(
-            "action {} would keep TCP's packets from the other host, so veth has only forward: use --on memory",
+            "--action {} would keep TCP's packets from the other host, so veth has only forward: use --on memory",
             demo.action.name()
         )),
         DemoOn::Auto if mtu.is_none() => Ok(DemoPlace::VethElse(USUAL_MTU, demo)),

@@ -7,13 +7,13 @@ use pagepool_net::{BUDGET, MemNicParams};
 /// What the forwarding loop does with packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DemoAction {
-    /// Drop every packet where it is received: the shortest way home
+    /// Drop the packet
     Drop,
-    /// Exchange the MAC addresses and send the packet back out of the NIC that it came in by
+    /// Swap the MAC addresses, and send the packet back out of its NIC
     Echo,
-    /// Send every packet out of the other NIC, from the memory that it was received into
+    /// Send the packet out of the other NIC, without a copy
     Forward,
-    /// Pass every packet to another thread, which reads it and drops it there: it comes home from that thread
+    /// Pass the packet to another thread, which reads and drops it
     Pass,
 }
 
@@ -37,7 +37,7 @@ const LONGEST: usize = 9000;
 pub fn size(text: &str) -> Result<usize, String> {
     let size = text.parse().ok().filter(|size| (SHORTEST..=LONGEST).contains(size));
     size.ok_or_else(|| {
-        format!("a packet has {SHORTEST} to {LONGEST} bytes; 64, 1500 and 9000 are the usual ones")
+        format!("a packet has {SHORTEST} to {LONGEST} bytes; common sizes are 64, 1500 and 9000")
     })
 }
 
@@ -48,11 +48,7 @@ const MTUS: std::ops::RangeInclusive<u32> = 576..=65_535;
 pub fn mtu(text: &str) -> Result<u32, String> {
     let mtu = text.parse().ok().filter(|mtu| MTUS.contains(mtu));
     mtu.ok_or_else(|| {
-        format!(
-            "the links' MTU is {} to {} bytes; 1500 and 9000 are the usual ones",
-            MTUS.start(),
-            MTUS.end()
-        )
+        format!("the MTU is {} to {} bytes; common values are 1500 and 9000", MTUS.start(), MTUS.end())
     })
 }
 

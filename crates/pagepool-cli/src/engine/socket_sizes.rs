@@ -76,8 +76,8 @@ impl SocketSizes {
             let whole =
                 if (chunk as usize) < PAGE_SIZE { "use --frame-size 4096, or lower" } else { "lower" };
             return Err(format!(
-                "packets of MTU {mtu} need more than the {} chunks of {chunk} bytes that a packet may have, which do for \
-                 MTU {most}: {whole} the MTU",
+                "MTU is {mtu}, but {} chunks of {chunk} bytes, the most that a packet may have, hold MTU {most} at most: \
+                 {whole} the MTU",
                 MAX_FRAGS + 1
             ));
         }

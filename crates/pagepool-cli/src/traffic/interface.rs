@@ -1,4 +1,4 @@
-//! An interface that a command is to work on: what the kernel says of it, and whether it should be left alone.
+//! An interface that a command works on: what the kernel says of it, and who depends on it.
 
 use pagepool_net::link::{Ethtool, LinkInfo, NetError, Netlink, Offload, SshSession, cautions};
 
@@ -42,9 +42,7 @@ impl Kernel {
         let failed = |error: NetError| error_chain(&error);
         let link = self.netlink.link(name).map_err(failed)?;
         if link.mac.is_none() {
-            return Err(format!(
-                "{name} is no Ethernet interface: it has no MAC address, and its packets have no header to work on"
-            ));
+            return Err(format!("{name} is not an Ethernet interface: it has no MAC address"));
         }
         let (rx, tx) = match self.ethtool.channels(name).map_err(failed)? {
             Some(channels) => (channels.rx, channels.tx),
@@ -53,8 +51,8 @@ impl Kernel {
         let queues = chosen(name, rx.min(tx), queues)?;
         if rx > tx {
             eprintln!(
-                "note: queues {tx} to {} of {name} receive and do not send, so a socket does not fit them: their packets go \
-                 to the kernel (`ethtool -L {name}` changes that)",
+                "note: queues {tx} to {} of {name} only receive, so they are left out: their packets go to the kernel; \
+                 `ethtool -L {name}` changes that",
                 rx - 1
             );
         }
@@ -62,8 +60,8 @@ impl Kernel {
         Ok(Interface { link, queues, queues_of: rx.min(tx), hardware_ring })
     }
 
-    /// Refuses an interface that somebody depends on, unless that is meant. `does`: what becomes of it.
-    pub fn spare(&mut self, interface: &Interface, does: &str, meant: bool) -> Result<(), String> {
+    /// An error for an interface that somebody depends on, unless `proceed`. `effect`: what becomes of it.
+    pub fn spare(&mut self, interface: &Interface, effect: &str, proceed: bool) -> Result<(), String> {
         let LinkInfo { name, index, .. } = &interface.link;
         let reasons =
             cautions(&mut self.netlink, *index, self.session).map_err(|error| error_chain(&error))?;
@@ -72,11 +70,11 @@ impl Kernel {
             reasons.push("local programs reach each other through it".into());
         }
         for reason in reasons {
-            let why = format!("{does} {name}, and {reason}");
-            if !meant {
-                return Err(format!("{why}. Name another interface, or say --yes if that is meant"));
+            let why = format!("{effect} {name}, and {reason}");
+            if !proceed {
+                return Err(format!("{why}. Use another interface, or --yes to proceed"));
             }
-            eprintln!("warning: {why}; --yes was said");
+            eprintln!("warning: {why}; --yes is given");
         }
         Ok(())
     }
@@ -115,8 +113,8 @@ impl Kernel {
         let there = if peer.is_some() { "" } else { " (there by its name, and here)" };
         Ok((!on.is_empty()).then(|| {
             format!(
-                "{whose} leaves {} to a device that there is not: its packets are forwarded without checksums or too long, \
-                 and dropped by who checks them. Turn that off{there}: {}",
+                "{whose} leaves {} to a device, but a veth has none: packets are forwarded without checksums or too long, \
+                 and receivers drop them. Turn the offloads off{there}: {}",
                 names(&on),
                 command(seen, &on)
             )
@@ -129,8 +127,8 @@ impl Kernel {
         let on = self.on(&link.name, before_us)?;
         Ok((!on.is_empty()).then(|| {
             format!(
-                "{} has {}: packets that arrive are put together to larger ones than the next interface sends, and dropped. \
-                 Turn that off: {}",
+                "{} has {}: packets that arrive are merged into larger ones than the next interface sends, and dropped. \
+                 Turn it off: {}",
                 link.name,
                 names(&on),
                 command(&link.name, &on)
@@ -157,8 +155,8 @@ fn command(link: &str, offloads: &[Offload]) -> String {
 fn chosen(name: &str, there: u32, asked: Option<&Numbers>) -> Result<Vec<u32>, String> {
     if there == 0 {
         return Err(format!(
-            "{name} has no queue that both receives and sends; `ethtool -l {name}` shows them, and a TAP has one for each \
-             program that has it open"
+            "{name} has no queue that both receives and sends; `ethtool -l {name}` lists its queues, and a TAP has one \
+             per process that has it open"
         ));
     }
     let Some(Numbers(asked)) = asked else { return Ok((0..there).collect()) };
@@ -166,10 +164,10 @@ fn chosen(name: &str, there: u32, asked: Option<&Numbers>) -> Result<Vec<u32>, S
         None => Ok(asked.clone()),
         Some(queue) => Err(match there {
             1 => format!(
-                "{name} has no queue {queue}, but one, number 0; `ethtool -L {name}` changes how many"
+                "{name} has no queue {queue}: its only queue is 0; `ethtool -L {name}` changes the number"
             ),
             _ => format!(
-                "{name} has no queue {queue}, but {there}, 0 to {}; `ethtool -L {name}` changes how many",
+                "{name} has no queue {queue}: its queues are 0 to {}; `ethtool -L {name}` changes the number",
                 there - 1
             ),
         }),
@@ -185,8 +183,8 @@ mod tests {
         let all = |there, asked: &[u32]| chosen("v", there, Some(&Numbers(asked.to_vec())));
         assert_eq!(chosen("v", 3, None), Ok(vec![0, 1, 2]));
         assert_eq!(all(3, &[2, 0]), Ok(vec![2, 0]));
-        assert!(all(1, &[1]).unwrap_err().starts_with("v has no queue 1, but one, number 0;"));
-        assert!(all(4, &[0, 4]).unwrap_err().starts_with("v has no queue 4, but 4, 0 to 3;"));
+        assert!(all(1, &[1]).unwrap_err().starts_with("v has no queue 1: its only queue is 0;"));
+        assert!(all(4, &[0, 4]).unwrap_err().starts_with("v has no queue 4: its queues are 0 to 3;"));
         assert!(chosen("v", 0, None).is_err());
     }
 

@@ -1,4 +1,4 @@
-//! What the commands on interfaces can be told.
+//! The options of commands on interfaces.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -7,169 +7,165 @@ use clap::{Args, ValueEnum};
 use pagepool::PAGE_SIZE;
 use pagepool_net::{self as net, Attach, BusyPoll, XskMode};
 
-/// Options of every command. What stands before the empty line of each is its line in the short help.
+/// Options of every command on interfaces. The first paragraph of each is its line in the short help.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Queues to work on, by number: 0, or 0,2, or 0-3 [default: all]
+    /// Queues to work on: 0, or 0,2, or 0-3 [default: all]
     ///
-    /// Each has a thread, a socket and a pool of its own. Packets of the others go to the kernel as before. `ethtool -l IF`
-    /// says how many there are, `ethtool -L IF` changes that.
+    /// Each queue has its own thread, socket and pool. Packets of other queues go to the kernel as before. `ethtool -l IF`
+    /// shows the number of queues, and `ethtool -L IF` changes it.
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pub queues: Option<Numbers>,
-    /// Who moves packets between the driver and our memory
+    /// Who moves packets between the driver and this process's memory
     ///
-    /// The first lines say which it became.
+    /// The chosen mode is printed at startup.
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Auto)]
     pub mode: Mode,
-    /// CPUs for the threads, by number: 1, or 2,4, or 0-3 [default: the kernel chooses]
+    /// CPUs for the threads: 1, or 2,4, or 0-3 [default: the kernel chooses]
     ///
-    /// There is a thread for each queue (forward: for each pair of queues). The first one stays on the first CPU, and so on,
-    /// from the beginning again if there are fewer. For steady figures name CPUs that nothing else runs on, of the node
-    /// that the card is on, and that do not take its interrupts.
+    /// There is one thread per queue (forward: per pair of queues). Threads take the CPUs in order, and start over if there
+    /// are fewer CPUs. For steady figures, choose idle CPUs on the NIC's NUMA node that do not handle its interrupts.
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pub cpus: Option<Numbers>,
-    /// Bytes of a chunk, the fragment of memory for one packet: 2048 or 4096 [default: 4096]
+    /// Bytes of a chunk, the memory for one packet: 2048 or 4096 [default: 4096]
     ///
-    /// 4096 is a page for each packet; 2048 halves the memory and still holds packets of MTU 1500. Packets that do not fit
-    /// travel in several chunks, which needs Linux 6.6. With --unaligned it is any multiple of 64 from 2048 to 4096, and 3072
-    /// unless it is said.
+    /// 4096 gives each packet a page. 2048 halves the memory and holds packets of MTU 1500. Longer packets use several
+    /// chunks, which requires Linux 6.6. With --unaligned: any multiple of 64 from 2048 to 4096 [default: 3072].
     #[arg(long, value_name = "BYTES")]
     pub frame_size: Option<u32>,
     /// Let chunks begin anywhere in their page
     ///
-    /// So that packets lie in other sets of the CPU's cache from page to page. Try it where packets are read long after they
-    /// came. Many drivers have no zero copy with it.
+    /// Packets of different pages then lie in different sets of the CPU's cache, which helps if they are read long after
+    /// they arrived. Many drivers have no zero copy with unaligned chunks.
     #[arg(long)]
     pub unaligned: bool,
-    /// Take the memory from huge pages of 2 MiB
+    /// Use huge pages of 2 MiB
     ///
-    /// The CPU and the IOMMU need fewer translations for them. They must be set aside before: `sysctl vm.nr_hugepages=64`;
-    /// if there are too few, the error says how many it takes.
+    /// The CPU and the IOMMU need fewer translations for huge pages. Reserve them first: `sysctl vm.nr_hugepages=64`. If
+    /// there are too few, the error says how many are needed.
     #[arg(long)]
     pub hugepages: bool,
-    /// Slots of each ring of a queue, a power of two from 64 to 8192 [default: 1024]
+    /// Slots of each ring, a power of two from 64 to 8192 [default: 1024]
     ///
-    /// Small ones stay in the CPU's cache, large ones take longer bursts without loss. Where packets are so large that a pool
-    /// could not keep its pages, the default is less.
+    /// Small rings stay in the CPU's cache. Large rings take longer bursts without loss. The default is lower if packets are
+    /// so long that a pool could not keep its pages.
     #[arg(long, value_name = "SLOTS", value_parser = ring)]
     pub ring: Option<u32>,
-    /// Do the driver's work in our own calls, BUDGET packets a call, and never sleep [BUDGET: 1 to 65535, usually 64]
+    /// Busy-poll the NIC from this thread, BUDGET packets a call, and never sleep [BUDGET: 1 to 65535, default 64]
     ///
-    /// The lowest latency, for a whole CPU per queue. Interrupts stay away only where the interface is told to defer them
-    /// (`napi_defer_hard_irqs` and `gro_flush_timeout` in /sys/class/net/IF). Needs Linux 5.11. Without it a thread sleeps when
-    /// nothing comes.
+    /// Gives the lowest latency, and uses a whole CPU per queue. Interrupts stay off only if the interface defers them
+    /// (`napi_defer_hard_irqs` and `gro_flush_timeout` in /sys/class/net/IF). Requires Linux 5.11. Without this option a
+    /// thread sleeps while no packet arrives.
     #[arg(long, value_name = "BUDGET", num_args = 0..=1, require_equals = true, default_missing_value = "64")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=65_535))]
     pub busy_poll: Option<u32>,
-    /// End after so many seconds [default: at Ctrl-C]
+    /// Stop after N seconds [default: at Ctrl-C]
     ///
-    /// Ctrl-C ends it earlier in any case, with the verdict; a second one at once.
+    /// Ctrl-C stops earlier and prints the verdict. A second Ctrl-C stops at once, without it.
     #[arg(long, value_name = "N", value_parser = crate::engine::run_time::seconds)]
     pub seconds: Option<u64>,
-    /// One JSON object at the end on standard output, and nothing else there
+    /// Print one JSON object at the end on standard output, and nothing else there
     #[arg(long)]
     pub json: bool,
-    /// Write every packet that is received (gen: sent), whole, to a file for tcpdump or Wireshark
+    /// Write every packet received (gen: sent) to a file for tcpdump or Wireshark
     ///
-    /// With nanoseconds. It costs a copy of each packet; a thread of its own writes the file. What that cannot keep up with is
-    /// left out of the file, whole, and counted; the packet goes its way all the same.
+    /// Packets are whole, with timestamps in nanoseconds. Each costs a copy; a separate thread writes the file. Packets that
+    /// this thread cannot keep up with are missing from the file and counted. They are forwarded all the same.
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
-    /// Print figures every so many seconds; 0 prints none [default: 1]
+    /// Print figures every SECONDS; 0 prints none [default: 1]
     ///
-    /// With --json none, and nothing about the interfaces, unless it is said: then on standard error.
+    /// With --json the default is 0, and figures go to standard error.
     #[arg(long, value_name = "SECONDS", value_parser = interval)]
     pub stats_every: Option<u64>,
-    /// Do it although somebody depends on the interface
+    /// Proceed even if the interface carries the default route or your SSH session
     ///
-    /// Without it an interface is refused that carries the default route, the SSH session that this runs in, or what local
-    /// programs say to each other (lo).
+    /// Without this option such an interface is an error. So is lo, which local programs use.
     #[arg(long)]
     pub yes: bool,
 }
 
-/// Options of those that receive.
+/// Options of commands that receive.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct Receiving {
-    /// Where the XDP program runs that gives us the packets
+pub struct ReceiveOptions {
+    /// Where the XDP program runs that takes packets from the kernel
     ///
-    /// The first lines say which it became.
-    #[arg(long, value_enum, value_name = "WHERE", default_value_t = Where::Auto)]
-    attach: Where,
+    /// The chosen place is printed at startup.
+    #[arg(long, value_enum, value_name = "WHERE", default_value_t = AttachArg::Auto)]
+    attach: AttachArg,
 }
 
-/// Options of those that send.
+/// Options of commands that send.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct Sending {
-    /// How packets go out where the kernel copies them
+pub struct TransmitOptions {
+    /// How packets are sent in copy mode
     ///
-    /// A program takes Linux 6.15, CAP_PERFMON beside the other capabilities, and packets that fit one chunk. What it sends passes
-    /// queueing disciplines and filters, and tcpdump sees it, where the ring goes around these. The first lines say which it
-    /// became.
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = By::Auto)]
-    send: By,
+    /// bpf-batch requires Linux 6.15, CAP_PERFMON, and packets that fit one chunk. Its packets pass queueing disciplines and
+    /// filters, and tcpdump sees them; the ring bypasses all three. The chosen mode is printed at startup.
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = TxModeArg::Auto)]
+    tx_mode: TxModeArg,
 }
 
-/// What `--send` says.
+/// What `--tx-mode` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum By {
-    /// BPF batch on a veth without queueing discipline or filters, if packets fit one chunk; else ring
+enum TxModeArg {
+    /// bpf-batch, if available, on a veth without queueing discipline or filters; else ring
     Auto,
-    /// The kernel sends one packet after the other
+    /// The kernel sends one packet after the other from the transmit ring
     Ring,
-    /// A BPF program in the kernel sends up to 64 packets in one call, or it is an error
+    /// A BPF program sends up to 64 packets per system call; an error if not available
     BpfBatch,
 }
 
-impl Sending {
+impl TransmitOptions {
     /// As the library has it.
     pub fn tx_mode(&self) -> net::TxMode {
-        match self.send {
-            By::Auto => net::TxMode::Auto,
-            By::Ring => net::TxMode::Ring,
-            By::BpfBatch => net::TxMode::BpfBatch,
+        match self.tx_mode {
+            TxModeArg::Auto => net::TxMode::Auto,
+            TxModeArg::Ring => net::TxMode::Ring,
+            TxModeArg::BpfBatch => net::TxMode::BpfBatch,
         }
     }
 }
 
-/// What `--mode` says.
+/// What `--mode` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// Zero copy where the driver has it, else copy
+    /// Zero copy if the driver has it, else copy
     Auto,
-    /// The kernel copies: works with every driver
+    /// The kernel copies; works with every driver
     Copy,
-    /// The driver works on our memory, or it is an error
+    /// The NIC reads and writes this process's memory; an error if the driver has no zero copy
     Zerocopy,
 }
 
-/// What `--attach` says.
+/// What `--attach` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Where {
-    /// Native where the driver can, else generic
+enum AttachArg {
+    /// Native if the driver can, else generic
     Auto,
-    /// In the driver, before the kernel makes a packet of its own of it, or it is an error
+    /// In the driver, before the kernel allocates an skb; an error if the driver cannot
     Native,
-    /// Behind the driver: works with every one, slower
+    /// Behind the driver; works with every driver, slower
     Generic,
 }
 
-impl Receiving {
+impl ReceiveOptions {
     /// As the library has it.
     pub fn attach(&self) -> Attach {
         match self.attach {
-            Where::Auto => Attach::Auto,
-            Where::Native => Attach::Native,
-            Where::Generic => Attach::Generic,
+            AttachArg::Auto => Attach::Auto,
+            AttachArg::Native => Attach::Native,
+            AttachArg::Generic => Attach::Generic,
         }
     }
 }
 
-/// Colours need room in the page beside the chunk.
+/// The usual unaligned chunk: what is left of its page is for colours.
 const UNALIGNED: u32 = 3072;
 
 impl Options {
-    /// Who moves the bytes.
+    /// As the library has it.
     pub fn mode(&self) -> XskMode {
         match self.mode {
             Mode::Auto => XskMode::Auto,
@@ -180,26 +176,26 @@ impl Options {
 
     /// Bytes of a chunk.
     pub fn chunk(&self) -> Result<u32, String> {
-        let usual = if self.unaligned { UNALIGNED } else { PAGE_SIZE as u32 };
-        let chunk = self.frame_size.unwrap_or(usual);
+        let default = if self.unaligned { UNALIGNED } else { PAGE_SIZE as u32 };
+        let chunk = self.frame_size.unwrap_or(default);
         let fits = match self.unaligned {
             true => (2048..=PAGE_SIZE as u32).contains(&chunk) && chunk.is_multiple_of(64),
             false => [2048, PAGE_SIZE as u32].contains(&chunk),
         };
         let must_be = match self.unaligned {
             true => "a multiple of 64 from 2048 to 4096",
-            false => "2048 or 4096; with --unaligned others go too",
+            false => "2048 or 4096; --unaligned allows other sizes",
         };
         fits.then_some(chunk).ok_or_else(|| format!("--frame-size is {chunk}, but must be {must_be}"))
     }
 
-    /// How the driver is polled, if by us.
+    /// How the NIC is busy-polled, if it is.
     pub fn busy_poll(&self) -> Option<BusyPoll> {
         self.busy_poll.map(|budget| BusyPoll { budget, ..BusyPoll::default() })
     }
 
-    /// Says something to whoever watches: not among the JSON output, and with that only if figures are asked for, too.
-    pub fn say(&self, text: &dyn Display) {
+    /// Prints something for people: beside JSON only if --stats-every is given, and then on standard error.
+    pub fn print(&self, text: &dyn Display) {
         match (self.json, self.stats_every) {
             (false, _) => println!("{text}"),
             (true, Some(_)) => eprintln!("{text}"),
@@ -209,8 +205,8 @@ impl Options {
 
     /// Every how many seconds figures are printed, if they are.
     pub fn stats_every(&self) -> Option<u64> {
-        let usual = if self.json { 0 } else { 1 };
-        Some(self.stats_every.unwrap_or(usual)).filter(|&seconds| seconds > 0)
+        let default = if self.json { 0 } else { 1 };
+        Some(self.stats_every.unwrap_or(default)).filter(|&seconds| seconds > 0)
     }
 }
 
@@ -229,16 +225,16 @@ fn numbers(text: &str) -> Result<Numbers, String> {
         let number = |text: &str| text.parse::<u32>().ok().filter(|&number| (number as usize) < MOST);
         let (Some(first), Some(last)) = (number(first), number(last)) else {
             return Err(format!(
-                "{part:?} is no number from 0 to {} and no range; say 0, or 0,2, or 0-3",
+                "{part:?} is no number from 0 to {} and no range; examples: 0, or 0,2, or 0-3",
                 MOST - 1
             ));
         };
         if first > last {
-            return Err(format!("{part:?} ends before it begins; say {last}-{first}"));
+            return Err(format!("{part:?} ends before it begins; use {last}-{first}"));
         }
         for number in first..=last {
             if all.contains(&number) {
-                return Err(format!("{number} is there twice"));
+                return Err(format!("{number} is listed twice"));
             }
             all.push(number);
         }
@@ -249,13 +245,13 @@ fn numbers(text: &str) -> Result<Numbers, String> {
 /// Reads `--ring`.
 fn ring(text: &str) -> Result<u32, String> {
     let ring = text.parse().ok().filter(|ring: &u32| ring.is_power_of_two() && (64..=8192).contains(ring));
-    ring.ok_or_else(|| "a ring has a power of two from 64 to 8192 slots; 1024 is the usual number".into())
+    ring.ok_or_else(|| "slots are a power of two from 64 to 8192; the default is 1024".into())
 }
 
 /// Reads `--stats-every`.
 fn interval(text: &str) -> Result<u64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0..=3600).contains(seconds));
-    seconds.ok_or_else(|| "figures come every 1 to 3600 whole seconds; 0 is never".into())
+    seconds.ok_or_else(|| "the interval is 1 to 3600 whole seconds; 0 prints no figures".into())
 }
 
 #[cfg(test)]
@@ -273,8 +269,8 @@ mod tests {
             ("-1", "no number"),
             ("1-", "no number"),
             ("0-4096", "no number"),
-            ("3-1", "say 1-3"),
-            ("0-2,1", "1 is there twice"),
+            ("3-1", "use 1-3"),
+            ("0-2,1", "1 is listed twice"),
         ] {
             let error = read(bad).unwrap_err();
             assert!(error.contains(why), "{bad}: {error}");

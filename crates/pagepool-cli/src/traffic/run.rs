@@ -34,7 +34,7 @@ pub fn run<C: TrafficCommand>(command: &C) -> Result<ExitCode, String> {
     warn(&plan, &mut kernel, &interfaces, &setup)?;
     let (opened, pools) = (setup.interfaces.clone(), setup.pools.clone());
     let (threads, capture) = start(command, &interfaces, setup, &cpus)?;
-    opened.iter().for_each(|interface| options.say(interface));
+    opened.iter().for_each(|interface| options.print(interface));
     let (warm, start) = (threads.state.sample(), Instant::now());
     let watch = Watch {
         limit: options.seconds.map(Duration::from_secs),
@@ -42,7 +42,7 @@ pub fn run<C: TrafficCommand>(command: &C) -> Result<ExitCode, String> {
         interrupted: &interrupted,
     };
     let mut live = LiveFigures::new(warm.clone());
-    let show = |at| options.say(&live.lines(at, threads.state.sample()));
+    let show = |at| options.print(&live.lines(at, threads.state.sample()));
     let end = watch.run(&threads.state, || false, show);
     let seconds = start.elapsed().as_secs_f64();
     let (now, tally) = threads.finish(plan.expected_frames)?;
