@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use self::run::Run;
+use self::run::RunCommand;
 
 /// A user-space page pool for packet buffers.
 #[derive(Parser)]
@@ -47,7 +47,8 @@ macro_rules! commands {
 }
 
 commands! {
-    /// Forward packets between two network namespaces or two in-memory NICs, and check that every page comes home
+    /// Forward packets between two network namespaces or two in-memory NICs, and check that every page comes
+    /// home
     Demo(demo::DemoArgs),
     /// Forward packets between two interfaces
     Forward(forward::ForwardArgs),
@@ -57,7 +58,8 @@ commands! {
     Echo(echo::EchoArgs),
     /// Generate numbered packets of a given size and rate
     Gen(generate::GenArgs),
-    /// Forward at full load while interfaces go down and peers are killed, and account for every packet and page
+    /// Forward at full load while interfaces go down and peers are killed, and account for every packet and
+    /// page
     Soak(soak::SoakArgs),
     /// A peer of `soak`, which starts it
     #[command(hide = true)]

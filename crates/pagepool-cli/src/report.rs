@@ -1,4 +1,5 @@
-//! What a command prints: numbers, errors, JSON, the table of a run and its verdict. Nothing here knows what is measured.
+//! What a command prints: numbers, errors, JSON, the table of a run and its verdict. Nothing here knows what
+//! is measured.
 
 pub mod error;
 pub mod json;

@@ -1,5 +1,5 @@
-//! Every system call of this command: pinning, hardware counters, page faults, the clock, broken pipes, files in memory,
-//! and processes that end with others.
+//! Every system call of this command: pinning, hardware counters, page faults, the clock, broken pipes, files
+//! in memory, and processes that end with others.
 
 // UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
@@ -10,10 +10,11 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::FromRawFd;
 
-/// Lets a pipe that nobody reads any more end the process, as it ends any other command: `pagepool demo | head`. Rust's
-/// runtime turns that off, and printing panics instead.
+/// Lets a pipe that nobody reads any more end the process, as it ends any other command: `pagepool demo |
+/// head`. Rust's runtime turns that off, and printing panics instead.
 pub fn end_with_the_reader() {
-    // SAFETY: the default action is no function of ours, so there is nothing that could be called at a bad moment.
+    // SAFETY: the default action is no function of ours, so there is nothing that could be called at a bad
+    // moment.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
@@ -89,8 +90,8 @@ pub fn memory_file(name: &CStr) -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-/// Has the kernel kill this process when its parent ends: precisely, when the thread ends that started it. Says whether the
-/// parent still is the one that this is asked for; if not it has ended already.
+/// Has the kernel kill this process when its parent ends: precisely, when the thread ends that started it.
+/// Says whether the parent still is the one that this is asked for; if not it has ended already.
 pub fn die_with(parent: u32) -> io::Result<bool> {
     // SAFETY: the call takes integers.
     let failed = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0, 0, 0) } != 0;

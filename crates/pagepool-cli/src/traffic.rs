@@ -1,9 +1,10 @@
 //! The commands on interfaces of the network namespace that they run in: `drop`, `echo`, `forward`, `gen`.
 //!
-//! What   a command is a [`command::TrafficCommand`]: a plan, and what each thread does with packets. All else is shared.
-//! How    `interface` asks the kernel, and refuses an interface that somebody depends on; `setup` opens a socket and a
-//!        pool for each queue over one memory; a polling thread has each queue; `live_figures` shows what the threads
-//!        publish, and `summary` judges. `capture` writes packets to a file.
+//! What   a command is a [`command::TrafficCommand`]: a plan, and what each thread does with packets. All
+//!        else is shared.
+//! How    `interface` asks the kernel, and refuses an interface that somebody depends on; `setup` opens a
+//!        socket and a pool for each queue over one memory; a polling thread has each queue; `live_figures`
+//!        shows what the threads publish, and `summary` judges. `capture` writes packets to a file.
 
 pub mod capture;
 pub mod command;

@@ -1,5 +1,5 @@
-//! The texts that come from the declaration of the command line: docs/commands.md, manual pages, completions, and what
-//! `install` lays out.
+//! The texts that come from the declaration of the command line: docs/commands.md, manual pages, completions,
+//! and what `install` lays out.
 
 use std::fmt::Write;
 use std::fs;

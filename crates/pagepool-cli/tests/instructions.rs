@@ -1,24 +1,25 @@
-//! Instructions per buffer, counted by valgrind: the one figure of a bench that repeats, so the one that can fail a
-//! build.
+//! Instructions per buffer, counted by valgrind: the one figure of a bench that repeats, so the one that can
+//! fail a build.
 //!
-//! A workload runs twice with different numbers of buffers; the difference of the instructions over the difference of
-//! the buffers is what one buffer costs, loop included and everything before and after it excluded. Needs valgrind and
-//! an optimised build (`cargo test --release`); without them it prints SKIP and the reason.
+//! A workload runs twice with different numbers of buffers; the difference of the instructions over the
+//! difference of the buffers is what one buffer costs, loop included and everything before and after it
+//! excluded. Needs valgrind and an optimised build (`cargo test --release`); without them it prints SKIP and
+//! the reason.
 
 use std::process::Command;
 
 /// A workload and how many instructions a buffer of it may cost.
 struct Limit {
     name: &'static str,
-    /// More fails. What was reached when the line was last changed, and a little; it goes down, or the change that
-    /// raises it says what the instructions bought.
+    /// More fails. What was reached when the line was last changed, and a little; it goes down, or the change
+    /// that raises it says what the instructions bought.
     at_most: f64,
     /// What the project set itself, where that is a number of instructions. Missing it is printed.
     target: Option<f64>,
 }
 
-/// The one place for limits. On one core counts repeat exactly; where two threads wait for each other they vary with
-/// what else the machine does, and the limit leaves a tenth for that.
+/// The one place for limits. On one core counts repeat exactly; where two threads wait for each other they
+/// vary with what else the machine does, and the limit leaves a tenth for that.
 const LIMITS: &[Limit] = &[
     limit("page_direct", 26.5, Some(28.0)),
     limit("page_burst64", 37.0, Some(28.0)),

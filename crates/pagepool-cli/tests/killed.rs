@@ -1,10 +1,10 @@
 //! The command killed at random moments: nothing of it is left in the kernel, and the next start works.
 //!
-//! What a run has is learnt from the kernel while it lives: the BPF objects that its descriptors name, the network
-//! namespaces of its threads, and its children. Every second run is stopped first, so that this is all that it has; the
-//! others are killed in the midst of a call. Afterwards only those are looked for: others on the machine may come and go.
-//! Numbers of BPF objects are not used again. Those of namespaces are, so a thread that is in one of that number counts only
-//! if it is older than the kill.
+//! What a run has is learnt from the kernel while it lives: the BPF objects that its descriptors name, the
+//! network namespaces of its threads, and its children. Every second run is stopped first, so that this is
+//! all that it has; the others are killed in the midst of a call. Afterwards only those are looked for:
+//! others on the machine may come and go. Numbers of BPF objects are not used again. Those of namespaces are,
+//! so a thread that is in one of that number counts only if it is older than the kill.
 //!
 //! `PAGEPOOL_SEED` repeats the delays of an earlier run, whose seed it printed.
 
@@ -51,7 +51,8 @@ const RUNS: [Run; 4] = [
     Run { arguments: &["drop", "near0", "--seconds", "600", "--json"], links: 1, between: true },
 ];
 
-/// A kind of BPF object: its line in /proc/PID/fdinfo, and the command that asks for one (include/uapi/linux/bpf.h).
+/// A kind of BPF object: its line in /proc/PID/fdinfo, and the command that asks for one
+/// (include/uapi/linux/bpf.h).
 const OBJECTS: [(&str, libc::c_int); 3] = [("prog_id:", 13), ("map_id:", 14), ("link_id:", 30)];
 
 fn command(arguments: &[&str]) -> Command {
@@ -209,7 +210,8 @@ fn exists(command: libc::c_int, id: u32) -> bool {
 
 /// Stops a process with all its threads.
 fn stop(child: &Child) {
-    // SAFETY: the call takes integers; the process is a child that was not waited for, so the number is its own.
+    // SAFETY: the call takes integers; the process is a child that was not waited for, so the number is its
+    // own.
     assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGSTOP) }, 0);
     let stopped = || tasks(child.id()).all(|task| Stat::of(&task).is_none_or(|stat| stat.is_stopped));
     wait_until(stopped, Duration::from_secs(2));

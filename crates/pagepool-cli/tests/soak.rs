@@ -73,7 +73,8 @@ fn ctrl_c_ends_it_with_the_verdict() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let start = Instant::now();
     let mut child = command(&["--kill-every", "1"]).spawn().expect("the binary was built for this test");
-    std::thread::sleep(Duration::from_secs(9)); // the first line is due 5 s after it began, which may take a while
+    // The first line is due 5 s after it began, which may take a while
+    std::thread::sleep(Duration::from_secs(9));
     if child.try_wait().expect("it is a child").is_none() {
         let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
         assert!(status.expect("every Linux has kill").success());

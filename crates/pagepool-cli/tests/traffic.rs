@@ -1,4 +1,5 @@
-//! `pagepool drop`, `echo`, `forward` and `gen` on veths, as a user runs them: every packet is accounted for by content.
+//! `pagepool drop`, `echo`, `forward` and `gen` on veths, as a user runs them: every packet is accounted for
+//! by content.
 
 mod between;
 

@@ -1,4 +1,5 @@
-//! What `pagepool drop`, `echo`, `forward` and `gen` do not do, or warn of, and whether they say why and what helps.
+//! What `pagepool drop`, `echo`, `forward` and `gen` do not do, or warn of, and whether they say why and what
+//! helps.
 
 mod between;
 

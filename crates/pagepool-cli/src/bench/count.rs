@@ -1,14 +1,16 @@
-//! `pagepool bench count NAME ITERATIONS`: a workload without a clock, for instruction counters outside the process.
+//! `pagepool bench count NAME ITERATIONS`: a workload without a clock, for instruction counters outside the
+//! process.
 //!
-//! Two runs with different numbers of iterations, and the difference of their instructions over the difference of
-//! their iterations, give instructions per buffer exactly; no timing does. The two sides of a two-core workload take
-//! turns of one ring's capacity on two threads, so that neither spins. The owner's side runs on a thread too, because
-//! the main thread's stack begins where the environment ends, and how a copy is aligned changes its instructions.
+//! Two runs with different numbers of iterations, and the difference of their instructions over the
+//! difference of their iterations, give instructions per buffer exactly; no timing does. The two sides of a
+//! two-core workload take turns of one ring's capacity on two threads, so that neither spins. The owner's
+//! side runs on a thread too, because the main thread's stack begins where the environment ends, and how a
+//! copy is aligned changes its instructions.
 
 use std::sync::Barrier;
 use std::thread;
 
-use crate::bench::measure::workload::{Body, Run, SendRun, Workload};
+use crate::bench::measure::workload::{Body, RunSide, SendSide, Workload};
 use crate::bench::rivals::spsc;
 
 /// Runs exactly so many buffers, a multiple of 1024.
@@ -28,7 +30,7 @@ fn run_here(workload: &Workload, buffers: usize) -> Result<(), String> {
     Ok(())
 }
 
-fn take_turns(mut produce: Run, mut consume: SendRun, turns: usize) {
+fn take_turns(mut produce: RunSide, mut consume: SendSide, turns: usize) {
     let barrier = Barrier::new(2);
     thread::scope(|scope| {
         scope.spawn(|| {

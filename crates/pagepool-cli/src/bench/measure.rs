@@ -1,6 +1,7 @@
 //! Runs a workload that was made ready and takes its figures.
 //!
-//! The first repetition warms up and is dropped. Nothing is allocated or asked of the system between two time stamps.
+//! The first repetition warms up and is dropped. Nothing is allocated or asked of the system between two time
+//! stamps.
 
 pub mod clock;
 pub mod counted;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::bench::measure::counted::Counted;
-use crate::bench::measure::workload::{Body, Plan, Ready, Run, SendRun};
+use crate::bench::measure::workload::{Body, Plan, Ready, RunSide, SendSide};
 use crate::sys;
 
 /// Figures of one workload. Those per buffer have a value for every repetition.
@@ -47,13 +48,14 @@ impl Measured {
     }
 }
 
-/// Measures `ready`, in turns with `beside` if that is given: one repetition each. The second core is CPU `second`.
+/// Measures `ready`, in turns with `beside` if that is given: one repetition each. The second core is CPU
+/// `second`.
 pub fn measure(
     plan: Plan,
     ready: Ready,
     beside: Option<Ready>,
     second: Option<usize>,
-) -> Result<Figures, String> {
+) -> Result<WorkloadFigures, String> {
     match (ready.body, beside) {
         (Body::OneCore(run), beside) => {
             let mut sides = vec![Side { run, counters: ready.counters }];
@@ -62,7 +64,7 @@ pub fn measure(
             }
             let mut figures = one_core(plan, sides).into_iter();
             let own = figures.next().ok_or("no figures")?;
-            Ok(Figures { own, beside: figures.next(), cores: 1, colours: ready.colours })
+            Ok(WorkloadFigures { own, beside: figures.next(), cores: 1, colours: ready.colours })
         }
         (Body::TwoCores(produce, consume), beside) => {
             let second = second.ok_or("needs a second CPU, and this process may use one only")?;
@@ -72,14 +74,14 @@ pub fn measure(
             }
             let mut figures = two_cores(plan, sides, second).into_iter();
             let own = figures.next().ok_or("no figures")?;
-            Ok(Figures { own, beside: figures.next(), cores: 2, colours: ready.colours })
+            Ok(WorkloadFigures { own, beside: figures.next(), cores: 2, colours: ready.colours })
         }
     }
 }
 
 /// What [`measure`] found.
 #[derive(Debug)]
-pub struct Figures {
+pub struct WorkloadFigures {
     /// Of the workload.
     pub own: Measured,
     /// Of the workload measured in turns with it.
@@ -92,7 +94,7 @@ pub struct Figures {
 
 /// A one-core workload and its counters.
 struct Side {
-    run: Run,
+    run: RunSide,
     counters: Box<dyn Fn() -> Counted>,
 }
 
@@ -124,8 +126,8 @@ fn one_core(plan: Plan, mut sides: Vec<Side>) -> Vec<Measured> {
 
 /// A two-core workload and its counters.
 struct Relay {
-    produce: Run,
-    consume: Option<SendRun>,
+    produce: RunSide,
+    consume: Option<SendSide>,
     counters: Box<dyn Fn() -> Counted>,
 }
 
@@ -136,8 +138,8 @@ struct Turn {
     faults: u64,
 }
 
-/// Which turn may begin, and which has ended. A turn ends when the consumer has dropped the last buffer, so between
-/// turns everything is at rest and the counters are exact.
+/// Which turn may begin, and which has ended. A turn ends when the consumer has dropped the last buffer, so
+/// between turns everything is at rest and the counters are exact.
 #[derive(Default)]
 struct Gate {
     begun: AtomicUsize,
@@ -155,7 +157,7 @@ impl Gate {
 fn two_cores(plan: Plan, mut relays: Vec<Relay>, second: usize) -> Vec<Measured> {
     let kinds = relays.len();
     let turns = kinds * (plan.repeats + 1);
-    let mut consumes: Vec<SendRun> = relays.iter_mut().filter_map(|relay| relay.consume.take()).collect();
+    let mut consumes: Vec<SendSide> = relays.iter_mut().filter_map(|relay| relay.consume.take()).collect();
     let gate = Gate::default();
     thread::scope(|scope| {
         let consumer = scope.spawn(|| {
@@ -179,7 +181,7 @@ fn two_cores(plan: Plan, mut relays: Vec<Relay>, second: usize) -> Vec<Measured>
     })
 }
 
-fn consume_once(consume: &mut SendRun, buffers: usize) -> Turn {
+fn consume_once(consume: &mut SendSide, buffers: usize) -> Turn {
     let faults = sys::minor_faults();
     let begin = clock::begin();
     consume(buffers);

@@ -6,7 +6,7 @@ use crate::bench::measure::clock;
 use crate::bench::measure::counted::{self, Counted};
 use crate::bench::measure::summary::Summary;
 use crate::bench::measure::workload::Workload;
-use crate::bench::measure::{Figures, Measured};
+use crate::bench::measure::{Measured, WorkloadFigures};
 
 /// Figures per buffer of one workload. Times are `None` where it did not run.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -47,7 +47,8 @@ pub struct Outcome {
     /// On one core: its time less that one's in the same turn, in nanoseconds, the median of all repetitions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_floor_ns: Option<f64>,
-    /// How often it ran: again where there were page faults, and nothing else was wrong. All figures are of the last run.
+    /// How often it ran: again where there were page faults, and nothing else was wrong. All figures are of
+    /// the last run.
     pub runs: u32,
     /// Whether there were more page faults than may be, and nothing else was wrong.
     #[serde(skip)]
@@ -72,7 +73,7 @@ fn columns(cells: [&str; 9]) -> String {
 
 impl Outcome {
     /// Judges the figures of a workload. Its counters must fit its rules, and it must not have faulted.
-    pub fn of(workload: &Workload, figures: Figures) -> Self {
+    pub fn of(workload: &Workload, figures: WorkloadFigures) -> Self {
         let own = figures.own;
         let floor = figures.beside.as_ref().and_then(ns);
         let times = ns(&own);
@@ -189,7 +190,7 @@ mod tests {
         ..Workload::USUAL
     };
 
-    fn figures(alloc_fast: u64, faults: u64) -> Figures {
+    fn figures(alloc_fast: u64, faults: u64) -> WorkloadFigures {
         let own = Measured {
             ticks: vec![1234.5; 9],
             faults,
@@ -197,7 +198,7 @@ mod tests {
             buffers: 100,
             ..Measured::default()
         };
-        Figures { own, beside: None, cores: 2, colours: Some(16) }
+        WorkloadFigures { own, beside: None, cores: 2, colours: Some(16) }
     }
 
     #[test]
@@ -236,7 +237,7 @@ mod tests {
             disturbed.own.ticks[turn] *= 50.0;
             floor_too.ticks[turn] *= 50.0;
         }
-        let outcome = Outcome::of(&ROW, Figures { beside: Some(floor_too), ..disturbed });
+        let outcome = Outcome::of(&ROW, WorkloadFigures { beside: Some(floor_too), ..disturbed });
         assert_eq!(outcome.of_floor, Some(2.0));
         assert!(outcome.line().contains("2.00 floor"));
     }
@@ -244,7 +245,7 @@ mod tests {
     #[test]
     fn on_one_core_the_difference_to_the_floor_is_noted() {
         let floor = Measured { ticks: vec![1224.5; 9], ..Measured::default() };
-        let outcome = Outcome::of(&ROW, Figures { beside: Some(floor), cores: 1, ..figures(100, 0) });
+        let outcome = Outcome::of(&ROW, WorkloadFigures { beside: Some(floor), cores: 1, ..figures(100, 0) });
         let expected = 10.0 / clock::ticks_per_ns();
         assert!(outcome.over_floor_ns.is_some_and(|over| (over - expected).abs() < 1e-9));
         assert_eq!(outcome.of_floor, None);

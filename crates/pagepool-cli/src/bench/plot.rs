@@ -1,7 +1,7 @@
 //! Bars of the bench as an SVG: the median of each workload, and those of other programs beside it.
 //!
-//! Written by hand: rectangles and texts, always the same bytes for the same figures. The libraries for plots bring axes,
-//! fonts and colour maps that a list of bars does not use.
+//! Written by hand: rectangles and texts, always the same bytes for the same figures. The libraries for plots
+//! bring axes, fonts and colour maps that a list of bars does not use.
 
 use std::fmt::Write;
 use std::fs;

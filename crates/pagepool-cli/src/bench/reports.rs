@@ -14,7 +14,7 @@ use crate::report::json::print_json;
 
 /// What a report found.
 #[derive(Serialize)]
-struct Document<'a, R> {
+struct ReportJson<'a, R> {
     machine: &'a Machine,
     report: &'static str,
     results: &'a R,
@@ -40,7 +40,7 @@ impl<R: Serialize> Report<R> {
     pub fn print(self, machine: &Machine, json: bool) -> ExitCode {
         if json {
             let Self { name, results, failed, .. } = &self;
-            print_json(&Document { machine, report: name, results, failed });
+            print_json(&ReportJson { machine, report: name, results, failed });
         } else {
             println!("{machine}\n{}\n\n{}", self.about, self.table.trim_fmt());
         }

@@ -30,13 +30,14 @@ pub struct TableParams {
 
 /// Everything in the JSON output.
 #[derive(Serialize)]
-struct Document<'a> {
+struct TableJson<'a> {
     machine: &'a Machine,
     repeats: usize,
     results: &'a [Outcome],
 }
 
-/// Runs the workloads and prints what became of them. Fails if one of them failed, or if the filter leaves none.
+/// Runs the workloads and prints what became of them. Fails if one of them failed, or if the filter leaves
+/// none.
 pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workload>) -> ExitCode {
     let wanted = |w: &&Workload| choice.filter.as_ref().is_none_or(|word| w.name.contains(word));
     let chosen: Vec<&Workload> = workloads.filter(wanted).collect();
@@ -57,7 +58,7 @@ pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workloa
         }
         results.push(outcome);
     }
-    let document = Document { machine: &machine, repeats: choice.plan.repeats, results: &results };
+    let document = TableJson { machine: &machine, repeats: choice.plan.repeats, results: &results };
     if choice.json {
         print_json(&document);
     }
@@ -72,12 +73,12 @@ pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workloa
     )
 }
 
-fn draw(plot: &Plot, document: &Document) -> Result<(), String> {
+fn draw(plot: &Plot, document: &TableJson) -> Result<(), String> {
     plot.draw(serde_json::to_value(document).map_err(|error| error.to_string())?)
 }
 
-/// Runs a workload, and again where nothing is wrong but page faults: a kernel that moves memory together, for huge pages,
-/// makes some in whatever runs meanwhile, now and then. The outcome says how often it ran.
+/// Runs a workload, and again where nothing is wrong but page faults: a kernel that moves memory together,
+/// for huge pages, makes some in whatever runs meanwhile, now and then. The outcome says how often it ran.
 fn run_one(plan: Plan, workload: &Workload, second: Option<usize>) -> Outcome {
     let mut outcome = run_once(plan, workload, second);
     while outcome.faulted && outcome.runs < TRIES {
@@ -196,7 +197,7 @@ mod tests {
     #[test]
     fn the_document_has_the_keys_that_readers_rely_on() {
         let results = [run_one(PLAN, &FITS, None)];
-        let document = Document { machine: &Machine::ask(), repeats: 9, results: &results };
+        let document = TableJson { machine: &Machine::ask(), repeats: 9, results: &results };
         let text = serde_json::to_string(&document).expect("plain data");
         let parsed: serde_json::Value = serde_json::from_str(&text).expect("it was written just now");
         let result = &parsed["results"][0];

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::run::Run;
+use super::run::RunCommand;
 use crate::bench::measure::machine::Machine;
 use crate::bench::measure::workload::Plan;
 use crate::bench::plot::Plot;
@@ -35,12 +35,14 @@ pub struct BenchArgs {
     plot: Option<PathBuf>,
     /// With --plot: draw other programs' bars beside ours.
     ///
-    /// FILE has lines with commas. The first line names the columns, in any order: `peer` is the program, `workload` one of
-    /// --list that it does the same as, `ns_med` its nanoseconds per buffer. Other columns and lines with # are skipped.
+    /// FILE has lines with commas. The first line names the columns, in any order: `peer` is the program,
+    /// `workload` one of --list that it does the same as, `ns_med` its nanoseconds per buffer. Other columns
+    /// and lines with # are skipped.
     #[arg(long, value_name = "FILE", requires = "plot")]
     peers: Option<PathBuf>,
     /// With --plot: draw figures that --json printed to FILE before, and run nothing
-    #[arg(long, value_name = "FILE", requires = "plot", conflicts_with_all = ["json", "filter", "quick", "list"])]
+    #[arg(long, value_name = "FILE", requires = "plot")]
+    #[arg(conflicts_with_all = ["json", "filter", "quick", "list"])]
     results: Option<PathBuf>,
 }
 
@@ -66,7 +68,7 @@ enum BenchReport {
     },
 }
 
-impl Run for BenchArgs {
+impl RunCommand for BenchArgs {
     fn run(&self) -> Result<ExitCode, String> {
         let Self { report, json, filter, quick, list, .. } = self;
         let plan = if *quick { Plan::QUICK } else { Plan::FULL };

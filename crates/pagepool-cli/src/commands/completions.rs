@@ -7,7 +7,7 @@ use clap::{Args, CommandFactory};
 use clap_complete::{Generator, Shell};
 
 use super::Cli;
-use super::run::Run;
+use super::run::RunCommand;
 
 /// The shell.
 #[derive(Args)]
@@ -16,7 +16,7 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-impl Run for CompletionsArgs {
+impl RunCommand for CompletionsArgs {
     fn run(&self) -> Result<ExitCode, String> {
         write_script(self.shell, &mut io::stdout()).map_err(|error| error.to_string())?;
         Ok(ExitCode::SUCCESS)

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::run::Run;
+use super::run::RunCommand;
 use crate::demo::live::View;
 use crate::demo::place::{self, DemoOn};
 use crate::demo::plan::{self, DemoAction};
@@ -35,7 +35,7 @@ pub struct DemoArgs {
     json: bool,
 }
 
-impl Run for DemoArgs {
+impl RunCommand for DemoArgs {
     fn run(&self) -> Result<ExitCode, String> {
         let place = place::choose(self.on, self.mtu, self.size, self.action)?;
         let interrupted = listen()?;

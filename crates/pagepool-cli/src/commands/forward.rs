@@ -1,8 +1,9 @@
-//! `pagepool forward IF1 IF2`: what comes to one interface goes out of the other, both ways, from the memory that it was
-//! received into.
+//! `pagepool forward IF1 IF2`: what comes to one interface goes out of the other, both ways, from the memory
+//! that it was received into.
 //!
-//! A thread has as many queues of each as there are, dealt out in turn: with as many on both sides a pair, else the one
-//! with fewer has one, and the other several, which all go out of that one. What comes to that one goes out of the first.
+//! A thread has as many queues of each as there are, dealt out in turn: with as many on both sides a pair,
+//! else the one with fewer has one, and the other several, which all go out of that one. What comes to that
+//! one goes out of the first.
 
 use clap::Args;
 use pagepool::XdpBuff;
@@ -22,8 +23,8 @@ pub struct ForwardArgs {
     first: String,
     /// The second interface
     ///
-    /// Packets from a queue of one interface leave by the same queue of the other. If one interface has fewer queues, several
-    /// queues of the other share each of them.
+    /// Packets from a queue of one interface leave by the same queue of the other. If one interface has fewer
+    /// queues, several queues of the other share each of them.
     #[arg(value_name = "IF2")]
     second: String,
     #[command(flatten)]
@@ -61,7 +62,8 @@ impl TrafficCommand for ForwardArgs {
             let (small, large) =
                 if first.link.mtu < second.link.mtu { (first, second) } else { (second, first) };
             eprintln!(
-                "warning: packets from {} longer than {} bytes are dropped, for they exceed the MTU of {}; use `ip link set {} mtu {}`",
+                "warning: packets from {} longer than {} bytes are dropped, for they exceed the MTU of {}; \
+                 use `ip link set {} mtu {}`",
                 large.link.name, small.link.mtu, small.link.name, large.link.name, small.link.mtu
             );
         }
@@ -78,8 +80,9 @@ pub struct ForwardHandler {
     to: Box<[PortId]>,
 }
 
-/// The port of the other interface for each, of ports in the order in which they are added, given which interface each is
-/// of. Every thread has ports of both, and of one of them a single one; so what comes to the first goes to the first.
+/// The port of the other interface for each, of ports in the order in which they are added, given which
+/// interface each is of. Every thread has ports of both, and of one of them a single one; so what comes to
+/// the first goes to the first.
 fn peers(sides: &[usize]) -> Box<[PortId]> {
     let first = |side: usize| PortId(sides.iter().position(|&of| of == side).unwrap_or(0) as u32);
     sides.iter().map(|side| first(1 - side)).collect()

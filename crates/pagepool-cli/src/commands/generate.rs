@@ -1,6 +1,7 @@
 //! `pagepool gen IF`: sends numbered frames, of a size and at a rate.
 //!
-//! The frames are what `drop --verify` looks for: EtherType 0x88b5, which is for experiments, a number, a checksum.
+//! The frames are what `drop --verify` looks for: EtherType 0x88b5, which is for experiments, a number, a
+//! checksum.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,8 +32,10 @@ pub struct GenArgs {
     interface: String,
     /// Bytes of a packet, 64 to 9000
     ///
-    /// Includes the Ethernet header, but not the frame check sequence. The maximum is the MTU of the interface plus 14.
-    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=9000))]
+    /// Includes the Ethernet header, but not the frame check sequence. The maximum is the MTU of the
+    /// interface plus 14.
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    #[arg(value_parser = clap::value_parser!(u32).range(64..=9000))]
     size: u32,
     /// Packets per second, over all queues [default: as many as possible]
     #[arg(long, value_name = "PPS", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
@@ -41,7 +44,8 @@ pub struct GenArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// Destination MAC address [default: ff:ff:ff:ff:ff:ff, broadcast]
-    #[arg(long, value_name = "MAC", default_value = "ff:ff:ff:ff:ff:ff", hide_default_value = true, value_parser = mac)]
+    #[arg(long, value_name = "MAC", default_value = "ff:ff:ff:ff:ff:ff", hide_default_value = true)]
+    #[arg(value_parser = mac)]
     dst: Mac,
     #[command(flatten)]
     transmit: TransmitOptions,
@@ -84,7 +88,8 @@ impl TrafficCommand for GenArgs {
             let mtu = self.size as usize - ETH_HEADER;
             let (name, size) = (&link.name, self.size);
             return Err(format!(
-                "--size is {size} bytes, but {name} with its MTU of {} takes 64 to {most}; use `ip link set {name} mtu {mtu}` at both ends",
+                "--size is {size} bytes, but {name} with its MTU of {} takes 64 to {most}; use `ip link set \
+                 {name} mtu {mtu}` at both ends",
                 link.mtu
             ));
         }
@@ -253,7 +258,8 @@ impl Generator {
     }
 }
 
-/// So many a second. What was late for more than a moment is not caught up with, for it would come as a flood.
+/// So many a second. What was late for more than a moment is not caught up with, for it would come as a
+/// flood.
 #[derive(Debug)]
 struct Pace {
     per_second: f64,

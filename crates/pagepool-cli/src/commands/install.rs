@@ -10,7 +10,7 @@ use clap_complete::Shell;
 
 use super::completions::write_script;
 use super::man::write_pages;
-use super::run::Run;
+use super::run::RunCommand;
 
 /// The completion scripts: shell, folder below the prefix, file.
 const SCRIPTS: &[(Shell, &str, &str)] = &[
@@ -30,7 +30,7 @@ pub struct InstallArgs {
     destdir: Option<PathBuf>,
 }
 
-impl Run for InstallArgs {
+impl RunCommand for InstallArgs {
     fn run(&self) -> Result<ExitCode, String> {
         if !self.prefix.is_absolute() {
             let prefix = self.prefix.display();

@@ -8,7 +8,7 @@ use clap::{Args, CommandFactory};
 use clap_mangen::Man;
 
 use super::Cli;
-use super::run::Run;
+use super::run::RunCommand;
 
 /// Where the pages go.
 #[derive(Args)]
@@ -18,7 +18,7 @@ pub struct ManArgs {
     dir: Option<PathBuf>,
 }
 
-impl Run for ManArgs {
+impl RunCommand for ManArgs {
     fn run(&self) -> Result<ExitCode, String> {
         match &self.dir {
             Some(dir) => write_pages(dir)?,

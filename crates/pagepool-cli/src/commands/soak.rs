@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::run::Run;
+use super::run::RunCommand;
 use crate::engine::interrupt::listen;
 use crate::soak::run::soak;
 use crate::soak::schedule::Schedule;
@@ -19,7 +19,7 @@ pub struct SoakArgs {
     json: bool,
 }
 
-impl Run for SoakArgs {
+impl RunCommand for SoakArgs {
     fn run(&self) -> Result<ExitCode, String> {
         let interrupted = listen()?;
         Ok(soak(&self.schedule, !self.json, &interrupted)?.print(self.json))

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::run::Run;
+use super::run::RunCommand;
 use crate::soak::peer::{self, PeerParams};
 
 /// What the peer is told.
@@ -14,7 +14,7 @@ pub struct SoakPeerArgs {
     params: PeerParams,
 }
 
-impl Run for SoakPeerArgs {
+impl RunCommand for SoakPeerArgs {
     fn run(&self) -> Result<ExitCode, String> {
         peer::run(&self.params)
     }

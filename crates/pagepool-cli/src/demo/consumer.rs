@@ -1,4 +1,5 @@
-//! The thread that packets are passed to: reads them and drops them there, so that they come home from another thread.
+//! The thread that packets are passed to: reads them and drops them there, so that they come home from
+//! another thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

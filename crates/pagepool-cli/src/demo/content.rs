@@ -1,7 +1,8 @@
 //! What is in the packets of the source, and whether it is still there at the end.
 //!
-//! A header, a number and its complement, and bytes of a pattern that begin at another place for each number: a byte that
-//! changed, or is of another packet, of an older one in the same page, or of another place, shows.
+//! A header, a number and its complement, and bytes of a pattern that begin at another place for each number:
+//! a byte that changed, or is of another packet, of an older one in the same page, or of another place,
+//! shows.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The forwarding thread: owns both pools, drives both NICs, and does the demonstration's action with each packet.
+//! The forwarding thread: owns both pools, drives both NICs, and does the demonstration's action with each
+//! packet.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;

@@ -26,8 +26,8 @@ pub trait Transfer {
     fn is_over(&self) -> bool;
 }
 
-/// Lets a demonstration run until the time is over, it is interrupted, or the transfer is over. `arrived` counts the packets
-/// that came to the end of their way.
+/// Lets a demonstration run until the time is over, it is interrupted, or the transfer is over. `arrived`
+/// counts the packets that came to the end of their way.
 pub fn watch(
     state: &RunState,
     warm: &Sample,

@@ -1,10 +1,11 @@
 //! The demonstration in memory: two NICs made of software, a source and a sink.
 //!
-//! Four threads: the wire (the hardware halves of both NICs, with the source and the sink), the forwarding loop, the thread
-//! that packets are passed to, and the one that shows what happens.
+//! Four threads: the wire (the hardware halves of both NICs, with the source and the sink), the forwarding
+//! loop, the thread that packets are passed to, and the one that shows what happens.
 //!
-//! The warm-up is over when the pools have taken the pages that all rings and queues together can hold, and the receive
-//! rings are full of them: before the first packet. From then on the arena must not be asked again.
+//! The warm-up is over when the pools have taken the pages that all rings and queues together can hold, and
+//! the receive rings are full of them: before the first packet. From then on the arena must not be asked
+//! again.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -50,7 +51,7 @@ pub fn run(demo: MemoryDemo, view: &View<'_>) -> Result<Verdict, String> {
     let sizes = Sizes::of(size);
     let setup = MemorySetup::new(&sizes).map_err(|error| error_chain(&error))?;
     let homes = setup.pools.each_ref().map(Pool::handle);
-    let threads = Threads::start(setup, demo, &sizes)?;
+    let threads = MemoryThreads::start(setup, demo, &sizes)?;
     let (state, warm) = (threads.state.clone(), threads.state.sample());
     let start = Instant::now();
     state.move_to(Phase::Traffic);
@@ -90,7 +91,8 @@ struct MemorySetup {
 }
 
 impl MemorySetup {
-    /// Two NICs with an address space each, and two pools over one arena, so that each NIC reaches the packets of both.
+    /// Two NICs with an address space each, and two pools over one arena, so that each NIC reaches the
+    /// packets of both.
     fn new(sizes: &Sizes) -> Result<Self, Error> {
         let arena = Arena::new(sizes.arena())?;
         let one = |name: &str, pages: usize| {
@@ -107,14 +109,14 @@ impl MemorySetup {
 }
 
 /// The threads, and what they share.
-struct Threads {
+struct MemoryThreads {
     state: Arc<RunState>,
     forwarding: JoinHandle<DemoHandler>,
     consumer: Option<JoinHandle<()>>,
     wire: PortThread,
 }
 
-impl Threads {
+impl MemoryThreads {
     /// Starts all threads, and waits for the end of the warm-up.
     fn start(setup: MemorySetup, demo: MemoryDemo, sizes: &Sizes) -> Result<Self, String> {
         let failed = |error| format!("a thread could not be started: {error}; raise RLIMIT_NPROC");
@@ -124,7 +126,7 @@ impl Threads {
             _ => (None, None),
         };
         let (state, content) = (Arc::new(RunState::new(1)), Content::new(demo.size));
-        let mut on_wire = wire::Wire::new(ports, demo.action, &content, state.clone());
+        let mut on_wire = wire::PacketWire::new(ports, demo.action, &content, state.clone());
         let wire = PortThread::new("wire", move || on_wire.step()).map_err(failed)?;
         let consumer = queue.map(|queue| consumer::start(queue, &content, state.clone()));
         let consumer = consumer.transpose().map_err(failed)?;

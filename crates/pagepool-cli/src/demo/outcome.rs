@@ -11,7 +11,8 @@ use crate::report::verdict::Verdict;
 /// What the threads counted.
 #[derive(Debug)]
 pub struct DemoResult {
-    /// `in_memory`: both NICs are. `af_xdp_native_copy` and the like: where the XDP program ran, and who moved the bytes.
+    /// `in_memory`: both NICs are. `af_xdp_native_copy` and the like: where the XDP program ran, and who
+    /// moved the bytes.
     pub mode: String,
     pub action: DemoAction,
     /// Bytes of a packet.

@@ -41,7 +41,8 @@ pub fn size(text: &str) -> Result<usize, String> {
     })
 }
 
-/// Largest packet of a link without its Ethernet header: at least what every IPv4 host takes, at most what IPv4 has.
+/// Largest packet of a link without its Ethernet header: at least what every IPv4 host takes, at most what
+/// IPv4 has.
 const MTUS: std::ops::RangeInclusive<u32> = 576..=65_535;
 
 /// Reads `--mtu`.
@@ -77,8 +78,9 @@ pub struct Sizes {
 impl Sizes {
     /// Everything that can hold a packet, full: so many pages a pool needs, and no more.
     ///
-    /// The first NIC's packets lie on its receive ring, on a transmit ring, wait for that (as many packets as it has
-    /// slots), wait for the other thread, or are in the bursts of all who work on them. The second NIC only sends.
+    /// The first NIC's packets lie on its receive ring, on a transmit ring, wait for that (as many packets as
+    /// it has slots), wait for the other thread, or are in the bursts of all who work on them. The second NIC
+    /// only sends.
     pub fn of(packet: usize) -> Self {
         let buffers = packet.div_ceil(Self::capacity(packet));
         let queued = RING + QUEUE + 4 * BUDGET;

@@ -1,11 +1,13 @@
-//! The demonstration between two kernels: a TCP transfer from one network namespace to another, through us over AF_XDP.
+//! The demonstration between two kernels: a TCP transfer from one network namespace to another, through us
+//! over AF_XDP.
 //!
 //! ```text
 //!   198.18.0.1  far0 ======= near0  forwarding loop  near1 ======= far1  198.18.0.2
 //! ```
 //!
-//! Two sockets over one arena, and a pool for each, so that what one receives the other sends without a copy here. Nothing
-//! outlives the process: the namespaces are held by its threads, the programs by its descriptors.
+//! Two sockets over one arena, and a pool for each, so that what one receives the other sends without a copy
+//! here. Nothing outlives the process: the namespaces are held by its threads, the programs by its
+//! descriptors.
 
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -51,8 +53,8 @@ pub struct VethPorts {
 }
 
 impl VethSetup {
-    /// Two hosts, and a device on the link to each. The first host does its own work on the first of the CPUs, if there are two:
-    /// that which sends has most to do, and would do it where it is forwarded.
+    /// Two hosts, and a device on the link to each. The first host does its own work on the first of the
+    /// CPUs, if there are two: that which sends has most to do, and would do it where it is forwarded.
     pub fn new(mtu: u32, cpus: Option<[usize; 2]>) -> Result<Self, String> {
         let stacks = [cpus.map(|[host, _]| host as u32), None];
         let params = TwoHostsParams { mtu, stacks, ..TwoHostsParams::default() };
@@ -118,7 +120,8 @@ pub fn run(setup: VethSetup, view: &View<'_>) -> Result<Verdict, String> {
     state.move_to(Phase::Draining);
     forwarding.join().map_err(|_| "the forwarding thread panicked".to_owned())?;
     let (report, end) = (transferred?, state.sample());
-    // Every frame that came to a device of ours was sent on, or is known to have been dropped: then TCP sent it again.
+    // Every frame that came to a device of ours was sent on, or is known to have been dropped: then TCP sent
+    // it again.
     let result = DemoResult {
         mode,
         action: DemoAction::Forward,
@@ -134,8 +137,8 @@ pub fn run(setup: VethSetup, view: &View<'_>) -> Result<Verdict, String> {
     Ok(result.verdict(&homes))
 }
 
-/// Starts the forwarding thread between the hosts, where BPF programs that send find their interfaces, and waits for the end
-/// of its warm-up.
+/// Starts the forwarding thread between the hosts, where BPF programs that send find their interfaces, and
+/// waits for the end of its warm-up.
 pub fn start(
     task: ForwardTask,
     state: &Arc<RunState>,

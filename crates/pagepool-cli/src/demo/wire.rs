@@ -11,7 +11,7 @@ use crate::engine::run_state::{Phase, RunState};
 
 /// What is on the wire.
 #[derive(Debug)]
-pub struct Wire {
+pub struct PacketWire {
     ports: [NicPort; 2],
     /// Which of them the sink is at.
     sink: usize,
@@ -22,7 +22,7 @@ pub struct Wire {
     state: Arc<RunState>,
 }
 
-impl Wire {
+impl PacketWire {
     /// The source sends into the first port. The sink is where the packets come out.
     pub fn new(ports: [NicPort; 2], action: DemoAction, content: &Content, state: Arc<RunState>) -> Self {
         let sink = if action == DemoAction::Echo { 0 } else { 1 };
@@ -30,7 +30,8 @@ impl Wire {
         Self { ports, sink, content: content.clone(), check, next: 0, packet: Vec::new(), state }
     }
 
-    /// A burst into the first NIC, and everything that was sent out of the other end. Says whether anything moved.
+    /// A burst into the first NIC, and everything that was sent out of the other end. Says whether anything
+    /// moved.
     pub fn step(&mut self) -> bool {
         let delivered = match self.state.reached(Phase::Stopping) {
             false if self.state.reached(Phase::Traffic) => self.deliver(),

@@ -46,8 +46,8 @@ pub fn slow(warm: &[PortSample], now: &[PortSample]) -> u64 {
     since(warm, now).map(|moved| moved.alloc_slow + moved.alloc_slow_high_order).sum()
 }
 
-/// Of a hundred pages that were allocated, how many had been used before: all but those that joined meanwhile. `None`
-/// before the first allocation.
+/// Of a hundred pages that were allocated, how many had been used before: all but those that joined
+/// meanwhile. `None` before the first allocation.
 pub fn recycled_percent(warm: &[PortSample], now: &[PortSample]) -> Option<f64> {
     let moved: Vec<Stats> = since(warm, now).collect();
     let sum = |of: fn(&Stats) -> u64| moved.iter().map(of).sum::<u64>();
@@ -61,7 +61,8 @@ pub fn missing(pools: &[PoolRef]) -> u64 {
     pools.iter().map(|pool| pool.inflight().total.unsigned_abs()).sum()
 }
 
-/// Packets that found a queue full: a receive ring, that to the thread they are passed to, or that to a transmit ring.
+/// Packets that found a queue full: a receive ring, that to the thread they are passed to, or that to a
+/// transmit ring.
 pub fn dropped(ports: &[PortSample]) -> u64 {
     ports.iter().map(|at| at.nic.rx_no_buffer + at.port.pass_refused + at.port.tx_overflow).sum()
 }

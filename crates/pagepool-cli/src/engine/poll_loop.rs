@@ -44,8 +44,8 @@ pub trait PortHandler: PacketHandler + Send + 'static {
 /// How a thread ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drain {
-    /// It receives nothing more: others send without end. What waits goes out; a link that is down lets nothing out, so not
-    /// for long.
+    /// It receives nothing more: others send without end. What waits goes out; a link that is down lets
+    /// nothing out, so not for long.
     Transmit,
     /// It polls until nothing moves any more, for the sources have stopped.
     Everything,
@@ -105,8 +105,8 @@ pub fn wait_for_warm_up(warmed: &Receiver<()>, threads: usize) -> Result<(), Str
 }
 
 impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F> {
-    /// Starts the thread, in the network namespace of the caller. Sends a word when its pools and rings are filled, and gives
-    /// the handler back at the end.
+    /// Starts the thread, in the network namespace of the caller. Sends a word when its pools and rings are
+    /// filled, and gives the handler back at the end.
     pub fn start(
         self,
         name: String,
@@ -145,8 +145,8 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
     }
 }
 
-/// Takes so many pages from the arena, as far as it has them, and puts them into the pool's cache and ring. What they hold
-/// is not touched.
+/// Takes so many pages from the arena, as far as it has them, and puts them into the pool's cache and ring.
+/// What they hold is not touched.
 fn prefill(pool: &Bound, pages: usize) {
     let mut buffers = Vec::with_capacity(pages);
     pool.alloc_bulk(&mut buffers, pages);

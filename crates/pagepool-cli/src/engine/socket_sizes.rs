@@ -5,16 +5,18 @@ use std::sync::Arc;
 use pagepool::{Arena, ArenaParams, Backing, Error, MAX_FRAGS, OnMissingHuge, PAGE_SIZE, Pool, PoolParams};
 use pagepool_net::{Attach, BUDGET, Umem, UmemParams, XskDevice, XskMode, XskParams};
 
-/// What the kernel keeps free before a packet for XDP programs, and what drivers and newer kernels keep behind it where a
-/// packet may go on in another buffer (`struct skb_shared_info`).
+/// What the kernel keeps free before a packet for XDP programs, and what drivers and newer kernels keep
+/// behind it where a packet may go on in another buffer (`struct skb_shared_info`).
 const HEADROOM: usize = 256;
 const TAILROOM: usize = 320;
 /// An Ethernet header with a VLAN tag.
 const HEADERS: usize = 18;
-/// Packets in one buffer each that are taken from a socket at once. Four times Linux's 64: what every burst costs anew, code and
-/// tables that the last system call drove out of the CPU's caches, is shared by more (docs/notes/0010).
+/// Packets in one buffer each that are taken from a socket at once. Four times Linux's 64: what every burst
+/// costs anew, code and tables that the last system call drove out of the CPU's caches, is shared by more
+/// (docs/notes/0010).
 const BURST: usize = 256;
-/// Slots of a ring, unless others are asked for: fewer stay in the CPU's cache, more take a TCP window (docs/notes/0010).
+/// Slots of a ring, unless others are asked for: fewer stay in the CPU's cache, more take a TCP window
+/// (docs/notes/0010).
 const RING: u32 = 1024;
 /// Idle pages of a pool, at most.
 const MOST_PAGES: usize = 16_384;
@@ -53,7 +55,8 @@ pub struct SocketSizes {
 }
 
 impl SocketSizes {
-    /// For links of our own, in whole pages that are copied: the largest rings for which a pool can keep all its pages.
+    /// For links of our own, in whole pages that are copied: the largest rings for which a pool can keep all
+    /// its pages.
     pub fn of_mtu(mtu: u32) -> Self {
         let mode = XskMode::Copy; // no veth has another
         let needs = SocketNeeds {
@@ -76,7 +79,8 @@ impl SocketSizes {
             let whole =
                 if (chunk as usize) < PAGE_SIZE { "use --frame-size 4096, or lower" } else { "lower" };
             return Err(format!(
-                "MTU is {mtu}, but {} chunks of {chunk} bytes, the most that a packet may have, hold MTU {most} at most: \
+                "MTU is {mtu}, but {} chunks of {chunk} bytes, the most that a packet may have, hold MTU \
+                 {most} at most: \
                  {whole} the MTU",
                 MAX_FRAGS + 1
             ));
@@ -85,7 +89,8 @@ impl SocketSizes {
         let sizes = Self::with_ring(needs, ring);
         if sizes.pages > MOST_PAGES {
             return Err(format!(
-                "rings of {ring} slots need {} pages for MTU {mtu}, and a pool keeps at most {MOST_PAGES}: at most --ring {}",
+                "rings of {ring} slots need {} pages for MTU {mtu}, and a pool keeps at most {MOST_PAGES}: \
+                 at most --ring {}",
                 sizes.pages,
                 Self::fitting(needs, ring).ring
             ));
@@ -106,9 +111,9 @@ impl SocketSizes {
         sizes
     }
 
-    /// Packets lie on the receive ring, in the hardware's, or wait in the kernel for one, lie on another's transmit ring,
-    /// wait for that (as many packets as it has slots), or are in the bursts of who works on them. A page of which a fragment
-    /// is anywhere counts whole.
+    /// Packets lie on the receive ring, in the hardware's, or wait in the kernel for one, lie on another's
+    /// transmit ring, wait for that (as many packets as it has slots), or are in the bursts of who works on
+    /// them. A page of which a fragment is anywhere counts whole.
     fn with_ring(needs: SocketNeeds, ring: u32) -> Self {
         let room = needs.chunk as usize - HEADROOM - TAILROOM;
         let buffers = (needs.mtu as usize + HEADERS).div_ceil(room).min(MAX_FRAGS + 1);
@@ -126,7 +131,8 @@ impl SocketSizes {
         self.needs.chunk
     }
 
-    /// Whether packets may have several buffers: those that do not fit a chunk, or that drivers do not take into a page.
+    /// Whether packets may have several buffers: those that do not fit a chunk, or that drivers do not take
+    /// into a page.
     pub fn multi_buffer(&self) -> bool {
         let one = (self.needs.chunk as usize - HEADROOM).min(PAGE_SIZE - HEADROOM - TAILROOM);
         self.needs.mtu as usize + HEADERS > one
@@ -182,7 +188,8 @@ impl SocketSizes {
         }
     }
 
-    /// The pool that a device over this UMEM receives into, once its buffers were found to hold any packet that may come.
+    /// The pool that a device over this UMEM receives into, once its buffers were found to hold any packet
+    /// that may come.
     pub fn pool_of(
         &self,
         name: &str,
@@ -196,8 +203,8 @@ impl SocketSizes {
         Ok(pool.unbind())
     }
 
-    /// A pool in whose ring all its idle pages have a place, so that none leaves it. What a page has beyond a chunk is for
-    /// colours; fragments have none, for they begin where chunks do.
+    /// A pool in whose ring all its idle pages have a place, so that none leaves it. What a page has beyond a
+    /// chunk is for colours; fragments have none, for they begin where chunks do.
     fn pool(&self, name: &str) -> PoolParams {
         PoolParams {
             name: name.into(),
@@ -217,7 +224,8 @@ impl SocketSizes {
     }
 }
 
-/// Where the program of a socket runs, if it has one, and who moves the bytes: `af_xdp_native_copy` and the like.
+/// Where the program of a socket runs, if it has one, and who moves the bytes: `af_xdp_native_copy` and the
+/// like.
 pub fn mode(nic: &XskDevice) -> String {
     let program = match nic.redirect().and_then(|redirect| redirect.mode()) {
         Some((Attach::Generic, _)) => "generic_",

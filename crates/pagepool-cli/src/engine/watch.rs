@@ -19,8 +19,8 @@ pub struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Lets the threads work until the time is over, they or `is_over` come to an end, or the user wants one. `show` gets
-    /// the time since the start whenever figures are due.
+    /// Lets the threads work until the time is over, they or `is_over` come to an end, or the user wants one.
+    /// `show` gets the time since the start whenever figures are due.
     pub fn run(
         &self,
         state: &RunState,

@@ -1,7 +1,7 @@
 //! What arrives at a peer: which numbers, in what order, whether whole; in a memory that does not grow.
 //!
-//! Each life of a sender has numbers of its own. Frames that are missing where one life follows another, or before the
-//! first that a receiver sees, are in no gap: they show where sent and arrived are compared.
+//! Each life of a sender has numbers of its own. Frames that are missing where one life follows another, or
+//! before the first that a receiver sees, are in no gap: they show where sent and arrived are compared.
 
 use pagepool_lab::{Arrival, Tally};
 

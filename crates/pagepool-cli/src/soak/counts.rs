@@ -1,7 +1,8 @@
-//! What a peer counts, in a file that both it and the fault injector have open: what is written there survives its being killed.
+//! What a peer counts, in a file that both it and the fault injector have open: what is written there
+//! survives its being killed.
 //!
-//! The file lies in memory and has no name. Its first word is the fault injector's order; the peer writes the others, all with
-//! one call after each burst. Words of machines' own order: both ends run on the same one.
+//! The file lies in memory and has no name. Its first word is the fault injector's order; the peer writes the
+//! others, all with one call after each burst. Words of machines' own order: both ends run on the same one.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,7 @@
 //! Who takes interfaces down and up, kills peers, looks at what arrives, and says so.
 //!
-//! Everything is done in one loop of a millisecond's steps, so a peer may be killed while an interface is down, or while
-//! traffic comes back.
+//! Everything is done in one loop of a millisecond's steps, so a peer may be killed while an interface is
+//! down, or while traffic comes back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,8 @@ const STEP: Duration = Duration::from_millis(1);
 const DOWN: Duration = Duration::from_secs(1);
 /// Nothing fails in the last seconds, so that what failed last has its time to recover.
 const LAST: Duration = Duration::from_secs(2);
-/// How long nothing may have arrived before nothing is on its way any more, and how long that is waited for at most.
+/// How long nothing may have arrived before nothing is on its way any more, and how long that is waited for
+/// at most.
 const QUIET: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -167,8 +168,8 @@ impl<'a> FaultInjector<'a> {
         Ok(())
     }
 
-    /// The first time that something fails everything for it is made, and is still there afterwards: from the second of
-    /// either on nothing may grow.
+    /// The first time that something fails everything for it is made, and is still there afterwards: from the
+    /// second of either on nothing may grow.
     fn warmed(&mut self) {
         if self.report.flaps <= 1 || self.report.kills <= 1 {
             self.report.holdings[0] = Holdings::now();

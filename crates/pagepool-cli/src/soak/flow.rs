@@ -1,9 +1,11 @@
-//! Whether frames flow, both ways, and how long it takes until they do again after something was in their way.
+//! Whether frames flow, both ways, and how long it takes until they do again after something was in their
+//! way.
 //!
-//! Three measures, all only of times when nothing is in the way: the longest *silence*, in which no frame of a direction
-//! arrives; the longest *return*, from the end of a disturbance to the first frame of a direction; and the longest *recovery*,
-//! from there until a direction has half the rate again that it had in the last calm second before, over a window of 20 ms,
-//! which is in the figure. A machine that got busier meanwhile shows in the last one.
+//! Three measures, all only of times when nothing is in the way: the longest *silence*, in which no frame of
+//! a direction arrives; the longest *return*, from the end of a disturbance to the first frame of a
+//! direction; and the longest *recovery*, from there until a direction has half the rate again that it had in
+//! the last calm second before, over a window of 20 ms, which is in the figure. A machine that got busier
+//! meanwhile shows in the last one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +14,8 @@ use std::time::Duration;
 const WINDOW: Duration = Duration::from_millis(20);
 /// What the usual rate is measured over.
 const SECOND: Duration = Duration::from_secs(1);
-/// Which part of the usual rate is as good as it: two processes and a loop share two cores, so it is never even.
+/// Which part of the usual rate is as good as it: two processes and a loop share two cores, so it is never
+/// even.
 const GOOD: f64 = 0.5;
 
 /// Looks at what arrives. Times are those since the start.

@@ -7,7 +7,8 @@ use std::fs;
 pub struct Holdings {
     /// KiB of memory that are present, all kinds.
     pub rss_kib: u64,
-    /// Those of them that are not of files: the arena, heaps, stacks. Code counts as it is first run, so it is left out.
+    /// Those of them that are not of files: the arena, heaps, stacks. Code counts as it is first run, so it
+    /// is left out.
     pub own_kib: u64,
     /// Open descriptors.
     pub descriptors: u64,

@@ -41,7 +41,8 @@ impl SoakTable {
     pub fn begin(&self, schedule: &Schedule) {
         let Schedule { seconds, flap_every, kill_every } = schedule;
         println!(
-            "Two peers at full speed for {seconds} s. An interface goes down every {flap_every} s, and a peer is killed \
+            "Two peers at full speed for {seconds} s. An interface goes down every {flap_every} s, and a \
+             peer is killed \
              every {kill_every} s.\n{LEGEND}\n\n{}",
             TABLE.head()
         );

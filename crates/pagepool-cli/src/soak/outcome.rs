@@ -12,11 +12,11 @@ use crate::report::verdict::Verdict;
 
 /// The longest time to the first packet after something was in their way.
 const RETURN: Duration = Duration::from_secs(1);
-/// The longest time to half the rate then, and without any packet otherwise: on two busy cores a peer or the loop may not
-/// run for long.
+/// The longest time to half the rate then, and without any packet otherwise: on two busy cores a peer or the
+/// loop may not run for long.
 const BUSY: Duration = Duration::from_secs(3);
-/// How much the process may grow after its warm-up, in KiB: 64 pages, for stacks and heaps that are not all touched at once.
-/// A page for each flap and each kill of ten minutes is more.
+/// How much the process may grow after its warm-up, in KiB: 64 pages, for stacks and heaps that are not all
+/// touched at once. A page for each flap and each kill of ten minutes is more.
 const GROWTH_KIB: u64 = 256;
 
 /// What was seen from the warm-up to the end.

@@ -1,4 +1,5 @@
-//! A peer: a process in a host's network namespace that sends numbered frames as fast as they go, and checks what comes.
+//! A peer: a process in a host's network namespace that sends numbered frames as fast as they go, and checks
+//! what comes.
 //!
 //! It is started by the fault injector, with its file of counts as standard input, and ends with it.
 

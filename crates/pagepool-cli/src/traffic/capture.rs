@@ -5,10 +5,12 @@
 //!   thread of queue 1 ── record by record, bytes ──►┴ writer ──► FILE
 //! ```
 //!
-//! Cost   for the thread that has the packet: the time of day, and one copy of the packet into a ring of 8 MiB, which is
-//!        read by another core. It never waits: what finds no room there is left out, whole, and counted. So is what comes
-//!        after the file could not be written, of which the user is told at once.
-//! Format the rings hold the records as the file does, so that the writer copies bytes. That is why no library makes them.
+//! Cost   for the thread that has the packet: the time of day, and one copy of the packet into a ring of 8
+//!        MiB, which is read by another core. It never waits: what finds no room there is left out, whole,
+//!        and counted. So is what comes after the file could not be written, of which the user is told at
+//!        once.
+//! Format the rings hold the records as the file does, so that the writer copies bytes. That is why no
+//! library makes them.
 //!        See draft-ietf-opsawg-pcap; the packets of one queue are in their order, those of several nearly.
 
 use std::fs::File;
@@ -182,7 +184,8 @@ impl FileWriter {
     /// Until all is over.
     fn write(mut self, rings: &mut [Consumer<u8>], over: &AtomicBool) -> CaptureResult {
         loop {
-            let last = over.load(Ordering::Acquire); // before the look: then what is there is all; pairs with finish()
+            // Before the look: then what is there is all; pairs with finish()
+            let last = over.load(Ordering::Acquire);
             let mut moved = 0;
             for ring in rings.iter_mut() {
                 let there = ring.slots();
@@ -200,7 +203,8 @@ impl FileWriter {
         }
     }
 
-    /// Writes records that are in two parts. If that fails none is said to be in the file, although the first ones may be.
+    /// Writes records that are in two parts. If that fails none is said to be in the file, although the first
+    /// ones may be.
     fn put(&mut self, one: &[u8], two: &[u8]) {
         let records = count(one, two);
         if self.captured.failed.is_none() {

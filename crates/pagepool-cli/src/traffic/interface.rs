@@ -51,7 +51,8 @@ impl Kernel {
         let queues = chosen(name, rx.min(tx), queues)?;
         if rx > tx {
             eprintln!(
-                "note: queues {tx} to {} of {name} only receive, so they are left out: their packets go to the kernel; \
+                "note: queues {tx} to {} of {name} only receive, so they are left out: their packets go to \
+                 the kernel; \
                  `ethtool -L {name}` changes that",
                 rx - 1
             );
@@ -79,8 +80,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// What offloads would do to packets that are taken from this interface and sent by another, each with its remedy.
-    /// `generic`: they are taken behind the driver.
+    /// What offloads would do to packets that are taken from this interface and sent by another, each with
+    /// its remedy. `generic`: they are taken behind the driver.
     pub fn offload_warnings(&mut self, interface: &Interface, generic: bool) -> Result<Vec<String>, String> {
         let mut warnings = || {
             let mut said: Vec<String> = self.unfinished(&interface.link)?.into_iter().collect();
@@ -113,7 +114,8 @@ impl Kernel {
         let there = if peer.is_some() { "" } else { " (there by its name, and here)" };
         Ok((!on.is_empty()).then(|| {
             format!(
-                "{whose} leaves {} to a device, but a veth has none: packets are forwarded without checksums or too long, \
+                "{whose} leaves {} to a device, but a veth has none: packets are forwarded without \
+                 checksums or too long, \
                  and receivers drop them. Turn the offloads off{there}: {}",
                 names(&on),
                 command(seen, &on)
@@ -127,7 +129,8 @@ impl Kernel {
         let on = self.on(&link.name, before_us)?;
         Ok((!on.is_empty()).then(|| {
             format!(
-                "{} has {}: packets that arrive are merged into larger ones than the next interface sends, and dropped. \
+                "{} has {}: packets that arrive are merged into larger ones than the next interface sends, \
+                 and dropped. \
                  Turn it off: {}",
                 link.name,
                 names(&on),
@@ -155,7 +158,8 @@ fn command(link: &str, offloads: &[Offload]) -> String {
 fn chosen(name: &str, there: u32, asked: Option<&Numbers>) -> Result<Vec<u32>, String> {
     if there == 0 {
         return Err(format!(
-            "{name} has no queue that both receives and sends; `ethtool -l {name}` lists its queues, and a TAP has one \
+            "{name} has no queue that both receives and sends; `ethtool -l {name}` lists its queues, and a \
+             TAP has one \
              per process that has it open"
         ));
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::losses::LOSSES;
 use crate::engine::buffer_locations::BufferLocations;
 use crate::engine::figures;
-use crate::engine::kernel_counts::KernelCounts;
 use crate::engine::port_sample::PortSample;
 use crate::engine::run_state::Sample;
+use crate::engine::xdp_counts::XdpCounts;
 use crate::report::number::grouped;
 
 /// What was seen last, and when the warm-up was over.
@@ -42,7 +42,7 @@ impl LiveFigures {
             let (good, corrupt) = (grouped(checked.good), grouped(checked.corrupt));
             lines.push(format!("numbered: good {good}, damaged {corrupt}"));
         }
-        lines.extend(KernelCounts::of(ports).problems());
+        lines.extend(XdpCounts::of(ports).problems());
         lines.extend(loss_lines(&self.before.ports, ports, seconds));
         (self.at, self.before) = (at, now);
         lines.join("\n       ")

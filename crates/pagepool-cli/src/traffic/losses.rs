@@ -1,4 +1,5 @@
-//! What became of packets that neither ended as they should nor went out: by reason, for people and for the JSON output.
+//! What became of packets that neither ended as they should nor went out: by reason, for people and for the
+//! JSON output.
 
 use crate::engine::port_sample::PortSample;
 

@@ -12,8 +12,8 @@ use pagepool_net::{self as net, Attach, BusyPoll, XskMode};
 pub struct Options {
     /// Queues to work on: 0, or 0,2, or 0-3 [default: all]
     ///
-    /// Each queue has its own thread, socket and pool. Packets of other queues go to the kernel as before. `ethtool -l IF`
-    /// shows the number of queues, and `ethtool -L IF` changes it.
+    /// Each queue has its own thread, socket and pool. Packets of other queues go to the kernel as before.
+    /// `ethtool -l IF` shows the number of queues, and `ethtool -L IF` changes it.
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pub queues: Option<Numbers>,
     /// Who moves packets between the driver and this process's memory
@@ -23,39 +23,42 @@ pub struct Options {
     pub mode: Mode,
     /// CPUs for the threads: 1, or 2,4, or 0-3 [default: the kernel chooses]
     ///
-    /// There is one thread per queue (forward: per pair of queues). Threads take the CPUs in order, and start over if there
-    /// are fewer CPUs. For steady figures, choose idle CPUs on the NIC's NUMA node that do not handle its interrupts.
+    /// There is one thread per queue (forward: per pair of queues). Threads take the CPUs in order, and start
+    /// over if there are fewer CPUs. For steady figures, choose idle CPUs on the NIC's NUMA node that do not
+    /// handle its interrupts.
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pub cpus: Option<Numbers>,
     /// Bytes of a chunk, the memory for one packet: 2048 or 4096 [default: 4096]
     ///
-    /// 4096 gives each packet a page. 2048 halves the memory and holds packets of MTU 1500. Longer packets use several
-    /// chunks, which requires Linux 6.6. With --unaligned: any multiple of 64 from 2048 to 4096 [default: 3072].
+    /// 4096 gives each packet a page. 2048 halves the memory and holds packets of MTU 1500. Longer packets
+    /// use several chunks, which requires Linux 6.6. With --unaligned: any multiple of 64 from 2048 to 4096
+    /// [default: 3072].
     #[arg(long, value_name = "BYTES")]
     pub frame_size: Option<u32>,
     /// Let chunks begin anywhere in their page
     ///
-    /// Packets of different pages then lie in different sets of the CPU's cache, which helps if they are read long after
-    /// they arrived. Many drivers have no zero copy with unaligned chunks.
+    /// Packets of different pages then lie in different sets of the CPU's cache, which helps if they are read
+    /// long after they arrived. Many drivers have no zero copy with unaligned chunks.
     #[arg(long)]
     pub unaligned: bool,
     /// Use huge pages of 2 MiB
     ///
-    /// The CPU and the IOMMU need fewer translations for huge pages. Reserve them first: `sysctl vm.nr_hugepages=64`. If
-    /// there are too few, the error says how many are needed.
+    /// The CPU and the IOMMU need fewer translations for huge pages. Reserve them first: `sysctl
+    /// vm.nr_hugepages=64`. If there are too few, the error says how many are needed.
     #[arg(long)]
     pub hugepages: bool,
     /// Slots of each ring, a power of two from 64 to 8192 [default: 1024]
     ///
-    /// Small rings stay in the CPU's cache. Large rings take longer bursts without loss. The default is lower if packets are
-    /// so long that a pool could not keep its pages.
+    /// Small rings stay in the CPU's cache. Large rings take longer bursts without loss. The default is lower
+    /// if packets are so long that a pool could not keep its pages.
     #[arg(long, value_name = "SLOTS", value_parser = ring)]
     pub ring: Option<u32>,
-    /// Busy-poll the NIC from this thread, BUDGET packets a call, and never sleep [BUDGET: 1 to 65535, default 64]
+    /// Busy-poll the NIC from this thread, BUDGET packets a call, and never sleep [BUDGET: 1 to 65535,
+    /// default 64]
     ///
-    /// Gives the lowest latency, and uses a whole CPU per queue. Interrupts stay off only if the interface defers them
-    /// (`napi_defer_hard_irqs` and `gro_flush_timeout` in /sys/class/net/IF). Requires Linux 5.11. Without this option a
-    /// thread sleeps while no packet arrives.
+    /// Gives the lowest latency, and uses a whole CPU per queue. Interrupts stay off only if the interface
+    /// defers them (`napi_defer_hard_irqs` and `gro_flush_timeout` in /sys/class/net/IF). Requires Linux
+    /// 5.11. Without this option a thread sleeps while no packet arrives.
     #[arg(long, value_name = "BUDGET", num_args = 0..=1, require_equals = true, default_missing_value = "64")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=65_535))]
     pub busy_poll: Option<u32>,
@@ -69,8 +72,9 @@ pub struct Options {
     pub json: bool,
     /// Write every packet received (gen: sent) to a file for tcpdump or Wireshark
     ///
-    /// Packets are whole, with timestamps in nanoseconds. Each costs a copy; a separate thread writes the file. Packets that
-    /// this thread cannot keep up with are missing from the file and counted. They are forwarded all the same.
+    /// Packets are whole, with timestamps in nanoseconds. Each costs a copy; a separate thread writes the
+    /// file. Packets that this thread cannot keep up with are missing from the file and counted. They are
+    /// forwarded all the same.
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
     /// Print figures every SECONDS; 0 prints none [default: 1]
@@ -100,8 +104,9 @@ pub struct ReceiveOptions {
 pub struct TransmitOptions {
     /// How packets are sent in copy mode
     ///
-    /// bpf-batch requires Linux 6.15, CAP_PERFMON, and packets that fit one chunk. Its packets pass queueing disciplines and
-    /// filters, and tcpdump sees them; the ring bypasses all three. The chosen mode is printed at startup.
+    /// bpf-batch requires Linux 6.15, CAP_PERFMON, and packets that fit one chunk. Its packets pass queueing
+    /// disciplines and filters, and tcpdump sees them; the ring bypasses all three. The chosen mode is
+    /// printed at startup.
     #[arg(long, value_enum, value_name = "MODE", default_value_t = TxModeArg::Auto)]
     tx_mode: TxModeArg,
 }

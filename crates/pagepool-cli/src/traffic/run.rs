@@ -119,7 +119,8 @@ fn warn(
     let (threads, cpus) = (setup.threads.len(), plan.options.cpus.as_ref().map_or(0, |cpus| cpus.0.len()));
     if cpus > threads {
         eprintln!(
-            "note: a thread for each queue or pair of them makes {threads}, so {} of the {cpus} CPUs not used",
+            "note: a thread for each queue or pair of them makes {threads}, so {} of the {cpus} CPUs not \
+             used",
             if cpus - threads == 1 { "one is".into() } else { format!("{} are", cpus - threads) }
         );
     }
@@ -127,7 +128,7 @@ fn warn(
 }
 
 /// Threads at work.
-struct Threads<H> {
+struct QueueThreads<H> {
     state: Arc<RunState>,
     threads: Vec<JoinHandle<Tapped<H>>>,
 }
@@ -138,7 +139,7 @@ fn start<C: TrafficCommand>(
     interfaces: &[Interface],
     setup: TrafficSetup,
     cpus: &[usize],
-) -> Result<(Threads<C::Handler>, Option<Capture>), String> {
+) -> Result<(QueueThreads<C::Handler>, Option<Capture>), String> {
     let TrafficSetup { threads, sizes, .. } = setup;
     let (options, count) = (command.plan().options, threads.len());
     let (capture, mut taps) = match &options.pcap {
@@ -167,11 +168,12 @@ fn start<C: TrafficCommand>(
     }
     drop(warm);
     wait_for_warm_up(&warmed, count)?;
-    Ok((Threads { state, threads: started }, capture))
+    Ok((QueueThreads { state, threads: started }, capture))
 }
 
-impl<H: PortHandler> Threads<H> {
-    /// Ends all threads. Gives what they saw last, and what they know together of the frames that were expected.
+impl<H: PortHandler> QueueThreads<H> {
+    /// Ends all threads. Gives what they saw last, and what they know together of the frames that were
+    /// expected.
     fn finish(self, expected: Option<u64>) -> Result<(Sample, Option<Tally>), String> {
         self.state.move_to(Phase::Draining);
         let mut all = expected.map(Tally::new);

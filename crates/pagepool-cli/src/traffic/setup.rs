@@ -1,4 +1,5 @@
-//! What a command works with: a socket and a pool for each queue, over one memory, and which thread has which of them.
+//! What a command works with: a socket and a pool for each queue, over one memory, and which thread has which
+//! of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -70,8 +71,8 @@ pub struct SetupParams {
 }
 
 impl TrafficSetup {
-    /// Opens all queues. Interface by interface, each thread has every n-th queue of those that are worked on, where the
-    /// interface with the fewest has n.
+    /// Opens all queues. Interface by interface, each thread has every n-th queue of those that are worked
+    /// on, where the interface with the fewest has n.
     pub fn open(name: &str, interfaces: &[Interface], params: SetupParams) -> Result<Self, String> {
         let all = interfaces.iter().map(|interface| interface.queues.len());
         let (pools, threads) = (all.clone().sum(), all.min().unwrap_or(0));
@@ -121,12 +122,13 @@ impl TrafficSetup {
     }
 }
 
-/// Why there is no memory, and what helps. `huge`: so many huge pages it would take. The library asks for them bit by bit,
-/// so what it says are not all.
+/// Why there is no memory, and what helps. `huge`: so many huge pages it would take. The library asks for
+/// them bit by bit, so what it says are not all.
 fn no_memory(error: &Error, huge: Option<u64>) -> String {
     match (error, huge) {
         (Error::System { call, source, .. }, Some(n)) => format!(
-            "{call} failed: --hugepages takes {n} free pages of 2 MiB here: `sysctl vm.nr_hugepages={n}`, and more if others \
+            "{call} failed: --hugepages takes {n} free pages of 2 MiB here: `sysctl vm.nr_hugepages={n}`, \
+             and more if others \
              have some, or leave --hugepages out: {source}"
         ),
         _ => error_chain(error),
@@ -185,7 +187,8 @@ impl fmt::Display for OpenedInterface {
         let pages = self.pages * self.queues.len();
         write!(
             f,
-            "{}: {attach}, {copy}, queues {} of {}, MTU {}, chunks of {}{}, rings of {}, {} pages ({:.1} MiB){tx_mode}",
+            "{}: {attach}, {copy}, queues {} of {}, MTU {}, chunks of {}{}, rings of {}, {} pages ({:.1} \
+             MiB){tx_mode}",
             self.name,
             listed(&self.queues),
             self.queues_of,
@@ -206,7 +209,8 @@ impl fmt::Display for OpenedInterface {
             let not = self.queues.len() - polled;
             write!(
                 f,
-                "\n  the driver of {not} of the queues does not take part in busy polling: interrupts do its work"
+                "\n  the driver of {not} of the queues does not take part in busy polling: interrupts do \
+                 its work"
             )?;
         }
         Ok(())

@@ -11,9 +11,9 @@ use super::losses::{self, LOSSES};
 use super::setup::OpenedInterface;
 use crate::engine::buffer_locations::BufferLocations;
 use crate::engine::figures;
-use crate::engine::kernel_counts::KernelCounts;
 use crate::engine::port_sample::{PortSample, pool_fields};
 use crate::engine::run_state::{RunEnd, Sample};
+use crate::engine::xdp_counts::XdpCounts;
 use crate::report::number::grouped;
 use crate::report::verdict::Verdict;
 
@@ -131,7 +131,7 @@ impl TrafficResult {
         verdict.field("slow_after_warmup", slow);
         verdict.field("missing", missing);
         verdict.field("recycled_percent", figures::recycled_percent(&self.warm.ports, ports));
-        verdict.field("kernel", KernelCounts::of(ports));
+        verdict.field("kernel", XdpCounts::of(ports));
         verdict.field("buffer_locations", BufferLocations::of(ports));
         // As many as there are buffers out, unless buffers are parts of pages.
         verdict.field("pages_out", self.sum(|at| at.pool.1.out));

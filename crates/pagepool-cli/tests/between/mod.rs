@@ -68,8 +68,8 @@ impl Place<'_> {
         text(&output.stderr).to_owned()
     }
 
-    /// Starts a command, and waits until its rings are filled: then it says what it has opened. `None` after a line that says
-    /// why it does not run here.
+    /// Starts a command, and waits until its rings are filled: then it says what it has opened. `None` after
+    /// a line that says why it does not run here.
     pub fn start(&self, test: &str, arguments: &[&str]) -> Option<Running> {
         let more = ["--json", "--stats-every", "0"];
         let mut child = self.spawn(binary(&[arguments, &more].concat()));
@@ -253,8 +253,8 @@ pub fn send(socket: &FrameSocket, frame: &[u8]) {
     }
 }
 
-/// Sends the frames of these numbers, some at a time, and receives them at the other end, or the same one. Says what came;
-/// numbers that do not come are sent again, for a machine that is busy may lose some.
+/// Sends the frames of these numbers, some at a time, and receives them at the other end, or the same one.
+/// Says what came; numbers that do not come are sent again, for a machine that is busy may lose some.
 pub fn pass(frames: &NumberedFrames, numbers: u64, from: &FrameSocket, to: &FrameSocket) -> Tally {
     let (mut tally, start) = (Tally::new(numbers), Instant::now());
     let mut frame = vec![0; frames.size()];

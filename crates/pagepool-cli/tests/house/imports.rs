@@ -1,5 +1,5 @@
-//! Which file of a crate imports which, by every path in it that leads into the crate: `use` and others. What the file of
-//! a folder exports is followed to the file that defines it.
+//! Which file of a crate imports which, by every path in it that leads into the crate: `use` and others. What
+//! the file of a folder exports is followed to the file that defines it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

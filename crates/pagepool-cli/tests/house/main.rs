@@ -1,5 +1,6 @@
-//! The shape of the source, checked against the lists in ARCHITECTURE.md: which files lie in which folder, which folder
-//! may import which, which files import each other, which names exist more than once, and where `unsafe` may be.
+//! The shape of the source, checked against the lists in ARCHITECTURE.md: which files lie in which folder,
+//! which folder may import which, which files import each other, which names exist more than once, and where
+//! `unsafe` may be.
 
 mod imports;
 mod plan;
@@ -14,13 +15,15 @@ use imports::Imports;
 use plan::Plan;
 use source::{Crate, Source};
 
-/// Files that lie directly in one folder, at most. `x.rs` beside `x/` belongs to the folder, and the root is not counted.
+/// Files that lie directly in one folder, at most. `x.rs` beside `x/` belongs to the folder, and the root is
+/// not counted.
 const FILES_A_FOLDER: usize = 12;
 
 /// Type names that are defined in more than one file, at most.
 const DOUBLED_NAMES: usize = 19;
 
-/// Lines of code a file, at most: no comments, no blank lines, no unit tests. A crate that is not named has 500.
+/// Lines of code a file, at most: no comments, no blank lines, no unit tests. A crate that is not named has
+/// 500.
 const CODE_LINES: &[(&str, usize)] = &[("pagepool", 800)];
 
 /// Findings are printed and do not fail, while the files still move.

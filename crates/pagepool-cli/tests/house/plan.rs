@@ -1,9 +1,10 @@
 //! The lists in ARCHITECTURE.md: a block for each crate, lowest layer first.
 //!
-//! A block is fenced as `text`, and its first line is `crates/NAME/src`. Each further line is a `folder/` or the stem of a
-//! file; the files of the folder, with commas; what it is. Two or more spaces part the three. A nested folder is `skb/` in
-//! the list of its parent, which covers all of it, or has a line of its own, `packet/skb/`. Behind the block, or in it,
-//! stand the exceptions: `upwards: a -> b: reason` and `circle: a, b: reason`.
+//! A block is fenced as `text`, and its first line is `crates/NAME/src`. Each further line is a `folder/` or
+//! the stem of a file; the files of the folder, with commas; what it is. Two or more spaces part the three. A
+//! nested folder is `skb/` in the list of its parent, which covers all of it, or has a line of its own,
+//! `packet/skb/`. Behind the block, or in it, stand the exceptions: `upwards: a -> b: reason` and `circle: a,
+//! b: reason`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

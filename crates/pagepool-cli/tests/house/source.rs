@@ -88,8 +88,8 @@ impl Source {
         tokens::without_tests(&self.tokens).1
     }
 
-    /// The types defined here, unit tests included. The types of traits and of their implementations are not: their
-    /// names are the traits'.
+    /// The types defined here, unit tests included. The types of traits and of their implementations are not:
+    /// their names are the traits'.
     pub fn type_names(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         let mut blocks: Vec<bool> = Vec::new(); // whether each open block is a trait's or an implementation's

@@ -1,7 +1,7 @@
 //! What a pool counted over a measured part, and what it must have counted.
 //!
-//! A workload's time means nothing if it took another path than its name says. So each names the counters that must
-//! move, by how much per buffer; every other counter must stand still.
+//! A workload's time means nothing if it took another path than its name says. So each names the counters
+//! that must move, by how much per buffer; every other counter must stand still.
 
 use std::collections::BTreeMap;
 

@@ -40,7 +40,8 @@ pub struct Workload {
     pub rules: &'static [Rule],
     /// Buffers for each page fault that is forgiven; 0 forgives none.
     pub buffers_a_fault: u64,
-    /// What this one is held against: a workload on as many cores, measured in turns with it, repetition by repetition.
+    /// What this one is held against: a workload on as many cores, measured in turns with it, repetition by
+    /// repetition.
     pub beside: Option<fn() -> Result<Ready, String>>,
     /// Makes it ready to run.
     pub ready: fn() -> Result<Ready, String>,
@@ -62,9 +63,9 @@ impl Workload {
 }
 
 /// One side of a workload: runs over so many buffers.
-pub type Run = Box<dyn FnMut(usize)>;
+pub type RunSide = Box<dyn FnMut(usize)>;
 /// The side that runs on the second core.
-pub type SendRun = Box<dyn FnMut(usize) + Send>;
+pub type SendSide = Box<dyn FnMut(usize) + Send>;
 
 /// A workload made ready: memory reserved, pools filled, handles held.
 pub struct Ready {
@@ -79,9 +80,9 @@ pub struct Ready {
 /// Where it runs.
 pub enum Body {
     /// On the owner's core.
-    OneCore(Run),
+    OneCore(RunSide),
     /// On the owner's core and on a second one.
-    TwoCores(Run, SendRun),
+    TwoCores(RunSide, SendSide),
 }
 
 impl Ready {

@@ -1,9 +1,10 @@
-//! `bench contention`: 1 to N threads return to one owner at the same time, by each way home there is: a pool's lanes, a
-//! pool's locked ring, and a lock-free ring, which is a rival and has no pool behind it.
+//! `bench contention`: 1 to N threads return to one owner at the same time, by each way home there is: a
+//! pool's lanes, a pool's locked ring, and a lock-free ring, which is a rival and has no pool behind it.
 //!
-//! The owner allocates on the first CPU and hands bursts of 32 to the returning threads in turn, each through a bare ring
-//! of its own; a thread whose ring is full is passed over. Returning threads share the CPUs that are left; where there are
-//! more threads than CPUs, a thread that finds nothing to do gives its time slice away, and the report says so.
+//! The owner allocates on the first CPU and hands bursts of 32 to the returning threads in turn, each through
+//! a bare ring of its own; a thread whose ring is full is passed over. Returning threads share the CPUs that
+//! are left; where there are more threads than CPUs, a thread that finds nothing to do gives its time slice
+//! away, and the report says so.
 
 use std::hint::spin_loop;
 use std::rc::Rc;
@@ -19,7 +20,7 @@ use crate::bench::measure::counted::{Counted, Moves, Rule, check};
 use crate::bench::measure::summary::Summary;
 use crate::bench::measure::workload::Plan;
 use crate::bench::rivals::mpsc::{self, Mpsc};
-use crate::bench::rivals::spsc::{self, Receiver, Sender};
+use crate::bench::rivals::spsc::{self, BurstReceiver, BurstSender};
 use crate::bench::workloads::pools;
 use crate::sys;
 
@@ -30,7 +31,7 @@ const RING: usize = 16384;
 
 /// One number of returning threads, one way home.
 #[derive(Serialize)]
-pub struct Row {
+pub struct ContentionRow {
     threads: usize,
     way: &'static str,
     /// Not this library's: no pool is behind it.
@@ -45,7 +46,7 @@ pub struct Row {
 }
 
 /// A way home, as its owner sees it.
-trait Way {
+trait ReturnPath {
     /// Goes home when a returning thread drops it.
     type Buffer: Send;
     /// What must be counted, and nothing else.
@@ -57,7 +58,7 @@ trait Way {
 }
 
 /// Lanes or the locked ring.
-impl Way for Rc<Bound> {
+impl ReturnPath for Rc<Bound> {
     type Buffer = PageBuf;
     const RULES: &'static [Rule] = &[
         Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
@@ -76,12 +77,12 @@ impl Way for Rc<Bound> {
 }
 
 /// The lock-free ring, which counts for itself.
-impl<'a> Way for mpsc::Owner<'a> {
-    type Buffer = mpsc::Buffer<'a>;
+impl<'a> ReturnPath for mpsc::Owner<'a> {
+    type Buffer = mpsc::QueuedPage<'a>;
     const RULES: &'static [Rule] = mpsc::RULES;
 
     #[inline(always)]
-    fn alloc(&mut self) -> mpsc::Buffer<'a> {
+    fn alloc(&mut self) -> mpsc::QueuedPage<'a> {
         self.alloc().expect("it has more pages than can be out")
     }
 
@@ -91,14 +92,14 @@ impl<'a> Way for mpsc::Owner<'a> {
 }
 
 /// Runs the report for 1 to `most` threads.
-pub fn run(plan: Plan, most: usize) -> Result<Report<Vec<Row>>, String> {
+pub fn run(plan: Plan, most: usize) -> Result<Report<Vec<ContentionRow>>, String> {
     let cpus = sys::allowed_cpus();
     let (&first, rest) = cpus.split_first().ok_or("this process may use no CPU")?;
     sys::pin_to(first);
     let rest = if rest.is_empty() { &cpus[..] } else { rest };
     let mut rows = Vec::new();
     for threads in 1..=most {
-        let case = |way, rival| Case { plan, threads, cpus: rest, way, rival };
+        let case = |way, rival| ContentionCase { plan, threads, cpus: rest, way, rival };
         rows.push(through_pool(case("lanes", false), threads)?);
         rows.push(lock_free(case("lock-free ring", true))?);
         rows.push(through_pool(case("locked ring", false), 0)?);
@@ -122,7 +123,7 @@ pub fn run(plan: Plan, most: usize) -> Result<Report<Vec<Row>>, String> {
     Ok(Report { name: "contention", about, results: rows, table, failed })
 }
 
-fn cells(row: &Row) -> [String; 8] {
+fn cells(row: &ContentionRow) -> [String; 8] {
     let of =
         |names: [&str; 2]| names.iter().filter_map(|&name| row.counters.0.get(name)).sum::<u64>().to_string();
     let [min, med, max] = [row.ns_min, row.ns_med, row.ns_max].map(|ns| format!("{ns:.2}"));
@@ -140,7 +141,7 @@ fn cells(row: &Row) -> [String; 8] {
 }
 
 /// What one row measures, but for the way itself.
-struct Case<'a> {
+struct ContentionCase<'a> {
     plan: Plan,
     threads: usize,
     cpus: &'a [usize],
@@ -148,20 +149,20 @@ struct Case<'a> {
     rival: bool,
 }
 
-impl Case<'_> {
+impl ContentionCase<'_> {
     /// Idle pages: what can be out, and a refill.
     fn pages(&self) -> usize {
         self.threads * (spsc::CAPACITY + BURST) + 2 * BURST + 64
     }
 }
 
-fn through_pool(case: Case, max_lanes: usize) -> Result<Row, String> {
+fn through_pool(case: ContentionCase, max_lanes: usize) -> Result<ContentionRow, String> {
     let mut pool = pools::bound(PoolParams { max_lanes, ring_size: RING, ..PoolParams::default() })?;
     pools::fill(&pool, case.pages());
     measure(case, &mut pool)
 }
 
-fn lock_free(case: Case) -> Result<Row, String> {
+fn lock_free(case: ContentionCase) -> Result<ContentionRow, String> {
     let mut mpsc = Mpsc::new(pools::arena(pools::PAGES)?, case.pages())?;
     measure(case, &mut mpsc.owner())
 }
@@ -169,7 +170,7 @@ fn lock_free(case: Case) -> Result<Row, String> {
 /// What the owner and the returning threads share, apart from what the owner writes beside it.
 #[repr(align(128))]
 struct Progress {
-    returned: Vec<Line>,
+    returned: Vec<PaddedCount>,
     stop: AtomicBool,
 }
 
@@ -185,7 +186,7 @@ impl Drop for StopAtEnd<'_> {
 /// A count on lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
-struct Line(AtomicUsize);
+struct PaddedCount(AtomicUsize);
 
 impl Progress {
     fn returned(&self) -> usize {
@@ -193,10 +194,12 @@ impl Progress {
     }
 }
 
-fn measure<W: Way>(case: Case, way: &mut W) -> Result<Row, String> {
-    let Case { plan, threads, cpus, .. } = case;
-    let progress =
-        Progress { returned: (0..threads).map(|_| Line::default()).collect(), stop: AtomicBool::new(false) };
+fn measure<W: ReturnPath>(case: ContentionCase, way: &mut W) -> Result<ContentionRow, String> {
+    let ContentionCase { plan, threads, cpus, .. } = case;
+    let progress = Progress {
+        returned: (0..threads).map(|_| PaddedCount::default()).collect(),
+        stop: AtomicBool::new(false),
+    };
     let shared = threads > cpus.len();
     let (ticks, counters) = thread::scope(|scope| {
         let _stop = StopAtEnd(&progress);
@@ -213,7 +216,7 @@ fn measure<W: Way>(case: Case, way: &mut W) -> Result<Row, String> {
     let ticks = Summary::of(&ticks).ok_or("no repetitions")?;
     let ns = ticks.scaled(1.0 / clock::ticks_per_ns());
     let failed = check(&counters, W::RULES, buffers).err();
-    Ok(Row {
+    Ok(ContentionRow {
         threads,
         way: case.way,
         rival: case.rival,
@@ -228,10 +231,10 @@ fn measure<W: Way>(case: Case, way: &mut W) -> Result<Row, String> {
 }
 
 /// The owner's side: ticks per buffer of each repetition, from the first allocation to the last return.
-fn repeat<W: Way>(
+fn repeat<W: ReturnPath>(
     plan: Plan,
     way: &mut W,
-    senders: &mut [Sender<W::Buffer>],
+    senders: &mut [BurstSender<W::Buffer>],
     progress: &Progress,
     shared: bool,
 ) -> (Vec<f64>, Counted) {
@@ -261,7 +264,7 @@ fn repeat<W: Way>(
     (ticks, way.counted().since(&before))
 }
 
-fn return_all<B: Send>(mut rx: Receiver<B>, progress: &Progress, at: usize, cpu: usize, shared: bool) {
+fn return_all<B: Send>(mut rx: BurstReceiver<B>, progress: &Progress, at: usize, cpu: usize, shared: bool) {
     sys::pin_to(cpu);
     let mut got = Vec::with_capacity(BURST);
     let (mut count, mut spins) = (0, 0);

@@ -2,8 +2,8 @@
 //! does a packet cost at MTU 1500, 4000, 8000 and 9000, from whole pages, from `page_frag`, and from the
 //! hybrid over order-3 pages?
 //!
-//! 64 packets are allocated and then returned, as in one poll; all on one core. Wasted bytes are measured: pages taken
-//! for a run of packets, less what the packets need.
+//! 64 packets are allocated and then returned, as in one poll; all on one core. Wasted bytes are measured:
+//! pages taken for a run of packets, less what the packets need.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
@@ -31,7 +31,7 @@ const WASTE_OVER: usize = 210;
 
 /// A way to store packets, at one MTU.
 #[derive(Serialize)]
-pub struct Row {
+pub struct MtuRow {
     mtu: usize,
     need_bytes: usize,
     storage: &'static str,
@@ -49,12 +49,12 @@ pub struct Row {
 
 /// How a buffer is returned on the owner's core.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum ReturnKind {
     Ring,
     Direct,
 }
 
-impl Way {
+impl ReturnKind {
     fn name(self) -> &'static str {
         match self {
             Self::Ring => "ring",
@@ -72,7 +72,7 @@ impl Way {
 }
 
 /// Runs the report.
-pub fn run(plan: Plan) -> Result<Report<Vec<Row>>, String> {
+pub fn run(plan: Plan) -> Result<Report<Vec<MtuRow>>, String> {
     sys::pin_owner();
     let plan = plan.lighter(4);
     let mut rows = Vec::new();
@@ -82,13 +82,15 @@ pub fn run(plan: Plan) -> Result<Report<Vec<Row>>, String> {
     let head = ["MTU", "need", "storage", "returned", "ns", "tsc", "core", "instr", "wasted", "thread's tsc"];
     let mut table = table(&head, 0);
     rows.iter().for_each(|row| _ = table.add_row(cells(row)));
-    let about = "per packet, 64 packets in flight, one core; wasted: bytes of pages taken that the packet does not need;\n\
-                 thread's tsc: what the thread \"page_pool: introduce page_pool_alloc() API\" (netdev, 2023)\n\
+    let about = "per packet, 64 packets in flight, one core; wasted: bytes of pages taken that the packet \
+                 does not need;\n\
+                 thread's tsc: what the thread \"page_pool: introduce page_pool_alloc() API\" (netdev, \
+                 2023)\n\
                  predicts: 48 a page through the ring, 514 an order-3 page from the allocator, 17 an atomic";
     Ok(Report { name: "mtu", about: about.into(), results: rows, table, failed: Vec::new() })
 }
 
-fn at_mtu(plan: Plan, mtu: usize) -> Result<Vec<Row>, String> {
+fn at_mtu(plan: Plan, mtu: usize) -> Result<Vec<MtuRow>, String> {
     let need = mtu + AROUND;
     let pages = need.div_ceil(PAGE_SIZE);
     let frags = (page_frag::PAGE_BYTES / need) as f64;
@@ -96,16 +98,16 @@ fn at_mtu(plan: Plan, mtu: usize) -> Result<Vec<Row>, String> {
     let waste_of_pages = (pages * PAGE_SIZE - need) as f64;
     let waste_of_hybrid = hybrid_waste(need)?;
     let mut rows = Vec::new();
-    for way in [Way::Ring, Way::Direct] {
+    for way in [ReturnKind::Ring, ReturnKind::Direct] {
         let figures = measure(plan, whole_pages(pages, way)?, None, None)?.own;
-        let predicted = (way == Way::Ring).then_some(per_page);
+        let predicted = (way == ReturnKind::Ring).then_some(per_page);
         rows.push(row(mtu, ("pages", way.name()), &figures, waste_of_pages, predicted));
     }
     let figures = measure(plan, page_frag_burst64(need)?, None, None)?.own;
     rows.push(row(mtu, ("page_frag", "allocator"), &figures, page_frag_waste(need)?, Some(514.0 / frags)));
-    for way in [Way::Ring, Way::Direct] {
+    for way in [ReturnKind::Ring, ReturnKind::Direct] {
         let figures = measure(plan, hybrid(need, way)?, None, None)?.own;
-        let predicted = (way == Way::Ring).then_some(48.0 / frags + 17.0);
+        let predicted = (way == ReturnKind::Ring).then_some(48.0 / frags + 17.0);
         rows.push(row(mtu, ("hybrid", way.name()), &figures, waste_of_hybrid, predicted));
     }
     Ok(rows)
@@ -117,10 +119,10 @@ fn row(
     figures: &Measured,
     wasted_bytes: f64,
     thread_predicts_cycles: Option<f64>,
-) -> Row {
+) -> MtuRow {
     let median = |values: &[f64]| Summary::of(values).map(|summary| summary.med);
     let tsc_med = median(&figures.ticks).unwrap_or(f64::NAN);
-    Row {
+    MtuRow {
         mtu,
         need_bytes: mtu + AROUND,
         storage,
@@ -134,7 +136,7 @@ fn row(
     }
 }
 
-fn cells(row: &Row) -> [String; 10] {
+fn cells(row: &MtuRow) -> [String; 10] {
     let maybe = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.1}"));
     [
         row.mtu.to_string(),
@@ -151,7 +153,7 @@ fn cells(row: &Row) -> [String; 10] {
 }
 
 /// Packets of `pages` order-0 pages each.
-fn whole_pages(pages: usize, way: Way) -> Result<Ready, String> {
+fn whole_pages(pages: usize, way: ReturnKind) -> Result<Ready, String> {
     let pool = pools::bound(PoolParams::default())?;
     let mut held = Vec::with_capacity(POLL * pages);
     Ok(Ready::one_core(move |n| {
@@ -164,7 +166,7 @@ fn whole_pages(pages: usize, way: Way) -> Result<Ready, String> {
 }
 
 /// Packets of one fragment of an order-3 page each.
-fn hybrid(need: usize, way: Way) -> Result<Ready, String> {
+fn hybrid(need: usize, way: ReturnKind) -> Result<Ready, String> {
     let pool = pools::bound(order3())?;
     let mut held = Vec::with_capacity(POLL);
     Ok(Ready::one_core(move |n| {

@@ -82,7 +82,8 @@ pub fn run(plan: Plan) -> Result<Report<Vec<Column>>, String> {
         table.add_row([name.to_owned(), of(blind), of(aware), before, after]);
     }
     let about = format!(
-        "a device on node 1 of a made-up machine of two nodes; {} buffers each, 512 kept, returned through the\n\
+        "a device on node 1 of a made-up machine of two nodes; {} buffers each, 512 kept, returned through \
+         the\n\
          ring; node-blind refill reserves without naming a node, as Linux did before 2022",
         blind.buffers
     );

@@ -1,11 +1,13 @@
-//! The rival of the lanes: one lock-free queue for all returning threads, over pages of an arena like the pool's.
+//! The rival of the lanes: one lock-free queue for all returning threads, over pages of an arena like the
+//! pool's.
 //!
 //! What   page numbers in crossbeam's `ArrayQueue`. The owner keeps a stack and refills it, 64 at a time.
-//! Who    one owner allocates; a buffer may be dropped on any thread, and goes home through the queue from all of them.
-//! Absent on purpose: the pool. No end while buffers are out, no look at who drops, no fragments, syncs or wake-up, and
-//!        nothing that counts per buffer.
-//! Cost   dropping: one compare-and-swap on the queue's tail, one store. Taking: one compare-and-swap on its head, for
-//!        an `ArrayQueue` has many consumers, too; a queue with one would do without.
+//! Who    one owner allocates; a buffer may be dropped on any thread, and goes home through the queue from
+//!        all of them.
+//! Absent on purpose: the pool. No end while buffers are out, no look at who drops, no fragments, syncs or
+//!        wake-up, and nothing that counts per buffer.
+//! Cost   dropping: one compare-and-swap on the queue's tail, one store. Taking: one compare-and-swap on its
+//!        head, for an `ArrayQueue` has many consumers, too; a queue with one would do without.
 
 use std::iter;
 use std::sync::Arc;
@@ -18,7 +20,8 @@ use crate::bench::measure::counted::{Counted, Moves, Rule};
 /// Pages that the owner takes at once, as many as a pool.
 const REFILL: usize = 64;
 
-/// Every page comes home through the queue. The queue is where they all are at the start; none is taken from the arena.
+/// Every page comes home through the queue. The queue is where they all are at the start; none is taken from
+/// the arena.
 pub const RULES: &[Rule] = &[
     Rule(&["allocated"], Moves::Each),
     Rule(&["came_home"], Moves::Each),
@@ -43,12 +46,12 @@ pub struct Owner<'a> {
 }
 
 /// A page; it goes home when it is dropped.
-pub struct Buffer<'a> {
+pub struct QueuedPage<'a> {
     queue: &'a ArrayQueue<u32>,
     page: u32,
 }
 
-const _: () = assert!(size_of::<Buffer>() == 16, "of the size of the pool's handle");
+const _: () = assert!(size_of::<QueuedPage>() == 16, "of the size of the pool's handle");
 
 impl Mpsc {
     /// So many pages of this arena, all in the queue.
@@ -78,9 +81,9 @@ fn put(queue: &ArrayQueue<u32>, page: u32) {
 impl<'a> Owner<'a> {
     /// A page, `None` if all are out.
     #[inline(always)]
-    pub fn alloc(&mut self) -> Option<Buffer<'a>> {
+    pub fn alloc(&mut self) -> Option<QueuedPage<'a>> {
         let page = self.stack.pop().or_else(|| self.refill())?;
-        Some(Buffer { queue: self.queue, page })
+        Some(QueuedPage { queue: self.queue, page })
     }
 
     #[cold]
@@ -92,7 +95,8 @@ impl<'a> Owner<'a> {
         self.stack.pop()
     }
 
-    /// Exact when nothing is on its way. It costs the path nothing: what came home is what was taken, and what waits.
+    /// Exact when nothing is on its way. It costs the path nothing: what came home is what was taken, and
+    /// what waits.
     pub fn counted(&self) -> Counted {
         let allocated = self.taken - self.stack.len();
         let came_home = self.taken + self.queue.len();
@@ -110,7 +114,7 @@ impl Drop for Owner<'_> {
     }
 }
 
-impl Drop for Buffer<'_> {
+impl Drop for QueuedPage<'_> {
     #[inline]
     fn drop(&mut self) {
         put(self.queue, self.page);
@@ -136,10 +140,10 @@ mod tests {
     fn gives_every_page_once_and_then_none() {
         let mut mpsc = mpsc();
         let mut owner = mpsc.owner();
-        let held: Vec<Buffer> = iter::from_fn(|| owner.alloc()).collect();
+        let held: Vec<QueuedPage> = iter::from_fn(|| owner.alloc()).collect();
         assert_eq!(held.iter().map(|buffer| buffer.page).collect::<BTreeSet<_>>().len(), PAGES);
         drop(held);
-        let again: Vec<Buffer> = iter::from_fn(|| owner.alloc()).collect();
+        let again: Vec<QueuedPage> = iter::from_fn(|| owner.alloc()).collect();
         assert_eq!(again.len(), PAGES);
     }
 
@@ -156,7 +160,7 @@ mod tests {
         let mut owner = mpsc.owner();
         let before = owner.counted();
         for _ in 0..64 {
-            let mut held: Vec<Buffer> = iter::from_fn(|| owner.alloc()).take(128).collect();
+            let mut held: Vec<QueuedPage> = iter::from_fn(|| owner.alloc()).take(128).collect();
             let half = held.split_off(64);
             thread::scope(|scope| [held, half].map(|held| _ = scope.spawn(move || drop(held))));
         }

@@ -1,10 +1,12 @@
 //! The rival in the thread "page_pool: introduce page_pool_alloc() API" (netdev, 2023): a look-alike of
 //! Linux's `page_frag_cache` (mm/page_frag_cache.c, v7.3).
 //!
-//! What   fragments of order-3 pages, cut upwards. The page's reference count is the fragment counter: a bias is put on it
-//!        once, hand-outs are counted against the bias in private, the rest is taken off when the page is used up.
+//! What   fragments of order-3 pages, cut upwards. The page's reference count is the fragment counter: a bias
+//!        is put on it once, hand-outs are counted against the bias in private, the rest is taken off when
+//!        the page is used up.
 //! Who    one owner cuts; a fragment may be dropped on any thread.
-//! Absent on purpose, as in Linux: no return queue (a page whose last fragment is dropped goes back to the arena), no
+//! Absent on purpose, as in Linux: no return queue (a page whose last fragment is dropped goes back to the
+//! arena), no
 //!        counters of pages in flight, no node check, no colours.
 //! Cost   cutting: none but every 15th; dropping: one atomic subtraction.
 
@@ -44,13 +46,13 @@ struct Pages {
 }
 
 /// A fragment of a page; it goes home when it is dropped.
-pub struct Frag<'a> {
+pub struct CarvedFrag<'a> {
     pages: &'a Pages,
     page: PageIdx,
     offset: u32,
 }
 
-const _: () = assert!(size_of::<Frag>() == 16, "of the size of the pool's handle");
+const _: () = assert!(size_of::<CarvedFrag>() == 16, "of the size of the pool's handle");
 
 impl PageFrag {
     /// Over this arena, without a page yet.
@@ -69,7 +71,7 @@ impl PageFrag {
 
     /// A fragment of this size, `None` if the arena is used up or the size exceeds a page.
     #[inline]
-    pub fn alloc(&self, size: usize) -> Option<Frag<'_>> {
+    pub fn alloc(&self, size: usize) -> Option<CarvedFrag<'_>> {
         let size = size.next_multiple_of(ALIGN);
         let mut page = self.current.get();
         if page.is_none() || self.offset.get() + size > PAGE_BYTES {
@@ -78,7 +80,7 @@ impl PageFrag {
         let offset = self.offset.get();
         self.offset.set(offset + size);
         self.bias.set(self.bias.get() - 1);
-        Some(Frag { pages: &self.pages, page: page?, offset: offset as u32 })
+        Some(CarvedFrag { pages: &self.pages, page: page?, offset: offset as u32 })
     }
 
     /// The same page again if all its fragments are home, else a fresh one.
@@ -142,14 +144,14 @@ impl Pages {
     }
 }
 
-impl Frag<'_> {
+impl CarvedFrag<'_> {
     /// Where the fragment begins in the arena.
     pub fn start(&self) -> u64 {
         self.page.offset() + u64::from(self.offset)
     }
 }
 
-impl Drop for Frag<'_> {
+impl Drop for CarvedFrag<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.pages.let_go(self.page, 1) {
@@ -174,7 +176,7 @@ mod tests {
             let cache = cache();
             let frags: Vec<_> = (0..most).map(|_| cache.alloc(size).expect("fits")).collect();
             let first = frags[0].start();
-            let all_in_one = |p: &Frag| p.start() / PAGE_BYTES as u64 == first / PAGE_BYTES as u64;
+            let all_in_one = |p: &CarvedFrag| p.start() / PAGE_BYTES as u64 == first / PAGE_BYTES as u64;
             assert!(frags.iter().all(all_in_one));
             assert!(frags.windows(2).all(|w| w[1].start() - w[0].start() >= size as u64));
             assert_eq!(cache.refills(), 1);

@@ -1,8 +1,10 @@
 //! A bare ring between two threads: what hands buffers over in the two-core workloads, and their floor.
 //!
-//! What   `rtrb`'s ring of 1024 elements, moved in whole bursts. `rtrb` moves a burst of what is not `Copy` one by one, at
-//!        28 instructions an element for both sides; here a burst is two copies of memory, at 2.
-//! Who    [`Sender`] is one thread's, [`Receiver`] another's; both are `Send`, neither can be cloned.
+//! What   `rtrb`'s ring of 1024 elements, moved in whole bursts. `rtrb` moves a burst of what is not `Copy`
+//!        one by one, at 28 instructions an element for both sides; here a burst is two copies of memory, at
+//!        2.
+//! Who    [`BurstSender`] is one thread's, [`BurstReceiver`] another's; both are `Send`, neither can be
+//!        cloned.
 //! Absent on purpose: elements that are sent after the receiver ended are not dropped.
 
 // UNSAFETY: a burst moves between a vector and the ring's slots as memory, so that neither side drops it.
@@ -16,18 +18,18 @@ use rtrb::{Consumer, Producer, RingBuffer};
 pub const CAPACITY: usize = 1024;
 
 /// The producer's end.
-pub struct Sender<T>(Producer<ManuallyDrop<T>>);
+pub struct BurstSender<T>(Producer<ManuallyDrop<T>>);
 
 /// The consumer's end.
-pub struct Receiver<T>(Consumer<ManuallyDrop<T>>);
+pub struct BurstReceiver<T>(Consumer<ManuallyDrop<T>>);
 
 /// An empty ring.
-pub fn ring<T: Send>() -> (Sender<T>, Receiver<T>) {
+pub fn ring<T: Send>() -> (BurstSender<T>, BurstReceiver<T>) {
     let (sender, receiver) = RingBuffer::new(CAPACITY);
-    (Sender(sender), Receiver(receiver))
+    (BurstSender(sender), BurstReceiver(receiver))
 }
 
-impl<T: Send> Sender<T> {
+impl<T: Send> BurstSender<T> {
     /// Moves all of `burst` into the ring and says yes, or leaves it alone and says no.
     #[inline(always)]
     pub fn push(&mut self, burst: &mut Vec<T>) -> bool {
@@ -47,9 +49,9 @@ impl<T: Send> Sender<T> {
     }
 }
 
-impl<T: Send> Receiver<T> {
-    /// Moves exactly `n` elements into the spare capacity of `burst` and says yes, or moves none and says no. Never
-    /// grows the vector: without the room it says no.
+impl<T: Send> BurstReceiver<T> {
+    /// Moves exactly `n` elements into the spare capacity of `burst` and says yes, or moves none and says no.
+    /// Never grows the vector: without the room it says no.
     #[inline(always)]
     pub fn pop(&mut self, burst: &mut Vec<T>, n: usize) -> bool {
         let room = burst.spare_capacity_mut();
@@ -71,7 +73,7 @@ impl<T: Send> Receiver<T> {
     }
 }
 
-impl<T> Drop for Receiver<T> {
+impl<T> Drop for BurstReceiver<T> {
     fn drop(&mut self) {
         while let Ok(element) = self.0.pop() {
             drop(ManuallyDrop::into_inner(element));

@@ -89,8 +89,8 @@ fn in_a_row(pages: usize) -> Result<Ready, String> {
     Ok(oldest_out::<false>(pool, held))
 }
 
-/// All pages of the arena go through the pool once, so that all records are in use; one of every stretch stays out,
-/// not always the same of its stretch, so that their records do not fall into the same cache sets.
+/// All pages of the arena go through the pool once, so that all records are in use; one of every stretch
+/// stays out, not always the same of its stretch, so that their records do not fall into the same cache sets.
 fn spread(pages: usize) -> Result<Ready, String> {
     let pool = pools::over(pools::packets(), pools::arena(pages)?)?;
     let stretch = pages / HELD;

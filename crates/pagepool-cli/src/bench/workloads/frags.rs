@@ -120,7 +120,8 @@ fn alloc_direct() -> Result<Ready, String> {
     Ok(Ready::one_core(run).counting(counters))
 }
 
-/// Order-3 pages that the pool holds: its ring of fragments needs 73, its lane and ring of messages twice as many more.
+/// Order-3 pages that the pool holds: its ring of fragments needs 73, its lane and ring of messages twice as
+/// many more.
 const POPULATION: usize = 160;
 
 fn frag_remote<const TOUCH: bool>() -> Result<Ready, String> {

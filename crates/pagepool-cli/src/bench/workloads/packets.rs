@@ -1,7 +1,7 @@
 //! Packets through in-memory NICs: what a pool costs a driver, and which way home costs how much.
 //!
-//! The NICs are stepped by hand, on the thread that polls, unless a row says otherwise; so a row's time has both halves of
-//! the NICs in it, and rows are for holding against each other.
+//! The NICs are stepped by hand, on the thread that polls, unless a row says otherwise; so a row's time has
+//! both halves of the NICs in it, and rows are for holding against each other.
 
 use std::hint::{black_box, spin_loop};
 use std::rc::Rc;
@@ -132,7 +132,7 @@ pub const TABLE: &[Workload] = &[
 ];
 
 /// A NIC, both halves, and the packets of a poll.
-struct Rig {
+struct NicRig {
     domain: Arc<NicDomain>,
     nic: MemNic,
     port: NicPort,
@@ -140,7 +140,7 @@ struct Rig {
     bytes: Vec<u8>,
 }
 
-impl Rig {
+impl NicRig {
     fn new(name: &str, domain: Arc<NicDomain>, bytes: usize) -> Result<Self, String> {
         let params = MemNicParams { name: name.into(), ..MemNicParams::default() };
         let (nic, port) = mem_nic(params, domain.clone()).map_err(|error| error_chain(&error))?;
@@ -163,17 +163,17 @@ impl Rig {
     }
 }
 
-/// XDP's headroom and tailroom, so much room for the packet, the domain of the NIC, and a cache for a poll of packets of
-/// three buffers.
+/// XDP's headroom and tailroom, so much room for the packet, the domain of the NIC, and a cache for a poll of
+/// packets of three buffers.
 fn packets_in(domain: &Arc<NicDomain>, max_len: usize) -> PoolParams {
     PoolParams { domains: vec![domain.clone()], max_len, cache_size: 512, refill: 64, ..pools::packets() }
 }
 
 /// A NIC with a pool, whose ring is full of buffers.
-fn rig(max_len: usize, bytes: usize) -> Result<(Rig, Rc<Bound>), String> {
+fn rig(max_len: usize, bytes: usize) -> Result<(NicRig, Rc<Bound>), String> {
     let domain = NicDomain::new("mem0");
     let pool = pools::bound(packets_in(&domain, max_len))?;
-    let mut rig = Rig::new("mem0", domain, bytes)?;
+    let mut rig = NicRig::new("mem0", domain, bytes)?;
     pools::fill(&pool, 1024);
     rig.nic.receive(&pool, &mut rig.packets, 0);
     Ok((rig, pool))
@@ -208,12 +208,13 @@ fn drop_inpoll_filled(buffers: usize) -> Result<Ready, String> {
     Ok(dropping(rig, pool, buffers))
 }
 
-fn dropping(mut rig: Rig, pool: Rc<Bound>, buffers: usize) -> Ready {
+fn dropping(mut rig: NicRig, pool: Rc<Bound>, buffers: usize) -> Ready {
     let counters = pools::counters_of(&pool);
     let run = move |n: usize| {
         let (mut sum, mut left) = (0, n / buffers);
         while left > 0 {
-            let now = left.min(BUDGET / buffers); // as many buffers in a poll, so that as many lines are in use
+            // As many buffers in a poll, so that as many lines are in use
+            let now = left.min(BUDGET / buffers);
             left -= now;
             rig.deliver(now);
             let got = rig.nic.receive(&pool, &mut rig.packets, BUDGET);
@@ -228,7 +229,7 @@ fn dropping(mut rig: Rig, pool: Rc<Bound>, buffers: usize) -> Ready {
 
 fn redirect(home: impl Fn(&mut XdpFrameBulk) + 'static) -> Result<Ready, String> {
     let (mut from, pool) = rig(1514, 60)?;
-    let mut to = Rig::new("mem1", from.domain.clone(), 0)?;
+    let mut to = NicRig::new("mem1", from.domain.clone(), 0)?;
     let counters = pools::counters_of(&pool);
     let (mut queue, mut done) = (TxQueue::with_capacity(BUDGET, 0), XdpFrameBulk::new());
     let run = move |n| {
@@ -243,7 +244,7 @@ fn redirect(home: impl Fn(&mut XdpFrameBulk) + 'static) -> Result<Ready, String>
 
 /// Packets from the wire, as frames to be sent.
 #[inline(always)]
-fn receive(from: &mut Rig, pool: &Bound, queue: &mut TxQueue, packets: usize) {
+fn receive(from: &mut NicRig, pool: &Bound, queue: &mut TxQueue, packets: usize) {
     from.deliver(packets);
     let got = from.nic.receive(pool, &mut from.packets, packets);
     assert_eq!(got, packets);
@@ -252,17 +253,18 @@ fn receive(from: &mut Rig, pool: &Bound, queue: &mut TxQueue, packets: usize) {
 
 /// Frames onto the wire, and back as completed.
 #[inline(always)]
-fn send(to: &mut Rig, queue: &mut TxQueue, done: &mut XdpFrameBulk) {
+fn send(to: &mut NicRig, queue: &mut TxQueue, done: &mut XdpFrameBulk) {
     let frames = queue.len();
     assert_eq!(to.nic.transmit(queue), frames, "the ring is empty");
     to.take();
     assert_eq!(to.nic.complete(done, frames), frames, "the wire took them all");
 }
 
-/// The first core does all that `redirect_local` does but the returning; the second core flushes what was completed.
+/// The first core does all that `redirect_local` does but the returning; the second core flushes what was
+/// completed.
 fn redirect_remote() -> Result<Ready, String> {
     let (mut from, pool) = rig(1514, 60)?;
-    let mut to = Rig::new("mem1", from.domain.clone(), 0)?;
+    let mut to = NicRig::new("mem1", from.domain.clone(), 0)?;
     let counters = pools::counters_of(&pool);
     pools::fill(&pool, 2 * 1024);
     let (mut full_tx, mut full_rx) = spsc::ring::<Box<XdpFrameBulk>>();
@@ -310,7 +312,7 @@ fn frame_convert() -> Result<Ready, String> {
 
 fn redirect_same_domain() -> Result<Ready, String> {
     let (from, pool) = rig(1514, 60)?;
-    let to = Rig::new("mem1", from.domain.clone(), 0)?;
+    let to = NicRig::new("mem1", from.domain.clone(), 0)?;
     Ok(one_at_a_time(from, to, pool, |send| send()))
 }
 
@@ -318,9 +320,9 @@ fn redirect_remap() -> Result<Ready, String> {
     let domain = NicDomain::new("mem0");
     let arena = pools::arena(1024)?; // one region, so one mapping
     let pool = pools::over(packets_in(&domain, 1514), arena.clone())?;
-    let mut from = Rig::new("mem0", domain, 60)?;
+    let mut from = NicRig::new("mem0", domain, 60)?;
     from.nic.receive(&pool, &mut from.packets, 0);
-    let to = Rig::new("mem1", NicDomain::new("mem1"), 0)?;
+    let to = NicRig::new("mem1", NicDomain::new("mem1"), 0)?;
     let there: Arc<dyn pagepool::DmaDomain> = to.domain.clone();
     Ok(one_at_a_time(from, to, pool, move |send| {
         let mapping = arena.area().attach(&there).expect("the table of the domain has room");
@@ -331,8 +333,8 @@ fn redirect_remap() -> Result<Ready, String> {
 
 /// Redirects packets one by one; `around` does what each takes before and after it is sent.
 fn one_at_a_time(
-    mut from: Rig,
-    mut to: Rig,
+    mut from: NicRig,
+    mut to: NicRig,
     pool: Rc<Bound>,
     around: impl Fn(&mut dyn FnMut()) + 'static,
 ) -> Ready {

@@ -50,8 +50,8 @@ pub fn page(pool: &Bound) -> PageBuf {
     pool.alloc_page().expect("the arena has more pages than the workload holds")
 }
 
-/// Makes the pool hold this many idle pages: in its cache, and the rest in its ring. Their memory is touched, because
-/// which of them a warm-up reaches depends on how the two cores happen to run.
+/// Makes the pool hold this many idle pages: in its cache, and the rest in its ring. Their memory is touched,
+/// because which of them a warm-up reaches depends on how the two cores happen to run.
 pub fn fill(pool: &Bound, pages: usize) {
     let mut held: Vec<PageBuf> = (0..pages).map(|_| page(pool)).collect();
     for buf in &mut held {

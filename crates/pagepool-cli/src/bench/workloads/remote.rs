@@ -1,4 +1,5 @@
-//! Buffers that a second core drops: the owner allocates on the first core and passes them through a bare ring.
+//! Buffers that a second core drops: the owner allocates on the first core and passes them through a bare
+//! ring.
 
 use std::hint::{black_box, spin_loop};
 
@@ -7,7 +8,7 @@ use pagepool::{Bound, PageBuf, put_bulk};
 use super::yardsticks::{BURST, spsc_floor, spsc_floor_touch};
 use crate::bench::measure::counted::{Moves, Rule};
 use crate::bench::measure::workload::{Ready, Workload};
-use crate::bench::rivals::spsc::{self, CAPACITY, Receiver};
+use crate::bench::rivals::spsc::{self, BurstReceiver, CAPACITY};
 use crate::bench::workloads::pools;
 use crate::bench::workloads::touch;
 
@@ -54,8 +55,8 @@ pub const TABLE: &[Workload] = &[
     },
 ];
 
-/// Pages that the pool holds: what the ring and the two bursts can hold, and one refill, so that the slow path is never
-/// taken. As many as fit the pool's cache and its ring.
+/// Pages that the pool holds: what the ring and the two bursts can hold, and one refill, so that the slow
+/// path is never taken. As many as fit the pool's cache and its ring.
 const POPULATION: usize = CAPACITY + 2 * BURST + 64;
 
 fn ready<const TOUCH: bool, const BULK: bool>() -> Result<Ready, String> {
@@ -89,7 +90,9 @@ fn allocate<const BULK: bool>(pool: &Bound, burst: &mut Vec<PageBuf>) {
 }
 
 /// The second core's side.
-pub fn consumer<const TOUCH: bool, const BULK: bool>(mut rx: Receiver<PageBuf>) -> impl FnMut(usize) + Send {
+pub fn consumer<const TOUCH: bool, const BULK: bool>(
+    mut rx: BurstReceiver<PageBuf>,
+) -> impl FnMut(usize) + Send {
     let mut got = Vec::with_capacity(BURST);
     move |n| {
         for _ in 0..n / BURST {

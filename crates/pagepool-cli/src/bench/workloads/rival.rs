@@ -8,7 +8,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use super::frags::{MTU_1500, MTU_8000};
 use crate::bench::measure::counted::{Counted, Moves, Rule};
 use crate::bench::measure::workload::{Ready, Workload};
-use crate::bench::rivals::page_frag::{Frag, PageFrag};
+use crate::bench::rivals::page_frag::{CarvedFrag, PageFrag};
 use crate::bench::workloads::pools;
 
 /// Dropped at once, so that a page is reused in place; and 64 in flight, so that it hardly ever is.
@@ -55,7 +55,7 @@ const MOSTLY_FRESH_3: &[Rule] = &[
 ];
 
 #[inline(always)]
-fn frag(cache: &PageFrag, size: usize) -> Frag<'_> {
+fn frag(cache: &PageFrag, size: usize) -> CarvedFrag<'_> {
     cache.alloc(size).expect("the arena has more pages than the workload holds")
 }
 

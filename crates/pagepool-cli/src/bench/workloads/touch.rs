@@ -1,5 +1,5 @@
-//! Touching a packet as the peers' harness does: 8 bytes of its first cache line, the third word, so that the line
-//! must come to the core that asks.
+//! Touching a packet as the peers' harness does: 8 bytes of its first cache line, the third word, so that the
+//! line must come to the core that asks.
 
 // UNSAFETY: the compiler must neither drop nor merge these accesses, and only volatile ones promise that.
 #![expect(unsafe_code)]

@@ -101,9 +101,9 @@ fn atomic_add() -> Result<Ready, String> {
 }
 
 fn atomic_add_both() -> Result<Ready, String> {
-    let line = Arc::new(Line(AtomicU64::new(0)));
+    let line = Arc::new(SharedLine(AtomicU64::new(0)));
     let other = line.clone();
-    let add = |line: &Line, n| (0..n).for_each(|_| _ = line.0.fetch_add(1, Ordering::Relaxed));
+    let add = |line: &SharedLine, n| (0..n).for_each(|_| _ = line.0.fetch_add(1, Ordering::Relaxed));
     Ok(Ready::two_cores(move |n| add(&line, n), move |n| add(&other, n)))
 }
 
@@ -132,7 +132,7 @@ fn lock_spin() -> Result<Ready, String> {
 
 /// The producer writes odd numbers, the consumer answers with even ones.
 fn line_round_trip() -> Result<Ready, String> {
-    let line = Arc::new(Line(AtomicU64::new(0)));
+    let line = Arc::new(SharedLine(AtomicU64::new(0)));
     let other = line.clone();
     let produce = move |n| {
         for _ in 0..n {
@@ -157,15 +157,15 @@ fn line_round_trip() -> Result<Ready, String> {
 }
 
 #[repr(align(128))]
-struct Line(AtomicU64);
+struct SharedLine(AtomicU64);
 
 /// An element of the size of a buffer's handle.
-pub type Element = [u64; 2];
+pub type RingElement = [u64; 2];
 
 /// A bare ring, each element made by the producer and read by the consumer.
 pub fn spsc_floor() -> Result<Ready, String> {
-    let (mut tx, mut rx) = spsc::ring::<Element>();
-    let (mut burst, mut got) = (Vec::with_capacity(BURST), Vec::<Element>::with_capacity(BURST));
+    let (mut tx, mut rx) = spsc::ring::<RingElement>();
+    let (mut burst, mut got) = (Vec::with_capacity(BURST), Vec::<RingElement>::with_capacity(BURST));
     let produce = move |n| {
         for at in (0..n as u64).step_by(BURST) {
             burst.extend((at..at + BURST as u64).map(|at| [at, at]));
@@ -186,10 +186,11 @@ pub fn spsc_floor() -> Result<Ready, String> {
     Ok(Ready::two_cores(produce, consume))
 }
 
-/// Bytes from one buffer of [`spsc_floor_touch`] to the next: 65 lines, so that they spread over the cache's sets.
+/// Bytes from one buffer of [`spsc_floor_touch`] to the next: 65 lines, so that they spread over the cache's
+/// sets.
 const STRIDE_WORDS: usize = 4160 / 8;
-/// More buffers than the ring and two bursts hold, so that no buffer is written while it is read; as many as the
-/// pools of the workloads beside it have pages.
+/// More buffers than the ring and two bursts hold, so that no buffer is written while it is read; as many as
+/// the pools of the workloads beside it have pages.
 const BUFFERS: usize = 1152;
 
 /// The same with the first line of a buffer of its own written and read.
@@ -197,8 +198,8 @@ pub fn spsc_floor_touch() -> Result<Ready, String> {
     let words: Vec<AtomicU64> = (0..STRIDE_WORDS * BUFFERS).map(|_| AtomicU64::new(0)).collect();
     let memory: Arc<[AtomicU64]> = words.into();
     let theirs = memory.clone();
-    let (mut tx, mut rx) = spsc::ring::<Element>();
-    let (mut burst, mut got) = (Vec::with_capacity(BURST), Vec::<Element>::with_capacity(BURST));
+    let (mut tx, mut rx) = spsc::ring::<RingElement>();
+    let (mut burst, mut got) = (Vec::with_capacity(BURST), Vec::<RingElement>::with_capacity(BURST));
     let mut next = 0;
     let produce = move |n| {
         for at in (0..n as u64).step_by(BURST) {
@@ -226,6 +227,6 @@ pub fn spsc_floor_touch() -> Result<Ready, String> {
     Ok(Ready::two_cores(produce, consume))
 }
 
-const _: () = assert!(size_of::<Element>() == 16);
+const _: () = assert!(size_of::<RingElement>() == 16);
 const _: () = assert!(BUFFERS.is_multiple_of(BURST));
 const _: () = assert!(BUFFERS >= spsc::CAPACITY + 2 * BURST);

@@ -7,7 +7,7 @@ use crate::report::number::grouped;
 
 /// What the kernel counts for all sockets (`XDP_STATISTICS`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct KernelCounts {
+pub struct XdpCounts {
     /// Packets dropped: no buffer on the fill ring, or longer than the socket takes.
     pub rx_dropped: u64,
     /// Packets dropped because the receive ring was full.
@@ -21,7 +21,7 @@ pub struct KernelCounts {
     pub tx_ring_empty: u64,
 }
 
-impl KernelCounts {
+impl XdpCounts {
     /// Of all of them.
     pub fn of(ports: &[PortSample]) -> Self {
         let mut all = Self::default();
