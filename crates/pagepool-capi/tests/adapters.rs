@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use installed::{compiled, compiled_with, has};
-use pagepool_lab::{FrameSocket, Namespace, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
+use pagepool_lab::{Namespace, NumberedFrames, Tally, TwoHosts, TwoHostsParams, or_skip};
 
 /// Nothing here takes as long.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -29,16 +29,9 @@ fn has_header(test: &str, header: &str, package: &str) -> bool {
     there
 }
 
-/// The hosts, or the reason why there are none on this machine.
+/// The hosts, if this machine can have them.
 fn hosts(test: &str) -> Option<TwoHosts> {
-    match TwoHosts::new(&TwoHostsParams::default()) {
-        Ok(hosts) => Some(hosts),
-        Err(error) if error.is_permission() => {
-            println!("SKIP {test}: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    or_skip(test, TwoHosts::new(&TwoHostsParams::default()))
 }
 
 /// A program that says when it is ready, and ends when its input does.
@@ -102,9 +95,9 @@ const WINDOW: u64 = 64;
 
 /// Sends numbered frames both ways, and has each arrive before too many others go.
 fn exchange(hosts: &TwoHosts, frames: u64) {
-    let ends = [&hosts.a, &hosts.b].map(|host| FrameSocket::open(&host.namespace, &host.link.name).unwrap());
-    let macs = [&hosts.a, &hosts.b].map(|host| host.link.mac.unwrap());
-    let numbered = [(0, 1), (1, 0)].map(|(from, to)| NumberedFrames::new(macs[from], macs[to], 700).unwrap());
+    let ends = [&hosts.a, &hosts.b].map(|host| host.frame_socket().unwrap());
+    let [a, b] = [&hosts.a.link, &hosts.b.link];
+    let numbered = [(a, b), (b, a)].map(|(from, to)| NumberedFrames::between(from, to, 700).unwrap());
     let (mut sent, mut tallies) = ([0; 2], [Tally::new(frames), Tally::new(frames)]);
     let (mut frame, start) = ([0; 2048], Instant::now());
     while tallies.iter().any(|tally| tally.good < frames) {
@@ -167,9 +160,8 @@ fn receive_frames(program: &Path, frames: u64) {
     let mut command = Command::new(program);
     command.args([hosts.near[0].name.clone(), frames.to_string()]);
     let mut receiver = hosts.run_between(move || Program::start(&mut command)).until("ready");
-    let end = FrameSocket::open(&hosts.a.namespace, &hosts.a.link.name).unwrap();
-    let mac = hosts.a.link.mac.unwrap();
-    let (numbered, mut frame) = (NumberedFrames::new(mac, mac, 700).unwrap(), [0; 700]);
+    let (end, link) = (hosts.a.frame_socket().unwrap(), &hosts.a.link);
+    let (numbered, mut frame) = (NumberedFrames::between(link, link, 700).unwrap(), [0; 700]);
     let start = Instant::now();
     for number in 0.. {
         if receiver.child.try_wait().unwrap().is_some() {
@@ -335,10 +327,7 @@ fn zero_copy_sends_wait_for_the_kernel() {
     if !has("cc") {
         return;
     }
-    let lab = match Namespace::new("zerocopy") {
-        Ok(lab) => lab,
-        Err(error) => return println!("SKIP {test}: {error}"),
-    };
+    let Some(lab) = or_skip(test, Namespace::new("zerocopy")) else { return };
     let mut netlink = lab.netlink().unwrap();
     let loopback = netlink.link("lo").unwrap().index;
     netlink.set_up(loopback, true).unwrap();

@@ -15,8 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pagepool_lab::{
-    FrameBatch, FrameGenerator, FrameSocket, GeneratorMode, GeneratorParams, Host, NumberedFrames, Tally,
-    TwoHosts, TwoHostsParams,
+    FrameBatch, FrameGenerator, GeneratorMode, GeneratorParams, Host, NumberedFrames, Tally, TwoHosts,
+    TwoHostsParams, or_skip,
 };
 
 use installed::{prefix, run};
@@ -255,8 +255,8 @@ const WINDOW: u64 = 128;
 
 /// Sends numbered frames from one host to the other, each once, and looks at what is in those that arrive.
 fn carry(from: &Host, to: &Host, size: usize, count: u64) {
-    let sockets = [from, to].map(|host| FrameSocket::open(&host.namespace, &host.link.name).unwrap());
-    let frames = NumberedFrames::new(from.link.mac.unwrap(), to.link.mac.unwrap(), size).unwrap();
+    let sockets = [from, to].map(|host| host.frame_socket().unwrap());
+    let frames = NumberedFrames::between(&from.link, &to.link, size).unwrap();
     let (mut frame, mut batch, mut tally) = (vec![0; size], FrameBatch::new(2048), Tally::new(count));
     let (start, mut sent) = (Instant::now(), 0);
     while tally.good < count && start.elapsed() < LIMIT {
@@ -285,7 +285,7 @@ fn forward(hosts: &TwoHosts, folder: &Path, ops: &str, cache: u32) -> String {
         carry(&hosts.b, &hosts.a, size, FRAMES);
     }
     testpmd.ask("clear fwd stats all", "testpmd>");
-    let frames = NumberedFrames::new(hosts.a.link.mac.unwrap(), hosts.b.link.mac.unwrap(), 60).unwrap();
+    let frames = NumberedFrames::between(&hosts.a.link, &hosts.b.link, 60).unwrap();
     let params = GeneratorParams {
         frames,
         count: u64::MAX,
@@ -342,11 +342,7 @@ fn the_forwarder_loses_nothing_over_af_xdp() {
     let folder = compiled("forwarder", "", &["-O2"]);
     // Without a cache DPDK's own would get to objects that the device has not in its UMEM: see note 0011.
     for (ops, cache) in [("pagepool", 250), (RING, 250), ("pagepool", 0)] {
-        let hosts = match TwoHosts::new(&TwoHostsParams::default()) {
-            Ok(hosts) => hosts,
-            Err(error) if error.is_permission() => return println!("SKIP {test}: {error}"),
-            Err(error) => panic!("{error}"),
-        };
+        let Some(hosts) = or_skip(test, TwoHosts::new(&TwoHostsParams::default())) else { return };
         account(&forward(&hosts, &folder, ops, cache), ops, cache);
     }
 }

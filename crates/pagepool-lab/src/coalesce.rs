@@ -22,18 +22,15 @@ pub(crate) fn gather(link: &str, time: Duration) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{TwoHosts, TwoHostsParams};
+    use crate::{TwoHosts, TwoHostsParams, or_skip};
 
     #[test]
     fn hosts_gather_as_long_as_they_are_told() {
         for microseconds in [0, 20, 35] {
             let gather = Duration::from_micros(microseconds);
-            let hosts = match TwoHosts::new(&TwoHostsParams { gather, ..Default::default() }) {
-                Ok(hosts) => hosts,
-                Err(error) if error.is_permission() => {
-                    return println!("SKIP hosts_gather_as_long_as_they_are_told: {error}");
-                }
-                Err(error) => panic!("{error}"),
+            let params = TwoHostsParams { gather, ..Default::default() };
+            let Some(hosts) = or_skip("hosts_gather_as_long_as_they_are_told", TwoHosts::new(&params)) else {
+                return;
             };
             let said = hosts.b.namespace.run(|| {
                 let files = sysfs::of_this_namespace()?;

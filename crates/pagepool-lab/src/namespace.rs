@@ -75,6 +75,12 @@ impl Namespace {
         Ok(Self { name: name.into(), handle, id, work: Some(work), thread: Some(thread) })
     }
 
+    /// Moves the calling thread into a new namespace, as silent as those of [`Namespace::new`], for the rest of its life. The
+    /// namespace ends with the thread, and with what was made in it.
+    pub fn enter_new() -> Result<(), NetError> {
+        leave().map(drop)
+    }
+
     /// The name that it was given.
     pub fn name(&self) -> &str {
         &self.name

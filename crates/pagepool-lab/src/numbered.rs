@@ -2,7 +2,7 @@
 //!
 //! The checksum covers the number, the length, and every byte behind it; not the addresses, which devices may exchange.
 
-use pagepool_net::link::{Mac, NetError};
+use pagepool_net::link::{LinkInfo, Mac, NetError};
 
 /// The EtherType for experiments (IEEE 802).
 const TYPE: [u8; 2] = [0x88, 0xb5];
@@ -31,6 +31,15 @@ impl NumberedFrames {
         header[6..TYPE_AT].copy_from_slice(&from.0);
         header[TYPE_AT..].copy_from_slice(&TYPE);
         Ok(Self { header, size })
+    }
+
+    /// From one link's address to another's, of 60 to 65535 bytes.
+    pub fn between(from: &LinkInfo, to: &LinkInfo, size: usize) -> Result<Self, NetError> {
+        let mac = |link: &LinkInfo| {
+            let (field, value) = ("the interface of a frame", format!("{:?}", link.name));
+            link.mac.ok_or(NetError::Value { field, value, range: "one that has a MAC address" })
+        };
+        Self::new(mac(from)?, mac(to)?, size)
     }
 
     /// Bytes of each frame.

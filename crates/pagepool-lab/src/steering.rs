@@ -25,7 +25,7 @@ fn mask_of(cpu: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{TwoHosts, TwoHostsParams};
+    use crate::{TwoHosts, TwoHostsParams, or_skip};
 
     #[test]
     fn masks_are_groups_of_32() {
@@ -36,13 +36,8 @@ mod tests {
     #[test]
     fn a_host_is_steered_if_it_is_to_be() {
         let params = TwoHostsParams { queues: 2, stacks: [Some(0), None], ..Default::default() };
-        let hosts = match TwoHosts::new(&params) {
-            Ok(hosts) => hosts,
-            Err(error) if error.is_permission() => {
-                return println!("SKIP a_host_is_steered_if_it_is_to_be: {error}");
-            }
-            Err(error) => panic!("{error}"),
-        };
+        let test = "a_host_is_steered_if_it_is_to_be";
+        let Some(hosts) = or_skip(test, TwoHosts::new(&params)) else { return };
         if hosts.a.stack.is_none() {
             return println!("SKIP a_host_is_steered_if_it_is_to_be: the kernel steers nothing to CPU 0");
         }

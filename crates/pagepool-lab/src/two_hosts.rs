@@ -17,17 +17,16 @@
 
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use pagepool_net::link::{Ethtool, LinkInfo, Mac, NetError, Netlink, Offload, OperState, VethEnd};
+use pagepool_net::link::{Ethtool, LinkInfo, Mac, NetError, Netlink, Offload, VethEnd};
 
+use crate::frame_socket::FrameSocket;
 use crate::namespace::Namespace;
 use crate::{coalesce, steering};
 
 /// How long links may take to come up.
 const LIMIT: Duration = Duration::from_secs(10);
-const NAP: Duration = Duration::from_millis(2);
 /// Long enough for some ten packets at a few Gbit/s, and short beside what TCP takes for a round trip on a busy machine.
 const GATHER: Duration = Duration::from_micros(20);
 /// Bits of the network's addresses that are the same.
@@ -85,6 +84,13 @@ pub struct Host {
     pub stack: Option<u32>,
 }
 
+impl Host {
+    /// A socket for the frames of its link.
+    pub fn frame_socket(&self) -> Result<FrameSocket, NetError> {
+        FrameSocket::open(&self.namespace, &self.link.name)
+    }
+}
+
 /// Two hosts that wait for somebody to forward between them. Dropping it ends them; their links go with them.
 ///
 /// All links are up, and send whole packets with their checksums: transmit checksum and segmentation offloads are off.
@@ -100,9 +106,9 @@ pub struct Host {
 ///     Err(error) => return Err(error),
 /// };
 /// let near = hosts.run_between(|| FrameSocket::open_here("near0"))?;
-/// let far = FrameSocket::open(&hosts.a.namespace, &hosts.a.link.name)?;
-/// let [Some(from), Some(to)] = [&hosts.a.link, &hosts.near[0]].map(|link| link.mac) else { return Ok(()) };
-/// let (frames, mut frame, mut tally) = (NumberedFrames::new(from, to, 64)?, [0; 64], Tally::new(1));
+/// let far = hosts.a.frame_socket()?;
+/// let frames = NumberedFrames::between(&hosts.a.link, &hosts.near[0], 64)?;
+/// let (mut frame, mut tally) = ([0; 64], Tally::new(1));
 /// frames.write(0, &mut frame);
 /// assert!(far.send(&frame)? && near.wait(Duration::from_secs(5)));
 /// assert_eq!(near.receive(&mut frame)?, Some(64));
@@ -194,8 +200,8 @@ impl LinkClients {
         host.netlink.set_up(loopback, true)?;
         let index = host.netlink.link(&far)?.index;
         host.netlink.add_address(index, address, PREFIX)?;
-        let near = self.wait(near)?;
-        let link = host.wait(&far)?;
+        let near = self.netlink.wait_up(near, LIMIT)?;
+        let link = host.netlink.wait_up(&far, LIMIT)?;
         Ok((Host { namespace, link, address, stack }, near))
     }
 
@@ -205,25 +211,5 @@ impl LinkClients {
         self.ethtool.set_offload(link, Offload::Gro, gro)?;
         let index = self.netlink.link(link)?.index;
         self.netlink.set_up(index, true)
-    }
-
-    /// Waits until packets pass.
-    fn wait(&mut self, name: &str) -> Result<LinkInfo, NetError> {
-        let start = Instant::now();
-        loop {
-            let link = self.netlink.link(name)?;
-            if link.state == OperState::Up {
-                return Ok(link);
-            }
-            if start.elapsed() >= LIMIT {
-                let what = format!("interface {name:?}, which is {:?}, to come up", link.state);
-                return Err(NetError::Late {
-                    what,
-                    limit: LIMIT,
-                    remedy: "try again when the machine is less busy",
-                });
-            }
-            thread::sleep(NAP);
-        }
     }
 }

@@ -5,22 +5,15 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use pagepool_lab::Namespace;
 use pagepool_lab::link::Netlink;
+use pagepool_lab::{Namespace, or_skip};
 
 /// Nothing here takes as long.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A namespace, or the reason why there is none on this machine.
+/// A namespace, if this machine can have one.
 fn namespace(test: &str) -> Option<Namespace> {
-    match Namespace::new("test") {
-        Ok(namespace) => Some(namespace),
-        Err(error) if error.is_permission() => {
-            println!("SKIP {test}: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    or_skip(test, Namespace::new("test"))
 }
 
 fn names(netlink: &mut Netlink) -> Vec<String> {

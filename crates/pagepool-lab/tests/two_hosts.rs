@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use pagepool_lab::{
     Arrival, FrameBatch, FrameGenerator, FrameSocket, GeneratorMode, GeneratorParams, Namespace,
-    NearNamespace, NumberedFrames, Tally, TcpParams, TcpTransfer, TwoHosts, TwoHostsParams,
+    NearNamespace, NumberedFrames, Tally, TcpParams, TcpTransfer, TwoHosts, TwoHostsParams, or_skip,
 };
 use pagepool_net::link::{Mac, NetError, Offload, OperState, VethEnd};
 
@@ -22,28 +22,14 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Names the role of a child process.
 const CHILD: &str = "PAGEPOOL_TEST_HOLDS_TWO_HOSTS";
 
-/// The hosts, or the reason why there are none on this machine.
+/// The hosts, if this machine can have them.
 fn hosts(test: &str, params: &TwoHostsParams) -> Option<TwoHosts> {
-    match TwoHosts::new(params) {
-        Ok(hosts) => Some(hosts),
-        Err(error) if error.is_permission() => {
-            println!("SKIP {test}: {error}");
-            None
-        }
-        Err(error) => panic!("{error}: {:?}", std::error::Error::source(&error)),
-    }
+    or_skip(test, TwoHosts::new(params))
 }
 
-/// A namespace to look from, or the reason why there is none.
+/// A namespace to look from, if this machine can have one.
 fn observer(test: &str) -> Option<Namespace> {
-    match Namespace::new("observer") {
-        Ok(namespace) => Some(namespace),
-        Err(error) => {
-            assert!(error.is_permission(), "{error}");
-            println!("SKIP {test}: {error}");
-            None
-        }
-    }
+    or_skip(test, Namespace::new("observer"))
 }
 
 fn links_of(namespace: &Namespace) -> Vec<String> {
@@ -257,7 +243,7 @@ fn single_frames_go_both_ways_and_not_back_to_who_sent_them() {
     let name = "single_frames_go_both_ways_and_not_back_to_who_sent_them";
     let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
     let near = FrameSocket::open(hosts.between.as_ref().unwrap(), "near1").unwrap();
-    let far = FrameSocket::open(&hosts.b.namespace, "far1").unwrap();
+    let far = hosts.b.frame_socket().unwrap();
     let frames = NumberedFrames::new(Mac([2; 6]), Mac([4; 6]), 100).unwrap();
     let (mut frame, mut room) = ([0; 100], [0; 200]);
     frames.write(5, &mut frame);

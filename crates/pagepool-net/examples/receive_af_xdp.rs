@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpBuff};
 use pagepool_lab::{FrameSocket, Namespace};
-use pagepool_net::link::{Netlink, OperState, VethEnd};
+use pagepool_net::link::{Netlink, VethEnd};
 use pagepool_net::{Attach, Device, DeviceExt, Redirect, Umem, UmemParams, XskDevice, XskParams};
 
 /// What a thread of the namespace can send back.
@@ -68,9 +68,7 @@ fn add_link() -> Outcome {
         let index = netlink.link(name)?.index;
         netlink.set_up(index, true)?;
     }
-    while netlink.link("near0")?.state != OperState::Up {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    netlink.wait_up("near0", Duration::from_secs(10))?;
     Ok(())
 }
 

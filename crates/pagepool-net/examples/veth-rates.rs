@@ -28,11 +28,7 @@ fn main() -> Result<(), NetError> {
 }
 
 fn params(hosts: &TwoHosts, size: usize, mode: GeneratorMode) -> Result<GeneratorParams, NetError> {
-    let [from, to] = [&hosts.a.link, &hosts.near[0]].map(|link| link.mac);
-    let (Some(from), Some(to)) = (from, to) else {
-        return Err(NetError::Malformed { what: "a veth without a MAC" });
-    };
-    let frames = NumberedFrames::new(from, to, size)?;
+    let frames = NumberedFrames::between(&hosts.a.link, &hosts.near[0], size)?;
     Ok(GeneratorParams { frames, count: 100_000_000, limit: SECONDS, per_second: None, mode })
 }
 

@@ -7,24 +7,17 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pagepool_lab::Namespace;
+use pagepool_lab::{Namespace, or_skip};
 use pagepool_net::link::{
-    Caution, Mac, NetError, Netlink, Offload, OperState, SshSession, VethEnd, cautions,
+    Caution, Mac, NetError, Netlink, Offload, SshSession, VethEnd, cautions,
 };
 
 /// The kernel removes namespaces when it has time.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A namespace, or the reason why there is none on this machine.
+/// A namespace, if this machine can have one.
 fn namespace(test: &str) -> Option<Namespace> {
-    match Namespace::new("test") {
-        Ok(namespace) => Some(namespace),
-        Err(error) if error.is_permission() => {
-            println!("SKIP {test}: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    or_skip(test, Namespace::new("test"))
 }
 
 fn end(name: &str) -> VethEnd<'_> {
@@ -68,8 +61,7 @@ fn a_veth_pair_is_as_it_was_asked_for_and_goes_with_either_namespace() {
     netlink.set_mac(link.index, Mac([2, 0, 0, 0, 0, 9])).unwrap();
     netlink.set_up(link.index, true).unwrap();
     over_there.set_up(other.index, true).unwrap();
-    wait_until("the link is up", || netlink.link("near").unwrap().state == OperState::Up);
-    let link = netlink.link("near").unwrap();
+    let link = netlink.wait_up("near", LIMIT).unwrap();
     assert_eq!((link.mtu, link.mac, link.is_up), (2000, Some(Mac([2, 0, 0, 0, 0, 9])), true));
     netlink.set_up(link.index, false).unwrap();
     assert!(!netlink.link("near").unwrap().is_up);

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pagepool_lab::{Arrival, FrameBatch, FrameSocket, Host, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
-use pagepool_lab::link::{LinkInfo, Mac, NetError};
+use pagepool_lab::link::{LinkInfo, NetError};
 
 use crate::{Allocator, Error, Missing, Options, Outcome, ticks};
 
@@ -103,9 +103,8 @@ struct End {
 
 impl End {
     fn new(host: &Host, near: &LinkInfo, options: &Options) -> Result<Self, Error> {
-        let mac = |link: &LinkInfo| link.mac.unwrap_or(Mac([2, 0, 0, 0, 0, 1]));
-        let frames = NumberedFrames::new(mac(&host.link), mac(near), SIZE)?;
-        let socket = FrameSocket::open(&host.namespace, &host.link.name)?;
+        let frames = NumberedFrames::between(&host.link, near, SIZE)?;
+        let socket = host.frame_socket()?;
         let (bytes, batch, tally) = (vec![0; SIZE * BATCH], FrameBatch::new(SIZE), Tally::new(options.count));
         Ok(Self { socket, frames, bytes, sent: 0, batch, tally })
     }

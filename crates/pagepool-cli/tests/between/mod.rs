@@ -7,8 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use pagepool_lab::{FrameSocket, Namespace, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
-use pagepool_net::link::{Mac, NetError};
+use pagepool_lab::{FrameSocket, Namespace, NumberedFrames, Tally, TwoHosts, TwoHostsParams, or_skip};
+use pagepool_net::link::NetError;
 use serde_json::Value;
 
 /// Nothing here takes as long.
@@ -20,14 +20,7 @@ pub fn hosts(test: &str, params: &TwoHostsParams) -> Option<TwoHosts> {
         println!("SKIP {test}: it needs root, for network namespaces and XDP");
         return None;
     }
-    match TwoHosts::new(params) {
-        Ok(hosts) => Some(hosts),
-        Err(error) if error.is_permission() => {
-            println!("SKIP {test}: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    or_skip(test, TwoHosts::new(params))
 }
 
 pub fn binary(arguments: &[&str]) -> Command {
@@ -236,13 +229,12 @@ fn check(document: &Value) {
 /// Numbered frames to a near end, of a size.
 pub fn frames(hosts: &TwoHosts, to: usize, size: usize) -> NumberedFrames {
     let from = if to == 0 { &hosts.a.link } else { &hosts.b.link };
-    let mac = |mac: Option<Mac>| mac.expect("a veth has a MAC address");
-    NumberedFrames::new(mac(from.mac), mac(hosts.near[to].mac), size).expect("a size that there is")
+    NumberedFrames::between(from, &hosts.near[to], size).expect("a size that there is")
 }
 
 /// The far ends of both links.
 pub fn far_ends(hosts: &TwoHosts) -> [FrameSocket; 2] {
-    [&hosts.a, &hosts.b].map(|host| FrameSocket::open(&host.namespace, &host.link.name).expect("a socket"))
+    [&hosts.a, &hosts.b].map(|host| host.frame_socket().expect("a socket"))
 }
 
 /// Sends a frame; where there is no room, again.

@@ -50,9 +50,8 @@ pub fn run(words: &[&str]) -> Result<String, String> {
 
 /// Frames a second that went all the way.
 fn frames(hosts: &TwoHosts, what: &str, size: usize, seconds: Duration) -> Result<String, String> {
-    let [from, to] = [&hosts.a.link, &hosts.near[0]].map(|link| link.mac);
-    let (Some(from), Some(to)) = (from, to) else { return Err("a veth without a MAC".into()) };
-    let frames = NumberedFrames::new(from, to, size).map_err(|error| error.to_string())?;
+    let frames = NumberedFrames::between(&hosts.a.link, &hosts.near[0], size);
+    let frames = frames.map_err(|error| error.to_string())?;
     let limit = START + WARM + seconds + END;
     let params =
         GeneratorParams { frames, count: u64::MAX, limit, per_second: None, mode: GeneratorMode::Xdp };

@@ -5,14 +5,19 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::error::NetError;
 use super::exchange::{NetlinkSocket, RequestText};
-use super::link_info::{self, LinkInfo, Mac, check_name};
+use super::link_info::{self, LinkInfo, Mac, OperState, check_name};
 use super::message::{Request, nested};
 use super::qdisc::{self, Qdisc};
 use super::route::{self, Address, Route};
 use super::sys::{self, uapi};
+
+/// Between two looks at a link that is to come up.
+const NAP: Duration = Duration::from_millis(1);
 
 /// One end of a veth pair that is to be.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +107,26 @@ impl Netlink {
         let request =
             Request::new(uapi::RTM_NEWLINK, uapi::NLM_F_ACK, &link_info::header(index, flags, uapi::IFF_UP));
         self.change(request, if up { "turn on" } else { "turn off" }, &format!("link {index}"))
+    }
+
+    /// Waits until packets pass through a link that is on, and gives it as it is then.
+    pub fn wait_up(&mut self, name: &str, limit: Duration) -> Result<LinkInfo, NetError> {
+        let start = Instant::now();
+        loop {
+            let link = self.link(name)?;
+            if link.state == OperState::Up {
+                return Ok(link);
+            }
+            if start.elapsed() >= limit {
+                let what = format!("interface {name:?}, which is {:?}, to come up", link.state);
+                return Err(NetError::Late {
+                    what,
+                    limit,
+                    remedy: "try again when the machine is less busy",
+                });
+            }
+            thread::sleep(NAP);
+        }
     }
 
     /// Sets the largest packet of a link.

@@ -8,11 +8,14 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use pagepool_lab::link::{Netlink, OperState, VethEnd};
+use pagepool_lab::link::{Netlink, VethEnd};
 use pagepool_lab::{FrameSocket, Namespace};
 use pagepool_net::testing::FarEnd;
+
+/// No link takes as long to come up.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// Veth pairs from the namespace that this thread is in now to another.
 pub struct Veth {
@@ -59,13 +62,6 @@ pub fn pin(cpu: usize) {
     unsafe { libc::CPU_SET(cpu, &mut set) };
     // SAFETY: the kernel reads a set.
     assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) }, 0);
-}
-
-/// This thread gets a network namespace of its own.
-fn leave() {
-    // SAFETY: the call takes an integer.
-    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "{}", io::Error::last_os_error());
-    std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1").ok(); // no packets but ours
 }
 
 /// Sends this thread a signal that does nothing, after so long; to be joined by its end.
@@ -190,7 +186,7 @@ impl Veth {
 
     /// The same, with so many queues at all ends.
     pub fn with_queues(pairs: usize, mtu: usize, queues: u32) -> Rc<Self> {
-        leave();
+        Namespace::enter_new().expect("root may have one");
         let near = RefCell::new(Netlink::open().expect("a namespace of our own"));
         let far = Namespace::new("far").expect("one more");
         let this = Self { near, far, pairs, mtu, queues, alive: Cell::new(false) };
@@ -217,8 +213,8 @@ impl Veth {
             self.near.borrow_mut().add_veth(&pair.0, &pair.1).expect("names that are free");
             turn(&mut over_there, &far, true);
             self.set_up(&near, true);
-            wait_up(&mut self.near.borrow_mut(), &near);
-            wait_up(&mut over_there, &far);
+            self.near.borrow_mut().wait_up(&near, LIMIT).expect("it comes up");
+            over_there.wait_up(&far, LIMIT).expect("it comes up");
         }
     }
 
@@ -295,15 +291,6 @@ impl Tap {
 fn turn(netlink: &mut Netlink, link: &str, up: bool) {
     let index = netlink.link(link).expect("it is there").index;
     netlink.set_up(index, up).expect("it is ours");
-}
-
-/// Waits until packets pass.
-fn wait_up(netlink: &mut Netlink, link: &str) {
-    let start = Instant::now();
-    while netlink.link(link).expect("it is there").state != OperState::Up {
-        assert!(start.elapsed() < Duration::from_secs(10), "{link} comes up");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// A raw socket at the far end of a pair.
