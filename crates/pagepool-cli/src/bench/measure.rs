@@ -8,6 +8,7 @@ pub mod counted;
 pub mod machine;
 pub mod perf;
 pub mod summary;
+pub mod touch;
 pub mod workload;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -10,7 +10,7 @@ use crate::bench::measure::{Measured, WorkloadFigures};
 
 /// Figures per buffer of one workload. Times are `None` where it did not run.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Outcome {
+pub struct WorkloadOutcome {
     /// The workload's name.
     pub name: &'static str,
     /// Linux's name for the same, or "-".
@@ -59,7 +59,7 @@ pub struct Outcome {
     pub skipped: Option<String>,
 }
 
-/// The columns, as [`Outcome::line`] fills them.
+/// The columns, as [`WorkloadOutcome::line`] fills them.
 pub fn head() -> String {
     columns(["workload", "Linux's name", "ns min", "med", "max", "tsc med", "core", "instr", "note"])
 }
@@ -71,7 +71,7 @@ fn columns(cells: [&str; 9]) -> String {
     line.trim_end().to_owned()
 }
 
-impl Outcome {
+impl WorkloadOutcome {
     /// Judges the figures of a workload. Its counters must fit its rules, and it must not have faulted.
     pub fn of(workload: &Workload, figures: WorkloadFigures) -> Self {
         let own = figures.own;
@@ -203,24 +203,24 @@ mod tests {
 
     #[test]
     fn counters_that_do_not_fit_fail_it() {
-        assert_eq!(Outcome::of(&ROW, figures(100, 0)).failed, None);
-        let outcome = Outcome::of(&ROW, figures(99, 0));
+        assert_eq!(WorkloadOutcome::of(&ROW, figures(100, 0)).failed, None);
+        let outcome = WorkloadOutcome::of(&ROW, figures(99, 0));
         assert!(outcome.failed.as_ref().is_some_and(|why| why.contains("alloc_fast is 99")));
         assert!(outcome.line().contains("FAILED"));
     }
 
     #[test]
     fn a_page_fault_fails_it() {
-        let outcome = Outcome::of(&ROW, figures(100, 1));
+        let outcome = WorkloadOutcome::of(&ROW, figures(100, 1));
         assert!(outcome.failed.is_some_and(|why| why.contains("1 page faults")));
         let forgiving = Workload { buffers_a_fault: 50, ..ROW };
-        assert_eq!(Outcome::of(&forgiving, figures(100, 2)).failed, None);
-        assert!(Outcome::of(&forgiving, figures(100, 3)).failed.is_some());
+        assert_eq!(WorkloadOutcome::of(&forgiving, figures(100, 2)).failed, None);
+        assert!(WorkloadOutcome::of(&forgiving, figures(100, 3)).failed.is_some());
     }
 
     #[test]
     fn lines_fit_110_columns_and_align_with_the_head() {
-        let line = Outcome::of(&ROW, figures(100, 0)).line();
+        let line = WorkloadOutcome::of(&ROW, figures(100, 0)).line();
         assert!(line.len() <= 110, "{}: {line}", line.len());
         let end_of = |text: &str, word: &str| text.find(word).map(|at| at + word.len());
         assert_eq!(end_of(&line, "1234 "), end_of(&head(), "tsc med "));
@@ -237,7 +237,7 @@ mod tests {
             disturbed.own.ticks[turn] *= 50.0;
             floor_too.ticks[turn] *= 50.0;
         }
-        let outcome = Outcome::of(&ROW, WorkloadFigures { beside: Some(floor_too), ..disturbed });
+        let outcome = WorkloadOutcome::of(&ROW, WorkloadFigures { beside: Some(floor_too), ..disturbed });
         assert_eq!(outcome.of_floor, Some(2.0));
         assert!(outcome.line().contains("2.00 floor"));
     }
@@ -245,7 +245,8 @@ mod tests {
     #[test]
     fn on_one_core_the_difference_to_the_floor_is_noted() {
         let floor = Measured { ticks: vec![1224.5; 9], ..Measured::default() };
-        let outcome = Outcome::of(&ROW, WorkloadFigures { beside: Some(floor), cores: 1, ..figures(100, 0) });
+        let outcome =
+            WorkloadOutcome::of(&ROW, WorkloadFigures { beside: Some(floor), cores: 1, ..figures(100, 0) });
         let expected = 10.0 / clock::ticks_per_ns();
         assert!(outcome.over_floor_ns.is_some_and(|over| (over - expected).abs() < 1e-9));
         assert_eq!(outcome.of_floor, None);
@@ -254,7 +255,7 @@ mod tests {
 
     #[test]
     fn one_that_did_not_run_says_why() {
-        let outcome = Outcome::skipped(&ROW, "one CPU only".into());
+        let outcome = WorkloadOutcome::skipped(&ROW, "one CPU only".into());
         assert!(outcome.line().ends_with("SKIP\n    one CPU only"));
         assert_eq!(outcome.ns_med, None);
     }

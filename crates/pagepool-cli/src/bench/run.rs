@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::measure::machine::Machine;
 use super::measure::measure;
 use super::measure::workload::{Plan, Workload};
-use super::outcome::{self, Outcome};
+use super::outcome::{self, WorkloadOutcome};
 use super::plot::Plot;
 use crate::report::json::print_json;
 use crate::sys;
@@ -33,7 +33,7 @@ pub struct TableParams {
 struct TableJson<'a> {
     machine: &'a Machine,
     repeats: usize,
-    results: &'a [Outcome],
+    results: &'a [WorkloadOutcome],
 }
 
 /// Runs the workloads and prints what became of them. Fails if one of them failed, or if the filter leaves
@@ -79,31 +79,31 @@ fn draw(plot: &Plot, document: &TableJson) -> Result<(), String> {
 
 /// Runs a workload, and again where nothing is wrong but page faults: a kernel that moves memory together,
 /// for huge pages, makes some in whatever runs meanwhile, now and then. The outcome says how often it ran.
-fn run_one(plan: Plan, workload: &Workload, second: Option<usize>) -> Outcome {
+fn run_one(plan: Plan, workload: &Workload, second: Option<usize>) -> WorkloadOutcome {
     let mut outcome = run_once(plan, workload, second);
     while outcome.faulted && outcome.runs < TRIES {
         let runs = outcome.runs + 1;
-        outcome = Outcome { runs, ..run_once(plan, workload, second) };
+        outcome = WorkloadOutcome { runs, ..run_once(plan, workload, second) };
     }
     outcome
 }
 
-fn run_once(plan: Plan, workload: &Workload, second: Option<usize>) -> Outcome {
+fn run_once(plan: Plan, workload: &Workload, second: Option<usize>) -> WorkloadOutcome {
     let ready = match (workload.ready)() {
         Ok(ready) => ready,
-        Err(why) => return Outcome::failed(workload, why),
+        Err(why) => return WorkloadOutcome::failed(workload, why),
     };
     let beside = match workload.beside.map(|ready| ready()).transpose() {
         Ok(beside) => beside,
-        Err(why) => return Outcome::failed(workload, why),
+        Err(why) => return WorkloadOutcome::failed(workload, why),
     };
     match measure(plan.lighter(workload.weight), ready, beside, second) {
-        Ok(figures) => Outcome::of(workload, figures),
-        Err(why) => Outcome::skipped(workload, why),
+        Ok(figures) => WorkloadOutcome::of(workload, figures),
+        Err(why) => WorkloadOutcome::skipped(workload, why),
     }
 }
 
-fn verdict(results: &[Outcome], quiet: bool) -> ExitCode {
+fn verdict(results: &[WorkloadOutcome], quiet: bool) -> ExitCode {
     let failed: Vec<&str> = results.iter().filter(|r| r.failed.is_some()).map(|r| r.name).collect();
     let skipped = results.iter().filter(|r| r.skipped.is_some()).count();
     if !quiet {

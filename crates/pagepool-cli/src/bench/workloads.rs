@@ -10,7 +10,6 @@ pub mod pools;
 mod remote;
 mod rival;
 mod skb;
-pub mod touch;
 mod waits;
 mod yardsticks;
 

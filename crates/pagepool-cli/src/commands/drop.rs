@@ -8,7 +8,7 @@ use pagepool_net::{Action, Ingress, PacketHandler};
 use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::PortHandler;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
-use crate::traffic::options::{Options, ReceiveOptions};
+use crate::traffic::options::{ReceiveOptions, TrafficOptions};
 
 /// What to drop, and whether to look at it first.
 #[derive(Args, Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct DropArgs {
     #[command(flatten)]
     receive: ReceiveOptions,
     #[command(flatten)]
-    options: Options,
+    options: TrafficOptions,
 }
 
 impl TrafficCommand for DropArgs {

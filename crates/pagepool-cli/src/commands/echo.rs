@@ -7,7 +7,7 @@ use pagepool_net::{Action, Ingress, PacketHandler, swap_macs};
 use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::PortHandler;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
-use crate::traffic::options::{Options, ReceiveOptions, TransmitOptions};
+use crate::traffic::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
 
 /// Where packets are sent back.
 #[derive(Args, Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct EchoArgs {
     #[command(flatten)]
     transmit: TransmitOptions,
     #[command(flatten)]
-    options: Options,
+    options: TrafficOptions,
 }
 
 impl TrafficCommand for EchoArgs {

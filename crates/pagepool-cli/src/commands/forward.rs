@@ -13,7 +13,7 @@ use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::PortHandler;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::interface::Interface;
-use crate::traffic::options::{Options, ReceiveOptions, TransmitOptions};
+use crate::traffic::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
 
 /// What to forward between.
 #[derive(Args, Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct ForwardArgs {
     #[command(flatten)]
     transmit: TransmitOptions,
     #[command(flatten)]
-    options: Options,
+    options: TrafficOptions,
 }
 
 impl TrafficCommand for ForwardArgs {

@@ -20,7 +20,7 @@ use crate::report::error::error_chain;
 use crate::traffic::capture::CaptureTap;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::interface::Interface;
-use crate::traffic::options::{Options, TransmitOptions};
+use crate::traffic::options::{TrafficOptions, TransmitOptions};
 
 /// What to send.
 #[derive(Args, Clone, Debug)]
@@ -50,7 +50,7 @@ pub struct GenArgs {
     #[command(flatten)]
     transmit: TransmitOptions,
     #[command(flatten)]
-    options: Options,
+    options: TrafficOptions,
     /// Shared by the threads: the next number.
     #[arg(skip)]
     numbers: Arc<AtomicU64>,

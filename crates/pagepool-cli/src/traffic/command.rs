@@ -4,7 +4,7 @@ use pagepool_net::{Attach, TxMode};
 
 use super::capture::CaptureTap;
 use super::interface::Interface;
-use super::options::Options;
+use super::options::TrafficOptions;
 use crate::engine::frame_source::FrameSource;
 use crate::engine::poll_loop::PortHandler;
 use crate::engine::socket_sizes::SocketSizes;
@@ -40,7 +40,7 @@ pub struct TrafficPlan<'a> {
     /// What becomes of an interface, with the interface's name to follow.
     pub effect: &'static str,
     pub interfaces: Vec<&'a str>,
-    pub options: &'a Options,
+    pub options: &'a TrafficOptions,
     /// Where the XDP program runs that takes packets from the kernel; without one nothing is received.
     pub attach: Option<Attach>,
     /// How packets go out, if any do.

@@ -9,7 +9,7 @@ use pagepool_net::{self as net, Attach, BusyPoll, XskMode};
 
 /// Options of every command on interfaces. The first paragraph of each is its line in the short help.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+pub struct TrafficOptions {
     /// Queues to work on: 0, or 0,2, or 0-3 [default: all]
     ///
     /// Each queue has its own thread, socket and pool. Packets of other queues go to the kernel as before.
@@ -169,7 +169,7 @@ impl ReceiveOptions {
 /// The usual unaligned chunk: what is left of its page is for colours.
 const UNALIGNED: u32 = 3072;
 
-impl Options {
+impl TrafficOptions {
     /// As the library has it.
     pub fn mode(&self) -> XskMode {
         match self.mode {

@@ -12,7 +12,7 @@ use super::capture::{Capture, Tapped};
 use super::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use super::interface::{Interface, Kernel};
 use super::live_figures::LiveFigures;
-use super::options::{Mode, Options};
+use super::options::{Mode, TrafficOptions};
 use super::setup::{SetupParams, TrafficSetup};
 use super::summary::TrafficResult;
 use crate::engine::interrupt::listen;
@@ -68,7 +68,7 @@ fn look_up<C: TrafficCommand>(
 }
 
 /// The CPUs for the threads, if any were named, all of which may be used.
-fn cpus(options: &Options) -> Result<Vec<usize>, String> {
+fn cpus(options: &TrafficOptions) -> Result<Vec<usize>, String> {
     let Some(cpus) = &options.cpus else { return Ok(Vec::new()) };
     let allowed = sys::allowed_cpus();
     let cpus: Vec<usize> = cpus.0.iter().map(|&cpu| cpu as usize).collect();

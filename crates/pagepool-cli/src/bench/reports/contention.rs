@@ -46,7 +46,7 @@ pub struct ContentionRow {
 }
 
 /// A way home, as its owner sees it.
-trait ReturnPath {
+trait ContentionPath {
     /// Goes home when a returning thread drops it.
     type Buffer: Send;
     /// What must be counted, and nothing else.
@@ -58,7 +58,7 @@ trait ReturnPath {
 }
 
 /// Lanes or the locked ring.
-impl ReturnPath for Rc<Bound> {
+impl ContentionPath for Rc<Bound> {
     type Buffer = PageBuf;
     const RULES: &'static [Rule] = &[
         Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
@@ -77,7 +77,7 @@ impl ReturnPath for Rc<Bound> {
 }
 
 /// The lock-free ring, which counts for itself.
-impl<'a> ReturnPath for mpsc::Owner<'a> {
+impl<'a> ContentionPath for mpsc::Owner<'a> {
     type Buffer = mpsc::QueuedPage<'a>;
     const RULES: &'static [Rule] = mpsc::RULES;
 
@@ -194,7 +194,7 @@ impl Progress {
     }
 }
 
-fn measure<W: ReturnPath>(case: ContentionCase, way: &mut W) -> Result<ContentionRow, String> {
+fn measure<W: ContentionPath>(case: ContentionCase, way: &mut W) -> Result<ContentionRow, String> {
     let ContentionCase { plan, threads, cpus, .. } = case;
     let progress = Progress {
         returned: (0..threads).map(|_| PaddedCount::default()).collect(),
@@ -231,7 +231,7 @@ fn measure<W: ReturnPath>(case: ContentionCase, way: &mut W) -> Result<Contentio
 }
 
 /// The owner's side: ticks per buffer of each repetition, from the first allocation to the last return.
-fn repeat<W: ReturnPath>(
+fn repeat<W: ContentionPath>(
     plan: Plan,
     way: &mut W,
     senders: &mut [BurstSender<W::Buffer>],

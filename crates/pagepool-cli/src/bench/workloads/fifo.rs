@@ -8,9 +8,9 @@ use std::rc::Rc;
 use pagepool::{Bound, PAGE_SIZE, PageBuf, PoolParams};
 
 use super::owner::CACHE_ONLY;
+use crate::bench::measure::touch;
 use crate::bench::measure::workload::{Ready, Workload};
 use crate::bench::workloads::pools;
-use crate::bench::workloads::touch;
 
 /// Without and with touch, with and without colours, from small and large pools.
 pub const TABLE: &[Workload] = &[

@@ -9,10 +9,10 @@ use pagepool::{Bound, PageBuf, PoolParams};
 use super::remote::consumer;
 use super::yardsticks::BURST;
 use crate::bench::measure::counted::{Moves, Rule};
+use crate::bench::measure::touch;
 use crate::bench::measure::workload::{Ready, Workload};
 use crate::bench::rivals::spsc;
 use crate::bench::workloads::pools;
-use crate::bench::workloads::touch;
 
 /// MTU 1500 with headers, headroom and tailroom: 15 of them in 32 KiB.
 pub const MTU_1500: usize = 1514 + 256 + 320;

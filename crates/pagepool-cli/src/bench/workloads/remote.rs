@@ -7,10 +7,10 @@ use pagepool::{Bound, PageBuf, put_bulk};
 
 use super::yardsticks::{BURST, spsc_floor, spsc_floor_touch};
 use crate::bench::measure::counted::{Moves, Rule};
+use crate::bench::measure::touch;
 use crate::bench::measure::workload::{Ready, Workload};
 use crate::bench::rivals::spsc::{self, BurstReceiver, CAPACITY};
 use crate::bench::workloads::pools;
-use crate::bench::workloads::touch;
 
 /// All come home by message, and none is taken from the arena.
 const BY_MESSAGE: &[Rule] = &[
