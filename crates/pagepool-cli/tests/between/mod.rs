@@ -55,7 +55,7 @@ impl Place<'_> {
     }
 
     /// What a command says that does not want to run.
-    pub fn refusal(&self, arguments: &[&str]) -> String {
+    pub fn error(&self, arguments: &[&str]) -> String {
         let output = self.output(binary(arguments));
         assert!(!output.status.success(), "{arguments:?}: {}", text(&output.stdout));
         text(&output.stderr).to_owned()

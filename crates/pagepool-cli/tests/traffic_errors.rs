@@ -43,13 +43,13 @@ fn the_default_route_is_left_alone_unless_that_is_meant() {
         ok(netlink.add_route([0, 0, 0, 0].into(), 0, [192, 0, 2, 1].into()));
     });
     for command in COMMANDS {
-        let said = Place::Between(&hosts).refusal(command);
+        let said = Place::Between(&hosts).error(command);
         assert!(
             said.contains("near0") && said.contains("the default route") && said.contains("--yes"),
             "{said}"
         );
     }
-    Place::Between(&hosts).refusal(&["drop", "lo"]);
+    Place::Between(&hosts).error(&["drop", "lo"]);
     let Some(said) = works(&hosts, binary(&["drop", "near1"])) else {
         return println!("SKIP {name}: no AF_XDP");
     };
@@ -109,7 +109,7 @@ fn what_there_is_not_is_named_with_what_there_is() {
         (&["drop", "near0", "--busy-poll=0"], &["1..=65535"]),
     ];
     for (arguments, words) in cases {
-        let said = Place::Between(&hosts).refusal(arguments);
+        let said = Place::Between(&hosts).error(arguments);
         if said.contains("CAP_") {
             return println!("SKIP {name}: {}", said.trim());
         }
@@ -117,7 +117,7 @@ fn what_there_is_not_is_named_with_what_there_is() {
             assert!(said.contains(word), "{arguments:?}: {word} is not in: {said}");
         }
     }
-    let said = Place::Between(&hosts).refusal(&["drop", "near0", "--mode", "zerocopy"]);
+    let said = Place::Between(&hosts).error(&["drop", "near0", "--mode", "zerocopy"]);
     assert!(said.contains("no zero copy") && said.contains("use copy mode"), "{said}");
 }
 
@@ -128,9 +128,9 @@ fn a_program_that_is_there_already_is_named() {
     let Some(running) = Place::Between(&hosts).start(name, &["drop", "near0"]) else { return };
     let link = hosts.run_between(|| ok(ok(Netlink::open()).link("near0")));
     let id = link.xdp.first().expect("the first one's").id;
-    let said = Place::Between(&hosts).refusal(&["echo", "near0"]);
+    let said = Place::Between(&hosts).error(&["echo", "near0"]);
     assert!(said.contains(&format!("program with id {id}")) && said.contains("near0"), "{said}");
-    let said = Place::Between(&hosts).refusal(&["gen", "near0"]);
+    let said = Place::Between(&hosts).error(&["gen", "near0"]);
     assert!(said.contains("queue 0") && said.contains("ss --xdp"), "whose queue it is: {said}");
     assert_eq!(running.interrupt()["interfaces"][0]["program_id"], id);
 }
@@ -213,9 +213,9 @@ fn every_option_has_a_help_text() {
     ];
     for (command, own) in [
         ("drop", &["--attach", "--verify"][..]),
-        ("echo", &["--attach"]),
-        ("forward", &["--attach"]),
-        ("gen", &["--size", "--rate", "--count", "--dst"]),
+        ("echo", &["--attach", "--tx-mode"]),
+        ("forward", &["--attach", "--tx-mode"]),
+        ("gen", &["--size", "--rate", "--count", "--dst", "--tx-mode"]),
     ] {
         let output = binary(&[command, "-h"])
             .env("COLUMNS", "1000")
@@ -245,8 +245,8 @@ fn an_interface_is_itself_under_another_name() {
     if !ip(&hosts, "link property add dev near0 altname other0") {
         return println!("SKIP {name}: no `ip` that gives an interface a second name");
     }
-    let said = Place::Between(&hosts).refusal(&["forward", "near0", "other0"]);
-    assert!(said.contains("near0 twice") && said.contains("pagepool echo near0"), "{said}");
+    let said = Place::Between(&hosts).error(&["forward", "near0", "other0"]);
+    assert!(said.contains("the same interface, near0") && said.contains("pagepool echo near0"), "{said}");
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn what_has_no_ethernet_header_is_refused() {
     }
     for command in [&["drop", "tun0"][..], &["echo", "tun0"], &["forward", "near0", "tun0"], &["gen", "tun0"]]
     {
-        let said = Place::Between(&hosts).refusal(command);
-        assert!(said.contains("tun0 is no Ethernet interface"), "{command:?}: {said}");
+        let said = Place::Between(&hosts).error(command);
+        assert!(said.contains("tun0 is not an Ethernet interface"), "{command:?}: {said}");
     }
 }
