@@ -7,6 +7,7 @@ pub(crate) mod mapping_cache;
 pub(crate) mod seam;
 mod stats;
 mod tx_queue;
+pub(crate) mod tx_slots;
 mod wait;
 
 pub use seam::{Armed, Device, DeviceInfo, QueueState};

@@ -48,6 +48,7 @@ pub use params::MemNicParams;
 pub use port::{NicPort, PortStats, PortStep};
 
 use crate::device::mapping_cache::MappingCache;
+use crate::device::tx_slots::TxLimits;
 use crate::device::{Armed, Calls, Device, DeviceInfo, DeviceStats, QueueState, TxQueue};
 use device_memory::DeviceMemory;
 use link::Link;
@@ -116,6 +117,7 @@ pub fn mem_nic(params: MemNicParams, memory: Arc<dyn DeviceMemory>) -> Result<(M
     let domain: Arc<dyn DmaDomain> = memory.clone();
     let rings = PortRings { fill: posted, received, send: to_send, sent };
     let port = NicPort::new(link.clone(), memory, rings, params.max_packet, params.max_buffers);
+    let limits = TxLimits { max_packet: params.max_packet, max_buffers: params.max_buffers };
     let nic = MemNic {
         info: DeviceInfo {
             name: params.name,
@@ -130,7 +132,7 @@ pub fn mem_nic(params: MemNicParams, memory: Arc<dyn DeviceMemory>) -> Result<(M
         link,
         armed: false,
         receiver: Receiver::new(fill, came, params.max_buffers),
-        sender: Sender::new(send, went, params.max_packet, params.max_buffers),
+        sender: Sender::new(send, went, limits),
         stats: DeviceStats::default(),
         open: true,
     };

@@ -20,6 +20,7 @@ use super::sys::socket::{self as sys, KernelCounts, Mapped, Ring, errno};
 use super::umem::Umem;
 use crate::device::mapping_cache::MappingCache;
 use crate::device::seam::HEADERS;
+use crate::device::tx_slots::TxLimits;
 use crate::device::{Armed, Calls, Device, DeviceInfo, DeviceStats, KernelStats, QueueState, TxQueue};
 use crate::error::parameter;
 use crate::link::lookup;
@@ -199,7 +200,7 @@ impl XskDevice {
             redirect: params.redirect.clone(),
             key,
             receiver: Receiver::new(layout, buffers, most_buffers),
-            sender: Sender::new(layout, copied_from, slots, max_buffers, max_packet),
+            sender: Sender::new(layout, copied_from, slots, TxLimits { max_packet, max_buffers }),
             stats: DeviceStats::default(),
             last: KernelCounts::default(),
             calls: Calls::default(),

@@ -17,6 +17,7 @@ use super::sys::prefetch;
 use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{CONTINUED, Mapped};
 use crate::device::mapping_cache::MappingCache;
+use crate::device::tx_slots::{self, TxFit, TxLimits, TxRing, TxSlots};
 use crate::device::{DeviceStats, TxQueue};
 
 /// Completions that are looked for at once.
@@ -41,62 +42,31 @@ pub(super) struct Sender {
     whole: DeviceTable,
     /// By page: the first of the slots whose buffers lie in it.
     pages: Box<[u32]>,
-    slots: Box<[Slot]>,
-    free: Vec<u32>,
+    /// The buffers of all other frames.
+    slots: TxSlots<SlotOnPage>,
     /// Where the buffers of the frame lie whose descriptors were written last.
     addrs: [u64; MAX_FRAGS + 1],
-    max_packet: usize,
-    max_buffers: usize,
-    /// Buffers of all frames that have slots.
-    held: usize,
+    limits: TxLimits,
 }
 
-#[derive(Debug)]
-struct Slot {
-    /// In the first slot of a frame.
-    frame: Option<XdpFrame>,
-    /// What is being sent, as it was put on the ring.
+/// What is being sent from a slot, as it was put on the ring, and the next slot of the same page.
+#[derive(Clone, Copy, Debug)]
+struct SlotOnPage {
     addr: u64,
-    /// The next slot of the same page.
     next: u32,
-    /// The first slot of this one's frame.
-    head: u32,
-    /// In the first slot: buffers of the frame, and how many of them the kernel has still.
-    buffers: u8,
-    left: u8,
-}
-
-/// What becomes of the frame at the front of a queue.
-enum Verdict {
-    /// Sent, as so many buffers.
-    Fits(usize),
-    /// Not yet.
-    Full,
-    TooLong,
-    Unmapped,
 }
 
 impl Sender {
-    pub(super) fn new(
-        layout: Layout,
-        copied_from: Option<usize>,
-        slots: usize,
-        max_buffers: usize,
-        max_packet: usize,
-    ) -> Self {
-        let slot = || Slot { frame: None, addr: 0, next: NONE, head: 0, buffers: 0, left: 0 };
+    pub(super) fn new(layout: Layout, copied_from: Option<usize>, slots: usize, limits: TxLimits) -> Self {
         let pages = (layout.len >> PAGE_SHIFT) as usize;
         Self {
             layout,
             copied_from,
             whole: DeviceTable::new(pages),
             pages: vec![NONE; pages].into(),
-            slots: (0..slots).map(|_| slot()).collect(),
-            free: (0..slots as u32).rev().collect(),
+            slots: TxSlots::new(slots, || SlotOnPage { addr: 0, next: NONE }),
             addrs: [0; MAX_FRAGS + 1],
-            max_packet,
-            max_buffers,
-            held: 0,
+            limits,
         }
     }
 
@@ -107,12 +77,12 @@ impl Sender {
         &mut self,
         rings: &mut TxRings,
         packets: &mut Vec<XdpBuff>,
-        reach: &mut MappingCache,
+        mappings: &mut MappingCache,
         stats: &mut DeviceStats,
     ) -> usize {
         let mut sent = 0;
         loop {
-            let of_one_pool = self.transmit_pages_of_one_pool(rings, packets, reach, stats);
+            let of_one_pool = self.transmit_pages_of_one_pool(rings, packets, mappings, stats);
             sent += of_one_pool;
             if of_one_pool == 0 || packets.is_empty() {
                 break;
@@ -126,17 +96,17 @@ impl Sender {
         &mut self,
         rings: &mut TxRings,
         packets: &mut Vec<XdpBuff>,
-        reach: &mut MappingCache,
+        mappings: &mut MappingCache,
         stats: &mut DeviceStats,
     ) -> usize {
         let Some(first) = packets.first().map(XdpBuff::buffer) else { return 0 };
         // It stands for all of its pool: in a UMEM a device address is the place in the area.
-        let at = reach.addr_of(first).filter(|_| first.len() == PAGE_SIZE);
+        let at = mappings.addr_of(first).filter(|_| first.len() == PAGE_SIZE);
         if at.is_none_or(|at| at.0 >> PAGE_SHIFT != u64::from(first.page().0)) {
             return 0;
         }
         let room = rings.send.room(packets.len()).min(self.room());
-        let (layout, copied_from, longest) = (self.layout, self.copied_from, self.max_packet);
+        let (layout, copied_from, longest) = (self.layout, self.copied_from, self.limits.max_packet);
         let (mut slots, mut bytes) = (rings.send.slots(), 0);
         let sent = self.whole.insert_packets(packets, room, |page, offset, len| {
             let at = (u64::from(page.0) << PAGE_SHIFT) + offset as u64;
@@ -160,93 +130,30 @@ impl Sender {
         &mut self,
         rings: &mut TxRings,
         queue: &mut TxQueue,
-        reach: &mut MappingCache,
+        mappings: &mut MappingCache,
         stats: &mut DeviceStats,
     ) -> usize {
         let mut taken = match queue.burst() {
-            Some(packets) => self.transmit_pages(rings, packets, reach, stats),
+            Some(packets) => self.transmit_pages(rings, packets, mappings, stats),
             None => 0,
         };
-        while let Some(frame) = queue.front() {
-            match self.judge(&mut rings.send, frame, reach) {
-                Verdict::Full => {
-                    stats.tx_full += 1;
-                    break;
-                }
-                Verdict::TooLong => stats.tx_too_long += 1,
-                Verdict::Unmapped => stats.tx_unmapped += 1,
-                Verdict::Fits(buffers) => {
-                    stats.tx_packets += 1;
-                    stats.tx_bytes += frame.len() as u64;
-                    if let Some(frame) = queue.pop() {
-                        self.post(frame, buffers);
-                    }
-                    taken += 1;
-                    continue;
-                }
-            }
-            queue.refuse();
-        }
+        let send = &mut rings.send;
+        taken += tx_slots::send(&mut Sending { sender: self, send, mappings }, queue, stats);
         rings.send.submit();
         taken
-    }
-
-    /// Whether a frame can be sent; if so, its descriptors are written, and their slots reserved.
-    #[inline]
-    fn judge(
-        &mut self,
-        send: &mut Producer<Mapped, 2>,
-        frame: &XdpFrame,
-        reach: &mut MappingCache,
-    ) -> Verdict {
-        let buffers = frame.segment_count();
-        if buffers > self.max_buffers || !(1..=self.max_packet).contains(&frame.len()) {
-            return Verdict::TooLong;
-        }
-        if buffers > self.room() || send.room(buffers) < buffers {
-            return Verdict::Full;
-        }
-        let (mut written, mut verdict) = (0, Verdict::Fits(buffers));
-        for segment in frame.segments() {
-            // Memory that is no pool's has no device address.
-            let start = segment.buffer().and_then(|buffer| reach.addr_of(buffer));
-            let addr = start.map(|start| start.0 + segment.offset() as u64);
-            let more = written + 1 < buffers;
-            match addr.ok_or(Verdict::Unmapped).and_then(|at| self.layout.descriptor(at, segment.len(), more))
-            {
-                Ok(descriptor) => {
-                    self.addrs[written] = descriptor.addr;
-                    send.push(descriptor.to_words());
-                    fetch(self.copied_from, descriptor.addr, segment.len());
-                    written += 1;
-                }
-                Err(refused) => {
-                    verdict = refused;
-                    break;
-                }
-            }
-        }
-        if !matches!(verdict, Verdict::Fits(_)) {
-            send.cancel(written);
-        }
-        verdict
     }
 
     /// Notes a frame whose descriptors were written; there are slots for its buffers. Not inlined, so that a frame is copied
     /// as a whole: in parts it is read before the parts have left the store buffer.
     #[inline(never)]
-    fn post(&mut self, frame: XdpFrame, buffers: usize) {
-        let head = self.free[self.free.len() - 1];
-        for &addr in &self.addrs[..buffers] {
-            let free = self.free.pop().expect("slots were counted before");
-            let first = &mut self.pages[(addr >> PAGE_SHIFT) as usize];
-            let slot = &mut self.slots[free as usize];
-            (slot.addr, slot.head, slot.next) = (addr, head, *first);
-            *first = free;
-        }
-        let first = &mut self.slots[head as usize];
-        (first.frame, first.buffers, first.left) = (Some(frame), buffers as u8, buffers as u8);
-        self.held += buffers;
+    fn note(&mut self, frame: XdpFrame, buffers: usize) {
+        let Self { slots, pages, addrs, .. } = self;
+        slots.insert(frame, buffers, |at, slot, tag| {
+            let addr = addrs[at];
+            let first = &mut pages[(addr >> PAGE_SHIFT) as usize];
+            *tag = SlotOnPage { addr, next: *first };
+            *first = slot;
+        });
     }
 
     /// Moves frames that were sent into the bulk, at most `budget`.
@@ -291,18 +198,7 @@ impl Sender {
 
     fn finish_slot(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
         let slot = self.unlink(addr)?;
-        let head = self.slots[slot as usize].head;
-        if slot != head {
-            self.free.push(slot);
-        }
-        let first = &mut self.slots[head as usize];
-        first.left -= 1;
-        if first.left > 0 {
-            return Some(0);
-        }
-        self.held -= first.buffers as usize;
-        self.free.push(head);
-        let frame = first.frame.take()?;
+        let Some(frame) = self.slots.finish(slot) else { return Some(0) };
         bulk.push(frame);
         Some(1)
     }
@@ -319,12 +215,11 @@ impl Sender {
         let mut at = *self.pages.get(page)?;
         let mut before = NONE;
         while at != NONE {
-            let slot = &self.slots[at as usize];
-            let next = slot.next;
-            if slot.addr == addr {
+            let &mut SlotOnPage { addr: sent_at, next } = self.slots.tag(at as usize)?;
+            if sent_at == addr {
                 match before {
                     NONE => self.pages[page] = next,
-                    before => self.slots[before as usize].next = next,
+                    before => self.slots.tag(before as usize)?.next = next,
                 }
                 return Some(at);
             }
@@ -336,19 +231,18 @@ impl Sender {
     /// Buffers that may still be sent. A page that is sent whole counts for a slot.
     #[inline]
     pub(super) fn room(&self) -> usize {
-        self.free.len().saturating_sub(self.whole.len())
+        self.slots.free().saturating_sub(self.whole.len())
     }
 
     /// Buffers of the frames that are here, sent or not.
     #[inline]
     pub(super) fn held(&self) -> usize {
-        self.held + self.whole.len()
+        self.slots.held() + self.whole.len()
     }
 
     /// Leaks what the kernel has.
     pub(super) fn forget(&mut self) {
-        self.held += self.whole.forget(); // goes on counting it
-        self.slots.iter_mut().for_each(|slot| std::mem::forget(slot.frame.take()));
+        self.slots.forget(self.whole.forget());
     }
 
     /// Lets through what the kernel refuses.
@@ -359,8 +253,55 @@ impl Sender {
 
     /// Takes everything back, once the socket is closed; says how many buffers there were.
     pub(super) fn clear(&mut self) -> usize {
-        self.slots.iter_mut().for_each(|slot| drop(slot.frame.take()));
-        std::mem::take(&mut self.held) + self.whole.clear()
+        self.slots.clear() + self.whole.clear()
+    }
+}
+
+/// The ring, and which memory the device reaches.
+struct Sending<'a> {
+    sender: &'a mut Sender,
+    send: &'a mut Producer<Mapped, 2>,
+    mappings: &'a mut MappingCache,
+}
+
+impl TxRing for Sending<'_> {
+    /// Writes the descriptors of a frame that can be sent, and reserves their places.
+    #[inline]
+    fn fit(&mut self, frame: &XdpFrame) -> TxFit {
+        let Self { sender, send, mappings } = self;
+        let buffers = match sender.limits.buffers_of(frame) {
+            Ok(buffers) => buffers,
+            Err(never) => return never,
+        };
+        if buffers > sender.room() || send.room(buffers) < buffers {
+            return TxFit::Later;
+        }
+        for (at, segment) in frame.segments().enumerate() {
+            // Memory that is no pool's has no device address.
+            let start = segment.buffer().and_then(|buffer| mappings.addr_of(buffer));
+            let addr = start.map(|start| start.0 + segment.offset() as u64);
+            let more = at + 1 < buffers;
+            let descriptor = addr.ok_or(TxFit::Unmapped);
+            match descriptor.and_then(|addr| sender.layout.descriptor(addr, segment.len(), more)) {
+                Ok(descriptor) => {
+                    sender.addrs[at] = descriptor.addr;
+                    send.push(descriptor.to_words());
+                    fetch(sender.copied_from, descriptor.addr, segment.len());
+                }
+                Err(never) => {
+                    send.cancel(at);
+                    return never;
+                }
+            }
+        }
+        TxFit::Now(buffers)
+    }
+
+    #[inline]
+    fn post(&mut self, frame: Option<XdpFrame>, buffers: usize) {
+        if let Some(frame) = frame {
+            self.sender.note(frame, buffers);
+        }
     }
 }
 
@@ -376,14 +317,14 @@ impl Layout {
     /// The descriptor of a buffer, if the kernel takes one like it: not empty, within the UMEM, and across the end of no
     /// aligned chunk. Unaligned it may be as long as a chunk.
     #[inline]
-    fn descriptor(&self, addr: u64, len: usize, more: bool) -> Result<Descriptor, Verdict> {
+    fn descriptor(&self, addr: u64, len: usize, more: bool) -> Result<Descriptor, TxFit> {
         if len == 0 || len > self.chunk as usize {
-            return Err(Verdict::TooLong);
+            return Err(TxFit::TooLong);
         }
         let chunk = u64::from(self.chunk);
         let crosses = !self.unaligned && (addr & (chunk - 1)) + len as u64 > chunk;
         if crosses || addr + len as u64 > self.len {
-            return Err(Verdict::Unmapped);
+            return Err(TxFit::Unmapped);
         }
         Ok(Descriptor { addr, len: len as u32, options: if more { CONTINUED } else { 0 } })
     }
@@ -395,16 +336,18 @@ mod tests {
 
     use super::*;
 
+    const LIMITS: TxLimits = TxLimits { max_packet: 9000, max_buffers: 4 };
+
     #[test]
     fn a_frame_is_done_with_its_last_buffer_whatever_else_is_named() {
         let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
         let pool = Pool::new(PoolParams::default(), arena).unwrap().bind();
         let layout = Layout { chunk: 4096, before: 256, unaligned: false, unit_shift: 12, len: 1 << 20 };
         let (mut sender, mut bulk, mut sent) =
-            (Sender::new(layout, None, 16, 4, 9000), XdpFrameBulk::new(), Vec::new());
+            (Sender::new(layout, None, 16, LIMITS), XdpFrameBulk::new(), Vec::new());
         for step in 0..2000 {
             let buffers = 1 + step * 7 % 4;
-            if sender.free.len() >= buffers {
+            if sender.slots.free() >= buffers {
                 // All of them lie in two pages, where no place is used twice; some begin at odd addresses.
                 for (at, addr) in (0..).zip(&mut sender.addrs[..buffers]) {
                     let place = 2 * (step as u64 * 4 + at) + step as u64 / 2 % 2;
@@ -412,7 +355,7 @@ mod tests {
                     sent.push((step, *addr));
                 }
                 let packet = XdpBuff::new(pool.alloc_page().unwrap(), 0, 60).unwrap();
-                sender.post(packet.into(), buffers);
+                sender.note(packet.into(), buffers);
                 continue;
             }
             let (frame, addr) = sent.swap_remove(step * 31 % sent.len());
@@ -423,9 +366,9 @@ mod tests {
             let never = [addr, odd, 5 << 12, 1 << 20, u64::MAX].map(|addr| sender.finish(addr, &mut bulk));
             assert_eq!(never, [None; 5], "step {step}");
             bulk.flush();
-            let over = |slot: &&Slot| sent.iter().all(|(_, addr)| *addr != slot.addr);
-            let waiting = sender.slots.iter().filter(|slot| slot.frame.is_some()).filter(over).count();
-            assert_eq!(sender.free.len(), 16 - sent.len() - waiting, "step {step}: no slot is lost");
+            let over = |head: &&SlotOnPage| sent.iter().all(|(_, addr)| *addr != head.addr);
+            let waiting = sender.slots.heads().filter(over).count();
+            assert_eq!(sender.slots.free(), 16 - sent.len() - waiting, "step {step}: no slot is lost");
         }
         assert!(sender.held() > 0 && sender.clear() > 0);
         assert_eq!(pool.inflight().out, 0);
@@ -436,7 +379,7 @@ mod tests {
         let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).unwrap();
         let pool = Pool::new(PoolParams::default(), arena).unwrap().bind();
         let layout = Layout { chunk: 4096, before: 256, unaligned: false, unit_shift: 12, len: 1 << 20 };
-        let (mut sender, mut bulk) = (Sender::new(layout, None, 16, 4, 9000), XdpFrameBulk::new());
+        let (mut sender, mut bulk) = (Sender::new(layout, None, 16, LIMITS), XdpFrameBulk::new());
         let packet = || XdpBuff::new(pool.alloc_page().unwrap(), 300, 60).unwrap();
         let (mut packets, mut sent) = (vec![packet(), packet(), packet()], Vec::new());
         sender.whole.insert_packets(&mut packets, 2, |page, offset, _| {
