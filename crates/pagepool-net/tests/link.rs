@@ -8,9 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pagepool_lab::{Namespace, or_skip};
-use pagepool_net::link::{
-    Caution, Mac, NetError, Netlink, Offload, SshSession, VethEnd, cautions,
-};
+use pagepool_net::link::{Caution, Mac, NetError, Netlink, Offload, SshSession, VethEnd, cautions};
 
 /// The kernel removes namespaces when it has time.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -16,11 +16,11 @@ pub const SLOTS: u16 = 32;
 
 /// Slots, and in the first of them the tail. Page-aligned, as the kernel wants it.
 #[repr(C, align(4096))]
-struct Slots([UnsafeCell<BufRingEntry>; SLOTS as usize]);
+struct BufferSlots([UnsafeCell<BufRingEntry>; SLOTS as usize]);
 
 /// Buffers that the kernel may take, in this order.
 pub struct Provided {
-    slots: Box<Slots>,
+    slots: Box<BufferSlots>,
     tail: u16,
     /// Buffers that it has not taken.
     count: u16,
@@ -29,7 +29,7 @@ pub struct Provided {
 impl Provided {
     pub fn register(ring: &IoUring) -> io::Result<Self> {
         // SAFETY: slots are numbers, and any are valid.
-        let slots: Box<Slots> = unsafe { Box::new_zeroed().assume_init() };
+        let slots: Box<BufferSlots> = unsafe { Box::new_zeroed().assume_init() };
         let at = (&raw const *slots) as u64;
         // SAFETY: it stays at this address until the ring is dropped, which is before this is.
         unsafe { ring.submitter().register_buf_ring_with_flags(at, SLOTS, GROUP, 0) }?;

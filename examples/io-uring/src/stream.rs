@@ -62,7 +62,7 @@ pub struct Chunk {
 
 /// What the threads saw, all together.
 #[derive(Default)]
-pub struct Seen {
+pub struct Checked {
     pub good: u64,
     pub wrong: u64,
     /// Ticks spent on giving buffers back.
@@ -72,7 +72,7 @@ pub struct Seen {
 /// Threads that check what arrives, and give its buffers back.
 pub struct Checkers {
     queues: Vec<Sender<Chunk>>,
-    threads: Vec<JoinHandle<Seen>>,
+    threads: Vec<JoinHandle<Checked>>,
     next: AtomicUsize,
 }
 
@@ -92,19 +92,19 @@ impl Checkers {
         self.queues[next].send(chunk).map_err(|_| "a checker ended early".into())
     }
 
-    pub fn join(self) -> Result<Seen, Error> {
+    pub fn join(self) -> Result<Checked, Error> {
         drop(self.queues);
-        let mut all = Seen::default();
+        let mut all = Checked::default();
         for thread in self.threads {
-            let Seen { good, wrong, ticks } = thread.join().map_err(|_| "a checker panicked")?;
-            all = Seen { good: all.good + good, wrong: all.wrong + wrong, ticks: all.ticks + ticks };
+            let Checked { good, wrong, ticks } = thread.join().map_err(|_| "a checker panicked")?;
+            all = Checked { good: all.good + good, wrong: all.wrong + wrong, ticks: all.ticks + ticks };
         }
         Ok(all)
     }
 }
 
-fn check(chunks: &Receiver<Chunk>) -> Seen {
-    let (mut seen, mut expected) = (Seen::default(), vec![0; BLOCK]);
+fn check(chunks: &Receiver<Chunk>) -> Checked {
+    let (mut seen, mut expected) = (Checked::default(), vec![0; BLOCK]);
     for Chunk { connection, offset, len, buffer } in chunks {
         write_stream(connection, offset, &mut expected[..len]);
         let is_good = buffer.bytes()[..len] == expected[..len];

@@ -23,7 +23,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const PARTS: &[&str] = &["library", "command"];
 
 /// What goes where.
-struct Layout {
+struct InstallLayout {
     parts: String,
     destdir: PathBuf,
     prefix: PathBuf,
@@ -31,7 +31,7 @@ struct Layout {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let layout = Layout::from_environment()?;
+    let layout = InstallLayout::from_environment()?;
     if layout.has("library") {
         layout.install(&build()?)?;
     }
@@ -50,7 +50,7 @@ fn setting(name: &str) -> Option<PathBuf> {
     (!value.is_empty()).then(|| value.into())
 }
 
-impl Layout {
+impl InstallLayout {
     fn from_environment() -> Result<Self, Box<dyn Error>> {
         let known =
             |arg: &str| ["PREFIX=", "LIBDIR=", "DESTDIR=", "PARTS="].iter().any(|name| arg.starts_with(name));

@@ -22,12 +22,12 @@ pub struct Plot {
 /// What a plot shows of the JSON output.
 #[derive(Deserialize)]
 struct Figures {
-    machine: Host,
+    machine: MeasuredOn,
     results: Vec<Median>,
 }
 
 #[derive(Deserialize)]
-struct Host {
+struct MeasuredOn {
     cpu: String,
     kernel: String,
     date: String,
@@ -157,7 +157,7 @@ impl Scale {
 }
 
 fn head(text: &mut String, figures: &Figures, height: usize) {
-    let Host { cpu, kernel, date } = &figures.machine;
+    let MeasuredOn { cpu, kernel, date } = &figures.machine;
     put(
         text,
         format_args!(
