@@ -91,7 +91,7 @@ pub fn memory_file(name: &CStr) -> io::Result<File> {
 }
 
 /// Has the kernel kill this process when its parent ends: precisely, when the thread ends that started it.
-/// Says whether the parent still is the one that this is asked for; if not it has ended already.
+/// False if the parent has ended already.
 pub fn die_with(parent: u32) -> io::Result<bool> {
     // SAFETY: the call takes integers.
     let failed = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0, 0, 0) } != 0;

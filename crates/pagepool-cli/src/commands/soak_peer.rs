@@ -7,7 +7,7 @@ use clap::Args;
 use super::run::RunCommand;
 use crate::soak::peer::{self, PeerParams};
 
-/// What the peer is told.
+/// The options of a peer.
 #[derive(Args, Clone, Debug)]
 pub struct SoakPeerArgs {
     #[command(flatten)]

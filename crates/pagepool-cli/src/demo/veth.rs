@@ -28,7 +28,7 @@ use crate::engine::socket_sizes::{SocketSizes, mode};
 use crate::report::error::error_chain;
 use crate::report::verdict::Verdict;
 
-/// The sender is told when to end, and sends no longer than this beyond it.
+/// The sender is stopped at the end of the time; without that it would send this much longer.
 const GRACE: Duration = Duration::from_secs(60);
 const ETH_HEADER: usize = pagepool::ETH_HEADER;
 

@@ -18,7 +18,7 @@ pub struct PageLocations {
     pub rx: u64,
     /// With the NICs, being sent.
     pub tx: u64,
-    /// With the program: in bursts, queues, and the hands of other threads.
+    /// With the process: in bursts, queues, and other threads.
     pub held: u64,
 }
 
@@ -67,7 +67,7 @@ pub fn dropped(ports: &[PortSample]) -> u64 {
     ports.iter().map(|at| at.nic.rx_no_buffer + at.port.pass_refused + at.port.tx_overflow).sum()
 }
 
-/// What the NICs did that they must not, and were refused.
+/// Descriptors and lengths of the NICs that were refused.
 pub fn nic_errors(ports: &[PortSample]) -> u64 {
     let of = |nic: &DeviceStats| {
         let lengths = nic.rx_bad_length + nic.rx_too_long + nic.rx_too_many_buffers + nic.tx_too_long;

@@ -15,13 +15,13 @@ use super::port_sample::PortSample;
 use super::run_state::{Checked, Phase, RunState};
 use crate::sys;
 
-/// How often a thread publishes what it sees, and looks whether its interfaces are there still.
+/// How often a thread publishes its sample, and checks that its devices still exist.
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);
 /// Rounds between two looks at the clock.
 const ROUNDS: u32 = 32;
-/// Pauses after a fruitless round, in which whoever fills the rings has their cache lines to itself.
+/// Pauses after an empty round, so that the producer of the rings has their cache lines to itself.
 const PAUSES: u32 = 8;
-/// Fruitless rounds before a thread sleeps, and for how long at most.
+/// Empty rounds before a thread sleeps, and its longest sleep.
 const PATIENCE: u32 = 64;
 const NAP: Duration = Duration::from_millis(20);
 
@@ -41,7 +41,7 @@ pub trait PortHandler: PacketHandler + Send + 'static {
     }
 }
 
-/// How a thread ends.
+/// What a thread still does when the run drains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drain {
     /// It receives nothing more: others send without end. What waits goes out; a link that is down lets
@@ -87,7 +87,7 @@ pub struct PollLoop<H, S, F> {
     pub drain: Drain,
 }
 
-/// Ends the run if its thread panics, for nobody else would notice before the end.
+/// Ends the run if its thread panics: the other threads would run on.
 struct BreakOnPanic(Arc<RunState>);
 
 impl Drop for BreakOnPanic {
@@ -98,15 +98,15 @@ impl Drop for BreakOnPanic {
     }
 }
 
-/// Waits until so many threads have warmed up.
+/// Waits until this number of threads has warmed up.
 pub fn wait_for_warm_up(warmed: &Receiver<()>, threads: usize) -> Result<(), String> {
     let one = |_| warmed.recv().map_err(|_| "a polling thread ended before its warm-up was over".to_owned());
     (0..threads).try_for_each(one)
 }
 
 impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F> {
-    /// Starts the thread, in the network namespace of the caller. Sends a word when its pools and rings are
-    /// filled, and gives the handler back at the end.
+    /// Starts the thread, in the network namespace of the caller. It sends a message when its pools and
+    /// rings are filled, and returns the handler at the end.
     pub fn start(
         self,
         name: String,
@@ -137,7 +137,7 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
         forwarder.poll(); // fills the receive rings
         let mut polling = Polling { forwarder, ports, source: self.source, thread: self.thread, state };
         polling.publish();
-        let _ = warmed.send(()); // whoever started this thread waits for it
+        let _ = warmed.send(()); // the receiver is gone only if the run failed to start
         polling.poll_until_draining(self.spin);
         polling.drain(self.drain);
         polling.publish();
@@ -145,8 +145,8 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
     }
 }
 
-/// Takes so many pages from the arena, as far as it has them, and puts them into the pool's cache and ring.
-/// What they hold is not touched.
+/// Takes pages from the arena, as far as it has them, and puts them into the pool's cache and ring. Their
+/// memory is not touched.
 fn prefill(pool: &Bound, pages: usize) {
     let mut buffers = Vec::with_capacity(pages);
     pool.alloc_bulk(&mut buffers, pages);

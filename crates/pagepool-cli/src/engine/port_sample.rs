@@ -1,4 +1,4 @@
-//! What a thread sees of its ports at one time, for the figures of whoever watches it.
+//! What a thread sees of its ports at one time.
 
 use pagepool::{Inflight, PoolRef, Stats};
 use pagepool_net::{

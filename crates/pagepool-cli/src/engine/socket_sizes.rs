@@ -15,7 +15,7 @@ const HEADERS: usize = 18;
 /// costs anew, code and tables that the last system call drove out of the CPU's caches, is shared by more
 /// (docs/notes/0010).
 const BURST: usize = 256;
-/// Slots of a ring, unless others are asked for: fewer stay in the CPU's cache, more take a TCP window
+/// Slots of a ring by default: fewer stay in the CPU's cache, more take a TCP window
 /// (docs/notes/0010).
 const RING: u32 = 1024;
 /// Idle pages of a pool, at most.
@@ -23,7 +23,7 @@ const MOST_PAGES: usize = 16_384;
 /// Idle pages beside what the queues hold.
 const SPARE: usize = 256;
 
-/// What is asked for.
+/// What the sockets of a command are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketNeeds {
     /// Largest packet of the links without its Ethernet header.
@@ -32,17 +32,17 @@ pub struct SocketNeeds {
     pub chunk: u32,
     /// Chunks may begin anywhere in a page.
     pub unaligned: bool,
-    /// Slots of each ring; without, as many as go.
+    /// Slots of each ring; without a number, as many as a pool can serve.
     pub ring: Option<u32>,
     /// Slots of the hardware's receive rings, which buffers lie on with zero copy.
     pub hardware_ring: u32,
-    /// Who moves the bytes.
+    /// Copy or zero copy.
     pub mode: XskMode,
-    /// Memory of huge pages, or none.
+    /// Use huge pages.
     pub hugepages: bool,
 }
 
-/// The sizes.
+/// Sizes of rings and pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketSizes {
     needs: SocketNeeds,
@@ -71,7 +71,7 @@ impl SocketSizes {
         Self::largest(needs)
     }
 
-    /// For what is asked for, or why that does not go together.
+    /// The sizes for these needs, or an error if a packet or a ring is too long.
     pub fn new(needs: SocketNeeds) -> Result<Self, String> {
         let SocketNeeds { mtu, chunk, ring, .. } = needs;
         let most = (MAX_FRAGS + 1) * (chunk as usize - HEADROOM) - HEADERS;
@@ -102,7 +102,7 @@ impl SocketSizes {
         Self::fitting(needs, RING)
     }
 
-    /// With rings of so many slots, or less.
+    /// With rings of this many slots, or fewer.
     fn fitting(needs: SocketNeeds, ring: u32) -> Self {
         let mut sizes = Self::with_ring(needs, ring);
         while sizes.pages > MOST_PAGES && sizes.ring > 2 {
@@ -148,12 +148,12 @@ impl SocketSizes {
         self.needs.chunk as usize - HEADROOM
     }
 
-    /// Where a packet that is made here begins in a fragment. A page knows where.
+    /// Where a generated packet begins in a fragment.
     pub fn headroom(&self) -> usize {
         HEADROOM
     }
 
-    /// The memory of so many pools, there from the start.
+    /// The memory of this number of pools, committed at once.
     pub fn arena(&self, name: &str, pools: usize) -> ArenaParams {
         let bytes = (pools * self.pages + SPARE) * PAGE_SIZE;
         let max_bytes = bytes.next_multiple_of(1 << pagepool::REGION_SHIFT) as u64;
@@ -171,12 +171,12 @@ impl SocketSizes {
         }
     }
 
-    /// Huge pages that this takes, if it is to be of huge pages.
+    /// Huge pages that the arena needs, if it is made of huge pages.
     pub fn hugepages(&self, pools: usize) -> Option<u64> {
         self.needs.hugepages.then(|| self.arena("", pools).max_bytes >> 21)
     }
 
-    /// The same as a UMEM.
+    /// The UMEM over the arena.
     pub fn umem(&self, name: &str) -> UmemParams {
         UmemParams {
             name: name.into(),

@@ -99,7 +99,7 @@ impl CountsFile {
         self.file.write_all_at(&(order as u64).to_ne_bytes(), 0)
     }
 
-    /// What the peer is told.
+    /// The order to the peer.
     pub fn order(&self) -> io::Result<Order> {
         let mut word = [0; WORD];
         self.file.read_exact_at(&mut word, 0)?;

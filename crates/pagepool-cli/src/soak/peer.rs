@@ -25,7 +25,7 @@ const ROOM: usize = 2048;
 /// How long it sleeps at most when there is neither room for frames nor one to take.
 const NAP: Duration = Duration::from_micros(100);
 
-/// What a peer is told.
+/// The options of a peer.
 #[derive(Args, Clone, Debug)]
 pub struct PeerParams {
     /// Its interface.
@@ -58,7 +58,7 @@ fn mac_of(number: u64) -> Mac {
     Mac([a, b, c, d, e, f])
 }
 
-/// Runs it until it is told to end, or its parent ends.
+/// Runs the peer until an order or its parent's end ends it.
 pub fn run(task: &PeerParams) -> Result<ExitCode, String> {
     let stays = sys::die_with(task.parent).map_err(|error| format!("prctl(PR_SET_PDEATHSIG): {error}"))?;
     if !stays {

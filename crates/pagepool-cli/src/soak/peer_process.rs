@@ -12,7 +12,7 @@ use super::peer;
 
 /// Bytes of the frames of one life and of the next.
 const SIZES: [usize; 2] = [64, 1514];
-/// How long a peer may take to end when it is told to.
+/// The longest time that a peer may take to end after the order.
 const LIMIT: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_millis(2);
 

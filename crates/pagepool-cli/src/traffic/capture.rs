@@ -30,7 +30,7 @@ use crate::engine::poll_loop::PortHandler;
 
 /// Bytes of a thread's ring.
 const RING: usize = 8 << 20;
-/// How long the writer rests when there is nothing.
+/// How long the writer sleeps when the rings are empty.
 const NAP: Duration = Duration::from_millis(1);
 /// The longest packet: 18 buffers of a page.
 const SNAP: u32 = 18 * 4096;
@@ -45,14 +45,14 @@ pub struct Capture {
     left_out: Vec<Arc<AtomicU64>>,
 }
 
-/// A thread's end of it.
+/// A thread's end of the capture.
 #[derive(Debug)]
 pub struct CaptureTap {
     ring: Producer<u8>,
     left_out: Arc<AtomicU64>,
 }
 
-/// What became of it.
+/// The result of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureResult {
     /// Packets in the file.
@@ -64,7 +64,7 @@ pub struct CaptureResult {
 }
 
 impl Capture {
-    /// Makes the file, and an end for each of so many threads.
+    /// Creates the file, and a tap per thread.
     pub fn start(path: &Path, threads: usize) -> Result<(Self, Vec<CaptureTap>), String> {
         let failed = |error| format!("no capture file {}: {error}", path.display());
         let mut file = File::create(path).map_err(failed)?;
@@ -95,7 +95,7 @@ impl Capture {
     }
 }
 
-/// The beginning of a file.
+/// The file header.
 fn header() -> [u8; 24] {
     let mut header = [0; 24];
     header[..4].copy_from_slice(&MAGIC.to_ne_bytes());
@@ -106,7 +106,7 @@ fn header() -> [u8; 24] {
     header
 }
 
-/// Bytes before a packet.
+/// Bytes of the header of a packet record.
 const RECORD: usize = 16;
 
 fn record(len: usize) -> [u8; RECORD] {
@@ -169,7 +169,7 @@ impl<H: PortHandler> PortHandler for Tapped<H> {
     }
 }
 
-/// Writes what the rings have, which is always whole records.
+/// Writes the records of the rings, which are always whole.
 struct FileWriter {
     file: File,
     path: String,
@@ -181,10 +181,10 @@ impl FileWriter {
         Self { file, path, captured: CaptureResult::default() }
     }
 
-    /// Until all is over.
+    /// Writes until the taps have ended.
     fn write(mut self, rings: &mut [Consumer<u8>], over: &AtomicBool) -> CaptureResult {
         loop {
-            // Before the look: then what is there is all; pairs with finish()
+            // Loaded first, so that the rings below hold all there will be. Pairs with finish().
             let last = over.load(Ordering::Acquire);
             let mut moved = 0;
             for ring in rings.iter_mut() {
@@ -203,8 +203,8 @@ impl FileWriter {
         }
     }
 
-    /// Writes records that are in two parts. If that fails none is said to be in the file, although the first
-    /// ones may be.
+    /// Writes records that are in two parts. If that fails, none of them counts as written, although the
+    /// first ones may be in the file.
     fn put(&mut self, one: &[u8], two: &[u8]) {
         let records = count(one, two);
         if self.captured.failed.is_none() {

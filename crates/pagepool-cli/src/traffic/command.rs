@@ -29,13 +29,13 @@ pub trait TrafficCommand {
         interfaces.iter().map(|interface| interface.link.mtu).max().unwrap_or(0)
     }
 
-    /// What one of its threads does.
+    /// The handler and the source of one thread.
     fn work(&self, thread: &mut ThreadContext<'_>) -> (Self::Handler, Self::Source);
 }
 
 /// What a command does with which interfaces.
 pub struct TrafficPlan<'a> {
-    /// The command as it is spelt.
+    /// The name of the command.
     pub name: &'static str,
     /// What becomes of an interface, with the interface's name to follow.
     pub effect: &'static str,

@@ -5,30 +5,30 @@ use pagepool_net::link::{Ethtool, LinkInfo, NetError, Netlink, Offload, SshSessi
 use super::options::Numbers;
 use crate::report::error::error_chain;
 
-/// The interface of every namespace that leads back to itself.
+/// The loopback interface of a network namespace.
 const LOOPBACK: &str = "lo";
 
-/// What is asked about interfaces, in the network namespace that this runs in.
+/// The kernel's answers about interfaces of this network namespace.
 pub struct Kernel {
     netlink: Netlink,
     ethtool: Ethtool,
     session: Option<SshSession>,
 }
 
-/// What it says of one.
+/// An interface.
 #[derive(Clone, Debug)]
 pub struct Interface {
     pub link: LinkInfo,
     /// Queues to work on.
     pub queues: Vec<u32>,
-    /// Queues that receive and send.
+    /// Queues that both receive and send.
     pub queues_of: u32,
-    /// Slots of the hardware's receive ring; 0 where there is no hardware.
+    /// Slots of the hardware's receive ring; 0 without hardware.
     pub hardware_ring: u32,
 }
 
 impl Kernel {
-    /// Opens the ways to ask.
+    /// Opens netlink and ethtool.
     pub fn open() -> Result<Self, String> {
         let open = || {
             let (netlink, ethtool) = (Netlink::open()?, Ethtool::open()?);
@@ -37,7 +37,7 @@ impl Kernel {
         open().map_err(|error| error_chain(&error))
     }
 
-    /// Looks an interface up, with the queues of it that are asked for, or all.
+    /// Looks an interface up, with the given queues or all.
     pub fn interface(&mut self, name: &str, queues: Option<&Numbers>) -> Result<Interface, String> {
         let failed = |error: NetError| error_chain(&error);
         let link = self.netlink.link(name).map_err(failed)?;
@@ -80,8 +80,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// What offloads would do to packets that are taken from this interface and sent by another, each with
-    /// its remedy. `generic`: they are taken behind the driver.
+    /// Warnings of offloads that damage packets between this interface and another, each with its remedy.
+    /// `generic`: the XDP program runs behind the driver.
     pub fn offload_warnings(&mut self, interface: &Interface, generic: bool) -> Result<Vec<String>, String> {
         let mut warnings = || {
             let mut said: Vec<String> = self.unfinished(&interface.link)?.into_iter().collect();
@@ -91,7 +91,7 @@ impl Kernel {
         warnings().map_err(|error| error_chain(&error))
     }
 
-    /// What a veth's other end leaves to its device, which a veth is none of.
+    /// Work that a veth's other end leaves to a device: nobody does it, for a veth is no device.
     fn unfinished(&mut self, link: &LinkInfo) -> Result<Option<String>, NetError> {
         if link.kind.as_deref() != Some("veth") {
             return Ok(None); // what comes over a wire is finished
@@ -123,7 +123,7 @@ impl Kernel {
         }))
     }
 
-    /// What is put together on arrival before we see it.
+    /// Packets that are merged before the XDP program sees them.
     fn merged(&mut self, link: &LinkInfo, generic: bool) -> Result<Option<String>, NetError> {
         let before_us: &[Offload] = if generic { &[Offload::Gro, Offload::Lro] } else { &[Offload::Lro] };
         let on = self.on(&link.name, before_us)?;
@@ -154,7 +154,7 @@ fn command(link: &str, offloads: &[Offload]) -> String {
     format!("ethtool -K {link} {}", off.join(" "))
 }
 
-/// The queues that were asked for, if there are as many.
+/// The given queues or all, or an error for one that the interface does not have.
 fn chosen(name: &str, there: u32, asked: Option<&Numbers>) -> Result<Vec<u32>, String> {
     if there == 0 {
         return Err(format!(

@@ -1,19 +1,18 @@
-//! What became of packets that neither ended as they should nor went out: by reason, for people and for the
-//! JSON output.
+//! Packets that were lost, by reason.
 
 use crate::engine::port_sample::PortSample;
 
 /// A reason for which packets are lost.
 pub struct Loss {
-    /// In the JSON output.
+    /// The key in the JSON output.
     pub key: &'static str,
-    /// What to read.
+    /// The reason in words.
     pub what: &'static str,
     of: fn(&PortSample) -> u64,
 }
 
 impl Loss {
-    /// Packets that were lost for it.
+    /// Packets that were lost for this reason.
     pub fn count(&self, ports: &[PortSample]) -> u64 {
         ports.iter().map(self.of).sum()
     }
@@ -24,7 +23,7 @@ fn ring_full(at: &PortSample) -> u64 {
     at.xsk.map_or(0, |xsk| xsk.rx_ring_full)
 }
 
-/// All of them, on their way from one end to the other.
+/// All reasons, in the order of a packet's way.
 pub const LOSSES: [Loss; 14] = [
     Loss { key: "rx_ring_full", what: "the receive ring was full: we are too slow", of: ring_full },
     Loss {

@@ -208,18 +208,18 @@ impl TrafficOptions {
         }
     }
 
-    /// Every how many seconds figures are printed, if they are.
+    /// Seconds between two prints of figures, if there are any.
     pub fn stats_every(&self) -> Option<u64> {
         let default = if self.json { 0 } else { 1 };
         Some(self.stats_every.unwrap_or(default)).filter(|&seconds| seconds > 0)
     }
 }
 
-/// Numbers as they are written in a list, in their order, each once.
+/// The numbers of a list, in the given order, each once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Numbers(pub Vec<u32>);
 
-/// Most numbers of a list.
+/// The highest number of a list, plus 1.
 const MOST: usize = 4096;
 
 /// Reads `0,2,4-7`.

@@ -14,11 +14,11 @@ use crate::engine::socket_sizes::{self, SocketSizes};
 use crate::report::error::error_chain;
 use crate::report::number::grouped;
 
-/// Everything that is opened before the first packet.
+/// The sockets and pools of a command, opened before the first packet.
 pub struct TrafficSetup {
     /// The ports of each thread, and which interface each of them is of.
     pub threads: Vec<(Vec<usize>, Vec<PollPort>)>,
-    /// The pools, to be asked when all is over.
+    /// The pools, for the verdict at the end.
     pub pools: Vec<PoolRef>,
     pub interfaces: Vec<OpenedInterface>,
     pub sizes: SocketSizes,
@@ -32,47 +32,47 @@ pub struct OpenedInterface {
     pub mode: String,
     /// Where the XDP program runs, if there is one: `native` or `generic`.
     pub attach: Option<&'static str>,
-    /// Why it is not in the driver, if it was to be there if possible.
+    /// Why `auto` chose generic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attach_reason: Option<String>,
     /// The XDP program, as `bpftool prog` shows it.
     pub program_id: Option<u32>,
     pub zero_copy: bool,
-    /// What packets go out by, if any do, as it was opened: `bpf-batch`, `ring`, or `mixed` if queues differ.
+    /// How packets are sent, if any are: `bpf-batch`, `ring`, or `mixed` if queues differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tx_mode: Option<&'static str>,
-    /// Why not by BPF batch, if that was to be used if possible.
+    /// Why `auto` chose the ring.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tx_mode_reason: Option<String>,
     pub mtu: u32,
     pub queues: Vec<u32>,
-    /// Queues that there are.
+    /// Queues of the interface, used or not.
     pub queues_of: u32,
     /// Bytes of a chunk, and slots of a ring.
     pub chunk: u32,
     pub ring: u32,
-    /// Pages for each queue.
+    /// Pages per queue.
     pub pages: usize,
     pub multi_buffer: bool,
-    /// Queues whose number the kernel knows for busy polling, if that is asked for.
+    /// Queues whose driver takes part in busy polling, with `--busy-poll`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_polled: Option<usize>,
 }
 
-/// SetupParams the interfaces are opened.
+/// How the interfaces are opened.
 #[derive(Clone, Copy)]
 pub struct SetupParams {
     pub sizes: SocketSizes,
-    /// Where the program goes that takes packets; without one nothing is received.
+    /// Where the XDP program runs that takes packets; without one nothing is received.
     pub attach: Option<Attach>,
-    /// SetupParams packets go out, if any do.
+    /// How packets are sent, if any are.
     pub tx_mode: Option<TxMode>,
     pub busy_poll: Option<BusyPoll>,
 }
 
 impl TrafficSetup {
-    /// Opens all queues. Interface by interface, each thread has every n-th queue of those that are worked
-    /// on, where the interface with the fewest has n.
+    /// Opens all queues. There are as many threads as the interface with the fewest queues has, and each
+    /// interface deals its queues out to them in turn.
     pub fn open(name: &str, interfaces: &[Interface], params: SetupParams) -> Result<Self, String> {
         let all = interfaces.iter().map(|interface| interface.queues.len());
         let (pools, threads) = (all.clone().sum(), all.min().unwrap_or(0));
@@ -122,8 +122,8 @@ impl TrafficSetup {
     }
 }
 
-/// Why there is no memory, and what helps. `huge`: so many huge pages it would take. The library asks for
-/// them bit by bit, so what it says are not all.
+/// Why there is no memory, and what helps. `huge`: the huge pages that are needed. The library reserves
+/// them bit by bit, so its own error names only a part of them.
 fn no_memory(error: &Error, huge: Option<u64>) -> String {
     match (error, huge) {
         (Error::System { call, source, .. }, Some(n)) => format!(
@@ -159,13 +159,13 @@ impl OpenedInterface {
         }
     }
 
-    /// Whether packets are taken behind the driver.
+    /// Whether the XDP program runs behind the driver.
     pub fn is_generic(&self) -> bool {
         self.attach == Some("generic")
     }
 }
 
-/// What sends for these.
+/// How these send.
 fn tx_mode(nics: &[XskDevice]) -> &'static str {
     let by_batch = nics.iter().filter(|nic| nic.tx_mode().0 == TxMode::BpfBatch).count();
     match by_batch {
@@ -217,7 +217,7 @@ impl fmt::Display for OpenedInterface {
     }
 }
 
-/// Numbers as one would say them: `0-3,6`.
+/// Numbers as a list of ranges: `0-3,6`.
 fn listed(numbers: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &number in numbers {

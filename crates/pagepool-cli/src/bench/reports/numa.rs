@@ -1,5 +1,5 @@
 //! `bench numa`: the table of "[PATCH net-next v2] net: page_pool: optimize page pool page allocation in NUMA
-//! scenario" (netdev, 2022), on a made-up machine of two nodes.
+//! scenario" (netdev, 2022), on a simulated machine of two nodes.
 //!
 //! A device on node 1 keeps 512 buffers; a poll takes 64 and returns the 64 oldest through the ring, as the
 //! driver did there. Before that patch the pool reserved without naming a node and got what the allocator
@@ -82,7 +82,7 @@ pub fn run(plan: Plan) -> Result<Report<Vec<Column>>, String> {
         table.add_row([name.to_owned(), of(blind), of(aware), before, after]);
     }
     let about = format!(
-        "a device on node 1 of a made-up machine of two nodes; {} buffers each, 512 kept, returned through \
+        "a device on node 1 of a simulated machine of two nodes; {} buffers each, 512 kept, returned through \
          the\n\
          ring; node-blind refill reserves without naming a node, as Linux did before 2022",
         blind.buffers
