@@ -1,12 +1,20 @@
 /*
- * pagepool: a user-space page pool for packet buffers. Generated; see docs/c-api.md for the whole picture.
+ * pagepool: a user-space page pool for packet buffers. Generated; docs/c-api.md is the guide.
  *
- * Handles are tokens, not addresses: one that is NULL, stale, of another kind or made up is refused with -EINVAL or -ESTALE,
- * in every build, and nothing is touched. Functions give 0 or a negative errno unless they say otherwise; after a refusal
+ * A handle is a token, not an address. A bad handle is refused in every build, and nothing changes: -EINVAL
+ * for NULL, another kind of handle, or a value that never was one; -ESTALE for a handle that was put before.
+ * Functions give 0 or a negative errno unless their comment says otherwise. After an error
  * pagepool_last_error gives a sentence. Nothing throws or unwinds.
  *
- * A pool has one owner, the thread that called pagepool_bind: it allocates. Any thread may return a buffer. Two threads that
- * return one buffer at the same time: one is told 0, the other -ESTALE. Signal handlers must not call the library.
+ * A pool has one owner, the thread that called pagepool_bind. The owner allocates; any thread may return a
+ * buffer. If two threads return the same buffer at the same time, one gets 0 and the other -ESTALE. Signal
+ * handlers must not call the library.
+ *
+ * Functions that end in _put release a handle or a buffer. Each comment names, after what the function does:
+ *   Thread     who may call it: "owner", "any", or the one thread that has the buffer
+ *   Ownership  which handles and memory belong to whom afterwards
+ *   Errors     when it fails
+ *   Cost       what a call takes
  */
 
 #ifndef PAGEPOOL_H
@@ -63,87 +71,88 @@
 #define PAGEPOOL_BACKING_MEMFD_HUGE 6
 
 /**
- * Memory that the caller has: `memory` and `max_bytes`.
+ * Memory of the caller: `memory` and `max_bytes`.
  */
 #define PAGEPOOL_BACKING_CALLER 7
 
 /**
- * Memory of a device, that the CPU cannot read: numbers and device addresses only.
+ * Memory of a device, which the CPU cannot read: page numbers and device addresses only.
  */
 #define PAGEPOOL_BACKING_DEVICE 8
 
 /**
- * It stays, and the round ends: right where users finish in the order in which buffers were queued.
+ * The buffer stays and the poll ends: for users that finish in the order of the queue.
  */
 #define PAGEPOOL_ON_BUSY_KEEP 0
 
 /**
- * It stays, and the round looks past it: right where one buffer may be in use for long.
+ * The buffer stays and the poll looks at those behind: for users that keep one buffer long.
  */
 #define PAGEPOOL_ON_BUSY_SKIP 1
 
 /**
- * It leaves the queue, one a round, and its page leaves the pool; its memory goes back once the user is done.
+ * The buffer leaves the queue, one per poll, and its page leaves the pool. The memory returns to the arena
+ * once the user is done.
  */
 #define PAGEPOOL_ON_BUSY_RELEASE 2
 
 /**
- * No thread has a lane home.
+ * No thread has a lane.
  */
 #define PAGEPOOL_NO_LANES UINT32_MAX
 
 /**
- * A source of pages, shared by pools: made by pagepool_arena_create.
+ * A source of pages that pools share: pagepool_arena_create makes it.
  */
 struct pagepool_arena;
 
 /**
- * A page of a pool, or a fragment of one: allocated by the owner, returned by any thread, once.
+ * A page of a pool, or a fragment of one. The owner allocates it, any thread returns it, once.
  */
 struct pagepool_buf;
 
 /**
- * Somebody who uses buffers and only says whether one is in use still: made by pagepool_deferred_user_create.
+ * A user of deferred buffers: pagepool_deferred_user_create makes it.
  */
 struct pagepool_deferred_user;
 
 /**
- * An address space that a device sees: made by pagepool_domain_create and its kin.
+ * An address space of a device: pagepool_domain_create, _identity and _offset make it.
  */
 struct pagepool_domain;
 
 /**
- * A reference to a page's memory: made by pagepool_buf_page_ref.
+ * A reference to a page's memory: pagepool_buf_page_ref takes it.
  */
 struct pagepool_page_ref;
 
 /**
- * A pool: made by pagepool_create, over with pagepool_destroy.
+ * A pool: pagepool_create makes it, pagepool_destroy ends it.
  */
 struct pagepool;
 
 /**
- * One reader's share of a buffer: made by pagepool_buf_share.
+ * One reader's handle of a shared buffer: pagepool_buf_share makes it.
  */
 struct pagepool_shared;
 
 /**
- * The end of a pool, watched: made by pagepool_destroy_watched.
+ * The end of a pool: pagepool_destroy_watched makes it.
  */
 struct pagepool_shutdown;
 
 /**
- * Where packets for stacks have their descriptions: made by pagepool_skb_cache_create.
+ * A cache for the descriptions of packets: pagepool_skb_cache_create makes it.
  */
 struct pagepool_skb_cache;
 
 /**
- * A packet for stacks: made by pagepool_skb_from_buf and pagepool_skb_alloc, over with pagepool_skb_put.
+ * A packet for stacks: pagepool_skb_from_buf and pagepool_skb_alloc make it.
  */
 struct pagepool_skb;
 
 /**
- * What an arena shall be. Begin with PAGEPOOL_ARENA_PARAMS_INIT, or with zeroes and `size`.
+ * The parameters of an arena. Begin with PAGEPOOL_ARENA_PARAMS_INIT, or with zeroes and `size`.
  */
 struct pagepool_arena_params {
     /**
@@ -151,8 +160,8 @@ struct pagepool_arena_params {
      */
     size_t size;
     /**
-     * Size up to which it grows, a multiple of 4096 (of the huge page for hugetlb kinds); 0: 64 MiB. For the caller's
-     * memory, its length.
+     * The size up to which the arena grows: a multiple of 4096, or of the huge page for hugetlb kinds; 0: 64
+     * MiB. For PAGEPOOL_BACKING_CALLER the length of `memory`.
      */
     uint64_t max_bytes;
     /**
@@ -160,26 +169,27 @@ struct pagepool_arena_params {
      */
     uint32_t backing;
     /**
-     * The node that all of it comes from; PAGEPOOL_NODE_ANY (-1): wherever the process's policy puts it;
-     * PAGEPOOL_NODE_LOCAL (-2): that of the thread that makes it grow. Without effect on pretended nodes.
+     * The memory node of the arena. PAGEPOOL_NODE_ANY (-1): the policy of the process decides.
+     * PAGEPOOL_NODE_LOCAL (-2): the node of the thread that makes the arena grow. No effect on pretended
+     * nodes.
      */
     int node;
     /**
-     * Nodes to pretend, for tests, 1 to 255; 0: those of the machine.
+     * Number of nodes to pretend, for tests, 1 to 255; 0: the nodes of the machine.
      */
     uint32_t nodes;
     /**
-     * 1: an error where there are no huge pages. 0: smaller ones, and the description says so.
+     * 1: fail if there are no huge pages. 0: use smaller pages; pagepool_arena_describe tells.
      */
     uint32_t huge_or_fail;
     /**
-     * On which pretended node a page lies. NULL: the arena lies in as many equal stretches. Called when memory is
-     * committed, on whichever thread; it must not call the library. A page of order k exists where all its base pages are
-     * on one node.
+     * Gives the pretended node of a page; NULL: the arena is cut into equal parts. It is called on any
+     * thread when memory is committed, and must not call the library. A page of order k exists where all its
+     * base pages are on one node.
      */
     uint32_t (*node_of_page)(uint32_t page_index, void *arg);
     /**
-     * Its second argument.
+     * The second argument of `node_of_page`.
      */
     void *arg;
     /**
@@ -187,11 +197,12 @@ struct pagepool_arena_params {
      */
     const char *name;
     /**
-     * PAGEPOOL_BACKING_CALLER: the memory, a multiple of 4096; the caller's to free after the arena and its pools.
+     * For PAGEPOOL_BACKING_CALLER: the memory, at a multiple of 4096. The caller frees it after the arena
+     * and its pools.
      */
     void *memory;
     /**
-     * 1: take the memory of a region when it is committed, not when it is touched.
+     * 1: touch the memory of a region when it is committed.
      */
     uint32_t prefault;
     /**
@@ -199,17 +210,17 @@ struct pagepool_arena_params {
      */
     uint32_t mlock;
     /**
-     * 1: commit everything now and keep it, for domains that need the arena as it is (an AF_XDP UMEM).
+     * 1: commit everything now and keep it, for domains that fix the arena (an AF_XDP UMEM).
      */
     uint32_t commit_all;
     /**
-     * 1: a child of fork has the memory too.
+     * 1: the child of a fork has the memory too.
      */
     uint32_t inherit_on_fork;
 };
 
 /**
- * A buffer as a device sees it. Plain numbers.
+ * A buffer as a device sees it: plain numbers.
  */
 struct pagepool_raw {
     /**
@@ -217,7 +228,7 @@ struct pagepool_raw {
      */
     uint64_t addr;
     /**
-     * Bytes from there on that belong to the buffer.
+     * Bytes from there that belong to the buffer.
      */
     uint32_t len;
     /**
@@ -227,10 +238,11 @@ struct pagepool_raw {
 };
 
 /**
- * Somebody who uses buffers without owning them, and says on request whether one is in use still: a kernel that sends from
- * them, a count kept elsewhere. Callbacks are called inside allocations and polls of the pool's owner, and by whoever asks
- * after the pool once it is destroyed, on any thread. They may use the library, but not unbind or destroy the pool; they
- * must not throw or longjmp, and should take a bounded time. Each gets `arg` first.
+ * A user of deferred buffers: it reads them without owning them, and answers whether it still does.
+ * Examples: a kernel that sends from them, a reference count elsewhere. The callbacks are called in
+ * allocations and polls of the pool's owner; after the pool was destroyed, on any thread that asks about it.
+ * They may use the library, but must not unbind or destroy the pool, throw or longjmp. They should take a
+ * bounded time. Each gets `arg` first.
  */
 struct pagepool_deferred_user_ops {
     /**
@@ -238,26 +250,28 @@ struct pagepool_deferred_user_ops {
      */
     size_t size;
     /**
-     * The callbacks' first argument.
+     * The first argument of the callbacks.
      */
     void *arg;
     /**
-     * Not 0 while the buffer that was queued with this cookie is in use. Once this says 0 the buffer goes home, so all that
-     * was done with the bytes must be over. Required.
+     * Gives other than 0 while the buffer that was deferred with `cookie` is in use. After 0 the buffer
+     * returns, so nobody may read its bytes any more. Required.
      */
     int (*in_use)(void *arg, uint64_t cookie);
     /**
-     * Called once before each round of questions, for a user that must look first, at a socket's error queue say. May be NULL.
+     * Called once before each poll, for a user that reads a state first, such as a socket's error queue. May
+     * be NULL.
      */
     void (*refresh)(void *arg);
     /**
-     * Called once when nothing waits for the user any more and its handle is put, so that `arg` may be freed. May be NULL.
+     * Called once when the handle is put and no buffer is deferred for the user, so that `arg` may be freed.
+     * May be NULL.
      */
     void (*release)(void *arg);
 };
 
 /**
- * A stretch of an arena, to be mapped as one.
+ * A part of an arena that is mapped as one.
  */
 struct pagepool_region {
     /**
@@ -279,10 +293,10 @@ struct pagepool_region {
 };
 
 /**
- * A caller's domain. Callbacks are called from any thread, inside any call that makes an arena grow, makes or destroys a
- * pool, or returns a buffer; they may return buffers, and must not throw or longjmp. `map` runs under a lock of the arena: it
- * must not make or destroy pools over that arena, let go of it, or ask for addresses in another domain, for that would wait
- * for itself. Each gets `arg` first.
+ * A domain of the caller's. The callbacks are called on any thread, in every call that makes an arena grow,
+ * makes or destroys a pool, or returns a buffer. They may return buffers, and must not throw or longjmp.
+ * `map` runs under a lock of the arena: it would deadlock if it made or destroyed a pool over that arena,
+ * put the arena, or asked for an address in another domain. Each callback gets `arg` first.
  */
 struct pagepool_domain_ops {
     /**
@@ -294,15 +308,15 @@ struct pagepool_domain_ops {
      */
     const char *name;
     /**
-     * The callbacks' first argument.
+     * The first argument of the callbacks.
      */
     void *arg;
     /**
-     * Maps a region and stores its device address; gives 0, or a negative errno to refuse. Required.
+     * Maps a region and stores its device address. Gives 0, or a negative errno to refuse. Required.
      */
     int (*map)(void *arg, const struct pagepool_region *region, uint64_t *addr);
     /**
-     * Undoes map, once. Required.
+     * Undoes `map`, once. Required.
      */
     void (*unmap)(void *arg, const struct pagepool_region *region, uint64_t addr);
     /**
@@ -318,18 +332,18 @@ struct pagepool_domain_ops {
      */
     void (*release)(void *arg);
     /**
-     * 1: device and CPU see one memory; no syncs.
+     * 1: device and CPU see the same memory, and no syncs are needed.
      */
     uint32_t coherent;
     /**
-     * 1: the arena must stay as it is while it is mapped here, as an AF_XDP UMEM.
+     * 1: the arena must not grow or shrink while it is mapped here, as in an AF_XDP UMEM.
      */
     uint32_t fixes_arena;
 };
 
 /**
- * What a pool shall be. Begin with PAGEPOOL_PARAMS_INIT, or with zeroes and `size`. 0 stands for the default, except
- * where 0 is a value of its own (`nid`, `colour`).
+ * The parameters of a pool. Begin with PAGEPOOL_PARAMS_INIT, or with zeroes and `size`. 0 is the default,
+ * except where 0 is a value of its own (`nid`, `colour`).
  */
 struct pagepool_params {
     /**
@@ -337,7 +351,7 @@ struct pagepool_params {
      */
     size_t size;
     /**
-     * Where the pages come from. Required.
+     * The arena that the pages come from. Required.
      */
     struct pagepool_arena *arena;
     /**
@@ -345,11 +359,11 @@ struct pagepool_params {
      */
     const char *name;
     /**
-     * log2 of 4096-byte pages per page, 0 to 10.
+     * Size of a page: log2 of its number of 4096-byte pages, 0 to 10.
      */
     uint32_t order;
     /**
-     * Slots in the locked ring; 0: 1024. More than 16384 is clamped to that. Linux: pool_size.
+     * Slots in the locked ring; 0: 1024. Values above 16384 count as 16384. Linux: pool_size.
      */
     uint32_t ring_size;
     /**
@@ -357,11 +371,12 @@ struct pagepool_params {
      */
     uint32_t cache_size;
     /**
-     * Pages that one refill brings at most, 1 to 256 and the cache; 0: Linux's 64, 16 or 4, by order.
+     * Most pages that one refill brings: 1 to 256, not more than `cache_size`; 0: as Linux 64, 16 or 4, by
+     * order.
      */
     uint32_t refill;
     /**
-     * The node that pages should be on; -1: that of the thread that refills, asked each time.
+     * The memory node that pages should be on; -1: the node of the thread that refills, asked each time.
      */
     int nid;
     /**
@@ -369,11 +384,13 @@ struct pagepool_params {
      */
     uint32_t frag_align;
     /**
-     * 1: packets begin up to 15 cache lines later from page to page, in what a page leaves over. 0: they do not.
+     * 1: from page to page packets begin up to 15 cache lines later, within the space that a page has left.
+     * 0: they do not.
      */
     uint32_t colour;
     /**
-     * Threads that may have a lane home at once, 1 to 64; 0: 16. PAGEPOOL_NO_LANES: every return elsewhere takes the ring.
+     * Threads that may have a lane at once, 1 to 64; 0: 16. With PAGEPOOL_NO_LANES other threads return
+     * through the ring.
      */
     uint32_t max_lanes;
     /**
@@ -385,7 +402,8 @@ struct pagepool_params {
      */
     uint32_t headroom;
     /**
-     * Most bytes of packet in a whole page, and most that are synced for the device; 0: all that is left.
+     * Largest packet in a whole page, in bytes; so many at most are synced for the device. 0: all that is
+     * left.
      */
     uint32_t max_len;
     /**
@@ -393,21 +411,21 @@ struct pagepool_params {
      */
     uint32_t tailroom;
     /**
-     * Address spaces that every page is mapped in, `n_domains` of them; the first is the one of dma_addr. The pool keeps
-     * them: the handles may be put at once.
+     * Address spaces in which every page is mapped, `n_domains` of them; pagepool_buf_dma_addr is about the
+     * first. The pool keeps them, so the handles may be put at once.
      */
     struct pagepool_domain *const *domains;
     /**
-     * How many.
+     * Number of `domains`, 0 to 64.
      */
     size_t n_domains;
     /**
-     * 1: sync pages for the device when they join and come home, in domains that are not coherent. Linux:
-     * PP_FLAG_DMA_SYNC_DEV.
+     * 1: sync pages for the device when they join the pool and when they return, in domains that are not
+     * coherent. Linux: PP_FLAG_DMA_SYNC_DEV.
      */
     uint32_t sync_for_device;
     /**
-     * Fewer pages than this left to have: the owner counts as starved. 0: never, but for a failed allocation.
+     * The owner counts as starved when fewer pages than this are left. 0: only after a failed allocation.
      */
     uint32_t low_water;
     /**
@@ -415,33 +433,34 @@ struct pagepool_params {
      */
     uint32_t wakeup;
     /**
-     * 1: record who holds buffers (pagepool_buf_set_tag), for the report of a destroyed pool.
+     * 1: record who has each buffer (pagepool_buf_set_tag), for the report of a destroyed pool.
      */
     uint32_t tagging;
     /**
-     * 1: reserve pages without naming a node. For measuring what that costs.
+     * 1: reserve pages without a node, to measure what the node costs.
      */
     uint32_t node_blind;
     /**
-     * Buffers that may wait for users who only say whether they are in use still (pagepool_defer), up to 65536; 0: none.
+     * Buffers that can be in the deferred queue (pagepool_defer), up to 65536; 0: there is no queue.
      */
     uint32_t defer_capacity;
     /**
-     * What a refill does about a buffer that has waited longest and is in use still: PAGEPOOL_ON_BUSY_KEEP, _SKIP, _RELEASE.
+     * What a poll does with the oldest deferred buffer if it is in use: PAGEPOOL_ON_BUSY_KEEP, _SKIP or
+     * _RELEASE.
      */
     uint32_t on_busy;
     /**
-     * With PAGEPOOL_ON_BUSY_SKIP: buffers in use that one round looks past, 1 to 64.
+     * With PAGEPOOL_ON_BUSY_SKIP: buffers in use that a poll may pass over, 1 to 64.
      */
     uint32_t skip_ahead;
 };
 
 /**
- * Where a pool's pages are. The sum is pagepool_inflight when the pool is at rest.
+ * Where the pages of a pool are. The places add up to pagepool_inflight when the pool is at rest.
  */
 struct pagepool_buffer_locations {
     /**
-     * Pages that joined and have not left.
+     * Pages that joined the pool and have not left.
      */
     int64_t total;
     /**
@@ -449,7 +468,7 @@ struct pagepool_buffer_locations {
      */
     uint64_t cache;
     /**
-     * In lanes, on their way home.
+     * In the lanes of threads that returned them.
      */
     uint64_t lanes;
     /**
@@ -457,11 +476,11 @@ struct pagepool_buffer_locations {
      */
     uint64_t ring;
     /**
-     * The page that fragments are being cut from.
+     * 1 while fragments are cut from a page.
      */
     uint64_t frag;
     /**
-     * With the program, and waiting (pagepool_defer).
+     * In use, and in the deferred queue (pagepool_defer).
      */
     uint64_t out;
 };
@@ -476,7 +495,7 @@ struct pagepool_inline_ {
 };
 
 /**
- * What a pool has done so far, under Linux's names (struct page_pool_alloc_stats, page_pool_recycle_stats).
+ * What a pool has done so far. The names are Linux's (page_pool_alloc_stats, page_pool_recycle_stats).
  */
 struct pagepool_stats {
     /**
@@ -593,374 +612,458 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Makes an arena: reserves the addresses, and commits the first region, or all with `commit_all`.
+ * Makes an arena: reserves its addresses and commits the first region, or all of it with `commit_all`.
  *
- * Thread: any. Ownership: `*arena` is the caller's, to be destroyed once; the params stay the caller's, and what
- * `memory` and `arg` point to must live as long as the arena and its pools. Errors: -EINVAL names the field, its value and
- * its range; else the errno of the system call that failed, and the sentence says the remedy; `*arena` is then unchanged.
+ * Thread: any.
+ * Ownership: `*arena` is the caller's, to be put once. What `memory` and `arg` point to must live as long as
+ *     the arena and its pools.
+ * Errors: -EINVAL names the field, its value and its range. Otherwise the errno of the system call that
+ *     failed, and the sentence names the remedy. `*arena` is then unchanged.
  * Cost: a few system calls; with `prefault` or `mlock`, the time to clear the memory.
  */
-int pagepool_arena_create(const struct pagepool_arena_params *params,
-                          struct pagepool_arena **arena);
+int pagepool_arena_create(const struct pagepool_arena_params *params, struct pagepool_arena **arena);
 
 /**
- * Lets go of an arena. Its memory goes back to the system when its last pool is freed, now if there is none.
+ * Puts an arena. Its memory goes back to the system with its last pool, or now if it has none.
  *
- * Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: with the last pool gone, system calls.
+ * Thread: any.
+ * Ownership: the handle ends.
+ * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Cost: system calls if no pool is left.
  */
 int pagepool_arena_put(struct pagepool_arena *arena);
 
 /**
- * Says in one line what the arena is and what of the wishes was not to be had, cut to `len` bytes and ended with a zero
- * byte. Gives the full length.
+ * Writes one line about the arena into `text`: what it is, and which of the requested features are missing.
+ * The line is cut to `len` bytes and ends with a zero byte. Gives the full length.
  *
- * Thread: any. Errors: -EINVAL, -ESTALE. Cost: formats.
+ * Thread: any.
+ * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Cost: formats text.
  */
-int64_t pagepool_arena_describe(struct pagepool_arena *arena,
-                                char *text,
-                                size_t len);
+int64_t pagepool_arena_describe(struct pagepool_arena *arena, char *text, size_t len);
 
 /**
- * Base pages of 4096 bytes that pools have.
+ * Gives the number of base pages of 4096 bytes that pools have.
  *
- * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ * Thread: any.
+ * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock.
  */
 int64_t pagepool_arena_pages_out(struct pagepool_arena *arena);
 
 /**
- * Gives regions of which no page is out and that no domain maps back to the system; says how many bytes.
+ * Returns memory to the system: the regions that have no page out and that no domain maps. Gives the number
+ * of bytes.
  *
- * Thread: any. Errors: -EOPNOTSUPP for device memory; -EINVAL, -ESTALE. Cost: system calls.
+ * Thread: any.
+ * Errors: -EOPNOTSUPP for device memory. -EINVAL, -ESTALE for a bad handle.
+ * Cost: system calls.
  */
 int64_t pagepool_arena_trim(struct pagepool_arena *arena);
 
 /**
- * The descriptor of a memfd arena, for a peer process: offsets in the file are offsets in the arena.
+ * Gives the descriptor of a memfd arena, for a peer process. Offsets in the file are offsets in the arena.
  *
- * Thread: any. Ownership: the descriptor is the arena's; duplicate it to keep it. Errors: -EOPNOTSUPP for an arena without
- * one; -EINVAL, -ESTALE. Cost: a lock.
+ * Thread: any.
+ * Ownership: the descriptor is the arena's; duplicate it to keep it.
+ * Errors: -EOPNOTSUPP for an arena without one. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock.
  */
 int pagepool_arena_memfd(struct pagepool_arena *arena);
 
 /**
- * On pretended nodes: every thread runs on this one from now on. It is 0 to begin with.
+ * Sets the node on which all threads seem to run, in an arena with pretended nodes. Node 0 is the default.
  *
- * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ * Thread: any.
+ * Errors: -EINVAL for a node above 255. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock.
  */
 int pagepool_arena_set_current_node(struct pagepool_arena *arena, int nid);
 
 /**
- * Address of the arena's first byte; page i begins 4096 * i behind it. NULL for device memory and bad handles.
+ * Gives the address of the arena's first byte. Page i begins 4096 * i bytes behind it. NULL for device
+ * memory or a bad handle.
  *
- * Thread: any. Cost: a lock.
+ * Thread: any.
+ * Cost: a lock.
  */
 void *pagepool_arena_base(struct pagepool_arena *arena);
 
 /**
- * The device is gone: unmaps every region of the arena from its domain now, whoever still uses it. Buffers that are out stay
- * valid for the CPU, have no address there any more, and are not unmapped a second time when they come home.
+ * Unmaps all of the arena from a domain whose device has gone, although pools still use it. Buffers that are
+ * out stay valid for the CPU. They have no address in the domain any more and are not unmapped again when
+ * they return.
  *
- * Thread: any. Errors: -ENODEV where the arena was not mapped there; -EINVAL, -ESTALE. Cost: a lock, and the domain's unmap.
+ * Thread: any.
+ * Errors: -ENODEV if the arena is not mapped in the domain. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock, and the `unmap` of the domain.
  */
-int pagepool_arena_device_gone(struct pagepool_arena *arena,
-                               struct pagepool_domain *domain);
+int pagepool_arena_device_gone(struct pagepool_arena *arena, struct pagepool_domain *domain);
 
 /**
- * Returns a buffer to its pool: into the cache on the owner's thread, else through this thread's lane or the ring.
- * Linux: page_pool_put_full_page, the locality found by itself.
+ * Returns a buffer to its pool: into the cache on the owner's thread, otherwise through the thread's lane or
+ * the ring. Linux: page_pool_put_full_page.
  *
- * Thread: any. Ownership: the handle is over. Errors: -ESTALE for a buffer that was returned before, -EINVAL for what never
- * was one; nothing is touched then. Cost: on the owner's thread some fifteen instructions and, while no other thread ever
- * returned a buffer of this pool, no atomic operation (then one); elsewhere one compare-and-swap and a store.
+ * Thread: any.
+ * Ownership: the handle ends.
+ * Errors: -ESTALE for a buffer that was returned before, -EINVAL for a value that never was a buffer.
+ *     Nothing changes then.
+ * Cost: on the owner's thread about fifteen instructions, and no atomic operation until another thread first
+ *     returns a buffer of the pool; one compare-and-swap after that. On other threads one compare-and-swap
+ *     and one store.
  */
 int pagepool_buf_put(struct pagepool_buf *buf);
 
 /**
- * Returns a buffer through the locked ring, whatever the thread. Linux: page_pool_put_full_page outside softirq.
+ * Returns a buffer through the locked ring, on every thread. Linux: page_pool_put_full_page outside softirq.
  *
- * Thread: any. Ownership and errors: as pagepool_buf_put. Cost: a lock.
+ * Thread: any.
+ * Ownership: the handle ends.
+ * Errors: as pagepool_buf_put.
+ * Cost: a lock.
  */
 int pagepool_buf_put_ring(struct pagepool_buf *buf);
 
 /**
- * Returns a buffer that was written in its first `dirty` packet bytes at most, so that no more is synced for the device.
- * Linux: page_pool_put_page with a dma_sync_size.
+ * Returns a buffer of which only the first `dirty` packet bytes were written, and syncs no more than these
+ * for the device. Linux: page_pool_put_page with a dma_sync_size.
  *
- * Thread, ownership, errors, cost: as pagepool_buf_put, and the sync.
+ * Thread: any.
+ * Ownership: the handle ends.
+ * Errors: as pagepool_buf_put.
+ * Cost: as pagepool_buf_put, and the sync.
  */
-int pagepool_buf_put_sync(struct pagepool_buf *buf,
-                          size_t dirty);
+int pagepool_buf_put_sync(struct pagepool_buf *buf, size_t dirty);
 
 /**
- * Returns a buffer of this pool into its cache. Linux: page_pool_recycle_direct.
+ * Returns a buffer into the cache of its pool, and checks that the caller owns that pool. Linux:
+ * page_pool_recycle_direct.
  *
- * Thread: the owner's. Ownership: the handle is over, unless it is refused. Errors: -EPERM from another thread; -EINVAL for
- * another pool's buffer; else as pagepool_buf_put. Cost: as that.
+ * Thread: owner.
+ * Ownership: the handle ends, unless the call fails.
+ * Errors: -EPERM on another thread. -EINVAL for a buffer of another pool. Otherwise as pagepool_buf_put.
+ * Cost: a lookup more than pagepool_buf_put.
  */
-int pagepool_recycle_direct(struct pagepool *pool,
-                            struct pagepool_buf *buf);
+int pagepool_recycle_direct(struct pagepool *pool, struct pagepool_buf *buf);
 
 /**
- * Start of the page or fragment; NULL for memory that the CPU cannot read, or a bad handle. Linux: page_address.
+ * Gives the address of the page or fragment. NULL for memory that the CPU cannot read, or a bad handle.
+ * Linux: page_address.
  *
- * Thread: whoever has the buffer. Ownership: the bytes are the caller's until the buffer is returned. Cost: a lookup.
+ * Thread: the one that has the buffer.
+ * Ownership: the bytes are the caller's until the buffer is returned.
+ * Cost: a lookup.
  */
 void *pagepool_buf_data(struct pagepool_buf *buf);
 
 /**
- * True size in bytes: the page's, or the fragment's with what was given to it at the end of its page; 0 for a bad handle.
- * Linux: truesize.
+ * Gives the size in bytes: of the page, or of the fragment with what it received at the end of its page. 0
+ * for a bad handle. Linux: truesize.
  *
- * Thread: whoever has the buffer. Cost: a lookup.
+ * Thread: the one that has the buffer.
+ * Cost: a lookup.
  */
 size_t pagepool_buf_len(struct pagepool_buf *buf);
 
 /**
- * Offset of the fragment in its page, 0 for a whole page; SIZE_MAX for a bad handle.
+ * Gives the offset of a fragment in its page; 0 for a whole page, SIZE_MAX for a bad handle.
  *
- * Thread: whoever has the buffer. Cost: a lookup.
+ * Thread: the one that has the buffer.
+ * Cost: a lookup.
  */
 size_t pagepool_buf_offset(struct pagepool_buf *buf);
 
 /**
- * Device address of the first byte, in the pool's first domain; UINT64_MAX in a pool without domains, when the device has
- * gone, or for a bad handle. Linux: page_pool_get_dma_addr plus the offset.
+ * Gives the device address of the first byte in the pool's first domain. UINT64_MAX if the pool has no
+ * domain, if the device has gone, or for a bad handle. Linux: page_pool_get_dma_addr plus the offset.
  *
- * Thread: whoever has the buffer. Cost: a lookup.
+ * Thread: the one that has the buffer.
+ * Cost: a lookup.
  */
 uint64_t pagepool_buf_dma_addr(struct pagepool_buf *buf);
 
 /**
- * Number of the page in its arena, counted in 4096 bytes; of the first one for a page of a higher order, of the page for
- * a fragment. UINT32_MAX for a bad handle.
+ * Gives the number of the page in its arena, in units of 4096 bytes. For a page of a higher order it is the
+ * number of its first 4096 bytes, for a fragment that of its page. UINT32_MAX for a bad handle.
  *
- * Thread: whoever has the buffer. Cost: a lookup.
+ * Thread: the one that has the buffer.
+ * Cost: a lookup.
  */
 uint32_t pagepool_buf_page_index(struct pagepool_buf *buf);
 
 /**
- * 1 for a fragment of a page, 0 for a whole one, else -EINVAL or -ESTALE.
+ * Gives 1 for a fragment of a page and 0 for a whole page.
  *
- * Thread: whoever has the buffer. Cost: a lookup.
+ * Thread: the one that has the buffer.
+ * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lookup.
  */
 int pagepool_buf_is_frag(struct pagepool_buf *buf);
 
 /**
- * Where the packet begins: after the headroom and the page's colour; the start of a fragment. NULL as for pagepool_buf_data.
+ * Gives the address where the packet begins: behind the headroom and the colour of a page, at the start of a
+ * fragment. NULL for memory that the CPU cannot read, or a bad handle.
  *
- * Thread: whoever has the buffer. Cost: a lookup.
+ * Thread: the one that has the buffer.
+ * Cost: a lookup.
  */
 void *pagepool_buf_packet(struct pagepool_buf *buf);
 
 /**
- * Most bytes of packet there: `max_len` of a whole page, all of a fragment; 0 for a bad handle.
+ * Gives the largest packet that fits, in bytes: `max_len` for a whole page, the size of a fragment. 0 for a
+ * bad handle.
  *
- * Thread: whoever has the buffer. Cost: a lookup.
+ * Thread: the one that has the buffer.
+ * Cost: a lookup.
  */
 size_t pagepool_buf_packet_capacity(struct pagepool_buf *buf);
 
 /**
- * Hands `len` bytes from `offset` in the buffer to the CPU, in every domain that is not coherent.
- * Linux: page_pool_dma_sync_for_cpu.
+ * Hands `len` bytes from `offset` in the buffer to the CPU, in every domain that is not coherent. Linux:
+ * page_pool_dma_sync_for_cpu.
  *
- * Thread: whoever has the buffer. Errors: -EINVAL, -ESTALE. Cost: nothing in coherent domains, else the domains'.
+ * Thread: the one that has the buffer.
+ * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lookup, and the syncs of the domains.
  */
-int pagepool_buf_sync_for_cpu(struct pagepool_buf *buf,
-                              size_t offset,
-                              size_t len);
+int pagepool_buf_sync_for_cpu(struct pagepool_buf *buf, size_t offset, size_t len);
 
 /**
- * Hands `len` bytes from `offset` in the buffer to the device, before it is transmitted.
+ * Hands `len` bytes from `offset` in the buffer to the device, in every domain that is not coherent. Call it
+ * before the device transmits them. Linux: dma_sync_single_range_for_device.
  *
- * Thread: whoever has the buffer. Errors: -EINVAL, -ESTALE. Cost: as above.
+ * Thread: the one that has the buffer.
+ * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lookup, and the syncs of the domains.
  */
 int pagepool_buf_sync_for_device(struct pagepool_buf *buf, size_t offset, size_t len);
 
 /**
- * Returns `n` buffers, of any pools. Linux: page_pool_put_netmem_bulk, without its limit.
+ * Returns `n` buffers of any pools. Linux: page_pool_put_netmem_bulk.
  *
- * Thread: any. Ownership: every handle is over; the array stays the caller's, unchanged. Errors: that of the first handle
- * that was refused; all others are returned all the same. -EINVAL for a NULL array. Cost: per buffer as pagepool_buf_put
- * without the call; elsewhere than on the owner's thread the checks are made once per pool.
+ * Thread: any.
+ * Ownership: every handle ends. The array stays the caller's and is unchanged.
+ * Errors: that of the first handle that failed; all others are returned nevertheless. -EINVAL for a NULL
+ *     array.
+ * Cost: per buffer as pagepool_buf_put without the call. On other threads than the owner's the pool is
+ *     checked once per run of 64 buffers.
  */
-int pagepool_buf_put_bulk(struct pagepool_buf **bufs,
-                          size_t n);
+int pagepool_buf_put_bulk(struct pagepool_buf **bufs, size_t n);
 
 /**
- * As pagepool_buf_put_bulk, through the locked ring of each pool, whatever the thread.
+ * Returns `n` buffers through the locked rings of their pools, on every thread.
  *
- * Thread, ownership, errors: as that. Cost: a lock per pool and 64 buffers.
+ * Thread: any.
+ * Ownership: every handle ends. The array stays the caller's and is unchanged.
+ * Errors: as pagepool_buf_put_bulk.
+ * Cost: a lock per pool and 64 buffers.
  */
 int pagepool_buf_put_ring_bulk(struct pagepool_buf **bufs, size_t n);
 
 /**
- * Keeps a page's memory as it is after its buffer went home, until the reference is put: for DMA that nobody can call off. A
- * page that comes home while it is held leaves its pool (`recycle_released_refcnt`). Linux: a page reference beside the
- * pool's.
+ * Takes a reference to the page of a buffer: its memory is not used again until the reference is put, even
+ * if the buffer returns before. For DMA that nobody can stop. A page that returns meanwhile leaves its pool
+ * (`recycle_released_refcnt`). Linux: get_page.
  *
- * Thread: whoever has the buffer. Ownership: `*page_ref` is the caller's, to be put once; the buffer stays as it is. Errors:
- * -EINVAL, -ESTALE, -ENOMEM. Cost: a lock and two atomic operations.
+ * Thread: the one that has the buffer.
+ * Ownership: `*page_ref` is the caller's, to be put once; the buffer is unchanged.
+ * Errors: -ENOMEM without memory for the table. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock and two atomic operations.
  */
-int pagepool_buf_page_ref(struct pagepool_buf *buf,
-                          struct pagepool_page_ref **page_ref);
+int pagepool_buf_page_ref(struct pagepool_buf *buf, struct pagepool_page_ref **page_ref);
 
 /**
- * Puts a page reference.
+ * Puts a reference to a page. The last one of a page that left its pool returns the memory to the arena.
+ * Linux: put_page.
  *
- * Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was put before, -EINVAL. Cost: a lock and an
- * atomic operation; the last reference to a page that left its pool gives the memory back.
+ * Thread: any.
+ * Ownership: the handle ends.
+ * Errors: -ESTALE for a reference that was put before, -EINVAL for a value that never was one.
+ * Cost: a lock and an atomic operation.
  */
 int pagepool_page_ref_put(struct pagepool_page_ref *page_ref);
 
 /**
- * Number of the page that is held; UINT32_MAX for a bad handle.
+ * Gives the number of the page in its arena; UINT32_MAX for a bad handle.
  *
- * Thread: any. Cost: a lock.
+ * Thread: any.
+ * Cost: a lock.
  */
 uint32_t pagepool_page_ref_page_index(struct pagepool_page_ref *page_ref);
 
 /**
- * Address of the first byte of the page that is held; NULL for memory that the CPU cannot read, or a bad handle.
+ * Gives the address of the page; NULL for memory that the CPU cannot read, or a bad handle.
  *
- * Thread: any. Cost: a lock.
+ * Thread: any.
+ * Cost: a lock.
  */
 void *pagepool_page_ref_data(struct pagepool_page_ref *page_ref);
 
 /**
- * Parts with a buffer for its device address, to be put on a descriptor ring; pagepool_from_raw or pagepool_put_addr brings
- * it back.
+ * Turns a buffer into its device address, for a descriptor ring. pagepool_from_raw or pagepool_put_addr
+ * turns the address back.
  *
- * Thread: whoever has the buffer. Ownership: the handle is over, unless it is refused. Errors: -EOPNOTSUPP in a pool without
- * domains, and for a fragment that shares a cache line with another (`frag_align` below 64); -EINVAL, -ESTALE. Cost: a lookup
- * and one or two atomic operations.
+ * Thread: the one that has the buffer.
+ * Ownership: the handle ends, unless the call fails; the address is the caller's.
+ * Errors: -EOPNOTSUPP in a pool without domains, and for a fragment that shares a cache line with another
+ *     (`frag_align` below 64). -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lookup and one or two atomic operations.
  */
-int pagepool_buf_into_raw(struct pagepool_buf *buf,
-                          struct pagepool_raw *raw);
+int pagepool_buf_into_raw(struct pagepool_buf *buf, struct pagepool_raw *raw);
 
 /**
- * Up to `n` whole pages as device addresses into `addrs`, for a fill ring; says how many were had. As pagepool_alloc_bulk and
- * then pagepool_buf_into_raw, without the handles between.
+ * Allocates up to `n` whole pages as device addresses into `addrs`, for a fill ring. Gives their number. It
+ * equals pagepool_alloc_bulk and pagepool_buf_into_raw without the handles between. Linux:
+ * page_pool_alloc_pages for a fill ring.
  *
- * Thread: the owner's. Ownership: the first so many addresses are the caller's, to be brought back by pagepool_from_raw or
- * pagepool_put_addr; the others of `addrs` are unchanged. Errors: 0, or fewer than `n`: no page (-ENOMEM), a pool without
- * domains (-EOPNOTSUPP), another thread (-EPERM), a bad handle; pagepool_last_error says which. Cost: per page as
- * pagepool_alloc_page without the call, and one atomic operation.
+ * Thread: owner.
+ * Ownership: these addresses are the caller's, for pagepool_from_raw or pagepool_put_addr. The others in
+ *     `addrs` are unchanged.
+ * Errors: fewer than `n`: no page (-ENOMEM), a pool without domains (-EOPNOTSUPP), another thread (-EPERM),
+ *     a bad handle. pagepool_last_error says which.
+ * Cost: per page as pagepool_alloc_page without the call, and one atomic operation.
  */
-size_t pagepool_alloc_addr_bulk(struct pagepool *pool,
-                                uint64_t *addrs,
-                                size_t n);
+size_t pagepool_alloc_addr_bulk(struct pagepool *pool, uint64_t *addrs, size_t n);
 
 /**
- * Makes an address that came back from a descriptor ring a buffer again. It may lie anywhere in the buffer, as devices give
- * it with headroom added. A fragment comes back with its size rounded up to whole cache lines.
+ * Turns an address that came back from a descriptor ring into a buffer again. The address may lie anywhere
+ * in the buffer. A fragment comes back with its size rounded up to whole cache lines.
  *
- * Thread: any. Ownership: the buffer is the caller's. Errors: NULL for an address that is not the pool's (-EINVAL), or not
- * out in raw form: it came back before (-ESTALE); nothing is changed then. Cost: a lookup and one atomic operation; elsewhere than on
- * the owner's thread a lock too.
+ * Thread: any.
+ * Ownership: the buffer is the caller's.
+ * Errors: NULL for an address that is not the pool's (-EINVAL), or that is not out in raw form (-ESTALE: it
+ *     came back before). Nothing changes then.
+ * Cost: a lookup and one atomic operation; on other threads than the owner's also a lock.
  */
-struct pagepool_buf *pagepool_from_raw(struct pagepool *pool,
-                                       uint64_t addr);
+struct pagepool_buf *pagepool_from_raw(struct pagepool *pool, uint64_t addr);
 
 /**
- * Returns a buffer by its device address. Linux: page_pool_free_va, by the device's address.
+ * Returns a buffer by its device address. Linux: page_pool_free_va, which takes the address of the CPU.
  *
- * Thread: any; direct on the owner's. Ownership: the address is over. Errors: -EINVAL for an address that is not the
- * pool's, -ESTALE for one that is not out in raw form (it came back before); nothing is changed then. Cost: a
- * lookup and two atomic operations; elsewhere than on the owner's thread a lock too, for nothing else keeps the pool.
+ * Thread: any; on the owner's the page goes into the cache.
+ * Ownership: the address ends.
+ * Errors: -EINVAL for an address that is not the pool's, -ESTALE for one that is not out in raw form (it
+ *     came back before). Nothing changes then.
+ * Cost: a lookup and two atomic operations; on other threads than the owner's also a lock, which keeps the
+ *     pool.
  */
-int pagepool_put_addr(struct pagepool *pool,
-                      uint64_t addr);
+int pagepool_put_addr(struct pagepool *pool, uint64_t addr);
 
 /**
- * As pagepool_put_addr, for `n` addresses.
+ * Returns `n` buffers by their device addresses.
  *
- * Thread: any. Errors: that of the first address that was refused; all others are returned all the same. Cost: per address
- * as that.
+ * Thread: any.
+ * Ownership: every address ends.
+ * Errors: that of the first address that failed; all others are returned nevertheless. -EINVAL for a NULL
+ *     array.
+ * Cost: per address as pagepool_put_addr.
  */
-int pagepool_put_addr_bulk(struct pagepool *pool,
-                           const uint64_t *addrs,
-                           size_t n);
+int pagepool_put_addr_bulk(struct pagepool *pool, const uint64_t *addrs, size_t n);
 
 /**
- * Makes a buffer shared: it may be read through as many handles as wanted, and goes home with the last one.
+ * Makes a buffer shared: many readers may have a handle, and the buffer returns with the last of them.
  * Linux: page_pool_ref_page.
  *
- * Thread: whoever has the buffer. Ownership: the buffer's handle is over; `*shared` is the caller's, to be put once. Errors:
- * -EINVAL, -ESTALE. Cost: a lock and an atomic operation.
+ * Thread: the one that has the buffer.
+ * Ownership: the handle of the buffer ends; `*shared` is the caller's, to be put once.
+ * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock and one atomic operation.
  */
-int pagepool_buf_share(struct pagepool_buf *buf,
-                       struct pagepool_shared **shared);
+int pagepool_buf_share(struct pagepool_buf *buf, struct pagepool_shared **shared);
 
 /**
- * One more reader.
+ * Makes a handle for one more reader of a shared buffer. Linux: page_pool_ref_page.
  *
- * Thread: any. Ownership: `*clone` is the caller's, to be put once. Errors: -EINVAL, -ESTALE, -ENOMEM. Cost: two locks and
- * an atomic operation.
+ * Thread: any.
+ * Ownership: `*clone` is the caller's, to be put once.
+ * Errors: -ENOMEM without memory for the table. -EINVAL, -ESTALE for a bad handle.
+ * Cost: two locks and one atomic operation.
  */
-int pagepool_shared_clone(struct pagepool_shared *shared,
-                          struct pagepool_shared **clone);
+int pagepool_shared_clone(struct pagepool_shared *shared, struct pagepool_shared **clone);
 
 /**
- * One reader less; the last one returns the buffer. Linux: page_pool_put_full_page of a page with references.
+ * Puts the handle of one reader; the last one returns the buffer. Linux: page_pool_unref_page.
  *
- * Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was put before, -EINVAL. Cost: a lock and an
- * atomic operation; the last one as pagepool_buf_put.
+ * Thread: any.
+ * Ownership: the handle ends.
+ * Errors: -ESTALE for a handle that was put before, -EINVAL for a value that never was one.
+ * Cost: a lock and one atomic operation; the last reader's as pagepool_buf_put.
  */
 int pagepool_shared_put(struct pagepool_shared *shared);
 
 /**
- * Start of the page or fragment, to be read only; NULL for memory that the CPU cannot read, or a bad handle.
+ * Gives the address of the page or fragment, to be read only. NULL for memory that the CPU cannot read, or a
+ * bad handle.
  *
- * Thread: whoever has the handle. Ownership: the bytes are there until the handle is put. Cost: a lock.
+ * Thread: any that has a handle.
+ * Ownership: the bytes stay until the handle is put.
+ * Cost: a lock.
  */
 const void *pagepool_shared_data(struct pagepool_shared *shared);
 
 /**
- * True size in bytes; 0 for a bad handle.
+ * Gives the size in bytes; 0 for a bad handle.
  *
- * Thread: whoever has the handle. Cost: a lock.
+ * Thread: any that has a handle.
+ * Cost: a lock.
  */
 size_t pagepool_shared_len(struct pagepool_shared *shared);
 
 /**
- * Device address of the first byte in the pool's first domain; UINT64_MAX as for pagepool_buf_dma_addr.
+ * Gives the device address of the first byte in the pool's first domain. UINT64_MAX if the pool has no
+ * domain, if the device has gone, or for a bad handle.
  *
- * Thread: whoever has the handle. Cost: a lock.
+ * Thread: any that has a handle.
+ * Cost: a lock.
  */
 uint64_t pagepool_shared_dma_addr(struct pagepool_shared *shared);
 
 /**
- * As pagepool_buf_page_ref, for a shared buffer.
+ * Takes a reference to the page of a shared buffer, as pagepool_buf_page_ref does.
  *
- * Thread: whoever has the handle. Ownership, errors, cost: as that.
+ * Thread: any that has a handle.
+ * Ownership: `*page_ref` is the caller's, to be put once; the shared handle stays.
+ * Errors: -ENOMEM without memory for the table. -EINVAL, -ESTALE for a bad handle.
+ * Cost: two locks and an atomic operation.
  */
 int pagepool_shared_page_ref(struct pagepool_shared *shared, struct pagepool_page_ref **page_ref);
 
 /**
- * Makes a user known to a pool that has a waiting queue (`defer_capacity`).
+ * Registers a user of deferred buffers with a pool that has a deferred queue (`defer_capacity`).
  *
- * Thread: the owner's. Ownership: `*user` is the caller's, to be put once. Errors: -EOPNOTSUPP in a pool without a queue; -EINVAL
- * names what is missing; -EPERM, -ESTALE; `release` is not called then. Cost: allocates.
+ * Thread: owner.
+ * Ownership: `*user` is the caller's, to be put once.
+ * Errors: -EOPNOTSUPP in a pool without a queue. -EINVAL names what is missing. -EPERM on another thread.
+ *     -EINVAL, -ESTALE for a bad handle. `release` is not called then.
+ * Cost: allocates.
  */
 int pagepool_deferred_user_create(struct pagepool *pool,
                                   const struct pagepool_deferred_user_ops *ops,
                                   struct pagepool_deferred_user **user);
 
 /**
- * Lets go of a user. What waits for it is asked after until it is done; then `release` is called, at the pool's next poll.
+ * Puts a user. Its buffers stay deferred until it is done with them; then `release` is called, at the next
+ * poll.
  *
- * Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ * Thread: any.
+ * Ownership: the handle ends.
+ * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock.
  */
 int pagepool_deferred_user_put(struct pagepool_deferred_user *user);
 
 /**
- * Parts with a buffer that its user reads still: it waits in its pool, first in, first out, until the user denies the cookie,
- * which is asked by refills that find the cache empty, and by pagepool_poll_deferred. In a pool that was destroyed it is asked by
- * pagepool_shutdown_wait and pagepool_shutdown_report, and after a plain pagepool_destroy whenever a pool is made or destroyed.
+ * Puts a buffer that its user still reads into the deferred queue of its pool, and does not block. The
+ * buffer returns once `in_use` gives 0 for the cookie. Refills that find the cache empty ask, and so does
+ * pagepool_poll_deferred. After pagepool_destroy_watched it is pagepool_shutdown_wait and
+ * pagepool_shutdown_report that ask, after pagepool_destroy every call that makes or destroys a pool.
  *
- * Thread: the owner's. Ownership: the handle is over, unless it is refused. Errors: -ENOBUFS when `defer_capacity` buffers wait;
- * -EINVAL for another pool's buffer or user; -EPERM, -ESTALE. Cost: a lookup, two locks that are held for moments; no
- * allocation.
+ * Thread: owner.
+ * Ownership: the handle ends, unless the call fails.
+ * Errors: -ENOBUFS when `defer_capacity` buffers are deferred. -EINVAL for a buffer or a user of another
+ *     pool. -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lookup and two short locks; no allocation.
  */
 int pagepool_defer(struct pagepool *pool,
                    struct pagepool_deferred_user *user,
@@ -968,310 +1071,373 @@ int pagepool_defer(struct pagepool *pool,
                    uint64_t cookie);
 
 /**
- * Asks after the buffers that wait, as many as there are, by the pool's `on_busy`; gives how many went home.
+ * Asks once about the buffers in the deferred queue, as the pool's `on_busy` says. Gives the number of those
+ * that returned.
  *
- * Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: per user and per buffer asked after a callback.
+ * Thread: owner.
+ * Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a callback per user, and one per buffer that is asked about.
  */
 int64_t pagepool_poll_deferred(struct pagepool *pool);
 
 /**
- * Reads the counters of a pool's deferred queue into `*stats`, of which `size` is the sizeof; all 0 in a pool without one.
+ * Reads the counters of a pool's deferred queue into `*stats`, `size` bytes: sizeof(*stats). All are 0 in a
+ * pool without a queue.
  *
- * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock; nothing to the owner.
+ * Thread: any.
+ * Errors: -EINVAL for NULL or a size that no struct has. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock; nothing on the owner's thread.
  */
-int pagepool_deferred_stats(struct pagepool *pool,
-                            struct pagepool_deferred_stats *stats,
-                            size_t size);
+int pagepool_deferred_stats(struct pagepool *pool, struct pagepool_deferred_stats *stats, size_t size);
 
 /**
- * Makes a domain of a caller's callbacks: an IOMMU, a device's own translation, a test that checks.
+ * Makes a domain of the caller's callbacks: an IOMMU, a device's own translation, a test that checks.
  *
- * Thread: any. Ownership: `*domain` is the caller's, to be put once; pools that use it keep it. Errors: -EINVAL names what is
- * missing. Cost: allocates.
+ * Thread: any.
+ * Ownership: `*domain` is the caller's, to be put once; pools that use it keep it.
+ * Errors: -EINVAL names what is missing.
+ * Cost: allocates.
  */
-int pagepool_domain_create(const struct pagepool_domain_ops *ops,
-                           struct pagepool_domain **domain);
+int pagepool_domain_create(const struct pagepool_domain_ops *ops, struct pagepool_domain **domain);
 
 /**
- * Makes the domain in which a device address is the CPU's address.
+ * Makes a domain in which a device address is the address of the CPU.
  *
- * Thread, ownership: as pagepool_domain_create. Errors: -EINVAL. Cost: allocates.
+ * Thread: any.
+ * Ownership: `*domain` is the caller's, to be put once; pools that use it keep it.
+ * Errors: -EINVAL for NULL.
+ * Cost: allocates.
  */
 int pagepool_domain_identity(const char *name, struct pagepool_domain **domain);
 
 /**
- * Makes the domain in which a device address is the offset in the arena, as in an AF_XDP UMEM. It fixes the arena: commit
- * all of it first.
+ * Makes a domain in which a device address is the offset in the arena, as in an AF_XDP UMEM. It fixes the
+ * arena, which must be committed before (`commit_all`).
  *
- * Thread, ownership: as pagepool_domain_create. Errors: -EINVAL. Cost: allocates.
+ * Thread: any.
+ * Ownership: `*domain` is the caller's, to be put once; pools that use it keep it.
+ * Errors: -EINVAL for NULL.
+ * Cost: allocates.
  */
-int pagepool_domain_offset(const char *name,
-                           struct pagepool_domain **domain);
+int pagepool_domain_offset(const char *name, struct pagepool_domain **domain);
 
 /**
- * Lets go of a domain. Pools that use it keep it; its `release` is called when the last of them is freed.
+ * Puts a domain. Pools that use it keep it; its `release` is called when the last of them is freed.
  *
- * Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ * Thread: any.
+ * Ownership: the handle ends.
+ * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock.
  */
 int pagepool_domain_put(struct pagepool_domain *domain);
 
 /**
- * The buffer's device address in that domain, if its arena is mapped there: whether that device may use the buffer without a
- * new mapping, and where. UINT64_MAX if it may not, or for a bad handle.
+ * Gives the buffer's device address in a domain, if its arena is mapped there: the device may use the buffer
+ * without a new mapping. UINT64_MAX if it is not, or for a bad handle.
  *
- * Thread: whoever has the buffer. Cost: two lookups; a lock for a domain that is not the pool's.
+ * Thread: the one that has the buffer.
+ * Cost: two lookups; a lock for a domain that is not the pool's.
  */
-uint64_t pagepool_buf_dma_addr_in(struct pagepool_buf *buf,
-                                  struct pagepool_domain *domain);
+uint64_t pagepool_buf_dma_addr_in(struct pagepool_buf *buf, struct pagepool_domain *domain);
 
 /**
- * Makes a pool over an arena's memory and maps that in the pool's domains. The pool is bound to no thread yet.
- * Linux: page_pool_create.
+ * Makes a pool over an arena's memory, and maps that memory in the pool's domains. No thread owns the pool
+ * yet. Linux: page_pool_create.
  *
- * Thread: any. Ownership: `*pool` is the caller's, to be destroyed once; the pool keeps the arena and the domains.
- * Errors: -EINVAL names the parameter, its value and its range; -EIO the domain that did not map; -ENOMEM, -EMFILE what
- * the system refused; `*pool` is then unchanged. Cost: allocates; a few microseconds.
+ * Thread: any.
+ * Ownership: `*pool` is the caller's, to be destroyed once. The pool keeps the arena and the domains.
+ * Errors: -EINVAL names the parameter, its value and its range. -EIO names the domain that did not map.
+ *     -ENOMEM and -EMFILE name what the system refused. `*pool` is then unchanged.
+ * Cost: allocates; a few microseconds.
  */
-int pagepool_create(const struct pagepool_params *params,
-                    struct pagepool **pool);
+int pagepool_create(const struct pagepool_params *params, struct pagepool **pool);
 
 /**
- * Ends the pool; never waits. What is in its cache and rings goes back to the arena now, buffers that are out when they
- * come home, and the last one frees the pool on whichever thread it is returned. To watch that: pagepool_destroy_watched.
- * A buffer that is out as a raw address has no handle to come home by once the pool's is over: where there may be one, end
- * the pool with pagepool_destroy_watched, and bring it to pagepool_shutdown_put_addr. After this call its page stays out, so
- * that a device that still writes there damages nothing, and pool and arena are kept for it until the process ends.
- * Linux: page_pool_destroy.
+ * Ends a pool, and does not wait. Pages in its cache and rings go back to the arena now, buffers that are
+ * out when they return; the last one frees the pool, on any thread. Use pagepool_destroy_watched to wait for
+ * that, and if buffers are out as raw addresses: pagepool_shutdown_put_addr returns these. After this call
+ * nothing can return them. Their pages stay out, so that a device that still writes there damages nothing,
+ * and pool and arena stay until the process ends. Linux: page_pool_destroy.
  *
- * Thread: the owner's while the pool is bound, any otherwise. Ownership: the handle is over; buffers that are out stay
- * valid. Errors: -EPERM from another thread than the owner's; -EBUSY from a callback that the pool's own call made;
- * -EINVAL, -ESTALE. Cost: takes locks; in proportion to the pages in the pool.
+ * Thread: owner; any while no thread owns the pool.
+ * Ownership: the handle ends. Buffers that are out stay valid.
+ * Errors: -EPERM on another thread. -EBUSY in a callback of the pool's own call. -EINVAL, -ESTALE for a bad
+ *     handle.
+ * Cost: locks; proportional to the pages in the pool.
  */
 int pagepool_destroy(struct pagepool *pool);
 
 /**
- * Makes the calling thread the owner: the one that allocates, and whose returns go into the cache. A pool that is bound
- * to this thread already stays so. A thread that ends unbinds its pools. Linux: page_pool_enable_direct_recycling.
+ * Makes the calling thread the owner: the thread that allocates, and whose returns go into the cache. A
+ * thread that owns the pool already stays its owner. A thread that ends unbinds its pools. Linux:
+ * page_pool_enable_direct_recycling.
  *
- * Thread: any. Errors: -EPERM while it is bound to another thread, or in a thread that is ending; -EINVAL, -ESTALE.
- * Cost: takes a lock.
+ * Thread: any.
+ * Errors: -EPERM if another thread owns the pool, or if the calling thread is ending. -EINVAL, -ESTALE for a
+ *     bad handle.
+ * Cost: a lock.
  */
 int pagepool_bind(struct pagepool *pool);
 
 /**
- * Gives the pool up, to be bound by another thread. Buffers that this thread returns afterwards go the way of other
- * threads. Linux: page_pool_disable_direct_recycling.
+ * Gives up a pool, so that another thread can bind it. Buffers that this thread returns later take the way
+ * of other threads. Linux: page_pool_disable_direct_recycling.
  *
- * Thread: the owner's. Errors: -EPERM from any other; -EBUSY from a callback; -EINVAL, -ESTALE. Cost: takes a lock.
+ * Thread: owner.
+ * Errors: -EPERM on another thread. -EBUSY in a callback. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock.
  */
 int pagepool_unbind(struct pagepool *pool);
 
 /**
- * A whole page; its bytes are what the last packet left. Linux: page_pool_dev_alloc_pages.
+ * Allocates a whole page. Its bytes are those of its last packet. Linux: page_pool_dev_alloc_pages.
  *
- * Thread: the owner's. Ownership: the buffer is the caller's until it is returned. Errors: NULL when there is no page
- * (`alloc_failed` counts it), from another thread (-EPERM), or for a bad handle; pagepool_last_error says which. Cost: from
- * the cache, some ten instructions and no atomic operation; a refill of up to 64 pages otherwise.
+ * Thread: owner.
+ * Ownership: the buffer is the caller's until it is returned.
+ * Errors: NULL without a page (-ENOMEM, and `alloc_failed` counts it), on another thread (-EPERM), or for a
+ *     bad handle.
+ * Cost: from the cache about ten instructions and no atomic operation; otherwise a refill of up to 64 pages.
  */
 struct pagepool_buf *pagepool_alloc_page(struct pagepool *pool);
 
 /**
- * A fragment of `size` bytes of a page that is shared with other fragments. It begins at a multiple of `frag_align`.
- * Linux: page_pool_dev_alloc_frag.
+ * Allocates a fragment of `size` bytes of a page that other fragments share. It begins at a multiple of
+ * `frag_align`. Linux: page_pool_dev_alloc_frag.
  *
- * Thread: the owner's. Ownership: as a page's; the page comes home when its last fragment has. Errors: NULL for a size of 0
- * or beyond the page (-EINVAL), when there is no page (-ENOMEM), from another thread (-EPERM), or for a bad handle.
- * Cost: some forty instructions and no atomic operation.
+ * Thread: owner.
+ * Ownership: the fragment is the caller's until it is returned; its page returns with the last fragment.
+ * Errors: NULL for a size of 0 or beyond the page (-EINVAL), without a page (-ENOMEM), on another thread
+ *     (-EPERM), or for a bad handle.
+ * Cost: about forty instructions and no atomic operation.
  */
-struct pagepool_buf *pagepool_alloc_frag(struct pagepool *pool,
-                                         size_t size);
+struct pagepool_buf *pagepool_alloc_frag(struct pagepool *pool, size_t size);
 
 /**
- * A whole page if two of `*size` do not fit one, else a fragment; `*size` becomes the true size. Where no other fragment of that
- * size would fit behind it, the rest of the page belongs to it. Linux: page_pool_dev_alloc.
+ * Allocates a whole page if two of `*size` do not fit into one, otherwise a fragment, and stores its true
+ * size into `*size`. If no second fragment of that size fits behind it, the rest of the page belongs to it.
+ * Linux: page_pool_dev_alloc.
  *
- * Thread: the owner's. Ownership: as above. Errors: NULL as for pagepool_alloc_frag, and for a NULL `size`; `*size` is then
- * unchanged. Cost: as above.
+ * Thread: owner.
+ * Ownership: the buffer is the caller's until it is returned.
+ * Errors: NULL as for pagepool_alloc_frag, and for a NULL `size`. `*size` is then unchanged.
+ * Cost: as pagepool_alloc_page or pagepool_alloc_frag.
  */
-struct pagepool_buf *pagepool_alloc(struct pagepool *pool,
-                                    size_t *size);
+struct pagepool_buf *pagepool_alloc(struct pagepool *pool, size_t *size);
 
 /**
- * Up to `n` whole pages into `bufs`; says how many were had. Linux: a loop over page_pool_dev_alloc_pages.
+ * Allocates up to `n` whole pages into `bufs`. Gives their number. Linux: page_pool_dev_alloc_pages in a
+ * loop.
  *
- * Thread: the owner's. Ownership: the first so many are the caller's; the others of `bufs` are unchanged. Errors: 0, or
- * fewer than `n`, as for pagepool_alloc_page. Cost: as that, without the call.
+ * Thread: owner.
+ * Ownership: these buffers are the caller's. The others in `bufs` are unchanged.
+ * Errors: fewer than `n`, for the reasons of pagepool_alloc_page.
+ * Cost: per page as pagepool_alloc_page, without the call.
  */
-size_t pagepool_alloc_bulk(struct pagepool *pool,
-                           struct pagepool_buf **bufs,
-                           size_t n);
+size_t pagepool_alloc_bulk(struct pagepool *pool, struct pagepool_buf **bufs, size_t n);
 
 /**
- * Writes a line per pool of this process that was made through this library: name, id, state, where its pages are, its
- * counters. Destroyed pools are listed until their last buffer is home. Cut to `len` bytes and ended with a zero byte;
- * gives the full length. `text` may be NULL.
+ * Writes a line per pool of this process that was made through this library: name, id, state, where its
+ * pages are, its counters. A destroyed pool is listed until its last buffer returns. The text is cut to
+ * `len` bytes and ends with a zero byte. Gives the full length. `text` may be NULL. Linux: the netlink dump
+ * of page pools.
  *
- * Thread: any. Errors: none. Cost: locks and formats, pool by pool; nothing to their owners.
+ * Thread: any.
+ * Errors: none.
+ * Cost: locks and formats, pool by pool; nothing on the owners' threads.
  */
-int64_t pagepool_dump(char *text,
-                      size_t len);
+int64_t pagepool_dump(char *text, size_t len);
 
 /**
- * Prefers another node from now on; -1 is that of this thread, each time. What is in the cache goes back to the arena.
- * Linux: page_pool_update_nid.
+ * Sets the node that the pool prefers; -1 is the node of the thread that refills, asked each time. Pages in
+ * the cache go back to the arena. Linux: page_pool_update_nid.
  *
- * Thread: the owner's. Errors: -EINVAL for a node that the arena does not know, and nothing changes; -EPERM, -ESTALE.
- * Cost: in proportion to the pages in the cache.
+ * Thread: owner.
+ * Errors: -EINVAL for a node that the arena does not have; nothing changes then. -EPERM on another thread.
+ *     -EINVAL, -ESTALE for a bad handle.
+ * Cost: proportional to the pages in the cache.
  */
-int pagepool_update_nid(struct pagepool *pool,
-                        int nid);
+int pagepool_update_nid(struct pagepool *pool, int nid);
 
 /**
- * pagepool_update_nid if the node is another one. Linux: page_pool_nid_changed.
+ * Calls pagepool_update_nid if the node differs from the pool's. Linux: page_pool_nid_changed.
  *
- * Thread, errors: as that. Cost: a compare where it is the same.
+ * Thread: owner.
+ * Errors: as pagepool_update_nid.
+ * Cost: a comparison if the node is the same.
  */
 int pagepool_nid_changed(struct pagepool *pool, int nid);
 
 /**
- * As pagepool_destroy, and gives a handle to wait with, and to ask what is still out.
+ * Ends a pool as pagepool_destroy does, and gives a handle to wait for its last buffer and to ask what is
+ * out. Linux: page_pool_destroy.
  *
- * Thread: the owner's while the pool is bound, any otherwise. Ownership: the pool's handle is over; `*shutdown` is the
- * caller's, to be put once; it keeps the pool's domains. Errors: as pagepool_destroy; the pool stays then. Cost: as that.
+ * Thread: owner; any while no thread owns the pool.
+ * Ownership: the pool's handle ends. `*shutdown` is the caller's, to be put once; it keeps the pool's
+ *     domains.
+ * Errors: as pagepool_destroy; the pool stays then.
+ * Cost: as pagepool_destroy.
  */
-int pagepool_destroy_watched(struct pagepool *pool,
-                             struct pagepool_shutdown **shutdown);
+int pagepool_destroy_watched(struct pagepool *pool, struct pagepool_shutdown **shutdown);
 
 /**
- * Waits until the last buffer is home and the pool is freed, at most `timeout_ns` nanoseconds. Sleeps, does not spin.
+ * Waits at most `timeout_ns` nanoseconds until the last buffer has returned and the pool is freed. It sleeps
+ * and does not spin.
  *
- * Thread: any. Errors: -ETIMEDOUT, with the report as the sentence; -EINVAL, -ESTALE. Cost: a lock; a system call to sleep.
+ * Thread: any.
+ * Errors: -ETIMEDOUT, with the report as the sentence. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock; a system call to sleep.
  */
-int pagepool_shutdown_wait(struct pagepool_shutdown *shutdown,
-                           uint64_t timeout_ns);
+int pagepool_shutdown_wait(struct pagepool_shutdown *shutdown, uint64_t timeout_ns);
 
 /**
- * How many pages are out. Writes a report into `text`, cut to `len` bytes and ended with a zero byte: "stalled pool
- * shutdown: N buffers held for S s", and which pages, with their tags. `text` may be NULL.
+ * Gives the number of pages that are out, and writes a report into `text`: "stalled pool shutdown: N buffers
+ * held for S s", and the pages with their tags. The text is cut to `len` bytes and ends with a zero byte.
+ * `text` may be NULL.
  *
- * Thread: any. Errors: -EINVAL, -ESTALE. Cost: walks the arena's records.
+ * Thread: any.
+ * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Cost: a walk over the arena's records.
  */
-int64_t pagepool_shutdown_report(struct pagepool_shutdown *shutdown,
-                                 char *text,
-                                 size_t len);
+int64_t pagepool_shutdown_report(struct pagepool_shutdown *shutdown, char *text, size_t len);
 
 /**
- * Returns a buffer of the pool that is out as a raw address: pagepool_put_addr for a pool that was destroyed, also after it
- * was freed.
+ * Returns a buffer of a destroyed pool by its device address, also after the pool was freed.
  *
- * Thread: any. Ownership: the address is over. Errors: -EINVAL for an address that is not the pool's, -ESTALE for one that is
- * not out in raw form. One that came back before is either, for its page has left the pool. Nothing is changed then. -EINVAL
- * and -ESTALE for a bad handle. Cost: a lock and some four atomic operations.
+ * Thread: any.
+ * Ownership: the address ends.
+ * Errors: -EINVAL for an address that is not the pool's, -ESTALE for one that is not out in raw form; one
+ *     that came back before is either. Nothing changes then. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock and about four atomic operations.
  */
-int pagepool_shutdown_put_addr(struct pagepool_shutdown *shutdown,
-                               uint64_t addr);
+int pagepool_shutdown_put_addr(struct pagepool_shutdown *shutdown, uint64_t addr);
 
 /**
- * Stops watching. The pool is freed by its last buffer, whoever watches.
+ * Puts the handle of a shutdown. The last buffer frees the pool, with or without it.
  *
- * Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ * Thread: any.
+ * Ownership: the handle ends.
+ * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock.
  */
 int pagepool_shutdown_put(struct pagepool_shutdown *shutdown);
 
 /**
- * Reads the pool's counters into `*stats`, of which `size` is the sizeof. They are set, not added to, and exact while the
- * pool is at rest. Linux: page_pool_get_stats.
+ * Reads the pool's counters into `*stats`, `size` bytes: sizeof(*stats). It sets them and does not add. They
+ * are exact while the pool is at rest. Linux: page_pool_get_stats.
  *
- * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock; nothing to the owner.
+ * Thread: any.
+ * Errors: -EINVAL for NULL or a size that no struct has. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock; nothing on the owner's thread.
  */
-int pagepool_stats(struct pagepool *pool,
-                   struct pagepool_stats *stats,
-                   size_t size);
+int pagepool_stats(struct pagepool *pool, struct pagepool_stats *stats, size_t size);
 
 /**
- * Pages that joined the pool and have not left: hold - release, right across wrap-around. Linux: page_pool_inflight.
+ * Gives the number of pages that joined the pool and have not left: hold - release, also across wrap-around.
+ * Linux: page_pool_inflight.
  *
- * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ * Thread: any.
+ * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock.
  */
 int64_t pagepool_inflight(struct pagepool *pool);
 
 /**
- * Bytes that cutting pages up cost: what was left over at their ends, and what alignment took.
+ * Gives the bytes lost when pages were cut into fragments: the ends of pages, and alignment.
  *
- * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ * Thread: any.
+ * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock.
  */
 int64_t pagepool_frag_waste(struct pagepool *pool);
 
 /**
- * Says where the pool's pages are.
+ * Counts the pool's pages by the place where they are.
  *
- * Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ * Thread: any.
+ * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock.
  */
 int pagepool_buffer_locations(struct pagepool *pool, struct pagepool_buffer_locations *places);
 
 /**
- * Makes a tag of a pool that was made with `tagging`; gives its number, 0 or more. The same name gives the same number.
+ * Makes a tag of a pool that was made with `tagging`. Gives its number, 0 or more. The same name gives the
+ * same number.
  *
- * Thread: the owner's. Errors: -EPERM from another; -EINVAL, -ESTALE. Cost: a lock.
+ * Thread: owner.
+ * Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock.
  */
-int pagepool_tag(struct pagepool *pool,
-                 const char *name);
+int pagepool_tag(struct pagepool *pool, const char *name);
 
 /**
- * Says who has a buffer now. Without effect in a pool made without `tagging`.
+ * Records who has a buffer now. It has no effect in a pool made without `tagging`.
  *
- * Thread: whoever has the buffer. Errors: -EINVAL for a tag that is not of this pool, or a bad handle; -ESTALE. Cost: a lock.
+ * Thread: the one that has the buffer.
+ * Errors: -EINVAL for a tag that is not of this pool. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock.
  */
-int pagepool_buf_set_tag(struct pagepool *pool,
-                         struct pagepool_buf *buf,
-                         int tag);
+int pagepool_buf_set_tag(struct pagepool *pool, struct pagepool_buf *buf, int tag);
 
 /**
- * The descriptor to poll together with the device's, in a pool made with `wakeup`: readable once a buffer came home after
- * the pool ran dry.
+ * Gives the descriptor of a pool made with `wakeup`, to be polled together with the device's. It is readable
+ * once a buffer returned after an allocation failed.
  *
- * Thread: the owner's. Ownership: the descriptor is the pool's. Errors: -EOPNOTSUPP in a pool without one; -EPERM, -EINVAL,
- * -ESTALE. Cost: a load.
+ * Thread: owner.
+ * Ownership: the descriptor is the pool's.
+ * Errors: -EOPNOTSUPP in a pool without one. -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a load.
  */
 int pagepool_wake_fd(struct pagepool *pool);
 
 /**
- * After waking: takes the signal back, so that the descriptor can be slept on again.
+ * Clears the descriptor after it woke the owner, so that the owner can sleep on it again.
  *
- * Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: a system call.
+ * Thread: owner.
+ * Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a system call.
  */
 int pagepool_acknowledge_wake(struct pagepool *pool);
 
 /**
- * The fewest pages that were left to have, cache and arena together, whenever the arena was asked.
+ * Gives the lowest number of pages that cache and arena had together whenever the arena was asked.
  *
- * Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: a load.
+ * Thread: owner.
+ * Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a load.
  */
 int64_t pagepool_low_water_mark(struct pagepool *pool);
 
 /**
- * Makes room for the descriptions of so many packets, 1 to 16777216; clones of a packet share one. 1100 bytes each, and as
- * much memory is committed as is used. Linux: skbuff_cache.
+ * Makes a cache for the descriptions of `packets` packets, 1 to 16777216, of 1100 bytes each. Clones of a
+ * packet share one. Memory is committed when it is first used. Linux: skbuff_cache.
  *
- * Thread: any. Ownership: `*cache` is the caller's, to be destroyed once. Errors: -EINVAL, -ENOMEM. Cost: allocates.
+ * Thread: any.
+ * Ownership: `*cache` is the caller's, to be put once.
+ * Errors: -EINVAL for a number out of range. -ENOMEM.
+ * Cost: allocates.
  */
-int pagepool_skb_cache_create(size_t packets,
-                              struct pagepool_skb_cache **cache);
+int pagepool_skb_cache_create(size_t packets, struct pagepool_skb_cache **cache);
 
 /**
- * Lets go of a cache. Packets that are out stay valid; the last of them frees it.
+ * Puts a cache. Packets that are out stay valid; the last of them frees it.
  *
- * Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
+ * Thread: any.
+ * Ownership: the handle ends.
+ * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock.
  */
 int pagepool_skb_cache_put(struct pagepool_skb_cache *cache);
 
 /**
- * The packet of `len` bytes at `offset` in a buffer, without a copy: the buffer is its head, what lies before the bytes is
- * headroom. A buffer that the CPU cannot read becomes its first fragment. Linux: build_skb.
+ * Makes a packet of `len` bytes at `offset` in a buffer, without a copy. The buffer is the head of the
+ * packet; the bytes before `offset` are headroom. A buffer that the CPU cannot read is its first fragment
+ * instead. Linux: build_skb.
  *
- * Thread: whoever has the buffer. Ownership: the buffer's handle is over, unless it is refused; `*skb` is the caller's, to be
- * freed once. Errors: -EINVAL for bytes that the buffer has not, or that lie in its tailroom; -ENOBUFS when the cache is
- * exhausted; -EINVAL, -ESTALE for a bad handle. Cost: three locks that are held for moments, and one compare-and-swap.
+ * Thread: the one that has the buffer.
+ * Ownership: the handle of the buffer ends, unless the call fails. `*skb` is the caller's, to be put once.
+ * Errors: -EINVAL for bytes beyond the buffer or in its tailroom. -ENOBUFS when the cache is exhausted.
+ *     -EINVAL, -ESTALE for a bad handle.
+ * Cost: three short locks and one compare-and-swap.
  */
 int pagepool_skb_from_buf(struct pagepool_skb_cache *cache,
                           struct pagepool_buf *buf,
@@ -1280,11 +1446,13 @@ int pagepool_skb_from_buf(struct pagepool_skb_cache *cache,
                           struct pagepool_skb **skb);
 
 /**
- * An empty packet: room for `len` bytes in its head, and `headroom` before them, in ordinary memory. Linux: alloc_skb and
- * skb_reserve.
+ * Makes an empty packet in ordinary memory, with `headroom` bytes and then room for `len` bytes in its head.
+ * Linux: alloc_skb, skb_reserve.
  *
- * Thread: any. Ownership: `*skb` is the caller's, to be freed once. Errors: -ENOBUFS when the cache is exhausted; -ENOMEM;
- * -EINVAL, -ESTALE. Cost: as pagepool_skb_from_buf; allocates where headroom and `len` are more than 512 bytes.
+ * Thread: any.
+ * Ownership: `*skb` is the caller's, to be put once.
+ * Errors: -ENOBUFS when the cache is exhausted. -ENOMEM. -EINVAL, -ESTALE for a bad handle.
+ * Cost: as pagepool_skb_from_buf; allocates if `headroom` and `len` exceed 512 bytes.
  */
 int pagepool_skb_alloc(struct pagepool_skb_cache *cache,
                        size_t headroom,
@@ -1292,131 +1460,150 @@ int pagepool_skb_alloc(struct pagepool_skb_cache *cache,
                        struct pagepool_skb **skb);
 
 /**
- * Another packet with the same data; its ends are its own. What they share goes home with the last of them. While there are
- * clones nobody writes the bytes. Linux: skb_clone.
+ * Makes another packet with the same data; each has its own ends. The data returns with the last of them.
+ * Nobody may write the bytes while there are clones. Linux: skb_clone.
  *
- * Thread: whoever has the packet. Ownership: `*clone` is the caller's, to be freed once. Errors: -EINVAL, -ESTALE, -EBUSY, -ENOMEM.
- * Cost: two locks that are held for moments, and one atomic operation.
+ * Thread: any, one at a time per packet.
+ * Ownership: `*clone` is the caller's, to be put once.
+ * Errors: -EBUSY during another call about the packet. -ENOMEM without memory for the table. -EINVAL,
+ *     -ESTALE for a bad handle.
+ * Cost: two short locks and one atomic operation.
  */
-int pagepool_skb_clone(struct pagepool_skb *skb,
-                       struct pagepool_skb **clone);
+int pagepool_skb_clone(struct pagepool_skb *skb, struct pagepool_skb **clone);
 
 /**
- * Ends a packet. If it is the last of its clones, every buffer goes home as by pagepool_buf_put, and callbacks of lent
- * memory are called. Linux: kfree_skb.
+ * Puts a packet. The last of its clones returns every buffer as pagepool_buf_put does, and calls the
+ * callbacks of lent memory. Linux: kfree_skb.
  *
- * Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was freed before; -EBUSY while another call has it;
- * -EINVAL. Cost: two locks that are held for moments, and what each buffer costs.
+ * Thread: any, one at a time per packet.
+ * Ownership: the handle ends.
+ * Errors: -ESTALE for a packet that was put before. -EBUSY during another call about it. -EINVAL for a value
+ *     that never was one.
+ * Cost: two short locks, and the return of each buffer.
  */
 int pagepool_skb_put(struct pagepool_skb *skb);
 
 /**
- * Bytes of the packet; 0 for a bad handle. Linux: skb->len.
+ * Gives the bytes of the packet; 0 for a bad handle. Linux: skb->len.
  *
- * Thread: whoever has the packet. Cost: a lock of the packet's own.
+ * Thread: any, one at a time per packet.
+ * Cost: a lock of the packet's own.
  */
 size_t pagepool_skb_len(struct pagepool_skb *skb);
 
 /**
- * Bytes in its head; 0 for a bad handle. Linux: skb_headlen.
+ * Gives the bytes in the head; 0 for a bad handle. Linux: skb_headlen.
  *
- * Thread and cost: as above.
+ * Thread: any, one at a time per packet.
+ * Cost: a lock of the packet's own.
  */
 size_t pagepool_skb_head_len(struct pagepool_skb *skb);
 
 /**
- * Bytes before the head's data; 0 for a bad handle. Linux: skb_headroom.
+ * Gives the free bytes before the data of the head; 0 for a bad handle. Linux: skb_headroom.
  *
- * Thread and cost: as above.
+ * Thread: any, one at a time per packet.
+ * Cost: a lock of the packet's own.
  */
 size_t pagepool_skb_headroom(struct pagepool_skb *skb);
 
 /**
- * Bytes behind the head's data that the packet may grow into; 0 when it has fragments, or for a bad handle.
+ * Gives the free bytes behind the data of the head; 0 if the packet has fragments, or for a bad handle.
  * Linux: skb_tailroom.
  *
- * Thread and cost: as above.
+ * Thread: any, one at a time per packet.
+ * Cost: a lock of the packet's own.
  */
 size_t pagepool_skb_tailroom(struct pagepool_skb *skb);
 
 /**
- * Bytes of memory that the packet keeps from other uses; 0 for a bad handle. Linux: skb->truesize.
+ * Gives the bytes of memory that the packet occupies; 0 for a bad handle. Linux: skb->truesize.
  *
- * Thread: whoever has the packet. Cost: a lock of the packet's own, and a look at every fragment.
+ * Thread: any, one at a time per packet.
+ * Cost: a lock of the packet's own, and a look at every fragment.
  */
 size_t pagepool_skb_truesize(struct pagepool_skb *skb);
 
 /**
- * How many fragments it has; 0 for a bad handle.
+ * Gives the number of fragments; 0 for a bad handle. Linux: skb_shinfo(skb)->nr_frags.
  *
- * Thread: whoever has the packet. Cost: a lock of the packet's own.
+ * Thread: any, one at a time per packet.
+ * Cost: a lock of the packet's own.
  */
 size_t pagepool_skb_nr_frags(struct pagepool_skb *skb);
 
 /**
- * 1 if another packet shares its data, 0 if not, else -EINVAL, -ESTALE or -EBUSY. Linux: skb_cloned.
+ * Gives 1 if a clone shares the data, otherwise 0. Linux: skb_cloned.
  *
- * Thread and cost: as above.
+ * Thread: any, one at a time per packet.
+ * Errors: -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock of the packet's own.
  */
 int pagepool_skb_is_cloned(struct pagepool_skb *skb);
 
 /**
- * The head's data: pagepool_skb_head_len bytes, to be written only while the packet is not cloned. NULL for a bad handle.
- * Linux: skb->data.
+ * Gives the address of the head's data, pagepool_skb_head_len bytes. They may be written only while the
+ * packet is not cloned. NULL for a bad handle. Linux: skb->data.
  *
- * Thread: whoever has the packet. Ownership: the address holds until the head is changed or the packet freed. Cost: as above.
+ * Thread: any, one at a time per packet.
+ * Ownership: the address is valid until the head changes or the packet is put.
+ * Cost: a lock of the packet's own.
  */
 void *pagepool_skb_data(struct pagepool_skb *skb);
 
 /**
- * Where the packet's bytes lie, in order: the head, if it has bytes, and every fragment. Writes the first `n` of them into
- * `iov`, as sendmsg wants them, to be read only; gives how many there are, at most 18. `iov` may be NULL where `n` is 0.
- * Linux: skb_to_sgvec.
+ * Writes where the bytes of the packet lie into the first `n` elements of `iov`, in order, as sendmsg
+ * expects them: the head if it has bytes, then every fragment. They are to be read only. Gives the number of
+ * all, at most 18. `iov` may be NULL if `n` is 0. Linux: skb_to_sgvec.
  *
- * Thread: whoever has the packet. Ownership: addresses hold until the packet is changed or freed. Errors: -EOPNOTSUPP for memory
- * that the CPU cannot read; -EINVAL, -ESTALE, -EBUSY. Cost: a lock of the packet's own.
+ * Thread: any, one at a time per packet.
+ * Ownership: the addresses are valid until the packet changes or is put.
+ * Errors: -EOPNOTSUPP for memory that the CPU cannot read. -EBUSY during another call about the packet.
+ *     -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock of the packet's own.
  */
-int64_t pagepool_skb_iovec(struct pagepool_skb *skb,
-                           struct iovec *iov,
-                           size_t n);
+int64_t pagepool_skb_iovec(struct pagepool_skb *skb, struct iovec *iov, size_t n);
 
 /**
- * Where a device finds the bytes of one segment, in that domain: segment 0 is the head, the others are fragments from 1 on.
- * UINT64_MAX for memory that is not mapped there, a segment that there is not, or a bad handle.
+ * Gives the device address of a segment in a domain: segment 0 is the head, the fragments begin at 1.
+ * UINT64_MAX for memory that is not mapped there, a segment that does not exist, or a bad handle. Linux:
+ * skb_frag_dma_map.
  *
- * Thread: whoever has the packet. Cost: two locks, and a lookup.
+ * Thread: any, one at a time per packet.
+ * Cost: two locks and a lookup.
  */
-uint64_t pagepool_skb_dma_addr(struct pagepool_skb *skb,
-                               size_t segment,
-                               struct pagepool_domain *domain);
+uint64_t pagepool_skb_dma_addr(struct pagepool_skb *skb, size_t segment, struct pagepool_domain *domain);
 
 /**
- * Copies `len` bytes from `offset` in the packet, wherever they lie. Linux: skb_copy_bits.
+ * Copies `len` bytes from `offset` in the packet to `to`, across head and fragments. Linux: skb_copy_bits.
  *
- * Thread: whoever has the packet. Errors: -EINVAL where it has not so many; -EOPNOTSUPP for memory that the CPU cannot read;
- * -EINVAL, -ESTALE, -EBUSY. Cost: a lock of the packet's own, and the copy.
+ * Thread: any, one at a time per packet.
+ * Errors: -EINVAL for bytes beyond the packet. -EOPNOTSUPP for memory that the CPU cannot read. -EBUSY
+ *     during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock of the packet's own, and the copy.
  */
-int pagepool_skb_copy_bits(struct pagepool_skb *skb,
-                           size_t offset,
-                           void *to,
-                           size_t len);
+int pagepool_skb_copy_bits(struct pagepool_skb *skb, size_t offset, void *to, size_t len);
 
 /**
- * Appends `len` bytes at `offset` in a buffer, as a fragment: a packet has up to 17. Linux: skb_add_rx_frag.
+ * Appends `len` bytes at `offset` in a buffer, as a fragment. A packet has up to 17 fragments. Linux:
+ * skb_add_rx_frag.
  *
- * Thread: whoever has both. Ownership: the buffer's handle is over, unless it is refused. Errors: -EINVAL for bytes that it has
- * not; -ENOSPC beyond 17; -EBUSY while a clone shares the data; -EINVAL, -ESTALE. Cost: a lock of the packet's own.
+ * Thread: any, one at a time per packet.
+ * Ownership: the handle of the buffer ends, unless the call fails.
+ * Errors: -EINVAL for bytes beyond the buffer. -ENOSPC for the 18th fragment. -EBUSY while a clone shares
+ *     the data. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock of the packet's own.
  */
-int pagepool_skb_add_buf(struct pagepool_skb *skb,
-                         struct pagepool_buf *buf,
-                         size_t offset,
-                         size_t len);
+int pagepool_skb_add_buf(struct pagepool_skb *skb, struct pagepool_buf *buf, size_t offset, size_t len);
 
 /**
- * As pagepool_skb_add_buf, of a buffer with other readers: the packet becomes one more of them.
+ * Appends bytes of a shared buffer as a fragment: the packet is one more reader. Linux: skb_add_rx_frag,
+ * page_pool_ref_page.
  *
- * Thread: whoever has both. Ownership: the shared handle stays the caller's. Errors: as that. Cost: two locks, one atomic
- * operation.
+ * Thread: any, one at a time per packet.
+ * Ownership: the shared handle stays the caller's.
+ * Errors: as pagepool_skb_add_buf.
+ * Cost: two locks and one atomic operation.
  */
 int pagepool_skb_add_shared(struct pagepool_skb *skb,
                             struct pagepool_shared *shared,
@@ -1424,13 +1611,15 @@ int pagepool_skb_add_shared(struct pagepool_skb *skb,
                             size_t len);
 
 /**
- * Appends memory of the caller's, as a fragment that is only read. When the last packet has let go of it, `free` is called
- * with `arg` and the memory, once, inside whichever call that was. The callback may use the library, but for the packet that
- * the call is about, which is -EBUSY. `free` may be NULL for memory that stays for ever. Linux: ubuf_info.
+ * Appends memory of the caller's as a fragment that is only read. When the last packet has put it, `free` is
+ * called once with `arg` and the memory, in the call that put the packet. The callback may use the library,
+ * except for that packet (-EBUSY). `free` may be NULL for memory that stays forever. Linux: ubuf_info.
  *
- * Thread: whoever has the packet. Ownership: the bytes must stay as they are until `free` is called, which may be on any
- * thread; refused, the memory stays the caller's and `free` is not called. Errors: as pagepool_skb_add_buf, and -EINVAL for
- * NULL. Cost: a lock of the packet's own; allocates a count.
+ * Thread: any, one at a time per packet.
+ * Ownership: the bytes must stay unchanged until `free` is called, on any thread. If the call fails, the
+ *     memory stays the caller's and `free` is not called.
+ * Errors: as pagepool_skb_add_buf. -EINVAL for NULL.
+ * Cost: a lock of the packet's own; allocates a count.
  */
 int pagepool_skb_add_memory(struct pagepool_skb *skb,
                             void *start,
@@ -1439,93 +1628,113 @@ int pagepool_skb_add_memory(struct pagepool_skb *skb,
                             void *arg);
 
 /**
- * Grows the packet by `len` bytes at its front, out of the headroom; `*at`, unless NULL, becomes their address, and what is
- * there is whatever was. Linux: skb_push.
+ * Adds `len` bytes at the front of the packet, from its headroom, and stores their address into `*at` unless
+ * `at` is NULL. They are not initialised. Linux: skb_push.
  *
- * Thread: whoever has the packet. Errors: -ENOSPC without so much headroom (pagepool_skb_cow_head makes it); -EBUSY while a clone
- * shares the data; -EINVAL, -ESTALE. Cost: a lock of the packet's own.
+ * Thread: any, one at a time per packet.
+ * Errors: -ENOSPC without enough headroom (pagepool_skb_cow_head makes it). -EBUSY while a clone shares the
+ *     data. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock of the packet's own.
  */
-int pagepool_skb_push(struct pagepool_skb *skb,
-                      size_t len,
-                      void **at);
+int pagepool_skb_push(struct pagepool_skb *skb, size_t len, void **at);
 
 /**
- * The same at the end of its head, out of the tailroom; none is left once it has fragments. Linux: skb_put.
+ * Adds `len` bytes at the end of the head, from its tailroom, and stores their address into `*at` unless
+ * `at` is NULL. They are not initialised. A packet with fragments has no tailroom. Linux: skb_put.
  *
- * Thread, errors, cost: as above.
+ * Thread: any, one at a time per packet.
+ * Errors: -ENOSPC without enough tailroom. -EBUSY while a clone shares the data. -EINVAL, -ESTALE for a bad
+ *     handle.
+ * Cost: a lock of the packet's own.
  */
 int pagepool_skb_append(struct pagepool_skb *skb, size_t len, void **at);
 
 /**
- * Cuts `len` bytes off its front. Fragments that are used up go home at once. Linux: pskb_pull.
+ * Removes `len` bytes from the front of the packet. Fragments without bytes left return at once. Linux:
+ * pskb_pull.
  *
- * Thread: whoever has the packet. Errors: -EINVAL where it has not so many; -ENOBUFS, -ENOMEM where a clone's fragments would
- * need a description of their own; -EINVAL, -ESTALE, -EBUSY. Cost: a lock of the packet's own.
+ * Thread: any, one at a time per packet.
+ * Errors: -EINVAL for more bytes than the packet has. -ENOBUFS, -ENOMEM if the fragments of a clone need a
+ *     description of their own. -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad
+ *     handle.
+ * Cost: a lock of the packet's own.
  */
-int pagepool_skb_pull(struct pagepool_skb *skb,
-                      size_t len);
+int pagepool_skb_pull(struct pagepool_skb *skb, size_t len);
 
 /**
- * Cuts its end off, so that `len` bytes stay. Does nothing where it has no more. Linux: pskb_trim.
+ * Cuts the packet to its first `len` bytes; a shorter packet stays as it is. Linux: pskb_trim.
  *
- * Thread, errors, cost: as above.
+ * Thread: any, one at a time per packet.
+ * Errors: as pagepool_skb_pull.
+ * Cost: a lock of the packet's own.
  */
 int pagepool_skb_trim(struct pagepool_skb *skb, size_t len);
 
 /**
- * Makes its first `len` bytes lie in the head, by a copy if need be. Linux: pskb_may_pull.
+ * Moves the first `len` bytes of the packet into its head, by a copy if they are not there. Linux:
+ * pskb_may_pull.
  *
- * Thread: whoever has the packet. Errors: -EINVAL where it has not so many; -EOPNOTSUPP for memory that the CPU cannot read;
- * -ENOBUFS, -ENOMEM; -EINVAL, -ESTALE, -EBUSY. Cost: a lock of the packet's own, and the copy of what was not there.
+ * Thread: any, one at a time per packet.
+ * Errors: -EINVAL for more bytes than the packet has. -EOPNOTSUPP for memory that the CPU cannot read.
+ *     -ENOBUFS, -ENOMEM. -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock of the packet's own, and the copy of the missing bytes.
  */
-int pagepool_skb_make_linear(struct pagepool_skb *skb,
-                             size_t len);
+int pagepool_skb_make_linear(struct pagepool_skb *skb, size_t len);
 
 /**
- * Gives a clone a head of its own, in ordinary memory, and a reference to every fragment, so that it may be written. Does
- * nothing to a packet that is not cloned. Linux: skb_unclone.
+ * Gives a clone a head of its own in ordinary memory, and a reference to every fragment, so that it may be
+ * written. A packet without clones stays as it is. Linux: skb_unclone.
  *
- * Thread: whoever has the packet. Errors: -ENOBUFS, -ENOMEM; -EINVAL, -ESTALE, -EBUSY. Cost: a lock of the packet's own, and the
- * copy of the head.
+ * Thread: any, one at a time per packet.
+ * Errors: -ENOBUFS, -ENOMEM. -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock of the packet's own, and the copy of the head.
  */
 int pagepool_skb_unclone(struct pagepool_skb *skb);
 
 /**
- * The same, and sees to so much headroom. Linux: skb_cow_head.
+ * Makes the head writable as pagepool_skb_unclone does, with at least `headroom` bytes of headroom. Linux:
+ * skb_cow_head.
  *
- * Thread, errors, cost: as above.
+ * Thread: any, one at a time per packet.
+ * Errors: as pagepool_skb_unclone.
+ * Cost: a lock of the packet's own, and the copy of the head if one is needed.
  */
 int pagepool_skb_cow_head(struct pagepool_skb *skb, size_t headroom);
 
 /**
- * The library's version, as "0.1.0".
+ * Gives the version of the library, as "0.1.0".
  *
- * Thread: any. Ownership: the text is the library's, for good. Cost: none.
+ * Thread: any.
+ * Ownership: the text is the library's and stays.
+ * Cost: none.
  */
 const char *pagepool_version(void);
 
 /**
- * The sentence that explains the last refusal on this thread, or "" if there was none. It names the parameter, its
- * value and its range, or the system call and the remedy.
+ * Gives the sentence that explains the last error on this thread, or "" if there was none. It names the
+ * parameter, its value and its range, or the system call and the remedy.
  *
- * Thread: any; each has its own. Ownership: the text is the library's; it is valid until the next call on this thread
- * that is refused. Errors: none. Cost: a load.
+ * Thread: any; each has its own sentence.
+ * Ownership: the text is the library's. It is valid until the next call on this thread that fails.
+ * Errors: none.
+ * Cost: a load.
  */
 const char *pagepool_last_error(void);
 
 /**
- * For the header's own use, once per compiled file, before `main`: where the tables lie, or NULL where the header is of
- * another version than the library; then every call goes to the library.
+ * Gives the tables of the inline functions, or NULL if library and header have different layouts; the inline
+ * functions then call the library. For the header's own use, once per compiled file, before main.
  *
- * Thread: any. Cost: none.
+ * Thread: any.
+ * Cost: none.
  */
 const struct pagepool_inline_ *pagepool_inline_tables(uint32_t layout);
 
-/* ---- Where to begin ------------------------------------------------------------------------------------------- */
+/* ---- Parameters with their defaults ---- */
 
-/** Parameters with every default: `struct pagepool_params params = PAGEPOOL_PARAMS_INIT; params.arena = arena;` */
+/** Default parameters: `struct pagepool_params params = PAGEPOOL_PARAMS_INIT;`, then set `arena`. */
 #define PAGEPOOL_PARAMS_INIT pagepool_params_init_()
-/** Parameters with every default. */
+/** Default parameters of an arena. */
 #define PAGEPOOL_ARENA_PARAMS_INIT pagepool_arena_params_init_()
 
 #if defined(__GNUC__)
@@ -1553,15 +1762,16 @@ PAGEPOOL_UNUSED_ static inline struct pagepool_arena_params pagepool_arena_param
     return params;
 }
 
-/* ---- The fast paths, compiled into their users ------------------------------------------------------------------
+/* ---- The fast paths, compiled into the program ---
  *
- * pagepool_alloc_page and pagepool_buf_put of the owner's thread, without a call: what the library would do, with the same
- * checks, and a call to the library wherever that is not the plain case. Nothing here is for users to name. The tables are
- * the library's and never go away; which layout they have is asked once, before main, and a library of another layout gets
- * every call. Define PAGEPOOL_NO_INLINE to have calls only.
+ * pagepool_alloc_page and pagepool_buf_put on the owner's thread, without a call. They do what the library
+ * does, with the same checks, and call the library in all other cases. The names here are not for programs.
+ * The tables belong to the library and are never freed. Each compiled file asks once, before main, whether
+ * the library has the same layout; if not, every call goes to the library. Define PAGEPOOL_NO_INLINE to leave
+ * this part out.
  *
- * What they cost is above all loads, so they begin with one: each thread keeps the address of the pool that it used last.
- * That is a guess, and what it leads to is compared with the handle and the thread every time.
+ * Loads dominate the cost. So each thread keeps the address of the pool that it used last; that is a guess,
+ * and every call compares it with the handle and the thread.
  */
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && \
     (defined(__x86_64__) || defined(__aarch64__))
@@ -1588,8 +1798,8 @@ struct pagepool_row_ {
 
 /* One of each in a program or shared object, however many files include this. */
 #define PAGEPOOL_ONCE_ __attribute__((weak, visibility("hidden")))
-/* Without this a shared object would make a call to find the variable. Other C libraries may refuse to load such an object
- * at run time. */
+/* Without this a shared object would make a call to find the variable. Other C libraries than glibc may
+ * refuse to load such an object at run time. */
 #if defined(__GLIBC__)
 #define PAGEPOOL_NEAR_ __attribute__((tls_model("initial-exec")))
 #else
@@ -1598,7 +1808,7 @@ struct pagepool_row_ {
 
 /* A pool that nobody owns and that has no page: every comparison fails. */
 PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_2_;
-/* The pool that this thread used last. Named after the layout, so that files of two versions do not share it. */
+/* The pool that this thread used last. The layout is in the name, so that two versions do not share it. */
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_2_ = &pagepool_no_view_2_;
 
 /* The library's tables; NULL until it was asked, and where it has another layout. */
@@ -1630,7 +1840,8 @@ PAGEPOOL_SLOW_ struct pagepool_buf *pagepool_alloc_slow_(struct pagepool *pool)
 {
     uint32_t token = (uint32_t)(uintptr_t)pool;
     if (pagepool_tables_ != NULL) {
-        struct pagepool_view_ *view = (struct pagepool_view_ *)pagepool_tables_->views + (token >> 4 & pagepool_tables_->view_mask);
+        struct pagepool_view_ *views = (struct pagepool_view_ *)pagepool_tables_->views;
+        struct pagepool_view_ *view = views + (token >> 4 & pagepool_tables_->view_mask);
         if (view->owner == pagepool_me_())
             pagepool_here_2_ = view;
     }
@@ -1659,7 +1870,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
             uint64_t *word = view->words + cache->pages[at - 1];
             uint64_t home = *word;
             if (PAGEPOOL_LIKELY_(home != 0)) {
-                *word = home + ((uint64_t)1 << 32) + 1; /* the page is out, in its next life: see the library's Word */
+                *word = home + ((uint64_t)1 << 32) + 1; /* the page is out, in its next life: see LifeWord */
                 __atomic_store_n(&cache->count, at - 1, __ATOMIC_RELAXED);
                 ++view->allocated;
                 return (struct pagepool_buf *)(uintptr_t)(home + ((uint64_t)1 << 32) + 1);
@@ -1669,7 +1880,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
     return pagepool_alloc_slow_(pool);
 }
 
-/* For the biased owner, who says that it has begun: a page of its pool goes into the cache, if it is in that life. */
+/* For the biased owner, after it marked the beginning: the page goes into the cache if it is in that life. */
 PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page, uint64_t token)
 {
     struct pagepool_cache_ *cache = view->cache;
@@ -1688,12 +1899,13 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
     uint64_t token = (uint64_t)(uintptr_t)buf, me = pagepool_me_();
     struct pagepool_view_ *view = pagepool_here_2_;
     uint32_t far = (uint32_t)token - (uint32_t)view->base;
-    uint32_t page = far >> 4 | far << 28; /* beyond every page where it is of another kind: see View::page_of */
+    uint32_t page = far >> 4 | far << 28; /* beyond every page for another kind: see PoolView::page_of */
     if (PAGEPOOL_LIKELY_(page < view->pages && view->bias == me)) {
         uint64_t counted = view->recycled;
         __atomic_store_n(&view->begun, counted + 1, __ATOMIC_RELAXED);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        if (PAGEPOOL_LIKELY_(__atomic_load_n(&view->bias, __ATOMIC_RELAXED) == me && pagepool_put_page_(view, page, token))) {
+        if (PAGEPOOL_LIKELY_(__atomic_load_n(&view->bias, __ATOMIC_RELAXED) == me &&
+                             pagepool_put_page_(view, page, token))) {
             __atomic_store_n(&view->recycled, counted + 1, __ATOMIC_RELEASE);
             return 0;
         }

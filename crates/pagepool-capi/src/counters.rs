@@ -1,6 +1,7 @@
 //! The structs of counters, made from the declarations in `pagepool`.
 //!
-//! The tool that writes the header does not look into macros, so `tests/header.rs` writes these structs from [`STRUCTS`].
+//! The tool that writes the header does not look into macros, so `tests/header.rs` writes these structs from
+//! [`STRUCTS`].
 
 use ::pagepool::{DeferredStats, Stats};
 
@@ -49,7 +50,7 @@ macro_rules! counter_struct {
 
 ::pagepool::for_each_pool_counter! { counter_struct!(
     StatsC, Stats, "pagepool_stats",
-    "What a pool has done so far, under Linux's names (struct page_pool_alloc_stats, page_pool_recycle_stats).";
+    "What a pool has done so far. The names are Linux's (page_pool_alloc_stats, page_pool_recycle_stats).";
 ) }
 
 ::pagepool::for_each_deferred_counter! { counter_struct!(
@@ -58,3 +59,17 @@ macro_rules! counter_struct {
     /// Buffers in the queue now, and released ones that are still in use.
     pending;
 ) }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c_has_the_counters_that_rust_has() {
+        let names = |of: &CounterStruct| of.fields.iter().map(|&(name, _)| name).collect::<Vec<_>>();
+        assert_eq!(names(&StatsC::STRUCT), Stats::NAMES);
+        assert_eq!(names(&DeferredStatsC::STRUCT)[1..], *DeferredStats::NAMES);
+        assert_eq!(size_of::<StatsC>(), 8 * Stats::NAMES.len());
+        assert_eq!(size_of::<DeferredStatsC>(), 8 + 8 * DeferredStats::NAMES.len());
+    }
+}

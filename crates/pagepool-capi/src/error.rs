@@ -45,20 +45,20 @@ impl CallError {
 
     /// A NULL, or a value that never was a handle of this kind.
     pub(crate) const fn no_handle() -> Self {
-        Self::fixed(libc::EINVAL, c"this is no handle of that kind: it is NULL, of another kind, or made up")
+        Self::fixed(libc::EINVAL, c"bad handle: NULL, of another kind, or never given by the library")
     }
 
     /// A handle that was one.
     pub(crate) const fn stale() -> Self {
         Self::fixed(
             libc::ESTALE,
-            c"this handle was given back before: its buffer or object is not this caller's any more",
+            c"stale handle: it was put before, and what it named is not the caller's any more",
         )
     }
 
     /// An argument that must not be NULL.
     pub(crate) const fn null() -> Self {
-        Self::fixed(libc::EINVAL, c"an argument is NULL that must not be")
+        Self::fixed(libc::EINVAL, c"an argument is NULL that must not be NULL")
     }
 
     /// A call that only the owner's thread may make.
@@ -71,7 +71,7 @@ impl CallError {
 
     /// The system has no memory for a table.
     pub(crate) const fn no_memory() -> Self {
-        Self::fixed(libc::ENOMEM, c"no memory for the library's own tables")
+        Self::fixed(libc::ENOMEM, c"no memory for the library's own tables: raise the limit of the process")
     }
 
     /// The errno, positive.
@@ -142,11 +142,13 @@ pub(crate) fn to_errno<T>(call: impl FnOnce() -> CallResult<T>) -> Result<T, c_i
     }
 }
 
-/// The sentence that explains the last refusal on this thread, or "" if there was none. It names the parameter, its
-/// value and its range, or the system call and the remedy.
+/// Gives the sentence that explains the last error on this thread, or "" if there was none. It names the
+/// parameter, its value and its range, or the system call and the remedy.
 ///
-/// Thread: any; each has its own. Ownership: the text is the library's; it is valid until the next call on this thread
-/// that is refused. Errors: none. Cost: a load.
+/// Thread: any; each has its own sentence.
+/// Ownership: the text is the library's. It is valid until the next call on this thread that fails.
+/// Errors: none.
+/// Cost: a load.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_last_error() -> *const c_char {
     let text = |last: &RefCell<Option<Sentence>>| match last.try_borrow().ok()?.as_ref()? {

@@ -1,8 +1,8 @@
-/* ---- Where to begin ------------------------------------------------------------------------------------------- */
+/* ---- Parameters with their defaults ---- */
 
-/** Parameters with every default: `struct pagepool_params params = PAGEPOOL_PARAMS_INIT; params.arena = arena;` */
+/** Default parameters: `struct pagepool_params params = PAGEPOOL_PARAMS_INIT;`, then set `arena`. */
 #define PAGEPOOL_PARAMS_INIT pagepool_params_init_()
-/** Parameters with every default. */
+/** Default parameters of an arena. */
 #define PAGEPOOL_ARENA_PARAMS_INIT pagepool_arena_params_init_()
 
 #if defined(__GNUC__)
@@ -30,15 +30,16 @@ PAGEPOOL_UNUSED_ static inline struct pagepool_arena_params pagepool_arena_param
     return params;
 }
 
-/* ---- The fast paths, compiled into their users ------------------------------------------------------------------
+/* ---- The fast paths, compiled into the program ---
  *
- * pagepool_alloc_page and pagepool_buf_put of the owner's thread, without a call: what the library would do, with the same
- * checks, and a call to the library wherever that is not the plain case. Nothing here is for users to name. The tables are
- * the library's and never go away; which layout they have is asked once, before main, and a library of another layout gets
- * every call. Define PAGEPOOL_NO_INLINE to have calls only.
+ * pagepool_alloc_page and pagepool_buf_put on the owner's thread, without a call. They do what the library
+ * does, with the same checks, and call the library in all other cases. The names here are not for programs.
+ * The tables belong to the library and are never freed. Each compiled file asks once, before main, whether
+ * the library has the same layout; if not, every call goes to the library. Define PAGEPOOL_NO_INLINE to leave
+ * this part out.
  *
- * What they cost is above all loads, so they begin with one: each thread keeps the address of the pool that it used last.
- * That is a guess, and what it leads to is compared with the handle and the thread every time.
+ * Loads dominate the cost. So each thread keeps the address of the pool that it used last; that is a guess,
+ * and every call compares it with the handle and the thread.
  */
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && \
     (defined(__x86_64__) || defined(__aarch64__))
@@ -65,8 +66,8 @@ struct pagepool_row_ {
 
 /* One of each in a program or shared object, however many files include this. */
 #define PAGEPOOL_ONCE_ __attribute__((weak, visibility("hidden")))
-/* Without this a shared object would make a call to find the variable. Other C libraries may refuse to load such an object
- * at run time. */
+/* Without this a shared object would make a call to find the variable. Other C libraries than glibc may
+ * refuse to load such an object at run time. */
 #if defined(__GLIBC__)
 #define PAGEPOOL_NEAR_ __attribute__((tls_model("initial-exec")))
 #else
@@ -75,7 +76,7 @@ struct pagepool_row_ {
 
 /* A pool that nobody owns and that has no page: every comparison fails. */
 PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_2_;
-/* The pool that this thread used last. Named after the layout, so that files of two versions do not share it. */
+/* The pool that this thread used last. The layout is in the name, so that two versions do not share it. */
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_2_ = &pagepool_no_view_2_;
 
 /* The library's tables; NULL until it was asked, and where it has another layout. */
@@ -107,7 +108,8 @@ PAGEPOOL_SLOW_ struct pagepool_buf *pagepool_alloc_slow_(struct pagepool *pool)
 {
     uint32_t token = (uint32_t)(uintptr_t)pool;
     if (pagepool_tables_ != NULL) {
-        struct pagepool_view_ *view = (struct pagepool_view_ *)pagepool_tables_->views + (token >> 4 & pagepool_tables_->view_mask);
+        struct pagepool_view_ *views = (struct pagepool_view_ *)pagepool_tables_->views;
+        struct pagepool_view_ *view = views + (token >> 4 & pagepool_tables_->view_mask);
         if (view->owner == pagepool_me_())
             pagepool_here_2_ = view;
     }
@@ -136,7 +138,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
             uint64_t *word = view->words + cache->pages[at - 1];
             uint64_t home = *word;
             if (PAGEPOOL_LIKELY_(home != 0)) {
-                *word = home + ((uint64_t)1 << 32) + 1; /* the page is out, in its next life: see the library's Word */
+                *word = home + ((uint64_t)1 << 32) + 1; /* the page is out, in its next life: see LifeWord */
                 __atomic_store_n(&cache->count, at - 1, __ATOMIC_RELAXED);
                 ++view->allocated;
                 return (struct pagepool_buf *)(uintptr_t)(home + ((uint64_t)1 << 32) + 1);
@@ -146,7 +148,7 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
     return pagepool_alloc_slow_(pool);
 }
 
-/* For the biased owner, who says that it has begun: a page of its pool goes into the cache, if it is in that life. */
+/* For the biased owner, after it marked the beginning: the page goes into the cache if it is in that life. */
 PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page, uint64_t token)
 {
     struct pagepool_cache_ *cache = view->cache;
@@ -165,12 +167,13 @@ PAGEPOOL_FAST_ int pagepool_buf_put_(struct pagepool_buf *buf)
     uint64_t token = (uint64_t)(uintptr_t)buf, me = pagepool_me_();
     struct pagepool_view_ *view = pagepool_here_2_;
     uint32_t far = (uint32_t)token - (uint32_t)view->base;
-    uint32_t page = far >> 4 | far << 28; /* beyond every page where it is of another kind: see View::page_of */
+    uint32_t page = far >> 4 | far << 28; /* beyond every page for another kind: see PoolView::page_of */
     if (PAGEPOOL_LIKELY_(page < view->pages && view->bias == me)) {
         uint64_t counted = view->recycled;
         __atomic_store_n(&view->begun, counted + 1, __ATOMIC_RELAXED);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
-        if (PAGEPOOL_LIKELY_(__atomic_load_n(&view->bias, __ATOMIC_RELAXED) == me && pagepool_put_page_(view, page, token))) {
+        if (PAGEPOOL_LIKELY_(__atomic_load_n(&view->bias, __ATOMIC_RELAXED) == me &&
+                             pagepool_put_page_(view, page, token))) {
             __atomic_store_n(&view->recycled, counted + 1, __ATOMIC_RELEASE);
             return 0;
         }

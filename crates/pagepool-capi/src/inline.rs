@@ -8,7 +8,8 @@ use std::ffi::c_void;
 use crate::handles::directory::directory;
 use crate::handles::view::{MAX_POOLS, VIEWS};
 
-/// Which layout of views, directory and entries this is. Raised with every change of one of them; inline.h has its own.
+/// Which layout of views, directory and entries this is. Raised with every change of one of them; inline.h
+/// has its own.
 const LAYOUT: u32 = 2;
 
 /// The tables of the inline functions.
@@ -22,10 +23,11 @@ pub struct InlineC {
 // SAFETY: numbers, and addresses of statics which are themselves shared by all threads.
 unsafe impl Sync for InlineC {}
 
-/// For the header's own use, once per compiled file, before `main`: where the tables lie, or NULL where the header is of
-/// another version than the library; then every call goes to the library.
+/// Gives the tables of the inline functions, or NULL if library and header have different layouts; the inline
+/// functions then call the library. For the header's own use, once per compiled file, before main.
 ///
-/// Thread: any. Cost: none.
+/// Thread: any.
+/// Cost: none.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
     static TABLES: InlineC =

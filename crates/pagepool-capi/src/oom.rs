@@ -1,8 +1,9 @@
 //! Whether there is memory for what a call is about to allocate.
 //!
-//! What   Rust's collections end the process where the system refuses them memory. Before a call whose sizes come from its
-//!        caller, or that makes something lasting, as much is asked for in a way that may be refused, and given back at once.
-//!        So a limit (RLIMIT_AS, a cgroup without overcommit) is met here, as ENOMEM. Another thread may still be faster.
+//! What   Rust's collections end the process where the system refuses them memory. Before a call whose sizes
+//!        come from its caller, or that makes something lasting, as much is asked for in a way that may be
+//!        refused, and given back at once. So a limit (RLIMIT_AS, a cgroup without overcommit) is met here,
+//!        as ENOMEM. Another thread may still be faster.
 //! Cost   one `malloc` and `free`, on cold calls only.
 
 use std::hint::black_box;

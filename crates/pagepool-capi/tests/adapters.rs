@@ -1,5 +1,6 @@
-//! The C programs of examples/, each against the real other side, in namespaces of the test's own: what they move is
-//! checked by content, and every buffer is home at the end. A machine without one of the libraries prints SKIP.
+//! The C programs of examples/, each against the real other side, in namespaces of the test's own: what they
+//! move is checked by content, and every buffer is home at the end. A machine without one of the libraries
+//! prints SKIP.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
@@ -88,7 +89,7 @@ fn pattern(from: u64, into: &mut [u8]) {
     }
 }
 
-// ---- libxdp ----------------------------------------------------------------------------------------------------
+// ---- libxdp ----
 
 /// Frames on the way at once: fewer than any ring or queue holds, so that none may be lost.
 const WINDOW: u64 = 64;
@@ -193,7 +194,7 @@ fn libxdp_receives_into_our_frames() {
     }
 }
 
-// ---- lwIP ------------------------------------------------------------------------------------------------------
+// ---- lwIP ----
 
 /// Sends a pattern and reads it back, every byte checked.
 fn talk(to: SocketAddr, bytes: u64) {
@@ -263,7 +264,7 @@ fn lwip_echoes_from_our_buffers() {
     }
 }
 
-// ---- Zero-copy sends -------------------------------------------------------------------------------------------
+// ---- Zero-copy sends ----
 
 /// Reads a stream, or datagrams which it answers as the example asks, and checks every byte.
 fn receive(bytes: u64, mut read: impl FnMut(&mut [u8]) -> usize) {
@@ -346,8 +347,6 @@ fn zero_copy_sends_wait_for_the_kernel() {
         });
     }
     if without_a_copy == 0 {
-        println!(
-            "SKIP zero_copy_sends_are_not_copied: the kernel copied all of them, as it does what is looped back"
-        );
+        println!("SKIP zero_copy_sends_are_not_copied: the kernel copied all of them, as on loopback");
     }
 }

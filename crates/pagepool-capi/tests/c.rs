@@ -1,5 +1,5 @@
-//! The C interface as C sees it: laid out by the install command, compiled against by a C compiler, run under valgrind and
-//! the address sanitizer. A machine without one of the tools prints SKIP and the reason.
+//! The C interface as C sees it: laid out by the install command, compiled against by a C compiler, run under
+//! valgrind and the address sanitizer. A machine without one of the tools prints SKIP and the reason.
 
 mod installed;
 

@@ -1,5 +1,6 @@
-//! The mempool driver of `examples/dpdk`, against Debian's DPDK: a program that checks what mempools promise, DPDK's own tests
-//! of mempools and mbufs, and its forwarder over AF_XDP between two hosts. A machine without DPDK prints SKIP and the reason.
+//! The mempool driver of `examples/dpdk`, against Debian's DPDK: a program that checks what mempools promise,
+//! DPDK's own tests of mempools and mbufs, and its forwarder over AF_XDP between two hosts. A machine without
+//! DPDK prints SKIP and the reason.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
@@ -28,7 +29,7 @@ const SANITIZED: [&str; 3] = ["-O0", "-fsanitize=address,undefined", "-fno-sanit
 /// Nothing of a test's takes as long.
 const LIMIT: Duration = Duration::from_secs(60);
 
-// ---- Building and running --------------------------------------------------------------------------------------------
+// ---- Building and running ----
 
 /// Whether DPDK, its programs and two processors are there; prints SKIP and what is missing if not.
 fn has_dpdk(test: &str) -> bool {
@@ -67,8 +68,8 @@ fn temporary(name: &str) -> PathBuf {
     folder
 }
 
-/// A folder with the driver and this file of the example beside it, compiled with these flags. DPDK's functions are mostly
-/// inline, so what is not needed is not compiled.
+/// A folder with the driver and this file of the example beside it, compiled with these flags. DPDK's
+/// functions are mostly inline, so what is not needed is not compiled.
 fn compiled(how: &str, file: &str, flags: &[&str]) -> PathBuf {
     let folder = temporary(&format!("dpdk-{how}"));
     let cflags = run(Command::new("pkg-config").args(["--cflags", "libdpdk"]));
@@ -103,8 +104,8 @@ fn compiled(how: &str, file: &str, flags: &[&str]) -> PathBuf {
     folder
 }
 
-/// A program under DPDK: no huge pages and no devices are needed, and nothing is left behind. The driver is named as one of
-/// the system, for EAL loads none from below a folder that everybody may write to.
+/// A program under DPDK: no huge pages and no devices are needed, and nothing is left behind. The driver is
+/// named as one of the system, for EAL loads none from below a folder that everybody may write to.
 fn under_dpdk(program: &Path, folder: &Path, ops: &str) -> Command {
     under_dpdk_on("0,1", program, folder, ops)
 }
@@ -150,7 +151,7 @@ fn said(text: &str) -> Vec<Said> {
         .collect()
 }
 
-// ---- Programs --------------------------------------------------------------------------------------------------------
+// ---- Programs ----
 
 #[test]
 fn mempools_keep_what_they_promise() {
@@ -234,18 +235,18 @@ fn dpdks_tests_of_mempools_and_mbufs_pass() {
     }
 }
 
-/// Without those mempools that get as many objects as fit some memory, for an object of ours is larger, and the one whose
-/// last object is home or not, as its two threads happen to end.
+/// Without those mempools that get as many objects as fit some memory, for an object of ours is larger, and
+/// the one whose last object is home or not, as its two threads happen to end.
 fn that_compare(lines: &[String]) -> Vec<&String> {
     let differs = |line: &&String| line.starts_with("empty: ") || line.starts_with("test_mempool_sp_sc: ");
     lines.iter().filter(|line| !differs(line)).collect()
 }
 
-// ---- The forwarder ---------------------------------------------------------------------------------------------------
+// ---- The forwarder ----
 
 const MBUFS: u64 = 16384;
-/// Of each port: what the AF_XDP driver keeps in the kernel's fill ring, and the frame that it sent last, for it looks for
-/// those that are sent only when it sends.
+/// Of each port: what the AF_XDP driver keeps in the kernel's fill ring, and the frame that it sent last, for
+/// it looks for those that are sent only when it sends.
 const IN_RINGS: u64 = 2048 + 1;
 const FRAMES: u64 = 2_000;
 /// How long as many frames go as go.
@@ -275,8 +276,8 @@ fn carry(from: &Host, to: &Host, size: usize, count: u64) {
     assert_eq!(sent, count);
 }
 
-/// Forwards frames of all sizes both ways, then as many as go, then a last one each way; `cache` is the size of the cache that
-/// each lcore has in front of the driver. Gives what the forwarder printed.
+/// Forwards frames of all sizes both ways, then as many as go, then a last one each way; `cache` is the size
+/// of the cache that each lcore has in front of the driver. Gives what the forwarder printed.
 fn forward(hosts: &TwoHosts, folder: &Path, ops: &str, cache: u32) -> String {
     let command = under_dpdk(Path::new("stdbuf"), folder, ops);
     let mut testpmd = Testpmd::start(hosts, command, MBUFS, cache);
@@ -329,7 +330,8 @@ fn account(text: &str, ops: &str, cache: u32) {
     }
     let (cycles, frames) = (last(text, "CPU cycles/packet="), last(text, "RX-packets:"));
     println!(
-        "testpmd, {ops}, cache {cache}: {cycles} cycles a frame, {frames} frames, most of them in {FULL_LOAD:?}; {drawn} pages drawn"
+        "testpmd, {ops}, cache {cache}: {cycles} cycles a frame, {frames} frames, most of them in {FULL_LOAD:?}; \
+         {drawn} pages drawn"
     );
 }
 

@@ -1,8 +1,8 @@
-//! What is written from the source: the header, the list of exported symbols, and the functions in docs/c-api.md.
+//! What is written from the source: the header, the list of exported symbols, and the functions in
+//! docs/c-api.md.
 //!
 //! `PAGEPOOL_BLESS=1 cargo test -p pagepool-capi --test header` writes them; without that the test compares.
 
-use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -49,10 +49,10 @@ fn header() -> String {
 
 fn struct_text(counters: &CounterStruct) -> String {
     let mut text = comment("", counters.about);
-    writeln!(text, "struct {} {{", counters.name).unwrap();
+    text += &format!("struct {} {{\n", counters.name);
     for (name, about) in counters.fields {
         text += &comment("    ", about);
-        writeln!(text, "    uint64_t {name};").unwrap();
+        text += &format!("    uint64_t {name};\n");
     }
     text + "};\n\n"
 }
@@ -126,17 +126,16 @@ fn guide_now() -> String {
     let (_, after) = rest.split_once(END).expect("the list has an end");
     let mut list = String::from("| function | what it does | thread | Linux |\n|---|---|---|---|\n");
     for function in functions() {
-        let thread = function.labelled("Thread: ").unwrap_or("as the one above");
+        let thread = function.labelled("Thread: ").unwrap_or_else(|| panic!("{}: Thread?", function.name));
         let linux = function.labelled("Linux: ").map_or(String::new(), |linux| format!("`{linux}`"));
-        writeln!(list, "| `{}` | {} | {thread} | {linux} |", function.name, function.first_sentence())
-            .unwrap();
+        list += &format!("| `{}` | {} | {thread} | {linux} |\n", function.name, function.first_sentence());
     }
     format!("{before}{BEGIN}{list}{END}{after}")
 }
 
 fn compare_or_write(file: &Path, now: &str) {
     if std::env::var_os("PAGEPOOL_BLESS").is_some() {
-        return fs::write(file, now).unwrap();
+        return fs::write(file, now).expect("the repository is writable");
     }
     let committed = fs::read_to_string(file).unwrap_or_default();
     assert!(
@@ -169,7 +168,9 @@ fn documents_name_what_is_there() {
     let known: std::collections::BTreeSet<&str> = header.split(|c| !is_name(c)).collect();
     let docs = root().join("../../docs");
     let mut files = vec![root().join("../../examples/README.md"), root().join("../../README.md")];
-    let entries = fs::read_dir(docs).expect("the folder of the documents").map(|entry| entry.unwrap().path());
+    let entries = fs::read_dir(docs)
+        .expect("the folder of the documents")
+        .map(|entry| entry.expect("it is being listed").path());
     files.extend(entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
     for file in files {
         let text = read(&file);
@@ -183,3 +184,11 @@ fn documents_name_what_is_there() {
 /// Names in documents that begin alike and are not the header's.
 const OTHERS: &[&str] =
     &["pagepool_mempool", "pagepool_net", "pagepool_c", "pagepool_lab", "pagepool_", "pagepool_skb_"];
+
+/// All of the source's text fits the width that rustfmt is told.
+#[test]
+fn no_line_of_the_header_is_too_long() {
+    let header = header();
+    let long: Vec<&str> = header.lines().filter(|line| line.chars().count() > WIDTH).collect();
+    assert!(long.is_empty(), "{long:#?}");
+}

@@ -19,11 +19,13 @@ use crate::handles::tables::{self, ARENAS, ArenaEntry};
 use crate::handles::token::Token;
 use crate::oom;
 
-/// Makes an arena: reserves the addresses, and commits the first region, or all with `commit_all`.
+/// Makes an arena: reserves its addresses and commits the first region, or all of it with `commit_all`.
 ///
-/// Thread: any. Ownership: `*arena` is the caller's, to be destroyed once; the params stay the caller's, and what
-/// `memory` and `arg` point to must live as long as the arena and its pools. Errors: -EINVAL names the field, its value and
-/// its range; else the errno of the system call that failed, and the sentence says the remedy; `*arena` is then unchanged.
+/// Thread: any.
+/// Ownership: `*arena` is the caller's, to be put once. What `memory` and `arg` point to must live as long as
+///     the arena and its pools.
+/// Errors: -EINVAL names the field, its value and its range. Otherwise the errno of the system call that
+///     failed, and the sentence names the remedy. `*arena` is then unchanged.
 /// Cost: a few system calls; with `prefault` or `mlock`, the time to clear the memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_arena_create(
@@ -36,7 +38,8 @@ pub unsafe extern "C" fn pagepool_arena_create(
         }
         // SAFETY: the caller's struct begins with its size.
         let params = unsafe { sized::read(params, arena_params::LEAST) }?;
-        // Beside its large tables, which are asked for in a way that may be refused, an arena has some words per region.
+        // Beside its large tables, which are asked for in a way that may be refused, an arena has some words
+        // per region.
         oom::expect((params.bytes().min(1 << 42) >> 16) as usize + oom::FEW)?;
         // SAFETY: the caller's texts, memory and callback are as the fields say.
         let token = ARENAS.insert(unsafe { make(params) }?)?;
@@ -78,9 +81,12 @@ unsafe fn make(params: ArenaParamsC) -> CallResult<ArenaEntry> {
     Ok(ArenaEntry { provider: arena.clone(), arena: Some(arena), here })
 }
 
-/// Lets go of an arena. Its memory goes back to the system when its last pool is freed, now if there is none.
+/// Puts an arena. Its memory goes back to the system with its last pool, or now if it has none.
 ///
-/// Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: with the last pool gone, system calls.
+/// Thread: any.
+/// Ownership: the handle ends.
+/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Cost: system calls if no pool is left.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_put(arena: *mut ArenaHandle) -> c_int {
     status(|| {
@@ -91,10 +97,12 @@ pub extern "C" fn pagepool_arena_put(arena: *mut ArenaHandle) -> c_int {
     })
 }
 
-/// Says in one line what the arena is and what of the wishes was not to be had, cut to `len` bytes and ended with a zero
-/// byte. Gives the full length.
+/// Writes one line about the arena into `text`: what it is, and which of the requested features are missing.
+/// The line is cut to `len` bytes and ends with a zero byte. Gives the full length.
 ///
-/// Thread: any. Errors: -EINVAL, -ESTALE. Cost: formats.
+/// Thread: any.
+/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Cost: formats text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_arena_describe(
     arena: *mut ArenaHandle,
@@ -109,9 +117,11 @@ pub unsafe extern "C" fn pagepool_arena_describe(
     done.unwrap_or_else(i64::from)
 }
 
-/// Base pages of 4096 bytes that pools have.
+/// Gives the number of base pages of 4096 bytes that pools have.
 ///
-/// Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+/// Thread: any.
+/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_pages_out(arena: *mut ArenaHandle) -> i64 {
     let done = to_errno(|| {
@@ -125,34 +135,41 @@ pub extern "C" fn pagepool_arena_pages_out(arena: *mut ArenaHandle) -> i64 {
     done.unwrap_or_else(i64::from)
 }
 
-/// Gives regions of which no page is out and that no domain maps back to the system; says how many bytes.
+/// Returns memory to the system: the regions that have no page out and that no domain maps. Gives the number
+/// of bytes.
 ///
-/// Thread: any. Errors: -EOPNOTSUPP for device memory; -EINVAL, -ESTALE. Cost: system calls.
+/// Thread: any.
+/// Errors: -EOPNOTSUPP for device memory. -EINVAL, -ESTALE for a bad handle.
+/// Cost: system calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_trim(arena: *mut ArenaHandle) -> i64 {
     to_errno(|| Ok(readable(arena)?.trim() as i64)).unwrap_or_else(i64::from)
 }
 
-/// The descriptor of a memfd arena, for a peer process: offsets in the file are offsets in the arena.
+/// Gives the descriptor of a memfd arena, for a peer process. Offsets in the file are offsets in the arena.
 ///
-/// Thread: any. Ownership: the descriptor is the arena's; duplicate it to keep it. Errors: -EOPNOTSUPP for an arena without
-/// one; -EINVAL, -ESTALE. Cost: a lock.
+/// Thread: any.
+/// Ownership: the descriptor is the arena's; duplicate it to keep it.
+/// Errors: -EOPNOTSUPP for an arena without one. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_memfd(arena: *mut ArenaHandle) -> c_int {
     to_errno(|| {
         let arena = readable(arena)?;
         let none = CallError::fixed(
             libc::EOPNOTSUPP,
-            c"this arena is no memfd: make it with PAGEPOOL_BACKING_MEMFD",
+            c"this arena has no descriptor: make it with PAGEPOOL_BACKING_MEMFD",
         );
         arena.memfd().map(|fd| fd.as_raw_fd()).ok_or(none)
     })
     .unwrap_or_else(|errno| errno)
 }
 
-/// On pretended nodes: every thread runs on this one from now on. It is 0 to begin with.
+/// Sets the node on which all threads seem to run, in an arena with pretended nodes. Node 0 is the default.
 ///
-/// Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+/// Thread: any.
+/// Errors: -EINVAL for a node above 255. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_set_current_node(arena: *mut ArenaHandle, nid: c_int) -> c_int {
     status(|| {
@@ -162,19 +179,24 @@ pub extern "C" fn pagepool_arena_set_current_node(arena: *mut ArenaHandle, nid: 
     })
 }
 
-/// Address of the arena's first byte; page i begins 4096 * i behind it. NULL for device memory and bad handles.
+/// Gives the address of the arena's first byte. Page i begins 4096 * i bytes behind it. NULL for device
+/// memory or a bad handle.
 ///
-/// Thread: any. Cost: a lock.
+/// Thread: any.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_base(arena: *mut ArenaHandle) -> *mut std::ffi::c_void {
     let base = to_errno(|| Ok(tables::arena(Token::of(arena))?.provider.area().base()));
     std::ptr::with_exposed_provenance_mut(base.ok().flatten().unwrap_or(0))
 }
 
-/// The device is gone: unmaps every region of the arena from its domain now, whoever still uses it. Buffers that are out stay
-/// valid for the CPU, have no address there any more, and are not unmapped a second time when they come home.
+/// Unmaps all of the arena from a domain whose device has gone, although pools still use it. Buffers that are
+/// out stay valid for the CPU. They have no address in the domain any more and are not unmapped again when
+/// they return.
 ///
-/// Thread: any. Errors: -ENODEV where the arena was not mapped there; -EINVAL, -ESTALE. Cost: a lock, and the domain's unmap.
+/// Thread: any.
+/// Errors: -ENODEV if the arena is not mapped in the domain. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock, and the `unmap` of the domain.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_device_gone(arena: *mut ArenaHandle, domain: *mut DomainHandle) -> c_int {
     status(|| {

@@ -20,12 +20,16 @@ use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::enter;
 use crate::handles::token::Token;
 
-/// Returns a buffer to its pool: into the cache on the owner's thread, else through this thread's lane or the ring.
-/// Linux: page_pool_put_full_page, the locality found by itself.
+/// Returns a buffer to its pool: into the cache on the owner's thread, otherwise through the thread's lane or
+/// the ring. Linux: page_pool_put_full_page.
 ///
-/// Thread: any. Ownership: the handle is over. Errors: -ESTALE for a buffer that was returned before, -EINVAL for what never
-/// was one; nothing is touched then. Cost: on the owner's thread some fifteen instructions and, while no other thread ever
-/// returned a buffer of this pool, no atomic operation (then one); elsewhere one compare-and-swap and a store.
+/// Thread: any.
+/// Ownership: the handle ends.
+/// Errors: -ESTALE for a buffer that was returned before, -EINVAL for a value that never was a buffer.
+///     Nothing changes then.
+/// Cost: on the owner's thread about fifteen instructions, and no atomic operation until another thread first
+///     returns a buffer of the pool; one compare-and-swap after that. On other threads one compare-and-swap
+///     and one store.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_put(buf: *mut BufHandle) -> c_int {
     let token = Token::of(buf);
@@ -44,9 +48,12 @@ extern "C" fn put_slow(token: Token) -> c_int {
     })
 }
 
-/// Returns a buffer through the locked ring, whatever the thread. Linux: page_pool_put_full_page outside softirq.
+/// Returns a buffer through the locked ring, on every thread. Linux: page_pool_put_full_page outside softirq.
 ///
-/// Thread: any. Ownership and errors: as pagepool_buf_put. Cost: a lock.
+/// Thread: any.
+/// Ownership: the handle ends.
+/// Errors: as pagepool_buf_put.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_put_ring(buf: *mut BufHandle) -> c_int {
     status(|| {
@@ -55,10 +62,13 @@ pub extern "C" fn pagepool_buf_put_ring(buf: *mut BufHandle) -> c_int {
     })
 }
 
-/// Returns a buffer that was written in its first `dirty` packet bytes at most, so that no more is synced for the device.
-/// Linux: page_pool_put_page with a dma_sync_size.
+/// Returns a buffer of which only the first `dirty` packet bytes were written, and syncs no more than these
+/// for the device. Linux: page_pool_put_page with a dma_sync_size.
 ///
-/// Thread, ownership, errors, cost: as pagepool_buf_put, and the sync.
+/// Thread: any.
+/// Ownership: the handle ends.
+/// Errors: as pagepool_buf_put.
+/// Cost: as pagepool_buf_put, and the sync.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_put_sync(buf: *mut BufHandle, dirty: usize) -> c_int {
     status(|| {
@@ -67,10 +77,13 @@ pub extern "C" fn pagepool_buf_put_sync(buf: *mut BufHandle, dirty: usize) -> c_
     })
 }
 
-/// Returns a buffer of this pool into its cache. Linux: page_pool_recycle_direct.
+/// Returns a buffer into the cache of its pool, and checks that the caller owns that pool. Linux:
+/// page_pool_recycle_direct.
 ///
-/// Thread: the owner's. Ownership: the handle is over, unless it is refused. Errors: -EPERM from another thread; -EINVAL for
-/// another pool's buffer; else as pagepool_buf_put. Cost: as that.
+/// Thread: owner.
+/// Ownership: the handle ends, unless the call fails.
+/// Errors: -EPERM on another thread. -EINVAL for a buffer of another pool. Otherwise as pagepool_buf_put.
+/// Cost: a lookup more than pagepool_buf_put.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_recycle_direct(pool: *mut PoolHandle, buf: *mut BufHandle) -> c_int {
     status(|| {
@@ -78,7 +91,7 @@ pub extern "C" fn pagepool_recycle_direct(pool: *mut PoolHandle, buf: *mut BufHa
             let token = Token::of(buf);
             let same = std::ptr::eq(directory::find(token)?.view, owned.view);
             if !same {
-                return Err(CallError::fixed(libc::EINVAL, c"the buffer is another pool's"));
+                return Err(CallError::fixed(libc::EINVAL, c"the buffer belongs to another pool"));
             }
             drop(claim(token)?.keep());
             Ok(())
@@ -86,7 +99,7 @@ pub extern "C" fn pagepool_recycle_direct(pool: *mut PoolHandle, buf: *mut BufHa
     })
 }
 
-// ---- Looking at a buffer ---------------------------------------------------------------------------------------
+// ---- Looking at a buffer ----
 
 fn ask<R>(otherwise: R, buf: *mut BufHandle, what: impl FnOnce(&PageBuf) -> R) -> R {
     value_or(otherwise, || look(Token::of(buf), what))
@@ -96,35 +109,41 @@ fn address(at: Option<*mut u8>) -> *mut c_void {
     at.map_or(null_mut(), <*mut u8>::cast)
 }
 
-/// Start of the page or fragment; NULL for memory that the CPU cannot read, or a bad handle. Linux: page_address.
+/// Gives the address of the page or fragment. NULL for memory that the CPU cannot read, or a bad handle.
+/// Linux: page_address.
 ///
-/// Thread: whoever has the buffer. Ownership: the bytes are the caller's until the buffer is returned. Cost: a lookup.
+/// Thread: the one that has the buffer.
+/// Ownership: the bytes are the caller's until the buffer is returned.
+/// Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_data(buf: *mut BufHandle) -> *mut c_void {
     ask(null_mut(), buf, |buf| address(buf.as_ptr()))
 }
 
-/// True size in bytes: the page's, or the fragment's with what was given to it at the end of its page; 0 for a bad handle.
-/// Linux: truesize.
+/// Gives the size in bytes: of the page, or of the fragment with what it received at the end of its page. 0
+/// for a bad handle. Linux: truesize.
 ///
-/// Thread: whoever has the buffer. Cost: a lookup.
+/// Thread: the one that has the buffer.
+/// Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_len(buf: *mut BufHandle) -> usize {
     ask(0, buf, PageBuf::len)
 }
 
-/// Offset of the fragment in its page, 0 for a whole page; SIZE_MAX for a bad handle.
+/// Gives the offset of a fragment in its page; 0 for a whole page, SIZE_MAX for a bad handle.
 ///
-/// Thread: whoever has the buffer. Cost: a lookup.
+/// Thread: the one that has the buffer.
+/// Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_offset(buf: *mut BufHandle) -> usize {
     ask(usize::MAX, buf, PageBuf::offset)
 }
 
-/// Device address of the first byte, in the pool's first domain; UINT64_MAX in a pool without domains, when the device has
-/// gone, or for a bad handle. Linux: page_pool_get_dma_addr plus the offset.
+/// Gives the device address of the first byte in the pool's first domain. UINT64_MAX if the pool has no
+/// domain, if the device has gone, or for a bad handle. Linux: page_pool_get_dma_addr plus the offset.
 ///
-/// Thread: whoever has the buffer. Cost: a lookup.
+/// Thread: the one that has the buffer.
+/// Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_dma_addr(buf: *mut BufHandle) -> u64 {
     const NONE: CallError = CallError::fixed(
@@ -134,52 +153,64 @@ pub extern "C" fn pagepool_buf_dma_addr(buf: *mut BufHandle) -> u64 {
     value_or(u64::MAX, || look(Token::of(buf), PageBuf::dma_addr)?.map(|at| at.0).ok_or(NONE))
 }
 
-/// Number of the page in its arena, counted in 4096 bytes; of the first one for a page of a higher order, of the page for
-/// a fragment. UINT32_MAX for a bad handle.
+/// Gives the number of the page in its arena, in units of 4096 bytes. For a page of a higher order it is the
+/// number of its first 4096 bytes, for a fragment that of its page. UINT32_MAX for a bad handle.
 ///
-/// Thread: whoever has the buffer. Cost: a lookup.
+/// Thread: the one that has the buffer.
+/// Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_page_index(buf: *mut BufHandle) -> u32 {
     ask(u32::MAX, buf, |buf| buf.page().0)
 }
 
-/// 1 for a fragment of a page, 0 for a whole one, else -EINVAL or -ESTALE.
+/// Gives 1 for a fragment of a page and 0 for a whole page.
 ///
-/// Thread: whoever has the buffer. Cost: a lookup.
+/// Thread: the one that has the buffer.
+/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_is_frag(buf: *mut BufHandle) -> c_int {
     let done = crate::error::to_errno(|| look(Token::of(buf), PageBuf::is_frag));
     done.map_or_else(|errno| errno, c_int::from)
 }
 
-/// Where the packet begins: after the headroom and the page's colour; the start of a fragment. NULL as for pagepool_buf_data.
+/// Gives the address where the packet begins: behind the headroom and the colour of a page, at the start of a
+/// fragment. NULL for memory that the CPU cannot read, or a bad handle.
 ///
-/// Thread: whoever has the buffer. Cost: a lookup.
+/// Thread: the one that has the buffer.
+/// Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_packet(buf: *mut BufHandle) -> *mut c_void {
     ask(null_mut(), buf, |buf| address(buf.as_ptr().map(|at| at.wrapping_add(buf.packet_offset()))))
 }
 
-/// Most bytes of packet there: `max_len` of a whole page, all of a fragment; 0 for a bad handle.
+/// Gives the largest packet that fits, in bytes: `max_len` for a whole page, the size of a fragment. 0 for a
+/// bad handle.
 ///
-/// Thread: whoever has the buffer. Cost: a lookup.
+/// Thread: the one that has the buffer.
+/// Cost: a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_packet_capacity(buf: *mut BufHandle) -> usize {
     ask(0, buf, PageBuf::packet_capacity)
 }
 
-/// Hands `len` bytes from `offset` in the buffer to the CPU, in every domain that is not coherent.
-/// Linux: page_pool_dma_sync_for_cpu.
+/// Hands `len` bytes from `offset` in the buffer to the CPU, in every domain that is not coherent. Linux:
+/// page_pool_dma_sync_for_cpu.
 ///
-/// Thread: whoever has the buffer. Errors: -EINVAL, -ESTALE. Cost: nothing in coherent domains, else the domains'.
+/// Thread: the one that has the buffer.
+/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lookup, and the syncs of the domains.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_sync_for_cpu(buf: *mut BufHandle, offset: usize, len: usize) -> c_int {
     sync(buf, offset, |buf| buf.sync_for_cpu(offset, len))
 }
 
-/// Hands `len` bytes from `offset` in the buffer to the device, before it is transmitted.
+/// Hands `len` bytes from `offset` in the buffer to the device, in every domain that is not coherent. Call it
+/// before the device transmits them. Linux: dma_sync_single_range_for_device.
 ///
-/// Thread: whoever has the buffer. Errors: -EINVAL, -ESTALE. Cost: as above.
+/// Thread: the one that has the buffer.
+/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lookup, and the syncs of the domains.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_sync_for_device(buf: *mut BufHandle, offset: usize, len: usize) -> c_int {
     sync(buf, offset, |buf| buf.sync_for_device(offset, len))

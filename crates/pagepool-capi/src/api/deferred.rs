@@ -1,6 +1,7 @@
 //! The waiting queue: buffers whose user gives no sign when it is done, and only answers "still in use?".
 
-// UNSAFETY: functions with fixed names; callers' structs are read, their places written and their callbacks called.
+// UNSAFETY: functions with fixed names; callers' structs are read, their places written and their callbacks
+// called.
 #![expect(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -21,23 +22,26 @@ use crate::handles::slots;
 use crate::handles::tables::{DEFERRED_USERS, RegisteredUser};
 use crate::handles::token::Token;
 
-/// Somebody who uses buffers without owning them, and says on request whether one is in use still: a kernel that sends from
-/// them, a count kept elsewhere. Callbacks are called inside allocations and polls of the pool's owner, and by whoever asks
-/// after the pool once it is destroyed, on any thread. They may use the library, but not unbind or destroy the pool; they
-/// must not throw or longjmp, and should take a bounded time. Each gets `arg` first.
+/// A user of deferred buffers: it reads them without owning them, and answers whether it still does.
+/// Examples: a kernel that sends from them, a reference count elsewhere. The callbacks are called in
+/// allocations and polls of the pool's owner; after the pool was destroyed, on any thread that asks about it.
+/// They may use the library, but must not unbind or destroy the pool, throw or longjmp. They should take a
+/// bounded time. Each gets `arg` first.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DeferredUserOpsC {
     /// sizeof(struct pagepool_deferred_user_ops).
     pub size: usize,
-    /// The callbacks' first argument.
+    /// The first argument of the callbacks.
     pub arg: *mut c_void,
-    /// Not 0 while the buffer that was queued with this cookie is in use. Once this says 0 the buffer goes home, so all that
-    /// was done with the bytes must be over. Required.
+    /// Gives other than 0 while the buffer that was deferred with `cookie` is in use. After 0 the buffer
+    /// returns, so nobody may read its bytes any more. Required.
     pub in_use: Option<unsafe extern "C" fn(arg: *mut c_void, cookie: u64) -> c_int>,
-    /// Called once before each round of questions, for a user that must look first, at a socket's error queue say. May be NULL.
+    /// Called once before each poll, for a user that reads a state first, such as a socket's error queue. May
+    /// be NULL.
     pub refresh: Option<unsafe extern "C" fn(arg: *mut c_void)>,
-    /// Called once when nothing waits for the user any more and its handle is put, so that `arg` may be freed. May be NULL.
+    /// Called once when the handle is put and no buffer is deferred for the user, so that `arg` may be freed.
+    /// May be NULL.
     pub release: Option<unsafe extern "C" fn(arg: *mut c_void)>,
 }
 
@@ -79,10 +83,13 @@ impl Drop for UserCallbacks {
     }
 }
 
-/// Makes a user known to a pool that has a waiting queue (`defer_capacity`).
+/// Registers a user of deferred buffers with a pool that has a deferred queue (`defer_capacity`).
 ///
-/// Thread: the owner's. Ownership: `*user` is the caller's, to be put once. Errors: -EOPNOTSUPP in a pool without a queue; -EINVAL
-/// names what is missing; -EPERM, -ESTALE; `release` is not called then. Cost: allocates.
+/// Thread: owner.
+/// Ownership: `*user` is the caller's, to be put once.
+/// Errors: -EOPNOTSUPP in a pool without a queue. -EINVAL names what is missing. -EPERM on another thread.
+///     -EINVAL, -ESTALE for a bad handle. `release` is not called then.
+/// Cost: allocates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_deferred_user_create(
     pool: *mut PoolHandle,
@@ -107,9 +114,13 @@ pub unsafe extern "C" fn pagepool_deferred_user_create(
     })
 }
 
-/// Lets go of a user. What waits for it is asked after until it is done; then `release` is called, at the pool's next poll.
+/// Puts a user. Its buffers stay deferred until it is done with them; then `release` is called, at the next
+/// poll.
 ///
-/// Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
+/// Thread: any.
+/// Ownership: the handle ends.
+/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_deferred_user_put(user: *mut DeferredUserHandle) -> c_int {
     status(|| {
@@ -118,13 +129,16 @@ pub extern "C" fn pagepool_deferred_user_put(user: *mut DeferredUserHandle) -> c
     })
 }
 
-/// Parts with a buffer that its user reads still: it waits in its pool, first in, first out, until the user denies the cookie,
-/// which is asked by refills that find the cache empty, and by pagepool_poll_deferred. In a pool that was destroyed it is asked by
-/// pagepool_shutdown_wait and pagepool_shutdown_report, and after a plain pagepool_destroy whenever a pool is made or destroyed.
+/// Puts a buffer that its user still reads into the deferred queue of its pool, and does not block. The
+/// buffer returns once `in_use` gives 0 for the cookie. Refills that find the cache empty ask, and so does
+/// pagepool_poll_deferred. After pagepool_destroy_watched it is pagepool_shutdown_wait and
+/// pagepool_shutdown_report that ask, after pagepool_destroy every call that makes or destroys a pool.
 ///
-/// Thread: the owner's. Ownership: the handle is over, unless it is refused. Errors: -ENOBUFS when `defer_capacity` buffers wait;
-/// -EINVAL for another pool's buffer or user; -EPERM, -ESTALE. Cost: a lookup, two locks that are held for moments; no
-/// allocation.
+/// Thread: owner.
+/// Ownership: the handle ends, unless the call fails.
+/// Errors: -ENOBUFS when `defer_capacity` buffers are deferred. -EINVAL for a buffer or a user of another
+///     pool. -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lookup and two short locks; no allocation.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_defer(
     pool: *mut PoolHandle,
@@ -134,9 +148,10 @@ pub extern "C" fn pagepool_defer(
 ) -> c_int {
     const FULL: CallError = CallError::fixed(
         libc::ENOBUFS,
-        c"the waiting queue is full: poll it, or make the pool with more defer_capacity",
+        c"the deferred queue is full: poll it, or make the pool with a larger defer_capacity",
     );
-    const ANOTHERS: CallError = CallError::fixed(libc::EINVAL, c"the buffer or the user is another pool's");
+    const ANOTHERS: CallError =
+        CallError::fixed(libc::EINVAL, c"the buffer or the user belongs to another pool");
     status(|| {
         let (pool, buf) = (Token::of(pool), Token::of(buf));
         enter(pool, |owned| {
@@ -152,18 +167,24 @@ pub extern "C" fn pagepool_defer(
     })
 }
 
-/// Asks after the buffers that wait, as many as there are, by the pool's `on_busy`; gives how many went home.
+/// Asks once about the buffers in the deferred queue, as the pool's `on_busy` says. Gives the number of those
+/// that returned.
 ///
-/// Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: per user and per buffer asked after a callback.
+/// Thread: owner.
+/// Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a callback per user, and one per buffer that is asked about.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_poll_deferred(pool: *mut PoolHandle) -> i64 {
     let poll = |owned: &crate::handles::owner::OwnerCall<'_>| Ok(owned.bound.poll_deferred() as i64);
     to_errno(|| enter(Token::of(pool), poll)).unwrap_or_else(i64::from)
 }
 
-/// Reads the counters of a pool's deferred queue into `*stats`, of which `size` is the sizeof; all 0 in a pool without one.
+/// Reads the counters of a pool's deferred queue into `*stats`, `size` bytes: sizeof(*stats). All are 0 in a
+/// pool without a queue.
 ///
-/// Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock; nothing to the owner.
+/// Thread: any.
+/// Errors: -EINVAL for NULL or a size that no struct has. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock; nothing on the owner's thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_deferred_stats(
     pool: *mut PoolHandle,

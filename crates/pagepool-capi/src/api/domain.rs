@@ -17,7 +17,7 @@ use crate::handles::opaque::{BufHandle, DomainHandle};
 use crate::handles::tables::{self, DOMAINS};
 use crate::handles::token::Token;
 
-/// A stretch of an arena, to be mapped as one.
+/// A part of an arena that is mapped as one.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RegionC {
@@ -31,10 +31,10 @@ pub struct RegionC {
     pub arena_id: u64,
 }
 
-/// A caller's domain. Callbacks are called from any thread, inside any call that makes an arena grow, makes or destroys a
-/// pool, or returns a buffer; they may return buffers, and must not throw or longjmp. `map` runs under a lock of the arena: it
-/// must not make or destroy pools over that arena, let go of it, or ask for addresses in another domain, for that would wait
-/// for itself. Each gets `arg` first.
+/// A domain of the caller's. The callbacks are called on any thread, in every call that makes an arena grow,
+/// makes or destroys a pool, or returns a buffer. They may return buffers, and must not throw or longjmp.
+/// `map` runs under a lock of the arena: it would deadlock if it made or destroyed a pool over that arena,
+/// put the arena, or asked for an address in another domain. Each callback gets `arg` first.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DomainOpsC {
@@ -42,11 +42,11 @@ pub struct DomainOpsC {
     pub size: usize,
     /// Name in errors; copied.
     pub name: *const c_char,
-    /// The callbacks' first argument.
+    /// The first argument of the callbacks.
     pub arg: *mut c_void,
-    /// Maps a region and stores its device address; gives 0, or a negative errno to refuse. Required.
+    /// Maps a region and stores its device address. Gives 0, or a negative errno to refuse. Required.
     pub map: Option<unsafe extern "C" fn(arg: *mut c_void, region: *const RegionC, addr: *mut u64) -> c_int>,
-    /// Undoes map, once. Required.
+    /// Undoes `map`, once. Required.
     pub unmap: Option<unsafe extern "C" fn(arg: *mut c_void, region: *const RegionC, addr: u64)>,
     /// Hands bytes to the device; required unless `coherent`.
     pub sync_for_device: Option<unsafe extern "C" fn(arg: *mut c_void, addr: u64, len: usize)>,
@@ -54,9 +54,9 @@ pub struct DomainOpsC {
     pub sync_for_cpu: Option<unsafe extern "C" fn(arg: *mut c_void, addr: u64, len: usize)>,
     /// Called once when nothing uses the domain any more, so that `arg` may be freed. May be NULL.
     pub release: Option<unsafe extern "C" fn(arg: *mut c_void)>,
-    /// 1: device and CPU see one memory; no syncs.
+    /// 1: device and CPU see the same memory, and no syncs are needed.
     pub coherent: u32,
-    /// 1: the arena must stay as it is while it is mapped here, as an AF_XDP UMEM.
+    /// 1: the arena must not grow or shrink while it is mapped here, as in an AF_XDP UMEM.
     pub fixes_arena: u32,
 }
 
@@ -141,10 +141,12 @@ impl Drop for DomainCallbacks {
     }
 }
 
-/// Makes a domain of a caller's callbacks: an IOMMU, a device's own translation, a test that checks.
+/// Makes a domain of the caller's callbacks: an IOMMU, a device's own translation, a test that checks.
 ///
-/// Thread: any. Ownership: `*domain` is the caller's, to be put once; pools that use it keep it. Errors: -EINVAL names what is
-/// missing. Cost: allocates.
+/// Thread: any.
+/// Ownership: `*domain` is the caller's, to be put once; pools that use it keep it.
+/// Errors: -EINVAL names what is missing.
+/// Cost: allocates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_domain_create(
     ops: *const DomainOpsC,
@@ -171,9 +173,12 @@ pub unsafe extern "C" fn pagepool_domain_create(
     })
 }
 
-/// Makes the domain in which a device address is the CPU's address.
+/// Makes a domain in which a device address is the address of the CPU.
 ///
-/// Thread, ownership: as pagepool_domain_create. Errors: -EINVAL. Cost: allocates.
+/// Thread: any.
+/// Ownership: `*domain` is the caller's, to be put once; pools that use it keep it.
+/// Errors: -EINVAL for NULL.
+/// Cost: allocates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_domain_identity(
     name: *const c_char,
@@ -183,10 +188,13 @@ pub unsafe extern "C" fn pagepool_domain_identity(
     status(|| unsafe { simple(name, domain, |name| Arc::new(IdentityDomain::new(name))) })
 }
 
-/// Makes the domain in which a device address is the offset in the arena, as in an AF_XDP UMEM. It fixes the arena: commit
-/// all of it first.
+/// Makes a domain in which a device address is the offset in the arena, as in an AF_XDP UMEM. It fixes the
+/// arena, which must be committed before (`commit_all`).
 ///
-/// Thread, ownership: as pagepool_domain_create. Errors: -EINVAL. Cost: allocates.
+/// Thread: any.
+/// Ownership: `*domain` is the caller's, to be put once; pools that use it keep it.
+/// Errors: -EINVAL for NULL.
+/// Cost: allocates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_domain_offset(
     name: *const c_char,
@@ -221,9 +229,12 @@ unsafe fn give(to: *mut *mut DomainHandle, domain: Arc<dyn DmaDomain>) -> CallRe
     Ok(())
 }
 
-/// Lets go of a domain. Pools that use it keep it; its `release` is called when the last of them is freed.
+/// Puts a domain. Pools that use it keep it; its `release` is called when the last of them is freed.
 ///
-/// Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
+/// Thread: any.
+/// Ownership: the handle ends.
+/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_domain_put(domain: *mut DomainHandle) -> c_int {
     status(|| {
@@ -232,16 +243,19 @@ pub extern "C" fn pagepool_domain_put(domain: *mut DomainHandle) -> c_int {
     })
 }
 
-/// The buffer's device address in that domain, if its arena is mapped there: whether that device may use the buffer without a
-/// new mapping, and where. UINT64_MAX if it may not, or for a bad handle.
+/// Gives the buffer's device address in a domain, if its arena is mapped there: the device may use the buffer
+/// without a new mapping. UINT64_MAX if it is not, or for a bad handle.
 ///
-/// Thread: whoever has the buffer. Cost: two lookups; a lock for a domain that is not the pool's.
+/// Thread: the one that has the buffer.
+/// Cost: two lookups; a lock for a domain that is not the pool's.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_dma_addr_in(buf: *mut BufHandle, domain: *mut DomainHandle) -> u64 {
     value_or(u64::MAX, || {
         let id = tables::domain(Token::of(domain))?.id();
         let at = look(Token::of(buf), |buf| buf.dma_addr_in(id))?;
-        at.map(|at| at.0)
-            .ok_or(CallError::fixed(libc::EOPNOTSUPP, c"the buffer is not mapped in that domain"))
+        at.map(|at| at.0).ok_or(CallError::fixed(
+            libc::EOPNOTSUPP,
+            c"the buffer's arena is not mapped in this domain: name it in the parameters of a pool over it",
+        ))
     })
 }

@@ -19,10 +19,13 @@ use crate::handles::tables::{self, SKB_CACHES};
 use crate::handles::token::Token;
 use crate::oom;
 
-/// Makes room for the descriptions of so many packets, 1 to 16777216; clones of a packet share one. 1100 bytes each, and as
-/// much memory is committed as is used. Linux: skbuff_cache.
+/// Makes a cache for the descriptions of `packets` packets, 1 to 16777216, of 1100 bytes each. Clones of a
+/// packet share one. Memory is committed when it is first used. Linux: skbuff_cache.
 ///
-/// Thread: any. Ownership: `*cache` is the caller's, to be destroyed once. Errors: -EINVAL, -ENOMEM. Cost: allocates.
+/// Thread: any.
+/// Ownership: `*cache` is the caller's, to be put once.
+/// Errors: -EINVAL for a number out of range. -ENOMEM.
+/// Cost: allocates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_cache_create(packets: usize, cache: *mut *mut SkbCacheHandle) -> c_int {
     status(|| {
@@ -37,9 +40,12 @@ pub unsafe extern "C" fn pagepool_skb_cache_create(packets: usize, cache: *mut *
     })
 }
 
-/// Lets go of a cache. Packets that are out stay valid; the last of them frees it.
+/// Puts a cache. Packets that are out stay valid; the last of them frees it.
 ///
-/// Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
+/// Thread: any.
+/// Ownership: the handle ends.
+/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_cache_put(cache: *mut SkbCacheHandle) -> c_int {
     status(|| {
@@ -61,12 +67,15 @@ unsafe fn give(to: *mut *mut SkbHandle, make: impl FnOnce() -> CallResult<SkBuff
     Ok(())
 }
 
-/// The packet of `len` bytes at `offset` in a buffer, without a copy: the buffer is its head, what lies before the bytes is
-/// headroom. A buffer that the CPU cannot read becomes its first fragment. Linux: build_skb.
+/// Makes a packet of `len` bytes at `offset` in a buffer, without a copy. The buffer is the head of the
+/// packet; the bytes before `offset` are headroom. A buffer that the CPU cannot read is its first fragment
+/// instead. Linux: build_skb.
 ///
-/// Thread: whoever has the buffer. Ownership: the buffer's handle is over, unless it is refused; `*skb` is the caller's, to be
-/// freed once. Errors: -EINVAL for bytes that the buffer has not, or that lie in its tailroom; -ENOBUFS when the cache is
-/// exhausted; -EINVAL, -ESTALE for a bad handle. Cost: three locks that are held for moments, and one compare-and-swap.
+/// Thread: the one that has the buffer.
+/// Ownership: the handle of the buffer ends, unless the call fails. `*skb` is the caller's, to be put once.
+/// Errors: -EINVAL for bytes beyond the buffer or in its tailroom. -ENOBUFS when the cache is exhausted.
+///     -EINVAL, -ESTALE for a bad handle.
+/// Cost: three short locks and one compare-and-swap.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_from_buf(
     cache: *mut SkbCacheHandle,
@@ -104,11 +113,13 @@ fn beyond(offset: usize, len: usize, size: usize) -> CallError {
     CallError::formatted(libc::EINVAL, text)
 }
 
-/// An empty packet: room for `len` bytes in its head, and `headroom` before them, in ordinary memory. Linux: alloc_skb and
-/// skb_reserve.
+/// Makes an empty packet in ordinary memory, with `headroom` bytes and then room for `len` bytes in its head.
+/// Linux: alloc_skb, skb_reserve.
 ///
-/// Thread: any. Ownership: `*skb` is the caller's, to be freed once. Errors: -ENOBUFS when the cache is exhausted; -ENOMEM;
-/// -EINVAL, -ESTALE. Cost: as pagepool_skb_from_buf; allocates where headroom and `len` are more than 512 bytes.
+/// Thread: any.
+/// Ownership: `*skb` is the caller's, to be put once.
+/// Errors: -ENOBUFS when the cache is exhausted. -ENOMEM. -EINVAL, -ESTALE for a bad handle.
+/// Cost: as pagepool_skb_from_buf; allocates if `headroom` and `len` exceed 512 bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_alloc(
     cache: *mut SkbCacheHandle,
@@ -121,11 +132,14 @@ pub unsafe extern "C" fn pagepool_skb_alloc(
     status(|| unsafe { give(skb, make) })
 }
 
-/// Another packet with the same data; its ends are its own. What they share goes home with the last of them. While there are
-/// clones nobody writes the bytes. Linux: skb_clone.
+/// Makes another packet with the same data; each has its own ends. The data returns with the last of them.
+/// Nobody may write the bytes while there are clones. Linux: skb_clone.
 ///
-/// Thread: whoever has the packet. Ownership: `*clone` is the caller's, to be freed once. Errors: -EINVAL, -ESTALE, -EBUSY, -ENOMEM.
-/// Cost: two locks that are held for moments, and one atomic operation.
+/// Thread: any, one at a time per packet.
+/// Ownership: `*clone` is the caller's, to be put once.
+/// Errors: -EBUSY during another call about the packet. -ENOMEM without memory for the table. -EINVAL,
+///     -ESTALE for a bad handle.
+/// Cost: two short locks and one atomic operation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_clone(skb: *mut SkbHandle, clone: *mut *mut SkbHandle) -> c_int {
     let make = || with(Token::of(skb), |packet| Ok(packet.clone()));
@@ -133,11 +147,14 @@ pub unsafe extern "C" fn pagepool_skb_clone(skb: *mut SkbHandle, clone: *mut *mu
     status(|| unsafe { give(clone, make) })
 }
 
-/// Ends a packet. If it is the last of its clones, every buffer goes home as by pagepool_buf_put, and callbacks of lent
-/// memory are called. Linux: kfree_skb.
+/// Puts a packet. The last of its clones returns every buffer as pagepool_buf_put does, and calls the
+/// callbacks of lent memory. Linux: kfree_skb.
 ///
-/// Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was freed before; -EBUSY while another call has it;
-/// -EINVAL. Cost: two locks that are held for moments, and what each buffer costs.
+/// Thread: any, one at a time per packet.
+/// Ownership: the handle ends.
+/// Errors: -ESTALE for a packet that was put before. -EBUSY during another call about it. -EINVAL for a value
+///     that never was one.
+/// Cost: two short locks, and the return of each buffer.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_put(skb: *mut SkbHandle) -> c_int {
     status(|| {

@@ -10,9 +10,11 @@ const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_V
     Err(_) => c"",
 };
 
-/// The library's version, as "0.1.0".
+/// Gives the version of the library, as "0.1.0".
 ///
-/// Thread: any. Ownership: the text is the library's, for good. Cost: none.
+/// Thread: any.
+/// Ownership: the text is the library's and stays.
+/// Cost: none.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_version() -> *const c_char {
     VERSION.as_ptr()

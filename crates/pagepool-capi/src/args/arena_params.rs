@@ -13,41 +13,43 @@ use crate::args::range::{node, out_of_range};
 use crate::args::sized::{Sized0, text};
 use crate::error::CallResult;
 
-/// What an arena shall be. Begin with PAGEPOOL_ARENA_PARAMS_INIT, or with zeroes and `size`.
+/// The parameters of an arena. Begin with PAGEPOOL_ARENA_PARAMS_INIT, or with zeroes and `size`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ArenaParamsC {
     /// sizeof(struct pagepool_arena_params), so that the struct can grow.
     pub size: usize,
-    /// Size up to which it grows, a multiple of 4096 (of the huge page for hugetlb kinds); 0: 64 MiB. For the caller's
-    /// memory, its length.
+    /// The size up to which the arena grows: a multiple of 4096, or of the huge page for hugetlb kinds; 0: 64
+    /// MiB. For PAGEPOOL_BACKING_CALLER the length of `memory`.
     pub max_bytes: u64,
     /// The kind of memory, a PAGEPOOL_BACKING_ value; 0: transparent huge pages.
     pub backing: u32,
-    /// The node that all of it comes from; PAGEPOOL_NODE_ANY (-1): wherever the process's policy puts it;
-    /// PAGEPOOL_NODE_LOCAL (-2): that of the thread that makes it grow. Without effect on pretended nodes.
+    /// The memory node of the arena. PAGEPOOL_NODE_ANY (-1): the policy of the process decides.
+    /// PAGEPOOL_NODE_LOCAL (-2): the node of the thread that makes the arena grow. No effect on pretended
+    /// nodes.
     pub node: c_int,
-    /// Nodes to pretend, for tests, 1 to 255; 0: those of the machine.
+    /// Number of nodes to pretend, for tests, 1 to 255; 0: the nodes of the machine.
     pub nodes: u32,
-    /// 1: an error where there are no huge pages. 0: smaller ones, and the description says so.
+    /// 1: fail if there are no huge pages. 0: use smaller pages; pagepool_arena_describe tells.
     pub huge_or_fail: u32,
-    /// On which pretended node a page lies. NULL: the arena lies in as many equal stretches. Called when memory is
-    /// committed, on whichever thread; it must not call the library. A page of order k exists where all its base pages are
-    /// on one node.
+    /// Gives the pretended node of a page; NULL: the arena is cut into equal parts. It is called on any
+    /// thread when memory is committed, and must not call the library. A page of order k exists where all its
+    /// base pages are on one node.
     pub node_of_page: Option<unsafe extern "C" fn(page_index: u32, arg: *mut c_void) -> u32>,
-    /// Its second argument.
+    /// The second argument of `node_of_page`.
     pub arg: *mut c_void,
     /// Name in descriptions, and of the memfd; copied. NULL: "arena".
     pub name: *const c_char,
-    /// PAGEPOOL_BACKING_CALLER: the memory, a multiple of 4096; the caller's to free after the arena and its pools.
+    /// For PAGEPOOL_BACKING_CALLER: the memory, at a multiple of 4096. The caller frees it after the arena
+    /// and its pools.
     pub memory: *mut c_void,
-    /// 1: take the memory of a region when it is committed, not when it is touched.
+    /// 1: touch the memory of a region when it is committed.
     pub prefault: u32,
     /// 1: lock the memory.
     pub mlock: u32,
-    /// 1: commit everything now and keep it, for domains that need the arena as it is (an AF_XDP UMEM).
+    /// 1: commit everything now and keep it, for domains that fix the arena (an AF_XDP UMEM).
     pub commit_all: u32,
-    /// 1: a child of fork has the memory too.
+    /// 1: the child of a fork has the memory too.
     pub inherit_on_fork: u32,
 }
 
@@ -76,12 +78,12 @@ pub const PAGEPOOL_BACKING_HUGE_1G: u32 = 4;
 pub const PAGEPOOL_BACKING_MEMFD: u32 = 5;
 /// A memfd of hugetlb pages of 2 MiB.
 pub const PAGEPOOL_BACKING_MEMFD_HUGE: u32 = 6;
-/// Memory that the caller has: `memory` and `max_bytes`.
+/// Memory of the caller: `memory` and `max_bytes`.
 pub const PAGEPOOL_BACKING_CALLER: u32 = 7;
-/// Memory of a device, that the CPU cannot read: numbers and device addresses only.
+/// Memory of a device, which the CPU cannot read: page numbers and device addresses only.
 pub const PAGEPOOL_BACKING_DEVICE: u32 = 8;
 
-/// A callback's argument. Whose threads it is for is the caller's to say, in the header's words.
+/// The argument of a callback. The header says that the callback is called on any thread.
 struct CallbackArg(*mut c_void);
 
 // SAFETY: the header says that the callback is called on any thread.
@@ -95,10 +97,11 @@ impl ArenaParamsC {
         if self.max_bytes == 0 { ArenaParams::default().max_bytes } else { self.max_bytes }
     }
 
-    /// What Rust calls it; `here` is the node that threads run on, where nodes are pretended.
+    /// The parameters in Rust. `here` is the node that threads seem to run on, where nodes are pretended.
     ///
     /// # Safety
-    /// `name` is NULL or ends with a zero byte; `node_of_page` may be called with `arg` as long as the arena lives.
+    /// `name` is NULL or ends with a zero byte. `node_of_page` may be called with `arg` as long as the arena
+    /// lives.
     pub(crate) unsafe fn to_rust(self, here: &Arc<AtomicU8>) -> CallResult<ArenaParams> {
         Ok(ArenaParams {
             // SAFETY: the caller says so.

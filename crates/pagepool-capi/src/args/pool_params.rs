@@ -15,62 +15,67 @@ use crate::handles::opaque::{ArenaHandle, DomainHandle};
 use crate::handles::tables;
 use crate::handles::token::Token;
 
-/// What a pool shall be. Begin with PAGEPOOL_PARAMS_INIT, or with zeroes and `size`. 0 stands for the default, except
-/// where 0 is a value of its own (`nid`, `colour`).
+/// The parameters of a pool. Begin with PAGEPOOL_PARAMS_INIT, or with zeroes and `size`. 0 is the default,
+/// except where 0 is a value of its own (`nid`, `colour`).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PoolParamsC {
     /// sizeof(struct pagepool_params), so that the struct can grow.
     pub size: usize,
-    /// Where the pages come from. Required.
+    /// The arena that the pages come from. Required.
     pub arena: *mut ArenaHandle,
     /// Names the pool in reports and errors; copied. NULL: "pool".
     pub name: *const c_char,
-    /// log2 of 4096-byte pages per page, 0 to 10.
+    /// Size of a page: log2 of its number of 4096-byte pages, 0 to 10.
     pub order: u32,
-    /// Slots in the locked ring; 0: 1024. More than 16384 is clamped to that. Linux: pool_size.
+    /// Slots in the locked ring; 0: 1024. Values above 16384 count as 16384. Linux: pool_size.
     pub ring_size: u32,
     /// Pages in the owner's cache, 1 to 1024; 0: twice `refill`.
     pub cache_size: u32,
-    /// Pages that one refill brings at most, 1 to 256 and the cache; 0: Linux's 64, 16 or 4, by order.
+    /// Most pages that one refill brings: 1 to 256, not more than `cache_size`; 0: as Linux 64, 16 or 4, by
+    /// order.
     pub refill: u32,
-    /// The node that pages should be on; -1: that of the thread that refills, asked each time.
+    /// The memory node that pages should be on; -1: the node of the thread that refills, asked each time.
     pub nid: c_int,
     /// Fragments begin at multiples of this, a power of two from 8 to 4096; 0: 64.
     pub frag_align: u32,
-    /// 1: packets begin up to 15 cache lines later from page to page, in what a page leaves over. 0: they do not.
+    /// 1: from page to page packets begin up to 15 cache lines later, within the space that a page has left.
+    /// 0: they do not.
     pub colour: u32,
-    /// Threads that may have a lane home at once, 1 to 64; 0: 16. PAGEPOOL_NO_LANES: every return elsewhere takes the ring.
+    /// Threads that may have a lane at once, 1 to 64; 0: 16. With PAGEPOOL_NO_LANES other threads return
+    /// through the ring.
     pub max_lanes: u32,
     /// Slots in a lane, a power of two from 2 to 16384; 0: 1024.
     pub lane_size: u32,
     /// Bytes kept free before the packet in a whole page. Linux: offset.
     pub headroom: u32,
-    /// Most bytes of packet in a whole page, and most that are synced for the device; 0: all that is left.
+    /// Largest packet in a whole page, in bytes; so many at most are synced for the device. 0: all that is
+    /// left.
     pub max_len: u32,
     /// Bytes kept free after the packet in a whole page.
     pub tailroom: u32,
-    /// Address spaces that every page is mapped in, `n_domains` of them; the first is the one of dma_addr. The pool keeps
-    /// them: the handles may be put at once.
+    /// Address spaces in which every page is mapped, `n_domains` of them; pagepool_buf_dma_addr is about the
+    /// first. The pool keeps them, so the handles may be put at once.
     pub domains: *const *mut DomainHandle,
-    /// How many.
+    /// Number of `domains`, 0 to 64.
     pub n_domains: usize,
-    /// 1: sync pages for the device when they join and come home, in domains that are not coherent. Linux:
-    /// PP_FLAG_DMA_SYNC_DEV.
+    /// 1: sync pages for the device when they join the pool and when they return, in domains that are not
+    /// coherent. Linux: PP_FLAG_DMA_SYNC_DEV.
     pub sync_for_device: u32,
-    /// Fewer pages than this left to have: the owner counts as starved. 0: never, but for a failed allocation.
+    /// The owner counts as starved when fewer pages than this are left. 0: only after a failed allocation.
     pub low_water: u32,
     /// 1: make the descriptor that pagepool_wake_fd gives.
     pub wakeup: u32,
-    /// 1: record who holds buffers (pagepool_buf_set_tag), for the report of a destroyed pool.
+    /// 1: record who has each buffer (pagepool_buf_set_tag), for the report of a destroyed pool.
     pub tagging: u32,
-    /// 1: reserve pages without naming a node. For measuring what that costs.
+    /// 1: reserve pages without a node, to measure what the node costs.
     pub node_blind: u32,
-    /// Buffers that may wait for users who only say whether they are in use still (pagepool_defer), up to 65536; 0: none.
+    /// Buffers that can be in the deferred queue (pagepool_defer), up to 65536; 0: there is no queue.
     pub defer_capacity: u32,
-    /// What a refill does about a buffer that has waited longest and is in use still: PAGEPOOL_ON_BUSY_KEEP, _SKIP, _RELEASE.
+    /// What a poll does with the oldest deferred buffer if it is in use: PAGEPOOL_ON_BUSY_KEEP, _SKIP or
+    /// _RELEASE.
     pub on_busy: u32,
-    /// With PAGEPOOL_ON_BUSY_SKIP: buffers in use that one round looks past, 1 to 64.
+    /// With PAGEPOOL_ON_BUSY_SKIP: buffers in use that a poll may pass over, 1 to 64.
     pub skip_ahead: u32,
 }
 
@@ -80,14 +85,14 @@ unsafe impl Sized0 for PoolParamsC {}
 /// Every field up to `colour`: what the first users of the struct knew.
 pub(crate) const LEAST: usize = std::mem::offset_of!(PoolParamsC, max_lanes);
 
-/// More than the blocks take in which packets keep their further buffers: every pool has 1024.
+/// Upper bound for the chain blocks of a pool, of which every pool has 1024.
 const CHAINS: usize = 1024 * 512;
-/// What a place takes in which a buffer waits, and beyond the queue.
+/// Bytes per deferred buffer, in the queue and after its release.
 const WAIT: usize = 32 + 40;
 
 impl PoolParamsC {
-    /// Bytes that a pool of these sizes asks for: slots of lanes and ring, chains, and places to wait. What is out of range is refused
-    /// later, by its name.
+    /// Bytes that a pool of these sizes allocates: lanes, ring, chains and deferred queue. A later check
+    /// refuses what is out of range, by name.
     pub(crate) fn bytes(&self) -> usize {
         let lanes = if self.max_lanes == 0 { 16 } else { self.max_lanes.min(64) as usize };
         let lane_size = if self.lane_size == 0 { 1024 } else { self.lane_size.min(1 << 14) as usize };
@@ -95,7 +100,7 @@ impl PoolParamsC {
         (lanes * lane_size + self.ring_size.min(1 << 14) as usize) * size_of::<u32>() + CHAINS + waits
     }
 
-    /// What Rust calls it.
+    /// The parameters in Rust.
     ///
     /// # Safety
     /// `name` and `domains` are NULL or readable as the fields say.
@@ -168,11 +173,12 @@ impl PoolParamsC {
     }
 }
 
-/// It stays, and the round ends: right where users finish in the order in which buffers were queued.
+/// The buffer stays and the poll ends: for users that finish in the order of the queue.
 pub const PAGEPOOL_ON_BUSY_KEEP: u32 = 0;
-/// It stays, and the round looks past it: right where one buffer may be in use for long.
+/// The buffer stays and the poll looks at those behind: for users that keep one buffer long.
 pub const PAGEPOOL_ON_BUSY_SKIP: u32 = 1;
-/// It leaves the queue, one a round, and its page leaves the pool; its memory goes back once the user is done.
+/// The buffer leaves the queue, one per poll, and its page leaves the pool. The memory returns to the arena
+/// once the user is done.
 pub const PAGEPOOL_ON_BUSY_RELEASE: u32 = 2;
-/// No thread has a lane home.
+/// No thread has a lane.
 pub const PAGEPOOL_NO_LANES: u32 = u32::MAX;

@@ -17,10 +17,11 @@ pub(crate) unsafe trait Sized0: Copy {}
 /// No struct is larger; a size beyond it is a mistake.
 const MAX_SIZE: usize = 1 << 16;
 
-/// A copy of a caller's struct. What an older caller does not know is zero; what a newer one knows must be zero.
+/// A copy of a caller's struct. Fields that an older caller does not have are zero; fields that a newer
+/// caller has in addition must be zero.
 ///
 /// # Safety
-/// `at` is NULL, or it is readable for as many bytes as its first word says.
+/// `at` is NULL, or readable for as many bytes as its first word says.
 pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> CallResult<T> {
     if at.is_null() {
         return Err(CallError::null());
@@ -36,7 +37,7 @@ pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> CallResult<T
     if bytes.iter().skip(size_of::<T>()).any(|&byte| byte != 0) {
         return Err(CallError::fixed(
             libc::E2BIG,
-            c"a field is set that this version of the library does not know",
+            c"a field is set that this version of the library does not have: set it to 0",
         ));
     }
     let mut value = std::mem::MaybeUninit::<T>::zeroed();
@@ -47,8 +48,8 @@ pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> CallResult<T
     Ok(unsafe { value.assume_init() })
 }
 
-/// Writes a struct of which the caller has `size` bytes, compiled with an older or a newer header: the fields that both
-/// know, and zeroes behind them.
+/// Writes a struct of which the caller has `size` bytes, compiled with an older or newer header: the fields
+/// that both know, and zeroes behind them.
 ///
 /// # Safety
 /// `to` is NULL, or writable for `size` bytes.
@@ -81,8 +82,8 @@ pub(crate) unsafe fn text(text: *const c_char, otherwise: &str) -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Copies a text into a caller's space of `len` bytes, cut to fit and ended with a zero byte, as `snprintf` does; gives
-/// its full length.
+/// Copies a text into a caller's `len` bytes, cut to fit and ended with a zero byte, as `snprintf` does.
+/// Gives its full length.
 ///
 /// # Safety
 /// `to` is writable for `len` bytes, or NULL with a `len` of 0.

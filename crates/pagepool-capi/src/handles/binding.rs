@@ -1,7 +1,8 @@
 //! Who owns a pool: binding it to a thread, unbinding, and the end.
 //!
-//! Who    bind: any thread, while nobody owns the pool. Unbind: the owner; the end of its thread does it too. Destroy: the
-//!        owner, or any thread while there is none. All of it under the slot's lock; foreign code runs after that.
+//! Who    bind: any thread, while nobody owns the pool. Unbind: the owner; the end of its thread does it too.
+//!        Destroy: the owner, or any thread while there is none. All of it under the slot's lock; foreign
+//!        code runs after that.
 
 // UNSAFETY: the owner's half changes hands.
 #![expect(unsafe_code)]
@@ -36,7 +37,7 @@ pub(crate) fn bind(pool: Token) -> CallResult<()> {
         if !matches!(life.half, Half::Idle(_)) {
             return Err(CallError::fixed(
                 libc::EPERM,
-                c"the pool is bound to another thread, which must unbind it first",
+                c"the pool is bound to another thread: that one must unbind it first",
             ));
         }
         if let Half::Idle(idle) = std::mem::replace(&mut life.half, Half::Bound) {
@@ -73,7 +74,7 @@ fn uninstall(view: &PoolView) -> CallResult<Bound> {
     if own(view).is_in_call() {
         return Err(CallError::fixed(
             libc::EBUSY,
-            c"a callback cannot unbind or destroy the pool whose call it serves",
+            c"a callback of this pool's own call cannot unbind or destroy it: do so after the call",
         ));
     }
     // SAFETY: this thread is the owner, and none of its calls is under way.

@@ -15,7 +15,13 @@ struct BoundPools {
 }
 
 thread_local! {
-    static BOUND_POOLS: BoundPools = const { BoundPools { pools: RefCell::new(Vec::new()), unbind: Cell::new(|_| ()) } };
+    static BOUND_POOLS: BoundPools = const { BoundPools::new() };
+}
+
+impl BoundPools {
+    const fn new() -> Self {
+        Self { pools: RefCell::new(Vec::new()), unbind: Cell::new(|_| ()) }
+    }
 }
 
 impl Drop for BoundPools {

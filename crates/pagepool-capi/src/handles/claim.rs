@@ -1,15 +1,18 @@
 //! Taking a buffer out of its token, once.
 //!
-//! How    whoever turns the generation from odd to even has the buffer. While only the owner returns buffers of a pool it
-//!        does that with plain operations: the pool is biased to it. The first thread that returns one elsewhere ends that
-//!        for good, and from then on everybody uses a compare-and-swap.
-//! Bias   [`BIAS_FREE`] (0): nobody was biased since the pool was made or unbound. A thread: it owns the pool and is biased.
-//!        [`BIAS_ENDING`]: somebody is ending it. [`BIAS_SHARED`]: everybody uses the compare-and-swap.
-//! Pairs  the owner: `begun`, compiler fence, bias. Who ends it: bias, fence_all_threads, `begun`. Either the owner sees
-//!        that it is not biased any more, or it is seen to have begun more returns than it counted, and waited for. The
-//!        count of returns is stored anyway, so that saying that one is over costs nothing.
-//! Cost   the owner of a biased pool: five plain stores, no atomic operation. Others: one compare-and-swap, and once in a
-//!        pool's life about 1,600 cycles. The owner of a pool that others return to: one compare-and-swap.
+//! How    whoever turns the generation from odd to even has the buffer. While only the owner returns buffers
+//!        of a pool it does that with plain operations: the pool is biased to it. The first thread that
+//!        returns one elsewhere ends that for good, and from then on everybody uses a compare-and-swap.
+//! Bias   [`BIAS_FREE`] (0): nobody was biased since the pool was made or unbound. A thread: it owns the pool
+//!        and is biased. [`BIAS_ENDING`]: somebody is ending it. [`BIAS_SHARED`]: everybody uses the
+//!        compare-and-swap.
+//! Pairs  the owner: `begun`, compiler fence, bias. Who ends it: bias, fence_all_threads, `begun`. Either the
+//!        owner sees that it is not biased any more, or it is seen to have begun more returns than it
+//!        counted, and waited for. The count of returns is stored anyway, so that saying that one is over
+//!        costs nothing.
+//! Cost   the owner of a biased pool: five plain stores, no atomic operation. Others: one compare-and-swap,
+//!        and once in a pool's life about 1,600 cycles. The owner of a pool that others return to: one
+//!        compare-and-swap.
 
 // UNSAFETY: buffers are made from the words that stand behind their tokens.
 #![expect(unsafe_code)]
@@ -197,8 +200,8 @@ impl Claimed {
     }
 }
 
-/// Looks at the buffer of a token, which whoever calls has: if somebody else returns it meanwhile the to_errno means
-/// nothing.
+/// Looks at the buffer of a token, which whoever calls has: if somebody else returns it meanwhile the
+/// answer means nothing.
 #[inline(always)]
 pub(crate) fn look<R>(token: Token, look: impl FnOnce(&PageBuf) -> R) -> CallResult<R> {
     let BufPlace { word, view } = directory::find(token)?;

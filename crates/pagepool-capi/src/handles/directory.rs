@@ -1,9 +1,10 @@
 //! The directory: from the place in a token to the buffer's [`LifeWord`] and its pool.
 //!
-//! What   a word per page of a pool, found by the page's number; an [`FragEntry`] per fragment that is out. A directory finds the
-//!        pool and the entries by the token's place, 4096 places a row.
-//! Life   words, entries and the directory are never freed, only used again, and generations only grow: any token can be
-//!        looked up at any time, and a stale one stays stale. They begin at random, so that one that is made up does not fit.
+//! What   a word per page of a pool, found by the page's number; an [`FragEntry`] per fragment that is out. A
+//!        directory finds the pool and the entries by the token's place, 4096 places a row.
+//! Life   words, entries and the directory are never freed, only used again, and generations only grow: any
+//!        token can be looked up at any time, and a stale one stays stale. They begin at random, so that one
+//!        that is made up does not fit.
 //! Cost   8 bytes per page in use, 16 per fragment.
 
 // UNSAFETY: words are reached by address and never freed.
@@ -77,7 +78,8 @@ impl PlaceRange {
         Self::take(HandleKind::Page, pages.div_ceil(1 << ROW_SHIFT), view)
     }
 
-    /// A row for 4096 fragments of a pool, all of them free and in a list; see [`first_place`](Self::first_place).
+    /// A row for 4096 fragments of a pool, all of them free and in a list; see
+    /// [`first_place`](Self::first_place).
     pub(crate) fn for_frags(view: &'static PoolView) -> CallResult<Self> {
         let row = Self::take(HandleKind::Frag, 1, view)?;
         let first = row.first_place();
@@ -132,7 +134,7 @@ impl PlaceAllocator {
     fn make(&mut self, kind: HandleKind, count: u32) -> CallResult<PlaceRange> {
         const FULL: CallError = CallError::fixed(
             libc::ENOSPC,
-            c"268435456 pages of all pools together are known: use smaller arenas, or fewer pools over one",
+            c"all pools together have 268435456 pages, the limit: use smaller arenas or fewer pools",
         );
         let first = self.made;
         if u64::from(first) + u64::from(count) > ROWS as u64 {

@@ -1,12 +1,14 @@
 //! The life of one buffer: which of its lives it is in, and whether it is out.
 //!
-//! Word   the upper half is the generation: even while the buffer is home and odd while it is out. The lower half is, while
-//!        it is out, that of the buffer's own second word; for a whole page with nothing to look up, whose own is 0, that
-//!        of its token, so that word and token are equal. While it is home it is that of its token less one, which no
-//!        token of its kind has. All of it is 0 before the first life. So a plain page's life is begun with one addition
-//!        and ended with another, and nothing is put together from parts.
+//! Word   the upper half is the generation: even while the buffer is home and odd while it is out. The lower
+//!        half is, while it is out, that of the buffer's own second word; for a whole page with nothing to
+//!        look up, whose own is 0, that of its token, so that word and token are equal. While it is home it
+//!        is that of its token less one, which no token of its kind has. All of it is 0 before the first
+//!        life. So a plain page's life is begun with one addition and ended with another, and nothing is put
+//!        together from parts.
 //! Who    home to out: whoever has the page itself, so a plain store. Out to home: `claim`.
-//! Life   generations only grow, so a stale token stays stale. They begin at random, so that one that is made up does not fit.
+//! Life   generations only grow, so a stale token stays stale. They begin at random, so that one that is made
+//!        up does not fit.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
@@ -29,7 +31,8 @@ impl LifeWord {
         })
     }
 
-    /// Begins a life; `place` is the lower half of its tokens, `part` the upper half of the buffer's second word.
+    /// Begins a life; `place` is the lower half of its tokens, `part` the upper half of the buffer's second
+    /// word.
     pub(crate) fn begin(&self, place: u32, part: u32) -> Token {
         let before = match self.0.load(Relaxed) {
             0 => first_generation(),
@@ -56,7 +59,8 @@ impl LifeWord {
         })
     }
 
-    /// As [`end_alone`](Self::end_alone), for a page with nothing to look up; says whether it was one, in that life.
+    /// As [`end_alone`](Self::end_alone), for a page with nothing to look up; says whether it was one, in
+    /// that life.
     #[inline(always)]
     pub(crate) fn end_plain(&self, token: Token) -> bool {
         let same = self.0.load(Relaxed) == token.0;
@@ -102,7 +106,8 @@ fn home(token: Token) -> u64 {
     token.0.wrapping_add(END)
 }
 
-/// From the word of a page that is home to that of its next life: the next generation, and the lower half one more.
+/// From the word of a page that is home to that of its next life: the next generation, and the lower half one
+/// more.
 const BEGIN: u64 = (1 << 32) + 1;
 /// From a token to the word of its page back home: the next generation, and the lower half one less.
 const END: u64 = (1 << 32) - 1;

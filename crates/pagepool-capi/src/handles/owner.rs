@@ -1,7 +1,8 @@
 //! The owner's calls: the check that the caller is the owner, and the tokens of what it allocates.
 //!
-//! Who    [`enter`] checks that the caller is the owner; then nobody else can bind, unbind or destroy the pool, so its
-//!        parts are there for the length of the call. The owner itself could, from a callback: `calls` refuses that.
+//! Who    [`enter`] checks that the caller is the owner; then nobody else can bind, unbind or destroy the
+//!        pool, so its parts are there for the length of the call. The owner itself could, from a callback:
+//!        `calls` refuses that.
 
 // UNSAFETY: the owner's part is reached by address, after the check.
 #![expect(unsafe_code)]
@@ -89,8 +90,8 @@ pub(crate) fn page_token(view: &PoolView, buffer: PageBuf) -> Token {
     view.word(page).begin(view.place_of(page), (place >> 32) as u32)
 }
 
-/// A token for a fragment, from a list of free entries that begins with `first`; and what the list begins with then. The
-/// buffer goes home where there is no entry.
+/// A token for a fragment, from a list of free entries that begins with `first`; and what the list begins
+/// with then. The buffer goes home where there is no entry.
 pub(crate) fn frag_token(first: u64, buffer: PageBuf) -> CallResult<(Token, u64)> {
     let at = first.checked_sub(1).ok_or(CallError::no_memory())? as u32;
     let entry = directory::entry(at);
@@ -99,8 +100,8 @@ pub(crate) fn frag_token(first: u64, buffer: PageBuf) -> CallResult<(Token, u64)
     Ok((entry.word.begin(Token::new(HandleKind::Frag, at, 0).0 as u32, (place >> 32) as u32), next))
 }
 
-/// A fragment's token is over: its entry is free, on whichever thread. Whoever calls it still has the fragment, so the pool
-/// is there.
+/// A fragment's token is over: its entry is free, on whichever thread. Whoever calls it still has the
+/// fragment, so the pool is there.
 pub(crate) fn frag_over(view: &PoolView, place: u32) {
     let entry = directory::entry(place);
     let this = u64::from(place) + 1;

@@ -1,10 +1,12 @@
 //! The packets that C holds by token.
 //!
-//! What   a row per packet, with a lock of its own, so that threads which have different packets do not meet. Rows are
-//!        made 4096 at a time and never freed, only used again.
-//! Who    any thread, one at a time for each packet: a call that finds the packet's row locked is refused and does not
-//!        wait. So what a call makes happen (a callback, when memory goes home) may use all packets but that one.
-//! Cost   a lock that nobody contends; to make or end a packet also that of the list of free rows, for moments.
+//! What   a row per packet, with a lock of its own, so that threads which have different packets do not meet.
+//!        Rows are made 4096 at a time and never freed, only used again.
+//! Who    any thread, one at a time for each packet: a call that finds the packet's row locked is refused and
+//!        does not wait. So what a call makes happen (a callback, when memory goes home) may use all packets
+//!        but that one.
+//! Cost   a lock that nobody contends; to make or end a packet also that of the list of free rows, for
+//!        moments.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
@@ -40,10 +42,8 @@ fn free() -> MutexGuard<'static, FreeRows> {
 
 impl FreeRows {
     fn make(&mut self) -> CallResult<()> {
-        const FULL: CallError = CallError::fixed(
-            libc::ENOSPC,
-            c"4194304 packets are there: free some, or give them in fewer fragments",
-        );
+        const FULL: CallError =
+            CallError::fixed(libc::ENOSPC, c"there are 4194304 packets, the limit: put some first");
         let chunk = ROWS.get(self.made / IN_CHUNK).ok_or(FULL)?;
         let mut rows = Vec::new();
         rows.try_reserve_exact(IN_CHUNK).map_err(|_| CallError::no_memory())?;
@@ -94,7 +94,7 @@ impl Drop for VacantRow {
 fn occupied(token: Token) -> CallResult<MutexGuard<'static, SkbRow>> {
     const BUSY: CallError = CallError::fixed(
         libc::EBUSY,
-        c"another call has this packet just now: of another thread, or of a callback's caller",
+        c"another call uses this packet now: on another thread, or the call that made this callback",
     );
     let row = row(token.place()).filter(|_| token.is(HandleKind::Skb)).ok_or(CallError::no_handle())?;
     let row = match row.try_lock() {

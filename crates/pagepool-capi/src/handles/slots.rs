@@ -1,8 +1,8 @@
 //! The pools that are there: their lives from creation to the last buffer that came home.
 //!
-//! What   a slot per pool, beside its row in [`VIEWS`]. What binding, unbinding and destroying change stands under the
-//!        slot's lock, under which nothing foreign runs. A pool that was destroyed keeps its slot until its last buffer is
-//!        home; whoever makes the next pool looks.
+//! What   a slot per pool, beside its row in [`VIEWS`]. What binding, unbinding and destroying change stands
+//!        under the slot's lock, under which nothing foreign runs. A pool that was destroyed keeps its slot
+//!        until its last buffer is home; whoever makes the next pool looks.
 //! Who    any thread.
 
 // UNSAFETY: the owner's part is taken back when nobody is the owner any more.
@@ -116,7 +116,8 @@ pub(crate) fn view_of(pool: Token) -> &'static PoolView {
     &VIEWS[pool.place() as usize % MAX_POOLS]
 }
 
-/// Looks at, or changes, what a slot knows of a pool that is there. Under its lock: `look` calls nothing foreign.
+/// Looks at, or changes, what a slot knows of a pool that is there. Under its lock: `look` calls nothing
+/// foreign.
 pub(crate) fn with_life<R>(pool: Token, look: impl FnOnce(&mut PoolLife) -> CallResult<R>) -> CallResult<R> {
     view(pool)?;
     let mut life = life_of(pool.place());
@@ -165,7 +166,7 @@ fn free_slot() -> CallResult<u32> {
     }
     let used = list.used;
     if used as usize == MAX_POOLS {
-        return Err(CallError::fixed(libc::EBUSY, c"4096 pools are there: destroy one first"));
+        return Err(CallError::fixed(libc::EBUSY, c"there are 4096 pools, the limit: destroy one first"));
     }
     list.free.try_reserve(used as usize + 1).map_err(|_| CallError::no_memory())?;
     list.ended.try_reserve(used as usize + 1).map_err(|_| CallError::no_memory())?;
@@ -206,8 +207,9 @@ fn take_complete(end: &Arc<Shutdown>) -> Option<Box<PoolLife>> {
     let life = life_of(at).take();
     let own = VIEWS[at as usize % MAX_POOLS].own.swap(std::ptr::null_mut(), Relaxed);
     if !own.is_null() {
-        // SAFETY: made by `Box::into_raw` in `insert`; the pool is freed, so nobody is its owner or has a buffer of it.
-        // Its handle is not the pool's last one: `life` has another, so no domain goes here, under the lock.
+        // SAFETY: made by `Box::into_raw` in `insert`; the pool is freed, so nobody is its owner or has a
+        // buffer of it. Its handle is not the pool's last one: `life` has another, so no domain goes here,
+        // under the lock.
         drop(unsafe { Box::from_raw(own) });
     }
     list.free.push(at); // room for every slot was reserved

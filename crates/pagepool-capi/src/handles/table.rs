@@ -1,7 +1,7 @@
 //! A table of things that C holds by token, for all kinds but pools and buffers.
 //!
-//! Who    any thread; one short lock, under which nothing foreign runs: things are put in made, and taken out to be
-//!        dropped.
+//! Who    any thread; one short lock, under which nothing foreign runs: things are put in made, and taken out
+//!        to be dropped.
 //! Cost   a lock and an index. A place is used again with its next generation.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

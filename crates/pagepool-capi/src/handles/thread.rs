@@ -1,8 +1,9 @@
 //! Which thread this is.
 //!
-//! What   a thread is known by the address of its control block, one instruction to read, where thread-local memory of a
-//!        shared library costs a call. The address is unique among threads that live, and a thread that ends unbinds its
-//!        pools first (`bound_pools`), so no pool ever waits for an owner that is gone.
+//! What   a thread is known by the address of its control block, one instruction to read, where thread-local
+//!        memory of a shared library costs a call. The address is unique among threads that live, and a
+//!        thread that ends unbinds its pools first (`bound_pools`), so no pool ever waits for an owner that
+//!        is gone.
 //! Who    anyone.
 
 // UNSAFETY: one instruction that reads a register.

@@ -5,11 +5,12 @@
 //! |    generation     |     place        | kind |
 //! ```
 //!
-//! A buffer's generation is odd while it is out. Other kinds begin with 1. No token is 0, and none of them is aligned
-//! like an address of anything that is aligned to 4 bytes, so that a pointer given by mistake is refused.
+//! A buffer's generation is odd while it is out. Other kinds begin with 1. No token is 0, and none of them is
+//! aligned like an address of anything that is aligned to 4 bytes, so that a pointer given by mistake is
+//! refused.
 
-/// What a token stands for. No multiples of 4, so that no aligned address looks like a token; what is given on every path
-/// has odd numbers.
+/// What a token stands for. No multiples of 4, so that no aligned address looks like a token; what is given
+/// on every path has odd numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum HandleKind {

@@ -1,12 +1,14 @@
 //! What the fast paths read of a pool: a row of a table that is never freed.
 //!
-//! What   one [`PoolView`] per pool slot, for the functions here and for those that `pagepool.h` compiles into its users. A
-//!        token names its row, and the row holds the whole token, so whatever C gives can be looked up.
-//! Who    `owner`, and what the addresses lead to, are the owner's thread's: it writes its own mark there and nobody else
-//!        does, so comparing needs no order. `begun` and `recycled` are written by the biased thread alone,
-//!        `allocated` by the owner. The rest is written while the token is 0.
+//! What   one [`PoolView`] per pool slot, for the functions here and for those that `pagepool.h` compiles
+//!        into its users. A token names its row, and the row holds the whole token, so whatever C gives can
+//!        be looked up.
+//! Who    `owner`, and what the addresses lead to, are the owner's thread's: it writes its own mark there and
+//!        nobody else does, so comparing needs no order. `begun` and `recycled` are written by the biased
+//!        thread alone, `allocated` by the owner. The rest is written while the token is 0.
 //! Life   addresses in a row hold as long as its token does, and that ends on the owner's thread, or unowned.
-//! Layout part of the inline interface: whoever changes it, or `FragEntry`, or `Directory`, raises `LAYOUT` in inline.rs.
+//! Layout part of the inline interface: whoever changes it, or `FragEntry`, or `Directory`, raises `LAYOUT`
+//! in inline.rs.
 
 // UNSAFETY: follows the addresses in the row.
 #![expect(unsafe_code)]
@@ -136,10 +138,12 @@ impl PoolView {
         self.base.load(Relaxed) as u32 + (page << KIND_BITS)
     }
 
-    /// The page of a token, by its place; beyond all [`pages`](Self::pages) for a token of another pool or kind.
+    /// The page of a token, by its place; beyond all [`pages`](Self::pages) for a token of another pool or
+    /// kind.
     #[inline(always)]
     pub(crate) fn page_of(&self, token: Token) -> u32 {
-        // The lowest four bits are 0 for the right kind. Turned to the top they make any other a number that is too large.
+        // The lowest four bits are 0 for the right kind. Turned to the top they make any other a number that
+        // is too large.
         (token.0 as u32).wrapping_sub(self.base.load(Relaxed) as u32).rotate_right(KIND_BITS)
     }
 
@@ -149,8 +153,8 @@ impl PoolView {
         u64::from(page) < self.pages.load(Relaxed)
     }
 
-    /// Puts the page of a token into the cache, if it is in that life and has nothing to look up, and that is a store;
-    /// says whether it did. For the biased owner's thread, which then counts it.
+    /// Puts the page of a token into the cache, if it is in that life and has nothing to look up, and that is
+    /// a store; says whether it did. For the biased owner's thread, which then counts it.
     #[inline(always)]
     pub(crate) fn put(&self, page: u32, token: Token) -> bool {
         let cache = self.cache.load(Relaxed);

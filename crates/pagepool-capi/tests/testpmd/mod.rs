@@ -22,8 +22,8 @@ pub struct Testpmd {
 }
 
 impl Testpmd {
-    /// Starts it between the hosts. `command` is `stdbuf` with EAL's arguments behind it, `mbufs` what its pool shall have,
-    /// `cache` what an lcore may keep of them.
+    /// Starts it between the hosts. `command` is `stdbuf` with EAL's arguments behind it, `mbufs` what its
+    /// pool shall have, `cache` what an lcore may keep of them.
     pub fn start(hosts: &TwoHosts, command: Command, mbufs: u64, cache: u32) -> Self {
         let ports = hosts.near.each_ref().map(|link| link.name.clone());
         let (output, theirs) = pipe().unwrap();

@@ -15,20 +15,26 @@ use crate::handles::token::Token;
 /// Buffers that are claimed before they are sent home together.
 const ROUND: usize = 64;
 
-/// Returns `n` buffers, of any pools. Linux: page_pool_put_netmem_bulk, without its limit.
+/// Returns `n` buffers of any pools. Linux: page_pool_put_netmem_bulk.
 ///
-/// Thread: any. Ownership: every handle is over; the array stays the caller's, unchanged. Errors: that of the first handle
-/// that was refused; all others are returned all the same. -EINVAL for a NULL array. Cost: per buffer as pagepool_buf_put
-/// without the call; elsewhere than on the owner's thread the checks are made once per pool.
+/// Thread: any.
+/// Ownership: every handle ends. The array stays the caller's and is unchanged.
+/// Errors: that of the first handle that failed; all others are returned nevertheless. -EINVAL for a NULL
+///     array.
+/// Cost: per buffer as pagepool_buf_put without the call. On other threads than the owner's the pool is
+///     checked once per run of 64 buffers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_put_bulk(bufs: *mut *mut BufHandle, n: usize) -> c_int {
     // SAFETY: the caller gave `n` handles.
     unsafe { each(bufs, n, true, put_bulk) }
 }
 
-/// As pagepool_buf_put_bulk, through the locked ring of each pool, whatever the thread.
+/// Returns `n` buffers through the locked rings of their pools, on every thread.
 ///
-/// Thread, ownership, errors: as that. Cost: a lock per pool and 64 buffers.
+/// Thread: any.
+/// Ownership: every handle ends. The array stays the caller's and is unchanged.
+/// Errors: as pagepool_buf_put_bulk.
+/// Cost: a lock per pool and 64 buffers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_put_ring_bulk(bufs: *mut *mut BufHandle, n: usize) -> c_int {
     // SAFETY: the caller gave `n` handles.

@@ -12,12 +12,14 @@ use crate::handles::opaque::{BufHandle, PageRefHandle};
 use crate::handles::tables::PAGE_REFS;
 use crate::handles::token::Token;
 
-/// Keeps a page's memory as it is after its buffer went home, until the reference is put: for DMA that nobody can call off. A
-/// page that comes home while it is held leaves its pool (`recycle_released_refcnt`). Linux: a page reference beside the
-/// pool's.
+/// Takes a reference to the page of a buffer: its memory is not used again until the reference is put, even
+/// if the buffer returns before. For DMA that nobody can stop. A page that returns meanwhile leaves its pool
+/// (`recycle_released_refcnt`). Linux: get_page.
 ///
-/// Thread: whoever has the buffer. Ownership: `*page_ref` is the caller's, to be put once; the buffer stays as it is. Errors:
-/// -EINVAL, -ESTALE, -ENOMEM. Cost: a lock and two atomic operations.
+/// Thread: the one that has the buffer.
+/// Ownership: `*page_ref` is the caller's, to be put once; the buffer is unchanged.
+/// Errors: -ENOMEM without memory for the table. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock and two atomic operations.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_page_ref(
     buf: *mut BufHandle,
@@ -37,10 +39,13 @@ pub unsafe extern "C" fn pagepool_buf_page_ref(
     })
 }
 
-/// Puts a page reference.
+/// Puts a reference to a page. The last one of a page that left its pool returns the memory to the arena.
+/// Linux: put_page.
 ///
-/// Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was put before, -EINVAL. Cost: a lock and an
-/// atomic operation; the last reference to a page that left its pool gives the memory back.
+/// Thread: any.
+/// Ownership: the handle ends.
+/// Errors: -ESTALE for a reference that was put before, -EINVAL for a value that never was one.
+/// Cost: a lock and an atomic operation.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_page_ref_put(page_ref: *mut PageRefHandle) -> c_int {
     status(|| {
@@ -49,17 +54,19 @@ pub extern "C" fn pagepool_page_ref_put(page_ref: *mut PageRefHandle) -> c_int {
     })
 }
 
-/// Number of the page that is held; UINT32_MAX for a bad handle.
+/// Gives the number of the page in its arena; UINT32_MAX for a bad handle.
 ///
-/// Thread: any. Cost: a lock.
+/// Thread: any.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_page_ref_page_index(page_ref: *mut PageRefHandle) -> u32 {
     value_or(u32::MAX, || PAGE_REFS.with(Token::of(page_ref), |page_ref| page_ref.page().0))
 }
 
-/// Address of the first byte of the page that is held; NULL for memory that the CPU cannot read, or a bad handle.
+/// Gives the address of the page; NULL for memory that the CPU cannot read, or a bad handle.
 ///
-/// Thread: any. Cost: a lock.
+/// Thread: any.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_page_ref_data(page_ref: *mut PageRefHandle) -> *mut c_void {
     value_or(null_mut(), || {

@@ -15,24 +15,26 @@ use crate::handles::owner::{OwnerCall, enter, frag_token, page_token};
 use crate::handles::slots;
 use crate::handles::token::Token;
 
-/// A buffer as a device sees it. Plain numbers.
+/// A buffer as a device sees it: plain numbers.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RawC {
     /// Address of the first byte in the pool's first domain.
     pub addr: u64,
-    /// Bytes from there on that belong to the buffer.
+    /// Bytes from there that belong to the buffer.
     pub len: u32,
     /// 0.
     pub reserved: u32,
 }
 
-/// Parts with a buffer for its device address, to be put on a descriptor ring; pagepool_from_raw or pagepool_put_addr brings
-/// it back.
+/// Turns a buffer into its device address, for a descriptor ring. pagepool_from_raw or pagepool_put_addr
+/// turns the address back.
 ///
-/// Thread: whoever has the buffer. Ownership: the handle is over, unless it is refused. Errors: -EOPNOTSUPP in a pool without
-/// domains, and for a fragment that shares a cache line with another (`frag_align` below 64); -EINVAL, -ESTALE. Cost: a lookup
-/// and one or two atomic operations.
+/// Thread: the one that has the buffer.
+/// Ownership: the handle ends, unless the call fails; the address is the caller's.
+/// Errors: -EOPNOTSUPP in a pool without domains, and for a fragment that shares a cache line with another
+///     (`frag_align` below 64). -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lookup and one or two atomic operations.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_into_raw(buf: *mut BufHandle, raw: *mut RawC) -> c_int {
     status(|| {
@@ -47,13 +49,16 @@ pub unsafe extern "C" fn pagepool_buf_into_raw(buf: *mut BufHandle, raw: *mut Ra
     })
 }
 
-/// Up to `n` whole pages as device addresses into `addrs`, for a fill ring; says how many were had. As pagepool_alloc_bulk and
-/// then pagepool_buf_into_raw, without the handles between.
+/// Allocates up to `n` whole pages as device addresses into `addrs`, for a fill ring. Gives their number. It
+/// equals pagepool_alloc_bulk and pagepool_buf_into_raw without the handles between. Linux:
+/// page_pool_alloc_pages for a fill ring.
 ///
-/// Thread: the owner's. Ownership: the first so many addresses are the caller's, to be brought back by pagepool_from_raw or
-/// pagepool_put_addr; the others of `addrs` are unchanged. Errors: 0, or fewer than `n`: no page (-ENOMEM), a pool without
-/// domains (-EOPNOTSUPP), another thread (-EPERM), a bad handle; pagepool_last_error says which. Cost: per page as
-/// pagepool_alloc_page without the call, and one atomic operation.
+/// Thread: owner.
+/// Ownership: these addresses are the caller's, for pagepool_from_raw or pagepool_put_addr. The others in
+///     `addrs` are unchanged.
+/// Errors: fewer than `n`: no page (-ENOMEM), a pool without domains (-EOPNOTSUPP), another thread (-EPERM),
+///     a bad handle. pagepool_last_error says which.
+/// Cost: per page as pagepool_alloc_page without the call, and one atomic operation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: *mut u64, n: usize) -> usize {
     value_or(0, || {
@@ -84,12 +89,14 @@ fn page_at_address(owned: &OwnerCall<'_>) -> CallResult<u64> {
     page.into_raw().map(|raw| raw.addr.0).map_err(|_| crate::handles::claim::NO_RAW)
 }
 
-/// Makes an address that came back from a descriptor ring a buffer again. It may lie anywhere in the buffer, as devices give
-/// it with headroom added. A fragment comes back with its size rounded up to whole cache lines.
+/// Turns an address that came back from a descriptor ring into a buffer again. The address may lie anywhere
+/// in the buffer. A fragment comes back with its size rounded up to whole cache lines.
 ///
-/// Thread: any. Ownership: the buffer is the caller's. Errors: NULL for an address that is not the pool's (-EINVAL), or not
-/// out in raw form: it came back before (-ESTALE); nothing is changed then. Cost: a lookup and one atomic operation; elsewhere than on
-/// the owner's thread a lock too.
+/// Thread: any.
+/// Ownership: the buffer is the caller's.
+/// Errors: NULL for an address that is not the pool's (-EINVAL), or that is not out in raw form (-ESTALE: it
+///     came back before). Nothing changes then.
+/// Cost: a lookup and one atomic operation; on other threads than the owner's also a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_from_raw(pool: *mut PoolHandle, addr: u64) -> *mut BufHandle {
     to_errno(|| from_raw(Token::of(pool), addr)).map_or(null_mut(), Token::handle)
@@ -102,7 +109,8 @@ fn from_raw(pool: Token, addr: u64) -> CallResult<Token> {
     }
     slots::with_life(pool, |life| {
         if life.frags == 0 {
-            // Room for a fragment first: a buffer that is refused a token would have to go home under the lock.
+            // Room for a fragment first: a buffer that is refused a token would have to go home under the
+            // lock.
             let list = view.frags_home.0.swap(0, std::sync::atomic::Ordering::Acquire);
             life.frags = if list == 0 { life.take_frags(view)? } else { list };
         }
@@ -116,11 +124,14 @@ fn from_raw(pool: Token, addr: u64) -> CallResult<Token> {
     })
 }
 
-/// Returns a buffer by its device address. Linux: page_pool_free_va, by the device's address.
+/// Returns a buffer by its device address. Linux: page_pool_free_va, which takes the address of the CPU.
 ///
-/// Thread: any; direct on the owner's. Ownership: the address is over. Errors: -EINVAL for an address that is not the
-/// pool's, -ESTALE for one that is not out in raw form (it came back before); nothing is changed then. Cost: a
-/// lookup and two atomic operations; elsewhere than on the owner's thread a lock too, for nothing else keeps the pool.
+/// Thread: any; on the owner's the page goes into the cache.
+/// Ownership: the address ends.
+/// Errors: -EINVAL for an address that is not the pool's, -ESTALE for one that is not out in raw form (it
+///     came back before). Nothing changes then.
+/// Cost: a lookup and two atomic operations; on other threads than the owner's also a lock, which keeps the
+///     pool.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_put_addr(pool: *mut PoolHandle, addr: u64) -> c_int {
     status(|| {
@@ -129,10 +140,13 @@ pub extern "C" fn pagepool_put_addr(pool: *mut PoolHandle, addr: u64) -> c_int {
     })
 }
 
-/// As pagepool_put_addr, for `n` addresses.
+/// Returns `n` buffers by their device addresses.
 ///
-/// Thread: any. Errors: that of the first address that was refused; all others are returned all the same. Cost: per address
-/// as that.
+/// Thread: any.
+/// Ownership: every address ends.
+/// Errors: that of the first address that failed; all others are returned nevertheless. -EINVAL for a NULL
+///     array.
+/// Cost: per address as pagepool_put_addr.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *const u64, n: usize) -> c_int {
     status(|| {
@@ -152,7 +166,8 @@ pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *c
     })
 }
 
-/// Returns the buffer of each address, whatever became of those before; the first refusal is kept for the end.
+/// Returns the buffer of each address, whatever became of those before; the first refusal is kept for the
+/// end.
 fn put_each(addrs: &[u64], take: impl Fn(u64) -> CallResult<PageBuf>) -> CallResult<()> {
     let mut refused = Ok(());
     for &addr in addrs {

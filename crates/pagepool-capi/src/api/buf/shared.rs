@@ -14,11 +14,13 @@ use crate::handles::opaque::{BufHandle, PageRefHandle, SharedHandle};
 use crate::handles::tables::{self, PAGE_REFS, SHARED_BUFS};
 use crate::handles::token::Token;
 
-/// Makes a buffer shared: it may be read through as many handles as wanted, and goes home with the last one.
+/// Makes a buffer shared: many readers may have a handle, and the buffer returns with the last of them.
 /// Linux: page_pool_ref_page.
 ///
-/// Thread: whoever has the buffer. Ownership: the buffer's handle is over; `*shared` is the caller's, to be put once. Errors:
-/// -EINVAL, -ESTALE. Cost: a lock and an atomic operation.
+/// Thread: the one that has the buffer.
+/// Ownership: the handle of the buffer ends; `*shared` is the caller's, to be put once.
+/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock and one atomic operation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_share(buf: *mut BufHandle, shared: *mut *mut SharedHandle) -> c_int {
     status(|| {
@@ -31,10 +33,12 @@ pub unsafe extern "C" fn pagepool_buf_share(buf: *mut BufHandle, shared: *mut *m
     })
 }
 
-/// One more reader.
+/// Makes a handle for one more reader of a shared buffer. Linux: page_pool_ref_page.
 ///
-/// Thread: any. Ownership: `*clone` is the caller's, to be put once. Errors: -EINVAL, -ESTALE, -ENOMEM. Cost: two locks and
-/// an atomic operation.
+/// Thread: any.
+/// Ownership: `*clone` is the caller's, to be put once.
+/// Errors: -ENOMEM without memory for the table. -EINVAL, -ESTALE for a bad handle.
+/// Cost: two locks and one atomic operation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_shared_clone(
     shared: *mut SharedHandle,
@@ -59,10 +63,12 @@ unsafe fn give(to: *mut *mut SharedHandle, buffer: SharedBuf) -> CallResult<()> 
     Ok(())
 }
 
-/// One reader less; the last one returns the buffer. Linux: page_pool_put_full_page of a page with references.
+/// Puts the handle of one reader; the last one returns the buffer. Linux: page_pool_unref_page.
 ///
-/// Thread: any. Ownership: the handle is over. Errors: -ESTALE for one that was put before, -EINVAL. Cost: a lock and an
-/// atomic operation; the last one as pagepool_buf_put.
+/// Thread: any.
+/// Ownership: the handle ends.
+/// Errors: -ESTALE for a handle that was put before, -EINVAL for a value that never was one.
+/// Cost: a lock and one atomic operation; the last reader's as pagepool_buf_put.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shared_put(shared: *mut SharedHandle) -> c_int {
     status(|| {
@@ -71,26 +77,32 @@ pub extern "C" fn pagepool_shared_put(shared: *mut SharedHandle) -> c_int {
     })
 }
 
-/// Start of the page or fragment, to be read only; NULL for memory that the CPU cannot read, or a bad handle.
+/// Gives the address of the page or fragment, to be read only. NULL for memory that the CPU cannot read, or a
+/// bad handle.
 ///
-/// Thread: whoever has the handle. Ownership: the bytes are there until the handle is put. Cost: a lock.
+/// Thread: any that has a handle.
+/// Ownership: the bytes stay until the handle is put.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shared_data(shared: *mut SharedHandle) -> *const c_void {
     let start = |shared: &SharedBuf| shared.bytes().map_or(null_mut(), |bytes| bytes.as_ptr().cast_mut());
     value_or(null_mut(), || SHARED_BUFS.with(Token::of(shared), start)).cast()
 }
 
-/// True size in bytes; 0 for a bad handle.
+/// Gives the size in bytes; 0 for a bad handle.
 ///
-/// Thread: whoever has the handle. Cost: a lock.
+/// Thread: any that has a handle.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shared_len(shared: *mut SharedHandle) -> usize {
     value_or(0, || SHARED_BUFS.with(Token::of(shared), SharedBuf::len))
 }
 
-/// Device address of the first byte in the pool's first domain; UINT64_MAX as for pagepool_buf_dma_addr.
+/// Gives the device address of the first byte in the pool's first domain. UINT64_MAX if the pool has no
+/// domain, if the device has gone, or for a bad handle.
 ///
-/// Thread: whoever has the handle. Cost: a lock.
+/// Thread: any that has a handle.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shared_dma_addr(shared: *mut SharedHandle) -> u64 {
     value_or(u64::MAX, || {
@@ -98,9 +110,12 @@ pub extern "C" fn pagepool_shared_dma_addr(shared: *mut SharedHandle) -> u64 {
     })
 }
 
-/// As pagepool_buf_page_ref, for a shared buffer.
+/// Takes a reference to the page of a shared buffer, as pagepool_buf_page_ref does.
 ///
-/// Thread: whoever has the handle. Ownership, errors, cost: as that.
+/// Thread: any that has a handle.
+/// Ownership: `*page_ref` is the caller's, to be put once; the shared handle stays.
+/// Errors: -ENOMEM without memory for the table. -EINVAL, -ESTALE for a bad handle.
+/// Cost: two locks and an atomic operation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_shared_page_ref(
     shared: *mut SharedHandle,

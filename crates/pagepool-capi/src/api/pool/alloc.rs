@@ -15,14 +15,16 @@ use crate::handles::token::Token;
 
 pub(crate) const EXHAUSTED: CallError = CallError::fixed(
     libc::ENOMEM,
-    c"no page is to be had: all that the arena may have is out (alloc_failed counts it; max_bytes, or return buffers)",
+    c"no page left: the arena has no more (counted in alloc_failed); return buffers or raise max_bytes",
 );
 
-/// A whole page; its bytes are what the last packet left. Linux: page_pool_dev_alloc_pages.
+/// Allocates a whole page. Its bytes are those of its last packet. Linux: page_pool_dev_alloc_pages.
 ///
-/// Thread: the owner's. Ownership: the buffer is the caller's until it is returned. Errors: NULL when there is no page
-/// (`alloc_failed` counts it), from another thread (-EPERM), or for a bad handle; pagepool_last_error says which. Cost: from
-/// the cache, some ten instructions and no atomic operation; a refill of up to 64 pages otherwise.
+/// Thread: owner.
+/// Ownership: the buffer is the caller's until it is returned.
+/// Errors: NULL without a page (-ENOMEM, and `alloc_failed` counts it), on another thread (-EPERM), or for a
+///     bad handle.
+/// Cost: from the cache about ten instructions and no atomic operation; otherwise a refill of up to 64 pages.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_alloc_page(pool: *mut PoolHandle) -> *mut BufHandle {
     let pool = Token::of(pool);
@@ -46,12 +48,14 @@ fn handle(done: Result<Token, c_int>) -> *mut BufHandle {
     done.map_or(null_mut(), Token::handle)
 }
 
-/// A fragment of `size` bytes of a page that is shared with other fragments. It begins at a multiple of `frag_align`.
-/// Linux: page_pool_dev_alloc_frag.
+/// Allocates a fragment of `size` bytes of a page that other fragments share. It begins at a multiple of
+/// `frag_align`. Linux: page_pool_dev_alloc_frag.
 ///
-/// Thread: the owner's. Ownership: as a page's; the page comes home when its last fragment has. Errors: NULL for a size of 0
-/// or beyond the page (-EINVAL), when there is no page (-ENOMEM), from another thread (-EPERM), or for a bad handle.
-/// Cost: some forty instructions and no atomic operation.
+/// Thread: owner.
+/// Ownership: the fragment is the caller's until it is returned; its page returns with the last fragment.
+/// Errors: NULL for a size of 0 or beyond the page (-EINVAL), without a page (-ENOMEM), on another thread
+///     (-EPERM), or for a bad handle.
+/// Cost: about forty instructions and no atomic operation.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_alloc_frag(pool: *mut PoolHandle, size: usize) -> *mut BufHandle {
     handle(to_errno(|| {
@@ -62,11 +66,14 @@ pub extern "C" fn pagepool_alloc_frag(pool: *mut PoolHandle, size: usize) -> *mu
     }))
 }
 
-/// A whole page if two of `*size` do not fit one, else a fragment; `*size` becomes the true size. Where no other fragment of that
-/// size would fit behind it, the rest of the page belongs to it. Linux: page_pool_dev_alloc.
+/// Allocates a whole page if two of `*size` do not fit into one, otherwise a fragment, and stores its true
+/// size into `*size`. If no second fragment of that size fits behind it, the rest of the page belongs to it.
+/// Linux: page_pool_dev_alloc.
 ///
-/// Thread: the owner's. Ownership: as above. Errors: NULL as for pagepool_alloc_frag, and for a NULL `size`; `*size` is then
-/// unchanged. Cost: as above.
+/// Thread: owner.
+/// Ownership: the buffer is the caller's until it is returned.
+/// Errors: NULL as for pagepool_alloc_frag, and for a NULL `size`. `*size` is then unchanged.
+/// Cost: as pagepool_alloc_page or pagepool_alloc_frag.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_alloc(pool: *mut PoolHandle, size: *mut usize) -> *mut BufHandle {
     handle(to_errno(|| {
@@ -97,10 +104,13 @@ fn no_frag(owned: &OwnerCall<'_>, size: usize) -> CallError {
     out_of_range("size", size, &format!("1 to {page}, the bytes of a page of this pool"))
 }
 
-/// Up to `n` whole pages into `bufs`; says how many were had. Linux: a loop over page_pool_dev_alloc_pages.
+/// Allocates up to `n` whole pages into `bufs`. Gives their number. Linux: page_pool_dev_alloc_pages in a
+/// loop.
 ///
-/// Thread: the owner's. Ownership: the first so many are the caller's; the others of `bufs` are unchanged. Errors: 0, or
-/// fewer than `n`, as for pagepool_alloc_page. Cost: as that, without the call.
+/// Thread: owner.
+/// Ownership: these buffers are the caller's. The others in `bufs` are unchanged.
+/// Errors: fewer than `n`, for the reasons of pagepool_alloc_page.
+/// Cost: per page as pagepool_alloc_page, without the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_alloc_bulk(
     pool: *mut PoolHandle,

@@ -12,11 +12,14 @@ use crate::error::to_errno;
 use crate::handles::slots::{self, Half, PoolLife};
 use crate::handles::view::PoolView;
 
-/// Writes a line per pool of this process that was made through this library: name, id, state, where its pages are, its
-/// counters. Destroyed pools are listed until their last buffer is home. Cut to `len` bytes and ended with a zero byte;
-/// gives the full length. `text` may be NULL.
+/// Writes a line per pool of this process that was made through this library: name, id, state, where its
+/// pages are, its counters. A destroyed pool is listed until its last buffer returns. The text is cut to
+/// `len` bytes and ends with a zero byte. Gives the full length. `text` may be NULL. Linux: the netlink dump
+/// of page pools.
 ///
-/// Thread: any. Errors: none. Cost: locks and formats, pool by pool; nothing to their owners.
+/// Thread: any.
+/// Errors: none.
+/// Cost: locks and formats, pool by pool; nothing on the owners' threads.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_dump(text: *mut c_char, len: usize) -> i64 {
     let done = to_errno(|| {

@@ -13,19 +13,23 @@ use crate::handles::opaque::PoolHandle;
 use crate::handles::owner::enter;
 use crate::handles::token::Token;
 
-/// Prefers another node from now on; -1 is that of this thread, each time. What is in the cache goes back to the arena.
-/// Linux: page_pool_update_nid.
+/// Sets the node that the pool prefers; -1 is the node of the thread that refills, asked each time. Pages in
+/// the cache go back to the arena. Linux: page_pool_update_nid.
 ///
-/// Thread: the owner's. Errors: -EINVAL for a node that the arena does not know, and nothing changes; -EPERM, -ESTALE.
-/// Cost: in proportion to the pages in the cache.
+/// Thread: owner.
+/// Errors: -EINVAL for a node that the arena does not have; nothing changes then. -EPERM on another thread.
+///     -EINVAL, -ESTALE for a bad handle.
+/// Cost: proportional to the pages in the cache.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_update_nid(pool: *mut PoolHandle, nid: c_int) -> c_int {
     status(|| enter(Token::of(pool), |owned| Ok(owned.bound.update_nid(node("nid", nid)?)?)))
 }
 
-/// pagepool_update_nid if the node is another one. Linux: page_pool_nid_changed.
+/// Calls pagepool_update_nid if the node differs from the pool's. Linux: page_pool_nid_changed.
 ///
-/// Thread, errors: as that. Cost: a compare where it is the same.
+/// Thread: owner.
+/// Errors: as pagepool_update_nid.
+/// Cost: a comparison if the node is the same.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_nid_changed(pool: *mut PoolHandle, nid: c_int) -> c_int {
     status(|| {

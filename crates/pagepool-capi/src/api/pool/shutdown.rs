@@ -15,10 +15,14 @@ use crate::handles::opaque::{PoolHandle, ShutdownHandle};
 use crate::handles::tables::ENDED_POOLS;
 use crate::handles::token::Token;
 
-/// As pagepool_destroy, and gives a handle to wait with, and to ask what is still out.
+/// Ends a pool as pagepool_destroy does, and gives a handle to wait for its last buffer and to ask what is
+/// out. Linux: page_pool_destroy.
 ///
-/// Thread: the owner's while the pool is bound, any otherwise. Ownership: the pool's handle is over; `*shutdown` is the
-/// caller's, to be put once; it keeps the pool's domains. Errors: as pagepool_destroy; the pool stays then. Cost: as that.
+/// Thread: owner; any while no thread owns the pool.
+/// Ownership: the pool's handle ends. `*shutdown` is the caller's, to be put once; it keeps the pool's
+///     domains.
+/// Errors: as pagepool_destroy; the pool stays then.
+/// Cost: as pagepool_destroy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_destroy_watched(
     pool: *mut PoolHandle,
@@ -35,9 +39,12 @@ pub unsafe extern "C" fn pagepool_destroy_watched(
     })
 }
 
-/// Waits until the last buffer is home and the pool is freed, at most `timeout_ns` nanoseconds. Sleeps, does not spin.
+/// Waits at most `timeout_ns` nanoseconds until the last buffer has returned and the pool is freed. It sleeps
+/// and does not spin.
 ///
-/// Thread: any. Errors: -ETIMEDOUT, with the report as the sentence; -EINVAL, -ESTALE. Cost: a lock; a system call to sleep.
+/// Thread: any.
+/// Errors: -ETIMEDOUT, with the report as the sentence. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock; a system call to sleep.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shutdown_wait(shutdown: *mut ShutdownHandle, timeout_ns: u64) -> c_int {
     status(|| {
@@ -50,10 +57,13 @@ pub extern "C" fn pagepool_shutdown_wait(shutdown: *mut ShutdownHandle, timeout_
     })
 }
 
-/// How many pages are out. Writes a report into `text`, cut to `len` bytes and ended with a zero byte: "stalled pool
-/// shutdown: N buffers held for S s", and which pages, with their tags. `text` may be NULL.
+/// Gives the number of pages that are out, and writes a report into `text`: "stalled pool shutdown: N buffers
+/// held for S s", and the pages with their tags. The text is cut to `len` bytes and ends with a zero byte.
+/// `text` may be NULL.
 ///
-/// Thread: any. Errors: -EINVAL, -ESTALE. Cost: walks the arena's records.
+/// Thread: any.
+/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Cost: a walk over the arena's records.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_shutdown_report(
     shutdown: *mut ShutdownHandle,
@@ -69,12 +79,13 @@ pub unsafe extern "C" fn pagepool_shutdown_report(
     done.unwrap_or_else(i64::from)
 }
 
-/// Returns a buffer of the pool that is out as a raw address: pagepool_put_addr for a pool that was destroyed, also after it
-/// was freed.
+/// Returns a buffer of a destroyed pool by its device address, also after the pool was freed.
 ///
-/// Thread: any. Ownership: the address is over. Errors: -EINVAL for an address that is not the pool's, -ESTALE for one that is
-/// not out in raw form. One that came back before is either, for its page has left the pool. Nothing is changed then. -EINVAL
-/// and -ESTALE for a bad handle. Cost: a lock and some four atomic operations.
+/// Thread: any.
+/// Ownership: the address ends.
+/// Errors: -EINVAL for an address that is not the pool's, -ESTALE for one that is not out in raw form; one
+///     that came back before is either. Nothing changes then. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock and about four atomic operations.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shutdown_put_addr(shutdown: *mut ShutdownHandle, addr: u64) -> c_int {
     status(|| {
@@ -84,9 +95,12 @@ pub extern "C" fn pagepool_shutdown_put_addr(shutdown: *mut ShutdownHandle, addr
     })
 }
 
-/// Stops watching. The pool is freed by its last buffer, whoever watches.
+/// Puts the handle of a shutdown. The last buffer frees the pool, with or without it.
 ///
-/// Thread: any. Ownership: the handle is over. Errors: -EINVAL, -ESTALE. Cost: a lock.
+/// Thread: any.
+/// Ownership: the handle ends.
+/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shutdown_put(shutdown: *mut ShutdownHandle) -> c_int {
     status(|| {

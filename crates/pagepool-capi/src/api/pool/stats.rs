@@ -12,10 +12,12 @@ use crate::handles::opaque::PoolHandle;
 use crate::handles::slots;
 use crate::handles::token::Token;
 
-/// Reads the pool's counters into `*stats`, of which `size` is the sizeof. They are set, not added to, and exact while the
-/// pool is at rest. Linux: page_pool_get_stats.
+/// Reads the pool's counters into `*stats`, `size` bytes: sizeof(*stats). It sets them and does not add. They
+/// are exact while the pool is at rest. Linux: page_pool_get_stats.
 ///
-/// Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock; nothing to the owner.
+/// Thread: any.
+/// Errors: -EINVAL for NULL or a size that no struct has. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock; nothing on the owner's thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_stats(pool: *mut PoolHandle, stats: *mut StatsC, size: usize) -> c_int {
     status(|| {
@@ -26,45 +28,52 @@ pub unsafe extern "C" fn pagepool_stats(pool: *mut PoolHandle, stats: *mut Stats
     })
 }
 
-/// Pages that joined the pool and have not left: hold - release, right across wrap-around. Linux: page_pool_inflight.
+/// Gives the number of pages that joined the pool and have not left: hold - release, also across wrap-around.
+/// Linux: page_pool_inflight.
 ///
-/// Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+/// Thread: any.
+/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_inflight(pool: *mut PoolHandle) -> i64 {
     to_errno(|| slots::with_life(Token::of(pool), |life| Ok(life.handle.inflight().total)))
         .unwrap_or_else(i64::from)
 }
 
-/// Bytes that cutting pages up cost: what was left over at their ends, and what alignment took.
+/// Gives the bytes lost when pages were cut into fragments: the ends of pages, and alignment.
 ///
-/// Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+/// Thread: any.
+/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_frag_waste(pool: *mut PoolHandle) -> i64 {
     let waste = |life: &mut slots::PoolLife| Ok(life.handle.frag_waste() as i64);
     to_errno(|| slots::with_life(Token::of(pool), waste)).unwrap_or_else(i64::from)
 }
 
-/// Where a pool's pages are. The sum is pagepool_inflight when the pool is at rest.
+/// Where the pages of a pool are. The places add up to pagepool_inflight when the pool is at rest.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct BufferLocationsC {
-    /// Pages that joined and have not left.
+    /// Pages that joined the pool and have not left.
     pub total: i64,
     /// In the owner's cache.
     pub cache: u64,
-    /// In lanes, on their way home.
+    /// In the lanes of threads that returned them.
     pub lanes: u64,
     /// In the ring.
     pub ring: u64,
-    /// The page that fragments are being cut from.
+    /// 1 while fragments are cut from a page.
     pub frag: u64,
-    /// With the program, and waiting (pagepool_defer).
+    /// In use, and in the deferred queue (pagepool_defer).
     pub out: u64,
 }
 
-/// Says where the pool's pages are.
+/// Counts the pool's pages by the place where they are.
 ///
-/// Thread: any. Errors: -EINVAL, -ESTALE. Cost: a lock.
+/// Thread: any.
+/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buffer_locations(
     pool: *mut PoolHandle,

@@ -14,9 +14,12 @@ use crate::handles::owner::enter;
 use crate::handles::slots;
 use crate::handles::token::Token;
 
-/// Makes a tag of a pool that was made with `tagging`; gives its number, 0 or more. The same name gives the same number.
+/// Makes a tag of a pool that was made with `tagging`. Gives its number, 0 or more. The same name gives the
+/// same number.
 ///
-/// Thread: the owner's. Errors: -EPERM from another; -EINVAL, -ESTALE. Cost: a lock.
+/// Thread: owner.
+/// Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_tag(pool: *mut PoolHandle, name: *const c_char) -> c_int {
     let done = to_errno(|| {
@@ -36,9 +39,11 @@ pub unsafe extern "C" fn pagepool_tag(pool: *mut PoolHandle, name: *const c_char
     done.unwrap_or_else(|errno| errno)
 }
 
-/// Says who has a buffer now. Without effect in a pool made without `tagging`.
+/// Records who has a buffer now. It has no effect in a pool made without `tagging`.
 ///
-/// Thread: whoever has the buffer. Errors: -EINVAL for a tag that is not of this pool, or a bad handle; -ESTALE. Cost: a lock.
+/// Thread: the one that has the buffer.
+/// Errors: -EINVAL for a tag that is not of this pool. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_set_tag(pool: *mut PoolHandle, buf: *mut BufHandle, tag: c_int) -> c_int {
     status(|| {

@@ -11,11 +11,13 @@ use crate::handles::opaque::PoolHandle;
 use crate::handles::owner::enter;
 use crate::handles::token::Token;
 
-/// The descriptor to poll together with the device's, in a pool made with `wakeup`: readable once a buffer came home after
-/// the pool ran dry.
+/// Gives the descriptor of a pool made with `wakeup`, to be polled together with the device's. It is readable
+/// once a buffer returned after an allocation failed.
 ///
-/// Thread: the owner's. Ownership: the descriptor is the pool's. Errors: -EOPNOTSUPP in a pool without one; -EPERM, -EINVAL,
-/// -ESTALE. Cost: a load.
+/// Thread: owner.
+/// Ownership: the descriptor is the pool's.
+/// Errors: -EOPNOTSUPP in a pool without one. -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a load.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_wake_fd(pool: *mut PoolHandle) -> c_int {
     let none =
@@ -26,9 +28,11 @@ pub extern "C" fn pagepool_wake_fd(pool: *mut PoolHandle) -> c_int {
     .unwrap_or_else(|errno| errno)
 }
 
-/// After waking: takes the signal back, so that the descriptor can be slept on again.
+/// Clears the descriptor after it woke the owner, so that the owner can sleep on it again.
 ///
-/// Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: a system call.
+/// Thread: owner.
+/// Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a system call.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_acknowledge_wake(pool: *mut PoolHandle) -> c_int {
     status(|| {
@@ -39,9 +43,11 @@ pub extern "C" fn pagepool_acknowledge_wake(pool: *mut PoolHandle) -> c_int {
     })
 }
 
-/// The fewest pages that were left to have, cache and arena together, whenever the arena was asked.
+/// Gives the lowest number of pages that cache and arena had together whenever the arena was asked.
 ///
-/// Thread: the owner's. Errors: -EPERM, -EINVAL, -ESTALE. Cost: a load.
+/// Thread: owner.
+/// Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a load.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_low_water_mark(pool: *mut PoolHandle) -> i64 {
     let mark = |owned: &crate::handles::owner::OwnerCall<'_>| {

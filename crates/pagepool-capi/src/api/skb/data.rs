@@ -19,68 +19,78 @@ fn ask(skb: *mut SkbHandle, what: impl FnOnce(&mut SkBuff) -> usize) -> usize {
     value_or(0, || with(Token::of(skb), |packet| Ok(what(packet))))
 }
 
-/// Bytes of the packet; 0 for a bad handle. Linux: skb->len.
+/// Gives the bytes of the packet; 0 for a bad handle. Linux: skb->len.
 ///
-/// Thread: whoever has the packet. Cost: a lock of the packet's own.
+/// Thread: any, one at a time per packet.
+/// Cost: a lock of the packet's own.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_len(skb: *mut SkbHandle) -> usize {
     ask(skb, |packet| packet.len())
 }
 
-/// Bytes in its head; 0 for a bad handle. Linux: skb_headlen.
+/// Gives the bytes in the head; 0 for a bad handle. Linux: skb_headlen.
 ///
-/// Thread and cost: as above.
+/// Thread: any, one at a time per packet.
+/// Cost: a lock of the packet's own.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_head_len(skb: *mut SkbHandle) -> usize {
     ask(skb, |packet| packet.head_len())
 }
 
-/// Bytes before the head's data; 0 for a bad handle. Linux: skb_headroom.
+/// Gives the free bytes before the data of the head; 0 for a bad handle. Linux: skb_headroom.
 ///
-/// Thread and cost: as above.
+/// Thread: any, one at a time per packet.
+/// Cost: a lock of the packet's own.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_headroom(skb: *mut SkbHandle) -> usize {
     ask(skb, |packet| packet.headroom())
 }
 
-/// Bytes behind the head's data that the packet may grow into; 0 when it has fragments, or for a bad handle.
+/// Gives the free bytes behind the data of the head; 0 if the packet has fragments, or for a bad handle.
 /// Linux: skb_tailroom.
 ///
-/// Thread and cost: as above.
+/// Thread: any, one at a time per packet.
+/// Cost: a lock of the packet's own.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_tailroom(skb: *mut SkbHandle) -> usize {
     ask(skb, |packet| packet.tailroom())
 }
 
-/// Bytes of memory that the packet keeps from other uses; 0 for a bad handle. Linux: skb->truesize.
+/// Gives the bytes of memory that the packet occupies; 0 for a bad handle. Linux: skb->truesize.
 ///
-/// Thread: whoever has the packet. Cost: a lock of the packet's own, and a look at every fragment.
+/// Thread: any, one at a time per packet.
+/// Cost: a lock of the packet's own, and a look at every fragment.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_truesize(skb: *mut SkbHandle) -> usize {
     ask(skb, |packet| packet.truesize())
 }
 
-/// How many fragments it has; 0 for a bad handle.
+/// Gives the number of fragments; 0 for a bad handle. Linux: skb_shinfo(skb)->nr_frags.
 ///
-/// Thread: whoever has the packet. Cost: a lock of the packet's own.
+/// Thread: any, one at a time per packet.
+/// Cost: a lock of the packet's own.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_nr_frags(skb: *mut SkbHandle) -> usize {
     ask(skb, |packet| packet.nr_frags())
 }
 
-/// 1 if another packet shares its data, 0 if not, else -EINVAL, -ESTALE or -EBUSY. Linux: skb_cloned.
+/// Gives 1 if a clone shares the data, otherwise 0. Linux: skb_cloned.
 ///
-/// Thread and cost: as above.
+/// Thread: any, one at a time per packet.
+/// Errors: -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock of the packet's own.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_is_cloned(skb: *mut SkbHandle) -> c_int {
     let done = to_errno(|| with(Token::of(skb), |packet| Ok(c_int::from(packet.is_cloned()))));
     done.unwrap_or_else(|errno| errno)
 }
 
-/// The head's data: pagepool_skb_head_len bytes, to be written only while the packet is not cloned. NULL for a bad handle.
-/// Linux: skb->data.
+/// Gives the address of the head's data, pagepool_skb_head_len bytes. They may be written only while the
+/// packet is not cloned. NULL for a bad handle. Linux: skb->data.
 ///
-/// Thread: whoever has the packet. Ownership: the address holds until the head is changed or the packet freed. Cost: as above.
+/// Thread: any, one at a time per packet.
+/// Ownership: the address is valid until the head changes or the packet is put.
+/// Cost: a lock of the packet's own.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_data(skb: *mut SkbHandle) -> *mut c_void {
     let start = |packet: &mut SkBuff| {
@@ -92,12 +102,15 @@ pub extern "C" fn pagepool_skb_data(skb: *mut SkbHandle) -> *mut c_void {
     value_or(null_mut(), || with(Token::of(skb), |packet| Ok(start(packet)))).cast()
 }
 
-/// Where the packet's bytes lie, in order: the head, if it has bytes, and every fragment. Writes the first `n` of them into
-/// `iov`, as sendmsg wants them, to be read only; gives how many there are, at most 18. `iov` may be NULL where `n` is 0.
-/// Linux: skb_to_sgvec.
+/// Writes where the bytes of the packet lie into the first `n` elements of `iov`, in order, as sendmsg
+/// expects them: the head if it has bytes, then every fragment. They are to be read only. Gives the number of
+/// all, at most 18. `iov` may be NULL if `n` is 0. Linux: skb_to_sgvec.
 ///
-/// Thread: whoever has the packet. Ownership: addresses hold until the packet is changed or freed. Errors: -EOPNOTSUPP for memory
-/// that the CPU cannot read; -EINVAL, -ESTALE, -EBUSY. Cost: a lock of the packet's own.
+/// Thread: any, one at a time per packet.
+/// Ownership: the addresses are valid until the packet changes or is put.
+/// Errors: -EOPNOTSUPP for memory that the CPU cannot read. -EBUSY during another call about the packet.
+///     -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock of the packet's own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_iovec(skb: *mut SkbHandle, iov: *mut iovec, n: usize) -> i64 {
     let done = to_errno(|| {
@@ -123,10 +136,12 @@ pub unsafe extern "C" fn pagepool_skb_iovec(skb: *mut SkbHandle, iov: *mut iovec
     done.unwrap_or_else(i64::from)
 }
 
-/// Where a device finds the bytes of one segment, in that domain: segment 0 is the head, the others are fragments from 1 on.
-/// UINT64_MAX for memory that is not mapped there, a segment that there is not, or a bad handle.
+/// Gives the device address of a segment in a domain: segment 0 is the head, the fragments begin at 1.
+/// UINT64_MAX for memory that is not mapped there, a segment that does not exist, or a bad handle. Linux:
+/// skb_frag_dma_map.
 ///
-/// Thread: whoever has the packet. Cost: two locks, and a lookup.
+/// Thread: any, one at a time per packet.
+/// Cost: two locks and a lookup.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_dma_addr(
     skb: *mut SkbHandle,
@@ -134,7 +149,7 @@ pub extern "C" fn pagepool_skb_dma_addr(
     domain: *mut DomainHandle,
 ) -> u64 {
     const NONE: CallError =
-        CallError::fixed(libc::EOPNOTSUPP, c"that segment is not mapped in that domain, or there is none");
+        CallError::fixed(libc::EOPNOTSUPP, c"this segment does not exist, or is not mapped in this domain");
     value_or(u64::MAX, || {
         let id = tables::domain(Token::of(domain))?.id();
         with(Token::of(skb), |packet| {
@@ -147,10 +162,12 @@ pub extern "C" fn pagepool_skb_dma_addr(
     })
 }
 
-/// Copies `len` bytes from `offset` in the packet, wherever they lie. Linux: skb_copy_bits.
+/// Copies `len` bytes from `offset` in the packet to `to`, across head and fragments. Linux: skb_copy_bits.
 ///
-/// Thread: whoever has the packet. Errors: -EINVAL where it has not so many; -EOPNOTSUPP for memory that the CPU cannot read;
-/// -EINVAL, -ESTALE, -EBUSY. Cost: a lock of the packet's own, and the copy.
+/// Thread: any, one at a time per packet.
+/// Errors: -EINVAL for bytes beyond the packet. -EOPNOTSUPP for memory that the CPU cannot read. -EBUSY
+///     during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock of the packet's own, and the copy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_copy_bits(
     skb: *mut SkbHandle,

@@ -22,7 +22,7 @@ fn takes(packet: &SkBuff, size: usize, offset: usize, len: usize) -> CallResult<
     if packet.nr_frags() >= MAX_FRAGS {
         return Err(CallError::fixed(
             libc::ENOSPC,
-            c"the packet has 17 fragments: linearize it, or make another one",
+            c"the packet has 17 fragments, the limit: make it linear, or make another packet",
         ));
     }
     let within = len > 0 && offset.checked_add(len).is_some_and(|end| end <= size && end < u32::MAX as usize);
@@ -40,10 +40,14 @@ fn append(packet: &mut SkBuff, memory: impl Into<SkbMemory>, offset: usize, len:
     packet.add_frag(memory, offset, len).map_err(|_| UNEXPECTED)
 }
 
-/// Appends `len` bytes at `offset` in a buffer, as a fragment: a packet has up to 17. Linux: skb_add_rx_frag.
+/// Appends `len` bytes at `offset` in a buffer, as a fragment. A packet has up to 17 fragments. Linux:
+/// skb_add_rx_frag.
 ///
-/// Thread: whoever has both. Ownership: the buffer's handle is over, unless it is refused. Errors: -EINVAL for bytes that it has
-/// not; -ENOSPC beyond 17; -EBUSY while a clone shares the data; -EINVAL, -ESTALE. Cost: a lock of the packet's own.
+/// Thread: any, one at a time per packet.
+/// Ownership: the handle of the buffer ends, unless the call fails.
+/// Errors: -EINVAL for bytes beyond the buffer. -ENOSPC for the 18th fragment. -EBUSY while a clone shares
+///     the data. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock of the packet's own.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_add_buf(
     skb: *mut SkbHandle,
@@ -63,10 +67,13 @@ pub extern "C" fn pagepool_skb_add_buf(
     })
 }
 
-/// As pagepool_skb_add_buf, of a buffer with other readers: the packet becomes one more of them.
+/// Appends bytes of a shared buffer as a fragment: the packet is one more reader. Linux: skb_add_rx_frag,
+/// page_pool_ref_page.
 ///
-/// Thread: whoever has both. Ownership: the shared handle stays the caller's. Errors: as that. Cost: two locks, one atomic
-/// operation.
+/// Thread: any, one at a time per packet.
+/// Ownership: the shared handle stays the caller's.
+/// Errors: as pagepool_skb_add_buf.
+/// Cost: two locks and one atomic operation.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_add_shared(
     skb: *mut SkbHandle,
@@ -115,13 +122,15 @@ impl Drop for LentMemory {
     }
 }
 
-/// Appends memory of the caller's, as a fragment that is only read. When the last packet has let go of it, `free` is called
-/// with `arg` and the memory, once, inside whichever call that was. The callback may use the library, but for the packet that
-/// the call is about, which is -EBUSY. `free` may be NULL for memory that stays for ever. Linux: ubuf_info.
+/// Appends memory of the caller's as a fragment that is only read. When the last packet has put it, `free` is
+/// called once with `arg` and the memory, in the call that put the packet. The callback may use the library,
+/// except for that packet (-EBUSY). `free` may be NULL for memory that stays forever. Linux: ubuf_info.
 ///
-/// Thread: whoever has the packet. Ownership: the bytes must stay as they are until `free` is called, which may be on any
-/// thread; refused, the memory stays the caller's and `free` is not called. Errors: as pagepool_skb_add_buf, and -EINVAL for
-/// NULL. Cost: a lock of the packet's own; allocates a count.
+/// Thread: any, one at a time per packet.
+/// Ownership: the bytes must stay unchanged until `free` is called, on any thread. If the call fails, the
+///     memory stays the caller's and `free` is not called.
+/// Errors: as pagepool_skb_add_buf. -EINVAL for NULL.
+/// Cost: a lock of the packet's own; allocates a count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_add_memory(
     skb: *mut SkbHandle,

@@ -29,20 +29,26 @@ unsafe fn grow(
     })
 }
 
-/// Grows the packet by `len` bytes at its front, out of the headroom; `*at`, unless NULL, becomes their address, and what is
-/// there is whatever was. Linux: skb_push.
+/// Adds `len` bytes at the front of the packet, from its headroom, and stores their address into `*at` unless
+/// `at` is NULL. They are not initialised. Linux: skb_push.
 ///
-/// Thread: whoever has the packet. Errors: -ENOSPC without so much headroom (pagepool_skb_cow_head makes it); -EBUSY while a clone
-/// shares the data; -EINVAL, -ESTALE. Cost: a lock of the packet's own.
+/// Thread: any, one at a time per packet.
+/// Errors: -ENOSPC without enough headroom (pagepool_skb_cow_head makes it). -EBUSY while a clone shares the
+///     data. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock of the packet's own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_push(skb: *mut SkbHandle, len: usize, at: *mut *mut c_void) -> c_int {
     // SAFETY: the caller's place.
     unsafe { grow(skb, at, |packet| Ok(packet.push(len)?.as_mut_ptr())) }
 }
 
-/// The same at the end of its head, out of the tailroom; none is left once it has fragments. Linux: skb_put.
+/// Adds `len` bytes at the end of the head, from its tailroom, and stores their address into `*at` unless
+/// `at` is NULL. They are not initialised. A packet with fragments has no tailroom. Linux: skb_put.
 ///
-/// Thread, errors, cost: as above.
+/// Thread: any, one at a time per packet.
+/// Errors: -ENOSPC without enough tailroom. -EBUSY while a clone shares the data. -EINVAL, -ESTALE for a bad
+///     handle.
+/// Cost: a lock of the packet's own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_append(skb: *mut SkbHandle, len: usize, at: *mut *mut c_void) -> c_int {
     // SAFETY: the caller's place.
@@ -53,45 +59,58 @@ fn change(skb: *mut SkbHandle, what: impl FnOnce(&mut SkBuff) -> Result<(), ::pa
     status(|| with(Token::of(skb), |packet| Ok(what(packet)?)))
 }
 
-/// Cuts `len` bytes off its front. Fragments that are used up go home at once. Linux: pskb_pull.
+/// Removes `len` bytes from the front of the packet. Fragments without bytes left return at once. Linux:
+/// pskb_pull.
 ///
-/// Thread: whoever has the packet. Errors: -EINVAL where it has not so many; -ENOBUFS, -ENOMEM where a clone's fragments would
-/// need a description of their own; -EINVAL, -ESTALE, -EBUSY. Cost: a lock of the packet's own.
+/// Thread: any, one at a time per packet.
+/// Errors: -EINVAL for more bytes than the packet has. -ENOBUFS, -ENOMEM if the fragments of a clone need a
+///     description of their own. -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad
+///     handle.
+/// Cost: a lock of the packet's own.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_pull(skb: *mut SkbHandle, len: usize) -> c_int {
     change(skb, |packet| packet.pull(len))
 }
 
-/// Cuts its end off, so that `len` bytes stay. Does nothing where it has no more. Linux: pskb_trim.
+/// Cuts the packet to its first `len` bytes; a shorter packet stays as it is. Linux: pskb_trim.
 ///
-/// Thread, errors, cost: as above.
+/// Thread: any, one at a time per packet.
+/// Errors: as pagepool_skb_pull.
+/// Cost: a lock of the packet's own.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_trim(skb: *mut SkbHandle, len: usize) -> c_int {
     change(skb, |packet| packet.trim(len))
 }
 
-/// Makes its first `len` bytes lie in the head, by a copy if need be. Linux: pskb_may_pull.
+/// Moves the first `len` bytes of the packet into its head, by a copy if they are not there. Linux:
+/// pskb_may_pull.
 ///
-/// Thread: whoever has the packet. Errors: -EINVAL where it has not so many; -EOPNOTSUPP for memory that the CPU cannot read;
-/// -ENOBUFS, -ENOMEM; -EINVAL, -ESTALE, -EBUSY. Cost: a lock of the packet's own, and the copy of what was not there.
+/// Thread: any, one at a time per packet.
+/// Errors: -EINVAL for more bytes than the packet has. -EOPNOTSUPP for memory that the CPU cannot read.
+///     -ENOBUFS, -ENOMEM. -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock of the packet's own, and the copy of the missing bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_make_linear(skb: *mut SkbHandle, len: usize) -> c_int {
     change(skb, |packet| packet.make_linear(len))
 }
 
-/// Gives a clone a head of its own, in ordinary memory, and a reference to every fragment, so that it may be written. Does
-/// nothing to a packet that is not cloned. Linux: skb_unclone.
+/// Gives a clone a head of its own in ordinary memory, and a reference to every fragment, so that it may be
+/// written. A packet without clones stays as it is. Linux: skb_unclone.
 ///
-/// Thread: whoever has the packet. Errors: -ENOBUFS, -ENOMEM; -EINVAL, -ESTALE, -EBUSY. Cost: a lock of the packet's own, and the
-/// copy of the head.
+/// Thread: any, one at a time per packet.
+/// Errors: -ENOBUFS, -ENOMEM. -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock of the packet's own, and the copy of the head.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_unclone(skb: *mut SkbHandle) -> c_int {
     change(skb, SkBuff::unclone)
 }
 
-/// The same, and sees to so much headroom. Linux: skb_cow_head.
+/// Makes the head writable as pagepool_skb_unclone does, with at least `headroom` bytes of headroom. Linux:
+/// skb_cow_head.
 ///
-/// Thread, errors, cost: as above.
+/// Thread: any, one at a time per packet.
+/// Errors: as pagepool_skb_unclone.
+/// Cost: a lock of the packet's own, and the copy of the head if one is needed.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_cow_head(skb: *mut SkbHandle, headroom: usize) -> c_int {
     change(skb, |packet| packet.cow_head(headroom))
