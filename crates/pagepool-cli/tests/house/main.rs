@@ -19,15 +19,19 @@ use source::{Crate, Source};
 /// not counted.
 const FILES_A_FOLDER: usize = 12;
 
+/// Folders with more files, how many, and why.
+const FULLER: &[(&str, &str, usize, &str)] = &[
+    ("pagepool", "packet/skb", 13, "one packet type, in a file for each operation of stacks"),
+    ("pagepool-capi", "handles", 15, "what tokens stand for, in a file for each table and each life"),
+    ("pagepool-net", "xsk", 13, "one device, in a file for each object that the kernel knows"),
+];
+
 /// Type names that are defined in more than one file, at most.
 const DOUBLED_NAMES: usize = 19;
 
 /// Lines of code a file, at most: no comments, no blank lines, no unit tests. A crate that is not named has
 /// 500.
 const CODE_LINES: &[(&str, usize)] = &[("pagepool", 800)];
-
-/// Findings are printed and do not fail, while the files still move.
-const REPORT_ONLY: bool = true;
 
 /// Files that may name `libc`, beside those of a `sys`.
 const LIBC: &[(&str, &str, &str)] =
@@ -46,9 +50,6 @@ impl Findings {
     }
 
     fn assert_none(&self) {
-        if REPORT_ONLY {
-            return println!("{}", self.0);
-        }
         assert!(self.0.is_empty(), "\n{}", self.0);
     }
 }
@@ -134,9 +135,13 @@ fn no_folder_has_too_many_files() {
                 *folders.entry(path.rsplit_once('/').map_or("", |(folder, _)| folder)).or_default() += 1;
             }
         }
-        for (folder, files) in folders.into_iter().filter(|&(_, files)| files > FILES_A_FOLDER) {
-            findings
-                .add(format_args!("crates/{}/src/{folder}: {files} files, of {FILES_A_FOLDER}", krate.name));
+        for (folder, files) in folders {
+            let exception = FULLER.iter().find(|(name, path, ..)| *name == krate.name && *path == folder);
+            let most = exception.map_or(FILES_A_FOLDER, |&(_, _, most, _)| most);
+            let fits = exception.map_or(files <= most, |_| files == most);
+            if !fits {
+                findings.add(format_args!("crates/{}/src/{folder}: {files} files, of {most}", krate.name));
+            }
         }
     }
     findings.assert_none();
