@@ -12,7 +12,7 @@ use crate::demo::run::demonstrate;
 use crate::engine::interrupt::listen;
 use crate::engine::run_time;
 
-/// What to show.
+/// Where the demonstration runs, and with which packets.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
     /// Stop after N seconds; Ctrl-C stops earlier and prints the verdict

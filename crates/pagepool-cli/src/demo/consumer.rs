@@ -13,11 +13,11 @@ use rtrb::Consumer;
 use super::content::{Content, ContentCheck};
 use crate::engine::run_state::RunState;
 
-/// Fruitless looks before it sleeps, and for how long: it is no packet's hurry to be dropped.
+/// Empty looks before the thread sleeps, and for how long: no packet waits for its drop.
 const PATIENCE: u32 = 256;
 const NAP: Duration = Duration::from_micros(50);
 
-/// Starts it. It ends when the queue is empty and nobody puts anything in any more.
+/// Starts the thread. It ends when the queue is empty and its producer is gone.
 pub fn start(
     queue: Consumer<XdpBuff>,
     content: &Content,
@@ -43,7 +43,7 @@ fn run(mut queue: Consumer<XdpBuff>, mut check: ContentCheck, state: &RunState) 
     }
 }
 
-/// Reads what is there, at most a burst, and sends it home together.
+/// Reads at most a burst, and sends it home together.
 fn burst(
     queue: &mut Consumer<XdpBuff>,
     check: &mut ContentCheck,

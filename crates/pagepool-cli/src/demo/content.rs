@@ -1,8 +1,7 @@
-//! What is in the packets of the source, and whether it is still there at the end.
+//! The content of the source's packets, and the check of it at the sink.
 //!
-//! A header, a number and its complement, and bytes of a pattern that begin at another place for each number:
-//! a byte that changed, or is of another packet, of an older one in the same page, or of another place,
-//! shows.
+//! A header, a number and its complement, and a pattern that is shifted by the number. So the check finds
+//! bytes that changed, moved, or belong to another packet or to an older one in the same page.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ const TYPE: [u8; 2] = [0x88, 0xb5];
 /// Bytes of the header, and where the pattern begins, behind the number and its complement.
 const HEADER: usize = 14;
 const START: usize = HEADER + 16;
-/// Places where the pattern begins.
+/// Different shifts of the pattern.
 const SHIFTS: u64 = 256;
 
 /// Makes packets.
@@ -25,7 +24,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// For packets of so many bytes, at least 64.
+    /// For packets of `size` bytes, at least 64.
     pub fn new(size: usize) -> Self {
         let mut state = 1u32;
         let mut next = || {
@@ -40,7 +39,7 @@ impl Content {
         &self.pattern[(number % SHIFTS) as usize..][..self.size - START]
     }
 
-    /// Writes a packet, and gives it.
+    /// Writes a packet into `into`, and returns it.
     pub fn write<'a>(&self, number: u64, into: &'a mut Vec<u8>) -> &'a [u8] {
         into.clear();
         let numbers = [number.to_be_bytes(), (!number).to_be_bytes()];
@@ -50,7 +49,7 @@ impl Content {
         into
     }
 
-    /// The check at the end of the way, of packets whose addresses were exchanged or not.
+    /// The check at the sink. `exchanged`: the addresses were.
     pub fn check(self, exchanged: bool) -> ContentCheck {
         let [first, second] = if exchanged { [HERE, THERE] } else { [THERE, HERE] };
         let mut header = [0; HEADER];
@@ -71,7 +70,7 @@ pub struct ContentCheck {
 }
 
 impl ContentCheck {
-    /// Whether this is a packet as it should be; its parts, in order.
+    /// Whether a packet is good, given its parts in order.
     pub fn is_good<'a>(&mut self, mut parts: impl Iterator<Item = &'a [u8]>) -> bool {
         let Some((header, first)) = parts.next().and_then(|first| first.split_first_chunk::<HEADER>()) else {
             return false;

@@ -58,7 +58,7 @@ pub fn watch(
     });
 }
 
-/// What is known at one time.
+/// The figures of one time.
 #[derive(Default)]
 struct Snapshot {
     at: Duration,

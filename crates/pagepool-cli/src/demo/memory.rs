@@ -1,11 +1,10 @@
 //! The demonstration in memory: two NICs made of software, a source and a sink.
 //!
 //! Four threads: the wire (the hardware halves of both NICs, with the source and the sink), the forwarding
-//! loop, the thread that packets are passed to, and the one that shows what happens.
+//! loop, the consumer, and the one that shows figures.
 //!
 //! The warm-up is over when the pools have taken the pages that all rings and queues together can hold, and
-//! the receive rings are full of them: before the first packet. From then on the arena must not be asked
-//! again.
+//! the receive rings are full. From then on no page may be taken from the arena.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -27,10 +26,10 @@ use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::report::error::error_chain;
 use crate::report::verdict::Verdict;
 
-/// As `mode` of the JSON output.
+/// The `mode` of the JSON output.
 const MODE: &str = "in_memory";
 
-/// What to do with which packets.
+/// The action, and the packets.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryDemo {
     pub action: DemoAction,
@@ -83,7 +82,7 @@ fn arrived(action: DemoAction, state: &RunState, sample: &Sample) -> u64 {
     }
 }
 
-/// What is made before any thread is.
+/// Pools and NICs, made before any thread.
 struct MemorySetup {
     pools: [Pool; 2],
     nics: [MemNic; 2],

@@ -23,7 +23,7 @@ pub struct DemoResult {
     /// Packets that came to the end of their way.
     pub arrived: u64,
     pub corrupt: u64,
-    /// Content of a transfer between two kernels.
+    /// Rate of a transfer between two kernels.
     pub gbit_s: Option<f64>,
     /// Both ports when the warm-up was over.
     pub warm: Vec<PortSample>,
@@ -91,7 +91,7 @@ impl DemoResult {
         verdict.fail_count(nic_errors, "descriptors or lengths of the NICs were refused");
     }
 
-    /// Who may have wanted too much.
+    /// Why a queue was full.
     fn why_dropped(&self, dropped: u64) -> &'static str {
         match (dropped, self.gbit_s) {
             (0, _) => "",
@@ -100,7 +100,7 @@ impl DemoResult {
         }
     }
 
-    /// What was looked at on the way.
+    /// What was checked.
     fn checked(&self) -> &'static str {
         match (self.gbit_s, self.action) {
             (Some(_), _) => "every byte of TCP checked",
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// What a person reads of them, without whom all would be well; and that the status agrees.
+    /// The last line for people, which must agree with the status.
     fn last_line(result: &DemoResult, pools: &[PoolRef]) -> String {
         let verdict = result.verdict(pools);
         let text = verdict.to_string();

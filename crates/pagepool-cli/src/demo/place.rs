@@ -1,11 +1,11 @@
-//! Where a demonstration takes place: what was asked for, and whether that goes together.
+//! Where a demonstration runs, as its options say.
 
 use clap::ValueEnum;
 
 use super::memory::MemoryDemo;
 use super::plan::DemoAction;
 
-/// What `--on` says.
+/// What `--on` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DemoOn {
     /// veth if available, else memory; --mtu selects veth, --size and --action select memory
@@ -16,21 +16,21 @@ pub enum DemoOn {
     Veth,
 }
 
-/// Where it takes place.
+/// Where a demonstration runs.
 #[derive(Clone, Copy, Debug)]
 pub enum DemoPlace {
     /// In memory.
     Memory(MemoryDemo),
     /// Between namespaces, with links of this MTU.
     Veth(u32),
-    /// The same, or in memory if that cannot be done.
+    /// Between namespaces, or in memory if that is not available.
     VethElse(u32, MemoryDemo),
 }
 
 const USUAL_MTU: u32 = 1500;
 const USUAL_SIZE: usize = 64;
 
-/// Refuses what would do nothing.
+/// The place that the options select, or an error if they contradict each other.
 pub fn choose(
     on: DemoOn,
     mtu: Option<u32>,

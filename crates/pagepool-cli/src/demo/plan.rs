@@ -1,10 +1,10 @@
-//! What a demonstration shall be, and how large everything in one in memory is.
+//! Actions of a demonstration, and the sizes of rings and pools in memory.
 
 use clap::ValueEnum;
 use pagepool::{ArenaParams, PAGE_SIZE, PoolParams};
 use pagepool_net::{BUDGET, MemNicParams};
 
-/// What the forwarding loop does with packets.
+/// What the forwarding thread does with packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DemoAction {
     /// Drop the packet
@@ -18,7 +18,7 @@ pub enum DemoAction {
 }
 
 impl DemoAction {
-    /// As it is spelt on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Drop => "drop",
@@ -61,7 +61,7 @@ pub const QUEUE: usize = 512;
 const HEADROOM: usize = 256;
 const TAILROOM: usize = 320;
 const ROOM: usize = PAGE_SIZE - HEADROOM - TAILROOM;
-/// What a page is for where nothing longer comes.
+/// Bytes of packet in a page, if no packet is longer.
 const USUAL: usize = 1514;
 /// Idle pages beside what the queues hold: the cache, and what is on its way.
 const SPARE: usize = 256;
@@ -76,7 +76,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Everything that can hold a packet, full: so many pages a pool needs, and no more.
+    /// A pool has as many pages as rings, queues and bursts can hold when all are full.
     ///
     /// The first NIC's packets lie on its receive ring, on a transmit ring, wait for that (as many packets as
     /// it has slots), wait for the other thread, or are in the bursts of all who work on them. The second NIC

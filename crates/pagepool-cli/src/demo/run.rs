@@ -1,4 +1,4 @@
-//! Runs a demonstration where it takes place.
+//! Runs a demonstration in its place.
 
 use super::live::View;
 use super::place::DemoPlace;

@@ -1,5 +1,5 @@
-//! The demonstration between two kernels: a TCP transfer from one network namespace to another, through us
-//! over AF_XDP.
+//! The demonstration between two kernels: a TCP transfer from one network namespace to another, through
+//! this process over AF_XDP.
 //!
 //! ```text
 //!   198.18.0.1  far0 ======= near0  forwarding loop  near1 ======= far1  198.18.0.2
@@ -37,7 +37,7 @@ pub struct VethSetup {
     pub ports: VethPorts,
     pub hosts: TwoHosts,
     pub mtu: u32,
-    /// For the forwarding loop, if the first host has another one to itself.
+    /// The CPU of the forwarding thread, if the first host has another one.
     cpu: Option<usize>,
 }
 
@@ -46,21 +46,21 @@ pub struct VethPorts {
     pub pools: [Pool; 2],
     pub nics: [XskDevice; 2],
     pub mode: String,
-    /// Of each pool.
+    /// Pages of each pool.
     pub pages: usize,
     /// Packets that are taken from a device at once.
     pub burst: usize,
 }
 
 impl VethSetup {
-    /// Two hosts, and a device on the link to each. The first host does its own work on the first of the
-    /// CPUs, if there are two: that which sends has most to do, and would do it where it is forwarded.
+    /// Two hosts, and a device on the link to each. With two CPUs, the first host works on the first: a
+    /// sender has most to do, and would otherwise do it on the CPU of the forwarding thread.
     pub fn new(mtu: u32, cpus: Option<[usize; 2]>) -> Result<Self, String> {
         let stacks = [cpus.map(|[host, _]| host as u32), None];
         let params = TwoHostsParams { mtu, stacks, ..TwoHostsParams::default() };
         let hosts = TwoHosts::new(&params).map_err(|error| error_chain(&error))?;
         let names = hosts.near.each_ref().map(|link| link.name.clone());
-        // Where the links are, for sockets are of the namespace that they are made in.
+        // In the namespace of the links, for a socket belongs to the namespace that it is opened in.
         let ports = hosts.run_between(move || VethPorts::new(&names, SocketSizes::of_mtu(mtu)));
         let cpu = cpus.map(|[_, cpu]| cpu).filter(|_| hosts.a.stack.is_some());
         Ok(Self { ports: ports.map_err(|error| error_chain(&error))?, hosts, mtu, cpu })
@@ -86,7 +86,7 @@ impl VethPorts {
 }
 
 impl VethSetup {
-    /// The forwarding thread's task, and what is left.
+    /// The forwarding thread's task, and the hosts.
     pub fn into_task(self) -> (ForwardTask, TwoHosts) {
         let Self { ports: VethPorts { pools, nics: [nic0, nic1], pages, burst, .. }, hosts, cpu, .. } = self;
         let task = ForwardTask {
@@ -120,8 +120,7 @@ pub fn run(setup: VethSetup, view: &View<'_>) -> Result<Verdict, String> {
     state.move_to(Phase::Draining);
     forwarding.join().map_err(|_| "the forwarding thread panicked".to_owned())?;
     let (report, end) = (transferred?, state.sample());
-    // Every frame that came to a device of ours was sent on, or is known to have been dropped: then TCP sent
-    // it again.
+    // Frames that a device received were sent on, or counted as dropped: then TCP sent them again.
     let result = DemoResult {
         mode,
         action: DemoAction::Forward,
@@ -151,7 +150,7 @@ pub fn start(
     Ok(thread)
 }
 
-/// The transfer from one host to the other, until it is time or the user wants an end.
+/// Transfers from one host to the other until the time is over or the user wants an end.
 fn transfer(hosts: &TwoHosts, state: &RunState, warm: &Sample, view: &View<'_>) -> Result<TcpReport, String> {
     let params = TcpParams { duration: Duration::from_secs(view.seconds) + GRACE, ..TcpParams::default() };
     let failed = |error: NetError| format!("the transfer between the hosts failed: {}", error_chain(&error));

@@ -13,7 +13,7 @@ use crate::engine::run_state::{Phase, RunState};
 #[derive(Debug)]
 pub struct PacketWire {
     ports: [NicPort; 2],
-    /// Which of them the sink is at.
+    /// The port that the sink is at.
     sink: usize,
     content: Content,
     check: ContentCheck,
@@ -30,8 +30,7 @@ impl PacketWire {
         Self { ports, sink, content: content.clone(), check, next: 0, packet: Vec::new(), state }
     }
 
-    /// A burst into the first NIC, and everything that was sent out of the other end. Says whether anything
-    /// moved.
+    /// Delivers a burst to the first NIC, and takes all packets at the sink. True if any packet moved.
     pub fn step(&mut self) -> bool {
         let delivered = match self.state.reached(Phase::Stopping) {
             false if self.state.reached(Phase::Traffic) => self.deliver(),
@@ -44,7 +43,7 @@ impl PacketWire {
         delivered + self.take() > 0
     }
 
-    /// As many packets as have room: the source waits for buffers, as a sender does that is told to pause.
+    /// Delivers only packets that have room: the source obeys flow control.
     fn deliver(&mut self) -> u64 {
         let Self { ports, content, next, packet, .. } = self;
         let mut one = |wire: &mut PortStep<'_>| {

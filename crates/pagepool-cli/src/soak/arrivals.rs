@@ -1,4 +1,4 @@
-//! What arrives at a peer: which numbers, in what order, whether whole; in a memory that does not grow.
+//! The numbered frames that arrive at a peer: which, in what order, whether whole; in bounded memory.
 //!
 //! Each life of a sender has numbers of its own. Frames that are missing where one life follows another, or
 //! before the first that a receiver sees, are in no gap: they show where sent and arrived are compared.
@@ -12,10 +12,10 @@ pub const LIFE_SHIFT: u32 = 40;
 /// How far behind the newest a number may come.
 const WINDOW: u64 = 1 << 16;
 
-/// Takes frames into account.
+/// The numbers that arrived.
 #[derive(Debug)]
 pub struct Arrivals {
-    /// It expects no number, and so says of each whole frame which it has.
+    /// Expects no number, and so reads the number of each whole frame.
     reader: Tally,
     /// A bit for each of the numbers before `next`.
     seen: Box<[u64]>,
@@ -24,12 +24,12 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Of a peer that has seen nothing.
+    /// No frame yet.
     pub fn new() -> Self {
         Self { reader: Tally::new(0), seen: vec![0; (WINDOW / 64) as usize].into(), next: None }
     }
 
-    /// Takes one into account.
+    /// Counts a frame.
     pub fn take(&mut self, frame: &[u8], counts: &mut PeerCounts) {
         match self.reader.take(frame) {
             Arrival::Good(number) | Arrival::Again(number) | Arrival::Beyond(number) => {

@@ -1,8 +1,8 @@
-//! What a peer counts, in a file that both it and the fault injector have open: what is written there
-//! survives its being killed.
+//! The counts of a peer, in a file that the peer and the fault injector share: the counts survive when the
+//! peer is killed.
 //!
 //! The file lies in memory and has no name. Its first word is the fault injector's order; the peer writes the
-//! others, all with one call after each burst. Words of machines' own order: both ends run on the same one.
+//! others, all with one call after each burst. Words have the machine's byte order: both ends run on one.
 
 use std::fs::File;
 use std::io;
@@ -62,7 +62,7 @@ impl PeerCounts {
         Self { begun, sent, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps }
     }
 
-    /// These and those together.
+    /// The sums.
     pub fn plus(&self, other: &Self) -> Self {
         let (mut words, others) = (self.words(), other.words());
         words.iter_mut().zip(others).for_each(|(word, other)| *word += other);
@@ -77,7 +77,7 @@ pub struct CountsFile {
 }
 
 impl CountsFile {
-    /// A new one, all zero.
+    /// A new file, all zero.
     pub fn new() -> io::Result<Self> {
         let file = sys::memory_file(c"soak")?;
         file.set_len(((1 + WORDS) * WORD) as u64)?;
@@ -89,12 +89,12 @@ impl CountsFile {
         Self { file }
     }
 
-    /// For the peer.
+    /// The descriptor for the peer.
     pub fn file(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
-    /// Tells the peer.
+    /// Gives the peer an order.
     pub fn tell(&self, order: Order) -> io::Result<()> {
         self.file.write_all_at(&(order as u64).to_ne_bytes(), 0)
     }
@@ -116,7 +116,7 @@ impl CountsFile {
         self.file.write_all_at(bytes.as_flattened(), WORD as u64)
     }
 
-    /// What it counted. Of a peer that runs, the fields may be of two bursts.
+    /// The counts. While the peer runs, they may be of two bursts.
     pub fn read(&self) -> io::Result<PeerCounts> {
         let mut bytes = [[0; WORD]; WORDS];
         self.file.read_exact_at(bytes.as_flattened_mut(), WORD as u64)?;

@@ -1,4 +1,4 @@
-//! Who takes interfaces down and up, kills peers, looks at what arrives, and says so.
+//! Takes interfaces down and up, kills peers, and watches what arrives.
 //!
 //! Everything is done in one loop of a millisecond's steps, so a peer may be killed while an interface is
 //! down, or while traffic comes back.
@@ -23,12 +23,11 @@ const STEP: Duration = Duration::from_millis(1);
 const DOWN: Duration = Duration::from_secs(1);
 /// Nothing fails in the last seconds, so that what failed last has its time to recover.
 const LAST: Duration = Duration::from_secs(2);
-/// How long nothing may have arrived before nothing is on its way any more, and how long that is waited for
-/// at most.
+/// No frame is on its way if none arrived for so long; and the longest wait for that.
 const QUIET: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What it saw.
+/// What was seen.
 #[derive(Clone, Debug, Default)]
 pub struct FaultReport {
     pub seconds: f64,
@@ -36,7 +35,7 @@ pub struct FaultReport {
     pub kills: u64,
     /// Of each peer.
     pub peers: [PeerCounts; 2],
-    /// Of each peer: frames that may have been sent when it was killed.
+    /// Of each peer: frames that may have been sent when the peer was killed.
     pub in_doubt: [u64; 2],
     pub returned: Duration,
     pub silence: Duration,
@@ -104,7 +103,7 @@ impl<'a> FaultInjector<'a> {
         })
     }
 
-    /// Until it is time, or the user wants an end.
+    /// Runs until the time is over, or the user wants an end.
     pub fn run(&mut self, interrupted: &AtomicBool) -> Result<(), String> {
         let end = Duration::from_secs(self.schedule.seconds);
         if self.lines {
@@ -168,8 +167,7 @@ impl<'a> FaultInjector<'a> {
         Ok(())
     }
 
-    /// The first time that something fails everything for it is made, and is still there afterwards: from the
-    /// second of either on nothing may grow.
+    /// The first failure of a kind allocates what later ones use again: from the second on nothing may grow.
     fn warmed(&mut self) {
         if self.report.flaps <= 1 || self.report.kills <= 1 {
             self.report.holdings[0] = Holdings::now();
@@ -189,7 +187,7 @@ impl<'a> FaultInjector<'a> {
         Ok(())
     }
 
-    /// Has the peers send no more, and waits until what is on its way has arrived.
+    /// Stops the senders, and waits until all frames on their way have arrived.
     pub fn quiet(&self) -> Result<(), String> {
         self.tell(Order::Receive)?;
         let (start, mut since, mut before) = (Instant::now(), Instant::now(), None);
@@ -207,7 +205,7 @@ impl<'a> FaultInjector<'a> {
         self.peers.iter().try_for_each(|peer| peer.tell(order))
     }
 
-    /// Ends the peers, once nothing forwards any more.
+    /// Ends the peers, after the forwarder.
     pub fn end(mut self) -> Result<FaultReport, String> {
         self.quiet()?;
         for peer in &mut self.peers {
@@ -219,7 +217,7 @@ impl<'a> FaultInjector<'a> {
     }
 }
 
-/// In the order in which they go down: ours, and those of the hosts.
+/// The link ends in the order in which they go down: the forwarder's and the hosts' in turn.
 fn ends(hosts: &TwoHosts) -> Result<Vec<LinkEnd>, NetError> {
     let near = |at: usize| {
         let netlink = hosts.run_between(Netlink::open)?;

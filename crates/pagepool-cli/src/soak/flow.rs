@@ -1,5 +1,4 @@
-//! Whether frames flow, both ways, and how long it takes until they do again after something was in their
-//! way.
+//! Whether frames flow both ways, and how soon they flow again after a disturbance.
 //!
 //! Three measures, all only of times when nothing is in the way: the longest *silence*, in which no frame of
 //! a direction arrives; the longest *return*, from the end of a disturbance to the first frame of a
@@ -14,11 +13,10 @@ use std::time::Duration;
 const WINDOW: Duration = Duration::from_millis(20);
 /// What the usual rate is measured over.
 const SECOND: Duration = Duration::from_secs(1);
-/// Which part of the usual rate is as good as it: two processes and a loop share two cores, so it is never
-/// even.
+/// The part of the usual rate that counts as recovered: rates vary where three processes share two cores.
 const GOOD: f64 = 0.5;
 
-/// Looks at what arrives. Times are those since the start.
+/// The flow of both directions. Times are those since the start.
 #[derive(Debug, Default)]
 pub struct Flow {
     /// The looks of the last window, and one before it.
@@ -41,7 +39,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Something is in the way from now on.
+    /// A disturbance begins.
     pub fn disturb(&mut self, now: Duration) {
         self.give_up(now);
         self.calm = None;
@@ -50,7 +48,7 @@ impl Flow {
         self.recovering = [false; 2];
     }
 
-    /// Nothing is any more.
+    /// The disturbance is over.
     pub fn calm(&mut self, now: Duration) {
         self.calm = Some(now);
         self.returning = [true; 2];
@@ -58,7 +56,7 @@ impl Flow {
         self.recent.clear();
     }
 
-    /// It ends here: what has not returned or recovered took that long at least.
+    /// The run ends: a direction that has not returned or recovered took that long at least.
     pub fn give_up(&mut self, now: Duration) {
         let took = self.calm.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         if self.returning.contains(&true) {
@@ -69,7 +67,7 @@ impl Flow {
         }
     }
 
-    /// Frames that arrived of each direction, all together.
+    /// Takes the frames that arrived so far, of each direction.
     pub fn look(&mut self, now: Duration, arrived: [u64; 2]) {
         let before = self.recent.back().map(|(_, arrived)| *arrived);
         self.recent.push_back((now, arrived));

@@ -1,21 +1,20 @@
-//! What this process has of the machine: memory and descriptors, as the kernel counts them.
+//! Memory and descriptors of this process, as the kernel counts them.
 
 use std::fs;
 
-/// Of one time.
+/// The figures of one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// KiB of memory that are present, all kinds.
+    /// Resident memory in KiB.
     pub rss_kib: u64,
-    /// Those of them that are not of files: the arena, heaps, stacks. Code counts as it is first run, so it
-    /// is left out.
+    /// Resident memory in KiB without file mappings, for code becomes resident as it first runs.
     pub own_kib: u64,
     /// Open descriptors.
     pub descriptors: u64,
 }
 
 impl Holdings {
-    /// Now.
+    /// The present figures.
     pub fn now() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let descriptors = fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);

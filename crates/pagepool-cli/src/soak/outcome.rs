@@ -15,8 +15,8 @@ const RETURN: Duration = Duration::from_secs(1);
 /// The longest time to half the rate then, and without any packet otherwise: on two busy cores a peer or the
 /// loop may not run for long.
 const BUSY: Duration = Duration::from_secs(3);
-/// How much the process may grow after its warm-up, in KiB: 64 pages, for stacks and heaps that are not all
-/// touched at once. A page for each flap and each kill of ten minutes is more.
+/// How much the process may grow after its warm-up, in KiB: 64 pages, for stacks and heaps that are touched
+/// late. A leak of one page per flap and kill exceeds that within ten minutes.
 const GROWTH_KIB: u64 = 256;
 
 /// What was seen from the warm-up to the end.
@@ -151,12 +151,12 @@ impl SoakResult {
     }
 }
 
-/// What became of the frames of one direction.
+/// Frames of one direction that were lost, by place.
 #[derive(Clone, Copy, Debug, Default)]
 struct DirectionLosses {
     /// Not seen by the socket: a link was down, or a queue of the kernel full.
     before: u64,
-    /// A ring or queue of ours was full.
+    /// A ring or queue of the forwarder was full.
     dropped: u64,
     /// Neither sent nor known to be dropped.
     within: u64,
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(said(doubt), WELL, "a peer was killed in its burst");
     }
 
-    /// What goes wrong, and what is said of it.
+    /// A failure, and its text.
     type FailureCase = (fn(&mut SoakResult), &'static str);
 
     #[test]

@@ -1,5 +1,5 @@
-//! A peer: a process in a host's network namespace that sends numbered frames as fast as they go, and checks
-//! what comes.
+//! A peer: a process in a host's network namespace that sends numbered frames at full speed, and checks
+//! those that arrive.
 //!
 //! It is started by the fault injector, with its file of counts as standard input, and ends with it.
 
@@ -22,28 +22,28 @@ use crate::sys;
 const BURST: usize = 64;
 /// Room for a received frame.
 const ROOM: usize = 2048;
-/// How long it sleeps at most when there is neither room for frames nor one to take.
+/// The longest sleep when no frame can be sent or received.
 const NAP: Duration = Duration::from_micros(100);
 
 /// The options of a peer.
 #[derive(Args, Clone, Debug)]
 pub struct PeerParams {
-    /// Its interface.
+    /// The interface.
     #[arg(long)]
     pub link: String,
-    /// Which life it is of this peer: the upper bits of its numbers.
+    /// The count of processes before this one: the upper bits of its numbers.
     #[arg(long)]
     pub life: u64,
     /// Bytes of each frame.
     #[arg(long)]
     pub size: usize,
-    /// From which address, as a number.
+    /// The source MAC address, as a number.
     #[arg(long)]
     pub from: u64,
-    /// To which.
+    /// The destination MAC address, as a number.
     #[arg(long)]
     pub to: u64,
-    /// The process that it ends with.
+    /// The process that the peer ends with.
     #[arg(long)]
     pub parent: u32,
 }
@@ -118,7 +118,7 @@ impl Peer {
         }
     }
 
-    /// A burst, as far as there is room. What had none is sent next.
+    /// Sends a burst, as far as there is room. The rest is sent next.
     fn send(&mut self) -> Result<usize, NetError> {
         let frames = self.bytes.chunks_exact_mut(self.frames.size());
         frames.zip(self.next..).for_each(|(frame, number)| self.frames.write(number, frame));
@@ -134,7 +134,7 @@ impl Peer {
         Ok(sent)
     }
 
-    /// What is there, at most twice as much as is sent, so that nothing piles up.
+    /// Receives at most twice as many frames as are sent, so that none pile up.
     fn receive(&mut self) -> Result<usize, NetError> {
         let mut all = 0;
         for _ in 0..2 {

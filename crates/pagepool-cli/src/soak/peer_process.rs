@@ -1,4 +1,4 @@
-//! The peers as the fault injector sees them: processes in the hosts' namespaces, one life after the other.
+//! The peers as the fault injector sees them: processes in the hosts' namespaces, one after the other.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -22,7 +22,7 @@ pub struct PeerProcess<'a> {
     to: Mac,
     life: u64,
     running: PeerLife,
-    /// Of the lives before.
+    /// Counts of the lives before.
     before: PeerCounts,
     /// Frames of bursts in which a life ended: they may have been sent or not.
     pub in_doubt: u64,
@@ -42,7 +42,7 @@ impl<'a> PeerProcess<'a> {
         Ok(Self { host, to, life, running, before: PeerCounts::default(), in_doubt: 0 })
     }
 
-    /// Kills it, and starts it again.
+    /// Kills the process, and starts the next.
     pub fn kill(&mut self) -> Result<(), String> {
         let counts = self.running.kill()?;
         self.in_doubt += counts.begun - counts.sent;
@@ -52,13 +52,13 @@ impl<'a> PeerProcess<'a> {
         Ok(())
     }
 
-    /// Of all lives.
+    /// Counts of all lives.
     pub fn counts(&self) -> Result<PeerCounts, String> {
         let now = self.running.record.read().map_err(|error| format!("the file of counts: {error}"))?;
         Ok(self.before.plus(&now))
     }
 
-    /// An error if it ended by itself.
+    /// An error if the process ended by itself.
     pub fn must_run(&mut self) -> Result<(), String> {
         match self.running.process.try_wait() {
             Ok(None) => Ok(()),
@@ -67,12 +67,12 @@ impl<'a> PeerProcess<'a> {
         }
     }
 
-    /// Tells it something.
+    /// Gives the process an order.
     pub fn tell(&self, order: Order) -> Result<(), String> {
         self.running.record.tell(order).map_err(|error| format!("the file of counts: {error}"))
     }
 
-    /// Tells it to end, and waits for that.
+    /// Ends the process, and waits for its end.
     pub fn end(&mut self) -> Result<(), String> {
         self.tell(Order::End)?;
         let start = Instant::now();
@@ -114,7 +114,7 @@ impl PeerLife {
 }
 
 impl Drop for PeerLife {
-    /// Whatever happens, it is not left behind.
+    /// No process outlives this value.
     fn drop(&mut self) {
         let _ = self.process.kill(); // one that has ended is as good
         let _ = self.process.wait();

@@ -12,10 +12,10 @@ use crate::demo::veth::{self, VethSetup};
 use crate::engine::run_state::{Phase, RunState};
 use crate::report::verdict::Verdict;
 
-/// Of the links.
+/// MTU of the links.
 const MTU: u32 = 1500;
 
-/// Runs it, prints lines meanwhile if it is to, and judges.
+/// Runs a soak and judges. `lines`: prints figures meanwhile.
 pub fn soak(schedule: &Schedule, lines: bool, interrupted: &AtomicBool) -> Result<Verdict, String> {
     let setup = VethSetup::new(MTU, None).map_err(|why| format!("soak requires AF_XDP over veth: {why}"))?;
     let (homes, mode) = (setup.ports.pools.each_ref().map(Pool::handle), setup.ports.mode.clone());

@@ -1,8 +1,8 @@
-//! How long a soak takes, and how often what fails.
+//! How long a soak takes, and how often interfaces and peers fail.
 
 use clap::Args;
 
-/// How long, and how often what fails.
+/// How long a soak takes, and how often interfaces and peers fail.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Schedule {
     /// Stop after N seconds; Ctrl-C stops earlier and prints the verdict
