@@ -13,48 +13,50 @@ use crate::numbered::NumberedFrames;
 
 /// Frames of one system call.
 const BATCH: usize = 64;
-/// How long one run of the kernel's may take, roughly, for that is how late it may stop, and most frames of one. Every run
-/// ends with some 20 ms in which the kernel takes its pages down, so they had better be few.
+/// About how long one run of the kernel may take: a generator stops no sooner. The kernel spends some 20 ms
+/// on the end of every run, so few long runs are better than many short ones.
 const RUN: Duration = Duration::from_millis(200);
+/// Most frames of a run.
 const FRAMES: u64 = 1 << 22;
-/// How long it rests when the driver has no room, or the rate none.
+/// Pause when the driver has no room, or the rate allows no frame yet.
 const NAP: Duration = Duration::from_micros(50);
 
-/// What is sent.
+/// The parameters of [`FrameGenerator`].
 #[derive(Clone, Copy, Debug)]
 pub struct GeneratorParams {
     /// The frames.
     pub frames: NumberedFrames,
-    /// How many at most.
+    /// Most frames.
     pub count: u64,
-    /// How long at most.
+    /// Longest time.
     pub limit: Duration,
-    /// How many a second at most; without, as many as go.
+    /// Most frames a second; without, as many as go.
     pub per_second: Option<u64>,
-    /// Who makes them.
+    /// How they are made.
     pub mode: GeneratorMode,
 }
 
-/// How frames are made, from the one that says most to the one that is fastest.
+/// How frames are made: from the slowest, which accounts for each, to the fastest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeneratorMode {
     /// Through a socket, each with its own number.
     Numbered,
     /// Through a socket, all of them number 0.
     Same,
-    /// By the kernel, which runs an XDP program that redirects copies of number 0, past the sockets: about ten times as fast,
-    /// in bursts of many milliseconds. Needs Linux 5.18, CAP_BPF, frames of at most about 3400 bytes, and on a veth
-    /// somebody who receives by XDP. How many of them the driver dropped is not known.
+    /// By the kernel, which runs an XDP BPF program over copies of number 0, past the sockets: about ten
+    /// times as fast, in bursts of many milliseconds. Requires Linux 5.18, `CAP_BPF`, frames of at most about
+    /// 3400 bytes, and on a veth an XDP receiver at the other end. The driver does not report how many it
+    /// drops.
     Xdp,
 }
 
-/// What was sent.
+/// What a [`FrameGenerator`] sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GeneratorReport {
-    /// Frames that the driver took: the numbers from 0 on, up to and without this one. By XDP: those that were made.
+    /// Frames that the driver took, numbered 0 to `sent` − 1. By XDP: frames that were made.
     pub sent: u64,
-    /// Attempts for which there was no room. What was refused is sent later.
+    /// Attempts for which the driver had no room. Their frames were sent later.
     pub refused: u64,
     /// How long it took.
     pub elapsed: Duration,
@@ -73,7 +75,7 @@ struct GeneratorState {
     stop: AtomicBool,
 }
 
-/// Sends on a thread of its own until it has sent all, is late, or is stopped.
+/// A thread that sends numbered frames until it has sent all, its time is over, or it is stopped.
 #[derive(Debug)]
 pub struct FrameGenerator {
     state: Arc<GeneratorState>,

@@ -10,17 +10,17 @@ use crate::namespace::Namespace;
 use crate::sys::packet::{self, BATCH};
 use crate::sys::poll::wait_readable;
 
-/// A socket that sends and receives the frames of one link. Never waits but in [`FrameSocket::wait`].
+/// A raw socket for the frames of one link. Only [`FrameSocket::wait`] blocks.
 ///
-/// It receives what comes over the wire, not what this machine sends. It goes past the queueing discipline, so a frame
-/// that the driver has no room for is refused, and whoever sent it knows.
+/// It receives what comes over the wire, not what this machine sends. It bypasses the queueing discipline, so
+/// the caller learns of each frame that the driver has no room for.
 #[derive(Debug)]
 pub struct FrameSocket {
     socket: OwnedFd,
     link: String,
 }
 
-/// Frames of a batch, one after the other in memory.
+/// Up to 64 received frames.
 #[derive(Debug)]
 pub struct FrameBatch {
     bytes: Vec<u8>,
@@ -68,18 +68,18 @@ impl FrameSocket {
         Ok(Self { socket, link: link.into() })
     }
 
-    /// Sends a frame; says whether there was room for it.
+    /// Sends a frame; false if the driver has no room for it.
     pub fn send(&self, frame: &[u8]) -> Result<bool, NetError> {
         let sent = packet::send(self.socket.as_fd(), frame);
         Ok(self.unless_full("send", sent)?.is_some())
     }
 
-    /// Sends the frames of this length that stand one after the other, the first 64 of them; gives how many there was
-    /// room for.
+    /// Sends the frames of this length that stand one after the other, the first 64 of them; gives how many
+    /// there was room for.
     pub fn send_many(&self, frames: &[u8], len: usize) -> Result<usize, NetError> {
         if len == 0 {
-            let (value, range) = ("0".into(), "at least 14");
-            return Err(NetError::Value { field: "the length of a frame", value, range });
+            let (value, range) = ("0".into(), "14 or more");
+            return Err(NetError::OutOfRange { field: "the length of a frame", value, range });
         }
         let sent = packet::send_many(self.socket.as_fd(), frames, len);
         Ok(self.unless_full("sendmmsg", sent)?.unwrap_or(0))

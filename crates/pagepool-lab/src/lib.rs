@@ -1,7 +1,7 @@
 //! Two hosts, and packets between them that are accounted for: what the command and the tests run against.
 //!
-//! A device or a forwarder is best tried between two kernels. This crate makes them on one machine, of network namespaces and
-//! veth pairs: nothing to install, no second machine.
+//! A device or a forwarder is best tried between two kernels. This crate makes them on one machine, of
+//! network namespaces and veth pairs: nothing to install, no second machine.
 //!
 //! * [`Namespace`]: a network namespace, held by a thread of this process.
 //! * [`TwoHosts`]: two of those, each with a link whose other end is free for a forwarder.
@@ -10,18 +10,19 @@
 //! * [`NumberedFrames`] and [`Tally`]: frames that carry a number and a checksum, and what arrived of them.
 //! * [`link`]: the netlink and ethtool clients of `pagepool-net`, whose types appear here.
 //!
-//! **No traffic leaves the namespaces.** Their links are veth pairs whose ends lie in namespaces of this process; IPv6 is off in
-//! them, so the kernel sends nothing by itself. [`NearNamespace::Current`] is the exception: it puts the free ends where the
-//! caller is.
+//! **No traffic leaves the namespaces.** Their links are veth pairs whose ends lie in namespaces of this
+//! process; IPv6 is off in them, so the kernel sends nothing by itself. [`NearNamespace::Current`] is the
+//! exception: it puts the free ends where the caller is.
 //!
-//! **Nothing stays behind.** A namespace has no name and no file. The kernel removes it and its links when the process ends, by
-//! whatever signal.
+//! **Nothing stays behind.** A namespace has no name and no file. The kernel removes it and its links when
+//! the process ends, by whatever signal.
 //!
-//! **Threads.** A namespace belongs to a thread: [`Namespace::run`] and [`Namespace::spawn`] run code in it, and a socket stays
-//! in the namespace that it was opened in, whichever thread uses it. All types may be sent to other threads.
+//! **Threads.** A namespace belongs to a thread: [`Namespace::run`] and [`Namespace::spawn`] run code in it,
+//! and a socket stays in the namespace that it was opened in, whichever thread uses it. All types may be sent
+//! to other threads.
 //!
-//! Requires `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`, as root has them; [`NetError::is_permission`](link::NetError::is_permission)
-//! tells that they are missing.
+//! Requires `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`, as root has them;
+//! [`NetError::is_permission`](link::NetError::is_permission) tells that they are missing.
 
 mod coalesce;
 mod frame_generator;

@@ -1,10 +1,11 @@
 //! A network namespace that lives no longer than this process.
 //!
-//! It has no name and no entry in the file system: a thread of ours is in it, and nothing else refers to it but what was
-//! made in it. So when the process ends, however it ends, the kernel removes the namespace and the devices in it.
+//! It has no name and no entry in the file system: only a thread of this process, and what was made in it,
+//! refer to it. So when the process ends, by whatever signal, the kernel removes the namespace and its
+//! devices.
 //!
-//! Who    any thread may ask; what is asked for runs on the namespace's own thread, one thing after the other. What takes
-//!        long belongs on a thread of [`Namespace::spawn`], which is in the namespace too.
+//! Threads: any may call. Closures run on the namespace's own thread, one after the other. Long work belongs
+//! on a thread of [`Namespace::spawn`], which is in the namespace too.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,18 +23,18 @@ type Job = Box<dyn FnOnce() + Send>;
 /// Where a thread finds its own namespace.
 const OWN: &str = "/proc/thread-self/ns/net";
 
-/// Settings of every namespace: links are silent until somebody sends; and a TCP connection that nobody has open any more
-/// gives up after a second, not after minutes, during which it would keep the namespace.
+/// Settings of every namespace. Without IPv6 its links are silent. A TCP connection that no process holds
+/// gives up after a second: it would keep the namespace alive for minutes.
 const SETTINGS: [(&str, &str); 3] = [
     ("ipv6/conf/all/disable_ipv6", "1"),
     ("ipv6/conf/default/disable_ipv6", "1"),
     ("ipv4/tcp_orphan_retries", "1"),
 ];
 
-/// An anonymous network namespace.
+/// A network namespace without a name, held by a thread of this process.
 ///
-/// Dropping it ends its thread. The namespace itself ends when the last socket and the last thread that were made in it
-/// have ended too; the kernel removes it and its devices a little later, on its own time.
+/// Dropping it ends its thread. The namespace itself ends when the last socket and the last thread that were
+/// made in it have ended too; the kernel removes it and its devices a little later, on its own time.
 ///
 /// ```
 /// use pagepool_lab::Namespace;
@@ -58,10 +59,10 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes one. The name is that of its thread, for whoever looks at the process; the first 15 bytes of it are seen.
+    /// Makes one. Its thread gets the name, of which tools show the first 15 bytes.
     ///
-    /// IPv6 is off in it, so that its links are silent until somebody sends; and TCP connections whose process is gone give
-    /// up soon, because they keep a namespace as open sockets do.
+    /// IPv6 is off in it, so its links are silent until a program sends. TCP connections whose process is
+    /// gone end after a second, because they would keep the namespace alive.
     pub fn new(name: &str) -> Result<Self, NetError> {
         let (work, todo) = mpsc::channel::<Job>();
         let (made, handle) = mpsc::channel();
@@ -75,8 +76,8 @@ impl Namespace {
         Ok(Self { name: name.into(), handle, id, work: Some(work), thread: Some(thread) })
     }
 
-    /// Moves the calling thread into a new namespace, as silent as those of [`Namespace::new`], for the rest of its life. The
-    /// namespace ends with the thread, and with what was made in it.
+    /// Moves the calling thread into a new namespace, as silent as those of [`Namespace::new`], for the rest
+    /// of its life. The namespace ends with the thread, and with what was made in it.
     pub fn enter_new() -> Result<(), NetError> {
         leave().map(drop)
     }
@@ -91,7 +92,7 @@ impl Namespace {
         self.id
     }
 
-    /// Runs something in it and waits for the end. Panics if that panicked.
+    /// Runs a closure in it, and returns the result. Panics if the closure panicked.
     ///
     /// Sockets made there stay in it wherever they are used, and keep it alive.
     pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -116,17 +117,18 @@ impl Namespace {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<JoinHandle<T>, NetError> {
         let builder = Builder::new().name(name.into());
-        let started = self.run(move || builder.spawn(work)); // a thread is in the namespace of whoever starts it
+        // A new thread is in the namespace of the thread that starts it.
+        let started = self.run(move || builder.spawn(work));
         started
             .map_err(|error| NetError::call("clone", format!("a thread in namespace {}", self.name), error))
     }
 
-    /// A way to ask for, and to change, the links in it.
+    /// A netlink client for its links.
     pub fn netlink(&self) -> Result<Netlink, NetError> {
         self.run(Netlink::open)
     }
 
-    /// A way to ask the drivers of the links in it.
+    /// An ethtool client for its links' drivers.
     pub fn ethtool(&self) -> Result<Ethtool, NetError> {
         self.run(Ethtool::open)
     }
@@ -161,7 +163,8 @@ fn leave() -> Result<(File, u64), NetError> {
     let handle = File::open(OWN).map_err(|error| NetError::call("open", OWN, error))?;
     let id = handle.metadata().map_err(|error| NetError::call("fstat", OWN, error))?.ino();
     for (setting, value) in SETTINGS {
-        // Where it cannot be written there is no such protocol, or the namespace is a little louder, or goes a little later.
+        // Best effort: a kernel without the protocol has no such file, and without the setting the namespace
+        // only ends later.
         let _ = std::fs::write(format!("/proc/sys/net/{setting}"), value);
     }
     Ok((handle, id))

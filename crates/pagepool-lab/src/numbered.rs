@@ -1,6 +1,7 @@
 //! Frames with a number and a checksum, so that each can be accounted for by what is in it.
 //!
-//! The checksum covers the number, the length, and every byte behind it; not the addresses, which devices may exchange.
+//! The checksum covers the number, the length, and every byte behind it; not the addresses, which devices may
+//! exchange.
 
 use pagepool_net::link::{LinkInfo, Mac, NetError};
 
@@ -12,7 +13,7 @@ const NUMBER_AT: usize = 14;
 const SUM_AT: usize = 22;
 const BODY_AT: usize = 30;
 
-/// Writes numbered frames of one length.
+/// A source of numbered frames of one length.
 #[derive(Clone, Copy, Debug)]
 pub struct NumberedFrames {
     header: [u8; NUMBER_AT],
@@ -24,7 +25,11 @@ impl NumberedFrames {
     pub fn new(from: Mac, to: Mac, size: usize) -> Result<Self, NetError> {
         if !(60..=65535).contains(&size) {
             let range = "60 to 65535 bytes";
-            return Err(NetError::Value { field: "the size of a frame", value: size.to_string(), range });
+            return Err(NetError::OutOfRange {
+                field: "the size of a frame",
+                value: size.to_string(),
+                range,
+            });
         }
         let mut header = [0; NUMBER_AT];
         header[..6].copy_from_slice(&to.0);
@@ -37,7 +42,7 @@ impl NumberedFrames {
     pub fn between(from: &LinkInfo, to: &LinkInfo, size: usize) -> Result<Self, NetError> {
         let mac = |link: &LinkInfo| {
             let (field, value) = ("the interface of a frame", format!("{:?}", link.name));
-            link.mac.ok_or(NetError::Value { field, value, range: "one that has a MAC address" })
+            link.mac.ok_or(NetError::OutOfRange { field, value, range: "one that has a MAC address" })
         };
         Self::new(mac(from)?, mac(to)?, size)
     }
@@ -89,7 +94,7 @@ fn sum(number: u64, body: &[u8]) -> u64 {
     lanes.into_iter().fold(0, step)
 }
 
-/// What a received frame is.
+/// What [`Tally`] finds a received frame to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// A whole frame that was expected, the first of its number.
@@ -100,7 +105,7 @@ pub enum Arrival {
     Beyond(u64),
     /// A frame of ours that was changed.
     Corrupt,
-    /// Not a frame of ours: what a kernel says of itself.
+    /// Not a numbered frame: ARP, for example.
     Foreign,
 }
 
@@ -261,6 +266,6 @@ mod tests {
             assert_eq!(Tally::new(100).take(&frame), Arrival::Corrupt, "a byte more");
         }
         let error = NumberedFrames::new(Mac([0; 6]), Mac([0; 6]), 59).unwrap_err();
-        assert_eq!(error.to_string(), "the size of a frame is 59, but has to be 60 to 65535 bytes");
+        assert_eq!(error.to_string(), "the size of a frame is 59, but must be 60 to 65535 bytes");
     }
 }

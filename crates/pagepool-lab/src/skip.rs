@@ -2,7 +2,8 @@
 
 use pagepool_net::link::NetError;
 
-/// What was made for a test; without the capability for it `None`, and a line on standard output that says SKIP and why.
+/// What was made for a test; without the capability for it `None`, and a line on standard output that says
+/// SKIP and why.
 ///
 /// # Panics
 ///

@@ -1,8 +1,8 @@
 //! On which CPU the stack of a link takes in what arrives.
 //!
-//! A veth hands a packet to the stack at its other end on the CPU of whoever sent it: so the thread that forwards to a host
-//! would do that host's work as well, up to the sending of what an acknowledgement allows. Receive packet steering gives
-//! it to another CPU.
+//! A veth hands a packet to the stack at its other end on the CPU of whoever sent it: so the thread that
+//! forwards to a host would do that host's work as well, up to the sending of what an acknowledgement allows.
+//! Receive packet steering gives it to another CPU.
 
 use std::fs;
 use std::io;

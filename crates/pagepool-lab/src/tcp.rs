@@ -1,7 +1,7 @@
 //! A transfer between two kernels' TCP, every byte of it checked.
 //!
-//! A connection that is not ended by both sides is forgotten at once, also when the process is killed: otherwise the kernel
-//! would go on sending what nobody forwards any more, and keep the namespace for it.
+//! A connection that is not ended by both sides is forgotten at once, also when the process is killed:
+//! otherwise the kernel would go on sending what nobody forwards any more, and keep the namespace for it.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -21,20 +21,20 @@ use crate::sys::poll::wait_readable;
 const SLICE: Duration = Duration::from_millis(50);
 /// Bytes of one call.
 const CHUNK: usize = 256 << 10;
-/// The content repeats after a prime number of bytes, so a segment that comes in the place of another shows, unless they
-/// are as many segments apart as this number is long: no window is.
+/// The content repeats after a prime number of bytes, so a segment that comes in the place of another shows,
+/// unless they are as many segments apart as this number is long: no window is.
 const PERIOD: usize = 65_521;
 
 const NOT_FORWARDED: &str = "is something between the two hosts forwarding, ARP included?";
 
-/// How a transfer goes.
+/// The parameters of a [`TcpTransfer`].
 #[derive(Clone, Copy, Debug)]
 pub struct TcpParams {
-    /// How many bytes at most.
+    /// Most bytes.
     pub bytes: u64,
-    /// How long the sender sends at most. What it sent is received after that.
+    /// Longest time of sending. What was sent by then is still received.
     pub duration: Duration,
-    /// How long it may take to connect, and how long nothing may move.
+    /// Longest time to connect, and longest time without progress.
     pub patience: Duration,
 }
 
@@ -44,7 +44,7 @@ impl Default for TcpParams {
     }
 }
 
-/// What went over.
+/// What a [`TcpTransfer`] moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TcpReport {
@@ -64,7 +64,7 @@ impl TcpReport {
         self.sent == self.received && self.corrupt_at.is_none()
     }
 
-    /// Bits of content, in thousands of millions a second.
+    /// Gbit/s of content.
     pub fn gbit_s(&self) -> f64 {
         self.received as f64 * 8e-9 / self.elapsed.as_secs_f64().max(1e-9)
     }
@@ -80,7 +80,7 @@ struct TransferState {
     failed: AtomicBool,
 }
 
-/// A sender in one namespace and a receiver in another, on threads of their own.
+/// A TCP sender in one namespace and a receiver in another, on threads of their own.
 ///
 /// Nothing in it waits without a limit; what fails at one end ends the other.
 ///
@@ -220,7 +220,7 @@ fn is_slow(error: &io::Error) -> bool {
 }
 
 fn late(what: &str, limit: Duration) -> NetError {
-    NetError::Late { what: format!("{what} of a TCP transfer"), limit, remedy: NOT_FORWARDED }
+    NetError::TimedOut { what: format!("{what} of a TCP transfer"), limit, remedy: NOT_FORWARDED }
 }
 
 /// The content from any place on, for a chunk at least.
@@ -328,7 +328,7 @@ fn receive(mut stream: TcpStream, params: &TcpParams, state: &TransferState) -> 
         match patience.or_late("receive", stream.read(&mut buffer))? {
             None => {}
             Some(0) => {
-                // The kernel is to see to it that the sender learns of the end; it may forget that in a second.
+                // The kernel now tells the sender of the end, and gives up after a second.
                 let _ = forget_on_close(stream.as_fd(), false);
                 break;
             }

@@ -1,19 +1,18 @@
-//! Two hosts on one subnet, and what stands between them: room for a forwarder.
+//! Two hosts on one subnet, and room for a forwarder between them.
 //!
 //! ```text
 //!      namespace a             between              namespace b
 //!   198.18.0.1  far0 ======= near0   near1 ======= far1  198.18.0.2
 //! ```
 //!
-//! Without a forwarder between `near0` and `near1` the hosts do not reach each other: it is the cable. It has to carry
-//! everything, ARP included.
+//! The forwarder is the cable: without one between `near0` and `near1` the hosts do not reach each other. It
+//! must carry all frames, ARP included.
 //!
-//! The near ends have a namespace of their own, so there are three, and one thread in each. In the machine's first one,
-//! where the process began, they would be seen by whatever manages the machine's interfaces (it may give them addresses, or
-//! turn them off), and a killed process would leave them there until the kernel has taken the far ends' namespaces apart. In
-//! those of the hosts, each beside its far end, two would do; but then the host's stack has both ends of its cable, and what
-//! the forwarder passes on comes back to it. Whoever wants them in a namespace that is there already says
-//! [`NearNamespace::Current`].
+//! The near ends have a namespace of their own, so there are three, with a thread in each. Two other places
+//! are worse. In the machine's first namespace a network manager would see them, and might configure them;
+//! and after a kill they would stay until the kernel removes the namespaces of the hosts. In a host's
+//! namespace its stack would own both ends of its link, and would receive what the forwarder sends.
+//! [`NearNamespace::Current`] puts them where the calling thread is all the same.
 
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
@@ -27,38 +26,38 @@ use crate::{coalesce, steering};
 
 /// How long links may take to come up.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Long enough for some ten packets at a few Gbit/s, and short beside what TCP takes for a round trip on a busy machine.
+/// About ten packets at a few Gbit/s, and short beside a round trip of TCP on a busy machine.
 const GATHER: Duration = Duration::from_micros(20);
-/// Bits of the network's addresses that are the same.
+/// Bits of the subnet's prefix.
 const PREFIX: u8 = 24;
 
-/// Where the near ends are.
+/// Which namespace the near ends are made in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NearNamespace {
-    /// In a namespace of their own.
+    /// One of their own.
     Own,
-    /// In that of the calling thread.
+    /// The calling thread's.
     Current,
 }
 
-/// What the hosts are to be.
+/// The parameters of [`TwoHosts`].
 #[derive(Clone, Debug)]
 pub struct TwoHostsParams {
     /// Largest packet without the Ethernet header, of every link: 68 to 65535.
     pub mtu: u32,
     /// Queues of every link: 1 to 4096.
     pub queues: u32,
-    /// Where the near ends are.
+    /// Which namespace the near ends are made in.
     pub near_namespace: NearNamespace,
-    /// Names of the near ends, of which there may be no others where they are.
+    /// Names of the near ends; they must be free in their namespace.
     pub near: [String; 2],
-    /// Whether the hosts put together what arrives, which spares their TCP much work. Near ends never do.
+    /// Whether the hosts receive by GRO, which spares their TCP much work. Near ends never do.
     pub gro: bool,
-    /// For how long the hosts gather packets for that, as a NIC does between two interrupts; zero takes each packet as it
-    /// comes. So they do, too, on a kernel before Linux 5.2, and where a filter of system calls forbids to ask for it.
+    /// How long the hosts gather packets for GRO, as a NIC does between two interrupts; zero receives each at
+    /// once. Requires Linux 5.2 and fsopen(2); without them each packet is received at once.
     pub gather: Duration,
-    /// The CPU on which the stack of each host takes in what arrives; `None` leaves it to whoever sends, which is the thread that
-    /// forwards. [`Host::stack`] says whether it could be had.
+    /// The CPU on which each host's stack receives; `None` is the CPU of the sender, which is the thread that
+    /// forwards. [`Host::stack`] says whether the kernel does it.
     pub stacks: [Option<u32>; 2],
 }
 
@@ -70,17 +69,17 @@ impl Default for TwoHostsParams {
     }
 }
 
-/// One of the hosts.
+/// One of the hosts: a namespace, its link and its address.
 #[derive(Debug)]
 pub struct Host {
-    /// Where it is.
+    /// Its namespace.
     pub namespace: Namespace,
-    /// Its only link, but for loopback.
+    /// Its link; it has loopback beside it.
     pub link: LinkInfo,
     /// Its address.
     pub address: Ipv4Addr,
-    /// The CPU on which its stack takes in what arrives, if it was asked for and the kernel took it: not without sysfs or receive
-    /// packet steering, nor for a CPU that is not there or keeps to itself.
+    /// The CPU on which its stack receives, if one was asked for and the kernel does it. That requires sysfs,
+    /// receive packet steering, and a CPU that is online and not isolated.
     pub stack: Option<u32>,
 }
 
@@ -91,11 +90,11 @@ impl Host {
     }
 }
 
-/// Two hosts that wait for somebody to forward between them. Dropping it ends them; their links go with them.
+/// Two hosts, for a forwarder to stand between. Dropping it removes them and their links.
 ///
-/// All links are up, and send whole packets with their checksums: transmit checksum and segmentation offloads are off.
-/// Nothing sends by itself: IPv6 is off in the hosts, and between them in a namespace of ours. Sockets that are still
-/// open in a host keep it alive, so close them first if the links are to be gone soon.
+/// All links are up, and send whole packets with their checksums: transmit checksum and segmentation offloads
+/// are off. Nothing sends by itself: IPv6 is off in the hosts, and in the near ends' own namespace. Open
+/// sockets keep a host's namespace alive, so close them first.
 ///
 /// ```
 /// use pagepool_lab::{FrameSocket, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
@@ -122,16 +121,16 @@ pub struct TwoHosts {
     pub a: Host,
     /// 198.18.0.2 on `far1`.
     pub b: Host,
-    /// Where the near ends are, if they are in a namespace of ours.
+    /// The near ends' own namespace, if they have one.
     pub between: Option<Namespace>,
     /// The ends to forward between: the peer of `a`'s link, and that of `b`'s.
     pub near: [LinkInfo; 2],
-    /// Stays where the near ends are, on whichever thread this is dropped.
+    /// Deletes the near ends in their namespace, on whichever thread this is dropped.
     clients: LinkClients,
 }
 
 impl TwoHosts {
-    /// Makes them.
+    /// Makes both hosts and their links, and waits until these are up.
     pub fn new(params: &TwoHostsParams) -> Result<Self, NetError> {
         let between = match params.near_namespace {
             NearNamespace::Own => Some(Namespace::new("between")?),
@@ -143,8 +142,7 @@ impl TwoHosts {
         Ok(Self { a, b, between, near: [near_a, near_b], clients })
     }
 
-    /// Runs something where the near ends are, or on the calling thread if they are not in a namespace of ours: it may open
-    /// devices on them.
+    /// Runs a closure in the near ends' namespace, such as one that opens devices on them.
     pub fn run_between<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         match &self.between {
             Some(namespace) => namespace.run(work),
@@ -162,7 +160,7 @@ impl Drop for TwoHosts {
     }
 }
 
-/// A namespace with links, to ask and to change.
+/// Both clients of a namespace's links.
 #[derive(Debug)]
 struct LinkClients {
     netlink: Netlink,

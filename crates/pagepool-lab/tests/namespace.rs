@@ -23,7 +23,8 @@ fn names(netlink: &mut Netlink) -> Vec<String> {
 /// The namespaces that threads of this process are in.
 fn namespaces_of_threads() -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let of = |task: std::fs::DirEntry| std::fs::read_link(task.path().join("ns/net")).ok(); // it may end meanwhile
+    // A thread may end meanwhile.
+    let of = |task: std::fs::DirEntry| std::fs::read_link(task.path().join("ns/net")).ok();
     tasks.filter_map(|task| of(task.unwrap())).map(|at| at.to_string_lossy().into_owned()).collect()
 }
 

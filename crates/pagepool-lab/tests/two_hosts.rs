@@ -1,5 +1,5 @@
-//! Two hosts in namespaces of the test's own, against the kernel: TCP and numbered frames between them, through a
-//! forwarder of ordinary sockets; and that nothing stays behind, whatever ends.
+//! Two hosts in namespaces of the test's own, against the kernel: TCP and numbered frames between them,
+//! through a forwarder of ordinary sockets; and that nothing stays behind, whatever ends.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
@@ -68,7 +68,8 @@ impl Bridge {
             for (from, to) in [(0, 1), (1, 0)] {
                 sockets[from].receive_many(&mut batch).unwrap();
                 for frame in batch.frames() {
-                    moved += u64::from(sockets[to].send(frame).unwrap()); // TCP sends again what found no room
+                    // TCP sends again what found no room.
+                    moved += u64::from(sockets[to].send(frame).unwrap());
                 }
             }
             forwarded.fetch_add(moved, Ordering::Relaxed);
@@ -147,7 +148,7 @@ fn without_a_forwarder_a_transfer_ends_with_the_reason() {
     let (start, [a, b]) = (Instant::now(), [&hosts.a, &hosts.b]);
     let error =
         TcpTransfer::start(&a.namespace, &b.namespace, b.address, params).unwrap().join().unwrap_err();
-    assert!(matches!(error, NetError::Late { .. }), "{error:?}");
+    assert!(matches!(error, NetError::TimedOut { .. }), "{error:?}");
     assert!(error.to_string().contains("forwarding, ARP included?"), "{error}");
     assert!(start.elapsed() < Duration::from_secs(9));
 }
@@ -259,7 +260,7 @@ fn single_frames_go_both_ways_and_not_back_to_who_sent_them() {
     assert_eq!(far.receive(&mut room[..20]).unwrap(), Some(100), "it says that it was cut");
     let long = near.send(&[0; 9000]).unwrap_err();
     assert!(long.to_string().contains("\"near1\""), "{long}");
-    assert!(matches!(near.send_many(&frame, 0), Err(NetError::Value { .. })));
+    assert!(matches!(near.send_many(&frame, 0), Err(NetError::OutOfRange { .. })));
 }
 
 #[test]
@@ -316,7 +317,8 @@ fn child_in(observer: &Namespace) -> Child {
     observer.run(move || command.spawn()).unwrap()
 }
 
-/// Kills it and waits until what it had is gone: the far ends, with their namespaces, must be for the near ends to go.
+/// Kills it and waits until what it had is gone: the far ends, with their namespaces, must be for the near
+/// ends to go.
 fn kill(mut child: Child, observer: &Namespace) -> Duration {
     child.kill().unwrap();
     child.wait().unwrap();

@@ -1,7 +1,7 @@
-//! Links of a network namespace, asked and changed: one netlink client, and one client of drivers.
+//! Network interfaces, asked and changed: a netlink client and an ethtool client.
 //!
-//! [`Netlink`] makes, asks and changes links, addresses and routes in the namespace it was opened in; [`Ethtool`] asks
-//! their drivers. [`cautions`] says which interfaces one should not touch.
+//! [`Netlink`] makes, asks and changes links, addresses and routes in the namespace it was opened in;
+//! [`Ethtool`] asks their drivers. [`cautions`] says which interfaces one should not touch.
 
 mod caution;
 mod error;

@@ -93,7 +93,7 @@ fn refusals_say_what_and_why() {
         }
         other => panic!("{other:?}"),
     }
-    assert!(matches!(netlink.link("a/b"), Err(NetError::Value { .. })));
+    assert!(matches!(netlink.link("a/b"), Err(NetError::OutOfRange { .. })));
     netlink.delete(index).unwrap();
     assert_eq!(names(&mut netlink), ["lo"]);
     let gone = netlink.delete(index).unwrap_err();

@@ -12,8 +12,8 @@ pub(crate) const BATCH: usize = 64;
 /// Bytes of memory that received frames may wait in.
 const RECEIVE_BYTES: libc::c_int = 32 << 20;
 
-/// A socket for all frames of one link, in the network namespace of the calling thread. What others send from the same
-/// machine through the link is not received; one that does not listen receives nothing.
+/// A socket for all frames of one link, in the network namespace of the calling thread. What others send from
+/// the same machine through the link is not received; one that does not listen receives nothing.
 pub(crate) fn open(index: u32, listens: bool) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: the call takes three integers.
@@ -70,8 +70,8 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> 
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }
 
-/// Sends frames that stand one after the other, all of the same length, at most [`BATCH`]; gives how many went. Never
-/// waits.
+/// Sends frames that stand one after the other, all of the same length, at most [`BATCH`]; gives how many
+/// went. Never waits.
 pub(crate) fn send_many(fd: BorrowedFd<'_>, frames: &[u8], len: usize) -> io::Result<usize> {
     let mut slices = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
     let mut messages = [empty_message(); BATCH];
@@ -82,14 +82,14 @@ pub(crate) fn send_many(fd: BorrowedFd<'_>, frames: &[u8], len: usize) -> io::Re
         message.msg_hdr.msg_iovlen = 1;
         count += 1;
     }
-    // SAFETY: the kernel reads `count` messages, each of one slice of `frames`, and writes their lengths; all of that
-    // lives as long as the call.
+    // SAFETY: the kernel reads `count` messages, each of one slice of `frames`, and writes their lengths; all
+    // of that lives as long as the call.
     let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr(), count, 0) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Receives frames into rooms of the same length that stand one after the other, at most [`BATCH`]; the lengths are of
-/// the frames, and may be more than there was room for. Gives how many came. Never waits.
+/// Receives frames into rooms of the same length that stand one after the other, at most [`BATCH`]; the
+/// lengths are of the frames, and may be more than there was room for. Gives how many came. Never waits.
 pub(crate) fn receive_many(
     fd: BorrowedFd<'_>,
     rooms: &mut [u8],
@@ -107,8 +107,8 @@ pub(crate) fn receive_many(
     }
     let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
     let (fd, at) = (fd.as_raw_fd(), messages.as_mut_ptr());
-    // SAFETY: the kernel writes into `count` messages and into the one slice of `rooms` that each has, at most as many
-    // bytes as that has; no two slices overlap, and all of that lives as long as the call.
+    // SAFETY: the kernel writes into `count` messages and into the one slice of `rooms` that each has, at
+    // most as many bytes as that has; no two slices overlap, and all of that lives as long as the call.
     let got = unsafe { libc::recvmmsg(fd, at, count, flags as _, std::ptr::null_mut()) };
     let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
     for (length, message) in lengths.iter_mut().zip(&messages[..got]) {

@@ -5,8 +5,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-/// The root of a sysfs that shows the links of the calling thread's namespace. It is mounted nowhere, and goes with the
-/// descriptor. Requires Linux 5.2 and `CAP_SYS_ADMIN`.
+/// The root of a sysfs that shows the links of the calling thread's namespace. It is mounted nowhere, and
+/// goes with the descriptor. Requires Linux 5.2 and `CAP_SYS_ADMIN`.
 pub(crate) fn of_this_namespace() -> io::Result<OwnedFd> {
     let context = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&context)?;

@@ -1,4 +1,4 @@
-//! Which interfaces somebody depends on, so that nobody cuts off the machine, or themselves, by a command.
+//! Which interfaces the machine or the user depends on, so that no command cuts them off.
 
 use std::fmt;
 use std::fs;
@@ -10,7 +10,7 @@ use super::netlink::Netlink;
 
 /// What the environment says of a session over SSH.
 const VARIABLE: &str = "SSH_CONNECTION";
-/// How far up the processes are followed: `sudo` and its like hide the environment of whoever ran them.
+/// Most ancestors that are read: `sudo` and its like hide the environment.
 const ANCESTORS: usize = 64;
 
 /// A reason not to take an interface's packets away from the kernel.
@@ -50,7 +50,7 @@ impl SshSession {
     ///
     /// ```
     /// use pagepool_net::link::SshSession;
-    /// let session = SshSession::parse("192.0.2.7 50000 198.51.100.1 22").expect("two addresses and two ports");
+    /// let session = SshSession::parse("192.0.2.7 50000 198.51.100.1 22").expect("addresses and ports");
     /// assert_eq!(session.client.to_string(), "192.0.2.7");
     /// ```
     pub fn parse(connection: &str) -> Option<Self> {
@@ -63,8 +63,8 @@ impl SshSession {
         Some(Self { client: address()?, server: address()? })
     }
 
-    /// The session that this process runs in: what its environment says, or that of a process that it comes from, as far
-    /// as those may be read.
+    /// The session that this process runs in, as its environment names it, or that of an ancestor that may be
+    /// read.
     pub fn current() -> Option<Self> {
         if let Ok(connection) = std::env::var(VARIABLE) {
             return Self::parse(&connection);
@@ -93,9 +93,10 @@ fn parent(process: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// Why the link should be left alone, in the namespace of `netlink`. None: nobody is known to depend on it.
+/// Reasons to leave a link of `netlink`'s namespace alone. An empty list: nothing is known to depend on it.
 ///
-/// A link carries what a bridge or bond carries that it is a port of, and what a VLAN carries that stands on it.
+/// A link carries what a bridge or bond carries that it is a port of, and what a VLAN carries that stands on
+/// it.
 ///
 /// ```no_run
 /// // The links of the machine that runs this are not known here.

@@ -1,4 +1,4 @@
-//! What can go wrong around a device: the kernel's errno, its own words where it has any, and what to do about it.
+//! Errors of links and namespaces: what failed, the kernel's errno and text, and the remedy.
 
 use std::error::Error;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::sys;
 
-/// Why something outside this process is not as it was asked for. The errno is the [`source`](Error::source).
+/// Why a request about links, namespaces or their sockets failed. The errno is the [`source`](Error::source).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NetError {
@@ -42,20 +42,20 @@ pub enum NetError {
         /// The names that there are.
         known: Vec<String>,
     },
-    /// What the kernel sent is not what the protocol says.
+    /// The kernel's answer does not follow the protocol.
     Malformed {
         /// Which part of it.
         what: &'static str,
     },
-    /// There is more of something than anybody expects.
+    /// A limit against endless answers is reached.
     TooMuch {
         /// Of what.
         what: &'static str,
         /// What would have been taken.
         limit: usize,
     },
-    /// Something did not happen in time.
-    Late {
+    /// A time limit is over.
+    TimedOut {
         /// What.
         what: String,
         /// How long it was waited for.
@@ -63,8 +63,8 @@ pub enum NetError {
         /// What may help.
         remedy: &'static str,
     },
-    /// A value that cannot be.
-    Value {
+    /// A parameter is out of range.
+    OutOfRange {
         /// Of which parameter.
         field: &'static str,
         /// What was given.
@@ -72,8 +72,8 @@ pub enum NetError {
         /// What may be given.
         range: &'static str,
     },
-    /// A driver keeps an offload as it is.
-    Fixed {
+    /// A driver does not change an offload.
+    FixedOffload {
         /// The link.
         link: String,
         /// The offload, as `ethtool -k` calls it.
@@ -84,7 +84,7 @@ pub enum NetError {
 }
 
 impl NetError {
-    /// The errno that just came from a system call, with the remedy that is known for it.
+    /// A failed system call with its errno, and the remedy that is known for it.
     pub fn call(call: &'static str, about: impl Into<String>, source: io::Error) -> Self {
         let remedy = remedy(call, &source);
         Self::Call { call, about: about.into(), remedy, source }
@@ -143,19 +143,17 @@ impl fmt::Display for NetError {
                 write!(f, "; {remedy}")
             }
             Self::NoLink { name, known } => {
-                write!(
-                    f,
-                    "there is no interface {name:?} in this network namespace; there is {}",
-                    known.join(", ")
-                )
+                write!(f, "no interface {name:?} in this network namespace, which has {}", known.join(", "))
             }
             Self::Malformed { what } => {
                 write!(f, "the kernel's answer is malformed: {what}; please report it")
             }
             Self::TooMuch { what, limit } => write!(f, "more than {limit} {what}; please report it"),
-            Self::Late { what, limit, remedy } => write!(f, "{what} took longer than {limit:?}; {remedy}"),
-            Self::Value { field, value, range } => write!(f, "{field} is {value}, but has to be {range}"),
-            Self::Fixed { link, offload, wanted } => {
+            Self::TimedOut { what, limit, remedy } => {
+                write!(f, "{what} took longer than {limit:?}; {remedy}")
+            }
+            Self::OutOfRange { field, value, range } => write!(f, "{field} is {value}, but must be {range}"),
+            Self::FixedOffload { link, offload, wanted } => {
                 let (wanted, kept) = if *wanted { ("on", "off") } else { ("off", "on") };
                 write!(
                     f,
@@ -197,7 +195,7 @@ mod tests {
     #[test]
     fn limits_and_ranges_are_named() {
         let late =
-            NetError::Late { what: "a link".into(), limit: Duration::from_secs(2), remedy: "try again" };
+            NetError::TimedOut { what: "a link".into(), limit: Duration::from_secs(2), remedy: "try again" };
         assert_eq!(late.to_string(), "a link took longer than 2s; try again");
         let many = NetError::TooMuch { what: "answers", limit: 3 };
         assert_eq!(many.to_string(), "more than 3 answers; please report it");

@@ -1,4 +1,5 @@
-//! What drivers do beside moving packets, asked and changed by ioctl.
+//! What drivers do beside moving packets, asked and changed by ioctl: `libc` has no types for it, and no
+//! crate is needed for a handful of commands.
 
 use std::fmt;
 use std::io;
@@ -32,8 +33,9 @@ impl Offload {
     /// All of them.
     pub const ALL: [Self; 7] =
         [Self::RxChecksum, Self::TxChecksum, Self::ScatterGather, Self::Tso, Self::Gso, Self::Gro, Self::Lro];
-    /// What a link must not have on its sending side if another takes its packets as they are, byte for byte: with these,
-    /// what is sent has no checksum yet, or is larger than the MTU. In the order in which they can be turned off.
+    /// What a link must not have on its sending side if another takes its packets as they are, byte for byte:
+    /// with these, what is sent has no checksum yet, or is larger than the MTU. In the order in which they
+    /// can be turned off.
     pub const OF_SENDER: [Self; 3] = [Self::Tso, Self::Gso, Self::TxChecksum];
 
     /// The commands that read and set it.
@@ -140,7 +142,7 @@ impl Ethtool {
         match set {
             Err(error) if !is_fixed(&error) => Err(refused(link, error)),
             _ if self.offload(link, offload)? == on => Ok(()),
-            _ => Err(NetError::Fixed { link: link.into(), offload: offload.name(), wanted: on }),
+            _ => Err(NetError::FixedOffload { link: link.into(), offload: offload.name(), wanted: on }),
         }
     }
 

@@ -1,7 +1,7 @@
 //! A netlink socket, and one exchange over it: a request, and all of its answer.
 //!
-//! Every exchange is bounded in time and in datagrams. Answers to earlier requests are recognised by their sequence number
-//! and skipped. What did not come from the kernel is not read.
+//! Every exchange is bounded in time and in datagrams. Answers to earlier requests are recognised by their
+//! sequence number and skipped. What did not come from the kernel is not read.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -43,7 +43,8 @@ impl NetlinkSocket {
         Ok(Self { socket, sequence: 0, buffer: vec![0; DATAGRAM_BYTES].into() })
     }
 
-    /// Sends a request and picks what is wanted out of the answer. A table that changed while it was read is read again.
+    /// Sends a request and picks what is wanted out of the answer. A table that changed while it was read is
+    /// read again.
     pub(crate) fn exchange<T>(
         &mut self,
         request: Request,
@@ -113,7 +114,7 @@ impl NetlinkSocket {
             }
             if Instant::now() >= deadline {
                 let remedy = "the kernel is busy removing network namespaces, perhaps; try again";
-                return Err(NetError::Late { what: about(), limit: LIMIT, remedy });
+                return Err(NetError::TimedOut { what: about(), limit: LIMIT, remedy });
             }
         }
     }
@@ -148,7 +149,8 @@ impl FinalMessage {
     }
 }
 
-/// The kernel's own text for an error. It follows the header of the request, or the whole request, that the error gives back.
+/// The kernel's own text for an error. It follows the header of the request, or the whole request, that the
+/// error gives back.
 fn extack(message: &NetlinkMessage<'_>) -> Result<Option<String>, Malformed> {
     let behind = match message.kind {
         uapi::NLMSG_DONE => 4,
@@ -189,8 +191,8 @@ mod tests {
             let end = FinalMessage::of(&NetlinkMessages(&bytes).next().unwrap().unwrap()).unwrap().unwrap();
             let error = end.refused(RequestText { request: "make", about: "a veth" });
             assert_eq!(error.errno(), Some(sys::EBUSY));
-            let expected = "the kernel refused to make a veth, saying \"no such thing\"; somebody else uses it; wait \
-                            until that ends, or end it";
+            let expected = "the kernel refused to make a veth, saying \"no such thing\"; somebody else uses it; \
+                            wait until that ends, or end it";
             assert_eq!(error.to_string(), expected);
         }
     }

@@ -172,7 +172,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), NetError> {
         return Ok(());
     }
     let range = "1 to 15 bytes without slash, colon, percent sign and blanks, not \".\" or \"..\"";
-    Err(NetError::Value { field: "the name of an interface", value: format!("{name:?}"), range })
+    Err(NetError::OutOfRange { field: "the name of an interface", value: format!("{name:?}"), range })
 }
 
 #[cfg(test)]

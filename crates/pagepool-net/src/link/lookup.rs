@@ -18,7 +18,7 @@ pub(crate) fn look_up(name: &str) -> Result<LinkInfo, Error> {
             let known = known.join(", ");
             parameter("interface", name, format!("one of this thread's network namespace, which are {known}"))
         }
-        NetError::Value { range, .. } => parameter("interface", name, range),
+        NetError::OutOfRange { range, .. } => parameter("interface", name, range),
         other => {
             let source =
                 other.errno().map_or(io::ErrorKind::InvalidData.into(), io::Error::from_raw_os_error);

@@ -1,7 +1,7 @@
 //! Netlink messages: built for the kernel, and taken apart without belief in what it sends.
 //!
-//! All numbers are in the machine's order. Reading is total: any bytes give messages, attributes, or [`Malformed`], and
-//! every loop ends, because each step takes at least a header away.
+//! All numbers are in the machine's order. Reading is total: any bytes give messages, attributes, or
+//! [`Malformed`], and every loop ends, because each step takes at least a header away.
 
 use super::error::NetError;
 use super::sys::uapi::{NLA_ALIGNTO, NLA_F_NESTED, NLA_TYPE_MASK};

@@ -1,7 +1,8 @@
 //! The kernel's tables of links, addresses, routes and queueing disciplines, asked and changed over netlink.
 //!
-//! Written by hand: for the thirteen kinds of message that are used here, netlink-packet-route and netlink-sys would bring a
-//! dozen crates, a procedural macro among them, and no exchange that is bounded in time. `libc` has the numbers.
+//! Written by hand: for the thirteen kinds of message that are used here, netlink-packet-route and
+//! netlink-sys would bring a dozen crates, a procedural macro among them, and no exchange that is bounded in
+//! time. `libc` has the numbers.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -119,7 +120,7 @@ impl Netlink {
             }
             if start.elapsed() >= limit {
                 let what = format!("interface {name:?}, which is {:?}, to come up", link.state);
-                return Err(NetError::Late {
+                return Err(NetError::TimedOut {
                     what,
                     limit,
                     remedy: "try again when the machine is less busy",
@@ -152,7 +153,8 @@ impl Netlink {
         self.change(request, "add the address", &format!("{ip}/{bits} to link {index}"))
     }
 
-    /// Adds a route to a network of so many bits, through a neighbour on one of the links; 0 bits are the default route.
+    /// Adds a route to a network of so many bits, through a neighbour on one of the links; 0 bits are the
+    /// default route.
     pub fn add_route(&mut self, to: Ipv4Addr, bits: u8, through: Ipv4Addr) -> Result<(), NetError> {
         let mut request =
             Request::new(uapi::RTM_NEWROUTE, uapi::NEW_ONLY | uapi::NLM_F_ACK, &route::new_header(bits));
@@ -212,8 +214,8 @@ impl Netlink {
         Ok(addresses.into_iter().map(|address| address.link).collect())
     }
 
-    /// The queueing disciplines of what leaves through a link; `noqueue` alone stands for none. A link that was never up has an
-    /// empty list.
+    /// The queueing disciplines of what leaves through a link; `noqueue` alone stands for none. A link that
+    /// was never up has an empty list.
     pub fn qdiscs(&mut self, index: u32) -> Result<Vec<String>, NetError> {
         let request = Request::new(uapi::RTM_GETQDISC, uapi::NLM_F_DUMP, &qdisc::header());
         let asked = RequestText { request: "list", about: "the queueing disciplines" };

@@ -6,8 +6,8 @@ use super::message::{Malformed, NetlinkMessage, NetlinkMessages};
 use super::qdisc::Qdisc;
 use super::route::{Address, Route};
 
-/// Reads any bytes as the kernel's answers of every kind, for proofs that none of them does harm; gives how many
-/// messages there were.
+/// Reads any bytes as the kernel's answers of every kind, for proofs that none of them does harm; gives how
+/// many messages there were.
 pub(crate) fn read_all(datagram: &[u8]) -> usize {
     let read = |message: Result<NetlinkMessage<'_>, Malformed>| {
         let Ok(message) = message else { return };

@@ -32,7 +32,8 @@ impl Route {
         Ok(Some(Self { prefix: fixed[1], links }))
     }
 
-    /// Whether it is the way to most of the world. Halves count: some tunnels take the default route's place with two.
+    /// Whether it is the way to most of the world. Halves count: some tunnels take the default route's place
+    /// with two.
     pub(crate) fn is_default(&self) -> bool {
         self.prefix <= 1
     }
@@ -63,7 +64,8 @@ impl Address {
     /// Reads it from a message about an address; `None` for families that are not of the Internet.
     pub(crate) fn parse(message: &NetlinkMessage<'_>) -> Result<Option<Self>, Malformed> {
         let (fixed, attributes) = message.split(ADDRESS_HEADER)?;
-        let local = attributes.find(uapi::IFA_LOCAL)?; // on a link from one to one other, `ADDRESS` is the other's
+        // On a point-to-point link `IFA_ADDRESS` is the peer's.
+        let local = attributes.find(uapi::IFA_LOCAL)?;
         let Some(bytes) = local.or(attributes.find(uapi::IFA_ADDRESS)?) else { return Ok(None) };
         let link = u32_at(fixed, 4).ok_or(Malformed("an address without a link"))?;
         Ok(ip(fixed[0], bytes)?.map(|ip| Self { link, ip }))
@@ -86,7 +88,8 @@ pub(crate) fn header(family: u8, bits: u8) -> [u8; ROUTE_HEADER] {
     header
 }
 
-/// The fixed part of a request for a route of IPv4 in the main table, made by an administrator (`RTPROT_STATIC`).
+/// The fixed part of a request for a route of IPv4 in the main table, made by an administrator
+/// (`RTPROT_STATIC`).
 pub(crate) fn new_header(bits: u8) -> [u8; ROUTE_HEADER] {
     let (table, made_by) = (uapi::RT_TABLE_MAIN, uapi::RTPROT_STATIC);
     [uapi::AF_INET, bits, 0, 0, table, made_by, 0, uapi::RTN_UNICAST, 0, 0, 0, 0]

@@ -1,5 +1,5 @@
-//! Two network namespaces of this thread's own with veth pairs between them, and the far end of a device there. The kernel
-//! removes them when the test is over, however it ends.
+//! Two network namespaces of this thread's own with veth pairs between them, and the far end of a device
+//! there. The kernel removes them when the test is over, however it ends.
 
 // UNSAFETY: system calls.
 #![allow(unsafe_code, dead_code)] // each test binary uses a part

@@ -150,7 +150,8 @@ fn call<C: EthtoolRequest>(fd: BorrowedFd<'_>, link: &str, command: &mut C) -> i
     }
     let data = libc::__c_anonymous_ifr_ifru { ifru_data: std::ptr::from_mut(command).cast() };
     let mut request = libc::ifreq { ifr_name: name, ifr_ifru: data };
-    // SAFETY: the request lives as long as the call, and the kernel writes to what it points to as `EthtoolRequest` says.
+    // SAFETY: the request lives as long as the call, and the kernel writes to what it points to as
+    // `EthtoolRequest` says.
     let done = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -20,7 +20,8 @@ pub(crate) fn open() -> io::Result<OwnedFd> {
     for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
         let on: libc::c_int = 1;
         let (at, len) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);
-        // SAFETY: the option is an int, which lives as long as the call. A kernel without it answers in fewer words.
+        // SAFETY: the option is an int, which lives as long as the call. A kernel without it answers in fewer
+        // words.
         let _ = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_NETLINK, option, at, len) };
     }
     Ok(fd)
@@ -37,15 +38,16 @@ pub(crate) fn send(fd: BorrowedFd<'_>, request: &[u8]) -> io::Result<()> {
     }
 }
 
-/// A datagram, if one is there: how long it is, which may be more than there was room for, and whether the kernel sent
-/// it. Never waits.
+/// A datagram, if one is there: how long it is, which may be more than there was room for, and whether the
+/// kernel sent it. Never waits.
 pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<(usize, bool)> {
     // SAFETY: zeroes are an address.
     let mut from: libc::sockaddr_nl = unsafe { MaybeUninit::zeroed().assume_init() };
     let mut len = size_of_val(&from) as libc::socklen_t;
     let (at, from_at) = (into.as_mut_ptr().cast(), (&raw mut from).cast());
     let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
-    // SAFETY: the kernel writes into the slice and the address, as many bytes as they have, and into the length.
+    // SAFETY: the kernel writes into the slice and the address, as many bytes as they have, and into the
+    // length.
     let got = unsafe { libc::recvfrom(fd.as_raw_fd(), at, into.len(), flags, from_at, &raw mut len) };
     let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
     Ok((got, from.nl_pid == 0))

@@ -1,4 +1,5 @@
-//! Names and numbers of netlink messages, as Linux spells them: `libc`'s, in the width that a message has them in.
+//! Names and numbers of netlink messages, as Linux spells them: `libc`'s, in the width that a message has
+//! them in.
 
 pub(crate) use libc::{
     IF_OPER_DOWN, IF_OPER_LOWERLAYERDOWN, IF_OPER_UNKNOWN, IF_OPER_UP, IFA_ADDRESS, IFA_LOCAL, IFLA_ADDRESS,
