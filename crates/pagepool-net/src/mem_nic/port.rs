@@ -140,7 +140,7 @@ impl NicPort {
         self.step(|wire| wire.take(packet)).unwrap_or(false)
     }
 
-    /// The device dies: it does nothing any more, and the driver's [`wait`](crate::Device::wait) says so.
+    /// The device dies: it does nothing any more, and the driver's [`wait`](crate::DeviceExt::wait) says so.
     pub fn die(&mut self) {
         self.link.die();
     }

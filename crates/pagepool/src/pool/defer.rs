@@ -88,7 +88,7 @@ impl Bound {
         self.deferred().map_or(0, |deferred| deferred.poll(usize::MAX))
     }
 
-    /// As [`PoolRef::deferred_stats`].
+    /// As [`PoolRef::deferred_stats`](crate::PoolRef::deferred_stats).
     pub fn deferred_stats(&self) -> DeferredStats {
         pool_ref::deferred_stats(&self.ptr())
     }

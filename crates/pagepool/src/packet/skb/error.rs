@@ -10,7 +10,8 @@ pub enum SkbError {
     Exhausted,
     /// No memory for a larger head.
     NoMemory,
-    /// A clone shares what would be written: see [`SkBuff::unclone`] and [`SkBuff::cow_head`].
+    /// A clone shares what would be written: see [`SkBuff::unclone`](crate::SkBuff::unclone) and
+    /// [`SkBuff::cow_head`](crate::SkBuff::cow_head).
     Cloned,
     /// There is not so much room at that end.
     NoRoom,
