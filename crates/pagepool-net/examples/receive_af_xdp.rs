@@ -1,5 +1,5 @@
-//! The loop of `receive_loop` over an AF_XDP socket, in a network namespace of its own with a veth pair in it: so
-//! root can run it anywhere and it leaves nothing behind. Without root it prints SKIP and the reason.
+//! The loop of `receive_loop` over an AF_XDP socket, in a network namespace of its own with a veth pair in
+//! it: so root can run it anywhere and it leaves nothing behind. Without root it prints SKIP and the reason.
 //!
 //! ```sh
 //! sudo -E cargo run -p pagepool-net --example receive_af_xdp

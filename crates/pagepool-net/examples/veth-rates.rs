@@ -1,7 +1,8 @@
-//! What ordinary sockets reach on veth pairs: frames sent, frames received, and TCP through a forwarder of two sockets.
+//! What ordinary sockets reach on veth pairs: frames sent, frames received, and TCP through a forwarder of
+//! two sockets.
 //!
-//! `cargo run --release -p pagepool-net --example veth-rates`, as root. Everything happens in namespaces of its own, which
-//! are gone at the end.
+//! `cargo run --release -p pagepool-net --example veth-rates`, as root. Everything happens in namespaces of
+//! its own, which are gone at the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,16 +1,18 @@
-//! The forwarding loop: receive, ask the program, do what it says, send, take back.
+//! The forwarding loop: receive, ask the handler, do what it says, send, take back.
 //!
-//! What   a [`Forwarder`] has ports, each a device with the pool that it receives into, and a program. One
-//!        [`poll`](Forwarder::poll) takes at most a budget of packets from each port through the program.
-//! Who    one thread, which owns the pools. Several threads have a forwarder each, over queues of their own; what one
-//!        redirects to a port of another goes over a [handoff](crate::handoff).
-//! Order  the program is asked about all packets of a burst, then what it said is done, packet by packet. If it panics, the
-//!        burst ends: its buffers go home.
-//! Short  a burst that all goes out of one port of this thread is given to its device as it is, where nothing waits for that
-//!        and the device takes it; else packets become frames and wait, in order, for the end of the burst.
-//! PoolPtr   what ends here is collected and returned in bulk, at the end of each burst; what was sent, through a
-//!        [`XdpFrameBulk`]. A packet of another thread's pool goes home by itself.
-//! Cost   nothing is allocated, locked or formatted per packet; all memory is bounded by rings and by the budget.
+//! What   a [`Forwarder`] has ports, each a device with the pool that it receives into, and a handler. One
+//!        [`poll`](Forwarder::poll) takes at most a budget of packets from each port through the handler.
+//! Who    one thread, which owns the pools. Several threads have a forwarder each, over queues of their own;
+//!        what one redirects to a port of another goes over a [handoff](crate::handoff).
+//! Order  the handler is asked about all packets of a burst, then what it said is done, packet by packet. If
+//!        it panics, the burst ends: its buffers go home.
+//! Short  a burst that all goes out of one port of this thread is given to its device as it is, where nothing
+//!        waits for that and the device takes it; else packets become frames and wait, in order, for the end
+//!        of the burst.
+//! Home   what ends here is collected and returned in bulk, at the end of each burst; what was sent,
+//!        through a [`XdpFrameBulk`]. A packet of another thread's pool goes home by itself.
+//! Cost   nothing is allocated, locked or formatted per packet; all memory is bounded by rings and by the
+//!        budget.
 
 mod cycles;
 pub(crate) mod egress;
@@ -27,7 +29,7 @@ use pagepool::{Bound, ETH_HEADER, Error, XdpBuff, XdpFrame, XdpFrameBulk, put_pa
 use crate::device::{Device, TxQueue, Wake};
 use crate::sys::event::Sleep;
 pub use cycles::PartCycles;
-use cycles::{Meter, Part};
+use cycles::{LoopPart, Meter};
 use egress::{Egress, PathStats};
 use handler::{Action, Ingress, PacketHandler, PortId};
 use handoff::{HandoffRx, HandoffTx};
@@ -39,8 +41,8 @@ pub use stats::ForwardStats;
 #[doc(alias = "NAPI_POLL_WEIGHT")]
 pub const BUDGET: usize = 64;
 
-/// Packets between the one that is looked at and the one whose first bytes are fetched: the time that these take to come
-/// from another CPU.
+/// Packets between the one that is looked at and the one whose first bytes are fetched: the time that these
+/// take to come from another CPU.
 const AHEAD: usize = 16;
 
 /// Most packets that one poll may be told to take from a port.
@@ -48,14 +50,14 @@ const MOST: usize = 4096;
 
 /// Where a port number leads.
 #[derive(Debug)]
-enum Target {
+enum PortRoute {
     /// To a port that this thread polls.
     Here(usize),
     /// To another thread.
     There(HandoffTx),
 }
 
-/// Receives, asks the program, and does what it says, on the thread that made it.
+/// Receives, asks the handler, and does what it says, on the thread that made it.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
@@ -86,12 +88,12 @@ enum Target {
 #[derive(Debug)]
 pub struct Forwarder<P, S = NoStack> {
     ports: Vec<Port>,
-    targets: Vec<Target>,
-    program: P,
+    routes: Vec<PortRoute>,
+    handler: P,
     stack: S,
     budget: usize,
     received: Vec<XdpBuff>,
-    /// What the program said of each.
+    /// What the handler said of each.
     verdicts: Vec<Action>,
     /// Packets that ended in this burst.
     ended: Vec<XdpBuff>,
@@ -102,19 +104,19 @@ pub struct Forwarder<P, S = NoStack> {
 }
 
 impl<P: PacketHandler> Forwarder<P> {
-    /// A forwarder without ports. What the program passes is counted and dropped.
-    pub fn new(program: P) -> Self {
-        Self::with_stack(program, NoStack)
+    /// A forwarder without ports. What the handler passes is counted and dropped.
+    pub fn new(handler: P) -> Self {
+        Self::with_stack(handler, NoStack)
     }
 }
 
 impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
-    /// A forwarder without ports that gives what the program passes to a stack.
-    pub fn with_stack(program: P, stack: S) -> Self {
+    /// A forwarder without ports that gives what the handler passes to a stack.
+    pub fn with_stack(handler: P, stack: S) -> Self {
         Self {
             ports: Vec::new(),
-            targets: Vec::new(),
-            program,
+            routes: Vec::new(),
+            handler,
             stack,
             budget: BUDGET,
             received: Vec::with_capacity(BUDGET),
@@ -140,11 +142,11 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         Ok(())
     }
 
-    /// Adds a device, with the pool that it receives into, mapped in the device's domain. As many packets may wait for
-    /// its transmit ring as that has slots; what is more is dropped, and counted.
+    /// Adds a device, with the pool that it receives into, mapped in the device's domain. As many packets may
+    /// wait for its transmit ring as that has slots; what is more is dropped, and counted.
     pub fn add_port(&mut self, device: Box<dyn Device>, pool: Bound) -> PortId {
         let id = self.next_id();
-        self.targets.push(Target::Here(self.ports.len()));
+        self.routes.push(PortRoute::Here(self.ports.len()));
         self.ports.push(Port::new(id, device, pool, self.budget));
         id
     }
@@ -152,7 +154,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// Adds a port that another thread polls: that of the forwarder which has the inlet.
     pub fn add_remote(&mut self, outlet: HandoffTx) -> PortId {
         let id = self.next_id();
-        self.targets.push(Target::There(outlet));
+        self.routes.push(PortRoute::There(outlet));
         id
     }
 
@@ -166,15 +168,15 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         Ok(())
     }
 
-    /// One round over all ports. Says how many packets moved in it, of all that were received, handed over, sent and
-    /// taken back; 0 is a reason to [`wait`](Self::wait).
+    /// One round over all ports. Says how many packets moved in it, of all that were received, handed over,
+    /// sent and taken back; 0 is a reason to [`wait`](Self::wait).
     pub fn poll(&mut self) -> usize {
         put_packets(&mut self.ended); // there are some only if a stack panicked
         self.meter.start(&self.ports);
         let mut moved = self.ports.iter_mut().map(|port| port.complete(&mut self.done)).sum();
-        self.meter.lap(Part::Transmit, moved, &self.ports);
+        self.meter.lap(LoopPart::Transmit, moved, &self.ports);
         self.done.flush(); // before anything is received: these are the next buffers
-        self.meter.lap(Part::Return, moved, &self.ports);
+        self.meter.lap(LoopPart::Return, moved, &self.ports);
         for at in 0..self.ports.len() {
             moved += self.take_handed_over(at);
             moved += self.receive(at);
@@ -182,13 +184,13 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         }
         let refused = self.done.len();
         self.done.flush();
-        self.meter.lap(Part::Return, refused, &self.ports);
+        self.meter.lap(LoopPart::Return, refused, &self.ports);
         self.ring();
         moved
     }
 
-    /// One round that receives nothing: sends what waits, and takes back what was sent. Says how many packets moved. For the
-    /// end, where what is on its way shall still go out.
+    /// One round that receives nothing: sends what waits, and takes back what was sent. Says how many packets
+    /// moved. For the end, where what is on its way shall still go out.
     pub fn flush(&mut self) -> usize {
         let mut moved = 0;
         for port in &mut self.ports {
@@ -200,8 +202,9 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         moved
     }
 
-    /// Sends a frame of this thread's own making out of a port, with the next [`poll`](Self::poll). Counts as one that was
-    /// redirected there; gives it back if as many wait as may, if the port's device is gone, or if there is none.
+    /// Sends a frame of this thread's own making out of a port, with the next [`poll`](Self::poll). Counts as
+    /// one that was redirected there; gives it back if as many wait as may, if the port's device is gone, or
+    /// if there is none.
     pub fn send(&mut self, port: PortId, frame: XdpFrame) -> Result<(), XdpFrame> {
         match self.place(port) {
             Some(at) => self.ports[at].send_on(frame),
@@ -209,8 +212,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         }
     }
 
-    /// Says from the next round on where the time goes, or no more. Off unless this is called: it costs some 4 cycles
-    /// of each packet in full bursts of 64.
+    /// Says from the next round on where the time goes, or no more. Off unless this is called: it costs some
+    /// 4 cycles of each packet in full bursts of 64.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
@@ -240,12 +243,14 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.meter.cycles
     }
 
-    /// Waits, without sleeping while any device has something to poll for, until there is something, or for so long. A
-    /// port whose device is gone is closed: what waits for it is counted and goes home. `Gone` if no device is left.
+    /// Waits, without sleeping while any device has something to poll for, until there is something, or for
+    /// so long. A port whose device is gone is closed: what waits for it is counted and goes home. `Gone` if
+    /// no device is left.
     ///
-    /// It sleeps on all devices, on all pools that were made with `wakeup`, and on what other threads hand over, at once. A
-    /// device says how often it wants to be asked meanwhile: an AF_XDP one 10 times a second, and more often while it sends.
-    /// Who never waits calls it with a timeout of zero now and then, to have devices that went away closed.
+    /// It sleeps on all devices, on all pools that were made with `wakeup`, and on what other threads hand
+    /// over, at once. A device says how often it wants to be asked meanwhile: an AF_XDP one 10 times a
+    /// second, and more often while it sends. Who never waits calls it with a timeout of zero now and then,
+    /// to have devices that went away closed.
     pub fn wait(&mut self, timeout: Duration) -> Wake {
         let alone = self.ports.len() == 1 && !self.ports[0].has_inlets();
         if alone {
@@ -276,7 +281,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.place(port).map_or(Wake::Gone, |at| self.ports[at].wait(timeout))
     }
 
-    /// Closes a port: what its device has and what waits for it goes home, and what is sent there is counted and dropped.
+    /// Closes a port: what its device has and what waits for it goes home, and what is sent there is counted
+    /// and dropped.
     pub fn close_port(&mut self, port: PortId) {
         if let Some(at) = self.place(port) {
             self.ports[at].close();
@@ -313,14 +319,14 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         Some(&self.ports[self.place(port)?].pool)
     }
 
-    /// The program.
-    pub fn program(&self) -> &P {
-        &self.program
+    /// The handler.
+    pub fn handler(&self) -> &P {
+        &self.handler
     }
 
-    /// Closes all ports, and gives the program back with what it knows.
-    pub fn into_program(self) -> P {
-        self.program
+    /// Closes all ports, and gives the handler back with what it knows.
+    pub fn into_handler(self) -> P {
+        self.handler
     }
 
     /// The stack.
@@ -329,14 +335,14 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     }
 
     fn next_id(&self) -> PortId {
-        PortId(self.targets.len() as u32)
+        PortId(self.routes.len() as u32)
     }
 
     /// Where among the ports with a device this one is.
     fn place(&self, port: PortId) -> Option<usize> {
-        match self.targets.get(port.0 as usize)? {
-            Target::Here(at) => Some(*at),
-            Target::There(_) => None,
+        match self.routes.get(port.0 as usize)? {
+            PortRoute::Here(at) => Some(*at),
+            PortRoute::There(_) => None,
         }
     }
 
@@ -346,7 +352,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             return 0;
         }
         let n = self.ports[at].take_handed_over(&mut self.done, self.budget);
-        self.meter.lap(Part::Transmit, n, &self.ports);
+        self.meter.lap(LoopPart::Transmit, n, &self.ports);
         n
     }
 
@@ -357,17 +363,18 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             let (taken, completed) = port.transmit(&mut self.done);
             (moved, sent) = (moved + taken + completed, sent + taken);
         }
-        self.meter.lap(Part::Transmit, moved, &self.ports);
+        self.meter.lap(LoopPart::Transmit, moved, &self.ports);
         self.meter.sent(sent);
         moved
     }
 
-    /// A burst of one port through the program. Says how many packets were received and sent at once, together.
+    /// A burst of one port through the handler. Says how many packets were received and sent at once,
+    /// together.
     fn receive(&mut self, at: usize) -> usize {
         let mut received = std::mem::take(&mut self.received);
-        received.reserve_exact(self.budget); // allocates only after a program panicked, and took the vector along
+        received.reserve_exact(self.budget); // allocates only after a handler panicked, and took the vector along
         let n = self.ports[at].receive(&mut received, self.budget);
-        self.meter.lap(Part::Receive, n, &self.ports);
+        self.meter.lap(LoopPart::Receive, n, &self.ports);
         let mut sent = 0;
         if n > 0 {
             let all_end = self.judge(at, &mut received);
@@ -375,25 +382,26 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
                 sent = self.send_burst(at, &mut received);
                 self.carry_out(at, &mut received);
             }
-            self.meter.lap(Part::PacketHandler, n, &self.ports);
+            self.meter.lap(LoopPart::Handle, n, &self.ports);
             put_packets(if all_end { &mut received } else { &mut self.ended });
-            self.meter.lap(Part::Return, n, &self.ports);
+            self.meter.lap(LoopPart::Return, n, &self.ports);
             self.meter.received(n);
         }
         self.received = received;
         n + sent
     }
 
-    /// Asks the program about a burst. Whether all of it ends here: then nothing is to be carried out, and it is counted.
+    /// Asks the handler about a burst. Whether all of it ends here: then nothing is to be carried out, and it
+    /// is counted.
     #[inline]
     fn judge(&mut self, at: usize, packets: &mut [XdpBuff]) -> bool {
-        let Self { program, verdicts, ports, .. } = self;
+        let Self { handler, verdicts, ports, .. } = self;
         let ingress = Ingress { port: ports[at].id };
         let (mut dropped, mut aborted, mut too_short) = (0, 0, 0);
-        let reads = program.reads();
+        let reads = handler.reads();
         let mut ask = |packet: &mut XdpBuff| {
             let is_short = reads && packet.data_len() < ETH_HEADER;
-            let verdict = if is_short { Action::Drop } else { program.run(packet, ingress) };
+            let verdict = if is_short { Action::Drop } else { handler.handle(packet, ingress) };
             too_short += u64::from(is_short);
             dropped += u64::from(verdict == Action::Drop);
             aborted += u64::from(verdict == Action::Aborted);
@@ -416,13 +424,14 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         dropped + aborted == packets.len() as u64
     }
 
-    /// Sends a burst that all goes out of one port, if it can go as it is; says how many packets the device took.
+    /// Sends a burst that all goes out of one port, if it can go as it is; says how many packets the device
+    /// took.
     #[inline]
     fn send_burst(&mut self, at: usize, packets: &mut Vec<XdpBuff>) -> usize {
         let (to, back) = match self.verdicts[0] {
             Action::Tx => (at, true),
-            Action::Redirect(to) => match self.targets.get(to.0 as usize) {
-                Some(&Target::Here(to)) => (to, false),
+            Action::Redirect(to) => match self.routes.get(to.0 as usize) {
+                Some(&PortRoute::Here(to)) => (to, false),
                 _ => return 0,
             },
             _ => return 0,
@@ -430,19 +439,19 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         if self.verdicts.iter().any(|verdict| *verdict != self.verdicts[0]) {
             return 0;
         }
-        self.meter.lap(Part::PacketHandler, packets.len(), &self.ports);
+        self.meter.lap(LoopPart::Handle, packets.len(), &self.ports);
         let all = packets.len();
         let sent = self.ports[to].send_burst(packets, back);
         if !back && packets.is_empty() {
             self.ports[at].stats.redirect_out += all as u64;
         }
         self.verdicts.truncate(packets.len()); // none is left to be carried out, or all are
-        self.meter.lap(Part::Transmit, sent, &self.ports);
+        self.meter.lap(LoopPart::Transmit, sent, &self.ports);
         self.meter.sent(sent);
         sent
     }
 
-    /// Does with each packet what the program said.
+    /// Does with each packet what the handler said.
     fn carry_out(&mut self, at: usize, packets: &mut Vec<XdpBuff>) {
         let ingress = Ingress { port: self.ports[at].id };
         let verdicts = std::mem::take(&mut self.verdicts);
@@ -463,8 +472,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
 
     /// Wakes the threads that something was handed over to.
     fn ring(&mut self) {
-        for target in &mut self.targets {
-            if let Target::There(outlet) = target {
+        for route in &mut self.routes {
+            if let PortRoute::There(outlet) = route {
                 outlet.ring();
             }
         }
@@ -480,15 +489,15 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     }
 
     fn redirect(&mut self, at: usize, packet: XdpBuff, to: PortId) {
-        let Some(target) = self.targets.get_mut(to.0 as usize) else {
+        let Some(route) = self.routes.get_mut(to.0 as usize) else {
             self.ports[at].stats.redirect_nowhere += 1;
             return self.ended.push(packet);
         };
         self.ports[at].stats.redirect_out += 1;
         let frame = XdpFrame::from(packet);
-        let sent = match target {
-            Target::Here(to) => self.ports[*to].send_on(frame),
-            Target::There(outlet) => {
+        let sent = match route {
+            PortRoute::Here(to) => self.ports[*to].send_on(frame),
+            PortRoute::There(outlet) => {
                 let handed = outlet.push(frame);
                 self.ports[at].stats.handoff_full += u64::from(handed.is_err());
                 handed
@@ -499,9 +508,9 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         }
     }
 
-    /// What there is to do now, without sleeping, and how long one may sleep if there is nothing. All devices are asked,
-    /// for one that is always busy must not hide that another one is gone; such a one is closed, and what it had may be the
-    /// buffers that a device wants which was asked before.
+    /// What there is to do now, without sleeping, and how long one may sleep if there is nothing. All devices
+    /// are asked, for one that is always busy must not hide that another one is gone; such a one is closed,
+    /// and what it had may be the buffers that a device wants which was asked before.
     fn arm(&mut self) -> (Wake, Duration) {
         self.sleep.clear();
         let (mut found, mut at_most, mut closed) = (Wake::Gone, Duration::MAX, false);

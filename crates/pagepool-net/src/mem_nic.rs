@@ -1,7 +1,8 @@
-//! An in-memory NIC: a device made of software, with descriptor rings, and a driver that trusts it in nothing.
+//! An in-memory NIC: a device made of software, with descriptor rings, and a driver that trusts it in
+//! nothing.
 //!
-//! What   two halves that share four rings and a gate. [`MemNic`] is the driver, a [`Device`] for the thread that polls.
-//!        [`NicPort`] is the hardware, on any thread.
+//! What   two halves that share four rings and a gate. [`MemNic`] is the driver, a [`Device`] for the thread
+//!        that polls. [`NicPort`] is the hardware, on any thread.
 //!
 //! ```text
 //!   driver: MemNic                    rings                         hardware: NicPort
@@ -11,21 +12,25 @@
 //!                          ◄─ sent: id ────────────────────────────
 //! ```
 //!
-//! Memory The hardware has no handle and no pointer: it knows device addresses, and its domain translates them. Why that is
-//!        sound, although it writes memory that is another thread's to hand out:
-//!        * The driver puts a descriptor on a ring only after the buffer is in its table, where nobody reaches it: the
-//!          buffer is out (I1), its memory stays (I3), no reference to its bytes exists (I4), and its address is that of a
-//!          mapping of this domain, by the very object (`reach.rs`).
-//!        * The port touches the bytes of a descriptor between taking it off the ring and completing it, and never those
-//!          of an id that it lied about (`port.rs`). An id is not used twice within 65,536 lives of its slot.
-//!        * The driver takes a buffer out of the table when it is completed, which comes after the port's last access:
-//!          the ring's tail is stored with Release and loaded with Acquire, both ways. Or at the end, below.
-//! End    `close` takes the gate, which waits for a step of the port to end, and lets none begin. Then nobody but the
-//!        driver has the buffers. A port that died may never complete anything; its buffers wait for `close`.
-//! Rings  of the crate `rtrb`: one producer, one consumer, bulk both ways, indices in lines of their own. Every ring has a
-//!        place for each slot of the table, so an honest port never finds a completion ring full.
-//! Cost   receive: per packet a completion copied, a table entry emptied and filled, an address computed, a descriptor
-//!        put. No read-modify-write, no lock, no allocation.
+//! Memory The hardware has no handle and no pointer: it knows device addresses, and its domain translates
+//!        them. Why that is sound, although it writes memory that is another thread's to hand out:
+//!        * The driver puts a descriptor on a ring only after the buffer is in its table, where nobody
+//!          reaches it: the buffer is out (I1), its memory stays (I3), no reference to its bytes exists (I4),
+//!          and its address is that of a mapping of this domain, by the very object (`reach.rs`).
+//!        * The port touches the bytes of a descriptor between taking it off the ring and completing it, and
+//!          never those of an id that it lied about (`port.rs`). An id is not used twice within 65,536 lives
+//!          of its slot.
+//!        * The driver takes a buffer out of the table when it is completed, which comes after the port's
+//!          last access: the ring's tail is stored with Release and loaded with Acquire, both ways. Or at the
+//!          end, below.
+//! End    `close` takes the gate, which waits for a step of the port to end, and lets none begin. Then nobody
+//!        but the driver has the buffers. A port that died may never complete anything; its buffers wait for
+//!        `close`.
+//! Rings  of the crate `rtrb`: one producer, one consumer, bulk both ways, indices in lines of their own.
+//!        Every ring has a place for each slot of the table, so an honest port never finds a completion ring
+//!        full.
+//! Cost   receive: per packet a completion copied, a table entry emptied and filled, an address computed, a
+//!        descriptor put. No read-modify-write, no lock, no allocation.
 
 pub(crate) mod cable;
 mod descriptor;
@@ -140,9 +145,10 @@ pub fn mem_nic(params: MemNicParams, memory: Arc<dyn DeviceMemory>) -> Result<(M
 }
 
 impl MemNic {
-    /// Looks at packets where they lie, at most `budget`, and gives the device the same buffers again: what a driver does
-    /// that has a fixed array of buffers and keeps no packet. Says how many there were. For packets of one buffer; a part
-    /// of a larger one counts as `rx_bad_length`. The buffers are those that the last [`receive`](Device::receive) gave it.
+    /// Looks at packets where they lie, at most `budget`, and gives the device the same buffers again: what a
+    /// driver does that has a fixed array of buffers and keeps no packet. Says how many there were. For
+    /// packets of one buffer; a part of a larger one counts as `rx_bad_length`. The buffers are those that
+    /// the last [`receive`](Device::receive) gave it.
     #[inline]
     pub fn look_in_place(&mut self, budget: usize, look: impl FnMut(&mut [u8])) -> usize {
         if self.link.is_gone() {

@@ -8,8 +8,8 @@ mod rig;
 pub use conformance::device;
 pub use rig::{Allowed, FarEnd, Rig};
 
-/// Reads any bytes as the kernel's answers over netlink, of every kind, and gives how many messages there were: for
-/// fuzzers, since no bytes may do harm.
+/// Reads any bytes as the kernel's answers over netlink, of every kind, and gives how many messages there
+/// were: for fuzzers, since no bytes may do harm.
 ///
 /// ```
 /// assert_eq!(pagepool_net::testing::netlink_answers(b"anything at all, really"), 1);

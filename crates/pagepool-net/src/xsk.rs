@@ -1,7 +1,8 @@
 //! Real interfaces: AF_XDP sockets over a pool's memory.
 //!
-//! What   a [`Umem`] is an arena registered with the kernel, and the domain that its pools name. A [`Redirect`] is the XDP
-//!        program of an interface. An [`XskDevice`] is one queue of it: a socket with four rings.
+//! What   a [`Umem`] is an arena registered with the kernel, and the domain that its pools name. A
+//!        [`Redirect`] is the XDP program of an interface. An [`XskDevice`] is one queue of it: a socket with
+//!        four rings.
 //!
 //! ```text
 //!   pool ── pages ──► table ── fill: address ───────────────►  kernel, driver
@@ -11,15 +12,16 @@
 //! ```
 //!
 //! Who    the table at [`XskDevice`] says which thread may do what.
-//! Share  devices over one `Umem` have fill and completion rings of their own (Linux 5.10), so they share nothing per packet:
-//!        what one receives another sends without a copy in user space, and pages go home to the pool they are of.
-//! Calls  in copy mode the kernel sends when it is called: after each transmit, and again in `complete` and `wait` for what
-//!        it had no room for. It is called only if it says that it waits to be. On a veth a program sends in its place, many
-//!        packets a call: between the table and the kernel there are rings of our own then, and `bpf_batch` is at their
-//!        other end.
-//! Close  unmaps the rings and closes the socket first, for the kernel keeps a socket whose rings are mapped; then takes
-//!        back what the tables have: on any ring, in the kernel, refused. A queue is free a moment later only (the kernel
-//!        takes sockets apart behind our back); opening tries again.
+//! Share  devices over one `Umem` have fill and completion rings of their own (Linux 5.10), so they share
+//!        nothing per packet: what one receives another sends without a copy in user space, and pages go home
+//!        to the pool they are of.
+//! Calls  in copy mode the kernel sends when it is called: after each transmit, and again in `complete` and
+//!        `wait` for what it had no room for. It is called only if it says that it waits to be. On a veth a
+//!        program sends in its place, many packets a call: between the table and the kernel there are rings
+//!        of our own then, and `bpf_batch` is at their other end.
+//! Close  unmaps the rings and closes the socket first, for the kernel keeps a socket whose rings are mapped;
+//!        then takes back what the tables have: on any ring, in the kernel, refused. A queue is free a moment
+//!        later only (the kernel takes sockets apart behind our back); opening tries again.
 
 mod bpf;
 mod bpf_batch;

@@ -1,20 +1,23 @@
 //! Zero-copy sends on a socket (`MSG_ZEROCOPY`), whose error queue says when pages are free again.
 //!
-//! What   the kernel sends from the program's pages, which it pins, and reads them until the last byte is acknowledged
-//!        or the last copy of a datagram is gone. [`ZeroCopySocket`] is a [`InUse`]: its pages wait in their pool.
-//! Who    any thread sends, one at a time; any thread polls. The lock of the sends is held across `sendmsg`, so that
-//!        numbers are given in the kernel's order; on a blocking socket others wait meanwhile. The lock of the window
-//!        is held for moments, so a poll never waits for a send.
-//! Numbers  the kernel counts the zero-copy sends that it accepts, from 0, and the socket counts along. So nobody else
-//!        may send on this socket with `MSG_ZEROCOPY`. A send that failed is not counted, as long as the error is one
-//!        that the kernel gives before it has counted, or takes its count back with (net/ipv4/tcp.c:tcp_sendmsg_locked,
-//!        net/ipv4/ip_output.c:__ip_append_data, v7.3). After any other error (a firewall's EPERM) of a datagram socket
-//!        the count is not certain any more, and the socket sends copies from then on.
-//! The end  closing a TCP socket does not free its pages: the kernel retransmits from them. A pool keeps the socket,
-//!        and with it the descriptor, as long as pages wait for it; shut the connection down through the descriptor,
-//!        and drop nothing. A peer that is gone ends the wait after the kernel's retransmissions, a reset at once: the
-//!        kernel drops what it had to send, and says so in the error queue. Should the descriptor be closed with pages
-//!        in use all the same, these are never said to be free.
+//! What   the kernel sends from the program's pages, which it pins, and reads them until the last byte is
+//!        acknowledged or the last copy of a datagram is gone. [`ZeroCopySocket`] is a [`InUse`]: its pages
+//!        wait in their pool.
+//! Who    any thread sends, one at a time; any thread polls. The lock of the sends is held across `sendmsg`,
+//!        so that numbers are given in the kernel's order; on a blocking socket others wait meanwhile. The
+//!        lock of the window is held for moments, so a poll never waits for a send.
+//! Numbers  the kernel counts the zero-copy sends that it accepts, from 0, and the socket counts along. So
+//!        nobody else may send on this socket with `MSG_ZEROCOPY`. A send that failed is not counted, as long
+//!        as the error is one that the kernel gives before it has counted, or takes its count back with
+//!        (net/ipv4/tcp.c:tcp_sendmsg_locked, net/ipv4/ip_output.c:__ip_append_data, v7.3). After any other
+//!        error (a firewall's EPERM) of a datagram socket the count is not certain any more, and the socket
+//!        sends copies from then on.
+//! The end  closing a TCP socket does not free its pages: the kernel retransmits from them. A pool keeps the
+//!        socket, and with it the descriptor, as long as pages wait for it; shut the connection down through
+//!        the descriptor, and drop nothing. A peer that is gone ends the wait after the kernel's
+//!        retransmissions, a reset at once: the kernel drops what it had to send, and says so in the error
+//!        queue. Should the descriptor be closed with pages in use all the same, these are never said to be
+//!        free.
 //! Cost   a send: the system call, two uncontended locks. A question: one.
 
 mod sys;
@@ -69,7 +72,8 @@ const NOTES: usize = 64;
 pub struct ZeroCopySocket {
     fd: OwnedFd,
     datagrams: bool,
-    /// Whether the kernel's count of the sends is not known any more. Written by a failed send, under `sending`.
+    /// Whether the kernel's count of the sends is not known any more. Written by a failed send, under
+    /// `sending`.
     uncertain: AtomicBool,
     sending: Mutex<()>,
     state: Mutex<State>,
@@ -87,10 +91,11 @@ struct State {
 pub struct Sent {
     /// Bytes that the kernel took: all of a datagram, perhaps less of a stream.
     pub bytes: usize,
-    /// What the buffers wait with; `None` if the kernel has copied the bytes, and the buffers are free at once.
+    /// What the buffers wait with; `None` if the kernel has copied the bytes, and the buffers are free at
+    /// once.
     ///
-    /// On a stream a cookie stands for all that was sent before, too: a buffer that took several sends waits with the
-    /// cookie of the last one that has a cookie.
+    /// On a stream a cookie stands for all that was sent before, too: a buffer that took several sends waits
+    /// with the cookie of the last one that has a cookie.
     pub cookie: Option<u64>,
 }
 
@@ -102,22 +107,22 @@ pub struct ZeroCopyStats {
     pub sends: u64,
     /// Those that are over, and were sent without a copy.
     pub zero_copy: u64,
-    /// Those that are over, and were copied by the kernel after all, as for all that is looped back. Where the kernel
-    /// merges what it says of several sends, they count as the first of them.
+    /// Those that are over, and were copied by the kernel after all, as for all that is looped back. Where
+    /// the kernel merges what it says of several sends, they count as the first of them.
     pub copied: u64,
-    /// Sends that were copied at once, because the kernel had no memory left for notes about zero-copy sends (ENOBUFS:
-    /// `net.core.optmem_max`, or RLIMIT_MEMLOCK).
+    /// Sends that were copied at once, because the kernel had no memory left for notes about zero-copy sends
+    /// (ENOBUFS: `net.core.optmem_max`, or RLIMIT_MEMLOCK).
     pub refused: u64,
-    /// Sends that were copied at once, because 4096 were out, because the kernel's count was not certain, or because
-    /// they were of nothing.
+    /// Sends that were copied at once, because 4096 were out, because the kernel's count was not certain, or
+    /// because they were of nothing.
     pub ordinary: u64,
     /// Notes in the error queue about something else: they are taken out and dropped.
     pub other_notes: u64,
 }
 
 impl ZeroCopySocket {
-    /// Takes a connected UDP or TCP socket, over IPv4 or IPv6, on which nothing was sent with `MSG_ZEROCOPY` yet and
-    /// nobody else does.
+    /// Takes a connected UDP or TCP socket, over IPv4 or IPv6, on which nothing was sent with `MSG_ZEROCOPY`
+    /// yet and nobody else does.
     ///
     /// An error where the kernel refuses `SO_ZEROCOPY`, and for a datagram socket with `IP_RECVERR`.
     ///
@@ -146,8 +151,8 @@ impl ZeroCopySocket {
         Ok(Self { fd, datagrams, uncertain: AtomicBool::new(false), sending, state })
     }
 
-    /// Sends to the socket's peer: from the slices' pages, if the kernel does that, else a copy. The slices must not
-    /// change until [`in_use`](InUse::in_use) denies the cookie: what is written there may be sent.
+    /// Sends to the socket's peer: from the slices' pages, if the kernel does that, else a copy. The slices
+    /// must not change until [`in_use`](InUse::in_use) denies the cookie: what is written there may be sent.
     ///
     /// Errors are those of `sendmsg`; nothing was sent then, and the slices are free.
     pub fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<Sent> {
@@ -168,8 +173,8 @@ impl ZeroCopySocket {
         lock(&self.state)
     }
 
-    /// None, and counted why, where a copy has to be sent. What the kernel has left to say takes of the memory that it
-    /// refuses, and of the window, so it is read before giving up. Under `sending`.
+    /// None, and counted why, where a copy has to be sent. What the kernel has left to say takes of the
+    /// memory that it refuses, and of the window, so it is read before giving up. Under `sending`.
     fn send_from_pages(&self, slices: &[IoSlice<'_>]) -> io::Result<Option<Sent>> {
         // The kernel counts a datagram of nothing, and a stream's nothing not: so neither is tried.
         let nothing = slices.iter().all(|slice| slice.is_empty());
@@ -193,8 +198,8 @@ impl ZeroCopySocket {
         Ok(None)
     }
 
-    /// None where the window is full. The number is taken before the send, for the kernel may be done with it before
-    /// the call returns.
+    /// None where the window is full. The number is taken before the send, for the kernel may be done with it
+    /// before the call returns.
     fn try_send(&self, slices: &[IoSlice<'_>]) -> Option<io::Result<Sent>> {
         let cookie = self.state().window.begin()?;
         let sent = sys::send(self.fd.as_fd(), slices, true);
@@ -213,8 +218,8 @@ impl ZeroCopySocket {
 }
 
 impl AsFd for ZeroCopySocket {
-    /// The descriptor, to sleep on: `POLLERR` says that sends are over. To read its error queue, to send on it with
-    /// `MSG_ZEROCOPY` and to turn `IP_RECVERR` on is for the socket alone.
+    /// The descriptor, to sleep on: `POLLERR` says that sends are over. To read its error queue, to send on
+    /// it with `MSG_ZEROCOPY` and to turn `IP_RECVERR` on is for the socket alone.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -249,8 +254,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Errors of a datagram's send that come before the kernel counts it, or with its count taken back. ENOBUFS is one,
-/// because [`ZeroCopySocket::new`] refuses sockets where the network may give it too.
+/// Errors of a datagram's send that come before the kernel counts it, or with its count taken back. ENOBUFS
+/// is one, because [`ZeroCopySocket::new`] refuses sockets where the network may give it too.
 fn is_before_the_count(error: &io::Error) -> bool {
     let known = [
         libc::EAGAIN,

@@ -25,7 +25,7 @@ fn bed(action: Action) -> (Forwarder<impl FnMut(&mut XdpBuff, Ingress) -> Action
 }
 
 fn sum(spent: &PartCycles) -> u64 {
-    let parts = spent.receive_ticks + spent.program_ticks + spent.transmit_ticks + spent.return_ticks;
+    let parts = spent.receive_ticks + spent.handler_ticks + spent.transmit_ticks + spent.return_ticks;
     parts + spent.call_ticks + spent.idle_ticks
 }
 
@@ -61,7 +61,7 @@ fn the_parts_add_up_to_the_time_of_the_rounds() {
     assert_eq!((spent.rx_packets, spent.rx_bursts, spent.tx_packets), (10_000, 1000, 10_000));
     assert_eq!(forwarder.device(port).unwrap().stats().rx_packets, 10_000);
     assert_eq!((spent.calls, spent.call_ticks), (0, 0), "the in-memory NIC makes none");
-    let parts = [spent.receive_ticks, spent.program_ticks, spent.transmit_ticks, spent.return_ticks];
+    let parts = [spent.receive_ticks, spent.handler_ticks, spent.transmit_ticks, spent.return_ticks];
     assert!(parts.iter().all(|&part| part > 0) && spent.idle_ticks > 0, "{spent:?}");
 }
 

@@ -1,5 +1,5 @@
-//! Every example that shows the library runs to its end; each checks what it shows. `veth-rates` and `xsk-rates` are
-//! tools for measuring, and are not run here.
+//! Every example that shows the library runs to its end; each checks what it shows. `veth-rates` and
+//! `xsk-rates` are tools for measuring, and are not run here.
 
 #[path = "../examples/jumbo.rs"]
 mod jumbo;

@@ -130,7 +130,8 @@ fn a_stack_takes_what_it_wants() {
 
 #[test]
 fn the_short_way_overtakes_nothing_and_counts_the_same() {
-    // What it takes, call by call, from the end: all, in part, none; and all it is asked for once the ring moves again.
+    // What it takes, call by call, from the end: all, in part, none; and all it is asked for once the ring
+    // moves again.
     let short_way = vec![24, 24, 24, 24, 0, 7, 20, 24];
     for (verdict, back) in [(Action::Tx, true), (Action::Redirect(PortId(0)), false)] {
         let (nic, hand) = FakeNic::copying();
@@ -197,7 +198,7 @@ fn several_ports_into_one_lose_nothing_while_it_sends() {
 fn a_program_that_reads_nothing_says_so_and_is_asked_about_all() {
     struct Unseen;
     impl PacketHandler for Unseen {
-        fn run(&mut self, _: &mut XdpBuff, _: Ingress) -> Action {
+        fn handle(&mut self, _: &mut XdpBuff, _: Ingress) -> Action {
             Action::Tx
         }
         fn reads(&self) -> bool {
@@ -379,7 +380,8 @@ fn a_handoff_without_room_or_without_another_end_drops() {
 /// Packets of each direction.
 const EACH: u32 = 60_000;
 
-/// A queue that sends to the other thread's queue, until both have sent all; gives its pool to be looked at afterwards.
+/// A queue that sends to the other thread's queue, until both have sent all; gives its pool to be looked at
+/// afterwards.
 fn crosswise(
     (nic, hand): (FakeNic, Hand),
     (outlet, inlet): (pagepool_net::HandoffTx, pagepool_net::HandoffRx),
@@ -396,8 +398,8 @@ fn crosswise(
     let (mut reported, start) = (false, Instant::now());
     while done.load(Ordering::SeqCst) < 2 {
         assert!(start.elapsed() < Duration::from_secs(120), "{fed} fed, {} sent", sent.len());
-        // What arrives is as much as the other thread keeps up with, so that nothing has to be dropped, for want of room
-        // on the ring or of pages.
+        // What arrives is as much as the other thread keeps up with, so that nothing has to be dropped, for
+        // want of room on the ring or of pages.
         let stats = forwarder.stats(port).expect("the port is here");
         if hand.wire().arriving.is_empty() && u64::from(fed) < stats.redirect_in + 300 && fed < EACH {
             (fed..fed + 50).for_each(|n| hand.arrive(packet(n, 60)));

@@ -52,7 +52,8 @@ impl<P: PacketHandler> Bed<P> {
         while self.forwarder.poll() > 0 {}
     }
 
-    /// Ends the forwarder; every page is home, every mapping was undone, and the devices did nothing that they may not.
+    /// Ends the forwarder; every page is home, every mapping was undone, and the devices did nothing that
+    /// they may not.
     fn end(self) {
         drop(self.forwarder);
         assert!(self.homes.iter().all(|home| home.inflight().total == 0));
@@ -156,7 +157,8 @@ fn waiting_wakes_when_a_packet_arrives() {
     drop(sender.join().unwrap());
 }
 
-/// Every packet that was received counts once more, and every one that was to go out did, or is known to have ended.
+/// Every packet that was received counts once more, and every one that was to go out did, or is known to have
+/// ended.
 fn adds_up(stats: &ForwardStats, tx_packets: u64) {
     let ForwardStats { pass, drop, aborted, tx, redirect_out, redirect_nowhere, too_short, .. } = *stats;
     assert_eq!(stats.rx, pass + drop + aborted + tx + redirect_out + redirect_nowhere + too_short);

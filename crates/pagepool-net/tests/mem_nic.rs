@@ -98,7 +98,8 @@ impl Bench {
     }
 }
 
-// ---- A device that lies about what it received --------------------------------------------------------------------
+// ---- A device that lies about what it received
+// --------------------------------------------------------------------
 
 #[test]
 fn a_length_beyond_the_buffer_is_counted_and_the_buffer_goes_home() {
@@ -204,7 +205,8 @@ fn a_pool_without_chains_costs_the_packet_and_no_buffer() {
     bench.works_and_ends();
 }
 
-// ---- A device that lies about what it sent ------------------------------------------------------------------------
+// ---- A device that lies about what it sent
+// ------------------------------------------------------------------------
 
 #[test]
 fn a_completion_of_nothing_is_counted() {
@@ -274,7 +276,8 @@ fn completions_may_come_in_any_order() {
     bench.works_and_ends();
 }
 
-// ---- Rings, faults, syncs -----------------------------------------------------------------------------------------
+// ---- Rings, faults, syncs
+// -----------------------------------------------------------------------------------------
 
 #[test]
 fn a_transmit_ring_that_is_full_for_ever_loses_nothing() {
@@ -388,7 +391,8 @@ fn a_mapping_of_another_domain_with_the_same_id_counts_for_nothing() {
     assert_eq!((nic.stats().in_rx, nic.stats().rx_unmapped), (0, 32));
 }
 
-// ---- Waiting, and the end -----------------------------------------------------------------------------------------
+// ---- Waiting, and the end
+// -----------------------------------------------------------------------------------------
 
 #[test]
 fn a_step_on_another_thread_wakes_the_driver() {
@@ -507,7 +511,8 @@ fn a_lossless_cable_keeps_what_finds_no_buffer_and_a_plain_one_drops_it() {
     }
 }
 
-/// The whole ring is too small for it: no buffer that comes later helps, so it must not hold up those behind it.
+/// The whole ring is too small for it: no buffer that comes later helps, so it must not hold up those behind
+/// it.
 #[test]
 fn a_lossless_cable_drops_what_never_has_room() {
     let domain = NicDomain::new("both");

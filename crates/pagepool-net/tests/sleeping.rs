@@ -1,4 +1,5 @@
-//! A forwarder sleeps on everything at once: what wakes it, that nothing is missed, and how often it wakes for nothing.
+//! A forwarder sleeps on everything at once: what wakes it, that nothing is missed, and how often it wakes
+//! for nothing.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
@@ -47,8 +48,8 @@ fn sleeps() -> f64 {
     line.unwrap().trim().parse().unwrap()
 }
 
-/// How often a second a forwarder that has nothing to do sleeps, or returns from a wait at once, as a program would wait
-/// with it.
+/// How often a second a forwarder that has nothing to do sleeps, or returns from a wait at once, as a program
+/// would wait with it.
 fn wakes_a_second<P: PacketHandler, S: Stack>(forwarder: &mut Forwarder<P, S>) -> f64 {
     let settling = Instant::now();
     while forwarder.poll() > 0 || forwarder.wait(Duration::from_millis(50)) == Wake::Ready {

@@ -408,7 +408,8 @@ fn one_map_serves_several_interfaces_and_nobody_takes_out_anothers_socket() {
         let arena = arena(8 << 20);
         let umem = umem(&arena);
         let pools = [pool(&arena, &umem), pool(&arena, &umem)];
-        // The program of near1 is another's as far as near0's device goes; it looks at key 0, which both might take.
+        // The program of near1 is another's as far as near0's device goes; it looks at key 0, which both
+        // might take.
         let theirs = redirect("near1");
         let over = || Some(Redirect::over_map(theirs.map().try_clone_to_owned().unwrap()));
         let small = |interface: &str, map_key| XskParams {

@@ -1,5 +1,5 @@
-//! What AF_XDP says where something is missing: a capability, memory that may be locked, a newer kernel, a driver that can.
-//! Older kernels are played by a filter that answers as they do.
+//! What AF_XDP says where something is missing: a capability, memory that may be locked, a newer kernel, a
+//! driver that can. Older kernels are played by a filter that answers as they do.
 
 mod veth;
 

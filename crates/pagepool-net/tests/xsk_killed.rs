@@ -1,5 +1,5 @@
-//! A process that has a queue is killed, and the next one takes it at once: its XDP program is gone with it, and a queue that
-//! the kernel takes apart still is waited for.
+//! A process that has a queue is killed, and the next one takes it at once: its XDP program is gone with it,
+//! and a queue that the kernel takes apart still is waited for.
 
 mod veth;
 

@@ -1,4 +1,5 @@
-//! AF_XDP over veth pairs with several queues. What an AF_XDP socket sends from a queue of one end arrives at the queue of
+//! AF_XDP over veth pairs with several queues. What an AF_XDP socket sends from a queue of one end arrives at
+//!        the queue of
 //! the same number of the other; what an ordinary socket sends takes a queue by the CPU that it is sent on.
 
 mod veth;
@@ -140,8 +141,8 @@ fn all_of(queue: u32) -> Vec<(u32, usize)> {
     (0..BURSTS * BURST).map(|number| (queue, number)).collect()
 }
 
-/// Echoes on the near queues, on a thread for each; the far end sends on queues 0 and 1. Gives what came back to each of
-/// those, and what each near queue saw.
+/// Echoes on the near queues, on a thread for each; the far end sends on queues 0 and 1. Gives what came back
+/// to each of those, and what each near queue saw.
 fn through(veth: &Rc<Veth>, near: &[(u32, Arc<Memory>)]) -> (Vec<Vec<(u32, usize)>>, Vec<usize>) {
     let (stop, redirect) = (AtomicBool::new(false), attach("near0"));
     let echoed: Vec<_> = (0..2).map(|queue| usize::from(near.iter().any(|(q, _)| *q == queue))).collect();

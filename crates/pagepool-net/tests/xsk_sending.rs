@@ -18,7 +18,8 @@ const MTU: usize = 3400;
 /// Slots of each ring.
 const SLOTS: u32 = 256;
 
-/// The length of a packet with this number: what an Ethernet interface sends at least and at most, and all between.
+/// The length of a packet with this number: what an Ethernet interface sends at least and at most, and all
+/// between.
 fn length(number: usize) -> usize {
     60 + number * 37 % (MTU + 14 - 59)
 }

@@ -1,5 +1,5 @@
-//! The end of AF_XDP devices: in any order, and by being killed. Afterwards everything is home, nothing is attached, and the
-//! next start works at once.
+//! The end of AF_XDP devices: in any order, and by being killed. Afterwards everything is home, nothing is
+//! attached, and the next start works at once.
 
 mod veth;
 
@@ -104,7 +104,8 @@ impl Random {
     }
 }
 
-/// Two devices over one UMEM with something in every place: all that is to be dropped, and what shows that it was.
+/// Two devices over one UMEM with something in every place: all that is to be dropped, and what shows that it
+/// was.
 struct Everything {
     parts: Vec<(&'static str, Box<dyn Any>)>,
     homes: [PoolRef; 2],

@@ -1,5 +1,5 @@
-//! Pages of a pool sent over real sockets on loopback: the receiver finds what was written, no page is used again
-//! before the kernel is done with it, and all are home at the end.
+//! Pages of a pool sent over real sockets on loopback: the receiver finds what was written, no page is used
+//! again before the kernel is done with it, and all are home at the end.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 

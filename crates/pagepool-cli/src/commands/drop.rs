@@ -67,7 +67,7 @@ struct FrameCheck {
 
 impl PacketHandler for DropHandler {
     #[inline]
-    fn run(&mut self, packet: &mut XdpBuff, _: Ingress) -> Action {
+    fn handle(&mut self, packet: &mut XdpBuff, _: Ingress) -> Action {
         if let Some(check) = &mut self.check {
             check.take(packet);
         }

@@ -49,7 +49,7 @@ pub struct EchoHandler;
 
 impl PacketHandler for EchoHandler {
     #[inline]
-    fn run(&mut self, packet: &mut XdpBuff, _: Ingress) -> Action {
+    fn handle(&mut self, packet: &mut XdpBuff, _: Ingress) -> Action {
         swap_macs(packet.data_mut());
         Action::Tx
     }

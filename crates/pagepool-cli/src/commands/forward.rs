@@ -90,7 +90,7 @@ fn peers(sides: &[usize]) -> Box<[PortId]> {
 
 impl PacketHandler for ForwardHandler {
     #[inline]
-    fn run(&mut self, _: &mut XdpBuff, at: Ingress) -> Action {
+    fn handle(&mut self, _: &mut XdpBuff, at: Ingress) -> Action {
         Action::Redirect(self.to[at.port.0 as usize])
     }
 }

@@ -123,7 +123,7 @@ impl TrafficCommand for GenArgs {
 pub struct ReceiveNothing;
 
 impl PacketHandler for ReceiveNothing {
-    fn run(&mut self, _: &mut XdpBuff, _: Ingress) -> Action {
+    fn handle(&mut self, _: &mut XdpBuff, _: Ingress) -> Action {
         Action::Drop
     }
 

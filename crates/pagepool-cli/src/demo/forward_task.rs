@@ -58,7 +58,7 @@ pub struct DemoHandler(DemoAction);
 
 impl PacketHandler for DemoHandler {
     #[inline]
-    fn run(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action {
+    fn handle(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action {
         match self.0 {
             DemoAction::Drop => Action::Drop,
             DemoAction::Echo => {

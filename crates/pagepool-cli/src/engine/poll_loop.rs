@@ -141,7 +141,7 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
         polling.poll_until_draining(self.spin);
         polling.drain(self.drain);
         polling.publish();
-        polling.forwarder.into_program()
+        polling.forwarder.into_handler()
     }
 }
 
@@ -242,7 +242,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
             sample.ports.extend(self.ports.iter().map(|&port| PortSample::of(&self.forwarder, port)));
             sample.cycles = self.forwarder.cycles();
             sample.make_ticks = self.source.make_ticks();
-            sample.checked = self.forwarder.program().tally().map(Checked::of);
+            sample.checked = self.forwarder.handler().tally().map(Checked::of);
         });
     }
 }

@@ -146,11 +146,11 @@ pub struct Tapped<H> {
 
 impl<H: PacketHandler> PacketHandler for Tapped<H> {
     #[inline]
-    fn run(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action {
+    fn handle(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action {
         if let Some(tap) = &mut self.tap {
             tap.take(packet);
         }
-        self.handler.run(packet, at)
+        self.handler.handle(packet, at)
     }
 
     #[inline]

@@ -219,7 +219,7 @@ impl CyclesPerPacket {
         let spent = now.cycles.since(&warm.cycles);
         let packets = spent.rx_packets.max(spent.tx_packets);
         let each = |ticks: u64| if packets == 0 { 0.0 } else { ticks as f64 / packets as f64 };
-        let [make, receive, handler] = [now.make_ticks, spent.receive_ticks, spent.program_ticks].map(each);
+        let [make, receive, handler] = [now.make_ticks, spent.receive_ticks, spent.handler_ticks].map(each);
         let [transmit, r#return, calls] =
             [spent.transmit_ticks, spent.return_ticks, spent.call_ticks].map(each);
         let total = make + receive + handler + transmit + r#return + calls;

@@ -13,8 +13,8 @@ use pagepool_lab::{
 
 use crate::option;
 
-/// How long a program may take until packets come out of it, how long it runs before it is measured, and how long it may
-/// take to end.
+/// How long a program may take until packets come out of it, how long it runs before it is measured, and how
+/// long it may take to end.
 const START: Duration = Duration::from_secs(20);
 const WARM: Duration = Duration::from_millis(700);
 const END: Duration = Duration::from_secs(4);
@@ -134,8 +134,8 @@ impl Program {
         Ok(Self { child: Some(child), output })
     }
 
-    /// Ends it; gives what it said of itself, as JSON: its last line, or all of it, if that is JSON; and what testpmd says of
-    /// its cycles.
+    /// Ends it; gives what it said of itself, as JSON: its last line, or all of it, if that is JSON; and what
+    /// testpmd says of its cycles.
     fn end(mut self) -> String {
         if let Some(child) = &mut self.child {
             drop(child.stdin.take());

@@ -1,13 +1,15 @@
-//! What AF_XDP forwarders reach on veth pairs, each in its turn, under one sender: ours, and any other program.
+//! What AF_XDP forwarders reach on veth pairs, each in its turn, under one sender: ours, and any other
+//! program.
 //!
-//! `xsk-rates bed drop|echo|forward|tcp [--size BYTES] [--mtu BYTES] [--seconds S] [--host-cpu N] [--gather US] -- PROGRAM...` makes two
-//! hosts and a namespace between them, runs the program there, sends, and prints what the kernel counted, as one line of
-//! JSON. `near0` and `near1` are the program's interfaces; it should end when its standard input does, and is killed if
-//! not. With `--host-cpu` the host that sends takes in acknowledgements on that CPU, not on the program's. The hosts gather packets
-//! for `--gather` microseconds (20).
+//! `xsk-rates bed drop|echo|forward|tcp [--size BYTES] [--mtu BYTES] [--seconds S] [--host-cpu N] [--gather
+//! US] -- PROGRAM...` makes two hosts and a namespace between them, runs the program there, sends, and prints
+//! what the kernel counted, as one line of JSON. `near0` and `near1` are the program's interfaces; it should
+//! end when its standard input does, and is killed if not. With `--host-cpu` the host that sends takes in
+//! acknowledgements on that CPU, not on the program's. The hosts gather packets for `--gather` microseconds
+//! (20).
 //!
-//! `xsk-rates ours drop|echo|forward IF [IF] [--mtu BYTES] [--by-ring]` is such a program: our forwarder, which sends by the
-//! ring with `--by-ring`. What it printed is in the bed's line.
+//! `xsk-rates ours drop|echo|forward IF [IF] [--mtu BYTES] [--by-ring]` is such a program: our forwarder,
+//! which sends by the ring with `--by-ring`. What it printed is in the bed's line.
 //!
 //! `xsk-rates kernel redirect|drop|tx IF [IF]` is another one: the kernel alone, by an XDP program.
 

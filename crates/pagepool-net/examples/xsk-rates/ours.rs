@@ -87,7 +87,7 @@ impl What {
 
 impl PacketHandler for What {
     #[inline]
-    fn run(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action {
+    fn handle(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action {
         match self {
             Self::Drop => Action::Drop,
             Self::Forward => Action::Redirect(PortId(1 - at.port.0)),
@@ -151,7 +151,7 @@ fn report(spent: &PartCycles, took: u64, slept: u64) -> String {
     format!(
         r#"{{"receive":{:.1},"program":{:.1},"return":{:.1},"transmit":{:.1},"call":{:.1},"idle":{:.1},"slept":{:.1},"took":{:.1},"burst":{:.1},"call_each":{:.0},"rx":{},"tx":{}}}"#,
         rx(spent.receive_ticks),
-        rx(spent.program_ticks),
+        rx(spent.handler_ticks),
         rx(spent.return_ticks),
         rx(spent.transmit_ticks),
         rx(spent.call_ticks),

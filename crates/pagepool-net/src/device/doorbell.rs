@@ -1,10 +1,11 @@
 //! How a thread that sleeps learns that another one has put something onto a ring between them.
 //!
-//! Who    the producer rings behind what it put there, once for all of it; the consumer says that it goes to sleep, looks at
-//!        the ring once more, sleeps on the descriptor, and says that it is awake.
-//! Lost   no wake-up is. Each side stores (a slot; `sleeping`) and then loads what the other stores, with a SeqCst fence in
-//!        between: at least one of the two sees the other's store. So the consumer sees the slot and does not sleep, or
-//!        the producer sees it sleeping, and writes the event counter, which stays readable until somebody takes it.
+//! Who    the producer rings behind what it put there, once for all of it; the consumer says that it goes to
+//!        sleep, looks at the ring once more, sleeps on the descriptor, and says that it is awake.
+//! Lost   no wake-up is. Each side stores (a slot; `sleeping`) and then loads what the other stores, with a
+//!        SeqCst fence in between: at least one of the two sees the other's store. So the consumer sees the
+//!        slot and does not sleep, or the producer sees it sleeping, and writes the event counter, which
+//!        stays readable until somebody takes it.
 //! Cost   to ring: one fence; a system call only for one who sleeps.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -59,8 +60,8 @@ impl Doorbell {
     }
 }
 
-/// Whether the consumer sleeps: the part that both write, by swaps that acquire and release, so that a signal which `awake`
-/// takes back is never the one for the next sleep.
+/// Whether the consumer sleeps: the part that both write, by swaps that acquire and release, so that a signal
+/// which `awake` takes back is never the one for the next sleep.
 #[derive(Debug)]
 struct Sleeper(AtomicBool);
 
@@ -145,7 +146,8 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::time::Duration;
 
-    /// Two threads hand a number to and fro; each sleeps until it is its turn. One wake-up that is lost ends it.
+    /// Two threads hand a number to and fro; each sleeps until it is its turn. One wake-up that is lost ends
+    /// it.
     #[test]
     fn no_ring_is_lost() {
         const ROUNDS: u32 = 20_000;

@@ -1,8 +1,9 @@
 //! Which memory a device reaches, and at which addresses.
 //!
 //! What   the device's address space, and the mappings of the areas that its packets have come from so far.
-//! Cost   an address: a compare and a load for each area that was seen before this one. An area is asked, under its
-//!        lock, when it is seen for the first time or was mapped anew; and for each buffer that is not mapped.
+//! Cost   an address: a compare and a load for each area that was seen before this one. An area is asked,
+//!        under its lock, when it is seen for the first time or was mapped anew; and for each buffer that is
+//!        not mapped.
 
 use std::sync::Arc;
 
@@ -34,8 +35,8 @@ impl MappingCache {
         }
     }
 
-    /// Asks the area. A mapping that names this domain's id and is of another domain counts for nothing: its addresses
-    /// are not this device's.
+    /// Asks the area. A mapping that names this domain's id and is of another domain counts for nothing: its
+    /// addresses are not this device's.
     #[cold]
     fn ask(&mut self, buffer: &PageBuf) -> Option<DeviceAddr> {
         let mapping = buffer.mapping_in(self.id)?;

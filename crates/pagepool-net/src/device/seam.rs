@@ -1,8 +1,8 @@
 //! The seam between packets and whatever moves them.
 //!
-//! A [`Device`] is one receive and one transmit queue of an interface. It takes packets in over buffers of the pool that it
-//! is polled with, and sends frames of any memory that its address space reaches. One thread polls it, which owns that
-//! pool. A device may go to another thread between polls.
+//! A [`Device`] is one receive and one transmit queue of an interface. It takes packets in over buffers of
+//! the pool that it is polled with, and sends frames of any memory that its address space reaches. One thread
+//! polls it, which owns that pool. A device may go to another thread between polls.
 //!
 //! # One round
 //!
@@ -41,13 +41,13 @@
 //! # Rules
 //!
 //! * Order: there is one way out. What is in a [`TxQueue`] is sent in its order.
-//! * Room: [`transmit`](Device::transmit) leaves in the queue what the ring has no room for. Who wants to know before
-//!   asks [`tx_room`](super::DeviceExt::tx_room), which makes no system call.
+//! * Room: [`transmit`](Device::transmit) leaves in the queue what the ring has no room for. Who wants to
+//!   know before asks [`tx_room`](super::DeviceExt::tx_room), which makes no system call.
 //! * Refused: what a device can never send goes home, counts in [`TxQueue::refused`] and in `tx_too_long` or
 //!   `tx_unmapped`, and never as sent.
 //! * Sleep: from [`arm`](Device::arm) until the next `receive` or `arm` no wake-up is lost.
-//! * End: what is on the rings belongs to the device. [`close`](Device::close), and dropping it, takes all of it back,
-//!   whatever state the device is in.
+//! * End: what is on the rings belongs to the device. [`close`](Device::close), and dropping it, takes all of
+//!   it back, whatever state the device is in.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -80,13 +80,14 @@ pub struct DeviceInfo {
     pub max_packet: usize,
     /// Most buffers of a packet; 1 for a device without multi-buffer.
     pub max_buffers: usize,
-    /// Whether further areas can be mapped in its domain while it runs, so that memory of other devices' pools can be
-    /// sent without a copy.
+    /// Whether further areas can be mapped in its domain while it runs, so that memory of other devices'
+    /// pools can be sent without a copy.
     pub maps: bool,
 }
 
 impl DeviceInfo {
-    /// Most bytes behind an Ethernet header: what a network stack calls the MTU. A VLAN tag finds room besides.
+    /// Most bytes behind an Ethernet header: what a network stack calls the MTU. A VLAN tag finds room
+    /// besides.
     pub fn mtu(&self) -> usize {
         self.max_packet.saturating_sub(HEADERS)
     }
@@ -113,41 +114,47 @@ pub enum Armed<'a> {
     Idle {
         /// Readable once there is something; `None` for a device that can only be asked.
         fd: Option<BorrowedFd<'a>>,
-        /// The longest sleep: then it wants to be asked again, for some of what happens makes nothing readable.
+        /// The longest sleep: then it wants to be asked again, for some of what happens makes nothing
+        /// readable.
         at_most: Duration,
     },
 }
 
 /// One receive and one transmit queue of an interface. The module's page has the round that they are used in.
 ///
-/// Hot: `receive`, `transmit`, `complete` and `state` allocate, format and log nothing, and count what they refuse.
+/// Hot: `receive`, `transmit`, `complete` and `state` allocate, format and log nothing, and count what they
+/// refuse.
 pub trait Device: Send + fmt::Debug {
     /// What it is. Constant.
     fn info(&self) -> &DeviceInfo;
 
-    /// Moves packets that arrived into the vector: at most `budget`, and at most its spare capacity, for it never grows.
-    /// Then gives the device fresh buffers of `pool` in their place, as many as its ring has room for. So the first call,
-    /// which finds no packet, makes it ready for them. Says how many packets there were. A packet with errors, and one that
-    /// has no place, is counted and its buffers go home.
+    /// Moves packets that arrived into the vector: at most `budget`, and at most its spare capacity, for it
+    /// never grows. Then gives the device fresh buffers of `pool` in their place, as many as its ring has
+    /// room for. So the first call, which finds no packet, makes it ready for them. Says how many packets
+    /// there were. A packet with errors, and one that has no place, is counted and its buffers go home.
     ///
-    /// The pool's memory must be mapped in the device's domain; a buffer that is not goes home and is counted.
+    /// The pool's memory must be mapped in the device's domain; a buffer that is not goes home and is
+    /// counted.
     fn receive(&mut self, pool: &Bound, into: &mut Vec<XdpBuff>, budget: usize) -> usize;
 
-    /// Sends from the queue's front, as long as there is room for all buffers of the next frame. Says how many it took: the
-    /// device has those until [`complete`](Self::complete) gives them back. What does not fit stays in the queue, whole. What it can
-    /// never send (empty, too long, too many buffers, memory that it does not reach) it [refuses](TxQueue::refuse), and goes on.
+    /// Sends from the queue's front, as long as there is room for all buffers of the next frame. Says how
+    /// many it took: the device has those until [`complete`](Self::complete) gives them back. What does not
+    /// fit stays in the queue, whole. What it can never send (empty, too long, too many buffers, memory that
+    /// it does not reach) it [refuses](TxQueue::refuse), and goes on.
     fn transmit(&mut self, queue: &mut TxQueue) -> usize;
 
-    /// Moves frames that were sent, at most `budget`, into the bulk, through which they go home; says how many.
+    /// Moves frames that were sent, at most `budget`, into the bulk, through which they go home; says how
+    /// many.
     fn complete(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize;
 
     /// What a loop may ask in every round.
     fn state(&self) -> QueueState;
 
-    /// Before sleeping: looks whether there is something to poll for, and says what to sleep on if not. What happens from
-    /// before that look until the next `receive` or `arm` makes the descriptor readable. What other threads return to the pool does
-    /// not: sleep on its [`wake_fd`](Bound::wake_fd), too. What this thread returned since the last `receive` tells nobody,
-    /// so the device is given buffers here as well, if it has too few; then there is something to poll for.
+    /// Before sleeping: looks whether there is something to poll for, and says what to sleep on if not. What
+    /// happens from before that look until the next `receive` or `arm` makes the descriptor readable. What
+    /// other threads return to the pool does not: sleep on its [`wake_fd`](Bound::wake_fd), too. What this
+    /// thread returned since the last `receive` tells nobody, so the device is given buffers here as well, if
+    /// it has too few; then there is something to poll for.
     ///
     /// [`wait`](super::DeviceExt::wait) does all that for one device.
     fn arm(&mut self, pool: &Bound) -> Armed<'_>;
@@ -155,7 +162,8 @@ pub trait Device: Send + fmt::Debug {
     /// What it has done so far, and what is on its rings now. May make system calls.
     fn stats(&self) -> DeviceStats;
 
-    /// Stops it, and takes back every buffer on its rings; they go home. Nothing moves afterwards. Any number of times.
+    /// Stops it, and takes back every buffer on its rings; they go home. Nothing moves afterwards. Any number
+    /// of times.
     fn close(&mut self);
 }
 

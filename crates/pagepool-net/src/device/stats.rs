@@ -4,7 +4,8 @@ use super::counters::counters;
 use crate::sys::clock::ticks;
 
 counters! {
-    /// What a device has done so far, and what is on its rings now. All counts are of packets, unless they say otherwise.
+    /// What a device has done so far, and what is on its rings now. All counts are of packets, unless they
+    /// say otherwise.
     DeviceStats:
     /// Received and handed on.
     rx_packets,
@@ -14,7 +15,8 @@ counters! {
     rx_no_buffer,
     /// Arrived empty, or longer than the device takes.
     rx_too_long,
-    /// Buffers that came back with a length of 0, or with a packet beyond the buffer, or in its pool's tailroom.
+    /// Buffers that came back with a length of 0, or with a packet beyond the buffer, or in its pool's
+    /// tailroom.
     rx_bad_length,
     /// Buffers that the device named and did not have: it named them before, or never had them.
     rx_bad_descriptor,
@@ -54,9 +56,10 @@ counters! {
 }
 
 counters! {
-    /// What the kernel counts for a queue, and where its buffers are now. `fill`, `received` and `rx_in_kernel` add up to
-    /// [`in_rx`](DeviceStats::in_rx); `transmit`, `completed`, `tx_in_kernel` and `rejected` to
-    /// [`in_tx`](DeviceStats::in_tx). While packets move, a buffer that goes from one place to the next counts in one of them.
+    /// What the kernel counts for a queue, and where its buffers are now. `fill`, `received` and
+    /// `rx_in_kernel` add up to [`in_rx`](DeviceStats::in_rx); `transmit`, `completed`, `tx_in_kernel` and
+    /// `rejected` to [`in_tx`](DeviceStats::in_tx). While packets move, a buffer that goes from one place to
+    /// the next counts in one of them.
     KernelStats:
     /// Packets dropped: no buffer on the fill ring, or longer than the queue takes.
     rx_dropped,
@@ -74,8 +77,8 @@ counters! {
     fill,
     /// Now: buffers on the receive ring, which have packets.
     received,
-    /// Now: buffers that the kernel took off the fill ring and has put on no other, or that wait here for the rest of
-    /// their packet.
+    /// Now: buffers that the kernel took off the fill ring and has put on no other, or that wait here for the
+    /// rest of their packet.
     rx_in_kernel,
     /// Now: buffers on the transmit ring.
     transmit,
@@ -83,7 +86,8 @@ counters! {
     completed,
     /// Now: buffers that are being sent.
     tx_in_kernel,
-    /// Now: buffers whose descriptors the kernel refused and never completes; they come back when the device is closed.
+    /// Now: buffers whose descriptors the kernel refused and never completes; they come back when the device
+    /// is closed.
     rejected,
 }
 

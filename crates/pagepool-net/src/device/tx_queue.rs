@@ -1,10 +1,11 @@
 //! What is to be sent by a device, in order.
 //!
-//! What   frames, and behind them one burst of packets that came in together and are no frames yet. A device that sends
-//!        whole pages takes those off the burst as they are ([`TxQueue::burst`]); for every other device, and for
-//!        everything else, the burst becomes frames when its turn comes ([`TxQueue::front`]).
+//! What   frames, and behind them one burst of packets that came in together and are no frames yet. A device
+//!        that sends whole pages takes those off the burst as they are ([`TxQueue::burst`]); for every other
+//!        device, and for everything else, the burst becomes frames when its turn comes ([`TxQueue::front`]).
 //! Order  first in, first out, whatever a packet is.
-//! Cost   a burst goes in by an exchange of two vectors. Nothing is allocated while the queue keeps to its capacity.
+//! Cost   a burst goes in by an exchange of two vectors. Nothing is allocated while the queue keeps to its
+//!        capacity.
 
 use std::collections::VecDeque;
 
@@ -46,7 +47,8 @@ impl TxQueue {
         Self::default()
     }
 
-    /// An empty queue that does not allocate for `len` frames and packets, of which at most `burst` are packets.
+    /// An empty queue that does not allocate for `len` frames and packets, of which at most `burst` are
+    /// packets.
     pub fn with_capacity(len: usize, burst: usize) -> Self {
         let frames = VecDeque::with_capacity(len);
         Self { frames, burst: Vec::with_capacity(burst), refused: 0 }
@@ -65,8 +67,8 @@ impl TxQueue {
         self.frames.push_back(frame.into());
     }
 
-    /// Puts all packets at the end, and leaves the vector empty. Their vector becomes the queue's, and the other way round:
-    /// what they take is the same whether they are one or a thousand.
+    /// Puts all packets at the end, and leaves the vector empty. Their vector becomes the queue's, and the
+    /// other way round: what they take is the same whether they are one or a thousand.
     #[inline]
     pub fn push_burst(&mut self, packets: &mut Vec<XdpBuff>) {
         self.make_frames();
@@ -103,7 +105,8 @@ impl TxQueue {
         self.frames.iter().map(XdpFrame::segment_count).chain(packets).sum()
     }
 
-    /// For devices: the packets at the front, if no frame is before them. What is taken must be taken off the front.
+    /// For devices: the packets at the front, if no frame is before them. What is taken must be taken off the
+    /// front.
     #[inline]
     pub fn burst(&mut self) -> Option<&mut Vec<XdpBuff>> {
         (self.frames.is_empty() && !self.burst.is_empty()).then_some(&mut self.burst)
@@ -121,10 +124,16 @@ impl TxQueue {
     /// For devices: takes what is next, which the device has from here on.
     #[inline]
     pub fn pop(&mut self) -> Option<XdpFrame> {
-        self.frames.pop_front().or_else(|| {
+        if self.frames.is_empty() {
             self.make_frames();
-            self.frames.pop_front()
-        })
+        }
+        self.frames.pop_front()
+    }
+
+    /// What [`front`](Self::front) showed a moment ago.
+    #[inline(always)]
+    pub(crate) fn pop_shown(&mut self) -> Option<XdpFrame> {
+        self.frames.pop_front()
     }
 
     /// For devices: what is next can never be sent. It goes home, and is counted apart.

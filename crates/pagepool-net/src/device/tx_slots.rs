@@ -1,12 +1,14 @@
 //! The table of what is being sent, for devices whose rings name buffers, not frames.
 //!
-//! What   a slot for each buffer of each frame that the device has. The first one has the frame; the others say where it is. A
-//!        frame comes out with the last of its buffers, in whatever order they are completed. Each slot has a tag besides, by which
-//!        a device finds it again, or knows that it is in use.
-//! Trust  none: whoever takes a completion checks its slot by the tag. Then no buffer is completed twice, and no frame is freed
-//!        of which the device still reads another buffer.
-//! I4     a frame is in here, where nobody reaches its bytes, from before its buffers are on a ring until the last is completed.
-//! Cost   a frame of one buffer: a slot off the stack of free ones and back. Nothing is allocated.
+//! What   a slot for each buffer of each frame that the device has. The first one has the frame; the others
+//!        say where it is. A frame comes out with the last of its buffers, in whatever order they are
+//!        completed. Each slot has a tag besides, by which a device finds it again, or knows that it is in
+//!        use.
+//! Trust  none: whoever takes a completion checks its slot by the tag. Then no buffer is completed twice, and
+//!        no frame is freed of which the device still reads another buffer.
+//! I4     a frame is in here, where nobody reaches its bytes, from before its buffers are on a ring until the
+//! last is completed. Cost   a frame of one buffer: a slot off the stack of free ones and back. Nothing is
+//! allocated.
 
 use pagepool::XdpFrame;
 
@@ -58,12 +60,12 @@ impl<T> TxSlots<T> {
         self.slots.get_mut(slot).map(|slot| &mut slot.tag)
     }
 
-    /// Puts a frame in, for whose buffers there are free slots. Each is told to the closure: the number of the buffer, the
-    /// slot and its tag.
+    /// Puts a frame in, for whose buffers there are free slots. Each is told to the closure: the number of
+    /// the buffer, the slot and its tag.
     #[inline(always)]
     pub(crate) fn insert(
         &mut self,
-        frame: impl Into<Option<XdpFrame>>,
+        frame: Option<XdpFrame>,
         buffers: usize,
         mut each: impl FnMut(usize, u32, &mut T),
     ) {
@@ -75,11 +77,12 @@ impl<T> TxSlots<T> {
             each(buffer, free, &mut slot.tag);
         }
         let first = &mut self.slots[head as usize];
-        (first.frame, first.buffers, first.left) = (frame.into(), buffers as u8, buffers as u8);
+        (first.frame, first.buffers, first.left) = (frame, buffers as u8, buffers as u8);
         self.held += buffers;
     }
 
-    /// The device is done with the buffer of a slot, which is in use; gives the frame of which it was the last.
+    /// The device is done with the buffer of a slot, which is in use; gives the frame of which it was the
+    /// last.
     #[inline(always)]
     pub(crate) fn finish(&mut self, slot: u32) -> Option<XdpFrame> {
         let head = self.slots[slot as usize].head;
@@ -154,7 +157,8 @@ pub(crate) trait TxRing {
     fn post(&mut self, frame: Option<XdpFrame>, buffers: usize);
 }
 
-/// Takes frames off the queue's front while there is room; says how many. Those that can never be sent are refused.
+/// Takes frames off the queue's front while there is room; says how many. Those that can never be sent are
+/// refused.
 #[inline(always)]
 pub(crate) fn send(ring: &mut impl TxRing, queue: &mut TxQueue, stats: &mut DeviceStats) -> usize {
     let mut sent = 0;
@@ -169,7 +173,7 @@ pub(crate) fn send(ring: &mut impl TxRing, queue: &mut TxQueue, stats: &mut Devi
             TxFit::Now(buffers) => {
                 stats.tx_packets += 1;
                 stats.tx_bytes += frame.len() as u64;
-                ring.post(queue.pop(), buffers);
+                ring.post(queue.pop_shown(), buffers);
                 sent += 1;
                 continue;
             }

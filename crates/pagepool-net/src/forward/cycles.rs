@@ -1,9 +1,10 @@
 //! Where the time of a forwarder goes, by part of its loop.
 //!
-//! How    one time stamp at each border of two parts, which ends the one and begins the other. What the device says that
-//!        its system calls took is taken out of the part that made them. A part that moved nothing is idling.
-//! Cost   off: a predicted branch at each border. On: a stamp, and a question to each device, at each border: some
-//!        4 cycles a packet in full bursts of 64, which are in the figures.
+//! How    one time stamp at each border of two parts, which ends the one and begins the other. What the
+//!        device says that its system calls took is taken out of the part that made them. A part that moved
+//!        nothing is idling.
+//! Cost   off: a predicted branch at each border. On: a stamp, and a question to each device, at each border:
+//!        some 4 cycles a packet in full bursts of 64, which are in the figures.
 
 use super::port::Port;
 use crate::device::Calls;
@@ -11,13 +12,13 @@ use crate::device::counters::counters;
 use crate::sys::clock::ticks;
 
 counters! {
-    /// Where the time of a forwarder went: ticks, as [`ticks`](crate::ticks) counts them, by part of its loop, and
-    /// what they are to be divided by.
+    /// Where the time of a forwarder went: ticks, as [`ticks`](crate::ticks) counts them, by part of its
+    /// loop, and what they are to be divided by.
     PartCycles:
     /// Receiving bursts that brought packets: the device's ring, its tables, its new buffers from the pool.
     receive_ticks,
-    /// The program on those packets, and what became of each: dropped, queued, copied for another device.
-    program_ticks,
+    /// The handler on those packets, and what became of each: dropped, queued, copied for another device.
+    handler_ticks,
     /// Giving frames to devices, taking back those that were sent, and taking over those of other threads.
     transmit_ticks,
     /// Sending buffers home that ended or were sent.
@@ -37,9 +38,9 @@ counters! {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Part {
+pub(super) enum LoopPart {
     Receive,
-    PacketHandler,
+    Handle,
     Transmit,
     Return,
 }
@@ -66,7 +67,7 @@ impl Meter {
 
     /// A part ends, in which so many packets moved.
     #[inline(always)]
-    pub(super) fn lap(&mut self, part: Part, moved: usize, ports: &[Port]) {
+    pub(super) fn lap(&mut self, part: LoopPart, moved: usize, ports: &[Port]) {
         if self.on {
             self.note(part, moved as u64, ports);
         }
@@ -89,20 +90,20 @@ impl Meter {
         }
     }
 
-    fn note(&mut self, part: Part, moved: u64, ports: &[Port]) {
+    fn note(&mut self, part: LoopPart, moved: u64, ports: &[Port]) {
         let now = ticks();
         let mut took = now.saturating_sub(self.mark); // another CPU's counter may be behind
         self.mark = now;
-        if let Part::Receive | Part::Transmit = part {
+        if let LoopPart::Receive | LoopPart::Transmit = part {
             took -= self.note_calls(took, ports); // in the others no device is asked for anything
         }
         let cycles = &mut self.cycles;
         let ticks = match part {
             _ if moved == 0 => &mut cycles.idle_ticks,
-            Part::Receive => &mut cycles.receive_ticks,
-            Part::PacketHandler => &mut cycles.program_ticks,
-            Part::Transmit => &mut cycles.transmit_ticks,
-            Part::Return => &mut cycles.return_ticks,
+            LoopPart::Receive => &mut cycles.receive_ticks,
+            LoopPart::Handle => &mut cycles.handler_ticks,
+            LoopPart::Transmit => &mut cycles.transmit_ticks,
+            LoopPart::Return => &mut cycles.return_ticks,
         };
         *ticks += took;
     }

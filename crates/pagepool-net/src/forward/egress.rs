@@ -1,12 +1,14 @@
 //! Redirect by address: the way of a frame's memory to a device that it was not received by.
 //!
-//! What   an [`Egress`] stands before one device. A frame whose memory the device's domain maps goes as it is, at the
-//!        address that it has there. If the domain can map more, the frame's whole area is mapped, once. Else the bytes
-//!        are copied into pages of the device's own pool.
+//! What   an [`Egress`] stands before one device. A frame whose memory the device's domain maps goes as it
+//!        is, at the address that it has there. If the domain can map more, the frame's whole area is mapped,
+//!        once. Else the bytes are copied into pages of the device's own pool.
 //! Who    the thread that polls the device.
-//! I6     an egress is a user of each mapping that it relies on, also where it found one: whoever made that may end
-//!        first. It lets them go when it is closed, so close the device before: it must not reach the memory any more.
-//! Cost   the same area as last time: a compare per buffer. Another known one: a search. A new one: the area's lock.
+//! I6     an egress is a user of each mapping that it relies on, also where it found one: whoever made that
+//!        may end first. It lets them go when it is closed, so close the device before: it must not reach the
+//!        memory any more.
+//! Cost   the same area as last time: a compare per buffer. Another known one: a search. A new one: the
+//!        area's lock.
 
 use std::sync::Arc;
 
@@ -86,13 +88,14 @@ impl Egress {
         Self::to(info.domain.clone(), info.maps)
     }
 
-    /// The way to a device that sees this address space, if any, and in which further areas can be mapped or not.
+    /// The way to a device that sees this address space, if any, and in which further areas can be mapped or
+    /// not.
     pub fn to(domain: Option<Arc<dyn DmaDomain>>, maps: bool) -> Self {
         Self { domain, maps, known: Vec::new(), last: 0, stats: PathStats::default() }
     }
 
-    /// Which way a frame would take whose memory is of this area; changes nothing. `MapOnce` becomes `Copy` if the
-    /// domain then refuses. Takes the area's lock, if the area was not met before.
+    /// Which way a frame would take whose memory is of this area; changes nothing. `MapOnce` becomes `Copy`
+    /// if the domain then refuses. Takes the area's lock, if the area was not met before.
     pub fn path_for(&self, area: &Area) -> Path {
         match self.known.iter().find(|known| std::ptr::eq(&*known.area, area)) {
             Some(known) => known.path(),
@@ -100,8 +103,8 @@ impl Egress {
         }
     }
 
-    /// Makes a frame one that the device can send: itself, or a copy in pages of `pool`, which is the device's. `None` if
-    /// it had to be copied and could not be; it is counted and went home.
+    /// Makes a frame one that the device can send: itself, or a copy in pages of `pool`, which is the
+    /// device's. `None` if it had to be copied and could not be; it is counted and went home.
     #[inline]
     pub fn prepare(&mut self, frame: XdpFrame, pool: &Bound) -> Option<XdpFrame> {
         match self.reach(&frame) {
@@ -112,7 +115,8 @@ impl Egress {
         Some(frame)
     }
 
-    /// Whether all of a burst goes as it is, as the last frame did: packets of one pool in one buffer each. Meets no area anew.
+    /// Whether all of a burst goes as it is, as the last frame did: packets of one pool in one buffer each.
+    /// Meets no area anew.
     #[inline]
     pub(crate) fn reuses(&self, packets: &[XdpBuff]) -> bool {
         let (Some(known), Some(first)) = (self.known.get(self.last), packets.first()) else { return false };
@@ -132,8 +136,8 @@ impl Egress {
         self.stats
     }
 
-    /// Lets go of all mappings, of which some are undone by that. The device must have given back all frames before.
-    /// Any number of times; frames that come later are met anew.
+    /// Lets go of all mappings, of which some are undone by that. The device must have given back all frames
+    /// before. Any number of times; frames that come later are met anew.
     pub fn close(&mut self) {
         self.known.drain(..).for_each(Known::forget);
     }
@@ -237,7 +241,8 @@ fn copy_into(frame: &XdpFrame, pool: &Bound) -> Option<XdpBuff> {
     Some(packet)
 }
 
-/// A page with the next bytes, at most `left`, and how many they are; `None` if there is no page, or nothing to read.
+/// A page with the next bytes, at most `left`, and how many they are; `None` if there is no page, or nothing
+/// to read.
 fn copy_page(source: &mut Source<'_>, left: usize, pool: &Bound) -> Option<(pagepool::PageBuf, usize)> {
     let mut page = pool.alloc_page()?;
     let len = source.read(page.packet_mut()?);

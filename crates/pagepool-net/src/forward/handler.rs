@@ -1,6 +1,6 @@
 //! What decides about a packet.
 //!
-//! The verdicts have the meaning that they have in XDP. A closure is a program.
+//! The verdicts have the meaning that they have in XDP. A closure is a handler.
 
 use pagepool::XdpBuff;
 
@@ -12,7 +12,7 @@ pub struct PortId(pub u32);
 #[doc(alias = "xdp_action")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The program failed: counted apart, else as `Drop`. Linux: `XDP_ABORTED`.
+    /// The handler failed: counted apart, else as `Drop`. Linux: `XDP_ABORTED`.
     Aborted,
     /// The packet ends here. Linux: `XDP_DROP`.
     Drop,
@@ -20,7 +20,8 @@ pub enum Action {
     Pass,
     /// Out of the port that it came in by. Linux: `XDP_TX`.
     Tx,
-    /// Out of another port. Linux: `XDP_REDIRECT`. A port that does not exist is counted, and the packet ends.
+    /// Out of another port. Linux: `XDP_REDIRECT`. A port that does not exist is counted, and the packet
+    /// ends.
     Redirect(PortId),
 }
 
@@ -34,7 +35,8 @@ pub struct Ingress {
 /// Bytes of a MAC address.
 const MAC: usize = 6;
 
-/// Turns an Ethernet frame back to where it came from: swaps its two MAC addresses. Leaves what is too short for them.
+/// Turns an Ethernet frame back to where it came from: swaps its two MAC addresses. Leaves what is too short
+/// for them.
 ///
 /// ```
 /// let mut frame = [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 8, 0];
@@ -53,25 +55,27 @@ pub fn swap_macs(frame: &mut [u8]) {
     }
 }
 
-/// Decides about packets, and may change them: an XDP program. Runs on the thread that polls; must not block.
+/// Decides about packets, and may change them: what an XDP program is to the kernel. Runs on the thread that
+/// polls; must not block.
 ///
 /// ```
 /// use pagepool_net::{Action, Ingress, PacketHandler};
 /// let mut seen = 0;
-/// let mut program = |packet: &mut pagepool::XdpBuff, _: Ingress| {
+/// let mut handler = |packet: &mut pagepool::XdpBuff, _: Ingress| {
 ///     seen += packet.len();
 ///     if packet.data()[0] & 1 == 1 { Action::Drop } else { Action::Tx }
 /// };
 /// fn takes(_: &mut impl PacketHandler) {}
-/// takes(&mut program);
+/// takes(&mut handler);
 /// ```
 pub trait PacketHandler {
-    /// The verdict over one packet, which has at least an Ethernet header in its first buffer, if the program reads any.
-    fn run(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action;
+    /// The verdict over one packet, which has at least an Ethernet header in its first buffer, if the handler
+    /// reads any.
+    fn handle(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action;
 
-    /// Whether packets are looked at, by this program or by what sends them. Then their first cache lines are fetched some
-    /// packets before, and one without an Ethernet header ends. Say `false` in a program that ends packets unseen, for it has
-    /// no use for them. A closure cannot.
+    /// Whether packets are looked at, by this handler or by what sends them. Then their first cache lines are
+    /// fetched some packets before, and one without an Ethernet header ends. Say `false` in a handler that
+    /// ends packets unseen, for it has no use for them. A closure cannot.
     #[inline]
     fn reads(&self) -> bool {
         true
@@ -80,7 +84,7 @@ pub trait PacketHandler {
 
 impl<F: FnMut(&mut XdpBuff, Ingress) -> Action> PacketHandler for F {
     #[inline]
-    fn run(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action {
+    fn handle(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action {
         self(packet, at)
     }
 }

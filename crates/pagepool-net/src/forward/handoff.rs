@@ -1,9 +1,11 @@
 //! Frames for a port that another thread polls.
 //!
-//! What   a bounded ring with one producer and one consumer: one per sending thread and port. The frame moves; its
-//!        buffers stay where they are, and go home by themselves from wherever they end.
-//! Wake   the sender rings a [doorbell](Doorbell) once for all frames of a round, so that the other thread may sleep.
-//! Cost   a slot of 48 bytes, one release store, no lock; a fence for each round. A ring without room gives the frame back.
+//! What   a bounded ring with one producer and one consumer: one per sending thread and port. The frame
+//!        moves; its buffers stay where they are, and go home by themselves from wherever they end.
+//! Wake   the sender rings a [doorbell](Doorbell) once for all frames of a round, so that the other thread
+//!        may sleep.
+//! Cost   a slot of 48 bytes, one release store, no lock; a fence for each round. A ring without room gives
+//!        the frame back.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -45,7 +47,8 @@ pub struct HandoffTx {
 }
 
 impl HandoffTx {
-    /// Hands a frame over, or gives it back: there is no room, or nobody at the other end any more. Nobody is woken.
+    /// Hands a frame over, or gives it back: there is no room, or nobody at the other end any more. Nobody is
+    /// woken.
     #[inline]
     pub(crate) fn push(&mut self, frame: XdpFrame) -> Result<(), XdpFrame> {
         if self.frames.is_abandoned() {
@@ -65,7 +68,7 @@ impl HandoffTx {
 }
 
 impl Drop for HandoffTx {
-    /// A program that panics leaves its round, and what that handed over, to this.
+    /// A handler that panics leaves its round, and what that handed over, to this.
     fn drop(&mut self) {
         self.ring();
     }

@@ -70,7 +70,8 @@ impl Port {
         received
     }
 
-    /// Out of the port that it came in by: the device maps what it receives into. Gives the packet back if it is to end.
+    /// Out of the port that it came in by: the device maps what it receives into. Gives the packet back if it
+    /// is to end.
     pub(super) fn send_back(&mut self, packet: XdpBuff) -> Result<(), XdpBuff> {
         self.stats.tx += 1;
         if !self.has_room() {
@@ -92,9 +93,9 @@ impl Port {
         Ok(())
     }
 
-    /// Sends a burst that all goes out here, if nothing waits and it needs no preparation; says how many the device took. The
-    /// rest waits: a burst fits, for none waited. Else the burst stays where it is, and nothing is counted. `back` are those
-    /// that came in here.
+    /// Sends a burst that all goes out here, if nothing waits and it needs no preparation; says how many the
+    /// device took. The rest waits: a burst fits, for none waited. Else the burst stays where it is, and
+    /// nothing is counted. `back` are those that came in here.
     #[inline]
     pub(super) fn send_burst(&mut self, packets: &mut Vec<XdpBuff>, back: bool) -> usize {
         if self.gone || !self.waiting.is_empty() || !(back || self.egress.reuses(packets)) {
@@ -150,8 +151,9 @@ impl Port {
         &self.waiting
     }
 
-    /// Gives the device what waits, as far as it has room. If that is not enough it takes back what was sent meanwhile, for
-    /// other ports may have more for it in this round. Says how many frames it took, and gave back.
+    /// Gives the device what waits, as far as it has room. If that is not enough it takes back what was sent
+    /// meanwhile, for other ports may have more for it in this round. Says how many frames it took, and gave
+    /// back.
     pub(super) fn transmit(&mut self, done: &mut XdpFrameBulk) -> (usize, usize) {
         if self.gone || self.waiting.is_empty() {
             return (0, 0);
@@ -180,8 +182,8 @@ impl Port {
         wake
     }
 
-    /// Looks for something to do, and adds what to sleep on if there is nothing; says at most how long. A device that is
-    /// gone is closed. [`disarm`](Self::disarm) follows in any case.
+    /// Looks for something to do, and adds what to sleep on if there is nothing; says at most how long. A
+    /// device that is gone is closed. [`disarm`](Self::disarm) follows in any case.
     pub(super) fn arm(&mut self, sleep: &mut Sleep) -> (Wake, Duration) {
         let (mut wake, at_most) = self.arm_device(sleep);
         for inlet in &self.inlets {

@@ -1,10 +1,11 @@
-//! Where packets go that a program passes.
+//! Where packets go that a handler passes.
 
 use pagepool::XdpBuff;
 
 use super::handler::Ingress;
 
-/// Takes the packets that a program passes. A closure is a stack. Runs on the thread that polls; must not block.
+/// Takes the packets that a handler passes. A closure is a stack. Runs on the thread that polls; must not
+/// block.
 ///
 /// A packet may be kept, sent to another thread, or dropped there: it goes home by itself.
 ///

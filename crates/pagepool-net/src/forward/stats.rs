@@ -6,9 +6,9 @@ counters! {
     /// What became of the packets of a port. All counts are of packets.
     ///
     /// Each packet that was received counts once more: `rx` is the sum of `pass`, `drop`, `aborted`, `tx`,
-    /// `redirect_out`, `redirect_nowhere` and `too_short`. Each that is to go out is `tx` here or `redirect_in`; those of
-    /// them that the device was not given are `tx_overflow` and `tx_gone`, and of those redirected in also
-    /// [`copy_failed`](crate::PathStats::copy_failed).
+    /// `redirect_out`, `redirect_nowhere` and `too_short`. Each that is to go out is `tx` here or
+    /// `redirect_in`; those of them that the device was not given are `tx_overflow` and `tx_gone`, and of
+    /// those redirected in also [`copy_failed`](crate::PathStats::copy_failed).
     ForwardStats:
     /// Received.
     rx,
@@ -16,9 +16,9 @@ counters! {
     pass,
     /// Of those, given back by the stack, and dropped.
     pass_refused,
-    /// Dropped by the program.
+    /// Dropped by the handler.
     drop,
-    /// The program failed; dropped.
+    /// The handler failed; dropped.
     aborted,
     /// To be sent out of the same port.
     tx,
@@ -30,8 +30,9 @@ counters! {
     redirect_in,
     /// Redirected to a port that there is not; dropped.
     redirect_nowhere,
-    /// Less than an Ethernet header in the first buffer, or not readable; dropped, and the program was not asked. None where
-    /// the program says that it [reads](crate::PacketHandler::reads) none: that is asked about all.
+    /// Less than an Ethernet header in the first buffer, or not readable; dropped, and the handler was not
+    /// asked. None where the handler says that it [reads](crate::PacketHandler::reads) none: that is asked
+    /// about all.
     too_short,
     /// Dropped because as many packets as may wait for the transmit ring did.
     tx_overflow,

@@ -44,8 +44,8 @@ impl Cable {
         Self { a, b, lossless: false }
     }
 
-    /// A cable on which a packet waits until there are buffers for it: then the sender's ring fills. What the other end
-    /// can never take is dropped there, and so is everything when the other end is gone.
+    /// A cable on which a packet waits until there are buffers for it: then the sender's ring fills. What the
+    /// other end can never take is dropped there, and so is everything when the other end is gone.
     pub fn lossless(a: NicPort, b: NicPort) -> Self {
         Self { a, b, lossless: true }
     }

@@ -2,8 +2,8 @@
 
 use pagepool::DeviceAddr;
 
-/// Names a buffer on the rings: its slot in the driver's table, and above that in which of its lives the slot is, so
-/// that a buffer which the device names again is not taken for the next one in the same slot.
+/// Names a buffer on the rings: its slot in the driver's table, and above that in which of its lives the slot
+/// is, so that a buffer which the device names again is not taken for the next one in the same slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BufferId(pub(super) u32);
 

@@ -1,4 +1,5 @@
-//! How a simulated device reaches memory: by device addresses, through its address space, and in no other way.
+//! How a simulated device reaches memory: by device addresses, through its address space, and in no other
+//! way.
 
 // UNSAFETY: what a device may touch is known to whoever runs it; the two methods are unsafe to call.
 #![expect(unsafe_code)]
@@ -35,8 +36,8 @@ pub trait DeviceMemory: DmaDomain {
     /// The device reads.
     ///
     /// # Safety
-    /// * The bytes belong to the device until the call returns: they are of a buffer that is on one of its rings, and
-    ///   nobody else writes them (I1, I4).
+    /// * The bytes belong to the device until the call returns: they are of a buffer that is on one of its
+    ///   rings, and nobody else writes them (I1, I4).
     ///
     /// Addresses of which nothing is mapped are a fault, whatever they are.
     unsafe fn device_read(&self, at: DeviceAddr, into: &mut [u8]) -> Result<(), Fault>;
@@ -44,8 +45,8 @@ pub trait DeviceMemory: DmaDomain {
     /// The device writes.
     ///
     /// # Safety
-    /// * The bytes belong to the device until the call returns: they are of a buffer that is on one of its rings, and
-    ///   there is no reference to them (I1, I4).
+    /// * The bytes belong to the device until the call returns: they are of a buffer that is on one of its
+    ///   rings, and there is no reference to them (I1, I4).
     unsafe fn device_write(&self, at: DeviceAddr, from: &[u8]) -> Result<(), Fault>;
 }
 

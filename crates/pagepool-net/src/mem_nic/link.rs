@@ -1,6 +1,7 @@
 //! What driver and port share beside the rings: the gate, the end, and the wake-up.
 //!
-//! Gate   a lock that the port holds during a step and the driver takes to close: once per step, not per packet.
+//! Gate   a lock that the port holds during a step and the driver takes to close: once per step, not per
+//!        packet.
 //! Sleep  the port rings a [doorbell](Doorbell) behind what it completed, and when the device dies.
 //! Cost   a step: the uncontended lock, and one fence where it completed something.
 

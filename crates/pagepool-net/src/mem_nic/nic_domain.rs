@@ -1,17 +1,19 @@
 //! The address space of an in-memory NIC: an IOMMU in a table.
 //!
-//! What   each mapped region has a place in a table, and its device addresses are the place's: bits 0 to 39 count bytes,
-//!        40 to 55 name the place, and the bits above count how often it was given, so that an address is not given
-//!        twice. Device and CPU see one memory.
+//! What   each mapped region has a place in a table, and its device addresses are the place's: bits 0 to 39
+//!        count bytes, 40 to 55 name the place, and the bits above count how often it was given, so that an
+//!        address is not given twice. Device and CPU see one memory.
 //! Who    any thread. Mapping and unmapping take a lock; an access takes none.
-//! How    a place is written by the holder of the lock, as a sequence lock: its tag is taken away, the region written,
-//!        the new tag put. A reader that finds its tag before and after it read the region has that region.
-//! Pairs  map: tag (Release) -> translate: tag (Acquire). map: fence (Release) before the region is written -> translate:
-//!        fence (Acquire) before the second look. It is in map, for who maps may be another thread than who took the old
-//!        tag away: the lock makes that known to the one who maps, and only a fence of his own hands it on.
+//! How    a place is written by the holder of the lock, as a sequence lock: its tag is taken away, the region
+//!        written, the new tag put. A reader that finds its tag before and after it read the region has that
+//!        region.
+//! Pairs  map: tag (Release) -> translate: tag (Acquire). map: fence (Release) before the region is written
+//!        -> translate: fence (Acquire) before the second look. It is in map, for who maps may be another
+//!        thread than who took the old tag away: the lock makes that known to the one who maps, and only a
+//!        fence of his own hands it on.
 //! Cost   an access: five loads, two compares, and the copy.
-//! Unmap  does not wait for an access that has begun. It need not: the buffer that is accessed is on a ring (the rule of
-//!        `DeviceMemory`), so it is out, and its memory stays (I3).
+//! Unmap  does not wait for an access that has begun. It need not: the buffer that is accessed is on a ring
+//!        (the rule of `DeviceMemory`), so it is out, and its memory stays (I3).
 
 // UNSAFETY: a device access copies to or from the memory that a region is of.
 #![expect(unsafe_code)]
@@ -119,8 +121,8 @@ impl NicDomain {
 }
 
 impl Free {
-    /// The tag of a place that nobody has, if there is one: of one that was used before, so that who maps and unmaps
-    /// over and over does not walk through the whole table.
+    /// The tag of a place that nobody has, if there is one: of one that was used before, so that who maps and
+    /// unmaps over and over does not walk through the whole table.
     fn take(&mut self) -> Option<u64> {
         let again = self.again.pop_front();
         if again.is_none() && self.fresh < 1 << PLACE_BITS {
@@ -183,8 +185,8 @@ impl DeviceMemory for NicDomain {
     #[inline]
     unsafe fn device_read(&self, at: DeviceAddr, into: &mut [u8]) -> Result<(), Fault> {
         let from = self.translate(at, into.len())?;
-        // SAFETY: I3, I4. The bytes lie in a region that was mapped, and belong to the device, so they are there, and
-        // nobody writes them; `into` is the device's own memory.
+        // SAFETY: I3, I4. The bytes lie in a region that was mapped, and belong to the device, so they are
+        // there, and nobody writes them; `into` is the device's own memory.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
         Ok(())
     }
@@ -192,8 +194,8 @@ impl DeviceMemory for NicDomain {
     #[inline]
     unsafe fn device_write(&self, at: DeviceAddr, from: &[u8]) -> Result<(), Fault> {
         let into = self.translate(at, from.len())?;
-        // SAFETY: I3, I4. The bytes lie in a region that was mapped, and belong to the device, so they are there, and
-        // there is no reference to them; so `from` is other memory.
+        // SAFETY: I3, I4. The bytes lie in a region that was mapped, and belong to the device, so they are
+        // there, and there is no reference to them; so `from` is other memory.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) };
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! The hardware half: takes packets from the wire into posted buffers, and puts posted packets on the wire.
 //!
 //! Who    the one that has it, on any thread. Everything happens in a [step](NicPort::step), under the gate.
-//! Memory only through the device's domain, and only the bytes of a descriptor that it took off a ring, has not completed
-//!        yet, and has told no lie about. What it was told to lie about (`inject_*`) it never touches again.
+//! Memory only through the device's domain, and only the bytes of a descriptor that it took off a ring, has
+//!        not completed yet, and has told no lie about. What it was told to lie about (`inject_*`) it never
+//!        touches again.
 //! Cost   a packet: one access through the domain, one descriptor taken, one completion put.
 
 // UNSAFETY: device accesses are unsafe to call; the head of `mem_nic.rs` says why these are sound.
@@ -78,8 +79,8 @@ pub struct PortStats {
     pub no_buffer: u64,
     /// Packets from the wire that are empty, or longer than the device takes.
     pub too_long: u64,
-    /// Accesses that the domain refused. A packet that was to be sent is lost; a buffer that was to be filled comes back
-    /// with a length of 0.
+    /// Accesses that the domain refused. A packet that was to be sent is lost; a buffer that was to be filled
+    /// comes back with a length of 0.
     pub faults: u64,
 }
 
@@ -117,8 +118,9 @@ impl NicPort {
         Self { link, wire }
     }
 
-    /// Does something as the hardware; `None` when the device is dead or the driver has closed it. The gate is taken
-    /// once, so many packets in one step cost less than a step for each. The driver must not be closed from within.
+    /// Does something as the hardware; `None` when the device is dead or the driver has closed it. The gate
+    /// is taken once, so many packets in one step cost less than a step for each. The driver must not be
+    /// closed from within.
     #[inline]
     pub fn step<R>(&mut self, work: impl FnOnce(&mut PortStep<'_>) -> R) -> Option<R> {
         let gate = self.link.enter()?;
@@ -178,8 +180,8 @@ impl NicPort {
         self.step(|wire| wire.0.rings.send.peek().ok().map(|posted| posted.id.0))?
     }
 
-    /// As a broken device: says that a buffer came in, with any id, length and end mark. The port never touches the buffer
-    /// that was named with this id again. False where the completion ring is full.
+    /// As a broken device: says that a buffer came in, with any id, length and end mark. The port never
+    /// touches the buffer that was named with this id again. False where the completion ring is full.
     pub fn inject_received(&mut self, id: u32, len: u32, last: bool) -> bool {
         let lie = Received { id: BufferId(id), len, last };
         let told = self.step(|wire| {
@@ -190,7 +192,8 @@ impl NicPort {
         told.unwrap_or(false)
     }
 
-    /// As a broken device: says that a buffer was sent, with any id. See [`inject_received`](Self::inject_received).
+    /// As a broken device: says that a buffer was sent, with any id. See
+    /// [`inject_received`](Self::inject_received).
     pub fn inject_sent(&mut self, id: u32) -> bool {
         let told = self.step(|wire| {
             wire.0.lied_sent.push(BufferId(id));
@@ -218,8 +221,8 @@ impl Drop for NicPort {
 }
 
 impl PortStep<'_> {
-    /// A packet from the wire, into as many buffers as it takes. False, and counted, if there are not enough, or the
-    /// packet is empty or longer than the device takes.
+    /// A packet from the wire, into as many buffers as it takes. False, and counted, if there are not enough,
+    /// or the packet is empty or longer than the device takes.
     #[inline]
     pub fn deliver(&mut self, packet: &[u8]) -> bool {
         self.0.deliver(packet)
@@ -230,8 +233,8 @@ impl PortStep<'_> {
         self.0.room_for(len) == Room::NotNow
     }
 
-    /// Puts the next packet on the wire; false if there is none. A packet that the domain does not let the device read is
-    /// counted, and the next one is taken.
+    /// Puts the next packet on the wire; false if there is none. A packet that the domain does not let the
+    /// device read is counted, and the next one is taken.
     #[inline]
     pub fn take(&mut self, packet: impl FnOnce(&[u8])) -> bool {
         self.take_if(|bytes| {
@@ -353,7 +356,8 @@ impl Wire {
     /// Fills a buffer and completes it; says whether the domain allowed it.
     #[inline]
     fn fill(&mut self, posted: Posted, bytes: &[u8], last: bool) -> bool {
-        // SAFETY: I1, I4. The buffer is in the driver's table until it is completed, which is below; the gate is held.
+        // SAFETY: I1, I4. The buffer is in the driver's table until it is completed, which is below; the gate
+        // is held.
         let written = unsafe { self.memory.device_write(posted.at, bytes) };
         if written.is_err() {
             self.link.counts.faults.add_one();
@@ -366,8 +370,8 @@ impl Wire {
 
     // ---- To the wire ------------------------------------------------------------------------------------------
 
-    /// Copies the descriptors of the next packet into `parts`, if it can be completed, and says how many there are. They
-    /// stay on the ring.
+    /// Copies the descriptors of the next packet into `parts`, if it can be completed, and says how many
+    /// there are. They stay on the ring.
     #[inline]
     fn next_packet(&mut self) -> Option<usize> {
         self.parts[0] = *self.rings.send.peek().ok()?;
@@ -390,7 +394,8 @@ impl Wire {
         Some(1 + all.iter().position(|part| part.last)?)
     }
 
-    /// Reads a packet; gives its length, or nothing, and counts, if the device may not. What was lied about is not read.
+    /// Reads a packet; gives its length, or nothing, and counts, if the device may not. What was lied about
+    /// is not read.
     #[inline]
     fn read(&mut self, count: usize) -> Option<usize> {
         let mut len = 0;
@@ -399,8 +404,8 @@ impl Wire {
                 return None;
             }
             let into = self.scratch.get_mut(len..len + part.len as usize)?;
-            // SAFETY: I1, I4. The frame is in the driver's table until its last buffer is completed, which comes later; the
-            // gate is held.
+            // SAFETY: I1, I4. The frame is in the driver's table until its last buffer is completed, which
+            // comes later; the gate is held.
             if unsafe { self.memory.device_read(part.at, into) }.is_err() {
                 self.link.counts.faults.add_one();
                 return None;
@@ -410,7 +415,8 @@ impl Wire {
         Some(len)
     }
 
-    /// Takes the packet's descriptors off the ring and completes them, but for those that were completed by a lie.
+    /// Takes the packet's descriptors off the ring and completes them, but for those that were completed by a
+    /// lie.
     #[inline]
     fn sent(&mut self, count: usize) {
         for part in &self.parts[..count] {

@@ -1,8 +1,8 @@
 //! The driver's receiving half: gives buffers to the device, and makes packets of those that come back.
 //!
-//! Trust  none. Whatever the device says of a buffer is held against the table: a buffer that it does not have is
-//!        counted, a length that the buffer has not is counted and the buffer goes home. A packet of which any part is
-//!        wrong is dropped up to its end.
+//! Trust  none. Whatever the device says of a buffer is held against the table: a buffer that it does not
+//!        have is counted, a length that the buffer has not is counted and the buffer goes home. A packet of
+//!        which any part is wrong is dropped up to its end.
 
 use pagepool::{Batch, Bound, DeviceAddr, PageBuf, XdpBuff};
 use rtrb::{Consumer, Producer};
@@ -183,7 +183,8 @@ impl Receiver {
         self.partial.take()
     }
 
-    /// The packet that is being put together has a part that is wrong: it is dropped, and so is the rest of it.
+    /// The packet that is being put together has a part that is wrong: it is dropped, and so is the rest of
+    /// it.
     #[cold]
     fn spoilt(&mut self, last: bool) -> Option<XdpBuff> {
         self.partial = None;
@@ -192,8 +193,8 @@ impl Receiver {
         None
     }
 
-    /// Gives the device a buffer for every free slot that the ring has a place for: one that completes what it has not
-    /// taken off the ring leaves slots without.
+    /// Gives the device a buffer for every free slot that the ring has a place for: one that completes what
+    /// it has not taken off the ring leaves slots without.
     #[inline]
     pub(super) fn refill(&mut self, pool: &Bound, reach: &mut MappingCache, stats: &mut DeviceStats) {
         let sync = !reach.is_coherent() && !pool.syncs_for(reach.id());
@@ -211,7 +212,8 @@ impl Receiver {
         }
     }
 
-    /// Gives the device buffers, for which there are slots and places on the ring; says how many of them are mapped.
+    /// Gives the device buffers, for which there are slots and places on the ring; says how many of them are
+    /// mapped.
     #[inline]
     fn post(&mut self, batch: &mut Batch, sync: bool, reach: &mut MappingCache) -> usize {
         let Self { fill, free, slots, .. } = self;

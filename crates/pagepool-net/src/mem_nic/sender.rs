@@ -1,4 +1,5 @@
-//! The driver's sending half: gives the buffers of frames to the device, and the frames back when it is done with them.
+//! The driver's sending half: gives the buffers of frames to the device, and the frames back when it is done
+//! with them.
 //!
 //! Trust  none, as in the receiving half: each buffer of a frame has a slot, and an id of its own.
 
@@ -44,7 +45,8 @@ impl Sender {
         }
     }
 
-    /// Takes frames off the front while there is room; says how many. Those that can never be sent are refused.
+    /// Takes frames off the front while there is room; says how many. Those that can never be sent are
+    /// refused.
     #[inline]
     pub(super) fn transmit(
         &mut self,
@@ -55,8 +57,8 @@ impl Sender {
         tx_slots::send(&mut Sending { sender: self, mappings }, queue, stats)
     }
 
-    /// Whether the ring has places for so many. As many as there are slots, unless the device completes what it has not
-    /// taken off the ring.
+    /// Whether the ring has places for so many. As many as there are slots, unless the device completes what
+    /// it has not taken off the ring.
     #[inline]
     fn has_places(&self, buffers: usize) -> bool {
         self.send.cached_slots() >= buffers || self.send.slots() >= buffers
@@ -92,8 +94,8 @@ impl Sender {
         frames
     }
 
-    /// The device is done with a buffer; gives the frame that it was the last of. An error is an id that it does not
-    /// have.
+    /// The device is done with a buffer; gives the frame that it was the last of. An error is an id that it
+    /// does not have.
     #[inline]
     fn finish(&mut self, id: BufferId) -> Result<Option<XdpFrame>, ()> {
         let slot =

@@ -1,5 +1,5 @@
-//! `bpf(2)`, as far as XDP programs are loaded, attached by a link, told of sockets, and run over frames that the kernel
-//! makes, and programs of the traffic control are loaded and run: include/uapi/linux/bpf.h (v7.3).
+//! `bpf(2)`, as far as XDP programs are loaded, attached by a link, told of sockets, and run over frames that
+//! the kernel makes, and programs of the traffic control are loaded and run: include/uapi/linux/bpf.h (v7.3).
 
 // UNSAFETY: system calls, whose arguments name memory by address.
 #![expect(unsafe_code)]
@@ -41,8 +41,8 @@ const NAME: [u8; 16] = *b"pagepool_xsk\0\0\0\0";
 pub(crate) enum Kind {
     /// For an interface; with packets of several buffers, Linux 5.18.
     Xdp { frags: bool },
-    /// For the traffic control's packets. The helper that reads a process's memory is for programs whose terms are compatible
-    /// with the kernel's, which this kind says to be: the MIT licence's are.
+    /// For the traffic control's packets. The helper that reads a process's memory is for programs whose
+    /// terms are compatible with the kernel's, which this kind says to be: the MIT licence's are.
     Packet,
 }
 
@@ -174,7 +174,8 @@ pub(crate) fn attach(program: BorrowedFd<'_>, index: u32, native: bool) -> io::R
     make(LINK_CREATE, &[program.as_raw_fd() as u32, index, ATTACH_TYPE_XDP, flags])
 }
 
-/// Has a program of the traffic control's see what goes out of an interface, for as long as the descriptor lives; Linux 6.6.
+/// Has a program of the traffic control's see what goes out of an interface, for as long as the descriptor
+/// lives; Linux 6.6.
 #[cfg(test)]
 pub(crate) fn attach_to_egress(program: BorrowedFd<'_>, index: u32) -> io::Result<OwnedFd> {
     // Behind the flags there are the place among others, and its revision.
@@ -202,8 +203,8 @@ pub(crate) fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(info[1])
 }
 
-/// Whether programs of the traffic control see what goes out of an interface; Linux 6.6, before which they hang on a queueing
-/// discipline.
+/// Whether programs of the traffic control see what goes out of an interface; Linux 6.6, before which they
+/// hang on a queueing discipline.
 pub(crate) fn has_egress_programs(index: u32) -> bool {
     /// All of it: the kernel writes the revision whatever it was told of the length.
     #[repr(C)]
@@ -265,9 +266,9 @@ pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], count: u32) -> io:
 /// Words of a packet's context up to where a caller's own are. Linux: `offsetof(struct __sk_buff, cb)`.
 pub(crate) const OWN_WORDS: usize = 12;
 
-/// Runs a program over a packet of the traffic control's, with two words for it in the packet's context; says what it returned.
-/// The packet's device is the loopback of this thread's network namespace; it begins as a copy of so many bytes from an address,
-/// which the kernel reads if they are this process's.
+/// Runs a program over a packet of the traffic control's, with two words for it in the packet's context; says
+/// what it returned. The packet's device is the loopback of this thread's network namespace; it begins as a
+/// copy of so many bytes from an address, which the kernel reads if they are this process's.
 pub(crate) fn run_packet(
     program: BorrowedFd<'_>,
     (addr, len): (u64, u32),
@@ -306,8 +307,8 @@ fn call_mut<T>(command: libc::c_int, attributes: &mut T) -> io::Result<libc::c_i
 }
 
 fn raw_call(command: libc::c_int, attributes: *const u8, len: usize) -> io::Result<libc::c_int> {
-    // SAFETY: the kernel reads the attributes, answers in those that `call_mut` gives, and follows what they name as each
-    // caller says.
+    // SAFETY: the kernel reads the attributes, answers in those that `call_mut` gives, and follows what they
+    // name as each caller says.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes, len as libc::c_uint) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as libc::c_int) }
 }

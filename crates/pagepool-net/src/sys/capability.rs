@@ -1,10 +1,11 @@
 //! Which capability is missing where the kernel says no more than "not permitted".
 //!
-//! What   the kernel asks for capabilities one by one and names none. So those that a call needs are compared with those
-//!        that the thread has (`CapEff` in `/proc/thread-self/status`).
+//! What   the kernel asks for capabilities one by one and names none. So those that a call needs are compared
+//!        with those that the thread has (`CapEff` in `/proc/thread-self/status`).
 //! Who    errors; never on a hot path.
 
-/// A capability: its name and number in include/uapi/linux/capability.h, and whether CAP_SYS_ADMIN does instead.
+/// A capability: its name and number in include/uapi/linux/capability.h, and whether CAP_SYS_ADMIN does
+/// instead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capability {
     name: &'static str,

@@ -1,7 +1,7 @@
 //! Time stamps of a few instructions, and how long their tick is.
 //!
-//! What   on x86-64 a tick is one of the time-stamp counter (TSC); elsewhere a nanosecond. No fence: what stands before
-//!        a stamp may still run behind it, by some ten instructions, which bursts make up for.
+//! What   on x86-64 a tick is one of the time-stamp counter (TSC); elsewhere a nanosecond. No fence: what
+//!        stands before a stamp may still run behind it, by some ten instructions, which bursts make up for.
 //! Cost   about 10 to 40 cycles a stamp; no system call.
 
 // UNSAFETY: the time-stamp counter is read by an intrinsic.
@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 /// How long the tick is measured, once in the life of a process.
 const MEASURED_OVER: Duration = Duration::from_millis(20);
 
-/// Ticks since some time in the past: cycles of the time-stamp counter on x86-64, nanoseconds elsewhere. Any thread.
+/// Ticks since some time in the past: cycles of the time-stamp counter on x86-64, nanoseconds elsewhere. Any
+/// thread.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn ticks() -> u64 {
@@ -21,7 +22,8 @@ pub fn ticks() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// Ticks since some time in the past: cycles of the time-stamp counter on x86-64, nanoseconds elsewhere. Any thread.
+/// Ticks since some time in the past: cycles of the time-stamp counter on x86-64, nanoseconds elsewhere. Any
+/// thread.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn ticks() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();

@@ -33,7 +33,8 @@ pub(crate) fn take(fd: BorrowedFd<'_>) {
     let _ = unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) };
 }
 
-/// Descriptors to sleep on, of any number. Each is named when it is added, and must be open until the sleep is over.
+/// Descriptors to sleep on, of any number. Each is named when it is added, and must be open until the sleep
+/// is over.
 #[derive(Default)]
 pub(crate) struct Sleep(Vec<libc::pollfd>);
 
@@ -42,7 +43,8 @@ impl Sleep {
         self.0.clear();
     }
 
-    /// Adds one, or a place for none; gives its number. Allocates only while there are more than there ever were.
+    /// Adds one, or a place for none; gives its number. Allocates only while there are more than there ever
+    /// were.
     pub(crate) fn add(&mut self, fd: Option<BorrowedFd<'_>>) -> usize {
         self.0.push(entry(fd));
         self.0.len() - 1
@@ -70,8 +72,8 @@ impl std::fmt::Debug for Sleep {
     }
 }
 
-/// Sleeps until one of the descriptors can be read, at most `timeout`; says of each whether it can. May return early,
-/// after a signal.
+/// Sleeps until one of the descriptors can be read, at most `timeout`; says of each whether it can. May
+/// return early, after a signal.
 pub(crate) fn wait_readable<const N: usize>(
     fds: [Option<BorrowedFd<'_>>; N],
     timeout: Duration,
@@ -92,8 +94,8 @@ fn poll(polled: &mut [libc::pollfd], timeout: Duration) {
         tv_nsec: timeout.subsec_nanos().into(),
     };
     let (at, len) = (polled.as_mut_ptr(), polled.len() as libc::nfds_t);
-    // SAFETY: the kernel reads and writes so many entries, and reads the time, which live as long as this call. A
-    // descriptor that is not open any more is found to be so.
+    // SAFETY: the kernel reads and writes so many entries, and reads the time, which live as long as this
+    // call. A descriptor that is not open any more is found to be so.
     unsafe { libc::ppoll(at, len, &raw const limit, std::ptr::null()) };
 }
 

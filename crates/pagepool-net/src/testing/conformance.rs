@@ -8,11 +8,11 @@ use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrame
 use super::rig::{Rig, bytes_of, number_of, packet};
 use crate::device::{DeviceExt, TxQueue, Wake};
 
-/// Checks a device against the rules of [`Device`](crate::Device); panics with the rule that it breaks. `make` gives a
-/// fresh rig each time.
+/// Checks a device against the rules of [`Device`](crate::Device); panics with the rule that it breaks.
+/// `make` gives a fresh rig each time.
 ///
-/// What a device may not do by its [`Allowed`](super::Allowed) is asserted exactly; of one that may lose, repeat or hold
-/// back, that it loses no buffer and counts right.
+/// What a device may not do by its [`Allowed`](super::Allowed) is asserted exactly; of one that may lose,
+/// repeat or hold back, that it loses no buffer and counts right.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -64,7 +64,8 @@ fn says_what_it_is(rig: Rig) {
     rig.end();
 }
 
-/// Packets go in, are sent back, and arrive: each once, as it was, in order, unless the device may do otherwise.
+/// Packets go in, are sent back, and arrive: each once, as it was, in order, unless the device may do
+/// otherwise.
 fn carries_packets_both_ways(mut rig: Rig) {
     rig.start();
     let (rounds, burst) = (20, rig.device.info().rx_ring.min(16));
@@ -150,7 +151,8 @@ fn counts_packets_without_a_buffer(mut rig: Rig) {
     rig.end();
 }
 
-/// The ring is full for a long time: nothing is taken, nothing is lost, and all is sent in order when it moves again.
+/// The ring is full for a long time: nothing is taken, nothing is lost, and all is sent in order when it
+/// moves again.
 fn fills_its_ring_and_goes_on(mut rig: Rig) {
     let ring = rig.device.info().tx_ring;
     let count = 2 * ring + 5;
@@ -238,7 +240,8 @@ fn refuses_what_it_cannot_send(mut rig: Rig) {
     rig.end();
 }
 
-/// Memory that is mapped nowhere is refused both ways, counted, and goes home. A device without an address space copies.
+/// Memory that is mapped nowhere is refused both ways, counted, and goes home. A device without an address
+/// space copies.
 fn refuses_memory_that_it_does_not_reach(mut rig: Rig) {
     if rig.device.info().domain.is_none() {
         return;
@@ -259,8 +262,8 @@ fn refuses_memory_that_it_does_not_reach(mut rig: Rig) {
     rig.end();
 }
 
-/// Something on every ring: packets that came and were not taken, buffers that wait, frames that were not sent or not
-/// completed. Gives packets that the scenario holds.
+/// Something on every ring: packets that came and were not taken, buffers that wait, frames that were not
+/// sent or not completed. Gives packets that the scenario holds.
 fn load(rig: &mut Rig) -> Vec<XdpBuff> {
     rig.start();
     for number in 0..6 {
@@ -319,8 +322,8 @@ fn bears_its_death(mut rig: Rig) {
     rig.end();
 }
 
-/// Device, far end, pool, provider and packets are dropped in every order, alive or dead: everything comes home, so that
-/// the provider goes.
+/// Device, far end, pool, provider and packets are dropped in every order, alive or dead: everything comes
+/// home, so that the provider goes.
 fn ends_in_every_order(make: &impl Fn() -> Rig, dead: bool) {
     for order in orders(5) {
         let mut rig = make();

@@ -1,4 +1,5 @@
-//! A device under test, with its far end, the pool that it is polled with, and helpers that every scenario uses.
+//! A device under test, with its far end, the pool that it is polled with, and helpers that every scenario
+//! uses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +61,8 @@ impl FarEnd for NicPort {
     }
 }
 
-/// What a device may do to packets and calls. `Default` is nothing: each packet arrives once, as it was, in order.
+/// What a device may do to packets and calls. `Default` is nothing: each packet arrives once, as it was, in
+/// order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// Received packets may be missing.
@@ -88,15 +90,16 @@ pub struct Rig {
     pub device: Box<dyn Device>,
     /// Its other end.
     pub far: Box<dyn FarEnd>,
-    /// The pool that it is polled with: mapped in the device's domain, of pages of order 0, none of which is out, as many
-    /// as the receive ring has slots, three times those of the transmit ring, and 100; with all its chains free.
+    /// The pool that it is polled with: mapped in the device's domain, of pages of order 0, none of which is
+    /// out, as many as the receive ring has slots, three times those of the transmit ring, and 100; with all
+    /// its chains free.
     pub pool: Bound,
     /// The pool's memory.
     pub provider: Arc<dyn Provider>,
     /// What the device may do to packets.
     pub allowed: Allowed,
-    /// Buffers that the device has a page of the pool cut into, which is then out as long as one of them is: 1 for whole
-    /// pages.
+    /// Buffers that the device has a page of the pool cut into, which is then out as long as one of them is:
+    /// 1 for whole pages.
     pub frags: usize,
     /// Asserts what must hold whenever a scenario is over: that no access faulted, for example.
     pub verify: Box<dyn Fn()>,
@@ -180,7 +183,8 @@ impl Rig {
         self.pool.alloc_page().expect("the rig's pool has pages enough").packet_capacity()
     }
 
-    /// Sends what is queued and gives what arrived at the other end, until nothing is left in the queue or on the ring.
+    /// Sends what is queued and gives what arrived at the other end, until nothing is left in the queue or on
+    /// the ring.
     pub(super) fn send_all(&mut self, queue: &mut TxQueue) -> Vec<Vec<u8>> {
         let (mut done, mut arrived, mut bytes) = (XdpFrameBulk::new(), Vec::new(), Vec::new());
         for _ in 0..PATIENCE {
@@ -205,7 +209,8 @@ impl Rig {
         arrived
     }
 
-    /// Every buffer of the pool that is out is on the device's rings, or one of the `held` that the scenario has.
+    /// Every buffer of the pool that is out is on the device's rings, or one of the `held` that the scenario
+    /// has.
     pub(super) fn adds_up(&self, held: usize) {
         let stats: DeviceStats = self.device.stats();
         let (out, buffers) = (self.pool.inflight().out, stats.in_rx + stats.in_tx + held as u64);

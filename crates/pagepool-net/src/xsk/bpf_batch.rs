@@ -1,14 +1,17 @@
-//! TxMode by a program: in copy mode the kernel sends the transmit ring packet by packet, and after each the receiving side has
+//! TxMode by a program: in copy mode the kernel sends the transmit ring packet by packet, and after each the
+//!        receiving side has
 //! its turn; a program that it runs over many packets puts them all on their way before that.
 //!
-//! What   the other end of the rings of a [`Sender`](super::sender::Sender), where otherwise the kernel's is: takes what is to be
-//!        sent, has a program of the traffic control's ([`send`](bpf::send)) copy and send up to 64 packets by one call, and completes
-//!        them, for the kernel has copies. The rings lie in memory of ours, and the kernel has no part in them.
-//! Few    packets go the kernel's way, over the socket's own rings: a call of the program costs as much as some packets. So does
-//!        what the program cannot send: in another network namespace than the interface's, on an interface that is down, shorter
-//!        than a header.
-//! Order  the program runs only while nothing is on the kernel's ring. What it sends passes the interface's queueing discipline,
-//!        and the ring goes around that; so where there is one, few packets take the program, too.
+//! What   the other end of the rings of a [`Sender`](super::sender::Sender), where otherwise the kernel's is:
+//!        takes what is to be sent, has a program of the traffic control's ([`send`](bpf::send)) copy and
+//!        send up to 64 packets by one call, and completes them, for the kernel has copies. The rings lie in
+//!        memory of ours, and the kernel has no part in them.
+//! Few    packets go the kernel's way, over the socket's own rings: a call of the program costs as much as
+//!        some packets. So does what the program cannot send: in another network namespace than the
+//!        interface's, on an interface that is down, shorter than a header.
+//! Order  the program runs only while nothing is on the kernel's ring. What it sends passes the interface's
+//!        queueing discipline, and the ring goes around that; so where there is one, few packets take the
+//!        program, too.
 //! Who    the thread that polls the device; each device has a program of its own.
 //! Cost   an entry is read three times, twice here and by the program, and its address written once.
 
@@ -31,10 +34,11 @@ use crate::link::{LinkInfo, lookup};
 use crate::sys::bpf as sys;
 use crate::sys::capability;
 
-/// Packets from which on the program is called. Fewer cost less by the ring, and gain nothing by coming together.
+/// Packets from which on the program is called. Fewer cost less by the ring, and gain nothing by coming
+/// together.
 const LEAST: usize = 4;
-/// Most bytes of the packet that a program is run over. The kernel takes a page, but for what it keeps beside, which is up to a
-/// quarter.
+/// Most bytes of the packet that a program is run over. The kernel takes a page, but for what it keeps
+/// beside, which is up to a quarter.
 const LONGEST: u32 = 2048;
 
 /// Sends what is put on the rings that come with it.
@@ -83,8 +87,8 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// A program for a queue, if one is to send, or why none does although one would. It is loaded before anybody knows whether the
-    /// driver works on the UMEM itself; then it is not used.
+    /// A program for a queue, if one is to send, or why none does although one would. It is loaded before
+    /// anybody knows whether the driver works on the UMEM itself; then it is not used.
     pub(super) fn choose(
         params: &XskParams,
         umem: &Umem,
@@ -187,8 +191,8 @@ fn refused(call: &'static str, source: io::Error) -> Error {
 }
 
 impl BpfBatch {
-    /// Sends what waits, as much of it as goes; `kick` has the kernel send what is on the ring of the socket, and says whether
-    /// there still is an interface.
+    /// Sends what waits, as much of it as goes; `kick` has the kernel send what is on the ring of the socket,
+    /// and says whether there still is an interface.
     pub(super) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -222,8 +226,8 @@ impl BpfBatch {
         let Some(packet) = self.longest(most).filter(|_| waiting >= self.least) else { return false };
         let sent = match calls.make(|| sys::run_packet(program, packet, [first, most as u32])) {
             Ok(ELSEWHERE) => return self.stop(Stopped::Elsewhere), // a thread that was moved is not to be asked each time
-            // A socket that has nothing to send says whether the interface is down: then one more waits. Else the queue took it,
-            // or dropped it, as it does where the other end is down.
+            // A socket that has nothing to send says whether the interface is down: then one more waits. Else
+            // the queue took it, or dropped it, as it does where the other end is down.
             Ok(sent) if sent & UNKNOWN != 0 => {
                 let is_down = calls.make(|| socket::kick_transmit(socket)).is_err();
                 (sent - UNKNOWN) as usize + usize::from(!is_down)
@@ -243,8 +247,9 @@ impl BpfBatch {
         false
     }
 
-    /// Where the longest of the first `n` packets begins in this process's memory, and its length, if the kernel takes it to run
-    /// the program over. It gives the others its EtherType, where anybody looks at that, and is charged for each.
+    /// Where the longest of the first `n` packets begins in this process's memory, and its length, if the
+    /// kernel takes it to run the program over. It gives the others its EtherType, where anybody looks at
+    /// that, and is charged for each.
     fn longest(&self, n: usize) -> Option<(u64, u32)> {
         let entry = self.waiting.look();
         let packets = (0..n).map(|at| Descriptor::of_words(entry(at)));

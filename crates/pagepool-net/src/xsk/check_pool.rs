@@ -1,8 +1,9 @@
 //! Whether a pool's buffers are what the kernel may fill.
 //!
-//! Why    the kernel knows chunks, and nothing of a pool's layout: it fills a chunk up to its end. A packet that reaches into
-//!        the tailroom harms nobody, for nothing lies there yet; but it is dropped, and counted as `rx_bad_length`. A
-//!        buffer elsewhere is never given to the kernel, and counted as `rx_unmapped`. Better to know before the first packet.
+//! Why    the kernel knows chunks, and nothing of a pool's layout: it fills a chunk up to its end. A packet
+//!        that reaches into the tailroom harms nobody, for nothing lies there yet; but it is dropped, and
+//!        counted as `rx_bad_length`. A buffer elsewhere is never given to the kernel, and counted as
+//!        `rx_unmapped`. Better to know before the first packet.
 
 use pagepool::{Bound, Error, PAGE_SIZE, PageBuf, XdpBuff};
 
@@ -12,8 +13,8 @@ use crate::device::Device;
 use crate::error::parameter;
 
 impl XskDevice {
-    /// Whether a pool's buffers hold any packet that this device may receive: that they lie in its UMEM, are chunks of
-    /// it, and have no tailroom where a packet may end. Looks at one buffer, which goes home.
+    /// Whether a pool's buffers hold any packet that this device may receive: that they lie in its UMEM, are
+    /// chunks of it, and have no tailroom where a packet may end. Looks at one buffer, which goes home.
     ///
     /// The errors name the parameter of the pool and what it must be. On the thread that owns the pool.
     pub fn check_pool(&self, pool: &Bound) -> Result<(), Error> {
@@ -74,7 +75,8 @@ impl Layout {
         self.unit_shift < pagepool::PAGE_SHIFT
     }
 
-    /// How far into a page a chunk begins at most. The pool places packets so that the longest still ends within its room.
+    /// How far into a page a chunk begins at most. The pool places packets so that the longest still ends
+    /// within its room.
     fn last_colour(&self, room: usize, capacity: usize) -> usize {
         let in_pool = room.saturating_sub(capacity + self.before as usize);
         in_pool.min((1 << self.unit_shift) - self.chunk as usize)

@@ -26,11 +26,13 @@ use crate::error::parameter;
 use crate::link::lookup;
 use crate::sys::capability;
 
-/// The longest sleep while frames are being sent, at first: the kernel does not wake anybody for a completion.
+/// The longest sleep while frames are being sent, at first: the kernel does not wake anybody for a
+/// completion.
 const WHILE_SENDING: Duration = Duration::from_millis(1);
 /// The longest sleep otherwise: an interface that goes away wakes nobody either.
 const NAP: Duration = Duration::from_millis(100);
-/// Calls for one transmit ring at a time, each of which sends all of it in copy mode, or 32 packets before Linux 6.17.
+/// Calls for one transmit ring at a time, each of which sends all of it in copy mode, or 32 packets before
+/// Linux 6.17.
 const KICKS: usize = 64;
 /// Bytes of sent packets that may wait in the kernel, per slot of the transmit ring.
 const SEND_BUFFER_PER_SLOT: u32 = 4096;
@@ -46,8 +48,9 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 /// | two threads | never share a device, for its rings have one producer and one consumer; a queue has one device |
 /// | another process | makes its own `Umem`. A child of `fork` that neither execs nor exits keeps the socket, and so the queue |
 ///
-/// The kernel fills chunks up to their end: [`check_pool`](Self::check_pool) says whether a pool's tailroom is in the way,
-/// or anything else. What a program of one's own wrote as metadata lies right before the packet: [`XdpBuff::adjust_meta`] takes it in.
+/// The kernel fills chunks up to their end: [`check_pool`](Self::check_pool) says whether a pool's tailroom
+/// is in the way, or anything else. What a program of one's own wrote as metadata lies right before the
+/// packet: [`XdpBuff::adjust_meta`] takes it in.
 ///
 /// ```no_run
 /// // It needs root and an interface.
@@ -119,8 +122,9 @@ struct Open {
 }
 
 impl XskDevice {
-    /// Opens a queue of an interface of this thread's network namespace over a UMEM. It has no buffers for packets
-    /// before its first [`receive`](Device::receive), also where it only transmits: some drivers leak without.
+    /// Opens a queue of an interface of this thread's network namespace over a UMEM. It has no buffers for
+    /// packets before its first [`receive`](Device::receive), also where it only transmits: some drivers leak
+    /// without.
     pub fn open(params: XskParams, umem: &Arc<Umem>) -> Result<Self, Error> {
         params.check()?;
         let link = lookup::look_up(&params.interface)?;
@@ -233,9 +237,9 @@ impl XskDevice {
         self.redirect.as_ref()
     }
 
-    /// The number of the driver's queue that [busy polling](BusyPoll) polls, as `SO_INCOMING_NAPI_ID` tells it. The kernel
-    /// notes it with zero copy, where the driver says which queue is whose; in copy mode with the first packet, up to Linux
-    /// 6.14 (net/xdp/xsk.c:xsk_rcv_check), and not at all since. A system call.
+    /// The number of the driver's queue that [busy polling](BusyPoll) polls, as `SO_INCOMING_NAPI_ID` tells
+    /// it. The kernel notes it with zero copy, where the driver says which queue is whose; in copy mode with
+    /// the first packet, up to Linux 6.14 (net/xdp/xsk.c:xsk_rcv_check), and not at all since. A system call.
     pub fn napi_id(&self) -> Option<u32> {
         self.open.as_ref().and_then(|open| sys::napi_id(open.fd.as_fd()))
     }
@@ -261,7 +265,8 @@ impl XskDevice {
         self.gone
     }
 
-    /// How long to sleep: while frames are being sent a moment, and twice as long each time that none of them moved.
+    /// How long to sleep: while frames are being sent a moment, and twice as long each time that none of them
+    /// moved.
     fn nap(&mut self) -> Duration {
         let moved = self.stats.tx_packets + self.stats.tx_completed;
         let (before, nap) = self.naps;
@@ -292,7 +297,8 @@ impl Open {
         }
     }
 
-    /// The same for the fill ring; and for what the driver has, if there was nothing and nobody else brings it.
+    /// The same for the fill ring; and for what the driver has, if there was nothing and nobody else brings
+    /// it.
     #[inline]
     fn kick_receive(&mut self, idle: bool, calls: &mut Calls) -> bool {
         if !((self.busy && idle) || self.rx.fill.needs_wakeup()) {
@@ -313,8 +319,8 @@ impl Open {
     }
 }
 
-/// Calls the kernel while there is something on the transmit ring, it waits for that, and a call brings it on. Says
-/// whether there still is an interface.
+/// Calls the kernel while there is something on the transmit ring, it waits for that, and a call brings it
+/// on. Says whether there still is an interface.
 fn kick_ring(rings: &TxRings, fd: BorrowedFd<'_>, zero_copy: bool, busy: bool, calls: &mut Calls) -> bool {
     for _ in 0..KICKS {
         let pending = rings.send.level();
@@ -334,7 +340,8 @@ fn kick_ring(rings: &TxRings, fd: BorrowedFd<'_>, zero_copy: bool, busy: bool, c
     true
 }
 
-/// Whether an error of a call means that the socket is bound to nothing any more. An interface that is down is not gone.
+/// Whether an error of a call means that the socket is bound to nothing any more. An interface that is down
+/// is not gone.
 fn is_gone(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(errno::ENXIO | errno::ENODEV))
 }
@@ -448,7 +455,8 @@ impl Device for XskDevice {
 
     fn stats(&self) -> DeviceStats {
         let kernel = self.kernel_counts();
-        // Where packets may have several buffers none is too long, and the kernel does not count an empty fill ring for them.
+        // Where packets may have several buffers none is too long, and the kernel does not count an empty
+        // fill ring for them.
         let several = self.info.max_buffers > 1;
         let no_buffer = kernel.fill_ring_empty.max(if several { kernel.rx_dropped } else { 0 });
         DeviceStats {
@@ -867,7 +875,8 @@ mod tests {
         drop(open()); // the queue is free, and the memory can be registered again
     }
 
-    /// Opens and closes a device where system calls are refused; says whether it knew a way to wait, and the counts.
+    /// Opens and closes a device where system calls are refused; says whether it knew a way to wait, and the
+    /// counts.
     fn closed_without(calls: &[veth::Refused]) -> (bool, u64, u64) {
         veth::refused(calls, || {
             let (mut device, pool) = open();

@@ -23,32 +23,35 @@ pub enum XskMode {
     /// Zero copy where the driver has it, else copy. What it became is in the device's description.
     #[default]
     Auto,
-    /// The kernel copies: every driver. What is sent may be read from the UMEM itself until it is completed, so complete it
-    /// before closing the device, if it must go out as it is.
+    /// The kernel copies: every driver. What is sent may be read from the UMEM itself until it is completed,
+    /// so complete it before closing the device, if it must go out as it is.
     Copy,
     /// The driver works on the UMEM, or opening fails.
     ZeroCopy,
 }
 
-/// What a UMEM shall be. The kernel takes all of this from the first socket for the others over the same UMEM.
+/// What a UMEM shall be. The kernel takes all of this from the first socket for the others over the same
+/// UMEM.
 #[derive(Clone, Debug)]
 pub struct UmemParams {
     /// Names it in reports and errors.
     pub name: String,
-    /// Bytes of a chunk, which the kernel fills with one packet or a part of one: 2048 or 4096; with `unaligned` any
-    /// multiple of 64 from 2048 to 4096. A chunk of 4096 is a page of a pool, of order 0. One of 2048 is half a page: the
-    /// device then takes [fragments](pagepool::Bound::alloc_frag) of that size, which must be the only ones cut from the pool
-    /// (a fragment across a border of chunks is counted as `rx_unmapped`, and goes home).
+    /// Bytes of a chunk, which the kernel fills with one packet or a part of one: 2048 or 4096; with
+    /// `unaligned` any multiple of 64 from 2048 to 4096. A chunk of 4096 is a page of a pool, of order 0. One
+    /// of 2048 is half a page: the device then takes [fragments](pagepool::Bound::alloc_frag) of that size,
+    /// which must be the only ones cut from the pool (a fragment across a border of chunks is counted as
+    /// `rx_unmapped`, and goes home).
     ///
-    /// A pool for half pages is one like any other: `PoolParams { headroom: 256, max_len: 1792, colour: false, wakeup: true,
-    /// domains: vec![umem], ..Default::default() }`. Headroom and length are for whole pages of it that one's own
-    /// frames are written into, which then cross no chunk either. A fragment has no tailroom, and as headroom what is before the
-    /// packet in the chunk. A page carries two packets, and is home when both are.
+    /// A pool for half pages is one like any other: `PoolParams { headroom: 256, max_len: 1792, colour:
+    /// false, wakeup: true, domains: vec![umem], ..Default::default() }`. Headroom and length are for whole
+    /// pages of it that one's own frames are written into, which then cross no chunk either. A fragment has
+    /// no tailroom, and as headroom what is before the packet in the chunk. A page carries two packets, and
+    /// is home when both are.
     pub chunk_size: u32,
     /// Bytes kept free before the 256 that the kernel always keeps before a packet.
     pub headroom: u32,
-    /// Chunks may begin anywhere in a page, so that packets lie in different cache sets from page to page (the pool's
-    /// colours): a chunk of 3072 leaves room for 16 of them.
+    /// Chunks may begin anywhere in a page, so that packets lie in different cache sets from page to page
+    /// (the pool's colours): a chunk of 3072 leaves room for 16 of them.
     pub unaligned: bool,
     /// Whether the driver works on it.
     pub mode: XskMode,
@@ -96,22 +99,25 @@ impl UmemParams {
 
 /// How packets go out where the kernel copies them.
 ///
-/// The ring is AF_XDP's own way: the kernel sends packet by packet, and nothing on the machine sees them before the driver. A program
-/// that the kernel runs sends up to 64 by one call, and what is behind the interface gets them together. They pass what a host's own
-/// packets pass: the interface's queueing discipline, filters of the traffic control, taps. To these all packets of a call are of
-/// one EtherType, that of the longest; and fewer than four go by the ring, where that keeps their order. It needs Linux 6.15,
-/// `CAP_PERFMON` beside `CAP_BPF` and `CAP_NET_ADMIN`, and a thread that polls the device in the interface's network namespace: in
-/// another one packets go by the ring from the first time on. It knows the interface by its number there, as all who send do.
+/// The ring is AF_XDP's own way: the kernel sends packet by packet, and nothing on the machine sees them
+/// before the driver. A program that the kernel runs sends up to 64 by one call, and what is behind the
+/// interface gets them together. They pass what a host's own packets pass: the interface's queueing
+/// discipline, filters of the traffic control, taps. To these all packets of a call are of one EtherType,
+/// that of the longest; and fewer than four go by the ring, where that keeps their order. It needs Linux
+/// 6.15, `CAP_PERFMON` beside `CAP_BPF` and `CAP_NET_ADMIN`, and a thread that polls the device in the
+/// interface's network namespace: in another one packets go by the ring from the first time on. It knows the
+/// interface by its number there, as all who send do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TxMode {
-    /// By a program on a veth whose packets have one buffer each and, when the device is opened, pass no queueing discipline and no
-    /// filter of the traffic control (nftables is not asked); else, and where no program can be had, by the ring. What it became is [`XskDevice::tx_mode`](super::XskDevice::tx_mode).
+    /// By a program on a veth whose packets have one buffer each and, when the device is opened, pass no
+    /// queueing discipline and no filter of the traffic control (nftables is not asked); else, and where no
+    /// program can be had, by the ring. What it became is [`XskDevice::tx_mode`](super::XskDevice::tx_mode).
     #[default]
     Auto,
     /// By the ring.
     Ring,
-    /// By a program, on any interface with Ethernet headers, or opening fails. With a queueing discipline or filters fewer than four
-    /// packets go by the program, too. Measured on veths only.
+    /// By a program, on any interface with Ethernet headers, or opening fails. With a queueing discipline or
+    /// filters fewer than four packets go by the program, too. Measured on veths only.
     BpfBatch,
 }
 
@@ -126,35 +132,41 @@ pub struct XskParams {
     pub rx_ring: u32,
     /// Slots of the transmit and completion rings, a power of two from 2 to 65536.
     pub tx_ring: u32,
-    /// Buffers that the kernel has for packets, in the fill ring, in the driver and in the receive ring together; 0 is
-    /// the rule: with zero copy the slots of the driver's ring and those of the receive ring, else the latter.
+    /// Buffers that the kernel has for packets, in the fill ring, in the driver and in the receive ring
+    /// together; 0 is the rule: with zero copy the slots of the driver's ring and those of the receive ring,
+    /// else the latter.
     pub rx_buffers: u32,
     /// The program that gives the socket its packets; `None` for one that only transmits.
     pub redirect: Option<Arc<Redirect>>,
-    /// Where in the map the program looks for this socket; `None` is at the number of the queue, as the program of
-    /// [`Redirect::attach`] does. One map for several interfaces needs another rule, for their queues have the same numbers.
+    /// Where in the map the program looks for this socket; `None` is at the number of the queue, as the
+    /// program of [`Redirect::attach`] does. One map for several interfaces needs another rule, for their
+    /// queues have the same numbers.
     pub map_key: Option<u32>,
     /// How packets go out in copy mode.
     pub tx_mode: TxMode,
-    /// How long to try again while the queue is busy: the kernel takes a socket apart after it was closed, or its process
-    /// killed, mostly in a few ms; on a machine with five times the work that it can do up to 6 s were seen.
+    /// How long to try again while the queue is busy: the kernel takes a socket apart after it was closed, or
+    /// its process killed, mostly in a few ms; on a machine with five times the work that it can do up to 6 s
+    /// were seen.
     pub busy_limit: Duration,
-    /// Have this thread's calls do the driver's work, on this thread's CPU (Linux 5.11); `None` leaves that to interrupts.
+    /// Have this thread's calls do the driver's work, on this thread's CPU (Linux 5.11); `None` leaves that
+    /// to interrupts.
     pub busy_poll: Option<BusyPoll>,
 }
 
-/// How a device's calls poll the driver. They then call the kernel whenever they find no packet, and whenever something is
-/// to be sent, for nobody else may.
+/// How a device's calls poll the driver. They then call the kernel whenever they find no packet, and whenever
+/// something is to be sent, for nobody else may.
 ///
-/// It takes a queue whose number the kernel knows as the socket's: see [`XskDevice::napi_id`](super::XskDevice::napi_id).
-/// Without one the calls are made and nothing else changes; interrupts do the work. Interrupts are held back for good only
-/// where the interface is told to (`napi_defer_hard_irqs` and `gro_flush_timeout` in `/sys/class/net/IF`).
+/// It takes a queue whose number the kernel knows as the socket's: see
+/// [`XskDevice::napi_id`](super::XskDevice::napi_id). Without one the calls are made and nothing else
+/// changes; interrupts do the work. Interrupts are held back for good only where the interface is told to
+/// (`napi_defer_hard_irqs` and `gro_flush_timeout` in `/sys/class/net/IF`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyPoll {
-    /// Microseconds, from 1 to 2147483647, that a call which blocks would poll for. A device's calls never block: each
-    /// polls once, whatever this is.
+    /// Microseconds, from 1 to 2147483647, that a call which blocks would poll for. A device's calls never
+    /// block: each polls once, whatever this is.
     pub micros: u32,
-    /// Packets that one call has the driver move at most: 1 to 65535. Drivers reckon with 64 or fewer; the kernel's own is 8.
+    /// Packets that one call has the driver move at most: 1 to 65535. Drivers reckon with 64 or fewer; the
+    /// kernel's own is 8.
     pub budget: u32,
 }
 

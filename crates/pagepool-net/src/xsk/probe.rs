@@ -1,10 +1,11 @@
 //! When a driver is done with a queue.
 //!
-//! What   a zero-copy driver lets go of a socket's buffers behind our back, a moment after the socket was closed. Until then
-//!        it may write to them (I4). The queue can be bound again when it has, so a socket of its own tries that. In copy
-//!        mode the kernel writes no more when `close` returns, and nothing of this is needed. It may still read: a driver
-//!        that takes packets in fragments (virtio_net, Linux 5.12) gets the pages themselves of what it sends. What was not
-//!        completed before the close may then go out with other bytes.
+//! What   a zero-copy driver lets go of a socket's buffers behind our back, a moment after the socket was
+//!        closed. Until then it may write to them (I4). The queue can be bound again when it has, so a socket
+//!        of its own tries that. In copy mode the kernel writes no more when `close` returns, and nothing of
+//!        this is needed. It may still read: a driver that takes packets in fragments (virtio_net, Linux
+//!        5.12) gets the pages themselves of what it sends. What was not completed before the close may then
+//!        go out with other bytes.
 //! Who    made with the device, in the network namespace of its interface; asked by whoever closes it.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -50,7 +51,8 @@ impl Probe {
     }
 }
 
-/// Whether the queue has a socket, or the kernel gave up before it looked: then nothing is known, and waiting is safe.
+/// Whether the queue has a socket, or the kernel gave up before it looked: then nothing is known, and waiting
+/// is safe.
 fn may_be_busy(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(errno::EBUSY | errno::ENOMEM | errno::EINTR | errno::EAGAIN))
 }

@@ -1,14 +1,15 @@
-//! The receiving half: gives the kernel buffers on the fill ring, and makes packets of what comes on the receive ring.
+//! The receiving half: gives the kernel buffers on the fill ring, and makes packets of what comes on the
+//! receive ring.
 //!
-//! Table  every buffer that the kernel was given, by the place of its chunk in the UMEM, until it comes back with a packet.
-//!        So nothing is lost to what the kernel keeps to itself or discards silently, and at the end all of it is taken
-//!        back, whatever the rings say.
-//! Trust  none. An address that was not given is counted and never followed; a length that the buffer has not, counted, and
-//!        the buffer goes home. A packet of which a part is wrong is dropped up to its end.
-//! Rule   as many buffers are out as the receive ring and the driver's ring have slots together; the fill ring has room
-//!        for twice that, so that its stale index keeps none back.
-//! I4     a buffer is in the table, where nobody reaches its bytes, from before its address is on the fill ring until that
-//!        address comes back on the receive ring, or until the socket is closed.
+//! Table  every buffer that the kernel was given, by the place of its chunk in the UMEM, until it comes back
+//!        with a packet. So nothing is lost to what the kernel keeps to itself or discards silently, and at
+//!        the end all of it is taken back, whatever the rings say.
+//! Trust  none. An address that was not given is counted and never followed; a length that the buffer has
+//!        not, counted, and the buffer goes home. A packet of which a part is wrong is dropped up to its end.
+//! Rule   as many buffers are out as the receive ring and the driver's ring have slots together; the fill
+//!        ring has room for twice that, so that its stale index keeps none back.
+//! I4     a buffer is in the table, where nobody reaches its bytes, from before its address is on the fill
+//!        ring until that address comes back on the receive ring, or until the socket is closed.
 
 use pagepool::{Batch, Bound, DeviceTable, PAGE_SHIFT, PageBuf, PageIdx, XdpBuff};
 
@@ -21,7 +22,8 @@ use crate::device::mapping_cache::MappingCache;
 
 /// Descriptors that are looked for at once.
 const BURST: usize = 64;
-/// In unaligned mode an address is where the chunk begins, and above these bits how far behind that the packet is.
+/// In unaligned mode an address is where the chunk begins, and above these bits how far behind that the
+/// packet is.
 const BASE_BITS: u32 = 48;
 
 type Fill = Producer<Mapped, 1>;
@@ -109,8 +111,8 @@ impl Receiver {
         n
     }
 
-    /// Buffers that came back; there is room for as many packets. Those of one page, in order, take the short way, in which
-    /// a packet is written once, to where it stays.
+    /// Buffers that came back; there is room for as many packets. Those of one page, in order, take the short
+    /// way, in which a packet is written once, to where it stays.
     #[inline(always)]
     fn accept(
         &mut self,
@@ -137,8 +139,8 @@ impl Receiver {
         stats.rx_bytes += bytes;
     }
 
-    /// Packets of one page each, at the front of a burst; says how many, and their bytes. Not inlined, so that its loop has
-    /// all registers.
+    /// Packets of one page each, at the front of a burst; says how many, and their bytes. Not inlined, so
+    /// that its loop has all registers.
     #[inline(never)]
     fn take_whole(
         &mut self,
@@ -223,7 +225,8 @@ impl Receiver {
         (fits && packet.add_frag(buffer, offset, len).is_ok()).then_some(packet)
     }
 
-    /// The packet that is being put together has a part that is wrong: it is dropped, and so is the rest of it.
+    /// The packet that is being put together has a part that is wrong: it is dropped, and so is the rest of
+    /// it.
     #[cold]
     fn spoilt(&mut self, last: bool) -> Option<XdpBuff> {
         self.partial = None;
@@ -254,8 +257,8 @@ impl Receiver {
         fill.submit();
     }
 
-    /// Says how many pages were of a pool that is not of this UMEM. If the pool is empty it wakes whoever waits when it is
-    /// not.
+    /// Says how many pages were of a pool that is not of this UMEM. If the pool is empty it wakes whoever
+    /// waits when it is not.
     #[inline(always)]
     fn refill_pages(
         &mut self,
@@ -408,9 +411,9 @@ fn at(page: PageIdx) -> u64 {
 }
 
 impl Layout {
-    /// How far into its page a chunk begins, so that the packet lies where the pool would have it, as far as the chunk
-    /// stays in the page: Linux discards an address whose chunk does not, without a word, where the next page is not the
-    /// next in its memory.
+    /// How far into its page a chunk begins, so that the packet lies where the pool would have it, as far as
+    /// the chunk stays in the page: Linux discards an address whose chunk does not, without a word, where the
+    /// next page is not the next in its memory.
     #[inline]
     fn colour(&self, packet_offset: usize) -> u64 {
         let most = (1u64 << self.unit_shift) - u64::from(self.chunk);

@@ -1,12 +1,14 @@
 //! The sending half: gives the kernel the buffers of frames, and the frames back when it is done with them.
 //!
-//! Table  a packet that is one whole page is a byte, by the page's number. Each buffer of any other frame has a slot, which is
-//!        found by the address that completes it: a list of slots per page, for a page may have several fragments that are being
-//!        sent. A frame is done with its last buffer. What the kernel never completes (many kernels drop a descriptor that
-//!        they refuse silently) stays here until the socket is closed.
-//! Trust  none: an address that is not being sent is counted. Of a page that is sent whole only the page is looked at.
-//! Checks what the kernel would refuse is refused here, where it can be counted: an empty buffer, one beyond the UMEM or
-//!        across the end of a chunk, a packet of too many buffers.
+//! Table  a packet that is one whole page is a byte, by the page's number. Each buffer of any other frame has
+//!        a slot, which is found by the address that completes it: a list of slots per page, for a page may
+//!        have several fragments that are being sent. A frame is done with its last buffer. What the kernel
+//!        never completes (many kernels drop a descriptor that they refuse silently) stays here until the
+//!        socket is closed.
+//! Trust  none: an address that is not being sent is counted. Of a page that is sent whole only the page is
+//!        looked at.
+//! Checks what the kernel would refuse is refused here, where it can be counted: an empty buffer, one beyond
+//!        the UMEM or across the end of a chunk, a packet of too many buffers.
 //! Whole  a packet is put on the ring with all its buffers or not at all.
 
 use pagepool::{DeviceTable, MAX_FRAGS, PAGE_SHIFT, PAGE_SIZE, PageIdx, XdpBuff, XdpFrame, XdpFrameBulk};
@@ -35,8 +37,8 @@ pub(super) struct TxRings {
 #[derive(Debug)]
 pub(super) struct Sender {
     layout: Layout,
-    /// Where the UMEM begins, if the kernel copies what it sends when it is called: in copy mode, but for the few drivers
-    /// that take the pages (virtio_net), where it is fetched for nothing.
+    /// Where the UMEM begins, if the kernel copies what it sends when it is called: in copy mode, but for the
+    /// few drivers that take the pages (virtio_net), where it is fetched for nothing.
     copied_from: Option<usize>,
     /// Packets of one whole page each.
     whole: DeviceTable,
@@ -70,8 +72,8 @@ impl Sender {
         }
     }
 
-    /// Takes packets off the front while there is room, each is a whole page, and nothing is to be refused: all else is
-    /// for [`transmit`](Self::transmit). Says how many.
+    /// Takes packets off the front while there is room, each is a whole page, and nothing is to be refused:
+    /// all else is for [`transmit`](Self::transmit). Says how many.
     #[inline]
     pub(super) fn transmit_pages(
         &mut self,
@@ -124,7 +126,8 @@ impl Sender {
         sent
     }
 
-    /// Takes packets and frames off the front while there is room; says how many. Those that can never be sent are refused.
+    /// Takes packets and frames off the front while there is room; says how many. Those that can never be
+    /// sent are refused.
     #[inline]
     pub(super) fn transmit(
         &mut self,
@@ -143,12 +146,12 @@ impl Sender {
         taken
     }
 
-    /// Notes a frame whose descriptors were written; there are slots for its buffers. Not inlined, so that a frame is copied
-    /// as a whole: in parts it is read before the parts have left the store buffer.
+    /// Notes a frame whose descriptors were written; there are slots for its buffers. Not inlined, so that a
+    /// frame is copied as a whole: in parts it is read before the parts have left the store buffer.
     #[inline(never)]
     fn note(&mut self, frame: XdpFrame, buffers: usize) {
         let Self { slots, pages, addrs, .. } = self;
-        slots.insert(frame, buffers, |at, slot, tag| {
+        slots.insert(Some(frame), buffers, |at, slot, tag| {
             let addr = addrs[at];
             let first = &mut pages[(addr >> PAGE_SHIFT) as usize];
             *tag = SlotOnPage { addr, next: *first };
@@ -185,7 +188,8 @@ impl Sender {
         frames
     }
 
-    /// The kernel is done with what was sent at this address, if anything was; says how many frames were done with it.
+    /// The kernel is done with what was sent at this address, if anything was; says how many frames were done
+    /// with it.
     #[inline(always)]
     fn finish(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
         let page = PageIdx(u32::try_from(addr >> PAGE_SHIFT).ok()?);
@@ -203,8 +207,8 @@ impl Sender {
         Some(1)
     }
 
-    /// Takes the slot of an address out of its page's list. Linux 6.18 clears the lowest bit of what it completes in copy mode: an
-    /// even address at which nothing was sent stands for the odd one behind it.
+    /// Takes the slot of an address out of its page's list. Linux 6.18 clears the lowest bit of what it
+    /// completes in copy mode: an even address at which nothing was sent stands for the odd one behind it.
     #[inline]
     fn unlink(&mut self, addr: u64) -> Option<u32> {
         self.unlink_exactly(addr).or_else(|| if addr & 1 == 0 { self.unlink_exactly(addr | 1) } else { None })
@@ -305,7 +309,8 @@ impl TxRing for Sending<'_> {
     }
 }
 
-/// Another CPU wrote what came in, as a rule: its lines come sooner together, before the call that copies packet by packet.
+/// Another CPU wrote what came in, as a rule: its lines come sooner together, before the call that copies
+/// packet by packet.
 #[inline(always)]
 fn fetch(copied_from: Option<usize>, at: u64, len: usize) {
     if let Some(base) = copied_from {
@@ -314,8 +319,8 @@ fn fetch(copied_from: Option<usize>, at: u64, len: usize) {
 }
 
 impl Layout {
-    /// The descriptor of a buffer, if the kernel takes one like it: not empty, within the UMEM, and across the end of no
-    /// aligned chunk. Unaligned it may be as long as a chunk.
+    /// The descriptor of a buffer, if the kernel takes one like it: not empty, within the UMEM, and across
+    /// the end of no aligned chunk. Unaligned it may be as long as a chunk.
     #[inline]
     fn descriptor(&self, addr: u64, len: usize, more: bool) -> Result<Descriptor, TxFit> {
         if len == 0 || len > self.chunk as usize {

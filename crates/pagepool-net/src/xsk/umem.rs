@@ -1,12 +1,13 @@
 //! Memory that AF_XDP sockets work on: an arena, registered whole.
 //!
-//! What   a [`DmaDomain`] in which a device address is the offset in the arena. It is registered with the kernel before
-//!        the first pool maps it, and again when sockets are opened after all of them were closed. All sockets over it
-//!        share one registration: the memory is pinned once.
+//! What   a [`DmaDomain`] in which a device address is the offset in the arena. It is registered with the
+//!        kernel before the first pool maps it, and again when sockets are opened after all of them were
+//!        closed. All sockets over it share one registration: the memory is pinned once.
 //! Who    any thread. One lock, taken where sockets are opened and closed, never per packet.
-//! Lock   a socket is closed under it, so nobody can be borrowing its descriptor to share its UMEM: when `close` returns
-//!        the kernel has the socket no more.
-//! I4     the kernel pins the pages and writes those bytes only whose address was put on a fill ring (`receiver.rs`).
+//! Lock   a socket is closed under it, so nobody can be borrowing its descriptor to share its UMEM: when
+//!        `close` returns the kernel has the socket no more.
+//! I4     the kernel pins the pages and writes those bytes only whose address was put on a fill ring
+//! (`receiver.rs`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,7 +27,8 @@ use crate::sys::capability;
 const FIRST_PAUSE: Duration = Duration::from_micros(200);
 const LAST_PAUSE: Duration = Duration::from_millis(20);
 
-/// An arena as a UMEM. Pools over it name it among their domains, with all the arena committed; devices are opened over it.
+/// An arena as a UMEM. Pools over it name it among their domains, with all the arena committed; devices are
+/// opened over it.
 #[derive(Debug)]
 pub struct Umem {
     id: DomainId,
@@ -45,7 +47,8 @@ struct Sockets {
 }
 
 impl Umem {
-    /// Registers a provider's memory, all of it; it must be there (an arena: `commit_all`), and readable by the CPU.
+    /// Registers a provider's memory, all of it; it must be there (an arena: `commit_all`), and readable by
+    /// the CPU.
     ///
     /// Needs `CAP_NET_RAW`, and locked memory of the arena's size unless it has `CAP_IPC_LOCK`.
     pub fn new(params: UmemParams, provider: &dyn Provider) -> Result<Arc<Self>, Error> {
@@ -117,7 +120,8 @@ impl Umem {
         }
     }
 
-    /// Binds a socket from [`take_socket`](Self::take_socket) whose rings are made; tries again while the queue is busy.
+    /// Binds a socket from [`take_socket`](Self::take_socket) whose rings are made; tries again while the
+    /// queue is busy.
     pub(super) fn bind(
         &self,
         fd: &Arc<OwnedFd>,
@@ -192,7 +196,8 @@ impl Umem {
         mode | wakeup | if self.params.multi_buffer { flags::XDP_USE_SG } else { 0 }
     }
 
-    /// Registers the memory with a socket; once more with as much locked memory as is allowed if it is too little.
+    /// Registers the memory with a socket; once more with as much locked memory as is allowed if it is too
+    /// little.
     fn register(&self, fd: BorrowedFd<'_>) -> Result<(), Error> {
         let short = |error: &io::Error| error.raw_os_error() == Some(errno::ENOBUFS);
         let done = sys::register(fd, self.memory).or_else(|error| {

@@ -64,13 +64,15 @@ pub(crate) fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>], zero_copy: bo
     message.msg_iov = slices.as_ptr().cast_mut().cast(); // an IoSlice has the layout of an iovec, and is only read
     message.msg_iovlen = slices.len() as _;
     let flags = libc::MSG_NOSIGNAL | if zero_copy { libc::MSG_ZEROCOPY } else { 0 };
-    // SAFETY: the slices live as long as the call. With MSG_ZEROCOPY the kernel reads the pages longer, which it keeps
-    // pinned; it reads no memory that is gone, and whoever writes there meanwhile changes what is sent.
+    // SAFETY: the slices live as long as the call. With MSG_ZEROCOPY the kernel reads the pages longer, which
+    // it keeps pinned; it reads no memory that is gone, and whoever writes there meanwhile changes what is
+    // sent.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Room for an extended error with the address of who caused it, and for what else the socket was told to add.
+/// Room for an extended error with the address of who caused it, and for what else the socket was told to
+/// add.
 #[repr(C, align(8))]
 struct Control([u8; 256]);
 

@@ -1,8 +1,8 @@
 //! Which of a socket's sends are not over.
 //!
-//! The kernel numbers zero-copy sends with 32 bits that wrap, and says of ranges of numbers that they are over, in any
-//! order. Here they are numbered with 64 bits, so that a cookie never comes twice; what the kernel says is read as the
-//! one of these numbers that lies in the window.
+//! The kernel numbers zero-copy sends with 32 bits that wrap, and says of ranges of numbers that they are
+//! over, in any order. Here they are numbered with 64 bits, so that a cookie never comes twice; what the
+//! kernel says is read as the one of these numbers that lies in the window.
 
 /// Most sends between the oldest that is not over and the next.
 pub(crate) const SENDS: u64 = 4096;
@@ -35,19 +35,20 @@ impl Window {
         Some(cookie)
     }
 
-    /// The send that was begun last failed: its number is the next one's, unless the kernel is done with it already,
-    /// and so counted it.
+    /// The send that was begun last failed: its number is the next one's, unless the kernel is done with it
+    /// already, and so counted it.
     pub(crate) fn take_back(&mut self) {
         if self.is_out(self.next - 1) {
             self.next -= 1;
         }
     }
 
-    /// Notes that the kernel is done with a range, and says how many sends of this window that were. Numbers outside of
-    /// it say nothing.
+    /// Notes that the kernel is done with a range, and says how many sends of this window that were. Numbers
+    /// outside of it say nothing.
     pub(crate) fn complete(&mut self, first: u32, last: u32) -> u64 {
         let sends = i64::from(last.wrapping_sub(first)) + 1;
-        // The kernel's numbers are the lower halves of ours, and the window is far smaller than what they can count.
+        // The kernel's numbers are the lower halves of ours, and the window is far smaller than what they can
+        // count.
         let begin = i64::from(first.wrapping_sub(self.oldest as u32) as i32);
         let end = (begin + sends).min((self.next - self.oldest) as i64);
         let mut done = 0;

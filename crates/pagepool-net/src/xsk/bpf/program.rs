@@ -1,4 +1,5 @@
-//! The programs that the kernel runs for us: one gives packets to sockets, one sends many of them by one call.
+//! The programs that the kernel runs for us: one gives packets to sockets, one sends many of them by one
+//! call.
 //!
 //! ```text
 //! redirect:
@@ -9,8 +10,8 @@
 //!   exit                          ; with what it says
 //! ```
 //!
-//! A queue without a socket goes on to the kernel's stack. The lower bits of the flags as the verdict for that need
-//! Linux 5.3.
+//! A queue without a socket goes on to the kernel's stack. The lower bits of the flags as the verdict for
+//! that need Linux 5.3.
 //!
 //! ```text
 //! send:
@@ -84,8 +85,8 @@
 //!   exit
 //! ```
 //!
-//! `bpf_get_netns_cookie` for such programs needs Linux 6.15; before, nothing tells a thread in another namespace from one that
-//! is where the interface is.
+//! `bpf_get_netns_cookie` for such programs needs Linux 6.15; before, nothing tells a thread in another
+//! namespace from one that is where the interface is.
 
 use crate::sys::bpf::{Insn, OWN_WORDS};
 
@@ -123,7 +124,8 @@ const QUEUE_MAPPING: i16 = 12;
 const FIRST: i16 = 4 * OWN_WORDS as i16;
 const COUNT: i16 = FIRST + 4;
 const XDP_PASS: i32 = 2;
-/// What an interface's queue says of a packet that it, or another, had no room for; and what a queue says that is off.
+/// What an interface's queue says of a packet that it, or another, had no room for; and what a queue says
+/// that is off.
 const NET_XMIT_CN: i32 = 2;
 /// Helpers.
 const SKB_STORE_BYTES: i32 = 9;
@@ -133,7 +135,8 @@ const REDIRECT_MAP: i32 = 51;
 const PROBE_READ_USER: i32 = 112;
 const GET_NETNS_COOKIE: i32 = 122;
 
-/// Packets that a call sends at most: as many as a receiving interface takes in one turn. Linux: `NAPI_POLL_WEIGHT`.
+/// Packets that a call sends at most: as many as a receiving interface takes in one turn. Linux:
+/// `NAPI_POLL_WEIGHT`.
 pub(in crate::xsk) const MOST: usize = 64;
 /// Bytes of a packet that can be sent so: an Ethernet header at least, and no more than a chunk has.
 pub(in crate::xsk) const SHORTEST: u32 = pagepool::ETH_HEADER as u32;
@@ -180,7 +183,8 @@ pub(in crate::xsk) struct Sends {
     pub(in crate::xsk) scratch: i32,
 }
 
-/// The program that sends entries of a ring. It says how many it is done with, perhaps with [`UNKNOWN`]; or [`ELSEWHERE`].
+/// The program that sends entries of a ring. It says how many it is done with, perhaps with [`UNKNOWN`]; or
+/// [`ELSEWHERE`].
 pub(in crate::xsk) fn send(what: Sends) -> Vec<Insn> {
     let mut code = Code::default();
     code.extend([op(MOVE, 6, 1, 0, 0), op(CALL, 0, 0, 0, GET_NETNS_COOKIE)]);

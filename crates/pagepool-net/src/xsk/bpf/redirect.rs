@@ -1,8 +1,8 @@
 //! The program that redirects an interface's packets to sockets, and the map of those.
 //!
-//! What   one per interface, shared by the devices of its queues. Ours is attached by a link: when the last of them goes,
-//!        or the process ends in whatever way, the kernel detaches it. Or the map of somebody else's program, which this
-//!        puts sockets into and otherwise leaves alone.
+//! What   one per interface, shared by the devices of its queues. Ours is attached by a link: when the last
+//!        of them goes, or the process ends in whatever way, the kernel detaches it. Or the map of somebody
+//!        else's program, which this puts sockets into and otherwise leaves alone.
 //! Who    any thread, in the interface's network namespace where it attaches.
 
 use std::io;
@@ -35,7 +35,8 @@ pub enum Attach {
 
 /// What redirects packets to AF_XDP sockets.
 ///
-/// One's own program is brought by [`over_map`](Self::over_map): one that calls `bpf_redirect_map` on that map.
+/// One's own program is brought by [`over_map`](Self::over_map): one that calls `bpf_redirect_map` on that
+/// map.
 #[derive(Debug)]
 pub struct Redirect {
     map: OwnedFd,
@@ -52,9 +53,9 @@ struct Ours {
 }
 
 impl Redirect {
-    /// Attaches a program to an interface that gives each queue's packets to its socket, and those of queues without
-    /// one to the stack. With `frags` it takes packets of several buffers (Linux 5.18), without which drivers refuse it
-    /// where packets may be longer than a page holds.
+    /// Attaches a program to an interface that gives each queue's packets to its socket, and those of queues
+    /// without one to the stack. With `frags` it takes packets of several buffers (Linux 5.18), without which
+    /// drivers refuse it where packets may be longer than a page holds.
     ///
     /// Needs `CAP_BPF` and `CAP_NET_ADMIN`. A program that is there already is an error that names it.
     pub fn attach(interface: &str, how: Attach, frags: bool) -> Result<Arc<Self>, Error> {
@@ -69,8 +70,8 @@ impl Redirect {
         Ok(Arc::new(Self { map, ours: Some(Ours { link, mode, why, id }) }))
     }
 
-    /// Uses the map of a program that somebody else attached: a `BPF_MAP_TYPE_XSKMAP`, with room for the queues. A map may
-    /// serve several interfaces, where the program looks for each at keys of its own: see
+    /// Uses the map of a program that somebody else attached: a `BPF_MAP_TYPE_XSKMAP`, with room for the
+    /// queues. A map may serve several interfaces, where the program looks for each at keys of its own: see
     /// [`XskParams::map_key`](crate::XskParams::map_key).
     pub fn over_map(map: OwnedFd) -> Arc<Self> {
         Arc::new(Self { map, ours: None })
@@ -81,7 +82,8 @@ impl Redirect {
         self.map.as_fd()
     }
 
-    /// Where the program runs that was attached here, and why not in the driver if that was to be had if possible.
+    /// Where the program runs that was attached here, and why not in the driver if that was to be had if
+    /// possible.
     pub fn mode(&self) -> Option<(Attach, Option<&str>)> {
         self.ours.as_ref().map(|ours| (ours.mode, ours.why.as_deref()))
     }
@@ -102,9 +104,10 @@ impl Redirect {
         Ok(key)
     }
 
-    /// Gives the packets for which the program looks at this key, ours at a queue's number, to a socket from now on; nobody
-    /// else's is replaced. An [`XskDevice`](crate::XskDevice) does so by itself. This is for AF_XDP sockets of other crates
-    /// and libraries, which must be bound to the queue; the kernel takes one out when it is closed.
+    /// Gives the packets for which the program looks at this key, ours at a queue's number, to a socket from
+    /// now on; nobody else's is replaced. An [`XskDevice`](crate::XskDevice) does so by itself. This is for
+    /// AF_XDP sockets of other crates and libraries, which must be bound to the queue; the kernel takes one
+    /// out when it is closed.
     pub fn insert(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         sys::set_socket(self.map(), key, socket).map_err(|source| {
             if source.raw_os_error() == Some(errno::EEXIST) {
@@ -124,8 +127,8 @@ impl Redirect {
         })
     }
 
-    /// Gives a socket no packets any more, if it is at this key still. The kernel does so too when the socket goes, which
-    /// is later where a child between `fork` and `exec` has it.
+    /// Gives a socket no packets any more, if it is at this key still. The kernel does so too when the socket
+    /// goes, which is later where a child between `fork` and `exec` has it.
     pub(in crate::xsk) fn remove(&self, key: u32, socket: BorrowedFd<'_>) {
         // A map does not say whose socket it has; but it takes the one that is there once more, and no other.
         if sys::set_socket(self.map(), key, socket).is_ok() {

@@ -1,4 +1,5 @@
-//! Hints that memory will be wanted soon, so that the CPU fetches it while it goes on. On x86-64; elsewhere they do nothing.
+//! Hints that memory will be wanted soon, so that the CPU fetches it while it goes on. On x86-64; elsewhere
+//! they do nothing.
 
 // UNSAFETY: two instructions that read and change nothing, whatever the address.
 #![expect(unsafe_code)]

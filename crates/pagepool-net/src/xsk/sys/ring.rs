@@ -1,19 +1,22 @@
 //! The four rings that an AF_XDP socket shares with the kernel, and the protocol of their indices.
 //!
-//! What   a [`Producer`] puts entries (fill, transmit), a [`Consumer`] takes them (receive, completion). Both ends of one
-//!        ring are the same code over the same [`RingMemory`]: the kernel's mapping, or plain memory in a test.
+//! What   a [`Producer`] puts entries (fill, transmit), a [`Consumer`] takes them (receive, completion). Both
+//!        ends of one ring are the same code over the same [`RingMemory`]: the kernel's mapping, or plain
+//!        memory in a test.
 //! Who    one thread at a time on our side; the kernel on the other, on any CPU.
-//! Slots  are reserved by writing them, published by `submit`, and given back by `cancel`: none is lost when less is sent
-//!        than was reserved.
-//! Trust  none: an index that cannot be is cut to the ring's size, and what an entry says is for the caller to check.
+//! Slots  are reserved by writing them, published by `submit`, and given back by `cancel`: none is lost when
+//!        less is sent than was reserved.
+//! Trust  none: an index that cannot be is cut to the ring's size, and what an entry says is for the caller
+//!        to check.
 //! Pairs  `Producer::submit` (Release) -> kernel `__xskq_cons_peek` (Acquire): the entries.
-//!        kernel `__xskq_cons_release` (Release) -> `Producer::room` (Acquire): the slots may be written again.
-//!        kernel `__xskq_prod_submit` (Release) -> `Consumer::peek` (Acquire): the entries, and the packets' bytes.
-//!        `Consumer::release` (Release) -> kernel `xskq_prod_nb_free` (Acquire): the slots were read.
-//!        (net/xdp/xsk_queue.h, v7.3.) The flag is a hint that the kernel sets when it goes to sleep; one that is missed
-//!        is seen by the next look, so it is looked at in every round, not only after a submit.
-//! Cost   a burst: one Acquire load where the known entries do not suffice, one Release store; per entry plain accesses; the
-//!        lines of a burst are asked for together.
+//!        kernel `__xskq_cons_release` (Release) -> `Producer::room` (Acquire): the slots may be written
+//!        again. kernel `__xskq_prod_submit` (Release) -> `Consumer::peek` (Acquire): the entries, and the
+//!        packets' bytes. `Consumer::release` (Release) -> kernel `xskq_prod_nb_free` (Acquire): the slots
+//!        were read. (net/xdp/xsk_queue.h, v7.3.) The flag is a hint that the kernel sets when it goes to
+//!        sleep; one that is missed is seen by the next look, so it is looked at in every round, not only
+//!        after a submit.
+//! Cost   a burst: one Acquire load where the known entries do not suffice, one Release store; per entry
+//!        plain accesses; the lines of a burst are asked for together.
 
 use std::sync::atomic::Ordering;
 
@@ -41,8 +44,8 @@ pub(crate) trait RingMemory<const WORDS: usize> {
     fn entries(&self) -> Self::Entries<'_>;
 }
 
-/// The entries: a value of its own, which a loop keeps in registers. Slots wrap around at the ring's size. Plain access: the
-/// indices say whose an entry is.
+/// The entries: a value of its own, which a loop keeps in registers. Slots wrap around at the ring's size.
+/// Plain access: the indices say whose an entry is.
 pub(crate) trait Entries<const WORDS: usize>: Copy {
     fn get(self, slot: u32) -> [u64; WORDS];
     fn set(self, slot: u32, entry: [u64; WORDS]);
@@ -102,14 +105,16 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Producer<M, WORDS> {
         slots.note();
     }
 
-    /// The slots that are written next, of which so many as there is room for; the caller notes how many it wrote.
+    /// The slots that are written next, of which so many as there is room for; the caller notes how many it
+    /// wrote.
     #[inline(always)]
     pub(crate) fn slots(&mut self) -> Slots<'_, M::Entries<'_>, WORDS> {
         let room = self.known_room();
         Slots { entries: self.memory.entries(), room, next: self.next, noted: &mut self.next }
     }
 
-    /// Has the lines of slots fetched from the other end's cache at the same time: of the next ones, but for so many.
+    /// Has the lines of slots fetched from the other end's cache at the same time: of the next ones, but for
+    /// so many.
     #[inline(always)]
     pub(crate) fn prefetch(&self, but: usize, n: usize) {
         fetch_lines(self.memory.entries(), self.next.wrapping_add(but as u32), n, true);
@@ -207,15 +212,16 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
         self.put.wrapping_sub(self.next).min(self.size) as usize
     }
 
-    /// Has the lines of the next entries, of which so many are there, fetched from the other end's cache at the same time.
+    /// Has the lines of the next entries, of which so many are there, fetched from the other end's cache at
+    /// the same time.
     #[inline(always)]
     pub(crate) fn prefetch(&self, n: usize) {
         fetch_lines(self.memory.entries(), self.next, n, false);
     }
 
-    /// Parts with the next entries, of which so many are there, and reads them by their number: until `release` they stay where
-    /// they are. That is the other end's memory: what is read twice need not be the same. Each is parted with once, whatever
-    /// becomes of whoever reads it.
+    /// Parts with the next entries, of which so many are there, and reads them by their number: until
+    /// `release` they stay where they are. That is the other end's memory: what is read twice need not be the
+    /// same. Each is parted with once, whatever becomes of whoever reads it.
     #[inline(always)]
     pub(crate) fn read(&mut self, n: usize) -> impl Fn(usize) -> [u64; WORDS] + Copy {
         debug_assert!(self.known() >= n, "they were looked for");
@@ -386,7 +392,8 @@ mod tests {
         ((producer, consumer), memory)
     }
 
-    /// Two threads, more entries than slots: each comes once, in order, whole; written and read one by one, or as `bursts`.
+    /// Two threads, more entries than slots: each comes once, in order, whole; written and read one by one,
+    /// or as `bursts`.
     fn passes_on(entries: u64, size: u32, bursts: bool) {
         let ((mut producer, mut consumer), _) = ring::<2>(size, u32::MAX - 1);
         let putting = thread::spawn(move || {

@@ -74,8 +74,8 @@ pub(crate) struct Registration {
     pub(crate) unaligned: bool,
 }
 
-/// Registers memory. The kernel pins its pages and works on those, so this is sound for any address: what it may write
-/// is decided by what is put on a fill ring, and when.
+/// Registers memory. The kernel pins its pages and works on those, so this is sound for any address: what it
+/// may write is decided by what is put on a fill ring, and when.
 pub(crate) fn register(fd: BorrowedFd<'_>, what: Registration) -> io::Result<()> {
     let registration = libc::xdp_umem_reg {
         addr: what.addr as u64,
@@ -150,19 +150,21 @@ pub(crate) fn namespace(fd: BorrowedFd<'_>) -> u64 {
     option::<u64>(fd, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE).unwrap_or(0)
 }
 
-/// Lets more sent packets wait in the kernel than its default, which is less than a ring; without the capability for it
-/// the default stays.
+/// Lets more sent packets wait in the kernel than its default, which is less than a ring; without the
+/// capability for it the default stays.
 pub(crate) fn raise_send_buffer(fd: BorrowedFd<'_>, bytes: u32) {
     let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes);
 }
 
-/// Lets a call send so many packets where the kernel copies, instead of 32; an older kernel stays as it is. The transmit
-/// ring has its size already: the kernel takes no more than that, and leaves 32 for a ring that is shorter. Says whether it did.
+/// Lets a call send so many packets where the kernel copies, instead of 32; an older kernel stays as it is.
+/// The transmit ring has its size already: the kernel takes no more than that, and leaves 32 for a ring that
+/// is shorter. Says whether it did.
 pub(crate) fn raise_transmit_budget(fd: BorrowedFd<'_>, packets: u32) -> bool {
     set_option(fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &packets).is_ok()
 }
 
-/// Has the calls of a socket poll its driver's queue, instead of interrupts; names the option that was refused.
+/// Has the calls of a socket poll its driver's queue, instead of interrupts; names the option that was
+/// refused.
 pub(crate) fn set_busy_poll(
     fd: BorrowedFd<'_>,
     micros: u32,
@@ -352,7 +354,8 @@ impl Mapped {
             Index::Consumer => self.consumer,
             Index::Flags => self.flags,
         };
-        // SAFETY: the place lies in the mapping, aligned, as whoever made it saw; the mapping lives as long as this.
+        // SAFETY: the place lies in the mapping, aligned, as whoever made it saw; the mapping lives as long
+        // as this.
         unsafe { place.as_ref() }
     }
 }
@@ -390,7 +393,8 @@ impl<'a> MappedEntries<'a> {
     fn entry<const WORDS: usize>(self, slot: u32) -> &'a [AtomicU64; WORDS] {
         const { assert!(WORDS == 1 || WORDS == LEAST_WORDS) };
         let first = slot.wrapping_mul(WORDS as u32) & self.mask & !(WORDS as u32 - 1);
-        // SAFETY: the mask keeps the entry among the words of the ring, of which there are a power of two, and no fewer than its.
+        // SAFETY: the mask keeps the entry among the words of the ring, of which there are a power of two,
+        // and no fewer than its.
         let place = unsafe { self.words.add(first as usize).cast() };
         // SAFETY: it is aligned, and the mapping lives as long as what this was made of.
         unsafe { place.as_ref() }
