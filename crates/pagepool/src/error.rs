@@ -1,4 +1,5 @@
-//! What can go wrong when something is set up: one enum, with the value, the limit and the remedy in its text.
+//! What can go wrong when something is set up: one enum, with the value, the limit and the remedy in its
+//! text.
 //!
 //! Hot paths never make one of these; they return `Option`, a count, or the item.
 
@@ -96,7 +97,7 @@ impl fmt::Display for Error {
             }
             Self::Fixed { domain, committed_bytes } => write!(
                 f,
-                "the arena cannot grow beyond {committed_bytes} bytes while domain {domain} maps it as one fragment: \
+                "the arena cannot grow beyond {committed_bytes} bytes while domain {domain} maps it as one range: \
                  commit all of it first, or use a larger arena"
             ),
             Self::Busy { what } => write!(f, "still in use: {what}"),

@@ -1,4 +1,5 @@
-//! What a user of the pool may rely on: who may be sent where, what is refused and in which words, the wake-up, the end.
+//! What a user of the pool may rely on: who may be sent where, what is refused and in which words, the
+//! wake-up, the end.
 #![allow(clippy::unwrap_used)]
 // UNSAFETY: the test sleeps in poll(2).
 #![expect(unsafe_code)]
@@ -23,7 +24,7 @@ fn pool(pages: usize) -> Bound {
     pool_with(pages, PoolParams::default())
 }
 
-// ---- Who may be sent where -----------------------------------------------------------------------------------------
+// ---- Who may be sent where ----------------------------------------------------------------------
 
 /// Says at compile time that a type is not what the trait bound would make ambiguous.
 macro_rules! assert_not {
@@ -65,7 +66,7 @@ fn what_may_be_sent_may_be_sent() {
     assert_eq!((size_of::<PageBuf>(), size_of::<Option<PageBuf>>()), (16, 16));
 }
 
-// ---- Parameters ----------------------------------------------------------------------------------------------------
+// ---- Parameters ---------------------------------------------------------------------------------
 
 /// The refusal names the field, the value, and the range.
 #[track_caller]
@@ -150,7 +151,7 @@ fn a_refused_pool_leaves_nothing_mapped() {
     assert_eq!(memory.free(), 8);
 }
 
-// ---- Packets in pages ----------------------------------------------------------------------------------------------
+// ---- Packets in pages ---------------------------------------------------------------------------
 
 #[test]
 fn colours_move_packets_and_never_take_headroom() {
@@ -197,7 +198,7 @@ fn a_pool_refuses_to_recycle_anothers_buffer() {
     assert_eq!((batch.len(), buffer.pool_id()), (1, theirs.handle().id()));
 }
 
-// ---- Running dry ---------------------------------------------------------------------------------------------------
+// ---- Running dry --------------------------------------------------------------------------------
 
 /// Sleeps on the pool's descriptor, as a poll loop does beside its socket's.
 fn readable(pool: &Bound, limit: Duration) -> bool {
@@ -240,7 +241,7 @@ fn the_low_water_mark_can_be_asked_for() {
     assert!(readable(&pool, Duration::ZERO), "fewer than 100 were left");
 }
 
-// ---- Nodes and emergency memory ------------------------------------------------------------------------------------
+// ---- Nodes and emergency memory -----------------------------------------------------------------
 
 #[test]
 fn a_page_of_another_node_is_waived_one_per_allocation() {
@@ -290,7 +291,7 @@ fn emergency_pages_are_not_recycled() {
     assert_eq!((pool.inflight().total, memory.free()), (0, 64));
 }
 
-// ---- The end -------------------------------------------------------------------------------------------------------
+// ---- The end ------------------------------------------------------------------------------------
 
 #[test]
 fn a_stalled_end_says_who_holds_what() {

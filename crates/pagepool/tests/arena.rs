@@ -17,7 +17,8 @@ const MIB: u64 = 1 << 20;
 
 /// Gives pages back that the test reserved with this order, once.
 fn release(provider: &dyn Provider, order: u8, pages: &[PageIdx]) {
-    // SAFETY: I1. The test reserved them, has not released them since, and does not touch their memory any more.
+    // SAFETY: I1. The test reserved them, has not released them since, and does not touch their memory any
+    // more.
     unsafe { provider.release(order, pages) };
 }
 
@@ -186,8 +187,8 @@ fn callers_memory_is_used_in_place_and_left_as_it_is() {
     let mut memory = Box::new(CallerPages([0; 64 * PAGE_SIZE]));
     let (start, len) = (memory.0.as_mut_ptr(), memory.0.len());
     let over = |ptr, len| {
-        // SAFETY: the box lives until the end of the test and is not looked at while the arena lives; what is not its
-        // memory is refused by alignment.
+        // SAFETY: the box lives until the end of the test and is not looked at while the arena lives; what is
+        // not its memory is refused by alignment.
         unsafe { Arena::over_caller_memory(ptr, len, ArenaParams::default()) }
     };
     let arena = over(start, len).unwrap();
@@ -214,7 +215,8 @@ fn an_owner_of_memory_is_kept_until_the_last_buffer_is_home() {
     let (gone, is_gone) = mpsc::channel();
     let mut owner = MemoryOwner(Box::new(CallerPages([0; 64 * PAGE_SIZE])), gone);
     let (start, len) = (owner.0.0.as_mut_ptr(), owner.0.0.len());
-    // SAFETY: the box moves into the arena, and its contents with nobody; nobody looks at them before the owner ends.
+    // SAFETY: the box moves into the arena, and its contents with nobody; nobody looks at them before the
+    // owner ends.
     let arena = unsafe { Arena::over_owned_memory(owner, start, len, ArenaParams::default()) }.unwrap();
     let pool = Pool::new(PoolParams { refill: 64, ..Default::default() }, arena).unwrap().bind();
     let mut buffers: Vec<_> = (0..64).map(|_| pool.alloc_page().unwrap()).collect();

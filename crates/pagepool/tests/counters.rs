@@ -1,5 +1,4 @@
-//! The counter vectors of Linux 7.3, through the public API, as a running kernel showed them, and the
-//! identities that follow.
+//! The counter vectors of Linux 7.3, through the public API, and the identities that follow.
 
 use pagepool::testing::PlainMemory;
 use pagepool::{Bound, PageBuf, Pool, PoolParams, Stats};

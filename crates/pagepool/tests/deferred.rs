@@ -1,5 +1,5 @@
-//! Buffers that wait for a user who only says whether they are in use still: every strategy, every counter, users that
-//! misbehave, and the end of a pool while some are in use.
+//! Buffers that wait for a user who only says whether they are in use still: every strategy, every counter,
+//! users that misbehave, and the end of a pool while some are in use.
 
 // UNSAFETY: a reader looks at the bytes of a waiting page by address, which is what waiting is for.
 #![expect(unsafe_code)]
@@ -93,7 +93,7 @@ fn assert_home(handle: &PoolRef) {
     assert_eq!(at.total as u64, at.cache + at.lanes + at.ring + at.frag, "{at:?}");
 }
 
-// ---- Strategies --------------------------------------------------------------------------------------------------
+// ---- Strategies ---------------------------------------------------------------------------------
 
 #[test]
 fn keep_stops_at_the_head_and_keeps_the_order() {
@@ -191,7 +191,7 @@ fn release_falls_back_to_keep_when_as_many_are_held_as_may_wait() {
     assert_eq!(memory.free(), 16);
 }
 
-// ---- Refills -----------------------------------------------------------------------------------------------------
+// ---- Refills ------------------------------------------------------------------------------------
 
 #[test]
 fn a_refill_asks_after_as_many_as_it_would_bring() {
@@ -262,7 +262,7 @@ fn parameters_are_checked_with_field_value_and_range() {
     assert_eq!(refused(0, OnBusy::Release), nothing);
 }
 
-// ---- What waits --------------------------------------------------------------------------------------------------
+// ---- What waits ---------------------------------------------------------------------------------
 
 #[test]
 fn frags_wait_like_pages_and_their_page_is_out() {
@@ -345,7 +345,7 @@ fn many_users_are_refreshed_once_a_round_and_let_go_of_when_they_are_over() {
     );
 }
 
-// ---- Users that misbehave ------------------------------------------------------------------------------------------
+// ---- Users that misbehave -----------------------------------------------------------------------
 
 thread_local! {
     /// The pool that a user of this thread calls back into.
@@ -478,7 +478,8 @@ fn a_user_that_panics_loses_nothing() {
         let panicked = || catch_unwind(AssertUnwindSafe(|| pool.poll_deferred())).is_err();
         assert!(panicked(), "through poll_deferred");
         let in_cache = pool.inflight().cache;
-        let out: Vec<_> = (0..in_cache).map(|_| pool.alloc_page()).collect(); // the next allocation has to ask
+        // The next allocation has to ask.
+        let out: Vec<_> = (0..in_cache).map(|_| pool.alloc_page()).collect();
         assert!(catch_unwind(AssertUnwindSafe(|| pool.alloc_page())).is_err(), "through alloc_page");
         let (waits, total) = (pool.deferred_stats(), pool.inflight().total as u64);
         assert_eq!(pool.poll_deferred() as u64, waits.pending(), "each is there still");
@@ -488,7 +489,7 @@ fn a_user_that_panics_loses_nothing() {
     }
 }
 
-// ---- The end of the pool -------------------------------------------------------------------------------------------
+// ---- The end of the pool ------------------------------------------------------------------------
 
 #[test]
 fn a_destroyed_pool_asks_until_all_are_done() {
@@ -626,17 +627,19 @@ fn a_user_may_call_back_into_the_shutdown_and_may_panic_there() {
     assert_eq!(memory.free(), 8);
 }
 
-// ---- Counts of references ------------------------------------------------------------------------------------------
+// ---- Counts of references -----------------------------------------------------------------------
 
 /// Where a page's bytes are, for a reader that has a count of it.
 struct BytesAt(*const u8);
 
-// SAFETY: a reader looks at the bytes only while it has a count, and the owner writes them only when there is none.
+// SAFETY: a reader looks at the bytes only while it has a count, and the owner writes them only when there is
+// none.
 unsafe impl Send for BytesAt {}
 
 impl BytesAt {
     fn all_are(&self, pattern: u8) -> bool {
-        // SAFETY: the page is mapped as long as the test's memory, and nobody writes it while this has a count.
+        // SAFETY: the page is mapped as long as the test's memory, and nobody writes it while this has a
+        // count.
         let bytes = unsafe { std::slice::from_raw_parts(self.0, 4096) };
         bytes.iter().all(|&byte| byte == pattern)
     }

@@ -1,4 +1,5 @@
-//! Pages that a device has: found again once, by their numbers, whatever it names; and packets that go home together.
+//! Pages that a device has: found again once, by their numbers, whatever it names; and packets that go home
+//! together.
 
 use pagepool::{
     Arena, ArenaParams, Bound, DeviceTable, PageBuf, PageIdx, Pool, PoolParams, XdpBuff, put_bulk,

@@ -1,4 +1,5 @@
-//! Domains over an arena: mapping by region, growth, refusal, a device that goes away, and the checking IOMMU.
+//! Domains over an arena: mapping by region, growth, refusal, a device that goes away, and the checking
+//! IOMMU.
 #![allow(clippy::unwrap_used)]
 // UNSAFETY: tests touch the memory behind pages, as a holder of the page may.
 #![expect(unsafe_code)]
@@ -18,7 +19,8 @@ const MIB: u64 = 1 << 20;
 
 /// Gives pages back that the test reserved with this order, once.
 fn release(provider: &dyn Provider, order: u8, pages: &[PageIdx]) {
-    // SAFETY: I1. The test reserved them, has not released them since, and does not touch their memory any more.
+    // SAFETY: I1. The test reserved them, has not released them since, and does not touch their memory any
+    // more.
     unsafe { provider.release(order, pages) };
 }
 

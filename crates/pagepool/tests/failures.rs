@@ -1,5 +1,5 @@
-//! Failure, injected: reservations that come short, domains that refuse, no lane to be had, holds and ends in between.
-//! Whatever fails, nothing leaks, nothing is mapped twice, and the counters say what happened.
+//! Failure, injected: reservations that come short, domains that refuse, no lane to be had, holds and ends in
+//! between. Whatever fails, nothing leaks, nothing is mapped twice, and the counters say what happened.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;

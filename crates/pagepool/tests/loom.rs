@@ -2,9 +2,10 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p pagepool --release --test loom -- --nocapture`
 //!
-//! Each model makes a pool of very few pages over plain memory, lets two or three threads race, and checks at the end
-//! that the provider has every page back exactly once, that hold and release balance, and that the pool was freed.
-//! `LOOM_MAX_PREEMPTIONS` overrides the bound. Note 0001 lists the mutations that each model finds.
+//! Each model makes a pool of very few pages over plain memory, lets two or three threads race, and checks at
+//! the end that the provider has every page back exactly once, that hold and release balance, and that the
+//! pool was freed. `LOOM_MAX_PREEMPTIONS` overrides the bound. Note 0001 lists the mutations that each model
+//! finds.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
 
@@ -80,7 +81,7 @@ fn take(pool: &Bound, n: usize) -> Vec<PageBuf> {
     (0..n).map(|_| pool.alloc_page().unwrap()).collect()
 }
 
-// ---- Return against refill -------------------------------------------------------------------------------------
+// ---- Return against refill ----------------------------------------------------------------------
 
 fn return_against_refill(params: PoolParams) {
     let (scene, pool) = scene(2, params);
@@ -197,7 +198,7 @@ fn a_lane_wraps_while_it_is_drained() {
     });
 }
 
-// ---- The last one home against destroy ---------------------------------------------------------------------------
+// ---- The last one home against destroy ----------------------------------------------------------
 
 fn last_return_against_destroy(params: PoolParams, fill_ring: bool) {
     let (scene, pool) = scene(2, params);
@@ -282,7 +283,8 @@ fn frags_of_the_overflow_against_refill() {
     });
 }
 
-/// One fragment lies in the overflow when the pool ends, another of the same page is late: both count in one word.
+/// One fragment lies in the overflow when the pool ends, another of the same page is late: both count in one
+/// word.
 #[test]
 fn an_overflowed_frag_and_a_late_one() {
     explore("destroy/overflow_and_late", 3, || {
@@ -369,7 +371,7 @@ fn both_late_the_pool_is_freed_once() {
     });
 }
 
-// ---- Lanes and threads -------------------------------------------------------------------------------------------
+// ---- Lanes and threads --------------------------------------------------------------------------
 
 #[test]
 fn a_lane_is_made_and_left_while_it_is_drained() {
@@ -405,7 +407,7 @@ fn a_lane_changes_hands_while_it_is_drained() {
     });
 }
 
-// ---- The owner moves ---------------------------------------------------------------------------------------------
+// ---- The owner moves ----------------------------------------------------------------------------
 
 #[test]
 fn the_owner_moves_with_returns_in_flight() {
@@ -458,7 +460,7 @@ fn the_new_owner_destroys() {
     });
 }
 
-// ---- The wake-up -------------------------------------------------------------------------------------------------
+// ---- The wake-up --------------------------------------------------------------------------------
 
 fn signalled(pool: &Bound) -> bool {
     let fd = pool.wake_fd().unwrap().try_clone_to_owned().unwrap();
@@ -532,7 +534,7 @@ fn starving_twice_signals_twice() {
     });
 }
 
-// ---- Shared, held and raw buffers ----------------------------------------------------------------------------------
+// ---- Shared, held and raw buffers ---------------------------------------------------------------
 
 #[test]
 fn the_last_reader_sends_the_buffer_home() {
@@ -576,7 +578,7 @@ fn readers_finish_before_the_page_is_used_again() {
     });
 }
 
-// ---- Waiting for a count that gives no sign ----------------------------------------------------------------------
+// ---- Waiting for a count that gives no sign -----------------------------------------------------
 
 /// One page, which waits for a reader on another thread; and what the reader does with it.
 fn waiting(on_busy: OnBusy) -> (Scene, Bound, Arc<UseCounts>, Arc<loom::cell::UnsafeCell<u8>>) {
@@ -734,7 +736,7 @@ fn of_two_who_bring_one_frag_one_is_refused() {
     });
 }
 
-// ---- Packets for stacks --------------------------------------------------------------------------------------------
+// ---- Packets for stacks -------------------------------------------------------------------------
 
 /// A packet of one page, in a cache of its own.
 fn stack_packet(pool: &Bound, blocks: usize) -> (SkbCache, SkBuff) {
@@ -866,7 +868,7 @@ fn skb_blocks_are_taken_while_their_cache_ends() {
     });
 }
 
-// ---- Every operation against every other ---------------------------------------------------------------------------
+// ---- Every operation against every other --------------------------------------------------------
 
 /// What a returner does with two pages' worth of buffers, taken on the owner's thread.
 fn returning(op: Op, pool: &Bound) -> Box<dyn FnOnce() + Send> {
@@ -957,7 +959,7 @@ fn pair(returned: Op, deed: Op, lanes: usize) {
     }
 }
 
-// ---- Packets ---------------------------------------------------------------------------------------------------
+// ---- Packets ------------------------------------------------------------------------------------
 
 /// A packet, and a buffer to be added to it.
 fn packet(pool: &Bound) -> (XdpBuff, PageBuf) {

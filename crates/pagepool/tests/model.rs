@@ -1,4 +1,5 @@
-//! The pools against the model: random lists of operations, every counter and every place compared after each.
+//! The pools against the model: random lists of operations, every counter and every place compared after
+//! each.
 //!
 //! `PROPTEST_CASES` says how many lists; the same lists are run by the fuzzer (`fuzz/fuzz_targets/model.rs`).
 

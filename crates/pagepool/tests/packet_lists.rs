@@ -1,6 +1,7 @@
 //! Packets against plain vectors of bytes: random lists of operations, every packet compared after each.
 //!
-//! `PROPTEST_CASES` says how many lists; the same lists are run by the fuzzer (`fuzz/fuzz_targets/packets.rs`).
+//! `PROPTEST_CASES` says how many lists; the same lists are run by the fuzzer
+//! (`fuzz/fuzz_targets/packets.rs`).
 
 use pagepool::testing::{PacketOp, PacketSetup, run_packets};
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
-//! Packets against the plainest model of one: random moves of head, tail and metadata, and buffers added and taken off,
-//! with every byte compared after each.
+//! Packets against the plainest model of one: random moves of head, tail and metadata, and buffers added and
+//! taken off, with every byte compared after each.
 
 #![allow(clippy::unwrap_used)]
 

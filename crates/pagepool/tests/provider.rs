@@ -12,7 +12,8 @@ use pagepool::{Arena, ArenaParams, Backing, DeviceMemory, NodeId, PageIdx, Provi
 
 /// Gives pages back that the test reserved with this order, once.
 fn release(provider: &dyn Provider, order: u8, pages: &[PageIdx]) {
-    // SAFETY: I1. The test reserved them, has not released them since, and does not touch their memory any more.
+    // SAFETY: I1. The test reserved them, has not released them since, and does not touch their memory any
+    // more.
     unsafe { provider.release(order, pages) };
 }
 

@@ -1,4 +1,5 @@
-//! The ways home of frames: dropped, in the poll, through the ring, in bulk; and the scope without direct recycling.
+//! The ways home of frames: dropped, in the poll, through the ring, in bulk; and the scope without direct
+//! recycling.
 
 #![allow(clippy::unwrap_used)]
 

@@ -30,7 +30,8 @@ fn pattern(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (seed * 31 + at * 7 + at / 256) as u8).collect()
 }
 
-/// A packet as a device delivers it: `len` bytes in the first buffer, and as many in each of `frags` further ones.
+/// A packet as a device delivers it: `len` bytes in the first buffer, and as many in each of `frags` further
+/// ones.
 fn received(pool: &Bound, cache: &SkbCache, len: usize, frags: usize) -> SkBuff {
     let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), len).unwrap();
     packet.data_mut().copy_from_slice(&pattern(0, len));
@@ -54,7 +55,7 @@ fn drop_elsewhere<T: Send>(what: T) {
     std::thread::scope(|threads| threads.spawn(move || drop(what)).join().unwrap());
 }
 
-// ---- CVE-2022-49093 -------------------------------------------------------------------------------------
+// ---- CVE-2022-49093: a merge of recycled fragments --------------------------------------------
 
 /// Every order of so many things.
 fn orders(n: usize) -> Vec<Vec<usize>> {
@@ -86,8 +87,8 @@ fn half(pool: &Bound, cache: &SkbCache, seed: usize) -> SkBuff {
     packet
 }
 
-/// Two halves of one page are two packets. One is cloned, and its clones are merged into other packets, which in Linux
-/// took references that were not those it gave back. Then all are freed in one order.
+/// Two halves of one page are two packets. One is cloned, and its clones are merged into other packets, which
+/// in Linux took references that were not those it gave back. Then all are freed in one order.
 fn replay(order: &[usize], elsewhere: impl Fn(usize) -> bool) {
     let arena = Arena::new(ArenaParams { max_bytes: 16 << 12, ..Default::default() }).unwrap();
     let pool = Pool::new(PoolParams::default(), arena.clone()).unwrap().bind();
@@ -139,7 +140,7 @@ fn merged_clones_are_freed_in_every_order() {
     }
 }
 
-// ---- Clones --------------------------------------------------------------------------------------------------------
+// ---- Clones -------------------------------------------------------------------------------------
 
 #[test]
 fn only_the_last_clone_recycles() {
@@ -218,7 +219,7 @@ fn the_last_clone_ends_on_any_thread() {
     }
 }
 
-// ---- Ends ----------------------------------------------------------------------------------------------------------
+// ---- Ends ---------------------------------------------------------------------------------------
 
 /// A packet of four stretches of 100 bytes: head, pool, ordinary, pool.
 fn mixed(pool: &Bound, cache: &SkbCache) -> SkBuff {
@@ -333,7 +334,7 @@ fn a_head_grows_from_its_buffer_into_the_block_and_beyond() {
     assert_eq!((packet.headroom(), packet.data()), (500, &pattern(0, 100)[..]));
 }
 
-// ---- Merging -------------------------------------------------------------------------------------------------------
+// ---- Merging ------------------------------------------------------------------------------------
 
 #[test]
 fn a_head_in_a_buffer_becomes_a_fragment() {
@@ -442,7 +443,7 @@ fn offsets_do_not_wrap_in_the_largest_packets() {
     assert_eq!((packet.len(), packet.head_len(), packet.tailroom()), (len - 2, 0, 0));
 }
 
-// ---- Memory that the CPU cannot read -------------------------------------------------------------------------------
+// ---- Memory that the CPU cannot read ------------------------------------------------------------
 
 #[test]
 fn unreadable_memory_is_carried_and_never_read() {
@@ -496,7 +497,7 @@ fn seventeen_further_buffers_leave_no_room_for_an_unreadable_first_one() {
     assert_eq!(device.inflight().out, 0);
 }
 
-// ---- The cache -----------------------------------------------------------------------------------------------------
+// ---- The cache ----------------------------------------------------------------------------------
 
 #[test]
 fn an_exhausted_cache_loses_nothing() {

@@ -1,10 +1,10 @@
-//! Real threads, for as long as one likes: owners that allocate, move their pools and destroy them under load, and
-//! returners that idle, end and are followed by others.
+//! Real threads, for as long as one likes: owners that allocate, move their pools and destroy them under
+//! load, and returners that idle, end and are followed by others.
 //!
-//! `PAGEPOOL_STRESS_SECONDS` (5) says how long, `PAGEPOOL_STRESS_SEED` repeats the choices of a run. Free memory is all
-//! zeroes: whoever gets a buffer finds 0 in its first word and writes a number of its own there, and whoever returns it
-//! finds that number and writes 0. So a page with two owners shows at once. At the end every pool is freed, and the
-//! provider has every page back.
+//! `PAGEPOOL_STRESS_SECONDS` (5) says how long, `PAGEPOOL_STRESS_SEED` repeats the choices of a run. Free
+//! memory is all zeroes: whoever gets a buffer finds 0 in its first word and writes a number of its own
+//! there, and whoever returns it finds that number and writes 0. So a page with two owners shows at once. At
+//! the end every pool is freed, and the provider has every page back.
 //!
 //! Only atomics, `Arc`, `spawn` and `join` tie the threads together, which the thread sanitizer understands.
 
@@ -176,7 +176,7 @@ impl XorShift {
     }
 }
 
-// ---- Returners -----------------------------------------------------------------------------------------------------
+// ---- Returners ----------------------------------------------------------------------------------
 
 /// Opens parcels for a while, with pauses, and ends; another thread follows.
 fn returning(world: &World) {
@@ -264,7 +264,7 @@ fn send_home(mut buffers: Vec<PageBuf>, dice: &mut XorShift) {
     }
 }
 
-// ---- Owners --------------------------------------------------------------------------------------------------------
+// ---- Owners -------------------------------------------------------------------------------------
 
 /// Polls one pool after another; leaves each for another owner, or destroys it.
 fn own(world: &World) -> Vec<EndedPool> {

@@ -1,6 +1,7 @@
 //! Many whole pages of one pool as an array of numbers: the cheapest way to move a burst.
 //!
-//! Who    any thread, one at a time; dropped, its pages go home as dropped buffers do, with the checks made once.
+//! Who    any thread, one at a time; dropped, its pages go home as dropped buffers do, with the checks made
+//!        once.
 //! Cost   allocating and dropping 64 on the owner's thread copies four cache lines each way.
 
 // UNSAFETY: entries are copied to and from the cache as memory.
@@ -84,7 +85,7 @@ impl Batch {
         self.pages().get(at).map(|&page| PageIdx(page))
     }
 
-    /// Appends pages that the caller parts with; there is room for them.
+    /// Appends pages that the caller gives up; there is room for them.
     #[inline(always)]
     pub(crate) fn extend(&mut self, pages: &[u32]) {
         let room = &mut self.pages[self.len..self.len + pages.len()];
@@ -93,8 +94,8 @@ impl Batch {
         self.len += pages.len();
     }
 
-    /// Pages of this pool that still fit: none beside those of another one. An empty batch becomes this pool's: the one
-    /// it was filled from may be gone, and another at its address.
+    /// Pages of this pool that still fit: none beside those of another one. An empty batch becomes this
+    /// pool's: the one it was filled from may be gone, and another at its address.
     #[inline(always)]
     pub(crate) fn room_for(&mut self, pool: PoolPtr) -> usize {
         if self.len == 0 {
@@ -123,7 +124,8 @@ impl Batch {
         if len == 0 {
             return; // the pool may be gone
         }
-        // SAFETY: the first `len` entries are initialised; with the length 0 they are this call's to part with.
+        // SAFETY: the first `len` entries are initialised; with the length 0 they are this call's to part
+        // with.
         let pages = unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast(), len) };
         match self.pool.owner_here() {
             Some(owner) => put_here(self.pool, owner, pages),
@@ -139,8 +141,8 @@ impl Batch {
         Some(PageBuf::whole(self.pool, PageIdx(page)))
     }
 
-    /// Adds a buffer, or gives it back: if the batch is full or has another pool's pages, or the buffer is a fragment, or
-    /// held.
+    /// Adds a buffer, or gives it back: if the batch is full or has another pool's pages, or the buffer is a
+    /// fragment, or has a [`PageRef`](crate::PageRef).
     #[inline]
     pub fn push(&mut self, buffer: PageBuf) -> Result<(), PageBuf> {
         if !buffer.bits.is_whole() || self.room_for(buffer.pool) == 0 {
@@ -191,7 +193,7 @@ impl Drop for Batch {
     }
 }
 
-/// Whole pages that nobody holds, on the owner's thread: one copy into the cache if they fit.
+/// Whole pages without a reference, on the owner's thread: one copy into the cache if they fit.
 #[inline(always)]
 pub(crate) fn put_here(pool: PoolPtr, owner: OwnerProof, pages: &[u32]) {
     if !pool.own.cache.has_plain_room(pages.len()) {
@@ -204,7 +206,7 @@ pub(crate) fn put_here(pool: PoolPtr, owner: OwnerProof, pages: &[u32]) {
     pool.own.counts.recycle_cached.add(pages.len() as u64);
 }
 
-/// The syncs are foreign code, and may unbind or end the pool: who the owner is is asked again behind them.
+/// The syncs are foreign code, and may unbind or end the pool: the owner is looked up again after them.
 #[cold]
 fn put_here_slow(pool: PoolPtr, pages: &[u32]) {
     sync_all(pool, pages);
@@ -223,7 +225,7 @@ fn put_here_slow(pool: PoolPtr, pages: &[u32]) {
     }
 }
 
-/// Whole pages that nobody holds, on any other thread: into the lane as far as it has room, then the ring.
+/// Whole pages without a reference, on any other thread: into the lane as far as it has room, then the ring.
 #[inline(never)]
 pub(crate) fn put_elsewhere(pool: PoolPtr, pages: &[u32]) {
     sync_all(pool, pages);

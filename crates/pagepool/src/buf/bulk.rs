@@ -1,11 +1,12 @@
 //! Buffers of any pools that go home together.
 //!
-//! Who    any thread. Whether it owns a pool is asked when the buffers go.
-//! How    of up to 64 buffers each pool is gone to once: its whole pages in one go, then its fragments; pages with something to
-//!        look up go singly.
-//! Cost   all plain pages of one pool on its owner's thread: one copy into the cache, without a branch per buffer.
+//! Who    any thread. The owner is looked up when the buffers return.
+//! How    of up to 64 buffers each pool is gone to once: its whole pages in one go, then its fragments; pages
+//!        with something to look up go singly.
+//! Cost   all plain pages of one pool on its owner's thread: one copy into the cache, without a branch per
+//!        buffer.
 
-// UNSAFETY: handles are parted with in place, without being dropped.
+// UNSAFETY: handles are given up in place, without being dropped.
 #![expect(unsafe_code)]
 
 use crate::buf::batch::{Batch, put_elsewhere, put_here, sync_all};
@@ -14,8 +15,8 @@ use crate::buf::page_buf::PageBuf;
 use crate::mem::page::PageIdx;
 use crate::returns::pool_core::PoolPtr;
 
-/// ReturnState buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. Of every 64, each pool
-/// is gone to once. Linux: `page_pool_put_netmem_bulk`, without its limit of 16.
+/// Returns buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. Of
+/// every 64, each pool is gone to once. Linux: `page_pool_put_netmem_bulk`, without its limit of 16.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -50,7 +51,7 @@ pub fn put_ring_bulk(buffers: &mut Vec<PageBuf>) {
 /// Sends up to [`Batch::MAX`] buffers home, at least one.
 ///
 /// # Safety
-/// The caller parts with them: it neither reads nor drops any of them again.
+/// The caller gives them up: it neither reads nor drops any of them again.
 #[inline(always)]
 pub(crate) unsafe fn put_parted(buffers: &mut [PageBuf]) {
     let pool = buffers[0].pool;
@@ -62,13 +63,13 @@ pub(crate) unsafe fn put_parted(buffers: &mut [PageBuf]) {
         }
     });
     if !home {
-        // SAFETY: the caller parts with them, and the copy above took none.
+        // SAFETY: the caller gives them up, and the copy above took none.
         unsafe { put_groups(ReturnPath::Dropped, buffers) };
     }
 }
 
-/// Copies the page numbers of buffers, and says how many: all of them if they are whole pages of this pool with nothing
-/// to look up, else none. Without a branch per buffer.
+/// Copies the page numbers of buffers, and says how many: all of them if they are whole pages of this pool
+/// with nothing to look up, else none. Without a branch per buffer.
 #[inline(always)]
 fn copy_plain(pool: PoolPtr, buffers: &[PageBuf], space: &mut [u32]) -> usize {
     let (mut pools, mut bits) = (0, 0);
@@ -86,7 +87,7 @@ fn copy_plain(pool: PoolPtr, buffers: &[PageBuf], space: &mut [u32]) -> usize {
     if pools == 0 && bits >> 32 == 0 { buffers.len() } else { 0 }
 }
 
-/// Which path home.
+/// How buffers return.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReturnPath {
     /// As dropped buffers go.
@@ -95,7 +96,7 @@ enum ReturnPath {
     Ring,
 }
 
-/// What goes home together.
+/// What returns together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BufKind {
     Plain,
@@ -115,7 +116,8 @@ impl BufKind {
     }
 }
 
-/// ReturnState up to [`Batch::MAX`] buffers, pool by pool: the whole pages of each together, then the fragments of each.
+/// Returns up to [`Batch::MAX`] buffers, pool by pool: the whole pages of each together, then the
+/// fragments of each.
 ///
 /// # Safety
 /// As for [`put_parted`].
@@ -125,7 +127,7 @@ unsafe fn put_groups(path: ReturnPath, mut rest: &mut [PageBuf]) {
     while let Some(first) = rest.first() {
         let (pool, kind) = (first.pool, BufKind::of(first));
         if kind == BufKind::Special {
-            // SAFETY: I1. The caller parts with them, and each is read out once.
+            // SAFETY: I1. The caller gives them up, and each is read out once.
             let single = unsafe { std::ptr::read(first) };
             rest = &mut rest[1..];
             match path {
@@ -144,8 +146,8 @@ unsafe fn put_groups(path: ReturnPath, mut rest: &mut [PageBuf]) {
     }
 }
 
-/// Copies the page numbers of one pool's buffers of one kind, and moves the others to the front; says how many others
-/// there are.
+/// Copies the page numbers of one pool's buffers of one kind, and moves the others to the front; says how
+/// many others there are.
 #[inline(always)]
 fn gather(pool: PoolPtr, kind: BufKind, buffers: &mut [PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
     // Almost always they are all of one pool and plain.
@@ -174,7 +176,7 @@ fn put_pages(path: ReturnPath, pool: PoolPtr, pages: &[u32]) {
     }
 }
 
-/// Who the owner is is asked for each: the sync of a page that is home with its last fragment is foreign code.
+/// The owner is looked up for each: the sync of a page that is home with its last fragment is foreign code.
 fn put_frags(path: ReturnPath, pool: PoolPtr, mut frags: &[u32]) {
     while let [frag, rest @ ..] = frags {
         match (path, pool.owner_here()) {
@@ -186,14 +188,15 @@ fn put_frags(path: ReturnPath, pool: PoolPtr, mut frags: &[u32]) {
     }
 }
 
-/// Empties the vector without dropping its buffers, and gives them to be parted with. If foreign code panics meanwhile
-/// the rest is leaked, never returned twice.
+/// Empties the vector without dropping its buffers, and gives the buffers to the caller. If foreign code
+/// panics meanwhile the rest is leaked, never returned twice.
 #[inline(always)]
 pub(crate) fn taken<T>(buffers: &mut Vec<T>) -> &mut [T] {
     let len = buffers.len();
     // SAFETY: 0 is within the capacity, and no element needs to be initialised for it.
     unsafe { buffers.set_len(0) };
-    // SAFETY: the elements are still there, initialised, and the vector cannot be used while this borrow of it lives.
+    // SAFETY: the elements are still there, initialised, and the vector cannot be used while this borrow of
+    // it lives.
     unsafe { std::slice::from_raw_parts_mut(buffers.as_mut_ptr(), len) }
 }
 

@@ -1,8 +1,8 @@
 //! The buffer: an owned page or fragment that goes home by itself.
 //!
-//! Who    a [`PageBuf`] may be sent to any thread and dropped there. On the thread that polls its pool it goes into the
-//!        cache, elsewhere into that thread's lane.
-//! I1     a handle is the one owner of its bytes: it is not `Clone`, and every way to part with it consumes it.
+//! Who    a [`PageBuf`] may be sent to any thread and dropped there. On the thread that polls its pool it
+//!        goes into the cache, elsewhere into that thread's lane.
+//! I1     a handle is the one owner of its bytes: it is not `Clone`, and every way to give it up consumes it.
 //! Cost   dropped on the owner's thread: two compares, two stores, one count. Elsewhere: see `lane.rs`.
 
 // UNSAFETY: the bytes of a buffer are reached by address.
@@ -28,11 +28,11 @@ pub struct Tag(pub(crate) u32);
 /// A page of a pool, or a fragment of one: owned, 16 bytes, home when dropped. Linux: the `struct page` that
 /// `page_pool_dev_alloc_pages` gives, with the return hook that cannot be missed.
 ///
-/// Dropping it is the return, from any thread (`page_pool_put_full_page`, the locality found by itself). Forgetting it
-/// leaks the page: the pool then never ends, and its report names the page.
+/// Dropping it is the return, from any thread (`page_pool_put_full_page`, the locality found by itself).
+/// Forgetting it leaks the page: the pool then never ends, and its report names the page.
 ///
-/// Returning it twice, using it after its return, giving it to two threads and keeping its bytes beyond it cannot be
-/// written:
+/// Returning it twice, using it after its return, giving it to two threads and keeping its bytes beyond it
+/// cannot be written:
 ///
 /// ```compile_fail,E0382
 /// fn twice(buffer: pagepool::PageBuf) {
@@ -93,7 +93,8 @@ impl PageBuf {
         (self.start() - self.page().offset()) as usize
     }
 
-    /// True size in bytes: the page's, or the fragment's with what was given to it at the end of its page. Linux: truesize.
+    /// True size in bytes: the page's, or the fragment's with what was given to it at the end of its page.
+    /// Linux: truesize.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
     pub fn len(&self) -> usize {
@@ -141,7 +142,8 @@ impl PageBuf {
     #[inline]
     pub fn bytes(&self) -> Option<&[u8]> {
         let start = self.as_ptr()?;
-        // SAFETY: I1, I3. The handle owns these bytes, the area keeps them mapped, and they were initialised by the kernel.
+        // SAFETY: I1, I3. The handle owns these bytes, the area keeps them mapped, and they were initialised
+        // by the kernel.
         Some(unsafe { std::slice::from_raw_parts(start, self.len()) })
     }
 
@@ -153,8 +155,8 @@ impl PageBuf {
         Some(unsafe { std::slice::from_raw_parts_mut(start, self.len()) })
     }
 
-    /// Where the packet begins in a whole page: the headroom asked for, and the page's colour, up to 15 cache lines. 0
-    /// for a fragment, whose user lays it out.
+    /// Where the packet begins in a whole page: the headroom asked for, and the page's colour, up to 15 cache
+    /// lines. 0 for a fragment, whose user lays it out.
     #[inline]
     pub fn packet_offset(&self) -> usize {
         if self.bits.frag_bits().is_frag() { 0 } else { self.pool.geometry.packet_offset(self.bits.page()) }
@@ -209,17 +211,16 @@ impl PageBuf {
         Some(unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(at)) })
     }
 
-    /// The device address of the first byte in the pool's first domain; `None` in a pool without domains, or when the
-    /// device has gone. Two loads. Linux: `page_pool_get_dma_addr` plus the offset.
+    /// The device address of the first byte in the pool's first domain; `None` in a pool without domains, or
+    /// when the device has gone. Two loads. Linux: `page_pool_get_dma_addr` plus the offset.
     #[doc(alias = "page_pool_get_dma_addr")]
     #[inline]
     pub fn dma_addr(&self) -> Option<DeviceAddr> {
         self.pool.mappings.first()?.addr_of(self.start())
     }
 
-    /// Whether that device may use this buffer without a new mapping, and at which address. Linux
-    /// has no such question, and maps again on a redirect. A compare per domain of the pool, then a lookup
-    /// under the area's lock.
+    /// Whether that device may use this buffer without a new mapping, and at which address. A compare per
+    /// domain of the pool, then a lookup under the area's lock.
     pub fn dma_addr_in(&self, domain: DomainId) -> Option<DeviceAddr> {
         let own = self.pool.mappings.iter().find(|m| m.id() == domain);
         match own {
@@ -228,9 +229,9 @@ impl PageBuf {
         }
     }
 
-    /// The device address of the first byte by a mapping that the caller keeps, of any domain; `None` if that maps
-    /// another area, or does not map this buffer any more. A compare and a load: for a device that sends buffers of pools
-    /// which do not know it.
+    /// The device address of the first byte by a mapping that the caller keeps, of any domain; `None` if that
+    /// maps another area, or does not map this buffer any more. A compare and a load: for a device that sends
+    /// buffers of pools which do not know it.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, DmaDomain, IdentityDomain, Pool, PoolParams};
@@ -252,14 +253,14 @@ impl PageBuf {
         if mapping.area() == self.pool.area_id { mapping.addr_of(self.start()) } else { None }
     }
 
-    /// How that domain maps the area that this buffer is of. Takes the area's lock: ask once, keep the answer, and ask
-    /// again when [`dma_addr_by`](Self::dma_addr_by) has no address.
+    /// How that domain maps the area that this buffer is of. Takes the area's lock: ask once, keep the
+    /// answer, and ask again when [`dma_addr_by`](Self::dma_addr_by) has no address.
     pub fn mapping_in(&self, domain: DomainId) -> Option<Arc<Mapping>> {
         self.pool.area.mapping(domain)
     }
 
-    /// Hands the packet's first `len` bytes, from `offset` in the buffer, to the CPU, in every domain that is not
-    /// coherent. Linux: `page_pool_dma_sync_for_cpu`.
+    /// Hands the packet's first `len` bytes, from `offset` in the buffer, to the CPU, in every domain that is
+    /// not coherent. Linux: `page_pool_dma_sync_for_cpu`.
     #[doc(alias = "page_pool_dma_sync_for_cpu")]
     pub fn sync_for_cpu(&mut self, offset: usize, len: usize) {
         let len = len.min(self.len().saturating_sub(offset));
@@ -270,8 +271,8 @@ impl PageBuf {
         }
     }
 
-    /// Hands `len` bytes from `offset` in the buffer to the device, in every domain that is not coherent: before it is
-    /// transmitted.
+    /// Hands `len` bytes from `offset` in the buffer to the device, in every domain that is not coherent:
+    /// before it is transmitted.
     pub fn sync_for_device(&self, offset: usize, len: usize) {
         let len = len.min(self.len().saturating_sub(offset));
         for mapping in self.pool.mappings.iter().filter(|m| !m.coherent()) {
@@ -281,8 +282,9 @@ impl PageBuf {
         }
     }
 
-    /// Goes home having been written in its first `len` packet bytes at most, so that no more is synced for the device.
-    /// Linux: `page_pool_put_page` with a `dma_sync_size`. A fragment is synced with its whole page.
+    /// Goes home having been written in its first `len` packet bytes at most, so that no more is synced for
+    /// the device. Linux: `page_pool_put_page` with a `dma_sync_size`. A fragment is synced with its whole
+    /// page.
     #[doc(alias = "page_pool_put_page")]
     pub fn recycle_sync(self, len: usize) {
         if self.bits.frag_bits().is_frag() {
@@ -295,8 +297,8 @@ impl PageBuf {
         }
     }
 
-    /// Goes home through the locked ring whatever the thread. For measuring, and for code that must not touch the cache.
-    /// Linux: `page_pool_put_full_page` outside softirq.
+    /// Goes home through the locked ring whatever the thread. For measuring, and for code that must not touch
+    /// the cache. Linux: `page_pool_put_full_page` outside softirq.
     #[doc(alias = "page_pool_put_full_page")]
     pub fn put_ring(self) {
         let (pool, page, frag_bits) = self.into_parts();
@@ -310,14 +312,15 @@ impl PageBuf {
         pool.ring_or_out(page);
     }
 
-    /// Says who holds the buffer, for the report of a destroyed pool. Without effect in a pool made without `tagging`.
+    /// Says who holds the buffer, for the report of a destroyed pool. Without effect in a pool made without
+    /// `tagging`.
     pub fn set_tag(&mut self, tag: Tag) {
         if self.pool.tags.is_some() {
             self.pool.page_meta(self.page()).tag.store(tag.0 + 1, Ordering::Relaxed);
         }
     }
 
-    /// The handle of a whole page. Whoever calls it owned the page, and parts with it.
+    /// The handle of a whole page. Whoever calls it owned the page, and gives it up.
     #[inline(always)]
     pub(crate) fn whole(pool: PoolPtr, page: PageIdx) -> Self {
         Self { pool, bits: HandleBits::whole(page) }

@@ -1,10 +1,11 @@
-//! Holding a page beyond its buffer's life, without its bytes.
+//! A reference to a page beyond its buffer's life, without its bytes.
 //!
-//! Who    any thread. The count stands in the page's record; a page that comes home while it is not 0 leaves its pool.
-//! Pairs  PageRef::drop (AcqRel) against clear_record (AcqRel) on the same word: whoever makes it "left, no hold" gives
-//!        the memory back, once.
+//! Who    any thread. The count stands in the page's record; a page that comes home while it is not 0 leaves
+//!        its pool.
+//! Pairs  PageRef::drop (AcqRel) against clear_record (AcqRel) on the same word: whoever makes it "left, no
+//!        hold" gives the memory back, once.
 
-// UNSAFETY: the last hold gives the page back to its provider.
+// UNSAFETY: the last reference gives the page back to its provider.
 #![expect(unsafe_code)]
 
 use std::sync::Arc;
@@ -16,8 +17,9 @@ use crate::mem::page::{EMERGENCY, LEFT, PageIdx, REF_COUNT};
 use crate::mem::provider::Provider;
 use crate::returns::pool_core::PoolPtr;
 
-/// Keeps a page's memory as it is, after its buffer went home, until it is dropped: for DMA that nobody can call off,
-/// or a reader outside this program. It gives no access to the bytes. Linux: a page reference beside the pool's.
+/// Keeps a page's memory as it is, after its buffer went home, until it is dropped: for DMA that nobody can
+/// call off, or a reader outside this process. It gives no access to the bytes. Linux: a page reference
+/// beside the pool's.
 #[derive(Debug)]
 #[must_use = "a hold that is dropped at once holds nothing"]
 pub struct PageRef {
@@ -27,9 +29,9 @@ pub struct PageRef {
 }
 
 impl PageBuf {
-    /// Keeps the page's memory from being used again, beyond the buffer's own life: if the page comes home while the
-    /// hold lives, it leaves the pool (`recycle_released_refcnt`), and its memory goes back with the last hold. Linux:
-    /// an extra page reference. Any thread; one atomic operation.
+    /// Keeps the page's memory from being used again, beyond the buffer's own life: if the page comes home
+    /// while the reference lives, it leaves the pool (`recycle_released_refcnt`), and its memory goes back
+    /// with the last reference. Linux: an extra page reference. Any thread; one atomic operation.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -53,7 +55,7 @@ impl PageBuf {
 }
 
 impl PageRef {
-    /// One more hold; the caller has a buffer of the page.
+    /// One more reference; the caller has a buffer of the page.
     pub(crate) fn new(pool: PoolPtr, page: PageIdx) -> Self {
         let before = pool.page_meta(page).refs.fetch_add(1, Ordering::Relaxed);
         if before & REF_COUNT > REF_COUNT / 2 {
@@ -62,13 +64,13 @@ impl PageRef {
         Self { provider: pool.provider().clone(), page, order: pool.geometry.order }
     }
 
-    /// The page that is held.
+    /// The page that it refers to.
     pub fn page(&self) -> PageIdx {
         self.page
     }
 
-    /// Address of the page's first byte, `None` for memory that the CPU cannot read. Who may read or write there is
-    /// between the program and its device.
+    /// Address of the page's first byte, `None` for memory that the CPU cannot read. Who may read or write
+    /// there is between the process and its device.
     pub fn as_ptr(&self) -> Option<*mut u8> {
         self.provider.area().base().map(|base| (base + self.page.offset() as usize) as *mut u8)
     }
@@ -80,7 +82,8 @@ impl Drop for PageRef {
         let before = meta.refs.fetch_sub(1, Ordering::AcqRel); // pairs with clear_record()
         if before & REF_COUNT == 1 && before & LEFT != 0 {
             meta.refs.fetch_and(EMERGENCY, Ordering::Relaxed);
-            // SAFETY: I1. The page left its pool with this order, and this was its last hold: nobody has it any more.
+            // SAFETY: I1. The page left its pool with this order, and this was its last reference: nobody has
+            // it any more.
             unsafe { self.provider.release(self.order, &[self.page]) };
         }
     }

@@ -1,11 +1,13 @@
 //! Buffers as addresses, for descriptor rings.
 //!
-//! What   [`RawBuf`] is a device address and a length. While it is out, a bit per 64 bytes of page says where it
-//!        begins, and for a fragment a second one where it ends; a whole page has no end mark. What comes back is looked up
-//!        there: an address that is not the pool's, or not out, is refused in release builds too.
-//! Who    any thread. Taking a start bit away is one atomic operation, so of two who bring the same address one is refused.
-//! Limit  an address that is brought twice with a new hand-out of the same buffer in between cannot be told from the
-//!        right one.
+//! What   [`RawBuf`] is a device address and a length. While it is out, a bit per 64 bytes of page says where
+//!        it begins, and for a fragment a second one where it ends; a whole page has no end mark. What comes
+//!        back is looked up there: an address that is not the pool's, or not out, is refused in release
+//!        builds too.
+//! Who    any thread. Taking a start bit away is one atomic operation, so of two who bring the same address
+//!        one is refused.
+//! Limit  an address that is brought twice with a new hand-out of the same buffer in between cannot be told
+//!        from the right one.
 //! I4     while a raw address is out there is no reference to its bytes: making it consumed the handle.
 
 use std::fmt;
@@ -20,7 +22,8 @@ use crate::returns::pool_core::{PoolCore, PoolPtr};
 /// log2 of the bytes that one bit stands for.
 const LINE_SHIFT: u32 = 6;
 
-/// A buffer as a device sees it. Plain numbers: forgeable, so [`PoolRef::from_raw`](crate::PoolRef::from_raw) checks.
+/// A buffer as a device sees it. Plain numbers: forgeable, so [`PoolRef::from_raw`](crate::PoolRef::from_raw)
+/// checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawBuf {
     /// Address of the first byte in the pool's first domain.
@@ -66,11 +69,11 @@ impl fmt::Display for RawError {
 impl std::error::Error for RawError {}
 
 impl PageBuf {
-    /// Parts with the buffer for its address in the pool's first domain, to be put on a descriptor ring.
+    /// Gives up the buffer for its address in the pool's first domain, to be put on a descriptor ring.
     /// [`PoolRef::from_raw`](crate::PoolRef::from_raw) makes it a buffer again.
     ///
-    /// It comes back unchanged where there is no such address, or where the fragment shares a cache line with another
-    /// (`frag_align` below 64). Any thread; one atomic operation, two for a fragment.
+    /// It comes back unchanged where there is no such address, or where the fragment shares a cache line with
+    /// another (`frag_align` below 64). Any thread; one atomic operation, two for a fragment.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};

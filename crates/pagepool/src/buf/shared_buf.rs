@@ -1,11 +1,14 @@
 //! A buffer with many readers.
 //!
 //! What   clones of one buffer; the last to be dropped sends the buffer home, once.
-//! How    the page's record counts, for all shared buffers of the page together, the clones beyond the first of each. A
-//!        drop takes one away, or where there is none goes home itself. As many messages go home as there were buffers,
-//!        the last of them after the last drop; and a page is used again only when all its fragments are home.
-//! Cost   clone and drop: one atomic read-modify-write in the page's record. The one buffer type that has any.
-//! Pairs  drop (Release on the count) -> the drop that finds 0 (Acquire): it sees all reads of the others done.
+//! How    the page's record counts, for all shared buffers of the page together, the clones beyond the first
+//!        of each. A drop takes one away, or where there is none goes home itself. As many messages go home
+//!        as there were buffers, the last of them after the last drop; and a page is used again only when all
+//!        its fragments are home.
+//! Cost   clone and drop: one atomic read-modify-write in the page's record. The one buffer type that has
+//!        any.
+//! Pairs  drop (Release on the count) -> the drop that finds 0 (Acquire): it sees all reads of the others
+//!        done.
 
 // UNSAFETY: the bytes of a buffer are reached through its handle; the handle is taken once.
 #![expect(unsafe_code)]
@@ -18,7 +21,8 @@ use crate::buf::page_buf::PageBuf;
 use crate::mem::dma::{DeviceAddr, DomainId};
 use crate::mem::page::PageIdx;
 
-/// A buffer that many may read: `Clone`, and `&[u8]` only. Linux: `page_pool_ref_page`, and a cloned skb's data.
+/// A buffer that many may read: `Clone`, and `&[u8]` only. Linux: `page_pool_ref_page`, and a cloned skb's
+/// data.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -38,8 +42,8 @@ use crate::mem::page::PageIdx;
 pub struct SharedBuf(ManuallyDrop<PageBuf>);
 
 impl PageBuf {
-    /// Makes the buffer shared: readable through clones on any thread; the last one to be dropped goes home. Allocates
-    /// nothing: the count stands in the page's record.
+    /// Makes the buffer shared: readable through clones on any thread; the last one to be dropped goes home.
+    /// Allocates nothing: the count stands in the page's record.
     pub fn into_shared(self) -> SharedBuf {
         SharedBuf::new(self)
     }
@@ -132,7 +136,8 @@ impl Drop for SharedBuf {
                 Err(now) => seen = now,
             }
         }
-        // SAFETY: taken once: this value is being dropped. I1: with no clone counted, this handle is the buffer's own.
+        // SAFETY: taken once: this value is being dropped. I1: with no clone counted, this handle is the
+        // buffer's own.
         unsafe { ManuallyDrop::drop(&mut self.0) };
     }
 }

@@ -1,10 +1,13 @@
 //! The owner's cache: an unlocked array, last in first out, so that the hottest page goes out next.
 //!
-//! Who    the holder of the owner half alone (I2), which an [`OwnerProof`] stands for; the count may be read by anyone.
-//! Why    mirrors `struct pp_alloc_cache` (include/net/page_pool/types.h, v7.3): 128 entries, half filled by a refill.
+//! Who    the holder of the owner half alone (I2), which an [`OwnerProof`] stands for; the count may be read
+//!        by anyone.
+//! Why    mirrors `struct pp_alloc_cache` (include/net/page_pool/types.h, v7.3): 128 entries, half filled by
+//!        a refill.
 //! Cost   push and pop: no atomic read-modify-write; four bytes an entry, so 64 pages are four cache lines.
 
-// UNSAFETY: entries are raw memory that only the owner touches; indices are below the count, the count below the size.
+// UNSAFETY: entries are raw memory that only the owner touches; indices are below the count, the count below
+// the size.
 #![expect(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -13,16 +16,18 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::mem::page::PageIdx;
 use crate::sys::sync::OwnerCell;
 
-/// Stands for holding the owner half of a pool: who has one may touch the cache and the fragment state (I2).
+/// Stands for holding the owner half of a pool: whoever has one may touch the cache and the fragment state
+/// (I2).
 ///
-/// It can be had only from [`OwnerProof::assume`], whose callers say why it holds. It cannot be sent or shared.
+/// It can be had only from [`OwnerProof::assume`], whose callers say why it holds. It cannot be sent or
+/// shared.
 #[derive(Clone, Copy)]
 pub(crate) struct OwnerProof(PhantomData<*mut ()>);
 
 impl OwnerProof {
     /// # Safety
-    /// The caller holds the owner half of the pool it uses this for: it is the thread whose token stands in the pool's
-    /// owner word, or it owns the pool while it is bound to no thread.
+    /// The caller holds the owner half of the pool it uses this for: it is the thread whose token stands in
+    /// the pool's owner word, or it owns the pool while it is bound to no thread.
     #[inline(always)]
     pub(crate) unsafe fn assume() -> Self {
         Self(PhantomData)
@@ -32,7 +37,8 @@ impl OwnerProof {
 /// Most pages a cache may have. The entries lie in the cache itself, so that finding one is arithmetic.
 pub(crate) const MAX_CACHE: usize = 1024;
 
-/// The array. `limit` is where a push on the fast path stops: the capacity, or 0 when a push needs more than a store.
+/// The array. `limit` is where a push on the fast path stops: the capacity, or 0 when a push needs more than
+/// a store.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Cache {
@@ -43,7 +49,8 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// An empty cache of at most [`MAX_CACHE`]. Without `plain_push`, [`push_plain`](Self::push_plain) always refuses.
+    /// An empty cache of at most [`MAX_CACHE`]. Without `plain_push`, [`push_plain`](Self::push_plain) always
+    /// refuses.
     pub(crate) fn new(capacity: usize, plain_push: bool) -> Self {
         debug_assert!(capacity <= MAX_CACHE, "the builder checks cache_size");
         let limit = if plain_push { capacity } else { 0 };
@@ -98,8 +105,8 @@ impl Cache {
         true
     }
 
-    /// Takes the last `n` pages at most and gives them to `sink`, which must not call foreign code: a borrow of the
-    /// cache is live meanwhile. Returns how many there were.
+    /// Takes the last `n` pages at most and gives them to `sink`, which must not call foreign code: a borrow
+    /// of the cache is live meanwhile. Returns how many there were.
     #[inline(always)]
     pub(crate) fn take(&self, _owner: OwnerProof, n: usize, sink: impl FnOnce(&[u32])) -> usize {
         let count = self.count();
@@ -110,8 +117,8 @@ impl Cache {
         n
     }
 
-    /// Lets `source` fill the space behind the last page, up to `room` entries and the capacity; it says how many it
-    /// wrote, and must not call foreign code. Returns that.
+    /// Lets `source` fill the space behind the last page, up to `room` entries and the capacity; it says how
+    /// many it wrote, and must not call foreign code. Returns that.
     #[inline(always)]
     pub(crate) fn fill(
         &self,
@@ -121,7 +128,8 @@ impl Cache {
     ) -> usize {
         let at = self.count();
         let room = room.min(self.capacity - at);
-        // SAFETY: I2; the entries up to the capacity are initialised numbers, and nothing else touches them meanwhile.
+        // SAFETY: I2; the entries up to the capacity are initialised numbers, and nothing else touches them
+        // meanwhile.
         let filled = source(unsafe { std::slice::from_raw_parts_mut(self.entry(at), room) });
         debug_assert!(filled <= room, "I2: {filled} pages in room for {room}");
         self.count.store(at + filled, Relaxed);

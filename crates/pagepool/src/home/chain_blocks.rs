@@ -1,8 +1,8 @@
-//! Memory for the further buffers of packets: blocks of one size in a slab of the pool, and a few of them at the owner's
-//! hand.
+//! Memory for the further buffers of packets: blocks of one size in a slab of the pool, and a few of them at
+//! the owner's hand.
 //!
-//! Who    any thread takes a block and puts it back; the owner's stash belongs to the holder of the owner half (I2). What a
-//!        block holds is known to `packet/chain.rs` alone.
+//! Who    any thread takes a block and puts it back; the owner's stash belongs to the holder of the owner
+//!        half (I2). What a block holds is known to `packet/chain.rs` alone.
 //! Cost   on the owner's thread an array entry, elsewhere one compare-and-swap.
 
 // UNSAFETY: the stash is reached through its owner cell.
@@ -19,7 +19,8 @@ pub(crate) struct ChainBlock {
     _words: [MaybeUninit<u64>; 52],
 }
 
-/// Blocks that the owner of a pool keeps at hand, so that packets that end in the poll need no atomic operation for theirs.
+/// Blocks that the owner of a pool keeps at hand, so that packets that end in the poll need no atomic
+/// operation for theirs.
 pub(crate) struct ChainStash {
     limit: usize,
     free: OwnerCell<FreeBlocks>,
@@ -41,7 +42,8 @@ impl ChainStash {
 
     #[inline]
     pub(crate) fn take(&self, _owner: OwnerProof) -> Option<u32> {
-        // SAFETY: I2. Only the holder of the owner half comes here, and no foreign code runs while the borrow lives.
+        // SAFETY: I2. Only the holder of the owner half comes here, and no foreign code runs while the borrow
+        // lives.
         let free = unsafe { &mut *self.free.get() };
         free.count = free.count.checked_sub(1)?;
         Some(free.slots[free.count])

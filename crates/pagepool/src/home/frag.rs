@@ -1,11 +1,14 @@
 //! The page that the owner cuts fragments from.
 //!
-//! Who    [`FragState`] belongs to the holder of the owner half (I2). It counts fragments out without an atomic, because
-//!        fragments that end elsewhere come home as messages; the owner alone decides that the last one is home (I5).
-//! How    a page that is opened gets [`BIAS`] fragments in its record; each fragment that comes home takes one away; closing
-//!        takes away what was not handed out. So a fragment costs its page's record nothing when it goes out.
-//! Why    mirrors net/core/page_pool.c:page_pool_alloc_frag_netmem (v7.3), with the bias private and the page's shared
-//!        counter gone; the rule for sizes is that of include/net/page_pool/helpers.h:page_pool_alloc_netmem.
+//! Who    [`FragState`] belongs to the holder of the owner half (I2). It counts fragments out without an
+//!        atomic, because fragments that end elsewhere come home as messages; the owner alone decides that
+//!        the last one is home (I5).
+//! How    a page that is opened gets [`BIAS`] fragments in its record; each fragment that comes home takes
+//!        one away; closing takes away what was not handed out. So a fragment costs its page's record nothing
+//!        when it goes out.
+//! Why    mirrors net/core/page_pool.c:page_pool_alloc_frag_netmem (v7.3), with the bias private and the
+//!        page's shared counter gone; the rule for sizes is that of
+//!        include/net/page_pool/helpers.h:page_pool_alloc_netmem.
 
 use crate::mem::page::PageIdx;
 
@@ -29,7 +32,8 @@ pub(crate) struct FragState {
 impl FragState {
     pub(crate) const NONE: Self = Self { page: PageIdx(0), offset: u32::MAX, handed: 0, open: false };
 
-    /// Cuts `len` bytes off for a fragment of `size`, if the open page has them, and gives the page and the offset.
+    /// Cuts `len` bytes off for a fragment of `size`, if the open page has them, and gives the page and the
+    /// offset.
     #[inline(always)]
     pub(crate) fn cut(&mut self, size: usize, len: usize, page_size: usize) -> Option<(PageIdx, usize)> {
         let offset = self.offset as usize;

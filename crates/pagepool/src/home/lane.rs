@@ -1,15 +1,19 @@
 //! A lane: one returning thread's way home to one pool.
 //!
-//! What   a single-producer array of messages, 0 = empty slot. The slot is the message: one Release store publishes it,
-//!        there is no index to share and no unpublished tail, so nothing is stranded in a thread that falls asleep.
-//! Who    `push` by the thread that claimed the lane; `pop` by the owner (I2), or in `take_all` once the pool has ended.
-//! Life   the pool makes its lanes; a thread claims one at its first return and keeps it by `Arc` until it ends, so
-//!        neither end dangles: after its store a returner looks only at the lane, never at the pool, which may be gone
-//!        by then (Linux learnt that in 271683bb2cf3).
-//! Cost   push: three stores (slot, place, count of pages), no atomic read-modify-write. The slots travel between the cores sixteen messages a line.
-//! Pairs  push (slot, Release) -> pop (slot, Acquire). pop (at, Release, after emptying) -> find_free (at, Acquire).
-//!        push (slot; light fence; flags) against raise_all (flags; heavy fence; slots): one of them sees the other.
-//!        raise_all (flags, Release) -> flagged (Acquire). unclaim (claim, Release) -> claim (Acquire).
+//! What   a single-producer array of messages, 0 = empty slot. The slot is the message: one Release store
+//!        publishes it, there is no index to share and no unpublished tail, so nothing is stranded in a
+//!        thread that falls asleep.
+//! Who    `push` by the thread that claimed the lane; `pop` by the owner (I2), or in `take_all` once the pool
+//!        has ended.
+//! Life   the pool makes its lanes; a thread claims one at its first return and keeps it by `Arc` until it
+//!        ends, so neither end dangles: after its store a returner looks only at the lane, never at the pool,
+//!        which may be gone by then (Linux learnt that in 271683bb2cf3).
+//! Cost   push: three stores (slot, place, count of pages), no atomic read-modify-write. The slots travel
+//!        between the cores sixteen messages a line.
+//! Pairs  push (slot, Release) -> pop (slot, Acquire). pop (at, Release, after emptying) -> find_free (at,
+//!        Acquire). push (slot; light fence; flags) against raise_all (flags; heavy fence; slots): one of
+//!        them sees the other. raise_all (flags, Release) -> flagged (Acquire). unclaim (claim, Release) ->
+//!        claim (Acquire).
 
 // UNSAFETY: one prefetch instruction.
 #![cfg_attr(all(target_arch = "x86_64", not(loom)), expect(unsafe_code))]
@@ -26,9 +30,10 @@ use crate::mem::page::PageIdx;
 use crate::sys::sync::OneAtATime;
 use crate::sys::sync::{AtomicU32, AtomicUsize, Lock, Ordering, Padded, heavy_fence, light_fence};
 
-/// In [`Lane::flags`]: the pool has ended; the returner takes its messages out again and accounts for them.
+/// In the flags of a [`Lane`]: the pool has ended; the returner takes its messages out again and accounts for
+/// them.
 pub(crate) const DETACHED: u32 = 1;
-/// In [`Lane::flags`]: the owner found nothing and may be asleep; the returner wakes it.
+/// In the flags of a [`Lane`]: the owner found nothing and may be asleep; the returner wakes it.
 pub(crate) const STARVED: u32 = 2;
 
 #[derive(Debug)]
@@ -51,10 +56,11 @@ pub(crate) struct Lane {
 #[derive(Debug, Default)]
 struct LaneProducer {
     at: PlainUsize,
-    /// Slots before this place are known to be empty: the producer looks at the consumer's line once a lap, and never
-    /// loads a slot.
+    /// Slots before this place are known to be empty: the producer looks at the consumer's line once a lap,
+    /// and never loads a slot.
     free_until: PlainUsize,
-    /// Pages pushed; messages of fragments are not counted. A count of its own, so that an observer sees it only grow.
+    /// Pages pushed; messages of fragments are not counted. A count of its own, so that an observer sees it
+    /// only grow.
     pages: Counter,
     flags: AtomicU32,
     #[cfg(loom)]
@@ -256,8 +262,8 @@ fn prefetch_to_write(slot: &AtomicU32) {
     let _ = slot;
 }
 
-/// Raises a flag in every lane, claimed or not, so that each returner either sees it after its push, or has pushed
-/// before and is seen by what follows this call.
+/// Raises a flag in every lane, claimed or not, so that each returner either sees it after its push, or has
+/// pushed before and is seen by what follows this call.
 pub(crate) fn raise_all(lanes: &[Arc<Lane>], flag: u32) {
     for lane in lanes {
         // Release pairs with flagged(): whoever sees DETACHED takes the consumer's end over from the owner.

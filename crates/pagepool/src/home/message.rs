@@ -1,7 +1,7 @@
 //! What a return tells the owner, in one word.
 //!
-//! A message is a page's number plus one, with [`FRAG`] set if one of the page's fragments came home and not the page. 0
-//! is no message, which is what an empty slot of a lane or of the ring holds.
+//! A message is a page's number plus one, with [`FRAG`] set if one of the page's fragments came home and not
+//! the page. 0 is no message, which is what an empty slot of a lane or of the ring holds.
 
 use crate::mem::page::PageIdx;
 
@@ -37,7 +37,7 @@ pub(crate) trait MessageQueue {
     /// Takes the oldest message.
     fn pop(&self) -> Option<u32>;
 
-    /// Takes messages of whole pages, as page numbers, while they last and `space` does; stops before a fragment. Says how
-    /// many.
+    /// Takes messages of whole pages, as page numbers, while they last and `space` does; stops before a
+    /// fragment. Says how many.
     fn take_pages(&self, space: &mut [u32]) -> usize;
 }

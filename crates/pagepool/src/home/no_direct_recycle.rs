@@ -4,12 +4,13 @@ use std::marker::PhantomData;
 
 use crate::home::thread;
 
-/// While it lives, what this thread returns does not go into a cache, also that of a pool which is bound to this
-/// thread: it takes the way of other threads, through lane and ring, and `recycle_cached` stands still. For code that
-/// runs a packet's program on another thread's behalf. Linux: `xdp_set_return_frame_no_direct`.
+/// While it lives, what this thread returns does not go into a cache, also that of a pool which is bound to
+/// this thread: it takes the way of other threads, through lane and ring, and `recycle_cached` stands still.
+/// For code that runs a packet's program on another thread's behalf. Linux: `xdp_set_return_frame_no_direct`.
 ///
-/// Allocating, binding, unbinding and ending pools work as ever. Scopes nest, and may end in any order. A bulk that shall
-/// not recycle directly must be flushed before the scope ends: who the owner is is asked when it is flushed.
+/// Allocating, binding, unbinding and ending pools work as ever. Scopes nest, and may end in any order. A
+/// bulk that shall not recycle directly must be flushed before the scope ends: who the owner is is asked when
+/// it is flushed.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, NoDirectRecycle, Pool, PoolParams};
@@ -38,7 +39,8 @@ pub struct NoDirectRecycle {
 }
 
 impl NoDirectRecycle {
-    /// Enters the scope; dropping what it gives leaves it. Forgotten, the thread never recycles directly again.
+    /// Enters the scope; dropping what it gives leaves it. Forgotten, the thread never recycles directly
+    /// again.
     #[inline]
     pub fn enter() -> Self {
         thread::hide_token();

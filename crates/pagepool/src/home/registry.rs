@@ -1,11 +1,11 @@
 //! Memory ids, and what stands behind them: the place to find every pool of the process.
 //!
-//! What   a [`Registry`] hands out ids from 1 to 65533 in turn. An id is used again only after all others had theirs,
-//!        and never while a pool, a model or a frame carries it (I8).
-//! Who    any thread. Pools enter when they are made and leave when their last buffer is home. Returning a buffer never
-//!        looks anything up: a frame's first buffer leads to its pool, and that knows its id.
-//! Life   a registry keeps nothing alive: it has weak counts. What is upgraded to be looked at is let go outside the lock,
-//!        for it may be the last count.
+//! What   a [`Registry`] hands out ids from 1 to 65533 in turn. An id is used again only after all others had
+//!        theirs, and never while a pool, a model or a frame carries it (I8).
+//! Who    any thread. Pools enter when they are made and leave when their last buffer is home. Returning a
+//!        buffer never looks anything up: a frame's first buffer leads to its pool, and that knows its id.
+//! Life   a registry keeps nothing alive: it has weak counts. What is upgraded to be looked at is let go
+//!        outside the lock, for it may be the last count.
 //! Lock   a short one, under which no foreign code runs and nothing of a pool is touched but its count.
 //! Why    mirrors net/core/xdp.c:__xdp_reg_mem_model (v7.3), whose table has the identity for its hash, too.
 
@@ -19,7 +19,8 @@ use crate::error::Error;
 use crate::home::stats::{Inflight, Stats};
 use crate::sys::sync::UnseenLock;
 
-/// Names a pool, or a [`MemModel`](crate::MemModel) of other memory, in its registry. Linux: `xdp_mem_info::id`.
+/// Names a pool, or a [`MemModel`](crate::MemModel) of other memory, in its registry. Linux:
+/// `xdp_mem_info::id`.
 #[doc(alias = "xdp_mem_info")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemId(NonZeroU16);
@@ -145,8 +146,8 @@ impl Registry {
         self.carrier(id).map(|carrier| carrier.entry(id))
     }
 
-    /// Everything that carries an id, in the order of ids. Does not stop anybody: what comes and goes meanwhile may be in
-    /// it or not.
+    /// Everything that carries an id, in the order of ids. Does not stop anybody: what comes and goes
+    /// meanwhile may be in it or not.
     pub fn dump(&self) -> Vec<RegistryEntry> {
         self.carriers().iter().map(|(id, carrier)| carrier.entry(*id)).collect()
     }
@@ -210,8 +211,8 @@ impl IdTable {
     fn take(&mut self) -> Result<MemId, Error> {
         let id = self.free_above(self.last).or_else(|| self.free_above(0)).ok_or_else(|| Error::Busy {
             what: format!(
-                "all {} memory ids of the registry: wait until pools and models have ended and their frames are home, \
-                 or give new ones a registry of their own",
+                "all {} memory ids of the registry: wait until pools and models have ended and their frames are \
+                 home, or give new ones a registry of their own",
                 MemId::MAX
             ),
         })?;

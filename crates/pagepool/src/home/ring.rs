@@ -1,11 +1,11 @@
 //! The locked ring: where pages come home when no lane takes them.
 //!
-//! What   a bounded FIFO of messages, 0 = empty slot: a producer looks only at its next slot, the consumer only at its
-//!        own, and neither reads the other's index.
-//! Who    producers under the pool's return lock, which holds their position; the consumer is the owner, without a lock
-//!        (I2), or whoever ends the pool, under the return lock.
-//! Why    mirrors include/linux/ptr_ring.h (v7.3) with two differences: a slot is four bytes, and it is emptied when it
-//!        is taken, not sixteen at a time, so the capacity is exact (note 0001).
+//! What   a bounded FIFO of messages, 0 = empty slot: a producer looks only at its next slot, the consumer
+//!        only at its own, and neither reads the other's index.
+//! Who    producers under the pool's return lock, which holds their position; the consumer is the owner,
+//!        without a lock (I2), or whoever ends the pool, under the return lock.
+//! Why    mirrors include/linux/ptr_ring.h (v7.3) with two differences: a slot is four bytes, and it is
+//!        emptied when it is taken, not sixteen at a time, so the capacity is exact (note 0001).
 //! Pairs  push (slot, Release) -> pop (slot, Acquire).
 
 use std::sync::atomic::AtomicUsize;
@@ -45,7 +45,8 @@ impl Ring {
         Self { slots, consumer: Padded::default() }
     }
 
-    /// Appends a message that is not 0, unless the ring is full. The caller holds the return lock, which `tail` proves.
+    /// Appends a message that is not 0, unless the ring is full. The caller holds the return lock, which
+    /// `tail` proves.
     #[inline]
     pub(crate) fn push(&self, tail: &mut RingTail, message: u32) -> bool {
         let Some(slot) = self.slots.get(tail.0) else { return false };

@@ -1,11 +1,11 @@
 //! The counters: declared once, here.
 //!
-//! What   Linux's eleven under Linux's names, allocation failures, and the two that balance: hold and release. Apart from
-//!        them, what became of buffers that wait (deferred_queue.rs).
-//! Who    a [`Counters`] has one writer at a time (the owner, or whoever holds the return lock); anyone may read at any
-//!        time. So a count costs a plain add, and reading costs the owner nothing (note 0003).
-//! Adding one: a line at the end of `for_each_pool_counter` (C programs that are compiled already know the order), and the
-//! increment. The structs of Rust and C, the sum, names, order and documentation follow.
+//! What   Linux's eleven under Linux's names, allocation failures, and the two that balance: hold and
+//!        release. Apart from them, what became of deferred buffers (deferred_queue.rs).
+//! Who    a [`Counters`] has one writer at a time (the owner, or whoever holds the return lock); anyone may
+//!        read at any time. So a count costs a plain add, and reading costs the owner nothing (note 0003).
+//! Adding one: a line at the end of `for_each_pool_counter` (C programs that are compiled already know the
+//! order), and the increment. The structs of Rust and C, the sum, names, order and documentation follow.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -173,9 +173,9 @@ macro_rules! stats {
 for_each_pool_counter! { stats!(
     /// What a pool has done so far. Differences between two snapshots are what happened between them.
     ///
-    /// The names and meanings are Linux's (`struct page_pool_alloc_stats`, `page_pool_recycle_stats`), and where one
-    /// differs its text says so. A snapshot is exact when the pool is at rest; while it runs each number is right, but
-    /// two numbers may be some buffers apart.
+    /// The names and meanings are Linux's (`struct page_pool_alloc_stats`, `page_pool_recycle_stats`), and
+    /// where one differs its text says so. A snapshot is exact when the pool is at rest; while it runs each
+    /// number is right, but two numbers may be some buffers apart.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -252,7 +252,8 @@ impl Stats {
     }
 }
 
-/// Where a pool's pages are. Each place is read consistently; the sum equals hold - release when the pool is at rest.
+/// Where a pool's pages are. Each place is read consistently; the sum equals hold - release when the pool is
+/// at rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inflight {
@@ -266,10 +267,10 @@ pub struct Inflight {
     pub ring: u64,
     /// The page that fragments are being cut from.
     pub frag: u64,
-    /// Whole pages in the deferred queue, also after the end of the pool. A page of which only fragments are deferred
-    /// counts as `out`.
+    /// Whole pages in the deferred queue, also after the end of the pool. A page of which only fragments are
+    /// deferred counts as `out`.
     pub deferred: u64,
-    /// With the program: handles, fragments, raw addresses, shared buffers.
+    /// With the process: handles, fragments, raw addresses, shared buffers.
     pub out: u64,
 }
 

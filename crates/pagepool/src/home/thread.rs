@@ -1,12 +1,14 @@
 //! What a thread knows: its token, and its lanes.
 //!
-//! The token is a number that no other thread ever has; a pool's owner word holds the token of the thread it is bound
-//! to. Returns compare that with a word of the thread's that holds its token, or 0 while a `NoDirectRecycle` scope hides it;
-//! so the scope costs a return nothing. The table finds the lane for a pool in one compare, and a list keeps every lane
-//! of the thread alive until the thread ends; then the next thread may have it, behind whatever messages this one left.
+//! The token is a number that no other thread ever has; a pool's owner word holds the token of the thread it
+//! is bound to. Returns compare that with a word of the thread's that holds its token, or 0 while a
+//! `NoDirectRecycle` scope hides it; so the scope costs a return nothing. The table finds the lane for a pool
+//! in one compare, and a list keeps every lane of the thread alive until the thread ends; then the next
+//! thread may have it, behind whatever messages this one left.
 //!
-//! Cost   the token and the table are plain thread-local memory: one load each in a program, a call in a shared library.
-//!        The first lane of a thread registers its exit hook, which allocates once per thread.
+//! Cost   the token and the table are plain thread-local memory: one load each in a program, a call in a
+//!        shared library. The first lane of a thread registers its exit hook, which allocates once per
+//!        thread.
 
 // UNSAFETY: lanes are kept alive by `Arc` counts that stand in raw pointers.
 #![expect(unsafe_code)]
@@ -24,7 +26,8 @@ pub(crate) const NOBODY: u64 = 1;
 /// Pools for which a thread finds its lane in one compare; beyond, it walks its list.
 const KNOWN_LANES: usize = 16;
 
-/// Returns that a thread makes through the ring before it asks a pool again for a lane that it could not have.
+/// Returns that a thread makes through the ring before it asks a pool again for a lane that it could not
+/// have.
 const RETRY: u32 = 256;
 
 struct KnownLane {
@@ -63,8 +66,8 @@ struct ThreadToken {
     hidden: Cell<u32>,
 }
 
-/// This thread's token as its returns see it: 0 if it was never given one (then it owns no pool), and while it is hidden
-/// (then it returns as if it owned none).
+/// This thread's token as its returns see it: 0 if it was never given one (then it owns no pool), and while
+/// it is hidden (then it returns as if it owned none).
 #[inline(always)]
 pub(crate) fn token() -> u64 {
     #[cfg(not(loom))]
@@ -105,8 +108,8 @@ pub(crate) fn show_token() {
     });
 }
 
-/// The lane through which this thread returns to a pool. `claim` is asked for a free lane when it has none yet.
-/// `None` means the ring: the pool has no lane left, or the thread is past its exit hook.
+/// The lane through which this thread returns to a pool. `claim` is asked for a free lane when it has none
+/// yet. `None` means the ring: the pool has no lane left, or the thread is past its exit hook.
 ///
 /// The lane lives at least until the thread ends, so also for the rest of the caller's return.
 #[inline(always)]
@@ -123,7 +126,8 @@ pub(crate) fn lane<'a>(pool: u32, claim: impl FnOnce() -> Option<Arc<Lane>>) -> 
         Some(lane) => lane,
         None => find(pool, claim)?,
     };
-    // SAFETY: the thread's list holds a count of the lane until the thread's exit hook, which also clears the table.
+    // SAFETY: the thread's list holds a count of the lane until the thread's exit hook, which also clears the
+    // table.
     Some(unsafe { &*lane })
 }
 
@@ -203,7 +207,8 @@ impl Drop for ThreadLanes {
         });
         let mut at = self.0.replace(ptr::null());
         while !at.is_null() {
-            // SAFETY: the count that the list held is taken over here, once; nothing finds the lane through it any more.
+            // SAFETY: the count that the list held is taken over here, once; nothing finds the lane through
+            // it any more.
             let lane = unsafe { Arc::from_raw(at) };
             at = lane.next_of_thread.load(Relaxed);
             lane.unclaim();
@@ -211,8 +216,8 @@ impl Drop for ThreadLanes {
     }
 }
 
-/// Makes this thread ready to return buffers: registers its exit hook now, which otherwise the first return to a pool
-/// from a thread that does not own it does. Allocates once per thread.
+/// Makes this thread ready to return buffers: registers its exit hook now, which otherwise the first return
+/// to a pool from a thread that does not own it does. Allocates once per thread.
 ///
 /// ```
 /// std::thread::spawn(pagepool::prepare_thread).join().unwrap();

@@ -1,8 +1,8 @@
 //! The wake-up: an owner that ran dry and sleeps on a socket learns that buffers came home.
 //!
-//! Without it: the fill ring is dry, the owner sleeps, another thread returns 512 buffers, and the kernel, having no
-//! frame, never wakes it. So an owner that finds nothing raises `starved`; the first returner that sees it after its
-//! push writes the eventfd, once.
+//! Without it: the fill ring is dry, the owner sleeps, another thread returns 512 buffers, and the kernel,
+//! having no frame, never wakes it. So an owner that finds nothing raises `starved`; the first returner that
+//! sees it after its push writes the eventfd, once.
 //!
 //! Pairs  returner: slot, light fence, flag. Owner: flag, heavy fence, slots again (lane.rs, `raise_all`).
 

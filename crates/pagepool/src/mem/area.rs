@@ -1,11 +1,12 @@
 //! An area: the numbered pages of one provider, their records, and the domains that map them.
 //!
-//! What   one contiguous range of 4 KiB pages in regions, of which some are present. Per page a record, a bit per 64
-//!        bytes that says "out as a raw address", a node. Per domain a [`Mapping`].
-//! Who    anything from any thread. Attaching, detaching, adding and removing regions take the area's lock, which is no
-//!        lock of a pool; the rest takes none. Domains map under it and unmap without it.
-//! End    the provider closes the area when it goes. Who still has the area then has its records, and no region.
-//! I3     an area outlives every handle to a page of it: pools and holds keep it by `Arc`.
+//! What   one contiguous range of 4 KiB pages in regions, of which some are present. Per page a record, a bit
+//!        per 64 bytes that says "out as a raw address", a node. Per domain a [`Mapping`].
+//! Who    anything from any thread. Attaching, detaching, adding and removing regions take the area's lock,
+//!        which is no lock of a pool; the rest takes none. Domains map under it and unmap without it.
+//! End    the provider closes the area when it goes. Who still has the area then has its records, and no
+//!        region.
+//! I3     an area outlives every handle to a page of it: pools and page references keep it by `Arc`.
 
 // UNSAFETY: what a provider says of its memory is believed; nothing here follows an address.
 #![expect(unsafe_code)]
@@ -60,8 +61,8 @@ impl Drop for Calling<'_> {
     }
 }
 
-/// Two bits per 64 bytes of page: where a raw address that is out begins, and where its fragment ends. A whole page has
-/// no end mark: it ends with its page.
+/// Two bits per 64 bytes of page: where a raw address that is out begins, and where its fragment ends. A
+/// whole page has no end mark: it ends with its page.
 pub(crate) struct RawOut {
     pub(crate) start: Box<[AtomicU64]>,
     pub(crate) last: Box<[AtomicU64]>,
@@ -111,7 +112,8 @@ impl Regions {
     }
 }
 
-/// Undoes what was mapped, if a domain refuses or panics; forgotten on success. Regions that are not mapped stay so.
+/// Undoes what was mapped, if a domain refuses or panics; forgotten on success. Regions that are not mapped
+/// stay so.
 struct Undo<'a> {
     area: &'a Area,
     mappings: &'a [Arc<Mapping>],
@@ -164,16 +166,16 @@ impl Area {
     }
 
     /// An area over memory at `base`, all on `node`, or with a node per page (set with
-    /// [`set_node`](Self::set_node)) where that is `None`. The provider says with [`add_region`](Self::add_region)
-    /// which regions are present.
+    /// [`set_node`](Self::set_node)) where that is `None`. The provider says with
+    /// [`add_region`](Self::add_region) which regions are present.
     ///
     /// `base` is a multiple of 4096, and of 4 MiB if pages of order 10 are to be naturally aligned.
     ///
     /// # Safety
     /// `base..base + len_bytes` are addresses of the provider that asks, and of no other area. From
-    /// [`add_region`](Self::add_region) until [`remove_region`](Self::remove_region) or [`close`](Self::close), the
-    /// memory of a region is there, readable, writable and initialised, and nobody uses it but for the holders of
-    /// pages, and devices through domains.
+    /// [`add_region`](Self::add_region) until [`remove_region`](Self::remove_region) or
+    /// [`close`](Self::close), the memory of a region is there, readable, writable and initialised, and
+    /// nobody uses it but for the holders of pages, and devices through domains.
     ///
     /// ```compile_fail,E0133
     /// let _ = pagepool::Area::readable(0x1000, 4096, pagepool::REGION_SHIFT, None);
@@ -283,7 +285,8 @@ impl Area {
     /// Says on which node a page lies. Without effect where all pages have one node.
     ///
     /// # Safety
-    /// For the area's provider alone, while the page is neither out nor among its free pages, which it may keep by node.
+    /// For the area's provider alone, while the page is neither out nor among its free pages, which it may
+    /// keep by node.
     ///
     /// ```compile_fail,E0133
     /// # use pagepool::{Arena, ArenaParams, NodeId, PageIdx, Provider};
@@ -296,8 +299,9 @@ impl Area {
         }
     }
 
-    /// Marks or unmarks a page as emergency memory; for a provider, before it hands the page out and after it got it
-    /// back. Such pages are not recycled: `recycle_released_refcnt` counts them. Linux: `page_is_pfmemalloc`.
+    /// Marks or unmarks a page as emergency memory; for a provider, before it hands the page out and after it
+    /// got it back. Such pages are not recycled: `recycle_released_refcnt` counts them. Linux:
+    /// `page_is_pfmemalloc`.
     pub fn set_emergency(&self, page: PageIdx, yes: bool) {
         if yes {
             self.meta(page).refs.fetch_or(EMERGENCY, Ordering::Relaxed);
@@ -323,8 +327,8 @@ impl Area {
         &self.meta[page.0 as usize]
     }
 
-    /// Clears what the record says of a page that leaves a pool; says whether its memory is free now. If somebody holds
-    /// the page the last hold frees it instead.
+    /// Clears what the record says of a page that leaves a pool; says whether its memory is free now. If a
+    /// [`PageRef`](crate::PageRef) lives, the last reference frees it instead.
     pub(crate) fn clear_record(&self, page: PageIdx) -> bool {
         let meta = self.meta(page);
         meta.frags.store(0, Ordering::Relaxed);
@@ -334,7 +338,8 @@ impl Area {
         if meta.refs.load(Ordering::Acquire) & REF_COUNT == 0 {
             return true; // with no hold alive and no handle left, none can be made
         }
-        // Whoever makes "left, and no hold" true frees the page: this, or the last hold's drop.
+        // Whoever makes "left, and no reference" true frees the page: this, or the drop of the last
+        // reference.
         if meta.refs.fetch_or(LEFT, Ordering::AcqRel) & REF_COUNT != 0 {
             return false;
         }
@@ -356,23 +361,26 @@ impl Area {
         (0..present.len()).filter(|&r| present[r]).map(|r| pages(self.region(r))).collect()
     }
 
-    /// Marks this thread as one that calls domains; only with the lock of `regions` held, and dropped before it.
+    /// Marks this thread as one that calls domains; only with the lock of `regions` held, and dropped before
+    /// it.
     fn calling(&self) -> Calling<'_> {
         self.calling.store(this_thread(), Ordering::Relaxed);
         Calling(&self.calling)
     }
 
-    /// Whether this thread is inside a domain's callback that this area made, and so holds the area's lock. A provider
-    /// that is called from in there must not add or remove regions.
+    /// Whether this thread is inside a domain's callback that this area made, and so holds the area's lock. A
+    /// provider that is called from in there must not add or remove regions.
     pub(crate) fn is_calling_here(&self) -> bool {
         self.calling.load(Ordering::Relaxed) == this_thread()
     }
 
-    /// Makes a region present: maps it in every domain of the area, or in none and fails. For a provider, before it
-    /// hands out the first page of the region. A domain that fixes the area refuses, and so does an area that is closed.
+    /// Makes a region present: maps it in every domain of the area, or in none and fails. For a provider,
+    /// before it hands out the first page of the region. A domain that fixes the area refuses, and so does an
+    /// area that is closed.
     ///
     /// # Safety
-    /// For the area's provider alone. The memory of the region is as it promised to [`readable`](Self::readable).
+    /// For the area's provider alone. The memory of the region is as it promised to
+    /// [`readable`](Self::readable).
     ///
     /// ```compile_fail,E0133
     /// # use pagepool::{Arena, ArenaParams, Provider};
@@ -400,7 +408,8 @@ impl Area {
         Ok(())
     }
 
-    /// Refuses, with the name of the domain, if one fixes the area; for a provider, before it makes an effort to grow.
+    /// Refuses, with the name of the domain, if one fixes the area; for a provider, before it makes an effort
+    /// to grow.
     pub(crate) fn growth_allowed(&self) -> Result<(), Error> {
         let regions = self.regions.lock();
         match regions.mappings.iter().find(|m| m.domain().fixes_area()) {
@@ -412,7 +421,8 @@ impl Area {
         }
     }
 
-    /// Makes a region absent, unless a domain maps the area; says whether it did. If not, its memory must stay.
+    /// Makes a region absent, unless a domain maps the area; says whether it did. If not, its memory must
+    /// stay.
     ///
     /// # Safety
     /// For the area's provider alone. No page of the region is out, or will be before it is added again.
@@ -439,8 +449,8 @@ impl Area {
         (0..present.len()).filter(|&r| present[r]).map(|r| self.region(r).len_bytes()).sum()
     }
 
-    /// Maps the area in a domain: every region that is present, or none and fails. A domain that is attached already
-    /// gets one more user. An area whose provider is gone refuses.
+    /// Maps the area in a domain: every region that is present, or none and fails. A domain that is attached
+    /// already gets one more user. An area whose provider is gone refuses.
     pub fn attach(&self, domain: &Arc<dyn DmaDomain>) -> Result<Arc<Mapping>, Error> {
         let id = domain.id();
         let mut regions = self.lock_when(|regions| regions.going_elsewhere().all(|m| m.id() != id));
@@ -469,15 +479,15 @@ impl Area {
         self.forget(|m| Arc::ptr_eq(m, mapping), last);
     }
 
-    /// The device is gone: unmaps every region from its domain now, whoever still uses it. Buffers that are out stay
-    /// valid for the CPU, have no address in that domain any more, and are not unmapped a second time when they come
-    /// home. Says whether the domain was attached.
+    /// The device is gone: unmaps every region from its domain now, whoever still uses it. Buffers that are
+    /// out stay valid for the CPU, have no address in that domain any more, and are not unmapped a second
+    /// time when they come home. Says whether the domain was attached.
     pub fn device_gone(&self, id: DomainId) -> bool {
         self.forget(|m| m.id() == id, || true)
     }
 
-    /// The provider goes: unmaps every region from every domain, and waits for those who are unmapping. From now on no
-    /// region is present, and attaching is an error. The memory may go when this returns.
+    /// The provider goes: unmaps every region from every domain, and waits for those who are unmapping. From
+    /// now on no region is present, and attaching is an error. The memory may go when this returns.
     ///
     /// # Safety
     /// For the area's provider alone, when it goes: no page is out.
@@ -493,14 +503,15 @@ impl Area {
         regions.present.fill(false);
         drop(regions);
         while self.forget(|_| true, || true) {}
-        // The drop that brought this thread here may come from a domain that it is unmapping: what is left of that.
+        // The drop that brought this thread here may come from a domain that it is unmapping: what is left of
+        // that.
         let left: Vec<_> = self.regions.lock().going_here().cloned().collect();
         left.iter().for_each(|m| (0..self.regions()).for_each(|r| m.unmap(&self.region(r))));
         drop(self.lock_when(|regions| regions.going_elsewhere().next().is_none()));
     }
 
-    /// Takes a mapping off the list, if `may` says so under the lock, and unmaps it without the lock: what its domain
-    /// drops meanwhile may be the last that keeps the provider, which closes the area.
+    /// Takes a mapping off the list, if `may` says so under the lock, and unmaps it without the lock: what
+    /// its domain drops meanwhile may be the last that keeps the provider, which closes the area.
     fn forget(&self, which: impl Fn(&Arc<Mapping>) -> bool, may: impl FnOnce() -> bool) -> bool {
         let mapping = {
             let mut regions = self.regions.lock();

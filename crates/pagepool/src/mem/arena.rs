@@ -1,15 +1,17 @@
 //! The arena: the page allocator of user space.
 //!
-//! What   one contiguous range of addresses, committed in regions as pages are asked for, cut into pages of order 0 to
+//! What   one contiguous range of addresses, committed in regions as pages are requested, cut into pages of
+//!        order 0 to
 //!        10. Pools of several orders share it. Linux: `alloc_pages_bulk_node`, `__free_pages`.
-//! Who    any thread. Two locks: the free pages' (short, no foreign code under it) and the growth lock, under which
-//!        regions are committed, faulted in and mapped by domains. A domain may drop buffers while it maps: `release`
-//!        takes the first lock only. If it asks for pages in there, it gets what is free and no growth. It must not
-//!        wait in there for another thread that asks for pages.
+//! Who    any thread. Two locks: the free pages' (short, no foreign code under it) and the growth lock, under
+//!        which regions are committed, faulted in and mapped by domains. A domain may drop buffers while it
+//!        maps: `release` takes the first lock only. If it asks for pages in there, it gets what is free and
+//!        no growth. It must not wait in there for another thread that asks for pages.
 //! I6     the pages of a region enter the free lists after every domain of the area has mapped it.
-//! Cost   `reserve` and `release` of 64 pages: one lock and one copy of 256 bytes each; no system call, no allocation.
-//! Fork   regions are not inherited (`MADV_DONTFORK`) unless asked for: a child that touches a page faults. So must it
-//!        not drop handles that were copied into it; let it `exec` or `_exit`.
+//! Cost   `reserve` and `release` of 64 pages: one lock and one copy of 256 bytes each; no system call, no
+//!        allocation.
+//! Fork   regions are not inherited (`MADV_DONTFORK`) unless asked for: a child that touches a page faults.
+//!        So must it not drop handles that were copied into it; let it `exec` or `_exit`.
 
 // UNSAFETY: one constructor takes memory on the caller's word; the arena gives its own word as a provider.
 #![expect(unsafe_code)]
@@ -63,8 +65,8 @@ pub struct Arena {
     committed_bytes: AtomicU64,
     // Behind all that uses it, so that it is dropped after that.
     memory: ArenaMemory,
-    /// Who has the memory, if it was given with its owner: dropped last, and otherwise never touched. The lock is there
-    /// because the arena is shared and the owner need not be.
+    /// Who has the memory, if it was given with its owner: dropped last, and otherwise never touched. The
+    /// lock is there because the arena is shared and the owner need not be.
     _owner: Option<Mutex<Box<dyn Any + Send>>>,
 }
 
@@ -72,25 +74,25 @@ pub struct Arena {
 struct RegionGrowth {
     /// Which regions are committed.
     committed: Box<[bool]>,
-    /// Nodes for which a region was committed that brought none of their pages: they are not asked again before a
-    /// trim, else each request for such a node would commit one more region.
+    /// Nodes for which a region was committed that brought none of their pages: they are not asked again
+    /// before a trim, else each request for such a node would commit one more region.
     barren: Vec<NodeId>,
 }
 
 #[derive(Debug, Default)]
 struct PlacementReport {
     last_error: Option<Arc<Error>>,
-    /// The kind of memory that came instead of the one that was asked for, and why.
+    /// The kind of memory that came instead of the one that was requested, and why.
     fell_back: Option<(Backing, String)>,
     notes: Vec<String>,
 }
 
 impl Arena {
-    /// Reserves the addresses, commits the first region (or all, with `commit_all`), and so finds out at once what is
-    /// not to be had.
+    /// Reserves the addresses, commits the first region (or all, with `commit_all`), and so finds out at once
+    /// what is not to be had.
     ///
-    /// Errors: [`Error::Parameter`] names field, value and range; [`Error::System`] the call and the remedy. Cost: a
-    /// few system calls; with `prefault` or `mlock`, the time to clear the memory.
+    /// Errors: [`Error::Parameter`] names field, value and range; [`Error::System`] the call and the remedy.
+    /// Cost: a few system calls; with `prefault` or `mlock`, the time to clear the memory.
     pub fn new(params: ArenaParams) -> Result<Arc<Self>, Error> {
         if params.backing == Backing::Caller {
             return Err(Error::parameter("backing", "Caller", "another kind: see Arena::over_caller_memory"));
@@ -102,13 +104,14 @@ impl Arena {
         Self::build(params, how, memory, None)
     }
 
-    /// An arena over memory that the caller has: `len_bytes` at `addr`, both multiples of 4096, all of it committed.
-    /// Of `params`, `backing`, `max_bytes`, `node` and `inherit_on_fork` are without effect. Pages of order `k` are
-    /// aligned to `PAGE_SIZE << k` from the start of the memory, so give memory aligned to 4 MiB if that matters.
+    /// An arena over memory that the caller has: `len_bytes` at `addr`, both multiples of 4096, all of it
+    /// committed. Of `params`, `backing`, `max_bytes`, `node` and `inherit_on_fork` are without effect. Pages
+    /// of order `k` are aligned to `PAGE_SIZE << k` from the start of the memory, so give memory aligned to 4
+    /// MiB if that matters.
     ///
     /// # Safety
-    /// * The memory must be readable, writable and initialised (any bytes do, but not what an allocator left undefined)
-    ///   until the arena is dropped: buffers are read as `&[u8]`.
+    /// * The memory must be readable, writable and initialised (any bytes do, but not what an allocator left
+    ///   undefined) until the arena is dropped: buffers are read as `&[u8]`.
     /// * Until then nobody else may access it, except through this arena's pages.
     pub unsafe fn over_caller_memory(
         addr: *mut u8,
@@ -119,19 +122,22 @@ impl Arena {
         unsafe { Self::over(None, addr, len_bytes, params) }
     }
 
-    /// [`over_caller_memory`](Self::over_caller_memory) of somebody who is kept for it: `owner` is dropped when the arena
-    /// goes, and that is after the last buffer of its pools is home. So a buffer that outlives everything else, on
-    /// whichever thread, lies in memory that is there: for the UMEM of another crate, a mapping, a `Vec`.
+    /// [`over_caller_memory`](Self::over_caller_memory) of somebody who is kept for it: `owner` is dropped
+    /// when the arena goes, and that is after the last buffer of its pools is home. So a buffer that outlives
+    /// everything else, on whichever thread, lies in memory that is there: for the UMEM of another crate, a
+    /// mapping, a `Vec`.
     ///
     /// # Safety
-    /// * The memory must be readable, writable and initialised until `owner` is dropped; moving `owner` must not move it.
+    /// * The memory must be readable, writable and initialised until `owner` is dropped; moving `owner` must
+    ///   not move it.
     /// * Until then nobody else may access it, except through this arena's pages.
     ///
     /// ```
     /// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
     /// let mut memory = vec![0u8; 17 << 12];
     /// let aligned = memory.as_mut_ptr().map_addr(|addr| addr.next_multiple_of(4096));
-    /// // SAFETY: 16 pages from there lie in the vector's allocation, which moves with nobody, and which nobody else touches.
+    /// // SAFETY: 16 pages from there lie in the vector's allocation, which does not move, and which nobody
+    /// // else touches.
     /// let arena = unsafe { Arena::over_owned_memory(memory, aligned, 16 << 12, ArenaParams::default()) }?;
     /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
     /// let mut late = pool.alloc_page().unwrap();
@@ -189,7 +195,8 @@ impl Arena {
         let area = unsafe { Area::readable(base, params.max_bytes, shift, node) }?;
         let highest = params.topology.nodes().last().map_or(0, |node| usize::from(node.0));
         if params.mlock {
-            let _ = raise_memlock_limit(params.max_bytes); // if it may not be raised, mlock says what is missing
+            // If it may not be raised, mlock says what is missing.
+            let _ = raise_memlock_limit(params.max_bytes);
         }
         let this = Self {
             free: FreePages::new(&area, highest + 1)?,
@@ -233,8 +240,9 @@ impl Arena {
         self.report().last_error.clone()
     }
 
-    /// Gives regions of which no page is out, and which no domain maps, back to the system; says how many bytes. Any
-    /// thread; the regions come back when pages are asked for. An arena with `commit_all` keeps everything.
+    /// Gives regions of which no page is out, and which no domain maps, back to the system; says how many
+    /// bytes. Any thread; the regions come back when pages are requested. An arena with `commit_all` keeps
+    /// everything.
     pub fn trim(&self) -> u64 {
         if self.params.commit_all || self.area.is_calling_here() {
             return 0;
@@ -264,7 +272,7 @@ impl Arena {
         true
     }
 
-    /// What this arena is, and what was not to be had.
+    /// What this arena is, and which requests were not met.
     pub fn description(&self) -> Description {
         let report = self.report();
         let ignored = self.params.topology.nodes_ignored().map(str::to_owned);
@@ -295,8 +303,8 @@ impl Arena {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Commits a region, says where its pages lie, maps it in every domain, and gives its pages to the free lists; or
-    /// leaves everything as it was.
+    /// Commits a region, says where its pages lie, maps it in every domain, and gives its pages to the free
+    /// lists; or leaves everything as it was.
     fn commit(&self, growth: &mut RegionGrowth, region: usize, node: Option<NodeId>) -> Result<(), Error> {
         let at = self.bytes_of(region);
         let len_bytes = at.len() as u64;
@@ -307,7 +315,8 @@ impl Arena {
         }
         let fell_back = self.memory.commit(at.clone(), &how)?;
         self.note_nodes(region);
-        // SAFETY: this is the provider; the region was committed just now, as zeroes or as the caller's memory.
+        // SAFETY: this is the provider; the region was committed just now, as zeroes or as the caller's
+        // memory.
         if let Err(error) = unsafe { self.area.add_region(region) } {
             let _ = self.memory.decommit(at); // the error that counts is the domain's
             return Err(error);
@@ -385,7 +394,8 @@ impl Arena {
         let mut taken = 0;
         let mut grown = false;
         loop {
-            let more = self.free.take(order, node, &mut out[taken..]); // another thread may have grown meanwhile
+            // Another thread may have grown meanwhile.
+            let more = self.free.take(order, node, &mut out[taken..]);
             taken += more;
             if taken == out.len() {
                 return taken;
@@ -411,8 +421,8 @@ impl Arena {
     }
 }
 
-// SAFETY: one area; `FreePages` gives each page of the committed regions once and aligned; the memory is reserved or the
-// caller's, and outlives the area's being closed in `drop`.
+// SAFETY: one area; `FreePages` gives each page of the committed regions once and aligned; the memory is
+// reserved or the caller's, and outlives the area's being closed in `drop`.
 unsafe impl Provider for Arena {
     fn area(&self) -> &Arc<Area> {
         &self.area
@@ -424,7 +434,7 @@ unsafe impl Provider for Arena {
         }
         let node = node.filter(|_| self.params.topology.nodes_ignored().is_none());
         let taken = self.take(order, node, out);
-        // No page on the node that was asked for, and none to be grown: one of any node.
+        // No page on the node that was requested, and none to be grown: one of any node.
         if taken == 0 && node.is_some() { self.take(order, None, &mut out[..1]) } else { taken }
     }
 
@@ -459,7 +469,8 @@ unsafe impl Provider for Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: this is the provider, and goes: whoever has a page keeps it. I6: no domain maps addresses that are gone.
+        // SAFETY: this is the provider, and goes: whoever has a page keeps it. I6: no domain maps addresses
+        // that are gone.
         unsafe { self.area.close() };
     }
 }

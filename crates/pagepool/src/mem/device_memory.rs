@@ -1,8 +1,8 @@
 //! Memory that the CPU cannot read: chunks with a device address and no other.
 //!
-//! What   a [`Provider`] over numbered pages without a CPU address, as a device's own memory or an exported buffer.
-//!        Their device addresses come from the domains that the area is attached to. Linux: `net_iov`, the dma-buf
-//!        provider.
+//! What   a [`Provider`] over numbered pages without a CPU address, as a device's own memory or an exported
+//!        buffer. Their device addresses come from the domains that the area is attached to. Linux:
+//!        `net_iov`, the dma-buf provider.
 //! Who    any thread; one short lock.
 
 // UNSAFETY: device memory gives its word as a provider.
@@ -19,8 +19,8 @@ use crate::mem::provider::Provider;
 
 /// A source of pages that only devices can read. All of it is present from the start.
 ///
-/// Freed pages go through the same lists as an [`Arena`](crate::Arena)'s: several orders at once, the last one home
-/// first out.
+/// Freed pages go through the same lists as an [`Arena`](crate::Arena)'s: several orders at once, the last
+/// one home first out.
 ///
 /// ```
 /// use pagepool::{DeviceMemory, NodeId, PageIdx, Provider};
@@ -42,8 +42,9 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// `len_bytes` of device memory, a multiple of 4096, next to `node`. Costs the tables only: up to 64 bytes per 4
-    /// KiB, where they are used. Errors: [`Error::Parameter`] for a length that is no such multiple.
+    /// `len_bytes` of device memory, a multiple of 4096, next to `node`. Costs the tables only: up to 64
+    /// bytes per 4 KiB, where they are used. Errors: [`Error::Parameter`] for a length that is no such
+    /// multiple.
     pub fn new(name: impl Into<String>, len_bytes: u64, node: NodeId) -> Result<Arc<Self>, Error> {
         if len_bytes == 0 || !len_bytes.is_multiple_of(PAGE_SIZE as u64) {
             return Err(Error::parameter("len_bytes", len_bytes, "a multiple of 4096, and not 0"));
@@ -64,7 +65,8 @@ impl DeviceMemory {
     }
 }
 
-// SAFETY: one area, all of it present; `FreePages` gives each page once and aligned; the CPU has no address of it.
+// SAFETY: one area, all of it present; `FreePages` gives each page once and aligned; the CPU has no address
+// of it.
 unsafe impl Provider for DeviceMemory {
     fn area(&self) -> &Arc<Area> {
         &self.area
@@ -93,7 +95,8 @@ unsafe impl Provider for DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // SAFETY: this is the provider, and goes: whoever has a page keeps it. I6: no domain maps what has no owner.
+        // SAFETY: this is the provider, and goes: whoever has a page keeps it. I6: no domain maps what has no
+        // owner.
         unsafe { self.area.close() };
     }
 }

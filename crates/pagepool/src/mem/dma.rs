@@ -1,16 +1,16 @@
 //! Device address spaces: what a device must see of an area, mapped by region, once.
 //!
-//! A [`DmaDomain`] is an address space: the identity, the offsets of an AF_XDP UMEM, an IOMMU behind VFIO, a checking
-//! one for tests. An area (the numbered pages of one provider) may be attached to several at once. Each attachment is
-//! a [`Mapping`]: one device address per region, so the device address of a page is arithmetic, and "is this page
-//! already mapped for that other device, and where?" is one lookup. That question ends "Evolving the
-//! page_pool API" (J. D. Brouer, 2018); Linux has no answer to it.
+//! A [`DmaDomain`] is an address space: the identity, the offsets of an AF_XDP UMEM, an IOMMU behind VFIO, a
+//! checking one for tests. An area (the numbered pages of one provider) may be attached to several at once.
+//! Each attachment is a [`Mapping`]: one device address per region, so the device address of a page is
+//! arithmetic, and "is this page already mapped for that other device, and where?" is one lookup. That
+//! question ends "Evolving the page_pool API" (J. D. Brouer, 2018); Linux has no answer to it.
 //!
 //! Threads: all of it from any thread. Attaching and detaching take a lock; reading an address takes none.
-//! Invariant I6: a page is mapped from before its first hand-out until after its last return, in every domain that its
-//! area is attached to, unless the domain is detached first: by the end of the last pool that uses it, or because the
-//! device went away. Buffers that are still out then have no device address any more. Every mapping is undone exactly
-//! once, and before the memory goes.
+//! Invariant I6: a page is mapped from before its first hand-out until after its last return, in every domain
+//! that its area is attached to, unless the domain is detached first: by the end of the last pool that uses
+//! it, or because the device went away. Buffers that are still out then have no device address any more.
+//! Every mapping is undone exactly once, and before the memory goes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ impl fmt::Display for DeviceAddr {
 
 /// A stretch of an area that is mapped as one: what a domain is asked to map.
 ///
-/// Only an area makes one, and lends it for one call: whoever has one knows that the memory is there. It cannot be
-/// copied; a domain that must remember a region keeps its numbers.
+/// Only an area makes one, and lends it for one call: whoever has one knows that the memory is there. It
+/// cannot be copied; a domain that must remember a region keeps its numbers.
 ///
 /// ```compile_fail
 /// let forged = pagepool::Region { offset: 0, len_bytes: 4096, cpu_addr: Some(0x1000), area: 1 };
@@ -86,18 +86,20 @@ impl Region {
 
 /// A device's address space. The pool asks; it never decides what an address means.
 ///
-/// `unmap` cannot fail. Every method may be called from any thread, inside a drop, and is never called under a lock
-/// of a pool. An implementation must tolerate a sync that races with the unmapping of its region (the device went away
-/// while a buffer was on its way home): such a sync does nothing.
+/// `unmap` cannot fail. Every method may be called from any thread, inside a drop, and is never called under
+/// a lock of a pool. An implementation must tolerate a sync that races with the unmapping of its region (the
+/// device went away while a buffer was on its way home): such a sync does nothing.
 ///
-/// `map`, and the `unmap` that undoes it when another map is refused, run under the lock of the area that is mapped.
-/// They may drop buffers and ask its provider for pages (and get what is free without growth). They must not attach or
-/// detach domains of that area, ask it for a mapping, end a pool over it, or drop the last that keeps its provider: that
-/// would wait for itself. Every other `unmap` runs without that lock and may do all of this, but for waiting for another
-/// thread that attaches the same domain or drops the provider. What it drops may be the last that keeps the provider, so
-/// the device must not reach the region any more by then.
+/// `map`, and the `unmap` that undoes it when another map is refused, run under the lock of the area that is
+/// mapped. They may drop buffers and ask its provider for pages (and get what is free without growth). They
+/// must not attach or detach domains of that area, ask it for a mapping, end a pool over it, or drop the last
+/// that keeps its provider: that would wait for itself. Every other `unmap` runs without that lock and may do
+/// all of this, but for waiting for another thread that attaches the same domain or drops the provider. What
+/// it drops may be the last that keeps the provider, so the device must not reach the region any more by
+/// then.
 ///
-/// Linux: the `struct device` given to `page_pool_create`, and `dma_map_page_attrs`, `dma_sync_single_for_device`.
+/// Linux: the `struct device` given to `page_pool_create`, and `dma_map_page_attrs`,
+/// `dma_sync_single_for_device`.
 pub trait DmaDomain: Send + Sync + fmt::Debug {
     /// Which address space this is.
     fn id(&self) -> DomainId;
@@ -117,19 +119,21 @@ pub trait DmaDomain: Send + Sync + fmt::Debug {
     /// Hands `len_bytes` at `at` to the CPU: what the device wrote becomes visible to it.
     fn sync_for_cpu(&self, at: DeviceAddr, len_bytes: usize);
 
-    /// Whether device and CPU see one memory, so that both syncs may be skipped. Asked once, when a pool is made.
+    /// Whether device and CPU see one memory, so that both syncs may be skipped. Asked once, when a pool is
+    /// made.
     fn coherent(&self) -> bool {
         true
     }
 
-    /// Whether the area must stay as it is while it is mapped here (an AF_XDP UMEM is registered once, whole).
+    /// Whether the area must stay as it is while it is mapped here (an AF_XDP UMEM is registered once,
+    /// whole).
     fn fixes_area(&self) -> bool {
         false
     }
 }
 
-/// The domain in which a device address is the CPU's address: a coherent device without an IOMMU in the way, a
-/// vhost-user peer that shares the address space, an io_uring buffer ring.
+/// The domain in which a device address is the CPU's address: a coherent device without an IOMMU in the way,
+/// a vhost-user peer that shares the address space, an io_uring buffer ring.
 #[derive(Debug)]
 pub struct IdentityDomain {
     id: DomainId,
@@ -166,8 +170,8 @@ impl DmaDomain for IdentityDomain {
     fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
 }
 
-/// The domain in which a device address is the offset in the area, as in an AF_XDP UMEM. It fixes the area: growth
-/// is an error that names it.
+/// The domain in which a device address is the offset in the area, as in an AF_XDP UMEM. It fixes the area:
+/// growth is an error that names it.
 #[derive(Debug)]
 pub struct OffsetDomain {
     id: DomainId,
@@ -214,8 +218,8 @@ pub struct Mapping {
     region_shift: u32,
     /// Device address of each region, or [`UNMAPPED`]. Whoever swaps an address out is the one who unmaps it.
     at: Box<[AtomicU64]>,
-    /// The address that each region had last, mapped or not: what a device that is gone, or is no longer the pool's, was
-    /// given comes back by it.
+    /// The address that each region had last, mapped or not: what a device that is gone, or is no longer the
+    /// pool's, was given comes back by it.
     last: Box<[AtomicU64]>,
 }
 
@@ -230,7 +234,8 @@ impl fmt::Debug for Mapping {
 const UNMAPPED: u64 = u64::MAX;
 
 impl Mapping {
-    /// A mapping without regions, for an area of `regions` regions of `1 << region_shift` bytes, with one user.
+    /// A mapping without regions, for an area of `regions` regions of `1 << region_shift` bytes, with one
+    /// user.
     pub(crate) fn new(domain: Arc<dyn DmaDomain>, area: u64, regions: usize, region_shift: u32) -> Self {
         Self {
             id: domain.id(),
@@ -275,13 +280,15 @@ impl Mapping {
     /// The device address of a byte of the area, or `None` while its region is not mapped. One load.
     #[inline]
     pub fn addr_of(&self, offset: u64) -> Option<DeviceAddr> {
-        let base = self.at.get((offset >> self.region_shift) as usize)?.load(Ordering::Acquire); // pairs with map()
+        // Pairs with map().
+        let base = self.at.get((offset >> self.region_shift) as usize)?.load(Ordering::Acquire);
         let within = offset & ((1u64 << self.region_shift) - 1);
         (base != UNMAPPED).then(|| DeviceAddr(base.wrapping_add(within)))
     }
 
-    /// The offset in the area of a device address, or `None` when it is in no region that was ever mapped. Cost: one
-    /// load when the domain is linear over the area (it usually is), else a search over the regions.
+    /// The offset in the area of a device address, or `None` when it is in no region that was ever mapped.
+    /// Cost: one load when the domain is linear over the area (it usually is), else a search over the
+    /// regions.
     pub fn offset_of(&self, addr: DeviceAddr) -> Option<u64> {
         let size = 1u64 << self.region_shift;
         let first = self.last.first()?.load(Ordering::Acquire);
@@ -312,15 +319,17 @@ impl Mapping {
             len_bytes: region.len_bytes,
             reason,
         })?;
-        self.last[(region.offset >> self.region_shift) as usize].store(at.0, Ordering::Release); // pairs with offset_of()
+        // Pairs with offset_of().
+        self.last[(region.offset >> self.region_shift) as usize].store(at.0, Ordering::Release);
         slot.store(at.0, Ordering::Release); // pairs with addr_of()
         Ok(())
     }
 
-    /// Undoes a [`map`](Self::map) that is rolled back: no page of the region was handed out, so no address of it can
-    /// come back.
+    /// Undoes a [`map`](Self::map) that is rolled back: no page of the region was handed out, so no address
+    /// of it can come back.
     pub(crate) fn retract(&self, region: &Region) {
-        self.last[(region.offset >> self.region_shift) as usize].store(UNMAPPED, Ordering::Release); // pairs with offset_of()
+        // Pairs with offset_of().
+        self.last[(region.offset >> self.region_shift) as usize].store(UNMAPPED, Ordering::Release);
         self.unmap(region);
     }
 

@@ -1,10 +1,10 @@
 //! Pages as numbers, and the record beside each.
 //!
-//! What   a page is a [`PageIdx`] in its area; its address, device address and record are base + index * size. Nothing
-//!        shared holds a pointer, and 16 indices fill a cache line.
+//! What   a page is a [`PageIdx`] in its area; its address, device address and record are base + index *
+//!        size. Nothing shared holds a pointer, and 16 indices fill a cache line.
 //! Who    a field of a [`PageMeta`] says who may write it; all are atomics, so that reading is always sound.
-//! Where  the record lies beside the memory, never in it: a device, or a peer process on the same UMEM, can write every
-//!        byte of a page and nothing of ours (I3 keeps it alive as long as any handle).
+//! Where  the record lies beside the memory, never in it: a device, or a peer process on the same UMEM, can
+//!        write every byte of a page and nothing of ours (I3 keeps it alive as long as any handle).
 //! Cost   whole pages that are recycled never touch their record. 32 bytes per 4 KiB.
 
 use std::fmt;
@@ -15,8 +15,8 @@ use crate::sys::sync::{AtomicI32, AtomicU32};
 /// The largest order: 4 MiB, as Linux's `MAX_PAGE_ORDER` on x86.
 pub const MAX_ORDER: u8 = 10;
 
-/// The number of a page in its area, counted in base pages of 4 KiB. A page of order `k` is named by its first base
-/// page, whose number is a multiple of `1 << k`.
+/// The number of a page in its area, counted in base pages of 4 KiB. A page of order `k` is named by its
+/// first base page, whose number is a multiple of `1 << k`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(transparent)]
 pub struct PageIdx(pub u32);
@@ -58,16 +58,18 @@ impl fmt::Display for NodeId {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct PageMeta {
-    /// Id of the pool that holds the page, 0 while the provider does. Written by the owner when the page joins, and by
-    /// whoever lets it go.
+    /// Id of the pool that holds the page, 0 while the provider does. Written by the owner when the page
+    /// joins, and by whoever lets it go.
     pub(crate) pool: AtomicU32,
-    /// Fragments out; while this is the pool's fragment page, with the part of the bias that was not handed out yet (frag.rs).
-    /// Written by the owner alone (I5).
+    /// Fragments out; while this is the pool's fragment page, with the part of the bias that was not handed
+    /// out yet (frag.rs). Written by the owner alone (I5).
     pub(crate) frags: AtomicU32,
-    /// Fragments that came home when there was no room for a message, or after the pool was destroyed. Under the return
-    /// lock while the pool lives; an atomic sum afterwards, when late fragments count in it without the lock.
+    /// Fragments that came home when there was no room for a message, or after the pool was destroyed. Under
+    /// the return lock while the pool lives; an atomic sum afterwards, when late fragments count in it
+    /// without the lock.
     pub(crate) late_frags: AtomicI32,
-    /// Link in the list of pages with such fragments, under the return lock: 0 not in the list, else the next + 2, or 1.
+    /// Link in the list of pages with such fragments, under the return lock: 0 not in the list, else the next
+    /// + 2, or 1.
     pub(crate) next: AtomicU32,
     /// Lowest 30 bits: [`PageRef`](crate::PageRef)s that live. [`EMERGENCY`] and [`LEFT`] above.
     pub(crate) refs: AtomicU32,
@@ -81,7 +83,7 @@ pub(crate) struct PageMeta {
 
 /// In [`PageMeta::refs`]: memory of the emergency reserve, which is not recycled. Linux: `pfmemalloc`.
 pub(crate) const EMERGENCY: u32 = 1 << 30;
-/// In [`PageMeta::refs`]: the page has left its pool, the last hold gives it back to the provider.
+/// In [`PageMeta::refs`]: the page has left its pool, the last reference gives it back to the provider.
 pub(crate) const LEFT: u32 = 1 << 31;
 /// In [`PageMeta::refs`]: the bits that count.
 pub(crate) const REF_COUNT: u32 = EMERGENCY - 1;

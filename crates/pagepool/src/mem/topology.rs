@@ -1,10 +1,10 @@
 //! Memory nodes: which there are, on which one a page lies, on which one a thread runs.
 //!
-//! What   a [`Topology`] is the machine's, or one that a test makes up. Two nodes on a one-node machine are the
-//!        only way to test what a pool does with a page of the wrong node.
+//! What   a [`Topology`] is the machine's, or one that a test makes up. Two nodes on a one-node machine are
+//!        the only way to test what a pool does with a page of the wrong node.
 //! Who    anything from any thread.
-//! Cost   [`Topology::current_node`] is nothing on a machine of one node, else one system call; it is asked once per
-//!        refill, not per page.
+//! Cost   [`Topology::current_node`] is nothing on a machine of one node, else one system call; it is asked
+//!        once per refill, not per page.
 
 use std::fmt;
 use std::fs;
@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::mem::page::{NodeId, PageIdx};
 use crate::sys::call;
 
-/// The memory nodes of the machine, or of a made-up one. Cheap to clone; clones share the made-up current node.
+/// The memory nodes of the machine, or of a made-up one. Cheap to clone; clones share the made-up current
+/// node.
 ///
 /// ```
 /// use pagepool::{NodeId, Topology};
@@ -63,8 +64,8 @@ impl Default for Topology {
 }
 
 impl Topology {
-    /// The machine's nodes, from `/sys/devices/system/node/online`. A kernel without calls about nodes has one node,
-    /// and every wish for a node is ignored; [`nodes_ignored`](Self::nodes_ignored) says so.
+    /// The machine's nodes, from `/sys/devices/system/node/online`. A kernel without calls about nodes has
+    /// one node, and every wish for a node is ignored; [`nodes_ignored`](Self::nodes_ignored) says so.
     pub fn detect() -> Self {
         Self::from_probe(
             crate::sys::memory::probe_numa_calls(),
@@ -90,13 +91,14 @@ impl Topology {
         Self::from_probe(Err(io::Error::from(io::ErrorKind::Unsupported)), Ok(String::new()))
     }
 
-    /// A made-up machine with nodes `0..nodes` (at least one), on which a page lies where `node_of_page` says. A page
-    /// of a higher order exists only where all its base pages are on one node.
+    /// A made-up machine with nodes `0..nodes` (at least one), on which a page lies where `node_of_page`
+    /// says. A page of a higher order exists only where all its base pages are on one node.
     pub fn pretend(nodes: u8, node_of_page: impl Fn(PageIdx) -> NodeId + Send + Sync + 'static) -> Self {
         Self::pretend_sized(nodes, move |page, _| node_of_page(page))
     }
 
-    /// A made-up machine on which page `i` of an arena is on node `i % nodes`. So there are pages of order 0 only.
+    /// A made-up machine on which page `i` of an arena is on node `i % nodes`. So there are pages of order 0
+    /// only.
     pub fn pretend_interleaved(nodes: u8) -> Self {
         Self::pretend_sized(nodes, move |page, _| NodeId((page.0 % u32::from(nodes.max(1))) as u8))
     }

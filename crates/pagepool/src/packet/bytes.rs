@@ -1,8 +1,9 @@
 //! Packets as `bytes::Bytes`, without a copy.
 //!
-//! What   each buffer of a packet, or a stretch of one buffer, becomes one `Bytes` that owns it: it goes home when the
-//!        last clone or slice of it is dropped, on whichever thread. Feature `bytes`.
-//! Cost   one box per buffer, which `Bytes::from_owner` makes; nothing else is allocated, and no byte is moved.
+//! What   each buffer of a packet, or a stretch of one buffer, becomes one `Bytes` that owns it: it goes home
+//!        when the last clone or slice of it is dropped, on whichever thread. Feature `bytes`.
+//! Cost   one box per buffer, which `Bytes::from_owner` makes; nothing else is allocated, and no byte is
+//!        moved.
 
 use bytes::Bytes;
 
@@ -15,8 +16,8 @@ use crate::packet::skb::sk_buff::{SkBuff, pool_buffer};
 use crate::packet::xdp_frame::XdpFrame;
 
 impl PageBuf {
-    /// `len` bytes of the buffer, from `offset` on, without a copy: the cheapest way for a packet of one buffer. Gives the
-    /// buffer back if that is not within it, or the CPU cannot read it.
+    /// `len` bytes of the buffer, from `offset` on, without a copy: the cheapest way for a packet of one
+    /// buffer. Gives the buffer back if that is not within it, or the CPU cannot read it.
     ///
     /// Cost: one box.
     ///
@@ -56,8 +57,8 @@ impl AsRef<[u8]> for Stretched {
 }
 
 impl XdpFrame {
-    /// The packet, one `Bytes` for each of its buffers, in order; nothing is copied. Gives the frame back if the CPU
-    /// cannot read all of it.
+    /// The packet, one `Bytes` for each of its buffers, in order; nothing is copied. Gives the frame back if
+    /// the CPU cannot read all of it.
     ///
     /// Cost: one box per buffer.
     ///
@@ -98,11 +99,11 @@ impl XdpFrame {
 }
 
 impl SkBuff {
-    /// The packet, one `Bytes` for its head if that has data and one for each fragment, in order; nothing is copied.
-    /// Gives the packet back if the CPU cannot read all of it.
+    /// The packet, one `Bytes` for its head if that has data and one for each fragment, in order; nothing is
+    /// copied. Gives the packet back if the CPU cannot read all of it.
     ///
-    /// What a clone has too is shared with it. A head that is not a pool's buffer, or that a clone has too, keeps the
-    /// packet's block of the cache until its `Bytes` is dropped.
+    /// What a clone has too is shared with it. A head that is not a pool's buffer, or that a clone has too,
+    /// keeps the packet's block of the cache until its `Bytes` is dropped.
     ///
     /// Cost: one box per buffer, and one atomic operation for each fragment that a clone has too.
     ///
@@ -171,7 +172,7 @@ impl AsRef<[u8]> for Linear {
     }
 }
 
-/// What a packet became: a part for its first buffer, and one for each further one.
+/// A packet in parts: one for its first buffer, and one for each further one.
 struct BytesParts {
     count: usize,
     parts: [Bytes; MAX_FRAGS + 1],

@@ -1,13 +1,15 @@
 //! The further buffers of a packet that does not fit one.
 //!
-//! What   a block of up to [`MAX_FRAGS`] buffers with their data, in an array of the pool that the packet's first buffer
-//!        is of. It lies outside every device's reach: no device, and no peer process on the same memory, can forge a
-//!        handle. Linux keeps this list in the tailroom of the packet's own page.
-//! Who    the one that has the packet: a chain is part of a `XdpBuff` or a `XdpFrame`, and goes with it from thread to thread.
-//! Life   a chain is emptied and its block put back before the packet's first buffer goes home; so that buffer, being
-//!        out, keeps the pool and with it the block (I3, I9).
-//! Cost   a block is taken with the first further buffer and put back with the last. On the thread that owns the pool that is
-//!        a place in an array of its own ([`ChainStash`](crate::home::chain_blocks::ChainStash)), elsewhere one compare-and-swap.
+//! What   a block of up to [`MAX_FRAGS`] buffers with their data, in an array of the pool that the packet's
+//!        first buffer is of. It lies outside every device's reach: no device, and no peer process on the
+//!        same memory, can forge a handle. Linux keeps this list in the tailroom of the packet's own page.
+//! Who    the one that has the packet: a chain is part of a `XdpBuff` or a `XdpFrame`, and goes with it from
+//!        thread to thread.
+//! Life   a chain is emptied and its block put back before the packet's first buffer goes home; so that
+//!        buffer, being out, keeps the pool and with it the block (I3, I9).
+//! Cost   a block is taken with the first further buffer and put back with the last. On the thread that owns
+//!        the pool that is a place in an array of its own
+//!        ([`ChainStash`](crate::home::chain_blocks::ChainStash)), elsewhere one compare-and-swap.
 
 // UNSAFETY: blocks are raw memory that the holder of the chain follows by address.
 #![expect(unsafe_code)]
@@ -68,7 +70,8 @@ impl Frag {
         self.buffer.bytes_mut().map_or(&mut [], |bytes| &mut bytes[from..to])
     }
 
-    /// Parts with the buffer; where the data lies in it was said by [`offset`](Self::offset) and [`len`](Self::len).
+    /// Gives up the buffer; where the data lies in it was said by [`offset`](Self::offset) and
+    /// [`len`](Self::len).
     pub fn into_buffer(self) -> PageBuf {
         self.buffer
     }
@@ -94,8 +97,8 @@ impl Frag {
         self.len -= less as u32;
     }
 
-    /// Takes in a fragment whose memory and data go on where this one's end, in the same page; else gives it back. The
-    /// page counts one fragment less, and stays out until this one is home.
+    /// Takes in a fragment whose memory and data go on where this one's end, in the same page; else gives it
+    /// back. The page counts one fragment less, and stays out until this one is home.
     fn merge(&mut self, next: Frag) -> Result<(), Frag> {
         let frags = self.buffer.is_frag() && next.buffer.is_frag();
         let end = self.buffer.start() + self.buffer.len() as u64;
@@ -152,7 +155,8 @@ impl FragList {
     }
 }
 
-/// A packet's chain, if it has one; the packet's first buffer says in which pool it lies, and is asked for it each time.
+/// A packet's chain, if it has one; the packet's first buffer says in which pool it lies, and is asked for it
+/// each time.
 ///
 /// It must not be dropped with a block: whoever has a packet ends its chain first.
 #[derive(Default, PartialEq, Eq)]
@@ -191,14 +195,14 @@ impl Chain {
         self.block(head).map_or(&mut [], |block| unsafe { &mut *block }.frags_mut())
     }
 
-    /// Bytes of data in the further buffers. They are counted each time, for [`frags_mut`](Self::frags_mut) lets them be
-    /// exchanged for others.
+    /// Bytes of data in the further buffers. They are counted each time, for [`frags_mut`](Self::frags_mut)
+    /// lets them be exchanged for others.
     pub(crate) fn len(&self, head: &PageBuf) -> usize {
         self.frags(head).iter().map(Frag::len).sum()
     }
 
-    /// Appends a buffer, or makes the last one longer if this goes on where that ends. Gives it back where the chain is
-    /// full, or the pool has no block left.
+    /// Appends a buffer, or makes the last one longer if this goes on where that ends. Gives it back where
+    /// the chain is full, or the pool has no block left.
     pub(crate) fn push(&mut self, head: &PageBuf, frag: Frag) -> Result<(), Frag> {
         let Some(block) = self.block(head) else { return self.push_first(head, frag) };
         // SAFETY: I1, I3. This chain has the block alone, and it is borrowed exclusively.
@@ -251,8 +255,8 @@ fn put_block(pool: PoolPtr, slot: u32) {
     }
 }
 
-/// A chain whose buffers are being taken off. Where that is cut short by a panic of foreign code, the rest goes home and
-/// the block is put back all the same.
+/// A chain whose buffers are being taken off. Where that is cut short by a panic of foreign code, the rest
+/// goes home and the block is put back all the same.
 struct Ending<'a> {
     chain: &'a mut Chain,
     head: &'a PageBuf,

@@ -1,10 +1,10 @@
 //! Whole pages that somebody outside has, to be found again by their numbers.
 //!
-//! What   a byte for each page of an area, which says of which pool the page is, if it is here at all. A driver inserts
-//!        what it gives a device, and takes each page back when the device names it.
+//! What   a byte for each page of an area, which says of which pool the page is, if it is here at all. A
+//!        driver inserts what it gives a device, and takes each page back when the device names it.
 //! Who    one thread at a time. Dropped, it sends its pages home.
-//! I1     a page that is table is owned here, and nowhere else; to take it is the one way to part with it. A number that
-//!        is not here gives nothing, however often it is asked for.
+//! I1     a page that is table is owned here, and nowhere else; to take it is the one way to part with it. A
+//!        number that is not here gives nothing, however often it is asked for.
 //! Cost   inserting and removing a page: a byte written and read. 64 pages are a cache line of the table.
 
 // UNSAFETY: pages that are parted with become numbers, and handles again; see I1.
@@ -70,11 +70,13 @@ impl DeviceTable {
         self.len == 0
     }
 
-    /// Takes all pages of a batch, and says of each its number and where in it a packet begins. Gives the batch back if
-    /// there are pages of another area here, or of 255 other pools. Allocates now and then when a pool is new.
+    /// Takes all pages of a batch, and says of each its number and where in it a packet begins. Gives the
+    /// batch back if there are pages of another area here, or of 255 other pools. Allocates now and then when
+    /// a pool is new.
     ///
     /// # Panics
-    /// If the area has more pages than [`new`](Self::new) was told, or the closure does; what is left of the batch is leaked.
+    /// If the area has more pages than [`new`](Self::new) was told, or the closure does; what is left of the
+    /// batch is leaked.
     #[inline]
     #[expect(clippy::result_large_err, reason = "the batch, given back as it is")]
     pub fn insert(&mut self, batch: Batch, mut each: impl FnMut(PageIdx, usize)) -> Result<(), Batch> {
@@ -92,20 +94,22 @@ impl DeviceTable {
         Ok(())
     }
 
-    /// Takes packets off the front of a vector, each as its page, and says of each the page's number, where in it the packet
-    /// begins, and its bytes. Stops, with nothing changed for it, at the first that is not a whole page to itself, has several
-    /// buffers, is another pool's than the one before, lies beyond the table, or is refused by the closure; and after `most`.
-    /// Says how many there were. What else a packet was, its metadata for one, is forgotten.
+    /// Takes packets off the front of a vector, each as its page, and says of each the page's number, where
+    /// in it the packet begins, and its bytes. Stops, with nothing changed for it, at the first that is not a
+    /// whole page to itself, has several buffers, is another pool's than the one before, lies beyond the
+    /// table, or is refused by the closure; and after `most`. Says how many there were. What else a packet
+    /// was, its metadata for one, is forgotten.
     ///
-    /// None is taken where [`insert`](Self::insert) would give them back. If the closure panics, those that were not inserted before
-    /// are leaked.
+    /// None is taken where [`insert`](Self::insert) would give them back. If the closure panics, those that
+    /// were not inserted before are leaked.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, DeviceTable, Pool, PoolParams};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
     /// let packet = |len| XdpBuff::received(pool.alloc_page().unwrap(), len).unwrap();
-    /// let (mut packets, mut table, mut ring) = (vec![packet(60), packet(61), packet(1514)], DeviceTable::new(256), Vec::new());
+    /// let mut packets = vec![packet(60), packet(61), packet(1514)];
+    /// let (mut table, mut ring) = (DeviceTable::new(256), Vec::new());
     /// let mut short = |page, offset, len| {
     ///     ring.push((page, offset));
     ///     len < 1500
@@ -140,18 +144,20 @@ impl DeviceTable {
         }
         let left = all.len() - inserted;
         all.rotate_left(inserted);
-        // SAFETY: I1. The first are those that were not parted with; the others are behind them, where they are forgotten.
+        // SAFETY: I1. The first are those that were not parted with; the others are behind them, where they
+        // are forgotten.
         unsafe { packets.set_len(left) };
         inserted
     }
 
-    /// Parts with pages as the packets that were written into them. There are `n`; of each, by its number, `named` says where in
-    /// the area it begins, and its bytes, more than 0. Stops, before changing anything for it, at the first of which nothing is
-    /// said, whose page is not here, that is empty or beyond what [`XdpBuff::new`] takes, or that is another pool's than the one
-    /// before; and when the vector is full, for it never grows. Says how many there were, and their bytes.
+    /// Parts with pages as the packets that were written into them. There are `n`; of each, by its number,
+    /// `named` says where in the area it begins, and its bytes, more than 0. Stops, before changing anything
+    /// for it, at the first of which nothing is said, whose page is not here, that is empty or beyond what
+    /// [`XdpBuff::new`] takes, or that is another pool's than the one before; and when the vector is full,
+    /// for it never grows. Says how many there were, and their bytes.
     ///
-    /// The closure may be asked twice about a packet, and say something else then: what it says last is looked at as a whole.
-    /// If it panics, what it named before is leaked, and counts as here for ever.
+    /// The closure may be asked twice about a packet, and say something else then: what it says last is
+    /// looked at as a whole. If it panics, what it named before is leaked, and counts as here for ever.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, DeviceTable, Pool, PoolParams};
@@ -222,14 +228,15 @@ impl DeviceTable {
         len
     }
 
-    /// Leaks everything that is here, for a device that may write there still: it is out for ever. Says how many pages there were.
+    /// Leaks everything that is here, for a device that may write there still: it is out for ever. Says how
+    /// many pages there were.
     pub fn forget(&mut self) -> usize {
         self.marks.fill(0);
         std::mem::take(&mut self.len)
     }
 
-    /// What pages of a pool are marked with. What is known by that mark is the pool that lives: if no page of it is here, the
-    /// one that was known may be gone, and this one at its address.
+    /// What pages of a pool are marked with. What is known by that mark is the pool that lives: if no page of
+    /// it is here, the one that was known may be gone, and this one at its address.
     #[inline(always)]
     fn mark_of(&mut self, pool: PoolPtr) -> Option<u8> {
         match self.pools.first_mut() {

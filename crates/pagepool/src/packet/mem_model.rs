@@ -1,7 +1,7 @@
 //! Memory that is not a pool's, as a registry knows it.
 //!
-//! What   a [`MemModel`] gives pages of ordinary memory, or memory of the caller's that a callback takes back, a memory id
-//!        and a name. What it gave keeps the id taken when the model itself is gone (I8).
+//! What   a [`MemModel`] gives pages of ordinary memory, or memory of the caller's that a callback takes
+//!        back, a memory id and a name. What it gave keeps the id taken when the model itself is gone (I8).
 //! Who    any thread.
 //! Cost   one atomic count per buffer.
 
@@ -17,8 +17,8 @@ use crate::home::stats::{Inflight, Stats};
 /// What takes foreign memory back.
 type GiveBack = dyn Fn(NonNull<[u8]>) + Send + Sync;
 
-/// Gives memory that is not a pool's an id and a name, for frames that carry it. Linux: `xdp_reg_mem_model`, of the types
-/// that are no pool.
+/// Gives memory that is not a pool's an id and a name, for frames that carry it. Linux: `xdp_reg_mem_model`,
+/// of the types that are no pool.
 ///
 /// Dropping it ends it; its id is free again when what it was given to is gone, too.
 ///
@@ -40,19 +40,22 @@ type GiveBack = dyn Fn(NonNull<[u8]>) + Send + Sync;
 pub struct MemModel(Arc<ModelParts>);
 
 impl MemModel {
-    /// A model of ordinary memory. Pools register themselves, and foreign memory has [`foreign`](Self::foreign).
+    /// A model of ordinary memory. Pools register themselves, and foreign memory has
+    /// [`foreign`](Self::foreign).
     pub fn new(registry: &Registry, name: &str, mem_type: MemType) -> Result<Self, Error> {
         match mem_type {
             MemType::Page | MemType::SharedPage => Self::register(registry, name, mem_type, None),
             other => Err(Error::parameter(
                 "mem_type",
                 other,
-                "page or shared: a pool registers itself, and MemModel::foreign takes the callback that foreign memory needs",
+                "page or shared: a pool registers itself, and MemModel::foreign takes the callback that foreign \
+                 memory needs",
             )),
         }
     }
 
-    /// A model of memory that `give_back` takes back, on whichever thread its frame is dropped. It may drop buffers.
+    /// A model of memory that `give_back` takes back, on whichever thread its frame is dropped. It may drop
+    /// buffers.
     pub fn foreign(
         registry: &Registry,
         name: &str,

@@ -1,8 +1,9 @@
 //! What a packet that outlives the poll lies in.
 //!
-//! What   a buffer of a pool, a page of ordinary memory, one that is shared, or memory of the caller's. Each goes back
-//!        where it came from when it is dropped, on any thread.
-//! Who    whoever has it has it alone, but for a shared page, which can be written only by the last one that has it.
+//! What   a buffer of a pool, a page of ordinary memory, one that is shared, or memory of the caller's. Each
+//!        goes back where it came from when it is dropped, on any thread.
+//! Who    whoever has it has it alone, but for a shared page, which can be written only by the last one that
+//!        has it.
 //! I8     what was made of a [`MemModel`] keeps its memory id taken.
 
 // UNSAFETY: foreign memory is reached by address.
@@ -74,7 +75,8 @@ impl Memory {
         }
     }
 
-    /// All its bytes for writing, or `None` for memory that the CPU cannot read, and for a page that others share.
+    /// All its bytes for writing, or `None` for memory that the CPU cannot read, and for a page that others
+    /// share.
     #[inline]
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match self {
@@ -191,7 +193,8 @@ enum Spare {
     Only,
 }
 
-// SAFETY: I1. It owns its bytes alone, and whoever gave them said that any thread may use them and give them back.
+// SAFETY: I1. It owns its bytes alone, and whoever gave them said that any thread may use them and give them
+// back.
 unsafe impl Send for Foreign {}
 // SAFETY: through a shared reference bytes can only be read.
 unsafe impl Sync for Foreign {}
@@ -211,7 +214,8 @@ impl Foreign {
 
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: I1. The bytes are this one's alone and there until they are given back, as `new` was promised.
+        // SAFETY: I1. The bytes are this one's alone and there until they are given back, as `new` was
+        // promised.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len as usize) }
     }
 

@@ -1,10 +1,12 @@
 //! Packets of network stacks: [`SkBuff`](crate::SkBuff), its head, its fragments, its clones.
 //!
-//! Nothing else in this crate uses it. A TCP/IP stack over the pool does; XDP-like forwarding needs none of it.
+//! Nothing else in this crate uses it. A TCP/IP stack over the pool does; XDP-like forwarding needs none of
+//! it.
 //!
-//! The files, lowest first: `frag` and `frags` are the fragments, `block` is what clones share, `cache` has the blocks,
-//! `block_ref` counts references to one. These have all the unsafe code. `sk_buff` is the packet; over it `head` makes
-//! room at the ends, `pull` cuts from them, `split` divides a packet, `coalesce` merges two, `read` copies bytes out.
+//! The files, lowest first: `frag` and `frags` are the fragments, `block` is what clones share, `cache` has
+//! the blocks, `block_ref` counts references to one. These have all the unsafe code. `sk_buff` is the packet;
+//! over it `head` makes room at the ends, `pull` cuts from them, `split` divides a packet, `coalesce` merges
+//! two, `read` copies bytes out.
 
 pub(crate) mod block;
 pub(crate) mod block_ref;

@@ -1,12 +1,12 @@
 //! A packet inside the poll.
 //!
-//! What   a buffer, where in it the packet lies, room before and after it, metadata right before it, and further
-//!        buffers where one is not enough. Linux: `struct xdp_buff`.
-//! Who    the thread that polls a device makes it, a program looks at it and changes it, and it ends by being dropped
-//!        (home, at once), or by becoming a [`XdpFrame`](crate::XdpFrame) that outlives the poll.
+//! What   a buffer, where in it the packet lies, room before and after it, metadata right before it, and
+//!        further buffers where one is not enough. Linux: `struct xdp_buff`.
+//! Who    the thread that polls a device makes it, a program looks at it and changes it, and it ends by being
+//!        dropped (home, at once), or by becoming a [`XdpFrame`](crate::XdpFrame) that outlives the poll.
 //! Why    moving its ends follows `bpf_xdp_adjust_head`, `bpf_xdp_adjust_tail` and `bpf_xdp_adjust_meta`
-//!        (net/core/filter.c, v7.3), with the same limits but one: Linux keeps 40 bytes of the headroom for its frame,
-//!        and here a frame is a value, so all of the headroom may be used.
+//!        (net/core/filter.c, v7.3), with the same limits but one: Linux keeps 40 bytes of the headroom for
+//!        its frame, and here a frame is a value, so all of the headroom may be used.
 //! Cost   32 bytes; a packet in one buffer costs nothing beyond the buffer. See `chain.rs` for more.
 
 // UNSAFETY: a packet that becomes a frame is taken apart without being dropped; one prefetch instruction.
@@ -30,7 +30,8 @@ pub const MAX_META: usize = 252;
 pub enum AdjustError {
     /// There is not so much room before the packet, behind it, or in its last buffer. Linux: `-EINVAL`.
     NoRoom,
-    /// Less than an Ethernet header would be left: by moving the head, in the packet's first buffer. Linux: `-EINVAL`.
+    /// Less than an Ethernet header would be left: by moving the head, in the packet's first buffer. Linux:
+    /// `-EINVAL`.
     TooShort,
     /// Metadata must be a multiple of 4 bytes, and at most 252. Linux: `-EACCES`.
     BadMeta,
@@ -80,8 +81,8 @@ pub struct XdpBuff {
 const _: () = assert!(size_of::<XdpBuff>() == 32, "two packets in a cache line");
 
 impl XdpBuff {
-    /// The packet of `len` bytes that a device wrote at the buffer's packet offset. Gives the buffer back if `len` is
-    /// beyond what a packet may have there.
+    /// The packet of `len` bytes that a device wrote at the buffer's packet offset. Gives the buffer back if
+    /// `len` is beyond what a packet may have there.
     #[inline]
     pub fn received(buffer: PageBuf, len: usize) -> Result<Self, PageBuf> {
         if len > buffer.packet_capacity() {
@@ -91,8 +92,8 @@ impl XdpBuff {
         Ok(Self { head: buffer, meta: data, data, end: data + len as u32, chain: Chain::NONE })
     }
 
-    /// The packet of `len` bytes at `offset` in the buffer. Gives the buffer back if that is beyond it, or in the
-    /// tailroom.
+    /// The packet of `len` bytes at `offset` in the buffer. Gives the buffer back if that is beyond it, or in
+    /// the tailroom.
     #[inline]
     pub fn new(buffer: PageBuf, offset: usize, len: usize) -> Result<Self, PageBuf> {
         if offset.checked_add(len).is_none_or(|end| end > hard_end(&buffer)) {
@@ -115,7 +116,7 @@ impl XdpBuff {
         Self { head, meta, data, end, chain }
     }
 
-    /// Parts with everything; whoever calls it ends the chain.
+    /// Takes the packet apart without dropping it; the caller ends the chain.
     #[inline]
     pub(crate) fn into_parts(self) -> (PageBuf, [u32; 3], Chain) {
         let mut this = ManuallyDrop::new(self);
@@ -156,8 +157,8 @@ impl XdpBuff {
         if self.head.pool.base == 0 { 0 } else { (self.end - self.data) as usize }
     }
 
-    /// Has the CPU fetch the packet's first cache line, while it goes on: worth it some ten packets before that is looked
-    /// at, for what another CPU wrote. Only a hint; on x86-64, elsewhere nothing.
+    /// Has the CPU fetch the packet's first cache line, while it goes on: worth it some ten packets before
+    /// that is looked at, for what another CPU wrote. Only a hint; on x86-64, elsewhere nothing.
     #[inline(always)]
     pub fn prefetch(&self) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -226,8 +227,8 @@ impl XdpBuff {
         }
     }
 
-    /// Moves the beginning of the packet: a negative `delta` makes it longer. The metadata moves along. Linux:
-    /// `bpf_xdp_adjust_head`.
+    /// Moves the beginning of the packet: a negative `delta` makes it longer. The metadata moves along.
+    /// Linux: `bpf_xdp_adjust_head`.
     #[doc(alias = "bpf_xdp_adjust_head")]
     pub fn adjust_head(&mut self, delta: isize) -> Result<(), AdjustError> {
         let meta = self.data - self.meta;
@@ -248,8 +249,8 @@ impl XdpBuff {
         Ok(())
     }
 
-    /// Moves the beginning of the metadata: a negative `delta` makes it longer. Its bytes are what the buffer had.
-    /// Linux: `bpf_xdp_adjust_meta`.
+    /// Moves the beginning of the metadata: a negative `delta` makes it longer. Its bytes are what the buffer
+    /// had. Linux: `bpf_xdp_adjust_meta`.
     #[doc(alias = "bpf_xdp_adjust_meta")]
     pub fn adjust_meta(&mut self, delta: isize) -> Result<(), AdjustError> {
         let meta = (self.meta as isize).checked_add(delta).ok_or(AdjustError::NoRoom)?;
@@ -264,8 +265,8 @@ impl XdpBuff {
         Ok(())
     }
 
-    /// Moves the end of the packet: a positive `delta` makes it longer, by bytes that are set to 0, in its last buffer;
-    /// a negative one drops the further buffers that end up empty. Linux: `bpf_xdp_adjust_tail`.
+    /// Moves the end of the packet: a positive `delta` makes it longer, by bytes that are set to 0, in its
+    /// last buffer; a negative one drops the further buffers that end up empty. Linux: `bpf_xdp_adjust_tail`.
     #[doc(alias = "bpf_xdp_adjust_tail")]
     pub fn adjust_tail(&mut self, delta: isize) -> Result<(), AdjustError> {
         if delta >= 0 { self.grow_tail(delta as usize) } else { self.shrink_tail(delta.unsigned_abs()) }
@@ -308,11 +309,11 @@ impl XdpBuff {
         Ok(())
     }
 
-    /// Appends a further buffer with `len` bytes of data at `offset` in it, of any pool. If it goes on where the last one
-    /// ends, in the same page, that becomes longer instead. Linux: `xdp_buff_add_frag`.
+    /// Appends a further buffer with `len` bytes of data at `offset` in it, of any pool. If it goes on where
+    /// the last one ends, in the same page, that becomes longer instead. Linux: `xdp_buff_add_frag`.
     ///
-    /// Gives the buffer back where it has no such bytes, where the packet has 17 further buffers already, or where all
-    /// `chains` of the pool are taken.
+    /// Gives the buffer back where it has no such bytes, where the packet has 17 further buffers already, or
+    /// where all `chains` of the pool are taken.
     #[doc(alias = "xdp_buff_add_frag")]
     pub fn add_frag(&mut self, buffer: PageBuf, offset: usize, len: usize) -> Result<(), PageBuf> {
         if len == 0 || offset.checked_add(len).is_none_or(|end| end > buffer.len()) {
@@ -321,7 +322,7 @@ impl XdpBuff {
         self.chain.push(&self.head, Frag::new(buffer, offset, len)).map_err(Frag::into_buffer)
     }
 
-    /// Parts with the first buffer; the further ones go home now. For whoever sends packets home in bulk.
+    /// Gives up the first buffer; the further ones go home now. For whoever sends packets home in bulk.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};

@@ -1,7 +1,7 @@
 //! A packet that outlives the poll.
 //!
-//! What   as a `XdpBuff`, but of any memory, and for any thread: it waits in a transmit ring, goes to another thread, is
-//!        kept. Linux: `struct xdp_frame`.
+//! What   as a `XdpBuff`, but of any memory, and for any thread: it waits in a transmit ring, goes to another
+//!        thread, is kept. Linux: `struct xdp_frame`.
 //! How    a value. Linux writes its frame into the packet's own headroom, where the device may write too.
 //! Cost   48 bytes. Making one of a `XdpBuff` moves the handle and allocates nothing.
 
@@ -52,7 +52,8 @@ impl From<XdpBuff> for XdpFrame {
 }
 
 impl XdpFrame {
-    /// A packet of `len` bytes at `offset` in a page of ordinary memory. Gives the page back if that is beyond it.
+    /// A packet of `len` bytes at `offset` in a page of ordinary memory. Gives the page back if that is
+    /// beyond it.
     ///
     /// ```
     /// # use pagepool::{XdpFrame, MemType, Page};
@@ -85,8 +86,9 @@ impl XdpFrame {
         }
     }
 
-    /// The same in memory of the caller's, which the model's callback is given when the frame is dropped. `None`, and the
-    /// memory stays with the caller, if the packet is beyond it, it has 4 GiB or more, or the model has no callback.
+    /// The same in memory of the caller's, which the model's callback is given when the frame is dropped.
+    /// `None`, and the memory stays with the caller, if the packet is beyond it, it has 4 GiB or more, or the
+    /// model has no callback.
     ///
     /// ```
     /// # use pagepool::{XdpFrame, MemModel, Registry};
@@ -123,8 +125,9 @@ impl XdpFrame {
         Self { memory, meta: data, data, end, hard_end, chain: Chain::NONE }
     }
 
-    /// A copy in one page of ordinary memory: the packet, its metadata, and as much headroom as there is room for. `None`
-    /// for a packet that does not fit, and for memory that the CPU cannot read. Linux: `xdpf_clone`.
+    /// A copy in one page of ordinary memory: the packet, its metadata, and as much headroom as there is room
+    /// for. `None` for a packet that does not fit, and for memory that the CPU cannot read. Linux:
+    /// `xdpf_clone`.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, MemType, Pool, PoolParams};
@@ -155,8 +158,8 @@ impl XdpFrame {
         Some(copy)
     }
 
-    /// The packet inside a poll again, for a program that runs elsewhere; only pool memory can be that. Linux:
-    /// `xdp_convert_frame_to_buff`.
+    /// The packet inside a poll again, for a program that runs elsewhere; only pool memory can be that.
+    /// Linux: `xdp_convert_frame_to_buff`.
     #[doc(alias = "xdp_convert_frame_to_buff")]
     pub fn into_buff(self) -> Result<XdpBuff, XdpFrame> {
         if self.buffer().is_none() {
@@ -167,7 +170,7 @@ impl XdpFrame {
         Ok(XdpBuff::from_parts(head, ends, chain))
     }
 
-    /// Parts with everything; whoever calls it ends the chain.
+    /// Takes the packet apart without dropping it; the caller ends the chain.
     #[inline]
     pub(crate) fn into_parts(self) -> (Memory, [u32; 3], Chain) {
         let mut this = ManuallyDrop::new(self);
@@ -276,8 +279,8 @@ impl XdpFrame {
     }
 
     /// Goes home inside the poll of its pool, as dropping it there would: into the pool's cache, unless a
-    /// [`NoDirectRecycle`](crate::NoDirectRecycle) scope forbids it. Further buffers of other pools find their own way. A frame of
-    /// another pool comes back. Linux: `xdp_return_frame_rx_napi`.
+    /// [`NoDirectRecycle`](crate::NoDirectRecycle) scope forbids it. Further buffers of other pools find
+    /// their own way. A frame of another pool comes back. Linux: `xdp_return_frame_rx_napi`.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
@@ -298,8 +301,8 @@ impl XdpFrame {
         Ok(())
     }
 
-    /// Goes home through the locked ring of each of its pools, whatever the thread: see [`PageBuf::put_ring`]. Memory that
-    /// is not a pool's goes back as ever.
+    /// Goes home through the locked ring of each of its pools, whatever the thread: see
+    /// [`PageBuf::put_ring`]. Memory that is not a pool's goes back as ever.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
@@ -391,8 +394,8 @@ impl<'a> Segment<'a> {
         bytes.map_or(&[], |bytes| &bytes[self.offset..self.offset + self.len])
     }
 
-    /// Where that device finds the data, if it is mapped there: see [`PageBuf::dma_addr_in`]. Memory that is not a pool's
-    /// is mapped nowhere.
+    /// Where that device finds the data, if it is mapped there: see [`PageBuf::dma_addr_in`]. Memory that is
+    /// not a pool's is mapped nowhere.
     #[inline]
     pub fn dma_addr_in(&self, domain: DomainId) -> Option<DeviceAddr> {
         let at = self.buffer()?.dma_addr_in(domain)?;

@@ -1,12 +1,13 @@
 //! Frames of any pools that go home together.
 //!
-//! What   the buffers of frames, in an array of the caller's; when it is full, and when asked, all of them go home, and
-//!        each pool is gone to once: one look at the owner, one lane, or one lock. Linux: `struct xdp_frame_bulk`.
-//! Who    any thread, one at a time. Whether it owns a pool is asked when the buffers go home, not when they come.
-//! Order  a frame's further buffers are taken out of its chain when it comes, while its first buffer keeps the pool that
-//!        the chain lies in.
-//! Cost   64 handles of the caller's memory; nothing is allocated. For a pool's pages on another thread, per 64: a store
-//!        into a lane each, or one lock.
+//! What   the buffers of frames, in an array of the caller's; when it is full, and when asked, all of them go
+//!        home, and each pool is gone to once: one look at the owner, one lane, or one lock. Linux: `struct
+//!        xdp_frame_bulk`.
+//! Who    any thread, one at a time. The owner is looked up when the buffers return home, not when they come.
+//! Order  a frame's further buffers are taken out of its chain when it comes, while its first buffer keeps
+//!        the pool that the chain lies in.
+//! Cost   64 handles of the caller's memory; nothing is allocated. For a pool's pages on another thread, per
+//!        64: a store into a lane each, or one lock.
 
 // UNSAFETY: buffers are kept in memory that is initialised as far as it is used.
 #![expect(unsafe_code)]
@@ -21,8 +22,8 @@ use crate::packet::memory::Memory;
 use crate::packet::xdp_buff::XdpBuff;
 use crate::packet::xdp_frame::XdpFrame;
 
-/// Up to 64 buffers of frames that are on their way home, of any pools. Linux: `xdp_frame_bulk`, without its limit of 16
-/// and without a flush that can be forgotten: dropping it is one.
+/// Up to 64 buffers of frames that are on their way home, of any pools. Linux: `xdp_frame_bulk`, without its
+/// limit of 16 and without a flush that can be forgotten: dropping it is one.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, XdpFrameBulk, Pool, PoolParams};
@@ -78,8 +79,8 @@ impl XdpFrameBulk {
         self.len == 0
     }
 
-    /// Takes a frame that is done with: its further buffers, then its first. What waits goes home when there is no room
-    /// for more. Memory that is not a pool's goes back at once. Linux: `xdp_return_frame_bulk`.
+    /// Takes a frame that is done with: its further buffers, then its first. What waits goes home when there
+    /// is no room for more. Memory that is not a pool's goes back at once. Linux: `xdp_return_frame_bulk`.
     #[doc(alias = "xdp_return_frame_bulk")]
     #[inline]
     pub fn push(&mut self, frame: XdpFrame) {
@@ -116,9 +117,8 @@ impl XdpFrameBulk {
         unsafe { put_parted(waiting) };
     }
 
-    /// Sends everything home that waits through the locked rings of their pools, one lock a buffer, whatever the thread:
-    /// how frames came home in Linux 4.18, before returns were bulked. For measuring, and for code that must
-    /// not touch the cache.
+    /// Sends everything home that waits through the locked rings of their pools, one lock a buffer, whatever
+    /// the thread. For measuring, and for code that must not touch the cache.
     pub fn put_ring(&mut self) {
         while let Some(last) = self.len.checked_sub(1) {
             self.len = last;
@@ -135,7 +135,7 @@ impl Drop for XdpFrameBulk {
     }
 }
 
-/// ReturnState frames of any pools, mixed, and leaves the vector empty with its capacity. Any thread.
+/// Returns frames of any pools, mixed, and leaves the vector empty with its capacity. Any thread.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
@@ -152,8 +152,8 @@ pub fn put_frames(frames: &mut Vec<XdpFrame>) {
     frames.drain(..).for_each(|frame| bulk.push(frame));
 }
 
-/// Ends packets of any pools, mixed, and leaves the vector empty with its capacity: as [`put_bulk`](crate::put_bulk) of
-/// their first buffers. Any thread.
+/// Ends packets of any pools, mixed, and leaves the vector empty with its capacity: as
+/// [`put_bulk`](crate::put_bulk) of their first buffers. Any thread.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
@@ -169,14 +169,15 @@ pub fn put_frames(frames: &mut Vec<XdpFrame>) {
 pub fn put_packets(packets: &mut Vec<XdpBuff>) {
     for chunk in taken(packets).chunks_mut(Batch::MAX) {
         if !put_plain(chunk) {
-            // SAFETY: I1. They were taken out of the vector, the line above took none, and nobody reads them again.
+            // SAFETY: I1. They were taken out of the vector, the line above took none, and nobody reads them
+            // again.
             unsafe { put_singly(chunk) };
         }
     }
 }
 
-/// Puts packets into the cache, all of them: if they are of one pool, which is this thread's and has room, each in one
-/// whole page with nothing to look up. At least one.
+/// Puts packets into the cache, all of them: if they are of one pool, which is this thread's and has room,
+/// each in one whole page with nothing to look up. At least one.
 #[inline(always)]
 fn put_plain(packets: &[XdpBuff]) -> bool {
     let pool = packets[0].buffer().pool;
@@ -200,12 +201,12 @@ fn put_plain(packets: &[XdpBuff]) -> bool {
 }
 
 /// # Safety
-/// The caller parts with them: it neither reads nor drops any of them again.
+/// The caller gives them up: it neither reads nor drops any of them again.
 #[inline(never)]
 unsafe fn put_singly(packets: &mut [XdpBuff]) {
     let mut bulk = XdpFrameBulk::new();
     for packet in packets {
-        // SAFETY: I1. The caller parts with them, and each is read out once.
+        // SAFETY: I1. The caller gives them up, and each is read out once.
         bulk.push_buffer(unsafe { std::ptr::read(packet) }.into_buffer());
     }
 }

@@ -1,8 +1,8 @@
 //! Allocation from the cache and from the open fragment page: the fast side.
 //!
 //! Who    the bound thread.
-//! Order  cache -> lanes and ring -> provider, as in net/core/page_pool.c:page_pool_alloc_netmems (v7.3). What comes
-//!        after the cache is in refill.rs.
+//! Order  cache -> lanes and ring -> provider, as in net/core/page_pool.c:page_pool_alloc_netmems (v7.3).
+//!        What comes after the cache is in refill.rs.
 //! Cost   from the cache: a load, a compare, two stores, one count. No atomic read-modify-write.
 
 // UNSAFETY: fragment state is reached through its owner cell.
@@ -14,7 +14,7 @@ use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
 
 impl Bound {
-    /// A whole page, or `None` when there is none to be had: `alloc_failed` counts it. Linux:
+    /// A whole page, or `None` if there is none: `alloc_failed` counts it. Linux:
     /// `page_pool_dev_alloc_pages`.
     #[doc(alias = "page_pool_dev_alloc_pages")]
     #[inline]
@@ -29,8 +29,8 @@ impl Bound {
         }
     }
 
-    /// Up to `n` whole pages into the vector's spare capacity, which never grows; says how many. Fewer than `n` is a
-    /// full vector or exhaustion.
+    /// Puts up to `n` whole pages into the vector's spare capacity, which does not grow; returns how many.
+    /// Fewer than `n` means a full vector or no more pages.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -70,8 +70,9 @@ impl Bound {
         batch
     }
 
-    /// Adds up to `n` whole pages to a batch of this pool, as far as it has room; says how many. A batch that is filled
-    /// and [put](Batch::put) over and over is the cheapest way to move bursts. A batch of another pool stays as it is.
+    /// Adds up to `n` whole pages to a batch of this pool, as far as it has room; says how many. A batch that
+    /// is filled and [put](Batch::put) over and over is the cheapest way to move bursts. A batch of another
+    /// pool stays as it is.
     #[inline]
     pub fn alloc_batch_into(&self, batch: &mut Batch, n: usize) -> usize {
         let pool = self.ptr();
@@ -89,7 +90,8 @@ impl Bound {
         while done < n {
             let Some(buffer) = self.alloc_slow() else { break };
             if let Err(emergency) = batch.push(buffer) {
-                // It does not fit a batch and goes home, out of the pool; a provider may give it again, but not for ever.
+                // An emergency page does not fit a batch, and leaves the pool. The provider may give it again
+                // at once, so this gives up after a batch of them.
                 drop(emergency);
                 unfit += 1;
                 if unfit == Batch::MAX {
@@ -105,8 +107,9 @@ impl Bound {
         done
     }
 
-    /// A fragment of `size` bytes of a page that is shared with other fragments; `None` for a size of 0 or beyond the page, or
-    /// when there is no page. Begins at a multiple of `frag_align`. Linux: `page_pool_dev_alloc_frag`.
+    /// A fragment of `size` bytes of a page that is shared with other fragments; `None` for a size of 0 or
+    /// beyond the page, or when there is no page. Begins at a multiple of `frag_align`. Linux:
+    /// `page_pool_dev_alloc_frag`.
     #[doc(alias = "page_pool_dev_alloc_frag")]
     #[inline]
     pub fn alloc_frag(&self, size: usize) -> Option<PageBuf> {
@@ -114,8 +117,9 @@ impl Bound {
         Some(PageBuf::frag(self.ptr(), page, offset, size))
     }
 
-    /// A whole page if two of `size` do not fit one, else a fragment; `len()` is the true size. Where no other fragment of
-    /// that size would fit behind it, the rest of the page belongs to it. Linux: `page_pool_dev_alloc`.
+    /// A whole page if two of `size` do not fit one, else a fragment; `len()` is the true size. Where no
+    /// other fragment of that size would fit behind it, the rest of the page belongs to it. Linux:
+    /// `page_pool_dev_alloc`.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -144,8 +148,8 @@ impl Bound {
         Some(PageBuf::frag(pool, page, offset, rest))
     }
 
-    /// ReturnState a buffer of this pool into the cache; another pool's comes back. Dropping it on this thread does the
-    /// same. Linux: `page_pool_recycle_direct`.
+    /// Returns a buffer of this pool into the cache; another pool's comes back. Dropping it on this
+    /// thread does the same. Linux: `page_pool_recycle_direct`.
     #[doc(alias = "page_pool_recycle_direct")]
     #[inline]
     pub fn recycle_direct(&self, buffer: PageBuf) -> Result<(), PageBuf> {

@@ -1,9 +1,10 @@
-//! The owner half: allocation, by one thread at a time.
+//! The owner half: a pool bound to one thread.
 //!
-//! What   [`Pool`] may be sent and cannot allocate. [`Pool::bind`] makes it [`Bound`] to the calling thread, where it
-//!        allocates; [`Bound::unbind`] gives it back, to move elsewhere.
-//! Who    a `Bound` is neither `Send` nor `Sync`, so its thread alone holds the owner half (I2). A forgotten `Bound` is
-//!        a leak, never a race: its token is never used again. Signal handlers must not touch buffers.
+//! What   [`Pool`] may be sent and cannot allocate. [`Pool::bind`] makes it [`Bound`] to the calling thread,
+//!        where it allocates; [`Bound::unbind`] gives it back, to move elsewhere.
+//! Who    a `Bound` is neither `Send` nor `Sync`, so its thread alone holds the owner half (I2). A forgotten
+//!        `Bound` is a leak, never a race: its token is never used again. Signal handlers must not touch
+//!        buffers.
 //! Order  cache -> lanes and ring -> provider, as in net/core/page_pool.c:page_pool_alloc_netmems (v7.3).
 //! Cost   from the cache: a load, a compare, two stores, one count. No atomic read-modify-write.
 
@@ -28,7 +29,7 @@ use crate::pool::unbound::{Pool, RefillPolicy};
 use crate::returns::pool_core::{PoolCore, PoolPtr};
 use crate::sys::sync::Ordering;
 
-/// A pool bound to this thread: the one that allocates. Linux: a `page_pool` inside its NAPI poll.
+/// A pool bound to the current thread, which allocates from it. Linux: a `page_pool` inside its NAPI poll.
 #[derive(Debug)]
 pub struct Bound {
     pub(crate) pool: ManuallyDrop<std::cell::UnsafeCell<Pool>>,
@@ -54,18 +55,19 @@ impl Bound {
 
     #[inline(always)]
     pub(crate) fn owner(&self) -> OwnerProof {
-        // SAFETY: I2. A `Bound` exists on the thread whose token it put into the owner word, and nowhere else.
+        // SAFETY: I2. A `Bound` exists on the thread whose token it put into the owner word, and nowhere
+        // else.
         unsafe { OwnerProof::assume() }
     }
 
-    /// Reads or changes the policy; `f` runs no foreign code.
+    /// Reads or changes the refill policy; `f` runs no foreign code.
     pub(crate) fn policy<R>(&self, f: impl FnOnce(&mut RefillPolicy) -> R) -> R {
         // SAFETY: I2. This thread alone has the pool, and `f` cannot come back here.
         f(unsafe { &mut (*self.pool.get()).policy })
     }
 
-    /// Gives the pool back, to be bound by another thread. Buffers that are dropped on this thread afterwards go the way
-    /// of other threads. Linux: `page_pool_disable_direct_recycling`.
+    /// Gives the pool back, to be bound by another thread. Buffers that are dropped on this thread afterwards
+    /// go the way of other threads. Linux: `page_pool_disable_direct_recycling`.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -88,13 +90,13 @@ impl Bound {
         self.unbind().destroy()
     }
 
-    /// The return half, and the observer.
+    /// A handle for any thread: counters, locations of pages, raw addresses.
     pub fn handle(&self) -> PoolRef {
         PoolRef::new(self.ptr())
     }
 
-    /// Prefers another node from now on; `None` is the node of this thread, each time. What is in the cache goes back to
-    /// the provider. A node that the provider does not know is refused, and nothing changes. Linux:
+    /// Changes the preferred memory node; `None` is the node of this thread, looked up each time. Pages in
+    /// the cache go back to the provider. An unknown node is an error, and nothing changes. Linux:
     /// `page_pool_update_nid`.
     #[doc(alias = "page_pool_update_nid")]
     pub fn update_nid(&self, nid: Option<NodeId>) -> Result<(), Error> {
@@ -134,8 +136,8 @@ impl Bound {
         self.ptr().own.frag_waste.read()
     }
 
-    /// Whether its pages are handed to that device whenever they come home, so that they need no sync before they are
-    /// given to it: the domain is one of the pool's, not coherent, and the pool was made with `sync_for_device`.
+    /// Whether returned pages are synced for this device, so that they need no sync before the device gets
+    /// them: the domain is one of the pool's, not coherent, and the pool was made with `sync_for_device`.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, DmaDomain, IdentityDomain, Pool, PoolParams};
@@ -143,7 +145,8 @@ impl Bound {
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let coherent: Arc<dyn DmaDomain> = Arc::new(IdentityDomain::new("nic0"));
     /// let domains = vec![coherent.clone()];
-    /// let pool = Pool::new(PoolParams { domains, sync_for_device: true, ..Default::default() }, arena)?.bind();
+    /// let params = PoolParams { domains, sync_for_device: true, ..Default::default() };
+    /// let pool = Pool::new(params, arena)?.bind();
     /// assert!(!pool.syncs_for(coherent.id()), "there is nothing to sync");
     /// # Ok::<(), pagepool::Error>(())
     /// ```
@@ -151,26 +154,27 @@ impl Bound {
         self.core().syncing.iter().any(|mapping| mapping.id() == domain)
     }
 
-    /// The descriptor to sleep on together with the device's, in a pool made with `wakeup`: readable once a buffer has
-    /// come home after the pool starved. Only what other threads return makes it so: whoever returned buffers on this thread
-    /// since the last allocation allocates once more before the sleep.
+    /// The descriptor to poll together with the device's, in a pool made with `wakeup`. It is readable once a
+    /// buffer returns after the pool starved. Only returns of other threads signal it: after returns on this
+    /// thread, allocate once more before the sleep.
     pub fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         // The pool, and with it the descriptor, lives at least as long as this `Bound`.
         self.core().wakeup.fd()
     }
 
-    /// Takes the signal back, so that the descriptor can be slept on again: after waking, and before allocating. Taken
-    /// back between an allocation that failed and the sleep, it may be the signal that should end that sleep.
+    /// Clears the signal. Call it after waking and before allocating: between a failed allocation and the
+    /// sleep it may clear the signal that should end that sleep.
     pub fn acknowledge_wake(&self) {
         self.ptr().wakeup.acknowledge();
     }
 
-    /// The fewest pages that were left to have, cache and provider together, whenever the provider was asked.
+    /// The fewest pages available at a reservation so far, cache and provider together.
     pub fn low_water_mark(&self) -> usize {
         self.policy(|p| p.low_water_mark)
     }
 
-    /// Makes a tag for buffers; the same name gives the same tag. In a pool made without `tagging` it says nothing.
+    /// Makes a tag for buffers; the same name gives the same tag. Without effect in a pool made without
+    /// `tagging`.
     pub fn tag(&self, name: &str) -> Tag {
         let pool = self.ptr();
         let Some(tags) = &pool.tags else { return Tag(0) };

@@ -21,7 +21,8 @@ use crate::sys::sync::{Ordering, prepare_fences};
 impl Pool {
     /// Makes a pool over a provider's memory, and maps that in the pool's domains. Linux: `page_pool_create`.
     ///
-    /// Errors name the parameter, its value and its range, or the domain that did not map; nothing is left behind.
+    /// Errors name the parameter, its value and its range, or the domain that did not map; nothing is left
+    /// behind.
     ///
     /// ```
     /// use pagepool::{Arena, ArenaParams, Pool, PoolParams};

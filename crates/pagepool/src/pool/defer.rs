@@ -13,40 +13,43 @@ use crate::pool::deferred_queue::{DeferredQueue, DeferredUser, InUse};
 use crate::pool::pool_ref;
 
 impl Bound {
-    /// The waiting queue, where there is one.
+    /// The deferred queue, if the pool has one.
     pub(crate) fn deferred(&self) -> Option<&DeferredQueue> {
-        // SAFETY: I2. This thread alone has the pool, and nothing refers to this field exclusively while it is bound.
+        // SAFETY: I2. This thread alone has the pool, and nothing refers to this field exclusively while it
+        // is bound.
         unsafe { &(*self.pool.get()).deferred }.as_deref()
     }
 
-    /// Registers somebody who will use buffers and only says whether they are in use still. Cold: allocates, so that
-    /// queueing does not. An error in a pool made without `defer_capacity`.
+    /// Registers a user of deferred buffers. Cold: it allocates, so that queueing does not. An error in a
+    /// pool made without `defer_capacity`.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
     /// let error = pool.deferred_user(UseCounts::new(1)).unwrap_err();
-    /// assert_eq!(error.to_string(), "pool pool has no waiting queue: make it with defer_capacity above 0");
+    /// assert_eq!(error.to_string(), "pool pool has no deferred queue: make it with defer_capacity above 0");
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn deferred_user(&self, user: Arc<dyn InUse>) -> Result<DeferredUser, Error> {
         let pool = self.ptr();
         let deferred = self.deferred().ok_or_else(|| Error::Unsupported {
-            what: format!("pool {} has no waiting queue: make it with defer_capacity above 0", pool.name),
+            what: format!("pool {} has no deferred queue: make it with defer_capacity above 0", pool.name),
         })?;
         Ok(deferred.register(pool.id, user))
     }
 
-    /// Parts with a buffer that somebody else uses still: it goes home once `user` says that the buffer of this cookie is
-    /// not in use, which is asked on refills and by [`poll_deferred`](Self::poll_deferred). No atomic, no allocation.
+    /// Queues a buffer that `user` still uses. It returns to the pool once `user` answers that the buffer of
+    /// this cookie is not in use; refills and [`poll_deferred`](Self::poll_deferred) ask. No atomic
+    /// operation, no allocation.
     ///
-    /// The buffer comes back when the queue is full, and when buffer or user are of another pool.
+    /// Gives the buffer back if the queue is full, or if buffer or user belong to another pool.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 4 << 12, ..Default::default() })?;
-    /// let pool = Pool::new(PoolParams { defer_capacity: 4, ..Default::default() }, arena)?.bind(); // over 4 pages
+    /// let params = PoolParams { defer_capacity: 4, ..Default::default() };
+    /// let pool = Pool::new(params, arena)?.bind(); // over 4 pages
     /// let counts = UseCounts::new(4);
     /// let user = pool.deferred_user(counts.clone())?;
     /// for cookie in 0..4 {
@@ -70,10 +73,9 @@ impl Bound {
         }
     }
 
-    /// Asks after the buffers that wait, as many as there are, by the rule of [`OnBusy`](crate::OnBusy); says how many went
-    /// home. Refills do this by themselves; it is for an owner that has time, or that must know. Inside a
-    /// [`InUse`] it does nothing. The users are foreign code, and one that panics does so through this call; nothing
-    /// is lost by that.
+    /// Polls all deferred buffers, by the rule of [`OnBusy`](crate::OnBusy); returns how many went home.
+    /// Refills poll by themselves; this is for an idle owner, or one that must know. Inside an [`InUse`] it
+    /// does nothing. A user that panics does so through this call, and no buffer is lost.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};

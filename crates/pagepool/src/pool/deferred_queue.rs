@@ -1,34 +1,35 @@
-//! The waiting queue: buffers whose user gives no sign when it is done, and only answers "still in use?".
+//! The deferred queue: buffers whose user gives no sign when it is done, and only answers "still in use?".
 //!
-//! What   "Keep track of pages" of "Evolving the page_pool API" (J. D. Brouer, 2018): a buffer is returned
-//!        while somebody else still reads it (a kernel that sends from it, a count of references kept
+//! What   "Keep track of pages" of "Evolving the page_pool API" (J. D. Brouer, 2018): the program gives up a
+//!        buffer while somebody else still reads it (a kernel that sends from it, a count of references kept
 //!        elsewhere), and gets no call when that ends. Such buffers wait here, first in, first out, and are
 //!        asked after when the pool needs pages.
-//! Who    the holder of the owner half alone (I2); the queue moves with the pool. Once the pool has ended, whoever
-//!        takes it out of its [`Shutdown`](crate::Shutdown). The counts may be read by anyone.
+//! Who    the holder of the owner half alone (I2); the queue moves with the pool. Once the pool has ended,
+//!        whoever takes it out of its [`Shutdown`](crate::Shutdown). The counts may be read by anyone.
 //! When   a refill asks after as many as it would bring, before it looks at lanes and ring;
-//!        [`Bound::poll_deferred`](crate::Bound::poll_deferred) asks when told. There is no thread that asks. An owner that
-//!        sleeps is not woken by a user that gets done: it must sleep on what the user has to sleep on (a socket with
-//!        completions is readable with `POLLERR`), or for a time.
-//! Cost   queueing: a compare and 32 bytes written; no atomic, no allocation. A round: one atomic read-modify-write and
-//!        back, and per registered user and per buffer asked after one call.
+//!        [`Bound::poll_deferred`](crate::Bound::poll_deferred) asks when told. There is no thread that asks.
+//!        An owner that sleeps is not woken by a user that gets done: it must sleep on what the user has to
+//!        sleep on (a socket with completions is readable with `POLLERR`), or for a time.
+//! Cost   queueing: a compare and 32 bytes written; no atomic, no allocation. A round: one atomic
+//!        read-modify-write and back, and per registered user and per buffer asked after one call.
 //!
-//! Foreign code: a [`InUse`] may do anything the thread may do, also allocate from this pool, drop buffers, queue
-//! others and poll. So no borrow of the queue or of the cache is live while it runs. While a round runs entries are
-//! added at the back and only the round takes any out, so places before that stay what they are: an entry stays in the
-//! queue while its user is asked, and a panic there loses nothing. A poll inside a poll does nothing. What is queued
-//! meanwhile is asked after in the next round.
+//! Foreign code: a [`InUse`] may do anything the thread may do, also allocate from this pool, drop buffers,
+//! queue others and poll. So no borrow of the queue or of the cache is live while it runs. While a round runs
+//! entries are added at the back and only the round takes any out, so places before that stay what they are:
+//! an entry stays in the queue while its user is asked, and a panic there loses nothing. A poll inside a poll
+//! does nothing. What is queued meanwhile is asked after in the next round.
 //!
-//! Giving up: an entry that is dropped without having been asked never goes home. So whatever goes wrong, memory is
-//! leaked and not used again too early.
+//! Giving up: an entry that is dropped without having been asked never goes home. So whatever goes wrong,
+//! memory is leaked and not used again too early.
 //!
-//! The end of the pool: what waits is not home, like any buffer in the program's hands, so the pool does not end
-//! before it (I9). The queue passes to the [`Shutdown`](crate::Shutdown), which asks after everything whenever it is
-//! asked itself ([`is_complete`](crate::Shutdown::is_complete), [`wait`](crate::Shutdown::wait),
-//! [`report`](crate::Shutdown::report)); one thread at a time has the queue, and a second one finds it taken and does
-//! without. What is done goes home as a late buffer does. A `Shutdown` that is dropped asks once more, and what is in
-//! use then is leaked on purpose: never given back, counted in [`DeferredStats::leaked`](crate::DeferredStats::leaked). A pool
-//! that is dropped drops its `Shutdown` at once.
+//! The end of the pool: what waits is not home, like any buffer out, so the pool does not end before it (I9).
+//! The queue passes to the [`Shutdown`](crate::Shutdown), which asks after everything whenever it is asked
+//! itself ([`is_complete`](crate::Shutdown::is_complete), [`wait`](crate::Shutdown::wait),
+//! [`report`](crate::Shutdown::report)); one thread at a time has the queue, and a second one finds it taken
+//! and does without. What is done goes home as a late buffer does. A `Shutdown` that is dropped asks once
+//! more, and what is in use then is leaked on purpose: never given back, counted in
+//! [`DeferredStats::leaked`](crate::DeferredStats::leaked). A pool that is dropped drops its `Shutdown` at
+//! once.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -40,11 +41,11 @@ use crate::buf::page_ref::PageRef;
 use crate::home::stats::DeferredCounts;
 use crate::pool::params::OnBusy;
 
-/// Somebody who uses buffers without owning them, and says on request whether one is in use still.
+/// A user of buffers that it does not own, which answers whether a buffer is still in use.
 ///
-/// A buffer is named by the cookie that it was queued with: the number of a send, the index of a count. What `in_use`
-/// says decides when memory is used again, so whoever reads the bytes behind the owner's back (unsafe code, a kernel, a
-/// device) must rest on an implementation that is right.
+/// A buffer is named by the cookie that it was queued with: the number of a send, the index of a count. What
+/// `in_use` says decides when memory is used again, so whoever reads the bytes behind the owner's back
+/// (unsafe code, a kernel, a device) must rest on an implementation that is right.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, InUse, Pool, PoolParams};
@@ -73,19 +74,20 @@ use crate::pool::params::OnBusy;
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 pub trait InUse: Send + Sync {
-    /// Called once before each round of questions, for a user that must look first (at a socket's error queue, at a
-    /// device's ring). It should take a bounded time: it runs inside an allocation.
+    /// Called once before each round of polling, for a user that must look first: at a socket's error queue,
+    /// at a device's ring. It runs inside an allocation, so it should take a bounded time.
     fn refresh(&self) {}
 
-    /// Whether the buffer that was queued with this cookie is in use still. Once this says no, the buffer goes home and
-    /// the question is not asked again; all that the user did with the bytes must be over, and ordered before the
-    /// answer.
+    /// Whether the buffer queued with this cookie is still in use. After `false` the buffer returns to its
+    /// pool and is not asked for again; all that the user did with its bytes must be over, and ordered before
+    /// the answer.
     fn in_use(&self, cookie: u64) -> bool;
 }
 
-/// A user that is registered with a pool, to queue buffers for. Made by [`Bound::deferred_user`](crate::Bound::deferred_user).
+/// A user registered with a pool, for [`Bound::defer`](crate::Bound::defer). Made by
+/// [`Bound::deferred_user`](crate::Bound::deferred_user).
 ///
-/// Once it is dropped and nothing waits for the user any more, the pool lets go of the user at its next poll.
+/// Once it is dropped and no buffer of the user is left, the pool drops the user at its next poll.
 #[derive(Debug)]
 #[must_use = "a user without its registration can have no buffers"]
 pub struct DeferredUser {
@@ -95,10 +97,10 @@ pub struct DeferredUser {
     _alive: Arc<()>,
 }
 
-/// A user, where it is asked; `None` where one was let go of.
+/// The users by number; `None` for one that was dropped.
 type Users = Vec<Option<Arc<dyn InUse>>>;
 
-/// A buffer that waits.
+/// A buffer in the queue.
 #[derive(Debug)]
 struct DeferredBuf {
     buffer: PageBuf,
@@ -108,7 +110,7 @@ struct DeferredBuf {
 
 const _: () = assert!(size_of::<DeferredBuf>() == 32, "the module's head and defer_capacity say so");
 
-/// The memory of a buffer that left the queue in use.
+/// The memory of a buffer that left the queue while in use.
 #[derive(Debug)]
 struct ReleasedPage {
     page_ref: PageRef,
@@ -118,16 +120,16 @@ struct ReleasedPage {
 
 const _: () = assert!(size_of::<ReleasedPage>() == 40, "defer_capacity says so");
 
-/// What the queue knows of a registered user, beside the user.
+/// What the queue knows of a registered user.
 #[derive(Debug)]
 struct UserSlot {
     alive: Arc<()>,
-    /// Entries and holds that wait for it.
+    /// Queued and released buffers of it.
     pending: usize,
 }
 
 impl UserSlot {
-    /// Nobody can queue for it any more, and nothing waits.
+    /// No buffer can be queued for it any more, and none is left.
     fn is_over(&self) -> bool {
         self.pending == 0 && Arc::strong_count(&self.alive) == 1
     }
@@ -136,7 +138,7 @@ impl UserSlot {
 struct QueueState {
     queued: VecDeque<DeferredBuf>,
     released: VecDeque<ReleasedPage>,
-    /// A round takes a count of it along, so that users can be asked without a borrow.
+    /// A round clones the `Arc`, so that users run without a borrow.
     users: Arc<Users>,
     slots: Vec<UserSlot>,
     polling: bool,
@@ -160,7 +162,7 @@ impl fmt::Debug for DeferredQueue {
 }
 
 impl DeferredQueue {
-    /// An empty queue with all its memory, if it has places at all.
+    /// An empty queue with all its memory; `None` without counters.
     pub(crate) fn new(
         capacity: usize,
         on_busy: OnBusy,
@@ -177,7 +179,7 @@ impl DeferredQueue {
         Some(Box::new(Self { counts: counts?, on_busy, capacity, state: RefCell::new(state) }))
     }
 
-    /// Makes a user known.
+    /// Registers a user.
     pub(crate) fn register(&self, pool: u32, user: Arc<dyn InUse>) -> DeferredUser {
         let alive = Arc::new(());
         let mut state = self.state.borrow_mut();
@@ -194,7 +196,7 @@ impl DeferredQueue {
         DeferredUser { pool, at, _alive: alive }
     }
 
-    /// Queues a buffer; it comes back where there is no room.
+    /// Queues a buffer; gives it back if the queue is full.
     #[inline]
     pub(crate) fn push(&self, user: &DeferredUser, buffer: PageBuf, cookie: u64) -> Result<(), PageBuf> {
         let mut state = self.state.borrow_mut();
@@ -209,13 +211,14 @@ impl DeferredQueue {
         Ok(())
     }
 
-    /// Whether anything waits, here or beyond the queue.
+    /// Whether no buffer is queued or released.
     pub(crate) fn is_empty(&self) -> bool {
         let state = self.state.borrow();
         state.queued.is_empty() && state.released.is_empty()
     }
 
-    /// One round: asks after `most` buffers at most, and as many beyond the queue. Says how many went home.
+    /// One round: polls up to `most` queued buffers, and up to as many released ones. Returns how many went
+    /// home.
     pub(crate) fn poll(&self, most: usize) -> usize {
         let Some(round) = PollRound::begin(self) else { return 0 };
         let home = round.ask_in_order(most);
@@ -223,14 +226,14 @@ impl DeferredQueue {
         home
     }
 
-    /// One round that asks after everything, in no order; for a pool that has ended.
+    /// One round over everything, in no order; for a pool that has ended.
     pub(crate) fn poll_all(&self) {
         let Some(round) = PollRound::begin(self) else { return };
         round.ask_all();
         round.ask_released(usize::MAX);
     }
 
-    /// Lets go of users that nothing waits for and nobody can queue for.
+    /// Drops users without buffers that no buffer can be queued for.
     fn retire(&self) {
         while let Some(user) = self.take_retired() {
             drop(user); // foreign code, with no borrow live
@@ -246,7 +249,7 @@ impl DeferredQueue {
 }
 
 impl Drop for DeferredQueue {
-    /// Nobody will ask any more: what waits is leaked, for its user may not be done.
+    /// Nobody polls any more: what is left is leaked, for its user may not be done.
     fn drop(&mut self) {
         let state = self.state.get_mut();
         self.counts.counters.leaked.add((state.queued.len() + state.released.len()) as u64);
@@ -255,16 +258,16 @@ impl Drop for DeferredQueue {
     }
 }
 
-/// A round of questions. While it lives, it alone takes entries out.
+/// A round of polling. While it lives, it alone takes buffers out.
 struct PollRound<'a> {
-    /// Dropped before the end, so that a user who is let go of there is not kept by this.
+    /// Dropped before `end`, which drops retired users: this must not keep them.
     users: Arc<Users>,
-    /// Entries when it began; those behind them are for the next one.
+    /// Buffers queued when it began; later ones are for the next round.
     queued: usize,
     end: PollEnd<'a>,
 }
 
-/// Ends the round when it is dropped, also where a user panics.
+/// Ends the round when dropped, also if a user panics.
 struct PollEnd<'a>(&'a DeferredQueue);
 
 impl Drop for PollEnd<'_> {
@@ -275,7 +278,7 @@ impl Drop for PollEnd<'_> {
 }
 
 impl<'a> PollRound<'a> {
-    /// None while another round runs, which is further up on this stack, or where nothing waits.
+    /// `None` while another round runs, further up on this stack, or if there is nothing to poll.
     fn begin(queue: &'a DeferredQueue) -> Option<Self> {
         if queue.state.borrow().polling {
             return None;
@@ -313,11 +316,11 @@ impl<'a> PollRound<'a> {
     }
 
     fn in_use(&self, user: usize, cookie: u64) -> bool {
-        // Whatever this round asks after was queued before it began, and keeps its user.
+        // Everything this round polls was queued before it began, and keeps its user.
         self.users[user].as_ref().is_none_or(|user| user.in_use(cookie))
     }
 
-    /// From the head on, as the strategy says.
+    /// From the head on, by the rule of [`OnBusy`].
     fn ask_in_order(&self, most: usize) -> usize {
         let counters = &self.counts().counters;
         let (mut home, mut past, mut released) = (0, 0, false);
@@ -343,7 +346,7 @@ impl<'a> PollRound<'a> {
         home
     }
 
-    /// Each once; the last takes the place of one that went home.
+    /// Each once; the last buffer moves into the gap of one that went home.
     fn ask_all(&self) {
         let mut past = 0;
         for _ in 0..self.queued {
@@ -357,7 +360,7 @@ impl<'a> PollRound<'a> {
         }
     }
 
-    /// Memory that left the queue in use, each once, from where the last round stopped.
+    /// Released memory, each once, from where the last round stopped.
     fn ask_released(&self, most: usize) {
         let released = self.state().borrow().released.len();
         for _ in 0..most.min(released) {
@@ -378,7 +381,7 @@ impl<'a> PollRound<'a> {
         (state.queued[at].user, state.queued[at].cookie)
     }
 
-    /// Takes an entry out and drops its buffer, which may run foreign code.
+    /// Takes a buffer out and drops it, which may run foreign code.
     fn send_home(&self, take: impl FnOnce(&mut VecDeque<DeferredBuf>) -> Option<DeferredBuf>) {
         let mut state = self.state().borrow_mut();
         let Some(DeferredBuf { buffer, user, .. }) = take(&mut state.queued) else { return };
@@ -389,7 +392,8 @@ impl<'a> PollRound<'a> {
         drop(buffer);
     }
 
-    /// The head leaves the queue in use, if there is room beyond it: a reference keeps its memory before the buffer goes home.
+    /// Releases the head, if fewer than the capacity are released: a reference keeps its memory before the
+    /// buffer goes home.
     fn release_head(&self) -> bool {
         let mut state = self.state().borrow_mut();
         if state.released.len() == self.end.0.capacity {

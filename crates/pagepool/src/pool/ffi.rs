@@ -1,11 +1,13 @@
-//! What a foreign-language interface needs of a pool: buffers as two words, and the owner's cache as addresses.
+//! For interfaces to other languages: buffers as two words, the address of the owner's cache, a fence on all
+//! threads.
 //!
 //! What   [`PageBuf::into_token`] and [`PageBuf::from_token`] take a handle apart and put it together again;
-//!        [`Bound::cache_head`] says where the cache lies, so that an owner's allocation and return need no call;
-//!        [`fence_all_threads`] is the slow half of a fence of which the fast half is free.
-//! Who    the C interface, which keeps a generation beside each pair of words. A program in Rust needs none of it.
-//! I1, I2 are the caller's to keep: whoever makes a buffer from two words is its one owner, and whoever touches the parts
-//!        is the thread that the pool is bound to.
+//!        [`Bound::cache_head`] gives the address of the cache, so that an owner's allocation and return need
+//!        no call; [`fence_all_threads`] is the slow half of a fence of which the fast half is free.
+//! Who    the C interface, which keeps a generation beside each pair of words. A program in Rust needs none
+//!        of it.
+//! I1, I2 are the caller's to keep: whoever makes a buffer from two words is its one owner, and whoever
+//!        touches the parts is the thread that the pool is bound to.
 
 // UNSAFETY: handles are made from words that their callers answer for.
 #![expect(unsafe_code)]
@@ -21,7 +23,7 @@ use crate::pool::bound::Bound;
 use crate::pool::pool_ref::PoolRef;
 use crate::returns::pool_core::PoolPtr;
 
-/// The head of the owner's cache; 1024 page numbers follow, all of them initialised.
+/// The head of the owner's cache in memory. 1024 page numbers follow, all of them initialised.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CacheHead {
@@ -34,9 +36,9 @@ pub struct CacheHead {
 }
 
 impl PageBuf {
-    /// Parts with the buffer for its pool's address and its place there. It is out, and keeps the pool, until
-    /// [`from_token`](Self::from_token) makes it a buffer again. The place of a whole page without anything to look up
-    /// is its page number.
+    /// Turns the buffer into two words: the pool's address, and the page with the fragment. The buffer counts
+    /// as out, and keeps the pool, until [`from_token`](Self::from_token) makes it a buffer again. The second
+    /// word of a plain whole page is its page number.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, PageBuf, Pool, PoolParams};
@@ -56,8 +58,8 @@ impl PageBuf {
         (pool.0.cast(), bits.bits())
     }
 
-    /// The buffer of two words that [`into_token`](Self::into_token) gave, or of a page number that was taken from the
-    /// pool's [cache](Bound::cache_head).
+    /// The buffer of two words that [`into_token`](Self::into_token) gave, or of a page number that was taken
+    /// from the pool's [cache](Bound::cache_head).
     ///
     /// # Safety
     /// * The words are such a pair.
@@ -69,9 +71,9 @@ impl PageBuf {
 }
 
 impl Bound {
-    /// Where this pool's cache lies, for allocation and return without a call. It holds until the pool is freed, and only
-    /// the thread that the pool is bound to may follow it, and write there. Who takes pages from the cache and puts them
-    /// back there also counts them: the pool's own `alloc_fast` and `recycle_cached` do not move.
+    /// The address of this pool's cache, for allocation and return without a call. It is valid until the pool
+    /// is freed. Only the thread that the pool is bound to may read or write there. Code that does also
+    /// counts: `alloc_fast` and `recycle_cached` of the pool do not move.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -95,8 +97,9 @@ impl PoolRef {
 
 const _: () = assert!(size_of::<CacheHead>() == Cache::HEAD_BYTES, "the cache begins with its head");
 
-/// Whether [`fence_all_threads`] works here, so that the other side of such a pair may be a compiler fence. Known once a
-/// pool exists; where the kernel refuses `membarrier` the other side needs a full fence, or another protocol.
+/// Whether [`fence_all_threads`] works here, so that the other side of such a pair may be a compiler fence.
+/// Known once a pool exists; where the kernel refuses `membarrier` the other side needs a full fence, or
+/// another protocol.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -111,8 +114,9 @@ pub fn fences_are_free() -> bool {
     crate::sys::sync::fences_are_free()
 }
 
-/// A full fence on every running thread of this process, about 1,600 cycles: of two threads, of which one does `store A;
-/// compiler fence; load B` and the other `store B; fence_all_threads; load A`, one sees the other's store.
+/// A full fence on every running thread of this process, about 1,600 cycles: of two threads, of which one
+/// does `store A; compiler fence; load B` and the other `store B; fence_all_threads; load A`, one sees the
+/// other's store.
 pub fn fence_all_threads() {
     crate::sys::sync::heavy_fence();
 }

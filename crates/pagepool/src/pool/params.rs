@@ -1,7 +1,7 @@
-//! What a pool is asked to be, checked once.
+//! The parameters of a pool, checked once.
 //!
-//! The rules are those of `page_pool_init` (net/core/page_pool.c, v7.3), and what Linux leaves
-//! unchecked: an offset and length beyond the page, sizes of 0, sizes that overflow.
+//! The rules are those of `page_pool_init` (net/core/page_pool.c, v7.3), and what Linux leaves unchecked: an
+//! offset and length beyond the page, sizes of 0, sizes that overflow.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SIZE};
 use crate::mem::provider::Provider;
 use crate::returns::geometry::{COLOUR_SHIFT, Geometry, PoolSizes};
 
-/// What a pool shall be. `Default` gives Linux's sizes: cache 128, refill 64, ring 1024.
+/// The parameters of a [`Pool`](crate::Pool). `Default` gives Linux's sizes: cache 128, refill 64, ring 1024.
 ///
 /// ```
 /// use pagepool::PoolParams;
-/// let params = PoolParams { name: "rx0".into(), headroom: 256, max_len: 1514, tailroom: 320, ..Default::default() };
+/// let params = PoolParams { name: "rx0".into(), headroom: 256, max_len: 1514, ..Default::default() };
 /// assert_eq!(params.order, 0);
 /// ```
 #[derive(Clone, Debug)]
@@ -30,72 +30,76 @@ pub struct PoolParams {
     pub order: u8,
     /// Pages in the owner's cache, up to 1024; 0 is twice `refill`.
     pub cache_size: usize,
-    /// Pages that one refill brings at most, up to the cache and 256; 0 is Linux's rule: 64 for pages below 16 KiB,
-    /// 16 below 64 KiB, 4 from there.
+    /// Most pages of one refill, up to the cache size and 256. 0 is Linux's rule: 64 for pages below 16 KiB,
+    /// 16 below 64 KiB, 4 above.
     pub refill: usize,
-    /// Slots in the locked ring; 0 is 1024, more than 16384 is clamped to that. Linux: `pool_size`.
+    /// Slots in the locked ring. 0 is 1024; more than 16384 is clamped to 16384. Linux: `pool_size`.
     pub ring_size: usize,
-    /// Threads that may have a lane home at once, up to 64; others return through the ring. 0 is none: ring only.
+    /// Threads that may have a lane at the same time, up to 64; others return through the ring. 0 is ring
+    /// only.
     pub max_lanes: usize,
     /// Slots in a lane, a power of two from 2 to 16384; 0 is 1024. A lane costs four bytes a slot.
     pub lane_size: usize,
-    /// The node that pages should be on; `None` is the node of the thread that refills, asked each time.
+    /// The memory node to allocate from; `None` is the node of the thread that refills, looked up each time.
     pub nid: Option<NodeId>,
-    /// Reserve without naming a node, as Linux did before its bulk allocation knew nodes. For measuring what
-    /// that costs.
+    /// Reserve pages without naming a node, as Linux did before "net: page_pool: optimize page pool page
+    /// allocation in NUMA scenario". For measurements of what that costs.
     pub node_blind: bool,
     /// Bytes kept free before the packet in a whole page. Linux: `offset`.
     pub headroom: usize,
-    /// Most bytes of packet in a whole page, and most bytes synced for the device; 0 is all that headroom and tailroom
-    /// leave. What it leaves over is used for colours.
+    /// Most bytes of packet in a whole page, and most bytes synced for the device. 0 is everything between
+    /// headroom and tailroom. Bytes beyond it are used for colours.
     pub max_len: usize,
     /// Bytes kept free after the packet in a whole page.
     pub tailroom: usize,
-    /// Let packets begin up to 15 cache lines later from page to page, in what the page leaves over.
+    /// Shift the start of packets from page to page, by up to 15 cache lines, within the bytes that `max_len`
+    /// leaves free. Packets then spread over the sets of the CPU's caches.
     pub colour: bool,
-    /// Fragments begin at multiples of this: a power of two from 8 to 4096. 8 gives Linux's offsets and sizes on x86.
+    /// Fragments begin at multiples of this: a power of two from 8 to 4096. 8 gives Linux's offsets and sizes
+    /// on x86.
     pub frag_align: usize,
     /// Address spaces that every page is mapped in. `dma_addr` answers for the first.
     pub domains: Vec<Arc<dyn DmaDomain>>,
-    /// Hand pages to the device when they join and when they come home, in domains that are not coherent. Linux:
-    /// `PP_FLAG_DMA_SYNC_DEV`.
+    /// Hand pages to the device when they join and when they come home, in domains that are not coherent.
+    /// Linux: `PP_FLAG_DMA_SYNC_DEV`.
     pub sync_for_device: bool,
-    /// Fewer pages than this left to have: the owner counts as starved. 0 is never, but for a failed allocation.
+    /// The owner counts as starved if fewer pages than this are available. 0: only a failed allocation
+    /// starves it.
     pub low_water: usize,
-    /// Make an eventfd that the first return after starvation signals.
+    /// Create an eventfd that the first return after starvation signals.
     pub wakeup: bool,
-    /// Packets that may have further buffers at once, up to 2^20: chains of 17 in memory that no device reaches. 0 is
+    /// Packets that may have further buffers at once, up to 2^20: chains of 17 in memory that no device
+    /// reaches. 0 is
     /// 1024. A chain costs 424 bytes when it is used for the first time.
     pub chains: usize,
-    /// Record who holds buffers, for the report of a destroyed pool.
+    /// Record the tags of buffers, for the report of a destroyed pool.
     pub tagging: bool,
-    /// Buffers that may wait for users who only say whether they are in use still, up to 65536; their places are made
-    /// with the pool, 32 bytes each, and 40 more with [`OnBusy::Release`]. 0 is none: no such user can be registered.
+    /// Capacity of the deferred queue: buffers whose users only answer "still in use?", up to 65536. It costs
+    /// 32 bytes a buffer, and 40 more with [`OnBusy::Release`], allocated with the pool. 0 is no queue.
     pub defer_capacity: usize,
-    /// What a refill does about a buffer that has waited longest and is in use still.
+    /// What a poll does if the buffer at the head of the deferred queue is still in use.
     pub on_busy: OnBusy,
-    /// Where the pool is entered, for its memory id and for those who look for it; `None` is the process's registry.
+    /// The registry that gives the pool its memory id and lists it; `None` is the process's registry.
     pub registry: Option<Registry>,
 }
 
-/// What happens at the head of the waiting queue when its buffer is in use still: the choice that "Evolving
-/// the page_pool API" (J. D. Brouer, 2018) leaves open.
+/// What a poll does if the buffer at the head of the deferred queue is still in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnBusy {
-    /// It stays, and the round ends: right where users finish in the order in which buffers were queued.
+    /// Keep it, and end the round. Right if users finish in the order in which buffers were queued.
     #[default]
     Keep,
-    /// It stays, and the round looks past it: right where one buffer may be in use for long (a packet kept for
-    /// retransmission) and those behind it are done.
+    /// Keep it, and look past it. Right if one buffer may be in use for long, such as a packet kept for
+    /// retransmission, while those behind it are done.
     Skip {
-        /// Buffers in use that one round looks past, 1 to 64.
+        /// Most buffers in use that one round looks past, 1 to 64.
         ahead: usize,
     },
-    /// It leaves the queue, one a round, and its page leaves the pool as one that is held: the pool may take fresh
-    /// memory for it, and its own goes back to the provider once the user is done. Memory is mapped by region here, so
-    /// nothing is unmapped; the page is just the pool's no more. At most `defer_capacity` buffers wait beyond the queue:
-    /// when there are as many, the head is kept.
+    /// Release it: it leaves the queue, at most one a round, and its page leaves the pool, which may take
+    /// another page instead. The memory goes back to the provider once the user is done. It stays mapped, for
+    /// mappings are by region. At most `defer_capacity` released buffers are tracked; beyond that the head is
+    /// kept.
     Release,
 }
 
@@ -135,16 +139,16 @@ pub(crate) const MAX_REFILL: usize = 256;
 const MAX_LANES: usize = 64;
 /// Most chains a pool may have.
 const MAX_CHAINS: usize = 1 << 20;
-/// A model of a pool has few, for loom looks at every one.
+/// Few under loom, whose models look at each one.
 const DEFAULT_CHAINS: usize = if cfg!(loom) { 2 } else { 1024 };
 /// Most colours: more gain nothing (reference measurement: 8 colours 3.9, 16 colours 3.7 core cycles).
 const MAX_COLOURS: usize = 16;
-/// Most buffers that may wait, and most that one round looks past.
+/// Limits of the deferred queue, and of what one round looks past.
 const MAX_DEFERRED: usize = 65536;
 const MAX_AHEAD: usize = 64;
 
 impl PoolParams {
-    /// Checks everything that can be checked without doing anything.
+    /// Checks everything that needs no system call.
     pub(crate) fn check(&self, provider: &dyn Provider) -> Result<(PoolSizes, Geometry), Error> {
         let geometry = self.geometry(provider.area())?;
         check_node(provider, self.nid)?;

@@ -1,4 +1,4 @@
-//! The return half as a value: observing a pool, and bringing raw addresses back, from any thread.
+//! Observing a pool, and returning raw addresses to it, from any thread.
 
 // UNSAFETY: a count of the pool is taken through its address.
 #![expect(unsafe_code)]
@@ -16,7 +16,8 @@ use crate::mem::area::Area;
 use crate::mem::dma::DeviceAddr;
 use crate::returns::pool_core::{PoolCore, PoolPtr};
 
-/// The return half of a pool, and its observer: for any thread, as many as wanted. It does not keep the pool from ending.
+/// A handle to a pool for any thread: reads counters and locations, and takes raw addresses back. Cheap to
+/// clone. It does not keep the pool from ending.
 #[derive(Clone, Debug)]
 pub struct PoolRef(Arc<PoolCore>);
 
@@ -37,7 +38,8 @@ impl PoolRef {
         self.0.id
     }
 
-    /// The pool's id in its registry. When the pool was destroyed and its last buffer is home, that may name another.
+    /// The pool's id in its registry. Once the pool is destroyed and its last buffer is home, the id may name
+    /// another pool.
     pub fn mem_id(&self) -> MemId {
         self.0.mem_id
     }
@@ -63,13 +65,13 @@ impl PoolRef {
         inflight(&self.0)
     }
 
-    /// What became of the buffers that waited; all 0 in a pool made without `defer_capacity`.
+    /// Counters of the deferred queue; all 0 in a pool made without `defer_capacity`.
     pub fn deferred_stats(&self) -> DeferredStats {
         deferred_stats(&self.0)
     }
 
-    /// Bytes of fragment pages that no fragment reports as its own, over all pages that were cut up so far: rounding
-    /// between fragments, and the tail that was too short for the next one. A page counts when the next is opened.
+    /// Bytes of fragment pages that belong to no fragment: rounding between fragments, and tails too short
+    /// for the next one. A page counts when the next one is opened.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -89,19 +91,20 @@ impl PoolRef {
         self.0.returns.lock().detached
     }
 
-    /// Makes an address that came back from a descriptor ring a buffer again. The address may lie anywhere in the
-    /// buffer, as devices give it with headroom added. A fragment comes back with its size rounded up to whole cache lines,
-    /// which are its own.
+    /// Turns an address from a descriptor ring back into a buffer. The address may lie anywhere in the
+    /// buffer, since devices add headroom. The size of a fragment is rounded up to whole cache lines, which
+    /// are its own.
     ///
-    /// Refused, in release builds too, and nothing changed: an address that is not the pool's or is not out in raw form.
-    /// An address that is brought twice with a new hand-out of the same buffer in between cannot be detected. Any thread;
-    /// one atomic operation. Dropping the buffer is the return.
+    /// An address that is not the pool's, or not out in raw form, is an error in release builds too, and
+    /// nothing changes. Not detected: an address given twice with a new hand-out of the same buffer in
+    /// between. Any thread; one atomic operation. Dropping the buffer returns it.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, IdentityDomain, Pool, PoolParams};
     /// # use std::sync::Arc;
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
-    /// let params = PoolParams { domains: vec![Arc::new(IdentityDomain::new("nic0"))], ..Default::default() };
+    /// let nic0 = Arc::new(IdentityDomain::new("nic0"));
+    /// let params = PoolParams { domains: vec![nic0], ..Default::default() };
     /// let pool = Pool::new(params, arena)?.bind();
     /// let raw = pool.alloc_page().unwrap().into_raw().unwrap();
     /// let returns = pool.handle();
@@ -165,7 +168,7 @@ fn pool_of(carrier: Arc<dyn MemCarrier>) -> Option<PoolRef> {
 
 pub(crate) fn stats(shared: &PoolCore) -> Stats {
     let mut stats = Stats::default();
-    // Releases first, holds last: a reader beside the owner never sees more pages gone than came.
+    // Releases are read before holds, so that an observer never sees more pages leave than joined.
     let late = shared.late.load(Ordering::Acquire);
     shared.returned.add_to(&mut stats);
     stats.recycle_ring += shared.late_ring.read();

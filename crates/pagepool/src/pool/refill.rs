@@ -1,12 +1,12 @@
 //! Where the owner's cache is filled from, and what the owner does when it is empty.
 //!
-//! What   the slow side of [`Bound`]: what waits for its users first, then lanes and ring, the provider after them, and
-//!        the next page to cut.
+//! What   the slow side of [`Bound`]: what waits for its users first, then lanes and ring, the provider after
+//!        them, and the next page to cut.
 //! Who    the bound thread alone. Messages are taken in here and nowhere else while the pool lives (I2, I5).
-//! Order  as in net/core/page_pool.c:page_pool_refill_alloc_cache and __page_pool_alloc_netmems_slow (v7.3): stop at the
-//!        first page of another node; `alloc_empty` where lanes and ring had nothing.
-//! Foreign code (provider, domains, users of waiting buffers) runs between borrows of the owner's state, and may drop
-//! buffers into the cache.
+//! Order  as in net/core/page_pool.c:page_pool_refill_alloc_cache and __page_pool_alloc_netmems_slow (v7.3):
+//!        stop at the first page of another node; `alloc_empty` where lanes and ring had nothing.
+//! Foreign code (provider, domains, users of deferred buffers) runs between borrows of the owner's state, and
+//! may drop buffers into the cache.
 //! Cost   a refill: per page one load and two stores; no atomic read-modify-write.
 
 // UNSAFETY: the owner's state is reached through its owner cells.
@@ -24,7 +24,8 @@ use crate::pool::params::MAX_REFILL;
 use crate::sys::sync::Ordering;
 
 impl Bound {
-    /// The cache is empty: one page from lanes and ring, or from the provider, and the cache filled on the way.
+    /// The cache is empty: one page from lanes and ring, or from the provider, and the cache filled on the
+    /// way.
     #[cold]
     #[inline(never)]
     pub(crate) fn alloc_slow(&self) -> Option<PageBuf> {
@@ -55,8 +56,8 @@ impl Bound {
         None
     }
 
-    /// A page of the emergency reserve that the provider gave along: it counts as one of the cache, unless it is the one
-    /// that the slow path ends with.
+    /// A page of the emergency reserve that the provider gave along: it counts as one of the cache, unless it
+    /// is the one that the slow path ends with.
     fn alloc_emergency(&self, counter: &Counter) -> Option<PageBuf> {
         let pool = self.ptr();
         // SAFETY: I2; no foreign code runs while the borrow lives.
@@ -72,13 +73,14 @@ impl Bound {
         if pool.geometry.order == 0 { &counts.alloc_slow } else { &counts.alloc_slow_high_order }
     }
 
-    /// Moves pages from lanes and ring into the cache, up to the refill size, and gives one. Stops at the first page of
-    /// another node, which leaves the pool. Only the `first` look of an allocation asks after what waits, and counts as
-    /// one that found nothing.
+    /// Moves pages from lanes and ring into the cache, up to the refill size, and gives one. Stops at the
+    /// first page of another node, which leaves the pool. Only the `first` look of an allocation asks after
+    /// what waits, and counts as one that found nothing.
     fn refill(&self, first: bool) -> Option<PageIdx> {
         let pool = self.ptr();
         if first && let Some(deferred) = self.deferred() {
-            deferred.poll(self.policy(|p| p.refill)); // what is done goes into the cache, or the way of any buffer
+            // What is done goes into the cache, or the way of any buffer.
+            deferred.poll(self.policy(|p| p.refill));
         }
         let quiet = pool.ring.is_empty()
             && pool.used_lanes().iter().all(|lane| lane.is_empty())
@@ -98,8 +100,8 @@ impl Bound {
         page
     }
 
-    /// Empties lanes, overflow and ring into the cache until it holds a refill; gives the page of another node that
-    /// ended it.
+    /// Empties lanes, overflow and ring into the cache until it holds a refill; gives the page of another
+    /// node that ended it.
     fn drain(&self) -> Option<PageIdx> {
         let pool = self.ptr();
         let node = self.node_to_check();
@@ -127,8 +129,8 @@ impl Bound {
         None
     }
 
-    /// Takes messages until the cache holds `refill` pages, there is none, or one is a page of another node. Says how
-    /// many messages were pages, and that page.
+    /// Takes messages until the cache holds `refill` pages, there is none, or one is a page of another node.
+    /// Says how many messages were pages, and that page.
     fn drain_from(
         &self,
         queue: &impl MessageQueue,
@@ -158,8 +160,8 @@ impl Bound {
         (pages, None)
     }
 
-    /// Fragments that found no room for a message, in full pages; stops at one of another node, and gives it. The lock is
-    /// taken only when there are any.
+    /// Fragments that found no room for a message, in full pages; stops at one of another node, and gives it.
+    /// The lock is taken only when there are any.
     fn take_in_overflow(&self, node: Option<NodeId>) -> Option<PageIdx> {
         let pool = self.ptr();
         while pool.overflowed.load(Ordering::Relaxed) {
@@ -173,7 +175,8 @@ impl Bound {
         None
     }
 
-    /// Counts fragments that came home as messages; says whether the page is home with them, and may stay in the pool.
+    /// Counts fragments that came home as messages; says whether the page is home with them, and may stay in
+    /// the pool.
     fn last_frag_home(&self, page: PageIdx, n: u32) -> bool {
         let (pool, owner) = (self.ptr(), self.owner());
         if !pool.frag_counted(owner, page, n) {
@@ -189,8 +192,8 @@ impl Bound {
         true
     }
 
-    /// A page that came home goes into the cache, or comes back if it is of another node. One that was in fragments counts
-    /// now as one that came through the ring.
+    /// A page that came home goes into the cache, or comes back if it is of another node. One that was in
+    /// fragments counts now as one that came through the ring.
     fn take_home(&self, page: PageIdx, node: Option<NodeId>, of_frags: bool) -> Option<PageIdx> {
         let pool = self.ptr();
         let foreign = node.is_some_and(|node| pool.area.node_of(page) != node);
@@ -250,7 +253,8 @@ impl Bound {
         page
     }
 
-    /// Raises `starved` in every lane, so that the next return signals; says whether it was not raised before.
+    /// Raises `starved` in every lane, so that the next return signals; says whether it was not raised
+    /// before.
     fn starve(&self) -> bool {
         let pool = self.ptr();
         if pool.wakeup.fd().is_none() || pool.wakeup.is_starved() {
@@ -268,9 +272,10 @@ impl Bound {
         (pool.area.only_node() != Some(node)).then_some(node)
     }
 
-    // ---- Fragments ---------------------------------------------------------------------------------------------
+    // ---- Fragments ------------------------------------------------------------------------------
 
-    /// The open page has no room: closes it, and cuts from the same one again if it is home, else from another.
+    /// The open page has no room: closes it, and cuts from the same one again if it is home, else from
+    /// another.
     #[cold]
     pub(crate) fn cut_next(&self, size: usize, len: usize) -> Option<(PageIdx, usize)> {
         let pool = self.ptr();
@@ -303,7 +308,8 @@ impl Bound {
         }
     }
 
-    /// Stops cutting the open page; gives it, still counted as split, if all its fragments are home and nobody holds it.
+    /// Stops cutting the open page; gives it, still counted as split, if all its fragments are home and
+    /// nothing refers to it.
     #[inline(always)]
     fn close_frag(&self) -> Option<PageIdx> {
         let (pool, owner) = (self.ptr(), self.owner());
@@ -335,7 +341,8 @@ impl Bound {
         Some(page)
     }
 
-    /// Takes in the fragments that wait at the head of the lanes, so that a page whose fragments are all home is seen to be.
+    /// Takes in the fragments that wait at the head of the lanes, so that a page whose fragments are all home
+    /// is seen to be.
     fn drain_frags(&self) {
         let pool = self.ptr();
         for lane in pool.used_lanes() {

@@ -1,17 +1,20 @@
 //! The end of a pool: defined, with buffers out, on whichever thread the last one comes home.
 //!
 //! Who     the holder of the owner half ends the pool, once; any thread may bring the last buffer home.
-//! How     (1) nobody owns the pool any more, so every drop takes the way of other threads. (2) Under the return lock
-//!         `detached` is set: nothing enters the ring any more. (3) Every lane is flagged, a heavy fence follows, and
-//!         every lane is emptied under its cold lock. A returner stores its message, then looks at the flag: either it
-//!         sees it, and takes its own messages out under the same lock and accounts for them, or the message was there
-//!         when the lane was emptied. (4) `remaining` gets the number of pages still out; each that comes home late
-//!         takes one away; whoever brings it to 0 frees the pool. It starts at 0 and late returns may take it below,
-//!         but it is 0 again only when both sides agree.
-//! Fragments  the owner's private count of each split page moves into the page's atomic one, as a debt that late fragments
-//!         pay; whoever brings it to 0 has the page.
-//! Waits   what is in the waiting queue stays out, and the queue passes to the [`Shutdown`] (protocol: deferred_queue.rs).
-//! I9      after step 3 nothing enters cache, ring or lanes, but for messages whose own returner takes them out again.
+//! How     (1) nobody owns the pool any more, so every drop takes the way of other threads. (2) Under the
+//!         return lock `detached` is set: nothing enters the ring any more. (3) Every lane is flagged, a
+//!         heavy fence follows, and every lane is emptied under its cold lock. A returner stores its message,
+//!         then looks at the flag: either it sees it, and takes its own messages out under the same lock and
+//!         accounts for them, or the message was there when the lane was emptied. (4) `remaining` gets the
+//!         number of pages still out; each that comes home late takes one away; whoever brings it to 0 frees
+//!         the pool. It starts at 0 and late returns may take it below, but it is 0 again only when both
+//!         sides agree.
+//! Fragments  the owner's private count of each split page moves into the page's atomic one, as a debt that
+//!         late fragments pay; whoever brings it to 0 has the page.
+//! Waits   what is in the deferred queue stays out, and the queue passes to the [`Shutdown`] (protocol:
+//!         deferred_queue.rs).
+//! I9      after step 3 nothing enters cache, ring or lanes, but for messages whose own returner takes them
+//!         out again.
 //! Mirrors net/core/page_pool.c:page_pool_destroy, page_pool_release (v7.3), without its retry timer.
 
 // UNSAFETY: the last one home frees the pool; `OwnerProof::assume` for the one who ends it.
@@ -34,7 +37,7 @@ use crate::returns::late;
 use crate::returns::pool_core::PoolPtr;
 use crate::sys::sync::{Lock, Ordering};
 
-/// How often users of waiting buffers are asked by who waits for the end of their pool.
+/// How often [`Shutdown::wait`] polls the deferred queue.
 const ASK_EVERY: Duration = Duration::from_millis(1);
 
 /// Ends the pool. The caller holds the owner half and gives it up; what is in its deferred queue stays out.
@@ -59,7 +62,7 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     shutdown
 }
 
-/// Everything that is in a place of the pool's own: cache, lanes, ring, and pages whose last fragment is in there.
+/// Takes everything out of cache, lanes and ring, with the pages whose last fragment lies there.
 fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     while let Some(page) = pool.own.cache.pop(owner) {
         home.push(page);
@@ -106,8 +109,8 @@ fn close_split_pages(pool: PoolPtr, _owner: OwnerProof, home: &mut Vec<PageIdx>)
     }
 }
 
-/// The waiting queue of a pool that has ended. Whoever asks after its buffers takes it out meanwhile, so that users run
-/// with no lock held; a second thread, or a user that comes back here, finds it taken.
+/// The deferred queue of a pool that has ended. A poll takes the queue out, so that users run with no lock
+/// held; a second thread, or a user that comes back here, finds it taken.
 #[derive(Debug)]
 struct LateDeferred {
     queue: Lock<Option<Box<DeferredQueue>>>,
@@ -115,7 +118,7 @@ struct LateDeferred {
 }
 
 impl LateDeferred {
-    /// Asks after everything, unless somebody does already.
+    /// Polls everything, unless another poll runs.
     fn poll(&self) {
         let taken = self.queue.lock().take();
         if let Some(queue) = taken {
@@ -124,13 +127,13 @@ impl LateDeferred {
         }
     }
 
-    /// Buffers, and memory of buffers, in use still.
+    /// Buffers, and memory of released buffers, still in use.
     fn pending(&self) -> u64 {
         self.counts.stats().pending()
     }
 }
 
-/// Puts the queue back, also where a user panics; an empty one is over, and lets go of its users.
+/// Puts the queue back, also if a user panics. An empty queue is dropped with its users.
 struct PutBack<'a> {
     to: &'a LateDeferred,
     queue: Option<Box<DeferredQueue>>,
@@ -143,12 +146,13 @@ impl Drop for PutBack<'_> {
     }
 }
 
-/// Watches a pool that has ended, until its last buffer is home. Dropping it changes nothing for buffers that are out: the
-/// pool is freed by the last one, whoever watches.
+/// Watches a destroyed pool until its last buffer is home. Dropping it changes nothing for buffers that are
+/// out: the last one frees the pool.
 ///
-/// Buffers in a waiting queue are asked after by this and by nobody else: keep it until [`is_complete`](Self::is_complete).
-/// Dropped before, it asks once more, and leaks what is in use still: that memory is never given back, as its users
-/// may read it, and the pool never ends. [`DeferredStats::leaked`](crate::DeferredStats::leaked) counts it.
+/// Only this polls the deferred queue of a destroyed pool: keep it until [`is_complete`](Self::is_complete).
+/// Dropped earlier, it polls once more and leaks what is still in use: that memory is never given back, since
+/// its users may read it, and the pool never ends. [`DeferredStats::leaked`](crate::DeferredStats::leaked)
+/// counts it.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
@@ -191,8 +195,8 @@ impl Shutdown {
         }
     }
 
-    /// Whether everything is home and freed, and nothing is left of a waiting queue, which this asks after: so it may run
-    /// users, where any wait.
+    /// Whether everything is home and freed, and the deferred queue is empty. Polls that queue, so it may run
+    /// users.
     pub fn is_complete(&self) -> bool {
         self.deferred.iter().for_each(LateDeferred::poll);
         self.is_over()
@@ -206,8 +210,8 @@ impl Shutdown {
         self.deferred.as_ref().map_or(0, LateDeferred::pending)
     }
 
-    /// Waits until the pool is freed, at most `limit`; says whether it is. Any thread; sleeps, does not spin. Users of
-    /// waiting buffers give no sign, so while any wait they are asked a thousand times a second.
+    /// Waits until the pool is freed, at most `limit`; returns whether it is. Any thread; sleeps, does not
+    /// spin. While buffers are deferred, it polls their users every millisecond.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -234,7 +238,7 @@ impl Shutdown {
         true
     }
 
-    /// Until the pool is freed, `left` is over, or it is time to ask again.
+    /// Sleeps until the pool is freed, `left` is over, or the next poll is due.
     fn sleep(&self, left: Option<Duration>) {
         if self.pending() == 0 {
             self.watch.sleep(left);
@@ -243,8 +247,8 @@ impl Shutdown {
         std::thread::sleep(left.unwrap_or(ASK_EVERY).min(ASK_EVERY));
     }
 
-    /// What is still out; asks after what waits first. Any thread; walks the records of the area, so it costs time in
-    /// proportion to its size.
+    /// Reports what is still out, after a poll of the deferred queue. Any thread; walks the records of the
+    /// area, so it takes time in proportion to the area's size.
     pub fn report(&self) -> ShutdownReport {
         ShutdownReport {
             pool: self.name.clone(),
@@ -269,13 +273,13 @@ impl Shutdown {
 }
 
 impl Drop for Shutdown {
-    /// Asks once more; what is in use then is leaked with the queue.
+    /// Polls once more; what is in use then is leaked with the queue.
     fn drop(&mut self) {
         self.deferred.iter().for_each(LateDeferred::poll);
     }
 }
 
-/// Which buffers a destroyed pool waits for. Its text is worded like the kernel's.
+/// The buffers that keep a destroyed pool from being freed. Its text is worded like the kernel's.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ShutdownReport {
@@ -287,18 +291,18 @@ pub struct ShutdownReport {
     pub held_for: Duration,
     /// The pages that are out; a page with fragments out is one.
     pub pages: Vec<HeldPage>,
-    /// Buffers whose users say that they are in use still: those of a waiting queue, whose pages are among `pages`, and
-    /// those that had left it ([`OnBusy::Release`](crate::OnBusy::Release)), whose pages had left the pool before.
+    /// Deferred buffers still in use: those in the queue, whose pages are among `pages`, and released ones
+    /// ([`OnBusy::Release`](crate::OnBusy::Release)), whose pages left the pool before.
     pub deferred: u64,
 }
 
-/// A page that is out, and who was last said to hold it.
+/// A page that is out, and the tag of who holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldPage {
     /// Which page.
     pub page: PageIdx,
-    /// The tag that its buffer was given last, in a pool made with `tagging`.
+    /// The last tag of its buffer, in a pool made with `tagging`.
     pub holder: Option<String>,
 }
 

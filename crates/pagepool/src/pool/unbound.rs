@@ -13,23 +13,23 @@ use crate::pool::pool_ref::PoolRef;
 use crate::pool::shutdown::{self, Shutdown};
 use crate::returns::pool_core::PoolPtr;
 
-/// A pool that is bound to no thread: it may be sent, observed and destroyed. Linux: `struct page_pool` with direct
-/// recycling disabled.
+/// A pool that no thread is bound to: it can be sent, observed and destroyed. Linux: `struct page_pool` with
+/// direct recycling disabled.
 ///
 /// Dropping it destroys it: see [`destroy`](Self::destroy).
 #[derive(Debug)]
 pub struct Pool {
     pub(crate) ptr: PoolPtr,
-    /// What only the owner reads, when it refills.
+    /// Read by the owner when it refills.
     pub(crate) policy: RefillPolicy,
-    /// Buffers whose users only say whether they are in use still, in a pool made with `defer_capacity`.
+    /// The deferred queue, in a pool made with `defer_capacity`.
     pub(crate) deferred: Option<Box<DeferredQueue>>,
 }
 
 // SAFETY: the pool is bound to no thread, so moving it moves the owner half; the rest is `Sync`.
 unsafe impl Send for Pool {}
 
-/// How the owner refills.
+/// How the owner refills its cache.
 #[derive(Debug)]
 pub(crate) struct RefillPolicy {
     pub(crate) refill: usize,
@@ -37,19 +37,19 @@ pub(crate) struct RefillPolicy {
     pub(crate) node_blind: bool,
     pub(crate) low_water: usize,
     pub(crate) low_water_mark: usize,
-    /// The lane, or behind the last lane the ring, that the next refill begins with.
+    /// The lane that the next refill begins with; one past the last lane is the ring.
     pub(crate) next_queue: usize,
 }
 
 impl Pool {
-    /// The return half, and the observer.
+    /// A handle for any thread: counters, locations of pages, raw addresses.
     pub fn handle(&self) -> PoolRef {
         PoolRef::new(self.ptr)
     }
 
-    /// Ends the pool. Never fails, never waits: what is in the pool's places goes back to the provider now, buffers that
-    /// are out when they come home, and the last one frees the pool on whichever thread it is dropped. Domains that no
-    /// other pool of the area uses are unmapped now. Linux: `page_pool_destroy`.
+    /// Ends the pool. Never fails, never waits. Pages in cache, lanes and ring go back to the provider now,
+    /// buffers that are out when they return; the last one frees the pool, on whichever thread it is dropped.
+    /// Domains that no other pool of the area uses are unmapped now. Linux: `page_pool_destroy`.
     #[doc(alias = "page_pool_destroy")]
     pub fn destroy(self) -> Shutdown {
         let mut this = ManuallyDrop::new(self);

@@ -1,9 +1,9 @@
-//! A plain count of references as the user of waiting buffers.
+//! Reference counts as a user of deferred buffers.
 //!
 //! Who    any thread takes and puts; the thread that polls the pool asks.
-//! Pairs  [`UseCounts::put`] (Release) -> `in_use` (Acquire): all that a user did with the bytes before it put its
-//!        count happened before the buffer goes home. [`UseCounts::take`] needs no ordering: whoever takes a count has
-//!        one, or has the buffer.
+//! Pairs  [`UseCounts::put`] (Release) -> `in_use` (Acquire): all that a user did with the bytes before it
+//!        put its count happened before the buffer goes home. [`UseCounts::take`] needs no ordering: whoever
+//!        takes a count has one, or has the buffer.
 //! Cost   take and put: one atomic read-modify-write each. Counts are packed, sixteen in a cache line.
 
 use std::sync::Arc;
@@ -11,14 +11,15 @@ use std::sync::Arc;
 use crate::pool::deferred_queue::InUse;
 use crate::sys::sync::{AtomicU32, Ordering};
 
-/// More users than there are: a count that got here is refused, and does not come back to 0 by a few mistakes more.
+/// More users than there are: a count that got here is refused, and does not come back to 0 by a few mistakes
+/// more.
 const STUCK: u32 = u32::MAX / 2;
 
-/// A fixed number of use counts; the cookie of a waiting buffer is the index of its count. The buffer is in use while
-/// its count is not 0.
+/// A fixed number of use counts, as a user of deferred buffers. The cookie of a buffer is the index of its
+/// count; the buffer is in use while that is not 0.
 ///
-/// Readers that own something droppable do better with [`SharedBuf`](crate::SharedBuf), which comes home by itself.
-/// This is for those that only count, and for counts that stand elsewhere and can be copied into this form.
+/// Readers that can own a value do better with [`SharedBuf`](crate::SharedBuf), which returns by itself. This
+/// is for code that only counts.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
@@ -39,7 +40,7 @@ const STUCK: u32 = u32::MAX / 2;
 pub struct UseCounts(Box<[AtomicU32]>);
 
 impl UseCounts {
-    /// So many counts of 0.
+    /// Creates so many counts of 0.
     ///
     /// ```
     /// # use pagepool::{InUse, UseCounts};
@@ -67,8 +68,8 @@ impl UseCounts {
 
     /// One user less: it does not look at the bytes any more.
     ///
-    /// Panics where there is no such count, or where it is 0: then somebody put twice. The count stays in use from
-    /// then on, so that the buffer is not used again too early.
+    /// Panics where there is no such count, or where it is 0: then somebody put twice. The count stays in use
+    /// from then on, so that the buffer is not used again too early.
     ///
     /// ```
     /// # use pagepool::{InUse, UseCounts};

@@ -1,7 +1,8 @@
 //! How the end of a pool is seen: by the last return, and by those that wait.
 //!
 //! Pairs  [`EndWatch::finish`] (Release) -> [`EndWatch::is_finished`] (Acquire): the pool is freed.
-//!        [`EndWatch::account`] (AcqRel) -> the call that finds 0: it sees everything the others did to the pool.
+//!        [`EndWatch::account`] (AcqRel) -> the call that finds 0: it sees everything the others did to the
+//!        pool.
 
 use std::sync::atomic::AtomicU32 as Flag;
 use std::time::Duration;
@@ -22,7 +23,8 @@ impl EndWatch {
         Self { remaining: AtomicI64::new(0), done: Flag::new(0) }
     }
 
-    /// The pool has ended with so many pages out. Says whether all are home, so that the caller frees the pool.
+    /// The pool has ended with so many pages out. Says whether all are home, so that the caller frees the
+    /// pool.
     pub(crate) fn expect(&self, out: i64) -> bool {
         self.remaining.fetch_add(out, Ordering::AcqRel) + out == 0
     }

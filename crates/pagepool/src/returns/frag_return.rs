@@ -1,7 +1,8 @@
 //! The ways home of a fragment.
 //!
-//! What   a fragment that ends on the owner's thread is counted in its page's record. Elsewhere it is a message, and
-//!        where lane and ring are full a count in the record, which the owner takes in at a refill.
+//! What   a fragment that ends on the owner's thread is counted in its page's record. Elsewhere it is a
+//!        message, and where lane and ring are full a count in the record, which the owner takes in at a
+//!        refill.
 //! Who    any thread; the owner alone decides that a page's last fragment is home (I5).
 
 // UNSAFETY: the owner's count of split pages is reached through its owner cell.
@@ -24,7 +25,8 @@ impl PoolPtr {
         }
     }
 
-    /// Counts fragments that came home; says whether the page is home with them. The owner alone decides that (I5).
+    /// Counts fragments that came home; says whether the page is home with them. The owner alone decides that
+    /// (I5).
     #[inline(always)]
     pub(crate) fn frag_counted(self, _owner: OwnerProof, page: PageIdx, n: u32) -> bool {
         let meta = self.page_meta(page);
@@ -63,7 +65,8 @@ impl PoolPtr {
         self.frags_without_lane(&[page.0]);
     }
 
-    /// Many fragments on any thread but the owner's: into the lane as far as it has room, the rest under one lock.
+    /// Many fragments on any thread but the owner's: into the lane as far as it has room, the rest under one
+    /// lock.
     pub(crate) fn frags_elsewhere(self, frags: &[u32]) {
         let order = self.geometry.order;
         let Some(lane) = self.lane() else { return self.frags_without_lane(frags) };
@@ -116,7 +119,8 @@ impl PoolPtr {
         let meta = self.page_meta(page);
         returns.overflow = meta.next.load(Ordering::Relaxed) - 1;
         meta.next.store(0, Ordering::Relaxed);
-        // Late fragments, which come once the pool has ended and take no lock, may be counting in the same word.
+        // Late fragments, which come once the pool has ended and take no lock, may be counting in the same
+        // word.
         let frags = meta.late_frags.swap(0, Ordering::AcqRel);
         Some((page, frags as u32))
     }

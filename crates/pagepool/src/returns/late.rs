@@ -1,8 +1,10 @@
 //! Returns to a pool that has ended, up to the last one, which frees the pool.
 //!
-//! Who    any thread. A returner that finds its pool ended accounts for its own pages, and touches the pool no more.
-//! How    (the steps are those of shutdown.rs) each page that comes home late takes one from `remaining`; whoever brings
-//!        it to 0 frees the pool. A late fragment pays the debt in its page's record; whoever brings that to 0 has the page.
+//! Who    any thread. A returner that finds its pool ended accounts for its own pages, and touches the pool
+//!        no more.
+//! How    (the steps are those of shutdown.rs) each page that comes home late takes one from `remaining`;
+//!        whoever brings it to 0 frees the pool. A late fragment pays the debt in its page's record; whoever
+//!        brings that to 0 has the page.
 
 // UNSAFETY: the last one home frees the pool, and gives pages back to their provider.
 #![expect(unsafe_code)]
@@ -66,7 +68,8 @@ pub(crate) fn drain_late(pool: PoolPtr, lane: &Lane) {
 /// The last page is home and the owner is gone: frees everything, then tells who deferred.
 pub(crate) fn free(pool: PoolPtr) {
     let watch = pool.watch.clone();
-    // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any more.
+    // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any
+    // more.
     let provider = unsafe { pool.provider.take() };
     // SAFETY: I9, as above; with it goes the memory id, which nothing carries any more (I8).
     drop(unsafe { pool.registration.take() });

@@ -1,10 +1,11 @@
 //! The ways home of a whole page.
 //!
 //! Who    any thread. The owner's thread puts a page into the cache, any other into its lane.
-//! Order  as in net/core/page_pool.c:__page_pool_put_page (v7.3): not recyclable -> sync for the device -> cache (owner
-//!        only) -> lane (others) -> ring -> out of the pool.
+//! Order  as in net/core/page_pool.c:__page_pool_put_page (v7.3): not recyclable -> sync for the device ->
+//!        cache (owner only) -> lane (others) -> ring -> out of the pool.
 //! Life   after its message is visible a returner touches the lane, and never the pool, which may be gone.
-//! Foreign code (providers, domains) runs with no lock held and no borrow of the cache live, so it may drop buffers.
+//! Foreign code (providers, domains) runs with no lock held and no borrow of the cache live, so it may drop
+//! buffers.
 //! Cost   home on the owner's thread: no atomic read-modify-write. Elsewhere: one Release store into a lane.
 
 // UNSAFETY: a page that leaves the pool goes back to its provider.
@@ -21,8 +22,8 @@ use crate::returns::late;
 use crate::returns::pool_core::{PoolPtr, ReturnState};
 use crate::sys::sync::{Ordering, fence, light_fence};
 
-/// A pool that a page has left. The page is not counted as its own any more, so the pool may end at any time, and only
-/// what stands here may be touched; the provider keeps the area.
+/// A pool that a page has left. The page is not counted as its own any more, so the pool may end at any time,
+/// and only what stands here may be touched; the provider keeps the area.
 struct Gone {
     provider: Arc<dyn Provider>,
     order: u8,
@@ -39,7 +40,8 @@ impl Gone {
 }
 
 impl PoolPtr {
-    /// A whole page on the owner's thread that the fast path did not take. `dirty` bytes were written at most.
+    /// A whole page on the owner's thread that the fast path did not take. `dirty` bytes were written at
+    /// most.
     #[inline(never)]
     pub(crate) fn recycle_here(self, owner: OwnerProof, page: PageIdx, special: bool, dirty: usize) {
         if special && self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
@@ -50,8 +52,8 @@ impl PoolPtr {
         self.cache_or_ring(page);
     }
 
-    /// Into the cache, or the ring if that is full, or out of the pool. Asks again who the owner is: a sync is foreign
-    /// code, and may have unbound or ended the pool.
+    /// Into the cache, or the ring if that is full, or out of the pool. Asks again who the owner is: a sync
+    /// is foreign code, and may have unbound or ended the pool.
     #[inline]
     pub(crate) fn cache_or_ring(self, page: PageIdx) {
         let Some(owner) = self.owner_here() else { return self.send_page(page) };
@@ -110,8 +112,9 @@ impl PoolPtr {
         }
     }
 
-    /// A page that was counted as released under the return lock goes to the provider; in a pool that has ended the
-    /// returner accounts for it instead. What that takes is taken along before the lock is let go, for then the pool may end.
+    /// A page that was counted as released under the return lock goes to the provider; in a pool that has
+    /// ended the returner accounts for it instead. What that takes is taken along before the lock is let go,
+    /// for then the pool may end.
     #[cold]
     fn out(self, returns: impl Deref<Target = ReturnState>, page: PageIdx) {
         if returns.detached {
@@ -137,7 +140,7 @@ impl PoolPtr {
         pages[pushed..].iter().for_each(|&page| self.ring_or_out(PageIdx(page)));
     }
 
-    /// A page that somebody holds comes home on a thread that is not the owner's.
+    /// A page with a reference comes home on a thread that is not the owner's.
     #[cold]
     fn release_held(self, page: PageIdx) {
         let returns = self.returns.lock();
@@ -148,7 +151,7 @@ impl PoolPtr {
         self.out(returns, page);
     }
 
-    // ---- Out of the pool ---------------------------------------------------------------------------------------
+    // ---- Out of the pool ------------------------------------------------------------------------
 
     /// The owner lets a page go.
     pub(crate) fn leave_here(self, _owner: OwnerProof, page: PageIdx) {
@@ -161,8 +164,8 @@ impl PoolPtr {
         Gone { provider: self.provider().clone(), order: self.geometry.order }
     }
 
-    /// Acts on the flags that a returner saw after its push; 0 almost always. The pool may be gone by now, unless the
-    /// lane still holds a message.
+    /// Acts on the flags that a returner saw after its push; 0 almost always. The pool may be gone by now,
+    /// unless the lane still holds a message.
     #[inline(always)]
     pub(crate) fn after_push(self, lane: &Lane, flags: u32) {
         if flags & (DETACHED | STARVED) != 0 {

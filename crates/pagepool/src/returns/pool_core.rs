@@ -1,11 +1,12 @@
 //! A pool, as all its handles see it.
 //!
-//! What   [`PoolCore`] is the pool. Its first line is read per buffer and written at bind and unbind only; the owner's
-//!        lines follow, then the return lock's, so no returning thread writes a line that the owner reads per buffer.
-//! Who    any thread that has a buffer. The cache, the fragment state and the owner's counters belong to the holder of the
-//!        owner half (I2), which the owner word names.
-//! Life   a buffer that is out keeps the pool (I3), without a count: the pool ends when the last one is home (I9,
-//!        late.rs).
+//! What   [`PoolCore`] is the pool. Its first line is read per buffer and written at bind and unbind only;
+//!        the owner's lines follow, then the return lock's, so no returning thread writes a line that the
+//!        owner reads per buffer.
+//! Who    any thread that has a buffer. The cache, the fragment state and the owner's counters belong to the
+//!        holder of the owner half (I2), which the owner word names.
+//! Life   a buffer that is out keeps the pool (I3), without a count: the pool ends when the last one is home
+//!        (I9, late.rs).
 
 // UNSAFETY: handles refer to the pool by address; `OwnerProof::assume` follows the owner word.
 #![expect(unsafe_code)]
@@ -37,8 +38,8 @@ use crate::sys::sync::{AtomicBool, AtomicU64, AtomicUsize, LastCell, Lock, Order
 /// A pool, as all its handles see it.
 #[repr(C)]
 pub(crate) struct PoolCore {
-    /// The token of the thread that the pool is bound to, or [`thread::NOBODY`]. Only that thread ever writes its token
-    /// here, so comparing with one's own needs no ordering.
+    /// The token of the thread that the pool is bound to, or [`thread::NOBODY`]. Only that thread ever writes
+    /// its token here, so comparing with one's own needs no ordering.
     pub(crate) owner: AtomicU64,
     /// Address of page 0; 0 for memory that the CPU cannot read.
     pub(crate) base: usize,
@@ -60,7 +61,8 @@ pub(crate) struct PoolCore {
     pub(crate) ring: Ring,
     /// Pages that came home after the end. Any thread.
     pub(crate) late: PlainU64,
-    /// Those of them that would have gone into the ring, where Linux puts them still. Written under the return lock.
+    /// Those of them that would have gone into the ring, where Linux puts them still. Written under the
+    /// return lock.
     pub(crate) late_ring: Counter,
 
     /// What its packets keep their further buffers in.
@@ -72,7 +74,8 @@ pub(crate) struct PoolCore {
     pub(crate) mem_id: MemId,
     /// Given back when the pool is freed, so not while a buffer is out (I8).
     pub(crate) registration: LastCell<RegisteredId>,
-    /// Read by everything that follows a [`PoolPtr`], taken when the pool is freed: a model finds any use after the end.
+    /// Read by everything that follows a [`PoolPtr`], taken when the pool is freed: a model finds any use
+    /// after the end.
     #[cfg(loom)]
     pub(crate) alive: LastCell<()>,
     /// The pool's domains, the first of which [`dma_addr`](crate::PageBuf::dma_addr) answers for.
@@ -81,7 +84,7 @@ pub(crate) struct PoolCore {
     pub(crate) syncing: Box<[Arc<Mapping>]>,
     pub(crate) wakeup: Arc<Wakeup>,
     pub(crate) watch: Arc<EndWatch>,
-    /// What the waiting queue did, where there is one; written by whoever has the queue.
+    /// What the deferred queue did, where there is one; written by whoever has the queue.
     pub(crate) deferred: Option<Arc<DeferredCounts>>,
     pub(crate) tags: Option<Lock<Vec<String>>>,
 }
@@ -206,9 +209,9 @@ unsafe impl Sync for PoolCore {}
 
 /// A pool, as a buffer that is out refers to it: an address, not a count.
 ///
-/// Whoever follows it holds something of the pool that is not accounted for yet (a buffer, a message of its own, the
-/// owner half), so the pool is there (I3, I9). The methods on the way home take it by value and make no reference that
-/// lives beyond the moment when the buffer is somebody else's.
+/// Whoever follows it holds something of the pool that is not accounted for yet (a buffer, a message of its
+/// own, the owner half), so the pool is there (I3, I9). The methods on the way home take it by value and make
+/// no reference that lives beyond the moment when the buffer is somebody else's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct PoolPtr(pub(crate) NonNull<PoolCore>);
@@ -233,7 +236,8 @@ impl PoolCore {
     #[inline(always)]
     pub(crate) fn page_meta(&self, page: PageIdx) -> &PageMeta {
         debug_assert!(page.0 < self.area.pages(), "I1: page {page:?} is not of this area");
-        // SAFETY: I3. Page numbers of a pool come from its provider and are below the area's count of records.
+        // SAFETY: I3. Page numbers of a pool come from its provider and are below the area's count of
+        // records.
         let at = unsafe { self.meta.add(page.0 as usize) };
         // SAFETY: I3. The area outlives the pool.
         unsafe { &*at }
@@ -245,8 +249,8 @@ impl PoolCore {
         if self.owner.load(Ordering::Relaxed) != thread::token() {
             return None;
         }
-        // SAFETY: I2. The owner word holds this thread's token, which only this thread writes, and only while it is
-        // bound; a thread that was never bound, or hides its token, shows 0, which no owner word holds.
+        // SAFETY: I2. The owner word holds this thread's token, which only this thread writes, and only while
+        // it is bound; a thread that was never bound, or hides its token, shows 0, which no owner word holds.
         Some(unsafe { OwnerProof::assume() })
     }
 
@@ -257,8 +261,8 @@ impl PoolCore {
     }
 
     pub(crate) fn provider(&self) -> &Arc<dyn Provider> {
-        // SAFETY: I9. The caller returns a buffer that is not accounted for yet, or holds the owner half; the pool's parts
-        // are taken only when neither exists.
+        // SAFETY: I9. The caller returns a buffer that is not accounted for yet, or holds the owner half; the
+        // pool's parts are taken only when neither exists.
         unsafe { self.provider.read() }
     }
 }
@@ -286,7 +290,8 @@ impl PoolPtr {
         }
     }
 
-    /// Hands a page whose last fragment came home to the device: all of it, for any fragment may have been written.
+    /// Hands a page whose last fragment came home to the device: all of it, for any fragment may have been
+    /// written.
     pub(crate) fn sync_split_page(self, page: PageIdx) {
         if !self.syncing.is_empty() {
             self.sync_each(page.offset(), self.geometry.page_size());

@@ -25,19 +25,22 @@ pub(crate) fn membarrier_register() -> bool {
 
 /// A full fence on every running thread of this process. Only after [`membarrier_register`] said yes.
 ///
-/// A filter that was installed since may refuse the call. Then the kernel is made to interrupt every CPU that runs this
-/// process another way: by taking a right away from a page that may be in their translation buffers.
+/// A filter that was installed since may refuse the call. Then the kernel is made to interrupt every CPU that
+/// runs this process another way: by taking a right away from a page that may be in their translation
+/// buffers.
 pub(crate) fn membarrier() {
     if membarrier_command(MEMBARRIER_PRIVATE_EXPEDITED) != 0 && !shoot_down() {
         // Going on without the fence could free memory that another thread still writes.
         eprintln!(
-            "pagepool: membarrier was allowed when the first pool was made, and is refused now: allow it, or refuse it from the start"
+            "pagepool: membarrier was allowed when the first pool was made, and is refused now: allow it, or \
+             refuse it from the start"
         );
         std::process::abort();
     }
 }
 
-/// Interrupts every CPU that runs this process, where taking rights away from a page does that; says whether it did.
+/// Interrupts every CPU that runs this process, where taking rights away from a page does that; says whether
+/// it did.
 #[cold]
 fn shoot_down() -> bool {
     if !cfg!(target_arch = "x86_64") {
@@ -62,8 +65,8 @@ fn checked(result: libc::c_long) -> io::Result<usize> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
 }
 
-/// The memory node of the CPU that this thread runs on; 0 where the kernel does not say. A system call only when the
-/// thread has moved to another CPU since it last asked.
+/// The memory node of the CPU that this thread runs on; 0 where the kernel does not say. A system call only
+/// when the thread has moved to another CPU since it last asked.
 pub(crate) fn current_node() -> u8 {
     thread_local! {
         static LAST: std::cell::Cell<(i32, u8)> = const { std::cell::Cell::new((-1, 0)) };
@@ -111,8 +114,8 @@ pub(crate) fn eventfd_take(fd: BorrowedFd<'_>) -> u64 {
     if done == 8 { count } else { 0 }
 }
 
-/// Waits until `word` is woken, unless it is not `expected` any more; at most `timeout`. Says whether the time was
-/// not over. May return early: the caller looks at the word again.
+/// Waits until `word` is woken, unless it is not `expected` any more; at most `timeout`. Says whether the
+/// time was not over. May return early: the caller looks at the word again.
 pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> bool {
     let limit = timeout.map(|t| libc::timespec {
         tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX),

@@ -1,8 +1,8 @@
 //! System calls about memory: reserving, committing, locking, placing.
 //!
-//! A [`Reservation`] owns a range of addresses; everything that replaces or removes a mapping is a method of it and
-//! stays in its bounds, so that no other file can pull memory from under somebody. The free functions only advise,
-//! place, lock and ask.
+//! A [`Reservation`] owns a range of addresses; everything that replaces or removes a mapping is a method of
+//! it and stays in its bounds, so that no other file can pull memory from under somebody. The free functions
+//! only advise, place, lock and ask.
 
 // UNSAFETY: system calls that change mappings; each block says why the range is ours to change.
 #![expect(unsafe_code)]
@@ -15,14 +15,16 @@ use std::ptr;
 /// log2 of the size of a base page: pages are counted in 4 KiB, whatever the machine's own page size.
 pub const PAGE_SHIFT: u32 = 12;
 
-/// Bytes of a base page, the unit in which pages are numbered. A page of order `k` has `PAGE_SIZE << k` bytes.
+/// Bytes of a base page, the unit in which pages are numbered. A page of order `k` has `PAGE_SIZE << k`
+/// bytes.
 pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
 
 fn checked(result: libc::c_long) -> io::Result<usize> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
 }
 
-/// A range of addresses that nobody else maps into; given back when dropped, unless it is the caller's memory.
+/// A range of addresses that nobody else maps into; given back when dropped, unless it is the caller's
+/// memory.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     base: usize,
@@ -69,7 +71,8 @@ impl Reservation {
     /// Makes reserved bytes usable as private memory.
     pub(crate) fn commit(&self, at: Range<usize>) -> io::Result<()> {
         let addr = self.addr(&at);
-        // SAFETY: I1. The range is reserved by this value and no page of it is out, so nobody relies on its protection.
+        // SAFETY: I1. The range is reserved by this value and no page of it is out, so nobody relies on its
+        // protection.
         let done = unsafe { libc::mprotect(addr as *mut _, at.len(), libc::PROT_READ | libc::PROT_WRITE) };
         checked(done.into()).map(drop)
     }
@@ -81,8 +84,8 @@ impl Reservation {
         map(self.addr(&at), at.len(), prot, flags, Some(file), at.start).map(drop)
     }
 
-    /// Moves a staged mapping over reserved bytes. The address range is never a hole in between, so no other thread's
-    /// mapping can get into it.
+    /// Moves a staged mapping over reserved bytes. The address range is never a hole in between, so no other
+    /// thread's mapping can get into it.
     pub(crate) fn commit_staged(&self, at: Range<usize>, staged: Staged) -> io::Result<()> {
         let to = self.addr(&at) as *mut libc::c_void;
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
@@ -248,8 +251,8 @@ pub(crate) fn raise_memlock_limit(bytes: u64) -> io::Result<()> {
     checked(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) }.into()).map(drop)
 }
 
-/// An anonymous file of `len` bytes; with `huge_shift`, of huge pages of that size. Its length is sealed: a peer that
-/// could cut it would make every access beyond fault here.
+/// An anonymous file of `len` bytes; with `huge_shift`, of huge pages of that size. Its length is sealed: a
+/// peer that could cut it would make every access beyond fault here.
 pub(crate) fn memfd(name: &str, len: u64, huge_shift: Option<u32>) -> io::Result<OwnedFd> {
     let name = std::ffi::CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
     let huge = huge_shift.map_or(0, |shift| libc::MFD_HUGETLB | shift << libc::MAP_HUGE_SHIFT);
@@ -303,8 +306,8 @@ pub(crate) fn probe_numa_calls() -> io::Result<()> {
 /// Pages that one question to the kernel is about.
 const QUERY_BATCH: usize = 512;
 
-/// Asks on which node each of `pages` pages of 4 KiB from `addr` lies and tells `each(page, node)`. A page that is
-/// not there has a negative node. Linux: `move_pages` without targets.
+/// Asks on which node each of `pages` pages of 4 KiB from `addr` lies and tells `each(page, node)`. A page
+/// that is not there has a negative node. Linux: `move_pages` without targets.
 pub(crate) fn query_nodes(addr: usize, pages: usize, mut each: impl FnMut(usize, i32)) -> io::Result<()> {
     let mut status = [0i32; QUERY_BATCH];
     for first in (0..pages).step_by(QUERY_BATCH) {

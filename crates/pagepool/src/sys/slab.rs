@@ -1,15 +1,17 @@
 //! Blocks of one size that any thread takes and puts back: the memory of chains and of packet heads.
 //!
-//! What   a fixed array, and a stack of its free slots. Nothing is allocated after it was made, and memory is touched
-//!        only when a block is used for the first time.
+//! What   a fixed array, and a stack of its free slots. Nothing is allocated after it was made, and memory is
+//!        touched only when a block is used for the first time.
 //! Who    any thread. Whoever took a block has it alone until it puts it back.
-//! How    the head of the stack is one word: the slot on top, and how often the word was changed. The second part keeps
-//!        a compare-and-swap from mistaking a stack that was changed and changed back for the one that was looked at,
-//!        unless a thread sleeps between its two accesses through a multiple of 2^32 changes.
-//! Pairs  put (Release on the head) -> take (Acquire): the last user's writes come before the next one's. Between the
-//!        two only read-modify-writes touch the head, so none breaks the chain.
-//! End    close takes the whole stack at once and leaves a mark in its slot: nothing is taken any more, and a put that
-//!        finds the mark says so. Each block is either counted as free by close, or put after it and told so.
+//! How    the head of the stack is one word: the slot on top, and how often the word was changed. The second
+//!        part keeps a compare-and-swap from mistaking a stack that was changed and changed back for the one
+//!        that was looked at, unless a thread sleeps between its two accesses through a multiple of 2^32
+//!        changes.
+//! Pairs  put (Release on the head) -> take (Acquire): the last user's writes come before the next one's.
+//!        Between the two only read-modify-writes touch the head, so none breaks the chain.
+//! End    close takes the whole stack at once and leaves a mark in its slot: nothing is taken any more, and a
+//!        put that finds the mark says so. Each block is either counted as free by close, or put after it and
+//!        told so.
 //! Cost   take and put: one compare-and-swap each.
 
 // UNSAFETY: a block is raw memory that whoever took it follows by address.
@@ -92,7 +94,8 @@ impl<T> Slab<T> {
     pub(crate) fn take(&self) -> Option<u32> {
         let mut head = self.head.load(Ordering::Acquire); // pairs with put()
         while let Some(slot) = ((head & SLOT) as u32).checked_sub(1) {
-            let next = self.slots.get(slot as usize)?.next.load(Ordering::Relaxed); // none is there once it is closed
+            // None is there once it is closed.
+            let next = self.slots.get(slot as usize)?.next.load(Ordering::Relaxed);
             let new = (head & !SLOT).wrapping_add(CHANGE) | next as u64;
             match self.head.compare_exchange_weak(head, new, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Some(slot),
@@ -108,8 +111,8 @@ impl<T> Slab<T> {
         self.fresh.fetch_update(Ordering::Relaxed, Ordering::Relaxed, below).ok()
     }
 
-    /// Puts back a block that the caller took, and has no more. Says `false` if the slab was closed meanwhile: then it is
-    /// for the caller to account for the block.
+    /// Puts back a block that the caller took, and has no more. Says `false` if the slab was closed
+    /// meanwhile: then it is for the caller to account for the block.
     #[inline]
     pub(crate) fn put(&self, slot: u32) -> bool {
         let next = &self.slots[slot as usize].next;
@@ -125,7 +128,8 @@ impl<T> Slab<T> {
         false
     }
 
-    /// Ends it, once: nothing is taken from now on. Says how many blocks are out; each of them is still to be put.
+    /// Ends it, once: nothing is taken from now on. Says how many blocks are out; each of them is still to be
+    /// put.
     pub(crate) fn close(&self) -> usize {
         let head = self.head.swap(CLOSED, Ordering::Acquire); // pairs with put()
         // Whoever takes a fresh block before this is counted as having it, also after the swap above.
@@ -137,8 +141,8 @@ impl<T> Slab<T> {
         taken - free.count()
     }
 
-    /// The address of a block, all zeroes before its first use. Following it is for the one that took it, and has it
-    /// alone.
+    /// The address of a block, all zeroes before its first use. Following it is for the one that took it, and
+    /// has it alone.
     #[inline(always)]
     pub(crate) fn block(&self, slot: u32) -> *mut T {
         #[cfg(loom)]

@@ -1,12 +1,12 @@
 //! The one switch between the machine's atomics and loom's, and the few primitives built on them.
 //!
-//! Who may call what: anything here from any thread, except [`OwnerCell::get`], which is for the holder of the
-//! owner half alone (I2).
+//! Who may call what: anything here from any thread, except [`OwnerCell::get`], which is for the holder of
+//! the owner half alone (I2).
 //!
-//! [`light_fence`] and [`heavy_fence`] are a pair. A thread that does `store A; light_fence; load B` against one that
-//! does `store B; heavy_fence; load A` cannot miss each other: at least one sees the other's store. The heavy side
-//! pays for both (`membarrier`, about 1,600 cycles), the light side is a compiler fence. Where the kernel refuses
-//! `membarrier`, both become a SeqCst fence; loom always sees SeqCst on both sides.
+//! [`light_fence`] and [`heavy_fence`] are a pair. A thread that does `store A; light_fence; load B` against
+//! one that does `store B; heavy_fence; load A` cannot miss each other: at least one sees the other's store.
+//! The heavy side pays for both (`membarrier`, about 1,600 cycles), the light side is a compiler fence. Where
+//! the kernel refuses `membarrier`, both become a SeqCst fence; loom always sees SeqCst on both sides.
 
 // UNSAFETY: `Lock` hands out `&mut T` from a shared reference under its lock word; `OwnerCell` is a raw cell.
 #![expect(unsafe_code)]
@@ -52,8 +52,8 @@ pub(crate) fn heavy_fence() {
     modelled_fence();
 }
 
-/// Both fences in a model. Loom switches threads at accesses, not at fences; the access makes it try every order of two
-/// fences. It is Relaxed and comes first, so it orders nothing that the fences do not.
+/// Both fences in a model. Loom switches threads at accesses, not at fences; the access makes it try every
+/// order of two fences. It is Relaxed and comes first, so it orders nothing that the fences do not.
 #[cfg(loom)]
 fn modelled_fence() {
     loom::lazy_static! {
@@ -81,7 +81,8 @@ pub(crate) fn fences_are_free() -> bool {
     false
 }
 
-/// Registers this process for `membarrier` once; called when a pool is made, before any buffer of it can exist.
+/// Registers this process for `membarrier` once; called when a pool is made, before any buffer of it can
+/// exist.
 pub(crate) fn prepare_fences() {
     #[cfg(not(loom))]
     if MEMBARRIER.load(Ordering::Acquire) == 0 {
@@ -90,11 +91,11 @@ pub(crate) fn prepare_fences() {
     }
 }
 
-/// Publishes a message (Release) in a slot that holds 0, else leaves it; for the slot's one producer. Pairs with the
-/// Acquire load of whoever takes it.
+/// Publishes a message (Release) in a slot that holds 0, else leaves it; for the slot's one producer. Pairs
+/// with the Acquire load of whoever takes it.
 ///
-/// Models use one access for the look and the store: a thread's own look makes loom forget that another thread looked
-/// before, and then it would not try the store between the two.
+/// Models use one access for the look and the store: a thread's own look makes loom forget that another
+/// thread looked before, and then it would not try the store between the two.
 #[inline(always)]
 pub(crate) fn publish(slot: &AtomicU32, message: u32) -> bool {
     #[cfg(loom)]
@@ -128,8 +129,9 @@ const A_MOMENT: std::time::Duration = std::time::Duration::from_micros(50);
 
 /// A short lock for cold paths: one exchange to take, one plain store of the same width to release.
 ///
-/// Cost: one atomic read-modify-write when uncontended. A waiter spins a little, then yields its time slice, then
-/// sleeps a moment, so that a holder that was preempted gets to run, also where the waiter has real-time priority.
+/// Cost: one atomic read-modify-write when uncontended. A waiter spins a little, then yields its time slice,
+/// then sleeps a moment, so that a holder that was preempted gets to run, also where the waiter has real-time
+/// priority.
 #[derive(Debug)]
 pub(crate) struct Lock<T> {
     #[cfg(not(loom))]
@@ -248,8 +250,8 @@ impl<T> Lock<T> {
     }
 }
 
-/// A cell for state that only the holder of the owner half touches (I2). Under loom every access is checked against
-/// every other for a data race.
+/// A cell for state that only the holder of the owner half touches (I2). Under loom every access is checked
+/// against every other for a data race.
 #[derive(Debug)]
 pub(crate) struct OwnerCell<T> {
     value: std::cell::UnsafeCell<T>,
@@ -257,7 +259,8 @@ pub(crate) struct OwnerCell<T> {
     watch: loom::cell::UnsafeCell<()>,
 }
 
-// SAFETY: I2. A shared reference gives only a raw pointer; whoever follows it is the one holder of the owner half.
+// SAFETY: I2. A shared reference gives only a raw pointer; whoever follows it is the one holder of the owner
+// half.
 unsafe impl<T: Send> Sync for OwnerCell<T> {}
 
 impl<T> OwnerCell<T> {
@@ -269,8 +272,8 @@ impl<T> OwnerCell<T> {
         }
     }
 
-    /// The address of the value. Following it is for the holder of the owner half alone, and no reference made from
-    /// it may live across a call into foreign code.
+    /// The address of the value. Following it is for the holder of the owner half alone, and no reference
+    /// made from it may live across a call into foreign code.
     #[inline(always)]
     pub(crate) fn get(&self) -> *mut T {
         #[cfg(loom)]
@@ -279,7 +282,8 @@ impl<T> OwnerCell<T> {
     }
 }
 
-/// For models only: whatever it stands beside is touched by one thread at a time, each ordered after the one before.
+/// For models only: whatever it stands beside is touched by one thread at a time, each ordered after the one
+/// before.
 #[cfg(loom)]
 #[derive(Debug, Default)]
 pub(crate) struct OneAtATime(loom::cell::UnsafeCell<()>);
@@ -295,14 +299,15 @@ impl OneAtATime {
         self.0.with_mut(|_| ());
     }
 
-    /// The same for one of several who only look: fails the model unless every earlier touch happened before this.
+    /// The same for one of several who only look: fails the model unless every earlier touch happened before
+    /// this.
     pub(crate) fn look(&self) {
         self.0.with(|_| ());
     }
 }
 
-/// A cell whose value many read until one, the last, takes it away. Under loom a read that is not ordered before the
-/// taking is a failure: that is how a model finds a use after the end.
+/// A cell whose value many read until one, the last, takes it away. Under loom a read that is not ordered
+/// before the taking is a failure: that is how a model finds a use after the end.
 #[derive(Debug)]
 pub(crate) struct LastCell<T> {
     value: std::cell::UnsafeCell<Option<T>>,

@@ -28,8 +28,8 @@ unsafe impl Zeroable for u8 {}
 #[cfg(not(loom))]
 unsafe impl Zeroable for u32 {}
 
-/// A slice of `len` zeroes. The system gives the memory when it is touched, so an area of millions of pages that
-/// hands out a thousand pays for a thousand.
+/// A slice of `len` zeroes. The system gives the memory when it is touched, so an area of millions of pages
+/// that hands out a thousand pays for a thousand.
 #[cfg(not(loom))]
 pub(crate) fn zeroed<T: Zeroable>(len: usize) -> Result<Box<[T]>, Error> {
     let too_big = || Error::parameter("max_bytes", len, "an area whose tables fit the address space");
@@ -45,7 +45,8 @@ pub(crate) fn zeroed<T: Zeroable>(len: usize) -> Result<Box<[T]>, Error> {
         return Err(Error::no_memory("calloc", remedy));
     }
     let slice = std::ptr::slice_from_raw_parts_mut(memory, len);
-    // SAFETY: the memory came from the global allocator with the slice's layout, and zeroes are values of `T`.
+    // SAFETY: the memory came from the global allocator with the slice's layout, and zeroes are values of
+    // `T`.
     Ok(unsafe { Box::from_raw(slice) })
 }
 

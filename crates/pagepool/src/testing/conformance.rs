@@ -9,13 +9,14 @@ use std::sync::Arc;
 use crate::mem::page::{MAX_ORDER, NodeId, PageIdx};
 use crate::mem::provider::Provider;
 
-/// Checks a provider against the rules of [`Provider`]; panics with the rule that it breaks. `make` gives a fresh one
-/// each time, of 16 to 100,000 base pages, of which none is out.
+/// Checks a provider against the rules of [`Provider`]; panics with the rule that it breaks. `make` gives a
+/// fresh one each time, of 16 to 100,000 base pages, of which none is out.
 ///
 /// ```
 /// use pagepool::testing::conformance_provider;
 /// use pagepool::{Arena, ArenaParams};
-/// conformance_provider(|| Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).expect("1 MiB"));
+/// let params = || ArenaParams { max_bytes: 1 << 20, ..Default::default() };
+/// conformance_provider(|| Arena::new(params()).expect("1 MiB"));
 /// ```
 pub fn conformance_provider<P: Provider + 'static>(make: impl Fn() -> Arc<P>) {
     gives_each_page_once(&*make());

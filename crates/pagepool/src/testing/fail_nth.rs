@@ -10,7 +10,8 @@ use crate::mem::area::Area;
 use crate::mem::page::{NodeId, PageIdx};
 use crate::mem::provider::Provider;
 
-/// Wraps a provider; every `n`-th reservation comes back short: with half of what was asked for, rounded down.
+/// Wraps a provider; every `n`-th reservation comes back short: with half of what was requested, rounded
+/// down.
 ///
 /// ```
 /// use pagepool::testing::FailNth;
@@ -18,7 +19,8 @@ use crate::mem::provider::Provider;
 ///
 /// let second_fails = FailNth::new(Arena::new(ArenaParams::default())?, 2);
 /// let mut pages = [PageIdx(0); 8];
-/// let got = [second_fails.reserve(0, None, &mut pages[..4]), second_fails.reserve(0, None, &mut pages[4..])];
+/// let first = second_fails.reserve(0, None, &mut pages[..4]);
+/// let got = [first, second_fails.reserve(0, None, &mut pages[4..])];
 /// assert_eq!(got, [4, 2]);
 /// // SAFETY: they were reserved just now, and nobody uses them.
 /// unsafe { second_fails.release(0, &pages[..6]) };

@@ -1,12 +1,14 @@
 //! An IOMMU for tests: what a device may not do, it cannot do here, and what was not synced, it does not see.
 //!
-//! What   each mapped region gets addresses of its own, at random places, with unmapped space around it, never used
-//!        again; and a copy of its memory that the device works on. `sync_for_device` copies to it, `sync_for_cpu` from
-//!        it, so a forgotten sync shows as stale bytes. Beyond that each line of 64 bytes has an owner, and a
-//!        device that touches a line which was not given to it gets [`IommuFault::NotSynced`].
+//! What   each mapped region gets addresses of its own, at random places, with unmapped space around it,
+//!        never used again; and a copy of its memory that the device works on. `sync_for_device` copies to
+//!        it, `sync_for_cpu` from it, so a forgotten sync shows as stale bytes. Beyond that each line of 64
+//!        bytes has an owner, and a device that touches a line which was not given to it gets
+//!        [`IommuFault::NotSynced`].
 //! Who    any thread; one lock.
-//! Trust  it follows the addresses of the regions it maps, until they are unmapped: a domain that wraps it must pass every
-//!        unmap on, and a test must not let the device access what a reference of its own reaches (I4).
+//! Trust  it follows the addresses of the regions it maps, until they are unmapped: a domain that wraps it
+//!        must pass every unmap on, and a test must not let the device access what a reference of its own
+//!        reaches (I4).
 //! Memory a mapped region costs its size again where it is touched.
 
 // UNSAFETY: syncs copy between the mapped memory and the device's copy of it.
@@ -133,7 +135,8 @@ struct IommuMapping {
     lines: Vec<bool>,
 }
 
-// SAFETY: the pointer is followed only while the region is mapped, for bytes that the caller of a sync hands over (I4).
+// SAFETY: the pointer is followed only while the region is mapped, for bytes that the caller of a sync hands
+// over (I4).
 unsafe impl Send for IommuMapping {}
 
 impl fmt::Debug for IommuMapping {
@@ -157,7 +160,8 @@ impl IommuMapping {
             // SAFETY: the range is within the mapped region.
             let cpu = unsafe { cpu.add(at.start) };
             if to_device {
-                // SAFETY: I4, I6. The region is mapped, so its memory is there; the caller hands these bytes over.
+                // SAFETY: I4, I6. The region is mapped, so its memory is there; the caller hands these bytes
+                // over.
                 unsafe { std::ptr::copy_nonoverlapping(cpu, copy.as_mut_ptr(), copy.len()) };
             } else {
                 // SAFETY: as above.
@@ -273,7 +277,8 @@ impl CheckingIommu {
 }
 
 impl IommuState {
-    /// The mapping that holds a range, and the range counted from its start; a fault names the first bad byte.
+    /// The mapping that holds a range, and the range counted from its start; a fault names the first bad
+    /// byte.
     fn find(&mut self, at: DeviceAddr, len: usize) -> Result<(&mut IommuMapping, Range<usize>), IommuFault> {
         let ever = &self.ever;
         let fault = |addr: u64| match ever.range(..=addr).next_back() {

@@ -1,7 +1,8 @@
 //! The oracle: what two pools over one memory must do, said plainly, without threads, atomics or addresses.
 //!
-//! A page is a [`PageToken`], a new one each time it joins a pool: which page a provider gives is its own affair, so a token
-//! is tied to a page number when it is first handed out. Every counter is predicted, and the place of every page.
+//! A page is a [`PageToken`], a new one each time it joins a pool: which page a provider gives is its own
+//! affair, so a token is tied to a page number when it is first handed out. Every counter is predicted, and
+//! the place of every page.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -21,7 +22,8 @@ pub enum Who {
     OtherThread,
 }
 
-/// ReturnState that a thread makes through the ring before it asks a pool again for a lane that it could not have.
+/// Returns that a thread makes through the ring before it asks a pool again for a lane that it could not
+/// have.
 const RETRY: u32 = 256;
 
 /// What the model knows of a page in a pool.
@@ -229,7 +231,7 @@ impl PoolsModel {
         self.pools[pool].records.get_mut(&token).expect("the page is in this pool")
     }
 
-    // ---- Allocation ----------------------------------------------------------------------------------------------
+    // ---- Allocation -----------------------------------------------------------------------------
 
     /// One whole page.
     pub fn alloc_page(&mut self, pool: usize) -> Option<PageToken> {
@@ -350,7 +352,7 @@ impl PoolsModel {
         p.cache.pop()
     }
 
-    // ---- Fragments --------------------------------------------------------------------------------------------------
+    // ---- Fragments ------------------------------------------------------------------------------
 
     /// A fragment of `size` bytes: the page, the offset, the true size.
     pub fn alloc_frag(&mut self, pool: usize, size: usize) -> Option<(PageToken, usize, usize)> {
@@ -488,7 +490,7 @@ impl PoolsModel {
         }
     }
 
-    // ---- ReturnState -------------------------------------------------------------------------------------------------
+    // ---- Returns ----------------------------------------------------------------------------
 
     /// A fragment is dropped.
     pub fn drop_frag(&mut self, pool: usize, who: Who, token: PageToken) {
@@ -507,7 +509,8 @@ impl PoolsModel {
         if self.pools[pool].owner == Some(who) {
             return tokens.iter().for_each(|&token| self.frag_here(pool, token, false));
         }
-        // The lane is looked for once for all of them, and a returner to an ended pool empties it only afterwards.
+        // The lane is looked for once for all of them, and a returner to an ended pool empties it only
+        // afterwards.
         let lane = self.lane_of(pool, who);
         if self.pools[pool].ended {
             return tokens.iter().for_each(|&token| self.frag_late(pool, token));
@@ -541,7 +544,8 @@ impl PoolsModel {
         if self.pools[pool].owner == Some(who) {
             return tokens.iter().for_each(|&token| self.cache_or_ring(pool, token));
         }
-        // The lane is looked for once for all of them, and a returner to an ended pool empties it only afterwards.
+        // The lane is looked for once for all of them, and a returner to an ended pool empties it only
+        // afterwards.
         let lane = self.lane_of(pool, who);
         let room = lane.map_or(0, |at| self.setup.lane - self.pools[pool].lanes[at].messages.len());
         let (fit, rest) = tokens.split_at(room.min(tokens.len()));
@@ -617,7 +621,7 @@ impl PoolsModel {
         thread_lane.lane
     }
 
-    /// A page leaves its pool, for the provider or for whoever refs it.
+    /// A page leaves its pool, for the provider or for those that refer to it.
     fn leave(&mut self, pool: usize, token: PageToken) {
         self.pools[pool].stats.release += 1;
         let record = self.pools[pool].records.remove(&token).expect("the page is in this pool");
@@ -633,7 +637,7 @@ impl PoolsModel {
         self.gone.push(token);
     }
 
-    // ---- Deferred -------------------------------------------------------------------------------------------------
+    // ---- Deferred -------------------------------------------------------------------------------
 
     /// A buffer is queued, in use still or not; says whether there was room.
     pub fn wait(&mut self, pool: usize, token: PageToken, frag: bool, cookie: u64, busy: bool) -> bool {
@@ -655,8 +659,8 @@ impl PoolsModel {
         self.busy.remove(&cookie);
     }
 
-    /// A round of questions, about `most` buffers at most, by the thread that the pool is bound to. Says how many went
-    /// home.
+    /// A round of questions, about `most` buffers at most, by the thread that the pool is bound to. Says how
+    /// many went home.
     pub fn poll_deferred(&mut self, pool: usize, most: usize) -> usize {
         let p = &mut self.pools[pool];
         if p.waiting.is_empty() && p.released.is_empty() {
@@ -738,7 +742,7 @@ impl PoolsModel {
         }
     }
 
-    // ---- Shared, held, the rest ----------------------------------------------------------------------------------
+    // ---- Shared, held, the rest -----------------------------------------------------------------
 
     /// One more clone of a shared buffer.
     pub fn clone_shared(&mut self, pool: usize, token: PageToken) {

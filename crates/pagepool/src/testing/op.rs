@@ -2,8 +2,8 @@
 
 use crate::pool::params::OnBusy;
 
-/// One call, or a short choreography of calls, on one of two pools that share their memory. Numbers choose among what
-/// there is, modulo; an operation that finds nothing to work on does nothing.
+/// One call, or a short choreography of calls, on one of two pools that share their memory. Numbers choose
+/// among what there is, modulo; an operation that finds nothing to work on does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Op {
@@ -79,7 +79,8 @@ impl Op {
     /// Kinds of operation.
     pub const KINDS: u8 = 39;
 
-    /// Every three bytes are an operation: what, on which, how much. Destroying and ending threads is made rare.
+    /// Every three bytes are an operation: what, on which, how much. Destroying and ending threads is made
+    /// rare.
     pub fn from_bytes([what, which, amount]: [u8; 3]) -> Self {
         match what % Self::KINDS {
             0 | 1 => Self::AllocPage(which),

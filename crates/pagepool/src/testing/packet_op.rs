@@ -1,7 +1,7 @@
 //! What can be done to packets, as data: one list for the property test and the fuzzer.
 
-/// One operation on some packets. Numbers choose among what there is, modulo; an operation that finds nothing to work on
-/// does nothing.
+/// One operation on some packets. Numbers choose among what there is, modulo; an operation that finds nothing
+/// to work on does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PacketOp {

@@ -1,8 +1,10 @@
-//! Runs a list of operations on real packets, and on plain vectors of bytes beside them, and compares after every one.
+//! Runs a list of operations on real packets, and on plain vectors of bytes beside them, and compares after
+//! every one.
 //!
-//! The packets lie in a pool that a checking IOMMU maps for a device. The device writes what is received and reads what is
-//! sent, so a missed sync shows as a fault or as other bytes. Every packet is written in a pattern of its own, so
-//! memory that is used again too early shows at the next comparison. At the end everything is home.
+//! The packets lie in a pool that a checking IOMMU maps for a device. The device writes what is received and
+//! reads what is sent, so a missed sync shows as a fault or as other bytes. Every packet is written in a
+//! pattern of its own, so memory that is used again too early shows at the next comparison. At the end
+//! everything is home.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -66,8 +68,8 @@ impl Drop for Lent {
     }
 }
 
-/// Runs the list, and then brings everything home. Panics where a packet has other bytes than it must have, where the
-/// device met a fault, and where anything is out at the end.
+/// Runs the list, and then brings everything home. Panics where a packet has other bytes than it must have,
+/// where the device met a fault, and where anything is out at the end.
 pub fn run_packets(setup: PacketSetup, ops: &[PacketOp]) {
     let mut run = PacketRun::new(setup);
     for &op in ops {
@@ -238,7 +240,7 @@ impl PacketRun {
         assert_eq!(counts.maps, counts.unmaps, "{counts:?}");
     }
 
-    // ---- The device ------------------------------------------------------------------------------------------------
+    // ---- The device -----------------------------------------------------------------------------
 
     fn pattern(&mut self, len: usize) -> Vec<u8> {
         self.seed += 1;
@@ -318,7 +320,7 @@ impl PacketRun {
         self.iommu.sync_for_cpu(at, seen.len());
     }
 
-    // ---- What becomes of what --------------------------------------------------------------------------------------
+    // ---- What becomes of what -------------------------------------------------------------------
 
     fn convert(&mut self, at: u8) {
         let Some(With { what, bytes }) = pick(&mut self.frames, at) else { return };

@@ -1,4 +1,5 @@
-//! The smallest provider there is: a stack of page numbers over zeroed memory, all of it present from the start.
+//! The smallest provider there is: a stack of page numbers over zeroed memory, all of it present from the
+//! start.
 
 // UNSAFETY: the memory is allocated and freed by hand, to have its alignment.
 #![expect(unsafe_code)]
@@ -44,7 +45,8 @@ impl PlainMemory {
     }
 }
 
-// SAFETY: one area, all of it present and zeroed at first; the stack has each page once, and the memory is freed last.
+// SAFETY: one area, all of it present and zeroed at first; the stack has each page once, and the memory is
+// freed last.
 unsafe impl Provider for PlainMemory {
     fn area(&self) -> &Arc<Area> {
         &self.area
@@ -78,10 +80,12 @@ unsafe impl Provider for PlainMemory {
 
 impl Drop for PlainMemory {
     fn drop(&mut self) {
-        // SAFETY: this is the provider, and goes: whoever has a page keeps it. I6: no domain maps what is gone.
+        // SAFETY: this is the provider, and goes: whoever has a page keeps it. I6: no domain maps what is
+        // gone.
         unsafe { self.area.close() };
         let base = self.area.base().expect("plain memory is readable");
-        // SAFETY: allocated in `new` with this layout, freed once; no pool is left, for each keeps its provider.
+        // SAFETY: allocated in `new` with this layout, freed once; no pool is left, for each keeps its
+        // provider.
         unsafe { std::alloc::dealloc(base as *mut u8, self.layout) };
     }
 }

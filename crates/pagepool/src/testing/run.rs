@@ -1,8 +1,8 @@
 //! Runs a list of operations on two real pools and on the model, and compares after every one.
 //!
-//! Everything is deterministic: the other thread does one thing at a time, while this one waits for it. Every buffer is
-//! stamped with a number of its own when it is handed out, and the stamp is looked at before it goes home, so a page or
-//! a fragment that had two owners shows.
+//! Everything is deterministic: the other thread does one thing at a time, while this one waits for it. Every
+//! buffer is stamped with a number of its own when it is handed out, and the stamp is looked at before it
+//! goes home, so a page or a fragment that had two owners shows.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Sender, channel};
@@ -88,14 +88,15 @@ struct OpRun {
     token_at: HashMap<PageIdx, PageToken>,
 }
 
-/// Runs the list over `provider`, which has exactly `setup.pages` free pages of `setup.order`, and then brings everything
-/// home. Panics where the pools and the model differ.
+/// Runs the list over `provider`, which has exactly `setup.pages` free pages of `setup.order`, and then
+/// brings everything home. Panics where the pools and the model differ.
 ///
 /// One run at a time per process: what the model knows of lanes holds while no other pool takes part.
 pub fn run(setup: Setup, provider: Arc<dyn Provider>, ops: &[Op]) {
     let available = provider.available(setup.order);
     let domain: Arc<dyn DmaDomain> = Arc::new(IdentityDomain::new("model"));
-    // Keeps the device's view of the area beyond the end of both pools, so that raw buffers can come home late.
+    // Keeps the device's view of the area beyond the end of both pools, so that raw buffers can come home
+    // late.
     let keeper = provider.area().attach(&domain).expect("the identity maps everything");
     let mut run = OpRun::new(setup, provider.clone(), domain);
     for (at, op) in ops.iter().enumerate() {
@@ -230,7 +231,7 @@ impl OpRun {
         self.thread_ends();
     }
 
-    // ---- Hand-outs -------------------------------------------------------------------------------------------------
+    // ---- Hand-outs ------------------------------------------------------------------------------
 
     /// Ties a token to its page, or finds that they differ.
     fn is_page(&mut self, token: PageToken, page: PageIdx) {
@@ -294,7 +295,8 @@ impl OpRun {
         }
     }
 
-    /// Sixteenths of a page in the upper half, so that some sizes are 0 and some more than a page; odd bytes below.
+    /// Sixteenths of a page in the upper half, so that some sizes are 0 and some more than a page; odd bytes
+    /// below.
     fn size(&self, size: u8) -> usize {
         (size as usize >> 4) * (self.model.page_size() / 14) + (size as usize & 15) * 7
     }
@@ -324,7 +326,7 @@ impl OpRun {
         }
     }
 
-    // ---- ReturnState ---------------------------------------------------------------------------------------------------
+    // ---- Returns ----------------------------------------------------------------------------
 
     /// Takes something out of a list, if there is anything.
     fn pick<T>(from: &mut Vec<T>, at: u8) -> Option<T> {
@@ -438,7 +440,7 @@ impl OpRun {
         self.model.drop_run(pool, who, &tokens);
     }
 
-    // ---- Held, shared, raw -----------------------------------------------------------------------------------------
+    // ---- Held, shared, raw ----------------------------------------------------------------------
 
     fn hold(&mut self, at: u8) {
         if self.buffers.is_empty() {
@@ -536,7 +538,7 @@ impl OpRun {
         );
     }
 
-    // ---- Deferred ---------------------------------------------------------------------------------------------------
+    // ---- Deferred -------------------------------------------------------------------------------
 
     fn wait(&mut self, at: u8, busy: bool) {
         let Some(out) = Self::pick(&mut self.buffers, at) else { return };
@@ -572,7 +574,7 @@ impl OpRun {
         assert_eq!(real.poll_deferred(), self.model.poll_deferred(pool, usize::MAX), "poll_deferred");
     }
 
-    // ---- The pools themselves --------------------------------------------------------------------------------------
+    // ---- The pools themselves -------------------------------------------------------------------
 
     fn update_nid(&mut self, pool: usize, node: u8) {
         if !self.provider.has_node(NodeId(node)) {
@@ -613,7 +615,8 @@ impl OpRun {
     }
 }
 
-/// What a bulk sends home together: the plain pages of a pool, the fragments of a pool, any other page by itself.
+/// What a bulk sends home together: the plain pages of a pool, the fragments of a pool, any other page by
+/// itself.
 fn groups(mut outs: Vec<Out<()>>) -> Vec<Vec<Out<()>>> {
     let mut groups = Vec::new();
     while let Some(first) = outs.first() {

@@ -1,10 +1,10 @@
-//! What an arena is made of: kinds of memory, and what happens when a kind is not to be had.
+//! What an arena is made of: kinds of memory, and what an arena does if a kind is not available.
 //!
-//! What   [`Backing`] is what one asks for; [`ArenaMemory`] commits it region by region and says what came instead. A region
-//!        of huge pages is made elsewhere, filled, and then moved into its place, so that a refusal leaves the
-//!        reservation as it was.
-//! Who    [`ArenaMemory`] is called by the arena under its growth lock, never under the lock of the free pages: committing
-//!        may fault memory in.
+//! What   [`Backing`] is what one asks for; [`ArenaMemory`] commits it region by region and says what came
+//!        instead. A region of huge pages is made elsewhere, filled, and then moved into its place, so that a
+//!        refusal leaves the reservation as it was.
+//! Who    [`ArenaMemory`] is called by the arena under its growth lock, never under the lock of the free
+//!        pages: committing may fault memory in.
 
 use std::fmt;
 use std::fs;
@@ -93,7 +93,7 @@ pub(crate) struct Commit {
     pub(crate) inherit_on_fork: bool,
 }
 
-/// The kind of memory that came in place of what was asked for, and why.
+/// The kind of memory that came in place of what was requested, and why.
 pub(crate) type Instead = (Backing, String);
 
 /// The addresses of an arena, and the file behind them if there is one.
@@ -159,7 +159,7 @@ impl ArenaMemory {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
-    /// Makes a region usable. Gives the reason if it is of another kind than was asked for.
+    /// Makes a region usable. Gives the reason if it is of another kind than was requested.
     pub(crate) fn commit(&self, at: Range<usize>, how: &Commit) -> Result<Option<Instead>, Error> {
         let done = self.try_commit(at.clone(), how);
         if done.is_err() {
@@ -327,8 +327,8 @@ fn mlock_remedy(arena_bytes: u64) -> String {
 
 fn mlock_text(limit_bytes: u64, arena_bytes: u64) -> String {
     format!(
-        "RLIMIT_MEMLOCK is {}, this arena locks {}: raise it with `ulimit -l {}` (limits.conf, or LimitMEMLOCK= in the \
-         unit), or leave mlock off",
+        "RLIMIT_MEMLOCK is {}, this arena locks {}: raise it with `ulimit -l {}` (limits.conf, or LimitMEMLOCK= in \
+         the unit), or leave mlock off",
         bytes(limit_bytes),
         bytes(arena_bytes),
         arena_bytes.div_ceil(1024)

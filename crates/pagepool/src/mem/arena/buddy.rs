@@ -1,8 +1,8 @@
 //! The buddy allocator under an arena: free blocks of order 0 to 10 per node, split and merged.
 //!
-//! What   a block is `1 << order` base pages, naturally aligned, all on one node. Per page a link (8 bytes) and a state
-//!        (1 byte), in tables beside the memory; the free lists are linked through the tables. Linux:
-//!        `mm/page_alloc.c`.
+//! What   a block is `1 << order` base pages, naturally aligned, all on one node. Per page a link (8 bytes)
+//!        and a state (1 byte), in tables beside the memory; the free lists are linked through the tables.
+//!        Linux: `mm/page_alloc.c`.
 //! Who    whoever holds the lock of the [`FreePages`](crate::mem::arena::free_pages::FreePages) around it.
 //! Cost   a take or a give is a few list operations per split or merge; no loop over pages.
 
@@ -78,7 +78,8 @@ impl Buddy {
         (usize::from(order)..ORDERS).map(|o| u64::from(blocks[o]) << (o - usize::from(order))).sum()
     }
 
-    /// Adds a stretch of free pages, cut into the largest blocks on one node that fit; the lowest are given first.
+    /// Adds a stretch of free pages, cut into the largest blocks on one node that fit; the lowest are given
+    /// first.
     pub(crate) fn add(&mut self, pages: Range<u32>) {
         let mut end = pages.end;
         while end > pages.start {
@@ -102,7 +103,8 @@ impl Buddy {
         }
     }
 
-    /// Takes the smallest free block of at least `order` and cuts it down to at most `largest`; gives its order too.
+    /// Takes the smallest free block of at least `order` and cuts it down to at most `largest`; gives its
+    /// order too.
     pub(crate) fn take(&mut self, list: usize, order: u8, largest: u8) -> Option<(PageIdx, u8)> {
         let lists = &self.lists[list];
         let found = (usize::from(order)..ORDERS).find(|&o| lists.first[o] != 0)?;

@@ -1,12 +1,13 @@
 //! Free pages of a provider: hot stacks over a buddy allocator, under one short lock.
 //!
-//! What   per node and order a stack of page numbers, last in first out, so that bulk requests are a copy; below them
-//!        [`Buddy`]. A request that neither satisfies first pours the node's stacks into the buddy, so that idle
-//!        pages of one order can become pages of another.
+//! What   per node and order a stack of page numbers, last in first out, so that bulk requests are a copy;
+//!        below them [`Buddy`]. A request that neither satisfies first pours the node's stacks into the
+//!        buddy, so that idle pages of one order can become pages of another.
 //! Who    any thread. The lock is never held while foreign code runs or memory is faulted in.
-//! I1     a page is in a stack, in the buddy, or out. Builds with debug assertions keep a byte per page that says which
-//!        are out, and refuse a page that comes back twice.
-//! Cost   `take` and `give` of n pages: one lock, one copy of 4 n bytes. No allocation. At most 13 bytes per 4 KiB.
+//! I1     a page is in a stack, in the buddy, or out. Builds with debug assertions keep a byte per page that
+//!        says which are out, and refuse a page that comes back twice.
+//! Cost   `take` and `give` of n pages: one lock, one copy of 4 n bytes. No allocation. At most 13 bytes per
+//!        4 KiB.
 
 use std::fmt;
 use std::ops::Range;
@@ -87,7 +88,8 @@ impl fmt::Debug for FreePages {
 }
 
 impl FreePages {
-    /// No free page yet. `nodes` is one more than the highest node; where the area has one node it does not matter.
+    /// No free page yet. `nodes` is one more than the highest node; where the area has one node it does not
+    /// matter.
     pub(crate) fn new(area: &Arc<Area>, nodes: usize) -> Result<Self, Error> {
         let lists = if area.only_node().is_some() { 1 } else { nodes.max(1) };
         let each = area.pages() as usize / lists;
@@ -210,7 +212,8 @@ impl FreeState {
         taken
     }
 
-    /// Cuts blocks into an empty hot stack until `want` pages are in it, or it is full; says whether any came.
+    /// Cuts blocks into an empty hot stack until `want` pages are in it, or it is full; says whether any
+    /// came.
     fn refill(&mut self, list: usize, order: u8, want: usize) -> bool {
         let stack = &mut self.hot[list * ORDERS + usize::from(order)];
         while stack.len < want && stack.room() > 0 {

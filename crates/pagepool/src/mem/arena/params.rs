@@ -37,8 +37,8 @@ impl fmt::Display for NodePolicy {
 pub struct ArenaParams {
     /// Name in descriptions, and of the memfd. Default "arena".
     pub name: String,
-    /// Size up to which the arena grows, in bytes, a multiple of 4096 (of the huge page for hugetlb kinds). Addresses
-    /// are reserved at once, memory is not. Default 64 MiB.
+    /// Size up to which the arena grows, in bytes, a multiple of 4096 (of the huge page for hugetlb kinds).
+    /// Addresses are reserved at once, memory is not. Default 64 MiB.
     pub max_bytes: u64,
     /// The kind of memory. Default transparent huge pages.
     pub backing: Backing,
@@ -48,17 +48,17 @@ pub struct ArenaParams {
     pub node: NodePolicy,
     /// The nodes there are. Default those of the machine.
     pub topology: Topology,
-    /// Make the kernel give the memory of a region when it is committed, not when it is touched. Default off; on a
-    /// machine of several nodes always on, unless the arena is bound to one, because the node of a page is known
-    /// only then.
+    /// Make the kernel give the memory of a region when it is committed, not when it is touched. Default off;
+    /// on a machine of several nodes always on, unless the arena is bound to one, because the node of a page
+    /// is known only then.
     pub prefault: bool,
     /// Lock the memory (`mlock`); the limit is raised if it may be. Default off.
     pub mlock: bool,
-    /// Commit everything at creation, and keep it: for domains that need the arena as it is (an AF_XDP UMEM). Default
-    /// off: the first region at creation, the others when pages are asked for.
+    /// Commit everything at creation, and keep it: for domains that need the arena as it is (an AF_XDP UMEM).
+    /// Default off: the first region at creation, the others when pages are requested.
     pub commit_all: bool,
-    /// Let a child of `fork` have the memory too. Default off. Without effect on the caller's memory, which is left as
-    /// it is.
+    /// Let a child of `fork` have the memory too. Default off. Without effect on the caller's memory, which
+    /// is left as it is.
     pub inherit_on_fork: bool,
 }
 
@@ -150,19 +150,19 @@ impl ArenaParams {
     }
 }
 
-/// What an arena is, and what of the wishes was not to be had.
+/// What an arena is, and which requests were not met.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Description {
     /// The arena's name.
     pub name: String,
-    /// The kind of memory that was asked for.
+    /// The kind of memory that was requested.
     pub asked: Backing,
     /// The kind that the arena has; of several, the one that is furthest from the wish.
     pub got: Backing,
     /// Why it is another.
     pub why: Option<String>,
-    /// The node policy that was asked for.
+    /// The node policy that was requested.
     pub node: NodePolicy,
     /// Wishes that were ignored, each with the reason.
     pub ignored: Vec<String>,

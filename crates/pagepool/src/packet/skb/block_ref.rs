@@ -1,10 +1,11 @@
 //! A counted reference to what the clones of a packet share.
 //!
-//! What   [`BlockRef`] gives `&Block` always, `&mut Block` while it is the only one, and the last to be dropped sends
-//!        everything home and puts the block back.
-//! Pairs  drop (Release on `refs`) -> the drop that finds it is the last, and `get_mut` (Acquire): they see all reads
-//!        of the others done, and their note.
-//! Cost   clone and drop of one of several: one atomic operation. The only reference: taken and put back, see `cache.rs`.
+//! What   [`BlockRef`] gives `&Block` always, `&mut Block` while it is the only one, and the last to be
+//!        dropped sends everything home and puts the block back.
+//! Pairs  drop (Release on `refs`) -> the drop that finds it is the last, and `get_mut` (Acquire): they see
+//!        all reads of the others done, and their note.
+//! Cost   clone and drop of one of several: one atomic operation. The only reference: taken and put back, see
+//!        `cache.rs`.
 
 // UNSAFETY: blocks are raw memory, reached by address under the count of references.
 #![expect(unsafe_code)]
@@ -25,7 +26,8 @@ pub(crate) struct BlockRef {
     slot: u32,
 }
 
-// SAFETY: what a block has is `Send` and `Sync`, and it is changed only through the one reference that there is.
+// SAFETY: what a block has is `Send` and `Sync`, and it is changed only through the one reference that there
+// is.
 unsafe impl Send for BlockRef {}
 // SAFETY: as above.
 unsafe impl Sync for BlockRef {}
@@ -70,7 +72,8 @@ impl BlockRef {
         if self.is_shared() {
             return None;
         }
-        // SAFETY: I1, I3. This is the only reference, it is borrowed exclusively, and none can be made but from it.
+        // SAFETY: I1, I3. This is the only reference, it is borrowed exclusively, and none can be made but
+        // from it.
         let block = unsafe { &mut *self.cache.block(self.slot) };
         block.settle();
         Some(block)
@@ -142,8 +145,9 @@ impl Clone for BlockRef {
 impl Drop for BlockRef {
     #[inline]
     fn drop(&mut self) {
-        // Models make one access of the look and the subtraction: a thread's own look makes loom forget that another
-        // thread looked before, and then it would not try the subtraction between that look and what follows from it.
+        // Models make one access of the look and the subtraction: a thread's own look makes loom forget that
+        // another thread looked before, and then it would not try the subtraction between that look and what
+        // follows from it.
         if cfg!(loom) || self.is_shared() {
             if self.info.refs.fetch_sub(1, Ordering::Release) != 1 {
                 return;
@@ -157,8 +161,8 @@ impl Drop for BlockRef {
     }
 }
 
-/// The block that the last reference left. It is dropped only where a panic of foreign code cuts the sending home short:
-/// then the rest goes home and the block is put back all the same.
+/// The block that the last reference left. It is dropped only where a panic of foreign code cuts the sending
+/// home short: then the rest goes home and the block is put back all the same.
 struct BlockRest {
     cache: CacheRef,
     slot: u32,

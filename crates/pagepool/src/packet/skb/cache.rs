@@ -1,13 +1,15 @@
 //! Where heads of packets come from, and how they outlive their cache.
 //!
-//! What   blocks of one size in a [`Slab`]. Handles share one [`CacheHandles`]; a packet refers to the cache by address and
-//!        counts nothing, as a buffer that is out refers to its pool.
+//! What   blocks of one size in a [`Slab`]. Handles share one [`CacheHandles`]; a packet refers to the cache
+//!        by address and counts nothing, as a buffer that is out refers to its pool.
 //! Who    any thread takes and puts blocks.
-//! End    the last handle closes the slab and adds the number of blocks that are out to `late`. Each block that finds the
-//!        slab closed when it is put takes one away. Whoever brings `late` to 0 frees the cache: the last handle if
-//!        nothing is out, else the last packet, on whichever thread. `late` is below 0 while packets are faster than the
-//!        last handle, and reaches 0 once: no block is taken from a closed slab.
-//! Pairs  settle (AcqRel) -> settle: whoever frees the cache comes after everything that the others did in it.
+//! End    the last handle closes the slab and adds the number of blocks that are out to `late`. Each block
+//!        that finds the slab closed when it is put takes one away. Whoever brings `late` to 0 frees the
+//!        cache: the last handle if nothing is out, else the last packet, on whichever thread. `late` is
+//!        below 0 while packets are faster than the last handle, and reaches 0 once: no block is taken from a
+//!        closed slab.
+//! Pairs  settle (AcqRel) -> settle: whoever frees the cache comes after everything that the others did in
+//!        it.
 //! Cost   take and put: one compare-and-swap each.
 
 // UNSAFETY: packets refer to the cache by address.
@@ -30,9 +32,9 @@ const MAX_BLOCKS: usize = 1 << 24;
 /// The memory that heads of packets are made of: so many packets can be at once, clones not counted. Linux:
 /// `skbuff_cache` and `skb_small_head`.
 ///
-/// A handle, cheap to clone, for any thread. Its packets live on when the last handle is dropped, and the last of them
-/// frees the memory; but those that would need a block more from then on, to be split or to have data of their own,
-/// find the cache [exhausted](crate::SkbError::Exhausted).
+/// A handle, cheap to clone, for any thread. Its packets live on when the last handle is dropped, and the
+/// last of them frees the memory; but those that would need a block more from then on, to be split or to have
+/// data of their own, find the cache [exhausted](crate::SkbError::Exhausted).
 ///
 /// ```
 /// use pagepool::{SkBuff, SkbCache, SkbError};
@@ -50,9 +52,9 @@ const MAX_BLOCKS: usize = 1 << 24;
 pub struct SkbCache(Arc<CacheHandles>);
 
 impl SkbCache {
-    /// A cache of so many blocks, 1 to 2^24. A block has 1,104 bytes, 512 of them for the head of a packet, and costs
-    /// memory once it is used; nothing is allocated later. Errors: [`Error::Parameter`] for another number, or no address
-    /// space.
+    /// A cache of so many blocks, 1 to 2^24. A block has 1,104 bytes, 512 of them for the head of a packet,
+    /// and costs memory once it is used; nothing is allocated later. Errors: [`Error::Parameter`] for another
+    /// number, or no address space.
     pub fn new(blocks: usize) -> Result<Self, Error> {
         if !(1..=MAX_BLOCKS).contains(&blocks) {
             return Err(Error::parameter("blocks", blocks, "1 to 16777216"));

@@ -22,21 +22,24 @@ pub struct Coalesced {
 }
 
 impl SkBuff {
-    /// Appends another packet, if that is to be had for nothing; gives it back if not. Linux: `skb_try_coalesce`.
+    /// Appends another packet, if that is possible without a copy; gives it back if not. Linux:
+    /// `skb_try_coalesce`.
     ///
-    /// Refused if this packet is cloned; if one of both is marked for recycling, or readable, and the other is not; if
-    /// there would be more than 17 fragments; if the other's head has data and lies in ordinary memory, or is shared by
-    /// a clone. What fits the tailroom of a packet without fragments is copied there, whatever it lies in.
+    /// Refused if this packet is cloned; if one of both is marked for recycling, or readable, and the other
+    /// is not; if there would be more than 17 fragments; if the other's head has data and lies in ordinary
+    /// memory, or is shared by a clone. What fits the tailroom of a packet without fragments is copied there,
+    /// whatever it lies in.
     ///
-    /// Cost: nothing is copied beyond that. If the other packet is cloned its fragments are shared, one atomic operation
-    /// each; else they move.
+    /// Cost: nothing is copied beyond that. If the other packet is cloned its fragments are shared, one
+    /// atomic operation each; else they move.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams, SkBuff, SkbCache};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// # let pool = Pool::new(PoolParams { max_len: 1500, ..Default::default() }, arena)?.bind();
     /// let cache = SkbCache::new(8)?;
-    /// let receive = || SkBuff::from_buff(&cache, XdpBuff::received(pool.alloc_page().unwrap(), 1500).unwrap()).unwrap();
+    /// let received = || XdpBuff::received(pool.alloc_page().unwrap(), 1500).unwrap();
+    /// let receive = || SkBuff::from_buff(&cache, received()).unwrap();
     /// let mut stream = receive();
     /// stream.pull(54).unwrap();
     /// for _ in 0..17 {
@@ -78,8 +81,8 @@ impl SkBuff {
         Some(Coalesced { truesize: 0, stolen_head: false })
     }
 
-    /// The head's data as a fragment, and an empty head in its place: where it lies in a pool's buffer that no clone
-    /// shares.
+    /// The head's data as a fragment, and an empty head in its place: where it lies in a pool's buffer that
+    /// no clone shares.
     pub(crate) fn take_head(&mut self) -> Option<SkbFrag> {
         let (offset, len) = (self.headroom(), self.head_len());
         self.head_buffer().filter(|_| len > 0)?;
@@ -88,8 +91,8 @@ impl SkBuff {
         Some(SkbFrag::new(buffer.into(), offset, len))
     }
 
-    /// Appends the fragments to those of another packet, which have room for them; or references to them, where a clone
-    /// has them too.
+    /// Appends the fragments to those of another packet, which have room for them; or references to them,
+    /// where a clone has them too.
     pub(crate) fn take_frags(&mut self, to: &mut Frags) {
         if let Some(block) = self.block.get_mut() {
             return block.frags_mut().move_from(0, to);

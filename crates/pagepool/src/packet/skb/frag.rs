@@ -1,9 +1,10 @@
 //! The memory of packets, and the stretches of it that are a packet's fragments.
 //!
-//! What   [`SkbMemory`] is a buffer of a pool, alone or with other readers, ordinary memory, or memory of somebody else's;
-//!        [`SkbFrag`] is a stretch of it. It knows where it belongs, so nothing is looked up when it is dropped.
-//! Cost   moving one costs nothing; a second reference to pool memory is one atomic operation in its page's record, and to
-//!        any other one in its count.
+//! What   [`SkbMemory`] is a buffer of a pool, alone or with other readers, ordinary memory, or memory of
+//!        somebody else's; [`SkbFrag`] is a stretch of it. It knows where it belongs, so nothing is looked up
+//!        when it is dropped.
+//! Cost   moving one costs nothing; a second reference to pool memory is one atomic operation in its page's
+//!        record, and to any other one in its count.
 
 // UNSAFETY: a second reference to a buffer is its holder's promise to drop it as a shared one.
 #![expect(unsafe_code)]
@@ -31,9 +32,10 @@ pub enum SkbMemory {
     Owned(SkbOwner),
 }
 
-/// Whoever has memory that packets lie in.
+/// The owner of memory that packets lie in.
 ///
-/// It is dropped when the last packet has let go of the memory, on whichever thread: that is how it hears of it.
+/// It is dropped when the last packet has let go of the memory, on whichever thread: that is how it hears of
+/// it.
 #[derive(Clone)]
 pub struct SkbOwner(Arc<dyn AsRef<[u8]> + Send + Sync>);
 
@@ -68,9 +70,9 @@ impl From<Arc<[u8]>> for SkbMemory {
 }
 
 impl SkbMemory {
-    /// Memory that somebody else has, and lends to packets until the last of them has let go of it: then `owner` is
-    /// dropped, which may do anything a thread may do. It must give the same bytes each time it is asked. Allocates a
-    /// count. Linux: `ubuf_info` and its callback.
+    /// Memory that somebody else has, and lends to packets until the last of them has let go of it: then
+    /// `owner` is dropped, which may do anything a thread may do. It must give the same bytes each time it is
+    /// asked. Allocates a count. Linux: `ubuf_info` and its callback.
     ///
     /// ```
     /// use pagepool::{SkBuff, SkbCache, SkbMemory};

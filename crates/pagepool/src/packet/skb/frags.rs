@@ -1,4 +1,5 @@
-//! The fragments of one packet, in order: an array of at most 17 with their number and the sum of their bytes.
+//! The fragments of one packet, in order: an array of at most 17 with their number and the sum of their
+//! bytes.
 
 // UNSAFETY: entries up to the count are initialised.
 #![expect(unsafe_code)]
@@ -85,7 +86,8 @@ impl Frags {
     /// Makes all of them shared. Costs no atomic operation.
     pub(crate) fn share(&mut self) {
         for frag in self.as_mut_slice() {
-            // SAFETY: I1. It is read out once, for the next line puts one in its place, and nothing between them panics.
+            // SAFETY: I1. It is read out once, for the next line puts one in its place, and nothing between
+            // them panics.
             let alone = unsafe { std::ptr::read(frag) };
             // SAFETY: as above; what was here moved out.
             unsafe { std::ptr::write(frag, alone.into_shared()) };
@@ -122,8 +124,8 @@ impl Frags {
         }
     }
 
-    /// Moves what lies behind so many bytes to a packet that has no fragments; both share the one that the bound falls
-    /// into.
+    /// Moves what lies behind so many bytes to a packet that has no fragments; both share the one that the
+    /// bound falls into.
     pub(crate) fn split(&mut self, at: usize, to: &mut Self) {
         let (mut before, mut index) = (0, 0);
         while let Some(frag) = self.as_slice().get(index)

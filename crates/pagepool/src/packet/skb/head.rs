@@ -7,7 +7,8 @@ use crate::packet::skb::sk_buff::SkBuff;
 impl SkBuff {
     /// Makes the packet longer at its front, and gives those bytes to be written. Linux: `skb_push`.
     ///
-    /// Refused while a clone shares them, and where there is no such headroom; see [`cow_head`](Self::cow_head).
+    /// Refused while a clone shares them, and where there is no such headroom; see
+    /// [`cow_head`](Self::cow_head).
     ///
     /// ```
     /// use pagepool::{SkBuff, SkbCache, SkbError};
@@ -34,8 +35,8 @@ impl SkBuff {
         Ok(&mut block.head_bytes_mut()[from..end])
     }
 
-    /// Makes the packet longer at its end, and gives those bytes to be written; they are what the memory had. Linux:
-    /// `skb_put`.
+    /// Makes the packet longer at its end, and gives those bytes to be written; they are what the memory had.
+    /// Linux: `skb_put`.
     ///
     /// Refused while a clone shares them, where there is no such tailroom, and for a packet with fragments.
     #[doc(alias = "skb_put")]
@@ -51,9 +52,9 @@ impl SkBuff {
 
     /// Makes sure that the head may be written, and that there is so much headroom. Linux: `skb_cow_head`.
     ///
-    /// Nothing to do costs nothing. Else the head's bytes are copied to ordinary memory: the block's own 512 bytes, or
-    /// where they do not suffice newly allocated ones. If a clone shares the packet it gets a block of its own, and a
-    /// reference to each fragment (one atomic operation).
+    /// Nothing to do costs nothing. Else the head's bytes are copied to ordinary memory: the block's own 512
+    /// bytes, or where they do not suffice newly allocated ones. If a clone shares the packet it gets a block
+    /// of its own, and a reference to each fragment (one atomic operation).
     #[doc(alias = "skb_cow_head")]
     pub fn cow_head(&mut self, headroom: usize) -> Result<(), SkbError> {
         if self.is_cloned() || self.headroom() < headroom {
@@ -62,8 +63,8 @@ impl SkBuff {
         Ok(())
     }
 
-    /// Makes sure that no clone shares the packet, as [`cow_head`](Self::cow_head) does; the headroom may become smaller.
-    /// Linux: `skb_unclone`.
+    /// Makes sure that no clone shares the packet, as [`cow_head`](Self::cow_head) does; the headroom may
+    /// become smaller. Linux: `skb_unclone`.
     ///
     /// ```
     /// # use pagepool::{SkBuff, SkbCache};
@@ -82,8 +83,8 @@ impl SkBuff {
         if self.is_cloned() { self.own_head(0, self.head_len()) } else { Ok(()) }
     }
 
-    /// Copies the head to ordinary memory that has at least so much headroom, and can have `capacity` bytes of data; if
-    /// the packet is cloned, to that of a block of its own.
+    /// Copies the head to ordinary memory that has at least so much headroom, and can have `capacity` bytes
+    /// of data; if the packet is cloned, to that of a block of its own.
     pub(crate) fn own_head(&mut self, headroom: usize, capacity: usize) -> Result<(), SkbError> {
         let (from, len) = (self.data as usize..self.tail as usize, self.head_len());
         let wanted = headroom.max(self.headroom());

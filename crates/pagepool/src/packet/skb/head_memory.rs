@@ -33,8 +33,8 @@ impl Head {
     }
 }
 
-/// Ordinary memory for a head of `len` bytes, and its headroom: `least` bytes, and up to `wanted` where they cost nothing
-/// or memory is allocated anyway.
+/// Ordinary memory for a head of `len` bytes, and its headroom: `least` bytes, and up to `wanted` where they
+/// cost nothing or memory is allocated anyway.
 pub(crate) fn ordinary(least: usize, wanted: usize, len: usize) -> Result<(Head, usize), SkbError> {
     if least.checked_add(len).is_none_or(|sum| sum > MAX_HEAD) {
         return Err(SkbError::NoMemory);

@@ -4,11 +4,11 @@ use crate::packet::skb::error::SkbError;
 use crate::packet::skb::sk_buff::SkBuff;
 
 impl SkBuff {
-    /// Cuts bytes off the front, across fragments; those that are consumed go home at once. Linux: `skb_pull`, and
-    /// `pskb_pull` without its copy.
+    /// Cuts bytes off the front, across fragments; those that are consumed go home at once. Linux:
+    /// `skb_pull`, and `pskb_pull` without its copy.
     ///
-    /// Within the head this is the packet's own affair, and costs nothing. Beyond it a packet that a clone shares gets a
-    /// block of its own first, see [`unclone`](Self::unclone).
+    /// Within the head this is the packet's own affair, and costs nothing. Beyond it a packet that a clone
+    /// shares gets a block of its own first, see [`unclone`](Self::unclone).
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache, SkbError};
@@ -47,8 +47,8 @@ impl SkBuff {
 
     /// Cuts the end off: `len` bytes stay. What lies behind goes home at once. Linux: `pskb_trim`.
     ///
-    /// A packet with fragments that a clone shares gets a block of its own first; one without is cut for nothing. More
-    /// bytes than it has leave it as it is.
+    /// A packet with fragments that a clone shares gets a block of its own first; one without is cut for
+    /// nothing. More bytes than it has leave it as it is.
     #[doc(alias = "pskb_trim")]
     #[doc(alias = "skb_trim")]
     pub fn trim(&mut self, len: usize) -> Result<(), SkbError> {
@@ -71,9 +71,9 @@ impl SkBuff {
 
     /// Makes sure that the first `len` bytes are in the head. Linux: `pskb_may_pull`.
     ///
-    /// If they are this costs nothing. Else they are copied behind the head's data, where there is room for them and no
-    /// clone, or with it into ordinary memory: the block's own 512 bytes, or newly allocated ones. Fragments that are
-    /// consumed go home at once.
+    /// If they are this costs nothing. Else they are copied behind the head's data, where there is room for
+    /// them and no clone, or with it into ordinary memory: the block's own 512 bytes, or newly allocated
+    /// ones. Fragments that are consumed go home at once.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache};
@@ -108,7 +108,8 @@ impl SkBuff {
         Ok(())
     }
 
-    /// Makes sure that all of it is in the head. Linux: `skb_linearize`. See [`make_linear`](Self::make_linear).
+    /// Makes sure that all of it is in the head. Linux: `skb_linearize`. See
+    /// [`make_linear`](Self::make_linear).
     ///
     /// ```
     /// # use pagepool::{SkBuff, SkbCache};

@@ -9,15 +9,15 @@ use crate::packet::skb::frag::SkbFrag;
 use crate::packet::skb::sk_buff::SkBuff;
 
 impl SkBuff {
-    /// The packet's bytes where they are, in order: the head if it has data, then each fragment; `None` if the CPU cannot
-    /// read them all.
+    /// The packet's bytes where they are, in order: the head if it has data, then each fragment; `None` if
+    /// the CPU cannot read them all.
     pub fn chunks(&self) -> Option<impl Iterator<Item = &[u8]>> {
         let head = Some(self.data()).filter(|data| !data.is_empty());
         self.readable().then(|| head.into_iter().chain(self.frags().iter().map(SkbFrag::data)))
     }
 
-    /// Fills slices for a vectored send, and says how many; as many as there are, or room for: up to 18. Nothing is
-    /// copied. Linux: `skb_to_sgvec`.
+    /// Fills slices for a vectored send, and says how many; as many as there are, or room for: up to 18.
+    /// Nothing is copied. Linux: `skb_to_sgvec`.
     ///
     /// ```
     /// # use pagepool::{SkBuff, SkbCache};
@@ -38,7 +38,8 @@ impl SkBuff {
         Ok(into.iter_mut().zip(chunks).map(|(slice, chunk)| *slice = IoSlice::new(chunk)).count())
     }
 
-    /// Copies the bytes from `offset` on; there are as many as the slice has room for. Linux: `skb_copy_bits`.
+    /// Copies the bytes from `offset` on; there are as many as the slice has room for. Linux:
+    /// `skb_copy_bits`.
     ///
     /// ```
     /// # use pagepool::{SkBuff, SkbCache, SkbError};
@@ -61,8 +62,8 @@ impl SkBuff {
         Ok(())
     }
 
-    /// A packet of its own with a copy of all bytes, in a head with the same headroom; ordinary memory, unmarked. Linux:
-    /// `skb_copy`.
+    /// A packet of its own with a copy of all bytes, in a head with the same headroom; ordinary memory,
+    /// unmarked. Linux: `skb_copy`.
     ///
     /// Allocates for more than 512 bytes with the headroom.
     ///

@@ -1,14 +1,16 @@
 //! A packet for stacks.
 //!
-//! What   a head (the linear part) and up to 17 fragments, memory of pools and ordinary memory mixed. Clones share the
-//!        data; the last of them to be dropped sends every buffer home, once, on whichever thread. Linux:
-//!        `struct sk_buff` with `skb_shared_info`.
-//! Who    the thread that has it. What the clones share is changed by nobody; see each operation for what it does about
-//!        that: most make the packet's own copy of the description first (a block, and the head's bytes), as Linux's
-//!        do, `push` and `put` refuse, and moving the ends of the head is every clone's own affair.
-//! How    a packet is 32 bytes: a counted reference to a block of an [`SkbCache`], and where in the head its data lies.
-//! Cost   one compare-and-swap to make one, and one when it is dropped; a clone one atomic operation, and one to drop it.
-//!        Nothing is allocated, but for a head of more than 512 bytes of ordinary memory.
+//! What   a head (the linear part) and up to 17 fragments, memory of pools and ordinary memory mixed. Clones
+//!        share the data; the last of them to be dropped sends every buffer home, once, on whichever thread.
+//!        Linux: `struct sk_buff` with `skb_shared_info`.
+//! Who    the thread that has it. What the clones share is changed by nobody; see each operation for what it
+//!        does about that: most make the packet's own copy of the description first (a block, and the head's
+//!        bytes), as Linux's do, `push` and `put` refuse, and moving the ends of the head is every clone's
+//!        own affair.
+//! How    a packet is 32 bytes: a counted reference to a block of an [`SkbCache`], and where in the head its
+//!        data lies.
+//! Cost   one compare-and-swap to make one, and one when it is dropped; a clone one atomic operation, and one
+//!        to drop it. Nothing is allocated, but for a head of more than 512 bytes of ordinary memory.
 
 use std::fmt;
 
@@ -64,12 +66,12 @@ pub struct SkBuff {
 const _: () = assert!(size_of::<SkBuff>() <= 32, "two packets in a cache line");
 
 impl SkBuff {
-    /// The packet of a frame, without a copy; marked for recycling. A first buffer that the CPU cannot read becomes the
-    /// first fragment, behind an empty head with 128 bytes of headroom. The frame's metadata is not kept. Linux:
-    /// `xdp_build_skb_from_frame`.
+    /// The packet of a frame, without a copy; marked for recycling. A first buffer that the CPU cannot read
+    /// becomes the first fragment, behind an empty head with 128 bytes of headroom. The frame's metadata is
+    /// not kept. Linux: `xdp_build_skb_from_frame`.
     ///
-    /// Gives the frame back if the cache is exhausted, if its memory is no pool's, or if a first buffer that the CPU
-    /// cannot read has 17 further ones behind it.
+    /// Gives the frame back if the cache is exhausted, if its memory is no pool's, or if a first buffer that
+    /// the CPU cannot read has 17 further ones behind it.
     ///
     /// Cost: one compare-and-swap, and a move per buffer.
     #[doc(alias = "xdp_build_skb_from_frame")]
@@ -96,8 +98,8 @@ impl SkBuff {
         frame.buffer().is_some_and(|head| head.as_ptr().is_some() || frame.frags().len() < MAX_FRAGS)
     }
 
-    /// An empty packet with ordinary memory for a head: room before its data, and for `len` bytes of it. Linux:
-    /// `alloc_skb` and `skb_reserve`.
+    /// An empty packet with ordinary memory for a head: room before its data, and for `len` bytes of it.
+    /// Linux: `alloc_skb` and `skb_reserve`.
     ///
     /// Nothing is allocated up to 512 bytes of both.
     ///
@@ -124,7 +126,7 @@ impl SkBuff {
         Ok(packet)
     }
 
-    /// An empty packet of a new block, with a head of ordinary memory; see [`head::ordinary`].
+    /// An empty packet of a new block, with a head of ordinary memory; see [`ordinary`].
     pub(crate) fn ordinary(
         mut block: NewBlock,
         least: usize,
@@ -136,10 +138,12 @@ impl SkBuff {
         Ok(Self { block: block.into(), data: headroom as u32, tail: headroom as u32, recycle: false })
     }
 
-    /// Appends a fragment: the bytes at `offset` in a pool's buffer, a shared buffer, an `Arc<[u8]>`, or memory that
-    /// somebody lends ([`SkbMemory::owned`]). Pool memory marks the packet for recycling. Linux: `skb_add_rx_frag`.
+    /// Appends a fragment: the bytes at `offset` in a pool's buffer, a shared buffer, an `Arc<[u8]>`, or
+    /// memory that somebody lends ([`SkbMemory::owned`]). Pool memory marks the packet for recycling. Linux:
+    /// `skb_add_rx_frag`.
     ///
-    /// Gives the memory back where it has no such bytes, the packet has 17 fragments or 4 GiB, or a clone shares them.
+    /// Gives the memory back where it has no such bytes, the packet has 17 fragments or 4 GiB, or a clone
+    /// shares them.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache};
@@ -205,15 +209,16 @@ impl SkBuff {
         self.data as usize
     }
 
-    /// Bytes behind the head's data that the packet may grow into; none when it has fragments. Linux: `skb_tailroom`.
+    /// Bytes behind the head's data that the packet may grow into; none when it has fragments. Linux:
+    /// `skb_tailroom`.
     #[doc(alias = "skb_tailroom")]
     #[inline]
     pub fn tailroom(&self) -> usize {
         if self.nr_frags() > 0 { 0 } else { self.room_behind_head() }
     }
 
-    /// Bytes of memory that the packet keeps from other uses: its block, and all of each buffer, also of one that it
-    /// shares. Linux: `skb->truesize`. A look at every fragment.
+    /// Bytes of memory that the packet keeps from other uses: its block, and all of each buffer, also of one
+    /// that it shares. Linux: `skb->truesize`. A look at every fragment.
     pub fn truesize(&self) -> usize {
         size_of::<Block>() + self.block.head().size() + self.truesize_of_frags()
     }
@@ -240,8 +245,8 @@ impl SkBuff {
         self.block.is_shared()
     }
 
-    /// Whether it is marked: some of its memory is of a pool. Memory goes home with the mark and without; the mark
-    /// keeps packets of both kinds from being merged, as in Linux. Linux: `skb->pp_recycle`.
+    /// Whether it is marked: some of its memory is of a pool. Memory goes home with the mark and without; the
+    /// mark keeps packets of both kinds from being merged, as in Linux. Linux: `skb->pp_recycle`.
     #[inline]
     pub fn recycles(&self) -> bool {
         self.recycle
@@ -272,7 +277,8 @@ impl SkBuff {
         Some(&mut self.block.get_mut()?.head_bytes_mut()[data..tail])
     }
 
-    /// The buffer that the head lies in, if it is a pool's; its data begins there at [`headroom`](Self::headroom).
+    /// The buffer that the head lies in, if it is a pool's; its data begins there at
+    /// [`headroom`](Self::headroom).
     pub fn head_buffer(&self) -> Option<&PageBuf> {
         match self.block.head() {
             Head::Pool(buffer, _) => Some(buffer),
@@ -298,7 +304,8 @@ impl SkBuff {
 }
 
 impl Clone for SkBuff {
-    /// Another packet with the same data; its ends are its own. Linux: `skb_clone`. Cannot fail: one atomic operation.
+    /// Another packet with the same data; its ends are its own. Linux: `skb_clone`. Cannot fail: one atomic
+    /// operation.
     #[inline]
     fn clone(&self) -> Self {
         Self { block: self.block.clone(), ..*self }
@@ -315,7 +322,8 @@ impl fmt::Debug for SkBuff {
 }
 
 impl Block {
-    /// Moves a frame's buffers into an empty block, which has room for them; gives the ends of the data in the head.
+    /// Moves a frame's buffers into an empty block, which has room for them; gives the ends of the data in
+    /// the head.
     fn fill(&mut self, frame: XdpFrame) -> (u32, u32) {
         let room = frame.tailroom() as u32;
         let (memory, [_, data, tail], mut chain) = frame.into_parts();

@@ -4,11 +4,11 @@ use crate::packet::skb::error::SkbError;
 use crate::packet::skb::sk_buff::{EMPTY_HEAD, SkBuff};
 
 impl SkBuff {
-    /// Cuts the packet in two: `at` bytes stay, what lies behind is the other one. A fragment that the bound falls into
-    /// is shared by both; bytes of the head behind the bound are copied. Linux: `skb_split`.
+    /// Cuts the packet in two: `at` bytes stay, what lies behind is the other one. A fragment that the bound
+    /// falls into is shared by both; bytes of the head behind the bound are copied. Linux: `skb_split`.
     ///
-    /// A packet that a clone shares gets a block of its own first. Cost: one block; for a shared fragment one atomic
-    /// operation.
+    /// A packet that a clone shares gets a block of its own first. Cost: one block; for a shared fragment one
+    /// atomic operation.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache};
