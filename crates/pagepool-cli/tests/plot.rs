@@ -25,11 +25,11 @@ fn temporary(name: &str) -> PathBuf {
 /// Draws recorded figures and gives the SVG.
 fn drawn(name: &str, results: &str, peers: Option<&str>) -> String {
     let file = temporary(name);
-    let mut arguments = vec!["--plot", file.to_str().unwrap(), "--results", results];
+    let mut arguments = vec!["--plot", file.to_str().expect("a path in UTF-8"), "--results", results];
     arguments.extend(peers.iter().flat_map(|peers| ["--peers", peers]));
     let output = bench(&arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    fs::read_to_string(file).unwrap()
+    fs::read_to_string(file).expect("the command wrote it")
 }
 
 /// Each workload, with its bars.
@@ -40,7 +40,7 @@ fn workloads(svg: &str) -> Vec<(String, usize)> {
         .map(|group| {
             let name = group.children().find(|child| child.has_tag_name("text")).and_then(|text| text.text());
             let bars = group.children().filter(|child| child.attribute("class") == Some("bar")).count();
-            (name.unwrap().to_owned(), bars)
+            (name.expect("a group has a title").to_owned(), bars)
         })
         .collect()
 }
@@ -86,7 +86,7 @@ fn a_longer_time_is_a_longer_bar() {
             .children()
             .filter_map(|child| child.text())
             .filter(|text| !text.trim().is_empty())
-            .last()
+            .next_back()
             .unwrap();
         bars.push((ns.parse().unwrap(), width.parse().unwrap()));
     }
@@ -98,15 +98,15 @@ fn a_longer_time_is_a_longer_bar() {
 #[test]
 fn the_bench_draws_what_it_measured() {
     let file = temporary("measured.svg");
-    let output = bench(&["--quick", "--filter", "increment", "--plot", file.to_str().unwrap()]);
+    let output = bench(&["--quick", "--filter", "increment", "--plot", file.to_str().expect("a path in UTF-8")]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(workloads(&fs::read_to_string(file).unwrap()), [("increment".to_owned(), 1)]);
+    assert_eq!(workloads(&fs::read_to_string(file).expect("the command wrote it")), [("increment".to_owned(), 1)]);
 }
 
 #[test]
 fn what_cannot_be_drawn_fails_with_its_name() {
     let file = temporary("wrong.svg");
-    let plot = file.to_str().unwrap();
+    let plot = file.to_str().expect("a path in UTF-8");
     let peers = temporary("wrong.csv");
     fs::write(&peers, "peer,workload,ns_med\nmempool,nonesuch,5.3\n").unwrap();
     for (arguments, word) in [
