@@ -82,12 +82,8 @@ fn a_longer_time_is_a_longer_bar() {
     let mut bars: Vec<(f64, f64)> = Vec::new();
     for group in document.descendants().filter(|node| node.attribute("class") == Some("workload")) {
         let width = group.children().find_map(|child| child.attribute("width")).unwrap();
-        let ns = group
-            .children()
-            .filter_map(|child| child.text())
-            .filter(|text| !text.trim().is_empty())
-            .next_back()
-            .unwrap();
+        let ns =
+            group.children().filter_map(|child| child.text()).rfind(|text| !text.trim().is_empty()).unwrap();
         bars.push((ns.parse().unwrap(), width.parse().unwrap()));
     }
     bars.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -98,9 +94,13 @@ fn a_longer_time_is_a_longer_bar() {
 #[test]
 fn the_bench_draws_what_it_measured() {
     let file = temporary("measured.svg");
-    let output = bench(&["--quick", "--filter", "increment", "--plot", file.to_str().expect("a path in UTF-8")]);
+    let output =
+        bench(&["--quick", "--filter", "increment", "--plot", file.to_str().expect("a path in UTF-8")]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(workloads(&fs::read_to_string(file).expect("the command wrote it")), [("increment".to_owned(), 1)]);
+    assert_eq!(
+        workloads(&fs::read_to_string(file).expect("the command wrote it")),
+        [("increment".to_owned(), 1)]
+    );
 }
 
 #[test]

@@ -224,15 +224,15 @@ impl SocketSizes {
     }
 }
 
-/// Where the program of a socket runs, if it has one, and who moves the bytes: `af_xdp_native_copy` and the
-/// like.
+/// Where the XDP program of a socket runs, if it has one, and who moves the bytes: `af_xdp_native_copy` for
+/// example.
 pub fn mode(nic: &XskDevice) -> String {
-    let program = match nic.redirect().and_then(|redirect| redirect.mode()) {
+    let attach = match nic.redirect().and_then(|redirect| redirect.mode()) {
         Some((Attach::Generic, _)) => "generic_",
         Some(_) => "native_",
         None => "",
     };
-    format!("af_xdp_{program}{}", if nic.is_zero_copy() { "zerocopy" } else { "copy" })
+    format!("af_xdp_{attach}{}", if nic.is_zero_copy() { "zerocopy" } else { "copy" })
 }
 
 #[cfg(test)]
