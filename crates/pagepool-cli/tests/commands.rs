@@ -108,7 +108,10 @@ fn completions_name_every_command() {
 fn bash_reads_its_script_and_completes() {
     let script = folder("completions").join("pagepool");
     fs::write(&script, said(&["completions", "bash"])).unwrap();
-    let complete = r#"source "$0"; COMP_WORDS=(pagepool ech); COMP_CWORD=1; _pagepool pagepool ech pagepool; echo "${COMPREPLY[@]}""#;
+    let complete = concat!(
+        r#"source "$0"; COMP_WORDS=(pagepool ech); COMP_CWORD=1; "#,
+        r#"_pagepool pagepool ech pagepool; echo "${COMPREPLY[@]}""#
+    );
     let Ok(output) = Command::new("bash").arg("-c").arg(complete).arg(&script).output() else {
         return println!("SKIP: this machine has no bash");
     };

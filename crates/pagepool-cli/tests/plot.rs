@@ -52,7 +52,8 @@ fn each_workload_has_a_bar_and_each_peer_one_beside() {
     fs::write(
         &results,
         r#"{"machine": {"cpu": "a <b> & c", "kernel": "6.18", "date": "2026-11-22"}, "results": [
-            {"name": "page_direct", "ns_med": 1.9}, {"name": "page_ring", "ns_med": 10.7}, {"name": "page_remote", "ns_med": null}]}"#,
+            {"name": "page_direct", "ns_med": 1.9}, {"name": "page_ring", "ns_med": 10.7},
+            {"name": "page_remote", "ns_med": null}]}"#,
     )
     .unwrap();
     fs::write(

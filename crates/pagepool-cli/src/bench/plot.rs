@@ -222,7 +222,8 @@ fn draw_row(text: &mut String, row: &Row, scale: &Scale, y: usize) {
         put(
             text,
             format_args!(
-                "<rect x=\"{LABELS}\" y=\"{}\" width=\"{width:.1}\" height=\"{}\" fill=\"{fill}\" class=\"bar\"/>\n\
+                "<rect x=\"{LABELS}\" y=\"{}\" width=\"{width:.1}\" height=\"{}\" \
+                 fill=\"{fill}\" class=\"bar\"/>\n\
                  <text x=\"{:.1}\" y=\"{}\">{}</text>\n",
                 top + 1,
                 BAR - 2,
