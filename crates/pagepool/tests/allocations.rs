@@ -11,14 +11,14 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use pagepool::testing::PlainMemory;
 use pagepool::{Bound, NoDirectRecycle, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
 
-struct Counting;
+struct CountingAllocator;
 
 thread_local! {
     static MADE: Cell<u64> = const { Cell::new(0) };
 }
 
 // SAFETY: every call goes to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         MADE.set(MADE.get() + 1);
         // SAFETY: the caller's promise is the same.
@@ -32,7 +32,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 /// What this thread allocates and frees in the second half of many rounds, the first being the warm-up.
 fn allocations(rounds: usize, mut work: impl FnMut(usize)) -> u64 {

@@ -10,7 +10,7 @@ use std::io::IoSlice;
 
 use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, SkBuff, SkbCache, XdpBuff, XdpFrame};
 
-struct Counting;
+struct AllocationCount;
 
 thread_local! {
     static ALLOCATED: Cell<u64> = const { Cell::new(0) };
@@ -18,7 +18,7 @@ thread_local! {
 }
 
 // SAFETY: the system's allocator does it all.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for AllocationCount {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.with(|count| count.set(count.get() + 1));
         // SAFETY: as the caller promised.
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: AllocationCount = AllocationCount;
 
 fn allocated() -> u64 {
     ALLOCATED.with(Cell::get)

@@ -42,7 +42,7 @@ fn main() {
         }
     }
     world.stop.store(true, Ordering::Release);
-    let ends: Vec<EndedPool> =
+    let ends: Vec<StoppedPool> =
         owners.into_iter().flat_map(|owner| owner.join().expect("an owner saw no fault")).collect();
     returners.into_iter().for_each(|returner| returner.join().expect("a returner saw no fault"));
     let left = world.clear();
@@ -58,7 +58,7 @@ fn start<R: Send + 'static>(world: &Arc<World>, job: fn(&World) -> R) -> JoinHan
     thread::spawn(move || job(&world))
 }
 
-fn check_the_end(world: &World, ends: Vec<EndedPool>, took: Duration) {
+fn check_the_end(world: &World, ends: Vec<StoppedPool>, took: Duration) {
     for (handle, shutdown) in &ends {
         assert!(shutdown.is_complete(), "{}", shutdown.report());
         assert_eq!(handle.inflight().total, 0, "{:?}", handle.stats());
@@ -71,7 +71,7 @@ fn check_the_end(world: &World, ends: Vec<EndedPool>, took: Duration) {
 }
 
 /// What is left of a pool that was destroyed.
-type EndedPool = (PoolRef, Shutdown);
+type StoppedPool = (PoolRef, Shutdown);
 
 /// What goes from thread to thread.
 enum Parcel {
@@ -149,7 +149,7 @@ impl World {
     }
 
     /// What nobody took before the end.
-    fn clear(&self) -> Vec<EndedPool> {
+    fn clear(&self) -> Vec<StoppedPool> {
         let mut dice = self.dice();
         std::iter::from_fn(|| self.mail.take()).for_each(|parcel| open(parcel, &mut dice));
         let pools = std::iter::from_fn(|| self.pools.take());
@@ -267,7 +267,7 @@ fn send_home(mut buffers: Vec<PageBuf>, dice: &mut XorShift) {
 // ---- Owners -------------------------------------------------------------------------------------
 
 /// Polls one pool after another; leaves each for another owner, or destroys it.
-fn own(world: &World) -> Vec<EndedPool> {
+fn own(world: &World) -> Vec<StoppedPool> {
     let (mut dice, mut ends) = (world.dice(), Vec::new());
     let mut kept = Vec::new();
     while !world.stop.load(Ordering::Acquire) {
@@ -288,7 +288,7 @@ fn own(world: &World) -> Vec<EndedPool> {
 }
 
 /// Keeps what is not home yet, and some of the rest for the check at the end.
-fn forget_what_is_home(mut ends: Vec<EndedPool>) -> Vec<EndedPool> {
+fn forget_what_is_home(mut ends: Vec<StoppedPool>) -> Vec<StoppedPool> {
     if ends.len() > 256 {
         ends.retain(|(handle, shutdown)| {
             assert!(!shutdown.is_complete() || handle.inflight().total == 0);

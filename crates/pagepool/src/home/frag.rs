@@ -41,6 +41,7 @@ impl FragState {
             return None;
         }
         self.offset = (offset + len) as u32;
+        // Count and bytes in one addition: the fast path of a fragment has no second counter to write.
         self.handed += ONE_FRAG + size as u64;
         Some((self.page, offset))
     }

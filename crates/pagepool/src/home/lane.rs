@@ -36,6 +36,7 @@ pub(crate) const DETACHED: u32 = 1;
 /// In the flags of a [`Lane`]: the owner found nothing and may be asleep; the returner wakes it.
 pub(crate) const STARVED: u32 = 2;
 
+/// One returning thread's messages to the owner of one pool.
 #[derive(Debug)]
 pub(crate) struct Lane {
     /// Both ends read these; they hardly ever change. A power of two of slots.
@@ -114,6 +115,8 @@ impl Lane {
         if at == self.producer.free_until.load(Ordering::Relaxed) && !self.find_free(at) {
             return false;
         }
+        // The next lines are still in the owner's cache: fetch one early, so that its transfer overlaps with
+        // returns.
         if at.is_multiple_of(SLOTS_A_LINE) {
             prefetch_to_write(self.slot(at.wrapping_add(AHEAD)));
         }
@@ -125,6 +128,8 @@ impl Lane {
     /// Looks how far the consumer has emptied the lane; says whether there is a free slot.
     #[cold]
     fn find_free(&self, at: usize) -> bool {
+        // One look covers the whole lap: loading the slot instead would pull the owner's line for every
+        // message.
         let taken = self.consumer.at.load(Ordering::Acquire); // pairs with pop() and take_pages()
         let free_until = taken.wrapping_add(self.slots.len());
         self.producer.free_until.store(free_until, Ordering::Relaxed);

@@ -19,8 +19,9 @@ use crate::sys::sync::{AtomicU32, Ordering, Padded, publish};
 /// The most slots a ring may have, as in Linux: more is clamped to this.
 pub(crate) const MAX_RING: usize = 16384;
 
+/// The ring that every thread may return through, under the pool's return lock.
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub(crate) struct ReturnRing {
     slots: Box<[AtomicU32]>,
     /// The consumer's position and how many pages it has taken: the owner's line.
     consumer: Padded<RingConsumer>,
@@ -38,7 +39,7 @@ struct RingConsumer {
 #[derive(Debug, Default)]
 pub(crate) struct RingTail(usize);
 
-impl Ring {
+impl ReturnRing {
     /// An empty ring of `size` slots; 0 makes one that refuses everything.
     pub(crate) fn new(size: usize) -> Self {
         let slots = (0..size).map(|_| AtomicU32::new(0)).collect();
@@ -70,7 +71,7 @@ impl Ring {
     }
 }
 
-impl MessageQueue for Ring {
+impl MessageQueue for ReturnRing {
     /// For the owner, or for who ends the pool.
     #[inline]
     fn pop(&self) -> Option<u32> {

@@ -135,7 +135,7 @@ impl UserSlot {
     }
 }
 
-struct QueueState {
+struct DeferredState {
     queued: VecDeque<DeferredBuf>,
     released: VecDeque<ReleasedPage>,
     /// A round clones the `Arc`, so that users run without a borrow.
@@ -149,7 +149,7 @@ pub(crate) struct DeferredQueue {
     counts: Arc<DeferredCounts>,
     on_busy: OnBusy,
     capacity: usize,
-    state: RefCell<QueueState>,
+    state: RefCell<DeferredState>,
 }
 
 impl fmt::Debug for DeferredQueue {
@@ -169,7 +169,7 @@ impl DeferredQueue {
         counts: Option<Arc<DeferredCounts>>,
     ) -> Option<Box<Self>> {
         let released = if on_busy == OnBusy::Release { capacity } else { 0 };
-        let state = QueueState {
+        let state = DeferredState {
             queued: VecDeque::with_capacity(capacity),
             released: VecDeque::with_capacity(released),
             users: Arc::default(),
@@ -298,7 +298,7 @@ impl<'a> PollRound<'a> {
         Some(round)
     }
 
-    fn state(&self) -> &RefCell<QueueState> {
+    fn state(&self) -> &RefCell<DeferredState> {
         &self.end.0.state
     }
 

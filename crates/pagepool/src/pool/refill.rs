@@ -40,7 +40,8 @@ impl Bound {
         if let Some(buffer) = self.alloc_emergency(self.slow_counter()) {
             return Some(buffer);
         }
-        // Nothing: whoever returns next shall wake us. What came meanwhile is seen now.
+        // Raise the flag first, then look again: a return between the first look and the flag would wake
+        // nobody.
         if self.starve()
             && let Some(page) = self.refill(false)
         {
@@ -82,6 +83,7 @@ impl Bound {
             // What is done goes into the cache, or the way of any buffer.
             deferred.poll(self.policy(|p| p.refill));
         }
+        // A look at the heads is cheap; the node of this thread, which a drain needs, may cost a system call.
         let quiet = pool.ring.is_empty()
             && pool.used_lanes().iter().all(|lane| lane.is_empty())
             && !pool.overflowed.load(Ordering::Relaxed);
@@ -121,7 +123,7 @@ impl Bound {
                 }
             };
             if foreign.is_some() || pool.own.cache.count() >= refill {
-                // The next refill begins behind this one, so that a busy queue keeps none waiting.
+                // The next refill begins after this queue, so that a busy one does not starve the others.
                 self.policy(|p| p.next_queue = at + 1);
                 return foreign;
             }

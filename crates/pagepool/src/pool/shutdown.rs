@@ -45,6 +45,8 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     // SAFETY: I2. The caller holds the owner half and gives it up with this call.
     let owner = unsafe { OwnerProof::assume() };
     let shutdown = Shutdown::new(pool, deferred);
+    // From here on every drop takes the way of other threads, so nothing enters the cache while it is emptied
+    // (I9).
     pool.owner.store(thread::NOBODY, Ordering::Relaxed);
     pool.returns.lock().detached = true;
     raise_all(&pool.lanes, DETACHED);

@@ -22,7 +22,7 @@ use crate::home::chain_blocks::{ChainBlock, ChainStash};
 use crate::home::frag::FragState;
 use crate::home::lane::Lane;
 use crate::home::registry::{MemId, RegisteredId};
-use crate::home::ring::{Ring, RingTail};
+use crate::home::ring::{ReturnRing, RingTail};
 use crate::home::stats::{Counter, Counters, DeferredCounts};
 use crate::home::thread;
 use crate::home::wake::Wakeup;
@@ -58,7 +58,7 @@ pub(crate) struct PoolCore {
     pub(crate) returns: Padded<Lock<ReturnState>>,
     /// Written under the return lock.
     pub(crate) returned: Counters,
-    pub(crate) ring: Ring,
+    pub(crate) ring: ReturnRing,
     /// Pages that came home after the end. Any thread.
     pub(crate) late: PlainU64,
     /// Those of them that would have gone into the ring, where Linux puts them still. Written under the
@@ -177,7 +177,7 @@ impl PoolCore {
             returned: Counters::default(),
             late: PlainU64::new(0),
             late_ring: Counter::default(),
-            ring: Ring::new(sizes.ring),
+            ring: ReturnRing::new(sizes.ring),
             chains: parts.chains,
             name,
             area,
