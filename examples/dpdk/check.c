@@ -1,11 +1,12 @@
 /*
- * Whether a mempool driver keeps what mempools promise: run with --mbuf-pool-ops-name=pagepool, on two lcores.
+ * Whether a mempool driver keeps what mempools promise: run with --mbuf-pool-ops-name=pagepool, on two
+ * lcores.
  *
  *     ./check -l 0,1 --no-huge --no-pci -m 128 -d librte_mempool_pagepool.so --mbuf-pool-ops-name=pagepool
  *
- * Every object is drawn, by one thread, and none twice; objects do not overlap; two lcores pass numbered packets to each other
- * and find in them what was written; objects larger than a base page, and memory that comes in several stretches; an object
- * that is put twice is home once. Everything is home at the end.
+ * Every object is drawn, by one thread, and none twice; objects do not overlap; two lcores pass numbered
+ * packets to each other and find in them what was written; objects larger than a base page, and memory that
+ * comes in several stretches; an object that is put twice is home once. Everything is home at the end.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,7 +109,7 @@ static void twice(void)
     rte_mempool_free(mp);
 }
 
-/* ---- Two lcores --------------------------------------------------------------------------------------------------- */
+/* ---- Two lcores ---- */
 
 struct course {
     struct rte_mempool *mp;

@@ -1,16 +1,19 @@
 /*
- * What a mempool costs: cycles of the time stamp counter for an object drawn and put, under each mempool driver.
+ * What a mempool costs: cycles of the time stamp counter for an object drawn and put, under each mempool
+ * driver.
  *
  *     ./cost -l 0,1 --no-huge --no-pci -m 256 -d librte_mempool_pagepool.so
  *
  * raw      so many at a time, past DPDK's cache: what a call of the driver costs
- * spilled  through DPDK's cache of 250, 1024 drawn and then put, so that it is refilled and flushed again and again, as where
- *          one thread receives and another one sends
- * mbufs    bursts as a forwarder has them, through that cache: 16 of 32 mbufs are out, and the oldest is put, drawn again, and
- *          written to (descriptor fields and 64 bytes of packet)
- * passed   one lcore draws bursts and writes to them, another one puts them: all go through the driver, both ways. On two lcores
+ * spilled  through DPDK's cache of 250, 1024 drawn and then put, so that it is refilled and flushed again and
+ *          again, as where one thread receives and another one sends
+ * mbufs    bursts as a forwarder has them, through that cache: 16 of 32 mbufs are out, and the oldest is put,
+ *          drawn again, and written to (descriptor fields and 64 bytes of packet)
+ * passed   one lcore draws bursts and writes to them, another one puts them: all go through the driver, both
+ *          ways. On two lcores
  *
- * The drivers take turns. Printed is the median of 31 rounds (-DROUNDS=7 for 7) and, in brackets, the least and the most.
+ * The drivers take turns. Printed is the median of 31 rounds (-DROUNDS=7 for 7) and, in brackets, the least
+ * and the most.
  */
 #include <stdio.h>
 #include <stdlib.h>

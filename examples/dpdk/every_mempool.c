@@ -1,6 +1,7 @@
 /*
- * For tests, with LD_PRELOAD: mempools that ask for one of DPDK's rings by name get the driver that EVERY_MEMPOOL names, and
- * each mempool that is freed says how many of its objects were not home. So DPDK's own tests run over a driver as a whole.
+ * For tests, with LD_PRELOAD: mempools that ask for one of DPDK's rings by name get the driver that
+ * EVERY_MEMPOOL names, and each mempool that is freed says how many of its objects were not home. So DPDK's
+ * own tests run over a driver as a whole.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

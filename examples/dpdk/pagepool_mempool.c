@@ -3,11 +3,11 @@
  *
  *     dpdk-testpmd -d ./librte_mempool_pagepool.so ... -- --mbuf-pool-ops-name=pagepool
  *
- * What   An object is a page of our pool: DPDK's header at its start, the element behind it. DPDK finds the memory; each
- *        stretch of it becomes an arena over the caller's memory, with a pool.
- * Who    DPDK lets any thread draw, our pool only its owner. So the owner's role goes from thread to thread under a lock: a
- *        call of the driver takes the lock, binds the pool, serves all its objects, and unbinds. DPDK's cache in front of
- *        the driver makes these calls few and large.
+ * What   An object is a page of our pool: DPDK's header at its start, the element behind it. DPDK finds the
+ *        memory; each stretch of it becomes an arena over the caller's memory, with a pool.
+ * Who    DPDK lets any thread draw, our pool only its owner. So the owner's role goes from thread to thread
+ *        under a lock: a call of the driver takes the lock, binds the pool, serves all its objects, and
+ *        unbinds. DPDK's cache in front of the driver makes these calls few and large.
  * Why    one pool and not one per lcore: whatever is home, any lcore can have. Mempools promise that.
  * Cost   see docs/notes/0011-dpdk-mempool.md.
  */
@@ -53,7 +53,7 @@ struct driver {
 static TAILQ_HEAD(, driver) all = TAILQ_HEAD_INITIALIZER(all);
 static rte_spinlock_t all_lock = RTE_SPINLOCK_INITIALIZER;
 
-/* ---- Get and put -------------------------------------------------------------------------------------------------- */
+/* ---- Get and put ---- */
 
 /* How far an object is into its page. Pages alike in this fall on the same few sets of a processor's caches. */
 static uintptr_t offset_in_page(const struct driver *driver, uintptr_t page)
@@ -152,7 +152,7 @@ static int pagepool_ops_enqueue(struct rte_mempool *mp, void *const *objects, un
     return 0;
 }
 
-/* ---- Counts ------------------------------------------------------------------------------------------------------- */
+/* ---- Counts ---- */
 
 /* Pages with the program; under the lock, so that it is exact. */
 static unsigned int pages_out(struct driver *driver)
@@ -193,7 +193,7 @@ static void report(struct driver *driver, const char *when, unsigned int cached)
         SAY(ERR, "mempool %s: %" PRIu64 " objects were put twice, or are not its own\n", driver->name, driver->refused);
 }
 
-/* ---- Life --------------------------------------------------------------------------------------------------------- */
+/* ---- Life ---- */
 
 /* rte_mempool_free() draws every object before it calls our free, so what is missing is counted before that. */
 static void before_free(enum rte_mempool_event event, struct rte_mempool *mp, void *arg __rte_unused)
@@ -216,9 +216,10 @@ static void before_free(enum rte_mempool_event event, struct rte_mempool *mp, vo
 }
 
 /*
- * Makes the object as large as its page, which is at least what was asked for: drivers that reckon with objects side by
- * side, as net_af_xdp does for its UMEM, find them there. DPDK's padding between objects would break that, and so does
- * PAGEPOOL_SPREAD, which is for all others: it leaves each object as much less as the last one begins later.
+ * Makes the object as large as its page, which is at least what was asked for: drivers that reckon with
+ * objects side by side, as net_af_xdp does for its UMEM, find them there. DPDK's padding between objects
+ * would break that, and so does PAGEPOOL_SPREAD, which is for all others: it leaves each object as much less
+ * as the last one begins later.
  */
 static int fit_to_page(struct rte_mempool *mp, struct driver *driver)
 {
@@ -300,7 +301,7 @@ static void pagepool_ops_free(struct rte_mempool *mp)
     mp->pool_data = NULL;
 }
 
-/* ---- Memory ------------------------------------------------------------------------------------------------------- */
+/* ---- Memory ---- */
 
 static ssize_t pagepool_ops_calc_mem_size(const struct rte_mempool *mp, uint32_t n, uint32_t page_shift, size_t *min_chunk,
                                           size_t *align)

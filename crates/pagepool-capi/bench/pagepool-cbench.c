@@ -3,11 +3,12 @@
  *
  *     cc -O2 pagepool-cbench.c $(pkg-config --cflags --libs pagepool) -o pagepool-cbench
  *
- * One program shows two of the three costs: the inline functions of the header, and the functions they call where that is
- * not the plain case. Linked to libpagepool.a those are out of line in the program; linked to libpagepool.so they are behind
- * the dynamic linker's table, which is the third cost. "packet" makes a packet of each buffer and frees that, "clone" frees a
- * clone of it too, "deferred" gives the buffer to a user who is done at once. It proves by the pool's counters that every buffer took the cache.
- * Each figure is the least of many rounds: what else runs on the machine only adds.
+ * One program shows two of the three costs: the inline functions of the header, and the functions they call
+ * where that is not the plain case. Linked to libpagepool.a those are out of line in the program; linked to
+ * libpagepool.so they are behind the dynamic linker's table, which is the third cost. "packet" makes a packet
+ * of each buffer and frees that, "clone" frees a clone of it too, "deferred" gives the buffer to a user who
+ * is done at once. It proves by the pool's counters that every buffer took the cache. Each figure is the
+ * least of many rounds: what else runs on the machine only adds.
  */
 #include <stdio.h>
 #include <stdlib.h>

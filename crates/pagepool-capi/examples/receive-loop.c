@@ -1,7 +1,7 @@
 /*
- * A receive loop in the manner of a kernel driver, over a pretended device: a ring of descriptors that the device fills, a
- * poll with a budget of 64, refilling the ring, dropping some packets at once, handing others to a worker thread that
- * returns them, and putting the addresses back that the device never used.
+ * A receive loop in the manner of a kernel driver, over a pretended device: a ring of descriptors that the
+ * device fills, a poll with a budget of 64, refilling the ring, dropping some packets at once, handing others
+ * to a worker thread that returns them, and putting the addresses back that the device never used.
  *
  *     cc -O2 receive-loop.c $(pkg-config --cflags --libs pagepool) -lpthread -o receive-loop
  */

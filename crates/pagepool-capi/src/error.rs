@@ -1,7 +1,7 @@
-//! How a call says no: a negative errno, and a sentence that this thread can ask for.
+//! How a call fails: a negative errno, and a sentence that the thread can read.
 //!
-//! Who    any thread; each has its own sentence, which stays until the next refusal on that thread.
-//! Cost   a refusal with a fixed text stores two words. Texts with values are formatted, on cold paths only.
+//! Who    any thread; each has its own sentence, which stays until the next error on that thread.
+//! Cost   an error with a fixed text stores two words. Texts with values are formatted, on cold paths only.
 
 // UNSAFETY: a function with a fixed name.
 #![expect(unsafe_code)]
@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Why a call is refused.
+/// Why a call fails.
 #[derive(Debug)]
 pub(crate) struct CallError {
     errno: c_int,
@@ -129,7 +129,7 @@ pub(crate) fn status(call: impl FnOnce() -> CallResult<()>) -> c_int {
     to_errno(call).map_or_else(|errno| errno, |()| 0)
 }
 
-/// Runs a call; a refusal is reported and becomes `otherwise`.
+/// Runs a call; gives `otherwise` if it fails, and reports the error.
 pub(crate) fn value_or<T>(otherwise: T, call: impl FnOnce() -> CallResult<T>) -> T {
     to_errno(call).unwrap_or(otherwise)
 }

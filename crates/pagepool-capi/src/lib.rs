@@ -1,11 +1,11 @@
 //! The C interface of pagepool: `libpagepool` and `pagepool.h`. Its users read the header and
-//! `docs/c-api.md`; this is about its inside.
+//! `docs/c-api.md`; this text is for those who change it.
 //!
-//! What   handles are tokens, never addresses (`handles::token`): looked up in tables that outlive everything
-//!        (`ledger`, `view`, `table`), so a token that is stale, foreign or made up is refused in release
-//!        builds and nothing is touched. Functions stand in the files named after what they act on.
-//! Who    each function's text says which thread may call it; an owner's call from another thread is `EPERM`.
-//! Errors a negative errno, or NULL, and a sentence per thread (`error`). Nothing unwinds into C.
+//! What   a handle is a token, never an address (`handles::token`). It is looked up in tables that are never
+//!        freed (`directory`, `view`, `table`), so a stale, foreign or made-up token fails in every build,
+//!        and nothing changes.
+//! Who    the comment of each function names its thread; an owner's call on another thread is `EPERM`.
+//! Errors a negative errno or NULL, and a sentence for the thread (`error`). Nothing unwinds into C.
 
 mod api;
 mod args;

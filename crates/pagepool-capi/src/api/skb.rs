@@ -99,8 +99,8 @@ fn over(
     len: usize,
 ) -> Result<SkBuff, (PageBuf, CallError)> {
     let packet = XdpBuff::new(buffer, offset, len).map_err(|buffer| {
-        let refusal = beyond(offset, len, buffer.len());
-        (buffer, refusal)
+        let error = beyond(offset, len, buffer.len());
+        (buffer, error)
     })?;
     let exhausted = || CallError::from(::pagepool::SkbError::Exhausted);
     SkBuff::from_buff(cache, packet).map_err(|packet| (packet.into_buffer(), exhausted()))

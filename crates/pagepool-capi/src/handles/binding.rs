@@ -31,7 +31,7 @@ pub(crate) fn bind(pool: Token) -> CallResult<()> {
         oom::expect(oom::FEW)?;
     }
     bound_pools::remember(pool, |pool| {
-        let _ = unbind(pool); // a pool that this thread unbound or destroyed before refuses it
+        let _ = unbind(pool); // it fails for a pool that was unbound or destroyed before
     })?;
     let done = slots::with_life(pool, |life| {
         if !matches!(life.half, Half::Idle(_)) {
@@ -111,9 +111,9 @@ pub(crate) fn destroy(pool: Token) -> CallResult<EndedPool> {
             Half::Idle(idle) => (Some(idle), None),
             Half::Bound => match uninstall(view) {
                 Ok(bound) => (None, Some(bound)),
-                Err(refusal) => {
+                Err(error) => {
                     life.half = Half::Bound;
-                    return Err(refusal);
+                    return Err(error);
                 }
             },
             ended => {

@@ -181,9 +181,9 @@ impl Claimed {
                 }
                 Ok(taken)
             }
-            Err((buffer, refusal)) => {
+            Err((buffer, error)) => {
                 Self { buffer, token, word, view }.put_back();
-                Err(refusal)
+                Err(error)
             }
         }
     }

@@ -132,9 +132,9 @@ pub(crate) fn insert(mut life: PoolLife) -> CallResult<Token> {
     let at = free_slot()?;
     let words = match PlaceRange::for_pages(life.pages, &VIEWS[at as usize % MAX_POOLS]) {
         Ok(words) => words,
-        Err(refusal) => {
+        Err(error) => {
             list().free.push(at); // room for every slot was reserved
-            return Err(refusal);
+            return Err(error);
         }
     };
     life.taken.push(words);

@@ -1,10 +1,10 @@
 /*
- * Two threads make random calls with random handles for a bounded number of steps: right ones, stale ones, ones of another
- * kind or that the other thread has, with bits turned, made up. Nothing may crash; afterwards every buffer comes home,
- * no page is there twice, and the counters balance.
+ * Two threads make random calls with random handles for a bounded number of steps: right ones, stale ones,
+ * ones of another kind or that the other thread has, with bits turned, made up. Nothing may crash; afterwards
+ * every buffer comes home, no page is there twice, and the counters balance.
  *
- * Left out is what the header says is the caller's to keep: asking about a buffer of a pool that is being freed, so the pools
- * that come and go keep their live handles to one thread.
+ * Left out is what the header says is the caller's to keep: asking about a buffer of a pool that is being
+ * freed, so the pools that come and go keep their live handles to one thread.
  */
 #include <pthread.h>
 #include <string.h>

@@ -58,22 +58,22 @@ unsafe fn each(bufs: *mut *mut BufHandle, n: usize, fast: bool, send: fn(&mut Ve
     })
 }
 
-/// Claims buffers and sends them home by rounds; the first refusal is kept for the end.
+/// Claims buffers and sends them home by rounds; the first error is kept for the end.
 fn return_all(tokens: impl Iterator<Item = Token>, send: fn(&mut Vec<PageBuf>)) -> CallResult<()> {
     let mut round: Vec<PageBuf> = Vec::new();
-    let mut refused = Ok(());
+    let mut failed = Ok(());
     for token in tokens {
         match claim(token) {
             Ok(claimed) if round.try_reserve(if round.capacity() == 0 { ROUND } else { 1 }).is_ok() => {
                 round.push(claimed.keep());
             }
             Ok(claimed) => drop(claimed.keep()), // no memory for a round: one by one
-            Err(refusal) => refused = refused.and(Err(refusal)),
+            Err(error) => failed = failed.and(Err(error)),
         }
         if round.len() == ROUND {
             send(&mut round);
         }
     }
     send(&mut round);
-    refused
+    failed
 }

@@ -69,8 +69,8 @@ pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: 
             for at in 0..n {
                 let addr = match page_at_address(owned) {
                     Ok(addr) => addr,
-                    Err(refusal) => {
-                        refusal.report();
+                    Err(error) => {
+                        error.report();
                         return Ok(at);
                     }
                 };
@@ -166,16 +166,16 @@ pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *c
     })
 }
 
-/// Returns the buffer of each address, whatever became of those before; the first refusal is kept for the
+/// Returns the buffer of each address, whatever became of those before; the first error is kept for the
 /// end.
 fn put_each(addrs: &[u64], take: impl Fn(u64) -> CallResult<PageBuf>) -> CallResult<()> {
-    let mut refused = Ok(());
+    let mut failed = Ok(());
     for &addr in addrs {
-        if let Err(refusal) = take(addr).map(drop) {
-            refused = refused.and(Err(refusal));
+        if let Err(error) = take(addr).map(drop) {
+            failed = failed.and(Err(error));
         }
     }
-    refused
+    failed
 }
 
 fn taken(pool: Token, addr: u64) -> CallResult<PageBuf> {

@@ -83,8 +83,8 @@ pub unsafe extern "C" fn pagepool_alloc(pool: *mut PoolHandle, size: *mut usize)
             }
             // SAFETY: not NULL, and the caller's to read.
             let wanted = unsafe { size.read() };
-            let refused = || no_frag(owned, wanted);
-            let buffer = owned.bound.alloc(wanted).ok_or_else(refused)?;
+            let failed = || no_frag(owned, wanted);
+            let buffer = owned.bound.alloc(wanted).ok_or_else(failed)?;
             let len = buffer.len();
             let token = owned.token_for(buffer)?;
             // SAFETY: not NULL, and the caller's to write.

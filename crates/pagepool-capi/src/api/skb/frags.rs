@@ -60,7 +60,7 @@ pub extern "C" fn pagepool_skb_add_buf(
             let taken =
                 claim(Token::of(buf))?.give(|buffer| match takes(packet, buffer.len(), offset, len) {
                     Ok(()) => Ok(buffer),
-                    Err(refusal) => Err((buffer, refusal)),
+                    Err(error) => Err((buffer, error)),
                 })?;
             append(packet, taken, offset, len)
         })
