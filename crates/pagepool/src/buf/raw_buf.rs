@@ -32,7 +32,7 @@ pub struct RawBuf {
     pub len: u32,
 }
 
-/// Why an address was refused. Nothing was changed.
+/// Why an address is not a buffer of this pool. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RawError {

@@ -21,8 +21,8 @@ use crate::buf::page_buf::PageBuf;
 use crate::mem::dma::{DeviceAddr, DomainId};
 use crate::mem::page::PageIdx;
 
-/// A buffer that many may read: `Clone`, and `&[u8]` only. Linux: `page_pool_ref_page`, and a cloned skb's
-/// data.
+/// A buffer with many readers: it can be cloned, and gives `&[u8]` only. Linux: `page_pool_ref_page`, and a
+/// cloned skb's data.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};

@@ -1,7 +1,7 @@
 //! The counters: declared once, here.
 //!
 //! What   Linux's eleven under Linux's names, allocation failures, and the two that balance: hold and
-//!        release. Apart from them, what became of deferred buffers (deferred_queue.rs).
+//!        release. Apart from them, the counters of a deferred queue.
 //! Who    a [`Counters`] has one writer at a time (the owner, or whoever holds the return lock); anyone may
 //!        read at any time. So a count costs a plain add, and reading costs the owner nothing (note 0003).
 //! Adding one: a line at the end of `for_each_pool_counter` (C programs that are compiled already know the
@@ -252,7 +252,7 @@ impl Stats {
     }
 }
 
-/// Where a pool's pages are. Each place is read consistently; the sum equals hold - release when the pool is
+/// Where a pool's pages are. Each number is read consistently; the sum equals hold - release when the pool is
 /// at rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

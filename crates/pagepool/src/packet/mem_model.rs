@@ -17,8 +17,8 @@ use crate::home::stats::{Inflight, Stats};
 /// What takes foreign memory back.
 type GiveBack = dyn Fn(NonNull<[u8]>) + Send + Sync;
 
-/// Gives memory that is not a pool's an id and a name, for frames that carry it. Linux: `xdp_reg_mem_model`,
-/// of the types that are no pool.
+/// Gives memory that is not a pool's an id and a name, for the frames of a network stack or a driver of its
+/// own. Linux: `xdp_reg_mem_model`, of the types that are no pool.
 ///
 /// Dropping it ends it; its id is free again when what it was given to is gone, too.
 ///

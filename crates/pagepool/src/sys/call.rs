@@ -1,4 +1,4 @@
-//! Every system call of this crate. No other file calls the kernel.
+//! System calls but those about memory. No file outside `sys/` calls the kernel.
 
 // UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]

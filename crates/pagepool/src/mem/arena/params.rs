@@ -32,7 +32,7 @@ impl fmt::Display for NodePolicy {
     }
 }
 
-/// What an arena is to be. Checked once, by [`Arena::new`](crate::Arena::new).
+/// The parameters of an arena. Checked once, by [`Arena::new`](crate::Arena::new).
 #[derive(Clone, Debug)]
 pub struct ArenaParams {
     /// Name in descriptions, and of the memfd. Default "arena".

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why an operation on a packet was refused. Nothing was changed.
+/// Why an operation on a packet failed. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SkbError {
