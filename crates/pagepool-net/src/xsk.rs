@@ -41,5 +41,6 @@ mod umem;
 
 pub use bpf::redirect::{Attach, Redirect};
 pub use device::XskDevice;
+pub(crate) use params::XDP_HEADROOM;
 pub use params::{BusyPoll, TxMode, UmemParams, XskMode, XskParams};
 pub use umem::Umem;

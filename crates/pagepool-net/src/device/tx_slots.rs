@@ -60,43 +60,52 @@ impl<T> TxSlots<T> {
         self.slots.get_mut(slot).map(|slot| &mut slot.tag)
     }
 
-    /// Puts a frame in, for whose buffers there are free slots. Each is told to the closure: the number of
-    /// the buffer, the slot and its tag.
+    /// Puts a frame in, for whose buffers there are free slots. Each is told to the closure, with the
+    /// slot and its tag.
     #[inline(always)]
-    pub(crate) fn insert(
+    pub(crate) fn insert<B>(
         &mut self,
         frame: Option<XdpFrame>,
-        buffers: usize,
-        mut each: impl FnMut(usize, u32, &mut T),
+        buffers: impl ExactSizeIterator<Item = B>,
+        mut each: impl FnMut(B, u32, &mut T),
     ) {
         let head = self.free[self.free.len() - 1];
-        for buffer in 0..buffers {
+        let count = buffers.len();
+        for buffer in buffers {
             let free = self.free.pop().expect("slots were counted before");
             let slot = &mut self.slots[free as usize];
             slot.head = head;
             each(buffer, free, &mut slot.tag);
         }
         let first = &mut self.slots[head as usize];
-        (first.frame, first.buffers, first.left) = (frame, buffers as u8, buffers as u8);
-        self.held += buffers;
+        (first.frame, first.buffers, first.left) = (frame, count as u8, count as u8);
+        self.held += count;
     }
 
-    /// The device is done with the buffer of a slot, which is in use; gives the frame of which it was the
-    /// last.
+    /// The device is done with the buffer of a slot, if that is in use: the closure says so by its tag. Gives
+    /// the frame of which it was the last.
     #[inline(always)]
-    pub(crate) fn finish(&mut self, slot: u32) -> Option<XdpFrame> {
-        let head = self.slots[slot as usize].head;
+    pub(crate) fn finish(
+        &mut self,
+        slot: u32,
+        is_in_use: impl FnOnce(&mut T) -> bool,
+    ) -> Result<Option<XdpFrame>, NotInUse> {
+        let found = self.slots.get_mut(slot as usize).ok_or(NotInUse)?;
+        if !is_in_use(&mut found.tag) {
+            return Err(NotInUse);
+        }
+        let head = found.head;
         if slot != head {
             self.free.push(slot);
         }
         let first = &mut self.slots[head as usize];
         first.left -= 1;
         if first.left > 0 {
-            return None;
+            return Ok(None);
         }
         self.held -= first.buffers as usize;
         self.free.push(head);
-        first.frame.take()
+        Ok(first.frame.take())
     }
 
     /// The tags of those slots that have a frame.
@@ -117,6 +126,10 @@ impl<T> TxSlots<T> {
         self.slots.iter_mut().for_each(|slot| std::mem::forget(slot.frame.take()));
     }
 }
+
+/// Nothing is being sent from a slot that a completion names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotInUse;
 
 /// The longest packet of a device, and the most buffers that one may have.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use rtrb::{Consumer, Producer};
 
 use super::descriptor::{BufferId, Posted};
 use crate::device::mapping_cache::MappingCache;
-use crate::device::tx_slots::{self, TxFit, TxLimits, TxRing, TxSlots};
+use crate::device::tx_slots::{self, NotInUse, TxFit, TxLimits, TxRing, TxSlots};
 use crate::device::{DeviceStats, TxQueue};
 
 /// Completions that are taken off the ring at once.
@@ -83,7 +83,7 @@ impl Sender {
                         bulk.push(frame);
                         frames += 1;
                     }
-                    Err(()) => stats.tx_bad_descriptor += 1,
+                    Err(NotInUse) => stats.tx_bad_descriptor += 1,
                 }
             }
             if got < want || want == 0 {
@@ -94,15 +94,17 @@ impl Sender {
         frames
     }
 
-    /// The device is done with a buffer; gives the frame that it was the last of. An error is an id that it
-    /// does not have.
+    /// The device is done with a buffer; gives the frame that it was the last of.
     #[inline]
-    fn finish(&mut self, id: BufferId) -> Result<Option<XdpFrame>, ()> {
-        let slot =
-            self.slots.tag(id.slot()).filter(|slot| slot.sending && slot.life == id.life()).ok_or(())?;
-        slot.sending = false;
-        slot.life = slot.life.wrapping_add(1);
-        Ok(self.slots.finish(id.slot() as u32))
+    fn finish(&mut self, id: BufferId) -> Result<Option<XdpFrame>, NotInUse> {
+        self.slots.finish(id.slot() as u32, |slot| {
+            let is_in_use = slot.sending && slot.life == id.life();
+            if is_in_use {
+                slot.sending = false;
+                slot.life = slot.life.wrapping_add(1);
+            }
+            is_in_use
+        })
     }
 
     /// Buffers that there is room for.
@@ -162,8 +164,8 @@ impl TxRing for Sending<'_> {
     #[inline]
     fn post(&mut self, frame: Option<XdpFrame>, buffers: usize) {
         let Sender { send, slots, posted, .. } = &mut *self.sender;
-        slots.insert(frame, buffers, |at, slot, tag| {
-            let posted = &mut posted[at];
+        let each = posted[..buffers].iter_mut().enumerate();
+        slots.insert(frame, each, |(at, posted), slot, tag| {
             tag.sending = true;
             posted.id = BufferId::new(slot as u16, tag.life);
             posted.last = at + 1 == buffers;

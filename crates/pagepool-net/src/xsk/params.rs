@@ -11,7 +11,7 @@ use crate::error::parameter;
 /// Most slots of a ring. Linux takes more; a table of buffers goes with them.
 const MAX_RING: u32 = 1 << 16;
 /// Bytes that the kernel keeps free before a packet for XDP programs. Linux: `XDP_PACKET_HEADROOM`.
-pub(super) const XDP_HEADROOM: u32 = 256;
+pub(crate) const XDP_HEADROOM: u32 = 256;
 /// The least chunk. Linux: `XDP_UMEM_MIN_CHUNK_SIZE`.
 const MIN_CHUNK: u32 = 2048;
 /// The most: a page of memory.

@@ -151,8 +151,7 @@ impl Sender {
     #[inline(never)]
     fn note(&mut self, frame: XdpFrame, buffers: usize) {
         let Self { slots, pages, addrs, .. } = self;
-        slots.insert(Some(frame), buffers, |at, slot, tag| {
-            let addr = addrs[at];
+        slots.insert(Some(frame), addrs[..buffers].iter(), |&addr, slot, tag| {
             let first = &mut pages[(addr >> PAGE_SHIFT) as usize];
             *tag = SlotOnPage { addr, next: *first };
             *first = slot;
@@ -202,7 +201,7 @@ impl Sender {
 
     fn finish_slot(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
         let slot = self.unlink(addr)?;
-        let Some(frame) = self.slots.finish(slot) else { return Some(0) };
+        let Some(frame) = self.slots.finish(slot, |_| true).ok()? else { return Some(0) };
         bulk.push(frame);
         Some(1)
     }

@@ -1,0 +1,79 @@
+//! Devices opened by name: each row of the table receives and sends.
+
+mod veth;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pagepool::{Arena, ArenaParams, XdpFrameBulk};
+use pagepool_net::testing::FarEnd;
+use pagepool_net::{DRIVERS, DeviceExt, OpenParams, OpenedDevice, TxQueue, Wake, open_device, swap_macs};
+
+fn open(name: &str) -> OpenedDevice {
+    let params = ArenaParams { max_bytes: 16 << 20, commit_all: true, ..Default::default() };
+    let arena: Arc<Arena> = Arena::new(params).expect("16 MiB");
+    open_device(name, OpenParams::default(), &arena).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// A packet comes in, and goes back with its addresses swapped; a burst and a frame keep their order.
+fn echoes(opened: OpenedDevice, far: &mut dyn FarEnd) {
+    let OpenedDevice { mut device, pool, .. } = opened;
+    let pool = pool.bind();
+    let (mut packets, mut queue, mut done) =
+        (Vec::with_capacity(64), TxQueue::with_capacity(64, 64), XdpFrameBulk::new());
+    let all = device.info().tx_ring;
+    assert_eq!(device.tx_room(), all, "an empty ring");
+    device.receive(&pool, &mut packets, 64);
+    for number in 0..3u8 {
+        assert!(far.send(&[number; 60]));
+    }
+    while packets.len() < 3 && device.wait(&pool, Duration::from_secs(5)) == Wake::Ready {
+        device.receive(&pool, &mut packets, 64);
+    }
+    packets.iter_mut().for_each(|packet| swap_macs(packet.data_mut()));
+    let last = packets.pop().expect("three came");
+    queue.push_burst(&mut packets);
+    queue.push(last);
+    assert_eq!((device.transmit(&mut queue), queue.refused(), queue.len()), (3, 0, 0));
+    assert!(device.tx_room() <= all);
+    let mut bytes = Vec::new();
+    for number in 0..3u8 {
+        assert!(far.receive(&mut bytes) && bytes == [number; 60], "packet {number}: {bytes:?}");
+    }
+    while device.stats().in_tx > 0 && device.wait(&pool, Duration::from_secs(5)) != Wake::Gone {
+        device.complete(&mut done, 64);
+        done.flush();
+    }
+    assert_eq!((device.tx_room(), device.info().mtu() >= 1500), (all, true));
+    device.close();
+    assert_eq!(pool.inflight().out, 0, "everything is home");
+}
+
+#[test]
+fn a_nic_in_memory_is_opened_by_name() {
+    let mut opened = open("memory:nic7");
+    assert_eq!(opened.device.info().name, "nic7");
+    let mut wire = opened.wire.take().expect("the other end");
+    echoes(opened, &mut wire);
+}
+
+#[test]
+fn an_af_xdp_socket_is_opened_by_name() {
+    if let Some(why) = veth::missing() {
+        return println!("SKIP af_xdp: {why}");
+    }
+    let veth = veth::Veth::new(1, 1500);
+    let mut far = veth.far_end(0);
+    let opened = open("af_xdp:near0");
+    assert!(opened.wire.is_none() && opened.device.info().name == "near0:0");
+    echoes(opened, &mut far);
+}
+
+#[test]
+fn what_nobody_opens_is_refused_with_what_there_is() {
+    let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).expect("1 MiB");
+    for name in ["eth0", "vfio:0000:01:00.0", ""] {
+        let text = open_device(name, OpenParams::default(), &arena).map(drop).unwrap_err().to_string();
+        assert!(DRIVERS.iter().all(|driver| text.contains(&format!("{}:", driver.scheme))), "{text}");
+    }
+}
