@@ -330,7 +330,7 @@ fn account(text: &str, ops: &str, cache: u32) {
     }
     let (cycles, frames) = (last(text, "CPU cycles/packet="), last(text, "RX-packets:"));
     println!(
-        "testpmd, {ops}, cache {cache}: {cycles} cycles a frame, {frames} frames, most of them in {FULL_LOAD:?}; \
+        "testpmd, {ops}, cache {cache}: {cycles} cycles a frame, {frames} frames, most in {FULL_LOAD:?}; \
          {drawn} pages drawn"
     );
 }
