@@ -119,7 +119,7 @@ impl Drop for FrameGenerator {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // whoever wants to know what it says calls `join`
+            let _ = thread.join(); // `join` is for those who want its report
         }
     }
 }

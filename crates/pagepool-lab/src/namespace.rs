@@ -67,7 +67,7 @@ impl Namespace {
         let (work, todo) = mpsc::channel::<Job>();
         let (made, handle) = mpsc::channel();
         let body = move || {
-            let _ = made.send(leave()); // whoever started this thread waits for it
+            let _ = made.send(leave()); // `new` waits for it
             todo.into_iter().for_each(|work| work());
         };
         let thread = Builder::new().name(name.into()).spawn(body);
@@ -101,7 +101,7 @@ impl Namespace {
         }
         let (done, result) = mpsc::channel();
         let work = Box::new(move || {
-            let _ = done.send(catch_unwind(AssertUnwindSafe(work))); // somebody waits for it
+            let _ = done.send(catch_unwind(AssertUnwindSafe(work))); // `run` waits for it
         });
         let sent = self.work.as_ref().is_some_and(|queue| queue.send(work).is_ok());
         debug_assert!(sent, "the thread takes work until the value is dropped");

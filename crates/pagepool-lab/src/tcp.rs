@@ -167,7 +167,7 @@ impl Drop for TcpTransfer {
     fn drop(&mut self) {
         self.state.stop.store(true, Ordering::Relaxed);
         self.state.failed.store(true, Ordering::Relaxed);
-        // Whoever wants to know what they say calls `join`.
+        // `join` is for those who want the report.
         let _ = self.sender.take().map(wait);
         let _ = self.receiver.take().map(wait);
     }

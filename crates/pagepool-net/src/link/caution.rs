@@ -39,7 +39,7 @@ impl fmt::Display for Caution {
 /// The two ends of a session over SSH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SshSession {
-    /// Where whoever sits there is.
+    /// The address of the client.
     pub client: IpAddr,
     /// The address of this machine that they came to.
     pub server: IpAddr,

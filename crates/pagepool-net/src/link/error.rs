@@ -114,7 +114,7 @@ pub(crate) fn remedy(call: &str, error: &io::Error) -> &'static str {
         }
         Some(sys::ENODEV) => "the link is gone, or is in another network namespace",
         Some(sys::ENOSPC) => "a limit is reached; raise /proc/sys/user/max_net_namespaces",
-        Some(sys::EBUSY) => "somebody else uses it; wait until that ends, or end it",
+        Some(sys::EBUSY) => "it is in use; stop the program that uses it",
         Some(sys::EMFILE | sys::ENFILE) => "too many open files; raise RLIMIT_NOFILE",
         Some(sys::ENOMEM | sys::ENOBUFS) => "the kernel is short of memory; try again with fewer queues",
         Some(sys::EADDRNOTAVAIL) => "no link in this network namespace has that address",

@@ -191,8 +191,8 @@ mod tests {
             let end = FinalMessage::of(&NetlinkMessages(&bytes).next().unwrap().unwrap()).unwrap().unwrap();
             let error = end.refused(RequestText { request: "make", about: "a veth" });
             assert_eq!(error.errno(), Some(sys::EBUSY));
-            let expected = "the kernel refused to make a veth, saying \"no such thing\"; somebody else uses it; \
-                            wait until that ends, or end it";
+            let expected = "the kernel refused to make a veth, saying \"no such thing\"; it is in use; \
+                            stop the program that uses it";
             assert_eq!(error.to_string(), expected);
         }
     }

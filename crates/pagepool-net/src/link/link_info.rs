@@ -97,7 +97,7 @@ pub struct LinkInfo {
     pub rx_queues: u32,
     /// Transmit queues.
     pub tx_queues: u32,
-    /// Whether somebody turned it on.
+    /// Whether it is administratively up.
     pub is_up: bool,
     /// Whether packets pass.
     pub state: OperState,
