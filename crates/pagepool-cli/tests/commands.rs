@@ -134,13 +134,19 @@ fn install_lays_out_the_command_its_pages_and_completions() {
     }
     let installed = root.join("bin/pagepool");
     assert_eq!(fs::metadata(&installed).unwrap().permissions().mode() & 0o777, 0o755);
-    let version = Command::new(installed).arg("--version").output().unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&version.stdout).trim(),
-        concat!("pagepool ", env!("CARGO_PKG_VERSION"))
-    );
-    // A second time: over what is there.
-    said(&["install", "--destdir", destdir.to_str().unwrap(), "--prefix", "/opt/pagepool"]);
+    let version = || {
+        let version = Command::new(&installed).arg("--version").output().unwrap();
+        String::from_utf8_lossy(&version.stdout).trim().to_owned()
+    };
+    assert_eq!(version(), concat!("pagepool ", env!("CARGO_PKG_VERSION")));
+    // A second time: over what is there. And by what is there.
+    for command in [PAGEPOOL.as_ref(), installed.as_path()] {
+        let again = ["install", "--prefix", "/opt/pagepool", "--destdir"];
+        let output = Command::new(command).args(again).arg(&destdir).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(version(), concat!("pagepool ", env!("CARGO_PKG_VERSION")));
+    }
+    assert_eq!(fs::read_dir(root.join("bin")).unwrap().count(), 1, "nothing is left beside it");
 }
 
 #[test]

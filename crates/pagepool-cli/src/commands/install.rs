@@ -52,14 +52,19 @@ impl RunCommand for InstallArgs {
     }
 }
 
-/// Copies the executable that runs now.
+/// Copies the executable that runs now. The copy takes its place as a whole: the executable may be the one
+/// that is installed already, and a disk may be full.
 fn install_command(root: &Path) -> Result<(), String> {
     let from = std::env::current_exe().map_err(|error| format!("the running executable: {error}"))?;
     let to = folder(root, "bin")?.join("pagepool");
-    let _ = fs::remove_file(&to); // a process that runs the old one keeps it
-    let copied =
-        fs::copy(&from, &to).and_then(|_| fs::set_permissions(&to, fs::Permissions::from_mode(0o755)));
-    copied.map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
+    let copy = to.with_extension("new");
+    let copied = fs::copy(&from, &copy)
+        .and_then(|_| fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)))
+        .and_then(|()| fs::rename(&copy, &to)); // a process that runs the old one keeps it
+    copied.map_err(|error| {
+        let _ = fs::remove_file(&copy);
+        format!("{} to {}: {error}", from.display(), to.display())
+    })
 }
 
 /// A folder below the root, made if it is missing.
