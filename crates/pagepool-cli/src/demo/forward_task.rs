@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use pagepool::{Pool, XdpBuff};
 use pagepool_net::{Action, Device, Ingress, PacketHandler, PortId, swap_macs};
@@ -13,6 +14,9 @@ use super::plan::DemoAction;
 use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::{Drain, PollLoop, PollPort, PortHandler};
 use crate::engine::run_state::RunState;
+
+/// The longest sleep: short beside a round trip of TCP whose packets wait for room on a transmit ring.
+const NAP: Duration = Duration::from_millis(2);
 
 /// What the forwarding thread is given.
 pub struct ForwardTask {
@@ -46,6 +50,7 @@ impl ForwardTask {
             burst,
             cpu,
             spin: false,
+            nap: NAP,
             measure: false,
             drain: Drain::Everything,
         };

@@ -21,9 +21,8 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(50);
 const ROUNDS: u32 = 32;
 /// Pauses after an empty round, so that the producer of the rings has their cache lines to itself.
 const PAUSES: u32 = 8;
-/// Empty rounds before a thread sleeps, and its longest sleep.
+/// Empty rounds before a thread sleeps.
 const PATIENCE: u32 = 64;
-const NAP: Duration = Duration::from_millis(20);
 
 /// What a polling thread does with packets.
 pub trait PortHandler: PacketHandler + Send + 'static {
@@ -82,6 +81,8 @@ pub struct PollLoop<H, S, F> {
     pub cpu: Option<usize>,
     /// Never sleep.
     pub spin: bool,
+    /// The longest sleep. Completions wake nobody, so this is also how late one may be seen.
+    pub nap: Duration,
     /// Count the cycles of each part.
     pub measure: bool,
     pub drain: Drain,
@@ -135,7 +136,8 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
         let _ = forwarder.set_budget(self.burst); // fails for no number like these
         forwarder.measure(self.measure);
         forwarder.poll(); // fills the receive rings
-        let mut polling = Polling { forwarder, ports, source: self.source, thread: self.thread, state };
+        let (source, thread, nap) = (self.source, self.thread, self.nap);
+        let mut polling = Polling { forwarder, ports, source, thread, nap, state };
         polling.publish();
         let _ = warmed.send(()); // the receiver is gone only if the run failed to start
         polling.poll_until_draining(self.spin);
@@ -158,6 +160,7 @@ struct Polling<'a, H: PacketHandler, S: Stack, F> {
     ports: Vec<PortId>,
     source: F,
     thread: usize,
+    nap: Duration,
     state: &'a RunState,
 }
 
@@ -173,8 +176,8 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
             idle = if moved > 0 || source == SourceState::Active { 0 } else { idle.saturating_add(1) };
             let sleeps = idle > PATIENCE && !spin;
             if sleeps {
-                let nap = if let SourceState::Later(nap) = source { nap.min(NAP) } else { NAP };
-                if self.forwarder.wait(nap) == Wake::Gone {
+                let due = if let SourceState::Later(due) = source { due } else { self.nap };
+                if self.forwarder.wait(due.min(self.nap)) == Wake::Gone {
                     return self.look_for_gone_devices(); // nothing is left to poll
                 }
             } else if idle > 0 {
@@ -211,7 +214,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
             if moved > 0 {
                 continue;
             }
-            if self.is_dry() || (drain == Drain::Everything && self.forwarder.wait(NAP) == Wake::Gone) {
+            if self.is_dry() || (drain == Drain::Everything && self.forwarder.wait(self.nap) == Wake::Gone) {
                 return;
             }
         }

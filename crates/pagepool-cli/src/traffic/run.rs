@@ -22,6 +22,9 @@ use crate::engine::socket_sizes::{SocketNeeds, SocketSizes};
 use crate::engine::watch::Watch;
 use crate::sys;
 
+/// The longest sleep of a thread.
+const NAP: Duration = Duration::from_millis(20);
+
 /// Runs a command and prints the verdict; the status says whether the run went well.
 pub fn run<C: TrafficCommand>(command: &C) -> Result<ExitCode, String> {
     let plan = command.plan();
@@ -160,6 +163,7 @@ fn start<C: TrafficCommand>(
             burst: sizes.burst,
             cpu: (!cpus.is_empty()).then(|| cpus[thread % cpus.len()]),
             spin: options.busy_poll.is_some(),
+            nap: NAP,
             measure: true,
             drain: Drain::Transmit,
         };
