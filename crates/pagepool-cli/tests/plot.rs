@@ -51,7 +51,7 @@ fn each_workload_has_a_bar_and_each_peer_one_beside() {
     let peers = temporary("peers.csv");
     fs::write(
         &results,
-        r#"{"machine": {"cpu": "a <b> & c", "kernel": "6.18", "date": "2026-11-22"}, "results": [
+        r#"{"machine": {"cpu": "a <b>\u0001& c", "kernel": "6.18", "date": "2026-11-22"}, "results": [
             {"name": "page_direct", "ns_med": 1.9}, {"name": "page_ring", "ns_med": 10.7},
             {"name": "page_remote", "ns_med": null}]}"#,
     )
@@ -115,6 +115,9 @@ fn what_cannot_be_drawn_fails_with_its_name() {
         (&["--plot", plot, "--results", "/nonexistent.json"], "/nonexistent.json"),
         (&["--plot", plot, "--results", peers.to_str().unwrap()], "wrong.csv"),
         (&["--results", "/nonexistent.json"], "--plot"),
+        (&["--plot", "/nonexistent/x.svg", "--filter", "increment"], "/nonexistent is no folder"),
+        (&["--plot", plot, "--list"], "--list"),
+        (&["--plot", plot, "mtu"], "--plot draws the table of workloads only"),
     ] {
         let output = bench(arguments);
         assert!(!output.status.success(), "{arguments:?}");

@@ -62,9 +62,14 @@ const VALUES: usize = 60;
 const HEAD: usize = 78;
 
 impl Plot {
-    /// Reads the figures of other programs, so that a wrong file fails before anything is measured.
+    /// Looks at the folder and reads the figures of other programs, so that what is wrong fails before
+    /// anything is measured.
     pub fn new(file: &Path, peers: Option<&Path>) -> Result<Self, String> {
         let peers = peers.map(peers::read).transpose()?.unwrap_or_default();
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(format!("--plot is {}, but {} is no folder", file.display(), folder.display()));
+        }
         let known = |name: &str| workloads::all().any(|workload| workload.name == name);
         match peers.iter().find(|peer| !known(&peer.workload)) {
             Some(PeerFigure { workload, .. }) => {
@@ -250,6 +255,8 @@ fn put(text: &mut String, more: std::fmt::Arguments) {
     let _ = text.write_fmt(more);
 }
 
+/// As XML takes it, which has no control characters, escaped or not.
 fn escaped(text: &str) -> String {
+    let text = text.replace(char::is_control, " ");
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -31,7 +31,7 @@ pub struct BenchArgs {
     #[arg(long)]
     list: bool,
     /// Draw the medians as bars to FILE, an SVG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "list")]
     plot: Option<PathBuf>,
     /// With --plot: draw other programs' bars beside ours.
     ///
@@ -82,6 +82,9 @@ impl RunCommand for BenchArgs {
                 }
                 let params = TableParams { json: *json, filter: filter.clone(), plan, plot };
                 Ok(run::run(&params, workloads::all()))
+            }
+            Some(_) if self.plot.is_some() => {
+                Err("--plot draws the table of workloads only: leave it out, or the report".into())
             }
             Some(BenchReport::Mtu) => with_machine(|| reports::mtu::run(plan), *json),
             Some(BenchReport::Numa) => with_machine(|| reports::numa::run(plan), *json),
