@@ -7,8 +7,8 @@
 //! Trust  none: whoever takes a completion checks its slot by the tag. Then no buffer is completed twice, and
 //!        no frame is freed of which the device still reads another buffer.
 //! I4     a frame is in here, where nobody reaches its bytes, from before its buffers are on a ring until the
-//! last is completed. Cost   a frame of one buffer: a slot off the stack of free ones and back. Nothing is
-//! allocated.
+//!        last is completed.
+//! Cost   a frame of one buffer: a slot off the stack of free ones and back. Nothing is allocated.
 
 use pagepool::XdpFrame;
 
