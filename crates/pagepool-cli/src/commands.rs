@@ -47,8 +47,8 @@ macro_rules! commands {
 }
 
 commands! {
-    /// Forward packets between two network namespaces or two in-memory NICs, and check that every page comes
-    /// home
+    /// Forward packets between two network namespaces or two in-memory NICs, and check that every page is
+    /// returned
     Demo(demo::DemoArgs),
     /// Forward packets between two interfaces
     Forward(forward::ForwardArgs),
@@ -64,7 +64,7 @@ commands! {
     /// A peer of `soak`, which starts it
     #[command(hide = true)]
     SoakPeer(soak_peer::SoakPeerArgs),
-    /// Benchmark the page pool, and check by its counters which path was taken
+    /// Benchmark the page pool, and check with its counters that each workload took its path
     Bench(bench::BenchArgs),
     /// Print the manual page, or write the pages of all commands to a directory
     Man(man::ManArgs),

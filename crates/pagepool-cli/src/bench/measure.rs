@@ -68,7 +68,7 @@ pub fn measure(
             Ok(WorkloadFigures { own, beside: figures.next(), cores: 1, colours: ready.colours })
         }
         (Body::TwoCores(produce, consume), beside) => {
-            let second = second.ok_or("needs a second CPU, and this process may use one only")?;
+            let second = second.ok_or("requires a second CPU, but this process may use only one")?;
             let mut sides = vec![Relay { produce, consume: Some(consume), counters: ready.counters }];
             if let Some(Ready { body: Body::TwoCores(produce, consume), counters, .. }) = beside {
                 sides.push(Relay { produce, consume: Some(consume), counters });

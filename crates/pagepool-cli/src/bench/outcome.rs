@@ -166,7 +166,9 @@ fn fault(figures: &Measured, buffers_a_fault: u64) -> Option<String> {
     let forgiven = figures.buffers.checked_div(buffers_a_fault).unwrap_or(0);
     (figures.faults > forgiven).then(|| {
         let (faults, buffers) = (figures.faults, figures.buffers);
-        format!("{faults} page faults over {buffers} buffers after the warm-up, but there may be {forgiven}")
+        format!(
+            "{faults} page faults over {buffers} buffers after warm-up, but at most {forgiven} are allowed"
+        )
     })
 }
 

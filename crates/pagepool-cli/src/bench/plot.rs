@@ -72,9 +72,9 @@ impl Plot {
         }
         let known = |name: &str| workloads::all().any(|workload| workload.name == name);
         match peers.iter().find(|peer| !known(&peer.workload)) {
-            Some(PeerFigure { workload, .. }) => {
-                Err(format!("--peers names the workload {workload}; bench --list names those there are"))
-            }
+            Some(PeerFigure { workload, .. }) => Err(format!(
+                "--peers names {workload}, which is no workload; `pagepool bench --list` lists them"
+            )),
             None => Ok(Self { file: file.into(), peers }),
         }
     }
@@ -88,8 +88,8 @@ impl Plot {
 
     /// Draws a JSON output.
     pub fn draw(&self, output: serde_json::Value) -> Result<(), String> {
-        let figures =
-            serde_json::from_value(output).map_err(|error| format!("not the JSON of bench: {error}"))?;
+        let figures = serde_json::from_value(output)
+            .map_err(|error| format!("not the JSON output of `pagepool bench`: {error}"))?;
         let text = svg(&figures, &self.peers)?;
         fs::write(&self.file, text).map_err(|error| format!("{}: {error}", self.file.display()))
     }

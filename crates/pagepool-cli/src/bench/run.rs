@@ -42,7 +42,8 @@ pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workloa
     let wanted = |w: &&Workload| choice.filter.as_ref().is_none_or(|word| w.name.contains(word));
     let chosen: Vec<&Workload> = workloads.filter(wanted).collect();
     if chosen.is_empty() {
-        eprintln!("no workload has {:?} in its name; --list lists them", choice.filter);
+        let word = choice.filter.as_deref().unwrap_or_default();
+        eprintln!("no workload has {word:?} in its name; `pagepool bench --list` lists them");
         return ExitCode::FAILURE;
     }
     let machine = Machine::ask();
@@ -66,7 +67,7 @@ pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workloa
     let judged = verdict(&results, choice.json);
     drawn.map_or_else(
         |why| {
-            eprintln!("the plot: {why}");
+            eprintln!("cannot draw the plot: {why}");
             ExitCode::FAILURE
         },
         |()| judged,

@@ -24,23 +24,23 @@ pub struct BenchArgs {
     /// Run only workloads whose name contains WORD
     #[arg(long, value_name = "WORD")]
     filter: Option<String>,
-    /// Run fewer buffers, 9 times each: rough figures in seconds
+    /// Rough figures in seconds: fewer buffers, 9 repetitions of each workload
     #[arg(long, global = true)]
     quick: bool,
     /// List the workloads and what one iteration of each does
     #[arg(long)]
     list: bool,
-    /// Draw the medians as bars to FILE, an SVG
+    /// Draw the medians as a bar chart into FILE (SVG)
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     plot: Option<PathBuf>,
-    /// With --plot: draw other programs' bars beside ours.
+    /// With --plot: also draw the figures of other programs, from FILE (CSV)
     ///
-    /// FILE has lines with commas. The first line names the columns, in any order: `peer` is the program,
-    /// `workload` one of --list that it does the same as, `ns_med` its nanoseconds per buffer. Other columns
-    /// and lines with # are skipped.
+    /// The first line names the columns, in any order. `peer` is the name of the other program, `workload`
+    /// the workload of --list that it is compared with, `ns_med` its median in nanoseconds per buffer. Other
+    /// columns, and lines that begin with #, are skipped.
     #[arg(long, value_name = "FILE", requires = "plot")]
     peers: Option<PathBuf>,
-    /// With --plot: draw figures that --json printed to FILE before, and run nothing
+    /// With --plot: draw the figures of FILE, the output of an earlier run with --json; run nothing
     #[arg(long, value_name = "FILE", requires = "plot")]
     #[arg(conflicts_with_all = ["json", "filter", "quick", "list"])]
     results: Option<PathBuf>,
@@ -48,13 +48,14 @@ pub struct BenchArgs {
 
 #[derive(Subcommand)]
 enum BenchReport {
-    /// CPU time and memory per packet at MTU 1500, 4000, 8000 and 9000: pages, page_frag, hybrid
+    /// CPU time and memory per packet at MTU 1500, 4000, 8000 and 9000: whole pages, page_frag, and fragments
+    /// of order-3 pages
     Mtu,
-    /// Node-blind and node-aware refill on a simulated machine of two NUMA nodes
+    /// Refill with and without regard to the NUMA node, on a simulated machine of two nodes
     Numa,
-    /// 1 to N threads that return buffers at the same time: lanes, a lock-free queue, the locked ring
+    /// Cost of a return from 1 to N threads at the same time: lanes, a lock-free ring, the locked ring
     Contention {
-        /// The largest number of returning threads
+        /// The largest number of threads that return buffers
         #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
         threads: u8,
     },

@@ -12,7 +12,7 @@ use super::run::RunCommand;
 /// The shell.
 #[derive(Args)]
 pub struct CompletionsArgs {
-    /// The shell that the script is for
+    /// The shell
     shell: Shell,
 }
 

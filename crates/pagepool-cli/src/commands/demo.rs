@@ -21,13 +21,13 @@ pub struct DemoArgs {
     /// Where the demo runs
     #[arg(long, value_name = "WHERE", value_enum, default_value_t = DemoOn::Auto)]
     on: DemoOn,
-    /// veth: MTU of the links, 576 to 65535 [default: 1500]; packets longer than a page require Linux 6.6
+    /// On veth: MTU of the links, 576 to 65535 [default: 1500]; packets longer than a page require Linux 6.6
     #[arg(long, value_name = "BYTES", value_parser = plan::mtu)]
     mtu: Option<u32>,
-    /// memory: bytes of a packet, 64 to 9000 [default: 64]
+    /// In memory: bytes of a packet, 64 to 9000 [default: 64]
     #[arg(long, value_name = "BYTES", value_parser = plan::size)]
     size: Option<usize>,
-    /// memory: what happens to each packet [default: forward, as with veth]
+    /// In memory: what happens to each packet [default: forward, the only action on veth]
     #[arg(long, value_name = "ACTION", value_enum)]
     action: Option<DemoAction>,
     /// Print one JSON object at the end, and nothing else

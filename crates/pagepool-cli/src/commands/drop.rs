@@ -18,9 +18,9 @@ pub struct DropArgs {
     interface: String,
     /// Check the number and checksum that `pagepool gen` writes into its packets
     ///
-    /// Prints how many packets came whole, how many numbers are missing below the highest, and how many
-    /// packets were damaged. Every byte is read, so long packets cost more. Numbers below FRAMES are tracked,
-    /// at one bit of memory each [FRAMES: default 1073741824].
+    /// Prints how many packets arrived intact, how many numbers are missing below the highest one, and how
+    /// many packets were damaged. Every byte is read, so long packets cost more. Numbers below FRAMES are
+    /// tracked, at one bit of memory each [FRAMES: default 1073741824].
     #[arg(long, value_name = "FRAMES", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "1073741824")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 36))]
@@ -38,7 +38,7 @@ impl TrafficCommand for DropArgs {
     fn plan(&self) -> TrafficPlan<'_> {
         TrafficPlan {
             name: "drop",
-            effect: "drop takes all packets from the kernel on",
+            effect: "drop withholds all packets from the kernel on",
             interfaces: vec![&self.interface],
             options: &self.options,
             attach: Some(self.receive.attach()),

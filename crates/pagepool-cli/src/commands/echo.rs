@@ -30,7 +30,7 @@ impl TrafficCommand for EchoArgs {
     fn plan(&self) -> TrafficPlan<'_> {
         TrafficPlan {
             name: "echo",
-            effect: "echo takes all packets from the kernel on",
+            effect: "echo withholds all packets from the kernel on",
             interfaces: vec![&self.interface],
             options: &self.options,
             attach: Some(self.receive.attach()),

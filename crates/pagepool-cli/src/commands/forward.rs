@@ -23,8 +23,8 @@ pub struct ForwardArgs {
     first: String,
     /// The second interface
     ///
-    /// Packets from a queue of one interface leave by the same queue of the other. If one interface has fewer
-    /// queues, several queues of the other share each of them.
+    /// Packets from a queue of one interface leave by the same queue of the other. If an interface has fewer
+    /// queues than the other, each of its queues serves several of the other's.
     #[arg(value_name = "IF2")]
     second: String,
     #[command(flatten)]
@@ -42,7 +42,7 @@ impl TrafficCommand for ForwardArgs {
     fn plan(&self) -> TrafficPlan<'_> {
         TrafficPlan {
             name: "forward",
-            effect: "forward takes all packets from the kernel on",
+            effect: "forward withholds all packets from the kernel on",
             interfaces: vec![&self.first, &self.second],
             options: &self.options,
             attach: Some(self.receive.attach()),

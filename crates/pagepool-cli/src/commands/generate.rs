@@ -71,7 +71,7 @@ impl TrafficCommand for GenArgs {
     fn plan(&self) -> TrafficPlan<'_> {
         TrafficPlan {
             name: "gen",
-            effect: "gen fills a link with packets:",
+            effect: "gen may saturate",
             interfaces: vec![&self.interface],
             options: &self.options,
             attach: None,

@@ -22,10 +22,10 @@ const SCRIPTS: &[(Shell, &str, &str)] = &[
 /// Where the files go.
 #[derive(Args)]
 pub struct InstallArgs {
-    /// The directory above bin and share
+    /// Installation prefix: files go to bin and share below it
     #[arg(long, value_name = "DIR", default_value = "/usr/local")]
     prefix: PathBuf,
-    /// A directory that stands for /, for packagers
+    /// Staging directory that is put before the prefix, for packagers
     #[arg(long, value_name = "DIR")]
     destdir: Option<PathBuf>,
 }

@@ -68,9 +68,9 @@ struct Snapshot {
 }
 
 const LEGEND: &str = "\
-Pages: idle in the cache and the ring; in lanes on their way home from other
-threads; under rx and tx with the NICs; held by the forwarder, or by whom it
-passed them to.";
+Columns of pages: cache and ring are idle in the pools; lanes are being returned
+by other threads; rx and tx are at the NICs; held are with the forwarder, or with
+the thread that it passed them to.";
 
 const COLUMNS: usize = 12;
 const HEAD: [&str; COLUMNS] = [

@@ -10,7 +10,7 @@ use super::plan::DemoAction;
 pub enum DemoOn {
     /// veth if available, else memory; --mtu selects veth, --size and --action select memory
     Auto,
-    /// Two NICs made of software; needs no privileges
+    /// Two NICs simulated in memory; requires no privileges
     Memory,
     /// A TCP transfer between two new network namespaces over AF_XDP; requires root or its capabilities
     Veth,
@@ -41,21 +41,18 @@ pub fn choose(
     let of_memory = action.is_some() || size.is_some();
     match on {
         DemoOn::Memory | DemoOn::Auto if of_memory && mtu.is_some() => {
-            Err("--mtu is of links, which are on veth; --action and --size apply to memory: leave one \
-                 out"
-            .into())
+            Err("--mtu applies to veth only, --action and --size apply to memory only: leave one out".into())
         }
         DemoOn::Memory if mtu.is_some() => Err("--mtu applies to veth only: use --size, or --on veth".into()),
         DemoOn::Memory => Ok(DemoPlace::Memory(demo)),
         DemoOn::Auto if of_memory => Ok(DemoPlace::Memory(demo)),
-        DemoOn::Veth if size.is_some() => {
-            Err("--size applies to memory only, for the kernel's TCP chooses it on veth: use --mtu, or --on \
+        DemoOn::Veth if size.is_some() => Err(
+            "--size applies to memory only; on veth the kernel's TCP chooses the size: use --mtu, or --on \
                  memory"
-                .into())
-        }
+                .into(),
+        ),
         DemoOn::Veth if demo.action != DemoAction::Forward => Err(format!(
-            "--action {} would keep TCP's packets from the other host, so veth has only forward: use --on \
-             memory",
+            "--action {} would stop the TCP transfer, so veth has only forward: use --on memory",
             demo.action.name()
         )),
         DemoOn::Auto if mtu.is_none() => Ok(DemoPlace::VethElse(USUAL_MTU, demo)),

@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// A flag that the first one raises.
 pub fn listen() -> Result<Arc<AtomicBool>, String> {
-    raise().map_err(|error| format!("no handler for Ctrl-C: {error}"))
+    raise().map_err(|error| format!("cannot handle Ctrl-C: {error}"))
 }
 
 fn raise() -> io::Result<Arc<AtomicBool>> {

@@ -79,8 +79,7 @@ impl SocketSizes {
             let whole =
                 if (chunk as usize) < PAGE_SIZE { "use --frame-size 4096, or lower" } else { "lower" };
             return Err(format!(
-                "MTU is {mtu}, but {} chunks of {chunk} bytes, the most that a packet may have, hold MTU \
-                 {most} at most: \
+                "MTU is {mtu}, but a packet has at most {} chunks of {chunk} bytes, enough for MTU {most}: \
                  {whole} the MTU",
                 MAX_FRAGS + 1
             ));
@@ -89,8 +88,8 @@ impl SocketSizes {
         let sizes = Self::with_ring(needs, ring);
         if sizes.pages > MOST_PAGES {
             return Err(format!(
-                "rings of {ring} slots need {} pages for MTU {mtu}, and a pool keeps at most {MOST_PAGES}: \
-                 at most --ring {}",
+                "rings of {ring} slots need {} pages for MTU {mtu}, but a pool keeps at most {MOST_PAGES}: \
+                 use at most --ring {}",
                 sizes.pages,
                 Self::fitting(needs, ring).ring
             ));

@@ -6,6 +6,6 @@ use serde::Serialize;
 pub fn print_json(value: &impl Serialize) {
     match serde_json::to_string_pretty(value) {
         Ok(text) => println!("{text}"),
-        Err(error) => eprintln!("the results do not go into JSON: {error}"),
+        Err(error) => eprintln!("the results cannot be written as JSON: {error}"),
     }
 }

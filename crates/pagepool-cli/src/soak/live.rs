@@ -19,9 +19,9 @@ const TABLE: LiveTable<11> = LiveTable {
 };
 
 const LEGEND: &str = "\
-Pages: under rx and tx with the sockets, held by the forwarder. slow: calls to the
-arena. outage: longest time without packets while nothing is in their way, in ms.
-fl/kill: interfaces taken down, peers killed. MiB: resident memory.";
+rx and tx: pages at the sockets. held: pages with the forwarder. slow: calls to the
+arena. fl/kill: interfaces taken down, peers killed. outage: longest time in ms
+without packets, outside faults. MiB: resident memory.";
 
 /// What was shown last.
 #[derive(Debug)]
@@ -41,9 +41,8 @@ impl SoakTable {
     pub fn begin(&self, schedule: &Schedule) {
         let Schedule { seconds, flap_every, kill_every } = schedule;
         println!(
-            "Two peers at full speed for {seconds} s. An interface goes down every {flap_every} s, and a \
-             peer is killed \
-             every {kill_every} s.\n{LEGEND}\n\n{}",
+            "Two peers send at full speed for {seconds} s. An interface goes down every {flap_every} s, and \
+             a peer is killed every {kill_every} s.\n{LEGEND}\n\n{}",
             TABLE.head()
         );
     }

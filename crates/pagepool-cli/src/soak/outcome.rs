@@ -32,7 +32,7 @@ pub struct SoakResult {
 impl SoakResult {
     /// Judges, with what the pools say, which have ended, too.
     pub fn verdict(&self, pools: &[PoolRef]) -> Verdict {
-        let mut verdict = Verdict::new("every packet is accounted for, and every buffer is home");
+        let mut verdict = Verdict::new("every packet is accounted for, and every buffer was returned");
         verdict.line(&format!("over {}, {:.1} s", self.mode, self.faults.seconds));
         self.packets(&mut verdict);
         self.losses(&mut verdict);
@@ -61,13 +61,13 @@ impl SoakResult {
         verdict.field("overtaken", peers.overtaken);
         verdict.field("damaged", peers.damaged);
         verdict.field("repeated", peers.again);
-        verdict.row("interfaces down for 1 s, and up", faults.flaps, "");
+        verdict.row("interfaces taken down for 1 s", faults.flaps, "");
         verdict.row("peer processes killed", faults.kills, "");
         let note = format!("{} packets/s, every byte checked", grouped(pps as u64));
         verdict.row("packets", peers.arrived, &note);
-        let note = format!("{} numbers in all", grouped(peers.in_gaps));
+        let note = format!("{} numbers missing", grouped(peers.in_gaps));
         verdict.row("gaps in the numbers", peers.gaps, &note);
-        verdict.row("packets damaged, or twice", peers.damaged + peers.again, "must be 0");
+        verdict.row("packets damaged or duplicated", peers.damaged + peers.again, "must be 0");
         verdict.fail_if(peers.arrived == 0, || "no packet arrived".into());
         // The second flap is of a peer's own interface, which the peer sees.
         let unseen = faults.flaps > 1 && peers.down == 0;
@@ -89,10 +89,10 @@ impl SoakResult {
         verdict.field("from_nowhere", from_nowhere);
         verdict.row("lost before the forwarder", before, "a link was down");
         verdict.row("dropped by the forwarder", dropped, "a ring or queue was full");
-        verdict.row("lost behind the forwarder", behind, "a link was down, a queue full, or no peer there");
+        verdict.row("lost after the forwarder", behind, "a link was down, a queue was full, or no peer ran");
         verdict.row("lost within the forwarder", within + from_nowhere, "must be 0");
         verdict.fail_count(within, "packets are not accounted for within the forwarder");
-        verdict.fail_count(from_nowhere, "packets came that nobody sent");
+        verdict.fail_count(from_nowhere, "packets arrived that were never sent");
     }
 
     fn times(&self, verdict: &mut Verdict) {
@@ -105,9 +105,9 @@ impl SoakResult {
         for (key, what, failure, took, limit) in times {
             let (took, limit) = (took.as_millis() as u64, limit.as_millis() as u64);
             verdict.field(key, took);
-            let note = format!("at most {} ms, with the way free", grouped(limit));
+            let note = format!("at most {} ms, outside faults", grouped(limit));
             verdict.text_row(what, &format!("{} ms", grouped(took)), &note);
-            verdict.fail_if(took > limit, || format!("{failure} {took} ms, of at most {limit} ms"));
+            verdict.fail_if(took > limit, || format!("{failure} {took} ms, but must be at most {limit} ms"));
         }
     }
 
@@ -126,17 +126,20 @@ impl SoakResult {
         verdict.field("descriptors_grown", descriptors);
         verdict.row("slow allocations after warm-up", slow, "must be 0: calls to the arena");
         verdict.row("buffers missing at the end", missing, "must be 0");
-        let size = format!("{} to {} KiB with code", grouped(first.rss_kib), grouped(last.rss_kib));
+        let size = format!("resident memory {} to {} KiB", grouped(first.rss_kib), grouped(last.rss_kib));
         let note = format!("at most {GROWTH_KIB} KiB; {size}");
         verdict.text_row("memory grown by", &format!("{} KiB", grouped(grown_kib)), &note);
-        verdict.row("descriptors more", descriptors, "must be 0");
+        verdict.row("file descriptors grown by", descriptors, "must be 0");
         verdict.fail_count(slow, "calls to the arena after the warm-up");
-        verdict.fail_count(missing, "buffers never came home");
-        verdict.fail_count(nic_errors, "descriptors or lengths of the sockets were refused");
+        verdict.fail_count(missing, "buffers were not returned");
+        verdict.fail_count(nic_errors, "descriptors or lengths of the sockets were invalid");
         verdict.fail_if(grown_kib > GROWTH_KIB, || {
-            format!("the process grew by {} KiB, of at most {GROWTH_KIB} KiB", grouped(grown_kib))
+            format!(
+                "the process grew by {} KiB, but must grow by at most {GROWTH_KIB} KiB",
+                grouped(grown_kib)
+            )
         });
-        verdict.fail_count(descriptors, "descriptors more are open than after the warm-up");
+        verdict.fail_count(descriptors, "more file descriptors are open than after the warm-up");
     }
 
     /// The kernel's count of each socket.
@@ -190,7 +193,7 @@ impl DirectionLosses {
 mod tests {
     use super::*;
 
-    const WELL: &str = "PASS: every packet is accounted for, and every buffer is home";
+    const WELL: &str = "PASS: every packet is accounted for, and every buffer was returned";
 
     /// Ten frames each way that went well.
     fn well() -> SoakResult {
@@ -243,18 +246,18 @@ mod tests {
             (|seen| seen.faults.peers[0].damaged = 2, "2 packets were damaged"),
             (|seen| seen.faults.peers[0].again = 2, "2 packets arrived twice"),
             (|seen| seen.end[1].nic.tx_completed = 9, "1 packets are not accounted for within"),
-            (|seen| seen.faults.peers[0].sent = 9, "1 packets came that nobody sent"),
-            (|seen| seen.faults.peers[0].arrived = 11, "1 packets came that nobody sent"),
+            (|seen| seen.faults.peers[0].sent = 9, "1 packets arrived that were never sent"),
+            (|seen| seen.faults.peers[0].arrived = 11, "1 packets arrived that were never sent"),
             (|seen| seen.end[0].pool.0.alloc_slow = 3, "3 calls to the arena"),
             (
                 |seen| seen.end[0].nic.tx_bad_descriptor = 1,
-                "1 descriptors or lengths of the sockets were refused",
+                "1 descriptors or lengths of the sockets were invalid",
             ),
             (|seen| seen.faults.returned = Duration::from_millis(1001), "first packet after 1001 ms"),
             (|seen| seen.faults.recovery = Duration::from_millis(3001), "half the rate after 3001 ms"),
             (|seen| seen.faults.silence = Duration::from_millis(3001), "no packet for 3001 ms"),
             (|seen| seen.faults.holdings[1].own_kib = 257, "grew by 257 KiB"),
-            (|seen| seen.faults.holdings[1].descriptors = 1, "1 descriptors more"),
+            (|seen| seen.faults.holdings[1].descriptors = 1, "1 more file descriptors"),
         ];
         for (change, what) in cases {
             let said = said(change);

@@ -97,7 +97,7 @@ impl Peer {
     }
 
     fn work(&mut self, record: &CountsFile) -> Result<ExitCode, String> {
-        let lost = |error: io::Error| format!("the file of counts: {error}");
+        let lost = |error: io::Error| format!("the counter file of the peer: {error}");
         loop {
             let order = record.order().map_err(lost)?;
             if order == Order::End {

@@ -54,7 +54,8 @@ impl<'a> PeerProcess<'a> {
 
     /// Counts of all lives.
     pub fn counts(&self) -> Result<PeerCounts, String> {
-        let now = self.running.record.read().map_err(|error| format!("the file of counts: {error}"))?;
+        let now =
+            self.running.record.read().map_err(|error| format!("the counter file of the peer: {error}"))?;
         Ok(self.before.plus(&now))
     }
 
@@ -62,14 +63,16 @@ impl<'a> PeerProcess<'a> {
     pub fn must_run(&mut self) -> Result<(), String> {
         match self.running.process.try_wait() {
             Ok(None) => Ok(()),
-            Ok(Some(status)) => Err(format!("the peer on {} ended by itself: {status}", self.host.link.name)),
+            Ok(Some(status)) => {
+                Err(format!("the peer on {} ended unexpectedly: {status}", self.host.link.name))
+            }
             Err(error) => Err(format!("the peer on {}: {error}", self.host.link.name)),
         }
     }
 
     /// Gives the process an order.
     pub fn tell(&self, order: Order) -> Result<(), String> {
-        self.running.record.tell(order).map_err(|error| format!("the file of counts: {error}"))
+        self.running.record.tell(order).map_err(|error| format!("the counter file of the peer: {error}"))
     }
 
     /// Ends the process, and waits for its end.

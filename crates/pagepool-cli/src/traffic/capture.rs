@@ -66,7 +66,7 @@ pub struct CaptureResult {
 impl Capture {
     /// Creates the file, and a tap per thread.
     pub fn start(path: &Path, threads: usize) -> Result<(Self, Vec<CaptureTap>), String> {
-        let failed = |error| format!("no capture file {}: {error}", path.display());
+        let failed = |error| format!("cannot write the capture file {}: {error}", path.display());
         let mut file = File::create(path).map_err(failed)?;
         file.write_all(&header()).map_err(failed)?;
         let (mut taps, mut rings) = (Vec::new(), Vec::new());
@@ -217,8 +217,8 @@ impl FileWriter {
     }
 
     fn fail(&mut self, error: &std::io::Error) {
-        let why = format!("capture file {} is not whole: {error}", self.path);
-        eprintln!("warning: {why}; no more is written to it");
+        let why = format!("the capture file {} is incomplete: {error}", self.path);
+        eprintln!("warning: {why}; no more packets are written to it");
         self.captured.failed = Some(why);
     }
 }

@@ -51,9 +51,8 @@ impl Kernel {
         let queues = chosen(name, rx.min(tx), queues)?;
         if rx > tx {
             eprintln!(
-                "note: queues {tx} to {} of {name} only receive, so they are left out: their packets go to \
-                 the kernel; \
-                 `ethtool -L {name}` changes that",
+                "note: queues {tx} to {} of {name} only receive and are not used: their packets go to the \
+                 kernel; `ethtool -L {name}` changes the number of queues",
                 rx - 1
             );
         }
@@ -75,7 +74,7 @@ impl Kernel {
             if !proceed {
                 return Err(format!("{why}. Use another interface, or --yes to proceed"));
             }
-            eprintln!("warning: {why}; --yes is given");
+            eprintln!("warning: {why}; proceeding, because --yes is given");
         }
         Ok(())
     }
@@ -104,19 +103,15 @@ impl Kernel {
             Some(peer) => (&peer.name, format!("{}, the other end of {},", peer.name, link.name)),
             None => (
                 &link.name,
-                format!(
-                    "the other end of {}, in another network namespace, if it is set up as this one is,",
-                    link.name
-                ),
+                format!("the other end of {}, in another network namespace, presumably", link.name),
             ),
         };
         let on = self.on(seen, &Offload::OF_SENDER)?;
-        let there = if peer.is_some() { "" } else { " (there by its name, and here)" };
+        let there = if peer.is_some() { "" } else { " (here, and there under that end's name)" };
         Ok((!on.is_empty()).then(|| {
             format!(
-                "{whose} leaves {} to a device, but a veth has none: packets are forwarded without \
-                 checksums or too long, \
-                 and receivers drop them. Turn the offloads off{there}: {}",
+                "{whose} leaves {} to hardware, but a veth has none: forwarded packets lack checksums or are \
+                 too long, and receivers drop them. Turn the offloads off{there}: {}",
                 names(&on),
                 command(seen, &on)
             )
@@ -129,9 +124,8 @@ impl Kernel {
         let on = self.on(&link.name, before_us)?;
         Ok((!on.is_empty()).then(|| {
             format!(
-                "{} has {}: packets that arrive are merged into larger ones than the next interface sends, \
-                 and dropped. \
-                 Turn it off: {}",
+                "{} has {} on: arriving packets are merged into packets longer than the next interface can \
+                 send, and these are dropped. Turn it off: {}",
                 link.name,
                 names(&on),
                 command(&link.name, &on)
@@ -158,9 +152,8 @@ fn command(link: &str, offloads: &[Offload]) -> String {
 fn chosen(name: &str, there: u32, asked: Option<&Numbers>) -> Result<Vec<u32>, String> {
     if there == 0 {
         return Err(format!(
-            "{name} has no queue that both receives and sends; `ethtool -l {name}` lists its queues, and a \
-             TAP has one \
-             per process that has it open"
+            "{name} has no queue that both receives and sends; `ethtool -l {name}` lists its queues (a TAP \
+             has one per process that opened it)"
         ));
     }
     let Some(Numbers(asked)) = asked else { return Ok((0..there).collect()) };

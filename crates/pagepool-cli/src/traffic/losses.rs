@@ -25,48 +25,48 @@ fn ring_full(at: &PortSample) -> u64 {
 
 /// All reasons, in the order of a packet's way.
 pub const LOSSES: [Loss; 14] = [
-    Loss { key: "rx_ring_full", what: "the receive ring was full: we are too slow", of: ring_full },
+    Loss { key: "rx_ring_full", what: "the receive ring was full: the thread is too slow", of: ring_full },
     Loss {
         key: "rx_no_buffer",
-        what: "the kernel had no buffer for it: the pool was empty, or we too slow",
+        what: "the kernel had no buffer: the pool was empty, or the thread is too slow",
         of: |at| at.nic.rx_no_buffer.saturating_sub(ring_full(at)),
     },
     Loss { key: "rx_too_long", what: "longer than a chunk", of: |at| at.nic.rx_too_long },
     Loss {
         key: "rx_too_many_buffers",
-        what: "in more chunks than a packet may have",
+        what: "more chunks than a packet may have",
         of: |at| at.nic.rx_too_many_buffers,
     },
     Loss {
         key: "rx_refused",
-        what: "its descriptor was wrong",
+        what: "the receive descriptor was invalid",
         of: |at| at.nic.rx_bad_length + at.nic.rx_bad_descriptor + at.nic.rx_unmapped,
     },
     Loss { key: "too_short", what: "no whole Ethernet header", of: |at| at.port.too_short },
     Loss {
         key: "no_way",
-        what: "there was no port for it",
+        what: "no such port, the port's queue was full, or the handler failed",
         of: |at| at.port.redirect_nowhere + at.port.handoff_full + at.port.pass_refused + at.port.aborted,
     },
     Loss {
         key: "tx_overflow",
-        what: "too many waited for the transmit ring: the interface is too slow, or down",
+        what: "too many packets waited for the transmit ring: the interface is too slow, or down",
         of: |at| at.port.tx_overflow,
     },
-    Loss { key: "tx_gone", what: "the interface to send it had gone", of: |at| at.port.tx_gone },
-    Loss { key: "tx_too_long", what: "longer than the interface sends", of: |at| at.nic.tx_too_long },
+    Loss { key: "tx_gone", what: "the sending interface was removed", of: |at| at.port.tx_gone },
+    Loss { key: "tx_too_long", what: "longer than the interface can send", of: |at| at.nic.tx_too_long },
     Loss {
         key: "tx_unmapped",
-        what: "in memory that the interface does not reach",
+        what: "in memory that the interface cannot access",
         of: |at| at.nic.tx_unmapped,
     },
     Loss {
         key: "tx_invalid",
-        what: "the kernel refused its descriptor",
+        what: "the kernel refused the transmit descriptor",
         of: |at| at.xsk.map_or(0, |xsk| xsk.tx_invalid_descs),
     },
     Loss { key: "tx_bad_completion", what: "completed, but never sent", of: |at| at.nic.tx_bad_descriptor },
-    Loss { key: "copy_failed", what: "no page for a copy", of: |at| at.paths.copy_failed },
+    Loss { key: "copy_failed", what: "no page was free for a copy", of: |at| at.paths.copy_failed },
 ];
 
 /// All packets that were lost.

@@ -10,35 +10,35 @@ use pagepool_net::{self as net, Attach, BusyPoll, XskMode};
 /// Options of every command on interfaces. The first paragraph of each is its line in the short help.
 #[derive(Args, Clone, Debug)]
 pub struct TrafficOptions {
-    /// Queues to work on: 0, or 0,2, or 0-3 [default: all]
+    /// Queues to use: 0, or 0,2, or 0-3 [default: all]
     ///
     /// Each queue has its own thread, socket and pool. Packets of other queues go to the kernel as before.
     /// `ethtool -l IF` shows the number of queues, and `ethtool -L IF` changes it.
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pub queues: Option<Numbers>,
-    /// Who moves packets between the driver and this process's memory
+    /// How packets move between the driver and this process's memory
     ///
     /// The chosen mode is printed at startup.
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Auto)]
     pub mode: Mode,
     /// CPUs for the threads: 1, or 2,4, or 0-3 [default: the kernel chooses]
     ///
-    /// There is one thread per queue (forward: per pair of queues). Threads take the CPUs in order, and start
-    /// over if there are fewer CPUs. For steady figures, choose idle CPUs on the NIC's NUMA node that do not
-    /// handle its interrupts.
+    /// There is one thread per queue (forward: per pair of queues). The CPUs are given to the threads in
+    /// order; if there are more threads than CPUs, threads share them. For steady figures, choose idle CPUs
+    /// on the NIC's NUMA node that do not handle its interrupts.
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pub cpus: Option<Numbers>,
     /// Bytes of a chunk, the memory for one packet: 2048 or 4096 [default: 4096]
     ///
-    /// 4096 gives each packet a page. 2048 halves the memory and holds packets of MTU 1500. Longer packets
-    /// use several chunks, which requires Linux 6.6. With --unaligned: any multiple of 64 from 2048 to 4096
-    /// [default: 3072].
+    /// With 4096 each packet has a page. 2048 halves the memory and still holds packets of MTU 1500. Longer
+    /// packets use several chunks, which requires Linux 6.6. With --unaligned: any multiple of 64 from
+    /// 2048 to 4096 [default: 3072].
     #[arg(long, value_name = "BYTES")]
     pub frame_size: Option<u32>,
     /// Let chunks begin anywhere in their page
     ///
-    /// Packets of different pages then lie in different sets of the CPU's cache, which helps if they are read
-    /// long after they arrived. Many drivers have no zero copy with unaligned chunks.
+    /// Packets of different pages then fall into different sets of the CPU's cache, which helps if they are
+    /// read long after they arrived. Many drivers do not support zero copy with unaligned chunks.
     #[arg(long)]
     pub unaligned: bool,
     /// Use huge pages of 2 MiB
@@ -50,11 +50,11 @@ pub struct TrafficOptions {
     /// Slots of each ring, a power of two from 64 to 8192 [default: 1024]
     ///
     /// Small rings stay in the CPU's cache. Large rings take longer bursts without loss. The default is lower
-    /// if packets are so long that a pool could not keep its pages.
+    /// for long packets: they use more pages, and a pool keeps at most 16384.
     #[arg(long, value_name = "SLOTS", value_parser = ring)]
     pub ring: Option<u32>,
-    /// Busy-poll the NIC from this thread, BUDGET packets a call, and never sleep [BUDGET: 1 to 65535,
-    /// default 64]
+    /// Busy-poll the NIC from the queue's thread, BUDGET packets per call, and never sleep [BUDGET: 1 to
+    /// 65535, default 64]
     ///
     /// Gives the lowest latency, and uses a whole CPU per queue. Interrupts stay off only if the interface
     /// defers them (`napi_defer_hard_irqs` and `gro_flush_timeout` in /sys/class/net/IF). Requires Linux
@@ -72,8 +72,8 @@ pub struct TrafficOptions {
     pub json: bool,
     /// Write every packet received (gen: sent) to a file for tcpdump or Wireshark
     ///
-    /// Packets are whole, with timestamps in nanoseconds. Each costs a copy; a separate thread writes the
-    /// file. Packets that this thread cannot keep up with are missing from the file and counted. They are
+    /// The file holds whole packets with timestamps in nanoseconds. Each packet is copied, and a separate
+    /// thread writes the file. If it falls behind, packets are missing from the file and counted; they are
     /// forwarded all the same.
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
@@ -84,7 +84,7 @@ pub struct TrafficOptions {
     pub stats_every: Option<u64>,
     /// Proceed even if the interface carries the default route or your SSH session
     ///
-    /// Without this option such an interface is an error. So is lo, which local programs use.
+    /// Without this option the command refuses such an interface, and lo, which local programs use.
     #[arg(long)]
     pub yes: bool,
 }
@@ -92,7 +92,7 @@ pub struct TrafficOptions {
 /// Options of commands that receive.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ReceiveOptions {
-    /// Where the XDP program runs that takes packets from the kernel
+    /// Where the XDP program that redirects packets to this command runs
     ///
     /// The chosen place is printed at startup.
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = AttachArg::Auto)]
@@ -116,7 +116,7 @@ pub struct TransmitOptions {
 enum TxModeArg {
     /// bpf-batch, if available, on a veth without queueing discipline or filters; else ring
     Auto,
-    /// The kernel sends one packet after the other from the transmit ring
+    /// The kernel sends packets one by one from the transmit ring
     Ring,
     /// A BPF program sends up to 64 packets per system call; an error if not available
     BpfBatch,
@@ -136,22 +136,22 @@ impl TransmitOptions {
 /// What `--mode` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// Zero copy if the driver has it, else copy
+    /// Zero copy if the driver supports it, else copy
     Auto,
     /// The kernel copies; works with every driver
     Copy,
-    /// The NIC reads and writes this process's memory; an error if the driver has no zero copy
+    /// The NIC reads and writes this process's memory; an error if the driver does not support that
     Zerocopy,
 }
 
 /// What `--attach` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum AttachArg {
-    /// Native if the driver can, else generic
+    /// Native if the driver supports it, else generic
     Auto,
-    /// In the driver, before the kernel allocates an skb; an error if the driver cannot
+    /// In the driver, before the kernel allocates an skb; an error if the driver does not support it
     Native,
-    /// Behind the driver; works with every driver, slower
+    /// In the network stack, after the driver; works with every driver, but is slower
     Generic,
 }
 
@@ -230,7 +230,7 @@ fn numbers(text: &str) -> Result<Numbers, String> {
         let number = |text: &str| text.parse::<u32>().ok().filter(|&number| (number as usize) < MOST);
         let (Some(first), Some(last)) = (number(first), number(last)) else {
             return Err(format!(
-                "{part:?} is no number from 0 to {} and no range; examples: 0, or 0,2, or 0-3",
+                "{part:?} is neither a number from 0 to {} nor a range; examples: 0, or 0,2, or 0-3",
                 MOST - 1
             ));
         };
@@ -269,11 +269,11 @@ mod tests {
         assert_eq!(read("0"), Ok(vec![0]));
         assert_eq!(read("4-6,2"), Ok(vec![4, 5, 6, 2]));
         for (bad, why) in [
-            ("", "no number"),
-            ("a", "no number"),
-            ("-1", "no number"),
-            ("1-", "no number"),
-            ("0-4096", "no number"),
+            ("", "neither a number"),
+            ("a", "neither a number"),
+            ("-1", "neither a number"),
+            ("1-", "neither a number"),
+            ("0-4096", "neither a number"),
             ("3-1", "use 1-3"),
             ("0-2,1", "1 is listed twice"),
         ] {

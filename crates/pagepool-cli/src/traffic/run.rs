@@ -122,8 +122,7 @@ fn warn(
     let (threads, cpus) = (setup.threads.len(), plan.options.cpus.as_ref().map_or(0, |cpus| cpus.0.len()));
     if cpus > threads {
         eprintln!(
-            "note: a thread for each queue or pair of them makes {threads}, so {} of the {cpus} CPUs not \
-             used",
+            "note: {} of the {cpus} CPUs not used: one thread per queue or pair of queues makes {threads}",
             if cpus - threads == 1 { "one is".into() } else { format!("{} are", cpus - threads) }
         );
     }

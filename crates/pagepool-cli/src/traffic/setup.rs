@@ -127,9 +127,8 @@ impl TrafficSetup {
 fn no_memory(error: &Error, huge: Option<u64>) -> String {
     match (error, huge) {
         (Error::System { call, source, .. }, Some(n)) => format!(
-            "{call} failed: --hugepages takes {n} free pages of 2 MiB here: `sysctl vm.nr_hugepages={n}`, \
-             and more if others \
-             have some, or leave --hugepages out: {source}"
+            "{call} failed: --hugepages requires {n} free huge pages of 2 MiB: use `sysctl \
+             vm.nr_hugepages={n}`, more if other processes use huge pages, or omit --hugepages: {source}"
         ),
         _ => error_chain(error),
     }
@@ -194,7 +193,7 @@ impl fmt::Display for OpenedInterface {
             self.queues_of,
             self.mtu,
             self.chunk,
-            if self.multi_buffer { ", several a packet" } else { "" },
+            if self.multi_buffer { ", several per packet" } else { "" },
             self.ring,
             grouped(pages as u64),
             (pages * PAGE_SIZE) as f64 / f64::from(1 << 20)
@@ -209,8 +208,7 @@ impl fmt::Display for OpenedInterface {
             let not = self.queues.len() - polled;
             write!(
                 f,
-                "\n  the driver of {not} of the queues does not take part in busy polling: interrupts do \
-                 its work"
+                "\n  on {not} of the queues the driver does not support busy polling: interrupts drive them"
             )?;
         }
         Ok(())

@@ -35,9 +35,10 @@ pub struct TrafficResult {
 impl TrafficResult {
     /// Judges, with what the pools say, which have ended, too.
     pub fn verdict(&self, pools: &[PoolRef]) -> Verdict {
-        let mut verdict = Verdict::new("every buffer is home, and the arena was not asked again");
+        let mut verdict =
+            Verdict::new("every buffer was returned, and no page was taken from the arena after warm-up");
         if let RunEnd::Gone(queue) = &self.end {
-            verdict.line(&format!("{queue} went away, so the run ended after {:.1} s\n", self.seconds));
+            verdict.line(&format!("{queue} was removed: the run ended after {:.1} s\n", self.seconds));
         }
         self.run(&mut verdict);
         self.packets(&mut verdict);
@@ -95,7 +96,7 @@ impl TrafficResult {
             verdict.row("packets received", received, &rate(received, received_bytes));
         }
         match self.command {
-            "drop" => verdict.row("packets dropped", dropped, "as asked"),
+            "drop" => verdict.row("packets dropped", dropped, "as requested"),
             _ => verdict.row("packets sent", sent, &rate(sent, sent_bytes)),
         }
         self.cycles(verdict);
@@ -121,7 +122,7 @@ impl TrafficResult {
         let lost = LOSSES.iter().map(|loss| (loss.count(ports), loss.what)).filter(|(count, _)| *count > 0);
         lost.for_each(|(count, what)| verdict.row("lost", count, what));
         if unsent > 0 {
-            verdict.row("not sent any more", unsent, "the interface was down, or had gone");
+            verdict.row("not sent at the end", unsent, "the interface was down, or was removed");
         }
     }
 
@@ -139,8 +140,8 @@ impl TrafficResult {
         verdict.field("ports", ports.iter().map(PortSample::fields).collect::<Vec<_>>());
         verdict.row("slow allocations after warm-up", slow, "must be 0: calls to the arena");
         verdict.row("buffers missing at the end", missing, "must be 0");
-        verdict.fail_count(slow, "allocations had to ask the arena");
-        verdict.fail_count(missing, "buffers never came home");
+        verdict.fail_count(slow, "calls to the arena after the warm-up");
+        verdict.fail_count(missing, "buffers were not returned");
     }
 }
 
@@ -154,15 +155,15 @@ fn numbered(verdict: &mut Verdict, tally: &Tally) {
             "overtaken": overtaken, "foreign": foreign,
         }),
     );
-    verdict.row("numbered frames, whole", good, "");
+    verdict.row("numbered frames, intact", good, "");
     verdict.row("  missing below the highest", missing, "");
     verdict.row("  damaged", corrupt, "must be 0");
     verdict.row("  duplicates", again, "");
     if beyond > 0 {
-        verdict.row("  not tracked", beyond, "give --verify a larger number");
+        verdict.row("  not tracked", beyond, "their numbers are not below the FRAMES of --verify");
     }
-    verdict.row("packets of others", foreign, "");
-    verdict.fail_count(corrupt, "numbered frames were damaged on their way");
+    verdict.row("packets without a number", foreign, "");
+    verdict.fail_count(corrupt, "numbered frames were damaged");
 }
 
 fn captured(verdict: &mut Verdict, capture: &CaptureResult) {
@@ -172,7 +173,7 @@ fn captured(verdict: &mut Verdict, capture: &CaptureResult) {
     verdict.some_field("capture_error", failed.as_ref());
     verdict.row("packets in the capture file", *written, "");
     if *left_out > 0 {
-        let why = if failed.is_none() { "the file was too slow" } else { "the file failed" };
+        let why = if failed.is_none() { "writing the file was too slow" } else { "writing the file failed" };
         verdict.row("  left out", *left_out, why);
     }
     verdict.fail_if(failed.is_some(), || failed.clone().unwrap_or_default());

@@ -54,7 +54,7 @@ pub fn check(counted: &Counted, rules: &[Rule], buffers: u64) -> Result<(), Stri
     }
     let named = |name: &str| rules.iter().any(|rule| rule.0.contains(&name));
     match counted.0.iter().find(|&(name, &value)| value != 0 && !named(name)) {
-        Some((name, value)) => Err(format!("{name} is {value} over {buffers} buffers, but must stand still")),
+        Some((name, value)) => Err(format!("{name} is {value} over {buffers} buffers, but must be 0")),
         None => Ok(()),
     }
 }

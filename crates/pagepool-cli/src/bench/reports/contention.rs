@@ -105,7 +105,7 @@ pub fn run(plan: Plan, most: usize) -> Result<Report<Vec<ContentionRow>>, String
         rows.push(through_pool(case("locked ring", false), 0)?);
     }
     let mut table =
-        table(&["threads", "way home", "ns min", "med", "max", "tsc med", "came home", "refills"], 0);
+        table(&["threads", "returned by", "ns min", "med", "max", "tsc med", "returned", "refills"], 0);
     rows.iter().for_each(|row| _ = table.add_row(cells(row)));
     let failed = rows
         .iter()
@@ -114,11 +114,11 @@ pub fn run(plan: Plan, most: usize) -> Result<Report<Vec<ContentionRow>>, String
     let about = format!(
         "per buffer, one owner on CPU {first}, returning threads on CPUs {rest:?}{};\n{}",
         if most > rest.len() {
-            ";\nwith more threads than CPUs they share them, and only their number contends"
+            ";\nthere are more threads than CPUs: some share a CPU, and not all return at the same time"
         } else {
             ""
         },
-        "lock-free ring: a rival, crossbeam's ArrayQueue and a stack, with no pool behind it"
+        "lock-free ring: for comparison, crossbeam's ArrayQueue and a stack, without a pool"
     );
     Ok(Report { name: "contention", about, results: rows, table, failed })
 }

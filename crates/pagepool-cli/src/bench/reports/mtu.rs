@@ -79,14 +79,14 @@ pub fn run(plan: Plan) -> Result<Report<Vec<MtuRow>>, String> {
     for mtu in [1500, 4000, 8000, 9000] {
         rows.extend(at_mtu(plan, mtu)?);
     }
-    let head = ["MTU", "need", "storage", "returned", "ns", "tsc", "core", "instr", "wasted", "thread's tsc"];
+    let head = ["MTU", "need", "storage", "returned", "ns", "tsc", "core", "instr", "wasted", "mail's tsc"];
     let mut table = table(&head, 0);
     rows.iter().for_each(|row| _ = table.add_row(cells(row)));
     let about = "per packet, 64 packets in flight, one core; wasted: bytes of pages taken that the packet \
                  does not need;\n\
-                 thread's tsc: what the thread \"page_pool: introduce page_pool_alloc() API\" (netdev, \
-                 2023)\n\
-                 predicts: 48 a page through the ring, 514 an order-3 page from the allocator, 17 an atomic";
+                 mail's tsc: predicted from the figures in \"page_pool: introduce page_pool_alloc() API\" \
+                 (netdev, 2023):\n\
+                 48 for a page through the ring, 514 for an order-3 page of the allocator, 17 for an atomic";
     Ok(Report { name: "mtu", about: about.into(), results: rows, table, failed: Vec::new() })
 }
 

@@ -82,9 +82,9 @@ pub fn run(plan: Plan) -> Result<Report<Vec<Column>>, String> {
         table.add_row([name.to_owned(), of(blind), of(aware), before, after]);
     }
     let about = format!(
-        "a device on node 1 of a simulated machine of two nodes; {} buffers each, 512 kept, returned through \
-         the\n\
-         ring; node-blind refill reserves without naming a node, as Linux did before 2022",
+        "a device on node 1 of a simulated machine of two nodes; {} buffers each; the device keeps \
+         512, and\n\
+         returns go through the ring; node-blind refill names no node to the arena, as in Linux before 2022",
         blind.buffers
     );
     let failed = judge(blind, aware);
@@ -96,7 +96,7 @@ fn judge(blind: &Column, aware: &Column) -> Vec<String> {
     let of = |column: &Column, name: &str| column.counters.0.get(name).copied().unwrap_or(0);
     let mut failed = Vec::new();
     if of(blind, "alloc_waive") == 0 {
-        failed.push("node-blind refill let no page go for its node".into());
+        failed.push("node-blind refill waived no page".into());
     }
     for name in ["alloc_waive", "alloc_slow", "recycle_ring_full"] {
         if of(aware, name) != 0 {

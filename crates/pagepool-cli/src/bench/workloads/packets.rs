@@ -83,7 +83,7 @@ pub const TABLE: &[Workload] = &[
     Workload {
         name: "redirect_local",
         batch: BUDGET,
-        about: "received from one NIC, sent by another, home in bulk in the poll",
+        about: "received from one NIC, sent by another, returned in bulk in the poll",
         rules: IN_POLL,
         ready: || redirect(XdpFrameBulk::flush),
         ..Workload::USUAL
@@ -91,7 +91,7 @@ pub const TABLE: &[Workload] = &[
     Workload {
         name: "redirect_ring",
         batch: BUDGET,
-        about: "the same, home through the locked ring one by one; in turns with redirect_local",
+        about: "the same, returned one by one through the locked ring; in turns with redirect_local",
         rules: BY_RING,
         beside: Some(|| redirect(XdpFrameBulk::flush)),
         ready: || redirect(XdpFrameBulk::put_ring),
@@ -107,21 +107,21 @@ pub const TABLE: &[Workload] = &[
     },
     Workload {
         name: "frame_convert",
-        about: "a page becomes a packet, a frame, a packet again, and goes home",
+        about: "convert a page to an XdpBuff, an XdpFrame, an XdpBuff again, and drop it",
         rules: IN_POLL,
         ready: frame_convert,
         ..Workload::USUAL
     },
     Workload {
         name: "redirect_same_domain",
-        about: "one at a time to a NIC of the same domain, whose device address is the one that the page has",
+        about: "sent one at a time by a NIC of the same domain: the page's device address is reused",
         rules: IN_POLL,
         ready: redirect_same_domain,
         ..Workload::USUAL
     },
     Workload {
         name: "redirect_remap",
-        about: "the same to a NIC of another domain, mapped there before and unmapped after each packet",
+        about: "the same by a NIC of another domain: mapped there before and unmapped after each packet",
         rules: IN_POLL,
         buffers_a_fault: 4096, // the domain gives no address twice, so its table grows
         beside: Some(redirect_same_domain),

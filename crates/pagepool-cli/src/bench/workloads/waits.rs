@@ -16,7 +16,7 @@ const WAITING: usize = 1024;
 pub const TABLE: &[Workload] = &[Workload {
     name: "waitqueue",
     batch: BURST,
-    about: "take a count, queue the page, give the count back; the refill asks and gets the page again",
+    about: "defer a page that a reader uses, end the use; the refill polls, and reuses the page",
     rules: &[
         Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
         Rule(&["alloc_refill"], Moves::Share(1, BURST as u64)),
