@@ -1,4 +1,4 @@
-//! The waiting queue: buffers whose user gives no sign when it is done, and only answers "still in use?".
+//! The deferred queue: buffers whose user gives no sign when it is done, and only answers "still in use?".
 
 // UNSAFETY: functions with fixed names; callers' structs are read, their places written and their callbacks
 // called.

@@ -3,7 +3,7 @@
 //! Who    any thread. The count stands in the page's record; a page that comes home while it is not 0 leaves
 //!        its pool.
 //! Pairs  PageRef::drop (AcqRel) against clear_record (AcqRel) on the same word: whoever makes it "left, no
-//!        hold" gives the memory back, once.
+//!        reference" gives the memory back, once.
 
 // UNSAFETY: the last reference gives the page back to its provider.
 #![expect(unsafe_code)]
@@ -21,7 +21,7 @@ use crate::returns::pool_core::PoolPtr;
 /// call off, or a reader outside this process. It gives no access to the bytes. Linux: a page reference
 /// beside the pool's.
 #[derive(Debug)]
-#[must_use = "a hold that is dropped at once holds nothing"]
+#[must_use = "a reference that is dropped at once keeps nothing"]
 pub struct PageRef {
     provider: Arc<dyn Provider>,
     page: PageIdx,
@@ -38,11 +38,11 @@ impl PageBuf {
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams::default(), arena.clone())?.bind();
     /// let mut buffer = pool.alloc_page().unwrap();
-    /// let hold = buffer.page_ref();
+    /// let page_ref = buffer.page_ref();
     /// drop(buffer);
     /// assert_eq!((pool.stats().recycle_released_refcnt, pool.inflight().total), (1, 63));
     /// assert_eq!(arena.pages_out(), 64, "its memory is not the arena's yet");
-    /// drop(hold);
+    /// drop(page_ref);
     /// assert_eq!(arena.pages_out(), 63);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
@@ -59,7 +59,7 @@ impl PageRef {
     pub(crate) fn new(pool: PoolPtr, page: PageIdx) -> Self {
         let before = pool.page_meta(page).refs.fetch_add(1, Ordering::Relaxed);
         if before & REF_COUNT > REF_COUNT / 2 {
-            std::process::abort(); // five hundred million forgotten holds: as `Arc`, rather this than a wrap
+            std::process::abort(); // 500 million forgotten references: as `Arc`, rather this than a wrap
         }
         Self { provider: pool.provider().clone(), page, order: pool.geometry.order }
     }

@@ -336,7 +336,7 @@ impl Area {
         meta.tag.store(0, Ordering::Relaxed);
         meta.pool.store(0, Ordering::Relaxed);
         if meta.refs.load(Ordering::Acquire) & REF_COUNT == 0 {
-            return true; // with no hold alive and no handle left, none can be made
+            return true; // with no reference and no handle left, none can be made
         }
         // Whoever makes "left, and no reference" true frees the page: this, or the drop of the last
         // reference.

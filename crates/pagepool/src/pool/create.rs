@@ -75,7 +75,7 @@ impl Pool {
         pool_ref::show(&shared);
         attached.keep();
         let deferred = DeferredQueue::new(sizes.deferred, on_busy, shared.deferred.clone());
-        // The pool's own count; shutdown::free drops it.
+        // The pool's own count; late::free drops it.
         let raw = NonNull::new(Arc::into_raw(shared).cast_mut()).expect("an Arc is never null");
         Ok(Self { ptr: PoolPtr(raw), policy, deferred })
     }

@@ -13,7 +13,7 @@
 //! Cost   queueing: a compare and 32 bytes written; no atomic, no allocation. A round: one atomic
 //!        read-modify-write and back, and per registered user and per buffer asked after one call.
 //!
-//! Foreign code: a [`InUse`] may do anything the thread may do, also allocate from this pool, drop buffers,
+//! Foreign code: an [`InUse`] may do anything the thread may do, also allocate from this pool, drop buffers,
 //! queue others and poll. So no borrow of the queue or of the cache is live while it runs. While a round runs
 //! entries are added at the back and only the round takes any out, so places before that stay what they are:
 //! an entry stays in the queue while its user is asked, and a panic there loses nothing. A poll inside a poll

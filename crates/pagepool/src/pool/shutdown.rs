@@ -17,7 +17,7 @@
 //!         out again.
 //! Mirrors net/core/page_pool.c:page_pool_destroy, page_pool_release (v7.3), without its retry timer.
 
-// UNSAFETY: the last one home frees the pool; `OwnerProof::assume` for the one who ends it.
+// UNSAFETY: `OwnerProof::assume` for the one who ends the pool, and what the owner cells hold.
 #![expect(unsafe_code)]
 
 use std::fmt;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use crate::home::cache::OwnerProof;
 use crate::home::lane::{DETACHED, Lane, STARVED};
+use crate::home::message::page_message;
 use crate::mem::page::PageIdx;
 use crate::mem::provider::Provider;
 use crate::returns::late;
@@ -30,7 +31,7 @@ struct Gone {
 }
 
 impl Gone {
-    /// Gives a page that was counted as released to the provider, now or with its last hold.
+    /// Gives a page that was counted as released to the provider, now or with its last reference.
     fn give_back(self, page: PageIdx) {
         if self.provider.area().clear_record(page) {
             // SAFETY: I1. The page came from this provider with the pool's order, and nobody has it any more.
@@ -90,7 +91,7 @@ impl PoolPtr {
     #[inline(never)]
     pub(crate) fn ring_or_out(self, page: PageIdx) {
         let mut returns = self.returns.lock();
-        if returns.detached || !self.ring.push(&mut returns.tail, page.0 + 1) {
+        if returns.detached || !self.ring.push(&mut returns.tail, page_message(page)) {
             if returns.detached {
                 self.late_ring.add(1);
             } else {
@@ -130,7 +131,9 @@ impl PoolPtr {
     pub(crate) fn ring_bulk(self, pages: &[u32]) {
         let pushed = {
             let mut returns = self.returns.lock();
-            let fits = |page: &&u32| !returns.detached && self.ring.push(&mut returns.tail, **page + 1);
+            let fits = |page: &&u32| {
+                !returns.detached && self.ring.push(&mut returns.tail, page_message(PageIdx(**page)))
+            };
             let pushed = pages.iter().take_while(fits).count();
             self.returned.recycle_ring.add(pushed as u64);
             self.wake_if_starved();
