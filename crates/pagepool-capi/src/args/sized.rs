@@ -57,7 +57,9 @@ pub(crate) unsafe fn write<T: Copy>(to: *mut T, size: usize, value: &T) -> CallR
     if to.is_null() {
         return Err(CallError::null());
     }
-    if size > MAX_SIZE {
+    // Every version of a struct is whole multiples of its alignment, and none is empty. So a forgotten or a
+    // made-up size is an error, and not a struct that stays as it was.
+    if size == 0 || size > MAX_SIZE || !size.is_multiple_of(align_of::<T>()) {
         let text = format!("size is {size}, but must be that of the struct, {}", size_of::<T>());
         return Err(CallError::formatted(libc::EINVAL, text));
     }

@@ -90,6 +90,7 @@ static void counters_of_other_versions(struct pagepool *pool)
     CHECK(pagepool_stats(pool, &prefix.known, sizeof(uint64_t)) == 0);
     CHECK(prefix.known.alloc_fast == stats.known.alloc_fast && prefix.known.recycle_cached == UINT64_MAX);
     CHECK(pagepool_stats(pool, &stats.known, SIZE_MAX) == -EINVAL && pagepool_stats(pool, NULL, 8) == -EINVAL);
+    CHECK(pagepool_stats(pool, &stats.known, 0) == -EINVAL && pagepool_stats(pool, &stats.known, 4) == -EINVAL);
 }
 
 int main(void)
