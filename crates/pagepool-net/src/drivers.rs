@@ -54,7 +54,8 @@ pub struct OpenParams {
     pub tx_ring: u32,
     /// Whether packets may have several buffers.
     pub multi_buffer: bool,
-    /// The pool that the device receives into, but for what the device decides: its domain, and the least headroom.
+    /// The pool that the device receives into, but for what the device decides: its domain, and the least
+    /// headroom.
     pub pool: PoolParams,
 }
 

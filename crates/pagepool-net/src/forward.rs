@@ -269,7 +269,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             self.ports.iter_mut().for_each(|port| port.disarm(&self.sleep));
             match found {
                 Wake::Timeout if woken => return Wake::Ready,
-                Wake::Timeout if left <= sleep || asleep.elapsed() < sleep => return Wake::Timeout, // or a signal came
+                // The time is over, or a signal came.
+                Wake::Timeout if left <= sleep || asleep.elapsed() < sleep => return Wake::Timeout,
                 Wake::Timeout => {}
                 wake => return wake,
             }
@@ -372,7 +373,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// together.
     fn receive(&mut self, at: usize) -> usize {
         let mut received = std::mem::take(&mut self.received);
-        received.reserve_exact(self.budget); // allocates only after a handler panicked, and took the vector along
+        received.reserve_exact(self.budget); // allocates only if a handler panicked: the vector went along
         let n = self.ports[at].receive(&mut received, self.budget);
         self.meter.lap(LoopPart::Receive, n, &self.ports);
         let mut sent = 0;

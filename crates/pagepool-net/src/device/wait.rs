@@ -35,7 +35,7 @@ pub trait DeviceExt: Device {
             let sleep = at_most.map_or(Duration::ZERO, |at_most| left.min(at_most));
             let [by_device, by_pool] = wait_readable([fd, pool.wake_fd()], sleep);
             if by_pool {
-                pool.acknowledge_wake(); // also where there is no sleep: the next one is not to be ended by it
+                pool.acknowledge_wake(); // also if there was no sleep: it shall not end the next one
             }
             if at_most.is_none() || by_device || by_pool {
                 return Wake::Ready;
