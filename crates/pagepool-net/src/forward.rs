@@ -161,7 +161,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// Sends what another thread hands over out of a port of this one.
     pub fn add_handoff(&mut self, port: PortId, inlet: HandoffRx) -> Result<(), Error> {
         let Some(at) = self.place(port) else {
-            let must_be = "a port of this forwarder with a device, as add_port gives it".into();
+            let must_be = "a port of this forwarder with a device, as add_port returns it".into();
             return Err(Error::Parameter { field: "port", value: port.0.to_string(), must_be });
         };
         self.ports[at].add_handoff(inlet);

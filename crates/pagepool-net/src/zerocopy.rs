@@ -138,7 +138,7 @@ impl ZeroCopySocket {
             let remedy = remedy.to_owned();
             move |source| Error::System { call, remedy, source }
         };
-        let remedy = "use a UDP or TCP socket on Linux 5.0 or later, or send ordinarily";
+        let remedy = "use a UDP or TCP socket on Linux 5.0 or later, or send with copies";
         sys::allow_zero_copy(fd.as_fd()).map_err(refused("setsockopt(SO_ZEROCOPY)", remedy))?;
         let datagrams = sys::is_datagram(fd.as_fd()).map_err(refused("getsockopt(SO_TYPE)", remedy))?;
         if datagrams && sys::queues_errors(fd.as_fd()) {

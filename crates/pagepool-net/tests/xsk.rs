@@ -111,7 +111,7 @@ fn a_redirect_takes_sockets_of_af_xdp_only() {
         let (_veth, socket) = (Veth::new(1, 1500), std::net::UdpSocket::bind("127.0.0.1:0"));
         let error = redirect("near0").insert(0, socket.expect("a port").as_fd()).unwrap_err().to_string();
         assert!(
-            error.contains("room for key 0, and the socket one of AF_XDP with a receive ring"),
+            error.contains("room for key 0, and the socket an AF_XDP socket with a receive ring"),
             "{error}"
         );
     });
@@ -468,22 +468,25 @@ fn errors_name_cause_and_remedy() {
         let refused = open(plain("absent0"));
         assert_eq!(
             refused,
-            "interface is absent0, but must be one of this thread's network namespace, which are lo, near0, near1"
+            "interface is absent0, but must be an interface of this thread's network namespace: lo, near0, near1"
         );
         let refused = open(XskParams { queue: 3, ..plain("near0") });
         assert_eq!(
             refused,
-            "queue is 3, but must be 0: near0 has one queue (`ethtool -L near0` changes that)"
+            "queue is 3, but must be 0: near0 has one queue (`ethtool -L near0` changes the number)"
         );
         let refused = open(XskParams { rx_buffers: 5000, ..plain("near0") });
         assert_eq!(refused, "rx_buffers is 5000, but must be at most the UMEM's 1024 chunks");
 
         let _device = XskDevice::open(plain("near0"), &umem).expect("a free queue");
         let refused = open(plain("near0"));
-        assert_eq!(refused, "still in use: queue 0 has a device over umem0 already: one each");
+        assert_eq!(
+            refused,
+            "still in use: queue 0 already has a device over UMEM umem0, and can have only one"
+        );
         let other = Umem::new(UmemParams { name: "other".into(), ..Default::default() }, &*arena).unwrap();
         let refused = XskDevice::open(plain("near0"), &other).map(drop).map_err(text).unwrap_err();
-        assert!(refused.contains("queue 0 has an AF_XDP socket of somebody else"), "{refused}");
+        assert!(refused.contains("another AF_XDP socket is still bound to queue 0"), "{refused}");
         assert!(refused.contains("ss --xdp"), "{refused}");
 
         let zero_copy = UmemParams { mode: XskMode::ZeroCopy, ..Default::default() };
@@ -517,10 +520,12 @@ fn a_pool_that_packets_do_not_fit_is_found_out() {
         let refused = |pool: &Bound| device.check_pool(pool).map_err(text).unwrap_err();
         assert!(device.check_pool(&with_tailroom(&arena, &umem, 320)).is_ok(), "a packet ends long before");
         let refused_tail = refused(&with_tailroom(&arena, &umem, 2400));
-        let expected = "tailroom is 2400, but must be at most 2322: a packet may end 1774 bytes behind the beginning of its page";
+        let expected = "tailroom is 2400, but must be at most 2322: a packet may end 1774 bytes after the start of its page";
         assert_eq!(refused_tail, expected);
         let elsewhere = Pool::new(PoolParams::default(), arena.clone()).expect("a plain pool").bind();
-        assert!(refused(&elsewhere).starts_with("domains is without it, but must be with umem0 among them"));
+        assert!(refused(&elsewhere).starts_with(
+            "domains is without the device's UMEM, but must be a list that contains the UMEM umem0"
+        ));
         let pairs = PoolParams { order: 1, domains: vec![umem.clone()], ..Default::default() };
         let pairs = Pool::new(pairs, arena.clone()).expect("parameters in range").bind();
         assert_eq!(refused(&pairs), "order is 1, but must be 0: a chunk is one page");

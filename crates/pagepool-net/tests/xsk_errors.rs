@@ -111,7 +111,11 @@ fn a_kernel_that_is_too_old_is_told_which_version_has_it() {
         told(option(libc::XDP_UMEM_REG, libc::ENOPROTOOPT), &make, &["XDP_UMEM_REG", "older than 4.18"]);
         let unaligned =
             || error(umem(UmemParams { unaligned: true, chunk_size: 3072, ..Default::default() }));
-        told(option(libc::XDP_UMEM_REG, libc::EINVAL), &unaligned, &["3072", "before Linux 5.4"]);
+        told(
+            option(libc::XDP_UMEM_REG, libc::EINVAL),
+            &unaligned,
+            &["3072", "unaligned ones require Linux 5.4"],
+        );
 
         let bind = Refused {
             call: libc::SYS_bind,
@@ -119,7 +123,11 @@ fn a_kernel_that_is_too_old_is_told_which_version_has_it() {
             errno: libc::EINVAL,
         };
         let open_as = |params: UmemParams| error(open(&umem(params).expect("root may"), None));
-        told(bind, &|| open_as(UmemParams::default()), &["bind(AF_XDP)", "sharing needs Linux 5.10"]);
+        told(
+            bind,
+            &|| open_as(UmemParams::default()),
+            &["bind(AF_XDP)", "between queues requires Linux 5.10"],
+        );
         let several = || open_as(UmemParams { multi_buffer: true, ..Default::default() });
         told(bind, &several, &["bind(AF_XDP)", "Linux 6.6", "leave multi_buffer off"]);
         let prefer_busy_poll = 69;
@@ -134,7 +142,7 @@ fn a_kernel_that_is_too_old_is_told_which_version_has_it() {
         told(bpf(link, libc::EINVAL), &plain, &["BPF_LINK_CREATE", "Linux 5.9"]);
         let native = || error(Redirect::attach("near0", Attach::Native, false));
         told(bpf(link, libc::EINVAL), &native, &["BPF_LINK_CREATE", "older than 5.9", "MTU"]);
-        told(bpf(link, libc::EOPNOTSUPP), &native, &["runs no XDP programs", "attach it generic"]);
+        told(bpf(link, libc::EOPNOTSUPP), &native, &["does not support XDP", "attach in generic mode"]);
         drop(attach(true).expect("this kernel has all of it, and nothing was left attached"));
     });
 }

@@ -218,7 +218,7 @@ fn a_queue_beyond_the_last_is_refused_with_how_many_there_are() {
         let _veth = Veth::with_queues(1, 1500, 3);
         let params = XskParams { interface: "near0".into(), queue: 3, ..Default::default() };
         let refused = XskDevice::open(params, &Memory::new("near").umem).map(drop).unwrap_err().to_string();
-        let expected = "queue is 3, but must be 0 to 2: near0 has 3 queues to receive and 3 to send";
+        let expected = "queue is 3, but must be 0 to 2: near0 has 3 receive and 3 transmit queues";
         assert_eq!(refused, expected);
     });
 }

@@ -291,7 +291,10 @@ fn where_packets_pass_a_queue_all_go_by_the_program_or_none() {
             }
             let near = open(&veth, TxMode::Auto, UmemParams::default()).expect("a free queue");
             let why = near.device.tx_mode().1.expect("there is a reason");
-            assert!(why.contains("near0 passes the queueing discipline") && why.contains(kind), "{why}");
+            assert!(
+                why.contains("sent by near0 pass the queueing discipline") && why.contains(kind),
+                "{why}"
+            );
             drop(near);
             let mut near = open(&veth, TxMode::BpfBatch, UmemParams::default()).expect("a free queue");
             let (mut far, mut next) = (veth.far_end(0), 0);

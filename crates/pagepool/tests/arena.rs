@@ -263,7 +263,7 @@ fn bad_parameters_name_field_value_and_range() {
         (ArenaParams { name: "a\0b".into(), ..params(MIB) }, "without a zero byte"),
         (
             ArenaParams { backing: Backing::Caller, ..params(MIB) },
-            "backing is Caller, but must be another kind",
+            "backing is Caller, but must be another backing",
         ),
         (
             ArenaParams { node: NodePolicy::Bind(NodeId(7)), topology: two, ..params(MIB) },

@@ -258,7 +258,8 @@ fn parameters_are_checked_with_field_value_and_range() {
     assert_eq!(refused(65537, OnBusy::Keep), "defer_capacity is 65537, but must be 0 to 65536");
     assert_eq!(refused(1, OnBusy::Skip { ahead: 0 }), "on_busy.ahead is 0, but must be 1 to 64");
     assert_eq!(refused(1, OnBusy::Skip { ahead: 65 }), "on_busy.ahead is 65, but must be 1 to 64");
-    let nothing = "on_busy is Release, but must be Keep in a pool without defer_capacity: nothing waits";
+    let nothing =
+        "on_busy is Release, but must be Keep in a pool with defer_capacity 0, in which no buffer waits";
     assert_eq!(refused(0, OnBusy::Release), nothing);
 }
 

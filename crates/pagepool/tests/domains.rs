@@ -324,7 +324,7 @@ fn an_area_whose_provider_is_gone_is_mapped_nowhere_any_more() {
     drop(arena);
     assert_eq!(area.present_bytes(), 0);
     let error = area.attach(&domain).unwrap_err();
-    assert!(error.to_string().contains("the provider of this area is gone"), "{error}");
+    assert!(error.to_string().contains("the provider of this area was dropped"), "{error}");
     assert_eq!(iommu.counts().maps, 0);
     let hbm = DeviceMemory::new("hbm", MIB, NodeId(0)).unwrap();
     let area = hbm.area().clone();

@@ -273,7 +273,7 @@ mod tests {
         }
         let captured = FileWriter::new(full, "full".into()).write(&mut [end], &AtomicBool::new(true));
         assert_eq!((captured.written, captured.left_out), (0, 2));
-        assert!(captured.failed.is_some_and(|why| why.contains("capture file full is not whole")));
+        assert!(captured.failed.is_some_and(|why| why.contains("capture file full is incomplete")));
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl fmt::Display for Caution {
                 f.write_str("it carries the default route: the machine would lose its network")
             }
             Self::SshSession(SshSession { client, .. }) => {
-                write!(f, "it carries the SSH session from {client} that this runs in: you would be cut off")
+                write!(f, "it carries your SSH session from {client}: you would be disconnected")
             }
         }
     }
@@ -210,7 +210,7 @@ mod tests {
     fn reasons_are_given() {
         let session = SshSession::parse("192.0.2.7 1 192.0.2.8 22").unwrap();
         let text = Caution::SshSession(session).to_string();
-        assert_eq!(text, "it carries the SSH session from 192.0.2.7 that this runs in: you would be cut off");
+        assert_eq!(text, "it carries your SSH session from 192.0.2.7: you would be disconnected");
         assert!(Caution::DefaultRoute.to_string().contains("default route"));
     }
 }

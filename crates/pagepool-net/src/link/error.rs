@@ -108,25 +108,25 @@ impl NetError {
 pub(crate) fn remedy(call: &str, error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(sys::EPERM | sys::EACCES) => capability(call),
-        Some(sys::EEXIST) => "one of that name is there already; delete it, or choose another name",
+        Some(sys::EEXIST) => "the name is taken; delete the old link, or choose another name",
         Some(sys::EOPNOTSUPP) => {
-            "this kernel or driver cannot do it; for veth, load the module (modprobe veth)"
+            "this kernel or driver does not support it; for veth, load the module (modprobe veth)"
         }
-        Some(sys::ENODEV) => "the link is gone, or is in another network namespace",
+        Some(sys::ENODEV) => "the link was removed, or is in another network namespace",
         Some(sys::ENOSPC) => "a limit is reached; raise /proc/sys/user/max_net_namespaces",
         Some(sys::EBUSY) => "it is in use; stop the program that uses it",
         Some(sys::EMFILE | sys::ENFILE) => "too many open files; raise RLIMIT_NOFILE",
         Some(sys::ENOMEM | sys::ENOBUFS) => "the kernel is short of memory; try again with fewer queues",
         Some(sys::EADDRNOTAVAIL) => "no link in this network namespace has that address",
-        Some(sys::EINVAL) => "a value is out of what the kernel or the driver allows",
-        _ => "see the errno",
+        Some(sys::EINVAL) => "a value is outside the range of the kernel or the driver",
+        _ => "the errno says why",
     }
 }
 
 /// The capability that a call needs.
 fn capability(call: &str) -> &'static str {
     match call {
-        "unshare" => "run as root, or with CAP_SYS_ADMIN, and CAP_NET_ADMIN for what is made in it",
+        "unshare" => "run as root, or with CAP_SYS_ADMIN and CAP_NET_ADMIN",
         "socket(AF_PACKET)" => "run as root, or with CAP_NET_RAW",
         "bpf(BPF_PROG_LOAD)" | "bpf(BPF_PROG_RUN)" => "run as root, or with CAP_BPF and CAP_NET_ADMIN",
         _ => "run as root, or with CAP_NET_ADMIN in this network namespace",
@@ -143,7 +143,11 @@ impl fmt::Display for NetError {
                 write!(f, "; {remedy}")
             }
             Self::NoLink { name, known } => {
-                write!(f, "no interface {name:?} in this network namespace, which has {}", known.join(", "))
+                write!(
+                    f,
+                    "no interface {name:?} in this network namespace; its interfaces are {}",
+                    known.join(", ")
+                )
             }
             Self::Malformed { what } => {
                 write!(f, "the kernel's answer is malformed: {what}; please report it")

@@ -113,7 +113,7 @@ impl NetlinkSocket {
                 Err(error) => return Err(NetError::call("recvfrom", about(), error)),
             }
             if Instant::now() >= deadline {
-                let remedy = "the kernel is busy removing network namespaces, perhaps; try again";
+                let remedy = "the kernel may be busy with removing network namespaces; try again";
                 return Err(NetError::TimedOut { what: about(), limit: LIMIT, remedy });
             }
         }

@@ -28,8 +28,9 @@ impl LiveFrames {
     pub fn send(&self, frame: &[u8], count: u32) -> Result<(), NetError> {
         bpf::run_live(self.program.as_fd(), frame, count).map_err(|error| {
             let size = frame.len();
-            let about =
-                format!("{count} frames of {size} bytes, which need Linux 5.18 and at most about 3400 bytes");
+            let about = format!(
+                "{count} frames of {size} bytes, which require Linux 5.18 and at most about 3400 bytes each"
+            );
             NetError::call("bpf(BPF_PROG_RUN)", about, error)
         })
     }

@@ -16,7 +16,7 @@ pub(crate) fn look_up(name: &str) -> Result<LinkInfo, Error> {
     found.map_err(|error| match error {
         NetError::NoLink { known, .. } => {
             let known = known.join(", ");
-            parameter("interface", name, format!("one of this thread's network namespace, which are {known}"))
+            parameter("interface", name, format!("an interface of this thread's network namespace: {known}"))
         }
         NetError::OutOfRange { range, .. } => parameter("interface", name, range),
         other => {

@@ -40,19 +40,20 @@ fn of(needed: &[Capability], effective: Option<u64>) -> String {
     let list = |names: &[Capability]| {
         names.iter().map(|capability| capability.name).collect::<Vec<_>>().join(" and ")
     };
-    let Some(effective) = effective else { return format!("it needs {}, or root", list(needed)) };
+    let Some(effective) = effective else { return format!("it requires {}, or root", list(needed)) };
     let has = |number: u32| effective & 1 << number != 0;
     let lacks = |capability: &&Capability| !(has(capability.number) || capability.or_admin && has(SYS_ADMIN));
     let missing: Vec<_> = needed.iter().filter(lacks).copied().collect();
     if missing.is_empty() {
         let all = list(needed);
         return format!(
-            "this thread has {all}, but inside a user namespace or behind a filter: run it outside of the container"
+            "this thread has {all}, but in a user namespace or under a seccomp filter: run it outside of the \
+             container"
         );
     }
     let missing = list(&missing);
     format!(
-        "this thread has no {missing}: run it as root, or give it that (setcap, or AmbientCapabilities of systemd)"
+        "this thread has no {missing}: run as root, or grant it (setcap, or AmbientCapabilities of systemd)"
     )
 }
 
@@ -74,8 +75,8 @@ mod tests {
         assert!(of(PROGRAM, Some(admin)).starts_with("this thread has no CAP_BPF:"));
         assert!(of(PROGRAM, Some(0)).starts_with("this thread has no CAP_BPF and CAP_NET_ADMIN:"));
         assert!(of(PROGRAM, Some(1 << SYS_ADMIN)).contains("outside of the container"), "it does instead");
-        assert!(of(SOCKET, Some(all)).contains("has CAP_NET_RAW, but inside a user namespace"));
-        assert_eq!(of(SOCKET, None), "it needs CAP_NET_RAW, or root");
+        assert!(of(SOCKET, Some(all)).contains("has CAP_NET_RAW, but in a user namespace"));
+        assert_eq!(of(SOCKET, None), "it requires CAP_NET_RAW, or root");
         assert!(effective().is_some());
     }
 }

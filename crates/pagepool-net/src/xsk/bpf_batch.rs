@@ -111,7 +111,7 @@ impl Loaded {
         let passes = passed(queue.index);
         let loaded = match (params.tx_mode, passes) {
             (TxMode::Auto, Some(what)) => {
-                return Ok((None, Some(format!("what goes out of {interface} passes {what}"))));
+                return Ok((None, Some(format!("packets sent by {interface} pass {what}"))));
             }
             (_, passes) => Self::new(params.tx_ring, queue, umem.base(), passes.is_some()),
         };
@@ -124,7 +124,7 @@ impl Loaded {
     fn new(slots: u32, queue: Queue, memory: usize, always: bool) -> Result<Self, Error> {
         let rings = || Ok((Mapped::pair::<2>(slots)?, Mapped::pair::<1>(slots)?));
         let (to_send, completed) = rings().map_err(|source| {
-            let remedy = format!("no memory for rings of {slots} entries: make them smaller");
+            let remedy = format!("no memory for rings of {slots} entries: use a smaller tx_ring");
             Error::System { call: "mmap", remedy, source }
         })?;
         let scratch = sys::create_scratch(SCRATCH).map_err(|e| refused("bpf(BPF_MAP_CREATE)", e))?;
@@ -156,10 +156,10 @@ impl Loaded {
 fn check(params: &XskParams, umem: &Umem, link: &LinkInfo) -> Result<(), Error> {
     let refused = |why: &str| Err(parameter("tx_mode", "bpf-batch", format!("ring or auto {why}")));
     if umem.params().multi_buffer {
-        return refused("where packets have several buffers: or leave multi_buffer off");
+        return refused("if packets may have several buffers; or leave multi_buffer off");
     }
     if umem.params().mode == XskMode::ZeroCopy {
-        return refused("with zero copy: or use XskMode::Copy");
+        return refused("with zero copy; or use XskMode::Copy");
     }
     if !link.is_ethernet {
         return refused(&format!("on {}, whose packets have no Ethernet header", params.interface));
@@ -171,11 +171,11 @@ fn check(params: &XskParams, umem: &Umem, link: &LinkInfo) -> Result<(), Error> 
 fn passed(index: u32) -> Option<String> {
     match lookup::qdiscs(index).as_deref() {
         Ok([none]) if none == "noqueue" => {
-            sys::has_egress_programs(index).then(|| "programs of the traffic control".into())
+            sys::has_egress_programs(index).then(|| "traffic control (tc) programs".into())
         }
-        Ok([]) => Some("the queueing discipline that it gets when it is set up".into()),
+        Ok([]) => Some("the queueing discipline that the interface gets when it comes up".into()),
         Ok(some) => Some(format!("the queueing discipline {}", some.join(", "))),
-        Err(error) => Some(format!("what the kernel does not say: {error}")),
+        Err(error) => Some(format!("unknown queueing disciplines: {error}")),
     }
 }
 
@@ -183,9 +183,9 @@ fn refused(call: &'static str, source: io::Error) -> Error {
     let remedy = match source.raw_os_error() {
         Some(errno::EPERM) => capability::remedy(capability::SEND_PROGRAM),
         Some(errno::EINVAL) => {
-            "a program that sends needs Linux 6.15 and CAP_PERFMON; the ring needs neither".into()
+            "BPF batch requires Linux 6.15 and CAP_PERFMON; the ring requires neither".into()
         }
-        _ => "the kernel refused it; the ring needs no program".into(),
+        _ => "the kernel refused the BPF program; the ring requires none".into(),
     };
     Error::System { call, remedy, source }
 }
@@ -313,7 +313,7 @@ mod tests {
         let passes_all = sys::load(&[op(0xb7), op(0x95)], sys::Kind::Packet).unwrap(); // r0 = 0, exit
         match sys::attach_to_egress(passes_all.as_fd(), index) {
             Err(why) => return println!("SKIP filters: it needs Linux 6.6: {why}"),
-            Ok(_attached) => assert_eq!(passed(index).unwrap(), "programs of the traffic control"),
+            Ok(_attached) => assert_eq!(passed(index).unwrap(), "traffic control (tc) programs"),
         }
         assert_eq!(passed(index), None, "it is gone");
         veth.set_up("near0", false);

@@ -24,7 +24,7 @@ impl XskDevice {
             true => pool.alloc_frag(layout.chunk as usize),
         };
         let Some(buffer) = buffer else {
-            return Err(Error::Busy { what: "the pool has no buffer to look at: all are out".into() });
+            return Err(Error::Busy { what: "the pool has no free buffer to check: all are out".into() });
         };
         self.check_place(&layout, &buffer)?;
         self.check_tail(&layout, buffer)
@@ -35,8 +35,8 @@ impl XskDevice {
         let Some(at) = buffer.dma_addr_in(self.umem().domain_id()) else {
             return Err(parameter(
                 "domains",
-                "without it",
-                format!("with {name} among them: the device's UMEM"),
+                "without the device's UMEM",
+                format!("a list that contains the UMEM {name}"),
             ));
         };
         if !layout.cuts_pages() && buffer.len() != PAGE_SIZE {
@@ -48,7 +48,8 @@ impl XskDevice {
         }
         let unit = 1u64 << layout.unit_shift;
         if !at.0.is_multiple_of(unit) {
-            let must_be = format!("at a multiple of {unit}: cut no fragments of other sizes from this pool");
+            let must_be =
+                format!("at a multiple of {unit}: allocate only fragments of the chunk size from this pool");
             return Err(parameter("a fragment", at.0, must_be));
         }
         Ok(())
@@ -63,8 +64,7 @@ impl XskDevice {
             return Ok(());
         }
         let most = buffer_end.saturating_sub(end);
-        let must_be =
-            format!("at most {most}: a packet may end {end} bytes behind the beginning of its page");
+        let must_be = format!("at most {most}: a packet may end {end} bytes after the start of its page");
         Err(parameter("tailroom", buffer_end - room, must_be))
     }
 }

@@ -161,7 +161,7 @@ impl XskDevice {
             return Err(parameter(
                 "tx_mode",
                 "bpf-batch",
-                "ring or auto with zero copy: or use XskMode::Copy",
+                "ring or auto with zero copy; or use XskMode::Copy",
             ));
         }
         if let (Some(redirect), Some(open)) = (&this.redirect, &mut this.open) {
@@ -367,15 +367,15 @@ fn set_busy_poll(fd: BorrowedFd<'_>, BusyPoll { micros, budget }: BusyPoll) -> R
             Some(errno::EPERM) => {
                 let needs = capability::remedy(capability::ADMIN);
                 format!(
-                    "{needs}; busy polling needs it, and {budget} packets a poll, where the kernel's own is 8"
+                    "{needs}; busy polling requires it, as does a budget of {budget} packets (more than the kernel's 8)"
                 )
             }
             Some(errno::ENOPROTOOPT) => {
-                "busy polling of AF_XDP needs Linux 5.11, with CONFIG_NET_RX_BUSY_POLL: leave busy_poll off"
+                "busy polling of AF_XDP requires Linux 5.11, with CONFIG_NET_RX_BUSY_POLL: leave busy_poll off"
                     .into()
             }
             _ => {
-                format!("the kernel takes no {micros} microseconds of {budget} packets: leave busy_poll off")
+                format!("the kernel refuses {micros} microseconds with a budget of {budget} packets: leave busy_poll off")
             }
         };
         Error::System { call, remedy, source }
@@ -386,7 +386,7 @@ fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(R
     let ring = |ring, entries| -> Result<Mapped, Error> {
         let made = sys::set_ring_size(fd, ring, entries).and_then(|()| Mapped::new(fd, ring, entries));
         made.map_err(|source| {
-            let remedy = format!("no ring of {entries} entries: make it smaller");
+            let remedy = format!("the kernel makes no ring of {entries} entries: use a smaller one");
             Error::System { call: "setsockopt(AF_XDP ring)", remedy, source }
         })
     };

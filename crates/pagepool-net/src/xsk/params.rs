@@ -89,8 +89,9 @@ impl UmemParams {
         // The kernel wants some room left; a minimal Ethernet frame is the least that makes sense.
         let most = chunk - XDP_HEADROOM - 64;
         if self.headroom > most {
-            let must_be =
-                format!("at most {most}: the chunk of {chunk} less the kernel's 256 and 64 for a packet");
+            let must_be = format!(
+                "at most {most}: the chunk of {chunk} bytes less 256 for the kernel and 64 for a packet"
+            );
             return Err(parameter("headroom", self.headroom, must_be));
         }
         Ok(())

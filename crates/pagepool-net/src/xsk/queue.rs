@@ -21,10 +21,10 @@ pub(super) fn check_queue(interface: &str, queue: u32, channels: Option<Channels
     }
     let must_be = match rx.min(tx) {
         0 => {
-            format!("of an interface with queues both ways: {interface} has {rx} to receive and {tx} to send")
+            format!("one that both receives and sends: {interface} has {rx} receive and {tx} transmit queues")
         }
-        1 => format!("0: {interface} has one queue (`ethtool -L {interface}` changes that)"),
-        n => format!("0 to {}: {interface} has {rx} queues to receive and {tx} to send", n - 1),
+        1 => format!("0: {interface} has one queue (`ethtool -L {interface}` changes the number)"),
+        n => format!("0 to {}: {interface} has {rx} receive and {tx} transmit queues", n - 1),
     };
     Err(parameter("queue", queue, must_be))
 }

@@ -57,11 +57,11 @@ impl Umem {
         let len = area.pages() as u64 * PAGE_SIZE as u64;
         let what = || format!("{}: a UMEM is registered whole", provider.describe());
         let Some(addr) = area.base() else {
-            return Err(Error::Unsupported { what: format!("{}, and by the CPU", what()) });
+            return Err(Error::Unsupported { what: format!("{}, and must be readable by the CPU", what()) });
         };
         if area.present_bytes() < len {
             let what = format!(
-                "{}, and only {} of {len} bytes are there: set commit_all",
+                "{}, but only {} of {len} bytes are committed: set commit_all",
                 what(),
                 area.present_bytes()
             );
@@ -152,8 +152,10 @@ impl Umem {
     ) -> Result<io::Result<()>, Error> {
         let mut sockets = self.lock();
         if sockets.bound.iter().any(|(bound, _)| *bound == queue) {
-            let what =
-                format!("queue {} has a device over {} already: one each", queue.number, self.params.name);
+            let what = format!(
+                "queue {} already has a device over UMEM {}, and can have only one",
+                queue.number, self.params.name
+            );
             return Err(Error::Busy { what });
         }
         let shared = sockets.bound.first().and_then(|(_, fd)| fd.upgrade()).filter(|_| !*has_memory);
@@ -173,7 +175,7 @@ impl Umem {
     /// What tells when a driver is done with a queue.
     pub(super) fn probe(&self) -> Result<Probe, Error> {
         Probe::new(self.memory).map_err(|source| {
-            let remedy = "zero copy needs one socket more to close a queue in order: use copy mode".into();
+            let remedy = "zero copy requires one more socket, to close a queue safely: use copy mode".into();
             Error::System { call: "setsockopt(AF_XDP)", remedy, source }
         })
     }
@@ -211,12 +213,12 @@ impl Umem {
         done.map_err(|source| {
             let remedy = match source.raw_os_error() {
                 Some(errno::ENOBUFS) => format!(
-                    "{len} bytes are more than may be locked: raise RLIMIT_MEMLOCK (ulimit -l {}), or give CAP_IPC_LOCK",
+                    "{len} bytes are more than may be locked: raise RLIMIT_MEMLOCK (ulimit -l {}), or run with CAP_IPC_LOCK",
                     len / 1024
                 ),
                 Some(errno::EINVAL) => format!(
-                    "the kernel takes no chunks of {chunk} bytes with {headroom} bytes of headroom here: use 2048 or 4096, \
-                     and before Linux 5.4 aligned ones"
+                    "the kernel refuses chunks of {chunk} bytes with {headroom} bytes of headroom: use aligned chunks of \
+                     2048 or 4096 bytes; unaligned ones require Linux 5.4"
                 ),
                 Some(errno::ENOPROTOOPT) => "the kernel is older than 4.18".into(),
                 _ => format!("the kernel did not pin {len} bytes: use a smaller arena"),
@@ -228,21 +230,21 @@ impl Umem {
     fn not_bound(&self, source: io::Error, queue: u32, after: Duration) -> Error {
         let remedy = match source.raw_os_error() {
             Some(errno::EBUSY) => format!(
-                "queue {queue} has an AF_XDP socket of somebody else still after {} ms (`ss --xdp -e` shows whose): end \
-                 it, or use another queue",
+                "after {} ms another AF_XDP socket is still bound to queue {queue} (`ss --xdp -e` shows it): close it, \
+                 or use another queue",
                 after.as_millis()
             ),
             Some(errno::EOPNOTSUPP | errno::EPROTONOSUPPORT) => {
-                "the driver has no zero copy (or not for chunks like these, or not without its XDP program): use copy mode, \
+                "the driver has no zero copy, or not with these chunks, or not without an XDP program: use copy mode \
                  for all sockets over this UMEM"
                     .into()
             }
             Some(errno::EINVAL) if self.params.multi_buffer => {
-                "packets of several buffers need Linux 6.6, and with zero copy a driver that can: leave multi_buffer off".into()
+                "packets of several buffers require Linux 6.6, and for zero copy a driver with support: leave multi_buffer off".into()
             }
-            Some(errno::EINVAL) => format!("the kernel takes no socket of this kind for queue {queue}; sharing needs Linux 5.10"),
+            Some(errno::EINVAL) => format!("the kernel refuses this socket for queue {queue}; sharing a UMEM between queues requires Linux 5.10"),
             Some(errno::ENETDOWN) => "the interface is down: set it up (ip link set ... up)".into(),
-            Some(errno::ENODEV | errno::ENXIO) => "the interface went away meanwhile".into(),
+            Some(errno::ENODEV | errno::ENXIO) => "the interface was removed".into(),
             _ => format!("the kernel did not bind a socket to queue {queue}"),
         };
         Error::System { call: "bind(AF_XDP)", remedy, source }
@@ -277,7 +279,7 @@ impl DmaDomain for Umem {
 
     fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
         if region.area() != self.area {
-            return Err("this UMEM is of another arena: make one for each arena".into());
+            return Err("this UMEM is of another arena: make a UMEM for each arena".into());
         }
         Ok(DeviceAddr(region.offset()))
     }

@@ -212,7 +212,7 @@ impl IdTable {
         let id = self.free_above(self.last).or_else(|| self.free_above(0)).ok_or_else(|| Error::Busy {
             what: format!(
                 "all {} memory ids of the registry: wait until pools and models have ended and their frames are \
-                 home, or give new ones a registry of their own",
+                 returned, or use another registry",
                 MemId::MAX
             ),
         })?;

@@ -105,7 +105,8 @@ impl Regions {
 
     fn refuse_closed(&self) -> Result<(), Error> {
         if self.closed {
-            let what = "the provider of this area is gone, and its memory with it: use an area that has one";
+            let what =
+                "the provider of this area was dropped with its memory: use an area whose provider lives";
             return Err(Error::Unsupported { what: what.into() });
         }
         Ok(())
@@ -456,7 +457,7 @@ impl Area {
         let mut regions = self.lock_when(|regions| regions.going_elsewhere().all(|m| m.id() != id));
         regions.refuse_closed()?;
         if regions.going_here().any(|m| m.id() == id) {
-            return Err(Error::Busy { what: "this domain is being unmapped by this very thread".into() });
+            return Err(Error::Busy { what: "this thread is unmapping the same domain".into() });
         }
         if let Some(mapping) = regions.mappings.iter().find(|m| m.id() == domain.id()) {
             mapping.users().fetch_add(1, Ordering::Relaxed);

@@ -95,7 +95,11 @@ impl Arena {
     /// Cost: a few system calls; with `prefault` or `mlock`, the time to clear the memory.
     pub fn new(params: ArenaParams) -> Result<Arc<Self>, Error> {
         if params.backing == Backing::Caller {
-            return Err(Error::parameter("backing", "Caller", "another kind: see Arena::over_caller_memory"));
+            return Err(Error::parameter(
+                "backing",
+                "Caller",
+                "another backing: Arena::over_caller_memory takes memory of the caller",
+            ));
         }
         params.check()?;
         let how = params.commit_plan();

@@ -84,7 +84,7 @@ impl Pool {
 fn next_id() -> Result<u32, Error> {
     static NEXT: PlainU32 = PlainU32::new(1);
     NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |id| id.checked_add(1))
-        .map_err(|_| Error::Busy { what: "all 4294967294 pool ids were used: restart the process".into() })
+        .map_err(|_| Error::Busy { what: "all 4294967294 pool ids are used up: restart the process".into() })
 }
 
 /// The domains of a pool that is not made yet: detached again, unless it is made.

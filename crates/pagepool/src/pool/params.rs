@@ -170,7 +170,7 @@ impl PoolParams {
             return Err(Error::parameter(
                 "low_water",
                 self.low_water,
-                "0 in a pool without wakeup: it wakes nobody",
+                "0 in a pool without wakeup, which wakes no thread",
             ));
         }
         within("max_lanes", self.max_lanes, 0, MAX_LANES)?;
@@ -199,7 +199,7 @@ impl PoolParams {
             return Err(Error::parameter(
                 "on_busy",
                 value,
-                "Keep in a pool without defer_capacity: nothing waits",
+                "Keep in a pool with defer_capacity 0, in which no buffer waits",
             ));
         }
         match self.on_busy {
@@ -251,11 +251,9 @@ impl PoolParams {
 /// A preferred node must be one that the provider knows.
 pub(crate) fn check_node(provider: &dyn Provider, nid: Option<NodeId>) -> Result<(), Error> {
     match nid {
-        Some(node) if !provider.has_node(node) => Err(Error::parameter(
-            "nid",
-            node.0,
-            format!("a node of the provider, which is {}", provider.describe()),
-        )),
+        Some(node) if !provider.has_node(node) => {
+            Err(Error::parameter("nid", node.0, format!("a node of the provider: {}", provider.describe())))
+        }
         _ => Ok(()),
     }
 }

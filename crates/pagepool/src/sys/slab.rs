@@ -83,7 +83,7 @@ impl<T> Slab<T> {
             let size = size_of::<SlabSlot<T>>();
             Error::no_memory(
                 "calloc",
-                format!("no address space for {blocks} blocks of {size} bytes: ask for fewer"),
+                format!("no address space for {blocks} blocks of {size} bytes: use fewer"),
             )
         })?;
         Ok(Self { head: Padded(AtomicU64::new(0)), fresh: AtomicU32::new(0), slots })

@@ -98,7 +98,7 @@ impl Redirect {
         let key = asked.unwrap_or(queue);
         if self.ours.is_some() && key != queue {
             let must_be =
-                format!("left out, or {queue}: the program attached here looks at the queue's number");
+                format!("left out, or {queue}: this Redirect's program uses the queue number as key");
             return Err(parameter("map_key", key, must_be));
         }
         Ok(key)
@@ -112,15 +112,16 @@ impl Redirect {
         sys::set_socket(self.map(), key, socket).map_err(|source| {
             if source.raw_os_error() == Some(errno::EEXIST) {
                 let what = format!(
-                    "key {key} of the map has a socket already: close that, or give each device over one map a map_key \
-                     of its own, as the program looks for them"
+                    "key {key} of the map has a socket already: close that socket, or give each device its own \
+                     map_key, which the program must use"
                 );
                 return Error::Busy { what };
             }
             let remedy = match source.raw_os_error() {
                 Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
                 _ => format!(
-                    "the map must be an XSKMAP with room for key {key}, and the socket one of AF_XDP with a receive ring"
+                    "the map must be an XSKMAP with room for key {key}, and the socket an AF_XDP socket with a \
+                     receive ring"
                 ),
             };
             Error::System { call: "bpf(BPF_MAP_UPDATE_ELEM)", remedy, source }
@@ -179,20 +180,21 @@ fn not_attached(interface: &str, source: io::Error, native: bool) -> Error {
             let id = lookup::xdp_program_on(interface);
             let which = id.map_or("an XDP program".into(), |id| format!("the XDP program with id {id}"));
             let what = format!(
-                "{which} is attached to {interface} (see `ip link show {interface}`, `bpftool prog`): detach it, or \
-                 bring the map that it redirects to"
+                "{which} is attached to {interface} (see `ip link show {interface}`, `bpftool prog`): detach it, \
+                 or pass the XSKMAP that it redirects to"
             );
             return Error::Busy { what };
         }
         Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
         Some(errno::EOPNOTSUPP) if native => {
-            format!("the driver of {interface} runs no XDP programs: attach it generic")
+            format!("the driver of {interface} does not support XDP: attach in generic mode")
         }
         Some(errno::ERANGE | errno::EINVAL) if native => format!(
-            "the driver of {interface} refuses it as {interface} is set up: its MTU, or that of a veth's other end, may \
-             be beyond what a program without frags may see; or the kernel is older than 5.9; or attach it generic"
+            "the driver of {interface} refuses the program: the MTU, or that of a veth's other end, may be too \
+             long for a program without frags, or the kernel is older than 5.9; lower the MTU, or attach in \
+             generic mode"
         ),
-        Some(errno::EINVAL) => "attaching by a link needs Linux 5.9".into(),
+        Some(errno::EINVAL) => "attaching a program by a BPF link requires Linux 5.9".into(),
         _ => format!("the program could not be attached to {interface}"),
     };
     Error::System { call, remedy, source }
@@ -203,13 +205,13 @@ fn refused(call: &'static str, source: io::Error, frags: bool) -> Error {
         // Before Linux 5.11 also where too little memory may be locked.
         Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
         Some(errno::EINVAL) if frags => {
-            "a program for packets of several buffers needs Linux 5.18: attach it without frags, or the kernel is built \
-             without CONFIG_XDP_SOCKETS"
+            "a program for packets of several buffers requires Linux 5.18 and CONFIG_XDP_SOCKETS; without \
+             frags Linux 5.9 is enough"
                 .into()
         }
-        Some(errno::EINVAL) => "it needs Linux 5.9, with CONFIG_XDP_SOCKETS and CONFIG_BPF_SYSCALL".into(),
+        Some(errno::EINVAL) => "it requires Linux 5.9, with CONFIG_XDP_SOCKETS and CONFIG_BPF_SYSCALL".into(),
         Some(errno::ENOSYS) => "the kernel is built without CONFIG_BPF_SYSCALL".into(),
-        _ => "the kernel refused it".into(),
+        _ => "the kernel refused the XDP program".into(),
     };
     Error::System { call, remedy, source }
 }

@@ -174,7 +174,7 @@ impl ArenaMemory {
         if !how.inherit_on_fork && !self.space.is_callers() {
             let no = |source| Error::System {
                 call: "madvise(MADV_DONTFORK)",
-                remedy: "memory cannot be kept from children here: set inherit_on_fork".into(),
+                remedy: "this kernel cannot keep the memory from child processes: set inherit_on_fork".into(),
                 source,
             };
             memory::advise(addr, at.len(), Advice::DontFork).map_err(no)?;
@@ -227,7 +227,7 @@ impl ArenaMemory {
         };
         match refused {
             Some(reason) if kind == how.backing && how.on_missing_huge == OnMissingHuge::Fail => {
-                Err(Error::Unsupported { what: format!("{reason}, or ask for on_missing_huge: Fallback") })
+                Err(Error::Unsupported { what: format!("{reason}, or set on_missing_huge: Fallback") })
             }
             other => Ok(other.map(|reason| (Backing::Anonymous4k, reason))),
         }
@@ -271,7 +271,9 @@ fn place(addr: usize, len: usize, how: &Commit) -> Result<(), Error> {
     let Some((placement, node)) = how.place else { return Ok(()) };
     memory::mbind(addr, len, placement, node.0).map_err(|source| Error::System {
         call: "mbind",
-        remedy: format!("{node} does not take {len} bytes: is it in this process's cpuset (Mems_allowed)?"),
+        remedy: format!(
+            "{node} does not provide {len} bytes: check that it is in this process's cpuset (Mems_allowed)"
+        ),
         source,
     })
 }
@@ -292,12 +294,12 @@ fn missing_huge(call: &'static str, shift: u32, need_bytes: u64, source: io::Err
     let size = bytes(1 << shift);
     let remedy = match (number("free_hugepages"), number("nr_hugepages")) {
         (Some(free), Some(all)) => format!(
-            "it needs {need} pages of {size}, {free} of {all} are free: \
-             echo {} > {directory}/nr_hugepages, or ask for on_missing_huge: Fallback",
+            "it requires {need} pages of {size}, but {free} of {all} are free: use \
+             `echo {} > {directory}/nr_hugepages`, or set on_missing_huge: Fallback",
             all - free + need
         ),
         _ => format!(
-            "this kernel has no pages of {size}: ask for another backing, or for on_missing_huge: Fallback"
+            "this kernel has no pages of {size}: use another backing, or set on_missing_huge: Fallback"
         ),
     };
     Error::System { call, remedy, source }
