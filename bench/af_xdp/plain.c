@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* plain.c - AF_XDP by libxdp's ring functions and nothing else: no pool, no table, no check of what the kernel says.
+/* plain.c - AF_XDP by libxdp's ring functions and nothing else: no pool, no table, no check of what the
+ * kernel says.
  *
  *   plain drop|echo IF         gives each buffer back to the fill ring that it came from
  *   plain forward IF IF        both interfaces over one UMEM
  *
- * Ends when its standard input does, and prints its cycles of the time-stamp counter a packet, in bursts that brought
- * packets, as JSON. cc -O3 -march=native plain.c -lxdp -lbpf */
+ * Ends when its standard input does, and prints its cycles of the time-stamp counter a packet, in bursts that
+ * brought packets, as JSON. cc -O3 -march=native plain.c -lxdp -lbpf */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>

@@ -81,12 +81,14 @@ static void stretches(void)
 {
     const struct rte_memzone *zone = rte_memzone_reserve("stretches", (OBJECTS + 6) * 4096, SOCKET_ID_ANY, 0);
     struct rte_mempool *mp = rte_mempool_create_empty("stretches", OBJECTS, 2304, 0, 0, SOCKET_ID_ANY, 0);
-    MUST(zone != NULL && mp != NULL && rte_mempool_set_ops_byname(mp, rte_mbuf_best_mempool_ops(), NULL) == 0);
+    MUST(zone != NULL && mp != NULL &&
+        rte_mempool_set_ops_byname(mp, rte_mbuf_best_mempool_ops(), NULL) == 0);
     size_t third = zone->len / 3 - 64;
     static const int order[] = {1, 2, 0};
     for (size_t at = 0; at < RTE_DIM(order); ++at) {
         size_t offset = third * (size_t)order[at] + 64;
-        MUST(rte_mempool_populate_iova(mp, (char *)zone->addr + offset, zone->iova + offset, third, NULL, NULL) > 0);
+        MUST(rte_mempool_populate_iova(mp, (char *)zone->addr + offset, zone->iova + offset, third, NULL,
+            NULL) > 0);
     }
     MUST(mp->nb_mem_chunks == 3 && mp->populated_size == OBJECTS);
     draw_all(mp);
@@ -122,7 +124,8 @@ static uint64_t word(uint64_t number, unsigned int at)
     return (number + 1) * UINT64_C(0x9e3779b97f4a7c15) + at;
 }
 
-/* A packet that the other side will check, if there is room. There is an mbuf: the rings and caches hold 350 of 511 at most. */
+/* A packet that the other side will check, if there is room. There is an mbuf: the rings and caches hold 350
+ * of 511 at most. */
 static int send_one(struct course *course, struct rte_ring *to, uint64_t number)
 {
     struct rte_mbuf *mbuf = rte_pktmbuf_alloc(course->mp);

@@ -116,7 +116,8 @@ static double passed(struct rte_mempool *mp, unsigned int bulk, unsigned int out
     struct rte_mbuf *burst[BURST], *last = NULL;
     struct rte_ring *ring = rte_ring_create("passed", out * 2, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
     must(ring != NULL, "rte_ring_create");
-    must(rte_eal_remote_launch(put_all, ring, rte_get_next_lcore(rte_lcore_id(), 1, 0)) == 0, "rte_eal_remote_launch");
+    must(rte_eal_remote_launch(put_all, ring, rte_get_next_lcore(rte_lcore_id(), 1, 0)) == 0,
+        "rte_eal_remote_launch");
     unsigned int turns = 65536 / bulk;
     uint64_t begun = rte_rdtsc();
     for (unsigned int turn = 0; turn < turns; ++turn) {
@@ -137,7 +138,8 @@ static double passed(struct rte_mempool *mp, unsigned int bulk, unsigned int out
 static const struct experiment experiments[] = {
     {"raw, 1 at a time", 1, 512, 0, draw_and_put},      {"raw, 8 at a time", 8, 512, 0, draw_and_put},
     {"raw, 32 at a time", 32, 512, 0, draw_and_put},    {"raw, 256 at a time", 256, 512, 0, draw_and_put},
-    {"spilled, 1 at a time", 1, 1024, 250, draw_and_put}, {"spilled, 32 at a time", 32, 1024, 250, draw_and_put},
+    {"spilled, 1 at a time", 1, 1024, 250, draw_and_put},
+        {"spilled, 32 at a time", 32, 1024, 250, draw_and_put},
     {"mbufs, 32 at a time", BURST, BURST * BURSTS_OUT, 250, bursts},
     {"passed, 32 at a time", BURST, BURST * BURSTS_OUT, 250, passed},
 };
@@ -153,7 +155,8 @@ static void experiment(const struct experiment *what)
     double cycles[DRIVERS][ROUNDS];
     struct rte_mempool *pools[DRIVERS];
     for (int at = 0; at < DRIVERS; ++at) {
-        pools[at] = rte_pktmbuf_pool_create_by_ops(drivers[at], OBJECTS, what->cache, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY,
+        pools[at] = rte_pktmbuf_pool_create_by_ops(drivers[at], OBJECTS, what->cache, 0,
+            RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY,
                                                    drivers[at]);
         must(pools[at] != NULL, drivers[at]);
         what->run(pools[at], what->bulk, what->out); /* touches the memory */

@@ -22,6 +22,7 @@ void rte_mempool_free(struct rte_mempool *mp)
 {
     void (*end)(struct rte_mempool *) = dlsym(RTLD_NEXT, "rte_mempool_free");
     if (mp != NULL)
-        fprintf(stderr, "every_mempool: %s: %u not home\n", mp->name, mp->populated_size - rte_mempool_avail_count(mp));
+        fprintf(stderr, "every_mempool: %s: %u not home\n", mp->name,
+            mp->populated_size - rte_mempool_avail_count(mp));
     end(mp);
 }

@@ -42,7 +42,8 @@ struct driver {
     uint32_t n_chunks, n_pages;
     uint32_t order, shift;    /* of a page: log2 of base pages, log2 of bytes */
     uint32_t header;          /* from the start of a page to the object */
-    uint32_t spread;          /* objects begin up to so many cache lines less one later, from page to page; a power of two */
+    /* objects begin up to so many cache lines less one later, from page to page; a power of two */
+    uint32_t spread;
     uint32_t last;            /* the chunk that served the last call */
     uint64_t refused;         /* objects that came back though they were home, or never were ours */
     struct chunk *chunks;     /* by address */
@@ -55,7 +56,8 @@ static rte_spinlock_t all_lock = RTE_SPINLOCK_INITIALIZER;
 
 /* ---- Get and put ---- */
 
-/* How far an object is into its page. Pages alike in this fall on the same few sets of a processor's caches. */
+/* How far an object is into its page. Pages alike in this fall on the same few sets of a processor's caches.
+ * */
 static uintptr_t offset_in_page(const struct driver *driver, uintptr_t page)
 {
     return driver->header + (page & (driver->spread - 1)) * RTE_CACHE_LINE_SIZE;
@@ -96,7 +98,8 @@ static unsigned int draw(struct driver *driver, struct chunk *chunk, void **obje
     return had;
 }
 
-/* Brings objects home. What is refused stays where it is and is counted: it was home already, or it never was ours. */
+/* Brings objects home. What is refused stays where it is and is counted: it was home already, or it never was
+ * ours. */
 static void bring(struct driver *driver, void *const *objects, unsigned int n)
 {
     struct chunk *bound = NULL;
@@ -110,7 +113,8 @@ static void bring(struct driver *driver, void *const *objects, unsigned int n)
             if (chunk != NULL)
                 pagepool_bind(chunk->pool); /* if that fails they go home as from any other thread */
         }
-        if (unlikely(chunk == NULL || pagepool_buf_put(chunk->held[(object - chunk->base) >> driver->shift]) < 0))
+        if (unlikely(chunk == NULL ||
+            pagepool_buf_put(chunk->held[(object - chunk->base) >> driver->shift]) < 0))
             ++driver->refused;
     }
     if (bound != NULL)
@@ -174,7 +178,8 @@ static unsigned int pagepool_ops_get_count(const struct rte_mempool *mp)
     return driver == NULL ? 0 : driver->n_pages - pages_out(driver);
 }
 
-/* One line on where the objects are and what the pools have done; `cached` of those that are out are in DPDK's caches. */
+/* One line on where the objects are and what the pools have done; `cached` of those that are out are in
+ * DPDK's caches. */
 static void report(struct driver *driver, const char *when, unsigned int cached)
 {
     struct pagepool_stats stats;
@@ -186,16 +191,19 @@ static void report(struct driver *driver, const char *when, unsigned int cached)
         brought += stats.recycle_cached + stats.recycle_ring + stats.recycle_ring_full;
     }
     unsigned int out = pages_out(driver);
-    SAY(INFO, "%s: mempool %s: %u objects in pages of %u bytes, %u home, %u cached, %u missing; %" PRIu64 " drawn, %" PRIu64
-        " brought home, %" PRIu64 " refused\n", when, driver->name, driver->n_pages, 1U << driver->shift,
+    SAY(INFO, "%s: mempool %s: %u objects in pages of %u bytes, %u home, %u cached, %u missing; %" PRIu64
+        " drawn, %" PRIu64 " brought home, %" PRIu64 " refused\n",
+        when, driver->name, driver->n_pages, 1U << driver->shift,
         driver->n_pages - out, cached, out - cached, drawn, brought, driver->refused);
     if (driver->refused != 0)
-        SAY(ERR, "mempool %s: %" PRIu64 " objects were put twice, or are not its own\n", driver->name, driver->refused);
+        SAY(ERR, "mempool %s: %" PRIu64 " objects were put twice, or are not its own\n", driver->name,
+            driver->refused);
 }
 
 /* ---- Life ---- */
 
-/* rte_mempool_free() draws every object before it calls our free, so what is missing is counted before that. */
+/* rte_mempool_free() draws every object before it calls our free, so what is missing is counted before that.
+ * */
 static void before_free(enum rte_mempool_event event, struct rte_mempool *mp, void *arg __rte_unused)
 {
     if (event != RTE_MEMPOOL_EVENT_DESTROY)
@@ -229,7 +237,8 @@ static int fit_to_page(struct rte_mempool *mp, struct driver *driver)
     for (driver->order = 0; driver->order <= 10 && ((uint32_t)4096 << driver->order) < total; ++driver->order)
         ;
     if (driver->order > 10) {
-        SAY(ERR, "mempool %s: an object of %u bytes is larger than the largest page, of %u\n", mp->name, total, 4096U << 10);
+        SAY(ERR, "mempool %s: an object of %u bytes is larger than the largest page, of %u\n", mp->name,
+            total, 4096U << 10);
         return -EINVAL;
     }
     uint32_t left = ((uint32_t)4096 << driver->order) - total;
@@ -237,7 +246,8 @@ static int fit_to_page(struct rte_mempool *mp, struct driver *driver)
     driver->spread = 1;
     if (spread != NULL && strcmp(spread, "1") == 0)
         driver->spread = RTE_MIN(16U, rte_align32prevpow2(left / RTE_CACHE_LINE_SIZE + 1));
-    rte_mempool_calc_obj_size(size.elt_size + left - (driver->spread - 1) * RTE_CACHE_LINE_SIZE, flags, &size);
+    rte_mempool_calc_obj_size(size.elt_size + left - (driver->spread - 1) * RTE_CACHE_LINE_SIZE, flags,
+        &size);
     mp->flags = flags;
     mp->elt_size = size.elt_size;
     mp->trailer_size = size.trailer_size;
@@ -303,7 +313,8 @@ static void pagepool_ops_free(struct rte_mempool *mp)
 
 /* ---- Memory ---- */
 
-static ssize_t pagepool_ops_calc_mem_size(const struct rte_mempool *mp, uint32_t n, uint32_t page_shift, size_t *min_chunk,
+static ssize_t pagepool_ops_calc_mem_size(const struct rte_mempool *mp, uint32_t n, uint32_t page_shift,
+    size_t *min_chunk,
                                           size_t *align)
 {
     const struct driver *driver = mp->pool_data;
@@ -354,7 +365,8 @@ static int add_chunk(struct driver *driver, const struct chunk *chunk)
 }
 
 /* Takes a stretch of memory: says how many objects it gave. They are home from the start. */
-static int pagepool_ops_populate(struct rte_mempool *mp, unsigned int max, void *memory, rte_iova_t iova, size_t len,
+static int pagepool_ops_populate(struct rte_mempool *mp, unsigned int max, void *memory, rte_iova_t iova,
+    size_t len,
                                  rte_mempool_populate_obj_cb_t *tell, void *arg)
 {
     struct driver *driver = driver_of(mp);

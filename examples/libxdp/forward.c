@@ -1,12 +1,13 @@
 /*
- * Forwards between two interfaces by AF_XDP, with libxdp's sockets and pagepool's frames: a pool is the allocator of the UMEM.
+ * Forwards between two interfaces by AF_XDP, with libxdp's sockets and pagepool's frames: a pool is the
+ * allocator of the UMEM.
  *
  *     cc -O2 forward.c $(pkg-config --cflags --libs pagepool libxdp libbpf) -o forward
  *     ./forward veth0 veth1            # until its input ends
  *
- * A frame is a page. It leaves the pool as an address for a fill ring, comes back on a receive ring, goes to the other
- * interface's transmit ring as it is, and home by the address on a completion ring. `--allocator stack` does the same with an
- * array of free addresses, for comparison.
+ * A frame is a page. It leaves the pool as an address for a fill ring, comes back on a receive ring, goes to
+ * the other interface's transmit ring as it is, and home by the address on a completion ring. `--allocator
+ * stack` does the same with an array of free addresses, for comparison.
  */
 #include <errno.h>
 #include <poll.h>
@@ -79,7 +80,8 @@ static size_t take_frames(uint64_t *addrs, size_t n)
 static void return_frames(const uint64_t *addrs, size_t n)
 {
     if (pool != NULL) {
-        must(pagepool_put_addr_bulk(pool, addrs, n), "put_addr"); /* an address may lie anywhere in its frame */
+        /* an address may lie anywhere in its frame */
+        must(pagepool_put_addr_bulk(pool, addrs, n), "put_addr");
         return;
     }
     for (size_t i = 0; i < n; i++)
@@ -163,7 +165,8 @@ static uint32_t forward(struct port *from, struct port *to)
 static void wake(struct port *port)
 {
     if (xsk_prod_nb_free(&port->tx, RING) < RING && xsk_ring_prod__needs_wakeup(&port->tx))
-        sendto(xsk_socket__fd(port->socket), NULL, 0, MSG_DONTWAIT, NULL, 0); /* it is asked again, so errors pass */
+        /* it is asked again, so errors pass */
+        sendto(xsk_socket__fd(port->socket), NULL, 0, MSG_DONTWAIT, NULL, 0);
     if (xsk_ring_prod__needs_wakeup(&port->fill))
         recvfrom(xsk_socket__fd(port->socket), NULL, 0, MSG_DONTWAIT, NULL, NULL);
 }
@@ -187,15 +190,18 @@ static struct xsk_umem *open_ports(char **names)
     const struct xsk_umem_config umem_config = {RING, RING, PAGE, 0, 0};
     const struct xsk_socket_config config = {RING, RING, {0}, 0, XDP_USE_NEED_WAKEUP | XDP_COPY};
     void *memory = pool != NULL ? pagepool_arena_base(arena)
-                                : mmap(NULL, (size_t)FRAMES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                                : mmap(NULL, (size_t)FRAMES * PAGE, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct xsk_umem *umem;
     libbpf_set_print(NULL);
     libxdp_set_print(NULL);
     setenv("LIBXDP_SKIP_DISPATCHER", "1", 1); /* its program alone, and nothing in the BPF file system */
-    must(xsk_umem__create(&umem, memory, (uint64_t)FRAMES * PAGE, &ports[0].fill, &ports[0].comp, &umem_config), "UMEM");
+    must(xsk_umem__create(&umem, memory, (uint64_t)FRAMES * PAGE, &ports[0].fill, &ports[0].comp,
+        &umem_config), "UMEM");
     for (int side = 0; side < 2; side++) {
         struct port *port = &ports[side];
-        must(xsk_socket__create_shared(&port->socket, names[side], 0, umem, &port->rx, &port->tx, &port->fill, &port->comp,
+        must(xsk_socket__create_shared(&port->socket, names[side], 0, umem, &port->rx, &port->tx, &port->fill,
+            &port->comp,
                                        &config), names[side]);
         for (int i = 0; i < RING / BATCH; i++)
             refill(port);
@@ -203,7 +209,8 @@ static struct xsk_umem *open_ports(char **names)
     return umem;
 }
 
-/* Nothing is read or written any more: what the kernel had is the program's again. The pool knows which addresses those are. */
+/* Nothing is read or written any more: what the kernel had is the program's again. The pool knows which
+ * addresses those are. */
 static int64_t frames_of_the_kernel(void)
 {
     int64_t found = 0;
@@ -216,7 +223,8 @@ static int64_t close_ports(struct xsk_umem *umem)
 {
     int64_t with_kernel = 0, missing;
     struct pagepool_shutdown *shutdown;
-    for (int i = 0; i < 10000 && (ports[0].sent != ports[0].completed || ports[1].sent != ports[1].completed); i++) {
+    for (int i = 0; i < 10000 && (ports[0].sent != ports[0].completed || ports[1].sent != ports[1].completed);
+        i++) {
         turn(1); /* what is sent still is waited for */
         poll(NULL, 0, 1);
     }
@@ -250,7 +258,8 @@ int main(int argc, char **argv)
         make_pool();
     struct xsk_umem *umem = open_ports(argv + 1);
     struct pollfd fds[3] = {
-        {xsk_socket__fd(ports[0].socket), POLLIN, 0}, {xsk_socket__fd(ports[1].socket), POLLIN, 0}, {0, POLLIN, 0}};
+        {xsk_socket__fd(ports[0].socket), POLLIN, 0}, {xsk_socket__fd(ports[1].socket), POLLIN, 0},
+            {0, POLLIN, 0}};
     puts("ready");
     fflush(stdout);
     allocator_ticks = 0;
@@ -260,8 +269,9 @@ int main(int argc, char **argv)
     const uint64_t frames = ports[0].received + ports[1].received, nanoseconds = processor_ns();
     const double per = frames > 0 ? (double)frames : 1;
     const int64_t missing = close_ports(umem);
-    printf("forwarded %llu, dropped %llu, missing %lld; a frame took %.1f ticks in the allocator (%s), and %.0f ns in all\n",
-           (unsigned long long)(frames - dropped), (unsigned long long)dropped, (long long)missing, (double)allocator_ticks / per,
-           plain ? "stack" : "pool", (double)nanoseconds / per);
+    printf("forwarded %llu, dropped %llu, missing %lld; a frame took %.1f ticks in the allocator (%s), "
+           "and %.0f ns in all\n",
+           (unsigned long long)(frames - dropped), (unsigned long long)dropped, (long long)missing,
+           (double)allocator_ticks / per, plain ? "stack" : "pool", (double)nanoseconds / per);
     return missing != 0;
 }

@@ -1,5 +1,6 @@
 /*
- * A receive loop over AF_XDP: libxdp's socket, and a pool for the frames of its UMEM. It ends after COUNT packets.
+ * A receive loop over AF_XDP: libxdp's socket, and a pool for the frames of its UMEM. It ends after COUNT
+ * packets.
  *
  *     cc -O2 receive.c $(pkg-config --cflags --libs pagepool libxdp libbpf) -o receive
  *     ./receive veth0 1000
@@ -71,7 +72,8 @@ int main(int argc, char **argv)
     must(pagepool_create(&params, &pool), "pool");
     must(pagepool_bind(pool), "bind"); /* this thread allocates */
     /* 3. The UMEM and the socket, on queue 0. */
-    must(xsk_umem__create(&umem, pagepool_arena_base(arena), (uint64_t)FRAMES * PAGE, &fill, &comp, &umem_config), "UMEM");
+    must(xsk_umem__create(&umem, pagepool_arena_base(arena), (uint64_t)FRAMES * PAGE, &fill, &comp,
+        &umem_config), "UMEM");
     must(xsk_socket__create(&xsk, argv[1], 0, umem, &rx, NULL, &config), argv[1]);
     struct pollfd ready = {xsk_socket__fd(xsk), POLLIN, 0};
     while (refill(pool, &fill) > 0)
@@ -105,7 +107,8 @@ int main(int argc, char **argv)
     must(pagepool_destroy(pool), "pool");
     must(pagepool_domain_put(offsets), "domain");
     must(pagepool_arena_put(arena), "arena");
-    printf("%llu packets, %llu bytes, %llu buffers missing\n", (unsigned long long)packets, (unsigned long long)bytes,
+    printf("%llu packets, %llu bytes, %llu buffers missing\n", (unsigned long long)packets,
+        (unsigned long long)bytes,
            (unsigned long long)at.out);
     return at.out != 0;
 }

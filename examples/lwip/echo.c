@@ -1,11 +1,14 @@
 /*
- * A TCP echo server on a TAP, by lwIP, that receives into a pool's buffers: each is wrapped as a custom pbuf, whose free
- * function puts it home when lwIP, or this program, has no more use for it.
+ * A TCP echo server on a TAP, by lwIP, that receives into a pool's buffers: each is wrapped as a custom pbuf,
+ * whose free function puts it home when lwIP, or this program, has no more use for it.
  *
  *     cc -O2 echo.c $(pkg-config --cflags --libs pagepool lwip) -o echo
- *     ./echo tap0 198.18.1.2           # echoes on port 7 until its input ends; give tap0 an address, and set it up
+ *     ./echo tap0 198.18.1.2
  *
- * One thread does it all. `--allocator malloc` takes the memory of custom pbufs from malloc instead, for comparison.
+ * It echoes on port 7 until its input ends. Give tap0 an address, and set it up, before.
+ *
+ * One thread does it all. `--allocator malloc` takes the memory of custom pbufs from malloc instead, for
+ * comparison.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -305,9 +308,10 @@ int main(int argc, char **argv)
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &processor);
     const double per = frames > 0 ? (double)frames : 1;
     const double nanoseconds = (double)processor.tv_sec * 1e9 + (double)processor.tv_nsec;
-    printf("echoed %llu bytes of %llu frames, missing %lld; a frame took %.1f ticks in the allocator (%s), and %.0f ns in all\n",
-           (unsigned long long)echoed, (unsigned long long)frames, (long long)out, (double)allocator_ticks / per,
-           plain ? "malloc" : "pool", nanoseconds / per);
+    printf("echoed %llu bytes of %llu frames, missing %lld; a frame took %.1f ticks in the allocator (%s), "
+           "and %.0f ns in all\n",
+           (unsigned long long)echoed, (unsigned long long)frames, (long long)out,
+           (double)allocator_ticks / per, plain ? "malloc" : "pool", nanoseconds / per);
     if (pool != NULL)
         end_pool();
     return out != 0;

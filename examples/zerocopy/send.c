@@ -1,12 +1,14 @@
 /*
- * Sends a pattern over TCP or UDP from a pool's pages without a copy (MSG_ZEROCOPY). The kernel reads a page after the call
- * has returned, and says on the socket's error queue when it is done; until then the page waits in its pool.
+ * Sends a pattern over TCP or UDP from a pool's pages without a copy (MSG_ZEROCOPY). The kernel reads a page
+ * after the call has returned, and says on the socket's error queue when it is done; until then the page
+ * waits in its pool.
  *
  *     cc -O2 send.c $(pkg-config --cflags --libs pagepool) -o send
  *     ./send tcp 192.0.2.1 7000 100000000
  *
- * `--allocator ring` takes its pages from a ring of its own, for comparison. Over UDP the receiver answers every 32nd datagram
- * with one, so that it is not overrun. What is looped back the kernel copies after all, and says so.
+ * `--allocator ring` takes its pages from a ring of its own, for comparison. Over UDP the receiver answers
+ * every 32nd datagram with one, so that it is not overrun. What is looped back the kernel copies after all,
+ * and says so.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -36,7 +38,7 @@ static void must(int64_t done, const char *what)
     }
 }
 
-/* ---- The sends that are under way: the kernel numbers them from 0 and says of ranges that they are over ---- */
+/* ---- The sends under way: the kernel numbers them from 0, and reports ranges of completed ones ---- */
 
 struct sends {
     int fd;
@@ -73,7 +75,8 @@ static void refresh(void *arg)
     }
 }
 
-/* A page's cookie is one more than the number of its last send. On a stream earlier sends may have bytes of it too. */
+/* A page's cookie is one more than the number of its last send. On a stream earlier sends may have bytes of
+ * it too. */
 static int in_use(void *arg, uint64_t cookie)
 {
     return ((struct sends *)arg)->oldest < cookie;
@@ -123,7 +126,8 @@ static void make_pool(struct sends *sends)
 {
     struct pagepool_arena_params arena_params = PAGEPOOL_ARENA_PARAMS_INIT;
     struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
-    const struct pagepool_deferred_user_ops ops = {.size = sizeof(ops), .arg = sends, .in_use = in_use, .refresh = refresh};
+    const struct pagepool_deferred_user_ops ops = {.size = sizeof(ops), .arg = sends, .in_use = in_use,
+        .refresh = refresh};
     arena_params.max_bytes = (uint64_t)PAGES * PAGE;
     must(pagepool_arena_create(&arena_params, &arena), "arena");
     params.arena = arena;
@@ -238,12 +242,14 @@ int main(int argc, char **argv)
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &processor);
     if (!udp)
         must(shutdown(sends.fd, SHUT_WR), "shutdown");
-    const int64_t missing = end(&sends); /* before the socket is closed, or nobody would say when the kernel is done */
+    /* before the socket is closed, or nobody would say when the kernel is done */
+    const int64_t missing = end(&sends);
     const double per = (double)(sends.next + sends.ordinary > 0 ? sends.next + sends.ordinary : 1);
-    printf("sent %llu bytes, missing %lld; %llu sends without a copy, %llu copied, %llu ordinary; a send took %.1f ticks in the "
-           "allocator (%s), and %.0f ns in all\n",
-           (unsigned long long)bytes, (long long)missing, (unsigned long long)sends.zero_copy, (unsigned long long)sends.copied,
-           (unsigned long long)sends.ordinary, (double)allocator_ticks / per, plain ? "ring" : "pool",
+    printf("sent %llu bytes, missing %lld; %llu sends without a copy, %llu copied, %llu ordinary; "
+           "a send took %.1f ticks in the allocator (%s), and %.0f ns in all\n",
+           (unsigned long long)bytes, (long long)missing, (unsigned long long)sends.zero_copy,
+           (unsigned long long)sends.copied, (unsigned long long)sends.ordinary,
+           (double)allocator_ticks / per, plain ? "ring" : "pool",
            ((double)processor.tv_sec * 1e9 + (double)processor.tv_nsec) / per);
     close(sends.fd);
     free(ring);

@@ -1,6 +1,7 @@
 //! The pools against the model, over lists of operations that libFuzzer finds.
 //!
-//! Four bytes choose the sizes of the pools, every three after them are an operation. Either of these runs it:
+//! Four bytes choose the sizes of the pools, every three after them are an operation. Either of these runs
+//! it:
 //!
 //! ```sh
 //! cargo +nightly fuzz run model -- -max_total_time=30

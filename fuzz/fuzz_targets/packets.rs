@@ -1,5 +1,5 @@
-//! Packets against plain vectors of bytes, over lists of operations that libFuzzer finds, in a pool that a checking IOMMU
-//! maps for a device.
+//! Packets against plain vectors of bytes, over lists of operations that libFuzzer finds, in a pool that a
+//! checking IOMMU maps for a device.
 //!
 //! Two bytes choose the sizes, every three after them are an operation.
 //!

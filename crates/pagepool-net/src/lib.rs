@@ -46,7 +46,7 @@
 //! | redirect to another thread's port | [`handoff`] |
 //! | send memory that a device does not know | [`Egress`]: reuse its address, map the area once, or copy |
 //! | send pages on a UDP or TCP socket | [`ZeroCopySocket`]: `MSG_ZEROCOPY` and its completions |
-//! | make and ask links of your own | [`link`]: veth pairs, addresses, offloads, which interfaces not to touch |
+//! | create and query links | [`link`]: veth pairs, addresses, offloads, which interfaces not to touch |
 //!
 //! # Rules
 //!

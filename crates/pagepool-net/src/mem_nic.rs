@@ -5,18 +5,18 @@
 //!        that polls. [`NicPort`] is the hardware, on any thread.
 //!
 //! ```text
-//!   driver: MemNic                    rings                         hardware: NicPort
-//!   table: id -> PageBuf   ── fill: address, length, id ─────────►  deliver(packet): writes through the domain
-//!                          ◄─ received: id, length, last? ────────
-//!   table: id -> XdpFrame     ── send: address, length, id, last? ──►  take(packet): reads through the domain
-//!                          ◄─ sent: id ────────────────────────────
+//!   driver: MemNic                      rings                        hardware: NicPort
+//!   table: id -> PageBuf    ── fill: address, length, id ────────►  deliver(packet): writes by the domain
+//!                           ◄─ received: id, length, last? ───────
+//!   table: id -> XdpFrame   ── send: address, length, id, last? ─►  take(packet): reads by the domain
+//!                           ◄─ sent: id ──────────────────────────
 //! ```
 //!
 //! Memory The hardware has no handle and no pointer: it knows device addresses, and its domain translates
 //!        them. Why that is sound, although it writes memory that is another thread's to hand out:
 //!        * The driver puts a descriptor on a ring only after the buffer is in its table, where nobody
 //!          reaches it: the buffer is out (I1), its memory stays (I3), no reference to its bytes exists (I4),
-//!          and its address is that of a mapping of this domain, by the very object (`reach.rs`).
+//!          and its address is that of a mapping of this domain, by the very object (`mapping_cache.rs`).
 //!        * The port touches the bytes of a descriptor between taking it off the ring and completing it, and
 //!          never those of an id that it lied about (`port.rs`). An id is not used twice within 65,536 lives
 //!          of its slot.

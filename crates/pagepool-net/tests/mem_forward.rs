@@ -188,7 +188,8 @@ fn devices_that_go_wrong_lose_no_buffer() {
         for round in 0..100usize {
             for wire in &mut bed.wires {
                 for n in 0..40 {
-                    wire.deliver(&packet(n as u8, 60 + (round + n) * 97 % 4000)); // or not, if there is no room
+                    // or not, if there is no room
+                    wire.deliver(&packet(n as u8, 60 + (round + n) * 97 % 4000));
                 }
             }
             bed.forwarder.poll();

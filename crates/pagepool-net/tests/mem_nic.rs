@@ -478,7 +478,7 @@ fn a_dead_device_with_packets_in_flight_gives_all_back() {
     assert_eq!((bench.stats().closed_with, bench.pool.inflight().out), (42, 0));
 }
 
-// ---- Cables -------------------------------------------------------------------------------------------------------
+// ---- Cables -----------------------------------------------------------------------------------------------
 
 #[test]
 fn a_lossless_cable_keeps_what_finds_no_buffer_and_a_plain_one_drops_it() {

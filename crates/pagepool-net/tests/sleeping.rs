@@ -132,7 +132,8 @@ fn a_packet_wakes_a_forwarder_that_sleeps_already() {
         std::thread::scope(|threads| {
             let sender = threads.spawn(move || {
                 let send = |()| {
-                    std::thread::sleep(Duration::from_millis(10)); // it sleeps by now, for 100 ms if nobody wakes it
+                    // it sleeps by now, for 100 ms if nobody wakes it
+                    std::thread::sleep(Duration::from_millis(10));
                     assert!(far.send(&[7; 60]).unwrap());
                     Instant::now()
                 };

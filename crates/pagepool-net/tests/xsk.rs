@@ -468,7 +468,8 @@ fn errors_name_cause_and_remedy() {
         let refused = open(plain("absent0"));
         assert_eq!(
             refused,
-            "interface is absent0, but must be an interface of this thread's network namespace: lo, near0, near1"
+            "interface is absent0, but must be an interface of this thread's network namespace: lo, near0, \
+             near1"
         );
         let refused = open(XskParams { queue: 3, ..plain("near0") });
         assert_eq!(
@@ -520,7 +521,8 @@ fn a_pool_that_packets_do_not_fit_is_found_out() {
         let refused = |pool: &Bound| device.check_pool(pool).map_err(text).unwrap_err();
         assert!(device.check_pool(&with_tailroom(&arena, &umem, 320)).is_ok(), "a packet ends long before");
         let refused_tail = refused(&with_tailroom(&arena, &umem, 2400));
-        let expected = "tailroom is 2400, but must be at most 2322: a packet may end 1774 bytes after the start of its page";
+        let expected = "tailroom is 2400, but must be at most 2322: a packet may end 1774 bytes after the \
+            start of its page";
         assert_eq!(refused_tail, expected);
         let elsewhere = Pool::new(PoolParams::default(), arena.clone()).expect("a plain pool").bind();
         assert!(refused(&elsewhere).starts_with(

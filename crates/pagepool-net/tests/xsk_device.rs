@@ -50,7 +50,8 @@ impl Maker {
             tx_ring: 64,
             redirect: Some(redirect),
             tx_mode: self.tx_mode,
-            busy_limit: Duration::from_secs(20), // on a busy machine the kernel takes its time to end the last one
+            // on a busy machine the kernel takes its time to end the last one
+            busy_limit: Duration::from_secs(20),
             ..Default::default()
         };
         let device = XskDevice::open(params, &umem).expect("a free queue");

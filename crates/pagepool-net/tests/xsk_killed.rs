@@ -78,7 +78,8 @@ fn the_next_process_takes_the_queue_of_one_that_was_killed() {
     for round in 0..ROUNDS {
         let mut child = Command::new(std::env::current_exe().expect("a test is a program"));
         child.args(["--exact", "the_next_process_takes_the_queue_of_one_that_was_killed"]).env(CHILD, "1");
-        let mut child = child.stdout(Stdio::null()).spawn().expect("the same program"); // in this thread's namespace
+        // in this thread's namespace
+        let mut child = child.stdout(Stdio::null()).spawn().expect("the same program");
         let start = Instant::now();
         let life = Duration::from_micros((seed ^ round).wrapping_mul(0x9e37_79b9_7f4a_7c15) % LIFE);
         while start.elapsed() < life {

@@ -97,8 +97,8 @@ impl fmt::Display for Error {
             }
             Self::Fixed { domain, committed_bytes } => write!(
                 f,
-                "the arena cannot grow beyond {committed_bytes} bytes while domain {domain} maps it as one range: \
-                 commit all of it first, or use a larger arena"
+                "the arena cannot grow beyond {committed_bytes} bytes while domain {domain} maps it as one \
+                 range: commit all of it first, or use a larger arena"
             ),
             Self::Busy { what } => write!(f, "still in use: {what}"),
             Self::Unsupported { what } => f.write_str(what),

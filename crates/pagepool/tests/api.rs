@@ -80,7 +80,10 @@ fn refused(params: PoolParams, field: &str, value: &str, range: &str) {
 }
 
 macro_rules! refusals {
-    ($($test:ident: $field:ident = $value:expr, $shown:literal, $range:literal $(, $other:ident = $with:expr)*;)+) => {
+    ($(
+        $test:ident: $field:ident = $value:expr, $shown:literal, $range:literal
+        $(, $other:ident = $with:expr)*;
+    )+) => {
         $(#[test]
         fn $test() {
             let params = PoolParams { $field: $value, $($other: $with,)* ..Default::default() };

@@ -1,10 +1,11 @@
 //! A TCP receiver by io_uring, whose ring of provided buffers has the pages of a pool.
 //!
-//! Each connection has one multishot receive. The kernel takes a buffer from the ring for what arrives and says which; the
-//! number of a buffer is that of its page. It becomes a handle again, goes to another thread with the stream's offset, is
-//! checked there and dropped: that is the return. The owner refills the ring from the pool. When the ring is empty, the
-//! kernel ends receives with `ENOBUFS`. Once the pool has nothing left, the owner has the same ring wait for the pool's
-//! descriptor, and starts the receives again when a page is back.
+//! Each connection has one multishot receive. The kernel takes a buffer from the ring for what arrives and
+//! says which; the number of a buffer is that of its page. It becomes a handle again, goes to another thread
+//! with the stream's offset, is checked there and dropped: that is the return. The owner refills the ring
+//! from the pool. When the ring is empty, the kernel ends receives with `ENOBUFS`. Once the pool has nothing
+//! left, the owner has the same ring wait for the pool's descriptor, and starts the receives again when a
+//! page is back.
 
 mod buffers;
 mod provided;
@@ -185,7 +186,8 @@ impl<'a> Receiver<'a> {
 
 /// Puts a request onto the submission queue, which has room for one of each connection and one more.
 fn push(ring: &mut IoUring, request: &squeue::Entry) -> Result<(), Error> {
-    // SAFETY: what it refers to lives as long as the ring: the sockets, the pool's descriptor, and the provided buffers.
+    // SAFETY: what it refers to lives as long as the ring: the sockets, the pool's descriptor, and the
+    // provided buffers.
     unsafe { ring.submission().push(request) }?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What the Rust examples need and none of them is about.
 //!
-//! [`main`] reads the options, runs an example once, or several times with each allocator in turn, and says what came of
-//! it. [`wire`] has the two hosts that a forwarder stands between. [`ticks`] is the clock.
+//! [`main`] reads the options, runs an example once, or several times with each allocator in turn, and says
+//! what came of it. [`wire`] has the two hosts that a forwarder stands between. [`ticks`] is the clock.
 
 mod clock;
 mod outcome;
@@ -35,11 +35,11 @@ pub struct Options {
 
 const USAGE: &str = "options: [--allocator pool|own] [--count N] [--compare RUNS]";
 
-/// Runs an example as the command line says: `--allocator pool|own`, `--count N`, and `--compare RUNS`, which runs it so
-/// often with each allocator in turn and gives medians.
+/// Runs an example as the command line says: `--allocator pool|own`, `--count N`, and `--compare RUNS`, which
+/// runs it so often with each allocator in turn and gives medians.
 ///
-/// It fails if anything is missing, changed, or not home at the end. Where it cannot run it prints a line that begins with
-/// `SKIP` and succeeds.
+/// It fails if anything is missing, changed, or not home at the end. Where it cannot run it prints a line
+/// that begins with `SKIP` and succeeds.
 pub fn main(name: &str, count: u64, run: fn(&Options) -> Result<Outcome, Error>) -> ExitCode {
     match try_main(count, run) {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,16 +4,16 @@
 //!   host a ─── far0 ═══ near0 ── the forwarder ── near1 ═══ far1 ─── host b
 //! ```
 //!
-//! Each host has at most [`WINDOW`] frames on the way, which is less than any queue on it holds: so none may get lost,
-//! however busy the machine is.
+//! Each host has at most [`WINDOW`] frames on the way, which is less than any queue on it holds: so none may
+//! get lost, however busy the machine is.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pagepool_lab::{Arrival, FrameBatch, FrameSocket, Host, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
 use pagepool_lab::link::{LinkInfo, NetError};
+use pagepool_lab::{Arrival, FrameBatch, FrameSocket, Host, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
 
 use crate::{Allocator, Error, Missing, Options, Outcome, ticks};
 
@@ -46,8 +46,8 @@ pub struct Closed {
     pub buffers: u64,
     /// Buffers that are free again.
     pub home: u64,
-    /// Ticks spent on taking buffers and putting them on fill rings, and on taking them off completion rings and giving
-    /// them back.
+    /// Ticks spent on taking buffers and putting them on fill rings, and on taking them off completion rings
+    /// and giving them back.
     pub allocator_ticks: u64,
 }
 

@@ -35,8 +35,8 @@ impl Frames {
         let start = packets.first().and_then(Option::as_ref).ok_or("a UMEM has frames")?.as_ptr();
         let base = start.wrapping_sub(XDP_PACKET_HEADROOM as usize).cast_mut();
         let (umem, len) = (Arc::new(Mutex::new(umem)), packets.len() * PAGE_SIZE);
-        // SAFETY: the UMEM is so many zeroed pages from there, which stay where they are while it lives. Its frames are
-        // reached through the pool alone.
+        // SAFETY: the UMEM is so many zeroed pages from there, which stay where they are while it lives. Its
+        // frames are reached through the pool alone.
         let arena = unsafe { Arena::over_owned_memory(umem.clone(), base, len, ArenaParams::default()) }?;
         let domains: Vec<Arc<dyn pagepool::DmaDomain>> = vec![Arc::new(OffsetDomain::new("umem"))];
         let pool = Pool::new(PoolParams { domains, ..Default::default() }, arena)?.bind();

@@ -1,11 +1,13 @@
 //! A forwarder by the crate xdp, whose frames come from a pool of pagepool.
 //!
-//! The memory is the crate's: `Umem::map` maps it, and nothing else can be given to it. And its fill and completion rings
-//! take addresses from the UMEM's own list of free frames and put them there. So the pool goes over the UMEM's memory, and
-//! keeps it until its last page is home; and the list is empty but within a call of [`Frames`], where frames pass through
-//! it on their way from the pool to a fill ring, or from a completion ring to the pool.
+//! The memory is the crate's: `Umem::map` maps it, and nothing else can be given to it. And its fill and
+//! completion rings take addresses from the UMEM's own list of free frames and put them there. So the pool
+//! goes over the UMEM's memory, and keeps it until its last page is home; and the list is empty but within a
+//! call of [`Frames`], where frames pass through it on their way from the pool to a fill ring, or from a
+//! completion ring to the pool.
 //!
-//! The crate shares no UMEM between sockets, but may register its memory with each: so offsets mean the same to both.
+//! The crate shares no UMEM between sockets, but may register its memory with each: so offsets mean the same
+//! to both.
 
 mod frames;
 

@@ -104,8 +104,8 @@ impl PoolBuffers {
         Ok(bytes)
     }
 
-    /// Sleeps until a page is back. The signal is taken back before each attempt, never between one that failed and the
-    /// sleep: it may be the one that should end that.
+    /// Sleeps until a page is back. The signal is taken back before each attempt, never between one that
+    /// failed and the sleep: it may be the one that should end that.
     async fn wait(&mut self) -> io::Result<PageBuf> {
         self.waits += 1;
         loop {

@@ -1,8 +1,9 @@
 //! A UDP receiver that hands its packets on to many tasks as `Bytes`, in buffers of a pool.
 //!
-//! One task receives and owns the pool: it is the future of `block_on`, which stays on its thread. The kernel writes each
-//! packet into a page, which becomes a `Bytes` without a copy, goes through a channel, and is dropped by a task on whichever
-//! thread: that is the return. If all pages are out, the receiver sleeps on the pool's descriptor until one is back.
+//! One task receives and owns the pool: it is the future of `block_on`, which stays on its thread. The kernel
+//! writes each packet into a page, which becomes a `Bytes` without a copy, goes through a channel, and is
+//! dropped by a task on whichever thread: that is the return. If all pages are out, the receiver sleeps on
+//! the pool's descriptor until one is back.
 
 mod buffers;
 
@@ -16,8 +17,8 @@ use std::time::{Duration, Instant};
 use buffers::Buffers;
 use bytes::Bytes;
 use lab::{Error, Options, Outcome, ticks};
-use pagepool_lab::{NumberedFrames, Tally};
 use pagepool_lab::link::Mac;
+use pagepool_lab::{NumberedFrames, Tally};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;

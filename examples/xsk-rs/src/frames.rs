@@ -26,8 +26,8 @@ impl Frames {
         // SAFETY: the descriptor is of this UMEM, and the kernel has no frame yet.
         let (start, _) = unsafe { umem.frame(&descs[0]) };
         let (base, len) = (start.contents().as_ptr().cast_mut(), descs.len() * PAGE_SIZE);
-        // SAFETY: the UMEM is so many zeroed pages from there, which stay where they are while a clone of it lives. Its
-        // frames are reached through the pool alone.
+        // SAFETY: the UMEM is so many zeroed pages from there, which stay where they are while a clone of it
+        // lives. Its frames are reached through the pool alone.
         let arena = unsafe { Arena::over_owned_memory(umem, base, len, ArenaParams::default()) }?;
         let domains: Vec<Arc<dyn pagepool::DmaDomain>> = vec![Arc::new(OffsetDomain::new("umem"))];
         let pool = Pool::new(PoolParams { domains, ..Default::default() }, arena)?.bind();
@@ -75,7 +75,8 @@ impl PoolFrames {
 
     /// The address may lie anywhere in the page: received packets begin after the headroom.
     fn give(&self, desc: &FrameDesc) {
-        drop(self.home.from_raw(DeviceAddr(desc.addr() as u64))); // what is not out is refused, and counts as missing
+        // what is not out is refused, and counts as missing
+        drop(self.home.from_raw(DeviceAddr(desc.addr() as u64)));
     }
 
     /// The pool knows which pages are out: those that were on the rings come back by their addresses.

@@ -1,8 +1,9 @@
 //! A forwarder by the crate xsk-rs, whose frames come from a pool of pagepool.
 //!
-//! The memory is xsk-rs's: `Umem::new` maps it, and nothing else can be given to it. So the pool goes over that memory, and
-//! keeps the UMEM until its last page is home. A page's device address is its offset there, which is what rings carry; the
-//! crate makes no `FrameDesc` of an address, so the ones that it made are kept, one for each page.
+//! The memory is xsk-rs's: `Umem::new` maps it, and nothing else can be given to it. So the pool goes over
+//! that memory, and keeps the UMEM until its last page is home. A page's device address is its offset there,
+//! which is what rings carry; the crate makes no `FrameDesc` of an address, so the ones that it made are
+//! kept, one for each page.
 
 mod frames;
 

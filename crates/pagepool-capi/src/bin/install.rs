@@ -1,13 +1,14 @@
 //! Builds the C library and the command, and lays them out under a prefix:
 //! `cargo run -p pagepool-capi --bin pagepool-install`.
 //!
-//! Settings come from the environment or as arguments, `PREFIX=/opt/pagepool`. It requires cargo and nothing else.
+//! Settings come from the environment or as arguments, `PREFIX=/opt/pagepool`. It requires cargo and nothing
+//! else.
 //!
 //! * `PREFIX` (default `/usr/local`) and `LIBDIR` (default `PREFIX/lib`)
 //! * `DESTDIR` (default none): a directory that stands for `/`, for packagers
-//! * `PARTS` (default `library,command`): `library` is the C library, its header and `pagepool.pc`; `command` is `pagepool`,
-//!   its manual pages and its shell completions. The command requires the whole repository; without it the default is
-//!   `library`.
+//! * `PARTS` (default `library,command`): `library` is the C library, its header and `pagepool.pc`; `command`
+//!   is `pagepool`, its manual pages and its shell completions. The command requires the whole repository;
+//!   without it the default is `library`.
 
 use std::env;
 use std::error::Error;
@@ -145,7 +146,8 @@ fn cargo() -> Command {
     command
 }
 
-/// Builds the libraries, and says where they are. In a profile of their own, for errors inside must not abort C programs.
+/// Builds the libraries, and says where they are. In a profile of their own, for errors inside must not abort
+/// C programs.
 fn build() -> Result<PathBuf, Box<dyn Error>> {
     let mut command = cargo();
     command.args(["build", "--profile", "capi", "--package", "pagepool-capi", "--lib"]);

@@ -8,12 +8,12 @@
 
 #include <pagepool.h>
 
-#define CHECK(what)                                                                                            \
-    do {                                                                                                       \
-        if (!(what)) {                                                                                         \
-            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #what, pagepool_last_error());             \
-            exit(1);                                                                                           \
-        }                                                                                                      \
+#define CHECK(what)                                                                                \
+    do {                                                                                           \
+        if (!(what)) {                                                                             \
+            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #what, pagepool_last_error()); \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 static inline struct pagepool_arena *arena_of(uint64_t bytes)

@@ -43,7 +43,8 @@ static void no_buffer(struct pagepool_buf *buf)
     REFUSED(pagepool_buf_sync_for_cpu(buf, 0, 64));
     REFUSED(pagepool_buf_sync_for_device(buf, 0, 64));
     CHECK(pagepool_buf_data(buf) == NULL && pagepool_buf_packet(buf) == NULL);
-    CHECK(pagepool_buf_len(buf) == 0 && pagepool_buf_packet_capacity(buf) == 0 && pagepool_buf_offset(buf) == SIZE_MAX);
+    CHECK(pagepool_buf_len(buf) == 0 && pagepool_buf_packet_capacity(buf) == 0 &&
+        pagepool_buf_offset(buf) == SIZE_MAX);
     CHECK(pagepool_buf_dma_addr(buf) == UINT64_MAX && pagepool_buf_page_index(buf) == UINT32_MAX);
 }
 
@@ -76,7 +77,8 @@ static void no_pool(struct pagepool *pool)
 /* NULL, and numbers that are near a handle or nowhere near one. */
 static void made_up(struct pagepool *pool, struct pagepool_buf *buf, struct pagepool_arena *arena)
 {
-    const uint64_t numbers[] = {0, 1, 2, 15, 16, 17, 4096, 0xdeadbeef, UINT64_MAX, UINT64_MAX - 14, 1ull << 63, bits(&pool)};
+    const uint64_t numbers[] = {0, 1, 2, 15, 16, 17, 4096, 0xdeadbeef, UINT64_MAX, UINT64_MAX - 14,
+        1ull << 63, bits(&pool)};
     for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
         no_buffer(TOKEN(pagepool_buf, numbers[i]));
         no_pool(TOKEN(pagepool, numbers[i]));
@@ -115,7 +117,8 @@ static void *of_another_thread(void *unused)
     CHECK(pagepool_update_nid(the_pool, 0) == -EPERM && pagepool_wake_fd(the_pool) == -EPERM);
     CHECK(pagepool_recycle_direct(the_pool, the_buf) == -EPERM);
     CHECK(pagepool_alloc_page(the_pool) == NULL && strstr(pagepool_last_error(), "not bound to this thread"));
-    CHECK(pagepool_alloc_frag(the_pool, 100) == NULL && pagepool_alloc(the_pool, &size) == NULL && size == 100);
+    CHECK(pagepool_alloc_frag(the_pool, 100) == NULL && pagepool_alloc(the_pool, &size) == NULL &&
+        size == 100);
     CHECK(pagepool_alloc_bulk(the_pool, bufs, 4) == 0);
     return NULL;
 }
@@ -144,13 +147,13 @@ static void sizes(struct pagepool_arena *arena)
     params.arena = arena;
     params.size = 3;
     REFUSED(pagepool_create(&params, &none));
-#define BAD(field, value)                                                                                      \
-    do {                                                                                                       \
-        struct pagepool_params bad_params = PAGEPOOL_PARAMS_INIT;                                              \
-        bad_params.arena = arena;                                                                              \
-        bad_params.field = (value);                                                                            \
-        REFUSED(pagepool_create(&bad_params, &none));                                                          \
-        CHECK(strstr(pagepool_last_error(), #field) && none == NULL);                                          \
+#define BAD(field, value)                                             \
+    do {                                                              \
+        struct pagepool_params bad_params = PAGEPOOL_PARAMS_INIT;     \
+        bad_params.arena = arena;                                     \
+        bad_params.field = (value);                                   \
+        REFUSED(pagepool_create(&bad_params, &none));                 \
+        CHECK(strstr(pagepool_last_error(), #field) && none == NULL); \
     } while (0)
     BAD(order, 11);
     BAD(order, UINT32_MAX);
@@ -190,10 +193,12 @@ static void twice(struct pagepool *pool)
     no_buffer(page);
     struct pagepool_buf *again = pagepool_alloc_page(pool); /* the same page, in another life */
     CHECK(again != page && pagepool_buf_put(page) == -ESTALE);
-    CHECK(pagepool_buf_page_ref(again, &page_ref) == 0 && pagepool_page_ref_put(page_ref) == 0 && pagepool_page_ref_put(page_ref) == -ESTALE);
+    CHECK(pagepool_buf_page_ref(again, &page_ref) == 0 && pagepool_page_ref_put(page_ref) == 0 &&
+        pagepool_page_ref_put(page_ref) == -ESTALE);
     CHECK(pagepool_buf_share(again, &shared) == 0 && pagepool_shared_clone(shared, &clone) == 0);
     no_buffer(again);
-    CHECK(pagepool_shared_put(shared) == 0 && pagepool_shared_put(shared) == -ESTALE && pagepool_shared_put(clone) == 0);
+    CHECK(pagepool_shared_put(shared) == 0 && pagepool_shared_put(shared) == -ESTALE &&
+        pagepool_shared_put(clone) == 0);
     CHECK(pagepool_shared_data(clone) == NULL && pagepool_shared_len(clone) == 0);
     CHECK(pagepool_buf_put(frag) == 0 && pagepool_buf_put(frag) == -ESTALE);
     both[0] = both[1] = pagepool_alloc_page(pool);

@@ -24,7 +24,8 @@ struct worker {
 static struct pagepool_arena *arena, *small; /* the small one for pools that come and go */
 static struct pagepool *pools[2];
 static uint64_t bag[PLACES], addrs[PLACES]; /* shared: either thread may take what the other put there */
-static uint64_t gone[PLACES];               /* of pools that ended: used as they are, for turned by a bit they may be right */
+/* of pools that ended: used as they are, for turned by a bit they may be right */
+static uint64_t gone[PLACES];
 static struct worker workers[2];
 
 static uint64_t random_number(struct worker *me)
@@ -239,7 +240,8 @@ static void owners_change(struct worker *me)
         pagepool_bind(any_pool(me));
 }
 
-/* A pool that ends with a page, a fragment and a page reference out; its handles are stale once they are where both threads find them. */
+/* A pool that ends with a page, a fragment and a page reference out; its handles are stale once they are
+ * where both threads find them. */
 static void a_pool_comes_and_goes(struct worker *me)
 {
     struct pagepool *pool = pool_over(small);
@@ -253,7 +255,8 @@ static void a_pool_comes_and_goes(struct worker *me)
     }
     struct pagepool_buf *page = pagepool_alloc_page(pool), *frag = pagepool_alloc_frag(pool, 100);
     CHECK(page != NULL && frag != NULL && pagepool_buf_page_ref(page, &page_ref) == 0);
-    CHECK(pagepool_destroy_watched(pool, &shutdown) == 0 && pagepool_shutdown_wait(shutdown, 0) == -ETIMEDOUT);
+    CHECK(pagepool_destroy_watched(pool, &shutdown) == 0 &&
+        pagepool_shutdown_wait(shutdown, 0) == -ETIMEDOUT);
     CHECK(pagepool_buf_put(page) == 0 && pagepool_buf_put(frag) == 0 && pagepool_page_ref_put(page_ref) == 0);
     CHECK(pagepool_shutdown_wait(shutdown, 0) == 0 && pagepool_shutdown_put(shutdown) == 0);
     CHECK(pagepool_buf_put(page) == -ESTALE && pagepool_buf_put(frag) == -ESTALE);
@@ -267,7 +270,8 @@ static void a_pool_comes_and_goes(struct worker *me)
 static void *work(void *which)
 {
     struct worker *me = which;
-    static void (*const often[])(struct worker *) = {allocate, allocate, give_back, give_back, ref_and_share, addresses, look};
+    static void (*const often[])(struct worker *) = {allocate, allocate, give_back, give_back, ref_and_share,
+        addresses, look};
     pagepool_bind(pools[me - workers]); /* refused where the other one took it meanwhile */
     for (int step = 0; step < STEPS; step++) {
         often[random_number(me) % (sizeof(often) / sizeof(*often))](me);
@@ -324,7 +328,8 @@ static void make_pools(void)
     for (int i = 0; i < 2; i++)
         CHECK(pagepool_create(&params, &pools[i]) == 0);
     for (int i = 0; i < PLACES; i++)
-        bag[i] = (uint64_t)(uintptr_t)(i % 3 == 0 ? (void *)arena : i % 3 == 1 ? (void *)domain : (void *)pools[i % 2]);
+        bag[i] = (uint64_t)(uintptr_t)(i % 3 == 0 ? (void *)arena : i % 3 == 1 ? (void *)domain
+            : (void *)pools[i % 2]);
 }
 
 static void run_with(uint64_t seed)

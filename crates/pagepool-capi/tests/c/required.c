@@ -20,7 +20,8 @@ static void pages_and_counters(struct pagepool *pool)
         CHECK(pagepool_buf_put(buf) == 0);
     }
     CHECK(pagepool_stats(pool, &stats, sizeof(stats)) == 0);
-    CHECK(stats.alloc_empty == 1 && stats.alloc_slow == 1 && stats.alloc_fast == 999 && stats.recycle_cached == 1000);
+    CHECK(stats.alloc_empty == 1 && stats.alloc_slow == 1 && stats.alloc_fast == 999 &&
+        stats.recycle_cached == 1000);
     CHECK(stats.hold == 64 && stats.release == 0 && pagepool_inflight(pool) == 64);
 
     CHECK(pagepool_alloc_bulk(pool, bufs, 64) == 64);
@@ -58,7 +59,8 @@ static void frags(struct pagepool *pool)
     size = 3000;
     struct pagepool_buf *d = pagepool_alloc(pool, &size);
     CHECK(d && size == 4096 && pagepool_buf_is_frag(d) == 0);
-    CHECK(pagepool_buf_put(a) == 0 && pagepool_buf_put(b) == 0 && pagepool_buf_put(c) == 0 && pagepool_buf_put(d) == 0);
+    CHECK(pagepool_buf_put(a) == 0 && pagepool_buf_put(b) == 0 && pagepool_buf_put(c) == 0 &&
+        pagepool_buf_put(d) == 0);
 }
 
 static void page_refs(struct pagepool *pool, struct pagepool_arena *arena)
@@ -89,8 +91,10 @@ static void counters_of_other_versions(struct pagepool *pool)
     CHECK(pagepool_stats(pool, &stats.known, sizeof(stats)) == 0 && stats.later == 0);
     CHECK(pagepool_stats(pool, &prefix.known, sizeof(uint64_t)) == 0);
     CHECK(prefix.known.alloc_fast == stats.known.alloc_fast && prefix.known.recycle_cached == UINT64_MAX);
-    CHECK(pagepool_stats(pool, &stats.known, SIZE_MAX) == -EINVAL && pagepool_stats(pool, NULL, 8) == -EINVAL);
-    CHECK(pagepool_stats(pool, &stats.known, 0) == -EINVAL && pagepool_stats(pool, &stats.known, 4) == -EINVAL);
+    CHECK(pagepool_stats(pool, &stats.known, SIZE_MAX) == -EINVAL &&
+        pagepool_stats(pool, NULL, 8) == -EINVAL);
+    CHECK(pagepool_stats(pool, &stats.known, 0) == -EINVAL &&
+        pagepool_stats(pool, &stats.known, 4) == -EINVAL);
 }
 
 int main(void)

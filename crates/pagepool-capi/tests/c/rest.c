@@ -68,13 +68,15 @@ static void domains(void)
     CHECK(pagepool_buf_dma_addr(bufs[0]) == 0x100000000 + 4096ull * pagepool_buf_page_index(bufs[0]));
     CHECK(pagepool_buf_dma_addr_in(bufs[0], both[1]) == (uint64_t)(uintptr_t)pagepool_buf_data(bufs[0]));
     int before = checked.syncs;
-    CHECK(pagepool_buf_sync_for_cpu(bufs[0], 0, 64) == 0 && pagepool_buf_put(bufs[0]) == 0 && checked.syncs == before + 2);
+    CHECK(pagepool_buf_sync_for_cpu(bufs[0], 0, 64) == 0 && pagepool_buf_put(bufs[0]) == 0 &&
+        checked.syncs == before + 2);
     /* Growth calls map inside an allocation, and that returns a buffer and tries to destroy the pool. */
     checked.give_back = pagepool_alloc_page(pool);
     checked.pool = pool;
     CHECK(pagepool_alloc_bulk(pool, bufs, 1500) == 1500 && checked.maps == 2 && checked.pool == NULL);
     CHECK(pagepool_buf_into_raw(bufs[7], &raw) == 0);
-    CHECK((bufs[7] = pagepool_from_raw(pool, raw.addr + 100)) != NULL && pagepool_buf_dma_addr(bufs[7]) == raw.addr);
+    CHECK((bufs[7] = pagepool_from_raw(pool, raw.addr + 100)) != NULL &&
+        pagepool_buf_dma_addr(bufs[7]) == raw.addr);
     CHECK(pagepool_arena_device_gone(arena, both[0]) == 0 && checked.unmaps == 2);
     CHECK(pagepool_arena_device_gone(arena, both[0]) == -ENODEV);
     CHECK(pagepool_buf_dma_addr(bufs[7]) == UINT64_MAX && pagepool_buf_put_bulk(bufs, 1500) == 0);
@@ -104,11 +106,13 @@ static void whole_pages_as_addresses(struct pagepool *pool)
     CHECK(pagepool_alloc_addr_bulk(pool, &addrs[7], 1) == 1 && pagepool_put_addr_bulk(pool, addrs, n) == 0);
     CHECK(pagepool_put_addr_bulk(pool, addrs, n) == -ESTALE && pagepool_alloc_addr_bulk(pool, NULL, 1) == 0);
     CHECK(pagepool_alloc_addr_bulk(pool, addrs, n) == n && pagepool_put_addr(pool, addrs[0]) == 0);
-    CHECK(pagepool_put_addr_bulk(pool, addrs, n) == -ESTALE); /* the first is refused, and all others are home */
+    /* the first is refused, and all others are home */
+    CHECK(pagepool_put_addr_bulk(pool, addrs, n) == -ESTALE);
     CHECK(pagepool_alloc_addr_bulk(pool, addrs, n) == n && pagepool_put_addr_bulk(pool, addrs, n) == 0);
     CHECK(pagepool_alloc_addr_bulk(plain, addrs, 1) == 0 && strstr(pagepool_last_error(), "not bound"));
     CHECK(pagepool_bind(plain) == 0 && pagepool_alloc_addr_bulk(plain, addrs, 1) == 0);
-    CHECK(strstr(pagepool_last_error(), "no domain") && pagepool_buffer_locations(plain, &places_of_plain) == 0);
+    CHECK(strstr(pagepool_last_error(), "no domain") &&
+        pagepool_buffer_locations(plain, &places_of_plain) == 0);
     CHECK(places_of_plain.out == 0 && pagepool_destroy(plain) == 0 && pagepool_arena_put(arena) == 0);
 }
 
@@ -129,14 +133,16 @@ static void frags_as_addresses(void)
         for (int i = 0; i < 3; i++)
             CHECK(pagepool_buf_into_raw(pagepool_alloc_frag(pool, 1000), &raw[i]) == 0);
         struct pagepool_buf *back = pagepool_from_raw(pool, raw[1].addr + 999);
-        CHECK(pagepool_buf_is_frag(back) == 1 && pagepool_buf_len(back) == 1024 && pagepool_buf_put(back) == 0);
+        CHECK(pagepool_buf_is_frag(back) == 1 && pagepool_buf_len(back) == 1024 &&
+            pagepool_buf_put(back) == 0);
         addrs[0] = raw[0].addr;
         addrs[1] = raw[2].addr;
         CHECK(pagepool_put_addr_bulk(pool, addrs, 2) == 0);
     }
     CHECK(pagepool_inflight(pool) <= 64 && pagepool_frag_waste(pool) >= 0);
     whole_pages_as_addresses(pool);
-    CHECK(pagepool_destroy(pool) == 0 && pagepool_arena_pages_out(arena) == 0 && pagepool_arena_put(arena) == 0);
+    CHECK(pagepool_destroy(pool) == 0 && pagepool_arena_pages_out(arena) == 0 &&
+        pagepool_arena_put(arena) == 0);
 }
 
 static uint32_t odd_pages_elsewhere(uint32_t page, void *arg)
@@ -161,7 +167,8 @@ static void nodes(void)
     for (int i = 0; i < 32; i++)
         CHECK(pagepool_buf_page_index(bufs[i]) % 2 == 0);
     CHECK(pagepool_buf_put_ring_bulk(bufs, 32) == 0);
-    CHECK(pagepool_update_nid(pool, 2) == -EINVAL && pagepool_update_nid(pool, 1) == 0 && pagepool_nid_changed(pool, 1) == 0);
+    CHECK(pagepool_update_nid(pool, 2) == -EINVAL && pagepool_update_nid(pool, 1) == 0 &&
+        pagepool_nid_changed(pool, 1) == 0);
     struct pagepool_buf *buf = pagepool_alloc_page(pool);
     CHECK(pagepool_buf_page_index(buf) % 2 == 1);
     CHECK(pagepool_stats(pool, &stats, sizeof(stats)) == 0 && stats.alloc_waive == 1);
@@ -194,7 +201,8 @@ static void the_callers_memory(void)
     pool = pool_over(arena);
     CHECK(pagepool_bind(pool) == 0);
     struct pagepool_buf *buf = pagepool_alloc_page(pool);
-    CHECK(buf != NULL && pagepool_buf_data(buf) == NULL && pagepool_buf_len(buf) == 4096 && pagepool_buf_put(buf) == 0);
+    CHECK(buf != NULL && pagepool_buf_data(buf) == NULL && pagepool_buf_len(buf) == 4096 &&
+        pagepool_buf_put(buf) == 0);
     CHECK(pagepool_arena_memfd(arena) == -EOPNOTSUPP && pagepool_arena_trim(arena) == -EOPNOTSUPP);
     CHECK(pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);
 
@@ -222,15 +230,18 @@ static void the_end_is_watched(void)
     CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0);
     struct pagepool_buf *buf = pagepool_alloc_page(pool);
     int tag = pagepool_tag(pool, "the slow reader");
-    CHECK(tag >= 0 && pagepool_tag(pool, "the slow reader") == tag && pagepool_buf_set_tag(pool, buf, tag) == 0);
+    CHECK(tag >= 0 && pagepool_tag(pool, "the slow reader") == tag &&
+        pagepool_buf_set_tag(pool, buf, tag) == 0);
     CHECK(pagepool_buf_set_tag(pool, buf, 77) == -EINVAL);
-    CHECK(pagepool_dump(text, sizeof(text)) > 0 && strstr(text, "rx7 id ") && strstr(text, " bound ") && strstr(text, "out 1)"));
+    CHECK(pagepool_dump(text, sizeof(text)) > 0 && strstr(text, "rx7 id ") && strstr(text, " bound ") &&
+        strstr(text, "out 1)"));
     CHECK(pagepool_dump(NULL, 0) == (int64_t)strlen(text));
     CHECK(pagepool_destroy_watched(pool, &shutdown) == 0);
     CHECK(pagepool_dump(text, sizeof(text)) > 0 && strstr(text, " destroyed "));
     CHECK(pagepool_shutdown_wait(shutdown, 1000) == -ETIMEDOUT);
     CHECK(pagepool_shutdown_report(shutdown, text, sizeof(text)) == 1);
-    CHECK(strstr(text, "stalled pool shutdown: 1 buffer held for 0 s") && strstr(text, "held by the slow reader"));
+    CHECK(strstr(text, "stalled pool shutdown: 1 buffer held for 0 s") &&
+        strstr(text, "held by the slow reader"));
     CHECK(pthread_create(&thread, NULL, put_later, buf) == 0);
     CHECK(pagepool_shutdown_wait(shutdown, UINT64_MAX) == 0 && pthread_join(thread, NULL) == 0);
     CHECK(pagepool_shutdown_report(shutdown, NULL, 0) == 0 && pagepool_shutdown_put(shutdown) == 0);
@@ -252,16 +263,19 @@ static void addresses_come_home_late(void)
     params.domains = &domain;
     params.n_domains = 1;
     CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0);
-    CHECK(pagepool_create(&params, &second) == 0 && pagepool_bind(second) == 0 && pagepool_domain_put(domain) == 0);
+    CHECK(pagepool_create(&params, &second) == 0 && pagepool_bind(second) == 0 &&
+        pagepool_domain_put(domain) == 0);
     CHECK(pagepool_buf_into_raw(pagepool_alloc_page(second), &stranger) == 0);
     CHECK(pagepool_buf_into_raw(pagepool_alloc_page(pool), &page) == 0);
     CHECK(pagepool_buf_into_raw(pagepool_alloc_frag(pool, 200), &frag) == 0);
     CHECK(pagepool_buf_into_raw(pagepool_alloc_frag(pool, 200), &other) == 0);
-    CHECK(pagepool_destroy_watched(pool, &shutdown) == 0 && pagepool_shutdown_wait(shutdown, 0) == -ETIMEDOUT);
+    CHECK(pagepool_destroy_watched(pool, &shutdown) == 0 &&
+        pagepool_shutdown_wait(shutdown, 0) == -ETIMEDOUT);
     CHECK(pagepool_put_addr(pool, page.addr) == -ESTALE && pagepool_from_raw(pool, page.addr) == NULL);
     CHECK(pagepool_shutdown_put_addr(NULL, page.addr) == -EINVAL);
     CHECK(pagepool_shutdown_put_addr((struct pagepool_shutdown *)pool, page.addr) == -EINVAL);
-    CHECK(pagepool_shutdown_put_addr(shutdown, 0) == -EINVAL && pagepool_shutdown_put_addr(shutdown, UINT64_MAX) == -EINVAL);
+    CHECK(pagepool_shutdown_put_addr(shutdown, 0) == -EINVAL &&
+        pagepool_shutdown_put_addr(shutdown, UINT64_MAX) == -EINVAL);
     CHECK(pagepool_shutdown_put_addr(shutdown, stranger.addr) == -EINVAL); /* another pool's */
     CHECK(pagepool_shutdown_put_addr(shutdown, page.addr + 4095) == 0);    /* anywhere in the buffer */
     CHECK(pagepool_shutdown_put_addr(shutdown, page.addr) == -EINVAL);     /* its page has left the pool */
@@ -272,8 +286,10 @@ static void addresses_come_home_late(void)
     CHECK(pagepool_shutdown_put_addr(shutdown, other.addr) == -EINVAL); /* the pool is freed */
     CHECK(pagepool_put_addr(second, stranger.addr) == 0 && pagepool_destroy_watched(second, &none) == 0);
     CHECK(pagepool_shutdown_put_addr(none, stranger.addr) == -EINVAL && pagepool_shutdown_put(none) == 0);
-    CHECK(checked.released == 0 && pagepool_shutdown_put(shutdown) == 0 && checked.released == 1 && checked.unmaps == 1);
-    CHECK(pagepool_shutdown_put_addr(shutdown, page.addr) == -ESTALE && strstr(pagepool_last_error(), "put before"));
+    CHECK(checked.released == 0 && pagepool_shutdown_put(shutdown) == 0 && checked.released == 1 &&
+        checked.unmaps == 1);
+    CHECK(pagepool_shutdown_put_addr(shutdown, page.addr) == -ESTALE &&
+        strstr(pagepool_last_error(), "put before"));
     CHECK(pagepool_arena_pages_out(arena) == 0 && pagepool_arena_put(arena) == 0);
 }
 
@@ -292,7 +308,8 @@ static void a_dry_owner_is_woken(void)
     CHECK(poll(&fd, 1, 0) == 0 && pthread_create(&thread, NULL, put_later, bufs[0]) == 0);
     CHECK(poll(&fd, 1, 10000) == 1 && pagepool_acknowledge_wake(pool) == 0 && poll(&fd, 1, 0) == 0);
     CHECK(pthread_join(thread, NULL) == 0 && (bufs[0] = pagepool_alloc_page(pool)) != NULL);
-    CHECK(pagepool_buf_put_bulk(bufs, 16) == 0 && pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);
+    CHECK(pagepool_buf_put_bulk(bufs, 16) == 0 && pagepool_destroy(pool) == 0 &&
+        pagepool_arena_put(arena) == 0);
 }
 
 static void *bind_and_end(void *pool)
@@ -301,7 +318,8 @@ static void *bind_and_end(void *pool)
     return pagepool_alloc_page(pool);
 }
 
-/* A thread that ends gives its pools up; slots and tokens of many pools are used again and do not fit old handles. */
+/* A thread that ends gives its pools up; slots and tokens of many pools are used again and do not fit old
+ * handles. */
 static void owners_and_pools_come_and_go(void)
 {
     struct pagepool_arena *arena = arena_of(16 << 20);
@@ -316,7 +334,8 @@ static void owners_and_pools_come_and_go(void)
         struct pagepool_buf *page = pagepool_alloc_page(pool), *frag = pagepool_alloc_frag(pool, 64);
         CHECK(page != NULL && frag != NULL && page != buf && pagepool_buf_put(buf) == -ESTALE);
         CHECK(pagepool_destroy(pool) == 0);
-        CHECK(pagepool_buf_put(page) == 0 && pagepool_buf_put(frag) == 0 && pagepool_buf_put(page) == -ESTALE);
+        CHECK(pagepool_buf_put(page) == 0 && pagepool_buf_put(frag) == 0 &&
+            pagepool_buf_put(page) == -ESTALE);
     }
     CHECK(pagepool_arena_pages_out(arena) == 0 && pagepool_arena_put(arena) == 0);
 }

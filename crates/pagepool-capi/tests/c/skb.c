@@ -1,4 +1,5 @@
-/* Packets for stacks: chains of pool memory and lent memory, clones on other threads, and every buffer home, once. */
+/* Packets for stacks: chains of pool memory and lent memory, clones on other threads, and every buffer home,
+ * once. */
 #include <pthread.h>
 #include <string.h>
 
@@ -70,7 +71,8 @@ static void contents(struct pagepool_skb *skb)
     }
     uint8_t across[4];
     CHECK(pagepool_skb_copy_bits(skb, 1558, across, 4) == 0 && !memcmp(across, "\2\2\3\3", 4));
-    CHECK(pagepool_skb_copy_bits(skb, 5059, across, 2) == -EINVAL && pagepool_skb_copy_bits(skb, 5060, NULL, 0) == 0);
+    CHECK(pagepool_skb_copy_bits(skb, 5059, across, 2) == -EINVAL &&
+        pagepool_skb_copy_bits(skb, 5060, NULL, 0) == 0);
 }
 
 static void ends_move(void)
@@ -78,15 +80,18 @@ static void ends_move(void)
     struct pagepool_skb *skb = chain();
     void *at;
     contents(skb);
-    CHECK(pagepool_skb_headroom(skb) == 64 && pagepool_skb_tailroom(skb) == 0 && pagepool_skb_head_len(skb) == 60);
+    CHECK(pagepool_skb_headroom(skb) == 64 && pagepool_skb_tailroom(skb) == 0 &&
+        pagepool_skb_head_len(skb) == 60);
     CHECK(pagepool_skb_truesize(skb) > 4096 * 2 + 512 + LENT);
-    CHECK(pagepool_skb_push(skb, 14, &at) == 0 && at == pagepool_skb_data(skb) && pagepool_skb_len(skb) == 5074);
+    CHECK(pagepool_skb_push(skb, 14, &at) == 0 && at == pagepool_skb_data(skb) &&
+        pagepool_skb_len(skb) == 5074);
     CHECK(pagepool_skb_push(skb, 51, &at) == -ENOSPC && pagepool_skb_append(skb, 1, &at) == -ENOSPC);
     CHECK(pagepool_skb_pull(skb, 14) == 0 && pagepool_skb_pull(skb, 5061) == -EINVAL);
     contents(skb);
     CHECK(pagepool_skb_make_linear(skb, 100) == 0 && pagepool_skb_head_len(skb) == 100);
     CHECK(((uint8_t *)pagepool_skb_data(skb))[99] == 2);
-    CHECK(pagepool_skb_pull(skb, 2070) == 0 && pagepool_skb_nr_frags(skb) == 1 && lent_home == 0 && out() == 1);
+    CHECK(pagepool_skb_pull(skb, 2070) == 0 && pagepool_skb_nr_frags(skb) == 1 && lent_home == 0 &&
+        out() == 1);
     CHECK(pagepool_skb_trim(skb, 0) == 0 && lent_home == 1 && pagepool_skb_len(skb) == 0);
     CHECK(pagepool_skb_append(skb, 10, &at) == 0 && pagepool_skb_len(skb) == 10);
     CHECK(pagepool_skb_put(skb) == 0 && pagepool_skb_put(skb) == -ESTALE && out() == 0);
@@ -191,25 +196,32 @@ static void what_is_refused_stays(void)
     struct pagepool_skb *skb, *other, *many[200];
     struct pagepool_skb_cache *small;
     int local, made = 0;
-    CHECK(pagepool_skb_from_buf(cache, buf, 4000, 97, &skb) == -EINVAL && strstr(pagepool_last_error(), "97 bytes at 4000"));
+    CHECK(pagepool_skb_from_buf(cache, buf, 4000, 97, &skb) == -EINVAL &&
+        strstr(pagepool_last_error(), "97 bytes at 4000"));
     CHECK(pagepool_skb_from_buf((struct pagepool_skb_cache *)&local, buf, 0, 60, &skb) == -EINVAL);
     CHECK(pagepool_skb_from_buf(cache, buf, 0, 60, NULL) == -EINVAL && pagepool_buf_len(buf) == 4096);
     CHECK(pagepool_skb_alloc(cache, 128, 0, &skb) == 0 && pagepool_skb_headroom(skb) >= 128);
-    CHECK(pagepool_skb_add_buf(skb, buf, 4096, 1) == -EINVAL && pagepool_skb_add_buf(skb, buf, 0, 0) == -EINVAL);
+    CHECK(pagepool_skb_add_buf(skb, buf, 4096, 1) == -EINVAL &&
+        pagepool_skb_add_buf(skb, buf, 0, 0) == -EINVAL);
     CHECK(pagepool_skb_add_memory(skb, NULL, 1, NULL, NULL) == -EINVAL && pagepool_skb_len(skb) == 0);
     CHECK(pagepool_buf_share(buf, &shared) == 0);
     for (int i = 0; i < 17; i++)
         CHECK(pagepool_skb_add_shared(skb, shared, (size_t)i, 1) == 0);
-    CHECK(pagepool_skb_add_shared(skb, shared, 0, 1) == -ENOSPC && strstr(pagepool_last_error(), "17 fragments"));
-    CHECK((more = filled(1)) != NULL && pagepool_skb_add_buf(skb, more, 0, 1) == -ENOSPC && pagepool_buf_put(more) == 0);
+    CHECK(pagepool_skb_add_shared(skb, shared, 0, 1) == -ENOSPC &&
+        strstr(pagepool_last_error(), "17 fragments"));
+    CHECK((more = filled(1)) != NULL && pagepool_skb_add_buf(skb, more, 0, 1) == -ENOSPC &&
+        pagepool_buf_put(more) == 0);
     CHECK(pagepool_shared_put(shared) == 0 && out() == 1 && pagepool_skb_put(skb) == 0 && out() == 0);
 
-    CHECK(pagepool_skb_len(skb) == 0 && pagepool_skb_data(skb) == NULL && pagepool_skb_is_cloned(skb) == -ESTALE);
+    CHECK(pagepool_skb_len(skb) == 0 && pagepool_skb_data(skb) == NULL &&
+        pagepool_skb_is_cloned(skb) == -ESTALE);
     CHECK(pagepool_skb_clone(skb, &other) == -ESTALE && pagepool_skb_iovec(skb, NULL, 0) == -ESTALE);
-    CHECK(pagepool_skb_alloc(cache, 0, 100, &other) == 0 && other != skb); /* in the place that the last one had */
+    /* in the place that the last one had */
+    CHECK(pagepool_skb_alloc(cache, 0, 100, &other) == 0 && other != skb);
     CHECK(pagepool_skb_len(skb) == 0 && pagepool_skb_put(skb) == -ESTALE && pagepool_skb_put(other) == 0);
     CHECK(pagepool_skb_put(NULL) == -EINVAL && pagepool_skb_put((struct pagepool_skb *)&local) == -EINVAL);
-    CHECK(pagepool_skb_put((struct pagepool_skb *)cache) == -EINVAL && pagepool_skb_put((void *)UINTPTR_MAX) == -EINVAL);
+    CHECK(pagepool_skb_put((struct pagepool_skb *)cache) == -EINVAL &&
+        pagepool_skb_put((void *)UINTPTR_MAX) == -EINVAL);
 
     CHECK(pagepool_skb_cache_create(0, &small) == -EINVAL && pagepool_skb_cache_create(100, &small) == 0);
     while (made < 200 && pagepool_skb_alloc(small, 0, 100, &many[made]) == 0)
@@ -222,7 +234,8 @@ static void what_is_refused_stays(void)
         CHECK(pagepool_skb_put(many[--made]) == 0);
 }
 
-/* The packet outlives the pool's handle; a callback frees another packet, and is told that its own is busy. */
+/* The packet outlives the pool's handle; a callback frees another packet, and is told that its own is busy.
+ * */
 static struct pagepool_skb *own, *another;
 
 static void frees_another(void *arg, void *start, size_t len)
@@ -261,7 +274,8 @@ static void addresses(void)
         CHECK(pagepool_skb_dma_addr(skb, i, domain) == (uint64_t)(uintptr_t)iov[i].iov_base);
     CHECK(pagepool_skb_dma_addr(skb, 2, domain) == UINT64_MAX && pagepool_domain_put(domain) == 0);
     CHECK(pagepool_destroy(mapped) == 0 && pagepool_arena_pages_out(arena) == 2);
-    CHECK(pagepool_skb_put(skb) == 0 && pagepool_arena_pages_out(arena) == 0 && pagepool_arena_put(arena) == 0);
+    CHECK(pagepool_skb_put(skb) == 0 && pagepool_arena_pages_out(arena) == 0 &&
+        pagepool_arena_put(arena) == 0);
 }
 
 int main(void)
@@ -269,7 +283,8 @@ int main(void)
     struct pagepool_arena *arena = arena_of(16 << 20);
     pool = pool_over(arena);
     frags = pool_over(arena);
-    CHECK(pagepool_bind(pool) == 0 && pagepool_bind(frags) == 0 && pagepool_skb_cache_create(1024, &cache) == 0);
+    CHECK(pagepool_bind(pool) == 0 && pagepool_bind(frags) == 0 &&
+        pagepool_skb_cache_create(1024, &cache) == 0);
     ends_move();
     clones_share();
     freed_once();
@@ -278,6 +293,7 @@ int main(void)
     callbacks_call_back();
     addresses();
     CHECK(pagepool_skb_cache_put(cache) == 0 && pagepool_destroy(pool) == 0);
-    CHECK(pagepool_destroy(frags) == 0 && pagepool_arena_pages_out(arena) == 0 && pagepool_arena_put(arena) == 0);
+    CHECK(pagepool_destroy(frags) == 0 && pagepool_arena_pages_out(arena) == 0 &&
+        pagepool_arena_put(arena) == 0);
     return 0;
 }

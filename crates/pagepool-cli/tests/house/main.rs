@@ -33,6 +33,9 @@ const DOUBLED_NAMES: usize = 19;
 /// 500.
 const CODE_LINES: &[(&str, usize)] = &[("pagepool", 800)];
 
+/// Characters a line, at most, in Rust and in C: what rustfmt is told.
+const COLUMNS: usize = 110;
+
 /// Files that may name `libc`, beside those of a `sys`.
 const LIBC: &[(&str, &str, &str)] =
     &[("pagepool", "error", "numbers of errors"), ("pagepool-net", "zerocopy", "numbers of errors")];
@@ -220,6 +223,24 @@ fn no_file_is_too_long() {
                 .add(format_args!("crates/{}/src/{}.rs: {lines} lines, of {most}", krate.name, source.path));
         }
     });
+    findings.assert_none();
+}
+
+#[test]
+fn no_line_is_too_long() {
+    let mut findings = Findings::default();
+    let files = source::files_with(&["rs", "c", "h"]);
+    assert!(files.len() > 300, "{} files: the walk has lost a folder", files.len());
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("a source file");
+        for (at, line) in text.lines().enumerate() {
+            let columns = line.chars().count(); // not bytes: comments have arrows and dashes
+            if columns > COLUMNS {
+                let file = file.strip_prefix(source::workspace()).expect("it is below").display();
+                findings.add(format_args!("{file}:{}: {columns} columns, of {COLUMNS}", at + 1));
+            }
+        }
+    }
     findings.assert_none();
 }
 

@@ -65,6 +65,25 @@ impl Crate {
     }
 }
 
+/// The files of the repository that end so, without what builds and the fuzzer left there.
+pub fn files_with(extensions: &[&str]) -> Vec<PathBuf> {
+    let (mut files, mut folders) = (Vec::new(), vec![workspace()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder of the repository") {
+            let path = entry.expect("it is being listed").path();
+            let name = path.file_name().expect("it is being listed").to_string_lossy();
+            if path.is_dir() && !name.starts_with('.') && !["target", "corpus", "artifacts"].contains(&&*name)
+            {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| extensions.iter().any(|e| end == *e)) {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder of the crate");
     let paths = entries.map(|entry| entry.expect("it is being listed").path());

@@ -149,7 +149,10 @@ fn report(spent: &PartCycles, took: u64, slept: u64) -> String {
     let each = |ticks: u64, of: u64| ticks as f64 / of.max(1) as f64;
     let rx = |ticks| each(ticks, spent.rx_packets);
     format!(
-        r#"{{"receive":{:.1},"program":{:.1},"return":{:.1},"transmit":{:.1},"call":{:.1},"idle":{:.1},"slept":{:.1},"took":{:.1},"burst":{:.1},"call_each":{:.0},"rx":{},"tx":{}}}"#,
+        concat!(
+            r#"{{"receive":{:.1},"program":{:.1},"return":{:.1},"transmit":{:.1},"call":{:.1},"idle":{:.1},"#,
+            r#""slept":{:.1},"took":{:.1},"burst":{:.1},"call_each":{:.0},"rx":{},"tx":{}}}"#
+        ),
         rx(spent.receive_ticks),
         rx(spent.handler_ticks),
         rx(spent.return_ticks),

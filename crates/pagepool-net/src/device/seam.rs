@@ -10,9 +10,9 @@
 //! |---|---|---|
 //! | complete | [`complete`](Device::complete) | frames that were sent leave the transmit ring, into a bulk |
 //! | home | [`XdpFrameBulk::flush`] | their buffers go home: they are the next buffers to receive into |
-//! | receive | [`receive`](Device::receive) | packets leave the receive ring; fresh buffers of the pool take their places |
+//! | receive | [`receive`](Device::receive) | packets leave the receive ring; fresh buffers replace them |
 //! | hand up | the caller | each packet is dropped, kept, or put into a [`TxQueue`] |
-//! | send | [`transmit`](Device::transmit) | the queue's front goes onto the transmit ring, as far as that has room |
+//! | send | [`transmit`](Device::transmit) | the queue's front goes onto the transmit ring, as room allows |
 //! | wait | [`arm`](Device::arm), sleep | only if none of these moved anything |
 //!
 //! ```

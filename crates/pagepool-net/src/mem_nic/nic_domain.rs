@@ -61,7 +61,8 @@ struct Free {
 /// let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
 /// let pool = Pool::new(PoolParams { domains: vec![domain.clone()], ..Default::default() }, arena)?.bind();
 /// let buffer = pool.alloc_page().unwrap();
-/// assert_ne!(buffer.dma_addr().unwrap().0, buffer.as_ptr().unwrap() as u64, "the device has addresses of its own");
+/// let (device, cpu) = (buffer.dma_addr().unwrap().0, buffer.as_ptr().unwrap() as u64);
+/// assert_ne!(device, cpu, "the device has addresses of its own");
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 #[derive(Debug)]

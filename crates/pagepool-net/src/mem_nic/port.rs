@@ -283,7 +283,7 @@ impl Wire {
         false
     }
 
-    // ---- From the wire ----------------------------------------------------------------------------------------
+    // ---- From the wire -----------------------------------------------------------------------------------
 
     #[inline]
     fn room_for(&mut self, len: usize) -> Room {
@@ -368,7 +368,7 @@ impl Wire {
         self.rings.received.push(Received { id: posted.id, len, last }).is_ok() && written.is_ok()
     }
 
-    // ---- To the wire ------------------------------------------------------------------------------------------
+    // ---- To the wire -------------------------------------------------------------------------------------
 
     /// Copies the descriptors of the next packet into `parts`, if it can be completed, and says how many
     /// there are. They stay on the ring.

@@ -225,7 +225,8 @@ impl BpfBatch {
         let most = waiting.min(MOST).min(unbroken).min(self.done.room(MOST));
         let Some(packet) = self.longest(most).filter(|_| waiting >= self.least) else { return false };
         let sent = match calls.make(|| sys::run_packet(program, packet, [first, most as u32])) {
-            Ok(ELSEWHERE) => return self.stop(Stopped::Elsewhere), // a thread that was moved is not to be asked each time
+            // a thread that was moved is not to be asked each time
+            Ok(ELSEWHERE) => return self.stop(Stopped::Elsewhere),
             // A socket that has nothing to send says whether the interface is down: then one more waits. Else
             // the queue took it, or dropped it, as it does where the other end is down.
             Ok(sent) if sent & UNKNOWN != 0 => {

@@ -57,7 +57,8 @@ impl XskDevice {
 
     fn check_tail(&self, layout: &Layout, buffer: PageBuf) -> Result<(), Error> {
         let (buffer_end, capacity) = (buffer.len(), buffer.packet_capacity());
-        let room = XdpBuff::new(buffer, 0, 0).map_or(0, |packet| packet.tailroom()); // up to the tailroom of the pool
+        // up to the tailroom of the pool
+        let room = XdpBuff::new(buffer, 0, 0).map_or(0, |packet| packet.tailroom());
         let end = layout.last_colour(room, capacity)
             + layout.packets_end(self.info().max_packet, self.info().max_buffers);
         if end <= room {

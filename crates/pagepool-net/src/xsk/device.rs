@@ -39,14 +39,19 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 
 /// One queue of an interface over AF_XDP.
 ///
-/// | who | may do what |
-/// |---|---|
-/// | any thread | make a [`Umem`]; attach a [`Redirect`]; open devices, over one `Umem` also at the same time, each in the network namespace of its interface; drop frames and buffers of any device |
-/// | the thread that polls a device | everything on that device: receive, transmit, complete, wait, statistics, close. It owns the pool that it receives into, and may send frames of any pool over the `Umem`. No lock is taken |
-/// | a thread in another network namespace | polls a device, too; but it sends by the ring then, from the first time on: see [`TxMode`] |
-/// | another thread | polls other devices: other queues, other interfaces, over the same `Umem` or another. A device may be sent to it between polls |
-/// | two threads | never share a device, for its rings have one producer and one consumer; a queue has one device |
-/// | another process | makes its own `Umem`. A child of `fork` that neither execs nor exits keeps the socket, and so the queue |
+/// Threads and processes:
+///
+/// * Any thread creates a [`Umem`], attaches a [`Redirect`], opens devices in the network namespace of their
+///   interface, several over one `Umem` at the same time, and drops frames and buffers of any device.
+/// * One thread polls a device: it receives, transmits, completes, waits, reads statistics, closes. It owns
+///   the pool that it receives into, and may send frames of any pool over the `Umem`. No lock is taken.
+/// * Other threads poll other devices: other queues or interfaces, over the same `Umem` or another. A device
+///   may be sent to another thread between polls. Two threads never share a device, because its rings have
+///   one producer and one consumer. A queue has one device.
+/// * A thread in another network namespace may poll a device. From its first send on, the device sends by the
+///   ring: see [`TxMode`].
+/// * Another process creates its own `Umem`. A child of `fork` that neither execs nor exits keeps the socket,
+///   and so the queue.
 ///
 /// The kernel fills chunks up to their end: [`check_pool`](Self::check_pool) says whether a pool's tailroom
 /// is in the way, or anything else. What a program of one's own wrote as metadata lies right before the
@@ -59,7 +64,8 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 ///
 /// let arena = Arena::new(ArenaParams { commit_all: true, ..Default::default() })?;
 /// let umem = Umem::new(UmemParams::default(), &*arena)?;
-/// let params = PoolParams { headroom: 256, wakeup: true, domains: vec![umem.clone()], ..Default::default() };
+/// let params = PoolParams { headroom: 256, wakeup: true, ..Default::default() };
+/// let params = PoolParams { domains: vec![umem.clone()], ..params };
 /// let pool = Pool::new(params, arena)?.bind();
 /// let redirect = Some(Redirect::attach("veth0", Attach::Auto, false)?);
 /// let params = XskParams { interface: "veth0".into(), redirect, ..Default::default() };
@@ -181,7 +187,8 @@ impl XskDevice {
     ) -> Self {
         let layout = umem.layout();
         let most_buffers = if umem.params().multi_buffer { MAX_FRAGS + 1 } else { 1 };
-        let max_buffers = most_buffers.min(params.tx_ring as usize); // what a ring never has room for is refused
+        // what a ring never has room for is refused
+        let max_buffers = most_buffers.min(params.tx_ring as usize);
         let max_packet = (mtu as usize + HEADERS).min(umem.packet_capacity() * max_buffers);
         let copied_from = (!open.zero_copy).then(|| umem.base());
         let (slots, domain) = (params.tx_ring as usize, umem.clone() as Arc<dyn DmaDomain>);
@@ -367,15 +374,20 @@ fn set_busy_poll(fd: BorrowedFd<'_>, BusyPoll { micros, budget }: BusyPoll) -> R
             Some(errno::EPERM) => {
                 let needs = capability::remedy(capability::ADMIN);
                 format!(
-                    "{needs}; busy polling requires it, as does a budget of {budget} packets (more than the kernel's 8)"
+                    "{needs}; busy polling requires it, as does a budget of {budget} packets (more than the \
+                     kernel's 8)"
                 )
             }
             Some(errno::ENOPROTOOPT) => {
-                "busy polling of AF_XDP requires Linux 5.11, with CONFIG_NET_RX_BUSY_POLL: leave busy_poll off"
-                    .into()
+                "busy polling of AF_XDP requires Linux 5.11, with CONFIG_NET_RX_BUSY_POLL: leave busy_poll \
+                 off"
+                .into()
             }
             _ => {
-                format!("the kernel refuses {micros} microseconds with a budget of {budget} packets: leave busy_poll off")
+                format!(
+                    "the kernel refuses {micros} microseconds with a budget of {budget} packets: leave \
+                    busy_poll off"
+                )
             }
         };
         Error::System { call, remedy, source }

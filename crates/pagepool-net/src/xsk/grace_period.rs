@@ -39,7 +39,8 @@ impl GracePeriod {
     pub(super) fn wait(self) -> bool {
         match self {
             Self::Membarrier => {
-                sys::grace_period() || sys::packet_socket().map(drop).is_ok() // somebody filtered it meanwhile
+                // somebody filtered it meanwhile
+                sys::grace_period() || sys::packet_socket().map(drop).is_ok()
             }
             Self::PacketSocket(socket) => {
                 drop(socket);

@@ -213,12 +213,13 @@ impl Umem {
         done.map_err(|source| {
             let remedy = match source.raw_os_error() {
                 Some(errno::ENOBUFS) => format!(
-                    "{len} bytes are more than may be locked: raise RLIMIT_MEMLOCK (ulimit -l {}), or run with CAP_IPC_LOCK",
+                    "{len} bytes are more than may be locked: raise RLIMIT_MEMLOCK (ulimit -l {}), or run \
+                     with CAP_IPC_LOCK",
                     len / 1024
                 ),
                 Some(errno::EINVAL) => format!(
-                    "the kernel refuses chunks of {chunk} bytes with {headroom} bytes of headroom: use aligned chunks of \
-                     2048 or 4096 bytes; unaligned ones require Linux 5.4"
+                    "the kernel refuses chunks of {chunk} bytes with {headroom} bytes of headroom: use \
+                     aligned chunks of 2048 or 4096 bytes; unaligned ones require Linux 5.4"
                 ),
                 Some(errno::ENOPROTOOPT) => "the kernel is older than 4.18".into(),
                 _ => format!("the kernel did not pin {len} bytes: use a smaller arena"),
@@ -230,19 +231,24 @@ impl Umem {
     fn not_bound(&self, source: io::Error, queue: u32, after: Duration) -> Error {
         let remedy = match source.raw_os_error() {
             Some(errno::EBUSY) => format!(
-                "after {} ms another AF_XDP socket is still bound to queue {queue} (`ss --xdp -e` shows it): close it, \
-                 or use another queue",
+                "after {} ms another AF_XDP socket is still bound to queue {queue} (`ss --xdp -e` shows \
+                 it): close it, or use another queue",
                 after.as_millis()
             ),
             Some(errno::EOPNOTSUPP | errno::EPROTONOSUPPORT) => {
-                "the driver has no zero copy, or not with these chunks, or not without an XDP program: use copy mode \
-                 for all sockets over this UMEM"
+                "the driver has no zero copy, or not with these chunks, or not without an XDP program: use \
+                 copy mode for all sockets over this UMEM"
                     .into()
             }
             Some(errno::EINVAL) if self.params.multi_buffer => {
-                "packets of several buffers require Linux 6.6, and for zero copy a driver with support: leave multi_buffer off".into()
+                "packets of several buffers require Linux 6.6, and for zero copy a driver with support: \
+                 leave multi_buffer off"
+                    .into()
             }
-            Some(errno::EINVAL) => format!("the kernel refuses this socket for queue {queue}; sharing a UMEM between queues requires Linux 5.10"),
+            Some(errno::EINVAL) => format!(
+                "the kernel refuses this socket for queue {queue}; sharing a \
+                UMEM between queues requires Linux 5.10"
+            ),
             Some(errno::ENETDOWN) => "the interface is down: set it up (ip link set ... up)".into(),
             Some(errno::ENODEV | errno::ENXIO) => "the interface was removed".into(),
             _ => format!("the kernel did not bind a socket to queue {queue}"),

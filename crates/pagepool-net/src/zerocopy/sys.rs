@@ -61,7 +61,8 @@ fn option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::
 /// Sends to the socket's peer, without a signal where that is gone.
 pub(crate) fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>], zero_copy: bool) -> io::Result<usize> {
     let mut message = empty_message();
-    message.msg_iov = slices.as_ptr().cast_mut().cast(); // an IoSlice has the layout of an iovec, and is only read
+    // an IoSlice has the layout of an iovec, and is only read
+    message.msg_iov = slices.as_ptr().cast_mut().cast();
     message.msg_iovlen = slices.len() as _;
     let flags = libc::MSG_NOSIGNAL | if zero_copy { libc::MSG_ZEROCOPY } else { 0 };
     // SAFETY: the slices live as long as the call. With MSG_ZEROCOPY the kernel reads the pages longer, which

@@ -211,8 +211,8 @@ impl IdTable {
     fn take(&mut self) -> Result<MemId, Error> {
         let id = self.free_above(self.last).or_else(|| self.free_above(0)).ok_or_else(|| Error::Busy {
             what: format!(
-                "all {} memory ids of the registry: wait until pools and models have ended and their frames are \
-                 returned, or use another registry",
+                "all {} memory ids of the registry: wait until pools and models have ended and their frames \
+                 are returned, or use another registry",
                 MemId::MAX
             ),
         })?;

@@ -48,8 +48,8 @@ impl MemModel {
             other => Err(Error::parameter(
                 "mem_type",
                 other,
-                "page or shared: a pool registers itself, and MemModel::foreign takes foreign memory with its \
-                 callback",
+                "page or shared: a pool registers itself, and MemModel::foreign takes foreign memory with \
+                 its callback",
             )),
         }
     }

@@ -8,11 +8,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// `MEMBARRIER_CMD_PRIVATE_EXPEDITED` (linux/membarrier.h).
-const MEMBARRIER_PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
-/// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED` (linux/membarrier.h).
-const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
-
 fn membarrier_command(command: libc::c_int) -> libc::c_long {
     // SAFETY: membarrier takes three integers and touches no memory of the caller.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
@@ -20,7 +15,7 @@ fn membarrier_command(command: libc::c_int) -> libc::c_long {
 
 /// Makes this process one that [`membarrier`] may be called for; says whether the kernel allows it.
 pub(crate) fn membarrier_register() -> bool {
-    membarrier_command(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED) == 0
+    membarrier_command(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0
 }
 
 /// A full fence on every running thread of this process. Only after [`membarrier_register`] said yes.
@@ -29,7 +24,7 @@ pub(crate) fn membarrier_register() -> bool {
 /// runs this process another way: by taking a right away from a page that may be in their translation
 /// buffers.
 pub(crate) fn membarrier() {
-    if membarrier_command(MEMBARRIER_PRIVATE_EXPEDITED) != 0 && !shoot_down() {
+    if membarrier_command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0 && !shoot_down() {
         // Going on without the fence could free memory that another thread still writes.
         eprintln!(
             "pagepool: membarrier was allowed when the first pool was made, and is refused now: allow it, or \

@@ -15,7 +15,7 @@
 //!
 //! ```text
 //! send:
-//!   r6 = r1                       ; struct __sk_buff: a packet that is written over and over; copies of it are sent
+//!   r6 = r1                       ; struct __sk_buff: one packet, rewritten for each entry; copies are sent
 //!   call bpf_get_netns_cookie     ; helper 122: of the thread that calls
 //!   r1 = namespace ll
 //!   if r0 != r1 goto elsewhere    ; an interface's number is another one's there
@@ -70,7 +70,7 @@
 //!   r3 = 0
 //!   call bpf_clone_redirect       ; helper 13
 //!   if r0 s< 0 goto out
-//!   if r0 == 2 goto unknown       ; NET_XMIT_CN: it was queued, or the interface is down. NET_XMIT_DROP is an end, too
+//!   if r0 == 2 goto unknown       ; NET_XMIT_CN: queued, or the interface is down. NET_XMIT_DROP is final
 //!   r9 += 1
 //!   goto next
 //! out:

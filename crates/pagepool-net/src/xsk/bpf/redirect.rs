@@ -112,16 +112,16 @@ impl Redirect {
         sys::set_socket(self.map(), key, socket).map_err(|source| {
             if source.raw_os_error() == Some(errno::EEXIST) {
                 let what = format!(
-                    "key {key} of the map has a socket already: close that socket, or give each device its own \
-                     map_key, which the program must use"
+                    "key {key} of the map has a socket already: close that socket, or give each device its \
+                     own map_key, which the program must use"
                 );
                 return Error::Busy { what };
             }
             let remedy = match source.raw_os_error() {
                 Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
                 _ => format!(
-                    "the map must be an XSKMAP with room for key {key}, and the socket an AF_XDP socket with a \
-                     receive ring"
+                    "the map must be an XSKMAP with room for key {key}, and the socket an AF_XDP socket \
+                     with a receive ring"
                 ),
             };
             Error::System { call: "bpf(BPF_MAP_UPDATE_ELEM)", remedy, source }
@@ -180,8 +180,8 @@ fn not_attached(interface: &str, source: io::Error, native: bool) -> Error {
             let id = lookup::xdp_program_on(interface);
             let which = id.map_or("an XDP program".into(), |id| format!("the XDP program with id {id}"));
             let what = format!(
-                "{which} is attached to {interface} (see `ip link show {interface}`, `bpftool prog`): detach it, \
-                 or pass the XSKMAP that it redirects to"
+                "{which} is attached to {interface} (see `ip link show {interface}`, `bpftool prog`): \
+                 detach it, or pass the XSKMAP that it redirects to"
             );
             return Error::Busy { what };
         }
@@ -190,9 +190,9 @@ fn not_attached(interface: &str, source: io::Error, native: bool) -> Error {
             format!("the driver of {interface} does not support XDP: attach in generic mode")
         }
         Some(errno::ERANGE | errno::EINVAL) if native => format!(
-            "the driver of {interface} refuses the program: the MTU, or that of a veth's other end, may be too \
-             long for a program without frags, or the kernel is older than 5.9; lower the MTU, or attach in \
-             generic mode"
+            "the driver of {interface} refuses the program: the MTU, or that of a veth's other end, may be \
+             too long for a program without frags, or the kernel is older than 5.9; lower the MTU, or \
+             attach in generic mode"
         ),
         Some(errno::EINVAL) => "attaching a program by a BPF link requires Linux 5.9".into(),
         _ => format!("the program could not be attached to {interface}"),

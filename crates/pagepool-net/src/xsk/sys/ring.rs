@@ -56,8 +56,8 @@ pub(crate) trait Entries<const WORDS: usize>: Copy {
 /// Words in a cache line.
 const LINE: usize = prefetch::LINE / size_of::<u64>();
 
-/// The kernel waits to be called. Linux: `XDP_RING_NEED_WAKEUP`.
-const NEED_WAKEUP: u32 = 1;
+/// The kernel waits to be called.
+use libc::XDP_RING_NEED_WAKEUP as NEED_WAKEUP;
 
 /// The end that puts entries of `WORDS` words.
 #[derive(Debug)]
@@ -245,7 +245,8 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
     #[inline(always)]
     pub(crate) fn release(&mut self) {
         if self.next != self.released {
-            self.memory.store(Index::Consumer, self.next, Ordering::Release); // pairs with the kernel's nb_free
+            // pairs with the kernel's nb_free
+            self.memory.store(Index::Consumer, self.next, Ordering::Release);
             self.released = self.next;
         }
     }

@@ -329,8 +329,8 @@ fn mlock_remedy(arena_bytes: u64) -> String {
 
 fn mlock_text(limit_bytes: u64, arena_bytes: u64) -> String {
     format!(
-        "RLIMIT_MEMLOCK is {}, this arena locks {}: raise it with `ulimit -l {}` (limits.conf, or LimitMEMLOCK= in \
-         the unit), or leave mlock off",
+        "RLIMIT_MEMLOCK is {}, this arena locks {}: raise it with `ulimit -l {}` (limits.conf, or \
+         LimitMEMLOCK= in the unit), or leave mlock off",
         bytes(limit_bytes),
         bytes(arena_bytes),
         arena_bytes.div_ceil(1024)
