@@ -117,7 +117,8 @@ fn what_cannot_be_drawn_fails_with_its_name() {
         (&["--results", "/nonexistent.json"], "--plot"),
         (&["--plot", "/nonexistent/x.svg", "--filter", "increment"], "/nonexistent is no folder"),
         (&["--plot", plot, "--list"], "--list"),
-        (&["--plot", plot, "mtu"], "--plot draws the table of workloads only"),
+        (&["--plot", plot, "mtu"], "--plot apply to the table of workloads only"),
+        (&["--filter", "page", "mtu"], "--filter, "),
     ] {
         let output = bench(arguments);
         assert!(!output.status.success(), "{arguments:?}");

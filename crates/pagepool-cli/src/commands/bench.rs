@@ -74,7 +74,7 @@ impl RunCommand for BenchArgs {
         let Self { report, json, filter, quick, list, .. } = self;
         let plan = if *quick { Plan::QUICK } else { Plan::FULL };
         match report {
-            None if *list => Ok(name_all()),
+            None if *list => Ok(name_all(filter.as_deref().unwrap_or_default())),
             None => {
                 let plot =
                     self.plot.as_deref().map(|file| Plot::new(file, self.peers.as_deref())).transpose()?;
@@ -84,8 +84,10 @@ impl RunCommand for BenchArgs {
                 let params = TableParams { json: *json, filter: filter.clone(), plan, plot };
                 Ok(run::run(&params, workloads::all()))
             }
-            Some(_) if self.plot.is_some() => {
-                Err("--plot draws the table of workloads only: leave it out, or the report".into())
+            Some(_) if *list || filter.is_some() || self.plot.is_some() => {
+                Err("--filter, --list and --plot apply to the table of workloads only: leave them out, or \
+                     the report"
+                    .into())
             }
             Some(BenchReport::Mtu) => with_machine(|| reports::mtu::run(plan), *json),
             Some(BenchReport::Numa) => with_machine(|| reports::numa::run(plan), *json),
@@ -107,8 +109,8 @@ fn with_machine<R: Serialize>(
     Ok(report()?.print(&machine, json))
 }
 
-fn name_all() -> ExitCode {
-    for workload in workloads::all() {
+fn name_all(filter: &str) -> ExitCode {
+    for workload in workloads::all().filter(|workload| workload.name.contains(filter)) {
         println!("{:<28} {:<22} {}", workload.name, workload.linux, workload.about);
     }
     ExitCode::SUCCESS
