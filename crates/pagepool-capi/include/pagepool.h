@@ -1155,9 +1155,9 @@ int pagepool_create(const struct pagepool_params *params, struct pagepool **pool
 /**
  * Ends a pool, and does not wait. Pages in its cache and rings go back to the arena now, buffers that are
  * out when they return; the last one frees the pool, on any thread. Use pagepool_destroy_watched to wait for
- * that, and if buffers are out as raw addresses: pagepool_shutdown_put_addr returns these. After this call
- * nothing can return them. Their pages stay out, so that a device that still writes there damages nothing,
- * and pool and arena stay until the process ends. Linux: page_pool_destroy.
+ * that, and if buffers are out as raw addresses, which pagepool_shutdown_put_addr then returns. After
+ * pagepool_destroy nothing can return these. Their pages stay out, so that a device that still writes there
+ * damages nothing, and pool and arena stay until the process ends. Linux: page_pool_destroy.
  *
  * Thread: owner; any while no thread owns the pool.
  * Ownership: the handle ends. Buffers that are out stay valid.
@@ -1380,7 +1380,8 @@ int pagepool_buf_set_tag(struct pagepool *pool, struct pagepool_buf *buf, int ta
 
 /**
  * Gives the descriptor of a pool made with `wakeup`, to be polled together with the device's. It is readable
- * once a buffer returned after an allocation failed.
+ * once another thread returned a buffer after an allocation failed, or after fewer than `low_water` pages
+ * were left.
  *
  * Thread: owner.
  * Ownership: the descriptor is the pool's.
@@ -1611,9 +1612,10 @@ int pagepool_skb_add_shared(struct pagepool_skb *skb,
                             size_t len);
 
 /**
- * Appends memory of the caller's as a fragment that is only read. When the last packet has put it, `free` is
- * called once with `arg` and the memory, in the call that put the packet. The callback may use the library,
- * except for that packet (-EBUSY). `free` may be NULL for memory that stays forever. Linux: ubuf_info.
+ * Appends memory of the caller's as a fragment that is only read. When no packet has it any more, `free` is
+ * called once with `arg` and the memory, in the call that ended the last use: a put, a pull, a trim or a copy
+ * into the head. The callback may use the library, except for that packet (-EBUSY). `free` may be NULL for
+ * memory that stays forever. Linux: ubuf_info.
  *
  * Thread: any, one at a time per packet.
  * Ownership: the bytes must stay unchanged until `free` is called, on any thread. If the call fails, the

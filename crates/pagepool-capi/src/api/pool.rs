@@ -56,9 +56,9 @@ pub unsafe extern "C" fn pagepool_create(params: *const PoolParamsC, pool: *mut 
 
 /// Ends a pool, and does not wait. Pages in its cache and rings go back to the arena now, buffers that are
 /// out when they return; the last one frees the pool, on any thread. Use pagepool_destroy_watched to wait for
-/// that, and if buffers are out as raw addresses: pagepool_shutdown_put_addr returns these. After this call
-/// nothing can return them. Their pages stay out, so that a device that still writes there damages nothing,
-/// and pool and arena stay until the process ends. Linux: page_pool_destroy.
+/// that, and if buffers are out as raw addresses, which pagepool_shutdown_put_addr then returns. After
+/// pagepool_destroy nothing can return these. Their pages stay out, so that a device that still writes there
+/// damages nothing, and pool and arena stay until the process ends. Linux: page_pool_destroy.
 ///
 /// Thread: owner; any while no thread owns the pool.
 /// Ownership: the handle ends. Buffers that are out stay valid.

@@ -31,7 +31,7 @@ pub struct PoolParams {
     /// Pages in the owner's cache, up to 1024; 0 is twice `refill`.
     pub cache_size: usize,
     /// Most pages of one refill, up to the cache size and 256. 0 is Linux's rule: 64 for pages below 16 KiB,
-    /// 16 below 64 KiB, 4 above.
+    /// 16 below 64 KiB, 4 from 64 KiB on.
     pub refill: usize,
     /// Slots in the locked ring. 0 is 1024; more than 16384 is clamped to 16384. Linux: `pool_size`.
     pub ring_size: usize,

@@ -12,7 +12,8 @@ use crate::handles::owner::enter;
 use crate::handles::token::Token;
 
 /// Gives the descriptor of a pool made with `wakeup`, to be polled together with the device's. It is readable
-/// once a buffer returned after an allocation failed.
+/// once another thread returned a buffer after an allocation failed, or after fewer than `low_water` pages
+/// were left.
 ///
 /// Thread: owner.
 /// Ownership: the descriptor is the pool's.
