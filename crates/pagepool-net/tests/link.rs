@@ -97,7 +97,7 @@ fn refusals_say_what_and_why() {
     netlink.delete(index).unwrap();
     assert_eq!(names(&mut netlink), ["lo"]);
     let gone = netlink.delete(index).unwrap_err();
-    assert!(gone.to_string().contains("the link is gone"), "{gone}");
+    assert!(gone.to_string().contains("the link was removed"), "{gone}");
     assert!(std::error::Error::source(&gone).is_some());
 }
 

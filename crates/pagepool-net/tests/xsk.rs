@@ -544,7 +544,7 @@ fn a_pool_that_packets_do_not_fit_is_found_out() {
         let _odd = pool.alloc_frag(104);
         let refused = device.check_pool(&pool).map_err(text).unwrap_err();
         assert!(
-            refused.contains("must be at a multiple of 2048: cut no fragments of other sizes"),
+            refused.contains("must be at a multiple of 2048: allocate only fragments of the chunk size"),
             "{refused}"
         );
     });

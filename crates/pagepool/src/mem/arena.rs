@@ -554,7 +554,7 @@ mod tests {
         let params = ArenaParams { topology, node: NodePolicy::Bind(NodeId(1)), ..Default::default() };
         match Arena::new(params) {
             Err(error) => {
-                assert!(error.to_string().starts_with("mbind failed: node 1 does not take"), "{error}")
+                assert!(error.to_string().starts_with("mbind failed: node 1 does not provide"), "{error}")
             }
             Ok(_) => println!("SKIP: this machine has a node 1"),
         }
