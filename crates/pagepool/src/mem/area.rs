@@ -4,11 +4,11 @@
 //!        per 64 bytes that says "out as a raw address", a node. Per domain a [`Mapping`].
 //! Who    anything from any thread. Attaching, detaching, adding and removing regions take the area's lock,
 //!        which is no lock of a pool; the rest takes none. Domains map under it and unmap without it.
-//! End    the provider closes the area when it goes. Who still has the area then has its records, and no
-//!        region.
+//! End    the provider closes the area when it is dropped. Who still holds the area then has its records and
+//!        no region.
 //! I3     an area outlives every handle to a page of it: pools and page references keep it by `Arc`.
 
-// UNSAFETY: what a provider says of its memory is believed; nothing here follows an address.
+// UNSAFETY: an area trusts its provider about the memory, and follows no address itself.
 #![expect(unsafe_code)]
 
 use std::fmt;
@@ -339,7 +339,7 @@ impl Area {
         if meta.refs.load(Ordering::Acquire) & REF_COUNT == 0 {
             return true; // with no reference and no handle left, none can be made
         }
-        // Whoever makes "left, and no reference" true frees the page: this, or the drop of the last
+        // The one that makes "left, and no reference" true frees the page: this call, or the drop of the last
         // reference.
         if meta.refs.fetch_or(LEFT, Ordering::AcqRel) & REF_COUNT != 0 {
             return false;
@@ -480,7 +480,7 @@ impl Area {
         self.forget(|m| Arc::ptr_eq(m, mapping), last);
     }
 
-    /// The device is gone: unmaps every region from its domain now, whoever still uses it. Buffers that are
+    /// The device is gone: unmaps every region from its domain now, also while pools use it. Buffers that are
     /// out stay valid for the CPU, have no address in that domain any more, and are not unmapped a second
     /// time when they come home. Says whether the domain was attached.
     pub fn device_gone(&self, id: DomainId) -> bool {

@@ -1,8 +1,7 @@
 //! The arena: the page allocator of user space.
 //!
 //! What   one contiguous range of addresses, committed in regions as pages are requested, cut into pages of
-//!        order 0 to
-//!        10. Pools of several orders share it. Linux: `alloc_pages_bulk_node`, `__free_pages`.
+//!        order 0 to 10. Pools of several orders share it. Linux: `alloc_pages_bulk_node`, `__free_pages`.
 //! Who    any thread. Two locks: the free pages' (short, no foreign code under it) and the growth lock, under
 //!        which regions are committed, faulted in and mapped by domains. A domain may drop buffers while it
 //!        maps: `release` takes the first lock only. If it asks for pages in there, it gets what is free and
@@ -10,10 +9,11 @@
 //! I6     the pages of a region enter the free lists after every domain of the area has mapped it.
 //! Cost   `reserve` and `release` of 64 pages: one lock and one copy of 256 bytes each; no system call, no
 //!        allocation.
-//! Fork   regions are not inherited (`MADV_DONTFORK`) unless asked for: a child that touches a page faults.
-//!        So must it not drop handles that were copied into it; let it `exec` or `_exit`.
+//! Fork   a child does not inherit the regions (`MADV_DONTFORK`), except with `inherit_on_fork`: a child that
+//!        touches a page faults. Nor may the child drop handles that were copied into it: let it `exec` or
+//!        `_exit`.
 
-// UNSAFETY: one constructor takes memory on the caller's word; the arena gives its own word as a provider.
+// UNSAFETY: one constructor trusts the caller's memory; the arena is a provider, which pools trust.
 #![expect(unsafe_code)]
 
 pub(crate) mod backing;
@@ -65,8 +65,8 @@ pub struct Arena {
     committed_bytes: AtomicU64,
     // Behind all that uses it, so that it is dropped after that.
     memory: ArenaMemory,
-    /// Who has the memory, if it was given with its owner: dropped last, and otherwise never touched. The
-    /// lock is there because the arena is shared and the owner need not be.
+    /// The memory's owner, if one was given: dropped last, and otherwise never touched. The lock is there
+    /// because the arena is `Sync` and the owner need not be.
     _owner: Option<Mutex<Box<dyn Any + Send>>>,
 }
 
@@ -88,8 +88,8 @@ struct PlacementReport {
 }
 
 impl Arena {
-    /// Reserves the addresses, commits the first region (or all, with `commit_all`), and so finds out at once
-    /// what is not to be had.
+    /// Reserves the addresses, commits the first region (or all, with `commit_all`), so that missing memory
+    /// is an error here, not later.
     ///
     /// Errors: [`Error::Parameter`] names field, value and range; [`Error::System`] the call and the remedy.
     /// Cost: a few system calls; with `prefault` or `mlock`, the time to clear the memory.
@@ -108,10 +108,10 @@ impl Arena {
         Self::build(params, how, memory, None)
     }
 
-    /// An arena over memory that the caller has: `len_bytes` at `addr`, both multiples of 4096, all of it
-    /// committed. Of `params`, `backing`, `max_bytes`, `node` and `inherit_on_fork` are without effect. Pages
-    /// of order `k` are aligned to `PAGE_SIZE << k` from the start of the memory, so give memory aligned to 4
-    /// MiB if that matters.
+    /// An arena over the caller's memory: `len_bytes` at `addr`, both multiples of 4096, all of it committed.
+    /// The parameters `backing`, `max_bytes`, `node` and `inherit_on_fork` have no effect. Pages of order `k`
+    /// are aligned to `PAGE_SIZE << k` from the start of the memory, so give memory aligned to 4 MiB if that
+    /// matters.
     ///
     /// # Safety
     /// * The memory must be readable, writable and initialised (any bytes do, but not what an allocator left
@@ -126,10 +126,9 @@ impl Arena {
         unsafe { Self::over(None, addr, len_bytes, params) }
     }
 
-    /// [`over_caller_memory`](Self::over_caller_memory) of somebody who is kept for it: `owner` is dropped
-    /// when the arena goes, and that is after the last buffer of its pools is home. So a buffer that outlives
-    /// everything else, on whichever thread, lies in memory that is there: for the UMEM of another crate, a
-    /// mapping, a `Vec`.
+    /// As [`over_caller_memory`](Self::over_caller_memory), with the owner of the memory. The arena keeps
+    /// `owner` and drops it last, after the last buffer of its pools is home. So memory is there as long as
+    /// any buffer, on any thread. For the UMEM of another crate, a mapping, a `Vec`.
     ///
     /// # Safety
     /// * The memory must be readable, writable and initialised until `owner` is dropped; moving `owner` must
@@ -473,8 +472,8 @@ unsafe impl Provider for Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: this is the provider, and goes: whoever has a page keeps it. I6: no domain maps addresses
-        // that are gone.
+        // SAFETY: this is the provider, and it is being dropped: every page out keeps it alive, so none is.
+        // I6: no domain maps addresses that are gone.
         unsafe { self.area.close() };
     }
 }

@@ -5,7 +5,7 @@
 //!        `net_iov`, the dma-buf provider.
 //! Who    any thread; one short lock.
 
-// UNSAFETY: device memory gives its word as a provider.
+// UNSAFETY: a provider promises that its pages exist, once each.
 #![expect(unsafe_code)]
 
 use std::sync::Arc;
@@ -95,8 +95,8 @@ unsafe impl Provider for DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // SAFETY: this is the provider, and goes: whoever has a page keeps it. I6: no domain maps what has no
-        // owner.
+        // SAFETY: this is the provider, and it is being dropped: every page out keeps it alive, so none is.
+        // I6: no domain maps what has no owner.
         unsafe { self.area.close() };
     }
 }

@@ -43,8 +43,8 @@ impl fmt::Display for DeviceAddr {
 
 /// A stretch of an area that is mapped as one: what a domain is asked to map.
 ///
-/// Only an area makes one, and lends it for one call: whoever has one knows that the memory is there. It
-/// cannot be copied; a domain that must remember a region keeps its numbers.
+/// Only an area makes one, and lends it for one call: while it exists, the memory is there. It cannot be
+/// copied; a domain that must remember a region keeps its numbers.
 ///
 /// ```compile_fail
 /// let forged = pagepool::Region { offset: 0, len_bytes: 4096, cpu_addr: Some(0x1000), area: 1 };
@@ -216,7 +216,7 @@ pub struct Mapping {
     area: u64,
     users: AtomicUsize,
     region_shift: u32,
-    /// Device address of each region, or [`UNMAPPED`]. Whoever swaps an address out is the one who unmaps it.
+    /// Device address of each region, or [`UNMAPPED`]. The thread that swaps an address out unmaps it.
     at: Box<[AtomicU64]>,
     /// The address that each region had last, mapped or not: what a device that is gone, or is no longer the
     /// pool's, was given comes back by it.

@@ -4,7 +4,7 @@
 //!        size. Nothing shared holds a pointer, and 16 indices fill a cache line.
 //! Who    a field of a [`PageMeta`] says who may write it; all are atomics, so that reading is always sound.
 //! Where  the record lies beside the memory, never in it: a device, or a peer process on the same UMEM, can
-//!        write every byte of a page and nothing of ours (I3 keeps it alive as long as any handle).
+//!        write every byte of a page and no record (I3 keeps it alive as long as any handle).
 //! Cost   whole pages that are recycled never touch their record. 32 bytes per 4 KiB.
 
 use std::fmt;
@@ -59,7 +59,7 @@ impl fmt::Display for NodeId {
 #[repr(C)]
 pub(crate) struct PageMeta {
     /// Id of the pool that holds the page, 0 while the provider does. Written by the owner when the page
-    /// joins, and by whoever lets it go.
+    /// joins, and by the thread that releases it.
     pub(crate) pool: AtomicU32,
     /// Fragments out; while this is the pool's fragment page, with the part of the bias that was not handed
     /// out yet (frag.rs). Written by the owner alone (I5).
@@ -75,7 +75,7 @@ pub(crate) struct PageMeta {
     pub(crate) refs: AtomicU32,
     /// Clones of shared buffers of this page beyond the first of each fragment. Written by any thread.
     pub(crate) clones: AtomicU32,
-    /// Who was last said to hold the page, when tagging is on: an index into the pool's tags, plus one.
+    /// The page's tag, if tagging is on: an index into the pool's tags, plus one; 0 is none.
     pub(crate) tag: AtomicU32,
     /// Bytes of the record that no field uses yet; keeps it at half a cache line.
     _spare: AtomicU32,

@@ -1,9 +1,9 @@
 //! The seam between pools and memory: who has pages to give.
 //!
-//! A provider never sees caches, lanes or counters, and a pool never sees where memory comes from. Both count
+//! A provider never sees caches, lanes or counters. A pool never sees where memory comes from. Both count
 //! pages in their common [`Area`]. Linux: `struct memory_provider_ops`, and the page allocator itself.
 
-// UNSAFETY: pools make references into a provider's memory on its word; the trait says what the word is.
+// UNSAFETY: pools make references into a provider's memory; the trait states what they rely on.
 #![expect(unsafe_code)]
 
 use std::fmt;

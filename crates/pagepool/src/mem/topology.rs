@@ -65,7 +65,7 @@ impl Default for Topology {
 
 impl Topology {
     /// The machine's nodes, from `/sys/devices/system/node/online`. A kernel without calls about nodes has
-    /// one node, and every wish for a node is ignored; [`nodes_ignored`](Self::nodes_ignored) says so.
+    /// one node, and every request for a node is ignored; [`nodes_ignored`](Self::nodes_ignored) says so.
     pub fn detect() -> Self {
         Self::from_probe(
             crate::sys::memory::probe_numa_calls(),
@@ -146,7 +146,7 @@ impl Topology {
         }
     }
 
-    /// Why every wish for a node is ignored, if it is.
+    /// Why every request for a node is ignored, if it is.
     pub fn nodes_ignored(&self) -> Option<&str> {
         match &self.source {
             NodeSource::NoCalls(why) => Some(why),
@@ -154,7 +154,8 @@ impl Topology {
         }
     }
 
-    /// Whether these are the machine's own nodes, which memory can be bound to and asked for.
+    /// Whether these are the machine's own nodes: memory can be bound to them, and the kernel names a page's
+    /// node.
     pub(crate) fn is_machine(&self) -> bool {
         matches!(self.source, NodeSource::Machine(_))
     }

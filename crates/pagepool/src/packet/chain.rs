@@ -1,8 +1,8 @@
 //! The further buffers of a packet that does not fit one.
 //!
 //! What   a block of up to [`MAX_FRAGS`] buffers with their data, in an array of the pool that the packet's
-//!        first buffer is of. It lies outside every device's reach: no device, and no peer process on the
-//!        same memory, can forge a handle. Linux keeps this list in the tailroom of the packet's own page.
+//!        first buffer is of. No device can access it: neither a device nor a peer process on the same memory
+//!        can forge a handle. Linux keeps this list in the tailroom of the packet's own page.
 //! Who    the one that has the packet: a chain is part of a `XdpBuff` or a `XdpFrame`, and goes with it from
 //!        thread to thread.
 //! Life   a chain is emptied and its block put back before the packet's first buffer goes home; so that
@@ -36,7 +36,7 @@ pub struct Frag {
 }
 
 impl Frag {
-    /// The data lies within the buffer, which the caller has made sure of.
+    /// The caller has checked that the data lies within the buffer.
     pub(crate) fn new(buffer: PageBuf, offset: usize, len: usize) -> Self {
         debug_assert!(offset + len <= buffer.len() && len > 0, "I1: data {offset}+{len} beyond its buffer");
         Self { buffer, offset: offset as u32, len: len as u32 }
@@ -70,13 +70,13 @@ impl Frag {
         self.buffer.bytes_mut().map_or(&mut [], |bytes| &mut bytes[from..to])
     }
 
-    /// Gives up the buffer; where the data lies in it was said by [`offset`](Self::offset) and
-    /// [`len`](Self::len).
+    /// Returns the buffer. Read [`offset`](Self::offset) and [`len`](Self::len) before: they say where the
+    /// data lies.
     pub fn into_buffer(self) -> PageBuf {
         self.buffer
     }
 
-    /// Bytes that the data could still grow by, at its end.
+    /// Bytes by which the data can grow at its end.
     pub(crate) fn tailroom(&self) -> usize {
         self.buffer.len() - (self.offset + self.len) as usize
     }
@@ -155,10 +155,10 @@ impl FragList {
     }
 }
 
-/// A packet's chain, if it has one; the packet's first buffer says in which pool it lies, and is asked for it
-/// each time.
+/// A packet's chain, if it has one; the packet's first buffer names the pool that the chain lies in, so each
+/// method takes that buffer.
 ///
-/// It must not be dropped with a block: whoever has a packet ends its chain first.
+/// It must not be dropped with a block: the packet's holder ends the chain first.
 #[derive(Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Chain(Option<NonZeroU32>);

@@ -4,7 +4,7 @@
 //!        driver inserts what it gives a device, and takes each page back when the device names it.
 //! Who    one thread at a time. Dropped, it sends its pages home.
 //! I1     a page that is table is owned here, and nowhere else; to take it is the one way to part with it. A
-//!        number that is not here gives nothing, however often it is asked for.
+//!        number that is not here gives nothing, each time.
 //! Cost   inserting and removing a page: a byte written and read. 64 pages are a cache line of the table.
 
 // UNSAFETY: pages that are parted with become numbers, and handles again; see I1.
@@ -53,7 +53,7 @@ unsafe impl Send for DeviceTable {}
 unsafe impl Sync for DeviceTable {}
 
 impl DeviceTable {
-    /// For an area of so many pages. Allocates a byte for each.
+    /// For an area of `pages` pages. Allocates one byte a page.
     pub fn new(pages: usize) -> Self {
         Self { area: 0, len: 0, marks: vec![0; pages].into(), pools: Vec::with_capacity(4) }
     }
@@ -203,12 +203,12 @@ impl DeviceTable {
             bytes += u64::from(len);
         }
         self.len -= taken;
-        // SAFETY: so many more places were written, within the capacity.
+        // SAFETY: that many entries were written, within the capacity.
         unsafe { into.set_len(into.len() + taken) };
         (taken, bytes)
     }
 
-    /// Parts with a page, if it is here.
+    /// Removes a page and returns its buffer, if it is here.
     #[inline(always)]
     pub fn remove(&mut self, page: PageIdx) -> Option<PageBuf> {
         let mark = std::mem::take(self.marks.get_mut(page.0 as usize)?);

@@ -2,8 +2,8 @@
 //!
 //! What   a buffer of a pool, a page of ordinary memory, one that is shared, or memory of the caller's. Each
 //!        goes back where it came from when it is dropped, on any thread.
-//! Who    whoever has it has it alone, but for a shared page, which can be written only by the last one that
-//!        has it.
+//! Who    one holder has it alone. A shared page is the exception: it can be written only by the last one
+//!        that has it.
 //! I8     what was made of a [`MemModel`] keeps its memory id taken.
 
 // UNSAFETY: foreign memory is reached by address.
@@ -193,8 +193,8 @@ enum Spare {
     Only,
 }
 
-// SAFETY: I1. It owns its bytes alone, and whoever gave them said that any thread may use them and give them
-// back.
+// SAFETY: I1. It owns its bytes alone, and the caller who gave them promised that any thread may use them and
+// give them back.
 unsafe impl Send for Foreign {}
 // SAFETY: through a shared reference bytes can only be read.
 unsafe impl Sync for Foreign {}

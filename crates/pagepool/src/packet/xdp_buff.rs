@@ -2,8 +2,8 @@
 //!
 //! What   a buffer, where in it the packet lies, room before and after it, metadata right before it, and
 //!        further buffers where one is not enough. Linux: `struct xdp_buff`.
-//! Who    the thread that polls a device makes it, a program looks at it and changes it, and it ends by being
-//!        dropped (home, at once), or by becoming a [`XdpFrame`](crate::XdpFrame) that outlives the poll.
+//! Who    the thread that polls a device makes it; a handler reads and changes it. It is dropped (its buffers
+//!        go home at once), or becomes an [`XdpFrame`](crate::XdpFrame), which outlives the poll.
 //! Why    moving its ends follows `bpf_xdp_adjust_head`, `bpf_xdp_adjust_tail` and `bpf_xdp_adjust_meta`
 //!        (net/core/filter.c, v7.3), with the same limits but one: Linux keeps 40 bytes of the headroom for
 //!        its frame, and here a frame is a value, so all of the headroom may be used.
@@ -28,9 +28,9 @@ pub const MAX_META: usize = 252;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AdjustError {
-    /// There is not so much room before the packet, behind it, or in its last buffer. Linux: `-EINVAL`.
+    /// Too little room before the packet, behind it, or in its last buffer. Linux: `-EINVAL`.
     NoRoom,
-    /// Less than an Ethernet header would be left: by moving the head, in the packet's first buffer. Linux:
+    /// Less than an Ethernet header would be left; if the head moves, in the packet's first buffer. Linux:
     /// `-EINVAL`.
     TooShort,
     /// Metadata must be a multiple of 4 bytes, and at most 252. Linux: `-EACCES`.
@@ -322,7 +322,7 @@ impl XdpBuff {
         self.chain.push(&self.head, Frag::new(buffer, offset, len)).map_err(Frag::into_buffer)
     }
 
-    /// Gives up the first buffer; the further ones go home now. For whoever sends packets home in bulk.
+    /// Returns the first buffer; the others go home now. For code that sends packets home in bulk.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};

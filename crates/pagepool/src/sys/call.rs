@@ -18,7 +18,7 @@ pub(crate) fn membarrier_register() -> bool {
     membarrier_command(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0
 }
 
-/// A full fence on every running thread of this process. Only after [`membarrier_register`] said yes.
+/// A full fence on every running thread of this process. Requires that [`membarrier_register`] returned true.
 ///
 /// A filter that was installed since may refuse the call. Then the kernel is made to interrupt every CPU that
 /// runs this process another way: by taking a right away from a page that may be in their translation
@@ -93,7 +93,8 @@ pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Adds one to an event counter, which wakes whoever waits for it. A counter that is full is awake already.
+/// Adds one to an event counter, which wakes the threads that wait for it. A full counter has woken them
+/// already.
 pub(crate) fn eventfd_signal(fd: BorrowedFd<'_>) {
     let one = 1u64;
     // SAFETY: the kernel reads eight bytes.

@@ -2,7 +2,7 @@
 //!
 //! What   a fixed array, and a stack of its free slots. Nothing is allocated after it was made, and memory is
 //!        touched only when a block is used for the first time.
-//! Who    any thread. Whoever took a block has it alone until it puts it back.
+//! Who    any thread. A thread that took a block has it alone until it puts it back.
 //! How    the head of the stack is one word: the slot on top, and how often the word was changed. The second
 //!        part keeps a compare-and-swap from mistaking a stack that was changed and changed back for the one
 //!        that was looked at, unless a thread sleeps between its two accesses through a multiple of 2^32
@@ -14,7 +14,7 @@
 //!        told so.
 //! Cost   take and put: one compare-and-swap each.
 
-// UNSAFETY: a block is raw memory that whoever took it follows by address.
+// UNSAFETY: a block is raw memory, which its taker follows by address.
 #![expect(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -150,7 +150,7 @@ impl<T> Slab<T> {
         self.slots[slot as usize].block.get().cast()
     }
 
-    /// The same where whoever took it shares it with others, who all only look.
+    /// The same for a block whose taker shares it with others; all of them only read.
     #[inline(always)]
     pub(crate) fn shared_block(&self, slot: u32) -> *const T {
         #[cfg(loom)]

@@ -92,7 +92,7 @@ pub(crate) fn prepare_fences() {
 }
 
 /// Publishes a message (Release) in a slot that holds 0, else leaves it; for the slot's one producer. Pairs
-/// with the Acquire load of whoever takes it.
+/// with the Acquire load of the thread that takes it.
 ///
 /// Models use one access for the look and the store: a thread's own look makes loom forget that another
 /// thread looked before, and then it would not try the store between the two.

@@ -80,8 +80,8 @@ unsafe impl Provider for PlainMemory {
 
 impl Drop for PlainMemory {
     fn drop(&mut self) {
-        // SAFETY: this is the provider, and goes: whoever has a page keeps it. I6: no domain maps what is
-        // gone.
+        // SAFETY: this is the provider, and it is being dropped: every page out keeps it alive, so none is.
+        // I6: no domain maps what is gone.
         unsafe { self.area.close() };
         let base = self.area.base().expect("plain memory is readable");
         // SAFETY: allocated in `new` with this layout, freed once; no pool is left, for each keeps its

@@ -1,8 +1,8 @@
 //! What an arena is made of: kinds of memory, and what an arena does if a kind is not available.
 //!
-//! What   [`Backing`] is what one asks for; [`ArenaMemory`] commits it region by region and says what came
-//!        instead. A region of huge pages is made elsewhere, filled, and then moved into its place, so that a
-//!        refusal leaves the reservation as it was.
+//! What   [`Backing`] is the kind that the caller requests; [`ArenaMemory`] commits it region by region, and
+//!        names the kind that it used instead, if any. A region of huge pages is made elsewhere, filled, and
+//!        then moved into its place, so that a refusal leaves the reservation as it was.
 //! Who    [`ArenaMemory`] is called by the arena under its growth lock, never under the lock of the free
 //!        pages: committing may fault memory in.
 
@@ -48,7 +48,7 @@ impl Backing {
         }
     }
 
-    /// What comes in its place when there are no huge pages.
+    /// The kind that replaces it if there are no huge pages.
     fn instead(self) -> Self {
         match self {
             Self::Huge2M | Self::Huge1G => Self::TransparentHuge,

@@ -3,7 +3,7 @@
 //! What   a block is `1 << order` base pages, naturally aligned, all on one node. Per page a link (8 bytes)
 //!        and a state (1 byte), in tables beside the memory; the free lists are linked through the tables.
 //!        Linux: `mm/page_alloc.c`.
-//! Who    whoever holds the lock of the [`FreePages`](crate::mem::arena::free_pages::FreePages) around it.
+//! Who    the holder of the lock of the [`FreePages`](crate::mem::arena::free_pages::FreePages) around it.
 //! Cost   a take or a give is a few list operations per split or merge; no loop over pages.
 
 use std::ops::Range;

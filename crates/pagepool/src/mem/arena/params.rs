@@ -1,4 +1,4 @@
-//! What an arena is asked to be, and what it says it is.
+//! The parameters of an arena, and its description.
 
 use std::fmt;
 
@@ -13,10 +13,11 @@ use crate::sys::memory::Placement;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodePolicy {
-    /// Wherever the process's own policy puts it; where that is, is asked and known per page.
+    /// Where the process's own policy puts it. The arena asks the kernel for the node of each page.
     #[default]
     Any,
-    /// A region is preferred on the node that it is asked for, else on that of the thread that makes it grow.
+    /// A region goes to the node of the request that makes the arena grow, if it names one, else to that of
+    /// its thread; both as a preference.
     Local,
     /// All of it on one node.
     Bind(NodeId),
@@ -116,7 +117,7 @@ impl ArenaParams {
         Ok(())
     }
 
-    /// Whether nodes of committed memory have to be asked for, page by page.
+    /// Whether the arena must ask the kernel for the node of each committed page.
     pub(crate) fn asks_nodes(&self) -> bool {
         self.topology.is_machine() && self.uniform_node().is_none()
     }
@@ -142,7 +143,7 @@ impl ArenaParams {
             backing: self.backing,
             on_missing_huge: self.on_missing_huge,
             place,
-            // Where the nodes of pages are asked for, they must be there.
+            // The kernel knows the node of a page only once the page is present.
             prefault: self.prefault || self.asks_nodes(),
             mlock: self.mlock,
             inherit_on_fork: self.inherit_on_fork,
@@ -158,13 +159,13 @@ pub struct Description {
     pub name: String,
     /// The kind of memory that was requested.
     pub asked: Backing,
-    /// The kind that the arena has; of several, the one that is furthest from the wish.
+    /// The kind that the arena has; of several, the one furthest from the request.
     pub got: Backing,
     /// Why it is another.
     pub why: Option<String>,
     /// The node policy that was requested.
     pub node: NodePolicy,
-    /// Wishes that were ignored, each with the reason.
+    /// Requests that were ignored, each with the reason.
     pub ignored: Vec<String>,
     /// Bytes committed.
     pub committed_bytes: u64,

@@ -3,9 +3,9 @@
 //! What   [`Block`] is Linux's `skb_shared_info`, beside the packet's memory and not in it. References to it
 //!        are counted: see [`BlockRef`](crate::packet::skb::block_ref::BlockRef).
 //! How    the fragments of a block that never had a second reference are its alone. The first clone only
-//!        notes that they have more readers; whoever has the block alone again, or ends it, makes them shared
-//!        buffers first. So a reference to a fragment of a shared block (which another packet keeps, after a
-//!        merge) is a clone of a shared buffer, and the block's own handle is another.
+//!        notes that they have more readers; the thread that has the block alone again, or ends it, makes
+//!        them shared buffers first. So a reference to a fragment of a shared block (which another packet
+//!        keeps, after a merge) is a clone of a shared buffer, and the block's own handle is another.
 
 use std::ops::Range;
 

@@ -4,12 +4,11 @@
 //!        by address and counts nothing, as a buffer that is out refers to its pool.
 //! Who    any thread takes and puts blocks.
 //! End    the last handle closes the slab and adds the number of blocks that are out to `late`. Each block
-//!        that finds the slab closed when it is put takes one away. Whoever brings `late` to 0 frees the
+//!        that finds the slab closed when it is put takes one away. The one that brings `late` to 0 frees the
 //!        cache: the last handle if nothing is out, else the last packet, on whichever thread. `late` is
 //!        below 0 while packets are faster than the last handle, and reaches 0 once: no block is taken from a
 //!        closed slab.
-//! Pairs  settle (AcqRel) -> settle: whoever frees the cache comes after everything that the others did in
-//!        it.
+//! Pairs  settle (AcqRel) -> settle: the free of the cache comes after everything that the others did in it.
 //! Cost   take and put: one compare-and-swap each.
 
 // UNSAFETY: packets refer to the cache by address.
@@ -29,7 +28,7 @@ use crate::sys::sync::{AtomicI64, Ordering};
 /// Most blocks of a cache.
 const MAX_BLOCKS: usize = 1 << 24;
 
-/// The memory that heads of packets are made of: so many packets can be at once, clones not counted. Linux:
+/// The memory of packet heads. Its size limits how many packets can exist at once, clones not counted. Linux:
 /// `skbuff_cache` and `skb_small_head`.
 ///
 /// A handle, cheap to clone, for any thread. Its packets live on when the last handle is dropped, and the
@@ -52,7 +51,7 @@ const MAX_BLOCKS: usize = 1 << 24;
 pub struct SkbCache(Arc<CacheHandles>);
 
 impl SkbCache {
-    /// A cache of so many blocks, 1 to 2^24. A block has 1,104 bytes, 512 of them for the head of a packet,
+    /// A cache of `blocks` blocks, 1 to 2^24. A block has 1,104 bytes, 512 of them for the head of a packet,
     /// and costs memory once it is used; nothing is allocated later. Errors: [`Error::Parameter`] for another
     /// number, or no address space.
     pub fn new(blocks: usize) -> Result<Self, Error> {
@@ -94,7 +93,7 @@ pub(crate) struct CacheBlocks {
     alive: LastCell<()>,
 }
 
-/// The cache as a packet refers to it: by address. Whoever follows it has a handle, or a block.
+/// The cache as a packet refers to it: by address. Following it requires a handle, or a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheRef(NonNull<CacheBlocks>);
 

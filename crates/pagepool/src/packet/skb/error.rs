@@ -15,7 +15,7 @@ pub enum SkbError {
     Cloned,
     /// There is not so much room at that end.
     NoRoom,
-    /// The packet has not so many bytes.
+    /// The packet has fewer bytes.
     TooShort,
     /// Some of its memory cannot be read by the CPU.
     Unreadable,

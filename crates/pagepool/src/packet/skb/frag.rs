@@ -212,7 +212,7 @@ impl SkbFrag {
         self.offset()..self.offset() + self.len()
     }
 
-    /// Parts with the memory.
+    /// Returns the memory.
     pub(crate) fn into_memory(self) -> SkbMemory {
         self.memory
     }

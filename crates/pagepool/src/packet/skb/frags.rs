@@ -110,7 +110,7 @@ impl Frags {
         (0..consumed).for_each(|_| drop(self.pop()));
     }
 
-    /// Keeps so many bytes; what lies behind goes home.
+    /// Keeps the first `len` bytes; the rest goes home.
     pub(crate) fn trim(&mut self, len: usize) {
         while self.len() > len {
             let more = self.len() - len;
@@ -124,8 +124,8 @@ impl Frags {
         }
     }
 
-    /// Moves what lies behind so many bytes to a packet that has no fragments; both share the one that the
-    /// bound falls into.
+    /// Moves everything behind the first `at` bytes to a packet that has no fragments; both share the one
+    /// that the bound falls into.
     pub(crate) fn split(&mut self, at: usize, to: &mut Self) {
         let (mut before, mut index) = (0, 0);
         while let Some(frag) = self.as_slice().get(index)

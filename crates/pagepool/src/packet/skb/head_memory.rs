@@ -18,7 +18,7 @@ pub(crate) enum Head {
     Inside,
     /// Ordinary memory, where those do not suffice.
     Heap(Box<[u8]>),
-    /// So many bytes of a pool's buffer, which the CPU can read.
+    /// The bytes of a pool's buffer that the head has; the CPU can read them.
     Pool(PageBuf, u32),
 }
 

@@ -64,7 +64,7 @@ impl SkBuff {
         Ok(())
     }
 
-    /// Cuts the head's end off, if it has more than so many bytes.
+    /// Cuts the head down to `len` bytes, if it has more.
     pub(crate) fn trim_head(&mut self, len: usize) {
         self.tail = self.data + len.min(self.head_len()) as u32;
     }

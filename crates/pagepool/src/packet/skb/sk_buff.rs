@@ -298,7 +298,7 @@ impl SkBuff {
         self.block.head_bytes().len() - self.tail as usize
     }
 
-    /// Whether it may have so many bytes more.
+    /// Whether the packet may grow by that many bytes.
     pub(crate) fn len_fits(&self, more: usize) -> bool {
         self.len().checked_add(more).is_some_and(|len| len < u32::MAX as usize)
     }
@@ -328,7 +328,7 @@ impl Block {
     fn fill(&mut self, frame: XdpFrame) -> (u32, u32) {
         let room = frame.tailroom() as u32;
         let (memory, [_, data, tail], mut chain) = frame.into_parts();
-        let head = pool_buffer(memory).expect("I1: whoever fills a block has looked what memory it is");
+        let head = pool_buffer(memory).expect("I1: the memory's kind is checked before a block is filled");
         chain.end(&head, |frag| {
             let refused = self.frags_mut().push(frag.into());
             debug_assert!(refused.is_ok(), "a frame has no more buffers than a packet");
