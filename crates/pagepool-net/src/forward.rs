@@ -243,9 +243,9 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.meter.cycles
     }
 
-    /// Waits, without sleeping while any device has something to poll for, until there is something, or for
-    /// so long. A port whose device is gone is closed: what waits for it is counted and goes home. `Gone` if
-    /// no device is left.
+    /// Waits until a device has something to poll, or for `timeout`. Does not sleep while a device has
+    /// something. A port whose device is gone is closed: what waits for it is counted and goes home. `Gone`
+    /// if no device is left.
     ///
     /// It sleeps on all devices, on all pools that were made with `wakeup`, and on what other threads hand
     /// over, at once. A device says how often it wants to be asked meanwhile: an AF_XDP one 10 times a
@@ -290,12 +290,12 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         }
     }
 
-    /// What became of the packets of a port with a device.
+    /// Counters of a port with a device.
     pub fn stats(&self, port: PortId) -> Option<ForwardStats> {
         Some(self.ports[self.place(port)?].stats)
     }
 
-    /// Which way frames of other ports took to the device of this one.
+    /// How frames of other ports reached this port's device: reused, mapped or copied.
     pub fn paths(&self, port: PortId) -> Option<PathStats> {
         self.egress(port).map(Egress::stats)
     }
@@ -305,7 +305,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         Some(&self.ports[self.place(port)?].egress)
     }
 
-    /// What waits for the transmit ring of a port.
+    /// The frames that wait for the transmit ring of a port.
     pub fn waiting(&self, port: PortId) -> Option<&TxQueue> {
         Some(self.ports[self.place(port)?].waiting())
     }

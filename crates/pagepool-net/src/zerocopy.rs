@@ -121,8 +121,8 @@ pub struct ZeroCopyStats {
 }
 
 impl ZeroCopySocket {
-    /// Takes a connected UDP or TCP socket, over IPv4 or IPv6, on which nothing was sent with `MSG_ZEROCOPY`
-    /// yet and nobody else does.
+    /// Takes a connected UDP or TCP socket, over IPv4 or IPv6. Nothing else may have sent, or may send, with
+    /// `MSG_ZEROCOPY` on it.
     ///
     /// An error where the kernel refuses `SO_ZEROCOPY`, and for a datagram socket with `IP_RECVERR`.
     ///

@@ -5,7 +5,8 @@
 
 use std::{fmt, io};
 
-/// A refused parameter or a failed system call. The text holds the facts; `source()` holds the errno.
+/// A refused parameter or a failed system call. The text names the value, the limit and the remedy;
+/// `source()` holds the errno.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

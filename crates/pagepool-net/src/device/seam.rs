@@ -86,14 +86,13 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    /// Most bytes behind an Ethernet header: what a network stack calls the MTU. A VLAN tag finds room
-    /// besides.
+    /// The MTU: the most bytes after an Ethernet header. A VLAN tag fits in addition.
     pub fn mtu(&self) -> usize {
         self.max_packet.saturating_sub(HEADERS)
     }
 }
 
-/// What a loop may ask a device for in every round: it costs no system call.
+/// What a loop may read of a device in every round; it costs no system call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueState {
     /// Buffers that the transmit ring has room for.

@@ -17,7 +17,7 @@ use pagepool::{Area, Bound, DmaDomain, Mapping, XdpBuff, XdpFrame};
 use crate::device::Device;
 use crate::device::counters::counters;
 
-/// How the memory of a frame gets to a device.
+/// How a device reaches the memory of a frame: as it is, by a mapping, or by a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Path {
     /// As it is: the device's address space maps it already, or the device copies what it sends.
@@ -53,7 +53,7 @@ struct Known {
     mapping: Option<Arc<Mapping>>,
 }
 
-/// The way to one device, for frames of any memory.
+/// Prepares frames of any memory for one device: reuses, maps or copies their memory.
 ///
 /// ```
 /// # use std::sync::Arc;

@@ -35,8 +35,8 @@ pub struct Ingress {
 /// Bytes of a MAC address.
 const MAC: usize = 6;
 
-/// Turns an Ethernet frame back to where it came from: swaps its two MAC addresses. Leaves what is too short
-/// for them.
+/// Swaps the two MAC addresses of an Ethernet frame, so that it goes back to its sender. Leaves a frame that
+/// is too short unchanged.
 ///
 /// ```
 /// let mut frame = [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 8, 0];

@@ -18,7 +18,7 @@ use crate::device::doorbell::Doorbell;
 /// Most frames that a handoff holds.
 const MOST: usize = 1 << 16;
 
-/// A way for at most `frames` frames at a time to a port on another thread.
+/// A ring for at most `frames` frames to a port on another thread.
 ///
 /// ```
 /// let (outlet, inlet) = pagepool_net::handoff(512)?; // the outlet to the one thread, the inlet to the other
@@ -37,7 +37,7 @@ pub fn handoff(frames: usize) -> Result<(HandoffTx, HandoffRx), Error> {
     Ok((HandoffTx { frames, bell: bell.clone(), owes: false }, HandoffRx { frames: into, bell }))
 }
 
-/// The end that frames are put into: a remote port of the forwarder that it is given to.
+/// The sending end of a [`handoff`]: a remote port of the forwarder that it is given to.
 #[derive(Debug)]
 pub struct HandoffTx {
     frames: Producer<XdpFrame>,
@@ -74,7 +74,7 @@ impl Drop for HandoffTx {
     }
 }
 
-/// The end that frames come out of, at a port of the forwarder that it is given to.
+/// The receiving end of a [`handoff`], at a port of the forwarder that it is given to.
 #[derive(Debug)]
 pub struct HandoffRx {
     frames: Consumer<XdpFrame>,

@@ -126,7 +126,7 @@ pub fn cautions(
     Ok(found)
 }
 
-/// The links that a session's packets come and go through. They may come through another than they leave by.
+/// The links that a session's packets use; packets may arrive by one link and leave by another.
 pub fn session_links(netlink: &mut Netlink, session: SshSession) -> Result<Vec<u32>, NetError> {
     let mut links = netlink.links_with(session.server)?;
     links.extend(netlink.route_to(session.client)?);

@@ -10,7 +10,7 @@ use super::message::text;
 use super::sys::ethtool::{ETH_FLAG_LRO, command};
 use super::sys::{self, EINVAL, EOPNOTSUPP};
 
-/// What a driver, or the kernel in its place, does to packets on their way.
+/// An offload: work on packets that a driver does, or the kernel in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
     /// Checksums of what arrives are checked already.
@@ -98,7 +98,7 @@ pub struct Channels {
     pub max_tx: u32,
 }
 
-/// A socket to ask the drivers of one network namespace through.
+/// A socket for ethtool requests to the drivers of one network namespace.
 #[derive(Debug)]
 pub struct Ethtool {
     socket: OwnedFd,

@@ -20,7 +20,7 @@ use super::sys::{self, uapi};
 /// Between two looks at a link that is to come up.
 const NAP: Duration = Duration::from_millis(1);
 
-/// One end of a veth pair that is to be.
+/// The parameters of one end of a veth pair.
 #[derive(Clone, Copy, Debug)]
 pub struct VethEnd<'a> {
     /// Its name: 1 to 15 bytes.
@@ -35,7 +35,7 @@ pub struct VethEnd<'a> {
     pub queues: u32,
 }
 
-/// A socket to the kernel's tables in one network namespace.
+/// A netlink socket for links, addresses and routes of one network namespace.
 ///
 /// It stays in the namespace that it was opened in, and may be used from any thread.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl Netlink {
         self.change(request, "delete", &format!("link {index}"))
     }
 
-    /// Turns a link on or off.
+    /// Sets a link up or down.
     pub fn set_up(&mut self, index: u32, up: bool) -> Result<(), NetError> {
         let flags = if up { uapi::IFF_UP } else { 0 };
         let request =
@@ -110,7 +110,7 @@ impl Netlink {
         self.change(request, if up { "turn on" } else { "turn off" }, &format!("link {index}"))
     }
 
-    /// Waits until packets pass through a link that is on, and gives it as it is then.
+    /// Waits until a link that is up passes packets, and returns its state.
     pub fn wait_up(&mut self, name: &str, limit: Duration) -> Result<LinkInfo, NetError> {
         let start = Instant::now();
         loop {

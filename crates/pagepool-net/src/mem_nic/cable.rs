@@ -5,7 +5,7 @@ use super::port::{NicPort, PortStep};
 /// Packets that cross in one direction in a step.
 const BURST: usize = 64;
 
-/// Two ports, and what crosses between them: what either sends the other receives.
+/// Connects two ports: each receives what the other sends.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};

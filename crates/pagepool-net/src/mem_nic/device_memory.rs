@@ -29,7 +29,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// An address space that a device made of software can work in.
+/// An address space that a simulated device can read and write.
 ///
 /// A fault is counted by whoever implements this or by the device; nothing was accessed then.
 pub trait DeviceMemory: DmaDomain {

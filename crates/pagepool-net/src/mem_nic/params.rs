@@ -7,7 +7,7 @@ const MAX_RING: usize = 1 << 15;
 /// Longest packet: what 18 pages of 64 KiB hold is more than any network sends.
 const MAX_PACKET: usize = 1 << 20;
 
-/// What an in-memory NIC shall be. `Default` gives rings of 512 and packets of up to 9018 bytes, a jumbo
+/// The parameters of an in-memory NIC. `Default` gives rings of 512 and packets of up to 9018 bytes, a jumbo
 /// frame with its header and check sequence.
 #[derive(Clone, Debug)]
 pub struct MemNicParams {

@@ -21,7 +21,7 @@ use super::link::Link;
 /// Most descriptors of a packet.
 const MAX_PARTS: usize = MAX_FRAGS + 1;
 
-/// The hardware half of an in-memory NIC: whoever has it is the wire. `Send`; stepped by hand, by a
+/// The hardware half of an in-memory NIC, which stands for the wire. `Send`; stepped by hand, by a
 /// [`Cable`](crate::Cable), or on a thread of its own ([`PortThread`](crate::PortThread)).
 ///
 /// The device dies with it: dropping it is [`die`](Self::die).

@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 /// How long the tick is measured, once in the life of a process.
 const MEASURED_OVER: Duration = Duration::from_millis(20);
 
-/// Ticks since some time in the past: cycles of the time-stamp counter on x86-64, nanoseconds elsewhere. Any
-/// thread.
+/// The current tick count: cycles of the time-stamp counter on x86-64, nanoseconds elsewhere. Any thread.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn ticks() -> u64 {
@@ -22,15 +21,14 @@ pub fn ticks() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// Ticks since some time in the past: cycles of the time-stamp counter on x86-64, nanoseconds elsewhere. Any
-/// thread.
+/// The current tick count: cycles of the time-stamp counter on x86-64, nanoseconds elsewhere. Any thread.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn ticks() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// Ticks of a second, measured against the monotonic clock by the first call, which takes 20 ms.
+/// Ticks per second, measured against the monotonic clock by the first call, which takes 20 ms.
 ///
 /// ```
 /// let before = pagepool_net::ticks();

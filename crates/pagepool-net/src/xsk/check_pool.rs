@@ -13,8 +13,9 @@ use crate::device::Device;
 use crate::error::parameter;
 
 impl XskDevice {
-    /// Whether a pool's buffers hold any packet that this device may receive: that they lie in its UMEM, are
-    /// chunks of it, and have no tailroom where a packet may end. Looks at one buffer, which goes home.
+    /// Checks that a pool's buffers hold every packet that this device may receive: they must lie in its
+    /// UMEM, be chunks of it, and have no tailroom where a packet may end. Allocates one buffer and returns
+    /// it.
     ///
     /// The errors name the parameter of the pool and what it must be. On the thread that owns the pool.
     pub fn check_pool(&self, pool: &Bound) -> Result<(), Error> {

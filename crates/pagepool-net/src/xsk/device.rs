@@ -224,12 +224,13 @@ impl XskDevice {
         &self.umem
     }
 
-    /// Whether the driver works on the UMEM itself.
+    /// Whether the driver uses zero copy.
     pub fn is_zero_copy(&self) -> bool {
         self.zero_copy
     }
 
-    /// What sends its packets now, and why not a program where one would by itself, or did. See [`TxMode`].
+    /// How packets are sent now, and why not by BPF batch, if [`TxMode::Auto`] would have used it or a
+    /// program has stopped. See [`TxMode`].
     pub fn tx_mode(&self) -> (TxMode, Option<String>) {
         let program = self.open.as_ref().and_then(|open| open.program.as_ref());
         match program.map(BpfBatch::stopped) {

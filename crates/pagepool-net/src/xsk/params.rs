@@ -17,7 +17,7 @@ const MIN_CHUNK: u32 = 2048;
 /// The most: a page of memory.
 const PAGE: u32 = 4096;
 
-/// Whether the driver works on the UMEM, or the kernel copies.
+/// Whether the driver uses the UMEM directly (zero copy), or the kernel copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XskMode {
     /// Zero copy where the driver has it, else copy. What it became is in the device's description.
@@ -30,8 +30,7 @@ pub enum XskMode {
     ZeroCopy,
 }
 
-/// What a UMEM shall be. The kernel takes all of this from the first socket for the others over the same
-/// UMEM.
+/// The parameters of a UMEM, which all sockets over it share.
 #[derive(Clone, Debug)]
 pub struct UmemParams {
     /// Names it in reports and errors.
@@ -98,7 +97,7 @@ impl UmemParams {
     }
 }
 
-/// How packets go out where the kernel copies them.
+/// How packets are sent in copy mode.
 ///
 /// The ring is AF_XDP's own way: the kernel sends packet by packet, and nothing on the machine sees them
 /// before the driver. A program that the kernel runs sends up to 64 by one call, and what is behind the
@@ -122,7 +121,7 @@ pub enum TxMode {
     BpfBatch,
 }
 
-/// What a socket shall be. `Default` is queue 0 of an interface without a name.
+/// The parameters of an AF_XDP socket. `Default` is queue 0; set `interface`.
 #[derive(Clone, Debug)]
 pub struct XskParams {
     /// The interface, in the network namespace of the thread that opens the device.

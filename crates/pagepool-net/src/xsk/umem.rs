@@ -27,8 +27,8 @@ use crate::sys::capability;
 const FIRST_PAUSE: Duration = Duration::from_micros(200);
 const LAST_PAUSE: Duration = Duration::from_millis(20);
 
-/// An arena as a UMEM. Pools over it name it among their domains, with all the arena committed; devices are
-/// opened over it.
+/// The memory of a provider, registered as an AF_XDP UMEM. It is a domain: pools name it in `domains`, and
+/// devices are opened over it.
 #[derive(Debug)]
 pub struct Umem {
     id: DomainId,
@@ -47,7 +47,7 @@ struct Sockets {
 }
 
 impl Umem {
-    /// Registers a provider's memory, all of it; it must be there (an arena: `commit_all`), and readable by
+    /// Registers all memory of a provider, which must be committed (an arena: `commit_all`) and readable by
     /// the CPU.
     ///
     /// Needs `CAP_NET_RAW`, and locked memory of the arena's size unless it has `CAP_IPC_LOCK`.
@@ -77,12 +77,12 @@ impl Umem {
         Ok(Arc::new(this))
     }
 
-    /// What it was asked to be.
+    /// Its parameters.
     pub fn params(&self) -> &UmemParams {
         &self.params
     }
 
-    /// Sockets that are bound over it now.
+    /// How many sockets are bound over it now.
     pub fn sockets(&self) -> usize {
         self.lock().bound.len()
     }

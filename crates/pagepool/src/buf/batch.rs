@@ -104,7 +104,7 @@ impl Batch {
         if pool == self.pool { Self::MAX - self.len } else { 0 }
     }
 
-    /// Sends all its pages home and keeps the batch, for the next burst of this pool or another.
+    /// Returns all its pages to the pool and keeps the batch, for the next burst of this pool or another.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -141,8 +141,8 @@ impl Batch {
         Some(PageBuf::whole(self.pool, PageIdx(page)))
     }
 
-    /// Adds a buffer, or gives it back: if the batch is full or has another pool's pages, or the buffer is a
-    /// fragment, or has a [`PageRef`](crate::PageRef).
+    /// Adds a buffer. Gives it back if the batch is full or holds pages of another pool, or if the buffer is
+    /// a fragment or has a [`PageRef`](crate::PageRef).
     #[inline]
     pub fn push(&mut self, buffer: PageBuf) -> Result<(), PageBuf> {
         if !buffer.bits.is_whole() || self.room_for(buffer.pool) == 0 {

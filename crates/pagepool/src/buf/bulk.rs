@@ -15,8 +15,8 @@ use crate::buf::page_buf::PageBuf;
 use crate::mem::page::PageIdx;
 use crate::returns::pool_core::PoolPtr;
 
-/// Returns buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. Of
-/// every 64, each pool is gone to once. Linux: `page_pool_put_netmem_bulk`, without its limit of 16.
+/// Returns buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. Each pool
+/// is visited once per 64 buffers. Linux: `page_pool_put_netmem_bulk`, without its limit of 16.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};

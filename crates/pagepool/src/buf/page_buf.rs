@@ -21,12 +21,12 @@ use crate::mem::dma::{DeviceAddr, DomainId, Mapping};
 use crate::mem::page::{PAGE_SIZE, PageIdx};
 use crate::returns::pool_core::PoolPtr;
 
-/// Names who holds a buffer, in reports; made by [`Bound::tag`](crate::Bound::tag).
+/// The name of a holder of buffers, for reports; made by [`Bound::tag`](crate::Bound::tag).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag(pub(crate) u32);
 
-/// A page of a pool, or a fragment of one: owned, 16 bytes, home when dropped. Linux: the `struct page` that
-/// `page_pool_dev_alloc_pages` gives, with the return hook that cannot be missed.
+/// A page of a pool, or a fragment of one: owned, 16 bytes, returned to its pool when dropped. Linux: the
+/// `struct page` that `page_pool_dev_alloc_pages` returns.
 ///
 /// Dropping it is the return, from any thread (`page_pool_put_full_page`, the locality found by itself).
 /// Forgetting it leaks the page: the pool then never ends, and its report names the page.
@@ -93,8 +93,8 @@ impl PageBuf {
         (self.start() - self.page().offset()) as usize
     }
 
-    /// True size in bytes: the page's, or the fragment's with what was given to it at the end of its page.
-    /// Linux: truesize.
+    /// Size in bytes: of the page, or of the fragment together with the rest of the page that was added to
+    /// it. Linux: truesize.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
     pub fn len(&self) -> usize {
@@ -111,7 +111,7 @@ impl PageBuf {
         self.bits.frag_bits().is_frag()
     }
 
-    /// The id of the pool that it goes home to.
+    /// The id of the pool that it returns to.
     #[inline]
     pub fn pool_id(&self) -> u32 {
         self.pool.id
@@ -155,8 +155,8 @@ impl PageBuf {
         Some(unsafe { std::slice::from_raw_parts_mut(start, self.len()) })
     }
 
-    /// Where the packet begins in a whole page: the headroom asked for, and the page's colour, up to 15 cache
-    /// lines. 0 for a fragment, whose user lays it out.
+    /// Where the packet begins in a whole page: the pool's headroom plus the page's colour, up to 15 cache
+    /// lines. 0 for a fragment, whose layout is up to the user.
     #[inline]
     pub fn packet_offset(&self) -> usize {
         if self.bits.frag_bits().is_frag() { 0 } else { self.pool.geometry.packet_offset(self.bits.page()) }
@@ -211,16 +211,16 @@ impl PageBuf {
         Some(unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(at)) })
     }
 
-    /// The device address of the first byte in the pool's first domain; `None` in a pool without domains, or
-    /// when the device has gone. Two loads. Linux: `page_pool_get_dma_addr` plus the offset.
+    /// The device address of the first byte in the pool's first domain; `None` in a pool without domains, and
+    /// after the device was removed. Two loads. Linux: `page_pool_get_dma_addr` plus the offset.
     #[doc(alias = "page_pool_get_dma_addr")]
     #[inline]
     pub fn dma_addr(&self) -> Option<DeviceAddr> {
         self.pool.mappings.first()?.addr_of(self.start())
     }
 
-    /// Whether that device may use this buffer without a new mapping, and at which address. A compare per
-    /// domain of the pool, then a lookup under the area's lock.
+    /// The device address of the first byte in this domain, if the buffer is mapped there. Cost: a compare
+    /// per domain of the pool, then a lookup under the area's lock.
     pub fn dma_addr_in(&self, domain: DomainId) -> Option<DeviceAddr> {
         let own = self.pool.mappings.iter().find(|m| m.id() == domain);
         match own {
@@ -253,8 +253,8 @@ impl PageBuf {
         if mapping.area() == self.pool.area_id { mapping.addr_of(self.start()) } else { None }
     }
 
-    /// How that domain maps the area that this buffer is of. Takes the area's lock: ask once, keep the
-    /// answer, and ask again when [`dma_addr_by`](Self::dma_addr_by) has no address.
+    /// The mapping of this buffer's area in that domain. Takes the area's lock: ask once, keep the answer,
+    /// and ask again when [`dma_addr_by`](Self::dma_addr_by) has no address.
     pub fn mapping_in(&self, domain: DomainId) -> Option<Arc<Mapping>> {
         self.pool.area.mapping(domain)
     }
@@ -271,8 +271,8 @@ impl PageBuf {
         }
     }
 
-    /// Hands `len` bytes from `offset` in the buffer to the device, in every domain that is not coherent:
-    /// before it is transmitted.
+    /// Hands `len` bytes from `offset` in the buffer to the device, in every domain that is not coherent.
+    /// Call it before the buffer is transmitted.
     pub fn sync_for_device(&self, offset: usize, len: usize) {
         let len = len.min(self.len().saturating_sub(offset));
         for mapping in self.pool.mappings.iter().filter(|m| !m.coherent()) {
@@ -282,9 +282,9 @@ impl PageBuf {
         }
     }
 
-    /// Goes home having been written in its first `len` packet bytes at most, so that no more is synced for
-    /// the device. Linux: `page_pool_put_page` with a `dma_sync_size`. A fragment is synced with its whole
-    /// page.
+    /// Returns the buffer, of which at most the first `len` packet bytes were written, so that no more is
+    /// synced for the device. Linux: `page_pool_put_page` with a `dma_sync_size`. A fragment is synced with
+    /// its whole page.
     #[doc(alias = "page_pool_put_page")]
     pub fn recycle_sync(self, len: usize) {
         if self.bits.frag_bits().is_frag() {
@@ -297,8 +297,8 @@ impl PageBuf {
         }
     }
 
-    /// Goes home through the locked ring whatever the thread. For measuring, and for code that must not touch
-    /// the cache. Linux: `page_pool_put_full_page` outside softirq.
+    /// Returns the buffer through the locked ring, on any thread. For measuring, and for code that must not
+    /// touch the cache. Linux: `page_pool_put_full_page` outside softirq.
     #[doc(alias = "page_pool_put_full_page")]
     pub fn put_ring(self) {
         let (pool, page, frag_bits) = self.into_parts();
@@ -312,8 +312,8 @@ impl PageBuf {
         pool.ring_or_out(page);
     }
 
-    /// Says who holds the buffer, for the report of a destroyed pool. Without effect in a pool made without
-    /// `tagging`.
+    /// Names the holder of the buffer, for the report of a destroyed pool. Without effect in a pool made
+    /// without `tagging`.
     pub fn set_tag(&mut self, tag: Tag) {
         if self.pool.tags.is_some() {
             self.pool.page_meta(self.page()).tag.store(tag.0 + 1, Ordering::Relaxed);

@@ -17,9 +17,9 @@ use crate::mem::page::{EMERGENCY, LEFT, PageIdx, REF_COUNT};
 use crate::mem::provider::Provider;
 use crate::returns::pool_core::PoolPtr;
 
-/// Keeps a page's memory as it is, after its buffer went home, until it is dropped: for DMA that nobody can
-/// call off, or a reader outside this process. It gives no access to the bytes. Linux: a page reference
-/// beside the pool's.
+/// Keeps the memory of a page from being used again, after its buffer was returned, until this is dropped.
+/// For DMA that cannot be stopped, or a reader outside this process. It gives no access to the bytes. Linux:
+/// a page reference beside the pool's.
 #[derive(Debug)]
 #[must_use = "a reference that is dropped at once keeps nothing"]
 pub struct PageRef {
@@ -29,9 +29,10 @@ pub struct PageRef {
 }
 
 impl PageBuf {
-    /// Keeps the page's memory from being used again, beyond the buffer's own life: if the page comes home
-    /// while the reference lives, it leaves the pool (`recycle_released_refcnt`), and its memory goes back
-    /// with the last reference. Linux: an extra page reference. Any thread; one atomic operation.
+    /// Keeps the page's memory from being used again, beyond the life of the buffer. If the page is returned
+    /// while the reference lives, it leaves the pool (`recycle_released_refcnt`), and its memory goes back to
+    /// the provider with the last reference. Linux: an extra page reference. Any thread; one atomic
+    /// operation.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -69,8 +70,8 @@ impl PageRef {
         self.page
     }
 
-    /// Address of the page's first byte, `None` for memory that the CPU cannot read. Who may read or write
-    /// there is between the process and its device.
+    /// Address of the page's first byte, `None` for memory that the CPU cannot read. The process and its
+    /// device must agree on who may read or write there.
     pub fn as_ptr(&self) -> Option<*mut u8> {
         self.provider.area().base().map(|base| (base + self.page.offset() as usize) as *mut u8)
     }

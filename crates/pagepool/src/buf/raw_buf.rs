@@ -22,8 +22,8 @@ use crate::returns::pool_core::{PoolCore, PoolPtr};
 /// log2 of the bytes that one bit stands for.
 const LINE_SHIFT: u32 = 6;
 
-/// A buffer as a device sees it. Plain numbers: forgeable, so [`PoolRef::from_raw`](crate::PoolRef::from_raw)
-/// checks.
+/// A buffer as a device sees it: plain numbers, which can be forged, so
+/// [`PoolRef::from_raw`](crate::PoolRef::from_raw) checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawBuf {
     /// Address of the first byte in the pool's first domain.
@@ -69,7 +69,7 @@ impl fmt::Display for RawError {
 impl std::error::Error for RawError {}
 
 impl PageBuf {
-    /// Gives up the buffer for its address in the pool's first domain, to be put on a descriptor ring.
+    /// Turns the buffer into its address in the pool's first domain, for a descriptor ring.
     /// [`PoolRef::from_raw`](crate::PoolRef::from_raw) makes it a buffer again.
     ///
     /// It comes back unchanged where there is no such address, or where the fragment shares a cache line with

@@ -21,8 +21,8 @@ use crate::buf::page_buf::PageBuf;
 use crate::mem::dma::{DeviceAddr, DomainId};
 use crate::mem::page::PageIdx;
 
-/// A buffer with many readers: it can be cloned, and gives `&[u8]` only. Linux: `page_pool_ref_page`, and a
-/// cloned skb's data.
+/// A read-only buffer with many readers: it can be cloned, and gives `&[u8]`. Linux: `page_pool_ref_page`,
+/// and a cloned skb's data.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -42,8 +42,8 @@ use crate::mem::page::PageIdx;
 pub struct SharedBuf(ManuallyDrop<PageBuf>);
 
 impl PageBuf {
-    /// Makes the buffer shared: readable through clones on any thread; the last one to be dropped goes home.
-    /// Allocates nothing: the count stands in the page's record.
+    /// Makes the buffer shared: readable through clones on any thread. Dropping the last clone returns the
+    /// buffer. Allocates nothing: the count is in the page's record.
     pub fn into_shared(self) -> SharedBuf {
         SharedBuf::new(self)
     }

@@ -4,9 +4,10 @@ use std::marker::PhantomData;
 
 use crate::home::thread;
 
-/// While it lives, what this thread returns does not go into a cache, also that of a pool which is bound to
-/// this thread: it takes the way of other threads, through lane and ring, and `recycle_cached` stands still.
-/// For code that runs a packet's program on another thread's behalf. Linux: `xdp_set_return_frame_no_direct`.
+/// While it lives, no buffer that this thread returns goes into a cache, not even of a pool that is bound to
+/// this thread. Buffers return through lane or ring, as from other threads, and `recycle_cached` stays
+/// unchanged. For code that processes packets on behalf of another thread. Linux:
+/// `xdp_set_return_frame_no_direct`.
 ///
 /// Allocating, binding, unbinding and ending pools work as ever. Scopes nest, and may end in any order. A
 /// bulk that shall not recycle directly must be flushed before the scope ends: who the owner is is asked when
@@ -39,8 +40,8 @@ pub struct NoDirectRecycle {
 }
 
 impl NoDirectRecycle {
-    /// Enters the scope; dropping what it gives leaves it. Forgotten, the thread never recycles directly
-    /// again.
+    /// Enters the scope; dropping the returned value leaves it. If the value is forgotten (`mem::forget`),
+    /// the thread never recycles directly again.
     #[inline]
     pub fn enter() -> Self {
         thread::hide_token();

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::home::stats::{Inflight, Stats};
 use crate::sys::sync::UnseenLock;
 
-/// Names a pool, or a [`MemModel`](crate::MemModel) of other memory, in its registry. Linux:
+/// The id of a pool, or of a [`MemModel`](crate::MemModel) of other memory, in its registry. Linux:
 /// `xdp_mem_info::id`.
 #[doc(alias = "xdp_mem_info")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,7 +83,8 @@ impl fmt::Display for MemType {
     }
 }
 
-/// Memory ids, and weakly what carries them. Its clones are the same registry.
+/// Finds pools and memory models by their memory ids; it does not keep them alive. All clones are the same
+/// registry.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, Registry};
@@ -126,7 +127,7 @@ impl Registry {
         Self(RegistryScope::Own(Arc::new(UnseenLock::new(IdTable::EMPTY))))
     }
 
-    /// The process's, where a pool enters that was not told of another.
+    /// The registry of the process: the default for pools.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, Registry};
@@ -141,13 +142,13 @@ impl Registry {
         Self(RegistryScope::Process)
     }
 
-    /// What carries an id now; `None` if nothing does.
+    /// The entry of an id; `None` if the id is not in use.
     pub fn get(&self, id: MemId) -> Option<RegistryEntry> {
         self.carrier(id).map(|carrier| carrier.entry(id))
     }
 
-    /// Everything that carries an id, in the order of ids. Does not stop anybody: what comes and goes
-    /// meanwhile may be in it or not.
+    /// All entries, in the order of ids. Stops no thread: pools that start or end meanwhile may be missing or
+    /// included.
     pub fn dump(&self) -> Vec<RegistryEntry> {
         self.carriers().iter().map(|(id, carrier)| carrier.entry(*id)).collect()
     }
@@ -278,7 +279,7 @@ impl fmt::Display for MemState {
     }
 }
 
-/// What a registry says of a pool or a model. Its text is one line.
+/// The entry of a pool or a model in a registry. Its `Display` is one line.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RegistryEntry {

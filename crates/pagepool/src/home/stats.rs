@@ -145,7 +145,7 @@ macro_rules! stats {
                 vec![$((stringify!($name), self.$name)),+]
             }
 
-            /// What happened since an earlier snapshot, right across wrap-around.
+            /// The counts since an earlier snapshot; correct across wrap-around.
             ///
             /// ```
             #[doc = concat!("let before = pagepool::", stringify!($stats), "::default();")]
@@ -238,7 +238,8 @@ impl DeferredStats {
 }
 
 impl Stats {
-    /// Pages that joined and have not left, right across wrap-around. Linux: `page_pool_inflight`.
+    /// Pages that joined the pool and have not left it; correct across wrap-around. Linux:
+    /// `page_pool_inflight`.
     #[doc(alias = "page_pool_inflight")]
     pub fn inflight(&self) -> i64 {
         self.hold.wrapping_sub(self.release) as i64

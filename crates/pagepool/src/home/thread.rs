@@ -216,8 +216,8 @@ impl Drop for ThreadLanes {
     }
 }
 
-/// Makes this thread ready to return buffers: registers its exit hook now, which otherwise the first return
-/// to a pool from a thread that does not own it does. Allocates once per thread.
+/// Prepares this thread for returning buffers: registers its exit hook. Without this call, the first return
+/// to a pool of another thread does so. Allocates once per thread.
 ///
 /// ```
 /// std::thread::spawn(pagepool::prepare_thread).join().unwrap();

@@ -27,7 +27,7 @@ use crate::sys::table::zeroed;
 /// log2 of the default region: 4 MiB, the largest page, so that no page lies in two regions.
 pub const REGION_SHIFT: u32 = PAGE_SHIFT + MAX_ORDER as u32;
 
-/// The numbered pages of one [`Provider`](crate::Provider), and what is known of each.
+/// The numbered pages of one [`Provider`](crate::Provider), with a record of each.
 pub struct Area {
     id: u64,
     /// Address of the first byte; 0 for memory that the CPU cannot read.

@@ -17,7 +17,7 @@ use crate::mem::arena::free_pages::FreePages;
 use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SIZE, PageIdx};
 use crate::mem::provider::Provider;
 
-/// A source of pages that only devices can read. All of it is present from the start.
+/// A provider of memory that only devices can access. All of it is present from the start.
 ///
 /// Freed pages go through the same lists as an [`Arena`](crate::Arena)'s: several orders at once, the last
 /// one home first out.
@@ -59,7 +59,7 @@ impl DeviceMemory {
         Ok(Arc::new(Self { name: name.into(), len_bytes, area, free }))
     }
 
-    /// Base pages of 4 KiB that are out. Takes the free pages' lock.
+    /// Base pages of 4 KiB that pools have. Takes the lock of the free pages.
     pub fn pages_out(&self) -> u64 {
         self.free.out()
     }

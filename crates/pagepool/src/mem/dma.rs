@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::error::Error;
 
-/// Names a domain. Two domains with the same id are the same address space.
+/// The id of a domain. Two domains with the same id are the same address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DomainId(u64);
 
@@ -41,7 +41,7 @@ impl fmt::Display for DeviceAddr {
     }
 }
 
-/// A stretch of an area that is mapped as one: what a domain is asked to map.
+/// A contiguous part of an area, which a domain maps as one.
 ///
 /// Only an area makes one, and lends it for one call: while it exists, the memory is there. It cannot be
 /// copied; a domain that must remember a region keeps its numbers.
@@ -84,7 +84,7 @@ impl Region {
     }
 }
 
-/// A device's address space. The pool asks; it never decides what an address means.
+/// The address space of a device. The domain alone defines device addresses; the pool only asks for them.
 ///
 /// `unmap` cannot fail. Every method may be called from any thread, inside a drop, and is never called under
 /// a lock of a pool. An implementation must tolerate a sync that races with the unmapping of its region (the
@@ -125,8 +125,8 @@ pub trait DmaDomain: Send + Sync + fmt::Debug {
         true
     }
 
-    /// Whether the area must stay as it is while it is mapped here (an AF_XDP UMEM is registered once,
-    /// whole).
+    /// Whether the area must not grow while it is mapped here, as with an AF_XDP UMEM, which is registered
+    /// once as a whole.
     fn fixes_area(&self) -> bool {
         false
     }
@@ -171,7 +171,7 @@ impl DmaDomain for IdentityDomain {
 }
 
 /// The domain in which a device address is the offset in the area, as in an AF_XDP UMEM. It fixes the area:
-/// growth is an error that names it.
+/// an arena that is mapped here cannot grow.
 #[derive(Debug)]
 pub struct OffsetDomain {
     id: DomainId,

@@ -141,7 +141,7 @@ impl Page {
         &mut self.memory.0
     }
 
-    /// Lets it be shared. Allocates a count.
+    /// Makes the page shareable; allocates a count.
     pub fn into_shared(self) -> SharedPage {
         SharedPage(Arc::new(self))
     }

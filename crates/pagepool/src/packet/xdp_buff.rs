@@ -51,7 +51,7 @@ impl std::fmt::Display for AdjustError {
 
 impl std::error::Error for AdjustError {}
 
-/// A packet inside the poll: owned, 32 bytes, home when dropped.
+/// A packet inside the poll: owned, 32 bytes, returned to its pool when dropped.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
@@ -157,8 +157,8 @@ impl XdpBuff {
         if self.head.pool.base == 0 { 0 } else { (self.end - self.data) as usize }
     }
 
-    /// Has the CPU fetch the packet's first cache line, while it goes on: worth it some ten packets before
-    /// that is looked at, for what another CPU wrote. Only a hint; on x86-64, elsewhere nothing.
+    /// Prefetches the packet's first cache line: useful some ten packets before it is read, if another CPU
+    /// wrote it. Does nothing except on x86-64.
     #[inline(always)]
     pub fn prefetch(&self) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -22,8 +22,8 @@ use crate::packet::memory::{Foreign, Memory, Page, SharedPage};
 use crate::packet::xdp_buff::{XdpBuff, hard_end};
 use crate::pool::bound::Bound;
 
-/// A packet that outlives the poll: owned, `Send`, home when dropped, on any thread. Dropping it is
-/// `xdp_return_frame`.
+/// A packet that outlives the poll: owned, `Send`, returned to its pool when dropped, on any thread. Dropping
+/// it is `xdp_return_frame`.
 #[doc(alias = "xdp_frame")]
 #[doc(alias = "xdp_return_frame")]
 #[must_use = "a frame that is dropped at once is lost"]
@@ -278,9 +278,9 @@ impl XdpFrame {
         self.meta as usize
     }
 
-    /// Goes home inside the poll of its pool, as dropping it there would: into the pool's cache, unless a
-    /// [`NoDirectRecycle`](crate::NoDirectRecycle) scope forbids it. Further buffers of other pools find
-    /// their own way. A frame of another pool comes back. Linux: `xdp_return_frame_rx_napi`.
+    /// Returns the frame inside the poll of its pool, as dropping it there would: into the pool's cache,
+    /// unless a [`NoDirectRecycle`](crate::NoDirectRecycle) scope forbids it. Further buffers of other pools
+    /// return to those. A frame of another pool is given back. Linux: `xdp_return_frame_rx_napi`.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};
@@ -301,8 +301,8 @@ impl XdpFrame {
         Ok(())
     }
 
-    /// Goes home through the locked ring of each of its pools, whatever the thread: see
-    /// [`PageBuf::put_ring`]. Memory that is not a pool's goes back as ever.
+    /// Returns its buffers through the locked ring of each of its pools, on any thread: see
+    /// [`PageBuf::put_ring`]. Memory that is not a pool's is returned as usual.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, Pool, PoolParams};

@@ -22,8 +22,8 @@ use crate::packet::memory::Memory;
 use crate::packet::xdp_buff::XdpBuff;
 use crate::packet::xdp_frame::XdpFrame;
 
-/// Up to 64 buffers of frames that are on their way home, of any pools. Linux: `xdp_frame_bulk`, without its
-/// limit of 16 and without a flush that can be forgotten: dropping it is one.
+/// Collects up to 64 buffers of frames, of any pools, and returns them together. Linux: `xdp_frame_bulk`,
+/// without its limit of 16. Dropping it flushes it.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, XdpBuff, XdpFrame, XdpFrameBulk, Pool, PoolParams};
@@ -102,7 +102,7 @@ impl XdpFrameBulk {
         self.len += 1;
     }
 
-    /// Sends everything home that waits. Linux: `xdp_flush_frame_bulk`.
+    /// Returns all collected buffers. Linux: `xdp_flush_frame_bulk`.
     #[doc(alias = "xdp_flush_frame_bulk")]
     #[inline]
     pub fn flush(&mut self) {
@@ -117,8 +117,8 @@ impl XdpFrameBulk {
         unsafe { put_parted(waiting) };
     }
 
-    /// Sends everything home that waits through the locked rings of their pools, one lock a buffer, whatever
-    /// the thread. For measuring, and for code that must not touch the cache.
+    /// Returns all collected buffers through the locked rings of their pools, one lock per buffer, on any
+    /// thread. For measuring, and for code that must not touch the cache.
     pub fn put_ring(&mut self) {
         while let Some(last) = self.len.checked_sub(1) {
             self.len = last;
@@ -152,7 +152,7 @@ pub fn put_frames(frames: &mut Vec<XdpFrame>) {
     frames.drain(..).for_each(|frame| bulk.push(frame));
 }
 
-/// Ends packets of any pools, mixed, and leaves the vector empty with its capacity: as
+/// Returns packets of any pools, mixed, and leaves the vector empty with its capacity: as
 /// [`put_bulk`](crate::put_bulk) of their first buffers. Any thread.
 ///
 /// ```

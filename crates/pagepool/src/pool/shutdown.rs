@@ -148,8 +148,8 @@ impl Drop for PutBack<'_> {
     }
 }
 
-/// Watches a destroyed pool until its last buffer is home. Dropping it changes nothing for buffers that are
-/// out: the last one frees the pool.
+/// Watches a destroyed pool until its last buffer is returned. Dropping it changes nothing for buffers that
+/// are out: the last one frees the pool.
 ///
 /// Only this polls the deferred queue of a destroyed pool: keep it until [`is_complete`](Self::is_complete).
 /// Dropped earlier, it polls once more and leaks what is still in use: that memory is never given back, since
@@ -197,8 +197,8 @@ impl Shutdown {
         }
     }
 
-    /// Whether everything is home and freed, and the deferred queue is empty. Polls that queue, so it may run
-    /// users.
+    /// Whether all buffers were returned, the pool is freed, and the deferred queue is empty. Polls that
+    /// queue, so it may run users.
     pub fn is_complete(&self) -> bool {
         self.deferred.iter().for_each(LateDeferred::poll);
         self.is_over()

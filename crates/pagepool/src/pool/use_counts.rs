@@ -40,7 +40,7 @@ const STUCK: u32 = u32::MAX / 2;
 pub struct UseCounts(Box<[AtomicU32]>);
 
 impl UseCounts {
-    /// Creates so many counts of 0.
+    /// Creates `counts` counts of 0.
     ///
     /// ```
     /// # use pagepool::{InUse, UseCounts};
@@ -50,7 +50,7 @@ impl UseCounts {
         Arc::new(Self((0..counts).map(|_| AtomicU32::new(0)).collect()))
     }
 
-    /// One more user. Before the buffer is queued, or by somebody who has a count of it already.
+    /// Adds a user. Call it before the buffer is queued, or on behalf of a user that is counted already.
     ///
     /// Panics where there is no such count.
     ///
@@ -66,7 +66,7 @@ impl UseCounts {
         assert!(before < STUCK, "use count {cookie} is {before}: counts are taken and never put");
     }
 
-    /// One user less: it does not look at the bytes any more.
+    /// Removes a user, which no longer reads the bytes.
     ///
     /// Panics where there is no such count, or where it is 0: then somebody put twice. The count stays in use
     /// from then on, so that the buffer is not used again too early.

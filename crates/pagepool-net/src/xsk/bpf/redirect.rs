@@ -33,7 +33,7 @@ pub enum Attach {
     Generic,
 }
 
-/// What redirects packets to AF_XDP sockets.
+/// An XDP program, or the XSKMAP of one, that redirects packets to AF_XDP sockets.
 ///
 /// One's own program is brought by [`over_map`](Self::over_map): one that calls `bpf_redirect_map` on that
 /// map.
@@ -53,9 +53,9 @@ struct Ours {
 }
 
 impl Redirect {
-    /// Attaches a program to an interface that gives each queue's packets to its socket, and those of queues
-    /// without one to the stack. With `frags` it takes packets of several buffers (Linux 5.18), without which
-    /// drivers refuse it where packets may be longer than a page holds.
+    /// Attaches an XDP program to an interface. It redirects the packets of each queue to the queue's socket,
+    /// and passes those of queues without a socket to the stack. With `frags` it takes packets of several
+    /// buffers (Linux 5.18), without which drivers refuse it where packets may be longer than a page holds.
     ///
     /// Needs `CAP_BPF` and `CAP_NET_ADMIN`. A program that is there already is an error that names it.
     pub fn attach(interface: &str, how: Attach, frags: bool) -> Result<Arc<Self>, Error> {
@@ -70,20 +70,19 @@ impl Redirect {
         Ok(Arc::new(Self { map, ours: Some(Ours { link, mode, why, id }) }))
     }
 
-    /// Uses the map of a program that somebody else attached: a `BPF_MAP_TYPE_XSKMAP`, with room for the
+    /// Uses the map of an XDP program that was attached elsewhere: a `BPF_MAP_TYPE_XSKMAP` with room for the
     /// queues. A map may serve several interfaces, where the program looks for each at keys of its own: see
     /// [`XskParams::map_key`](crate::XskParams::map_key).
     pub fn over_map(map: OwnedFd) -> Arc<Self> {
         Arc::new(Self { map, ours: None })
     }
 
-    /// The map from keys, which are queue numbers where the program is ours, to sockets.
+    /// The XSKMAP. Its keys are queue numbers if the program was attached here.
     pub fn map(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
     }
 
-    /// Where the program runs that was attached here, and why not in the driver if that was to be had if
-    /// possible.
+    /// Where the attached program runs, and with [`Attach::Auto`] why it does not run in the driver.
     pub fn mode(&self) -> Option<(Attach, Option<&str>)> {
         self.ours.as_ref().map(|ours| (ours.mode, ours.why.as_deref()))
     }
@@ -104,10 +103,10 @@ impl Redirect {
         Ok(key)
     }
 
-    /// Gives the packets for which the program looks at this key, ours at a queue's number, to a socket from
-    /// now on; nobody else's is replaced. An [`XskDevice`](crate::XskDevice) does so by itself. This is for
-    /// AF_XDP sockets of other crates and libraries, which must be bound to the queue; the kernel takes one
-    /// out when it is closed.
+    /// Inserts a socket into the map at this key, which is the queue's number for a program attached here. A
+    /// socket that is there already is not replaced. An [`XskDevice`](crate::XskDevice) does so by itself.
+    /// This is for AF_XDP sockets of other crates and libraries, which must be bound to the queue; the kernel
+    /// takes one out when it is closed.
     pub fn insert(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         sys::set_socket(self.map(), key, socket).map_err(|source| {
             if source.raw_os_error() == Some(errno::EEXIST) {

@@ -120,7 +120,7 @@ pub(crate) fn bind(
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether the driver works on the UMEM itself.
+/// Whether the driver uses zero copy.
 pub(crate) fn is_zero_copy(fd: BorrowedFd<'_>) -> bool {
     option::<libc::xdp_options>(fd, libc::SOL_XDP, libc::XDP_OPTIONS)
         .is_ok_and(|options| options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)

@@ -151,7 +151,7 @@ impl ArenaParams {
     }
 }
 
-/// What an arena is, and which requests were not met.
+/// What the memory of an arena is, and which requests were not available.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Description {

@@ -30,7 +30,7 @@ use crate::packet::xdp_frame::XdpFrame;
 /// Headroom of a head that is made empty, for the headers that a stack puts there.
 pub(crate) const EMPTY_HEAD: u32 = 128;
 
-/// A packet for network stacks: head and fragments, cloned without a copy, home when the last clone is
+/// A packet for network stacks: head and fragments, cloned without a copy, returned when the last clone is
 /// dropped.
 ///
 /// ```
