@@ -223,7 +223,7 @@ impl Arena {
         Ok(Arc::new(this))
     }
 
-    /// Base pages of 4 KiB that are out. Takes the free pages' lock.
+    /// Base pages of 4 KiB that pools have. Takes the lock of the free pages.
     pub fn pages_out(&self) -> u64 {
         self.free.out()
     }
@@ -275,7 +275,7 @@ impl Arena {
         true
     }
 
-    /// What this arena is, and which requests were not met.
+    /// What the memory of this arena is, and which requests were not available.
     pub fn description(&self) -> Description {
         let report = self.report();
         let ignored = self.params.topology.nodes_ignored().map(str::to_owned);

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::mem::page::{NodeId, PageIdx};
 use crate::sys::call;
 
-/// The memory nodes of the machine, or of a made-up one. Cheap to clone; clones share the made-up current
+/// The memory nodes of the machine, or of a simulated one. Cheap to clone; clones share the simulated current
 /// node.
 ///
 /// ```
@@ -86,24 +86,24 @@ impl Topology {
         Self { source: NodeSource::Machine(nodes.into()), current: None }
     }
 
-    /// A machine whose kernel has no calls about nodes (`ENOSYS`), for tests of that case.
+    /// A machine whose kernel has no NUMA calls (`ENOSYS`), for tests of that case.
     pub fn without_numa_calls() -> Self {
         Self::from_probe(Err(io::Error::from(io::ErrorKind::Unsupported)), Ok(String::new()))
     }
 
-    /// A made-up machine with nodes `0..nodes` (at least one), on which a page lies where `node_of_page`
+    /// A simulated machine with nodes `0..nodes` (at least one), on which a page lies where `node_of_page`
     /// says. A page of a higher order exists only where all its base pages are on one node.
     pub fn pretend(nodes: u8, node_of_page: impl Fn(PageIdx) -> NodeId + Send + Sync + 'static) -> Self {
         Self::pretend_sized(nodes, move |page, _| node_of_page(page))
     }
 
-    /// A made-up machine on which page `i` of an arena is on node `i % nodes`. So there are pages of order 0
-    /// only.
+    /// A simulated machine on which page `i` of an arena is on node `i % nodes`. So there are pages of order
+    /// 0 only.
     pub fn pretend_interleaved(nodes: u8) -> Self {
         Self::pretend_sized(nodes, move |page, _| NodeId((page.0 % u32::from(nodes.max(1))) as u8))
     }
 
-    /// A made-up machine on which an arena lies in `nodes` equal stretches, the first on node 0 and so on.
+    /// A simulated machine on which an arena lies in `nodes` equal stretches, the first on node 0 and so on.
     pub fn pretend_halves(nodes: u8) -> Self {
         Self::pretend_sized(nodes, move |page, pages| {
             let node = u64::from(page.0) * u64::from(nodes) / u64::from(pages.max(1));

@@ -20,7 +20,7 @@ use crate::returns::pool_core::PoolPtr;
 /// Most pools whose pages are here at once.
 const POOLS: usize = u8::MAX as usize;
 
-/// Whole pages by their numbers: what a device has.
+/// The whole pages that a device has, by page number.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, DeviceTable, Pool, PoolParams};
@@ -217,7 +217,7 @@ impl DeviceTable {
         Some(PageBuf::whole(pool, page))
     }
 
-    /// Sends everything home that is here; says how many pages there were.
+    /// Returns all pages of the table to their pools; returns how many.
     pub fn clear(&mut self) -> usize {
         let len = self.len;
         for page in 0..self.marks.len() {
@@ -228,8 +228,8 @@ impl DeviceTable {
         len
     }
 
-    /// Leaks everything that is here, for a device that may write there still: it is out for ever. Says how
-    /// many pages there were.
+    /// Leaks all pages of the table, for a device that may still write to them: they stay out for ever.
+    /// Returns how many.
     pub fn forget(&mut self) -> usize {
         self.marks.fill(0);
         std::mem::take(&mut self.len)
