@@ -534,7 +534,7 @@ fn starving_twice_signals_twice() {
     });
 }
 
-// ---- Shared, held and raw buffers ---------------------------------------------------------------
+// ---- Shared buffers, page references, raw addresses ---------------------------------------------
 
 #[test]
 fn the_last_reader_sends_the_buffer_home() {
@@ -578,10 +578,10 @@ fn readers_finish_before_the_page_is_used_again() {
     });
 }
 
-// ---- Waiting for a count that gives no sign -----------------------------------------------------
+// ---- The deferred queue -------------------------------------------------------------------------
 
-/// One page, which waits for a reader on another thread; and what the reader does with it.
-fn waiting(on_busy: OnBusy) -> (Scene, Bound, Arc<UseCounts>, Arc<loom::cell::UnsafeCell<u8>>) {
+/// One page in the deferred queue, for a reader on another thread; and the reader's count and bytes.
+fn deferred(on_busy: OnBusy) -> (Scene, Bound, Arc<UseCounts>, Arc<loom::cell::UnsafeCell<u8>>) {
     let (scene, pool) = scene(1, PoolParams { defer_capacity: 1, on_busy, ..small(1, 1) });
     let counts = UseCounts::new(1);
     let user = pool.deferred_user(counts.clone()).unwrap();
@@ -591,10 +591,10 @@ fn waiting(on_busy: OnBusy) -> (Scene, Bound, Arc<UseCounts>, Arc<loom::cell::Un
 }
 
 #[test]
-fn a_page_that_waits_is_used_again_after_every_read() {
+fn a_deferred_page_is_used_again_after_every_read() {
     for on_busy in [OnBusy::Keep, OnBusy::Release] {
-        explore("waits/bytes", 3, move || {
-            let (scene, pool, counts, bytes) = waiting(on_busy);
+        explore("deferred/bytes", 3, move || {
+            let (scene, pool, counts, bytes) = deferred(on_busy);
             let (theirs, reader) = (bytes.clone(), counts.clone());
             let reader = thread::spawn(move || {
                 theirs.with(|_| ());
@@ -613,9 +613,9 @@ fn a_page_that_waits_is_used_again_after_every_read() {
 }
 
 #[test]
-fn two_who_watch_the_end_ask_after_what_waits() {
-    explore("waits/destroy", 2, || {
-        let (scene, pool, counts, _) = waiting(OnBusy::Keep);
+fn two_watchers_of_the_end_poll_the_deferred_queue() {
+    explore("deferred/destroy", 2, || {
+        let (scene, pool, counts, _) = deferred(OnBusy::Keep);
         let shutdown = Arc::new(pool.destroy());
         let watching = shutdown.clone();
         let reader = thread::spawn(move || {
@@ -624,7 +624,7 @@ fn two_who_watch_the_end_ask_after_what_waits() {
         });
         shutdown.is_complete();
         reader.join().unwrap();
-        assert!(shutdown.is_complete(), "nobody uses it any more, and nobody asks beside this");
+        assert!(shutdown.is_complete(), "nobody uses it any more, and nobody else polls");
         scene.ended(&shutdown);
         assert_eq!(scene.handle.deferred_stats().reused, 1);
     });
@@ -663,12 +663,12 @@ fn a_clone_outlives_the_pool() {
 }
 
 #[test]
-fn a_hold_ends_while_its_page_comes_home() {
-    explore("hold", 3, || {
+fn a_page_ref_ends_while_its_page_comes_home() {
+    explore("page_ref", 3, || {
         let (scene, pool) = scene(1, small(1, 1));
         let mut buffer = pool.alloc_page().unwrap();
-        let hold = buffer.page_ref();
-        let holder = thread::spawn(move || drop(hold));
+        let page_ref = buffer.page_ref();
+        let holder = thread::spawn(move || drop(page_ref));
         drop(buffer);
         holder.join().unwrap();
         let stats = pool.stats();
@@ -678,12 +678,12 @@ fn a_hold_ends_while_its_page_comes_home() {
 }
 
 #[test]
-fn two_holds_end_while_their_page_comes_home_elsewhere() {
-    explore("hold/two", 2, || {
+fn two_page_refs_end_while_their_page_comes_home_elsewhere() {
+    explore("page_ref/two", 2, || {
         let (scene, pool) = scene(1, small(1, 1));
         let mut buffer = pool.alloc_page().unwrap();
-        let holds = [buffer.page_ref(), buffer.page_ref()];
-        let [first, second] = holds.map(|hold| thread::spawn(move || drop(hold)));
+        let page_refs = [buffer.page_ref(), buffer.page_ref()];
+        let [first, second] = page_refs.map(|page_ref| thread::spawn(move || drop(page_ref)));
         let returner = drop_there(buffer);
         for thread in [first, second, returner] {
             thread.join().unwrap();
@@ -693,14 +693,14 @@ fn two_holds_end_while_their_page_comes_home_elsewhere() {
 }
 
 #[test]
-fn a_hold_outlives_the_pool() {
-    explore("hold/destroy", 2, || {
+fn a_page_ref_outlives_the_pool() {
+    explore("page_ref/destroy", 2, || {
         let (scene, pool) = scene(1, small(1, 1));
         let mut buffer = pool.alloc_page().unwrap();
-        let hold = buffer.page_ref();
+        let page_ref = buffer.page_ref();
         let returner = drop_there(buffer);
         let shutdown = pool.destroy();
-        drop(hold);
+        drop(page_ref);
         returner.join().unwrap();
         scene.ended(&shutdown);
     });

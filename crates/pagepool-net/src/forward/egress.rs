@@ -48,7 +48,7 @@ counters! {
 struct Known {
     area: Arc<Area>,
     /// Whether its frames go as they are.
-    reached: bool,
+    reused: bool,
     /// What this egress is a user of; none where the device has no domain, or did not map the area.
     mapping: Option<Arc<Mapping>>,
 }
@@ -107,7 +107,7 @@ impl Egress {
     /// device's. `None` if it had to be copied and could not be; it is counted and went home.
     #[inline]
     pub fn prepare(&mut self, frame: XdpFrame, pool: &Bound) -> Option<XdpFrame> {
-        match self.reach(&frame) {
+        match self.path_of(&frame) {
             Path::Reuse => self.stats.reused += 1,
             Path::MapOnce => self.stats.mapped += 1,
             Path::Copy => return self.copy(&frame, pool),
@@ -122,7 +122,7 @@ impl Egress {
         let (Some(known), Some(first)) = (self.known.get(self.last), packets.first()) else { return false };
         let pool = first.buffer().pool_id();
         let is_like_it = |packet: &XdpBuff| packet.buffer().pool_id() == pool && !packet.has_frags();
-        known.reached && Arc::ptr_eq(&known.area, first.buffer().area()) && packets.iter().all(is_like_it)
+        known.reused && Arc::ptr_eq(&known.area, first.buffer().area()) && packets.iter().all(is_like_it)
     }
 
     /// So many of those went, without having been prepared singly.
@@ -144,17 +144,17 @@ impl Egress {
 
     /// The way of all buffers of a frame: of the worst of them.
     #[inline]
-    fn reach(&mut self, frame: &XdpFrame) -> Path {
+    fn path_of(&mut self, frame: &XdpFrame) -> Path {
         let Some(first) = frame.buffer() else { return Path::Copy };
-        let path = self.reach_area(first.area());
+        let path = self.path_of_area(first.area());
         if !frame.has_frags() {
             return path;
         }
-        frame.frags().iter().fold(path, |worst, frag| worst.max(self.reach_area(frag.buffer().area())))
+        frame.frags().iter().fold(path, |worst, frag| worst.max(self.path_of_area(frag.buffer().area())))
     }
 
     #[inline]
-    fn reach_area(&mut self, area: &Arc<Area>) -> Path {
+    fn path_of_area(&mut self, area: &Arc<Area>) -> Path {
         match self.known.get(self.last) {
             Some(known) if Arc::ptr_eq(&known.area, area) => known.path(),
             _ => self.find_or_meet(area),
@@ -177,7 +177,7 @@ impl Egress {
         self.stats.map_failed += u64::from(refused);
         let path = if refused { Path::Copy } else { found };
         self.last = self.known.len();
-        self.known.push(Known { area: area.clone(), reached: path != Path::Copy, mapping });
+        self.known.push(Known { area: area.clone(), reused: path != Path::Copy, mapping });
         path
     }
 
@@ -215,7 +215,7 @@ impl Drop for Egress {
 
 impl Known {
     fn path(&self) -> Path {
-        if self.reached { Path::Reuse } else { Path::Copy }
+        if self.reused { Path::Reuse } else { Path::Copy }
     }
 
     fn forget(self) {

@@ -61,7 +61,7 @@ impl Receiver {
         &mut self,
         into: &mut Vec<XdpBuff>,
         budget: usize,
-        reach: &MappingCache,
+        mapping: &MappingCache,
         stats: &mut DeviceStats,
     ) -> usize {
         let most = budget.min(into.capacity() - into.len());
@@ -70,7 +70,7 @@ impl Receiver {
             let want = BURST.min(most - (into.len() - before));
             let got = self.done.pop_partial_slice(&mut self.burst[..want]).0.len();
             for at in 0..got {
-                if let Some(packet) = self.accept(self.burst[at], reach, stats) {
+                if let Some(packet) = self.accept(self.burst[at], mapping, stats) {
                     stats.rx_bytes += packet.len() as u64;
                     into.push(packet);
                 }
@@ -86,21 +86,21 @@ impl Receiver {
 
     /// A buffer that came back; gives the packet that ends with it.
     #[inline]
-    fn accept(&mut self, got: Received, reach: &MappingCache, stats: &mut DeviceStats) -> Option<XdpBuff> {
+    fn accept(&mut self, got: Received, mapping: &MappingCache, stats: &mut DeviceStats) -> Option<XdpBuff> {
         let Some((buffer, at)) = self.take(got.id) else {
             stats.rx_bad_descriptor += 1;
             return self.spoilt(got.last);
         };
         let len = got.len as usize;
         if got.last && self.partial.is_none() && !self.skipping && len > 0 {
-            reach.sync_for_cpu(at, len.min(buffer.packet_capacity()));
+            mapping.sync_for_cpu(at, len.min(buffer.packet_capacity()));
             return XdpBuff::received(buffer, len).map_err(|_| stats.rx_bad_length += 1).ok();
         }
         if len == 0 || len > buffer.packet_capacity() {
             stats.rx_bad_length += 1;
             return self.spoilt(got.last);
         }
-        reach.sync_for_cpu(at, len);
+        mapping.sync_for_cpu(at, len);
         self.append(buffer, len, got.last, stats)
     }
 
@@ -122,7 +122,7 @@ impl Receiver {
     pub(super) fn look_in_place(
         &mut self,
         budget: usize,
-        reach: &MappingCache,
+        mapping: &MappingCache,
         stats: &mut DeviceStats,
         mut look: impl FnMut(&mut [u8]),
     ) -> usize {
@@ -136,7 +136,7 @@ impl Receiver {
             };
             let len = got.len as usize;
             if got.last && (1..=buffer.packet_capacity()).contains(&len) {
-                reach.sync_for_cpu(at, len);
+                mapping.sync_for_cpu(at, len);
                 look(buffer.packet_mut().map_or(&mut [], |bytes| &mut bytes[..len]));
                 stats.rx_packets += 1;
                 stats.rx_bytes += len as u64;
@@ -146,7 +146,7 @@ impl Receiver {
             }
             if !self.fill.is_full() {
                 let capacity = buffer.packet_capacity();
-                reach.sync_for_device(at, capacity);
+                mapping.sync_for_device(at, capacity);
                 self.put_on_ring(buffer, at, capacity);
             } // else the device completed what it had not taken off the ring, and the buffer goes home
         }
@@ -196,14 +196,14 @@ impl Receiver {
     /// Gives the device a buffer for every free slot that the ring has a place for: one that completes what
     /// it has not taken off the ring leaves slots without.
     #[inline]
-    pub(super) fn refill(&mut self, pool: &Bound, reach: &mut MappingCache, stats: &mut DeviceStats) {
-        let sync = !reach.is_coherent() && !pool.syncs_for(reach.id());
+    pub(super) fn refill(&mut self, pool: &Bound, mapping: &mut MappingCache, stats: &mut DeviceStats) {
+        let sync = !mapping.is_coherent() && !pool.syncs_for(mapping.id());
         let mut room = if self.free.is_empty() { 0 } else { self.free.len().min(self.fill.slots()) };
         while room > 0 {
             let want = room.min(Batch::MAX);
             let mut batch = pool.alloc_batch(want);
             let got = batch.len();
-            let posted = self.post(&mut batch, sync, reach);
+            let posted = self.post(&mut batch, sync, mapping);
             stats.rx_unmapped += (got - posted) as u64;
             if posted < want {
                 return; // the pool is empty, or not mapped, and what was not posted goes home
@@ -215,15 +215,15 @@ impl Receiver {
     /// Gives the device buffers, for which there are slots and places on the ring; says how many of them are
     /// mapped.
     #[inline]
-    fn post(&mut self, batch: &mut Batch, sync: bool, reach: &mut MappingCache) -> usize {
+    fn post(&mut self, batch: &mut Batch, sync: bool, mapping: &mut MappingCache) -> usize {
         let Self { fill, free, slots, .. } = self;
         let Ok(places) = fill.write_chunk_uninit(batch.len()) else { return 0 };
         places.fill_from_iter(std::iter::from_fn(|| {
             let buffer = batch.pop()?;
-            let at = DeviceAddr(reach.addr_of(&buffer)?.0 + buffer.packet_offset() as u64);
+            let at = DeviceAddr(mapping.addr_of(&buffer)?.0 + buffer.packet_offset() as u64);
             let len = buffer.packet_capacity();
             if sync {
-                reach.sync_for_device(at, len);
+                mapping.sync_for_device(at, len);
             }
             let free = free.pop()?;
             let slot = &mut slots[free as usize];

@@ -117,14 +117,14 @@ struct Open {
     /// The sender's: the kernel's, or those of the program.
     tx: TxRings,
     /// What sends in place of the kernel.
-    program: Option<BpfBatch>,
+    batch: Option<BpfBatch>,
     zero_copy: bool,
     /// Whether calls poll the driver: then they are made also where nobody waits for them.
     busy: bool,
     /// With zero copy.
     probe: Option<Probe>,
     /// With a redirect.
-    deliveries: Option<GracePeriod>,
+    grace_period: Option<GracePeriod>,
 }
 
 impl XskDevice {
@@ -145,18 +145,18 @@ impl XskDevice {
         params.busy_poll.map_or(Ok(()), |busy| set_busy_poll(fd.as_fd(), busy))?;
         let fd = Arc::new(fd);
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index: link.index, number: params.queue };
-        let (program, why_ring) = Loaded::choose(&params, umem, queue, &link)?;
+        let (batch, why_ring) = Loaded::choose(&params, umem, queue, &link)?;
         umem.bind(&fd, has_memory, queue, params.busy_limit)?;
         let zero_copy = sys::is_zero_copy(fd.as_fd());
-        let (program, tx) = match program.filter(|_| !zero_copy) {
+        let (batch, tx) = match batch.filter(|_| !zero_copy) {
             None => (None, tx),
             Some(loaded) => {
-                let (program, tx) = loaded.over(tx);
-                (Some(program), tx)
+                let (batch, tx) = loaded.over(tx);
+                (Some(batch), tx)
             }
         };
         let busy = params.busy_poll.is_some();
-        let open = Open { fd, rx, tx, program, zero_copy, busy, probe: None, deliveries: None };
+        let open = Open { fd, rx, tx, batch, zero_copy, busy, probe: None, grace_period: None };
         let mut this = Self::new(&params, umem, (queue, key), open, buffers as usize, link.mtu);
         this.why_ring = why_ring.filter(|_| !zero_copy);
         // From here on dropping it closes the socket in order.
@@ -172,7 +172,7 @@ impl XskDevice {
         }
         if let (Some(redirect), Some(open)) = (&this.redirect, &mut this.open) {
             redirect.insert(this.key, open.fd.as_fd())?;
-            open.deliveries = Some(GracePeriod::new());
+            open.grace_period = Some(GracePeriod::new());
         }
         Ok(this)
     }
@@ -232,8 +232,8 @@ impl XskDevice {
     /// How packets are sent now, and why not by BPF batch, if [`TxMode::Auto`] would have used it or a
     /// program has stopped. See [`TxMode`].
     pub fn tx_mode(&self) -> (TxMode, Option<String>) {
-        let program = self.open.as_ref().and_then(|open| open.program.as_ref());
-        match program.map(BpfBatch::stopped) {
+        let batch = self.open.as_ref().and_then(|open| open.batch.as_ref());
+        match batch.map(BpfBatch::stopped) {
             Some(None) => (TxMode::BpfBatch, None),
             Some(Some(why)) => (TxMode::Ring, Some(why.to_string())),
             None => (TxMode::Ring, self.why_ring.clone()),
@@ -296,12 +296,12 @@ impl XskDevice {
 impl Open {
     /// Has what is to be sent sent. Says whether there still is an interface.
     fn kick_transmit(&mut self, calls: &mut Calls) -> bool {
-        let Self { fd, tx, program, zero_copy, busy, .. } = self;
+        let Self { fd, tx, batch, zero_copy, busy, .. } = self;
         let kick =
             |rings: &TxRings, calls: &mut Calls| kick_ring(rings, fd.as_fd(), *zero_copy, *busy, calls);
-        match program {
+        match batch {
             None => kick(tx, calls),
-            Some(program) => program.send(fd.as_fd(), calls, kick),
+            Some(batch) => batch.send(fd.as_fd(), calls, kick),
         }
     }
 
@@ -318,7 +318,7 @@ impl Open {
 
     /// Buffers that wait to be sent, and that were.
     fn tx_levels(&self) -> (usize, usize) {
-        let (send, done) = self.program.as_ref().map_or((0, 0), BpfBatch::kernel_levels);
+        let (send, done) = self.batch.as_ref().map_or((0, 0), BpfBatch::kernel_levels);
         (self.tx.send.level() + send, self.tx.done.level() + done)
     }
 
@@ -485,15 +485,15 @@ impl Device for XskDevice {
     }
 
     fn close(&mut self) {
-        let Some(Open { fd, rx, tx, program, probe, deliveries, .. }) = self.open.take() else { return };
+        let Some(Open { fd, rx, tx, batch, probe, grace_period, .. }) = self.open.take() else { return };
         self.last = sys::statistics(fd.as_fd()).unwrap_or_default();
         if let Some(redirect) = self.redirect.take() {
             redirect.remove(self.key, fd.as_fd());
         }
-        let delivered = deliveries.is_none_or(GracePeriod::wait);
-        drop((rx, tx, program)); // before the socket: the kernel keeps one whose rings are mapped
+        let over = grace_period.is_none_or(GracePeriod::wait);
+        drop((rx, tx, batch)); // before the socket: the kernel keeps one whose rings are mapped
         self.umem.close(fd);
-        if delivered && probe.is_none_or(|probe| probe.wait(self.queue)) {
+        if over && probe.is_none_or(|probe| probe.wait(self.queue)) {
             self.stats.closed_with += (self.receiver.clear() + self.sender.clear()) as u64;
         } else {
             self.receiver.forget(); // somebody may write there still: leaked, and so counted as out for ever
@@ -894,17 +894,17 @@ mod tests {
         veth::refused(calls, || {
             let (mut device, pool) = open();
             device.receive(&pool, &mut Vec::new(), 0);
-            let deliveries = &device.open.as_ref().unwrap().deliveries;
-            let knows = matches!(deliveries, Some(GracePeriod::PacketSocket(_)));
+            let grace_period = &device.open.as_ref().unwrap().grace_period;
+            let knows = matches!(grace_period, Some(GracePeriod::PacketSocket(_)));
             device.close();
             (knows, device.stats().closed_with, pool.inflight().out)
         })
     }
 
     #[test]
-    fn where_nothing_tells_that_deliveries_are_over_buffers_are_leaked() {
+    fn without_a_grace_period_buffers_are_leaked() {
         if let Some(why) = veth::missing() {
-            return println!("SKIP deliveries: {why}");
+            return println!("SKIP grace period: {why}");
         }
         let _veth = veth::Veth::new(1, 1500);
         assert_eq!(closed_without(&veth::GRACE_PERIODS), (true, 8, 0), "a packet socket tells as well");

@@ -240,7 +240,7 @@ impl Receiver {
         &mut self,
         rings: &mut RxRings,
         pool: &Bound,
-        reach: &mut MappingCache,
+        mapping: &mut MappingCache,
         stats: &mut DeviceStats,
     ) {
         let want = self.most.saturating_sub(self.held());
@@ -250,8 +250,8 @@ impl Receiver {
         let fill = &mut rings.fill;
         let want = want.min(fill.room(want));
         let unmapped = match self.given {
-            Given::Pages(_) => self.refill_pages(fill, want, pool, reach),
-            Given::Frags(..) => self.refill_frags(fill, want, pool, reach),
+            Given::Pages(_) => self.refill_pages(fill, want, pool, mapping),
+            Given::Frags(..) => self.refill_frags(fill, want, pool, mapping),
         };
         stats.rx_unmapped += unmapped as u64;
         fill.submit();
@@ -265,13 +265,13 @@ impl Receiver {
         fill: &mut Fill,
         mut want: usize,
         pool: &Bound,
-        reach: &mut MappingCache,
+        mapping: &mut MappingCache,
     ) -> usize {
         while want > 0 {
             let asked = want.min(Batch::MAX);
             let batch = pool.alloc_batch(asked);
             let got = batch.len();
-            if let Err(unmapped) = self.give_pages(fill, batch, reach) {
+            if let Err(unmapped) = self.give_pages(fill, batch, mapping) {
                 return unmapped.len(); // they go home
             }
             if got < asked {
@@ -289,11 +289,11 @@ impl Receiver {
         &mut self,
         fill: &mut Fill,
         mut batch: Batch,
-        reach: &mut MappingCache,
+        mapping: &mut MappingCache,
     ) -> Result<(), Batch> {
         let Given::Pages(pages) = &mut self.given else { return Err(batch) };
         let Some(one) = batch.pop() else { return Ok(()) };
-        let mapped = reach.addr_of(&one).is_some_and(|at| at.0 >> PAGE_SHIFT == u64::from(one.page().0));
+        let mapped = mapping.addr_of(&one).is_some_and(|at| at.0 >> PAGE_SHIFT == u64::from(one.page().0));
         if batch.push(one).is_err() || !mapped {
             return Err(batch);
         }
@@ -312,11 +312,11 @@ impl Receiver {
         fill: &mut Fill,
         want: usize,
         pool: &Bound,
-        reach: &mut MappingCache,
+        mapping: &mut MappingCache,
     ) -> usize {
         for _ in 0..want {
             let Some(frag) = pool.alloc_frag(self.layout.chunk as usize) else { return 0 };
-            if !self.give_frag(fill, frag, reach) {
+            if !self.give_frag(fill, frag, mapping) {
                 return 1;
             }
         }
@@ -325,9 +325,9 @@ impl Receiver {
 
     /// The kernel's from here on, if it lies in the UMEM, at the beginning of a chunk; else it goes home.
     #[inline]
-    fn give_frag(&mut self, fill: &mut Fill, buffer: PageBuf, reach: &mut MappingCache) -> bool {
+    fn give_frag(&mut self, fill: &mut Fill, buffer: PageBuf, mapping: &mut MappingCache) -> bool {
         let Given::Frags(frags, out) = &mut self.given else { return false };
-        let Some(at) = reach.addr_of(&buffer) else { return false };
+        let Some(at) = mapping.addr_of(&buffer) else { return false };
         let unit = 1u64 << self.layout.unit_shift;
         let entry = frags.get_mut((at.0 >> self.layout.unit_shift) as usize);
         let Some(entry) = entry.filter(|entry| at.0 & (unit - 1) == 0 && entry.is_none()) else {
@@ -341,12 +341,12 @@ impl Receiver {
 
     /// Gives one buffer, of whichever kind.
     #[cfg(test)]
-    pub(super) fn give(&mut self, fill: &mut Fill, pool: &Bound, reach: &mut MappingCache) -> bool {
+    pub(super) fn give(&mut self, fill: &mut Fill, pool: &Bound, mapping: &mut MappingCache) -> bool {
         match self.given {
-            Given::Pages(_) => self.give_pages(fill, pool.alloc_batch(1), reach).is_ok(),
+            Given::Pages(_) => self.give_pages(fill, pool.alloc_batch(1), mapping).is_ok(),
             Given::Frags(..) => {
                 let frag = pool.alloc_frag(self.layout.chunk as usize);
-                frag.is_some_and(|frag| self.give_frag(fill, frag, reach))
+                frag.is_some_and(|frag| self.give_frag(fill, frag, mapping))
             }
         }
     }

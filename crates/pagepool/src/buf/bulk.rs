@@ -1,7 +1,7 @@
 //! Buffers of any pools that go home together.
 //!
 //! Who    any thread. The owner is looked up when the buffers return.
-//! How    of up to 64 buffers each pool is gone to once: its whole pages in one go, then its fragments; pages
+//! How    each pool is visited once for up to 64 buffers: its whole pages together, then its fragments. Pages
 //!        with something to look up go singly.
 //! Cost   all plain pages of one pool on its owner's thread: one copy into the cache, without a branch per
 //!        buffer.
@@ -68,7 +68,7 @@ pub(crate) unsafe fn put_parted(buffers: &mut [PageBuf]) {
     }
 }
 
-/// Copies the page numbers of buffers, and says how many: all of them if they are whole pages of this pool
+/// Copies the page numbers of buffers, and returns how many: all of them if they are whole pages of this pool
 /// with nothing to look up, else none. Without a branch per buffer.
 #[inline(always)]
 fn copy_plain(pool: PoolPtr, buffers: &[PageBuf], space: &mut [u32]) -> usize {

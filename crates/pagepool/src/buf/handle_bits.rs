@@ -1,11 +1,11 @@
-//! What a handle says of its buffer, in 64 bits.
+//! The 64 bits of a handle: page and fragment.
 
 use crate::mem::page::{PAGE_SHIFT, PageIdx};
 
-/// What a handle says of its part of the page, in 32 bits: 0 is a whole page, [`FragBits::SPECIAL`] a whole
-/// page with something to look up when it comes home, anything else a fragment: its offset within its base
-/// page in steps of 8 bytes (9 bits), and its length in bytes (23 bits). The base page that the fragment
-/// begins in stands beside it.
+/// The part of the page that a handle has, in 32 bits: 0 is a whole page, [`FragBits::SPECIAL`] a whole page
+/// with something to look up when it comes home, anything else a fragment: its offset within its base page in
+/// steps of 8 bytes (9 bits), and its length in bytes (23 bits). The base page that the fragment begins in
+/// stands beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct FragBits(pub(crate) u32);

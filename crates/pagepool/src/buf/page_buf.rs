@@ -117,7 +117,7 @@ impl PageBuf {
         self.pool.id
     }
 
-    /// The area that it lies in: what a device maps in order to reach it.
+    /// The area that it lies in: the memory that a device must map to access it.
     #[inline]
     pub fn area(&self) -> &Arc<Area> {
         &self.pool.area
@@ -320,13 +320,13 @@ impl PageBuf {
         }
     }
 
-    /// The handle of a whole page. Whoever calls it owned the page, and gives it up.
+    /// The handle of a whole page. The caller owned the page, and gives it up.
     #[inline(always)]
     pub(crate) fn whole(pool: PoolPtr, page: PageIdx) -> Self {
         Self { pool, bits: HandleBits::whole(page) }
     }
 
-    /// The handle of a part of a page.
+    /// The handle of any part of a page.
     #[inline(always)]
     pub(crate) fn new(pool: PoolPtr, page: PageIdx, frag_bits: FragBits) -> Self {
         Self { pool, bits: HandleBits::new(page, frag_bits) }

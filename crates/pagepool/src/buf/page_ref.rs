@@ -2,8 +2,8 @@
 //!
 //! Who    any thread. The count stands in the page's record; a page that comes home while it is not 0 leaves
 //!        its pool.
-//! Pairs  PageRef::drop (AcqRel) against clear_record (AcqRel) on the same word: whoever makes it "left, no
-//!        reference" gives the memory back, once.
+//! Pairs  PageRef::drop (AcqRel) against clear_record (AcqRel) on the same word: the one that makes it "left,
+//!        no reference" gives the memory back, once.
 
 // UNSAFETY: the last reference gives the page back to its provider.
 #![expect(unsafe_code)]
@@ -60,7 +60,7 @@ impl PageRef {
     pub(crate) fn new(pool: PoolPtr, page: PageIdx) -> Self {
         let before = pool.page_meta(page).refs.fetch_add(1, Ordering::Relaxed);
         if before & REF_COUNT > REF_COUNT / 2 {
-            std::process::abort(); // 500 million forgotten references: as `Arc`, rather this than a wrap
+            std::process::abort(); // 2^29 forgotten references: as `Arc`, abort rather than wrap
         }
         Self { provider: pool.provider().clone(), page, order: pool.geometry.order }
     }

@@ -40,7 +40,7 @@ pub enum RawError {
     NoDomain,
     /// The address is in no region that is mapped in the pool's first domain.
     Unmapped(DeviceAddr),
-    /// The address lies in a page that this pool does not hold.
+    /// The address lies in a page that is not this pool's.
     NotOurs(DeviceAddr),
     /// The address lies in a page of the pool, but in no buffer that is out in raw form.
     NotOut(DeviceAddr),
@@ -55,7 +55,7 @@ impl fmt::Display for RawError {
             Self::Unmapped(at) => {
                 write!(f, "device address {at} is in no region mapped in the pool's first domain")
             }
-            Self::NotOurs(at) => write!(f, "device address {at} lies in a page that this pool does not hold"),
+            Self::NotOurs(at) => write!(f, "device address {at} lies in a page that is not this pool's"),
             Self::NotOut(at) => {
                 write!(
                     f,
@@ -131,7 +131,7 @@ pub(crate) fn from_raw(pool: PoolPtr, addr: DeviceAddr) -> Result<PageBuf, RawEr
     if marks.fetch_and(!bit, Ordering::AcqRel) & bit == 0 {
         return Err(RawError::NotOut(addr)); // somebody else brought it meanwhile
     }
-    // The mark is taken: what it stands for can no longer change. Was it what was looked at?
+    // The mark is taken: nobody else can change the page's state now. Is it still what was read before?
     let end = find_end(&pool, page, start);
     if ours() && inside(end) {
         return Ok(rebuild(pool, page, start, end));

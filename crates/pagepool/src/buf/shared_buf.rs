@@ -2,9 +2,9 @@
 //!
 //! What   clones of one buffer; the last to be dropped sends the buffer home, once.
 //! How    the page's record counts, for all shared buffers of the page together, the clones beyond the first
-//!        of each. A drop takes one away, or where there is none goes home itself. As many messages go home
-//!        as there were buffers, the last of them after the last drop; and a page is used again only when all
-//!        its fragments are home.
+//!        of each. A drop takes one away; if there is none, the buffer goes home. As many messages go home as
+//!        there were buffers, the last one after the last drop; and a page is used again only when all its
+//!        fragments are home.
 //! Cost   clone and drop: one atomic read-modify-write in the page's record. The one buffer type that has
 //!        any.
 //! Pairs  drop (Release on the count) -> the drop that finds 0 (Acquire): it sees all reads of the others
@@ -52,7 +52,7 @@ impl PageBuf {
 impl SharedBuf {
     pub(crate) fn new(mut buffer: PageBuf) -> Self {
         if !buffer.is_frag() {
-            // Holds made through a clone are found when it comes home.
+            // Page references made through a clone are found when it comes home.
             buffer.bits = HandleBits::new(buffer.bits.page(), FragBits::SPECIAL);
         }
         Self(ManuallyDrop::new(buffer))
@@ -61,7 +61,7 @@ impl SharedBuf {
     /// One more reader of a buffer. One atomic operation.
     ///
     /// # Safety
-    /// Whoever has the buffer makes a shared one of it before it is dropped.
+    /// The holder of the buffer makes it shared before it is dropped.
     pub(crate) unsafe fn beside(buffer: &PageBuf) -> Self {
         // SAFETY: I1. The copy is never dropped, and the caller's promise makes it a clone among others.
         let same = ManuallyDrop::new(Self::new(unsafe { std::ptr::read(buffer) }));
@@ -120,7 +120,7 @@ impl Clone for SharedBuf {
         let PageBuf { pool, bits } = *self.0;
         let before = pool.page_meta(self.page()).clones.fetch_add(1, Ordering::Relaxed);
         if before > i32::MAX as u32 {
-            std::process::abort(); // two thousand million forgotten clones: as `Arc`, rather this than a wrap
+            std::process::abort(); // 2^31 forgotten clones: as `Arc`, abort rather than wrap
         }
         Self(ManuallyDrop::new(PageBuf { pool, bits }))
     }

@@ -16,11 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::mem::page::PageIdx;
 use crate::sys::sync::OwnerCell;
 
-/// Stands for holding the owner half of a pool: whoever has one may touch the cache and the fragment state
-/// (I2).
+/// Proof of holding the owner half of a pool: it is required to touch the cache and the fragment state (I2).
 ///
-/// It can be had only from [`OwnerProof::assume`], whose callers say why it holds. It cannot be sent or
-/// shared.
+/// Only [`OwnerProof::assume`] makes one, whose callers state why they hold it. It cannot be sent or shared.
 #[derive(Clone, Copy)]
 pub(crate) struct OwnerProof(PhantomData<*mut ()>);
 

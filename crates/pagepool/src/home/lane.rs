@@ -47,7 +47,7 @@ pub(crate) struct Lane {
     pub(crate) wakeup: Arc<Wakeup>,
     /// The next lane of the same thread; touched by that thread alone.
     pub(crate) next_of_thread: AtomicPtr<Lane>,
-    /// Taken by whoever empties the lane once the pool has ended.
+    /// Taken to empty the lane once the pool has ended: by the returner, or the thread that ends the pool.
     cold: Lock<()>,
     producer: Padded<LaneProducer>,
     consumer: Padded<LaneConsumer>,
@@ -271,7 +271,8 @@ fn prefetch_to_write(slot: &AtomicU32) {
 /// pushed before and is seen by what follows this call.
 pub(crate) fn raise_all(lanes: &[Arc<Lane>], flag: u32) {
     for lane in lanes {
-        // Release pairs with flagged(): whoever sees DETACHED takes the consumer's end over from the owner.
+        // Release pairs with flagged(): a returner that sees DETACHED takes the consumer's end over from the
+        // owner.
         lane.producer.flags.fetch_or(flag, Ordering::Release);
     }
     heavy_fence(); // pairs with the light fence in after_push()

@@ -10,8 +10,7 @@ use crate::home::thread;
 /// `xdp_set_return_frame_no_direct`.
 ///
 /// Allocating, binding, unbinding and ending pools work as ever. Scopes nest, and may end in any order. A
-/// bulk that shall not recycle directly must be flushed before the scope ends: who the owner is is asked when
-/// it is flushed.
+/// bulk that shall not recycle directly must be flushed before the scope ends: the flush looks the owner up.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, NoDirectRecycle, Pool, PoolParams};

@@ -3,7 +3,7 @@
 //! What   a bounded FIFO of messages, 0 = empty slot: a producer looks only at its next slot, the consumer
 //!        only at its own, and neither reads the other's index.
 //! Who    producers under the pool's return lock, which holds their position; the consumer is the owner,
-//!        without a lock (I2), or whoever ends the pool, under the return lock.
+//!        without a lock (I2), or the thread that ends the pool, under the return lock.
 //! Why    mirrors include/linux/ptr_ring.h (v7.3) with two differences: a slot is four bytes, and it is
 //!        emptied when it is taken, not sixteen at a time, so the capacity is exact (note 0001).
 //! Pairs  push (slot, Release) -> pop (slot, Acquire).

@@ -2,10 +2,11 @@
 //!
 //! What   Linux's eleven under Linux's names, allocation failures, and the two that balance: hold and
 //!        release. Apart from them, the counters of a deferred queue.
-//! Who    a [`Counters`] has one writer at a time (the owner, or whoever holds the return lock); anyone may
+//! Who    a [`Counters`] has one writer at a time (the owner, or the holder of the return lock); anyone may
 //!        read at any time. So a count costs a plain add, and reading costs the owner nothing (note 0003).
-//! Adding one: a line at the end of `for_each_pool_counter` (C programs that are compiled already know the
-//! order), and the increment. The structs of Rust and C, the sum, names, order and documentation follow.
+//!        Adding one: a line at the end of `for_each_pool_counter` (C programs that are compiled already know
+//!        the order), and the increment. The structs of Rust and C, the sum, names, order and documentation
+//!        follow.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -171,7 +172,7 @@ macro_rules! stats {
 }
 
 for_each_pool_counter! { stats!(
-    /// What a pool has done so far. Differences between two snapshots are what happened between them.
+    /// The counters of a pool. The difference of two snapshots is what happened between them.
     ///
     /// The names and meanings are Linux's (`struct page_pool_alloc_stats`, `page_pool_recycle_stats`), and
     /// where one differs its text says so. A snapshot is exact when the pool is at rest; while it runs each
@@ -192,7 +193,7 @@ for_each_pool_counter! { stats!(
 ) }
 
 for_each_deferred_counter! { stats!(
-    /// What a pool's deferred queue has done so far: buffers whose user only answers "still in use?".
+    /// The counters of a pool's deferred queue: buffers whose user only answers "still in use?".
     ///
     /// `queued` - `reused` - `freed_late` - `leaked` is [`pending`](Self::pending): how many are in use
     /// now. A snapshot is exact when nobody polls.
@@ -215,7 +216,7 @@ for_each_deferred_counter! { stats!(
 /// What observers see of a deferred queue. It lives as long as the queue, which may outlive the pool.
 #[derive(Debug, Default)]
 pub(crate) struct DeferredCounts {
-    /// Written by whoever has the queue.
+    /// Written by the holder of the queue.
     pub(crate) counters: DeferredCounters,
     /// Whole pages in the queue; by the same writer.
     pub(crate) pages: Counter,

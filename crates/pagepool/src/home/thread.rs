@@ -60,7 +60,7 @@ loom::thread_local! {
 
 /// Who a thread is, also while it hides that.
 struct ThreadToken {
-    /// 0 until it is asked for.
+    /// 0 until its first use.
     token: Cell<u64>,
     /// Scopes that hide it.
     hidden: Cell<u32>,
@@ -108,8 +108,8 @@ pub(crate) fn show_token() {
     });
 }
 
-/// The lane through which this thread returns to a pool. `claim` is asked for a free lane when it has none
-/// yet. `None` means the ring: the pool has no lane left, or the thread is past its exit hook.
+/// The lane through which this thread returns to a pool. `claim` finds a free lane when it has none yet.
+/// `None` means the ring: the pool has no lane left, or the thread is past its exit hook.
 ///
 /// The lane lives at least until the thread ends, so also for the rest of the caller's return.
 #[inline(always)]

@@ -121,7 +121,7 @@ impl Bound {
         if self.policy(|p| p.nid) == Some(nid) { Ok(()) } else { self.update_nid(Some(nid)) }
     }
 
-    /// What the pool has done so far.
+    /// The counters of the pool.
     pub fn stats(&self) -> Stats {
         pool_ref::stats(&self.ptr())
     }

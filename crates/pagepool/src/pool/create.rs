@@ -125,7 +125,7 @@ mod tests {
             let memory = PlainMemory::new(64, 0).expect("small");
             let pool =
                 Pool::new(PoolParams { refill: 1, ..Default::default() }, memory.clone()).expect("plain");
-            // As if almost all of what 64 bits can count had come and gone.
+            // As if almost 2^64 pages had joined and left.
             pool.ptr.own.counts.hold.start_at(u64::MAX - 4);
             pool.ptr.returned.release.start_at(u64::MAX - 4);
             let (handle, pool) = (pool.handle(), pool.bind());

@@ -1,33 +1,33 @@
 //! The deferred queue: buffers whose user gives no sign when it is done, and only answers "still in use?".
 //!
-//! What   "Keep track of pages" of "Evolving the page_pool API" (J. D. Brouer, 2018): the program gives up a
-//!        buffer while somebody else still reads it (a kernel that sends from it, a count of references kept
-//!        elsewhere), and gets no call when that ends. Such buffers wait here, first in, first out, and are
-//!        asked after when the pool needs pages.
+//! What   "Keep track of pages" of "Evolving the page_pool API" (J. D. Brouer, 2018): the application gives
+//!        up a buffer that somebody else still reads (a kernel that sends from it, a reference count kept
+//!        elsewhere), and gets no call when that ends. Such buffers stand in this queue, first in, first out.
+//!        The pool polls their users when it needs pages.
 //! Who    the holder of the owner half alone (I2); the queue moves with the pool. Once the pool has ended,
-//!        whoever takes it out of its [`Shutdown`](crate::Shutdown). The counts may be read by anyone.
-//! When   a refill asks after as many as it would bring, before it looks at lanes and ring;
-//!        [`Bound::poll_deferred`](crate::Bound::poll_deferred) asks when told. There is no thread that asks.
-//!        An owner that sleeps is not woken by a user that gets done: it must sleep on what the user has to
-//!        sleep on (a socket with completions is readable with `POLLERR`), or for a time.
+//!        the thread that took it out of its [`Shutdown`](crate::Shutdown). Any thread may read the counts.
+//! When   a refill polls as many buffers as it would bring pages, before it looks at lanes and ring;
+//!        [`Bound::poll_deferred`](crate::Bound::poll_deferred) polls all. No thread polls in the background.
+//!        A user that is done does not wake a sleeping owner: the owner must sleep on the user's descriptor
+//!        (a socket with completions reports `POLLERR`), or with a timeout.
 //! Cost   queueing: a compare and 32 bytes written; no atomic, no allocation. A round: one atomic
-//!        read-modify-write and back, and per registered user and per buffer asked after one call.
+//!        read-modify-write and its undoing, one call per registered user, one call per polled buffer.
 //!
 //! Foreign code: an [`InUse`] may do anything the thread may do, also allocate from this pool, drop buffers,
-//! queue others and poll. So no borrow of the queue or of the cache is live while it runs. While a round runs
-//! entries are added at the back and only the round takes any out, so places before that stay what they are:
-//! an entry stays in the queue while its user is asked, and a panic there loses nothing. A poll inside a poll
-//! does nothing. What is queued meanwhile is asked after in the next round.
+//! queue others and poll. So no borrow of the queue or of the cache is live while it runs. While a round
+//! runs, entries are added at the back only, and the round alone takes any out. So the positions before the
+//! back stay valid: an entry stays in the queue while its user is polled, and a panic there loses nothing. A
+//! poll inside a poll does nothing. Buffers that are queued meanwhile are polled in the next round.
 //!
-//! Giving up: an entry that is dropped without having been asked never goes home. So whatever goes wrong,
-//! memory is leaked and not used again too early.
+//! Failure: an entry that is dropped before its user said "done" never goes home. So memory may leak, but is
+//! never used again too early.
 //!
-//! The end of the pool: what waits is not home, like any buffer out, so the pool does not end before it (I9).
-//! The queue passes to the [`Shutdown`](crate::Shutdown), which asks after everything whenever it is asked
-//! itself ([`is_complete`](crate::Shutdown::is_complete), [`wait`](crate::Shutdown::wait),
-//! [`report`](crate::Shutdown::report)); one thread at a time has the queue, and a second one finds it taken
-//! and does without. What is done goes home as a late buffer does. A `Shutdown` that is dropped asks once
-//! more, and what is in use then is leaked on purpose: never given back, counted in
+//! The end of the pool: a deferred buffer is out, so the pool does not end before it is home (I9). The queue
+//! passes to the [`Shutdown`](crate::Shutdown), which polls all of it in each of its methods
+//! ([`is_complete`](crate::Shutdown::is_complete), [`wait`](crate::Shutdown::wait),
+//! [`report`](crate::Shutdown::report)); one thread at a time has the queue; a second one finds it taken and
+//! goes on without. A buffer that is done goes home as a late buffer does. A `Shutdown` that is dropped polls
+//! once more, and leaks on purpose what is still in use: never given back, counted in
 //! [`DeferredStats::leaked`](crate::DeferredStats::leaked). A pool that is dropped drops its `Shutdown` at
 //! once.
 
@@ -44,7 +44,7 @@ use crate::pool::params::OnBusy;
 /// A user of buffers that it does not own, which answers whether a buffer is still in use.
 ///
 /// A buffer is named by the cookie that it was queued with: the number of a send, the index of a count. What
-/// `in_use` says decides when memory is used again, so whoever reads the bytes behind the owner's back
+/// `in_use` says decides when memory is used again, so code that reads the bytes behind the owner's back
 /// (unsafe code, a kernel, a device) must rest on an implementation that is right.
 ///
 /// ```
@@ -79,7 +79,7 @@ pub trait InUse: Send + Sync {
     fn refresh(&self) {}
 
     /// Whether the buffer queued with this cookie is still in use. After `false` the buffer returns to its
-    /// pool and is not asked for again; all that the user did with its bytes must be over, and ordered before
+    /// pool and is not polled again. All accesses of the user to its bytes must be over, and ordered before
     /// the answer.
     fn in_use(&self, cookie: u64) -> bool;
 }

@@ -4,10 +4,9 @@
 //! What   [`PageBuf::into_token`] and [`PageBuf::from_token`] take a handle apart and put it together again;
 //!        [`Bound::cache_head`] gives the address of the cache, so that an owner's allocation and return need
 //!        no call; [`fence_all_threads`] is the slow half of a fence of which the fast half is free.
-//! Who    the C interface, which keeps a generation beside each pair of words. A program in Rust needs none
-//!        of it.
-//! I1, I2 are the caller's to keep: whoever makes a buffer from two words is its one owner, and whoever
-//!        touches the parts is the thread that the pool is bound to.
+//! Who    the C interface, which keeps a generation beside each pair of words. Rust code needs none of it.
+//!        I1, I2 are the caller's to keep: the code that makes a buffer from two words is its one owner, and
+//!        only the thread that the pool is bound to touches the cache.
 
 // UNSAFETY: handles are made from words that their callers answer for.
 #![expect(unsafe_code)]

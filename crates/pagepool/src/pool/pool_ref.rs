@@ -54,7 +54,7 @@ impl PoolRef {
         &self.0.area
     }
 
-    /// What the pool has done so far, at no cost to its owner.
+    /// The counters of the pool, at no cost to its owner.
     #[doc(alias = "page_pool_get_stats")]
     pub fn stats(&self) -> Stats {
         stats(&self.0)
@@ -175,7 +175,7 @@ pub(crate) fn stats(shared: &PoolCore) -> Stats {
     stats.recycle_ring += shared.lanes.iter().map(|lane| lane.pages_pushed()).sum::<u64>();
     shared.own.counts.add_to(&mut stats);
     stats.release = stats.release.wrapping_add(late);
-    fence(Ordering::Acquire); // what was released had been held before
+    fence(Ordering::Acquire); // a release comes after its hold
     stats.hold = shared.own.counts.hold.read();
     stats
 }

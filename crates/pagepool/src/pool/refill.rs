@@ -1,7 +1,7 @@
 //! Where the owner's cache is filled from, and what the owner does when it is empty.
 //!
-//! What   the slow side of [`Bound`]: what waits for its users first, then lanes and ring, the provider after
-//!        them, and the next page to cut.
+//! What   the slow side of [`Bound`]: deferred buffers first, then lanes and ring, then the provider; and the
+//!        next page to cut.
 //! Who    the bound thread alone. Messages are taken in here and nowhere else while the pool lives (I2, I5).
 //! Order  as in net/core/page_pool.c:page_pool_refill_alloc_cache and __page_pool_alloc_netmems_slow (v7.3):
 //!        stop at the first page of another node; `alloc_empty` where lanes and ring had nothing.
@@ -67,7 +67,7 @@ impl Bound {
         Some(PageBuf::new(pool, page, FragBits::SPECIAL))
     }
 
-    /// What counts an allocation that the provider served.
+    /// The counter of an allocation that the provider served.
     fn slow_counter(&self) -> &Counter {
         let pool = self.core();
         let counts = &pool.own.counts;
@@ -75,12 +75,12 @@ impl Bound {
     }
 
     /// Moves pages from lanes and ring into the cache, up to the refill size, and gives one. Stops at the
-    /// first page of another node, which leaves the pool. Only the `first` look of an allocation asks after
-    /// what waits, and counts as one that found nothing.
+    /// first page of another node, which leaves the pool. Only the `first` look of an allocation polls the
+    /// deferred queue, and counts in `alloc_empty` if it finds nothing.
     fn refill(&self, first: bool) -> Option<PageIdx> {
         let pool = self.ptr();
         if first && let Some(deferred) = self.deferred() {
-            // What is done goes into the cache, or the way of any buffer.
+            // Buffers that are done go into the cache, or home as any buffer.
             deferred.poll(self.policy(|p| p.refill));
         }
         // A look at the heads is cheap; the node of this thread, which a drain needs, may cost a system call.
@@ -343,8 +343,7 @@ impl Bound {
         Some(page)
     }
 
-    /// Takes in the fragments that wait at the head of the lanes, so that a page whose fragments are all home
-    /// is seen to be.
+    /// Takes in the fragments at the head of the lanes, so that a page whose fragments are all home is found.
     fn drain_frags(&self) {
         let pool = self.ptr();
         for lane in pool.used_lanes() {

@@ -6,18 +6,17 @@
 //!         heavy fence follows, and every lane is emptied under its cold lock. A returner stores its message,
 //!         then looks at the flag: either it sees it, and takes its own messages out under the same lock and
 //!         accounts for them, or the message was there when the lane was emptied. (4) `remaining` gets the
-//!         number of pages still out; each that comes home late takes one away; whoever brings it to 0 frees
-//!         the pool. It starts at 0 and late returns may take it below, but it is 0 again only when both
-//!         sides agree.
+//!         number of pages still out; each that comes home late takes one away; the thread that brings it to
+//!         0 frees the pool. It starts at 0 and late returns may take it below. It is 0 again only after the
+//!         number was added and all pages came home.
 //! Fragments  the owner's private count of each split page moves into the page's atomic one, as a debt that
-//!         late fragments pay; whoever brings it to 0 has the page.
-//! Waits   what is in the deferred queue stays out, and the queue passes to the [`Shutdown`] (protocol:
-//!         deferred_queue.rs).
+//!        late fragments pay; the thread that brings it to 0 has the page.
+//! Waits   deferred buffers stay out, and the queue passes to the [`Shutdown`] (protocol: deferred_queue.rs).
 //! I9      after step 3 nothing enters cache, ring or lanes, but for messages whose own returner takes them
 //!         out again.
 //! Mirrors net/core/page_pool.c:page_pool_destroy, page_pool_release (v7.3), without its retry timer.
 
-// UNSAFETY: `OwnerProof::assume` for the one who ends the pool, and what the owner cells hold.
+// UNSAFETY: `OwnerProof::assume` for the thread that ends the pool, and access to the owner cells.
 #![expect(unsafe_code)]
 
 use std::fmt;

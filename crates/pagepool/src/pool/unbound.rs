@@ -1,6 +1,6 @@
 //! A pool that is bound to no thread.
 //!
-//! Who    whoever has the [`Pool`]: it may be sent, and cannot allocate. The owner half (I2) goes with it.
+//! Who    the holder of the [`Pool`]: it may be sent, and cannot allocate. The owner half (I2) goes with it.
 
 // UNSAFETY: a pool is sent with its owner half.
 #![expect(unsafe_code)]

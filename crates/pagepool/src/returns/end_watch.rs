@@ -13,7 +13,8 @@ use crate::sys::sync::{AtomicI64, Ordering};
 /// Counts the pages out of a pool that has ended. Lives as long as the pool and everyone who watches its end.
 #[derive(Debug)]
 pub(crate) struct EndWatch {
-    /// It starts at 0 and late returns may take it below; it is 0 again only when both sides agree.
+    /// It starts at 0, and late returns may take it below. It is 0 again only after the end added the pages
+    /// out and all of them came home.
     remaining: AtomicI64,
     done: Flag,
 }
@@ -23,13 +24,12 @@ impl EndWatch {
         Self { remaining: AtomicI64::new(0), done: Flag::new(0) }
     }
 
-    /// The pool has ended with so many pages out. Says whether all are home, so that the caller frees the
-    /// pool.
+    /// The pool has ended with `out` pages out. Says whether all are home, so that the caller frees the pool.
     pub(crate) fn expect(&self, out: i64) -> bool {
         self.remaining.fetch_add(out, Ordering::AcqRel) + out == 0
     }
 
-    /// So many pages came home late. Says whether they were the last, so that the caller frees the pool.
+    /// `n` pages came home late. Says whether they were the last, so that the caller frees the pool.
     pub(crate) fn account(&self, n: i64) -> bool {
         self.remaining.fetch_sub(n, Ordering::AcqRel) == n
     }

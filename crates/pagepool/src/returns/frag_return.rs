@@ -25,8 +25,8 @@ impl PoolPtr {
         }
     }
 
-    /// Counts fragments that came home; says whether the page is home with them. The owner alone decides that
-    /// (I5).
+    /// Counts fragments that came home; returns whether the page is home with them. The owner alone decides
+    /// that (I5).
     #[inline(always)]
     pub(crate) fn frag_counted(self, _owner: OwnerProof, page: PageIdx, n: u32) -> bool {
         let meta = self.page_meta(page);
@@ -110,7 +110,8 @@ impl PoolPtr {
         }
     }
 
-    /// Takes one page off the list of pages with overflowed fragments, and how many they are. For the owner.
+    /// Takes one page off the list of pages with overflowed fragments; gives the page and the number of those
+    /// fragments. For the owner.
     pub(crate) fn take_overflow(self, returns: &mut ReturnState) -> Option<(PageIdx, u32)> {
         let Some(page) = returns.overflow.checked_sub(1).map(PageIdx) else {
             self.overflowed.store(false, Ordering::Relaxed);

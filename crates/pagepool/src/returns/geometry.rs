@@ -53,7 +53,7 @@ impl Geometry {
     /// Where the packet begins in a page: headroom, and the page's colour.
     #[inline(always)]
     pub(crate) fn packet_offset(&self, page: PageIdx) -> usize {
-        // What the shift loses at the top the mask does not ask for.
+        // The bits that the shift loses are outside the mask.
         let colour = (page.0 << COLOUR_SHIFT >> self.order) & self.colour_mask;
         (self.headroom + colour) as usize
     }

@@ -2,9 +2,9 @@
 //!
 //! Who    any thread. A returner that finds its pool ended accounts for its own pages, and touches the pool
 //!        no more.
-//! How    (the steps are those of shutdown.rs) each page that comes home late takes one from `remaining`;
-//!        whoever brings it to 0 frees the pool. A late fragment pays the debt in its page's record; whoever
-//!        brings that to 0 has the page.
+//! How    (the steps are those of shutdown.rs) each page that comes home late takes one from `remaining`; the
+//!        return that brings it to 0 frees the pool. A late fragment takes one from the count in its page's
+//!        record; the return that brings that to 0 has the page.
 
 // UNSAFETY: the last one home frees the pool, and gives pages back to their provider.
 #![expect(unsafe_code)]
@@ -25,7 +25,7 @@ pub(crate) fn give_back_all(pool: PoolPtr, pages: &[PageIdx]) {
     unsafe { provider.release(pool.geometry.order, &free) };
 }
 
-/// Pages that came home after the end and are this thread's to account for.
+/// Pages that came home after the end, for which this thread accounts.
 #[cold]
 pub(crate) fn came_home_late(pool: PoolPtr, pages: &[PageIdx]) {
     if pages.is_empty() {

@@ -162,7 +162,7 @@ impl PoolPtr {
         self.gone().give_back(page);
     }
 
-    /// What it takes to give pages back, for a returner that is about to let go of the pool.
+    /// The provider and the order, for a returner that is about to let go of the pool.
     fn gone(self) -> Gone {
         Gone { provider: self.provider().clone(), order: self.geometry.order }
     }

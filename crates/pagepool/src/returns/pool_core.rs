@@ -46,12 +46,12 @@ pub(crate) struct PoolCore {
     pub(crate) meta: *const PageMeta,
     pub(crate) id: u32,
     pub(crate) geometry: Geometry,
-    /// The id of `area`, which devices ask for per buffer.
+    /// The id of `area`; devices read it per buffer.
     pub(crate) area_id: u64,
     pub(crate) lanes: Box<[Arc<Lane>]>,
     /// Lanes from here on were never claimed.
     pub(crate) lanes_used: AtomicUsize,
-    /// Whether pages with overflowed fragments wait; written under the return lock.
+    /// Whether pages with overflowed fragments are listed; written under the return lock.
     pub(crate) overflowed: AtomicBool,
 
     pub(crate) own: Padded<OwnerState>,
@@ -61,16 +61,15 @@ pub(crate) struct PoolCore {
     pub(crate) ring: ReturnRing,
     /// Pages that came home after the end. Any thread.
     pub(crate) late: PlainU64,
-    /// Those of them that would have gone into the ring, where Linux puts them still. Written under the
-    /// return lock.
+    /// Those of them that Linux would still put into the ring. Written under the return lock.
     pub(crate) late_ring: Counter,
 
-    /// What its packets keep their further buffers in.
+    /// Blocks for the further buffers of its packets.
     pub(crate) chains: Slab<ChainBlock>,
     pub(crate) name: String,
     pub(crate) area: Arc<Area>,
     pub(crate) provider: LastCell<Arc<dyn Provider>>,
-    /// What frames of the pool carry, through their first buffer.
+    /// The memory id that frames of the pool carry, through their first buffer.
     pub(crate) mem_id: MemId,
     /// Given back when the pool is freed, so not while a buffer is out (I8).
     pub(crate) registration: LastCell<RegisteredId>,
@@ -84,7 +83,7 @@ pub(crate) struct PoolCore {
     pub(crate) syncing: Box<[Arc<Mapping>]>,
     pub(crate) wakeup: Arc<Wakeup>,
     pub(crate) watch: Arc<EndWatch>,
-    /// What the deferred queue did, where there is one; written by whoever has the queue.
+    /// Counters of the deferred queue, if there is one; written by the holder of the queue.
     pub(crate) deferred: Option<Arc<DeferredCounts>>,
     pub(crate) tags: Option<Lock<Vec<String>>>,
 }
@@ -95,7 +94,7 @@ pub(crate) struct PoolCore {
 pub(crate) struct OwnerState {
     pub(crate) counts: Counters,
     pub(crate) frag: OwnerCell<FragState>,
-    /// Whether `frag` has a page, for those who may not look.
+    /// Whether `frag` has a page, for threads that may not look into it.
     pub(crate) frag_open: PlainBool,
     /// Bytes of pages that were cut up and belong to no fragment.
     pub(crate) frag_waste: Counter,
@@ -139,7 +138,7 @@ impl OwnerState {
     }
 }
 
-/// What a pool is made of.
+/// The parts of a new pool.
 pub(crate) struct PoolParts {
     pub(crate) id: u32,
     pub(crate) name: String,
@@ -209,9 +208,9 @@ unsafe impl Sync for PoolCore {}
 
 /// A pool, as a buffer that is out refers to it: an address, not a count.
 ///
-/// Whoever follows it holds something of the pool that is not accounted for yet (a buffer, a message of its
-/// own, the owner half), so the pool is there (I3, I9). The methods on the way home take it by value and make
-/// no reference that lives beyond the moment when the buffer is somebody else's.
+/// Code that follows it holds something of the pool that is not accounted for yet (a buffer, a message of its
+/// own, the owner half), so the pool is there (I3, I9). The methods on the way home take it by value. None
+/// keeps a reference once the buffer belongs to another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct PoolPtr(pub(crate) NonNull<PoolCore>);

@@ -1,4 +1,5 @@
-//! An IOMMU for tests: what a device may not do, it cannot do here, and what was not synced, it does not see.
+//! An IOMMU for tests: a device's access that is not allowed fails here, and it does not see what was not
+//! synced.
 //!
 //! What   each mapped region gets addresses of its own, at random places, with unmapped space around it,
 //!        never used again; and a copy of its memory that the device works on. `sync_for_device` copies to
@@ -55,7 +56,7 @@ impl fmt::Display for IommuFault {
 
 impl std::error::Error for IommuFault {}
 
-/// What the IOMMU was asked to do; lengths in bytes.
+/// The calls to the IOMMU; lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs)] // each variant is a method of `DmaDomain`
 pub enum IommuEvent {
@@ -65,7 +66,7 @@ pub enum IommuEvent {
     SyncForCpu(DeviceAddr, usize),
 }
 
-/// How often it was asked.
+/// The number of calls of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IommuCounts {
     /// Regions mapped.
@@ -74,7 +75,7 @@ pub struct IommuCounts {
     pub refused: u64,
     /// Regions unmapped that were mapped.
     pub unmaps: u64,
-    /// Unmaps of something that was not mapped as said: each is a bug.
+    /// Unmaps that match no mapping: each is a bug.
     pub bad_unmaps: u64,
     /// Syncs for the device.
     pub for_device: u64,
@@ -218,12 +219,12 @@ impl CheckingIommu {
         self.access(at, from.len(), |view| view.copy_from_slice(from))
     }
 
-    /// What happened since the last call, in order; at most 65,536 events.
+    /// The events since the last call, in order; at most 65,536.
     pub fn take_log(&self) -> Vec<IommuEvent> {
         std::mem::take(&mut self.state().log)
     }
 
-    /// How often what happened.
+    /// The number of events of each kind.
     pub fn counts(&self) -> IommuCounts {
         self.state().counts
     }

@@ -1,4 +1,4 @@
-//! The oracle: what two pools over one memory must do, said plainly, without threads, atomics or addresses.
+//! The oracle: what two pools over one memory must do, without threads, atomics or addresses.
 //!
 //! A page is a [`PageToken`], a new one each time it joins a pool: which page a provider gives is its own
 //! affair, so a token is tied to a page number when it is first handed out. Every counter is predicted, and
@@ -84,7 +84,7 @@ struct PoolModel {
     deferred_stats: DeferredStats,
 }
 
-/// A buffer that waits, and the cookie that its user knows it by.
+/// A deferred buffer, and the cookie that names it to its user.
 #[derive(Clone, Copy, Debug)]
 struct DeferredPage {
     token: PageToken,
@@ -195,14 +195,14 @@ impl PoolsModel {
     pub fn check_deferred_stats(&self, pool: usize, mut seen: DeferredStats, when: &str) {
         let told = &self.pools[pool].deferred_stats;
         if self.pools[pool].ended {
-            // Whoever watches the end polls as often as it looks.
+            // A `Shutdown` polls in each of its methods.
             (seen.polls, seen.skipped) = (told.polls, told.skipped);
         }
         let told = named(&PREDICTED_DEFERRED, &told.fields());
         assert_eq!(named(&PREDICTED_DEFERRED, &seen.fields()), told, "deferred queue of pool {pool} {when}");
     }
 
-    /// Whether a pool has ended, everything of it is home, and nothing of it waits.
+    /// Whether a pool has ended, everything of it is home, and its deferred queue is empty.
     pub fn is_complete(&self, pool: usize) -> bool {
         let p = &self.pools[pool];
         p.ended && p.stats.inflight() == 0 && p.released.is_empty()
@@ -539,7 +539,7 @@ impl PoolsModel {
         }
     }
 
-    /// Whole pages that nobody refs, dropped together.
+    /// Whole pages without a `PageRef`, dropped together.
     pub fn drop_run(&mut self, pool: usize, who: Who, tokens: &[PageToken]) {
         if self.pools[pool].owner == Some(who) {
             return tokens.iter().for_each(|&token| self.cache_or_ring(pool, token));
@@ -659,7 +659,7 @@ impl PoolsModel {
         self.busy.remove(&cookie);
     }
 
-    /// A round of questions, about `most` buffers at most, by the thread that the pool is bound to. Says how
+    /// A round of polling, of `most` buffers at most, by the thread that the pool is bound to. Returns how
     /// many went home.
     pub fn poll_deferred(&mut self, pool: usize, most: usize) -> usize {
         let p = &mut self.pools[pool];
@@ -709,7 +709,7 @@ impl PoolsModel {
 
     fn ask_released(&mut self, pool: usize, most: usize) {
         for _ in 0..most.min(self.pools[pool].released.len()) {
-            let asked = self.pools[pool].released.pop_front().expect("there are so many");
+            let asked = self.pools[pool].released.pop_front().expect("the model has as many");
             if self.busy.contains(&asked.cookie) {
                 self.pools[pool].released.push_back(asked);
             } else {
@@ -719,7 +719,7 @@ impl PoolsModel {
         }
     }
 
-    /// The one who watches the end of a pool asks after all that waits.
+    /// The `Shutdown` of a pool polls its whole deferred queue.
     pub fn poll_ended(&mut self, pool: usize, who: Who) {
         if !self.pools[pool].ended {
             return;
@@ -742,7 +742,7 @@ impl PoolsModel {
         }
     }
 
-    // ---- Shared, held, the rest -----------------------------------------------------------------
+    // ---- Shared, page references, the rest ----------------------------------------------------------------
 
     /// One more clone of a shared buffer.
     pub fn clone_shared(&mut self, pool: usize, token: PageToken) {
@@ -761,12 +761,12 @@ impl PoolsModel {
         }
     }
 
-    /// One more hold.
+    /// One more `PageRef`.
     pub fn hold(&mut self, pool: usize, token: PageToken) {
         self.record(pool, token).refs += 1;
     }
 
-    /// One hold less, of a page that may have left the pool.
+    /// One `PageRef` less, of a page that may have left the pool.
     pub fn unhold(&mut self, pool: usize, token: PageToken) {
         let Some(refs) = self.referenced.get_mut(&token) else {
             self.record(pool, token).refs -= 1;
@@ -779,7 +779,7 @@ impl PoolsModel {
         }
     }
 
-    /// Whether anybody refs a page that is in its pool.
+    /// Whether a page in its pool has a `PageRef`.
     pub fn is_held(&mut self, pool: usize, token: PageToken) -> bool {
         self.record(pool, token).refs > 0
     }
@@ -792,7 +792,7 @@ impl PoolsModel {
         }
     }
 
-    /// The pool ends: what is in a place of its own goes back.
+    /// The pool ends: the pages in its cache, lanes and ring go back.
     pub fn destroy(&mut self, pool: usize) {
         let p = &mut self.pools[pool];
         (p.owner, p.ended) = (None, true);

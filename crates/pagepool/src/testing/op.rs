@@ -9,13 +9,13 @@ use crate::pool::params::OnBusy;
 pub enum Op {
     /// `alloc_page` on a pool.
     AllocPage(u8),
-    /// `alloc_bulk` of so many.
+    /// `alloc_bulk` of that many.
     AllocBulk(u8, u8),
-    /// `alloc_batch` of so many.
+    /// `alloc_batch` of that many.
     AllocBatch(u8, u8),
-    /// `alloc_frag` of so many sixteenths of a page, and some bytes.
+    /// `alloc_frag` of that many sixteenths of a page, and some bytes.
     AllocFrag(u8, u8),
-    /// `alloc` of so many sixteenths of a page, and some bytes.
+    /// `alloc` of that many sixteenths of a page, and some bytes.
     Alloc(u8, u8),
     /// Drops a buffer here.
     Drop(u8),
@@ -23,11 +23,11 @@ pub enum Op {
     DropElsewhere(u8),
     /// Drops a buffer here while its pool is bound to no thread.
     DropUnbound(u8),
-    /// `put_bulk` of so many buffers of both pools, from one on.
+    /// `put_bulk` of that many buffers of both pools, from one on.
     PutBulk(u8, u8),
     /// The same on the other thread.
     PutBulkElsewhere(u8, u8),
-    /// `put_ring_bulk` of so many buffers.
+    /// `put_ring_bulk` of that many buffers.
     PutRingBulk(u8, u8),
     /// `put_ring` of a buffer.
     PutRing(u8),
@@ -41,9 +41,9 @@ pub enum Op {
     DropBatch(u8),
     /// Drops a batch on the other thread.
     DropBatchElsewhere(u8),
-    /// Holds a buffer's page.
+    /// Takes a `PageRef` to a buffer's page.
     Hold(u8),
-    /// Ends a hold.
+    /// Drops a `PageRef`.
     Unhold(u8),
     /// `into_shared`.
     Share(u8),
@@ -55,13 +55,13 @@ pub enum Op {
     DropSharedElsewhere(u8),
     /// `into_raw`.
     IntoRaw(u8),
-    /// `from_raw`, at an address so many sixteenths into the buffer, and then the same address again.
+    /// `from_raw`, at an address that many sixteenths into the buffer, and then the same address again.
     FromRaw(u8, u8),
     /// `from_raw` by the pool that it is not of, and of an address that is nobody's.
     FromRawWrong(u8),
-    /// `wait` with a buffer, for a user who uses it still, or does not.
+    /// `defer` of a buffer, for a user that still uses it, or does not.
     Wait(u8, u8),
-    /// The user is done with a buffer that waits, or whose memory does.
+    /// The user is done with a deferred buffer, or with its released memory.
     WaitDone(u8),
     /// `poll_deferred` of a pool.
     PollWaits(u8),
@@ -145,9 +145,9 @@ pub struct Setup {
     pub lane: usize,
     /// Alignment of fragments.
     pub frag_align: usize,
-    /// Buffers that may wait.
+    /// The capacity of the deferred queue.
     pub waits: usize,
-    /// What happens at one that is in use still.
+    /// What a poll does with one that is still in use.
     pub on_busy: OnBusy,
 }
 

@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PacketOp {
-    /// The device writes a packet into a page and so many further buffers; it becomes a frame.
+    /// The device writes a packet into a page and that many further buffers; it becomes a frame.
     Receive(u8, u8),
     /// A frame becomes a packet.
     FromFrame(u8),
@@ -13,29 +13,29 @@ pub enum PacketOp {
     DropFrame(u8, u8),
     /// A packet of ordinary memory.
     Ordinary(u8, u8),
-    /// Appends a fragment that the device wrote, so many sixteenths of a page.
+    /// Appends a fragment that the device wrote, of that many sixteenths of a page.
     AddFrag(u8, u8),
     /// Appends ordinary memory.
     AddOrdinary(u8, u8),
     /// Clones a packet.
     Clone(u8),
-    /// `split`, at so many sixteenths of its length, and a few bytes more.
+    /// `split`, at that many sixteenths of its length, and a few bytes more.
     Split(u8, u8),
     /// `try_coalesce` of two.
     Coalesce(u8, u8),
-    /// `pull` of so many sixteenths.
+    /// `pull` of that many sixteenths.
     Pull(u8, u8),
-    /// `trim` to so many sixteenths.
+    /// `trim` to that many sixteenths.
     Trim(u8, u8),
-    /// `push` of so many bytes.
+    /// `push` of that many bytes.
     Push(u8, u8),
-    /// `put` of so many bytes.
+    /// `put` of that many bytes.
     Put(u8, u8),
-    /// `cow_head` with so many bytes.
+    /// `cow_head` with that many bytes.
     CowHead(u8, u8),
     /// Writes over the head.
     Write(u8),
-    /// `make_linear` of so many sixteenths.
+    /// `make_linear` of that many sixteenths.
     MakeLinear(u8, u8),
     /// `linearize`.
     Linearize(u8),
@@ -51,7 +51,7 @@ pub enum PacketOp {
     Drop(u8),
     /// Drops a packet on another thread.
     DropElsewhere(u8),
-    /// Another thread reads a packet, cuts so many sixteenths off, and sends it back.
+    /// Another thread reads a packet, cuts that many sixteenths off, and sends it back.
     PullElsewhere(u8, u8),
     /// The device sends a packet: reads each of its buffers where it is mapped.
     Send(u8),

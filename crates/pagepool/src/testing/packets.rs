@@ -23,17 +23,17 @@ use crate::pool::shutdown::Shutdown;
 use crate::pool::unbound::Pool;
 use crate::testing::{CheckingIommu, PacketOp, PacketSetup, PlainMemory};
 
-/// Most of a kind that are kept at once: beyond it the oldest goes.
+/// Most objects of a kind at once: beyond that the oldest is dropped.
 const MOST: usize = 12;
 
-/// A thing, and the bytes that it must have.
+/// An object, and the bytes that it must have.
 #[derive(Debug)]
 struct With<T> {
     what: T,
     bytes: Vec<u8>,
 }
 
-/// The real things, each with its bytes.
+/// The real objects, each with its bytes.
 struct PacketRun {
     setup: PacketSetup,
     iommu: Arc<CheckingIommu>,
@@ -320,7 +320,7 @@ impl PacketRun {
         self.iommu.sync_for_cpu(at, seen.len());
     }
 
-    // ---- What becomes of what -------------------------------------------------------------------
+    // ---- Conversions ----------------------------------------------------------------------------
 
     fn convert(&mut self, at: u8) {
         let Some(With { what, bytes }) = pick(&mut self.frames, at) else { return };
@@ -442,7 +442,7 @@ impl PacketRun {
 
 /// One packet, and what each operation does to its bytes.
 impl With<SkBuff> {
-    /// An operation beyond the head either does it, or wants a block that there is not.
+    /// An operation beyond the head either succeeds, or fails because no block is left.
     fn done(&self, result: Result<(), SkbError>, cloned: bool) -> bool {
         assert!(result.is_ok() || (cloned && result == Err(SkbError::Exhausted)), "{result:?}");
         result.is_ok()

@@ -33,7 +33,7 @@ struct Out<T> {
     token: PageToken,
     what: T,
     frag: bool,
-    /// A whole page that something may have to be looked up for when it comes home.
+    /// A whole page whose record may have to be looked up when it comes home.
     special: bool,
     stamp: u64,
 }
@@ -50,7 +50,7 @@ impl<T> Out<T> {
     }
 }
 
-/// Who uses the buffers that wait: as long as it is told.
+/// The user of the deferred buffers: it uses them as long as the list says.
 #[derive(Debug, Default)]
 struct User {
     busy: Mutex<HashSet<u64>>,
@@ -189,7 +189,7 @@ impl OpRun {
     fn compare(&mut self, when: &str) {
         for pool in 0..2 {
             if let Some(shutdown) = &self.shutdowns[pool] {
-                shutdown.is_complete(); // asks after what waits
+                shutdown.is_complete(); // polls the deferred queue
                 self.model.poll_ended(pool, Who::Main);
             }
             self.model.check_stats(pool, &self.handles[pool].stats(), when);
@@ -440,7 +440,7 @@ impl OpRun {
         self.model.drop_run(pool, who, &tokens);
     }
 
-    // ---- Held, shared, raw ----------------------------------------------------------------------
+    // ---- Page references, shared, raw --------------------------------------------------------------------
 
     fn hold(&mut self, at: u8) {
         if self.buffers.is_empty() {
@@ -671,7 +671,7 @@ impl OtherThread {
         Self { work, thread }
     }
 
-    /// ReturnState when it is done.
+    /// Signals when it is done.
     fn run(&mut self, work: impl FnOnce() + Send + 'static) {
         let (done, wait) = channel();
         self.work.send((Box::new(work), done)).expect("the other thread lives");
