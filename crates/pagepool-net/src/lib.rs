@@ -40,7 +40,7 @@
 //! |---|---|
 //! | receive and send over a NIC | [`Umem`], [`Redirect`] (the XDP program), [`XskDevice`] (one queue) |
 //! | do the same without a NIC | [`mem_nic()`] and its other end, [`NicPort`]; [`FaultNic`] to see it fail |
-//! | open either by its name | [`open_device`]: `af_xdp:eth0`, `memory:` |
+//! | open either by its name | [`open_device`], [`open_devices`]: `af_xdp:eth0`, `memory:` |
 //! | decide about packets | a [`PacketHandler`]: drop, pass, send back, redirect |
 //! | take what is passed | a [`Stack`] |
 //! | redirect to another thread's port | [`handoff`] |
@@ -84,7 +84,9 @@ pub use device::fault_nic::{Chance, FaultCounts, FaultNic, FaultParams};
 pub use device::{
     Armed, Calls, Device, DeviceExt, DeviceInfo, DeviceStats, KernelStats, QueueState, TxQueue, Wake,
 };
-pub use drivers::{DRIVERS, Driver, OpenParams, OpenedDevice, open_device};
+pub use drivers::open_params::{AfXdpParams, MemoryParams, OpenParams, XdpProgram};
+pub use drivers::opened_device::{OpenedDevice, SocketInfo};
+pub use drivers::{DRIVERS, Driver, open_device, open_devices};
 pub use forward::egress::{Egress, Path, PathStats};
 pub use forward::handler::{Action, Ingress, PacketHandler, PortId, swap_macs};
 pub use forward::handoff::{HandoffRx, HandoffTx, handoff};

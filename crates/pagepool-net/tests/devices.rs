@@ -1,29 +1,29 @@
-//! Every device, in the conformance suite: a new one is a line here.
+//! Every device that can be opened by name, in the conformance suite: a new one is a row here, or a file of
+//! its own that [`SUITES`] names.
 
 use std::sync::Arc;
 
 use pagepool::testing::CheckingIommu;
-use pagepool::{Arena, ArenaParams, DmaDomain, Pool, PoolParams};
+use pagepool::{Arena, ArenaParams, PoolParams};
 use pagepool_net::testing::{self, Allowed, Rig};
-use pagepool_net::{Chance, DeviceMemory, FaultNic, FaultParams, MemNicParams, NicDomain, mem_nic};
+use pagepool_net::{
+    Chance, DRIVERS, DeviceMemory, FaultNic, FaultParams, MemoryParams, NicDomain, OpenParams, OpenedDevice,
+    open_device,
+};
 
 /// An in-memory NIC that sees memory through this.
 fn mem(memory: Arc<dyn DeviceMemory>, sync_for_device: bool, verify: impl Fn() + 'static) -> Rig {
     let provider = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).expect("4 MiB");
-    let domain: Arc<dyn DmaDomain> = memory.clone();
-    let params = PoolParams {
-        headroom: 256,
-        max_len: 2048,
-        tailroom: 320,
-        sync_for_device,
-        domains: vec![domain],
-        ..Default::default()
-    };
-    let pool = Pool::new(params, provider.clone()).expect("parameters in range").bind();
-    let rings = MemNicParams { rx_ring: 64, tx_ring: 64, max_buffers: 6, ..Default::default() };
-    let (device, far) = mem_nic(rings, memory).expect("parameters in range");
-    let (device, far) = (Box::new(device), Box::new(far));
-    Rig { device, far, pool, provider, allowed: Allowed::default(), frags: 1, verify: Box::new(verify) }
+    let pool =
+        PoolParams { headroom: 256, max_len: 2048, tailroom: 320, sync_for_device, ..Default::default() };
+    let memory = MemoryParams { domain: Some(memory) };
+    let params =
+        OpenParams { rx_ring: 64, tx_ring: 64, multi_buffer: true, pool, memory, ..Default::default() };
+    let opened = open_device("memory:", &params, &provider).expect("parameters in range");
+    let OpenedDevice { device, pool, wire, .. } = opened;
+    let far = Box::new(wire.expect("a NIC in memory has one"));
+    let (pool, verify) = (pool.bind(), Box::new(verify));
+    Rig { device, far, pool, provider, allowed: Allowed::default(), frags: 1, verify }
 }
 
 fn plain() -> Rig {
@@ -43,6 +43,23 @@ fn faulty(faults: FaultParams, allowed: Allowed) -> impl Fn() -> Rig {
         let rig = plain();
         let device = Box::new(FaultNic::new(rig.device, faults.clone()).expect("parameters in range"));
         Rig { device, allowed, ..rig }
+    }
+}
+
+/// The file beside this one with the suite of each row of the table.
+const SUITES: [(&str, &str); 2] = [("af_xdp", "xsk_device.rs"), ("memory", "devices.rs")];
+
+#[test]
+fn every_driver_has_a_suite() {
+    for driver in DRIVERS {
+        let (_, file) = SUITES.iter().find(|(scheme, _)| *scheme == driver.scheme).expect(driver.scheme);
+        let path = format!("{}/tests/{file}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).expect("the suite's file");
+        let opens = format!("open_device(\"{}:", driver.scheme);
+        assert!(
+            text.contains(&opens) && text.contains("testing::device("),
+            "{file} has no rig of {driver:?}"
+        );
     }
 }
 

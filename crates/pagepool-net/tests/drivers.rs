@@ -7,12 +7,17 @@ use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, XdpFrameBulk};
 use pagepool_net::testing::FarEnd;
-use pagepool_net::{DRIVERS, DeviceExt, OpenParams, OpenedDevice, TxQueue, Wake, open_device, swap_macs};
+use pagepool_net::{
+    Attach, DRIVERS, DeviceExt, OpenParams, OpenedDevice, TxQueue, Wake, open_device, open_devices, swap_macs,
+};
+
+fn arena() -> Arc<Arena> {
+    let params = ArenaParams { max_bytes: 16 << 20, commit_all: true, ..Default::default() };
+    Arena::new(params).expect("16 MiB")
+}
 
 fn open(name: &str) -> OpenedDevice {
-    let params = ArenaParams { max_bytes: 16 << 20, commit_all: true, ..Default::default() };
-    let arena: Arc<Arena> = Arena::new(params).expect("16 MiB");
-    open_device(name, OpenParams::default(), &arena).unwrap_or_else(|error| panic!("{name}: {error}"))
+    open_device(name, &OpenParams::default(), &arena()).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// A packet comes in, and goes back with its addresses swapped; a burst and a frame keep their order.
@@ -69,11 +74,57 @@ fn an_af_xdp_socket_is_opened_by_name() {
     echoes(opened, &mut far);
 }
 
+/// What one socket receives another one sends from where it lies; the devices keep the order of their names.
+#[test]
+fn devices_that_are_opened_together_share_memory() {
+    if let Some(why) = veth::missing() {
+        return println!("SKIP shared memory: {why}");
+    }
+    let veth = veth::Veth::new(2, 1500);
+    let (mut from, mut to) = (veth.far_end(0), veth.far_end(1));
+    let devices: [(&str, &[u32]); 4] =
+        [("af_xdp:near1", &[0]), ("memory:nic3", &[0]), ("af_xdp:near0", &[0]), ("memory:", &[])];
+    let opened = open_devices(&devices, &OpenParams::default(), &arena()).expect("free queues");
+    assert_eq!(opened.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1, 0]);
+    let mut opened = opened.into_iter().flatten();
+    let (mut near1, nic, mut near0) =
+        (opened.next().unwrap(), opened.next().unwrap(), opened.next().unwrap());
+    let names = [&near1, &nic, &near0]
+        .map(|opened| (opened.device.info().name.clone(), opened.pool.handle().name().to_owned()));
+    assert_eq!(names, ["near1:0", "nic3", "near0:0"].map(|name| (name.to_owned(), name.to_owned())));
+    let socket = near0.socket.as_ref().expect("it is a socket");
+    assert!(socket.attach == Some(Attach::Native) && !socket.zero_copy && nic.socket.is_none());
+
+    let pool = near0.pool.bind();
+    let (mut packets, mut queue) = (Vec::with_capacity(64), TxQueue::with_capacity(64, 64));
+    near0.device.receive(&pool, &mut packets, 64);
+    assert!(from.send(&[5; 60]));
+    while packets.is_empty() && near0.device.wait(&pool, Duration::from_secs(5)) == Wake::Ready {
+        near0.device.receive(&pool, &mut packets, 64);
+    }
+    queue.push_burst(&mut packets);
+    assert_eq!((near1.device.transmit(&mut queue), queue.refused()), (1, 0));
+    let mut bytes = Vec::new();
+    assert!(to.receive(&mut bytes) && bytes == [5; 60], "{bytes:?}");
+    near1.device.close();
+    near0.device.close();
+    assert_eq!(pool.inflight().out, 0, "everything is home");
+}
+
+#[test]
+fn a_nic_in_memory_has_one_queue() {
+    let two = open_devices(&[("memory:", &[0, 1])], &OpenParams::default(), &arena());
+    assert_eq!(
+        two.map(drop).unwrap_err().to_string(),
+        "queue is 1, but must be 0: a NIC in memory has one queue"
+    );
+}
+
 #[test]
 fn what_nobody_opens_is_refused_with_what_there_is() {
     let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() }).expect("1 MiB");
     for name in ["eth0", "vfio:0000:01:00.0", ""] {
-        let text = open_device(name, OpenParams::default(), &arena).map(drop).unwrap_err().to_string();
+        let text = open_device(name, &OpenParams::default(), &arena).map(drop).unwrap_err().to_string();
         assert!(DRIVERS.iter().all(|driver| text.contains(&format!("{}:", driver.scheme))), "{text}");
     }
 }

@@ -7,9 +7,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagepool::{Arena, ArenaParams, Backing, OnMissingHuge, Pool, PoolParams};
+use pagepool::{Arena, ArenaParams, Backing, OnMissingHuge, PoolParams};
 use pagepool_net::testing::{self, Allowed, Rig};
-use pagepool_net::{Attach, Redirect, TxMode, Umem, UmemParams, XskDevice, XskMode, XskParams};
+use pagepool_net::{
+    AfXdpParams, Attach, OpenParams, Redirect, TxMode, UmemParams, XdpProgram, XskMode, open_device,
+};
 use veth::Veth;
 
 /// Devices over one veth pair, which is made again after it died.
@@ -32,35 +34,31 @@ impl Maker {
             || Redirect::attach("near0", self.attach, self.umem.multi_buffer).expect("nothing is attached");
         let redirect = self.redirect.borrow_mut().get_or_insert_with(attach).clone();
         let provider = arena(self.backing).expect("4 MiB");
-        let umem = Umem::new(self.umem.clone(), &*provider).expect("memory to lock");
         let (chunk, headroom) = (self.umem.chunk_size as usize, self.umem.headroom as usize + 256);
-        let params = PoolParams {
+        let pool = PoolParams {
             headroom,
             max_len: chunk - headroom, // so that what is sent crosses no chunk, either
             tailroom: if self.umem.unaligned { 64 } else { 0 },
             colour: self.umem.unaligned,
             wakeup: true,
-            domains: vec![umem.clone()],
             ..Default::default()
         };
-        let pool = Pool::new(params, provider.clone()).expect("parameters in range").bind();
-        let params = XskParams {
-            interface: "near0".into(),
-            rx_ring: 64,
-            tx_ring: 64,
-            redirect: Some(redirect),
+        let af_xdp = AfXdpParams {
+            umem: self.umem.clone(),
+            program: XdpProgram::Attached(redirect),
             tx_mode: self.tx_mode,
             // on a busy machine the kernel takes its time to end the last one
             busy_limit: Duration::from_secs(20),
             ..Default::default()
         };
-        let device = XskDevice::open(params, &umem).expect("a free queue");
-        device.check_pool(&pool).expect("packets fit");
-        let far = self.veth.far_end(0);
+        let multi_buffer = self.umem.multi_buffer;
+        let params =
+            OpenParams { rx_ring: 64, tx_ring: 64, multi_buffer, pool, af_xdp, ..Default::default() };
+        let opened = open_device("af_xdp:near0", &params, &provider).expect("a free queue, and packets fit");
         Rig {
-            device: Box::new(device),
-            far: Box::new(far),
-            pool,
+            device: opened.device,
+            far: Box::new(self.veth.far_end(0)),
+            pool: opened.pool.bind(),
             provider,
             allowed: Allowed::default(),
             frags: if chunk == 2048 { 2 } else { 1 },

@@ -13,7 +13,7 @@ use crate::traffic::options::{ReceiveOptions, TrafficOptions};
 /// What to drop, and whether to look at it first.
 #[derive(Args, Clone, Debug)]
 pub struct DropArgs {
-    /// The interface
+    /// The interface: eth0, or af_xdp:eth0
     #[arg(value_name = "IF")]
     interface: String,
     /// Check the number and checksum that `pagepool gen` writes into its packets

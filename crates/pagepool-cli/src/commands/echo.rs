@@ -12,7 +12,7 @@ use crate::traffic::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
 /// Where packets are sent back.
 #[derive(Args, Clone, Debug)]
 pub struct EchoArgs {
-    /// The interface
+    /// The interface: eth0, or af_xdp:eth0
     #[arg(value_name = "IF")]
     interface: String,
     #[command(flatten)]

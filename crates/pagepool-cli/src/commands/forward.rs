@@ -18,7 +18,7 @@ use crate::traffic::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
 /// What to forward between.
 #[derive(Args, Clone, Debug)]
 pub struct ForwardArgs {
-    /// The first interface
+    /// The first interface: eth0, or af_xdp:eth0
     #[arg(value_name = "IF1")]
     first: String,
     /// The second interface

@@ -6,8 +6,8 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pagepool::{Pool, XdpBuff};
-use pagepool_net::{Action, Device, Ingress, PacketHandler, PortId, swap_macs};
+use pagepool::XdpBuff;
+use pagepool_net::{Action, Ingress, OpenedDevice, PacketHandler, PortId, swap_macs};
 use rtrb::{Producer, PushError};
 
 use super::plan::DemoAction;
@@ -20,10 +20,9 @@ const NAP: Duration = Duration::from_millis(2);
 
 /// What the forwarding thread is given.
 pub struct ForwardTask {
-    pub pools: [Pool; 2],
+    pub queues: [OpenedDevice; 2],
     /// Pages that each pool takes from the arena before the first packet.
     pub pages: [usize; 2],
-    pub nics: [Box<dyn Device>; 2],
     /// Packets that are taken from a NIC at once.
     pub burst: usize,
     pub action: DemoAction,
@@ -35,15 +34,15 @@ pub struct ForwardTask {
 impl ForwardTask {
     /// Starts the thread, in the network namespace of the caller.
     pub fn start(self, state: Arc<RunState>, warmed: Sender<()>) -> Result<JoinHandle<DemoHandler>, String> {
-        let Self { pools, pages, nics, burst, action, mut consumer, cpu } = self;
+        let Self { queues, pages, burst, action, mut consumer, cpu } = self;
         let stack = move |packet: XdpBuff, _: Ingress| match &mut consumer {
             Some(queue) => queue.push(packet).map_err(|PushError::Full(packet)| packet),
             None => Err(packet),
         };
-        let ports = pools.into_iter().zip(pages).zip(nics);
+        let port = |(OpenedDevice { device, pool, .. }, pages)| PollPort { pool, pages, device };
         let polling = PollLoop {
             thread: 0,
-            ports: ports.map(|((pool, pages), device)| PollPort { pool, pages, device }).collect(),
+            ports: queues.into_iter().zip(pages).map(port).collect(),
             handler: DemoHandler(action),
             stack,
             source: NoSource,

@@ -11,8 +11,8 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use pagepool::{Arena, DmaDomain, Error, Pool, PoolParams};
-use pagepool_net::{BUDGET, MemNic, NicDomain, NicPort, PortThread, mem_nic};
+use pagepool::{Arena, Error};
+use pagepool_net::{BUDGET, NicPort, OpenedDevice, PortThread, open_device};
 use rtrb::RingBuffer;
 
 use super::content::Content;
@@ -49,7 +49,7 @@ pub fn run(demo: MemoryDemo, view: &View<'_>) -> Result<Verdict, String> {
     }
     let sizes = Sizes::of(size);
     let setup = MemorySetup::new(&sizes).map_err(|error| error_chain(&error))?;
-    let homes = setup.pools.each_ref().map(Pool::handle);
+    let homes = setup.queues.each_ref().map(|queue| queue.pool.handle());
     let threads = MemoryThreads::start(setup, demo, &sizes)?;
     let (state, warm) = (threads.state.clone(), threads.state.sample());
     let start = Instant::now();
@@ -82,10 +82,9 @@ fn arrived(action: DemoAction, state: &RunState, sample: &Sample) -> u64 {
     }
 }
 
-/// Pools and NICs, made before any thread.
+/// NICs with their pools, and the wires' ends, made before any thread.
 struct MemorySetup {
-    pools: [Pool; 2],
-    nics: [MemNic; 2],
+    queues: [OpenedDevice; 2],
     ports: [NicPort; 2],
 }
 
@@ -94,16 +93,14 @@ impl MemorySetup {
     /// packets of both.
     fn new(sizes: &Sizes) -> Result<Self, Error> {
         let arena = Arena::new(sizes.arena())?;
-        let one = |name: &str, pages: usize| {
-            let domain = NicDomain::new(name);
-            let (nic, port) = mem_nic(sizes.nic(name), domain.clone())?;
-            let domains: Vec<Arc<dyn DmaDomain>> = vec![domain];
-            let params = PoolParams { domains, ..sizes.pool(name, pages) };
-            Ok::<_, Error>((Pool::new(params, arena.clone())?, nic, port))
+        let open = |name, pages| {
+            let mut opened = open_device(name, &sizes.open_params(pages), &arena)?;
+            let Some(port) = opened.wire.take() else { unreachable!("{name} has a wire") };
+            Ok::<_, Error>((opened, port))
         };
-        let (pool0, nic0, port0) = one("nic0", sizes.pages[0])?;
-        let (pool1, nic1, port1) = one("nic1", sizes.pages[1])?;
-        Ok(Self { pools: [pool0, pool1], nics: [nic0, nic1], ports: [port0, port1] })
+        let (nic0, port0) = open("memory:nic0", sizes.pages[0])?;
+        let (nic1, port1) = open("memory:nic1", sizes.pages[1])?;
+        Ok(Self { queues: [nic0, nic1], ports: [port0, port1] })
     }
 }
 
@@ -119,7 +116,7 @@ impl MemoryThreads {
     /// Starts all threads, and waits for the end of the warm-up.
     fn start(setup: MemorySetup, demo: MemoryDemo, sizes: &Sizes) -> Result<Self, String> {
         let failed = |error| format!("a thread could not be started: {error}; raise RLIMIT_NPROC");
-        let MemorySetup { pools, nics: [nic0, nic1], ports } = setup;
+        let MemorySetup { queues, ports } = setup;
         let (passed, queue) = match demo.action {
             DemoAction::Pass => Some(RingBuffer::new(plan::QUEUE)).unzip(),
             _ => (None, None),
@@ -130,9 +127,8 @@ impl MemoryThreads {
         let consumer = queue.map(|queue| consumer::start(queue, &content, state.clone()));
         let consumer = consumer.transpose().map_err(failed)?;
         let task = ForwardTask {
-            pools,
+            queues,
             pages: sizes.pages,
-            nics: [Box::new(nic0), Box::new(nic1)],
             burst: BUDGET,
             action: demo.action,
             consumer: passed,

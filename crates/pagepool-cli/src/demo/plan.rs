@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use pagepool::{ArenaParams, PAGE_SIZE, PoolParams};
-use pagepool_net::{BUDGET, MemNicParams};
+use pagepool_net::{BUDGET, OpenParams};
 
 /// What the forwarding thread does with packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -100,10 +100,15 @@ impl Sizes {
         ArenaParams { name: "demo".into(), max_bytes, ..ArenaParams::default() }
     }
 
+    /// How a NIC is opened whose pool has so many pages.
+    pub fn open_params(&self, pages: usize) -> OpenParams {
+        let (rx_ring, tx_ring) = (RING as u32, RING as u32);
+        OpenParams { rx_ring, tx_ring, multi_buffer: true, pool: self.pool(pages), ..OpenParams::default() }
+    }
+
     /// A pool in whose ring all its idle pages have a place, so that none leaves it.
-    pub fn pool(&self, name: &str, pages: usize) -> PoolParams {
+    fn pool(&self, pages: usize) -> PoolParams {
         PoolParams {
-            name: name.into(),
             ring_size: pages,
             headroom: HEADROOM,
             max_len: Self::capacity(self.packet),
@@ -112,10 +117,5 @@ impl Sizes {
             wakeup: true,
             ..PoolParams::default()
         }
-    }
-
-    /// A NIC.
-    pub fn nic(&self, name: &str) -> MemNicParams {
-        MemNicParams { name: name.into(), rx_ring: RING, tx_ring: RING, ..MemNicParams::default() }
     }
 }

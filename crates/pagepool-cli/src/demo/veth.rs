@@ -5,7 +5,7 @@
 //!   198.18.0.1  far0 ======= near0  forwarding loop  near1 ======= far1  198.18.0.2
 //! ```
 //!
-//! Two sockets over one arena, and a pool for each, so that what one receives the other sends without a copy
+//! Two sockets over one UMEM, and a pool for each, so that what one receives the other sends without a copy
 //! here. Nothing outlives the process: the namespaces are held by its threads, the programs by its
 //! descriptors.
 
@@ -13,10 +13,10 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pagepool::{Arena, Error, Pool};
+use pagepool::{Arena, Error};
 use pagepool_lab::{TcpParams, TcpReport, TcpTransfer, TwoHosts, TwoHostsParams};
 use pagepool_net::link::NetError;
-use pagepool_net::{Attach, DeviceStats, Redirect, TxMode, Umem, XskDevice};
+use pagepool_net::{DeviceStats, OpenedDevice, TxMode, open_devices};
 
 use super::forward_task::{DemoHandler, ForwardTask};
 use super::live::{self, Transfer, View};
@@ -41,10 +41,9 @@ pub struct VethSetup {
     cpu: Option<usize>,
 }
 
-/// Pools and devices, and how the devices are attached.
+/// Devices with their pools, and how the devices are attached.
 pub struct VethPorts {
-    pub pools: [Pool; 2],
-    pub nics: [XskDevice; 2],
+    pub queues: [OpenedDevice; 2],
     pub mode: String,
     /// Pages of each pool.
     pub pages: usize,
@@ -70,29 +69,23 @@ impl VethSetup {
 impl VethPorts {
     fn new(names: &[String; 2], sizes: SocketSizes) -> Result<Self, Error> {
         let arena = Arena::new(sizes.arena("demo", 2))?;
-        let umem = Umem::new(sizes.umem("demo"), &*arena)?;
-        let one = |name: &str| {
-            let redirect = Redirect::attach(name, Attach::Auto, sizes.multi_buffer())?;
-            let mut socket = sizes.socket(name, 0);
-            socket.redirect = Some(redirect);
-            let nic = XskDevice::open(socket, &umem)?;
-            Ok::<_, Error>((sizes.pool_of(name, &nic, &umem, &arena)?, nic))
-        };
-        let (pool0, nic0) = one(&names[0])?;
-        let (pool1, nic1) = one(&names[1])?;
-        let mode = mode(&nic0); // both are of one kind
-        Ok(Self { pools: [pool0, pool1], nics: [nic0, nic1], mode, pages: sizes.pages, burst: sizes.burst })
+        let names = names.each_ref().map(|name| format!("af_xdp:{name}"));
+        let devices = names.each_ref().map(|name| (&**name, &[0][..]));
+        let opened = open_devices(&devices, &sizes.open_params("demo"), &arena)?;
+        let opened: Vec<_> = opened.into_iter().flatten().collect();
+        let Ok(queues) = <[OpenedDevice; 2]>::try_from(opened) else { unreachable!("one queue of each") };
+        let mode = queues[0].socket.as_ref().map(mode).unwrap_or_default(); // both are of one kind
+        Ok(Self { queues, mode, pages: sizes.pages, burst: sizes.burst })
     }
 }
 
 impl VethSetup {
     /// The forwarding thread's task, and the hosts.
     pub fn into_task(self) -> (ForwardTask, TwoHosts) {
-        let Self { ports: VethPorts { pools, nics: [nic0, nic1], pages, burst, .. }, hosts, cpu, .. } = self;
+        let Self { ports: VethPorts { queues, pages, burst, .. }, hosts, cpu, .. } = self;
         let task = ForwardTask {
-            pools,
+            queues,
             pages: [pages; 2],
-            nics: [Box::new(nic0), Box::new(nic1)],
             burst,
             action: DemoAction::Forward,
             consumer: None,
@@ -106,11 +99,12 @@ impl VethSetup {
 pub fn run(setup: VethSetup, view: &View<'_>) -> Result<Verdict, String> {
     let (mtu, mode) = (setup.mtu, setup.ports.mode.clone());
     if view.lines {
-        let batch = setup.ports.nics[1].tx_mode().0 == TxMode::BpfBatch;
+        let batch =
+            setup.ports.queues[1].socket.as_ref().is_some_and(|socket| socket.tx_mode == TxMode::BpfBatch);
         let tx = if batch { ", TX by BPF batch" } else { "" };
         println!("TCP, kernel to kernel over {mode}{tx}, MTU {mtu}, {} s", view.seconds);
     }
-    let homes = setup.ports.pools.each_ref().map(Pool::handle);
+    let homes = setup.ports.queues.each_ref().map(|queue| queue.pool.handle());
     let (task, hosts) = setup.into_task();
     let state = Arc::new(RunState::new(1));
     let forwarding = start(task, &state, &hosts)?;

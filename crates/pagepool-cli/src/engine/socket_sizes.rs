@@ -1,9 +1,7 @@
 //! How large everything is that AF_XDP sockets on interfaces of one MTU need, and how they are called.
 
-use std::sync::Arc;
-
-use pagepool::{Arena, ArenaParams, Backing, Error, MAX_FRAGS, OnMissingHuge, PAGE_SIZE, Pool, PoolParams};
-use pagepool_net::{Attach, BUDGET, Umem, UmemParams, XskDevice, XskMode, XskParams};
+use pagepool::{ArenaParams, Backing, MAX_FRAGS, OnMissingHuge, PAGE_SIZE, PoolParams};
+use pagepool_net::{AfXdpParams, Attach, BUDGET, OpenParams, SocketInfo, UmemParams, XskMode};
 
 /// What the kernel keeps free before a packet for XDP programs, and what drivers and newer kernels keep
 /// behind it where a packet may go on in another buffer (`struct skb_shared_info`).
@@ -175,38 +173,29 @@ impl SocketSizes {
         self.needs.hugepages.then(|| self.arena("", pools).max_bytes >> 21)
     }
 
-    /// The UMEM over the arena.
-    pub fn umem(&self, name: &str) -> UmemParams {
-        UmemParams {
+    /// How the sockets are opened, all over one UMEM with this name.
+    pub fn open_params(&self, name: &str) -> OpenParams {
+        let umem = UmemParams {
             name: name.into(),
             chunk_size: self.needs.chunk,
             unaligned: self.needs.unaligned,
             mode: self.needs.mode,
-            multi_buffer: self.multi_buffer(),
             ..UmemParams::default()
+        };
+        OpenParams {
+            rx_ring: self.ring,
+            tx_ring: self.ring,
+            multi_buffer: self.multi_buffer(),
+            pool: self.pool(),
+            af_xdp: AfXdpParams { umem, ..AfXdpParams::default() },
+            ..OpenParams::default()
         }
-    }
-
-    /// The pool that a device over this UMEM receives into, once its buffers were found to hold any packet
-    /// that may come.
-    pub fn pool_of(
-        &self,
-        name: &str,
-        nic: &XskDevice,
-        umem: &Arc<Umem>,
-        arena: &Arc<Arena>,
-    ) -> Result<Pool, Error> {
-        let params = PoolParams { domains: vec![umem.clone()], ..self.pool(name) };
-        let pool = Pool::new(params, arena.clone())?.bind();
-        nic.check_pool(&pool)?;
-        Ok(pool.unbind())
     }
 
     /// A pool in whose ring all its idle pages have a place, so that none leaves it. What a page has beyond a
     /// chunk is for colours; fragments have none, for they begin where chunks do.
-    fn pool(&self, name: &str) -> PoolParams {
+    fn pool(&self) -> PoolParams {
         PoolParams {
-            name: name.into(),
             ring_size: self.pages,
             headroom: HEADROOM,
             max_len: if self.needs.unaligned { self.needs.chunk as usize - HEADROOM } else { 0 },
@@ -215,23 +204,17 @@ impl SocketSizes {
             ..PoolParams::default()
         }
     }
-
-    /// A socket.
-    pub fn socket(&self, interface: &str, queue: u32) -> XskParams {
-        let (rx_ring, tx_ring) = (self.ring, self.ring);
-        XskParams { interface: interface.into(), queue, rx_ring, tx_ring, ..XskParams::default() }
-    }
 }
 
 /// Where the XDP program of a socket runs, if it has one, and who moves the bytes: `af_xdp_native_copy` for
 /// example.
-pub fn mode(nic: &XskDevice) -> String {
-    let attach = match nic.redirect().and_then(|redirect| redirect.mode()) {
-        Some((Attach::Generic, _)) => "generic_",
+pub fn mode(socket: &SocketInfo) -> String {
+    let attach = match socket.attach {
+        Some(Attach::Generic) => "generic_",
         Some(_) => "native_",
         None => "",
     };
-    format!("af_xdp_{attach}{}", if nic.is_zero_copy() { "zerocopy" } else { "copy" })
+    format!("af_xdp_{attach}{}", if socket.zero_copy { "zerocopy" } else { "copy" })
 }
 
 #[cfg(test)]

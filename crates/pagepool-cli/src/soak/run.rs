@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use pagepool::Pool;
-
 use super::fault_injector::FaultInjector;
 use super::outcome::SoakResult;
 use super::schedule::Schedule;
@@ -18,7 +16,8 @@ const MTU: u32 = 1500;
 /// Runs a soak and judges. `lines`: prints figures meanwhile.
 pub fn soak(schedule: &Schedule, lines: bool, interrupted: &AtomicBool) -> Result<Verdict, String> {
     let setup = VethSetup::new(MTU, None).map_err(|why| format!("soak requires AF_XDP over veth: {why}"))?;
-    let (homes, mode) = (setup.ports.pools.each_ref().map(Pool::handle), setup.ports.mode.clone());
+    let homes = setup.ports.queues.each_ref().map(|queue| queue.pool.handle());
+    let mode = setup.ports.mode.clone();
     let (task, hosts) = setup.into_task();
     let state = Arc::new(RunState::new(1));
     let forwarding = veth::start(task, &state, &hosts)?;

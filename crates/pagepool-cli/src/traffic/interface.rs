@@ -1,5 +1,6 @@
 //! An interface that a command works on: what the kernel says of it, and who depends on it.
 
+use pagepool_net::Driver;
 use pagepool_net::link::{Ethtool, LinkInfo, NetError, Netlink, Offload, SshSession, cautions};
 
 use super::options::Numbers;
@@ -7,6 +8,8 @@ use crate::report::error::error_chain;
 
 /// The loopback interface of a network namespace.
 const LOOPBACK: &str = "lo";
+/// What an interface is opened by if only its own name is given.
+const SCHEME: &str = "af_xdp";
 
 /// The kernel's answers about interfaces of this network namespace.
 pub struct Kernel {
@@ -18,6 +21,8 @@ pub struct Kernel {
 /// An interface.
 #[derive(Clone, Debug)]
 pub struct Interface {
+    /// The name that its queues are opened by: `af_xdp:eth0`.
+    pub device: String,
     pub link: LinkInfo,
     /// Queues to work on.
     pub queues: Vec<u32>,
@@ -37,8 +42,9 @@ impl Kernel {
         open().map_err(|error| error_chain(&error))
     }
 
-    /// Looks an interface up, with the given queues or all.
-    pub fn interface(&mut self, name: &str, queues: Option<&Numbers>) -> Result<Interface, String> {
+    /// Looks the interface of a device up, with the given queues or all.
+    pub fn interface(&mut self, device: &str, queues: Option<&Numbers>) -> Result<Interface, String> {
+        let (scheme, name) = split(device)?;
         let failed = |error: NetError| error_chain(&error);
         let link = self.netlink.link(name).map_err(failed)?;
         if link.mac.is_none() {
@@ -57,7 +63,8 @@ impl Kernel {
             );
         }
         let hardware_ring = self.ethtool.rx_ring(name).map_err(failed)?.unwrap_or(0);
-        Ok(Interface { link, queues, queues_of: rx.min(tx), hardware_ring })
+        let device = format!("{scheme}:{}", link.name);
+        Ok(Interface { device, link, queues, queues_of: rx.min(tx), hardware_ring })
     }
 
     /// An error for an interface that somebody depends on, unless `proceed`. `effect`: what becomes of it.
@@ -139,6 +146,20 @@ impl Kernel {
     }
 }
 
+/// The scheme and the interface of a device: `af_xdp` without a scheme. An error for a device that has none.
+fn split(device: &str) -> Result<(&'static str, &str), String> {
+    if !device.contains(':') {
+        return Ok((SCHEME, device));
+    }
+    let (driver, interface) = Driver::of(device).map_err(|error| error_chain(&error))?;
+    match driver.no_interface {
+        None => Ok((driver.scheme, interface)),
+        Some(why) => Err(format!(
+            "{device} has no network interface: {why}. Use {SCHEME}:INTERFACE; `pagepool demo` runs in memory"
+        )),
+    }
+}
+
 fn names(offloads: &[Offload]) -> String {
     offloads.iter().map(|offload| offload.name()).collect::<Vec<_>>().join(", ")
 }
@@ -183,6 +204,18 @@ mod tests {
         assert!(all(1, &[1]).unwrap_err().starts_with("v has no queue 1: its only queue is 0;"));
         assert!(all(4, &[0, 4]).unwrap_err().starts_with("v has no queue 4: its queues are 0 to 3;"));
         assert!(chosen("v", 0, None).is_err());
+    }
+
+    #[test]
+    fn a_device_is_a_scheme_and_an_interface() {
+        assert_eq!(split("eth0"), Ok(("af_xdp", "eth0")));
+        assert_eq!(split("af_xdp:eth0"), Ok(("af_xdp", "eth0")));
+        let error = split("memory:").unwrap_err();
+        assert!(
+            error.starts_with("memory: has no network interface: ") && error.contains("af_xdp:"),
+            "{error}"
+        );
+        assert!(split("tun:tun0").unwrap_err().contains("af_xdp:INTERFACE or memory:[NAME]"));
     }
 
     #[test]

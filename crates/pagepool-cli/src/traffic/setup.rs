@@ -1,11 +1,13 @@
-//! What a command works with: a socket and a pool for each queue, over one memory, and which thread has which
+//! What a command works with: a device and a pool for each queue, over one memory, and which thread has which
 //! of them.
 
 use std::fmt;
 use std::sync::Arc;
 
 use pagepool::{Arena, Error, PAGE_SIZE, PoolRef};
-use pagepool_net::{Attach, BusyPoll, Redirect, TxMode, Umem, XskDevice};
+use pagepool_net::{
+    Attach, BusyPoll, OpenParams, OpenedDevice, SocketInfo, TxMode, XdpProgram, open_devices,
+};
 use serde::Serialize;
 
 use super::interface::Interface;
@@ -95,30 +97,31 @@ impl TrafficSetup {
         params: SetupParams,
         arena: &Arc<Arena>,
     ) -> Result<(), Error> {
-        let umem = Umem::new(params.sizes.umem(name), &**arena)?;
-        for (number, interface) in interfaces.iter().enumerate() {
-            let link = &interface.link.name;
-            let attach = |mode| Redirect::attach(link, mode, params.sizes.multi_buffer());
-            let redirect = params.attach.map(attach).transpose()?;
-            let mut nics = Vec::new();
-            for &queue in &interface.queues {
-                let mut socket = params.sizes.socket(link, queue);
-                (socket.redirect, socket.busy_poll) = (redirect.clone(), params.busy_poll);
-                socket.tx_mode = params.tx_mode.unwrap_or(TxMode::Ring);
-                nics.push(XskDevice::open(socket, &umem)?);
-            }
-            self.interfaces.push(OpenedInterface::of(interface, &nics, params));
-            for (at, nic) in nics.into_iter().enumerate() {
-                let name = format!("{link}:{}", interface.queues[at]);
-                let pool = params.sizes.pool_of(&name, &nic, &umem, arena)?;
+        let devices: Vec<_> =
+            interfaces.iter().map(|interface| (&*interface.device, &*interface.queues)).collect();
+        let opened = open_devices(&devices, &params.open_params(name), arena)?;
+        for (number, (interface, queues)) in interfaces.iter().zip(opened).enumerate() {
+            self.interfaces.push(OpenedInterface::of(interface, &queues, params));
+            for (at, OpenedDevice { device, pool, .. }) in queues.into_iter().enumerate() {
                 self.pools.push(pool.handle());
                 let threads = self.threads.len();
                 let (sides, ports) = &mut self.threads[at % threads];
                 sides.push(number);
-                ports.push(PollPort { pool, pages: params.sizes.pages, device: Box::new(nic) });
+                ports.push(PollPort { pool, pages: params.sizes.pages, device });
             }
         }
         Ok(())
+    }
+}
+
+impl SetupParams {
+    /// As the library has it.
+    fn open_params(&self, name: &str) -> OpenParams {
+        let mut params = self.sizes.open_params(name);
+        params.af_xdp.program = self.attach.map_or(XdpProgram::None, XdpProgram::Attach);
+        params.af_xdp.tx_mode = self.tx_mode.unwrap_or(TxMode::Ring);
+        params.af_xdp.busy_poll = self.busy_poll;
+        params
     }
 }
 
@@ -135,18 +138,20 @@ fn no_memory(error: &Error, huge: Option<u64>) -> String {
 }
 
 impl OpenedInterface {
-    fn of(interface: &Interface, nics: &[XskDevice], params: SetupParams) -> Self {
-        let redirect = nics.first().and_then(XskDevice::redirect);
-        let (attach, why) = redirect.and_then(|redirect| redirect.mode()).unzip();
+    fn of(interface: &Interface, opened: &[OpenedDevice], params: SetupParams) -> Self {
+        let sockets: Vec<_> = opened.iter().filter_map(|queue| queue.socket.as_ref()).collect();
+        let first = sockets.first();
+        let attach = first.and_then(|socket| socket.attach);
+        let tx_mode_reason = || sockets.iter().find_map(|socket| socket.tx_mode_reason.clone());
         Self {
             name: interface.link.name.clone(),
-            mode: nics.first().map(socket_sizes::mode).unwrap_or_default(),
+            mode: first.map(|socket| socket_sizes::mode(socket)).unwrap_or_default(),
             attach: attach.map(|attach| if attach == Attach::Generic { "generic" } else { "native" }),
-            attach_reason: why.flatten().map(str::to_owned),
-            program_id: redirect.and_then(|redirect| redirect.program_id()),
-            zero_copy: nics.iter().all(XskDevice::is_zero_copy),
-            tx_mode: params.tx_mode.map(|_| tx_mode(nics)),
-            tx_mode_reason: params.tx_mode.and_then(|_| nics.iter().find_map(|nic| nic.tx_mode().1)),
+            attach_reason: first.and_then(|socket| socket.attach_reason.clone()),
+            program_id: first.and_then(|socket| socket.program_id),
+            zero_copy: sockets.iter().all(|socket| socket.zero_copy),
+            tx_mode: params.tx_mode.map(|_| tx_mode(&sockets)),
+            tx_mode_reason: params.tx_mode.and_then(|_| tx_mode_reason()),
             mtu: interface.link.mtu,
             queues: interface.queues.clone(),
             queues_of: interface.queues_of,
@@ -154,7 +159,9 @@ impl OpenedInterface {
             ring: params.sizes.ring,
             pages: params.sizes.pages,
             multi_buffer: params.sizes.multi_buffer(),
-            busy_polled: params.busy_poll.map(|_| nics.iter().filter(|nic| nic.napi_id().is_some()).count()),
+            busy_polled: params
+                .busy_poll
+                .map(|_| sockets.iter().filter(|socket| socket.napi_id.is_some()).count()),
         }
     }
 
@@ -165,11 +172,11 @@ impl OpenedInterface {
 }
 
 /// How these send.
-fn tx_mode(nics: &[XskDevice]) -> &'static str {
-    let by_batch = nics.iter().filter(|nic| nic.tx_mode().0 == TxMode::BpfBatch).count();
+fn tx_mode(sockets: &[&SocketInfo]) -> &'static str {
+    let by_batch = sockets.iter().filter(|socket| socket.tx_mode == TxMode::BpfBatch).count();
     match by_batch {
         0 => "ring",
-        n if n == nics.len() => "bpf-batch",
+        n if n == sockets.len() => "bpf-batch",
         _ => "mixed",
     }
 }

@@ -1,0 +1,42 @@
+//! `memory:NAME`: a NIC in memory.
+
+use std::sync::Arc;
+
+use pagepool::{Arena, Error, Pool, PoolParams};
+
+use super::open_params::OpenParams;
+use super::opened_device::OpenedDevice;
+use super::queues::Queues;
+use crate::error::parameter;
+use crate::mem_nic::device_memory::DeviceMemory;
+use crate::mem_nic::nic_domain::NicDomain;
+use crate::mem_nic::{MemNicParams, mem_nic};
+
+pub(super) fn open(
+    nics: &[Queues<'_>],
+    params: &OpenParams,
+    arena: &Arc<Arena>,
+) -> Result<Vec<Vec<OpenedDevice>>, Error> {
+    let open = |nic: &Queues<'_>| {
+        let queues = nic.numbers.iter();
+        queues.map(|&queue| open_one(nic.argument, queue, params, arena)).collect()
+    };
+    nics.iter().map(open).collect()
+}
+
+fn open_one(name: &str, queue: u32, params: &OpenParams, arena: &Arc<Arena>) -> Result<OpenedDevice, Error> {
+    if queue != 0 {
+        return Err(parameter("queue", queue, "0: a NIC in memory has one queue"));
+    }
+    let defaults = MemNicParams::default();
+    let name = if name.is_empty() { defaults.name } else { name.into() };
+    let own = || NicDomain::new(&*name) as Arc<dyn DeviceMemory>;
+    let domain = params.memory.domain.clone().unwrap_or_else(own);
+    let mut pool = PoolParams { name: name.clone(), ..params.pool.clone() };
+    pool.domains.push(domain.clone());
+    let max_buffers = if params.multi_buffer { defaults.max_buffers } else { 1 };
+    let (rx_ring, tx_ring) = (params.rx_ring as usize, params.tx_ring as usize);
+    let (device, port) = mem_nic(MemNicParams { name, rx_ring, tx_ring, max_buffers, ..defaults }, domain)?;
+    let pool = Pool::new(pool, arena.clone())?;
+    Ok(OpenedDevice { device: Box::new(device), pool, wire: Some(port), socket: None })
+}

@@ -1,0 +1,56 @@
+//! What opening a device by name gives.
+
+use pagepool::Pool;
+
+use crate::device::Device;
+use crate::mem_nic::NicPort;
+use crate::xsk::{Attach, TxMode, XskDevice};
+
+/// A device, the pool that it receives into, and what only its kind has.
+#[derive(Debug)]
+pub struct OpenedDevice {
+    /// One queue. Drop it before the pool.
+    pub device: Box<dyn Device>,
+    /// Mapped in the device's domain, and named after the device.
+    pub pool: Pool,
+    /// The hardware's end of a NIC in memory.
+    pub wire: Option<NicPort>,
+    /// How the kernel opened an AF_XDP socket.
+    pub socket: Option<SocketInfo>,
+}
+
+/// How the kernel opened an AF_XDP socket, as far as that was left to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketInfo {
+    /// Where the XDP program runs that was attached here.
+    pub attach: Option<Attach>,
+    /// Why [`Attach::Auto`] chose generic.
+    pub attach_reason: Option<String>,
+    /// The XDP program that was attached here, as `bpftool prog` shows it.
+    pub program_id: Option<u32>,
+    /// Whether the driver works on the UMEM itself.
+    pub zero_copy: bool,
+    /// How packets are sent.
+    pub tx_mode: TxMode,
+    /// Why [`TxMode::Auto`] chose the ring.
+    pub tx_mode_reason: Option<String>,
+    /// The driver's queue that busy polling polls, if the kernel knows it yet.
+    pub napi_id: Option<u32>,
+}
+
+impl From<&XskDevice> for SocketInfo {
+    fn from(device: &XskDevice) -> Self {
+        let redirect = device.redirect();
+        let (attach, attach_reason) = redirect.and_then(|redirect| redirect.mode()).unzip();
+        let (tx_mode, tx_mode_reason) = device.tx_mode();
+        Self {
+            attach,
+            attach_reason: attach_reason.flatten().map(str::to_owned),
+            program_id: redirect.and_then(|redirect| redirect.program_id()),
+            zero_copy: device.is_zero_copy(),
+            tx_mode,
+            tx_mode_reason,
+            napi_id: device.napi_id(),
+        }
+    }
+}
