@@ -1,11 +1,11 @@
-//! The forwarding loop: receive, ask the handler, do what it says, send, take back.
+//! The forwarding loop: receive, call the handler, carry out its verdicts, send, complete.
 //!
 //! What   a [`Forwarder`] has ports, each a device with the pool that it receives into, and a handler. One
 //!        [`poll`](Forwarder::poll) takes at most a budget of packets from each port through the handler.
 //! Who    one thread, which owns the pools. Several threads have a forwarder each, over queues of their own;
 //!        what one redirects to a port of another goes over a [handoff](crate::handoff).
-//! Order  the handler is asked about all packets of a burst, then what it said is done, packet by packet. If
-//!        it panics, the burst ends: its buffers go home.
+//! Order  the handler decides about all packets of a burst, then the verdicts are carried out, packet by
+//!        packet. If it panics, the burst ends: its buffers go home.
 //! Short  a burst that all goes out of one port of this thread is given to its device as it is, where nothing
 //!        waits for that and the device takes it; else packets become frames and wait, in order, for the end
 //!        of the burst.
@@ -48,7 +48,7 @@ const AHEAD: usize = 16;
 /// Most packets that one poll may be told to take from a port.
 const MOST: usize = 4096;
 
-/// Where a port number leads.
+/// The target of a port number.
 #[derive(Debug)]
 enum PortRoute {
     /// To a port that this thread polls.
@@ -93,13 +93,13 @@ pub struct Forwarder<P, S = NoStack> {
     stack: S,
     budget: usize,
     received: Vec<XdpBuff>,
-    /// What the handler said of each.
+    /// The handler's verdict on each.
     verdicts: Vec<Action>,
     /// Packets that ended in this burst.
     ended: Vec<XdpBuff>,
     done: XdpFrameBulk,
     meter: Meter,
-    /// What it sleeps on.
+    /// The descriptors that it sleeps on.
     sleep: Sleep,
 }
 
@@ -151,7 +151,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         id
     }
 
-    /// Adds a port that another thread polls: that of the forwarder which has the inlet.
+    /// Adds a port that another thread polls: the port of the forwarder that has the [`HandoffRx`].
     pub fn add_remote(&mut self, outlet: HandoffTx) -> PortId {
         let id = self.next_id();
         self.routes.push(PortRoute::There(outlet));
@@ -171,7 +171,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// One round over all ports. Says how many packets moved in it, of all that were received, handed over,
     /// sent and taken back; 0 is a reason to [`wait`](Self::wait).
     pub fn poll(&mut self) -> usize {
-        put_packets(&mut self.ended); // there are some only if a stack panicked
+        put_packets(&mut self.ended); // not empty only if a stack panicked
         self.meter.start(&self.ports);
         let mut moved = self.ports.iter_mut().map(|port| port.complete(&mut self.done)).sum();
         self.meter.lap(LoopPart::Transmit, moved, &self.ports);
@@ -249,8 +249,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     ///
     /// It sleeps on all devices, on all pools that were made with `wakeup`, and on what other threads hand
     /// over, at once. A device says how often it wants to be asked meanwhile: an AF_XDP one 10 times a
-    /// second, and more often while it sends. Who never waits calls it with a timeout of zero now and then,
-    /// to have devices that went away closed.
+    /// second, and more often while it sends. A loop that never waits calls it with a timeout of zero now and
+    /// then, to have devices that went away closed.
     pub fn wait(&mut self, timeout: Duration) -> Wake {
         let alone = self.ports.len() == 1 && !self.ports[0].has_inlets();
         if alone {
@@ -392,8 +392,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         n + sent
     }
 
-    /// Asks the handler about a burst. Whether all of it ends here: then nothing is to be carried out, and it
-    /// is counted.
+    /// Has the handler decide about a burst. Returns whether all of it ends here: then no verdict has to be
+    /// carried out, and it is counted.
     #[inline]
     fn judge(&mut self, at: usize, packets: &mut [XdpBuff]) -> bool {
         let Self { handler, verdicts, ports, .. } = self;
@@ -452,7 +452,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         sent
     }
 
-    /// Does with each packet what the handler said.
+    /// Carries out the verdict on each packet.
     fn carry_out(&mut self, at: usize, packets: &mut Vec<XdpBuff>) {
         let ingress = Ingress { port: self.ports[at].id };
         let verdicts = std::mem::take(&mut self.verdicts);
@@ -471,7 +471,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.verdicts = verdicts;
     }
 
-    /// Wakes the threads that something was handed over to.
+    /// Wakes the threads that frames were handed over to.
     fn ring(&mut self) {
         for route in &mut self.routes {
             if let PortRoute::There(outlet) = route {

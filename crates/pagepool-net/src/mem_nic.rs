@@ -14,8 +14,8 @@
 //!
 //! Memory The hardware has no handle and no pointer: it knows device addresses, and its domain translates
 //!        them. Why that is sound, although it writes memory that is another thread's to hand out:
-//!        * The driver puts a descriptor on a ring only after the buffer is in its table, where nobody
-//!          reaches it: the buffer is out (I1), its memory stays (I3), no reference to its bytes exists (I4),
+//!        * The driver puts a descriptor on a ring only after the buffer is in its table, where nobody can
+//!          access it: the buffer is out (I1), its memory stays (I3), no reference to its bytes exists (I4),
 //!          and its address is that of a mapping of this domain, by the very object (`mapping_cache.rs`).
 //!        * The port touches the bytes of a descriptor between taking it off the ring and completing it, and
 //!          never those of an id that it lied about (`port.rs`). An id is not used twice within 65,536 lives
@@ -76,7 +76,7 @@ pub struct MemNic {
 }
 
 /// Makes an in-memory NIC that sees memory through `memory`: a [`NicDomain`](crate::NicDomain), or in tests
-/// `pagepool::testing::CheckingIommu`. The pools whose memory it shall reach name the same domain.
+/// `pagepool::testing::CheckingIommu`. The pools that it uses must name the same domain.
 ///
 /// It has no buffers for packets before its first [`receive`](Device::receive).
 ///

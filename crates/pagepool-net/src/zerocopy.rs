@@ -1,8 +1,8 @@
 //! Zero-copy sends on a socket (`MSG_ZEROCOPY`), whose error queue says when pages are free again.
 //!
-//! What   the kernel sends from the program's pages, which it pins, and reads them until the last byte is
-//!        acknowledged or the last copy of a datagram is gone. [`ZeroCopySocket`] is a [`InUse`]: its pages
-//!        wait in their pool.
+//! What   the kernel sends from the application's pages, which it pins, and reads them until the last byte is
+//!        acknowledged or the last copy of a datagram is gone. [`ZeroCopySocket`] is an [`InUse`]: its pages
+//!        are deferred in their pool.
 //! Who    any thread sends, one at a time; any thread polls. The lock of the sends is held across `sendmsg`,
 //!        so that numbers are given in the kernel's order; on a blocking socket others wait meanwhile. The
 //!        lock of the window is held for moments, so a poll never waits for a send.
@@ -11,13 +11,12 @@
 //!        as the error is one that the kernel gives before it has counted, or takes its count back with
 //!        (net/ipv4/tcp.c:tcp_sendmsg_locked, net/ipv4/ip_output.c:__ip_append_data, v7.3). After any other
 //!        error (a firewall's EPERM) of a datagram socket the count is not certain any more, and the socket
-//!        sends copies from then on.
-//! The end  closing a TCP socket does not free its pages: the kernel retransmits from them. A pool keeps the
-//!        socket, and with it the descriptor, as long as pages wait for it; shut the connection down through
-//!        the descriptor, and drop nothing. A peer that is gone ends the wait after the kernel's
-//!        retransmissions, a reset at once: the kernel drops what it had to send, and says so in the error
-//!        queue. Should the descriptor be closed with pages in use all the same, these are never said to be
-//!        free.
+//!        sends copies from then on. The end closing a TCP socket does not free its pages: the kernel
+//!        retransmits from them. A pool keeps the socket, and with it the descriptor, as long as pages wait
+//!        for it; shut the connection down through the descriptor, and drop nothing. A peer that is gone ends
+//!        the wait after the kernel's retransmissions, a reset at once: the kernel drops what it had to send,
+//!        and says so in the error queue. If the descriptor is closed with pages in use, these are never
+//!        reported free.
 //! Cost   a send: the system call, two uncontended locks. A question: one.
 
 mod sys;
@@ -99,11 +98,11 @@ pub struct Sent {
     pub cookie: Option<u64>,
 }
 
-/// What a socket has done so far.
+/// The counters of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ZeroCopyStats {
-    /// Sends from the program's pages. `zero_copy` and `copied` add up to it when nothing is out.
+    /// Sends from the application's pages. `zero_copy` and `copied` add up to it when nothing is out.
     pub sends: u64,
     /// Those that are over, and were sent without a copy.
     pub zero_copy: u64,
@@ -164,7 +163,7 @@ impl ZeroCopySocket {
         Ok(Sent { bytes, cookie: None })
     }
 
-    /// What it has done so far.
+    /// Its counters.
     pub fn stats(&self) -> ZeroCopyStats {
         self.state().stats
     }

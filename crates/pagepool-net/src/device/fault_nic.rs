@@ -22,7 +22,7 @@ pub enum Chance {
     Never,
     /// The n-th time, and every n-th from there; 1 is always.
     Every(u32),
-    /// By chance, once in so many times on average.
+    /// By chance, once in `n` times on average.
     OneIn(u32),
 }
 
@@ -247,7 +247,7 @@ impl<D: Device> FaultNic<D> {
         }
     }
 
-    /// A packet that came in runs the gauntlet.
+    /// Applies the faults to a received packet.
     fn maltreat(&mut self, mut packet: XdpBuff, pool: &Bound) {
         let (random, counts) = (&mut self.random, &mut self.counts);
         if self.drop.falls(random, &mut counts.dropped) {

@@ -1,4 +1,4 @@
-//! Which memory a device reaches, and at which addresses.
+//! The mappings that a device used last: the memory that it can access, and the addresses.
 //!
 //! What   the device's address space, and the mappings of the areas that its packets have come from so far.
 //! Cost   an address: a compare and a load for each area that was seen before this one. An area is asked,

@@ -1,8 +1,8 @@
-//! The seam between packets and whatever moves them.
+//! The seam between packets and the devices that move them.
 //!
 //! A [`Device`] is one receive and one transmit queue of an interface. It takes packets in over buffers of
-//! the pool that it is polled with, and sends frames of any memory that its address space reaches. One thread
-//! polls it, which owns that pool. A device may go to another thread between polls.
+//! the pool that it is polled with, and sends frames of any memory in its address space. One thread polls it,
+//! which owns that pool. A device may go to another thread between polls.
 //!
 //! # One round
 //!
@@ -41,8 +41,8 @@
 //! # Rules
 //!
 //! * Order: there is one way out. What is in a [`TxQueue`] is sent in its order.
-//! * Room: [`transmit`](Device::transmit) leaves in the queue what the ring has no room for. Who wants to
-//!   know before asks [`tx_room`](super::DeviceExt::tx_room), which makes no system call.
+//! * Room: [`transmit`](Device::transmit) leaves in the queue what the ring has no room for.
+//!   [`tx_room`](super::DeviceExt::tx_room) tells the room before, without a system call.
 //! * Refused: what a device can never send goes home, counts in [`TxQueue::refused`] and in `tx_too_long` or
 //!   `tx_unmapped`, and never as sent.
 //! * Sleep: from [`arm`](Device::arm) until the next `receive` or `arm` no wake-up is lost.

@@ -32,7 +32,7 @@ counters! {
     tx_completed,
     /// Refused: empty, longer than the device sends, or of too many buffers.
     tx_too_long,
-    /// Refused: a buffer that the device cannot reach.
+    /// Refused: a buffer outside the device's address space.
     tx_unmapped,
     /// Completions that named nothing that was being sent.
     tx_bad_descriptor,

@@ -1,7 +1,7 @@
 //! Where the time of a forwarder goes, by part of its loop.
 //!
-//! How    one time stamp at each border of two parts, which ends the one and begins the other. What the
-//!        device says that its system calls took is taken out of the part that made them. A part that moved
+//! How    one time stamp at each border of two parts, which ends the one and begins the other. The time of a
+//!        device's system calls, as it reports, is subtracted from the part that made them. A part that moved
 //!        nothing is idling.
 //! Cost   off: a predicted branch at each border. On: a stamp, and a question to each device, at each border:
 //!        some 4 cycles a packet in full bursts of 64, which are in the figures.
@@ -56,7 +56,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// A round begins. What devices did since the last one is nobody's.
+    /// A round begins. The devices' calls since the last one count in no part.
     #[inline(always)]
     pub(super) fn start(&mut self, ports: &[Port]) {
         if self.on {
@@ -65,7 +65,7 @@ impl Meter {
         }
     }
 
-    /// A part ends, in which so many packets moved.
+    /// A part ends, in which `moved` packets moved.
     #[inline(always)]
     pub(super) fn lap(&mut self, part: LoopPart, moved: usize, ports: &[Port]) {
         if self.on {
@@ -95,7 +95,7 @@ impl Meter {
         let mut took = now.saturating_sub(self.mark); // another CPU's counter may be behind
         self.mark = now;
         if let LoopPart::Receive | LoopPart::Transmit = part {
-            took -= self.note_calls(took, ports); // in the others no device is asked for anything
+            took -= self.note_calls(took, ports); // the other parts make no call to a device
         }
         let cycles = &mut self.cycles;
         let ticks = match part {

@@ -1,12 +1,12 @@
-//! Redirect by address: the way of a frame's memory to a device that it was not received by.
+//! Redirect by address: how a device sends a frame that another device received.
 //!
 //! What   an [`Egress`] stands before one device. A frame whose memory the device's domain maps goes as it
 //!        is, at the address that it has there. If the domain can map more, the frame's whole area is mapped,
 //!        once. Else the bytes are copied into pages of the device's own pool.
 //! Who    the thread that polls the device.
-//! I6     an egress is a user of each mapping that it relies on, also where it found one: whoever made that
-//!        may end first. It lets them go when it is closed, so close the device before: it must not reach the
-//!        memory any more.
+//! I6     an egress is a user of each mapping that it relies on, also of one that it found, because the pool
+//!        that made it may end first. Close the device before the egress: the egress releases its mappings,
+//!        and the device must not access the memory after that.
 //! Cost   the same area as last time: a compare per buffer. Another known one: a search. A new one: the
 //!        area's lock.
 
@@ -43,13 +43,13 @@ counters! {
     copy_failed,
 }
 
-/// An area that was met before.
+/// An area whose path is known.
 #[derive(Debug)]
 struct Known {
     area: Arc<Area>,
-    /// Whether its frames go as they are.
+    /// Whether its frames are sent as they are.
     reused: bool,
-    /// What this egress is a user of; none where the device has no domain, or did not map the area.
+    /// The mapping that this egress uses; none if the device has no domain, or did not map the area.
     mapping: Option<Arc<Mapping>>,
 }
 
@@ -76,7 +76,7 @@ pub struct Egress {
     domain: Option<Arc<dyn DmaDomain>>,
     maps: bool,
     known: Vec<Known>,
-    /// The known area that was asked for last.
+    /// The area of the last frame.
     last: usize,
     stats: PathStats,
 }
@@ -94,8 +94,8 @@ impl Egress {
         Self { domain, maps, known: Vec::new(), last: 0, stats: PathStats::default() }
     }
 
-    /// Which way a frame would take whose memory is of this area; changes nothing. `MapOnce` becomes `Copy`
-    /// if the domain then refuses. Takes the area's lock, if the area was not met before.
+    /// The path of a frame whose memory is of this area; changes nothing. `MapOnce` becomes `Copy` if the
+    /// domain then refuses. Takes the area's lock, if the area was not met before.
     pub fn path_for(&self, area: &Area) -> Path {
         match self.known.iter().find(|known| std::ptr::eq(&*known.area, area)) {
             Some(known) => known.path(),
@@ -103,8 +103,8 @@ impl Egress {
         }
     }
 
-    /// Makes a frame one that the device can send: itself, or a copy in pages of `pool`, which is the
-    /// device's. `None` if it had to be copied and could not be; it is counted and went home.
+    /// Gives a frame that the device can send: the frame itself, or a copy in pages of `pool`, which is the
+    /// device's. `None` if a copy failed; it is counted, and the frame went home.
     #[inline]
     pub fn prepare(&mut self, frame: XdpFrame, pool: &Bound) -> Option<XdpFrame> {
         match self.path_of(&frame) {
@@ -115,8 +115,8 @@ impl Egress {
         Some(frame)
     }
 
-    /// Whether all of a burst goes as it is, as the last frame did: packets of one pool in one buffer each.
-    /// Meets no area anew.
+    /// Whether a whole burst goes as it is, as the last frame did: packets of one pool in one buffer each.
+    /// Maps nothing.
     #[inline]
     pub(crate) fn reuses(&self, packets: &[XdpBuff]) -> bool {
         let (Some(known), Some(first)) = (self.known.get(self.last), packets.first()) else { return false };
@@ -125,7 +125,7 @@ impl Egress {
         known.reused && Arc::ptr_eq(&known.area, first.buffer().area()) && packets.iter().all(is_like_it)
     }
 
-    /// So many of those went, without having been prepared singly.
+    /// Counts `n` packets of such a burst, which were not prepared singly.
     #[inline]
     pub(crate) fn reused(&mut self, frames: usize) {
         self.stats.reused += frames as u64;
@@ -136,13 +136,13 @@ impl Egress {
         self.stats
     }
 
-    /// Lets go of all mappings, of which some are undone by that. The device must have given back all frames
-    /// before. Any number of times; frames that come later are met anew.
+    /// Releases all mappings; those without another user are undone. The device must have given back all
+    /// frames before. Any number of times; frames that come later are met anew.
     pub fn close(&mut self) {
         self.known.drain(..).for_each(Known::forget);
     }
 
-    /// The way of all buffers of a frame: of the worst of them.
+    /// The path of a frame: the worst path of its buffers.
     #[inline]
     fn path_of(&mut self, frame: &XdpFrame) -> Path {
         let Some(first) = frame.buffer() else { return Path::Copy };
@@ -181,7 +181,7 @@ impl Egress {
         path
     }
 
-    /// The way of an area that was not met before.
+    /// The path of a new area.
     fn look(&self, area: &Area) -> Path {
         match &self.domain {
             None if area.base().is_some() => Path::Reuse,
@@ -192,7 +192,7 @@ impl Egress {
         }
     }
 
-    /// Forgets areas that nobody else has: their memory is gone, and no frame of it can come.
+    /// Forgets areas that nobody else holds: their memory is gone, so no frame can lie in it.
     fn forget_dead(&mut self) {
         self.known.extract_if(.., |known| Arc::strong_count(&known.area) == 1).for_each(Known::forget);
     }

@@ -1,4 +1,4 @@
-//! What decides about a packet.
+//! The handler, which decides about packets.
 //!
 //! The verdicts have the meaning that they have in XDP. A closure is a handler.
 
@@ -25,7 +25,7 @@ pub enum Action {
     Redirect(PortId),
 }
 
-/// Where a packet came in.
+/// The port at which a packet arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ingress {
     /// The port.

@@ -100,7 +100,7 @@ impl HandoffRx {
 }
 
 impl Drop for HandoffRx {
-    /// What is in it goes home now. A frame that is put in meanwhile does so when the outlet goes.
+    /// Its frames go home now. A frame that is put in meanwhile goes home when the `HandoffTx` is dropped.
     fn drop(&mut self) {
         while self.pop().is_some() {}
     }

@@ -1,4 +1,4 @@
-//! A port of a forwarder: a device, the pool that it receives into, and what waits for its transmit ring.
+//! A port of a forwarder: a device, the pool that it receives into, and the queue of its transmit ring.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::sys::event::Sleep;
 pub(super) struct Port {
     pub(super) id: PortId,
     pub(super) device: Box<dyn Device>,
-    /// What waits for the transmit ring: at most `most`.
+    /// The queue of the transmit ring: at most `most` frames.
     waiting: TxQueue,
     most: usize,
     pub(super) egress: Egress,
     inlets: Vec<HandoffRx>,
     gone: bool,
-    /// Which of the descriptors of this sleep is its pool's.
+    /// The index of its pool among the descriptors of this sleep.
     sleeps_on: Option<usize>,
     pub(super) stats: ForwardStats,
     pub(super) pool: Bound,
@@ -46,7 +46,7 @@ impl Port {
         }
     }
 
-    /// Bursts are so large from now on.
+    /// Sets the size of bursts.
     pub(super) fn expect(&mut self, burst: usize) {
         self.most = self.most.max(burst);
         self.waiting.reserve(self.most, burst);
@@ -111,7 +111,7 @@ impl Port {
         self.device.transmit(&mut self.waiting)
     }
 
-    /// Whether one more may wait; counts it if not. It is asked before anything is copied for it.
+    /// Whether one more frame may be queued; counts it if not. Called before a frame is copied.
     fn has_room(&mut self) -> bool {
         if self.gone {
             self.stats.tx_gone += 1;
@@ -121,7 +121,8 @@ impl Port {
         !self.gone && self.waiting.len() < self.most
     }
 
-    /// Takes in what other threads handed over, at most `budget` from each; what is to end goes into `done`.
+    /// Takes in frames that other threads handed over, at most `budget` from each; frames that end go into
+    /// `done`.
     pub(super) fn take_handed_over(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize {
         let mut taken = 0;
         for at in 0..self.inlets.len() {
@@ -189,7 +190,7 @@ impl Port {
         for inlet in &self.inlets {
             match inlet.sleep() {
                 Some(fd) => _ = sleep.add(Some(fd)),
-                None => wake = Wake::Ready, // also where it ends here, because the device is gone
+                None => wake = Wake::Ready, // also if the device is gone: the frame ends here
             }
         }
         (wake, at_most)

@@ -1,7 +1,7 @@
-//! How a simulated device reaches memory: by device addresses, through its address space, and in no other
+//! How a simulated device accesses memory: by device addresses, through its address space, and in no other
 //! way.
 
-// UNSAFETY: what a device may touch is known to whoever runs it; the two methods are unsafe to call.
+// UNSAFETY: only the code that runs a device knows what it may touch; the two methods are unsafe to call.
 #![expect(unsafe_code)]
 
 use std::fmt;
@@ -31,7 +31,7 @@ impl std::error::Error for Fault {}
 
 /// An address space that a simulated device can read and write.
 ///
-/// A fault is counted by whoever implements this or by the device; nothing was accessed then.
+/// The implementation or the device counts a fault; nothing was accessed then.
 pub trait DeviceMemory: DmaDomain {
     /// The device reads.
     ///

@@ -14,7 +14,7 @@ use crate::device::doorbell::Doorbell;
 
 #[derive(Debug)]
 pub(super) struct Link {
-    /// Who holds it and finds the device not gone may touch what is on the rings.
+    /// Its holder may touch the buffers on the rings, unless the device is gone.
     gate: Mutex<()>,
     /// Nothing will ever happen again: the device died, or the driver closed, which it says under the lock.
     gone: AtomicBool,

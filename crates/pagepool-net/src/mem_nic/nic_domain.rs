@@ -8,9 +8,9 @@
 //!        written, the new tag put. A reader that finds its tag before and after it read the region has that
 //!        region.
 //! Pairs  map: tag (Release) -> translate: tag (Acquire). map: fence (Release) before the region is written
-//!        -> translate: fence (Acquire) before the second look. It is in map, for who maps may be another
-//!        thread than who took the old tag away: the lock makes that known to the one who maps, and only a
-//!        fence of his own hands it on.
+//!        -> translate: fence (Acquire) before the second look. The fence is in map, because the mapping
+//!        thread may not be the one that removed the old tag: the lock orders that removal before the mapper,
+//!        and only the mapper's own fence passes it on to readers.
 //! Cost   an access: five loads, two compares, and the copy.
 //! Unmap  does not wait for an access that has begun. It need not: the buffer that is accessed is on a ring
 //!        (the rule of `DeviceMemory`), so it is out, and its memory stays (I3).

@@ -1,10 +1,10 @@
-//! What an in-memory NIC shall be, checked once.
+//! The parameters of an in-memory NIC, checked once.
 
 use pagepool::{Error, MAX_FRAGS};
 
 /// Most slots of a ring: ids name a slot in 16 bits.
 const MAX_RING: usize = 1 << 15;
-/// Longest packet: what 18 pages of 64 KiB hold is more than any network sends.
+/// Longest packet: more than any network sends.
 const MAX_PACKET: usize = 1 << 20;
 
 /// The parameters of an in-memory NIC. `Default` gives rings of 512 and packets of up to 9018 bytes, a jumbo

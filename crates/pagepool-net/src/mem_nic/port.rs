@@ -72,7 +72,7 @@ pub(super) struct PortRings {
     pub(super) sent: Producer<BufferId>,
 }
 
-/// What the hardware did so far, in packets.
+/// The counters of the hardware, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStats {
     /// Packets from the wire for which there was no buffer.
@@ -87,7 +87,7 @@ pub struct PortStats {
 /// Whether a packet from the wire can be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
-    /// Into so many buffers.
+    /// Into that many buffers.
     For(usize),
     NotNow,
     Never,
@@ -203,7 +203,7 @@ impl NicPort {
         told.unwrap_or(false)
     }
 
-    /// What it did so far.
+    /// Its counters.
     pub fn stats(&self) -> PortStats {
         let counts = &self.link.counts;
         PortStats {

@@ -1,4 +1,4 @@
-//! A thread that is the hardware.
+//! A thread that runs the hardware half.
 
 use std::io;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct PortThread {
 }
 
 impl PortThread {
-    /// Starts it. The step says whether it did anything; one that has nothing to do is asked less often.
+    /// Starts it. The step returns whether it did anything; an idle one runs less often.
     pub fn new(name: &str, step: impl FnMut() -> bool + Send + 'static) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();

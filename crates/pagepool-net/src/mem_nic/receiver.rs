@@ -1,8 +1,8 @@
 //! The driver's receiving half: gives buffers to the device, and makes packets of those that come back.
 //!
-//! Trust  none. Whatever the device says of a buffer is held against the table: a buffer that it does not
-//!        have is counted, a length that the buffer has not is counted and the buffer goes home. A packet of
-//!        which any part is wrong is dropped up to its end.
+//! Trust  none. All that the device reports is checked against the table. A buffer that it does not have is
+//!        counted. A length beyond the buffer is counted, and the buffer goes home. If one buffer of a packet
+//!        is wrong, the packet is dropped up to its end.
 
 use pagepool::{Batch, Bound, DeviceAddr, PageBuf, XdpBuff};
 use rtrb::{Consumer, Producer};
@@ -11,7 +11,7 @@ use super::descriptor::{BufferId, Posted, Received};
 use crate::device::DeviceStats;
 use crate::device::mapping_cache::MappingCache;
 
-/// Completions that are taken off the ring at once.
+/// Completions taken off the ring in one read.
 const BURST: usize = 64;
 
 #[derive(Debug)]
@@ -153,7 +153,7 @@ impl Receiver {
         n
     }
 
-    /// A part of a packet of several buffers.
+    /// A buffer of a packet of several buffers.
     fn append(
         &mut self,
         buffer: PageBuf,
@@ -183,8 +183,7 @@ impl Receiver {
         self.partial.take()
     }
 
-    /// The packet that is being put together has a part that is wrong: it is dropped, and so is the rest of
-    /// it.
+    /// A buffer of the unfinished packet is wrong: the packet is dropped, and so is the rest of it.
     #[cold]
     fn spoilt(&mut self, last: bool) -> Option<XdpBuff> {
         self.partial = None;

@@ -11,7 +11,7 @@ use crate::device::mapping_cache::MappingCache;
 use crate::device::tx_slots::{self, NotInUse, TxFit, TxLimits, TxRing, TxSlots};
 use crate::device::{DeviceStats, TxQueue};
 
-/// Completions that are taken off the ring at once.
+/// Completions taken off the ring in one read.
 const BURST: usize = 64;
 
 #[derive(Debug)]
@@ -57,8 +57,8 @@ impl Sender {
         tx_slots::send(&mut Sending { sender: self, mappings }, queue, stats)
     }
 
-    /// Whether the ring has places for so many. As many as there are slots, unless the device completes what
-    /// it has not taken off the ring.
+    /// Whether the ring has room for `n` descriptors. As many as there are slots, unless the device completes
+    /// what it has not taken off the ring.
     #[inline]
     fn has_places(&self, buffers: usize) -> bool {
         self.send.cached_slots() >= buffers || self.send.slots() >= buffers
@@ -129,7 +129,7 @@ impl Sender {
     }
 }
 
-/// The ring, and which memory the device reaches.
+/// The ring, and the memory that the device can access.
 struct Sending<'a> {
     sender: &'a mut Sender,
     mappings: &'a mut MappingCache,

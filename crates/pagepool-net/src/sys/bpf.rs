@@ -1,5 +1,6 @@
-//! `bpf(2)`, as far as XDP programs are loaded, attached by a link, told of sockets, and run over frames that
-//! the kernel makes, and programs of the traffic control are loaded and run: include/uapi/linux/bpf.h (v7.3).
+//! `bpf(2)`: XDP programs are loaded, attached by a link, and run over frames that the kernel makes; their
+//! maps get sockets; BPF programs of the traffic control are loaded and run. Numbers and layouts are those of
+//! include/uapi/linux/bpf.h (v7.3).
 
 // UNSAFETY: system calls, whose arguments name memory by address.
 #![expect(unsafe_code)]
@@ -24,25 +25,25 @@ const PROG_TYPE_SCHED_CLS: u32 = 3;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
 const ATTACH_TYPE_TCX_EGRESS: u32 = 47;
-/// The program takes packets of several buffers; Linux 5.18.
+/// The XDP program accepts packets of several buffers; Linux 5.18.
 const XDP_HAS_FRAGS: u32 = 1 << 5;
-/// The frames that a program runs over go where it sends them; Linux 5.18.
+/// The frames that an XDP program runs over go where it sends them; Linux 5.18.
 const RUN_LIVE_FRAMES: u32 = 1 << 1;
 /// Live frames that are under way at once.
 const RUN_BATCH: u32 = 64;
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
-/// What descriptors, maps and programs made here are called in the kernel's lists.
+/// The name of maps and BPF programs made here in the kernel's lists.
 const NAME: [u8; 16] = *b"pagepool_xsk\0\0\0\0";
 
-/// What a program is loaded for, and on which terms.
+/// The kind of a BPF program, and its license.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// For an interface; with packets of several buffers, Linux 5.18.
     Xdp { frags: bool },
-    /// For the traffic control's packets. The helper that reads a process's memory is for programs whose
-    /// terms are compatible with the kernel's, which this kind says to be: the MIT licence's are.
+    /// For packets of the traffic control. The helper that reads a process's memory requires a license that
+    /// the kernel accepts as compatible with the GPL: MIT is, and the name for it is "Dual MIT/GPL".
     Packet,
 }
 
@@ -71,7 +72,7 @@ pub(crate) fn create_socket_map(entries: u32) -> io::Result<OwnedFd> {
     create_map(MAP_TYPE_XSKMAP, 4, entries)
 }
 
-/// Makes so many bytes that a program may write to.
+/// Makes a map of `bytes` bytes that a BPF program may write to.
 pub(crate) fn create_scratch(bytes: u32) -> io::Result<OwnedFd> {
     create_map(MAP_TYPE_ARRAY, bytes, 1)
 }
@@ -110,10 +111,10 @@ struct Element {
     flags: u64,
 }
 
-/// Nothing is replaced. Linux: `BPF_NOEXIST`.
+/// Fails if the key has an entry. Linux: `BPF_NOEXIST`.
 const NO_OTHER: u64 = 1;
 
-/// Puts a bound socket into a map at a key that has none, or has that one already; else `EEXIST`.
+/// Puts a bound socket into a map, at a key that is free or has this socket already; else `EEXIST`.
 pub(crate) fn set_socket(map: BorrowedFd<'_>, key: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     let value = socket.as_raw_fd() as u32;
     let (key, value) = ((&raw const key) as u64, (&raw const value) as u64);
@@ -121,14 +122,14 @@ pub(crate) fn set_socket(map: BorrowedFd<'_>, key: u32, socket: BorrowedFd<'_>) 
     Ok(())
 }
 
-/// Takes whatever socket is at a key out of a map.
+/// Removes the entry of a key from a map.
 pub(crate) fn clear_socket(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
     let key = (&raw const key) as u64;
     call(MAP_DELETE_ELEM, &Element { map: map.as_raw_fd() as u32, padding: 0, key, value: 0, flags: 0 })?;
     Ok(())
 }
 
-/// Loads a program.
+/// Loads a BPF program.
 pub(crate) fn load(program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct Load {
@@ -168,27 +169,28 @@ pub(crate) fn load(program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
     )
 }
 
-/// Attaches a program to an interface for as long as the descriptor lives, in the driver or before the stack.
+/// Attaches an XDP program to an interface for as long as the descriptor lives, in the driver or before the
+/// stack.
 pub(crate) fn attach(program: BorrowedFd<'_>, index: u32, native: bool) -> io::Result<OwnedFd> {
     let flags = if native { XDP_FLAGS_DRV_MODE } else { XDP_FLAGS_SKB_MODE };
     make(LINK_CREATE, &[program.as_raw_fd() as u32, index, ATTACH_TYPE_XDP, flags])
 }
 
-/// Has a program of the traffic control's see what goes out of an interface, for as long as the descriptor
+/// Attaches a BPF program of the traffic control to the egress of an interface, for as long as the descriptor
 /// lives; Linux 6.6.
 #[cfg(test)]
 pub(crate) fn attach_to_egress(program: BorrowedFd<'_>, index: u32) -> io::Result<OwnedFd> {
-    // Behind the flags there are the place among others, and its revision.
+    // Behind the flags: the position among other programs, and the expected revision.
     make(LINK_CREATE, &[program.as_raw_fd() as u32, index, ATTACH_TYPE_TCX_EGRESS, 0, 0, 0, 0, 0])
 }
 
-/// Detaches a program now, also where a child process has the descriptor still; Linux 5.11.
+/// Detaches an XDP program now, also if a child process still has the descriptor; Linux 5.11.
 pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
     call(LINK_DETACH, &[link.as_raw_fd() as u32])?;
     Ok(())
 }
 
-/// The number by which the kernel's lists know a program.
+/// The id of a BPF program in the kernel's lists.
 pub(crate) fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
     #[repr(C)]
     struct GetInfo {
@@ -203,10 +205,10 @@ pub(crate) fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(info[1])
 }
 
-/// Whether programs of the traffic control see what goes out of an interface; Linux 6.6, before which they
-/// hang on a queueing discipline.
+/// Whether BPF programs of the traffic control are attached to the egress of an interface. Linux 6.6; before,
+/// they are attached to a queueing discipline.
 pub(crate) fn has_egress_programs(index: u32) -> bool {
-    /// All of it: the kernel writes the revision whatever it was told of the length.
+    /// The whole structure: the kernel writes the revision, also beyond the length that it is given.
     #[repr(C)]
     #[derive(Default)]
     struct Query {
@@ -225,7 +227,7 @@ pub(crate) fn has_egress_programs(index: u32) -> bool {
     call_mut(PROG_QUERY, &mut query).is_ok() && query.count > 0
 }
 
-/// What a program is run over. The kernel writes back what it returned last, and how long it took.
+/// The attributes of a run of a BPF program. The kernel writes back its last result and the time it took.
 #[repr(C)]
 #[derive(Default)]
 struct Run {
@@ -247,7 +249,7 @@ struct Run {
     padding: u32,
 }
 
-/// Runs an XDP program over so many copies of a frame, and returns when all are where it sent them
+/// Runs an XDP program over `count` copies of a frame, and returns when all are where it sent them
 /// (linux/Documentation/bpf/bpf_prog_run.rst).
 pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], count: u32) -> io::Result<()> {
     let mut run = Run {
@@ -263,12 +265,12 @@ pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], count: u32) -> io:
     Ok(())
 }
 
-/// Words of a packet's context up to where a caller's own are. Linux: `offsetof(struct __sk_buff, cb)`.
+/// Words of a packet's context before those of the caller. Linux: `offsetof(struct __sk_buff, cb)`.
 pub(crate) const OWN_WORDS: usize = 12;
 
-/// Runs a program over a packet of the traffic control's, with two words for it in the packet's context; says
-/// what it returned. The packet's device is the loopback of this thread's network namespace; it begins as a
-/// copy of so many bytes from an address, which the kernel reads if they are this process's.
+/// Runs a BPF program of the traffic control over one packet, with two words in the packet's context; gives
+/// its result. The packet's device is the loopback of this thread's network namespace. The packet begins as a
+/// copy of `len` bytes at `addr`, which the kernel reads if they are this process's.
 pub(crate) fn run_packet(
     program: BorrowedFd<'_>,
     (addr, len): (u64, u32),

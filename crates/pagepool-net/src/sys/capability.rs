@@ -1,7 +1,7 @@
-//! Which capability is missing where the kernel says no more than "not permitted".
+//! Which capability is missing if the kernel reports `EPERM` alone.
 //!
-//! What   the kernel asks for capabilities one by one and names none. So those that a call needs are compared
-//!        with those that the thread has (`CapEff` in `/proc/thread-self/status`).
+//! What   the kernel checks capabilities one by one and names none. So those that a call requires are
+//!        compared with those that the thread has (`CapEff` in `/proc/thread-self/status`).
 //! Who    errors; never on a hot path.
 
 /// A capability: its name and number in include/uapi/linux/capability.h, and whether CAP_SYS_ADMIN does
@@ -15,12 +15,12 @@ pub(crate) struct Capability {
 
 /// For AF_XDP sockets, in the network namespace's user namespace.
 pub(crate) const SOCKET: &[Capability] = &[Capability { name: "CAP_NET_RAW", number: 13, or_admin: false }];
-/// For maps, programs and links, in the machine's first user namespace.
+/// For BPF maps, programs and links, in the machine's first user namespace.
 pub(crate) const PROGRAM: &[Capability] = &[
     Capability { name: "CAP_BPF", number: 39, or_admin: true },
     Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: true },
 ];
-/// For a program that reads this process's memory.
+/// For a BPF program that reads this process's memory.
 pub(crate) const SEND_PROGRAM: &[Capability] = &[
     Capability { name: "CAP_BPF", number: 39, or_admin: true },
     Capability { name: "CAP_NET_ADMIN", number: 12, or_admin: true },
@@ -31,7 +31,7 @@ pub(crate) const ADMIN: &[Capability] = &[Capability { name: "CAP_NET_ADMIN", nu
 
 const SYS_ADMIN: u32 = 21;
 
-/// What to do about a call that needs these and was not permitted.
+/// The remedy for a call that requires these and was not permitted.
 pub(crate) fn remedy(needed: &[Capability]) -> String {
     of(needed, effective())
 }

@@ -1,17 +1,17 @@
-//! TxMode by a program: in copy mode the kernel sends the transmit ring packet by packet, and after each the
-//!        receiving side has
-//! its turn; a program that it runs over many packets puts them all on their way before that.
+//! Sending by a BPF program ([`TxMode::BpfBatch`](super::params::TxMode)). In copy mode the kernel sends the
+//! transmit ring packet by packet, and after each one the receiving side runs. A BPF program sends many
+//! packets first, and the receiving side gets them together.
 //!
 //! What   the other end of the rings of a [`Sender`](super::sender::Sender), where otherwise the kernel's is:
-//!        takes what is to be sent, has a program of the traffic control's ([`send`](bpf::send)) copy and
-//!        send up to 64 packets by one call, and completes them, for the kernel has copies. The rings lie in
-//!        memory of ours, and the kernel has no part in them.
-//! Few    packets go the kernel's way, over the socket's own rings: a call of the program costs as much as
-//!        some packets. So does what the program cannot send: in another network namespace than the
+//!        it takes what is to be sent, has a BPF program of the traffic control ([`send`](bpf::send)) copy
+//!        and send up to 64 packets by one call, and completes them, because the kernel has copies. The rings
+//!        lie in memory of ours, and the kernel has no part in them.
+//! Few    packets go the kernel's way, over the socket's own rings: a call of the BPF program costs as much
+//!        as some packets. So do packets that the program cannot send: in another network namespace than the
 //!        interface's, on an interface that is down, shorter than a header.
 //! Order  the program runs only while nothing is on the kernel's ring. What it sends passes the interface's
-//!        queueing discipline, and the ring goes around that; so where there is one, few packets take the
-//!        program, too.
+//!        queueing discipline, which the ring bypasses. So if there is one, a few packets go by the program,
+//!        too.
 //! Who    the thread that polls the device; each device has a program of its own.
 //! Cost   an entry is read three times, twice here and by the program, and its address written once.
 
@@ -34,14 +34,14 @@ use crate::link::{LinkInfo, lookup};
 use crate::sys::bpf as sys;
 use crate::sys::capability;
 
-/// Packets from which on the program is called. Fewer cost less by the ring, and gain nothing by coming
+/// The fewest packets for which the BPF program is called. Fewer cost less by the ring, and gain nothing
 /// together.
 const LEAST: usize = 4;
 /// Most bytes of the packet that a program is run over. The kernel takes a page, but for what it keeps
 /// beside, which is up to a quarter.
 const LONGEST: u32 = 2048;
 
-/// Sends what is put on the rings that come with it.
+/// Sends the packets on the rings that it was made with.
 #[derive(Debug)]
 pub(super) struct BpfBatch {
     waiting: Consumer<Mapped, 2>,
@@ -55,7 +55,7 @@ pub(super) struct BpfBatch {
     memory: u64,
 }
 
-/// Why the program is run no more.
+/// Why the BPF program is run no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stopped {
     /// It was called in another network namespace than the interface's.
@@ -87,8 +87,8 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// A program for a queue, if one is to send, or why none does although one would. It is loaded before
-    /// anybody knows whether the driver works on the UMEM itself; then it is not used.
+    /// A BPF program for a queue, if the parameters want one, else the reason why there is none. It is loaded
+    /// before it is known whether the driver works on the UMEM itself; if so, it is not used.
     pub(super) fn choose(
         params: &XskParams,
         umem: &Umem,
@@ -142,7 +142,7 @@ impl Loaded {
         Ok(Self { slots, to_send, completed, program, least, memory: memory as u64 })
     }
 
-    /// Puts it in the place of the rings of a socket, and gives those for a sender.
+    /// Takes the socket's rings over, and returns the rings for a sender.
     pub(super) fn over(self, kernel: TxRings) -> (BpfBatch, TxRings) {
         let Self { slots, to_send: [to_send, waiting], completed: [completed, done], .. } = self;
         let (waiting, done) = (Consumer::new(waiting, slots), Producer::new(done, slots));
@@ -152,7 +152,7 @@ impl Loaded {
     }
 }
 
-/// Whether a program can do what was asked for.
+/// Whether a BPF program can send as the parameters say.
 fn check(params: &XskParams, umem: &Umem, link: &LinkInfo) -> Result<(), Error> {
     let refused = |why: &str| Err(parameter("tx_mode", "bpf-batch", format!("ring or auto {why}")));
     if umem.params().multi_buffer {
@@ -167,7 +167,7 @@ fn check(params: &XskParams, umem: &Umem, link: &LinkInfo) -> Result<(), Error> 
     Ok(())
 }
 
-/// What packets pass on their way out of an interface that those of the ring do not.
+/// What packets of a BPF program pass on their way out of an interface, and those of the ring do not.
 fn passed(index: u32) -> Option<String> {
     match lookup::qdiscs(index).as_deref() {
         Ok([none]) if none == "noqueue" => {
@@ -191,8 +191,8 @@ fn refused(call: &'static str, source: io::Error) -> Error {
 }
 
 impl BpfBatch {
-    /// Sends what waits, as much of it as goes; `kick` has the kernel send what is on the ring of the socket,
-    /// and says whether there still is an interface.
+    /// Sends as many waiting packets as possible. `kick` has the kernel send the socket's ring, and returns
+    /// whether the interface still exists.
     pub(super) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -205,19 +205,20 @@ impl BpfBatch {
                 continue;
             }
             let waiting = self.waiting.peek(usize::MAX);
-            // Where the ring goes around a queue, no more than the one that the program does not send.
+            // If the ring bypasses a queueing discipline: one packet at most, the one that the program cannot
+            // send.
             let given = if self.least > 1 || self.program.is_err() { waiting } else { waiting.min(1) };
             if on_ring + self.give(given) > 0 && !kick(&self.kernel, calls) {
                 return false;
             }
             self.take_completed();
             if waiting == 0 || self.kernel.send.level() > 0 {
-                return true; // all is on its way, or the kernel has no room now: the next round tries again
+                return true; // all are under way, or the kernel has no room now: the next round tries again
             }
         }
     }
 
-    /// Has the program send the first of what waits, if it is more than a few; says whether it sent any.
+    /// Has the BPF program send the first waiting packets, if there are enough; returns whether it sent any.
     fn run(&mut self, socket: BorrowedFd<'_>, calls: &mut Calls) -> bool {
         let Ok(program) = self.program.as_ref().map(|program| program.as_fd()) else { return false };
         let waiting = self.waiting.peek(usize::MAX);
@@ -225,10 +226,10 @@ impl BpfBatch {
         let most = waiting.min(MOST).min(unbroken).min(self.done.room(MOST));
         let Some(packet) = self.longest(most).filter(|_| waiting >= self.least) else { return false };
         let sent = match calls.make(|| sys::run_packet(program, packet, [first, most as u32])) {
-            // a thread that was moved is not to be asked each time
+            // the thread stays in the other namespace: stop, instead of a failed call each round
             Ok(ELSEWHERE) => return self.stop(Stopped::Elsewhere),
-            // A socket that has nothing to send says whether the interface is down: then one more waits. Else
-            // the queue took it, or dropped it, as it does where the other end is down.
+            // A socket with nothing to send tells whether the interface is down; if so, one more packet
+            // stays. Else the queueing discipline took it or dropped it, as it does if the other end is down.
             Ok(sent) if sent & UNKNOWN != 0 => {
                 let is_down = calls.make(|| socket::kick_transmit(socket)).is_err();
                 (sent - UNKNOWN) as usize + usize::from(!is_down)
@@ -248,9 +249,8 @@ impl BpfBatch {
         false
     }
 
-    /// Where the longest of the first `n` packets begins in this process's memory, and its length, if the
-    /// kernel takes it to run the program over. It gives the others its EtherType, where anybody looks at
-    /// that, and is charged for each.
+    /// Address in this process and length of the longest of the first `n` packets, if the kernel accepts it
+    /// to run the program over. All packets of the call get its EtherType, and its size is charged for each.
     fn longest(&self, n: usize) -> Option<(u64, u32)> {
         let entry = self.waiting.look();
         let packets = (0..n).map(|at| Descriptor::of_words(entry(at)));
@@ -258,7 +258,7 @@ impl BpfBatch {
         Some((self.memory + longest.addr, longest.len.min(LONGEST)))
     }
 
-    /// The first so many were sent.
+    /// The first `n` packets were sent.
     fn complete(&mut self, sent: usize) {
         let entry = self.waiting.read(sent);
         (0..sent).for_each(|at| self.done.push([entry(at)[0]]));
@@ -266,7 +266,7 @@ impl BpfBatch {
         self.done.submit();
     }
 
-    /// Gives the kernel so many packets, or as many as it has room for; says how many.
+    /// Gives the kernel up to `n` packets, as room allows; returns how many.
     fn give(&mut self, waiting: usize) -> usize {
         let n = waiting.min(self.kernel.send.room(waiting));
         let entry = self.waiting.read(n);
@@ -275,7 +275,7 @@ impl BpfBatch {
         self.kernel.send.submit()
     }
 
-    /// Passes on what the kernel sent.
+    /// Passes the kernel's completions on.
     fn take_completed(&mut self) {
         let got = self.kernel.done.peek(usize::MAX);
         let n = got.min(self.done.room(got));
@@ -285,7 +285,7 @@ impl BpfBatch {
         self.done.submit();
     }
 
-    /// Why it is run no more.
+    /// Why the BPF program is run no more.
     pub(super) fn stopped(&self) -> Option<Stopped> {
         self.program.as_ref().err().copied()
     }

@@ -1,4 +1,4 @@
-//! Whether a pool's buffers are what the kernel may fill.
+//! Checks that the kernel may fill a pool's buffers.
 //!
 //! Why    the kernel knows chunks, and nothing of a pool's layout: it fills a chunk up to its end. A packet
 //!        that reaches into the tailroom harms nobody, for nothing lies there yet; but it is dropped, and
@@ -58,7 +58,7 @@ impl XskDevice {
 
     fn check_tail(&self, layout: &Layout, buffer: PageBuf) -> Result<(), Error> {
         let (buffer_end, capacity) = (buffer.len(), buffer.packet_capacity());
-        // up to the tailroom of the pool
+        // bytes up to the pool's tailroom
         let room = XdpBuff::new(buffer, 0, 0).map_or(0, |packet| packet.tailroom());
         let end = layout.last_colour(room, capacity)
             + layout.packets_end(self.info().max_packet, self.info().max_buffers);

@@ -54,8 +54,8 @@ const SEND_BUFFER_PER_SLOT: u32 = 4096;
 ///   and so the queue.
 ///
 /// The kernel fills chunks up to their end: [`check_pool`](Self::check_pool) says whether a pool's tailroom
-/// is in the way, or anything else. What a program of one's own wrote as metadata lies right before the
-/// packet: [`XdpBuff::adjust_meta`] takes it in.
+/// is in the way, or anything else. Metadata of your own XDP program lies right before the packet:
+/// [`XdpBuff::adjust_meta`] makes it readable.
 ///
 /// ```no_run
 /// // It needs root and an interface.
@@ -98,7 +98,7 @@ pub struct XskDevice {
     receiver: Receiver,
     sender: Sender,
     zero_copy: bool,
-    /// Why the ring sends where a program would.
+    /// Why the ring sends instead of a BPF program.
     why_ring: Option<String>,
     stats: DeviceStats,
     /// What the kernel had counted when the socket was closed.
@@ -114,12 +114,12 @@ pub struct XskDevice {
 struct Open {
     fd: Arc<OwnedFd>,
     rx: RxRings,
-    /// The sender's: the kernel's, or those of the program.
+    /// The rings of the sender: the socket's, or those of the BPF program.
     tx: TxRings,
-    /// What sends in place of the kernel.
+    /// The BPF program that sends, if any.
     batch: Option<BpfBatch>,
     zero_copy: bool,
-    /// Whether calls poll the driver: then they are made also where nobody waits for them.
+    /// Whether calls poll the driver: then calls are made in every idle round.
     busy: bool,
     /// With zero copy.
     probe: Option<Probe>,
@@ -159,7 +159,7 @@ impl XskDevice {
         let open = Open { fd, rx, tx, batch, zero_copy, busy, probe: None, grace_period: None };
         let mut this = Self::new(&params, umem, (queue, key), open, buffers as usize, link.mtu);
         this.why_ring = why_ring.filter(|_| !zero_copy);
-        // From here on dropping it closes the socket in order.
+        // From here on a drop closes the socket in the right order.
         if let Some(open) = this.open.as_mut().filter(|open| open.zero_copy) {
             open.probe = Some(umem.probe()?);
         }
@@ -187,7 +187,7 @@ impl XskDevice {
     ) -> Self {
         let layout = umem.layout();
         let most_buffers = if umem.params().multi_buffer { MAX_FRAGS + 1 } else { 1 };
-        // what a ring never has room for is refused
+        // a packet with more buffers than the ring has slots would wait for ever
         let max_buffers = most_buffers.min(params.tx_ring as usize);
         let max_packet = (mtu as usize + HEADERS).min(umem.packet_capacity() * max_buffers);
         let copied_from = (!open.zero_copy).then(|| umem.base());
@@ -240,7 +240,7 @@ impl XskDevice {
         }
     }
 
-    /// What redirects packets to it.
+    /// The redirect that gives it packets.
     pub fn redirect(&self) -> Option<&Arc<Redirect>> {
         self.redirect.as_ref()
     }
@@ -267,14 +267,14 @@ impl XskDevice {
         self.open.as_ref().and_then(|open| sys::statistics(open.fd.as_fd()).ok()).unwrap_or(self.last)
     }
 
-    /// Looks whether the interface went away, or the device is closed.
+    /// Returns whether the interface is gone, or the device closed.
     fn look(&mut self) -> bool {
         self.gone |= self.open.as_ref().is_none_or(|open| sys::take_error(open.fd.as_fd()).is_some());
         self.gone
     }
 
-    /// How long to sleep: while frames are being sent a moment, and twice as long each time that none of them
-    /// moved.
+    /// How long to sleep: briefly while frames are being sent, and twice as long each time that none of them
+    /// was completed.
     fn nap(&mut self) -> Duration {
         let moved = self.stats.tx_packets + self.stats.tx_completed;
         let (before, nap) = self.naps;
@@ -294,7 +294,7 @@ impl XskDevice {
 }
 
 impl Open {
-    /// Has what is to be sent sent. Says whether there still is an interface.
+    /// Has the kernel send the transmit ring. Returns whether the interface still exists.
     fn kick_transmit(&mut self, calls: &mut Calls) -> bool {
         let Self { fd, tx, batch, zero_copy, busy, .. } = self;
         let kick =
@@ -305,8 +305,7 @@ impl Open {
         }
     }
 
-    /// The same for the fill ring; and for what the driver has, if there was nothing and nobody else brings
-    /// it.
+    /// The same for the fill ring; with busy polling, also to receive if the round found nothing.
     #[inline]
     fn kick_receive(&mut self, idle: bool, calls: &mut Calls) -> bool {
         if !((self.busy && idle) || self.rx.fill.needs_wakeup()) {
@@ -327,8 +326,8 @@ impl Open {
     }
 }
 
-/// Calls the kernel while there is something on the transmit ring, it waits for that, and a call brings it
-/// on. Says whether there still is an interface.
+/// Calls the kernel while the transmit ring has entries, the kernel waits for a call, and calls make
+/// progress. Returns whether the interface still exists.
 fn kick_ring(rings: &TxRings, fd: BorrowedFd<'_>, zero_copy: bool, busy: bool, calls: &mut Calls) -> bool {
     for _ in 0..KICKS {
         let pending = rings.send.level();
@@ -435,7 +434,7 @@ impl Device for XskDevice {
 
     #[inline]
     fn complete(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize {
-        self.kick_transmit(); // what an earlier call had no room for
+        self.kick_transmit(); // the kernel may have had no room in an earlier call
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return 0 };
         self.sender.complete(&mut open.tx, done, budget, &mut self.stats)
     }
@@ -496,7 +495,7 @@ impl Device for XskDevice {
         if over && probe.is_none_or(|probe| probe.wait(self.queue)) {
             self.stats.closed_with += (self.receiver.clear() + self.sender.clear()) as u64;
         } else {
-            self.receiver.forget(); // somebody may write there still: leaked, and so counted as out for ever
+            self.receiver.forget(); // the kernel may still write there: leaked, and counted as out for ever
             self.sender.forget();
         }
     }
@@ -714,7 +713,7 @@ mod tests {
         assert_eq!(device.kernel_stats().tx_invalid_descs, 1, "what the kernel counted is known still");
     }
 
-    /// A program that puts four bytes of metadata before each packet, and redirects it.
+    /// An XDP program that puts four bytes of metadata before each packet, and redirects it.
     fn marking(map: i32) -> [Insn; 17] {
         let op = |code, to: u8, from: u8, offset, imm| Insn { code, registers: from << 4 | to, offset, imm };
         [
@@ -784,7 +783,7 @@ mod tests {
         drop(device);
         let first = XskDevice::open(small("near0", 5), &umem).unwrap();
         let second = XskDevice::open(small("near1", 6), &umem).unwrap();
-        bpf::clear_socket(map.map(), 5).unwrap(); // as somebody does who replaces it
+        bpf::clear_socket(map.map(), 5).unwrap(); // as code that replaces it does
         bpf::set_socket(map.map(), 5, second.open.as_ref().unwrap().fd.as_fd()).unwrap();
         drop(first);
         let taken = XskDevice::open(small("near0", 5), &umem).map(drop).unwrap_err().to_string();
@@ -802,7 +801,8 @@ mod tests {
         let (mut device, pool) = open();
         device.receive(&pool, &mut Vec::new(), 0);
         let in_child = device.open.as_ref().unwrap().fd.as_fd().try_clone_to_owned().unwrap();
-        let redirect = device.redirect().unwrap().clone(); // the program stays, and asks the map
+        // the XDP program stays attached, and looks into the map
+        let redirect = device.redirect().unwrap().clone();
         device.close();
         let (stack, mut bytes) = (FrameSocket::open_here("near0").unwrap(), [0; 64]);
         assert!(veth.far_end(0).send(&[7; 60]) && stack.wait(Duration::from_secs(5)), "the stack gets it");

@@ -1,4 +1,4 @@
-//! What a UMEM and a socket over it shall be, checked once.
+//! The parameters of a UMEM and of a socket over it, checked once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,8 @@ const PAGE: u32 = 4096;
 /// Whether the driver uses the UMEM directly (zero copy), or the kernel copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XskMode {
-    /// Zero copy where the driver has it, else copy. What it became is in the device's description.
+    /// Zero copy if the driver supports it, else copy.
+    /// [`XskDevice::is_zero_copy`](super::XskDevice::is_zero_copy) returns the choice.
     #[default]
     Auto,
     /// The kernel copies: every driver. What is sent may be read from the UMEM itself until it is completed,
@@ -52,11 +53,12 @@ pub struct UmemParams {
     /// Chunks may begin anywhere in a page, so that packets lie in different cache sets from page to page
     /// (the pool's colours): a chunk of 3072 leaves room for 16 of them.
     pub unaligned: bool,
-    /// Whether the driver works on it.
+    /// Whether the driver works on the UMEM itself.
     pub mode: XskMode,
-    /// Have the kernel say when it must be called, instead of calling it always. Off is for measuring.
+    /// The kernel sets a flag when it must be called, so that other rounds need no system call. Off is for
+    /// measuring.
     pub need_wakeup: bool,
-    /// Packets of several chunks (Linux 6.6). The program that redirects must take them, too.
+    /// Packets of several chunks (Linux 6.6). The XDP program that redirects must accept them, too.
     pub multi_buffer: bool,
 }
 
@@ -100,24 +102,25 @@ impl UmemParams {
 /// How packets are sent in copy mode.
 ///
 /// The ring is AF_XDP's own way: the kernel sends packet by packet, and nothing on the machine sees them
-/// before the driver. A program that the kernel runs sends up to 64 by one call, and what is behind the
-/// interface gets them together. They pass what a host's own packets pass: the interface's queueing
-/// discipline, filters of the traffic control, taps. To these all packets of a call are of one EtherType,
-/// that of the longest; and fewer than four go by the ring, where that keeps their order. It needs Linux
-/// 6.15, `CAP_PERFMON` beside `CAP_BPF` and `CAP_NET_ADMIN`, and a thread that polls the device in the
-/// interface's network namespace: in another one packets go by the ring from the first time on. It knows the
-/// interface by its number there, as all who send do.
+/// before the driver. A BPF program that the kernel runs sends up to 64 by one call, and the receiving side
+/// gets them together. They pass what a host's own packets pass: the interface's queueing discipline, filters
+/// of the traffic control, taps. To these all packets of a call are of one EtherType, that of the longest;
+/// and fewer than four go by the ring, where that keeps their order. It requires Linux 6.15, `CAP_PERFMON`
+/// beside `CAP_BPF` and `CAP_NET_ADMIN`, and that the thread which polls the device is in the interface's
+/// network namespace: in another one packets go by the ring from the first send on, because an interface's
+/// number is valid in its own namespace only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TxMode {
-    /// By a program on a veth whose packets have one buffer each and, when the device is opened, pass no
-    /// queueing discipline and no filter of the traffic control (nftables is not asked); else, and where no
-    /// program can be had, by the ring. What it became is [`XskDevice::tx_mode`](super::XskDevice::tx_mode).
+    /// By a BPF program on a veth whose packets have one buffer each and, when the device is opened, pass no
+    /// queueing discipline and no filter of the traffic control (nftables is not checked). Else, and if no
+    /// BPF program is available, by the ring. [`XskDevice::tx_mode`](super::XskDevice::tx_mode) returns the
+    /// choice.
     #[default]
     Auto,
     /// By the ring.
     Ring,
-    /// By a program, on any interface with Ethernet headers, or opening fails. With a queueing discipline or
-    /// filters fewer than four packets go by the program, too. Measured on veths only.
+    /// By a BPF program, on any interface with Ethernet headers, or opening fails. With a queueing discipline
+    /// or filters, fewer than four packets go by it, too. Measured on veths only.
     BpfBatch,
 }
 
@@ -136,11 +139,11 @@ pub struct XskParams {
     /// together; 0 is the rule: with zero copy the slots of the driver's ring and those of the receive ring,
     /// else the latter.
     pub rx_buffers: u32,
-    /// The program that gives the socket its packets; `None` for one that only transmits.
+    /// The XDP program that redirects packets to the socket; `None` for one that only transmits.
     pub redirect: Option<Arc<Redirect>>,
-    /// Where in the map the program looks for this socket; `None` is at the number of the queue, as the
-    /// program of [`Redirect::attach`] does. One map for several interfaces needs another rule, for their
-    /// queues have the same numbers.
+    /// The key at which the XDP program looks this socket up in the map; `None` is the queue's number, as the
+    /// XDP program of [`Redirect::attach`] uses. One map for several interfaces requires other keys, because
+    /// their queues have the same numbers.
     pub map_key: Option<u32>,
     /// How packets go out in copy mode.
     pub tx_mode: TxMode,
@@ -153,10 +156,10 @@ pub struct XskParams {
     pub busy_poll: Option<BusyPoll>,
 }
 
-/// How a device's calls poll the driver. They then call the kernel whenever they find no packet, and whenever
-/// something is to be sent, for nobody else may.
+/// How a device's calls poll the driver. Such a device calls the kernel whenever it finds no packet or has
+/// something to send, because no interrupt does the work.
 ///
-/// It takes a queue whose number the kernel knows as the socket's: see
+/// It requires that the kernel knows the queue's number (NAPI ID): see
 /// [`XskDevice::napi_id`](super::XskDevice::napi_id). Without one the calls are made and nothing else
 /// changes; interrupts do the work. Interrupts are held back for good only where the interface is told to
 /// (`napi_defer_hard_irqs` and `gro_flush_timeout` in `/sys/class/net/IF`).
@@ -165,8 +168,8 @@ pub struct BusyPoll {
     /// Microseconds, from 1 to 2147483647, that a call which blocks would poll for. A device's calls never
     /// block: each polls once, whatever this is.
     pub micros: u32,
-    /// Packets that one call has the driver move at most: 1 to 65535. Drivers reckon with 64 or fewer; the
-    /// kernel's own is 8.
+    /// Packets that one call has the driver move at most: 1 to 65535. Drivers expect 64 or fewer; the
+    /// kernel's default is 8.
     pub budget: u32,
 }
 

@@ -1,4 +1,4 @@
-//! When a driver is done with a queue.
+//! How to wait until a driver is done with a queue.
 //!
 //! What   a zero-copy driver lets go of a socket's buffers behind our back, a moment after the socket was
 //!        closed. Until then it may write to them (I4). The queue can be bound again when it has, so a socket
@@ -6,7 +6,7 @@
 //!        this is needed. It may still read: a driver that takes packets in fragments (virtio_net, Linux
 //!        5.12) gets the pages themselves of what it sends. What was not completed before the close may then
 //!        go out with other bytes.
-//! Who    made with the device, in the network namespace of its interface; asked by whoever closes it.
+//! Who    made with the device, in the network namespace of its interface; used by the thread that closes it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The number of a queue: which one of all on the machine is meant, and whether the interface has it.
+//! A queue's identity on the machine, and the check that the interface has it.
 
 use pagepool::Error;
 
@@ -15,7 +15,8 @@ pub(super) struct Queue {
 
 /// A queue's number must be below the interface's queues.
 pub(super) fn check_queue(interface: &str, queue: u32, channels: Option<Channels>) -> Result<(), Error> {
-    let Some(Channels { rx, tx, .. }) = channels else { return Ok(()) }; // the driver does not say: bind will
+    // the driver does not report its queues: bind checks
+    let Some(Channels { rx, tx, .. }) = channels else { return Ok(()) };
     if queue < rx.min(tx) {
         return Ok(());
     }

@@ -1,14 +1,15 @@
-//! The receiving half: gives the kernel buffers on the fill ring, and makes packets of what comes on the
+//! The receiving half: gives the kernel buffers on the fill ring, and makes packets of what arrives on the
 //! receive ring.
 //!
 //! Table  every buffer that the kernel was given, by the place of its chunk in the UMEM, until it comes back
 //!        with a packet. So nothing is lost to what the kernel keeps to itself or discards silently, and at
 //!        the end all of it is taken back, whatever the rings say.
-//! Trust  none. An address that was not given is counted and never followed; a length that the buffer has
-//!        not, counted, and the buffer goes home. A packet of which a part is wrong is dropped up to its end.
+//! Trust  none. An address that was not given is counted and never followed. A length beyond the buffer is
+//!        counted, and the buffer goes home. If one buffer of a packet is wrong, the packet is dropped up to
+//!        its end.
 //! Rule   as many buffers are out as the receive ring and the driver's ring have slots together; the fill
 //!        ring has room for twice that, so that its stale index keeps none back.
-//! I4     a buffer is in the table, where nobody reaches its bytes, from before its address is on the fill
+//! I4     a buffer is in the table, where nobody can access its bytes, from before its address is on the fill
 //!        ring until that address comes back on the receive ring, or until the socket is closed.
 
 use pagepool::{Batch, Bound, DeviceTable, PAGE_SHIFT, PageBuf, PageIdx, XdpBuff};
@@ -20,7 +21,7 @@ use super::sys::socket::{CONTINUED, Mapped};
 use crate::device::DeviceStats;
 use crate::device::mapping_cache::MappingCache;
 
-/// Descriptors that are looked for at once.
+/// Descriptors read in one look.
 const BURST: usize = 64;
 /// In unaligned mode an address is where the chunk begins, and above these bits how far behind that the
 /// packet is.
@@ -45,7 +46,7 @@ enum Given {
 }
 
 impl Given {
-    /// Parts with the buffer of a chunk, if the kernel had that.
+    /// Removes and returns the buffer of a chunk, if the kernel had it.
     #[inline(always)]
     fn take(&mut self, unit: usize) -> Option<PageBuf> {
         match self {
@@ -63,14 +64,14 @@ impl Given {
 pub(super) struct Receiver {
     layout: Layout,
     given: Given,
-    /// How many buffers the kernel shall have.
+    /// Buffers that the kernel shall have.
     most: usize,
     /// The packet whose last buffer has not come yet.
     partial: Option<XdpBuff>,
     /// Whether buffers are dropped up to the end of a packet of which one was wrong.
     skipping: bool,
     max_buffers: usize,
-    /// What the kernel has for ever.
+    /// Buffers that are leaked: the kernel may write to them for ever.
     leaked: usize,
 }
 
@@ -151,7 +152,7 @@ impl Receiver {
         let Given::Pages(pages) = &mut self.given else { return (0, 0) };
         let whole = move |at: usize| {
             let Descriptor { addr, len, options } = Descriptor::of_words(entry(at));
-            (options == 0).then_some((addr, len)) // any other, known or not, is looked at by itself
+            (options == 0).then_some((addr, len)) // any other, known or not, is checked singly
         };
         match self.layout.unaligned {
             true => pages.remove_packets(n, move |at| whole(at).map(|(addr, len)| (flat(addr), len)), into),
@@ -174,7 +175,7 @@ impl Receiver {
         self.append(buffer, offset, len, last, stats)
     }
 
-    /// Where in the table, and how far behind the beginning of that buffer, an address is.
+    /// The chunk of an address in the table, and the offset in its buffer.
     #[inline(always)]
     fn place(&self, addr: u64) -> (usize, usize) {
         let addr = if self.layout.unaligned { flat(addr) } else { addr };
@@ -182,7 +183,7 @@ impl Receiver {
         ((addr >> shift) as usize, (addr & ((1 << shift) - 1)) as usize)
     }
 
-    /// A part of a packet of several buffers, or a buffer with nothing in it.
+    /// A buffer of a packet of several buffers, or an empty one.
     fn append(
         &mut self,
         buffer: PageBuf,
@@ -204,7 +205,7 @@ impl Receiver {
             None => match XdpBuff::new(buffer, offset, len) {
                 Ok(packet) => Some(packet),
                 Err(_) => {
-                    stats.rx_bad_length += 1; // it reaches into its pool's tailroom
+                    stats.rx_bad_length += 1; // it ends in its pool's tailroom
                     return self.spoilt(last);
                 }
             },
@@ -225,8 +226,7 @@ impl Receiver {
         (fits && packet.add_frag(buffer, offset, len).is_ok()).then_some(packet)
     }
 
-    /// The packet that is being put together has a part that is wrong: it is dropped, and so is the rest of
-    /// it.
+    /// A buffer of the unfinished packet is wrong: the packet is dropped, and so is the rest of it.
     #[cold]
     fn spoilt(&mut self, last: bool) -> Option<XdpBuff> {
         self.partial = None;
@@ -257,8 +257,8 @@ impl Receiver {
         fill.submit();
     }
 
-    /// Says how many pages were of a pool that is not of this UMEM. If the pool is empty it wakes whoever
-    /// waits when it is not.
+    /// Returns how many pages were of a pool that is not of this UMEM. An empty pool notes that the owner
+    /// starves, and wakes it.
     #[inline(always)]
     fn refill_pages(
         &mut self,

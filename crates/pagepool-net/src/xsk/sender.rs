@@ -5,10 +5,9 @@
 //!        have several fragments that are being sent. A frame is done with its last buffer. What the kernel
 //!        never completes (many kernels drop a descriptor that they refuse silently) stays here until the
 //!        socket is closed.
-//! Trust  none: an address that is not being sent is counted. Of a page that is sent whole only the page is
-//!        looked at.
-//! Checks what the kernel would refuse is refused here, where it can be counted: an empty buffer, one beyond
-//!        the UMEM or across the end of a chunk, a packet of too many buffers.
+//! Trust  none: an address that is not being sent is counted. For a page that is sent whole, only the page
+//! number counts. Checks packets that the kernel would refuse are refused here, where they can be counted: an
+//! empty buffer, one beyond the UMEM or across the end of a chunk, a packet of too many buffers.
 //! Whole  a packet is put on the ring with all its buffers or not at all.
 
 use pagepool::{DeviceTable, MAX_FRAGS, PAGE_SHIFT, PAGE_SIZE, PageIdx, XdpBuff, XdpFrame, XdpFrameBulk};
@@ -22,7 +21,7 @@ use crate::device::mapping_cache::MappingCache;
 use crate::device::tx_slots::{self, TxFit, TxLimits, TxRing, TxSlots};
 use crate::device::{DeviceStats, TxQueue};
 
-/// Completions that are looked for at once.
+/// Completions read in one look.
 const BURST: usize = 64;
 /// No slot.
 const NONE: u32 = u32::MAX;
@@ -37,8 +36,8 @@ pub(super) struct TxRings {
 #[derive(Debug)]
 pub(super) struct Sender {
     layout: Layout,
-    /// Where the UMEM begins, if the kernel copies what it sends when it is called: in copy mode, but for the
-    /// few drivers that take the pages (virtio_net), where it is fetched for nothing.
+    /// Start of the UMEM in copy mode, where the kernel copies packets during the call: to prefetch them. A
+    /// few drivers (virtio_net) send the pages themselves; there the prefetch is wasted.
     copied_from: Option<usize>,
     /// Packets of one whole page each.
     whole: DeviceTable,
@@ -72,8 +71,8 @@ impl Sender {
         }
     }
 
-    /// Takes packets off the front while there is room, each is a whole page, and nothing is to be refused:
-    /// all else is for [`transmit`](Self::transmit). Says how many.
+    /// Takes packets off the front while there is room, each is a whole page, and none must be refused.
+    /// [`transmit`](Self::transmit) does the others. Returns how many.
     #[inline]
     pub(super) fn transmit_pages(
         &mut self,
@@ -102,7 +101,7 @@ impl Sender {
         stats: &mut DeviceStats,
     ) -> usize {
         let Some(first) = packets.first().map(XdpBuff::buffer) else { return 0 };
-        // It stands for all of its pool: in a UMEM a device address is the place in the area.
+        // One check serves for all pages of the pool: in a UMEM a device address is the offset in the area.
         let at = mappings.addr_of(first).filter(|_| first.len() == PAGE_SIZE);
         if at.is_none_or(|at| at.0 >> PAGE_SHIFT != u64::from(first.page().0)) {
             return 0;
@@ -147,7 +146,8 @@ impl Sender {
     }
 
     /// Notes a frame whose descriptors were written; there are slots for its buffers. Not inlined, so that a
-    /// frame is copied as a whole: in parts it is read before the parts have left the store buffer.
+    /// frame is copied as a whole: a copy in parts would read it while its parts are still in the store
+    /// buffer, and stall.
     #[inline(never)]
     fn note(&mut self, frame: XdpFrame, buffers: usize) {
         let Self { slots, pages, addrs, .. } = self;
@@ -187,8 +187,7 @@ impl Sender {
         frames
     }
 
-    /// The kernel is done with what was sent at this address, if anything was; says how many frames were done
-    /// with it.
+    /// The kernel completed an address. Returns how many frames that completes.
     #[inline(always)]
     fn finish(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
         let page = PageIdx(u32::try_from(addr >> PAGE_SHIFT).ok()?);
@@ -248,7 +247,7 @@ impl Sender {
         self.slots.forget(self.whole.forget());
     }
 
-    /// Lets through what the kernel refuses.
+    /// For tests: lets packets through that the kernel refuses.
     #[cfg(test)]
     pub(super) fn pretend_unaligned(&mut self) {
         self.layout.unaligned = true;
@@ -260,7 +259,7 @@ impl Sender {
     }
 }
 
-/// The ring, and which memory the device reaches.
+/// The ring, and the memory that the device can access.
 struct Sending<'a> {
     sender: &'a mut Sender,
     send: &'a mut Producer<Mapped, 2>,
@@ -308,8 +307,8 @@ impl TxRing for Sending<'_> {
     }
 }
 
-/// Another CPU wrote what came in, as a rule: its lines come sooner together, before the call that copies
-/// packet by packet.
+/// Usually another CPU wrote the packets. Prefetching their lines together is faster than the misses of the
+/// call, which copies packet by packet.
 #[inline(always)]
 fn fetch(copied_from: Option<usize>, at: u64, len: usize) {
     if let Some(base) = copied_from {

@@ -9,7 +9,8 @@ pub(super) fn kernel_stats(
     (rx, (fill, received)): (usize, (usize, usize)),
     (tx, (transmit, completed)): (usize, (usize, usize)),
 ) -> KernelStats {
-    // Each is cut to what is left, so that the places add up whatever the kernel does between the looks.
+    // Each number is limited to the rest, so that the sum is right although the kernel moves on between the
+    // reads.
     let received = received.min(rx);
     let fill = fill.min(rx - received);
     let completed = completed.min(tx);

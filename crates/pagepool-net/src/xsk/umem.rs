@@ -40,9 +40,9 @@ pub struct Umem {
 
 #[derive(Debug, Default)]
 struct Sockets {
-    /// Has the registration and is bound to nothing.
+    /// The socket with the registration, bound to no queue.
     registered: Option<OwnedFd>,
-    /// Those that are bound, and to what.
+    /// The bound sockets, and their queues.
     bound: Vec<(Queue, Weak<OwnedFd>)>,
 }
 
@@ -50,7 +50,7 @@ impl Umem {
     /// Registers all memory of a provider, which must be committed (an arena: `commit_all`) and readable by
     /// the CPU.
     ///
-    /// Needs `CAP_NET_RAW`, and locked memory of the arena's size unless it has `CAP_IPC_LOCK`.
+    /// Requires `CAP_NET_RAW`, and locked memory of the arena's size unless the thread has `CAP_IPC_LOCK`.
     pub fn new(params: UmemParams, provider: &dyn Provider) -> Result<Arc<Self>, Error> {
         params.check()?;
         let area = provider.area();
@@ -168,11 +168,11 @@ impl Umem {
         if done.is_ok() {
             sockets.bound.push((queue, Arc::downgrade(fd)));
         }
-        drop(shared); // before the lock: whoever closes it must be the one who closes it
+        drop(shared); // before the lock: the last reference must be dropped under it, by `close`
         Ok(done)
     }
 
-    /// What tells when a driver is done with a queue.
+    /// The probe that tells when a driver is done with a queue.
     pub(super) fn probe(&self) -> Result<Probe, Error> {
         Probe::new(self.memory).map_err(|source| {
             let remedy = "zero copy requires one more socket, to close a queue safely: use copy mode".into();

@@ -7,7 +7,7 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Not in `libc` (include/uapi/linux/errqueue.h, v7.3).
+/// Not in `libc` 0.2.191, which ends at `SO_EE_ORIGIN_TXSTATUS` (include/uapi/linux/errqueue.h, v7.3).
 const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
 const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
 
@@ -66,14 +66,14 @@ pub(crate) fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>], zero_copy: bo
     message.msg_iovlen = slices.len() as _;
     let flags = libc::MSG_NOSIGNAL | if zero_copy { libc::MSG_ZEROCOPY } else { 0 };
     // SAFETY: the slices live as long as the call. With MSG_ZEROCOPY the kernel reads the pages longer, which
-    // it keeps pinned; it reads no memory that is gone, and whoever writes there meanwhile changes what is
+    // it keeps pinned; it reads no memory that is gone, and a write there meanwhile changes only what is
     // sent.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Room for an extended error with the address of who caused it, and for what else the socket was told to
-/// add.
+/// Room for an extended error with its sender's address, and for other control messages that the socket has
+/// enabled.
 #[repr(C, align(8))]
 struct Control([u8; 256]);
 

@@ -1,8 +1,8 @@
-//! Which of a socket's sends are not over.
+//! The window of a socket's sends that are not complete.
 //!
 //! The kernel numbers zero-copy sends with 32 bits that wrap, and says of ranges of numbers that they are
-//! over, in any order. Here they are numbered with 64 bits, so that a cookie never comes twice; what the
-//! kernel says is read as the one of these numbers that lies in the window.
+//! over, in any order. Here they are numbered with 64 bits, so that a cookie never comes twice; a number of
+//! the kernel stands for the one of these numbers that lies in the window.
 
 /// Most sends between the oldest that is not over and the next.
 pub(crate) const SENDS: u64 = 4096;

@@ -34,7 +34,7 @@ struct FreeBlocks {
 impl ChainStash {
     const MAX: usize = 64;
 
-    /// Keeps at most a quarter of the pool's blocks: other threads do not find what is here.
+    /// Keeps at most a quarter of the pool's blocks, because other threads cannot take blocks from here.
     pub(crate) fn new(blocks: usize) -> Self {
         let free = OwnerCell::new(FreeBlocks { count: 0, slots: [0; Self::MAX] });
         Self { limit: Self::MAX.min(blocks / 4), free }

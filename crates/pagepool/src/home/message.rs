@@ -1,4 +1,4 @@
-//! What a return tells the owner, in one word.
+//! The message of a return to the owner, in one word.
 //!
 //! A message is a page's number plus one, with [`FRAG`] set if one of the page's fragments came home and not
 //! the page. 0 is no message, which is what an empty slot of a lane or of the ring holds.
@@ -20,7 +20,7 @@ pub(crate) fn frag_message(page: PageIdx) -> u32 {
     (page.0 + 1) | FRAG
 }
 
-/// Whether a message speaks of a fragment; 0 does not.
+/// Whether a message is of a fragment; 0 is not.
 #[inline(always)]
 pub(crate) fn is_frag(message: u32) -> bool {
     message & FRAG != 0

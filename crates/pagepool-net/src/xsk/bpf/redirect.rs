@@ -1,8 +1,8 @@
-//! The program that redirects an interface's packets to sockets, and the map of those.
+//! The XDP program that redirects an interface's packets to sockets, and its map of sockets.
 //!
-//! What   one per interface, shared by the devices of its queues. Ours is attached by a link: when the last
-//!        of them goes, or the process ends in whatever way, the kernel detaches it. Or the map of somebody
-//!        else's program, which this puts sockets into and otherwise leaves alone.
+//! What   one per interface, shared by the devices of its queues. Our XDP program is attached by a link: the
+//!        kernel detaches it when the last device is dropped, or when the process ends in any way. Or the map
+//!        of another XDP program, of which this sets and clears entries only.
 //! Who    any thread, in the interface's network namespace where it attaches.
 
 use std::io;
@@ -18,16 +18,16 @@ use crate::sys::bpf as sys;
 use crate::sys::capability;
 use crate::xsk::sys::socket::errno;
 
-/// Queues that a map has room for at least.
+/// Fewest entries of a map.
 const QUEUES: u32 = 64;
 
-/// Where a program runs.
+/// Where an XDP program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attach {
-    /// In the driver if it can, else before the stack; what it became is [`Redirect::mode`].
+    /// In the driver if it can, else before the stack; [`Redirect::mode`] returns the choice.
     #[default]
     Auto,
-    /// In the driver, before the kernel makes a packet of its own of it.
+    /// In the driver, before the kernel makes an `sk_buff` of the packet.
     Native,
     /// Before the stack: any driver, slower.
     Generic,
@@ -35,15 +35,14 @@ pub enum Attach {
 
 /// An XDP program, or the XSKMAP of one, that redirects packets to AF_XDP sockets.
 ///
-/// One's own program is brought by [`over_map`](Self::over_map): one that calls `bpf_redirect_map` on that
-/// map.
+/// For an XDP program of your own, which calls `bpf_redirect_map` on a map, use [`over_map`](Self::over_map).
 #[derive(Debug)]
 pub struct Redirect {
     map: OwnedFd,
     ours: Option<Ours>,
 }
 
-/// The program that was attached here.
+/// The XDP program that was attached here.
 #[derive(Debug)]
 struct Ours {
     link: OwnedFd,
@@ -57,7 +56,7 @@ impl Redirect {
     /// and passes those of queues without a socket to the stack. With `frags` it takes packets of several
     /// buffers (Linux 5.18), without which drivers refuse it where packets may be longer than a page holds.
     ///
-    /// Needs `CAP_BPF` and `CAP_NET_ADMIN`. A program that is there already is an error that names it.
+    /// Requires `CAP_BPF` and `CAP_NET_ADMIN`. If an XDP program is attached already, the error names it.
     pub fn attach(interface: &str, how: Attach, frags: bool) -> Result<Arc<Self>, Error> {
         let index = lookup::look_up(interface)?.index;
         let queues = lookup::channels(interface).map_or(0, |channels| channels.rx).max(QUEUES);
@@ -87,12 +86,12 @@ impl Redirect {
         self.ours.as_ref().map(|ours| (ours.mode, ours.why.as_deref()))
     }
 
-    /// The number of the program that was attached here, as `bpftool prog` and `ip link` show it.
+    /// The id of the XDP program that was attached here, as `bpftool prog` and `ip link` show it.
     pub fn program_id(&self) -> Option<u32> {
         self.ours.as_ref().map(|ours| ours.id)
     }
 
-    /// Where a socket is put: at the queue's number, unless a program of somebody else's looks elsewhere.
+    /// The key for a socket: the queue's number, unless another XDP program uses other keys.
     pub(in crate::xsk) fn key(&self, queue: u32, asked: Option<u32>) -> Result<u32, Error> {
         let key = asked.unwrap_or(queue);
         if self.ours.is_some() && key != queue {
@@ -127,24 +126,27 @@ impl Redirect {
         })
     }
 
-    /// Gives a socket no packets any more, if it is at this key still. The kernel does so too when the socket
-    /// goes, which is later where a child between `fork` and `exec` has it.
+    /// Removes a socket from the map, if it is still at this key. The kernel does so too when the socket's
+    /// last descriptor is closed, which is later if a child between `fork` and `exec` has one.
     pub(in crate::xsk) fn remove(&self, key: u32, socket: BorrowedFd<'_>) {
-        // A map does not say whose socket it has; but it takes the one that is there once more, and no other.
+        // A map does not tell which socket it has; but setting the same one again succeeds, and another
+        // fails.
         if sys::set_socket(self.map(), key, socket).is_ok() {
-            let _ = sys::clear_socket(self.map(), key); // it was there just now
+            // it was there just now, so an error means that it is gone
+            let _ = sys::clear_socket(self.map(), key);
         }
     }
 }
 
 impl Drop for Ours {
-    /// A child between `fork` and `exec` has the link too, which would keep the program there for a moment.
+    /// A child between `fork` and `exec` has the link too, which would keep the XDP program attached for a
+    /// moment.
     fn drop(&mut self) {
-        let _ = sys::detach(self.link.as_fd()); // where that cannot be done the last descriptor does it
+        let _ = sys::detach(self.link.as_fd()); // before Linux 5.11 closing the last descriptor detaches it
     }
 }
 
-/// The link, where the program runs, and why not in the driver if that was tried.
+/// The link, where the XDP program runs, and why not in the driver if that was tried.
 fn attach_as(
     program: BorrowedFd<'_>,
     interface: &str,

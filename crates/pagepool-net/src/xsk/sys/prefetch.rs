@@ -1,5 +1,4 @@
-//! Hints that memory will be wanted soon, so that the CPU fetches it while it goes on. On x86-64; elsewhere
-//! they do nothing.
+//! Prefetches: the CPU fetches a cache line while it executes on. On x86-64; elsewhere they do nothing.
 
 // UNSAFETY: two instructions that read and change nothing, whatever the address.
 #![expect(unsafe_code)]

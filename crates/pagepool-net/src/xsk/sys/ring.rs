@@ -6,8 +6,7 @@
 //! Who    one thread at a time on our side; the kernel on the other, on any CPU.
 //! Slots  are reserved by writing them, published by `submit`, and given back by `cancel`: none is lost when
 //!        less is sent than was reserved.
-//! Trust  none: an index that cannot be is cut to the ring's size, and what an entry says is for the caller
-//!        to check.
+//! Trust  none: an impossible index is cut to the ring's size. The caller checks what an entry contains.
 //! Pairs  `Producer::submit` (Release) -> kernel `__xskq_cons_peek` (Acquire): the entries.
 //!        kernel `__xskq_cons_release` (Release) -> `Producer::room` (Acquire): the slots may be written
 //!        again. kernel `__xskq_prod_submit` (Release) -> `Consumer::peek` (Acquire): the entries, and the
@@ -16,7 +15,7 @@
 //!        sleep; one that is missed is seen by the next look, so it is looked at in every round, not only
 //!        after a submit.
 //! Cost   a burst: one Acquire load where the known entries do not suffice, one Release store; per entry
-//!        plain accesses; the lines of a burst are asked for together.
+//!        plain accesses; the lines of a burst are prefetched together.
 
 use std::sync::atomic::Ordering;
 
@@ -45,7 +44,7 @@ pub(crate) trait RingMemory<const WORDS: usize> {
 }
 
 /// The entries: a value of its own, which a loop keeps in registers. Slots wrap around at the ring's size.
-/// Plain access: the indices say whose an entry is.
+/// Plain access: the indices say which end owns an entry.
 pub(crate) trait Entries<const WORDS: usize>: Copy {
     fn get(self, slot: u32) -> [u64; WORDS];
     fn set(self, slot: u32, entry: [u64; WORDS]);
@@ -56,7 +55,7 @@ pub(crate) trait Entries<const WORDS: usize>: Copy {
 /// Words in a cache line.
 const LINE: usize = prefetch::LINE / size_of::<u64>();
 
-/// The kernel waits to be called.
+/// Set while the kernel waits for a system call.
 use libc::XDP_RING_NEED_WAKEUP as NEED_WAKEUP;
 
 /// The end that puts entries of `WORDS` words.
@@ -99,22 +98,21 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Producer<M, WORDS> {
     /// Writes the next slot, for which there is room; the other end does not see it yet.
     #[inline(always)]
     pub(crate) fn push(&mut self, entry: [u64; WORDS]) {
-        debug_assert!(self.known_room() > 0, "room was asked for");
+        debug_assert!(self.known_room() > 0, "there is room");
         let mut slots = self.slots();
         slots.push(entry);
         slots.note();
     }
 
-    /// The slots that are written next, of which so many as there is room for; the caller notes how many it
-    /// wrote.
+    /// The next slots to write, as many as there is room for; the caller notes how many it wrote.
     #[inline(always)]
     pub(crate) fn slots(&mut self) -> Slots<'_, M::Entries<'_>, WORDS> {
         let room = self.known_room();
         Slots { entries: self.memory.entries(), room, next: self.next, noted: &mut self.next }
     }
 
-    /// Has the lines of slots fetched from the other end's cache at the same time: of the next ones, but for
-    /// so many.
+    /// Prefetches the lines of slots from the other end's cache together: of `n` slots, after skipping
+    /// `ahead`.
     #[inline(always)]
     pub(crate) fn prefetch(&self, but: usize, n: usize) {
         fetch_lines(self.memory.entries(), self.next.wrapping_add(but as u32), n, true);
@@ -145,7 +143,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Producer<M, WORDS> {
         self.submitted.wrapping_sub(taken).min(self.size) as usize
     }
 
-    /// Whether the other end waits to be called.
+    /// Whether the other end waits for a system call.
     #[inline]
     pub(crate) fn needs_wakeup(&self) -> bool {
         self.memory.load(Index::Flags, Ordering::Relaxed) & NEED_WAKEUP != 0
@@ -164,7 +162,7 @@ impl<E: Entries<WORDS>, const WORDS: usize> Slots<'_, E, WORDS> {
     /// As [`Producer::push`].
     #[inline(always)]
     pub(crate) fn push(&mut self, entry: [u64; WORDS]) {
-        debug_assert!((self.next.wrapping_sub(*self.noted) as usize) < self.room, "room was asked for");
+        debug_assert!((self.next.wrapping_sub(*self.noted) as usize) < self.room, "there is room");
         self.entries.set(self.next, entry);
         self.next = self.next.wrapping_add(1);
     }
@@ -212,16 +210,15 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
         self.put.wrapping_sub(self.next).min(self.size) as usize
     }
 
-    /// Has the lines of the next entries, of which so many are there, fetched from the other end's cache at
-    /// the same time.
+    /// Prefetches the lines of the next `n` entries, which are there, from the other end's cache together.
     #[inline(always)]
     pub(crate) fn prefetch(&self, n: usize) {
         fetch_lines(self.memory.entries(), self.next, n, false);
     }
 
-    /// Parts with the next entries, of which so many are there, and reads them by their number: until
-    /// `release` they stay where they are. That is the other end's memory: what is read twice need not be the
-    /// same. Each is parted with once, whatever becomes of whoever reads it.
+    /// Consumes the next `n` entries, which are there, and reads them by index; their slots stay until
+    /// `release`. The other end can write that memory: two reads of one entry may differ. Each entry is
+    /// consumed once, also if the reader panics.
     #[inline(always)]
     pub(crate) fn read(&mut self, n: usize) -> impl Fn(usize) -> [u64; WORDS] + Copy {
         debug_assert!(self.known() >= n, "they were looked for");
@@ -230,7 +227,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
         Self::from(self.memory.entries(), first)
     }
 
-    /// Reads the next entries by their number, and parts with none.
+    /// Reads the next entries by index, and consumes none.
     #[inline]
     pub(crate) fn look(&self) -> impl Fn(usize) -> [u64; WORDS] + Copy {
         Self::from(self.memory.entries(), self.next)
@@ -245,7 +242,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
     #[inline(always)]
     pub(crate) fn release(&mut self) {
         if self.next != self.released {
-            // pairs with the kernel's nb_free
+            // Release pairs with the kernel's xskq_prod_nb_free(): it refills a slot only after our reads
             self.memory.store(Index::Consumer, self.next, Ordering::Release);
             self.released = self.next;
         }
@@ -266,7 +263,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
     }
 }
 
-/// All lines of so many entries, which may begin in the middle of one.
+/// All lines of `n` entries, which may begin in the middle of a line.
 #[inline(always)]
 fn fetch_lines<const WORDS: usize>(entries: impl Entries<WORDS>, first: u32, n: usize, to_write: bool) {
     let a_line = (LINE / WORDS) as u32;
@@ -329,7 +326,7 @@ mod tests {
     struct Plain {
         indices: [AtomicU32; 3],
         words: Vec<Word>,
-        /// The first words of the entries whose lines were asked for.
+        /// The first words of the entries whose lines were prefetched.
         fetched: std::sync::Mutex<Vec<usize>>,
     }
 
@@ -368,7 +365,7 @@ mod tests {
         }
     }
 
-    /// The next entries, read and parted with.
+    /// The next entries, consumed.
     fn take<M: RingMemory<WORDS>, const WORDS: usize>(
         from: &mut Consumer<M, WORDS>,
         n: usize,
@@ -494,7 +491,7 @@ mod tests {
         assert_eq!((consumer.peek(4), take(&mut consumer, 2)), (2, vec![[2], [3]]));
     }
 
-    /// Which lines of a ring of 32 entries are asked for, of so many entries from there.
+    /// Which lines of a ring of 32 entries are prefetched, for `n` entries from `start`.
     #[cfg(not(loom))]
     fn lines<const WORDS: usize>(first: u32, n: usize) -> Vec<usize> {
         let (_, memory) = ring::<WORDS>(32, 0);

@@ -139,7 +139,7 @@ pub(crate) fn statistics(fd: BorrowedFd<'_>) -> io::Result<KernelCounts> {
     })
 }
 
-/// The error that waits at a socket, which is taken: the interface went away, for example.
+/// Takes the pending error of a socket: the interface went away, for example.
 pub(crate) fn take_error(fd: BorrowedFd<'_>) -> Option<io::Error> {
     let error = option::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR).ok()?;
     (error != 0).then(|| io::Error::from_raw_os_error(error))
@@ -156,7 +156,7 @@ pub(crate) fn raise_send_buffer(fd: BorrowedFd<'_>, bytes: u32) {
     let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes);
 }
 
-/// Lets a call send so many packets where the kernel copies, instead of 32; an older kernel stays as it is.
+/// Raises the packets that one call sends in copy mode from 32 to `budget`; without effect before Linux 6.17.
 /// The transmit ring has its size already: the kernel takes no more than that, and leaves 32 for a ring that
 /// is shorter. Says whether it did.
 pub(crate) fn raise_transmit_budget(fd: BorrowedFd<'_>, packets: u32) -> bool {
@@ -220,7 +220,7 @@ pub(crate) fn has_grace_period() -> bool {
     all > 0 && all & libc::c_long::from(libc::MEMBARRIER_CMD_GLOBAL) != 0
 }
 
-/// Waits until whatever the kernel does on any CPU now without sleeping is over; says whether it did.
+/// Waits for the end of all RCU read-side sections that run now; returns whether it could.
 pub(crate) fn grace_period() -> bool {
     membarrier(libc::MEMBARRIER_CMD_GLOBAL) == 0
 }
@@ -230,7 +230,7 @@ fn membarrier(command: libc::c_int) -> libc::c_long {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
 }
 
-/// A packet socket that receives nothing, the closing of which waits as [`grace_period`] does.
+/// A packet socket that receives nothing. Closing it waits as [`grace_period`] does.
 pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     // SAFETY: the call takes three integers.
     let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
@@ -241,7 +241,7 @@ pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Raises the soft limit of locked memory to the hard one; whether that helps shows.
+/// Raises the soft limit of locked memory to the hard one. Errors are ignored: the next attempt reports them.
 pub(crate) fn raise_locked_memory() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes a limit, which lives as long as the call.
@@ -323,7 +323,7 @@ impl Mapped {
         })
     }
 
-    /// Both ends of a ring that the kernel has no part in, of `entries` entries of `WORDS` words.
+    /// Both ends of a ring without the kernel, of `entries` entries of `WORDS` words.
     pub(crate) fn pair<const WORDS: usize>(entries: u32) -> io::Result<[Self; 2]> {
         check_entries(entries, WORDS)?;
         let words = entries as usize * WORDS;
@@ -354,8 +354,8 @@ impl Mapped {
             Index::Consumer => self.consumer,
             Index::Flags => self.flags,
         };
-        // SAFETY: the place lies in the mapping, aligned, as whoever made it saw; the mapping lives as long
-        // as this.
+        // SAFETY: the place lies in the mapping, aligned, which its constructor checked; the mapping lives as
+        // long as this.
         unsafe { place.as_ref() }
     }
 }
@@ -388,7 +388,7 @@ pub(crate) struct MappedEntries<'a> {
 }
 
 impl<'a> MappedEntries<'a> {
-    /// The words of an entry. So many of them lie in the ring, which is a whole number of entries.
+    /// The words of an entry. A ring is a whole number of entries, so all of them lie in it.
     #[inline(always)]
     fn entry<const WORDS: usize>(self, slot: u32) -> &'a [AtomicU64; WORDS] {
         const { assert!(WORDS == 1 || WORDS == LEAST_WORDS) };
@@ -444,7 +444,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// So many bytes, of a socket or of nobody else's.
+    /// `len` bytes: a socket's ring, or private memory.
     fn new(len: usize, socket: Option<(BorrowedFd<'_>, libc::off_t)>) -> io::Result<Self> {
         let (fd, offset) = socket.map_or((-1, 0), |(fd, offset)| (fd.as_raw_fd(), offset));
         let whose = if socket.is_some() { 0 } else { libc::MAP_ANONYMOUS };
@@ -455,7 +455,8 @@ impl Mapping {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // A child's copy of a socket's mapping would keep the socket. If that cannot be had, so be it.
+        // A child's copy of a socket's mapping would keep the socket. If the kernel refuses, only that child
+        // is affected.
         // SAFETY: the mapping was made just now.
         unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::EFAULT))?;
