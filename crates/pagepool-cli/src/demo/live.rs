@@ -69,8 +69,8 @@ struct Snapshot {
 
 const LEGEND: &str = "\
 Columns of pages: cache and ring are idle in the pools; lanes are being returned
-by other threads; rx and tx are at the NICs; held are with the forwarder, or with
-the thread that it passed them to.";
+by other threads; rx and tx are at the NICs; held are with the forwarder, or
+with the thread that it passed them to.";
 
 const COLUMNS: usize = 12;
 const HEAD: [&str; COLUMNS] = [

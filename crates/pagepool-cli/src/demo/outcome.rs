@@ -34,7 +34,7 @@ impl DemoResult {
     /// Judges, with what the pools say, which have ended, too.
     pub fn verdict(&self, pools: &[PoolRef]) -> Verdict {
         let mut verdict =
-            Verdict::new("every page was returned, and no page was taken from the arena after warm-up");
+            Verdict::new("every page was returned, and none was taken from the arena after warm-up");
         self.packets(&mut verdict);
         self.memory(&mut verdict, pools);
         verdict
