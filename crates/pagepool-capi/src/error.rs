@@ -52,7 +52,7 @@ impl CallError {
     pub(crate) const fn stale() -> Self {
         Self::fixed(
             libc::ESTALE,
-            c"stale handle: it was put before, and what it named is not the caller's any more",
+            c"stale handle: it was put before, and its object is no longer the caller's",
         )
     }
 
