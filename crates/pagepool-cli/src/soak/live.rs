@@ -19,9 +19,9 @@ const TABLE: LiveTable<11> = LiveTable {
 };
 
 const LEGEND: &str = "\
-rx and tx: pages at the sockets. held: pages with the forwarder. slow: calls to the
-arena. fl/kill: interfaces taken down, peers killed. outage: longest time in ms
-without packets, outside faults. MiB: resident memory.";
+rx and tx: pages at the sockets. held: pages with the forwarder. slow: calls to
+the arena. fl/kill: interfaces taken down, peers killed. outage: longest time in
+ms without packets, outside faults. MiB: resident memory.";
 
 /// What was shown last.
 #[derive(Debug)]
