@@ -50,6 +50,8 @@ impl Doorbell {
 
     /// For the consumer: it is awake, or did not go to sleep.
     pub(crate) fn awake(&self) {
+        // First the state, then the signal: in the other order a ring in between would leave a signal for the
+        // next sleep.
         self.sleeper.awake();
         event::take(self.event.as_fd());
     }
@@ -73,6 +75,8 @@ impl Sleeper {
     #[inline]
     fn is_to_be_woken(&self) -> bool {
         fence(Ordering::SeqCst); // pairs with the fence in sleep()
+        // The load alone is the common case: a consumer that is awake costs no write. The swap lets one ring
+        // signal for each sleep.
         self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::AcqRel)
     }
 

@@ -42,6 +42,7 @@ impl GracePeriod {
                 sys::grace_period() || sys::packet_socket().map(drop).is_ok()
             }
             Self::PacketSocket(socket) => {
+                // `packet_release` waits for the grace period before it returns.
                 drop(socket);
                 true
             }

@@ -98,6 +98,8 @@ impl Receiver {
         let most = budget.min(into.capacity() - into.len());
         let before = into.len();
         while into.len() - before < most {
+            // At most what the vector has room for: every descriptor that is read becomes a packet or is
+            // dropped.
             let got = ring.peek(BURST.min(most - (into.len() - before)));
             if got == 0 {
                 break;
@@ -124,6 +126,7 @@ impl Receiver {
     ) {
         let (mut at, mut bytes) = (0, 0);
         while at < n {
+            // The short way knows no unfinished packet: within one every buffer is checked singly.
             if self.partial.is_none() && !self.skipping {
                 let (whole, bytes_of_whole) = self.take_whole(n - at, move |next| entry(at + next), into);
                 (at, bytes) = (at + whole, bytes + bytes_of_whole);
@@ -165,6 +168,7 @@ impl Receiver {
     fn accept_one(&mut self, got: Descriptor, stats: &mut DeviceStats) -> Option<XdpBuff> {
         let (len, last) = (got.len as usize, got.options & CONTINUED == 0);
         let (unit, offset) = self.place(got.addr);
+        // Taking the entry out is the check: an address that comes twice finds nothing the second time (I1).
         let Some(buffer) = self.given.take(unit) else {
             stats.rx_bad_descriptor += 1;
             return self.spoilt(last);
@@ -192,6 +196,7 @@ impl Receiver {
         last: bool,
         stats: &mut DeviceStats,
     ) -> Option<XdpBuff> {
+        // The kernel is not trusted: the length is checked before any byte is reached.
         if len == 0 || offset + len > buffer.len() {
             stats.rx_bad_length += 1;
             return self.spoilt(last);
@@ -248,17 +253,19 @@ impl Receiver {
             return;
         }
         let fill = &mut rings.fill;
+        // The fill ring may have less room than buffers are missing: the kernel takes some off later.
         let want = want.min(fill.room(want));
         let unmapped = match self.given {
             Given::Pages(_) => self.refill_pages(fill, want, pool, mapping),
             Given::Frags(..) => self.refill_frags(fill, want, pool, mapping),
         };
         stats.rx_unmapped += unmapped as u64;
+        // Once for all: each submit takes the ring's index line from the kernel's CPU.
         fill.submit();
     }
 
-    /// Returns how many pages were of a pool that is not of this UMEM. An empty pool notes that the owner
-    /// starves, and wakes it.
+    /// Returns how many pages were of a pool that is not of this UMEM. An empty pool notes that its owner
+    /// starves; the next return wakes it.
     #[inline(always)]
     fn refill_pages(
         &mut self,
@@ -293,6 +300,7 @@ impl Receiver {
     ) -> Result<(), Batch> {
         let Given::Pages(pages) = &mut self.given else { return Err(batch) };
         let Some(one) = batch.pop() else { return Ok(()) };
+        // One check for the batch: all its pages are of one pool, and so of one area.
         let mapped = mapping.addr_of(&one).is_some_and(|at| at.0 >> PAGE_SHIFT == u64::from(one.page().0));
         if batch.push(one).is_err() || !mapped {
             return Err(batch);
@@ -330,6 +338,7 @@ impl Receiver {
         let Some(at) = mapping.addr_of(&buffer) else { return false };
         let unit = 1u64 << self.layout.unit_shift;
         let entry = frags.get_mut((at.0 >> self.layout.unit_shift) as usize);
+        // Not at the beginning of a chunk, or a chunk that the kernel has already: never given twice.
         let Some(entry) = entry.filter(|entry| at.0 & (unit - 1) == 0 && entry.is_none()) else {
             return false;
         };

@@ -106,11 +106,13 @@ impl Sender {
         if at.is_none_or(|at| at.0 >> PAGE_SHIFT != u64::from(first.page().0)) {
             return 0;
         }
+        // Two limits: free entries of the ring, and slots for buffers that are not completed yet.
         let room = rings.send.room(packets.len()).min(self.room());
         let (layout, copied_from, longest) = (self.layout, self.copied_from, self.limits.max_packet);
         let (mut slots, mut bytes) = (rings.send.slots(), 0);
         let sent = self.whole.insert_packets(packets, room, |page, offset, len| {
             let at = (u64::from(page.0) << PAGE_SHIFT) + offset as u64;
+            // A refusal stops here and leaves the packet: the general way counts it.
             let Ok(descriptor) = layout.descriptor(at, len, false) else { return false };
             if len <= longest {
                 slots.push(descriptor.to_words());
@@ -141,6 +143,7 @@ impl Sender {
         };
         let send = &mut rings.send;
         taken += tx_slots::send(&mut Sending { sender: self, send, mappings }, queue, stats);
+        // After the entries are in the tables: the kernel may complete a frame as soon as it sees it (I4).
         rings.send.submit();
         taken
     }
@@ -170,6 +173,7 @@ impl Sender {
         let done = &mut rings.done;
         let mut frames = 0;
         while frames < budget {
+            // The budget is in frames, and every completion ends at most one.
             let got = done.peek(BURST.min(budget - frames));
             if got == 0 {
                 break;
@@ -190,6 +194,7 @@ impl Sender {
     /// The kernel completed an address. Returns how many frames that completes.
     #[inline(always)]
     fn finish(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
+        // Nothing is trusted: an address beyond the UMEM finds no entry in either table.
         let page = PageIdx(u32::try_from(addr >> PAGE_SHIFT).ok()?);
         match self.whole.remove(page) {
             Some(page) => bulk.push_buffer(page),
@@ -217,6 +222,7 @@ impl Sender {
         let mut at = *self.pages.get(page)?;
         let mut before = NONE;
         while at != NONE {
+            // A list has as many slots as fragments of the page are being sent: mostly one or two.
             let &mut SlotOnPage { addr: sent_at, next } = self.slots.tag(at as usize)?;
             if sent_at == addr {
                 match before {

@@ -135,6 +135,8 @@ impl Umem {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
+            // The kernel takes a closed socket apart later, and that of a killed process too: until then the
+            // queue is busy.
             let busy = error.raw_os_error() == Some(errno::EBUSY);
             if !busy || start.elapsed() >= limit {
                 return Err(self.not_bound(error, queue.number, start.elapsed()));
@@ -158,6 +160,8 @@ impl Umem {
             );
             return Err(Error::Busy { what });
         }
+        // The kernel shares a registration through a bound socket: any one will do. If there is none, this
+        // socket registers the memory again.
         let shared = sockets.bound.first().and_then(|(_, fd)| fd.upgrade()).filter(|_| !*has_memory);
         if shared.is_none() && !*has_memory {
             self.register(fd.as_fd())?;
@@ -166,9 +170,10 @@ impl Umem {
         let shared_fd = shared.as_ref().map(|shared| shared.as_fd());
         let done = sys::bind(fd.as_fd(), queue.index, queue.number, self.flags(), shared_fd);
         if done.is_ok() {
+            // Weak: a list that kept sockets would keep the queue bound after the device is gone.
             sockets.bound.push((queue, Arc::downgrade(fd)));
         }
-        drop(shared); // before the lock: the last reference must be dropped under it, by `close`
+        drop(shared); // while the lock is held: `close` must drop the last reference
         Ok(done)
     }
 
@@ -184,6 +189,7 @@ impl Umem {
     pub(super) fn close(&self, fd: Arc<OwnedFd>) {
         let mut sockets = self.lock();
         sockets.bound.retain(|(_, bound)| !std::ptr::eq(bound.as_ptr(), Arc::as_ptr(&fd)));
+        // `try_bind` borrows descriptors under the lock alone, so the drop below closes the socket now.
         debug_assert_eq!(Arc::strong_count(&fd), 1, "the device has the only one outside the lock");
         drop(fd);
     }

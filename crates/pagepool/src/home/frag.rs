@@ -37,6 +37,8 @@ impl FragState {
     #[inline(always)]
     pub(crate) fn cut(&mut self, size: usize, len: usize, page_size: usize) -> Option<(PageIdx, usize)> {
         let offset = self.offset as usize;
+        // Also true while no page is open: `NONE` has an offset beyond every page, so the fast path has one
+        // check.
         if offset + len > page_size {
             return None;
         }
@@ -55,6 +57,7 @@ impl FragState {
     /// The rest of the page belongs to the fragment that was cut last, which has `more` bytes with it.
     #[inline(always)]
     pub(crate) fn exhaust(&mut self, more: usize, page_size: usize) {
+        // The sum is of bytes that fragments report, so the extra bytes count as used and not as waste.
         self.handed += more as u64;
         self.offset = page_size as u32;
     }
@@ -72,6 +75,8 @@ impl FragState {
     /// Stops cutting; gives the page, and how many fragments of its bias were never handed out.
     pub(crate) fn close(&mut self) -> Option<(PageIdx, u32)> {
         let was = std::mem::replace(self, Self::NONE);
+        // The record holds `BIAS` for fragments handed out or not; the caller takes the latter away at once,
+        // as if they had come home.
         was.open.then_some((was.page, BIAS - (was.handed / ONE_FRAG) as u32))
     }
 }

@@ -54,6 +54,7 @@ impl ReturnRing {
         if !publish(slot, message) {
             return false; // pairs with pop()
         }
+        // A compare, not a mask: Linux allows any size, so a ring need not be a power of two.
         tail.0 = if tail.0 + 1 == self.slots.len() { 0 } else { tail.0 + 1 };
         true
     }
@@ -106,6 +107,7 @@ impl MessageQueue for ReturnRing {
             at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
             taken += 1;
         }
+        // Once for all: no producer reads this position, so nobody waits for it.
         self.consumer.at.store(at, Ordering::Relaxed);
         self.consumer.pages.add(taken as u64);
         taken

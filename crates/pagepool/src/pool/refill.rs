@@ -30,6 +30,7 @@ impl Bound {
     #[inline(never)]
     pub(crate) fn alloc_slow(&self) -> Option<PageBuf> {
         let pool = self.ptr();
+        // Pages of the reserve never enter the cache, so the slow path hands them out first.
         if let Some(buffer) = self.alloc_emergency(&pool.own.counts.alloc_fast) {
             return Some(buffer);
         }
@@ -45,6 +46,8 @@ impl Bound {
         if self.starve()
             && let Some(page) = self.refill(false)
         {
+            // The second look found something: the flag must not stand, or the next return would signal for
+            // nothing.
             pool.wakeup.sated();
             return Some(PageBuf::whole(pool, page));
         }
@@ -84,6 +87,7 @@ impl Bound {
             deferred.poll(self.policy(|p| p.refill));
         }
         // A look at the heads is cheap; the node of this thread, which a drain needs, may cost a system call.
+        // `overflowed` is read without the lock: what is missed here is found by the next refill.
         let quiet = pool.ring.is_empty()
             && pool.used_lanes().iter().all(|lane| lane.is_empty())
             && !pool.overflowed.load(Ordering::Relaxed);
@@ -143,6 +147,7 @@ impl Bound {
         let mut pages = 0;
         let room = || refill.checked_sub(pool.own.cache.count()).filter(|&room| room > 0);
         while let Some(room) = room() {
+            // No node to compare: whole pages move in one copy, up to the next fragment.
             if node.is_none() {
                 pages += pool.own.cache.fill(self.owner(), room, |space| queue.take_pages(space));
                 if pool.own.cache.count() >= refill {
@@ -185,6 +190,7 @@ impl Bound {
             return false;
         }
         pool.one_split_less(owner);
+        // A `PageRef` lives, or it is emergency memory: the page must not be used again, and leaves the pool.
         if pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             pool.own.counts.recycle_released_refcnt.add(1);
             pool.leave_here(owner, page);
@@ -212,11 +218,14 @@ impl Bound {
         let pool = self.ptr();
         let order = pool.geometry.order;
         let mut pages = [PageIdx(0); MAX_REFILL];
+        // As in Linux: pages of a higher order are allocated one at a time, because a bulk of them is rarely
+        // free.
         let want = if order == 0 { self.policy(|p| p.refill) } else { 1 };
         let node = self.policy(|p| (!p.node_blind, p.nid));
         let provider = pool.provider();
         let node = node.0.then(|| node.1.unwrap_or_else(|| provider.current_node()));
         let got = provider.reserve(order, node, &mut pages[..want]);
+        // Asked before the pages join: joining runs foreign code, which may reserve more.
         let available = provider.available(order);
         let page = self.join(&pages[..got]);
         let left = available + pool.own.cache.count();

@@ -46,17 +46,23 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     let shutdown = Shutdown::new(pool, deferred);
     // From here on every drop takes the way of other threads, so nothing enters the cache while it is emptied
     // (I9).
+    // Relaxed: only this thread compares the word with its own token.
     pool.owner.store(thread::NOBODY, Ordering::Relaxed);
     pool.returns.lock().detached = true;
     raise_all(&pool.lanes, DETACHED);
+    // Collected before anything is given back: providers are foreign code, which may drop buffers of this
+    // pool.
     let mut home = Vec::new();
     collect(pool, owner, &mut home);
     close_split_pages(pool, owner, &mut home);
     pool.own.counts.release.add(home.len() as u64);
     late::give_back_all(pool, &home);
     pool.mappings.iter().for_each(|mapping| pool.area.detach(mapping));
+    // Pages still out, by the counters: hold minus release is right at every moment (I7).
     let released = pool.own.counts.release.read().wrapping_add(pool.returned.release.read());
     let out = pool.own.counts.hold.read().wrapping_sub(released) as i64;
+    // Late returns may have been faster, and taken the number below 0: the last of all to be counted frees
+    // the pool, here or there.
     if pool.watch.expect(out) {
         late::free(pool);
     }
@@ -70,7 +76,9 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     }
     // SAFETY: I2; no foreign code runs in this function.
     home.append(unsafe { &mut *pool.own.emergency.get() });
+    // Each lane under its cold lock, which a late returner takes as well: a message is accounted for once.
     let mut messages: Vec<u32> = pool.lanes.iter().flat_map(|lane| lane.take_all()).collect();
+    // Under the lock no producer is inside a push, so this thread may be the ring's consumer.
     let mut returns = pool.returns.lock();
     messages.extend(std::iter::from_fn(|| pool.ring.pop()));
     let mut frags_home = |page: PageIdx, n: u32| {
@@ -85,6 +93,7 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     let (frags, pages): (Vec<u32>, Vec<u32>) = messages.into_iter().partition(|&m| is_frag(m));
     frags.into_iter().for_each(|m| frags_home(page_of(m), 1));
     // SAFETY: I2; no foreign code runs in this function.
+    // The open page has a bias for fragments that were never handed out: those are home.
     if let Some((page, unused)) = unsafe { &mut *pool.own.frag.get() }.close() {
         frags_home(page, unused);
     }
@@ -102,6 +111,7 @@ fn close_split_pages(pool: PoolPtr, _owner: OwnerProof, home: &mut Vec<PageIdx>)
         for page in range.step_by(1 << pool.geometry.order).map(PageIdx) {
             let meta = pool.area.meta(page);
             let frags = meta.frags.load(Ordering::Relaxed) as i32;
+            // The area serves other pools too; a record counts only if this pool holds the page.
             let ours = meta.pool.load(Ordering::Relaxed) == pool.id && frags > 0;
             if ours && meta.late_frags.fetch_sub(frags, Ordering::AcqRel) == frags {
                 home.push(page);

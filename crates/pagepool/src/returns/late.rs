@@ -32,6 +32,8 @@ pub(crate) fn came_home_late(pool: PoolPtr, pages: &[PageIdx]) {
         return; // nothing of the pool is held here, so it may be gone
     }
     pool.late.fetch_add(pages.len() as u64, Ordering::Relaxed);
+    // Before they are accounted for: the last account frees the pool, and with it the count that keeps the
+    // provider.
     give_back_all(pool, pages);
     let n = pages.len() as i64;
     if pool.watch.account(n) {
@@ -48,6 +50,8 @@ pub(crate) fn frag_came_home_late(pool: PoolPtr, page: PageIdx) {
 }
 
 fn frag_was_last(pool: PoolPtr, page: PageIdx) -> bool {
+    // The debt is negative, and the last fragment raises it from -1 to 0. AcqRel: the last one sees what the
+    // others did to the page.
     pool.page_meta(page).late_frags.fetch_add(1, Ordering::AcqRel) == -1
 }
 

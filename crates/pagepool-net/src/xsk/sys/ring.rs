@@ -111,8 +111,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Producer<M, WORDS> {
         Slots { entries: self.memory.entries(), room, next: self.next, noted: &mut self.next }
     }
 
-    /// Prefetches the lines of slots from the other end's cache together: of `n` slots, after skipping
-    /// `ahead`.
+    /// Prefetches the lines of slots from the other end's cache together: of `n` slots, `but` slots ahead.
     #[inline(always)]
     pub(crate) fn prefetch(&self, but: usize, n: usize) {
         fetch_lines(self.memory.entries(), self.next.wrapping_add(but as u32), n, true);

@@ -156,9 +156,9 @@ pub(crate) fn raise_send_buffer(fd: BorrowedFd<'_>, bytes: u32) {
     let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes);
 }
 
-/// Raises the packets that one call sends in copy mode from 32 to `budget`; without effect before Linux 6.17.
-/// The transmit ring has its size already: the kernel takes no more than that, and leaves 32 for a ring that
-/// is shorter. Says whether it did.
+/// Raises the packets that one call sends in copy mode from 32 to `packets`; no effect before Linux 6.17. The
+/// transmit ring has its size already: the kernel takes no more than that, and leaves 32 for a ring that is
+/// shorter. Says whether it did.
 pub(crate) fn raise_transmit_budget(fd: BorrowedFd<'_>, packets: u32) -> bool {
     set_option(fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &packets).is_ok()
 }

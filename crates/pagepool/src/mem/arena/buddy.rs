@@ -81,6 +81,7 @@ impl Buddy {
     /// Adds a stretch of free pages, cut into the largest blocks on one node that fit; the lowest are given
     /// first.
     pub(crate) fn add(&mut self, pages: Range<u32>) {
+        // From the end: the lists are last in, first out, so the lowest block goes in last and out first.
         let mut end = pages.end;
         while end > pages.start {
             let list = self.list_of(PageIdx(end - 1));
@@ -97,6 +98,7 @@ impl Buddy {
         let mut end = pages.end;
         while end > pages.start {
             let fits = u32::BITS - 1 - (end - pages.start).leading_zeros();
+            // A block must end at a multiple of its size, and fit the rest.
             let order = end.trailing_zeros().min(fits).min(MAX_ORDER.into());
             end -= 1 << order;
             self.give(PageIdx(end), order as u8);
@@ -110,6 +112,8 @@ impl Buddy {
         let found = (usize::from(order)..ORDERS).find(|&o| lists.first[o] != 0)?;
         let page = PageIdx(lists.first[found] - 1);
         self.unlink(page);
+        // Split: give the lower half out, so that memory is used from the bottom and whole blocks stay at the
+        // top.
         let mut have = found as u8;
         while have > largest {
             have -= 1;
@@ -124,7 +128,10 @@ impl Buddy {
         let (mut page, mut order) = (page, order);
         debug_assert_eq!(self.state[page.0 as usize], 0, "I1: {page:?} is free already");
         while order < MAX_ORDER {
+            // The buddy of a block differs from it in the one bit that its size sets.
             let other = PageIdx(page.0 ^ (1 << order));
+            // `state` is set for the first page of a free block alone, so a buddy that is out or split does
+            // not match. A buddy on another node stays apart: a block has one node.
             if self.state.get(other.0 as usize) != Some(&(order + 1)) || self.list_of(other) != list {
                 break;
             }
@@ -143,6 +150,8 @@ impl Buddy {
         }
         let mut at = pages.start;
         while at < pages.end {
+            // All pages are free, and no block crosses a region, which is at least as large as the largest
+            // block: so blocks lie end to end.
             let order = self.state[at as usize] - 1;
             self.unlink(PageIdx(at));
             at += 1 << order;
@@ -164,6 +173,8 @@ impl Buddy {
         let region = self.region_of(page);
         self.in_region[region] += 1 << order;
         let lists = &mut self.lists[list];
+        // Links are numbers plus one: zeroed tables are empty lists, and untouched parts of them take no
+        // memory.
         let first = std::mem::replace(&mut lists.first[usize::from(order)], page.0 + 1);
         lists.blocks[usize::from(order)] += 1;
         self.next[page.0 as usize] = first;

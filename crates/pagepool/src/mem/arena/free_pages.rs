@@ -125,6 +125,7 @@ impl FreePages {
         if state.buddy.lists() == 1 {
             return state.give(0, order, pages);
         }
+        // Neighbours in a return mostly lie on one node: one copy for each run.
         let mut rest = pages;
         while let Some(&first) = rest.first() {
             let list = state.buddy.list_of(first);
@@ -147,6 +148,7 @@ impl FreePages {
     /// Takes a region out again, if every page of it is free; says whether it did.
     pub(crate) fn withdraw(&self, region: usize) -> bool {
         let mut state = self.state.lock();
+        // Pages in hot stacks are free too, but only the buddy knows whether a region is complete.
         for list in 0..state.buddy.lists() {
             state.pour(list);
         }
@@ -203,6 +205,8 @@ impl FreeState {
         while taken < out.len() {
             if self.refill(list, order, out.len() - taken) {
                 taken += self.stack(list, order).pop(&mut out[taken..]);
+            // Idle pages of other orders may merge into blocks of this one. Once is enough: nothing fills the
+            // stacks meanwhile.
             } else if poured || self.pour(list) == 0 {
                 break;
             } else {
@@ -217,7 +221,9 @@ impl FreeState {
     fn refill(&mut self, list: usize, order: u8, want: usize) -> bool {
         let stack = &mut self.hot[list * ORDERS + usize::from(order)];
         while stack.len < want && stack.room() > 0 {
+            // A larger block saves splits later, but must fit the stack when it is cut up.
             let most = (stack.room().ilog2() as u8).min(REFILL_SHIFT).min(MAX_ORDER - order);
+            // The buddy may give less than the largest block that fits: it keeps larger ones whole if it can.
             let Some((block, have)) = self.buddy.take(list, order, order + most) else { break };
             let pages = 1 << (have - order);
             for i in 0..pages {
@@ -242,6 +248,7 @@ impl FreeState {
     fn spill(&mut self, list: usize, order: u8, n: usize) {
         let stack = &mut self.hot[list * ORDERS + usize::from(order)];
         stack.slots[..n].iter().for_each(|&page| self.buddy.give(page, order));
+        // The newest entries stay: their memory is likely still in the CPU's caches.
         stack.slots.copy_within(n..stack.len, 0);
         stack.len -= n;
     }
