@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waste_is_that_of_the_second_seed() {
+    fn waste_is_what_the_sizes_leave_over() {
         let rows = run(Plan { repeats: 1, buffers: 4096 }).expect("64 MiB of addresses").results;
         let of =
             |mtu, storage| rows.iter().find(|r| r.mtu == mtu && r.storage == storage).map(|r| r.wasted_bytes);

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_satisfies_its_own_identity() {
+    fn the_figures_of_the_mail_satisfy_the_identity() {
         let patch: BTreeMap<_, _> =
             PATCH.iter().map(|&(name, before, after)| (name, [before, after])).collect();
         let [slow, empty, waive] = ["alloc_slow", "alloc_empty", "alloc_waive"].map(|name| patch[name]);
