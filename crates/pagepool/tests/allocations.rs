@@ -42,7 +42,7 @@ fn allocations(rounds: usize, mut work: impl FnMut(usize)) -> u64 {
     MADE.get() - before
 }
 
-/// A pool that has so many pages in its ring that it does not ask its provider again.
+/// A pool with enough pages in its ring not to need its provider again.
 fn pool(name: &str) -> Bound {
     let params = PoolParams { name: name.into(), headroom: 256, ..Default::default() };
     let pool = Pool::new(params, PlainMemory::new(1024, 0).unwrap()).unwrap().bind();

@@ -1,7 +1,7 @@
-//! Buffers that wait for a user who only says whether they are in use still: every strategy, every counter,
+//! Deferred buffers, whose user only answers whether they are still in use: every strategy, every counter,
 //! users that misbehave, and the end of a pool while some are in use.
 
-// UNSAFETY: a reader looks at the bytes of a waiting page by address, which is what waiting is for.
+// UNSAFETY: a reader looks at the bytes of a deferred page by address, which is what deferring is for.
 #![expect(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
@@ -19,7 +19,7 @@ use pagepool::{
     UseCounts,
 };
 
-/// Uses what it is told to, and remembers what it was asked.
+/// Uses what the test says, and records the cookies that it was polled for.
 #[derive(Default)]
 struct Told {
     busy: Mutex<BTreeSet<u64>>,
@@ -68,7 +68,7 @@ fn pool(pages: usize, params: PoolParams) -> (Arc<PlainMemory>, Bound) {
     (memory, pool)
 }
 
-/// Queues so many pages, with cookies from 0. They are allocated first, so that no refill asks after any.
+/// Queues `n` pages, with cookies from 0. They are allocated first, so that no refill polls any.
 fn queue(pool: &Bound, user: &DeferredUser, n: u64) -> Vec<PageIdx> {
     let buffers: Vec<_> = (0..n).map(|_| pool.alloc_page().unwrap()).collect();
     let pages = buffers.iter().map(|buffer| buffer.page()).collect();
@@ -78,7 +78,7 @@ fn queue(pool: &Bound, user: &DeferredUser, n: u64) -> Vec<PageIdx> {
 
 /// Asserts every number: those not named are 0.
 #[track_caller]
-fn assert_waits(stats: DeferredStats, expected: &[(&str, u64)]) {
+fn assert_deferred(stats: DeferredStats, expected: &[(&str, u64)]) {
     for (name, value) in stats.fields() {
         let wanted = expected.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v);
         assert_eq!(value, wanted, "{name} in {stats:?}");
@@ -108,7 +108,7 @@ fn keep_stops_at_the_head_and_keeps_the_order() {
     told.done(3);
     assert_eq!((pool.poll_deferred(), told.take_asked()), (3, vec![3, 4, 5]));
     let expected = [("queued", 6), ("reused", 6), ("kept", 2), ("polls", 3)];
-    assert_waits(pool.deferred_stats(), &expected);
+    assert_deferred(pool.deferred_stats(), &expected);
     assert_home(&pool.handle());
 }
 
@@ -123,7 +123,7 @@ fn skip_looks_past_as_many_as_it_may_and_they_keep_their_places() {
         (2, vec![0, 1, 2, 3, 4]),
         "the third busy one ends it"
     );
-    assert_waits(
+    assert_deferred(
         pool.deferred_stats(),
         &[("queued", 7), ("reused", 2), ("skipped", 2), ("kept", 1), ("polls", 1)],
     );
@@ -131,7 +131,7 @@ fn skip_looks_past_as_many_as_it_may_and_they_keep_their_places() {
     assert_eq!((pool.poll_deferred(), told.take_asked()), (3, vec![0, 2, 4, 5, 6]));
     told.all_done();
     assert_eq!((pool.poll_deferred(), told.take_asked()), (2, vec![0, 4]));
-    assert_waits(
+    assert_deferred(
         pool.deferred_stats(),
         &[("queued", 7), ("reused", 7), ("skipped", 4), ("kept", 1), ("polls", 3)],
     );
@@ -139,14 +139,14 @@ fn skip_looks_past_as_many_as_it_may_and_they_keep_their_places() {
 }
 
 #[test]
-fn release_lets_one_head_a_round_go_and_its_memory_waits() {
+fn release_lets_one_head_a_round_go_and_its_memory_is_kept() {
     let (memory, pool) = pool(16, params(8, OnBusy::Release));
     let told = Told::uses([0, 1]);
     let user = pool.deferred_user(told.clone()).unwrap();
     let pages = queue(&pool, &user, 4);
     assert_eq!((pool.inflight().total, memory.free()), (4, 12));
     assert_eq!((pool.poll_deferred(), told.take_asked()), (0, vec![0, 1, 0]));
-    assert_waits(pool.deferred_stats(), &[("queued", 4), ("released", 1), ("kept", 1), ("polls", 1)]);
+    assert_deferred(pool.deferred_stats(), &[("queued", 4), ("released", 1), ("kept", 1), ("polls", 1)]);
     let (at, stats) = (pool.inflight(), pool.stats());
     assert_eq!(
         (at.total, at.deferred, memory.free()),
@@ -169,7 +169,7 @@ fn release_lets_one_head_a_round_go_and_its_memory_waits() {
 }
 
 #[test]
-fn release_falls_back_to_keep_when_as_many_are_held_as_may_wait() {
+fn release_falls_back_to_keep_beyond_the_capacity() {
     let (memory, pool) = pool(16, params(2, OnBusy::Release));
     let told = Told::uses(0..8);
     let user = pool.deferred_user(told.clone()).unwrap();
@@ -206,7 +206,7 @@ fn a_refill_asks_after_as_many_as_it_would_bring() {
     let counted =
         (moved.alloc_refill, moved.alloc_fast, moved.recycle_cached, moved.alloc_slow, moved.alloc_empty);
     assert_eq!(counted, (2, 3, 8, 0, 0));
-    assert_waits(pool.deferred_stats(), &[("queued", 12), ("reused", 8), ("polls", 2)]);
+    assert_deferred(pool.deferred_stats(), &[("queued", 12), ("reused", 8), ("polls", 2)]);
     drop(buffers);
 }
 
@@ -241,7 +241,7 @@ fn a_full_queue_gives_the_buffer_back_and_so_does_another_pool() {
     assert_eq!((third.page(), mine.inflight().out), (page, 1));
     assert!(other.defer(&stranger, third, 2).is_err(), "a buffer of another pool");
     assert!(mine.defer(&stranger, mine.alloc_page().unwrap(), 2).is_err(), "a user of another pool");
-    assert_waits(mine.deferred_stats(), &[("queued", 2), ("full", 1)]);
+    assert_deferred(mine.deferred_stats(), &[("queued", 2), ("full", 1)]);
     let (_, without) = pool(8, params(0, OnBusy::Keep));
     assert!(without.deferred_user(Told::uses([])).is_err());
     assert!(without.defer(&user, without.alloc_page().unwrap(), 0).is_err());
@@ -263,10 +263,10 @@ fn parameters_are_checked_with_field_value_and_range() {
     assert_eq!(refused(0, OnBusy::Release), nothing);
 }
 
-// ---- What waits ---------------------------------------------------------------------------------
+// ---- What is deferred ---------------------------------------------------------------------------------
 
 #[test]
-fn frags_wait_like_pages_and_their_page_is_out() {
+fn frags_are_deferred_like_pages_and_their_page_is_out() {
     for on_busy in [OnBusy::Keep, OnBusy::Skip { ahead: 3 }, OnBusy::Release] {
         let (memory, pool) = pool(4, PoolParams { cache_size: 4, refill: 1, ..params(8, on_busy) });
         let told = Told::uses([0]);
@@ -295,7 +295,7 @@ fn frags_wait_like_pages_and_their_page_is_out() {
 }
 
 #[test]
-fn a_page_that_is_held_besides_leaves_when_it_is_done() {
+fn a_page_with_a_page_ref_besides_leaves_when_it_is_done() {
     let (memory, pool) = pool(8, params(4, OnBusy::Release));
     let told = Told::uses([1]);
     let user = pool.deferred_user(told.clone()).unwrap();
@@ -353,7 +353,7 @@ thread_local! {
     static HERE: RefCell<Option<(Rc<Bound>, Rc<DeferredUser>)>> = const { RefCell::new(None) };
 }
 
-/// Does with its pool everything that it can while it is asked, until it is told to stop.
+/// Does everything that it can with its pool while it is polled, until the test stops it.
 #[derive(Default)]
 struct Reentrant {
     next: AtomicUsize,
@@ -421,7 +421,7 @@ impl InUse for Registers {
 }
 
 #[test]
-fn a_user_that_comes_during_a_round_is_asked_in_the_next() {
+fn a_user_that_comes_during_a_round_is_polled_in_the_next() {
     for on_busy in [OnBusy::Keep, OnBusy::Skip { ahead: 4 }, OnBusy::Release] {
         let (memory, pool) = pool(16, params(8, on_busy));
         let (pool, other) = (Rc::new(pool), Told::uses([]));
@@ -437,7 +437,7 @@ fn a_user_that_comes_during_a_round_is_asked_in_the_next() {
     }
 }
 
-/// Panics when it is asked about one buffer, or when it refreshes.
+/// Panics when it is polled for one buffer, or when it refreshes.
 struct Panics {
     on: u64,
     refreshing: AtomicBool,
@@ -525,7 +525,7 @@ fn a_destroyed_pool_asks_until_all_are_done() {
 }
 
 #[test]
-fn memory_that_left_the_queue_is_waited_for_too() {
+fn memory_that_left_the_queue_is_polled_too() {
     let (memory, pool) = pool(8, params(8, OnBusy::Release));
     let told = Told::uses([0, 1]);
     let user = pool.deferred_user(told.clone()).unwrap();
@@ -594,7 +594,7 @@ fn the_queue_moves_with_its_pool() {
     assert_eq!(memory.free(), 8);
 }
 
-/// Asks the shutdown of its own pool while it is asked.
+/// Polls the shutdown of its own pool while it is polled.
 #[derive(Default)]
 struct Watching(Mutex<Option<Arc<Shutdown>>>, AtomicUsize);
 

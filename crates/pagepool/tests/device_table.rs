@@ -21,7 +21,7 @@ fn out(pool: &Bound) -> u64 {
     pool.inflight().out
 }
 
-/// Parks so many pages of a pool, and gives their numbers.
+/// Inserts `n` pages of a pool, and gives their numbers.
 fn park(table: &mut DeviceTable, pool: &Bound, n: usize) -> Vec<PageIdx> {
     let mut numbers = Vec::new();
     table.insert(pool.alloc_batch(n), |page, _| numbers.push(page)).expect("of this area");
@@ -42,7 +42,7 @@ fn each_page_goes_back_to_its_own_pool_once() {
     assert_eq!((table.is_empty(), out(&one), out(&two)), (true, 0, 0));
 }
 
-/// As packets, each said by its page, where in it it begins, and its bytes.
+/// As packets, each given by its page, its offset in the page, and its bytes.
 fn take(table: &mut DeviceTable, named: &[(PageIdx, u32, u32)], into: &mut Vec<XdpBuff>) -> (usize, u64) {
     let at = |(page, offset, len): (PageIdx, u32, u32)| (u64::from(page.0) * 4096 + u64::from(offset), len);
     table.remove_packets(named.len(), |n| Some(at(named[n])), into)

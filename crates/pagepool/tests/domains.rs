@@ -414,7 +414,7 @@ fn unmapping_may_drop_the_last_that_keeps_the_arena() {
 }
 
 #[test]
-fn whoever_comes_while_a_domain_is_unmapped_waits_for_it() {
+fn a_call_while_a_domain_is_unmapped_waits_for_it() {
     let arena = whole_arena(4 * MIB);
     let area = arena.area().clone();
     let acting = Acting::new();

@@ -1,4 +1,4 @@
-//! Failure, injected: reservations that come short, domains that refuse, no lane to be had, holds and ends in
+//! Failure, injected: reservations that come short, domains that refuse, no lane left, holds and ends in
 //! between. Whatever fails, nothing leaks, nothing is mapped twice, and the counters say what happened.
 #![allow(clippy::unwrap_used)]
 

@@ -87,7 +87,7 @@ fn further_buffers_of_another_pool_go_home_to_that() {
     }
 }
 
-/// Whole pages, fragments and held pages of three pools, interleaved, with the holds.
+/// Whole pages, fragments and pages with a `PageRef` of three pools, interleaved, with the references.
 fn mixed(pools: &[Bound]) -> (Vec<PageBuf>, Vec<pagepool::PageRef>) {
     let mut holds = Vec::new();
     let buffers = (0..96).map(|at| {

@@ -57,7 +57,7 @@ fn drop_elsewhere<T: Send>(what: T) {
 
 // ---- CVE-2022-49093: a merge of recycled fragments --------------------------------------------
 
-/// Every order of so many things.
+/// Every permutation of `n` things.
 fn orders(n: usize) -> Vec<Vec<usize>> {
     if n == 0 {
         return vec![Vec::new()];

@@ -2,9 +2,9 @@
 //! load, and returners that idle, end and are followed by others.
 //!
 //! `PAGEPOOL_STRESS_SECONDS` (5) says how long, `PAGEPOOL_STRESS_SEED` repeats the choices of a run. Free
-//! memory is all zeroes: whoever gets a buffer finds 0 in its first word and writes a number of its own
-//! there, and whoever returns it finds that number and writes 0. So a page with two owners shows at once. At
-//! the end every pool is freed, and the provider has every page back.
+//! memory is all zeroes: an allocator finds 0 in the first word of a buffer and writes a number of its own
+//! there, and the returner finds that number and writes 0. So a page with two owners shows at once. At the
+//! end every pool is freed, and the provider has every page back.
 //!
 //! Only atomics, `Arc`, `spawn` and `join` tie the threads together, which the thread sanitizer understands.
 

@@ -184,7 +184,7 @@ fn a_type_name_means_one_thing() {
 }
 
 #[test]
-fn whoever_is_unsafe_says_why() {
+fn an_unsafe_file_says_why() {
     let mut findings = Findings::default();
     each_source(|krate, source| {
         let says = source.text.lines().any(|line| line.starts_with("// UNSAFETY: "));
