@@ -1,4 +1,4 @@
-//! What ordinary sockets reach on veth pairs: frames sent, frames received, and TCP through a forwarder of
+//! The rates of ordinary sockets on veth pairs: frames sent, frames received, and TCP through a forwarder of
 //! two sockets.
 //!
 //! `cargo run --release -p pagepool-net --example veth-rates`, as root. Everything happens in namespaces of

@@ -128,7 +128,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         }
     }
 
-    /// Takes at most so many packets from a port in one poll; 64 unless this is called.
+    /// Takes at most `packets` packets from a port in one poll; 64 unless this is called.
     pub fn set_budget(&mut self, packets: usize) -> Result<(), Error> {
         if !(1..=MOST).contains(&packets) {
             let must_be = format!("1 to {MOST}");

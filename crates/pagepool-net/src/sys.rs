@@ -1,4 +1,4 @@
-//! What the kernel and the CPU are asked for. No other file of this crate calls the kernel.
+//! System calls and CPU instructions. No other file of this crate calls the kernel.
 
 pub(crate) mod bpf;
 pub(crate) mod capability;

@@ -13,7 +13,7 @@ fn domain(iommu: &Arc<CheckingIommu>) -> Arc<dyn DmaDomain> {
     iommu.clone()
 }
 
-/// Two ports, and a program that sends from the first to the second.
+/// Two ports, and a handler that sends from the first to the second.
 struct Pair<P> {
     forwarder: Forwarder<P>,
     to: PortId,

@@ -75,7 +75,7 @@ fn an_idle_forwarder_between_in_memory_nics_sleeps() {
     assert!(wakes < WAKES, "{wakes}");
 }
 
-/// Over the AF_XDP sockets of so many interfaces.
+/// Over the AF_XDP sockets of `count` interfaces.
 fn between_interfaces(count: usize) -> Forwarder<impl PacketHandler> {
     let arena = ArenaParams { max_bytes: 16 << 20, commit_all: true, ..Default::default() };
     let arena = Arena::new(arena).unwrap();
@@ -260,7 +260,7 @@ fn fill_shelf<P: PacketHandler>(forwarder: &mut Forwarder<P, Shelf>, wire: &mut 
     assert_eq!(shelf.0.lock().unwrap().len(), 16);
 }
 
-/// Waits until a port's device has so many buffers.
+/// Waits until a port's device has that many buffers.
 fn until_given<P: PacketHandler, S: Stack>(forwarder: &mut Forwarder<P, S>, port: u32, buffers: u64) {
     let start = Instant::now();
     while forwarder.device(PortId(port)).unwrap().stats().in_rx < buffers {

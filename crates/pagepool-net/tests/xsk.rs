@@ -46,7 +46,7 @@ fn redirect(interface: &str) -> Arc<Redirect> {
     Redirect::attach(interface, Attach::Auto, false).expect("nothing is attached")
 }
 
-/// Rings of 256, and the program of the interface.
+/// Rings of 256, and the XDP program of the interface.
 fn params(interface: &str) -> XskParams {
     let redirect = Some(redirect(interface));
     XskParams { interface: interface.into(), rx_ring: 256, tx_ring: 256, redirect, ..Default::default() }

@@ -22,7 +22,7 @@ const LIFE: u64 = 150_000;
 /// No child outlives that, whatever becomes of the test, and nothing is waited for longer.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What a program has that echoes: a pool, and a device on the interface's only queue.
+/// The parts of an echo process: a pool, and a device on the interface's only queue.
 fn open() -> (XskDevice, Bound) {
     let params = ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() };
     let arena = Arena::new(params).expect("memory");

@@ -1,4 +1,5 @@
-//! How AF_XDP devices send in copy mode: by a program, and by the ring where that is better or all there is.
+//! How AF_XDP devices send in copy mode: by a BPF program, and by the ring if that is better or alone
+//! available.
 
 mod veth;
 
@@ -47,7 +48,7 @@ fn open_on(interface: &str, veth: &Rc<Veth>, tx_mode: TxMode, umem: UmemParams) 
     Ok(Near { veth: veth.clone(), device: XskDevice::open(params, &umem)?, pool })
 }
 
-/// Runs a test over a device that sends by a program, where that can be had.
+/// Runs a test over a device that sends by a BPF program, if available.
 fn by_program(name: &str, test: impl FnOnce(Near)) {
     if let Some(why) = veth::missing() {
         return println!("SKIP {name}: {why}");

@@ -64,7 +64,7 @@ fn attach(interface: &str) -> Arc<Redirect> {
     Redirect::attach(interface, Attach::Native, false).expect("nothing is attached")
 }
 
-/// Packets that come until there are so many.
+/// Receives until that many packets have come.
 fn collect(device: &mut XskDevice, pool: &Bound, count: usize) -> Vec<XdpBuff> {
     let (mut packets, start) = (Vec::with_capacity(count), Instant::now());
     while packets.len() < count && start.elapsed() < LIMIT {

@@ -22,7 +22,7 @@ fn out(pool: &Bound) -> u64 {
 }
 
 /// Inserts `n` pages of a pool, and gives their numbers.
-fn park(table: &mut DeviceTable, pool: &Bound, n: usize) -> Vec<PageIdx> {
+fn insert_pages(table: &mut DeviceTable, pool: &Bound, n: usize) -> Vec<PageIdx> {
     let mut numbers = Vec::new();
     table.insert(pool.alloc_batch(n), |page, _| numbers.push(page)).expect("of this area");
     numbers
@@ -32,7 +32,7 @@ fn park(table: &mut DeviceTable, pool: &Bound, n: usize) -> Vec<PageIdx> {
 fn each_page_goes_back_to_its_own_pool_once() {
     let arena = arena();
     let (one, two, mut table) = (pool(&arena), pool(&arena), DeviceTable::new(PAGES));
-    let (of_one, of_two) = (park(&mut table, &one, 10), park(&mut table, &two, 10));
+    let (of_one, of_two) = (insert_pages(&mut table, &one, 10), insert_pages(&mut table, &two, 10));
     assert_eq!((table.len(), out(&one), out(&two)), (20, 10, 10));
     for (number, pool) in of_one.iter().map(|n| (n, &one)).chain(of_two.iter().map(|n| (n, &two))) {
         let buffer = table.remove(*number).expect("it is here");
@@ -53,7 +53,7 @@ fn a_number_that_is_not_here_gives_nothing() {
     let arena = arena();
     let (pool, mut table) = (pool(&arena), DeviceTable::new(PAGES));
     assert!(table.remove(PageIdx(0)).is_none(), "nothing is here at all");
-    let numbers = park(&mut table, &pool, 4);
+    let numbers = insert_pages(&mut table, &pool, 4);
     for wrong in [PageIdx(PAGES as u32), PageIdx(u32::MAX)] {
         assert!(table.remove(wrong).is_none());
         assert_eq!(take(&mut table, &[(wrong, 0, 60)], &mut Vec::with_capacity(1)), (0, 0));
@@ -67,7 +67,7 @@ fn a_number_that_is_not_here_gives_nothing() {
 fn packets_stop_at_the_first_that_is_wrong_and_change_nothing_for_it() {
     let arena = arena();
     let (one, two, mut table) = (pool(&arena), pool(&arena), DeviceTable::new(PAGES));
-    let (mine, theirs) = (park(&mut table, &one, 4), park(&mut table, &two, 1));
+    let (mine, theirs) = (insert_pages(&mut table, &one, 4), insert_pages(&mut table, &two, 1));
     let mut packets = Vec::with_capacity(8);
     let wrong = [
         (mine[0], 256, 0),               // empty
@@ -139,7 +139,7 @@ fn packets_are_parked_up_to_the_first_that_is_no_page_to_itself() {
 fn packets_of_another_area_or_beyond_the_table_stay_in_the_vector() {
     let (here, there) = (arena(), arena());
     let (mine, theirs, mut table) = (pool(&here), pool(&there), DeviceTable::new(PAGES));
-    park(&mut table, &mine, 1);
+    insert_pages(&mut table, &mine, 1);
     let mut packets = vec![packet(&theirs, 60)];
     assert_eq!(table.insert_packets(&mut packets, 64, |_, _, _| panic!("none is asked about")), 0);
     assert_eq!((packets.len(), packets[0].len(), out(&theirs)), (1, 60, 1));
@@ -169,12 +169,12 @@ fn a_panic_over_a_packet_leaks_those_that_were_not_parked_and_no_more() {
 fn pages_of_another_area_are_given_back_unless_none_are_here() {
     let (here, there) = (arena(), arena());
     let (mine, theirs, mut table) = (pool(&here), pool(&there), DeviceTable::new(PAGES));
-    let numbers = park(&mut table, &mine, 2);
+    let numbers = insert_pages(&mut table, &mine, 2);
     let refused = table.insert(theirs.alloc_batch(3), |_, _| panic!("none is taken"));
     assert_eq!(refused.expect_err("another area").len(), 3);
     assert_eq!((out(&theirs), table.len()), (0, 2));
     numbers.into_iter().for_each(|number| drop(table.remove(number)));
-    park(&mut table, &theirs, 3);
+    insert_pages(&mut table, &theirs, 3);
     assert_eq!((out(&mine), out(&theirs)), (0, 3));
     assert_eq!((table.clear(), out(&theirs)), (3, 0));
 }
@@ -182,7 +182,7 @@ fn pages_of_another_area_are_given_back_unless_none_are_here() {
 #[test]
 fn what_is_forgotten_is_out_for_ever() {
     let (pool, mut table) = (pool(&arena()), DeviceTable::new(PAGES));
-    let numbers = park(&mut table, &pool, 5);
+    let numbers = insert_pages(&mut table, &pool, 5);
     drop(table.remove(numbers[0]));
     assert_eq!((table.forget(), table.len(), table.forget()), (4, 0, 0));
     assert!(numbers.into_iter().all(|number| table.remove(number).is_none()));
@@ -194,16 +194,16 @@ fn what_is_forgotten_is_out_for_ever() {
 fn pools_that_went_away_make_room_for_others() {
     let arena = arena();
     let (stays, mut table) = (pool(&arena), DeviceTable::new(PAGES));
-    let numbers = park(&mut table, &stays, 1);
+    let numbers = insert_pages(&mut table, &stays, 1);
     let plain = || Pool::new(PoolParams { refill: 1, ..Default::default() }, arena.clone()).expect("plain");
     for n in 0..600 {
         let passing = plain().bind();
-        let number = park(&mut table, &passing, 1)[0];
+        let number = insert_pages(&mut table, &passing, 1)[0];
         let buffer = table.remove(number).expect("it is here");
         assert_eq!(buffer.pool_id(), passing.handle().id(), "pool {n}");
     }
     let living: Vec<_> = (0..254).map(|_| plain().bind()).collect();
-    let theirs: Vec<_> = living.iter().map(|pool| park(&mut table, pool, 1)[0]).collect();
+    let theirs: Vec<_> = living.iter().map(|pool| insert_pages(&mut table, pool, 1)[0]).collect();
     let one_more = plain().bind();
     let refused = table.insert(one_more.alloc_batch(1), |_, _| panic!("there are pages of 255 pools"));
     assert_eq!((refused.expect_err("no mark is left").len(), table.len()), (1, 255));

@@ -1,4 +1,4 @@
-//! What AF_XDP forwarders reach on veth pairs, each in its turn, under one sender: ours, and any other
+//! The rates of AF_XDP forwarders on veth pairs, each in its turn, under one sender: ours, and any other
 //! program.
 //!
 //! `xsk-rates bed drop|echo|forward|tcp [--size BYTES] [--mtu BYTES] [--seconds S] [--host-cpu N] [--gather

@@ -4,8 +4,8 @@
 //!        say where it is. A frame comes out with the last of its buffers, in whatever order they are
 //!        completed. Each slot has a tag besides, by which a device finds it again, or knows that it is in
 //!        use.
-//! Trust  none: whoever takes a completion checks its slot by the tag. Then no buffer is completed twice, and
-//!        no frame is freed of which the device still reads another buffer.
+//! Trust  none: the code that takes a completion checks its slot by the tag. Then no buffer is completed
+//!        twice, and no frame is freed of which the device still reads another buffer.
 //! I4     a frame is in here, where nobody reaches its bytes, from before its buffers are on a ring until the
 //!        last is completed.
 //! Cost   a frame of one buffer: a slot off the stack of free ones and back. Nothing is allocated.
@@ -120,7 +120,7 @@ impl<T> TxSlots<T> {
         std::mem::take(&mut self.held)
     }
 
-    /// Leaks what the device has, and goes on counting it, with so many buffers that are elsewhere.
+    /// Leaks what the device has, and goes on counting it, with the buffers that are elsewhere.
     pub(crate) fn forget(&mut self, elsewhere: usize) {
         self.held += elsewhere;
         self.slots.iter_mut().for_each(|slot| std::mem::forget(slot.frame.take()));
@@ -153,7 +153,7 @@ impl TxLimits {
 /// What becomes of the frame at the front of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TxFit {
-    /// Sent, as so many buffers.
+    /// Sent, as that many buffers.
     Now(usize),
     /// Not yet: there is no room.
     Later,
@@ -166,7 +166,7 @@ pub(crate) trait TxRing {
     /// Whether the frame can be sent now. If so, `post` follows.
     fn fit(&mut self, frame: &XdpFrame) -> TxFit;
 
-    /// Puts the frame, of so many buffers, on the ring.
+    /// Puts the frame, of that many buffers, on the ring.
     fn post(&mut self, frame: Option<XdpFrame>, buffers: usize);
 }
 

@@ -125,7 +125,7 @@ impl Egress {
         known.reused && Arc::ptr_eq(&known.area, first.buffer().area()) && packets.iter().all(is_like_it)
     }
 
-    /// Counts `n` packets of such a burst, which were not prepared singly.
+    /// Counts `frames` packets of such a burst, which were not prepared singly.
     #[inline]
     pub(crate) fn reused(&mut self, frames: usize) {
         self.stats.reused += frames as u64;

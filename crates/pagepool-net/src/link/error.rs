@@ -24,7 +24,7 @@ pub enum NetError {
     },
     /// The kernel refused a request over netlink.
     Refused {
-        /// What was asked for.
+        /// The requested setting.
         request: &'static str,
         /// Of what.
         about: String,

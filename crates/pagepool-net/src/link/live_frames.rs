@@ -24,7 +24,7 @@ impl LiveFrames {
         Ok(Self { program })
     }
 
-    /// Sends so many copies, and returns when the driver has them or dropped them.
+    /// Sends `count` copies, and returns when the driver has them or dropped them.
     pub fn send(&self, frame: &[u8], count: u32) -> Result<(), NetError> {
         bpf::run_live(self.program.as_fd(), frame, count).map_err(|error| {
             let size = frame.len();

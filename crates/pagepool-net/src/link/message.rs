@@ -121,7 +121,7 @@ pub(crate) struct NetlinkMessage<'a> {
 }
 
 impl<'a> NetlinkMessage<'a> {
-    /// The attributes behind a fixed part of so many bytes, which comes first.
+    /// The attributes behind a fixed part of `fixed` bytes, which comes first.
     pub(crate) fn split(&self, fixed: usize) -> Result<(&'a [u8], Attributes<'a>), Malformed> {
         let (fixed, rest) =
             self.payload.split_at_checked(fixed).ok_or(Malformed("a message without its fixed part"))?;

@@ -144,7 +144,7 @@ impl Netlink {
         self.change(request, "set the MAC address", &format!("of link {index} to {mac}"))
     }
 
-    /// Gives a link an address, in a subnet of so many bits.
+    /// Gives a link an address, in a subnet of `bits` bits.
     pub fn add_address(&mut self, index: u32, ip: Ipv4Addr, bits: u8) -> Result<(), NetError> {
         let fixed = route::address_header(uapi::AF_INET, bits, index);
         let mut request = Request::new(uapi::RTM_NEWADDR, uapi::NEW_ONLY | uapi::NLM_F_ACK, &fixed);

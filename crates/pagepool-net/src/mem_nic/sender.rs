@@ -57,8 +57,8 @@ impl Sender {
         tx_slots::send(&mut Sending { sender: self, mappings }, queue, stats)
     }
 
-    /// Whether the ring has room for `n` descriptors. As many as there are slots, unless the device completes
-    /// what it has not taken off the ring.
+    /// Whether the ring has room for `buffers` descriptors. As many as there are slots, unless the device
+    /// completes what it has not taken off the ring.
     #[inline]
     fn has_places(&self, buffers: usize) -> bool {
         self.send.cached_slots() >= buffers || self.send.slots() >= buffers

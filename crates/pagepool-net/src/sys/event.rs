@@ -18,7 +18,8 @@ pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Adds one to an event counter, which wakes whoever waits for it. A counter that is full is awake already.
+/// Adds one to an event counter, which wakes the threads that wait for it. A full counter has woken them
+/// already.
 pub(crate) fn signal(fd: BorrowedFd<'_>) {
     let one = 1u64;
     // SAFETY: the kernel reads eight bytes.
@@ -94,7 +95,7 @@ fn poll(polled: &mut [libc::pollfd], timeout: Duration) {
         tv_nsec: timeout.subsec_nanos().into(),
     };
     let (at, len) = (polled.as_mut_ptr(), polled.len() as libc::nfds_t);
-    // SAFETY: the kernel reads and writes so many entries, and reads the time, which live as long as this
+    // SAFETY: the kernel reads and writes that many entries, and reads the time, which live as long as this
     // call. A descriptor that is not open any more is found to be so.
     unsafe { libc::ppoll(at, len, &raw const limit, std::ptr::null()) };
 }

@@ -12,8 +12,8 @@
 //! Order  the program runs only while nothing is on the kernel's ring. What it sends passes the interface's
 //!        queueing discipline, which the ring bypasses. So if there is one, a few packets go by the program,
 //!        too.
-//! Who    the thread that polls the device; each device has a program of its own.
-//! Cost   an entry is read three times, twice here and by the program, and its address written once.
+//! Who    the thread that polls the device; each device has a BPF program of its own.
+//! Cost   an entry is read three times, twice here and by the BPF program, and its address written once.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -37,7 +37,7 @@ use crate::sys::capability;
 /// The fewest packets for which the BPF program is called. Fewer cost less by the ring, and gain nothing
 /// together.
 const LEAST: usize = 4;
-/// Most bytes of the packet that a program is run over. The kernel takes a page, but for what it keeps
+/// Most bytes of the packet that a BPF program is run over. The kernel takes a page, but for what it keeps
 /// beside, which is up to a quarter.
 const LONGEST: u32 = 2048;
 
@@ -75,7 +75,7 @@ impl std::fmt::Display for Stopped {
     }
 }
 
-/// A program and the rings that it sends from.
+/// A BPF program and the rings that it sends from.
 #[derive(Debug)]
 pub(super) struct Loaded {
     slots: u32,
@@ -134,7 +134,7 @@ impl Loaded {
             queue: queue.number,
             ring: to_send[0].address() as u64,
             memory: memory as u64,
-            scratch: scratch.as_raw_fd(), // the program keeps it
+            scratch: scratch.as_raw_fd(), // the BPF program keeps it
         };
         let program = sys::load(&bpf::send(sends), sys::Kind::Packet);
         let program = program.map_err(|e| refused("bpf(BPF_PROG_LOAD)", e))?;
@@ -258,7 +258,7 @@ impl BpfBatch {
         Some((self.memory + longest.addr, longest.len.min(LONGEST)))
     }
 
-    /// The first `n` packets were sent.
+    /// The first `sent` packets were sent.
     fn complete(&mut self, sent: usize) {
         let entry = self.waiting.read(sent);
         (0..sent).for_each(|at| self.done.push([entry(at)[0]]));
@@ -266,7 +266,7 @@ impl BpfBatch {
         self.done.submit();
     }
 
-    /// Gives the kernel up to `n` packets, as room allows; returns how many.
+    /// Gives the kernel up to `waiting` packets, as room allows; returns how many.
     fn give(&mut self, waiting: usize) -> usize {
         let n = waiting.min(self.kernel.send.room(waiting));
         let entry = self.waiting.read(n);

@@ -47,7 +47,7 @@ impl Hand {
 pub struct FakeNic {
     hand: Hand,
     info: DeviceInfo,
-    /// Its domain, if the device is to reach memory through it.
+    /// Its domain, if the device accesses memory through one.
     iommu: Option<Arc<CheckingIommu>>,
     /// How many packets it takes without frames, one call after the other.
     short_way: Vec<usize>,
@@ -79,7 +79,7 @@ impl FakeNic {
         Self { info: DeviceInfo { tx_ring, ..self.info }, ..self }
     }
 
-    /// Takes so many packets by the short way, the last number first; then none.
+    /// Takes that many packets by the short way, the last number first; then none.
     pub fn short_way(self, short_way: Vec<usize>) -> Self {
         Self { short_way, ..self }
     }
@@ -125,7 +125,7 @@ impl FakeNic {
         n
     }
 
-    /// Hands the frame to the device; says whether that can reach it.
+    /// Hands the frame to the device; returns whether the device can access it.
     fn hand_over(&self, frame: &XdpFrame) -> bool {
         let Some(iommu) = &self.iommu else { return true };
         frame.segments().all(|segment| {

@@ -152,7 +152,7 @@ fn filter(calls: &[Refused]) {
     let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
     // SAFETY: the call takes integers, and is of this thread.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
-    // SAFETY: the kernel reads the program; the filter is this thread's.
+    // SAFETY: the kernel reads the classic BPF program; the filter is this thread's.
     let done =
         unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
     assert_eq!(done, 0, "{}", io::Error::last_os_error());
@@ -179,12 +179,12 @@ fn give_up(capabilities: &[u32]) {
 }
 
 impl Veth {
-    /// Namespaces with so many pairs, of a queue each. This thread is in the near one from now on.
+    /// Namespaces with `pairs` pairs, of one queue each. This thread is in the near one from now on.
     pub fn new(pairs: usize, mtu: usize) -> Rc<Self> {
         Self::with_queues(pairs, mtu, 1)
     }
 
-    /// The same, with so many queues at all ends.
+    /// The same, with `queues` queues at all ends.
     pub fn with_queues(pairs: usize, mtu: usize, queues: u32) -> Rc<Self> {
         Namespace::enter_new().expect("root may have one");
         let near = RefCell::new(Netlink::open().expect("a namespace of our own"));

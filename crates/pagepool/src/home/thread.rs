@@ -6,7 +6,7 @@
 //! in one compare, and a list keeps every lane of the thread alive until the thread ends; then the next
 //! thread may have it, behind whatever messages this one left.
 //!
-//! Cost   the token and the table are plain thread-local memory: one load each in a program, a call in a
+//! Cost   the token and the table are plain thread-local memory: one load each in an executable, a call in a
 //!        shared library. The first lane of a thread registers its exit hook, which allocates once per
 //!        thread.
 

@@ -7,7 +7,7 @@
 //!        number that is not here gives nothing, each time.
 //! Cost   inserting and removing a page: a byte written and read. 64 pages are a cache line of the table.
 
-// UNSAFETY: pages that are parted with become numbers, and handles again; see I1.
+// UNSAFETY: pages that are inserted become numbers, and handles again when removed; see I1.
 #![expect(unsafe_code)]
 
 use crate::buf::batch::Batch;
@@ -144,13 +144,13 @@ impl DeviceTable {
         }
         let left = all.len() - inserted;
         all.rotate_left(inserted);
-        // SAFETY: I1. The first are those that were not parted with; the others are behind them, where they
-        // are forgotten.
+        // SAFETY: I1. The first are those that were not inserted; the others are behind them, where they are
+        // forgotten.
         unsafe { packets.set_len(left) };
         inserted
     }
 
-    /// Parts with pages as the packets that were written into them. There are `n`; of each, by its number,
+    /// Removes pages as the packets that were written into them. There are `n`; of each, by its number,
     /// `named` says where in the area it begins, and its bytes, more than 0. Stops, before changing anything
     /// for it, at the first of which nothing is said, whose page is not here, that is empty or beyond what
     /// [`XdpBuff::new`] takes, or that is another pool's than the one before; and when the vector is full,

@@ -158,7 +158,7 @@ impl XdpFrame {
         Some(copy)
     }
 
-    /// The packet inside a poll again, for a program that runs elsewhere; only pool memory can be that.
+    /// The packet inside a poll again, for a handler that runs elsewhere; only pool memory can be that.
     /// Linux: `xdp_convert_frame_to_buff`.
     #[doc(alias = "xdp_convert_frame_to_buff")]
     pub fn into_buff(self) -> Result<XdpBuff, XdpFrame> {

@@ -113,7 +113,7 @@ impl XdpFrameBulk {
         let start = self.buffers.as_mut_ptr().cast::<PageBuf>();
         // SAFETY: I1. The first `len` are initialised, and not counted any more.
         let waiting = unsafe { std::slice::from_raw_parts_mut(start, len) };
-        // SAFETY: I1. As they are not counted any more, they are parted with once.
+        // SAFETY: I1. They are not counted any more, so each is given up once.
         unsafe { put_parted(waiting) };
     }
 

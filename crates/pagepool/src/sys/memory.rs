@@ -299,7 +299,7 @@ pub(crate) fn mbind(addr: usize, len: usize, placement: Placement, node: u8) -> 
 /// Whether the kernel knows the calls about nodes; `ENOSYS` if not.
 pub(crate) fn probe_numa_calls() -> io::Result<()> {
     let none = ptr::null_mut::<libc::c_void>();
-    // SAFETY: with nothing asked for, the kernel writes nothing.
+    // SAFETY: without a request, the kernel writes nothing.
     checked(unsafe { libc::syscall(libc::SYS_get_mempolicy, none, none, 0, none, 0) }).map(drop)
 }
 

@@ -132,7 +132,7 @@ impl<T> Slab<T> {
     /// put.
     pub(crate) fn close(&self) -> usize {
         let head = self.head.swap(CLOSED, Ordering::Acquire); // pairs with put()
-        // Whoever takes a fresh block before this is counted as having it, also after the swap above.
+        // A thread that takes a fresh block before this is counted, also after the swap above.
         let taken = self.fresh.swap(self.slots.len() as u32, Ordering::Relaxed) as usize;
         let next_of = |slot: &u32| Some(self.slots[*slot as usize].next.load(Ordering::Relaxed));
         let slot_in = |next: u32| next.checked_sub(1);

@@ -259,8 +259,8 @@ pub(crate) struct OwnerCell<T> {
     watch: loom::cell::UnsafeCell<()>,
 }
 
-// SAFETY: I2. A shared reference gives only a raw pointer; whoever follows it is the one holder of the owner
-// half.
+// SAFETY: I2. A shared reference gives only a raw pointer; the code that follows it is the one holder of the
+// owner half.
 unsafe impl<T: Send> Sync for OwnerCell<T> {}
 
 impl<T> OwnerCell<T> {

@@ -37,7 +37,7 @@ pub(crate) const IFF_UP: u32 = libc::IFF_UP as u32;
 pub(crate) const NLMSGERR_ATTR_MSG: u16 = 1;
 /// Not in `libc`: the other end, in the data of a veth (include/uapi/linux/veth.h, v7.3).
 pub(crate) const VETH_INFO_PEER: u16 = 1;
-/// Not in `libc`: the programs in `IFLA_XDP`, by mode (include/uapi/linux/if_link.h, v7.3).
+/// Not in `libc`: the ids of XDP programs in `IFLA_XDP`, by mode (include/uapi/linux/if_link.h, v7.3).
 pub(crate) const IFLA_XDP_DRV_PROG_ID: u16 = 5;
 pub(crate) const IFLA_XDP_SKB_PROG_ID: u16 = 6;
 pub(crate) const IFLA_XDP_HW_PROG_ID: u16 = 7;

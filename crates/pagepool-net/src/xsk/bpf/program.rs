@@ -1,5 +1,5 @@
-//! The programs that the kernel runs for us: one gives packets to sockets, one sends many of them by one
-//! call.
+//! The BPF programs that the kernel runs for us: one redirects packets to sockets, one sends many of them by
+//! one call.
 //!
 //! ```text
 //! redirect:
@@ -146,16 +146,16 @@ const ENTRY_SHIFT: i32 = 4;
 const ENTRIES: i32 = (MOST as i32) << ENTRY_SHIFT;
 /// Bytes of the scratch memory: the entries, and a packet.
 pub(in crate::xsk) const SCRATCH: u32 = (ENTRIES + LONGEST) as u32;
-/// What the program adds to the packets that it sent if nobody knows whether one more was.
+/// Added to the number of sent packets if it is unknown whether one more was sent.
 pub(in crate::xsk) const UNKNOWN: u32 = 1 << 16;
-/// What the program returns to a thread in another network namespace.
+/// The result for a thread in another network namespace.
 pub(in crate::xsk) const ELSEWHERE: u32 = u32::MAX;
 
 const fn op(code: u8, to: u8, from: u8, offset: i16, imm: i32) -> Insn {
     Insn { code, registers: from << 4 | to, offset, imm }
 }
 
-/// The program that gives packets to the sockets of a map.
+/// The XDP program that redirects packets to the sockets of a map.
 pub(in crate::xsk) fn redirect(map: i32) -> [Insn; 6] {
     let [map, rest] = load_64_as(1, MAP_FD, [map, 0]);
     [
@@ -168,7 +168,7 @@ pub(in crate::xsk) fn redirect(map: i32) -> [Insn; 6] {
     ]
 }
 
-/// What the program that sends works on.
+/// The parameters of the BPF program that sends.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::xsk) struct Sends {
     /// The interface, by its number in this network namespace.
@@ -183,8 +183,8 @@ pub(in crate::xsk) struct Sends {
     pub(in crate::xsk) scratch: i32,
 }
 
-/// The program that sends entries of a ring. It says how many it is done with, perhaps with [`UNKNOWN`]; or
-/// [`ELSEWHERE`].
+/// The BPF program that sends entries of a ring. It returns how many it is done with, perhaps with
+/// [`UNKNOWN`]; or [`ELSEWHERE`].
 pub(in crate::xsk) fn send(what: Sends) -> Vec<Insn> {
     let mut code = Code::default();
     code.extend([op(MOVE, 6, 1, 0, 0), op(CALL, 0, 0, 0, GET_NETNS_COOKIE)]);

@@ -490,7 +490,7 @@ mod tests {
         assert_eq!((consumer.peek(4), take(&mut consumer, 2)), (2, vec![[2], [3]]));
     }
 
-    /// Which lines of a ring of 32 entries are prefetched, for `n` entries from `start`.
+    /// Which lines of a ring of 32 entries are prefetched, for `n` entries from `first`.
     #[cfg(not(loom))]
     fn lines<const WORDS: usize>(first: u32, n: usize) -> Vec<usize> {
         let (_, memory) = ring::<WORDS>(32, 0);

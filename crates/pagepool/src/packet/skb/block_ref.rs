@@ -88,7 +88,7 @@ impl BlockRef {
     /// References to all fragments, for another packet: one atomic operation each for pool memory.
     pub(crate) fn references(&self) -> impl Iterator<Item = SkbFrag> {
         self.info.shared.store(true, Ordering::Relaxed);
-        // SAFETY: the note makes this block's fragments shared before they are dropped or parted with.
+        // SAFETY: the note makes this block's fragments shared before they are dropped or given away.
         self.info.frags.as_slice().iter().map(|frag| unsafe { frag.reference() })
     }
 }

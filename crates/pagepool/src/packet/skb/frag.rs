@@ -26,7 +26,7 @@ pub enum SkbMemory {
     Pool(PageBuf),
     /// A buffer of a pool with other readers.
     PoolCore(SharedBuf),
-    /// Memory of the program's allocator.
+    /// Memory of the global allocator.
     Ordinary(Arc<[u8]>),
     /// Memory of somebody else's: see [`SkbMemory::owned`].
     Owned(SkbOwner),
