@@ -48,10 +48,11 @@ int main(int argc, char **argv)
     struct pagepool_domain *offsets;
     struct pagepool_buffer_locations at;
     struct pagepool *pool;
-    struct xsk_ring_prod fill;
-    struct xsk_ring_cons rx, comp;
+    struct xsk_ring_prod fill = {0}; /* zeroed, as libxdp sets only some of the members */
+    struct xsk_ring_cons rx = {0}, comp = {0};
     struct xsk_umem *umem;
     struct xsk_socket *xsk;
+    uint32_t filled = 0;
     uint64_t packets = 0, bytes = 0, count = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
 
     if (argc != 3)
@@ -76,9 +77,9 @@ int main(int argc, char **argv)
         &umem_config), "UMEM");
     must(xsk_socket__create(&xsk, argv[1], 0, umem, &rx, NULL, &config), argv[1]);
     struct pollfd ready = {xsk_socket__fd(xsk), POLLIN, 0};
-    while (refill(pool, &fill) > 0)
+    for (uint32_t n; (n = refill(pool, &fill)) > 0; filled += n)
         continue;
-    puts("ready");
+    printf("ready, %u frames on the fill ring\n", filled);
     fflush(stdout);
 
     /* 4. The loop. */
