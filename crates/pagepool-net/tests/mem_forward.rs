@@ -20,8 +20,7 @@ struct Bed<P> {
 }
 
 fn pool(iommu: &Arc<CheckingIommu>) -> Bound {
-    let arena =
-        Arena::new(ArenaParams { max_bytes: 8 << 20, ..Default::default() }).expect("8 MiB are to be had");
+    let arena = Arena::new(ArenaParams { max_bytes: 8 << 20, ..Default::default() }).expect("8 MiB are free");
     let domains: Vec<Arc<dyn DmaDomain>> = vec![iommu.clone()];
     let layout = PoolParams { headroom: 256, max_len: 1514, tailroom: 320, ..Default::default() };
     Pool::new(PoolParams { domains, sync_for_device: true, ..layout }, arena).expect("the domain maps").bind()

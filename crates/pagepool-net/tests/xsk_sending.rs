@@ -259,7 +259,7 @@ fn what_cannot_be_had_is_refused_or_left_alone_as_was_asked() {
             assert_eq!((device.tx_mode(), umem.sockets()), ((TxMode::Ring, Some(error.clone())), 1));
             Ok::<_, Error>(error)
         };
-        veth::without(capabilities, opened).expect("the ring is to be had")
+        veth::without(capabilities, opened).expect("the ring is available")
     };
     let error = refused(&[CAP_PERFMON, CAP_SYS_ADMIN]);
     assert!(error.contains("CAP_PERFMON") && error.contains("6.15"), "{error}");

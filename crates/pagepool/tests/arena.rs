@@ -120,7 +120,7 @@ fn huge_pages_are_used_and_missing_ones_are_visible() {
     use_all(&arena, 10 * MIB);
     let said = arena.description();
     assert_eq!((said.asked, said.got), (Backing::Huge2M, Backing::TransparentHuge));
-    assert!(said.to_string().contains("needs 1 pages of 2 MiB, 0 of 4 are free"), "{said}");
+    assert!(said.to_string().contains("requires 1 pages of 2 MiB, but 0 of 4 are free"), "{said}");
     drop(arena);
     // The same without fallback: growth comes short and says why.
     let how =
@@ -154,7 +154,7 @@ fn without_huge_pages_fallback_is_told_and_fail_fails() {
         if got != said.got {
             assert_eq!(said.got, Backing::Anonymous4k, "transparent huge pages may be off");
         }
-        assert!(said.why.is_some() && arena.describe().contains("were asked for"), "{said}");
+        assert!(said.why.is_some() && arena.describe().contains("; requested "), "{said}");
         let page = reserve(&arena, 0, None, 1);
         touch(&arena, page[0], 0);
         release(&*arena, 0, &page);

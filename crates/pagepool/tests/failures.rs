@@ -110,7 +110,7 @@ fn more_threads_than_lanes() {
         let pool = Pool::new(PoolParams { max_lanes, ..small() }, memory.clone()).unwrap().bind();
         for _ in 0..20 {
             let buffers: Vec<PageBuf> = (0..96).filter_map(|_| pool.alloc_page()).collect();
-            assert_eq!(buffers.len(), 96, "what leaves a full ring is to be had again");
+            assert_eq!(buffers.len(), 96, "what leaves a full ring can be allocated again");
             let mut buffers = buffers.into_iter();
             let returners: Vec<_> = (0..8)
                 .map(|_| buffers.by_ref().take(12).collect::<Vec<_>>())

@@ -91,7 +91,7 @@ fn return_against_refill(params: PoolParams) {
     let found = pool.alloc_page();
     returner.join().unwrap();
     let late = found.is_none();
-    assert!(found.or_else(|| pool.alloc_page()).is_some(), "what was returned is to be had");
+    assert!(found.or_else(|| pool.alloc_page()).is_some(), "what was returned can be allocated");
     let stats = pool.stats();
     assert_eq!(stats.alloc_failed, u64::from(late));
     assert_eq!((stats.alloc_refill, stats.recycle_ring), (1, 1), "{stats:?}");
@@ -402,7 +402,7 @@ fn a_lane_changes_hands_while_it_is_drained() {
             returner.join().unwrap();
         }
         drop(found);
-        assert_eq!(take(&pool, 2).len(), 2, "whoever had the lane, both pages are to be had");
+        assert_eq!(take(&pool, 2).len(), 2, "both pages can be allocated, whichever thread had the lane");
         scene.destroy(pool);
     });
 }

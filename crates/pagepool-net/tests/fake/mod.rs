@@ -223,8 +223,7 @@ impl Device for FakeNic {
 
 /// A pool over memory of its own, for packets of up to 1514 bytes in a buffer.
 pub fn pool(domains: Vec<Arc<dyn DmaDomain>>) -> Bound {
-    let arena =
-        Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).expect("4 MiB are to be had");
+    let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).expect("4 MiB are free");
     let layout = PoolParams { headroom: 256, max_len: 1514, tailroom: 320, ..Default::default() };
     Pool::new(PoolParams { domains, ..layout }, arena).expect("the domains map").bind()
 }

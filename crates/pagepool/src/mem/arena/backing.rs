@@ -312,7 +312,10 @@ fn transparent_huge_pages_off() -> Option<String> {
 }
 
 fn out_of_memory(len_bytes: u64) -> String {
-    format!("no {} to be had: use a smaller arena, or raise this process's memory limit", bytes(len_bytes))
+    format!(
+        "{} are not available: use a smaller arena, or raise this process's memory limit",
+        bytes(len_bytes)
+    )
 }
 
 fn too_much_address_space(len_bytes: u64) -> String {

@@ -180,7 +180,7 @@ impl fmt::Display for Description {
         let (committed, max) = (bytes(self.committed_bytes), bytes(self.max_bytes));
         write!(f, "{}: {committed} of {max} committed, {}, {}", self.name, self.got, self.node)?;
         if let Some(why) = &self.why {
-            write!(f, "; {} were asked for: {why}", self.asked)?;
+            write!(f, "; requested {}: {why}", self.asked)?;
         }
         self.ignored.iter().try_for_each(|text| write!(f, "; {text}"))?;
         self.notes.iter().try_for_each(|text| write!(f, "; {text}"))
