@@ -1613,9 +1613,9 @@ int pagepool_skb_add_shared(struct pagepool_skb *skb,
 
 /**
  * Appends memory of the caller's as a fragment that is only read. When no packet has it any more, `free` is
- * called once with `arg` and the memory, in the call that ended the last use: a put, a pull, a trim or a copy
- * into the head. The callback may use the library, except for that packet (-EBUSY). `free` may be NULL for
- * memory that stays forever. Linux: ubuf_info.
+ * called once with `arg` and the memory, in the call that ended the last use: a put, a pull, a trim or a
+ * copy into the head. The callback may use the library, except for that packet (-EBUSY). `free` may be NULL
+ * for memory that stays forever. Linux: ubuf_info.
  *
  * Thread: any, one at a time per packet.
  * Ownership: the bytes must stay unchanged until `free` is called, on any thread. If the call fails, the
