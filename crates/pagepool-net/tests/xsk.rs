@@ -532,7 +532,7 @@ fn a_pool_that_packets_do_not_fit_is_found_out() {
         let pairs = Pool::new(pairs, arena.clone()).expect("parameters in range").bind();
         assert_eq!(refused(&pairs), "order is 1, but must be 0: a chunk is one page");
         let all: Vec<_> = std::iter::from_fn(|| elsewhere.alloc_page()).collect();
-        assert_eq!(refused(&elsewhere), "still in use: the pool has no buffer to look at: all are out");
+        assert_eq!(refused(&elsewhere), "still in use: the pool has no free buffer to check: all are out");
         drop((all, elsewhere, device));
 
         let halves = UmemParams { chunk_size: 2048, mode: XskMode::Copy, ..Default::default() };
