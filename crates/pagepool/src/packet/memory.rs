@@ -28,7 +28,7 @@ pub enum Memory {
     /// A page of ordinary memory.
     Page(Page),
     /// A page of ordinary memory that several have.
-    PoolCore(SharedPage),
+    Shared(SharedPage),
     /// Memory of the caller's.
     Foreign(Foreign),
 }
@@ -41,7 +41,7 @@ impl Memory {
         match self {
             Self::Pool(_) => MemType::Pool,
             Self::Page(_) => MemType::Page,
-            Self::PoolCore(_) => MemType::SharedPage,
+            Self::Shared(_) => MemType::SharedPage,
             Self::Foreign(_) => MemType::Foreign,
         }
     }
@@ -51,7 +51,7 @@ impl Memory {
         match self {
             Self::Pool(buffer) => Some(buffer.pool.mem_id),
             Self::Page(page) => page.mem_id(),
-            Self::PoolCore(page) => page.0.mem_id(),
+            Self::Shared(page) => page.0.mem_id(),
             Self::Foreign(foreign) => Some(foreign.model.mem_id()),
         }
     }
@@ -70,7 +70,7 @@ impl Memory {
         match self {
             Self::Pool(buffer) => buffer.bytes(),
             Self::Page(page) => Some(page.bytes()),
-            Self::PoolCore(page) => Some(page.bytes()),
+            Self::Shared(page) => Some(page.bytes()),
             Self::Foreign(foreign) => Some(foreign.bytes()),
         }
     }
@@ -82,7 +82,7 @@ impl Memory {
         match self {
             Self::Pool(buffer) => buffer.bytes_mut(),
             Self::Page(page) => Some(page.bytes_mut()),
-            Self::PoolCore(page) => page.bytes_mut(),
+            Self::Shared(page) => page.bytes_mut(),
             Self::Foreign(foreign) => Some(foreign.bytes_mut()),
         }
     }

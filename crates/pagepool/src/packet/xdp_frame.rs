@@ -81,7 +81,7 @@ impl XdpFrame {
     #[doc(alias = "MEM_TYPE_PAGE_SHARED")]
     pub fn from_shared(page: SharedPage, offset: usize, len: usize) -> Result<Self, SharedPage> {
         match ends_within(PAGE_SIZE, offset, len) {
-            Some(ends) => Ok(Self::of(Memory::PoolCore(page), ends)),
+            Some(ends) => Ok(Self::of(Memory::Shared(page), ends)),
             None => Err(page),
         }
     }

@@ -25,7 +25,7 @@ pub enum SkbMemory {
     /// A buffer of a pool, this packet's alone.
     Pool(PageBuf),
     /// A buffer of a pool with other readers.
-    PoolCore(SharedBuf),
+    Shared(SharedBuf),
     /// Memory of the global allocator.
     Ordinary(Arc<[u8]>),
     /// Memory of somebody else's: see [`SkbMemory::owned`].
@@ -59,7 +59,7 @@ impl From<PageBuf> for SkbMemory {
 
 impl From<SharedBuf> for SkbMemory {
     fn from(buffer: SharedBuf) -> Self {
-        Self::PoolCore(buffer)
+        Self::Shared(buffer)
     }
 }
 
@@ -113,7 +113,7 @@ impl SkbMemory {
     pub fn buffer(&self) -> Option<&PageBuf> {
         match self {
             Self::Pool(buffer) => Some(buffer),
-            Self::PoolCore(buffer) => Some(buffer.buffer()),
+            Self::Shared(buffer) => Some(buffer.buffer()),
             Self::Ordinary(_) | Self::Owned(_) => None,
         }
     }
@@ -138,7 +138,7 @@ impl SkbMemory {
 
     fn into_shared(self) -> Self {
         match self {
-            Self::Pool(buffer) => Self::PoolCore(buffer.into_shared()),
+            Self::Pool(buffer) => Self::Shared(buffer.into_shared()),
             other => other,
         }
     }
@@ -252,8 +252,8 @@ impl SkbFrag {
     pub(crate) unsafe fn reference(&self) -> Self {
         let memory = match &self.memory {
             // SAFETY: the caller's promise.
-            SkbMemory::Pool(buffer) => SkbMemory::PoolCore(unsafe { SharedBuf::beside(buffer) }),
-            SkbMemory::PoolCore(buffer) => SkbMemory::PoolCore(buffer.clone()),
+            SkbMemory::Pool(buffer) => SkbMemory::Shared(unsafe { SharedBuf::beside(buffer) }),
+            SkbMemory::Shared(buffer) => SkbMemory::Shared(buffer.clone()),
             SkbMemory::Ordinary(bytes) => SkbMemory::Ordinary(bytes.clone()),
             SkbMemory::Owned(owner) => SkbMemory::Owned(owner.clone()),
         };
