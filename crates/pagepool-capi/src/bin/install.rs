@@ -13,6 +13,7 @@
 use std::env;
 use std::error::Error;
 use std::fs;
+use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +21,7 @@ use std::process::Command;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// What there is to lay out.
+/// What can be installed.
 const PARTS: &[&str] = &["library", "command"];
 
 /// What goes where.
@@ -93,24 +94,15 @@ impl InstallLayout {
         link("libpagepool.so.0", &libdir.join("libpagepool.so"))?;
         copy(&built.join("libpagepool_c.a"), &libdir.join("libpagepool.a"), 0o644)?;
         copy(&Path::new(ROOT).join("include/pagepool.h"), &include.join("pagepool.h"), 0o644)?;
-        fs::write(pkgconfig.join("pagepool.pc"), self.pkgconfig()?)?;
-        Ok(())
+        let description = self.pkgconfig()?;
+        Ok(replace(&pkgconfig.join("pagepool.pc"), |new| fs::write(new, description))?)
     }
 
     /// Builds the command, which lays itself out.
     fn install_command(&self) -> Result<(), Box<dyn Error>> {
         let mut command = cargo();
-        command.args([
-            "run",
-            "--quiet",
-            "--release",
-            "--package",
-            "pagepool-cli",
-            "--",
-            "install",
-            "--prefix",
-        ]);
-        command.arg(&self.prefix);
+        command.args(["run", "--quiet", "--release", "--package", "pagepool-cli"]);
+        command.args(["--", "install", "--prefix"]).arg(&self.prefix);
         if !self.destdir.as_os_str().is_empty() {
             command.arg("--destdir").arg(std::path::absolute(&self.destdir)?);
         }
@@ -129,7 +121,7 @@ impl InstallLayout {
     }
 }
 
-/// The parts that are asked for, checked.
+/// The chosen parts, checked.
 fn parts() -> Result<String, String> {
     let whole = Path::new(ROOT).join("../pagepool-cli/Cargo.toml").exists();
     let chosen = setting("PARTS").map(|parts| parts.to_string_lossy().into_owned());
@@ -163,14 +155,82 @@ fn build() -> Result<PathBuf, Box<dyn Error>> {
     Ok(library.strip_suffix(end).unwrap_or(library).into())
 }
 
-fn copy(from: &Path, to: &Path, mode: u32) -> Result<(), Box<dyn Error>> {
-    let _ = fs::remove_file(to); // a program that runs keeps the old one
-    fs::copy(from, to).map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))?;
-    fs::set_permissions(to, fs::Permissions::from_mode(mode))?;
-    Ok(())
+fn copy(from: &Path, to: &Path, mode: u32) -> Result<(), String> {
+    replace(to, |new| {
+        fs::copy(from, new)?;
+        fs::set_permissions(new, fs::Permissions::from_mode(mode))
+    })
+    .map_err(|error| format!("{} to {error}", from.display()))
 }
 
-fn link(to: &str, at: &Path) -> Result<(), Box<dyn Error>> {
-    let _ = fs::remove_file(at);
-    symlink(to, at).map_err(|error| format!("{}: {error}", at.display()).into())
+fn link(to: &str, at: &Path) -> Result<(), String> {
+    replace(at, |new| symlink(to, new))
+}
+
+/// Makes a file beside `at`, then renames it over `at`. So a failure leaves the old file, a process that uses
+/// the old one keeps it, and a file can be copied onto itself.
+fn replace(at: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), String> {
+    let mut new = at.as_os_str().to_owned();
+    new.push(".new");
+    let _ = fs::remove_file(&new); // left by an installation that was interrupted
+    make(Path::new(&new)).and_then(|()| fs::rename(&new, at)).map_err(|error| {
+        let _ = fs::remove_file(&new);
+        format!("{}: {error}", at.display())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = env::temp_dir().join(format!("pagepool-install-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_copied_onto_itself() {
+        let folder = folder("itself");
+        let header = folder.join("pagepool.h");
+        fs::write(&header, "text").unwrap();
+        copy(&header, &header, 0o600).unwrap();
+        assert_eq!(fs::read_to_string(&header).unwrap(), "text");
+        assert_eq!(fs::metadata(&header).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(names(&folder), ["pagepool.h"]);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_failed_copy_leaves_the_old_file() {
+        let folder = folder("failed");
+        let (missing, old) = (folder.join("missing"), folder.join("old"));
+        fs::write(&old, "old").unwrap();
+        let error = copy(&missing, &old, 0o644).unwrap_err();
+        assert!(error.contains("missing to ") && error.contains("/old: "), "{error}");
+        assert_eq!(fs::read_to_string(&old).unwrap(), "old");
+        assert_eq!(names(&folder), ["old"]);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_link_takes_the_place_of_an_older_one() {
+        let folder = folder("link");
+        let at = folder.join("libpagepool.so");
+        for to in ["libpagepool.so.0", "libpagepool.so.1"] {
+            fs::write(folder.join("libpagepool.so.new"), "left").unwrap();
+            link(to, &at).unwrap();
+            assert_eq!(fs::read_link(&at).unwrap(), Path::new(to));
+        }
+        assert_eq!(names(&folder), ["libpagepool.so"]);
+        fs::remove_dir_all(folder).unwrap();
+    }
 }
