@@ -10,11 +10,9 @@
 //! Life   generations only grow, so a stale token stays stale. They begin at random, so that one that is made
 //!        up does not fit.
 
-use std::hash::{BuildHasher, RandomState};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-use crate::handles::token::Token;
+use crate::handles::token::{Token, first_generation};
 
 /// The life of one place.
 #[repr(transparent)]
@@ -111,14 +109,5 @@ fn home(token: Token) -> u64 {
 const BEGIN: u64 = (1 << 32) + 1;
 /// From a token to the word of its page back home: the next generation, and the lower half one less.
 const END: u64 = (1 << 32) - 1;
-
-/// An even number that nobody knows before.
-#[cold]
-fn first_generation() -> u32 {
-    static RANDOM: OnceLock<RandomState> = OnceLock::new();
-    static DRAWN: AtomicU64 = AtomicU64::new(0);
-    let random = RANDOM.get_or_init(RandomState::new);
-    random.hash_one(DRAWN.fetch_add(1, Relaxed)) as u32 & !1
-}
 
 const _: () = assert!(size_of::<LifeWord>() == 8, "pagepool.h knows it");

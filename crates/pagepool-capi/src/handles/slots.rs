@@ -8,7 +8,7 @@
 // UNSAFETY: the owner's part is taken back when nobody is the owner any more.
 #![expect(unsafe_code)]
 
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::pagepool::{Pool, PoolRef, Shutdown, Tag};
@@ -16,7 +16,7 @@ use ::pagepool::{Pool, PoolRef, Shutdown, Tag};
 use crate::error::{CallError, CallResult};
 use crate::handles::directory::PlaceRange;
 use crate::handles::owner_half::OwnerHalf;
-use crate::handles::token::{HandleKind, Token};
+use crate::handles::token::{Generations, HandleKind, Token};
 use crate::handles::view::{BIAS_FREE, BIAS_SHARED, MAX_POOLS, PoolView, VIEWS};
 
 /// Who has the owner half.
@@ -45,12 +45,12 @@ pub(crate) struct PoolLife {
 
 struct PoolSlot {
     life: Mutex<Option<Box<PoolLife>>>,
-    /// Of the token that the slot's pool has, or had last.
-    generation: AtomicU32,
+    /// [`Generations`] of the tokens of the pools that had this slot.
+    generations: AtomicU64,
 }
 
 static SLOTS: [PoolSlot; MAX_POOLS] =
-    [const { PoolSlot { life: Mutex::new(None), generation: AtomicU32::new(0) } }; MAX_POOLS];
+    [const { PoolSlot { life: Mutex::new(None), generations: AtomicU64::new(0) } }; MAX_POOLS];
 
 /// Slots: how many were ever used, and which of them are free, or wait for their last buffers.
 struct SlotList {
@@ -106,8 +106,8 @@ pub(crate) fn view(pool: Token) -> CallResult<&'static PoolView> {
     if view.token.load(Acquire) == pool.0 {
         return Ok(view);
     }
-    let was = (1..=SLOTS[at].generation.load(Relaxed)).contains(&pool.generation());
-    Err(if was { CallError::stale() } else { CallError::no_handle() })
+    let generations = Generations(SLOTS[at].generations.load(Relaxed));
+    Err(if generations.had(pool.generation()) { CallError::stale() } else { CallError::no_handle() })
 }
 
 /// The row that a token names, whatever it is: for fast paths, which compare the token in it.
@@ -139,8 +139,8 @@ pub(crate) fn insert(mut life: PoolLife) -> CallResult<Token> {
     };
     life.taken.push(words);
     let slot = &SLOTS[at as usize % MAX_POOLS];
-    let generation = slot.generation.load(Relaxed).wrapping_add(1).max(1);
-    let token = Token::new(HandleKind::Pool, at, generation);
+    let generations = Generations(slot.generations.load(Relaxed)).next();
+    let token = Token::new(HandleKind::Pool, at, generations.latest());
     let view = &VIEWS[at as usize % MAX_POOLS];
     let bias = if ::pagepool::fences_are_free() { BIAS_FREE } else { BIAS_SHARED };
     view.bias.store(bias, Relaxed);
@@ -154,7 +154,7 @@ pub(crate) fn insert(mut life: PoolLife) -> CallResult<Token> {
         count.store(0, Relaxed);
     }
     *life_of(at) = Some(Box::new(life));
-    slot.generation.store(generation, Relaxed);
+    slot.generations.store(generations.0, Relaxed);
     view.token.store(token.0, Release); // pairs with view()
     Ok(token)
 }

@@ -7,7 +7,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{CallError, CallResult};
-use crate::handles::token::{HandleKind, PLACES, Token};
+use crate::handles::token::{Generations, HandleKind, PLACES, Token};
 
 pub(crate) struct HandleTable<T> {
     kind: HandleKind,
@@ -21,7 +21,7 @@ struct TableRows<T> {
 }
 
 struct TableRow<T> {
-    generation: u32,
+    generations: Generations,
     thing: Option<T>,
 }
 
@@ -42,14 +42,14 @@ impl<T> HandleTable<T> {
             let at = u32::try_from(rows.len()).ok().filter(|&at| at < PLACES).ok_or(CallError::no_memory())?;
             rows.try_reserve(1).map_err(|_| CallError::no_memory())?;
             free.try_reserve(rows.len() + 1).map_err(|_| CallError::no_memory())?;
-            rows.push(TableRow { generation: 0, thing: None });
+            rows.push(TableRow { generations: Generations::default(), thing: None });
             free.push(at);
         }
         let at = free.pop().ok_or(CallError::no_memory())?;
         let row = rows.get_mut(at as usize).ok_or(CallError::no_memory())?;
-        row.generation = row.generation.wrapping_add(1).max(1);
+        row.generations = row.generations.next();
         row.thing = Some(thing);
-        Ok(Token::new(self.kind, at, row.generation))
+        Ok(Token::new(self.kind, at, row.generations.latest()))
     }
 
     /// Takes a thing out.
@@ -72,11 +72,10 @@ impl<T> HandleTable<T> {
     fn row(kind: HandleKind, rows: &mut [TableRow<T>], token: Token) -> CallResult<&mut TableRow<T>> {
         let row =
             rows.get_mut(token.place() as usize).filter(|_| token.is(kind)).ok_or(CallError::no_handle())?;
-        if token.generation() == row.generation && row.thing.is_some() {
+        if token.generation() == row.generations.latest() && row.thing.is_some() {
             return Ok(row);
         }
-        let was = (1..=row.generation).contains(&token.generation());
-        Err(if was { CallError::stale() } else { CallError::no_handle() })
+        Err(if row.generations.had(token.generation()) { CallError::stale() } else { CallError::no_handle() })
     }
 }
 
@@ -98,11 +97,22 @@ mod tests {
     }
 
     #[test]
+    fn a_token_turned_by_a_bit_is_not_its_neighbour() {
+        let table = HandleTable::new(HandleKind::PageRef);
+        let first = table.insert(1).unwrap();
+        let second = table.insert(2).unwrap();
+        let turned = Token::new(HandleKind::PageRef, second.place(), first.generation());
+        assert_eq!(table.remove(turned).unwrap_err().errno(), libc::EINVAL);
+        assert_eq!(table.remove(second).unwrap(), 2);
+    }
+
+    #[test]
     fn what_never_was_a_token_is_refused() {
         let table = HandleTable::new(HandleKind::PageRef);
         let token = table.insert(1).unwrap();
         let of_another_kind = Token::new(HandleKind::Arena, token.place(), token.generation());
-        let of_the_future = Token::new(HandleKind::PageRef, token.place(), 99);
+        let of_the_future =
+            Token::new(HandleKind::PageRef, token.place(), token.generation().wrapping_add(1));
         for bad in [Token(0), Token(u64::MAX), Token(0xdead_beef), of_another_kind, of_the_future] {
             assert_eq!(table.remove(bad).unwrap_err().errno(), libc::EINVAL, "{bad:?}");
         }

@@ -5,9 +5,13 @@
 //! |    generation     |     place        | kind |
 //! ```
 //!
-//! A buffer's generation is odd while it is out. Other kinds begin with 1. No token is 0, and none of them is
-//! aligned like an address of anything that is aligned to 4 bytes, so that a pointer given by mistake is
-//! refused.
+//! A place's generations begin at random and only grow. A buffer's generation is odd while it is out. No
+//! token is 0, and none is a multiple of 4, as the address of anything aligned to 4 bytes is: a pointer given
+//! by mistake is refused.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// What a token stands for. No multiples of 4, so that no aligned address looks like a token; what is given
 /// on every path has odd numbers.
@@ -72,6 +76,45 @@ impl Token {
     }
 }
 
+/// The generations that a place had: its first one in the upper half, its latest one in the lower half; 0
+/// before the first one. They begin at random and only grow: a stale token stays stale, and a token of which
+/// a bit flipped does not name what another thread has in a neighbouring place.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Generations(pub(crate) u64);
+
+impl Generations {
+    /// With one more.
+    #[must_use]
+    pub(crate) fn next(self) -> Self {
+        let first = if self.0 == 0 { first_generation() | 1 } else { self.first() };
+        let latest = if self.0 == 0 { first } else { self.latest().wrapping_add(1) };
+        Self(u64::from(first) << 32 | u64::from(latest))
+    }
+
+    pub(crate) fn latest(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Whether this one is the latest or came before.
+    pub(crate) fn had(self, generation: u32) -> bool {
+        let first = self.first();
+        self.0 != 0 && generation.wrapping_sub(first) <= self.latest().wrapping_sub(first)
+    }
+
+    fn first(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// An even number that nobody knows before.
+#[cold]
+pub(crate) fn first_generation() -> u32 {
+    static RANDOM: OnceLock<RandomState> = OnceLock::new();
+    static DRAWN: AtomicU64 = AtomicU64::new(0);
+    let random = RANDOM.get_or_init(RandomState::new);
+    random.hash_one(DRAWN.fetch_add(1, Relaxed)) as u32 & !1
+}
+
 const _: () = assert!(size_of::<usize>() == 8, "a token fills a pointer of 64 bits");
 
 #[cfg(test)]
@@ -84,5 +127,31 @@ mod tests {
         assert!(token.is(HandleKind::Frag) && !token.is(HandleKind::Page));
         assert_eq!((token.place(), token.generation()), (PLACES - 1, u32::MAX));
         assert_eq!(Token::of(token.handle::<u8>()), token);
+    }
+
+    #[test]
+    fn generations_begin_at_random_and_the_old_ones_are_known() {
+        let mut drawn: Vec<u32> = (0..64).map(|_| Generations::default().next().latest()).collect();
+        drawn.sort_unstable();
+        drawn.dedup();
+        assert!(drawn.len() > 60, "{drawn:?}");
+
+        assert!(!Generations::default().had(0));
+        let first = Generations::default().next();
+        let third = first.next().next();
+        assert!(
+            third.had(first.latest())
+                && third.had(first.latest().wrapping_add(1))
+                && third.had(third.latest())
+        );
+        assert!(!third.had(third.latest().wrapping_add(1)) && !third.had(first.latest().wrapping_sub(1)));
+    }
+
+    #[test]
+    fn generations_go_on_past_the_last_number() {
+        let last = Generations(u64::from(u32::MAX - 1) << 32 | u64::from(u32::MAX));
+        let next = last.next();
+        assert_eq!(next.latest(), 0);
+        assert!(next.had(u32::MAX) && next.had(0) && !next.had(1));
     }
 }
