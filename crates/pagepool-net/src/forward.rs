@@ -5,12 +5,12 @@
 //! Who    one thread, which owns the pools. Several threads have a forwarder each, over queues of their own;
 //!        what one redirects to a port of another goes over a [handoff](crate::handoff).
 //! Order  the handler decides about all packets of a burst, then the verdicts are carried out, packet by
-//!        packet. If it panics, the burst ends: its buffers go home.
+//!        packet. If it panics, the burst ends: its buffers return.
 //! Short  a burst that all goes out of one port of this thread is given to its device as it is, where nothing
 //!        waits for that and the device takes it; else packets become frames and wait, in order, for the end
 //!        of the burst.
-//! Home   what ends here is collected and returned in bulk, at the end of each burst; what was sent,
-//!        through a [`XdpFrameBulk`]. A packet of another thread's pool goes home by itself.
+//! Return what ends here is collected and returned in bulk, at the end of each burst; what was sent,
+//!        through a [`XdpFrameBulk`]. A packet of another thread's pool returns by itself.
 //! Cost   nothing is allocated, locked or formatted per packet; all memory is bounded by rings and by the
 //!        budget.
 
@@ -244,8 +244,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     }
 
     /// Waits until a device has something to poll, or for `timeout`. Does not sleep while a device has
-    /// something. A port whose device is gone is closed: what waits for it is counted and goes home. `Gone`
-    /// if no device is left.
+    /// something. A port whose device is gone is closed: what waits for it is counted and returns to its
+    /// pool. `Gone` if no device is left.
     ///
     /// It sleeps on all devices, on all pools that were made with `wakeup`, and on what other threads hand
     /// over, at once. A device says how often it wants to be asked meanwhile: an AF_XDP one 10 times a
@@ -282,8 +282,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.place(port).map_or(Wake::Gone, |at| self.ports[at].wait(timeout))
     }
 
-    /// Closes a port: what its device has and what waits for it goes home, and what is sent there is counted
-    /// and dropped.
+    /// Closes a port: what its device has and what waits for it returns to its pool, and what is sent there
+    /// is counted and dropped.
     pub fn close_port(&mut self, port: PortId) {
         if let Some(at) = self.place(port) {
             self.ports[at].close();

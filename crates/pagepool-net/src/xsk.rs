@@ -13,7 +13,7 @@
 //!
 //! Who    the table at [`XskDevice`] says which thread may do what.
 //! Share  devices over one `Umem` have fill and completion rings of their own (Linux 5.10), so they share
-//!        nothing per packet: what one receives another sends without a copy in user space, and pages go home
+//!        nothing per packet: what one receives another sends without a copy in user space, and pages return
 //!        to the pool they are of.
 //! Calls  in copy mode the kernel sends when it is called: after each transmit, and again in `complete` and
 //!        `wait` for what it had no room for. It is called only if it says that it waits to be. On a veth a

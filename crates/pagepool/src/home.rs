@@ -1,4 +1,5 @@
-//! How a buffer comes home: the owner's cache, one lane a thread, one ring a pool.
+//! Where a buffer returns to, its home: the owner's cache, a lane for each returning thread, one ring for
+//! each pool. Also what observers see of them: counters, the registry.
 
 pub(crate) mod cache;
 pub(crate) mod chain_blocks;

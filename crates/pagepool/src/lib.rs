@@ -27,7 +27,7 @@
 //! let stats = pool.stats();
 //! assert_eq!((stats.recycle_ring, stats.recycle_cached), (1, 1));
 //!
-//! // The end of a pool does not wait: the last buffer to come home frees it. A report says who holds what.
+//! // The end of a pool does not wait: the last buffer to return frees it. A report says who holds what.
 //! let reader = pool.alloc_page().expect("pages are free").into_shared();
 //! let shutdown = pool.destroy();
 //! assert!(shutdown.report().to_string().starts_with("stalled pool shutdown: 1 buffer held for 0 s"));

@@ -1,4 +1,4 @@
-//! The return half: a pool as all its handles see it, and every way home.
+//! The return half: a pool as all its handles see it, and every way back.
 
 pub(crate) mod end_watch;
 pub(crate) mod frag_return;

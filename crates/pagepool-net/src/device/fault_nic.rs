@@ -3,8 +3,8 @@
 //! What   wraps any device. What it receives may be dropped, doubled, overtaken, corrupted or late; it may
 //!        keep completions to itself, refuse to send, or die. Each fault by chance or every n-th time, always
 //!        the same for one seed.
-//! Buffers are never lost: whatever it holds back is counted in `in_rx`, comes later, or goes home with
-//! `close`.
+//! Buffers are never lost: whatever it holds back is counted in `in_rx`, comes later, or returns to its pool
+//! with `close`.
 
 use std::collections::VecDeque;
 

@@ -9,7 +9,7 @@
 //! | step | call | what moves |
 //! |---|---|---|
 //! | complete | [`complete`](Device::complete) | frames that were sent leave the transmit ring, into a bulk |
-//! | home | [`XdpFrameBulk::flush`] | their buffers go home: they are the next buffers to receive into |
+//! | return | [`XdpFrameBulk::flush`] | their buffers return to the pool, and can be received into next |
 //! | receive | [`receive`](Device::receive) | packets leave the receive ring; fresh buffers replace them |
 //! | hand up | the caller | each packet is dropped, kept, or put into a [`TxQueue`] |
 //! | send | [`transmit`](Device::transmit) | the queue's front goes onto the transmit ring, as room allows |
@@ -43,8 +43,8 @@
 //! * Order: there is one way out. What is in a [`TxQueue`] is sent in its order.
 //! * Room: [`transmit`](Device::transmit) leaves in the queue what the ring has no room for.
 //!   [`tx_room`](super::DeviceExt::tx_room) tells the room before, without a system call.
-//! * Refused: what a device can never send goes home, counts in [`TxQueue::refused`] and in `tx_too_long` or
-//!   `tx_unmapped`, and never as sent.
+//! * Refused: what a device can never send returns to its pool, counts in [`TxQueue::refused`] and in
+//!   `tx_too_long` or `tx_unmapped`, and never as sent.
 //! * Sleep: from [`arm`](Device::arm) until the next `receive` or `arm` no wake-up is lost.
 //! * End: what is on the rings belongs to the device. [`close`](Device::close), and dropping it, takes all of
 //!   it back, whatever state the device is in.
@@ -130,10 +130,10 @@ pub trait Device: Send + fmt::Debug {
     /// Moves packets that arrived into the vector: at most `budget`, and at most its spare capacity, for it
     /// never grows. Then gives the device fresh buffers of `pool` in their place, as many as its ring has
     /// room for. So the first call, which finds no packet, makes it ready for them. Says how many packets
-    /// there were. A packet with errors, and one that has no place, is counted and its buffers go home.
+    /// there were. A packet with errors, and one that has no place, is counted and its buffers return.
     ///
-    /// The pool's memory must be mapped in the device's domain; a buffer that is not goes home and is
-    /// counted.
+    /// The pool's memory must be mapped in the device's domain; a buffer that is not returns to its pool and
+    /// is counted.
     fn receive(&mut self, pool: &Bound, into: &mut Vec<XdpBuff>, budget: usize) -> usize;
 
     /// Sends from the queue's front, as long as there is room for all buffers of the next frame. Says how
@@ -142,7 +142,7 @@ pub trait Device: Send + fmt::Debug {
     /// it does not reach) it [refuses](TxQueue::refuse), and goes on.
     fn transmit(&mut self, queue: &mut TxQueue) -> usize;
 
-    /// Moves frames that were sent, at most `budget`, into the bulk, through which they go home; says how
+    /// Moves frames that were sent, at most `budget`, into the bulk, through which they return; says how
     /// many.
     fn complete(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize;
 
@@ -161,7 +161,7 @@ pub trait Device: Send + fmt::Debug {
     /// What it has done so far, and what is on its rings now. May make system calls.
     fn stats(&self) -> DeviceStats;
 
-    /// Stops it, and takes back every buffer on its rings; they go home. Nothing moves afterwards. Any number
+    /// Stops it, and takes back every buffer on its rings; they return. Nothing moves afterwards. Any number
     /// of times.
     fn close(&mut self);
 }

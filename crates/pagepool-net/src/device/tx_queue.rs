@@ -93,7 +93,7 @@ impl TxQueue {
         self.refused
     }
 
-    /// All that wait go home.
+    /// Returns all that wait to their pools.
     pub fn clear(&mut self) {
         self.frames.clear();
         self.burst.clear();
@@ -136,7 +136,7 @@ impl TxQueue {
         self.frames.pop_front()
     }
 
-    /// For devices: what is next can never be sent. It goes home, and is counted apart.
+    /// For devices: what is next can never be sent. It returns to its pool, and is counted apart.
     #[inline]
     pub fn refuse(&mut self) {
         self.refused += u64::from(self.pop().is_some());

@@ -11,7 +11,7 @@ use crate::sys::event::wait_readable;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Wake {
-    /// Something may have arrived, been sent, or come home to the pool.
+    /// Something may have arrived, been sent, or been returned to the pool.
     Ready,
     /// Nothing happened in that time, or a signal ended it.
     Timeout,
@@ -21,7 +21,7 @@ pub enum Wake {
 
 /// What every [`Device`] can do besides: no device implements it.
 pub trait DeviceExt: Device {
-    /// Waits until there is something to poll for, or a buffer came home to a pool that had run dry.
+    /// Waits until there is something to poll for, or a buffer returned to a pool that had run dry.
     fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
         let start = Instant::now();
         loop {

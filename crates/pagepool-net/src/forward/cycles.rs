@@ -21,7 +21,7 @@ counters! {
     handler_ticks,
     /// Giving frames to devices, taking back those that were sent, and taking over those of other threads.
     transmit_ticks,
-    /// Sending buffers home that ended or were sent.
+    /// Returning buffers that ended or were sent.
     return_ticks,
     /// System calls that devices made meanwhile: in none of the parts above.
     call_ticks,

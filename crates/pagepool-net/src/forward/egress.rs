@@ -104,7 +104,7 @@ impl Egress {
     }
 
     /// Gives a frame that the device can send: the frame itself, or a copy in pages of `pool`, which is the
-    /// device's. `None` if a copy failed; it is counted, and the frame went home.
+    /// device's. `None` if a copy failed; it is counted, and the frame was returned.
     #[inline]
     pub fn prepare(&mut self, frame: XdpFrame, pool: &Bound) -> Option<XdpFrame> {
         match self.path_of(&frame) {

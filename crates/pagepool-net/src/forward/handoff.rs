@@ -1,7 +1,7 @@
 //! Frames for a port that another thread polls.
 //!
 //! What   a bounded ring with one producer and one consumer: one per sending thread and port. The frame
-//!        moves; its buffers stay where they are, and go home by themselves from wherever they end.
+//!        moves; its buffers stay where they are, and return by themselves from wherever they end.
 //! Wake   the sender rings a [doorbell](Doorbell) once for all frames of a round, so that the other thread
 //!        may sleep.
 //! Cost   a slot of 48 bytes, one release store, no lock; a fence for each round. A ring without room gives
@@ -100,7 +100,8 @@ impl HandoffRx {
 }
 
 impl Drop for HandoffRx {
-    /// Its frames go home now. A frame that is put in meanwhile goes home when the `HandoffTx` is dropped.
+    /// Its frames return now. A frame that is put in meanwhile returns to its pool when the `HandoffTx` is
+    /// dropped.
     fn drop(&mut self) {
         while self.pop().is_some() {}
     }

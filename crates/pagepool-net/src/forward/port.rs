@@ -223,7 +223,7 @@ impl Port {
         self.inlets.iter().for_each(HandoffRx::awake);
     }
 
-    /// Everything that the device has, and what waits for it, goes home.
+    /// Everything that the device has, and what waits for it, returns to its pool.
     pub(super) fn close(&mut self) {
         self.device.close();
         self.stats.tx_gone += self.waiting.len() as u64;

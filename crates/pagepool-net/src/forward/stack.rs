@@ -7,7 +7,7 @@ use super::handler::Ingress;
 /// Takes the packets that a handler passes. A closure is a stack. Runs on the thread that polls; must not
 /// block.
 ///
-/// A packet may be kept, sent to another thread, or dropped there: it goes home by itself.
+/// A packet may be kept, sent to another thread, or dropped there: it returns by itself.
 ///
 /// ```
 /// use pagepool_net::{Action, Forwarder, Ingress};
@@ -20,7 +20,7 @@ use super::handler::Ingress;
 /// # drop((forwarder, from_here));
 /// ```
 pub trait Stack {
-    /// Takes a packet, or gives it back: then it is counted, and goes home.
+    /// Takes a packet, or gives it back: then it is counted, and returns to its pool.
     fn deliver(&mut self, packet: XdpBuff, at: Ingress) -> Result<(), XdpBuff>;
 }
 

@@ -1,8 +1,8 @@
 //! The driver's receiving half: gives buffers to the device, and makes packets of those that come back.
 //!
 //! Trust  none. All that the device reports is checked against the table. A buffer that it does not have is
-//!        counted. A length beyond the buffer is counted, and the buffer goes home. If one buffer of a packet
-//!        is wrong, the packet is dropped up to its end.
+//!        counted. A length beyond the buffer is counted, and the buffer returns to its pool. If one buffer
+//!        of a packet is wrong, the packet is dropped up to its end.
 
 use pagepool::{Batch, Bound, DeviceAddr, PageBuf, XdpBuff};
 use rtrb::{Consumer, Producer};
@@ -148,7 +148,7 @@ impl Receiver {
                 let capacity = buffer.packet_capacity();
                 mapping.sync_for_device(at, capacity);
                 self.put_on_ring(buffer, at, capacity);
-            } // else the device completed what it had not taken off the ring, and the buffer goes home
+            } // else the device completed what it had not taken off the ring, and the buffer returns
         }
         n
     }
@@ -205,7 +205,7 @@ impl Receiver {
             let posted = self.post(&mut batch, sync, mapping);
             stats.rx_unmapped += (got - posted) as u64;
             if posted < want {
-                return; // the pool is empty, or not mapped, and what was not posted goes home
+                return; // the pool is empty, or not mapped, and what was not posted returns to its pool
             }
             room -= got;
         }

@@ -220,7 +220,7 @@ fn carries_jumbo_packets(mut rig: Rig) {
     rig.end();
 }
 
-/// Frames that can never be sent are taken, counted, and go home; the next one is sent.
+/// Frames that can never be sent are taken, counted, and return; the next one is sent.
 fn refuses_what_it_cannot_send(mut rig: Rig) {
     let can = rig.device.info();
     let mut queue = TxQueue::new();
@@ -240,8 +240,8 @@ fn refuses_what_it_cannot_send(mut rig: Rig) {
     rig.end();
 }
 
-/// Memory that is mapped nowhere is refused both ways, counted, and goes home. A device without an address
-/// space copies.
+/// Memory that is mapped nowhere is refused both ways, counted, and returns to its pool. A device without an
+/// address space copies.
 fn refuses_memory_that_it_does_not_reach(mut rig: Rig) {
     if rig.device.info().domain.is_none() {
         return;
@@ -322,8 +322,8 @@ fn bears_its_death(mut rig: Rig) {
     rig.end();
 }
 
-/// Device, far end, pool, provider and packets are dropped in every order, alive or dead: everything comes
-/// home, so that the provider goes.
+/// Device, far end, pool, provider and packets are dropped in every order, alive or dead: everything returns,
+/// so that the provider is freed.
 fn ends_in_every_order(make: &impl Fn() -> Rig, dead: bool) {
     for order in orders(5) {
         let mut rig = make();

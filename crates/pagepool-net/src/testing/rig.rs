@@ -222,7 +222,7 @@ impl Rig {
         assert!((fewest..=buffers).contains(&out), "{out} pages for {buffers} buffers: {stats:?}");
     }
 
-    /// Closes the device: everything is home, and nothing was done that must not be.
+    /// Closes the device: everything has returned, and nothing was done that must not be.
     pub(super) fn end(mut self) {
         self.device.close();
         self.adds_up(0);

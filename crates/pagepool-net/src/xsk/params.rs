@@ -40,13 +40,13 @@ pub struct UmemParams {
     /// `unaligned` any multiple of 64 from 2048 to 4096. A chunk of 4096 is a page of a pool, of order 0. One
     /// of 2048 is half a page: the device then takes [fragments](pagepool::Bound::alloc_frag) of that size,
     /// which must be the only ones cut from the pool (a fragment across a border of chunks is counted as
-    /// `rx_unmapped`, and goes home).
+    /// `rx_unmapped`, and returns to its pool).
     ///
     /// A pool for half pages is one like any other: `PoolParams { headroom: 256, max_len: 1792, colour:
     /// false, wakeup: true, domains: vec![umem], ..Default::default() }`. Headroom and length are for whole
     /// pages of it that one's own frames are written into, which then cross no chunk either. A fragment has
     /// no tailroom, and as headroom what is before the packet in the chunk. A page carries two packets, and
-    /// is home when both are.
+    /// returns when both have returned.
     pub chunk_size: u32,
     /// Bytes kept free before the 256 that the kernel always keeps before a packet.
     pub headroom: u32,

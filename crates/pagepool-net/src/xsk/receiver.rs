@@ -5,8 +5,8 @@
 //!        with a packet. So nothing is lost to what the kernel keeps to itself or discards silently, and at
 //!        the end all of it is taken back, whatever the rings say.
 //! Trust  none. An address that was not given is counted and never followed. A length beyond the buffer is
-//!        counted, and the buffer goes home. If one buffer of a packet is wrong, the packet is dropped up to
-//!        its end.
+//!        counted, and the buffer returns to its pool. If one buffer of a packet is wrong, the packet is
+//!        dropped up to its end.
 //! Rule   as many buffers are out as the receive ring and the driver's ring have slots together; the fill
 //!        ring has room for twice that, so that its stale index keeps none back.
 //! I4     a buffer is in the table, where nobody can access its bytes, from before its address is on the fill
@@ -279,7 +279,7 @@ impl Receiver {
             let batch = pool.alloc_batch(asked);
             let got = batch.len();
             if let Err(unmapped) = self.give_pages(fill, batch, mapping) {
-                return unmapped.len(); // they go home
+                return unmapped.len(); // they return
             }
             if got < asked {
                 return 0;
@@ -331,7 +331,8 @@ impl Receiver {
         0
     }
 
-    /// The kernel's from here on, if it lies in the UMEM, at the beginning of a chunk; else it goes home.
+    /// The kernel's from here on, if it lies in the UMEM, at the beginning of a chunk; else it returns to its
+    /// pool.
     #[inline]
     fn give_frag(&mut self, fill: &mut Fill, buffer: PageBuf, mapping: &mut MappingCache) -> bool {
         let Given::Frags(frags, out) = &mut self.given else { return false };

@@ -1,6 +1,6 @@
 //! Many whole pages of one pool as an array of numbers: the cheapest way to move a burst.
 //!
-//! Who    any thread, one at a time; dropped, its pages go home as dropped buffers do, with the checks made
+//! Who    any thread, one at a time; dropped, its pages return as dropped buffers do, with the checks made
 //!        once.
 //! Cost   allocating and dropping 64 on the owner's thread copies four cache lines each way.
 
@@ -27,7 +27,7 @@ use crate::returns::pool_core::PoolPtr;
 ///     batch.packet_mut(at).unwrap()[0] = at as u8;
 /// }
 /// let one = batch.pop().unwrap();
-/// drop(batch); // 31 pages go home at once
+/// drop(batch); // 31 pages return at once
 /// assert_eq!(pool.inflight().out, 1);
 /// # drop(one);
 /// # Ok::<(), pagepool::Error>(())

@@ -1,4 +1,4 @@
-//! Buffers of any pools that go home together.
+//! Buffers of any pools that return together.
 //!
 //! Who    any thread. The owner is looked up when the buffers return.
 //! How    each pool is visited once for up to 64 buffers: its whole pages together, then its fragments. Pages
@@ -48,7 +48,7 @@ pub fn put_ring_bulk(buffers: &mut Vec<PageBuf>) {
     }
 }
 
-/// Sends up to [`Batch::MAX`] buffers home, at least one.
+/// Returns up to [`Batch::MAX`] buffers, at least one.
 ///
 /// # Safety
 /// The caller gives them up: it neither reads nor drops any of them again.
@@ -176,7 +176,8 @@ fn put_pages(path: ReturnPath, pool: PoolPtr, pages: &[u32]) {
     }
 }
 
-/// The owner is looked up for each: the sync of a page that is home with its last fragment is foreign code.
+/// The owner is looked up for each: the sync of a page that is complete with its last fragment is foreign
+/// code.
 fn put_frags(path: ReturnPath, pool: PoolPtr, mut frags: &[u32]) {
     while let [frag, rest @ ..] = frags {
         match (path, pool.owner_here()) {

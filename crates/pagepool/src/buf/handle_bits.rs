@@ -3,7 +3,7 @@
 use crate::mem::page::{PAGE_SHIFT, PageIdx};
 
 /// The part of the page that a handle has, in 32 bits: 0 is a whole page, [`FragBits::SPECIAL`] a whole page
-/// with something to look up when it comes home, anything else a fragment: its offset within its base page in
+/// with something to look up when it returns, anything else a fragment: its offset within its base page in
 /// steps of 8 bytes (9 bits), and its length in bytes (23 bits). The base page that the fragment begins in
 /// stands beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

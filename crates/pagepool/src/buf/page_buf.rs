@@ -1,4 +1,4 @@
-//! The buffer: an owned page or fragment that goes home by itself.
+//! The buffer: an owned page or fragment that returns by itself.
 //!
 //! Who    a [`PageBuf`] may be sent to any thread and dropped there. On the thread that polls its pool it
 //!        goes into the cache, elsewhere into that thread's lane.
@@ -340,7 +340,7 @@ impl PageBuf {
         Self::new(pool, page, frag_bits)
     }
 
-    /// Takes the handle apart without sending it home.
+    /// Takes the handle apart without returning it.
     #[inline(always)]
     pub(crate) fn into_parts(self) -> (PoolPtr, PageIdx, FragBits) {
         let this = ManuallyDrop::new(self);

@@ -1,6 +1,6 @@
 //! A reference to a page beyond its buffer's life, without its bytes.
 //!
-//! Who    any thread. The count stands in the page's record; a page that comes home while it is not 0 leaves
+//! Who    any thread. The count stands in the page's record; a page that returns while it is not 0 leaves
 //!        its pool.
 //! Pairs  PageRef::drop (AcqRel) against clear_record (AcqRel) on the same word: the one that makes it "left,
 //!        no reference" gives the memory back, once.

@@ -1,10 +1,10 @@
 //! A buffer with many readers.
 //!
-//! What   clones of one buffer; the last to be dropped sends the buffer home, once.
+//! What   clones of one buffer; the last to be dropped returns the buffer, once.
 //! How    the page's record counts, for all shared buffers of the page together, the clones beyond the first
-//!        of each. A drop takes one away; if there is none, the buffer goes home. As many messages go home as
-//!        there were buffers, the last one after the last drop; and a page is used again only when all its
-//!        fragments are home.
+//!        of each. A drop takes one away; if there is none, the buffer returns to its pool. As many messages
+//!        return as there were buffers, the last one after the last drop; and a page is used again only when
+//!        all its fragments have returned.
 //! Cost   clone and drop: one atomic read-modify-write in the page's record. The one buffer type that has
 //!        any.
 //! Pairs  drop (Release on the count) -> the drop that finds 0 (Acquire): it sees all reads of the others
@@ -52,7 +52,7 @@ impl PageBuf {
 impl SharedBuf {
     pub(crate) fn new(mut buffer: PageBuf) -> Self {
         if !buffer.is_frag() {
-            // Page references made through a clone are found when it comes home.
+            // Page references made through a clone are found when it returns.
             buffer.bits = HandleBits::new(buffer.bits.page(), FragBits::SPECIAL);
         }
         Self(ManuallyDrop::new(buffer))

@@ -1,9 +1,9 @@
 //! The page that the owner cuts fragments from.
 //!
 //! Who    [`FragState`] belongs to the holder of the owner half (I2). It counts fragments out without an
-//!        atomic, because fragments that end elsewhere come home as messages; the owner alone decides that
-//!        the last one is home (I5).
-//! How    a page that is opened gets [`BIAS`] fragments in its record; each fragment that comes home takes
+//!        atomic, because fragments that end elsewhere return as messages; the owner alone decides that
+//!        the last one has returned (I5).
+//! How    a page that is opened gets [`BIAS`] fragments in its record; each fragment that returns takes
 //!        one away; closing takes away what was not handed out. So a fragment costs its page's record nothing
 //!        when it goes out.
 //! Why    mirrors net/core/page_pool.c:page_pool_alloc_frag_netmem (v7.3), with the bias private and the
@@ -76,7 +76,7 @@ impl FragState {
     pub(crate) fn close(&mut self) -> Option<(PageIdx, u32)> {
         let was = std::mem::replace(self, Self::NONE);
         // The record holds `BIAS` for fragments handed out or not; the caller takes the latter away at once,
-        // as if they had come home.
+        // as if they had returned.
         was.open.then_some((was.page, BIAS - (was.handed / ONE_FRAG) as u32))
     }
 }

@@ -1,4 +1,4 @@
-//! A lane: one returning thread's way home to one pool.
+//! A lane: one returning thread's way back to one pool.
 //!
 //! What   a single-producer array of messages, 0 = empty slot. The slot is the message: one Release store
 //!        publishes it, there is no index to share and no unpublished tail, so nothing is stranded in a
@@ -189,7 +189,8 @@ impl Lane {
         self.producer.flags.fetch_and(!flag, Ordering::Relaxed);
     }
 
-    /// The thread ends: the next one goes on where it stopped, and the owner takes home what it left.
+    /// The thread ends: the next thread continues where it stopped, and the owner takes the messages that it
+    /// left.
     pub(crate) fn unclaim(&self) {
         self.claim.store(0, Ordering::Release); // pairs with claim()
     }

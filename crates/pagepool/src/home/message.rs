@@ -1,11 +1,11 @@
 //! The message of a return to the owner, in one word.
 //!
-//! A message is a page's number plus one, with [`FRAG`] set if one of the page's fragments came home and not
+//! A message is a page's number plus one, with [`FRAG`] set if one of the page's fragments returned and not
 //! the page. 0 is no message, which is what an empty slot of a lane or of the ring holds.
 
 use crate::mem::page::PageIdx;
 
-/// In a message: a fragment of the page came home.
+/// In a message: a fragment of the page returned.
 pub(crate) const FRAG: u32 = 1 << 31;
 
 /// The message of a whole page.

@@ -2,8 +2,8 @@
 //!
 //! What   a [`Registry`] hands out ids from 1 to 65533 in turn. An id is used again only after all others had
 //!        theirs, and never while a pool, a model or a frame carries it (I8).
-//! Who    any thread. Pools enter when they are made and leave when their last buffer is home. Returning a
-//!        buffer never looks anything up: a frame's first buffer leads to its pool, and that knows its id.
+//! Who    any thread. Pools enter when they are made and leave when their last buffer has returned. Returning
+//!        a buffer never looks anything up: a frame's first buffer leads to its pool, and that knows its id.
 //! Life   a registry keeps nothing alive: it has weak counts. A look upgrades a count and drops it outside
 //!        the lock, because it may be the last one.
 //! Lock   a short one, under which no foreign code runs and nothing of a pool is touched but its count.

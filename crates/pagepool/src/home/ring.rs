@@ -1,4 +1,4 @@
-//! The locked ring: where pages come home when no lane takes them.
+//! The locked ring: where pages return when no lane takes them.
 //!
 //! What   a bounded FIFO of messages, 0 = empty slot: a producer looks only at its next slot, the consumer
 //!        only at its own, and neither reads the other's index.

@@ -263,7 +263,7 @@ pub struct Inflight {
     pub total: i64,
     /// In the owner's cache.
     pub cache: u64,
-    /// In lanes, on their way home.
+    /// In lanes, on their way back.
     pub lanes: u64,
     /// In the ring.
     pub ring: u64,

@@ -1,4 +1,4 @@
-//! The wake-up: an owner that ran dry and sleeps on a socket learns that buffers came home.
+//! The wake-up: an owner that ran dry and sleeps on a socket learns that buffers returned.
 //!
 //! Without it: the fill ring is dry, the owner sleeps, another thread returns 512 buffers, and the kernel,
 //! having no frame, never wakes it. So an owner that finds nothing raises `starved`; the first returner that

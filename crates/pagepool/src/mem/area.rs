@@ -482,7 +482,7 @@ impl Area {
 
     /// The device is gone: unmaps every region from its domain now, also while pools use it. Buffers that are
     /// out stay valid for the CPU, have no address in that domain any more, and are not unmapped a second
-    /// time when they come home. Says whether the domain was attached.
+    /// time when they return. Says whether the domain was attached.
     pub fn device_gone(&self, id: DomainId) -> bool {
         self.forget(|m| m.id() == id, || true)
     }

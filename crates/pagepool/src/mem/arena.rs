@@ -127,8 +127,8 @@ impl Arena {
     }
 
     /// As [`over_caller_memory`](Self::over_caller_memory), with the owner of the memory. The arena keeps
-    /// `owner` and drops it last, after the last buffer of its pools is home. So memory is there as long as
-    /// any buffer, on any thread. For the UMEM of another crate, a mapping, a `Vec`.
+    /// `owner` and drops it last, after the last buffer of its pools has returned. So memory is there as long
+    /// as any buffer, on any thread. For the UMEM of another crate, a mapping, a `Vec`.
     ///
     /// # Safety
     /// * The memory must be readable, writable and initialised until `owner` is dropped; moving `owner` must

@@ -19,8 +19,8 @@ use crate::mem::provider::Provider;
 
 /// A provider of memory that only devices can access. All of it is present from the start.
 ///
-/// Freed pages go through the same lists as an [`Arena`](crate::Arena)'s: several orders at once, the last
-/// one home first out.
+/// Freed pages go through the same lists as an [`Arena`](crate::Arena)'s: several orders at once, last in
+/// first out.
 ///
 /// ```
 /// use pagepool::{DeviceMemory, NodeId, PageIdx, Provider};

@@ -88,7 +88,7 @@ impl Region {
 ///
 /// `unmap` cannot fail. Every method may be called from any thread, inside a drop, and is never called under
 /// a lock of a pool. An implementation must tolerate a sync that races with the unmapping of its region (the
-/// device went away while a buffer was on its way home): such a sync does nothing.
+/// device went away while a buffer was on its way back): such a sync does nothing.
 ///
 /// `map`, and the `unmap` that undoes it when another map is refused, run under the lock of the area that is
 /// mapped. They may drop buffers and ask its provider for pages (and get what is free without growth). They

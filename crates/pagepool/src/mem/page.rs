@@ -64,7 +64,7 @@ pub(crate) struct PageMeta {
     /// Fragments out; while this is the pool's fragment page, with the part of the bias that was not handed
     /// out yet (frag.rs). Written by the owner alone (I5).
     pub(crate) frags: AtomicU32,
-    /// Fragments that came home when there was no room for a message, or after the pool was destroyed. Under
+    /// Fragments that returned when there was no room for a message, or after the pool was destroyed. Under
     /// the return lock while the pool lives; an atomic sum afterwards, when late fragments count in it
     /// without the lock.
     pub(crate) late_frags: AtomicI32,

@@ -1,7 +1,7 @@
 //! Packets as `bytes::Bytes`, without a copy.
 //!
-//! What   each buffer of a packet, or a stretch of one buffer, becomes one `Bytes` that owns it: it goes home
-//!        when the last clone or slice of it is dropped, on whichever thread. Feature `bytes`.
+//! What   each buffer of a packet, or a stretch of one buffer, becomes one `Bytes` that owns it: it returns
+//!        to its pool when the last clone or slice of it is dropped, on whichever thread. Feature `bytes`.
 //! Cost   one box per buffer, which `Bytes::from_owner` makes; nothing else is allocated, and no byte is
 //!        moved.
 

@@ -5,8 +5,8 @@
 //!        can forge a handle. Linux keeps this list in the tailroom of the packet's own page.
 //! Who    the one that has the packet: a chain is part of a `XdpBuff` or a `XdpFrame`, and goes with it from
 //!        thread to thread.
-//! Life   a chain is emptied and its block put back before the packet's first buffer goes home; so that
-//!        buffer, being out, keeps the pool and with it the block (I3, I9).
+//! Life   a chain is emptied and its block put back before the packet's first buffer returns to its pool; so
+//!        that buffer, being out, keeps the pool and with it the block (I3, I9).
 //! Cost   a block is taken with the first further buffer and put back with the last. On the thread that owns
 //!        the pool that is a place in an array of its own
 //!        ([`ChainStash`](crate::home::chain_blocks::ChainStash)), elsewhere one compare-and-swap.
@@ -98,7 +98,7 @@ impl Frag {
     }
 
     /// Takes in a fragment whose memory and data go on where this one's end, in the same page; else gives it
-    /// back. The page counts one fragment less, and stays out until this one is home.
+    /// back. The page counts one fragment less, and stays out until this one has returned.
     fn merge(&mut self, next: Frag) -> Result<(), Frag> {
         let frags = self.buffer.is_frag() && next.buffer.is_frag();
         let end = self.buffer.start() + self.buffer.len() as u64;
@@ -256,7 +256,7 @@ fn put_block(pool: PoolPtr, slot: u32) {
 }
 
 /// A chain whose buffers are being taken off. Where that is cut short by a panic of foreign code, the rest
-/// goes home and the block is put back all the same.
+/// returns to its pool and the block is put back all the same.
 struct Ending<'a> {
     chain: &'a mut Chain,
     head: &'a PageBuf,

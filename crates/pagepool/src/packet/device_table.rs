@@ -1,11 +1,12 @@
-//! Whole pages that somebody outside has, to be found again by their numbers.
+//! The table of the whole pages that a device has, by page number.
 //!
-//! What   a byte for each page of an area, which says of which pool the page is, if it is here at all. A
-//!        driver inserts what it gives a device, and takes each page back when the device names it.
-//! Who    one thread at a time. Dropped, it sends its pages home.
-//! I1     a page that is table is owned here, and nowhere else; to take it is the one way to part with it. A
-//!        number that is not here gives nothing, each time.
-//! Cost   inserting and removing a page: a byte written and read. 64 pages are a cache line of the table.
+//! What   a byte for each page of an area: 0, or the number of the page's pool in the list of pools. A driver
+//!        inserts the pages that it gives to a device, and removes each one when the device names it.
+//! Who    one thread at a time. Dropping the table returns its pages to their pools.
+//! I1     the table owns its pages. Only removing a page gives it up, and a number that is not in the table
+//!        gives nothing.
+//! Cost   inserting and removing a page: one byte written, one read. 64 pages share a cache line of the
+//!        table.
 
 // UNSAFETY: pages that are inserted become numbers, and handles again when removed; see I1.
 #![expect(unsafe_code)]
@@ -17,10 +18,10 @@ use crate::mem::page::{PAGE_SHIFT, PAGE_SIZE, PageIdx};
 use crate::packet::xdp_buff::{XdpBuff, whole_end};
 use crate::returns::pool_core::PoolPtr;
 
-/// Most pools whose pages are here at once.
+/// Most pools that can have pages in one table.
 const POOLS: usize = u8::MAX as usize;
 
-/// The whole pages that a device has, by page number.
+/// Owns the whole pages that a device has, and finds them by page number. One byte a page.
 ///
 /// ```
 /// # use pagepool::{Arena, ArenaParams, DeviceTable, Pool, PoolParams};
@@ -38,12 +39,12 @@ const POOLS: usize = u8::MAX as usize;
 /// ```
 #[derive(Debug)]
 pub struct DeviceTable {
-    /// Of which all pages here are. Without a page it means nothing.
+    /// The area of all pages in the table; has no meaning while the table is empty.
     area: u64,
     len: usize,
-    /// By page: 0, or one more than the place of its pool.
+    /// By page: 0, or one more than the index of its pool in `pools`.
     marks: Box<[u8]>,
-    /// Those of which there are no pages here may be gone, and others at their addresses.
+    /// A pool without pages in the table may be freed already, and another pool may have its address.
     pools: Vec<PoolPtr>,
 }
 
@@ -53,30 +54,30 @@ unsafe impl Send for DeviceTable {}
 unsafe impl Sync for DeviceTable {}
 
 impl DeviceTable {
-    /// For an area of `pages` pages. Allocates one byte a page.
+    /// An empty table for an area of `pages` pages. Allocates one byte a page.
     pub fn new(pages: usize) -> Self {
         Self { area: 0, len: 0, marks: vec![0; pages].into(), pools: Vec::with_capacity(4) }
     }
 
-    /// Pages that are here.
+    /// Pages in the table.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the table is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Takes all pages of a batch, and says of each its number and where in it a packet begins. Gives the
-    /// batch back if there are pages of another area here, or of 255 other pools. Allocates now and then when
-    /// a pool is new.
+    /// Inserts all pages of a batch, and calls `each` with the number of each page and the offset of the
+    /// packet in it. Gives the batch back if the table has pages of another area, or of 255 other pools. May
+    /// allocate if the pool is new to the table.
     ///
     /// # Panics
-    /// If the area has more pages than [`new`](Self::new) was told, or the closure does; what is left of the
-    /// batch is leaked.
+    /// If a page lies beyond the number of pages given to [`new`](Self::new), or if `each` panics. The rest
+    /// of the batch is leaked then.
     #[inline]
     #[expect(clippy::result_large_err, reason = "the batch, given back as it is")]
     pub fn insert(&mut self, batch: Batch, mut each: impl FnMut(PageIdx, usize)) -> Result<(), Batch> {
@@ -94,14 +95,15 @@ impl DeviceTable {
         Ok(())
     }
 
-    /// Takes packets off the front of a vector, each as its page, and says of each the page's number, where
-    /// in it the packet begins, and its bytes. Stops, with nothing changed for it, at the first that is not a
-    /// whole page to itself, has several buffers, is another pool's than the one before, lies beyond the
-    /// table, or is refused by the closure; and after `most`. Says how many there were. What else a packet
-    /// was, its metadata for one, is forgotten.
+    /// Inserts packets from the front of a vector, at most `most`, each as the page that it lies in; returns
+    /// how many. Calls `takes` with the page's number, the packet's offset in the page, and its length in
+    /// bytes. Only the page is kept: metadata and bounds of the packet are forgotten.
     ///
-    /// None is taken where [`insert`](Self::insert) would give them back. If the closure panics, those that
-    /// were not inserted before are leaked.
+    /// Stops at the first packet that `takes` refuses, is not alone in a whole page, has several buffers, is
+    /// of another pool than the first, or lies beyond the table. That packet and the rest stay in the vector.
+    ///
+    /// Inserts none if [`insert`](Self::insert) would give their pages back. If `takes` panics, the packets
+    /// that were not inserted are leaked.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, DeviceTable, Pool, PoolParams};
@@ -150,14 +152,17 @@ impl DeviceTable {
         inserted
     }
 
-    /// Removes pages as the packets that were written into them. There are `n`; of each, by its number,
-    /// `named` says where in the area it begins, and its bytes, more than 0. Stops, before changing anything
-    /// for it, at the first of which nothing is said, whose page is not here, that is empty or beyond what
-    /// [`XdpBuff::new`] takes, or that is another pool's than the one before; and when the vector is full,
-    /// for it never grows. Says how many there were, and their bytes.
+    /// Removes up to `n` pages and appends each to the vector as a packet; returns how many, and the sum of
+    /// their bytes. `named` is called with 0, 1, 2, ... and returns where packet number i begins in the area,
+    /// and its length in bytes.
     ///
-    /// The closure may be asked twice about a packet, and say something else then: what it says last is
-    /// looked at as a whole. If it panics, what it named before is leaked, and counts as here for ever.
+    /// Stops, without changing anything for that packet, where `named` returns `None`, the page is not in the
+    /// table or is of another pool than the first, the packet is empty or ends beyond what [`XdpBuff::new`]
+    /// takes, or the vector is full: it never grows.
+    ///
+    /// `named` may be called twice for a packet, and may return something else then: the last value counts,
+    /// and is checked. If it panics, the packets removed so far are leaked, and still count in
+    /// [`len`](Self::len).
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, DeviceTable, Pool, PoolParams};
@@ -197,7 +202,7 @@ impl DeviceTable {
                 break; // an empty packet ends beyond any page, too
             }
             *mark = 0;
-            let page = PageIdx(page as u32); // one that was table
+            let page = PageIdx(page as u32); // it was in the table
             place.write(XdpBuff::whole(PageBuf::whole(pool, page), offset as u32, len));
             taken += 1;
             bytes += u64::from(len);
@@ -208,7 +213,7 @@ impl DeviceTable {
         (taken, bytes)
     }
 
-    /// Removes a page and returns its buffer, if it is here.
+    /// Removes a page and returns its buffer, if the page is in the table.
     #[inline(always)]
     pub fn remove(&mut self, page: PageIdx) -> Option<PageBuf> {
         let mark = std::mem::take(self.marks.get_mut(page.0 as usize)?);
@@ -235,8 +240,8 @@ impl DeviceTable {
         std::mem::take(&mut self.len)
     }
 
-    /// What pages of a pool are marked with. What is known by that mark is the pool that lives: if no page of
-    /// it is here, the one that was known may be gone, and this one at its address.
+    /// The mark for pages of a pool. If the table has no page of it, an entry at the same address may be that
+    /// of a pool that was freed; it is replaced.
     #[inline(always)]
     fn mark_of(&mut self, pool: PoolPtr) -> Option<u8> {
         match self.pools.first_mut() {

@@ -3,7 +3,7 @@
 //! What   a buffer, where in it the packet lies, room before and after it, metadata right before it, and
 //!        further buffers where one is not enough. Linux: `struct xdp_buff`.
 //! Who    the thread that polls a device makes it; a handler reads and changes it. It is dropped (its buffers
-//!        go home at once), or becomes an [`XdpFrame`](crate::XdpFrame), which outlives the poll.
+//!        return at once), or becomes an [`XdpFrame`](crate::XdpFrame), which outlives the poll.
 //! Why    moving its ends follows `bpf_xdp_adjust_head`, `bpf_xdp_adjust_tail` and `bpf_xdp_adjust_meta`
 //!        (net/core/filter.c, v7.3), with the same limits but one: Linux keeps 40 bytes of the headroom for
 //!        its frame, and here a frame is a value, so all of the headroom may be used.
@@ -322,7 +322,7 @@ impl XdpBuff {
         self.chain.push(&self.head, Frag::new(buffer, offset, len)).map_err(Frag::into_buffer)
     }
 
-    /// Returns the first buffer; the others go home now. For code that sends packets home in bulk.
+    /// Returns the first buffer; the others return now. For code that returns packets in bulk.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};

@@ -1,13 +1,14 @@
-//! Frames of any pools that go home together.
+//! Frames of any pools that are returned together.
 //!
-//! What   the buffers of frames, in an array of the caller's; when it is full, and when asked, all of them go
-//!        home, and each pool is gone to once: one look at the owner, one lane, or one lock. Linux: `struct
+//! What   the buffers of up to 64 frames, in the caller's memory. A full bulk, or a flush, returns all of
+//!        them and visits each pool once: one look at the owner, one lane, or one lock. Linux: `struct
 //!        xdp_frame_bulk`.
-//! Who    any thread, one at a time. The owner is looked up when the buffers return home, not when they come.
-//! Order  a frame's further buffers are taken out of its chain when it comes, while its first buffer keeps
-//!        the pool that the chain lies in.
-//! Cost   64 handles of the caller's memory; nothing is allocated. For a pool's pages on another thread, per
-//!        64: a store into a lane each, or one lock.
+//! Who    any thread, one at a time. The owner is looked up when the buffers return, not when they are
+//!        pushed.
+//! Order  a frame's further buffers leave its chain when it is pushed, while its first buffer keeps the pool
+//!        that the chain lies in.
+//! Cost   64 handles of the caller's memory; nothing is allocated. For the pages of one pool on another
+//!        thread, per 64: a store into a lane each, or one lock.
 
 // UNSAFETY: buffers are kept in memory that is initialised as far as it is used.
 #![expect(unsafe_code)]
@@ -79,8 +80,9 @@ impl XdpFrameBulk {
         self.len == 0
     }
 
-    /// Takes a frame that is done with: its further buffers, then its first. What waits goes home when there
-    /// is no room for more. Memory that is not a pool's goes back at once. Linux: `xdp_return_frame_bulk`.
+    /// Takes a frame that is done with: its further buffers, then its first. What waits returns to its pool
+    /// when there is no room for more. Memory that is not a pool's goes back at once. Linux:
+    /// `xdp_return_frame_bulk`.
     #[doc(alias = "xdp_return_frame_bulk")]
     #[inline]
     pub fn push(&mut self, frame: XdpFrame) {

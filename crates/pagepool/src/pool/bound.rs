@@ -49,7 +49,7 @@ impl Pool {
 impl Bound {
     #[inline(always)]
     pub(crate) fn ptr(&self) -> PoolPtr {
-        // SAFETY: `home` never changes, and no exclusive borrow of the pool is live outside `policy`.
+        // SAFETY: `ptr` never changes, and no exclusive borrow of the pool is live outside `policy`.
         unsafe { (*self.pool.get()).ptr }
     }
 

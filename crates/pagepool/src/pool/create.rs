@@ -29,7 +29,7 @@ impl Pool {
     /// let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams { name: "rx0".into(), ..Default::default() }, arena)?.bind();
     /// let buffer = pool.alloc_page().expect("16 MiB are free");
-    /// drop(buffer); // home, in the cache of this thread
+    /// drop(buffer); // returns into the cache
     /// assert_eq!(pool.stats().recycle_cached, 1);
     /// # Ok::<(), pagepool::Error>(())
     /// ```

@@ -73,7 +73,7 @@ impl Bound {
         }
     }
 
-    /// Polls all deferred buffers, by the rule of [`OnBusy`](crate::OnBusy); returns how many went home.
+    /// Polls all deferred buffers, by the rule of [`OnBusy`](crate::OnBusy); returns how many were returned.
     /// Refills poll by themselves; this is for an idle owner, or one that must know. Inside an [`InUse`] it
     /// does nothing. A user that panics does so through this call, and no buffer is lost.
     ///

@@ -19,15 +19,15 @@
 //! back stay valid: an entry stays in the queue while its user is polled, and a panic there loses nothing. A
 //! poll inside a poll does nothing. Buffers that are queued meanwhile are polled in the next round.
 //!
-//! Failure: an entry that is dropped before its user said "done" never goes home. So memory may leak, but is
-//! never used again too early.
+//! Failure: an entry that is dropped before its user said "done" never returns to its pool. So memory may
+//! leak, but is never used again too early.
 //!
-//! The end of the pool: a deferred buffer is out, so the pool does not end before it is home (I9). The queue
-//! passes to the [`Shutdown`](crate::Shutdown), which polls all of it in each of its methods
+//! The end of the pool: a deferred buffer is out, so the pool does not end before it has returned (I9). The
+//! queue passes to the [`Shutdown`](crate::Shutdown), which polls all of it in each of its methods
 //! ([`is_complete`](crate::Shutdown::is_complete), [`wait`](crate::Shutdown::wait),
 //! [`report`](crate::Shutdown::report)); one thread at a time has the queue; a second one finds it taken and
-//! goes on without. A buffer that is done goes home as a late buffer does. A `Shutdown` that is dropped polls
-//! once more, and leaks on purpose what is still in use: never given back, counted in
+//! goes on without. A buffer that is done returns to its pool as a late buffer does. A `Shutdown` that is
+//! dropped polls once more, and leaks on purpose what is still in use: never given back, counted in
 //! [`DeferredStats::leaked`](crate::DeferredStats::leaked). A pool that is dropped drops its `Shutdown` at
 //! once.
 
@@ -217,8 +217,8 @@ impl DeferredQueue {
         state.queued.is_empty() && state.released.is_empty()
     }
 
-    /// One round: polls up to `most` queued buffers, and up to as many released ones. Returns how many went
-    /// home.
+    /// One round: polls up to `most` queued buffers, and up to as many released ones; returns how many were
+    /// returned to the pool.
     pub(crate) fn poll(&self, most: usize) -> usize {
         let Some(round) = PollRound::begin(self) else { return 0 };
         let home = round.ask_in_order(most);
@@ -346,7 +346,7 @@ impl<'a> PollRound<'a> {
         home
     }
 
-    /// Each once; the last buffer moves into the gap of one that went home.
+    /// Each once; the last buffer moves into the gap of one that was returned.
     fn ask_all(&self) {
         let mut past = 0;
         for _ in 0..self.queued {
@@ -393,7 +393,7 @@ impl<'a> PollRound<'a> {
     }
 
     /// Releases the head, if fewer than the capacity are released: a reference keeps its memory before the
-    /// buffer goes home.
+    /// buffer returns to its pool.
     fn release_head(&self) -> bool {
         let mut state = self.state().borrow_mut();
         if state.released.len() == self.end.0.capacity {

@@ -62,7 +62,7 @@ impl PageBuf {
     ///
     /// # Safety
     /// * The words are such a pair.
-    /// * No other buffer is made from them while this one lives, and none after it went home.
+    /// * No other buffer is made from them while this one lives, and none after it was returned.
     #[inline]
     pub unsafe fn from_token(pool: NonNull<c_void>, place: u64) -> Self {
         Self { pool: PoolPtr(pool.cast()), bits: HandleBits::from_bits(place) }

@@ -60,7 +60,7 @@ pub struct PoolParams {
     pub frag_align: usize,
     /// Address spaces that every page is mapped in. `dma_addr` answers for the first.
     pub domains: Vec<Arc<dyn DmaDomain>>,
-    /// Hand pages to the device when they join and when they come home, in domains that are not coherent.
+    /// Hand pages to the device when they join and when they return, in domains that are not coherent.
     /// Linux: `PP_FLAG_DMA_SYNC_DEV`.
     pub sync_for_device: bool,
     /// The owner counts as starved if fewer pages than this are available. 0: only a failed allocation

@@ -38,8 +38,8 @@ impl PoolRef {
         self.0.id
     }
 
-    /// The pool's id in its registry. Once the pool is destroyed and its last buffer is home, the id may name
-    /// another pool.
+    /// The pool's id in its registry. Once the pool is destroyed and its last buffer has returned, the id may
+    /// name another pool.
     pub fn mem_id(&self) -> MemId {
         self.0.mem_id
     }

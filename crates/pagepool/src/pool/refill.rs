@@ -83,7 +83,7 @@ impl Bound {
     fn refill(&self, first: bool) -> Option<PageIdx> {
         let pool = self.ptr();
         if first && let Some(deferred) = self.deferred() {
-            // Buffers that are done go into the cache, or home as any buffer.
+            // Buffers whose users are done go into the cache, or return as any dropped buffer.
             deferred.poll(self.policy(|p| p.refill));
         }
         // A look at the heads is cheap; the node of this thread, which a drain needs, may cost a system call.
@@ -182,8 +182,8 @@ impl Bound {
         None
     }
 
-    /// Counts fragments that came home as messages; says whether the page is home with them, and may stay in
-    /// the pool.
+    /// Counts fragments that returned as messages; says whether the page is complete with them, and may stay
+    /// in the pool.
     fn last_frag_home(&self, page: PageIdx, n: u32) -> bool {
         let (pool, owner) = (self.ptr(), self.owner());
         if !pool.frag_counted(owner, page, n) {
@@ -200,7 +200,7 @@ impl Bound {
         true
     }
 
-    /// A page that came home goes into the cache, or comes back if it is of another node. One that was in
+    /// A page that returned goes into the cache, or comes back if it is of another node. One that was in
     /// fragments counts now as one that came through the ring.
     fn take_home(&self, page: PageIdx, node: Option<NodeId>, of_frags: bool) -> Option<PageIdx> {
         let pool = self.ptr();
@@ -285,7 +285,7 @@ impl Bound {
 
     // ---- Fragments ------------------------------------------------------------------------------
 
-    /// The open page has no room: closes it, and cuts from the same one again if it is home, else from
+    /// The open page has no room: closes it, and cuts from the same one again if it has returned, else from
     /// another.
     #[cold]
     pub(crate) fn cut_next(&self, size: usize, len: usize) -> Option<(PageIdx, usize)> {
@@ -319,7 +319,7 @@ impl Bound {
         }
     }
 
-    /// Stops cutting the open page; gives it, still counted as split, if all its fragments are home and
+    /// Stops cutting the open page; gives it, still counted as split, if all its fragments have returned and
     /// nothing refers to it.
     #[inline(always)]
     fn close_frag(&self) -> Option<PageIdx> {
@@ -352,7 +352,8 @@ impl Bound {
         Some(page)
     }
 
-    /// Takes in the fragments at the head of the lanes, so that a page whose fragments are all home is found.
+    /// Takes in the fragments at the head of the lanes, so that a page whose fragments have all returned is
+    /// found.
     fn drain_frags(&self) {
         let pool = self.ptr();
         for lane in pool.used_lanes() {

@@ -1,14 +1,14 @@
-//! The end of a pool: defined, with buffers out, on whichever thread the last one comes home.
+//! The end of a pool: defined, with buffers out, on whichever thread the last one returns.
 //!
-//! Who     the holder of the owner half ends the pool, once; any thread may bring the last buffer home.
+//! Who     the holder of the owner half ends the pool, once; any thread may return the last buffer.
 //! How     (1) nobody owns the pool any more, so every drop takes the way of other threads. (2) Under the
 //!         return lock `detached` is set: nothing enters the ring any more. (3) Every lane is flagged, a
 //!         heavy fence follows, and every lane is emptied under its cold lock. A returner stores its message,
 //!         then looks at the flag: either it sees it, and takes its own messages out under the same lock and
 //!         accounts for them, or the message was there when the lane was emptied. (4) `remaining` gets the
-//!         number of pages still out; each that comes home late takes one away; the thread that brings it to
+//!         number of pages still out; each that returns late takes one away; the thread that brings it to
 //!         0 frees the pool. It starts at 0 and late returns may take it below. It is 0 again only after the
-//!         number was added and all pages came home.
+//!         number was added and all pages returned.
 //! Fragments  the owner's private count of each split page moves into the page's atomic one, as a debt that
 //!        late fragments pay; the thread that brings it to 0 has the page.
 //! Waits   deferred buffers stay out, and the queue passes to the [`Shutdown`] (protocol: deferred_queue.rs).
@@ -93,7 +93,7 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     let (frags, pages): (Vec<u32>, Vec<u32>) = messages.into_iter().partition(|&m| is_frag(m));
     frags.into_iter().for_each(|m| frags_home(page_of(m), 1));
     // SAFETY: I2; no foreign code runs in this function.
-    // The open page has a bias for fragments that were never handed out: those are home.
+    // The open page has a bias for fragments that were never handed out: those have returned.
     if let Some((page, unused)) = unsafe { &mut *pool.own.frag.get() }.close() {
         frags_home(page, unused);
     }

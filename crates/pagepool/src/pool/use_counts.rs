@@ -2,8 +2,8 @@
 //!
 //! Who    any thread takes and puts; the thread that polls the pool asks.
 //! Pairs  [`UseCounts::put`] (Release) -> `in_use` (Acquire): all that a user did with the bytes before it
-//!        put its count happened before the buffer goes home. [`UseCounts::take`] needs no ordering: its
-//!        caller has a count already, or has the buffer.
+//!        put its count happened before the buffer returns to its pool. [`UseCounts::take`] needs no
+//!        ordering: its caller has a count already, or has the buffer.
 //! Cost   take and put: one atomic read-modify-write each. Counts are packed, sixteen in a cache line.
 
 use std::sync::Arc;

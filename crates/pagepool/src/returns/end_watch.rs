@@ -14,7 +14,7 @@ use crate::sys::sync::{AtomicI64, Ordering};
 #[derive(Debug)]
 pub(crate) struct EndWatch {
     /// It starts at 0, and late returns may take it below. It is 0 again only after the end added the pages
-    /// out and all of them came home.
+    /// out and all of them returned.
     remaining: AtomicI64,
     done: Flag,
 }
@@ -24,12 +24,13 @@ impl EndWatch {
         Self { remaining: AtomicI64::new(0), done: Flag::new(0) }
     }
 
-    /// The pool has ended with `out` pages out. Says whether all are home, so that the caller frees the pool.
+    /// The pool has ended with `out` pages out. Says whether all have returned, so that the caller frees the
+    /// pool.
     pub(crate) fn expect(&self, out: i64) -> bool {
         self.remaining.fetch_add(out, Ordering::AcqRel) + out == 0
     }
 
-    /// `n` pages came home late. Says whether they were the last, so that the caller frees the pool.
+    /// `n` pages returned late. Says whether they were the last, so that the caller frees the pool.
     pub(crate) fn account(&self, n: i64) -> bool {
         self.remaining.fetch_sub(n, Ordering::AcqRel) == n
     }

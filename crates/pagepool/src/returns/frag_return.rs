@@ -1,9 +1,9 @@
-//! The ways home of a fragment.
+//! The ways back of a fragment.
 //!
 //! What   a fragment that ends on the owner's thread is counted in its page's record. Elsewhere it is a
 //!        message, and where lane and ring are full a count in the record, which the owner takes in at a
 //!        refill.
-//! Who    any thread; the owner alone decides that a page's last fragment is home (I5).
+//! Who    any thread; the owner alone decides that a page's last fragment has returned (I5).
 
 // UNSAFETY: the owner's count of split pages is reached through its owner cell.
 #![expect(unsafe_code)]
@@ -16,7 +16,7 @@ use crate::returns::pool_core::{PoolPtr, ReturnState};
 use crate::sys::sync::Ordering;
 
 impl PoolPtr {
-    /// A fragment on the owner's thread; the page that is home with it goes into the cache, or `to_ring`.
+    /// A fragment on the owner's thread; the page that is complete with it goes into the cache, or `to_ring`.
     #[inline]
     pub(crate) fn frag_here(self, owner: OwnerProof, frag_page: PageIdx, to_ring: bool) {
         let page = frag_page.head(self.geometry.order);
@@ -25,8 +25,8 @@ impl PoolPtr {
         }
     }
 
-    /// Counts fragments that came home; returns whether the page is home with them. The owner alone decides
-    /// that (I5).
+    /// Counts fragments that returned; returns whether the page is complete with them. The owner alone
+    /// decides that (I5).
     #[inline(always)]
     pub(crate) fn frag_counted(self, _owner: OwnerProof, page: PageIdx, n: u32) -> bool {
         let meta = self.page_meta(page);
@@ -35,7 +35,7 @@ impl PoolPtr {
         left == 0
     }
 
-    /// The last fragment of a page came home on the owner's thread: the page goes the way of a whole one.
+    /// The last fragment of a page returned on the owner's thread: the page goes the way of a whole one.
     #[cold]
     fn split_page_home(self, owner: OwnerProof, page: PageIdx, to_ring: bool) {
         self.one_split_less(owner);

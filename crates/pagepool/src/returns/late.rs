@@ -2,11 +2,11 @@
 //!
 //! Who    any thread. A returner that finds its pool ended accounts for its own pages, and touches the pool
 //!        no more.
-//! How    (the steps are those of shutdown.rs) each page that comes home late takes one from `remaining`; the
+//! How    (the steps are those of shutdown.rs) each page that returns late takes one from `remaining`; the
 //!        return that brings it to 0 frees the pool. A late fragment takes one from the count in its page's
 //!        record; the return that brings that to 0 has the page.
 
-// UNSAFETY: the last one home frees the pool, and gives pages back to their provider.
+// UNSAFETY: the last return frees the pool, and gives pages back to their provider.
 #![expect(unsafe_code)]
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) fn give_back_all(pool: PoolPtr, pages: &[PageIdx]) {
     unsafe { provider.release(pool.geometry.order, &free) };
 }
 
-/// Pages that came home after the end, for which this thread accounts.
+/// Pages that returned after the end, for which this thread accounts.
 #[cold]
 pub(crate) fn came_home_late(pool: PoolPtr, pages: &[PageIdx]) {
     if pages.is_empty() {
@@ -41,7 +41,7 @@ pub(crate) fn came_home_late(pool: PoolPtr, pages: &[PageIdx]) {
     }
 }
 
-/// A fragment that came home after the end.
+/// A fragment that returned after the end.
 #[cold]
 pub(crate) fn frag_came_home_late(pool: PoolPtr, page: PageIdx) {
     if frag_was_last(pool, page) {
@@ -69,7 +69,7 @@ pub(crate) fn drain_late(pool: PoolPtr, lane: &Lane) {
     came_home_late(pool, &pages);
 }
 
-/// The last page is home and the owner is gone: frees everything, then tells who deferred.
+/// The last page has returned and the owner is gone: frees everything, then tells who deferred.
 pub(crate) fn free(pool: PoolPtr) {
     let watch = pool.watch.clone();
     // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any

@@ -1,4 +1,4 @@
-//! The ways home of a whole page.
+//! The ways back of a whole page.
 //!
 //! Who    any thread. The owner's thread puts a page into the cache, any other into its lane.
 //! Order  as in net/core/page_pool.c:__page_pool_put_page (v7.3): not recyclable -> sync for the device ->
@@ -6,7 +6,7 @@
 //! Life   after its message is visible a returner touches the lane, and never the pool, which may be gone.
 //! Foreign code (providers, domains) runs with no lock held and no borrow of the cache live, so it may drop
 //! buffers.
-//! Cost   home on the owner's thread: no atomic read-modify-write. Elsewhere: one Release store into a lane.
+//! Cost   on the owner's thread: no atomic read-modify-write. Elsewhere: one Release store into a lane.
 
 // UNSAFETY: a page that leaves the pool goes back to its provider.
 #![expect(unsafe_code)]
@@ -75,7 +75,7 @@ impl PoolPtr {
         self.send_page(page);
     }
 
-    /// A whole page that needs nothing but to go home: lane, ring, or out of the pool.
+    /// A whole page that needs nothing but to return: lane, ring, or out of the pool.
     #[inline]
     pub(crate) fn send_page(self, page: PageIdx) {
         if let Some(lane) = self.lane()
@@ -143,7 +143,7 @@ impl PoolPtr {
         pages[pushed..].iter().for_each(|&page| self.ring_or_out(PageIdx(page)));
     }
 
-    /// A page with a reference comes home on a thread that is not the owner's.
+    /// A page with a reference returns on a thread that is not the owner's.
     #[cold]
     fn release_held(self, page: PageIdx) {
         let returns = self.returns.lock();

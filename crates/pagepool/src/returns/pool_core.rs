@@ -5,8 +5,8 @@
 //!        owner reads per buffer.
 //! Who    any thread that has a buffer. The cache, the fragment state and the owner's counters belong to the
 //!        holder of the owner half (I2), which the owner word names.
-//! Life   a buffer that is out keeps the pool (I3), without a count: the pool ends when the last one is home
-//!        (I9, late.rs).
+//! Life   a buffer that is out keeps the pool (I3), without a count: the pool ends when the last one has
+//!        returned (I9, late.rs).
 
 // UNSAFETY: handles refer to the pool by address; `OwnerProof::assume` follows the owner word.
 #![expect(unsafe_code)]
@@ -59,7 +59,7 @@ pub(crate) struct PoolCore {
     /// Written under the return lock.
     pub(crate) returned: Counters,
     pub(crate) ring: ReturnRing,
-    /// Pages that came home after the end. Any thread.
+    /// Pages that returned after the end. Any thread.
     pub(crate) late: PlainU64,
     /// Those of them that Linux would still put into the ring. Written under the return lock.
     pub(crate) late_ring: Counter,
@@ -209,7 +209,7 @@ unsafe impl Sync for PoolCore {}
 /// A pool, as a buffer that is out refers to it: an address, not a count.
 ///
 /// Code that follows it holds something of the pool that is not accounted for yet (a buffer, a message of its
-/// own, the owner half), so the pool is there (I3, I9). The methods on the way home take it by value. None
+/// own, the owner half), so the pool is there (I3, I9). The methods on the way back take it by value. None
 /// keeps a reference once the buffer belongs to another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
@@ -280,7 +280,7 @@ impl PoolPtr {
         Some(self.lanes[at].clone())
     }
 
-    /// Hands a page that comes home to the device: at most `dirty` bytes from where packets begin.
+    /// Hands a page that returns to the device: at most `dirty` bytes from where packets begin.
     #[inline]
     pub(crate) fn sync_for_device(self, page: PageIdx, dirty: usize) {
         if !self.syncing.is_empty() {
@@ -289,7 +289,7 @@ impl PoolPtr {
         }
     }
 
-    /// Hands a page whose last fragment came home to the device: all of it, for any fragment may have been
+    /// Hands a page whose last fragment returned to the device: all of it, for any fragment may have been
     /// written.
     pub(crate) fn sync_split_page(self, page: PageIdx) {
         if !self.syncing.is_empty() {

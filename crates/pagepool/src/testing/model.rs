@@ -31,7 +31,7 @@ const RETRY: u32 = 256;
 struct PageRecord {
     /// Fragments out.
     frags: u32,
-    /// Fragments that came home without room for a message.
+    /// Fragments that returned without room for a message.
     overflowed: u32,
     refs: u32,
     clones: u32,
@@ -202,7 +202,7 @@ impl PoolsModel {
         assert_eq!(named(&PREDICTED_DEFERRED, &seen.fields()), told, "deferred queue of pool {pool} {when}");
     }
 
-    /// Whether a pool has ended, everything of it is home, and its deferred queue is empty.
+    /// Whether a pool has ended, everything of it has returned, and its deferred queue is empty.
     pub fn is_complete(&self, pool: usize) -> bool {
         let p = &self.pools[pool];
         p.ended && p.stats.inflight() == 0 && p.released.is_empty()
@@ -396,7 +396,7 @@ impl PoolsModel {
         Some((token, offset))
     }
 
-    /// Closes the open page and opens it again if it is home, else another.
+    /// Closes the open page and opens it again if it has returned, else another.
     fn open_next(&mut self, pool: usize) -> Option<()> {
         self.take_in_leading_frags(pool);
         let closed = self.pools[pool].open.take().map(|open| open.token);
@@ -428,7 +428,7 @@ impl PoolsModel {
         }
     }
 
-    /// Says whether the page is home with these fragments.
+    /// Says whether the page is complete with these fragments.
     fn frag_counted(&mut self, pool: usize, token: PageToken, n: u32) -> bool {
         let open = self.pools[pool].open.is_some_and(|open| open.token == token);
         let record = self.record(pool, token);
@@ -436,7 +436,7 @@ impl PoolsModel {
         record.frags == 0 && !open
     }
 
-    /// Fragments that came home as messages; gives their page if it is home with them and of another node.
+    /// Fragments that returned as messages; gives their page if it is complete with them and of another node.
     fn frag_home(&mut self, pool: usize, token: PageToken, n: u32) -> Option<PageToken> {
         if !self.frag_counted(pool, token, n) {
             return None;
@@ -660,7 +660,7 @@ impl PoolsModel {
     }
 
     /// A round of polling, of `most` buffers at most, by the thread that the pool is bound to. Returns how
-    /// many went home.
+    /// many buffers were returned.
     pub fn poll_deferred(&mut self, pool: usize, most: usize) -> usize {
         let p = &mut self.pools[pool];
         if p.waiting.is_empty() && p.released.is_empty() {
@@ -811,7 +811,7 @@ impl PoolsModel {
                 ModelMessage::Frag(token) => pages.extend(self.frag_counted(pool, token, 1).then_some(token)),
             }
         }
-        // The page that was being cut is home now if its last fragment came home before.
+        // The page that was being cut has returned now if its last fragment returned before.
         if let Some(open) = open.filter(|open| !pages.contains(&open.token)) {
             pages.extend((self.record(pool, open.token).frags == 0).then_some(open.token));
         }

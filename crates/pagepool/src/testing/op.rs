@@ -71,7 +71,7 @@ pub enum Op {
     BindElsewhere(u8),
     /// The other thread ends; the next one is a new thread.
     ThreadEnds,
-    /// Destroys a pool; what is out comes home late.
+    /// Destroys a pool; what is out returns late.
     Destroy(u8),
 }
 

@@ -4,7 +4,7 @@
 //! The packets lie in a pool that a checking IOMMU maps for a device. The device writes what is received and
 //! reads what is sent, so a missed sync shows as a fault or as other bytes. Every packet is written in a
 //! pattern of its own, so memory that is used again too early shows at the next comparison. At the end
-//! everything is home.
+//! everything has returned.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Drop for Lent {
     }
 }
 
-/// Runs the list, and then brings everything home. Panics where a packet has other bytes than it must have,
+/// Runs the list, and then returns everything. Panics where a packet has other bytes than it must have,
 /// where the device met a fault, and where anything is out at the end.
 pub fn run_packets(setup: PacketSetup, ops: &[PacketOp]) {
     let mut run = PacketRun::new(setup);
@@ -218,7 +218,7 @@ impl PacketRun {
         }
     }
 
-    /// Everything goes home, and is there.
+    /// Returns everything, and checks that all of it arrived.
     fn end(mut self) {
         self.frames.clear();
         while let Some(packet) = self.packets.pop_front() {

@@ -2,7 +2,7 @@
 //!
 //! Everything is deterministic: the other thread does one thing at a time, while this one waits for it. Every
 //! buffer is stamped with a number of its own when it is handed out, and the stamp is looked at before it
-//! goes home, so a page or a fragment that had two owners shows.
+//! returns to its pool, so a page or a fragment that had two owners shows.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Sender, channel};
@@ -33,7 +33,7 @@ struct Out<T> {
     token: PageToken,
     what: T,
     frag: bool,
-    /// A whole page whose record may have to be looked up when it comes home.
+    /// A whole page whose record may have to be looked up when it returns.
     special: bool,
     stamp: u64,
 }
@@ -89,13 +89,13 @@ struct OpRun {
 }
 
 /// Runs the list over `provider`, which has exactly `setup.pages` free pages of `setup.order`, and then
-/// brings everything home. Panics where the pools and the model differ.
+/// returns everything. Panics where the pools and the model differ.
 ///
 /// One run at a time per process: what the model knows of lanes holds while no other pool takes part.
 pub fn run(setup: Setup, provider: Arc<dyn Provider>, ops: &[Op]) {
     let available = provider.available(setup.order);
     let domain: Arc<dyn DmaDomain> = Arc::new(IdentityDomain::new("model"));
-    // Keeps the device's view of the area beyond the end of both pools, so that raw buffers can come home
+    // Keeps the device's view of the area beyond the end of both pools, so that raw buffers can return
     // late.
     let keeper = provider.area().attach(&domain).expect("the identity maps everything");
     let mut run = OpRun::new(setup, provider.clone(), domain);
@@ -202,7 +202,7 @@ impl OpRun {
         }
     }
 
-    /// Brings everything home in the order of its kinds, and ends both pools.
+    /// Returns everything in the order of its kinds, and ends both pools.
     fn end(mut self) {
         while !self.buffers.is_empty() {
             self.drop_buffer(0, Who::OtherThread);
@@ -615,7 +615,7 @@ impl OpRun {
     }
 }
 
-/// What a bulk sends home together: the plain pages of a pool, the fragments of a pool, any other page by
+/// What a bulk returns together: the plain pages of a pool, the fragments of a pool, any other page by
 /// itself.
 fn groups(mut outs: Vec<Out<()>>) -> Vec<Vec<Out<()>>> {
     let mut groups = Vec::new();

@@ -108,7 +108,7 @@ impl Block {
         }
     }
 
-    /// Sends everything home.
+    /// Returns everything.
     pub(crate) fn end(&mut self) {
         self.settle();
         while self.info.frags.pop().is_some() {}

@@ -1,7 +1,7 @@
 //! A counted reference to what the clones of a packet share.
 //!
 //! What   [`BlockRef`] gives `&Block` always, `&mut Block` while it is the only one, and the last to be
-//!        dropped sends everything home and puts the block back.
+//!        dropped returns everything and puts the block back.
 //! Pairs  drop (Release on `refs`) -> the drop that finds it is the last, and `get_mut` (Acquire): they see
 //!        all reads of the others done, and their note.
 //! Cost   clone and drop of one of several: one atomic operation. The only reference: taken and put back, see
@@ -61,7 +61,7 @@ impl BlockRef {
         };
         // SAFETY: I1. The block was just taken.
         let room = unsafe { &raw mut (*cache.block(slot)).info };
-        // SAFETY: I1. As above, and what its last user had in it was sent home.
+        // SAFETY: I1. As above, and what its last user had in it was returned.
         unsafe { room.write(info) };
         Some(NewBlock(Self { cache, slot }))
     }
@@ -161,8 +161,8 @@ impl Drop for BlockRef {
     }
 }
 
-/// The block that the last reference left. It is dropped only where a panic of foreign code cuts the sending
-/// home short: then the rest goes home and the block is put back all the same.
+/// The block that the last reference left. It is dropped only if foreign code panics while the block is
+/// emptied: then the rest is returned and the block is put back all the same.
 struct BlockRest {
     cache: CacheRef,
     slot: u32,

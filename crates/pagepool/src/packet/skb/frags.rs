@@ -94,7 +94,7 @@ impl Frags {
         }
     }
 
-    /// Takes bytes off the front; what is consumed goes home.
+    /// Takes bytes off the front; what is consumed returns to its pool.
     pub(crate) fn pull(&mut self, less: usize) {
         let (mut left, mut consumed) = (less, 0);
         for frag in self.as_mut_slice() {
@@ -110,7 +110,7 @@ impl Frags {
         (0..consumed).for_each(|_| drop(self.pop()));
     }
 
-    /// Keeps the first `len` bytes; the rest goes home.
+    /// Keeps the first `len` bytes; the rest returns to its pool.
     pub(crate) fn trim(&mut self, len: usize) {
         while self.len() > len {
             let more = self.len() - len;

@@ -4,7 +4,7 @@ use crate::packet::skb::error::SkbError;
 use crate::packet::skb::sk_buff::SkBuff;
 
 impl SkBuff {
-    /// Cuts bytes off the front, across fragments; those that are consumed go home at once. Linux:
+    /// Cuts bytes off the front, across fragments; those that are consumed return at once. Linux:
     /// `skb_pull`, and `pskb_pull` without its copy.
     ///
     /// Within the head this is the packet's own affair, and costs nothing. Beyond it a packet that a clone
@@ -45,7 +45,7 @@ impl SkBuff {
         own
     }
 
-    /// Cuts the end off: `len` bytes stay. What lies behind goes home at once. Linux: `pskb_trim`.
+    /// Cuts the end off: `len` bytes stay. What lies behind returns to its pool at once. Linux: `pskb_trim`.
     ///
     /// A packet with fragments that a clone shares gets a block of its own first; one without is cut for
     /// nothing. More bytes than it has leave it as it is.
@@ -73,7 +73,7 @@ impl SkBuff {
     ///
     /// If they are this costs nothing. Else they are copied behind the head's data, where there is room for
     /// them and no clone, or with it into ordinary memory: the block's own 512 bytes, or newly allocated
-    /// ones. Fragments that are consumed go home at once.
+    /// ones. Fragments that are consumed return at once.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache};

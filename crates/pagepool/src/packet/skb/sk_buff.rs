@@ -1,7 +1,7 @@
 //! A packet for stacks.
 //!
 //! What   a head (the linear part) and up to 17 fragments, memory of pools and ordinary memory mixed. Clones
-//!        share the data; the last of them to be dropped sends every buffer home, once, on whichever thread.
+//!        share the data; the last of them to be dropped returns every buffer, once, on whichever thread.
 //!        Linux: `struct sk_buff` with `skb_shared_info`.
 //! Who    the thread that has it. What the clones share is changed by nobody; see each operation for what it
 //!        does about that: most make the packet's own copy of the description first (a block, and the head's
@@ -246,8 +246,9 @@ impl SkBuff {
         self.block.is_shared()
     }
 
-    /// Whether it is marked: some of its memory is of a pool. Memory goes home with the mark and without; the
-    /// mark keeps packets of both kinds from being merged, as in Linux. Linux: `skb->pp_recycle`.
+    /// Whether it is marked: some of its memory is of a pool. Memory returns to its pool with the mark and
+    /// without; the mark keeps packets of both kinds from being merged, as in Linux. Linux:
+    /// `skb->pp_recycle`.
     #[inline]
     pub fn recycles(&self) -> bool {
         self.recycle
