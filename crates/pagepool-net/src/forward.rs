@@ -6,11 +6,11 @@
 //!        what one redirects to a port of another goes over a [handoff](crate::handoff).
 //! Order  the handler decides about all packets of a burst, then the verdicts are carried out, packet by
 //!        packet. If it panics, the burst ends: its buffers return.
-//! Short  a burst that all goes out of one port of this thread is given to its device as it is, where nothing
-//!        waits for that and the device takes it; else packets become frames and wait, in order, for the end
-//!        of the burst.
-//! Return what ends here is collected and returned in bulk, at the end of each burst; what was sent,
-//!        through a [`XdpFrameBulk`]. A packet of another thread's pool returns by itself.
+//! Short  if all packets of a burst leave by one port of this thread, nothing waits for that port, and its
+//!        device takes them, they are given to the device as they are. Otherwise packets become frames and
+//!        wait, in order, for the end of the burst.
+//! Return buffers of packets that end are returned in bulk at the end of each burst, those of frames that
+//! were sent through a [`XdpFrameBulk`]. A packet of another thread's pool returns singly.
 //! Cost   nothing is allocated, locked or formatted per packet; all memory is bounded by rings and by the
 //!        budget.
 
@@ -212,8 +212,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         }
     }
 
-    /// Says from the next round on where the time goes, or no more. Off unless this is called: it costs some
-    /// 4 cycles of each packet in full bursts of 64.
+    /// Turns the measuring of [`cycles`](Self::cycles) on or off, from the next round on. Off by default: it
+    /// costs some 4 cycles of each packet in full bursts of 64.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};

@@ -51,8 +51,8 @@
 //! # Rules
 //!
 //! * One thread polls a device: the owner of the pool that it receives into. Devices may move between polls.
-//! * A device has what is on its rings. [`Device::close`], or dropping it, takes every buffer back, also from
-//!   a device that is gone.
+//! * The buffers on a device's rings belong to the device. [`Device::close`], or dropping it, returns every
+//!   one of them, also if the device is gone.
 //! * Counters say what became of each packet: [`DeviceStats`], [`ForwardStats`], [`PathStats`],
 //!   [`KernelStats`].
 //! * AF_XDP requires `CAP_NET_RAW`, and `CAP_NET_ADMIN` and `CAP_BPF` to attach the XDP program. Errors name

@@ -1,4 +1,4 @@
-//! What the proofs over devices run: the conformance suite, and the rig that it runs a device in.
+//! For tests of devices: the conformance suite, and the rig that it runs a device in.
 //!
 //! Behind the feature `testing`, so that other crates can run the suite over their own devices.
 

@@ -6,17 +6,18 @@
 //! Who    any thread sends, one at a time; any thread polls. The lock of the sends is held across `sendmsg`,
 //!        so that numbers are given in the kernel's order; on a blocking socket others wait meanwhile. The
 //!        lock of the window is held for moments, so a poll never waits for a send.
-//! Numbers  the kernel counts the zero-copy sends that it accepts, from 0, and the socket counts along. So
-//!        nobody else may send on this socket with `MSG_ZEROCOPY`. A send that failed is not counted, as long
-//!        as the error is one that the kernel gives before it has counted, or takes its count back with
+//! Count  the kernel numbers the zero-copy sends that it accepts, from 0, and the socket counts along. So
+//!        nobody else may send on this socket with `MSG_ZEROCOPY`. A failed send is not counted if its error
+//!        is one that the kernel gives before it counts, or after it took its count back
 //!        (net/ipv4/tcp.c:tcp_sendmsg_locked, net/ipv4/ip_output.c:__ip_append_data, v7.3). After any other
-//!        error (a firewall's EPERM) of a datagram socket the count is not certain any more, and the socket
-//!        sends copies from then on. The end closing a TCP socket does not free its pages: the kernel
-//!        retransmits from them. A pool keeps the socket, and with it the descriptor, as long as pages wait
-//!        for it; shut the connection down through the descriptor, and drop nothing. A peer that is gone ends
-//!        the wait after the kernel's retransmissions, a reset at once: the kernel drops what it had to send,
-//!        and says so in the error queue. If the descriptor is closed with pages in use, these are never
-//!        reported free.
+//!        error of a datagram socket (a firewall's EPERM) the kernel's count is unknown, and the socket sends
+//!        copies from then on.
+//! End    closing a TCP socket does not free its pages: the kernel retransmits from them. A pool keeps the
+//!        socket, and so the descriptor, while pages wait for it. To end early, shut the connection down
+//!        through the descriptor, and drop nothing. If the peer is gone, the wait ends after the kernel's
+//!        retransmissions; after a reset it ends at once: the kernel drops what it had to send, and reports
+//!        that in the error queue. If the descriptor is closed with pages in use, they are never reported
+//!        free.
 //! Cost   a send: the system call, two uncontended locks. A question: one.
 
 mod sys;
@@ -90,11 +91,11 @@ struct State {
 pub struct Sent {
     /// Bytes that the kernel took: all of a datagram, perhaps less of a stream.
     pub bytes: usize,
-    /// What the buffers wait with; `None` if the kernel has copied the bytes, and the buffers are free at
-    /// once.
+    /// The cookie to [`defer`](pagepool::Bound::defer) the buffers with; `None` if the kernel has copied the
+    /// bytes, so that the buffers are free already.
     ///
-    /// On a stream a cookie stands for all that was sent before, too: a buffer that took several sends waits
-    /// with the cookie of the last one that has a cookie.
+    /// On a stream a cookie covers all earlier sends, too: defer a buffer that took several sends with the
+    /// last cookie that one of them gave.
     pub cookie: Option<u64>,
 }
 
@@ -104,16 +105,16 @@ pub struct Sent {
 pub struct ZeroCopyStats {
     /// Sends from the application's pages. `zero_copy` and `copied` add up to it when nothing is out.
     pub sends: u64,
-    /// Those that are over, and were sent without a copy.
+    /// Completed sends that the kernel did not copy.
     pub zero_copy: u64,
-    /// Those that are over, and were copied by the kernel after all, as for all that is looped back. Where
-    /// the kernel merges what it says of several sends, they count as the first of them.
+    /// Completed sends that the kernel copied after all, as it does for everything that is looped back. If
+    /// the kernel reports several sends together, all count as the first of them.
     pub copied: u64,
     /// Sends that were copied at once, because the kernel had no memory left for notes about zero-copy sends
     /// (ENOBUFS: `net.core.optmem_max`, or RLIMIT_MEMLOCK).
     pub refused: u64,
-    /// Sends that were copied at once, because 4096 were out, because the kernel's count was not certain, or
-    /// because they were of nothing.
+    /// Sends that were copied at once, because 4096 sends were not complete, because the kernel's count was
+    /// unknown, or because they had no bytes.
     pub ordinary: u64,
     /// Notes in the error queue about something else: they are taken out and dropped.
     pub other_notes: u64,
@@ -151,7 +152,8 @@ impl ZeroCopySocket {
     }
 
     /// Sends to the socket's peer: from the slices' pages, if the kernel does that, else a copy. The slices
-    /// must not change until [`in_use`](InUse::in_use) denies the cookie: what is written there may be sent.
+    /// must not change until [`in_use`](InUse::in_use) returns false for the cookie: the kernel may read them
+    /// until then.
     ///
     /// Errors are those of `sendmsg`; nothing was sent then, and the slices are free.
     pub fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<Sent> {
@@ -241,7 +243,7 @@ impl InUse for ZeroCopySocket {
         }
     }
 
-    /// Of a datagram, whether it is out; of a part of a stream, whether it is, or any part before it.
+    /// Whether the send is not complete; on a stream, whether that send or any before it is not complete.
     fn in_use(&self, cookie: u64) -> bool {
         let window = &self.state().window;
         if self.datagrams { window.is_out(cookie) } else { window.is_out_up_to(cookie) }

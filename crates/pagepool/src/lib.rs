@@ -47,7 +47,7 @@
 //! | put a buffer on a descriptor ring | [`PageBuf::into_raw`], [`PoolRef::from_raw`]; [`DeviceTable`] |
 //! | handle packets | [`XdpBuff`] inside a poll, [`XdpFrame`] beyond it, [`XdpFrameBulk`] to return many |
 //! | feed a network stack | [`SkBuff`] and [`SkbCache`]: clones, fragments, coalescing with Linux's rules |
-//! | wait for a reader that gives no sign | [`Bound::defer`] with an [`InUse`], as for `MSG_ZEROCOPY` |
+//! | lend a buffer to a reader that does not return it | [`Bound::defer`] with an [`InUse`]: `MSG_ZEROCOPY` |
 //! | observe | [`PoolRef`] from any thread: [`Stats`], [`Inflight`]; [`Registry`] for all pools |
 //! | end a pool | [`Pool::destroy`], then [`Shutdown`] |
 //!
@@ -63,8 +63,8 @@
 //! # What cannot happen
 //!
 //! Returning a buffer twice, using it after its return and keeping its bytes beyond its life do not compile.
-//! A raw address that is not out is refused, in release builds too. Records lie beside the memory, never in
-//! it: a device can overwrite every byte of a page and nothing of the pool.
+//! A raw address that was not handed out, or was returned already, is refused, in release builds too. Records
+//! lie beside the memory, never in it: a device can overwrite every byte of a page and nothing of the pool.
 //!
 //! # What it costs
 //!

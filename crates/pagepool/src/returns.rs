@@ -1,4 +1,4 @@
-//! The return half: a pool as all its handles see it, and every way back.
+//! The pool as its handles refer to it, and how pages and fragments return to it, also after its end.
 
 pub(crate) mod end_watch;
 pub(crate) mod frag_return;

@@ -1,5 +1,5 @@
-//! What the proofs run: a plain provider, an IOMMU that checks, providers that fail, the conformance suite of
-//! the seams, one list of operations on pools with the model that says what they must do, and one on packets.
+//! For tests: a plain provider, an IOMMU that checks, providers that fail, the conformance suite of
+//! providers, one list of operations on pools with the model that predicts them, and one on packets.
 //!
 //! Behind the feature `testing`, so that other crates can run the same suites over their own providers and
 //! domains.

@@ -1,8 +1,8 @@
 //! Counters of this crate: a list of names with their meanings becomes the struct, the names and meanings in
 //! order, the sum, and the difference.
 
-/// Declares a struct of counters: what it is, its name, and each counter with its meaning. Behind `and`, one
-/// part more that not every such struct has, which is declared here as well.
+/// Declares a struct of counters: its documentation, its name, and each counter with its meaning. `and` adds
+/// one optional part, a struct of further counters.
 macro_rules! counters {
     (
         $(#[$about:meta])* $struct:ident: $($(#[doc = $doc:literal])+ $name:ident,)*

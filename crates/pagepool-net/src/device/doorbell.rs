@@ -2,7 +2,7 @@
 //!
 //! Who    the producer rings behind what it put there, once for all of it; the consumer says that it goes to
 //!        sleep, looks at the ring once more, sleeps on the descriptor, and says that it is awake.
-//! Lost   no wake-up is lost. Each side stores (a slot; `sleeping`) and then loads what the other stores,
+//! Order  no wake-up is lost. Each side stores (a slot; `sleeping`) and then loads what the other stores,
 //!        with a SeqCst fence in between: at least one of the two sees the other's store. So the consumer
 //!        sees the slot and does not sleep, or the producer sees it sleeping, and writes the event counter,
 //!        which stays readable until somebody takes it.

@@ -20,7 +20,7 @@ pub enum Chance {
     /// Not at all.
     #[default]
     Never,
-    /// The n-th time, and every n-th from there; 1 is always.
+    /// Every n-th time; 1 is always.
     Every(u32),
     /// By chance, once in `n` times on average.
     OneIn(u32),
@@ -35,7 +35,7 @@ pub struct FaultParams {
     pub drop: Chance,
     /// Received packets that come twice: the second time in pages of the pool, if it has them.
     pub duplicate: Chance,
-    /// Received packets that the one before them, or those of the next poll, overtake.
+    /// Received packets that arrive after a later one, or after those of the next poll.
     pub reorder: Chance,
     /// Received packets of which a bit is flipped.
     pub corrupt: Chance,

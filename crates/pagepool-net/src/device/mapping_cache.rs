@@ -1,4 +1,4 @@
-//! The mappings that a device used last: the memory that it can access, and the addresses.
+//! The mappings that a device used last: which memory it can access, and at which addresses.
 //!
 //! What   the device's address space, and the mappings of the areas that its packets have come from so far.
 //! Cost   an address: a compare and a load for each area that was seen before this one. An area is asked,
@@ -35,8 +35,8 @@ impl MappingCache {
         }
     }
 
-    /// Asks the area. A mapping that names this domain's id and is of another domain counts for nothing: its
-    /// addresses are not this device's.
+    /// Asks the area. A mapping of another domain with the same id is ignored: its addresses are not this
+    /// device's.
     #[cold]
     fn ask(&mut self, buffer: &PageBuf) -> Option<DeviceAddr> {
         let mapping = buffer.mapping_in(self.id)?;

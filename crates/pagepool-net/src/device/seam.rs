@@ -119,50 +119,55 @@ pub enum Armed<'a> {
     },
 }
 
-/// One receive and one transmit queue of an interface. The module's page has the round that they are used in.
+/// One receive and one transmit queue of an interface.
 ///
-/// Hot: `receive`, `transmit`, `complete` and `state` allocate, format and log nothing, and count what they
+/// One round of a loop: [`complete`](Self::complete), flush the bulk, [`receive`](Self::receive), handle the
+/// packets, [`transmit`](Self::transmit); if nothing moved, [`arm`](Self::arm) and sleep. One thread polls a
+/// device, the owner of the pool that it receives into.
+///
+/// `receive`, `transmit`, `complete` and `state` allocate, format and log nothing, and count what they
 /// refuse.
 pub trait Device: Send + fmt::Debug {
-    /// What it is. Constant.
+    /// Its name, address space and limits, which never change.
     fn info(&self) -> &DeviceInfo;
 
-    /// Moves packets that arrived into the vector: at most `budget`, and at most its spare capacity, for it
-    /// never grows. Then gives the device fresh buffers of `pool` in their place, as many as its ring has
-    /// room for. So the first call, which finds no packet, makes it ready for them. Says how many packets
-    /// there were. A packet with errors, and one that has no place, is counted and its buffers return.
+    /// Moves packets that arrived into the vector, at most `budget` and at most its spare capacity; returns
+    /// how many. Then gives the device fresh buffers of `pool`, as many as its ring has room for. So the
+    /// first call, which finds no packet, makes the device ready to receive. A packet with errors, and one
+    /// for which there is no room, is counted and dropped.
     ///
-    /// The pool's memory must be mapped in the device's domain; a buffer that is not returns to its pool and
-    /// is counted.
+    /// The pool's memory must be mapped in the device's domain; a buffer that is not mapped is counted and
+    /// returns to its pool.
     fn receive(&mut self, pool: &Bound, into: &mut Vec<XdpBuff>, budget: usize) -> usize;
 
-    /// Sends from the queue's front, as long as there is room for all buffers of the next frame. Says how
-    /// many it took: the device has those until [`complete`](Self::complete) gives them back. What does not
-    /// fit stays in the queue, whole. What it can never send (empty, too long, too many buffers, memory that
-    /// it does not reach) it [refuses](TxQueue::refuse), and goes on.
+    /// Puts frames from the queue's front onto the transmit ring, while there is room for all buffers of the
+    /// next one; returns how many. The device has them until [`complete`](Self::complete) gives them back. A
+    /// frame that does not fit stays in the queue, whole. A frame that the device can never send (empty, too
+    /// long, too many buffers, memory that it cannot access) is [refused](TxQueue::refuse).
     fn transmit(&mut self, queue: &mut TxQueue) -> usize;
 
-    /// Moves frames that were sent, at most `budget`, into the bulk, through which they return; says how
+    /// Moves frames that were sent, at most `budget`, into the bulk, which returns their buffers; returns how
     /// many.
     fn complete(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize;
 
-    /// What a loop may ask in every round.
+    /// Room on the transmit ring, and system calls so far. Makes no system call.
     fn state(&self) -> QueueState;
 
-    /// Before sleeping: looks whether there is something to poll for, and says what to sleep on if not. What
-    /// happens from before that look until the next `receive` or `arm` makes the descriptor readable. What
-    /// other threads return to the pool does not: sleep on its [`wake_fd`](Bound::wake_fd), too. What this
-    /// thread returned since the last `receive` tells nobody, so the device is given buffers here as well, if
-    /// it has too few; then there is something to poll for.
+    /// Call it before sleeping: looks whether there is something to poll for, and if not says what to sleep
+    /// on. The descriptor becomes readable for everything that happens from that look until the next
+    /// `receive` or `arm`.
     ///
+    /// Buffers that other threads return to the pool do not make it readable: sleep on the pool's
+    /// [`wake_fd`](Bound::wake_fd), too. Buffers that this thread returned since the last `receive` signal
+    /// nothing, so `arm` gives them to a device that has too few; then there is something to poll for.
     /// [`wait`](super::DeviceExt::wait) does all that for one device.
     fn arm(&mut self, pool: &Bound) -> Armed<'_>;
 
-    /// What it has done so far, and what is on its rings now. May make system calls.
+    /// Its counters, and what is on its rings now. May make system calls.
     fn stats(&self) -> DeviceStats;
 
-    /// Stops it, and takes back every buffer on its rings; they return. Nothing moves afterwards. Any number
-    /// of times.
+    /// Stops the device, and returns every buffer on its rings to its pool. Nothing moves afterwards. May be
+    /// called more than once.
     fn close(&mut self);
 }
 

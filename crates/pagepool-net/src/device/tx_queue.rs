@@ -130,13 +130,14 @@ impl TxQueue {
         self.frames.pop_front()
     }
 
-    /// What [`front`](Self::front) showed a moment ago.
+    /// Takes the frame that [`front`](Self::front) showed.
     #[inline(always)]
     pub(crate) fn pop_shown(&mut self) -> Option<XdpFrame> {
         self.frames.pop_front()
     }
 
-    /// For devices: what is next can never be sent. It returns to its pool, and is counted apart.
+    /// For devices: drops the next frame, which can never be sent, and counts it in
+    /// [`refused`](Self::refused).
     #[inline]
     pub fn refuse(&mut self) {
         self.refused += u64::from(self.pop().is_some());

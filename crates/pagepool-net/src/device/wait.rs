@@ -19,7 +19,7 @@ pub enum Wake {
     Gone,
 }
 
-/// What every [`Device`] can do besides: no device implements it.
+/// Methods of every [`Device`] that follow from the others; no device implements them.
 pub trait DeviceExt: Device {
     /// Waits until there is something to poll for, or a buffer returned to a pool that had run dry.
     fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {

@@ -11,7 +11,7 @@ use crate::xsk::{Attach, TxMode, XskDevice};
 pub struct OpenedDevice {
     /// One queue. Drop it before the pool.
     pub device: Box<dyn Device>,
-    /// Mapped in the device's domain, and named after the device.
+    /// The pool that it receives into, mapped in the device's domain and named after the device.
     pub pool: Pool,
     /// The hardware's end of a NIC in memory.
     pub wire: Option<NicPort>,
@@ -22,7 +22,7 @@ pub struct OpenedDevice {
 /// How the kernel opened an AF_XDP socket, as far as that was left to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketInfo {
-    /// Where the XDP program runs that was attached here.
+    /// Where the XDP program that was attached here runs: in the driver, or before the stack.
     pub attach: Option<Attach>,
     /// Why [`Attach::Auto`] chose generic.
     pub attach_reason: Option<String>,

@@ -115,8 +115,8 @@ impl Egress {
         Some(frame)
     }
 
-    /// Whether a whole burst goes as it is, as the last frame did: packets of one pool in one buffer each.
-    /// Maps nothing.
+    /// Whether a whole burst can be sent as it is: packets of one pool, in one buffer each, in the area of
+    /// the last frame, which was sent as it is. Maps nothing.
     #[inline]
     pub(crate) fn reuses(&self, packets: &[XdpBuff]) -> bool {
         let (Some(known), Some(first)) = (self.known.get(self.last), packets.first()) else { return false };

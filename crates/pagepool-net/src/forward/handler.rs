@@ -69,13 +69,14 @@ pub fn swap_macs(frame: &mut [u8]) {
 /// takes(&mut handler);
 /// ```
 pub trait PacketHandler {
-    /// The verdict over one packet, which has at least an Ethernet header in its first buffer, if the handler
-    /// reads any.
+    /// The verdict on one packet. The packet has at least an Ethernet header in its first buffer, unless
+    /// [`reads`](Self::reads) returns false.
     fn handle(&mut self, packet: &mut XdpBuff, at: Ingress) -> Action;
 
-    /// Whether packets are looked at, by this handler or by what sends them. Then their first cache lines are
-    /// fetched some packets before, and one without an Ethernet header ends. Say `false` in a handler that
-    /// ends packets unseen, for it has no use for them. A closure cannot.
+    /// Whether this handler, or what sends its packets, looks at their bytes. If so, the first cache line of
+    /// each packet is prefetched some packets ahead, and a packet without an Ethernet header is dropped
+    /// before `handle`. Return `false` in a handler that ends packets without looking at them: it saves both.
+    /// A closure always returns `true`.
     #[inline]
     fn reads(&self) -> bool {
         true

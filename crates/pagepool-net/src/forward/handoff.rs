@@ -68,7 +68,7 @@ impl HandoffTx {
 }
 
 impl Drop for HandoffTx {
-    /// A handler that panics leaves its round, and what that handed over, to this.
+    /// Wakes the other end, for frames that a round handed over before its handler panicked.
     fn drop(&mut self) {
         self.ring();
     }

@@ -26,7 +26,7 @@ pub enum NetError {
     Refused {
         /// The requested setting.
         request: &'static str,
-        /// Of what.
+        /// The link, address or route that it is about.
         about: String,
         /// The kernel's own text for the error, if it gives one.
         extack: Option<String>,
@@ -44,21 +44,21 @@ pub enum NetError {
     },
     /// The kernel's answer does not follow the protocol.
     Malformed {
-        /// Which part of it.
+        /// The part that is malformed.
         what: &'static str,
     },
     /// A limit against endless answers is reached.
     TooMuch {
-        /// Of what.
+        /// What there is too much of.
         what: &'static str,
-        /// What would have been taken.
+        /// The limit.
         limit: usize,
     },
     /// A time limit is over.
     TimedOut {
-        /// What.
+        /// What did not happen in time.
         what: String,
-        /// How long it was waited for.
+        /// The time limit.
         limit: Duration,
         /// What may help.
         remedy: &'static str,

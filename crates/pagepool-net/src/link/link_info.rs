@@ -26,11 +26,11 @@ impl fmt::Display for Mac {
 pub enum OperState {
     /// The driver does not say; loopback, for one.
     Unknown,
-    /// They do.
+    /// Packets pass.
     Up,
-    /// They do not.
+    /// No packets pass.
     Down,
-    /// They do not, because of the link below.
+    /// No packets pass, because of the link below.
     LowerLayerDown,
     /// Another state, by its number.
     Other(u8),

@@ -1,6 +1,6 @@
-//! `bpf(2)`: XDP programs are loaded, attached by a link, and run over frames that the kernel makes; their
-//! maps get sockets; BPF programs of the traffic control are loaded and run. Numbers and layouts are those of
-//! include/uapi/linux/bpf.h (v7.3).
+//! `bpf(2)`: loads XDP programs, attaches them by a link, and runs them over frames that the kernel makes;
+//! puts sockets into their maps; loads and runs BPF programs of the traffic control. Numbers and layouts are
+//! those of include/uapi/linux/bpf.h (v7.3).
 
 // UNSAFETY: system calls, whose arguments name memory by address.
 #![expect(unsafe_code)]

@@ -84,7 +84,8 @@ impl Allowed {
     }
 }
 
-/// A device under test. What is dropped when is up to the scenarios, so nothing else may keep a part of it.
+/// A device under test, with all that a scenario needs. Scenarios drop the parts in every order, so nothing
+/// else may hold one of them.
 pub struct Rig {
     /// The device, of which nothing was asked yet.
     pub device: Box<dyn Device>,
@@ -98,8 +99,8 @@ pub struct Rig {
     pub provider: Arc<dyn Provider>,
     /// What the device may do to packets.
     pub allowed: Allowed,
-    /// Buffers that the device has a page of the pool cut into, which is then out as long as one of them is:
-    /// 1 for whole pages.
+    /// Buffers into which the device cuts a page of the pool: 1 for whole pages. The page is out while one of
+    /// them is.
     pub frags: usize,
     /// Asserts what must hold whenever a scenario is over: that no access faulted, for example.
     pub verify: Box<dyn Fn()>,

@@ -42,11 +42,11 @@ pub struct UmemParams {
     /// which must be the only ones cut from the pool (a fragment across a border of chunks is counted as
     /// `rx_unmapped`, and returns to its pool).
     ///
-    /// A pool for half pages is one like any other: `PoolParams { headroom: 256, max_len: 1792, colour:
-    /// false, wakeup: true, domains: vec![umem], ..Default::default() }`. Headroom and length are for whole
-    /// pages of it that one's own frames are written into, which then cross no chunk either. A fragment has
-    /// no tailroom, and as headroom what is before the packet in the chunk. A page carries two packets, and
-    /// returns when both have returned.
+    /// The parameters of a pool for half pages: `PoolParams { headroom: 256, max_len: 1792, colour: false,
+    /// wakeup: true, domains: vec![umem], ..Default::default() }`. `headroom` and `max_len` keep the
+    /// process's own frames, which take whole pages, within one chunk. A fragment has no tailroom; its
+    /// headroom is what the chunk has before the packet. A page carries two packets, and returns when both
+    /// have returned.
     pub chunk_size: u32,
     /// Bytes kept free before the 256 that the kernel always keeps before a packet.
     pub headroom: u32,
@@ -135,9 +135,9 @@ pub struct XskParams {
     pub rx_ring: u32,
     /// Slots of the transmit and completion rings, a power of two from 2 to 65536.
     pub tx_ring: u32,
-    /// Buffers that the kernel has for packets, in the fill ring, in the driver and in the receive ring
-    /// together; 0 is the rule: with zero copy the slots of the driver's ring and those of the receive ring,
-    /// else the latter.
+    /// Buffers that the kernel has for packets: on the fill ring, in the driver and on the receive ring
+    /// together. 0: as many as the receive ring has slots, and with zero copy as many more as the driver's
+    /// ring has.
     pub rx_buffers: u32,
     /// The XDP program that redirects packets to the socket; `None` for one that only transmits.
     pub redirect: Option<Arc<Redirect>>,
@@ -147,9 +147,9 @@ pub struct XskParams {
     pub map_key: Option<u32>,
     /// How packets go out in copy mode.
     pub tx_mode: TxMode,
-    /// How long to try again while the queue is busy: the kernel takes a socket apart after it was closed, or
-    /// its process killed, mostly in a few ms; on a machine with five times the work that it can do up to 6 s
-    /// were seen.
+    /// How long to try again while the queue is busy. The kernel releases the queue of a closed socket, or of
+    /// a killed process, a moment later: mostly some ms; up to 6 s on a machine with five times the load that
+    /// it can serve.
     pub busy_limit: Duration,
     /// Have this thread's calls do the driver's work, on this thread's CPU (Linux 5.11); `None` leaves that
     /// to interrupts.

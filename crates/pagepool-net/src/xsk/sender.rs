@@ -6,8 +6,9 @@
 //!        never completes (many kernels drop a descriptor that they refuse silently) stays here until the
 //!        socket is closed.
 //! Trust  none: an address that is not being sent is counted. For a page that is sent whole, only the page
-//! number counts. Checks packets that the kernel would refuse are refused here, where they can be counted: an
-//! empty buffer, one beyond the UMEM or across the end of a chunk, a packet of too many buffers.
+//!        number counts.
+//! Check  packets that the kernel would refuse are refused here, where they can be counted: an empty buffer,
+//!        one beyond the UMEM or across the end of a chunk, a packet of too many buffers.
 //! Whole  a packet is put on the ring with all its buffers or not at all.
 
 use pagepool::{DeviceTable, MAX_FRAGS, PAGE_SHIFT, PAGE_SIZE, PageIdx, XdpBuff, XdpFrame, XdpFrameBulk};

@@ -6,8 +6,8 @@
 //! Who    any thread. One lock, taken where sockets are opened and closed, never per packet.
 //! Lock   a socket is closed under it, so nobody can be borrowing its descriptor to share its UMEM: when
 //!        `close` returns the kernel has the socket no more.
-//! I4     the kernel pins the pages and writes those bytes only whose address was put on a fill ring
-//! (`receiver.rs`).
+//! I4     the kernel pins the pages, and writes only bytes whose address was put on a fill ring
+//!        (`receiver.rs`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,8 +1,8 @@
 //! The window of a socket's sends that are not complete.
 //!
-//! The kernel numbers zero-copy sends with 32 bits that wrap, and says of ranges of numbers that they are
-//! over, in any order. Here they are numbered with 64 bits, so that a cookie never comes twice; a number of
-//! the kernel stands for the one of these numbers that lies in the window.
+//! The kernel numbers zero-copy sends with 32 bits that wrap, and completes ranges of numbers, in any order.
+//! The window numbers them with 64 bits, so that a cookie is never used twice. A number of the kernel means
+//! the one with the same lower 32 bits in the window.
 
 /// Most sends between the oldest that is not over and the next.
 pub(crate) const SENDS: u64 = 4096;

@@ -1,8 +1,8 @@
-//! Buffers of any pools that return together.
+//! Returns buffers of any pools together.
 //!
 //! Who    any thread. The owner is looked up when the buffers return.
-//! How    each pool is visited once for up to 64 buffers: its whole pages together, then its fragments. Pages
-//!        with something to look up go singly.
+//! How    each pool is visited once for up to 64 buffers: its whole pages together, then its fragments. A
+//!        page that may have a [`PageRef`](crate::PageRef) returns singly.
 //! Cost   all plain pages of one pool on its owner's thread: one copy into the cache, without a branch per
 //!        buffer.
 
@@ -68,8 +68,8 @@ pub(crate) unsafe fn put_parted(buffers: &mut [PageBuf]) {
     }
 }
 
-/// Copies the page numbers of buffers, and returns how many: all of them if they are whole pages of this pool
-/// with nothing to look up, else none. Without a branch per buffer.
+/// Copies the page numbers of buffers, and returns how many: all if each is a whole page of this pool without
+/// a [`PageRef`](crate::PageRef), else none. Without a branch per buffer.
 #[inline(always)]
 fn copy_plain(pool: PoolPtr, buffers: &[PageBuf], space: &mut [u32]) -> usize {
     let (mut pools, mut bits) = (0, 0);
@@ -96,12 +96,12 @@ enum ReturnPath {
     Ring,
 }
 
-/// What returns together.
+/// The kinds of buffers that return together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BufKind {
     Plain,
     Frag,
-    /// A whole page with something to look up: these go singly.
+    /// A whole page that may have a [`PageRef`](crate::PageRef): returns singly.
     Special,
 }
 

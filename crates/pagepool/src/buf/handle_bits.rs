@@ -2,10 +2,10 @@
 
 use crate::mem::page::{PAGE_SHIFT, PageIdx};
 
-/// The part of the page that a handle has, in 32 bits: 0 is a whole page, [`FragBits::SPECIAL`] a whole page
-/// with something to look up when it returns, anything else a fragment: its offset within its base page in
-/// steps of 8 bytes (9 bits), and its length in bytes (23 bits). The base page that the fragment begins in
-/// stands beside it.
+/// The part of the page that a handle owns, in 32 bits. 0 is a whole page. [`FragBits::SPECIAL`] is a whole
+/// page whose record must be looked up when it returns, because a [`PageRef`](crate::PageRef) may exist.
+/// Anything else is a fragment: its offset in its base page in steps of 8 bytes (9 bits), and its length in
+/// bytes (23 bits). The number of that base page is stored beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct FragBits(pub(crate) u32);

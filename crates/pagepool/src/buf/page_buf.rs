@@ -1,8 +1,9 @@
-//! The buffer: an owned page or fragment that returns by itself.
+//! The buffer: an owned page or fragment, which returns to its pool when it is dropped.
 //!
-//! Who    a [`PageBuf`] may be sent to any thread and dropped there. On the thread that polls its pool it
-//!        goes into the cache, elsewhere into that thread's lane.
-//! I1     a handle is the one owner of its bytes: it is not `Clone`, and every way to give it up consumes it.
+//! Who    a [`PageBuf`] may be sent to any thread and dropped there. On the owner's thread it goes into the
+//!        pool's cache, on any other thread into that thread's lane.
+//! I1     a handle is the one owner of its bytes: it is not `Clone`, and everything that gives it up consumes
+//!        it.
 //! Cost   dropped on the owner's thread: two compares, two stores, one count. Elsewhere: see `lane.rs`.
 
 // UNSAFETY: the bytes of a buffer are reached by address.
@@ -28,11 +29,12 @@ pub struct Tag(pub(crate) u32);
 /// A page of a pool, or a fragment of one: owned, 16 bytes, returned to its pool when dropped. Linux: the
 /// `struct page` that `page_pool_dev_alloc_pages` returns.
 ///
-/// Dropping it is the return, from any thread (`page_pool_put_full_page`, the locality found by itself).
-/// Forgetting it leaks the page: the pool then never ends, and its report names the page.
+/// Dropping it returns it, on any thread; the drop finds out whether the thread is the owner's. Linux:
+/// `page_pool_put_full_page`. Forgetting it (`mem::forget`) leaks the page: the pool never ends, and the
+/// report of its [`Shutdown`](crate::Shutdown) names the page.
 ///
-/// Returning it twice, using it after its return, giving it to two threads and keeping its bytes beyond it
-/// cannot be written:
+/// Mistakes that do not compile: returning it twice, using it after its return, moving it to two threads,
+/// keeping its bytes longer than the buffer:
 ///
 /// ```compile_fail,E0382
 /// fn twice(buffer: pagepool::PageBuf) {

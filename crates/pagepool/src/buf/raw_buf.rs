@@ -1,13 +1,13 @@
 //! Buffers as addresses, for descriptor rings.
 //!
-//! What   [`RawBuf`] is a device address and a length. While it is out, a bit per 64 bytes of page says where
-//!        it begins, and for a fragment a second one where it ends; a whole page has no end mark. What comes
-//!        back is looked up there: an address that is not the pool's, or not out, is refused in release
+//! What   [`RawBuf`] is a device address and a length. While it is out, one bit per 64 bytes of page marks
+//!        where it begins, and for a fragment a second one where it ends; a whole page has no end mark. A
+//!        returned address is looked up there: one that is not the pool's, or not out, is refused, in release
 //!        builds too.
-//! Who    any thread. Taking a start bit away is one atomic operation, so of two who bring the same address
-//!        one is refused.
-//! Limit  an address that is brought twice with a new hand-out of the same buffer in between cannot be told
-//!        from the right one.
+//! Who    any thread. Clearing a start mark is one atomic operation, so of two threads that return the same
+//!        address one is refused.
+//! Limit  an address that is returned twice is not detected if the same buffer was handed out again in
+//!        between.
 //! I4     while a raw address is out there is no reference to its bytes: making it consumed the handle.
 
 use std::fmt;
@@ -36,7 +36,7 @@ pub struct RawBuf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RawError {
-    /// The pool has no domain, so no address is its.
+    /// The pool has no domain, so it has no device addresses.
     NoDomain,
     /// The address is in no region that is mapped in the pool's first domain.
     Unmapped(DeviceAddr),
@@ -72,8 +72,8 @@ impl PageBuf {
     /// Turns the buffer into its address in the pool's first domain, for a descriptor ring.
     /// [`PoolRef::from_raw`](crate::PoolRef::from_raw) makes it a buffer again.
     ///
-    /// It comes back unchanged where there is no such address, or where the fragment shares a cache line with
-    /// another (`frag_align` below 64). Any thread; one atomic operation, two for a fragment.
+    /// Gives the buffer back if the pool has no domain, or if the fragment shares a cache line with another
+    /// one (`frag_align` below 64). Any thread; one atomic operation, two for a fragment.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};

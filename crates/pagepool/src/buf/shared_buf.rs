@@ -1,14 +1,14 @@
 //! A buffer with many readers.
 //!
-//! What   clones of one buffer; the last to be dropped returns the buffer, once.
-//! How    the page's record counts, for all shared buffers of the page together, the clones beyond the first
-//!        of each. A drop takes one away; if there is none, the buffer returns to its pool. As many messages
-//!        return as there were buffers, the last one after the last drop; and a page is used again only when
-//!        all its fragments have returned.
-//! Cost   clone and drop: one atomic read-modify-write in the page's record. The one buffer type that has
+//! What   clones of one buffer; dropping the last one returns the buffer, once.
+//! How    the page's record has one count for all shared buffers of the page: the clones beyond the first of
+//!        each. A drop subtracts one; a drop that finds 0 returns a buffer. So as many buffers return as were
+//!        shared, the last one with the last drop; and a page is used again only when all its fragments have
+//!        returned.
+//! Cost   clone and drop: one atomic read-modify-write each, in the page's record. No other buffer type has
 //!        any.
-//! Pairs  drop (Release on the count) -> the drop that finds 0 (Acquire): it sees all reads of the others
-//!        done.
+//! Pairs  drop (Release on the count) -> the drop that finds 0 (Acquire): the reads of all other clones are
+//!        over.
 
 // UNSAFETY: the bytes of a buffer are reached through its handle; the handle is taken once.
 #![expect(unsafe_code)]
@@ -58,10 +58,10 @@ impl SharedBuf {
         Self(ManuallyDrop::new(buffer))
     }
 
-    /// One more reader of a buffer. One atomic operation.
+    /// A clone of a buffer that is not a `SharedBuf` yet. One atomic operation.
     ///
     /// # Safety
-    /// The holder of the buffer makes it shared before it is dropped.
+    /// The holder of the buffer turns it into a `SharedBuf` before dropping it.
     pub(crate) unsafe fn beside(buffer: &PageBuf) -> Self {
         // SAFETY: I1. The copy is never dropped, and the caller's promise makes it a clone among others.
         let same = ManuallyDrop::new(Self::new(unsafe { std::ptr::read(buffer) }));

@@ -12,10 +12,10 @@
 
 use crate::mem::page::PageIdx;
 
-/// Fragments in the record of a page that is being cut: more than any page has.
+/// Fragments in the record of a page that is being cut: more than a page can have.
 pub(crate) const BIAS: u32 = 1 << 24;
 
-/// More bytes than a page has.
+/// The weight of one fragment in [`FragState::handed`]: more bytes than a page has.
 const ONE_FRAG: u64 = 1 << 32;
 
 /// The page that fragments are cut from, and how far.

@@ -7,7 +7,7 @@
 //!        has ended.
 //! Life   the pool makes its lanes; a thread claims one at its first return and keeps it by `Arc` until it
 //!        ends, so neither end dangles: after its store a returner looks only at the lane, never at the pool,
-//!        which may be gone by then (Linux learnt that in 271683bb2cf3).
+//!        which may be freed by then (Linux had that fault until 271683bb2cf3).
 //! Cost   push: three stores (slot, place, count of pages), no atomic read-modify-write. The slots travel
 //!        between the cores sixteen messages a line.
 //! Pairs  push (slot, Release) -> pop (slot, Acquire). pop (at, Release, after emptying) -> find_free (at,

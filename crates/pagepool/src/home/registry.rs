@@ -167,17 +167,17 @@ impl Registry {
         self.len() == 0
     }
 
-    /// Takes an id. Until something [enters](RegisteredId::enter) with it nothing is behind it.
+    /// Takes an id. It has no entry until [`enter`](RegisteredId::enter).
     pub(crate) fn register(&self) -> Result<RegisteredId, Error> {
         Ok(RegisteredId { id: self.table().take()?, registry: self.clone() })
     }
 
-    /// What carries an id, to be let go without the lock.
+    /// The pool or model that carries an id. Drop it without the lock: it may be the last count.
     pub(crate) fn carrier(&self, id: MemId) -> Option<Arc<dyn MemCarrier>> {
         self.table().entries.get(&id)?.as_ref()?.upgrade()
     }
 
-    /// All of them, in the order of ids.
+    /// All pools and models, in the order of ids.
     pub(crate) fn carriers(&self) -> Vec<(MemId, Arc<dyn MemCarrier>)> {
         let table = self.table();
         let there =
@@ -193,14 +193,14 @@ impl Registry {
     }
 }
 
-/// What is behind an id.
+/// A pool, or a model of other memory, as its registry sees it.
 pub(crate) trait MemCarrier: std::any::Any + Send + Sync {
-    /// What there is to say of it.
+    /// Its entry, as of now.
     fn entry(&self, id: MemId) -> RegistryEntry;
 }
 
 struct IdTable {
-    /// An id that was taken and not entered with has nothing behind it.
+    /// `None` for an id that was taken and has no entry yet.
     entries: BTreeMap<MemId, Option<Weak<dyn MemCarrier>>>,
     /// The id that was given last.
     last: u16,
@@ -260,13 +260,13 @@ impl Drop for RegisteredId {
     }
 }
 
-/// Whether an entry still gives out buffers.
+/// Whether a pool or model still hands out buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemState {
-    /// It does.
+    /// It hands out buffers.
     Live,
-    /// It was ended, and waits for buffers that are out.
+    /// It was destroyed or dropped, and some of its buffers are still out.
     Ended,
 }
 

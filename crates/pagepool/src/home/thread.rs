@@ -1,4 +1,4 @@
-//! What a thread knows: its token, and its lanes.
+//! The state of a thread: its token, and its lanes.
 //!
 //! The token is a number that no other thread ever has; a pool's owner word holds the token of the thread it
 //! is bound to. Returns compare that with a word of the thread's that holds its token, or 0 while a

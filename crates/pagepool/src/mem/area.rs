@@ -286,8 +286,8 @@ impl Area {
     /// Says on which node a page lies. Without effect where all pages have one node.
     ///
     /// # Safety
-    /// For the area's provider alone, while the page is neither out nor among its free pages, which it may
-    /// keep by node.
+    /// For the area's provider alone, while the page is neither out nor in its free lists, which may be per
+    /// node.
     ///
     /// ```compile_fail,E0133
     /// # use pagepool::{Arena, ArenaParams, NodeId, PageIdx, Provider};

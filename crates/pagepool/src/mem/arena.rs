@@ -37,7 +37,9 @@ use crate::mem::provider::Provider;
 use crate::mem::topology::Topology;
 use crate::sys::memory::{Placement, Reservation, raise_memlock_limit};
 
-/// The page allocator of user space; see the module's head. Give it to pools as a [`Provider`].
+/// The page allocator of user space: one range of addresses, committed in regions of 4 MiB as pools need
+/// pages, cut into pages of order 0 to 10. Give it to pools as their [`Provider`]; several pools can share
+/// it. Any thread.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, PageIdx, Provider};

@@ -1,10 +1,10 @@
-//! Device address spaces: what a device must see of an area, mapped by region, once.
+//! Device address spaces: a device sees an area at addresses of its own, mapped once per region.
 //!
 //! A [`DmaDomain`] is an address space: the identity, the offsets of an AF_XDP UMEM, an IOMMU behind VFIO, a
 //! checking one for tests. An area (the numbered pages of one provider) may be attached to several at once.
 //! Each attachment is a [`Mapping`]: one device address per region, so the device address of a page is
-//! arithmetic, and "is this page already mapped for that other device, and where?" is one lookup. That
-//! question ends "Evolving the page_pool API" (J. D. Brouer, 2018); Linux has no answer to it.
+//! arithmetic, and "is this page mapped for that other device, and where?" is one lookup. "Evolving the
+//! page_pool API" (J. D. Brouer, 2018) ends with that question; Linux has no answer to it.
 //!
 //! Threads: all of it from any thread. Attaching and detaching take a lock; reading an address takes none.
 //! Invariant I6: a page is mapped from before its first hand-out until after its last return, in every domain
@@ -90,13 +90,14 @@ impl Region {
 /// a lock of a pool. An implementation must tolerate a sync that races with the unmapping of its region (the
 /// device went away while a buffer was on its way back): such a sync does nothing.
 ///
-/// `map`, and the `unmap` that undoes it when another map is refused, run under the lock of the area that is
-/// mapped. They may drop buffers and ask its provider for pages (and get what is free without growth). They
-/// must not attach or detach domains of that area, ask it for a mapping, end a pool over it, or drop the last
-/// that keeps its provider: that would wait for itself. Every other `unmap` runs without that lock and may do
-/// all of this, but for waiting for another thread that attaches the same domain or drops the provider. What
-/// it drops may be the last that keeps the provider, so the device must not reach the region any more by
-/// then.
+/// `map` runs under the lock of the area, and so does an `unmap` that undoes it because another region was
+/// refused. They may drop buffers, and ask the provider for pages (they get pages that are free, without
+/// growth). They must not attach or detach domains of that area, ask it for a mapping, end a pool over it, or
+/// drop the last count of its provider: each of these would deadlock.
+///
+/// Every other `unmap` runs without that lock and may do all of this. It must not wait for another thread
+/// that attaches the same domain or drops the provider. It may drop the last count of the provider, so the
+/// device must have stopped accessing the region by then.
 ///
 /// Linux: the `struct device` given to `page_pool_create`, and `dma_map_page_attrs`,
 /// `dma_sync_single_for_device`.
@@ -218,8 +219,8 @@ pub struct Mapping {
     region_shift: u32,
     /// Device address of each region, or [`UNMAPPED`]. The thread that swaps an address out unmaps it.
     at: Box<[AtomicU64]>,
-    /// The address that each region had last, mapped or not: what a device that is gone, or is no longer the
-    /// pool's, was given comes back by it.
+    /// The address that each region had last, mapped or not: by it the addresses are resolved that a removed
+    /// device was given.
     last: Box<[AtomicU64]>,
 }
 

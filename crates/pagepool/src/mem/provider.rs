@@ -1,4 +1,4 @@
-//! The seam between pools and memory: who has pages to give.
+//! The seam between pools and memory: the trait for sources of pages.
 //!
 //! A provider never sees caches, lanes or counters. A pool never sees where memory comes from. Both count
 //! pages in their common [`Area`]. Linux: `struct memory_provider_ops`, and the page allocator itself.

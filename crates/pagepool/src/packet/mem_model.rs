@@ -18,7 +18,7 @@ use crate::home::stats::{Inflight, Stats};
 type GiveBack = dyn Fn(NonNull<[u8]>) + Send + Sync;
 
 /// Gives memory that is not a pool's an id and a name, for the frames of a network stack or a driver of its
-/// own. Linux: `xdp_reg_mem_model`, of the types that are no pool.
+/// own. Linux: `xdp_reg_mem_model`, for types other than a page_pool.
 ///
 /// Dropping it ends it; its id is free again when what it was given to is gone, too.
 ///

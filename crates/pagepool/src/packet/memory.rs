@@ -1,4 +1,4 @@
-//! What a packet that outlives the poll lies in.
+//! The memory of a packet that outlives the poll.
 //!
 //! What   a buffer of a pool, a page of ordinary memory, one that is shared, or memory of the caller's. Each
 //!        goes back where it came from when it is dropped, on any thread.
@@ -27,7 +27,7 @@ pub enum Memory {
     Pool(PageBuf),
     /// A page of ordinary memory.
     Page(Page),
-    /// A page of ordinary memory that several have.
+    /// A page of ordinary memory with several owners.
     Shared(SharedPage),
     /// Memory of the caller's.
     Foreign(Foreign),

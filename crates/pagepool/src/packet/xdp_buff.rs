@@ -103,7 +103,7 @@ impl XdpBuff {
         Ok(Self { head: buffer, meta: data, data, end, chain: Chain::NONE })
     }
 
-    /// The same for a whole page, where it is known that the packet ends within [`whole_end`].
+    /// As [`new`](Self::new), for a whole page in which the packet is known to end within [`whole_end`].
     #[inline(always)]
     pub(crate) fn whole(page: PageBuf, offset: u32, len: u32) -> Self {
         debug_assert!(offset + len <= whole_end(page.pool), "I1: a packet of {len} bytes at {offset}");

@@ -43,9 +43,9 @@ use crate::pool::params::OnBusy;
 
 /// A user of buffers that it does not own, which answers whether a buffer is still in use.
 ///
-/// A buffer is named by the cookie that it was queued with: the number of a send, the index of a count. What
-/// `in_use` says decides when memory is used again, so code that reads the bytes behind the owner's back
-/// (unsafe code, a kernel, a device) must rest on an implementation that is right.
+/// The cookie that a buffer was queued with names it: the number of a send, the index of a count. The answer
+/// of `in_use` decides when memory is used again. Code that reads the bytes after the buffer was given up
+/// (unsafe code, a kernel, a device) is safe only if the answer is right.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, InUse, Pool, PoolParams};

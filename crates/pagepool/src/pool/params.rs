@@ -68,9 +68,8 @@ pub struct PoolParams {
     pub low_water: usize,
     /// Create an eventfd that the first return after starvation signals.
     pub wakeup: bool,
-    /// Packets that may have further buffers at once, up to 2^20: chains of 17 in memory that no device
-    /// reaches. 0 is
-    /// 1024. A chain costs 424 bytes when it is used for the first time.
+    /// Packets that may have further buffers at the same time, up to 2^20: chains of 17 in memory that no
+    /// device can access. 0 is 1024. A chain costs 424 bytes when it is used for the first time.
     pub chains: usize,
     /// Record the tags of buffers, for the report of a destroyed pool.
     pub tagging: bool,

@@ -132,7 +132,7 @@ impl MemCarrier for PoolCore {
     }
 }
 
-/// Shows a pool that was just made, and that nobody else has yet, in its registry.
+/// Enters a new pool, which nobody else has yet, into its registry.
 pub(crate) fn show(pool: &Arc<PoolCore>) {
     let weak: Weak<PoolCore> = Arc::downgrade(pool);
     // SAFETY: I9. The caller holds the owner half of a pool that has not ended.

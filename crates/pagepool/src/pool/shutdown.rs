@@ -1,20 +1,20 @@
-//! The end of a pool: defined, with buffers out, on whichever thread the last one returns.
+//! The end of a pool, which may have buffers out: the last return frees it, on whichever thread.
 //!
-//! Who     the holder of the owner half ends the pool, once; any thread may return the last buffer.
-//! How     (1) nobody owns the pool any more, so every drop takes the way of other threads. (2) Under the
-//!         return lock `detached` is set: nothing enters the ring any more. (3) Every lane is flagged, a
-//!         heavy fence follows, and every lane is emptied under its cold lock. A returner stores its message,
-//!         then looks at the flag: either it sees it, and takes its own messages out under the same lock and
-//!         accounts for them, or the message was there when the lane was emptied. (4) `remaining` gets the
-//!         number of pages still out; each that returns late takes one away; the thread that brings it to
-//!         0 frees the pool. It starts at 0 and late returns may take it below. It is 0 again only after the
-//!         number was added and all pages returned.
-//! Fragments  the owner's private count of each split page moves into the page's atomic one, as a debt that
-//!        late fragments pay; the thread that brings it to 0 has the page.
-//! Waits   deferred buffers stay out, and the queue passes to the [`Shutdown`] (protocol: deferred_queue.rs).
-//! I9      after step 3 nothing enters cache, ring or lanes, but for messages whose own returner takes them
-//!         out again.
-//! Mirrors net/core/page_pool.c:page_pool_destroy, page_pool_release (v7.3), without its retry timer.
+//! Who    the holder of the owner half ends the pool, once; any thread may return the last buffer.
+//! How    (1) The owner word names nobody, so every drop takes the path of other threads. (2) Under the
+//!        return lock `detached` is set: nothing enters the ring any more. (3) Every lane is flagged, a heavy
+//!        fence follows, and every lane is emptied under its cold lock. A returner stores its message, then
+//!        loads the flag: either it sees the flag, takes its own messages out under the same lock and
+//!        accounts for them, or its message was there when the lane was emptied. (4) `remaining` gets the
+//!        number of pages still out; each late return subtracts its pages; the thread whose change makes it 0
+//!        frees the pool. It starts at 0 and late returns may take it below. It is 0 again only after the
+//!        number was added and all pages returned.
+//! Frags  the owner's private count of each split page moves into the page's atomic one, as a debt that late
+//!        fragments pay; the thread that brings it to 0 has the page.
+//! Defer  deferred buffers stay out, and the queue passes to the [`Shutdown`] (protocol: deferred_queue.rs).
+//! I9     after step 3 nothing enters cache, ring or lanes, except messages that their own returner takes out
+//!        again.
+//! Linux  net/core/page_pool.c:page_pool_destroy, page_pool_release (v7.3), without its retry timer.
 
 // UNSAFETY: `OwnerProof::assume` for the thread that ends the pool, and access to the owner cells.
 #![expect(unsafe_code)]

@@ -1,4 +1,4 @@
-//! The ways back of a fragment.
+//! How a fragment returns.
 //!
 //! What   a fragment that ends on the owner's thread is counted in its page's record. Elsewhere it is a
 //!        message, and where lane and ring are full a count in the record, which the owner takes in at a

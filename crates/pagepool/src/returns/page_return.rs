@@ -1,4 +1,4 @@
-//! The ways back of a whole page.
+//! How a whole page returns.
 //!
 //! Who    any thread. The owner's thread puts a page into the cache, any other into its lane.
 //! Order  as in net/core/page_pool.c:__page_pool_put_page (v7.3): not recyclable -> sync for the device ->
@@ -23,8 +23,8 @@ use crate::returns::late;
 use crate::returns::pool_core::{PoolPtr, ReturnState};
 use crate::sys::sync::{Ordering, fence, light_fence};
 
-/// A pool that a page has left. The page is not counted as its own any more, so the pool may end at any time,
-/// and only what stands here may be touched; the provider keeps the area.
+/// What a returner copied of a pool before a page left it. The page is not counted as the pool's any more, so
+/// the pool may be freed at any time; the provider keeps the area.
 struct Gone {
     provider: Arc<dyn Provider>,
     order: u8,

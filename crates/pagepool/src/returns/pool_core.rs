@@ -1,4 +1,4 @@
-//! A pool, as all its handles see it.
+//! [`PoolCore`]: what a pool and all its handles share.
 //!
 //! What   [`PoolCore`] is the pool. Its first line is read per buffer and written at bind and unbind only;
 //!        the owner's lines follow, then the return lock's, so no returning thread writes a line that the
@@ -35,7 +35,7 @@ use crate::returns::geometry::{Geometry, PoolSizes};
 use crate::sys::slab::Slab;
 use crate::sys::sync::{AtomicBool, AtomicU64, AtomicUsize, LastCell, Lock, Ordering, OwnerCell, Padded};
 
-/// A pool, as all its handles see it.
+/// What a pool and all its handles share.
 #[repr(C)]
 pub(crate) struct PoolCore {
     /// The token of the thread that the pool is bound to, or [`thread::NOBODY`]. Only that thread ever writes

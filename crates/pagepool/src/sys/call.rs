@@ -20,9 +20,9 @@ pub(crate) fn membarrier_register() -> bool {
 
 /// A full fence on every running thread of this process. Requires that [`membarrier_register`] returned true.
 ///
-/// A filter that was installed since may refuse the call. Then the kernel is made to interrupt every CPU that
-/// runs this process another way: by taking a right away from a page that may be in their translation
-/// buffers.
+/// A filter that was installed after the registration may refuse the call. Then the kernel is made to
+/// interrupt every CPU that runs this process another way: by removing a right from a page that may be in
+/// their TLBs.
 pub(crate) fn membarrier() {
     if membarrier_command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0 && !shoot_down() {
         // Going on without the fence could free memory that another thread still writes.

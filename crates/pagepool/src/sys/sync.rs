@@ -306,8 +306,8 @@ impl OneAtATime {
     }
 }
 
-/// A cell whose value many read until one, the last, takes it away. Under loom a read that is not ordered
-/// before the taking is a failure: that is how a model finds a use after the end.
+/// A cell with many readers, until the last user takes the value out. Under loom a read that is not ordered
+/// before that is a failure: so a model finds a use after the end.
 #[derive(Debug)]
 pub(crate) struct LastCell<T> {
     value: std::cell::UnsafeCell<Option<T>>,

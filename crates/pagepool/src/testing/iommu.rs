@@ -89,7 +89,9 @@ pub struct IommuCounts {
     pub faults: u64,
 }
 
-/// The checking IOMMU; see the module's head.
+/// An IOMMU for tests: a device access fails if it is not mapped, or not synced for the device. Each region
+/// is mapped at random addresses, never used again, to a copy of its memory: `sync_for_device` copies to it,
+/// `sync_for_cpu` from it, so a missing sync shows as stale bytes. Any thread; one lock.
 ///
 /// ```
 /// use pagepool::testing::{CheckingIommu, IommuFault};

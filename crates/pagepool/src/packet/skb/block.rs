@@ -2,10 +2,11 @@
 //!
 //! What   [`Block`] is Linux's `skb_shared_info`, beside the packet's memory and not in it. References to it
 //!        are counted: see [`BlockRef`](crate::packet::skb::block_ref::BlockRef).
-//! How    the fragments of a block that never had a second reference are its alone. The first clone only
-//!        notes that they have more readers; the thread that has the block alone again, or ends it, makes
-//!        them shared buffers first. So a reference to a fragment of a shared block (which another packet
-//!        keeps, after a merge) is a clone of a shared buffer, and the block's own handle is another.
+//! How    while a block has never had a second reference, its fragments are plain handles. The first clone
+//!        only sets a mark that they have more readers. The thread that has the block alone again, or ends
+//!        it, turns them into shared buffers first. So a reference to a fragment of a shared block (which
+//!        another packet keeps, after a merge) is a clone of a shared buffer, and the block's own handle is
+//!        another.
 
 use std::ops::Range;
 
@@ -99,7 +100,7 @@ impl Block {
         &mut self.info.frags
     }
 
-    /// The fragments are this block's alone, or shared buffers: the block can give them up.
+    /// Makes every fragment either this block's alone or a shared buffer, so that the block can give it up.
     #[inline]
     pub(crate) fn settle(&mut self) {
         if self.info.shared.load(Ordering::Relaxed) {

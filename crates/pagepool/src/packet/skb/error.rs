@@ -13,7 +13,7 @@ pub enum SkbError {
     /// A clone shares what would be written: see [`SkBuff::unclone`](crate::SkBuff::unclone) and
     /// [`SkBuff::cow_head`](crate::SkBuff::cow_head).
     Cloned,
-    /// There is not so much room at that end.
+    /// The headroom or tailroom is too small.
     NoRoom,
     /// The packet has fewer bytes.
     TooShort,

@@ -52,9 +52,9 @@ impl SkBuff {
 
     /// Makes sure that the head may be written, and that there is so much headroom. Linux: `skb_cow_head`.
     ///
-    /// Nothing to do costs nothing. Else the head's bytes are copied to ordinary memory: the block's own 512
-    /// bytes, or where they do not suffice newly allocated ones. If a clone shares the packet it gets a block
-    /// of its own, and a reference to each fragment (one atomic operation).
+    /// Costs nothing if that is so already. Otherwise the head's bytes are copied to ordinary memory: the
+    /// block's own 512 bytes, or newly allocated ones if those are too few. If a clone shares the packet, it
+    /// gets a block of its own, and a reference to each fragment (one atomic operation each).
     #[doc(alias = "skb_cow_head")]
     pub fn cow_head(&mut self, headroom: usize) -> Result<(), SkbError> {
         if self.is_cloned() || self.headroom() < headroom {

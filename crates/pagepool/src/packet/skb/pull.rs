@@ -7,8 +7,9 @@ impl SkBuff {
     /// Cuts bytes off the front, across fragments; those that are consumed return at once. Linux:
     /// `skb_pull`, and `pskb_pull` without its copy.
     ///
-    /// Within the head this is the packet's own affair, and costs nothing. Beyond it a packet that a clone
-    /// shares gets a block of its own first, see [`unclone`](Self::unclone).
+    /// Within the head it costs nothing, also if a clone shares the packet: each clone has its own bounds.
+    /// Beyond the head, a packet that a clone shares gets a block of its own first, see
+    /// [`unclone`](Self::unclone).
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, SkBuff, SkbCache, SkbError};

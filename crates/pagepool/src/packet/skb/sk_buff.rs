@@ -3,10 +3,9 @@
 //! What   a head (the linear part) and up to 17 fragments, memory of pools and ordinary memory mixed. Clones
 //!        share the data; the last of them to be dropped returns every buffer, once, on whichever thread.
 //!        Linux: `struct sk_buff` with `skb_shared_info`.
-//! Who    the thread that has it. What the clones share is changed by nobody; see each operation for what it
-//!        does about that: most make the packet's own copy of the description first (a block, and the head's
-//!        bytes), as Linux's do, `push` and `put` refuse, and moving the ends of the head is every clone's
-//!        own affair.
+//! Who    the thread that has it. Nobody changes what clones share. Most operations first make a copy of the
+//!        description for this packet (a block, and the head's bytes), as Linux's do; `push` and `put`
+//!        refuse. Moving the ends of the head needs neither: each clone has its own bounds.
 //! How    a packet is 32 bytes: a counted reference to a block of an [`SkbCache`], and where in the head its
 //!        data lies.
 //! Cost   one compare-and-swap to make one, and one when it is dropped; a clone one atomic operation, and one
