@@ -125,9 +125,9 @@ fn forward_passes_both_ways_in_every_layout_of_memory() {
     let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
     let layouts: [(&[&str], u64); 7] = [
         (&[], 4096),
-        (&["--frame-size", "2048"], 2048),
+        (&["--chunk-size", "2048"], 2048),
         (&["--unaligned"], 3072),
-        (&["--unaligned", "--frame-size", "2048"], 2048),
+        (&["--unaligned", "--chunk-size", "2048"], 2048),
         (&["--ring", "64", "--cpus", "0"], 4096),
         (&["--mode", "copy", "--attach", "native"], 4096),
         (&["--attach", "generic"], 4096),
@@ -146,7 +146,7 @@ fn forward_passes_both_ways_in_every_layout_of_memory() {
 fn packets_of_several_chunks_pass_too() {
     let name = "packets_of_several_chunks_pass_too";
     let Some(hosts) = hosts(name, &params(9000, 1)) else { return };
-    for options in [&[][..], &["--frame-size", "2048"]] {
+    for options in [&[][..], &["--chunk-size", "2048"]] {
         let Some(document) = forward(name, &hosts, 9014, options) else { return };
         assert_eq!(document["interfaces"][0]["multi_buffer"], true, "{document}");
     }
@@ -239,7 +239,7 @@ fn what_gen_sends_is_what_drop_verifies() {
     let layouts: [&[&str]; 5] = [
         &["--rate", "20000"],
         &["--rate", "20000", "--size", "1514"],
-        &["--rate", "20000", "--size", "1500", "--frame-size", "2048"],
+        &["--rate", "20000", "--size", "1500", "--chunk-size", "2048"],
         &["--rate", "20000", "--size", "1500", "--unaligned"],
         &["--rate", "20000", "--dst", "02:70:70:00:00:00", "--queues", "1"],
     ];
@@ -256,7 +256,7 @@ fn gen_sends_frames_of_several_chunks() {
     let Some(hosts) = hosts(name, &params(9000, 1)) else { return };
     for options in [
         &["--size", "9000", "--rate", "5000"][..],
-        &["--size", "9000", "--rate", "5000", "--frame-size", "2048"],
+        &["--size", "9000", "--rate", "5000", "--chunk-size", "2048"],
     ] {
         if generate(name, &hosts, 1000, options).is_none() {
             return;

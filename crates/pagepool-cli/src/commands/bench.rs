@@ -24,7 +24,7 @@ pub struct BenchArgs {
     /// Run only workloads whose name contains WORD
     #[arg(long, value_name = "WORD")]
     filter: Option<String>,
-    /// Rough figures in seconds: fewer buffers, 9 repetitions of each workload
+    /// Measure less, in seconds: fewer buffers, and 9 repetitions of each workload
     #[arg(long, global = true)]
     quick: bool,
     /// List the workloads and what one iteration of each does
@@ -48,8 +48,8 @@ pub struct BenchArgs {
 
 #[derive(Subcommand)]
 enum BenchReport {
-    /// CPU time and memory per packet at MTU 1500, 4000, 8000 and 9000: whole pages, page_frag, and fragments
-    /// of order-3 pages
+    /// CPU time and memory per packet at MTU 1500, 4000, 8000 and 9000: whole pages, Linux's page_frag, and
+    /// fragments of order-3 pages
     Mtu,
     /// Refill with and without regard to the NUMA node, on a simulated machine of two nodes
     Numa,

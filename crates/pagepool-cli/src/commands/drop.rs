@@ -13,15 +13,15 @@ use crate::traffic::options::{ReceiveOptions, TrafficOptions};
 /// What to drop, and whether to look at it first.
 #[derive(Args, Clone, Debug)]
 pub struct DropArgs {
-    /// The interface: eth0, or af_xdp:eth0
+    /// The interface, such as eth0; af_xdp:eth0, with the driver's name, means the same
     #[arg(value_name = "IF")]
     interface: String,
     /// Check the number and checksum that `pagepool gen` writes into its packets
     ///
     /// Prints how many packets arrived intact, how many numbers are missing below the highest one, and how
-    /// many packets were damaged. Every byte is read, so long packets cost more. Numbers below FRAMES are
-    /// tracked, at one bit of memory each [FRAMES: default 1073741824].
-    #[arg(long, value_name = "FRAMES", num_args = 0..=1, require_equals = true)]
+    /// many packets were damaged. Every byte is read, so long packets cost more. Numbers below N are looked
+    /// for, at one bit of memory each; packets with higher numbers are counted [N: default 1073741824].
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "1073741824")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 36))]
     verify: Option<u64>,

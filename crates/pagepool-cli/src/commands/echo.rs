@@ -12,7 +12,7 @@ use crate::traffic::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
 /// Where packets are sent back.
 #[derive(Args, Clone, Debug)]
 pub struct EchoArgs {
-    /// The interface: eth0, or af_xdp:eth0
+    /// The interface, such as eth0; af_xdp:eth0, with the driver's name, means the same
     #[arg(value_name = "IF")]
     interface: String,
     #[command(flatten)]

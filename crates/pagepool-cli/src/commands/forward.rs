@@ -18,13 +18,13 @@ use crate::traffic::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
 /// What to forward between.
 #[derive(Args, Clone, Debug)]
 pub struct ForwardArgs {
-    /// The first interface: eth0, or af_xdp:eth0
+    /// The first interface, such as eth0; af_xdp:eth0, with the driver's name, means the same
     #[arg(value_name = "IF1")]
     first: String,
     /// The second interface
     ///
-    /// Packets from a queue of one interface leave by the same queue of the other. If an interface has fewer
-    /// queues than the other, each of its queues serves several of the other's.
+    /// Packets from a queue of one interface leave by the same queue of the other. If the interfaces differ
+    /// in their number of queues, several queues of the one share a queue of the other.
     #[arg(value_name = "IF2")]
     second: String,
     #[command(flatten)]

@@ -25,7 +25,7 @@ use crate::traffic::options::{TrafficOptions, TransmitOptions};
 /// What to send.
 #[derive(Args, Clone, Debug)]
 pub struct GenArgs {
-    /// The interface: eth0, or af_xdp:eth0
+    /// The interface, such as eth0; af_xdp:eth0, with the driver's name, means the same
     ///
     /// gen receives nothing: packets that arrive go to the kernel as before.
     #[arg(value_name = "IF")]

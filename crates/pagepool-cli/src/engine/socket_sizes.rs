@@ -75,7 +75,7 @@ impl SocketSizes {
         let most = (MAX_FRAGS + 1) * (chunk as usize - HEADROOM) - HEADERS;
         if mtu as usize > most {
             let whole =
-                if (chunk as usize) < PAGE_SIZE { "use --frame-size 4096, or lower" } else { "lower" };
+                if (chunk as usize) < PAGE_SIZE { "use --chunk-size 4096, or lower" } else { "lower" };
             return Err(format!(
                 "MTU is {mtu}, but a packet has at most {} chunks of {chunk} bytes, enough for MTU {most}: \
                  {whole} the MTU",
@@ -243,7 +243,7 @@ mod tests {
             assert_eq!(sizes.burst, if several { BUDGET } else { BURST }, "{mtu}");
         }
         let error = SocketSizes::new(halves(65_535)).unwrap_err();
-        assert!(error.contains("MTU 32238") && error.contains("--frame-size 4096"), "{error}");
+        assert!(error.contains("MTU 32238") && error.contains("--chunk-size 4096"), "{error}");
     }
 
     #[test]

@@ -28,17 +28,17 @@ pub struct TrafficOptions {
     /// on the NIC's NUMA node that do not handle its interrupts.
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pub cpus: Option<Numbers>,
-    /// Bytes of a chunk, the memory for one packet: 2048 or 4096 [default: 4096]
+    /// Bytes of a chunk of the UMEM: 2048 or 4096 [default: 4096]
     ///
-    /// With 4096 each packet has a page. 2048 halves the memory and still holds packets of MTU 1500. Longer
-    /// packets use several chunks, which requires Linux 6.6. With --unaligned: any multiple of 64 from
-    /// 2048 to 4096 [default: 3072].
+    /// A chunk (libxdp: frame) holds one packet with its headroom. With 4096 each packet has a page. 2048
+    /// halves the memory and still holds packets of MTU 1500. Longer packets use several chunks, which
+    /// requires Linux 6.6. With --unaligned: any multiple of 64 from 2048 to 4096 [default: 3072].
     #[arg(long, value_name = "BYTES")]
-    pub frame_size: Option<u32>,
-    /// Let chunks begin anywhere in their page
+    pub chunk_size: Option<u32>,
+    /// Use unaligned chunks: each begins at another offset of its page
     ///
-    /// Packets of different pages then fall into different sets of the CPU's cache, which helps if they are
-    /// read long after they arrived. Many drivers do not support zero copy with unaligned chunks.
+    /// Packets then fall into different sets of the CPU's cache, which helps if they are read long after they
+    /// arrived. Many drivers do not support zero copy with unaligned chunks.
     #[arg(long)]
     pub unaligned: bool,
     /// Use huge pages of 2 MiB
@@ -49,8 +49,8 @@ pub struct TrafficOptions {
     pub hugepages: bool,
     /// Slots of each ring, a power of two from 64 to 8192 [default: 1024]
     ///
-    /// Small rings stay in the CPU's cache. Large rings take longer bursts without loss. The default is lower
-    /// for long packets: they use more pages, and a pool keeps at most 16384.
+    /// The buffers of small rings stay in the CPU's cache. Large rings take longer bursts without loss. If
+    /// packets need several chunks, the default is lower, so that a pool has at most 16384 pages out.
     #[arg(long, value_name = "SLOTS", value_parser = ring)]
     pub ring: Option<u32>,
     /// Busy-poll the NIC from the queue's thread, BUDGET packets per call, and never sleep [BUDGET: 1 to
@@ -182,7 +182,7 @@ impl TrafficOptions {
     /// Bytes of a chunk.
     pub fn chunk(&self) -> Result<u32, String> {
         let default = if self.unaligned { UNALIGNED } else { PAGE_SIZE as u32 };
-        let chunk = self.frame_size.unwrap_or(default);
+        let chunk = self.chunk_size.unwrap_or(default);
         let fits = match self.unaligned {
             true => (2048..=PAGE_SIZE as u32).contains(&chunk) && chunk.is_multiple_of(64),
             false => [2048, PAGE_SIZE as u32].contains(&chunk),
@@ -191,7 +191,7 @@ impl TrafficOptions {
             true => "a multiple of 64 from 2048 to 4096",
             false => "2048 or 4096; --unaligned allows other sizes",
         };
-        fits.then_some(chunk).ok_or_else(|| format!("--frame-size is {chunk}, but must be {must_be}"))
+        fits.then_some(chunk).ok_or_else(|| format!("--chunk-size is {chunk}, but must be {must_be}"))
     }
 
     /// How the NIC is busy-polled, if it is.

@@ -160,7 +160,7 @@ fn numbered(verdict: &mut Verdict, tally: &Tally) {
     verdict.row("  damaged", corrupt, "must be 0");
     verdict.row("  duplicates", again, "");
     if beyond > 0 {
-        verdict.row("  not tracked", beyond, "their numbers are not below the FRAMES of --verify");
+        verdict.row("  not tracked", beyond, "their numbers are not below the N of --verify");
     }
     verdict.row("packets without a number", foreign, "");
     verdict.fail_count(corrupt, "numbered frames were damaged");
