@@ -31,7 +31,7 @@ static uint32_t refill(struct pagepool *pool, struct xsk_ring_prod *fill)
     uint32_t at = 0, n = xsk_prod_nb_free(fill, BATCH) < BATCH ? 0 : BATCH;
     n = (uint32_t)pagepool_alloc_addr_bulk(pool, addrs, n);
     if (n == 0 || xsk_ring_prod__reserve(fill, n, &at) != n)
-        return 0; /* the ring has what it needs */
+        return 0; /* the ring has no room, or the pool no page */
     for (uint32_t i = 0; i < n; i++)
         *xsk_ring_prod__fill_addr(fill, at + i) = addrs[i];
     xsk_ring_prod__submit(fill, n);
@@ -92,7 +92,7 @@ int main(int argc, char **argv)
             bytes += packet->len;
         }
         xsk_ring_cons__release(&rx, n);
-        /* Home again. To keep a packet, or to hand it to another thread, take a handle: pagepool_from_raw. */
+        /* Drops the packets. To keep one, or to hand it to another thread, call pagepool_from_raw first. */
         must(pagepool_put_addr_bulk(pool, addrs, n), "put_addr");
         packets += n;
         refill(pool, &fill);

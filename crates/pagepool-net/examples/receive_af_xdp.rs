@@ -36,7 +36,7 @@ fn run() -> Outcome {
     let redirect = Some(Redirect::attach("near0", Attach::Auto, false)?);
     let mut xsk =
         XskDevice::open(XskParams { interface: "near0".into(), redirect, ..Default::default() }, &umem)?;
-    xsk.check_pool(&pool)?; // headroom, tailroom and mapping fit what the kernel fills
+    xsk.check_pool(&pool)?; // refuses a pool whose pages the kernel cannot fill
 
     // 4. The loop.
     let mut burst = Vec::with_capacity(64);
@@ -45,7 +45,7 @@ fn run() -> Outcome {
     let frame =
         *b"\xff\xff\xff\xff\xff\xff\x02from\x01\x88\xb5hello, pool: fifty bytes of payload in this frame.";
     while packets < PACKETS {
-        let _ = wire.send(&frame)?; // false: the interface's queue is full, and the next round sends
+        let _ = wire.send(&frame)?; // false: the queue is full, and the next turn sends
         let (more, len) = receive(&mut xsk, &pool, &mut burst);
         if more == 0 {
             let _ = xsk.wait(&pool, Duration::from_millis(10)); // sleeps until a packet or a page comes
