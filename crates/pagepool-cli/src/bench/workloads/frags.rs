@@ -55,7 +55,7 @@ pub const TABLE: &[Workload] = &[
     },
     Workload {
         name: "alloc_8590_direct",
-        about: "allocate 8590 bytes by the hybrid rule, drop them",
+        about: "allocate 8590 bytes by alloc, a fragment as two fit a page; drop it",
         rules: &[Rule(&["alloc_fast"], Moves::Share(1, 3)), Rule(&["recycle_cached"], Moves::Share(1, 3))],
         ready: alloc_direct,
         ..Workload::USUAL

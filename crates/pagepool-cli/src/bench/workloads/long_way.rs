@@ -24,7 +24,7 @@ pub const TABLE: &[Workload] = &[
     Workload {
         name: "page_slow",
         linux: "no-softirq-page_pool03",
-        about: "allocate a page, hold it, drop it, drop the hold: it leaves the pool",
+        about: "allocate a page, take a PageRef, drop both: it leaves the pool",
         rules: &[
             Rule(&["alloc_fast"], Moves::Share(63, 64)),
             Rule(&["alloc_slow"], Moves::Share(1, 64)),
