@@ -57,7 +57,8 @@ mod tests {
 
     #[test]
     fn refuses_what_a_burst_does_not_divide() {
-        let why = run(&Workload::USUAL, 1000).expect_err("1000 is no multiple of 1024");
+        let why = run(&Workload::new("", || Err("never made ready".into())), 1000)
+            .expect_err("1000 is no multiple of 1024");
         assert!(why.contains("ITERATIONS is 1000"), "{why}");
     }
 

@@ -11,6 +11,7 @@ pub mod summary;
 pub mod touch;
 pub mod workload;
 
+use std::iter;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -57,27 +58,29 @@ pub fn measure(
     beside: Option<Ready>,
     second: Option<usize>,
 ) -> Result<WorkloadFigures, String> {
-    match (ready.body, beside) {
-        (Body::OneCore(run), beside) => {
-            let mut sides = vec![Side { run, counters: ready.counters }];
-            if let Some(Ready { body: Body::OneCore(run), counters, .. }) = beside {
-                sides.push(Side { run, counters });
+    let colours = ready.colours;
+    let (mut sides, mut consumes) = (Vec::new(), Vec::new());
+    for Ready { body, counters, .. } in iter::once(ready).chain(beside) {
+        let run = match body {
+            Body::OneCore(run) => run,
+            Body::TwoCores(produce, consume) => {
+                consumes.push(consume);
+                produce
             }
-            let mut figures = one_core(plan, sides).into_iter();
-            let own = figures.next().ok_or("no figures")?;
-            Ok(WorkloadFigures { own, beside: figures.next(), cores: 1, colours: ready.colours })
-        }
-        (Body::TwoCores(produce, consume), beside) => {
-            let second = second.ok_or("requires a second CPU, but this process may use only one")?;
-            let mut sides = vec![Relay { produce, consume: Some(consume), counters: ready.counters }];
-            if let Some(Ready { body: Body::TwoCores(produce, consume), counters, .. }) = beside {
-                sides.push(Relay { produce, consume: Some(consume), counters });
-            }
-            let mut figures = two_cores(plan, sides, second).into_iter();
-            let own = figures.next().ok_or("no figures")?;
-            Ok(WorkloadFigures { own, beside: figures.next(), cores: 2, colours: ready.colours })
-        }
+        };
+        sides.push(Side { run, counters });
     }
+    let (figures, cores) = match consumes.len() {
+        0 => (take_turns(plan, &mut sides, |run| run(plan.buffers)), 1),
+        both if both == sides.len() => {
+            let second = second.ok_or("requires a second CPU, but this process may use only one")?;
+            (two_cores(plan, &mut sides, consumes, second), 2)
+        }
+        _ => return Err("is held against a workload on another number of cores".into()),
+    };
+    let mut figures = figures.into_iter();
+    let own = figures.next().ok_or("no figures")?;
+    Ok(WorkloadFigures { own, beside: figures.next(), cores, colours })
 }
 
 /// What [`measure`] found.
@@ -93,27 +96,29 @@ pub struct WorkloadFigures {
     pub colours: Option<usize>,
 }
 
-/// A one-core workload and its counters.
+/// The owner's side of a workload, and its counters.
 struct Side {
     run: RunSide,
     counters: Box<dyn Fn() -> Counted>,
 }
 
-fn one_core(plan: Plan, mut sides: Vec<Side>) -> Vec<Measured> {
+/// The owner's side of all turns. The first turn of each is its warm-up.
+fn take_turns(plan: Plan, sides: &mut [Side], mut take_turn: impl FnMut(&mut RunSide)) -> Vec<Measured> {
     let mut figures: Vec<Measured> = sides.iter().map(|_| Measured::with_room(plan)).collect();
     let mut perf = perf::Counters::open();
-    for (side, figures) in sides.iter_mut().zip(&mut figures) {
-        (side.run)(plan.buffers);
-        figures.counted = (side.counters)();
-    }
-    for _ in 0..plan.repeats {
+    for repeat in 0..=plan.repeats {
         for (side, figures) in sides.iter_mut().zip(&mut figures) {
             let faults = sys::minor_faults();
             let before = perf.read();
             let begin = clock::begin();
-            (side.run)(plan.buffers);
+            take_turn(&mut side.run);
             let end = clock::end();
-            figures.add_perf(before, perf.read(), plan.buffers);
+            let after = perf.read();
+            if repeat == 0 {
+                figures.counted = (side.counters)();
+                continue;
+            }
+            figures.add_perf(before, after, plan.buffers);
             figures.faults += sys::minor_faults() - faults;
             figures.ticks.push((end - begin) as f64 / plan.buffers as f64);
         }
@@ -123,13 +128,6 @@ fn one_core(plan: Plan, mut sides: Vec<Side>) -> Vec<Measured> {
         figures.buffers = (plan.repeats * plan.buffers) as u64;
     }
     figures
-}
-
-/// A two-core workload and its counters.
-struct Relay {
-    produce: RunSide,
-    consume: Option<SendSide>,
-    counters: Box<dyn Fn() -> Counted>,
 }
 
 /// A consumer's figures of one repetition.
@@ -155,10 +153,10 @@ impl Gate {
     }
 }
 
-fn two_cores(plan: Plan, mut relays: Vec<Relay>, second: usize) -> Vec<Measured> {
-    let kinds = relays.len();
+/// The same with a second core, whose time counts.
+fn two_cores(plan: Plan, sides: &mut [Side], mut consumes: Vec<SendSide>, second: usize) -> Vec<Measured> {
+    let kinds = sides.len();
     let turns = kinds * (plan.repeats + 1);
-    let mut consumes: Vec<SendSide> = relays.iter_mut().filter_map(|relay| relay.consume.take()).collect();
     let gate = Gate::default();
     thread::scope(|scope| {
         let consumer = scope.spawn(|| {
@@ -171,7 +169,14 @@ fn two_cores(plan: Plan, mut relays: Vec<Relay>, second: usize) -> Vec<Measured>
             }
             done
         });
-        let mut figures = produce_all(plan, &mut relays, &gate);
+        let mut turn = 0;
+        let mut figures = take_turns(plan, sides, |produce| {
+            turn += 1;
+            gate.begun.store(turn, Ordering::Release);
+            produce(plan.buffers);
+            Gate::wait_for(&gate.ended, turn);
+        });
+        figures.iter_mut().for_each(|figures| figures.ticks.clear());
         let done = consumer.join().expect("a consumer that panics aborts the process");
         for (turn, figure) in done.into_iter().enumerate().skip(kinds) {
             let figures = &mut figures[turn % kinds];
@@ -188,34 +193,6 @@ fn consume_once(consume: &mut SendSide, buffers: usize) -> Turn {
     consume(buffers);
     let ticks = clock::end() - begin;
     Turn { ticks, faults: sys::minor_faults() - faults }
-}
-
-/// The owner's side of all turns. The first turn of every relay is its warm-up.
-fn produce_all(plan: Plan, relays: &mut [Relay], gate: &Gate) -> Vec<Measured> {
-    let mut figures: Vec<Measured> = relays.iter().map(|_| Measured::with_room(plan)).collect();
-    let mut perf = perf::Counters::open();
-    let mut turn = 0;
-    for repeat in 0..=plan.repeats {
-        for (relay, figures) in relays.iter_mut().zip(&mut figures) {
-            turn += 1;
-            let faults = sys::minor_faults();
-            let before = perf.read();
-            gate.begun.store(turn, Ordering::Release);
-            (relay.produce)(plan.buffers);
-            Gate::wait_for(&gate.ended, turn);
-            if repeat == 0 {
-                figures.counted = (relay.counters)();
-            } else {
-                figures.add_perf(before, perf.read(), plan.buffers);
-                figures.faults += sys::minor_faults() - faults;
-            }
-        }
-    }
-    for (relay, figures) in relays.iter().zip(&mut figures) {
-        figures.counted = (relay.counters)().since(&figures.counted);
-        figures.buffers = (plan.repeats * plan.buffers) as u64;
-    }
-    figures
 }
 
 #[cfg(test)]
@@ -256,6 +233,13 @@ mod tests {
     fn two_cores_without_a_second_one_is_an_error() {
         let ready = Ready::two_cores(|_| (), |_| ());
         assert!(measure(PLAN, ready, None, None).expect_err("no second CPU").contains("second CPU"));
+    }
+
+    #[test]
+    fn a_workload_on_another_number_of_cores_is_an_error() {
+        let beside = Some(Ready::one_core(|_| ()));
+        let why = measure(PLAN, Ready::two_cores(|_| (), |_| ()), beside, Some(0)).expect_err("1 and 2");
+        assert!(why.contains("number of cores"), "{why}");
     }
 
     #[test]

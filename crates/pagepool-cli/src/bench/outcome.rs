@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::bench::measure::clock;
 use crate::bench::measure::counted::{self, Counted};
-use crate::bench::measure::summary::Summary;
+use crate::bench::measure::summary::{Summary, Times, cell};
 use crate::bench::measure::workload::Workload;
 use crate::bench::measure::{Measured, WorkloadFigures};
 
@@ -17,14 +17,9 @@ pub struct WorkloadOutcome {
     pub linux_name: &'static str,
     /// Buffers in a call.
     pub batch: usize,
-    /// Nanoseconds, the shortest repetition.
-    pub ns_min: Option<f64>,
-    /// Nanoseconds, the median.
-    pub ns_med: Option<f64>,
-    /// Nanoseconds, the longest repetition.
-    pub ns_max: Option<f64>,
-    /// Ticks of the time-stamp counter, the median.
-    pub tsc_med: Option<f64>,
+    /// How long it took.
+    #[serde(flatten)]
+    pub times: Times,
     /// Cycles of the core's clock, the median; null where the machine does not count them.
     pub core_cycles_med: Option<f64>,
     /// Instructions, the median; likewise.
@@ -74,28 +69,20 @@ fn columns(cells: [&str; 9]) -> String {
 impl WorkloadOutcome {
     /// Judges the figures of a workload. Its counters must fit its rules, and it must not have faulted.
     pub fn of(workload: &Workload, figures: WorkloadFigures) -> Self {
-        let own = figures.own;
-        let floor = figures.beside.as_ref().and_then(ns);
-        let times = ns(&own);
-        let turn_by_turn = |what: fn(f64, f64) -> f64| {
-            figures.beside.as_ref().and_then(|floor| median_of_turns(&own, floor, what))
-        };
-        let of_floor = turn_by_turn(|own, floor| own / floor).filter(|_| figures.cores == 2);
+        let WorkloadFigures { own, beside, cores, colours } = figures;
+        let turn_by_turn =
+            |what: fn(f64, f64) -> f64| beside.as_ref().and_then(|floor| median_of_turns(&own, floor, what));
         let fault = fault(&own, workload.buffers_a_fault);
         let wrong_path = counted::check(&own.counted, workload.rules, own.buffers).err();
-        let over_floor_ns =
-            turn_by_turn(|own, floor| (own - floor) / clock::ticks_per_ns()).filter(|_| figures.cores == 1);
         Self {
-            ns_min: times.map(|t| t.min),
-            ns_med: times.map(|t| t.med),
-            ns_max: times.map(|t| t.max),
-            tsc_med: Summary::of(&own.ticks).map(|t| t.med),
-            core_cycles_med: Summary::of(&own.core_cycles).map(|c| c.med),
-            instructions: Summary::of(&own.instructions).map(|i| i.med),
-            colours: figures.colours,
-            floor_ns_med: floor.map(|f| f.med),
-            of_floor,
-            over_floor_ns,
+            times: Times::of(&own.ticks),
+            core_cycles_med: Summary::median(&own.core_cycles),
+            instructions: Summary::median(&own.instructions),
+            colours,
+            floor_ns_med: beside.as_ref().and_then(|floor| Times::of(&floor.ticks).ns_med),
+            of_floor: turn_by_turn(|own, floor| own / floor).filter(|_| cores == 2),
+            over_floor_ns: turn_by_turn(|own, floor| (own - floor) / clock::ticks_per_ns())
+                .filter(|_| cores == 1),
             faulted: fault.is_some() && wrong_path.is_none(),
             failed: wrong_path.or(fault),
             buffers: own.buffers,
@@ -122,8 +109,9 @@ impl WorkloadOutcome {
 
     /// Its line of the table, and a second one that says what went wrong.
     pub fn line(&self) -> String {
-        let times = [self.ns_min, self.ns_med, self.ns_max].map(|t| cell(t, 2));
-        let counts = [self.tsc_med, self.core_cycles_med, self.instructions].map(|c| cell(c, 1));
+        let Times { ns_min, ns_med, ns_max, tsc_med } = self.times;
+        let times = [ns_min, ns_med, ns_max].map(|t| cell(t, 2));
+        let counts = [tsc_med, self.core_cycles_med, self.instructions].map(|c| cell(c, 1));
         let ([min, med, max], [tsc, core, instr]) = (&times, &counts);
         let line = columns([self.name, self.linux_name, min, med, max, tsc, core, instr, &self.note()]);
         match self.failed.as_ref().or(self.skipped.as_ref()) {
@@ -152,14 +140,10 @@ impl WorkloadOutcome {
     }
 }
 
-fn ns(figures: &Measured) -> Option<Summary> {
-    Some(Summary::of(&figures.ticks)?.scaled(1.0 / clock::ticks_per_ns()))
-}
-
 /// Turn by turn, so that what disturbs the machine for a while disturbs both.
 fn median_of_turns(own: &Measured, floor: &Measured, what: fn(f64, f64) -> f64) -> Option<f64> {
     let turns: Vec<f64> = own.ticks.iter().zip(&floor.ticks).map(|(&own, &floor)| what(own, floor)).collect();
-    Some(Summary::of(&turns)?.med)
+    Summary::median(&turns)
 }
 
 fn fault(figures: &Measured, buffers_a_fault: u64) -> Option<String> {
@@ -172,25 +156,14 @@ fn fault(figures: &Measured, buffers_a_fault: u64) -> Option<String> {
     })
 }
 
-fn cell(value: Option<f64>, decimals: usize) -> String {
-    match value {
-        None => "-".into(),
-        Some(value) if value >= 1000.0 => format!("{value:.0}"),
-        Some(value) => format!("{value:.decimals$}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bench::measure::counted::{Moves, Rule};
 
-    const ROW: Workload = Workload {
-        name: "page_fifo1024_touch_nocolour",
-        linux: "no-softirq-page_pool01",
-        rules: &[Rule(&["alloc_fast"], Moves::Each)],
-        ..Workload::USUAL
-    };
+    const ROW: Workload = Workload::new("page_fifo1024_touch_nocolour", || Err("never made ready".into()))
+        .linux("no-softirq-page_pool01")
+        .rules(&[Rule(&["alloc_fast"], Moves::Each)]);
 
     fn figures(alloc_fast: u64, faults: u64) -> WorkloadFigures {
         let own = Measured {
@@ -259,6 +232,6 @@ mod tests {
     fn one_that_did_not_run_says_why() {
         let outcome = WorkloadOutcome::skipped(&ROW, "one CPU only".into());
         assert!(outcome.line().ends_with("SKIP\n    one CPU only"));
-        assert_eq!(outcome.ns_med, None);
+        assert_eq!(outcome.times.ns_med, None);
     }
 }

@@ -133,18 +133,8 @@ mod tests {
         Ok(Ready::one_core(|_| ()).counting(|| Counted::from_fields([("alloc_fast", 0)])))
     }
 
-    const FITS: Workload = Workload {
-        name: "fits",
-        rules: &[Rule(&["alloc_fast"], Moves::Any)],
-        ready: still,
-        ..Workload::USUAL
-    };
-    const DOES_NOT: Workload = Workload {
-        name: "does_not",
-        rules: &[Rule(&["alloc_fast"], Moves::Each)],
-        ready: still,
-        ..Workload::USUAL
-    };
+    const FITS: Workload = Workload::new("fits", still).rules(&[Rule(&["alloc_fast"], Moves::Any)]);
+    const DOES_NOT: Workload = Workload::new("does_not", still).rules(&[Rule(&["alloc_fast"], Moves::Each)]);
 
     fn choice(filter: Option<&str>) -> TableParams {
         TableParams { json: true, filter: filter.map(str::to_owned), plan: PLAN, plot: None }
@@ -159,7 +149,8 @@ mod tests {
 
     #[test]
     fn a_workload_that_cannot_be_made_ready_fails_the_bench() {
-        assert_eq!(run(&choice(None), [Workload::USUAL].iter()), ExitCode::FAILURE);
+        let cannot = Workload::new("cannot", || Err("no memory".into()));
+        assert_eq!(run(&choice(None), [cannot].iter()), ExitCode::FAILURE);
     }
 
     /// A workload whose repetitions touch new memory, or do not.

@@ -2,8 +2,32 @@
 
 use serde::Serialize;
 
+use super::clock;
+
+/// Times per buffer, as tables and JSON have them. All `None` of what did not run.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Times {
+    /// Nanoseconds, the shortest repetition.
+    pub ns_min: Option<f64>,
+    /// Nanoseconds, the median.
+    pub ns_med: Option<f64>,
+    /// Nanoseconds, the longest repetition.
+    pub ns_max: Option<f64>,
+    /// Ticks of the time-stamp counter, the median.
+    pub tsc_med: Option<f64>,
+}
+
+impl Times {
+    /// Of a number of ticks for each repetition.
+    pub fn of(ticks: &[f64]) -> Self {
+        let Some(Summary { min, med, max }) = Summary::of(ticks) else { return Self::default() };
+        let [ns_min, ns_med, ns_max] = [min, med, max].map(|ticks| Some(ticks / clock::ticks_per_ns()));
+        Self { ns_min, ns_med, ns_max, tsc_med: Some(med) }
+    }
+}
+
 /// Minimum, median and maximum.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     /// The smallest.
     pub min: f64,
@@ -24,9 +48,18 @@ impl Summary {
         Some(Self { min, med, max })
     }
 
-    /// The same in another unit.
-    pub fn scaled(self, factor: f64) -> Self {
-        Self { min: self.min * factor, med: self.med * factor, max: self.max * factor }
+    /// The one in the middle, `None` of no values.
+    pub fn median(values: &[f64]) -> Option<f64> {
+        Some(Self::of(values)?.med)
+    }
+}
+
+/// A figure in a table: "-" where there is none, no decimals from 1000 on.
+pub fn cell(value: Option<f64>, decimals: usize) -> String {
+    match value {
+        None => "-".into(),
+        Some(value) if value >= 1000.0 => format!("{value:.0}"),
+        Some(value) => format!("{value:.decimals$}"),
     }
 }
 
@@ -52,8 +85,10 @@ mod tests {
     }
 
     #[test]
-    fn scales_all_three() {
-        let summary = Summary { min: 1.0, med: 2.0, max: 4.0 }.scaled(0.5);
-        assert_eq!(summary, Summary { min: 0.5, med: 1.0, max: 2.0 });
+    fn times_are_ticks_in_nanoseconds() {
+        let (times, per_ns) = (Times::of(&[2.0, 1.0, 4.0]), clock::ticks_per_ns());
+        assert_eq!([times.ns_min, times.ns_med, times.ns_max], [1.0, 2.0, 4.0].map(|n| Some(n / per_ns)));
+        assert_eq!(times.tsc_med, Some(2.0));
+        assert_eq!(Times::of(&[]).ns_med, None);
     }
 }

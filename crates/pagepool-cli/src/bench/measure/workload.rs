@@ -24,7 +24,7 @@ impl Plan {
 }
 
 /// A row of a table of workloads. Adding one: a function that makes it ready, and a row.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Workload {
     /// Our name.
     pub name: &'static str,
@@ -42,24 +42,49 @@ pub struct Workload {
     pub buffers_a_fault: u64,
     /// What this one is held against: a workload on as many cores, measured in turns with it, repetition by
     /// repetition.
-    pub beside: Option<fn() -> Result<Ready, String>>,
+    pub beside: Option<MakeReady>,
     /// Makes it ready to run.
-    pub ready: fn() -> Result<Ready, String>,
+    pub ready: MakeReady,
 }
 
+/// Makes a workload ready to run.
+pub type MakeReady = fn() -> Result<Ready, String>;
+
+/// A row names what differs from the usual: Linux has no such workload, a call is for one buffer, no counter
+/// moves.
 impl Workload {
-    /// What most rows have in common; a row overrides the rest.
-    pub const USUAL: Self = Self {
-        name: "",
-        linux: "-",
-        batch: 1,
-        about: "",
-        weight: 1,
-        rules: &[],
-        buffers_a_fault: 0,
-        beside: None,
-        ready: || Err("a row without a function".into()),
-    };
+    pub const fn new(name: &'static str, ready: MakeReady) -> Self {
+        let (linux, batch, about, weight, rules) = ("-", 1, "", 1, &[]);
+        Self { name, linux, batch, about, weight, rules, buffers_a_fault: 0, beside: None, ready }
+    }
+
+    pub const fn linux(self, linux: &'static str) -> Self {
+        Self { linux, ..self }
+    }
+
+    pub const fn batch(self, batch: usize) -> Self {
+        Self { batch, ..self }
+    }
+
+    pub const fn about(self, about: &'static str) -> Self {
+        Self { about, ..self }
+    }
+
+    pub const fn weight(self, weight: usize) -> Self {
+        Self { weight, ..self }
+    }
+
+    pub const fn rules(self, rules: &'static [Rule]) -> Self {
+        Self { rules, ..self }
+    }
+
+    pub const fn buffers_a_fault(self, buffers_a_fault: u64) -> Self {
+        Self { buffers_a_fault, ..self }
+    }
+
+    pub const fn beside(self, beside: MakeReady) -> Self {
+        Self { beside: Some(beside), ..self }
+    }
 }
 
 /// One side of a workload: runs over so many buffers.

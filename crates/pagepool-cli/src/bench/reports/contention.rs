@@ -7,7 +7,6 @@
 //! away, and the report says so.
 
 use std::hint::spin_loop;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
@@ -17,7 +16,7 @@ use serde::Serialize;
 use super::{Report, table};
 use crate::bench::measure::clock;
 use crate::bench::measure::counted::{Counted, Moves, Rule, check};
-use crate::bench::measure::summary::Summary;
+use crate::bench::measure::summary::{Times, cell};
 use crate::bench::measure::workload::Plan;
 use crate::bench::rivals::mpsc::{self, Mpsc};
 use crate::bench::rivals::spsc::{self, BurstReceiver, BurstSender};
@@ -36,10 +35,8 @@ pub struct ContentionRow {
     way: &'static str,
     /// Not this library's: no pool is behind it.
     rival: bool,
-    ns_min: f64,
-    ns_med: f64,
-    ns_max: f64,
-    tsc_med: f64,
+    #[serde(flatten)]
+    times: Times,
     buffers: u64,
     counters: Counted,
     failed: Option<String>,
@@ -58,7 +55,7 @@ trait ContentionPath {
 }
 
 /// Lanes or the locked ring.
-impl ContentionPath for Rc<Bound> {
+impl ContentionPath for Bound {
     type Buffer = PageBuf;
     const RULES: &'static [Rule] = &[
         Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
@@ -126,18 +123,10 @@ pub fn run(plan: Plan, most: usize) -> Result<Report<Vec<ContentionRow>>, String
 fn cells(row: &ContentionRow) -> [String; 8] {
     let of =
         |names: [&str; 2]| names.iter().filter_map(|&name| row.counters.0.get(name)).sum::<u64>().to_string();
-    let [min, med, max] = [row.ns_min, row.ns_med, row.ns_max].map(|ns| format!("{ns:.2}"));
+    let Times { ns_min, ns_med, ns_max, tsc_med } = row.times;
+    let [min, med, max] = [ns_min, ns_med, ns_max].map(|ns| cell(ns, 2));
     let (came_home, refills) = (of(["recycle_ring", "came_home"]), of(["alloc_refill", "refills"]));
-    [
-        row.threads.to_string(),
-        row.way.into(),
-        min,
-        med,
-        max,
-        format!("{:.1}", row.tsc_med),
-        came_home,
-        refills,
-    ]
+    [row.threads.to_string(), row.way.into(), min, med, max, cell(tsc_med, 1), came_home, refills]
 }
 
 /// What one row measures, but for the way itself.
@@ -213,17 +202,12 @@ fn measure<W: ContentionPath>(case: ContentionCase, way: &mut W) -> Result<Conte
         repeat(plan, way, &mut senders, &progress, shared)
     });
     let buffers = (plan.repeats * plan.buffers) as u64;
-    let ticks = Summary::of(&ticks).ok_or("no repetitions")?;
-    let ns = ticks.scaled(1.0 / clock::ticks_per_ns());
     let failed = check(&counters, W::RULES, buffers).err();
     Ok(ContentionRow {
         threads,
         way: case.way,
         rival: case.rival,
-        ns_min: ns.min,
-        ns_med: ns.med,
-        ns_max: ns.max,
-        tsc_med: ticks.med,
+        times: Times::of(&ticks),
         buffers,
         counters,
         failed,

@@ -6,15 +6,12 @@
 //! pages taken for a run of packets, less what the packets need.
 
 use std::collections::BTreeSet;
-use std::hint::black_box;
-use std::rc::Rc;
 
 use pagepool::{Bound, PAGE_SIZE, PageBuf, PoolParams};
 use serde::Serialize;
 
 use super::{Report, table};
-use crate::bench::measure::clock;
-use crate::bench::measure::summary::Summary;
+use crate::bench::measure::summary::{Summary, Times, cell};
 use crate::bench::measure::workload::{Plan, Ready};
 use crate::bench::measure::{Measured, measure};
 use crate::bench::rivals::page_frag::{self, PageFrag};
@@ -36,8 +33,8 @@ pub struct MtuRow {
     need_bytes: usize,
     storage: &'static str,
     returned: &'static str,
-    ns_med: f64,
-    tsc_med: f64,
+    ns_med: Option<f64>,
+    tsc_med: Option<f64>,
     core_cycles_med: Option<f64>,
     instructions: Option<f64>,
     wasted_bytes: f64,
@@ -120,62 +117,59 @@ fn row(
     wasted_bytes: f64,
     thread_predicts_cycles: Option<f64>,
 ) -> MtuRow {
-    let median = |values: &[f64]| Summary::of(values).map(|summary| summary.med);
-    let tsc_med = median(&figures.ticks).unwrap_or(f64::NAN);
+    let Times { ns_med, tsc_med, .. } = Times::of(&figures.ticks);
     MtuRow {
         mtu,
         need_bytes: mtu + AROUND,
         storage,
         returned,
-        ns_med: tsc_med / clock::ticks_per_ns(),
+        ns_med,
         tsc_med,
-        core_cycles_med: median(&figures.core_cycles),
-        instructions: median(&figures.instructions),
+        core_cycles_med: Summary::median(&figures.core_cycles),
+        instructions: Summary::median(&figures.instructions),
         wasted_bytes,
         thread_predicts_cycles,
     }
 }
 
 fn cells(row: &MtuRow) -> [String; 10] {
-    let maybe = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.1}"));
     [
         row.mtu.to_string(),
         row.need_bytes.to_string(),
         row.storage.into(),
         row.returned.into(),
-        format!("{:.1}", row.ns_med),
-        format!("{:.1}", row.tsc_med),
-        maybe(row.core_cycles_med),
-        maybe(row.instructions),
+        cell(row.ns_med, 1),
+        cell(row.tsc_med, 1),
+        cell(row.core_cycles_med, 1),
+        cell(row.instructions, 1),
         format!("{:.0}", row.wasted_bytes),
-        maybe(row.thread_predicts_cycles),
+        cell(row.thread_predicts_cycles, 1),
     ]
 }
 
 /// Packets of `pages` order-0 pages each.
 fn whole_pages(pages: usize, way: ReturnKind) -> Result<Ready, String> {
-    let pool = pools::bound(PoolParams::default())?;
-    let mut held = Vec::with_capacity(POLL * pages);
-    Ok(Ready::one_core(move |n| {
-        for _ in 0..n / POLL {
-            held.extend((0..POLL * pages).map(|_| pools::page(&pool)));
-            black_box(&held);
-            held.drain(..).for_each(|buf| way.give_back(buf));
-        }
-    }))
+    polls(PoolParams::default(), pages, way, pools::page)
 }
 
 /// Packets of one fragment of an order-3 page each.
 fn hybrid(need: usize, way: ReturnKind) -> Result<Ready, String> {
-    let pool = pools::bound(order3())?;
-    let mut held = Vec::with_capacity(POLL);
-    Ok(Ready::one_core(move |n| {
-        for _ in 0..n / POLL {
-            held.extend((0..POLL).map(|_| frag(&pool, need)));
-            black_box(&held);
-            held.drain(..).for_each(|buf| way.give_back(buf));
-        }
-    }))
+    polls(order3(), 1, way, move |pool| frag(pool, need))
+}
+
+/// Packets of so many buffers.
+fn polls(
+    params: PoolParams,
+    buffers: usize,
+    way: ReturnKind,
+    alloc: impl Fn(&Bound) -> PageBuf + 'static,
+) -> Result<Ready, String> {
+    let size = POLL * buffers;
+    let mut held = Vec::with_capacity(size);
+    pools::one_core(params, move |pool, n| {
+        let give_back = |held: &mut Vec<_>| held.drain(..).for_each(|buf| way.give_back(buf));
+        pools::in_bursts(n * buffers, size, &mut held, || alloc(pool), give_back);
+    })
 }
 
 #[inline(always)]
@@ -184,7 +178,7 @@ fn frag(pool: &Bound, need: usize) -> PageBuf {
 }
 
 fn hybrid_waste(need: usize) -> Result<f64, String> {
-    let pool: Rc<Bound> = pools::bound(order3())?;
+    let pool = pools::bound(order3())?;
     let held: Vec<_> = (0..WASTE_OVER).map(|_| frag(&pool, need)).collect();
     Ok(waste(
         need,

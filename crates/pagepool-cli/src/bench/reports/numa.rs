@@ -8,19 +8,16 @@
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use pagepool::{Arena, ArenaParams, NodeId, PAGE_SIZE, PageBuf, PoolParams, Provider, Topology};
+use pagepool::{ArenaParams, Bound, NodeId, PageBuf, PoolParams, Topology};
 use serde::Serialize;
 
 use super::{Report, table};
-use crate::bench::measure::clock;
 use crate::bench::measure::counted::Counted;
 use crate::bench::measure::measure;
-use crate::bench::measure::summary::Summary;
+use crate::bench::measure::summary::Times;
 use crate::bench::measure::workload::{Plan, Ready};
 use crate::bench::workloads::pools;
-use crate::report::error::error_chain;
 use crate::sys;
 
 /// Buffers that the device keeps.
@@ -50,10 +47,8 @@ const PATCH: &[(&str, u64, u64)] = &[
 pub struct Column {
     refill: &'static str,
     buffers_per_second: f64,
-    ns_min: f64,
-    ns_med: f64,
-    ns_max: f64,
-    tsc_med: f64,
+    #[serde(flatten)]
+    times: Times,
     buffers: u64,
     counters: Counted,
 }
@@ -115,47 +110,30 @@ fn judge(blind: &Column, aware: &Column) -> Vec<String> {
 
 fn column(plan: Plan, refill: &'static str, node_blind: bool) -> Result<Column, String> {
     let figures = measure(plan, polls(node_blind)?, None, None)?.own;
-    let ticks = Summary::of(&figures.ticks).ok_or("no repetitions")?;
-    let ns = ticks.scaled(1.0 / clock::ticks_per_ns());
+    let times = Times::of(&figures.ticks);
     Ok(Column {
         refill,
-        buffers_per_second: 1e9 / ns.med,
-        ns_min: ns.min,
-        ns_med: ns.med,
-        ns_max: ns.max,
-        tsc_med: ticks.med,
+        buffers_per_second: 1e9 / times.ns_med.ok_or("no repetitions")?,
+        times,
         buffers: figures.buffers,
         counters: figures.counted,
     })
 }
 
 fn polls(node_blind: bool) -> Result<Ready, String> {
-    let pool = pools::over(
-        PoolParams { nid: Some(DEVICE_NODE), node_blind, ..PoolParams::default() },
-        two_nodes()?,
-    )?;
-    let counters = pools::counters_of(&pool);
+    let topology = Topology::pretend_halves(2);
+    let two_nodes = pools::arena_with(pools::PAGES, ArenaParams { topology, ..ArenaParams::default() })?;
+    let params = PoolParams { nid: Some(DEVICE_NODE), node_blind, ..PoolParams::default() };
+    let pool = pools::over(params, two_nodes)?;
     let mut kept: VecDeque<PageBuf> = VecDeque::with_capacity(KEPT + POLL);
     kept.extend((0..KEPT).map(|_| pools::page(&pool)));
-    let run = move |n| {
+    let run = move |pool: &Bound, n| {
         for _ in 0..n / POLL {
-            kept.extend((0..POLL).map(|_| pools::page(&pool)));
+            kept.extend((0..POLL).map(|_| pools::page(pool)));
             kept.drain(..POLL).for_each(|buf| buf.put_ring());
         }
     };
-    Ok(Ready::one_core(run).counting(counters))
-}
-
-fn two_nodes() -> Result<Arc<dyn Provider>, String> {
-    let params = ArenaParams {
-        max_bytes: (pools::PAGES * PAGE_SIZE) as u64,
-        topology: Topology::pretend_halves(2),
-        ..ArenaParams::default()
-    };
-    match Arena::new(params) {
-        Ok(arena) => Ok(arena),
-        Err(error) => Err(error_chain(&error)),
-    }
+    Ok(pools::one_core_over(pool, run))
 }
 
 #[cfg(test)]
@@ -174,10 +152,7 @@ mod tests {
         let column = |fields: &[(&'static str, u64)]| Column {
             refill: "",
             buffers_per_second: 0.0,
-            ns_min: 0.0,
-            ns_med: 0.0,
-            ns_max: 0.0,
-            tsc_med: 0.0,
+            times: Times::default(),
             buffers: 0,
             counters: Counted::from_fields(fields.iter().copied()),
         };

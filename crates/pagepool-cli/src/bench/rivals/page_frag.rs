@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use pagepool::{PAGE_SIZE, PageIdx, Provider};
 
+use crate::bench::measure::counted::Counted;
+
 /// Pages of 32 KiB.
 const ORDER: u8 = 3;
 /// Bytes in a page.
@@ -110,14 +112,9 @@ impl PageFrag {
         Some(page)
     }
 
-    /// Pages taken from the arena.
-    pub fn refills(&self) -> u64 {
-        self.refills.get()
-    }
-
-    /// Pages used again in place.
-    pub fn reuses(&self) -> u64 {
-        self.reuses.get()
+    /// Pages taken from the arena, and pages used again in place.
+    pub fn counted(&self) -> Counted {
+        Counted::from_fields([("refilled", self.refills.get()), ("reused_in_place", self.reuses.get())])
     }
 }
 
@@ -170,6 +167,11 @@ mod tests {
         PageFrag::new(pools::arena(pools::PAGES).expect("64 MiB of addresses"))
     }
 
+    fn counted(cache: &PageFrag) -> (u64, u64) {
+        let Counted(counts) = cache.counted();
+        (counts["refilled"], counts["reused_in_place"])
+    }
+
     #[test]
     fn cuts_fifteen_frags_of_2090_and_three_of_8590() {
         for (size, most) in [(2090, 15), (8590, 3)] {
@@ -179,10 +181,10 @@ mod tests {
             let all_in_one = |p: &CarvedFrag| p.start() / PAGE_BYTES as u64 == first / PAGE_BYTES as u64;
             assert!(frags.iter().all(all_in_one));
             assert!(frags.windows(2).all(|w| w[1].start() - w[0].start() >= size as u64));
-            assert_eq!(cache.refills(), 1);
+            assert_eq!(counted(&cache), (1, 0));
             let next = cache.alloc(size).expect("a second page");
             assert!(next.start().abs_diff(first) >= PAGE_BYTES as u64);
-            assert_eq!((cache.refills(), cache.reuses()), (2, 0));
+            assert_eq!(counted(&cache), (2, 0));
         }
     }
 
@@ -192,7 +194,7 @@ mod tests {
         for _ in 0..150 {
             cache.alloc(2090).expect("always the same page");
         }
-        assert_eq!((cache.refills(), cache.reuses()), (1, 9));
+        assert_eq!(counted(&cache), (1, 9));
     }
 
     #[test]

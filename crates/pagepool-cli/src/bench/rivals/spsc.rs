@@ -10,12 +10,17 @@
 // UNSAFETY: a burst moves between a vector and the ring's slots as memory, so that neither side drops it.
 #![expect(unsafe_code)]
 
+use std::hint::spin_loop;
 use std::mem::ManuallyDrop;
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
+use crate::bench::measure::workload::Ready;
+
 /// Slots of a ring.
 pub const CAPACITY: usize = 1024;
+/// Elements that go through a ring at once.
+pub const BURST: usize = 32;
 
 /// The producer's end.
 pub struct BurstSender<T>(Producer<ManuallyDrop<T>>);
@@ -79,6 +84,32 @@ impl<T> Drop for BurstReceiver<T> {
             drop(ManuallyDrop::into_inner(element));
         }
     }
+}
+
+/// Two cores and a ring: one fills a burst and sends it, the other receives it and empties it.
+pub fn relay<T: Send + 'static>(
+    mut fill: impl FnMut(&mut Vec<T>) + 'static,
+    mut empty: impl FnMut(&mut Vec<T>) + Send + 'static,
+) -> Ready {
+    let (mut tx, mut rx) = ring();
+    let (mut burst, mut got) = (Vec::with_capacity(BURST), Vec::with_capacity(BURST));
+    let produce = move |n| {
+        for _ in 0..n / BURST {
+            fill(&mut burst);
+            while !tx.push(&mut burst) {
+                spin_loop();
+            }
+        }
+    };
+    let consume = move |n| {
+        for _ in 0..n / BURST {
+            while !rx.pop(&mut got, BURST) {
+                spin_loop();
+            }
+            empty(&mut got);
+        }
+    };
+    Ready::two_cores(produce, consume)
 }
 
 #[cfg(test)]

@@ -12,28 +12,16 @@ use crate::bench::workloads::pools;
 
 /// Linux's page_bench01 at two orders, and its bulk form.
 pub const TABLE: &[Workload] = &[
-    Workload {
-        name: "arena_order0",
-        linux: "page_bench01 order 0",
-        about: "reserve a page of 4 KiB, release it",
-        ready: || reserve_release::<1>(0),
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "arena_order3",
-        linux: "page_bench01 order 3",
-        about: "reserve a page of 32 KiB, release it",
-        ready: || reserve_release::<1>(3),
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "arena_bulk64",
-        linux: "page_bench04_bulk 64",
-        batch: 64,
-        about: "reserve 64 pages of 4 KiB in one call, release them in one call",
-        ready: || reserve_release::<64>(0),
-        ..Workload::USUAL
-    },
+    Workload::new("arena_order0", || reserve_release::<1>(0))
+        .linux("page_bench01 order 0")
+        .about("reserve a page of 4 KiB, release it"),
+    Workload::new("arena_order3", || reserve_release::<1>(3))
+        .linux("page_bench01 order 3")
+        .about("reserve a page of 32 KiB, release it"),
+    Workload::new("arena_bulk64", || reserve_release::<64>(0))
+        .linux("page_bench04_bulk 64")
+        .about("reserve 64 pages of 4 KiB in one call, release them in one call")
+        .batch(64),
 ];
 
 fn reserve_release<const N: usize>(order: u8) -> Result<Ready, String> {

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::mem::forget;
-use std::rc::Rc;
 
 use pagepool::{Bound, PAGE_SIZE, PageBuf, PoolParams};
 
@@ -14,62 +13,32 @@ use crate::bench::workloads::pools;
 
 /// Without and with touch, with and without colours, from small and large pools.
 pub const TABLE: &[Workload] = &[
-    Workload {
-        name: "page_fifo1024",
-        about: "1024 outstanding: drop the oldest, allocate one",
-        rules: CACHE_ONLY,
-        ready: || ready::<false>(pools::packets()),
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "page_fifo1024_touch",
-        about: "the same; 8 bytes of the first line written after allocation, read before the drop",
-        rules: CACHE_ONLY,
-        ready: || ready::<true>(pools::packets()),
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "page_fifo1024_touch_nocolour",
-        about: "the same; all packets begin at the same offset in their page",
-        rules: CACHE_ONLY,
-        ready: || ready::<true>(PoolParams { colour: false, ..pools::packets() }),
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "page_fifo1024_pool1k",
-        about: "1024 outstanding from a pool of 1 Ki pages",
-        rules: CACHE_ONLY,
-        ready: || in_a_row(1 << 10),
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "page_fifo1024_pool64k",
-        about: "1024 outstanding from a pool of 64 Ki pages",
-        rules: CACHE_ONLY,
-        ready: || in_a_row(1 << 16),
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "page_fifo1024_pool4m",
-        about: "1024 outstanding from a pool of 4 Mi pages",
-        rules: CACHE_ONLY,
-        ready: || in_a_row(1 << 22),
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "page_fifo1024_pool64k_spread",
-        about: "1024 outstanding, scattered over a pool of 64 Ki pages that were all out once",
-        rules: CACHE_ONLY,
-        ready: || spread(1 << 16),
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "page_fifo1024_pool4m_spread",
-        about: "1024 outstanding, scattered over a pool of 4 Mi pages that were all out once",
-        rules: CACHE_ONLY,
-        ready: || spread(1 << 22),
-        ..Workload::USUAL
-    },
+    Workload::new("page_fifo1024", || ready::<false>(pools::packets()))
+        .about("1024 outstanding: drop the oldest, allocate one")
+        .rules(CACHE_ONLY),
+    Workload::new("page_fifo1024_touch", || ready::<true>(pools::packets()))
+        .about("the same; 8 bytes of the first line written after allocation, read before the drop")
+        .rules(CACHE_ONLY),
+    Workload::new("page_fifo1024_touch_nocolour", || {
+        ready::<true>(PoolParams { colour: false, ..pools::packets() })
+    })
+    .about("the same; all packets begin at the same offset in their page")
+    .rules(CACHE_ONLY),
+    Workload::new("page_fifo1024_pool1k", || in_a_row(1 << 10))
+        .about("1024 outstanding from a pool of 1 Ki pages")
+        .rules(CACHE_ONLY),
+    Workload::new("page_fifo1024_pool64k", || in_a_row(1 << 16))
+        .about("1024 outstanding from a pool of 64 Ki pages")
+        .rules(CACHE_ONLY),
+    Workload::new("page_fifo1024_pool4m", || in_a_row(1 << 22))
+        .about("1024 outstanding from a pool of 4 Mi pages")
+        .rules(CACHE_ONLY),
+    Workload::new("page_fifo1024_pool64k_spread", || spread(1 << 16))
+        .about("1024 outstanding, scattered over a pool of 64 Ki pages that were all out once")
+        .rules(CACHE_ONLY),
+    Workload::new("page_fifo1024_pool4m_spread", || spread(1 << 22))
+        .about("1024 outstanding, scattered over a pool of 4 Mi pages that were all out once")
+        .rules(CACHE_ONLY),
 ];
 
 /// Handles held.
@@ -105,10 +74,9 @@ fn spread(pages: usize) -> Result<Ready, String> {
     Ok(oldest_out::<false>(pool, held))
 }
 
-fn oldest_out<const TOUCH: bool>(pool: Rc<Bound>, held: Vec<PageBuf>) -> Ready {
-    let counters = pools::counters_of(&pool);
+fn oldest_out<const TOUCH: bool>(pool: Bound, held: Vec<PageBuf>) -> Ready {
     let mut held: Vec<Option<PageBuf>> = held.into_iter().map(Some).collect();
-    let run = move |n| {
+    pools::one_core_over(pool, move |pool, n| {
         let mut sum = 0u64;
         for at in 0..n {
             let slot = &mut held[at % HELD];
@@ -116,15 +84,14 @@ fn oldest_out<const TOUCH: bool>(pool: Rc<Bound>, held: Vec<PageBuf>) -> Ready {
                 sum = sum.wrapping_add(touch::read(oldest));
             }
             drop(slot.take());
-            let mut buf = pools::page(&pool);
+            let mut buf = pools::page(pool);
             if TOUCH {
                 touch::write(&mut buf, at as u64);
             }
             forget(slot.replace(buf)); // `None`: it was taken above, and needs no look
         }
         black_box(sum);
-    };
-    Ready::one_core(run).counting(counters)
+    })
 }
 
 /// Distinct offsets in a page at which packets begin.

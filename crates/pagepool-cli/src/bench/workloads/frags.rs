@@ -1,17 +1,12 @@
 //! Fragments of order-3 pages: the argument of the thread "page_pool: introduce page_pool_alloc() API"
 //! (netdev, 2023).
 
-use std::hint::{black_box, spin_loop};
-use std::sync::atomic::{Ordering, compiler_fence};
-
 use pagepool::{Bound, PageBuf, PoolParams};
 
-use super::remote::consumer;
-use super::yardsticks::BURST;
+use super::remote::relay;
 use crate::bench::measure::counted::{Moves, Rule};
-use crate::bench::measure::touch;
 use crate::bench::measure::workload::{Ready, Workload};
-use crate::bench::rivals::spsc;
+use crate::bench::rivals::spsc::BURST;
 use crate::bench::workloads::pools;
 
 /// MTU 1500 with headers, headroom and tailroom: 15 of them in 32 KiB.
@@ -25,41 +20,21 @@ const IN_PLACE_15: &[Rule] =
 
 /// Fragments and the hybrid, on the owner's core and across cores.
 pub const TABLE: &[Workload] = &[
-    Workload {
-        name: "frag_2090_direct",
-        about: "allocate a fragment of 2090 bytes, drop it",
-        rules: IN_PLACE_15,
-        ready: frag_direct,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "frag_2090_burst64",
-        about: "allocate 64 fragments of 2090 bytes, drop 64, one call each",
-        rules: IN_PLACE_15,
-        ready: frag_burst64,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "frag_2090_remote",
-        about: "bursts of 32 fragments to the second core, which drops them one by one",
-        rules: BY_MESSAGE,
-        ready: frag_remote::<false>,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "frag_2090_remote_touch",
-        about: "the same; the owner writes 8 bytes of the first line, the second core reads them",
-        rules: BY_MESSAGE,
-        ready: frag_remote::<true>,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "alloc_8590_direct",
-        about: "allocate 8590 bytes by alloc, a fragment as two fit a page; drop it",
-        rules: &[Rule(&["alloc_fast"], Moves::Share(1, 3)), Rule(&["recycle_cached"], Moves::Share(1, 3))],
-        ready: alloc_direct,
-        ..Workload::USUAL
-    },
+    Workload::new("frag_2090_direct", frag_direct)
+        .about("allocate a fragment of 2090 bytes, drop it")
+        .rules(IN_PLACE_15),
+    Workload::new("frag_2090_burst64", frag_burst64)
+        .about("allocate 64 fragments of 2090 bytes, drop 64, one call each")
+        .rules(IN_PLACE_15),
+    Workload::new("frag_2090_remote", frag_remote::<false>)
+        .about("bursts of 32 fragments to the second core, which drops them one by one")
+        .rules(BY_MESSAGE),
+    Workload::new("frag_2090_remote_touch", frag_remote::<true>)
+        .about("the same; the owner writes 8 bytes of the first line, the second core reads them")
+        .rules(BY_MESSAGE),
+    Workload::new("alloc_8590_direct", alloc_direct)
+        .about("allocate 8590 bytes by alloc, a fragment as two fit a page; drop it")
+        .rules(&[Rule(&["alloc_fast"], Moves::Share(1, 3)), Rule(&["recycle_cached"], Moves::Share(1, 3))]),
 ];
 
 /// A page for every 15 fragments, and none is taken from the arena.
@@ -81,43 +56,19 @@ fn frag(pool: &Bound) -> PageBuf {
 }
 
 fn frag_direct() -> Result<Ready, String> {
-    let pool = pools::bound(order3())?;
-    let counters = pools::counters_of(&pool);
-    let run = move |n| {
-        for _ in 0..n {
-            let buf = frag(&pool);
-            compiler_fence(Ordering::SeqCst); // as in page_direct
-            drop(buf);
-        }
-    };
-    Ok(Ready::one_core(run).counting(counters))
+    pools::one_core(order3(), |pool, n| pools::one_by_one(n, || frag(pool)))
 }
 
 fn frag_burst64() -> Result<Ready, String> {
-    let pool = pools::bound(order3())?;
-    let counters = pools::counters_of(&pool);
     let mut burst = Vec::with_capacity(64);
-    let run = move |n| {
-        for _ in 0..n / 64 {
-            burst.extend((0..64).map(|_| frag(&pool)));
-            black_box(&burst);
-            burst.clear();
-        }
-    };
-    Ok(Ready::one_core(run).counting(counters))
+    let run = move |pool: &Bound, n| pools::in_bursts(n, 64, &mut burst, || frag(pool), Vec::clear);
+    pools::one_core(order3(), run)
 }
 
 fn alloc_direct() -> Result<Ready, String> {
-    let pool = pools::bound(order3())?;
-    let counters = pools::counters_of(&pool);
-    let run = move |n| {
-        for _ in 0..n {
-            let buf = pool.alloc(MTU_8000).expect("the arena has more pages than the workload holds");
-            compiler_fence(Ordering::SeqCst); // as in page_direct
-            drop(buf);
-        }
-    };
-    Ok(Ready::one_core(run).counting(counters))
+    let alloc =
+        |pool: &Bound| pool.alloc(MTU_8000).expect("the arena has more pages than the workload holds");
+    pools::one_core(order3(), move |pool, n| pools::one_by_one(n, || alloc(pool)))
 }
 
 /// Order-3 pages that the pool holds: its ring of fragments needs 73, its lane and ring of messages twice as
@@ -126,20 +77,7 @@ const POPULATION: usize = 160;
 
 fn frag_remote<const TOUCH: bool>() -> Result<Ready, String> {
     let pool = pools::bound(order3())?;
-    let counters = pools::counters_of(&pool);
     pools::fill(&pool, POPULATION);
-    let (mut tx, rx) = spsc::ring::<PageBuf>();
-    let mut burst = Vec::with_capacity(BURST);
-    let produce = move |n| {
-        for _ in 0..n / BURST {
-            burst.extend((0..BURST).map(|_| frag(&pool)));
-            if TOUCH {
-                burst.iter_mut().zip(0..).for_each(|(buf, at)| touch::write(buf, at));
-            }
-            while !tx.push(&mut burst) {
-                spin_loop();
-            }
-        }
-    };
-    Ok(Ready::two_cores(produce, consumer::<TOUCH, false>(rx)).counting(counters))
+    let allocate = |pool: &Bound, burst: &mut Vec<_>| burst.extend((0..BURST).map(|_| frag(pool)));
+    Ok(relay::<TOUCH>(pool, allocate, Vec::clear))
 }

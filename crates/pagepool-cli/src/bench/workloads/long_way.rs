@@ -8,24 +8,19 @@ use crate::bench::workloads::pools;
 
 /// Linux's benches 02 and 03.
 pub const TABLE: &[Workload] = &[
-    Workload {
-        name: "page_ring",
-        linux: "no-softirq-page_pool02",
-        about: "allocate a page, return it through the locked ring; every 64th allocation refills",
-        rules: &[
+    Workload::new("page_ring", page_ring)
+        .linux("no-softirq-page_pool02")
+        .about("allocate a page, return it through the locked ring; every 64th allocation refills")
+        .rules(&[
             Rule(&["alloc_fast"], Moves::Share(63, 64)),
             Rule(&["alloc_refill"], Moves::Share(1, 64)),
             Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
             Rule(&["recycle_ring"], Moves::Each),
-        ],
-        ready: page_ring,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "page_slow",
-        linux: "no-softirq-page_pool03",
-        about: "allocate a page, take a PageRef, drop both: it leaves the pool",
-        rules: &[
+        ]),
+    Workload::new("page_slow", page_slow)
+        .linux("no-softirq-page_pool03")
+        .about("allocate a page, take a PageRef, drop both: it leaves the pool")
+        .rules(&[
             Rule(&["alloc_fast"], Moves::Share(63, 64)),
             Rule(&["alloc_slow"], Moves::Share(1, 64)),
             Rule(&["alloc_fast", "alloc_slow"], Moves::Each),
@@ -33,36 +28,24 @@ pub const TABLE: &[Workload] = &[
             Rule(&["recycle_released_refcnt"], Moves::Each),
             Rule(&["hold"], Moves::Share(1, 1)),
             Rule(&["release"], Moves::Each),
-        ],
-        ready: page_slow,
-        ..Workload::USUAL
-    },
+        ]),
 ];
 
 fn page_ring() -> Result<Ready, String> {
     let pool = pools::bound(PoolParams::default())?;
-    let counters = pools::counters_of(&pool);
     // As Linux's bench does: 64 pages, all in the ring.
     let first: Vec<_> = (0..64).map(|_| pools::page(&pool)).collect();
     first.into_iter().for_each(|buf| buf.put_ring());
-    let run = move |n| {
-        for _ in 0..n {
-            pools::page(&pool).put_ring();
-        }
-    };
-    Ok(Ready::one_core(run).counting(counters))
+    Ok(pools::one_core_over(pool, |pool, n| (0..n).for_each(|_| pools::page(pool).put_ring())))
 }
 
 fn page_slow() -> Result<Ready, String> {
-    let pool = pools::bound(PoolParams::default())?;
-    let counters = pools::counters_of(&pool);
-    let run = move |n| {
+    pools::one_core(PoolParams::default(), |pool, n| {
         for _ in 0..n {
-            let mut buf = pools::page(&pool);
+            let mut buf = pools::page(pool);
             let hold = buf.page_ref();
             drop(buf);
             drop(hold);
         }
-    };
-    Ok(Ready::one_core(run).counting(counters))
+    })
 }

@@ -1,35 +1,74 @@
-//! The arenas and pools that workloads run on.
+//! What workloads share: arenas, pools, and the loops over their buffers.
 
-use std::rc::Rc;
+use std::hint::black_box;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use pagepool::{Arena, ArenaParams, Bound, PAGE_SIZE, PageBuf, Pool, PoolParams, Provider};
 
 use crate::bench::measure::counted::Counted;
+use crate::bench::measure::workload::Ready;
 use crate::report::error::error_chain;
 
 /// An arena of so many base pages, plain 4 KiB memory, committed as it is used.
 pub fn arena(pages: usize) -> Result<Arc<dyn Provider>, String> {
-    let params = ArenaParams { max_bytes: (pages * PAGE_SIZE) as u64, ..ArenaParams::default() };
-    match Arena::new(params) {
-        Ok(arena) => Ok(arena),
-        Err(error) => Err(error_chain(&error)),
-    }
+    arena_with(pages, ArenaParams::default())
+}
+
+/// An arena of so many base pages with these parameters.
+pub fn arena_with(pages: usize, params: ArenaParams) -> Result<Arc<dyn Provider>, String> {
+    let params = ArenaParams { max_bytes: (pages * PAGE_SIZE) as u64, ..params };
+    Ok(Arena::new(params).map_err(|error| error_chain(&error))?)
 }
 
 /// Base pages of the arenas that do not say otherwise: 64 MiB.
 pub const PAGES: usize = 16 * 1024;
 
 /// A pool of an arena of its own, bound to this thread.
-pub fn bound(params: PoolParams) -> Result<Rc<Bound>, String> {
+pub fn bound(params: PoolParams) -> Result<Bound, String> {
     over(params, arena(PAGES)?)
 }
 
 /// A pool of this arena, bound to this thread.
-pub fn over(params: PoolParams, arena: Arc<dyn Provider>) -> Result<Rc<Bound>, String> {
-    match Pool::new(params, arena) {
-        Ok(pool) => Ok(Rc::new(pool.bind())),
-        Err(error) => Err(error_chain(&error)),
+pub fn over(params: PoolParams, arena: Arc<dyn Provider>) -> Result<Bound, String> {
+    Pool::new(params, arena).map(Pool::bind).map_err(|error| error_chain(&error))
+}
+
+/// A workload on one core over a pool of its own.
+pub fn one_core(params: PoolParams, run: impl FnMut(&Bound, usize) + 'static) -> Result<Ready, String> {
+    Ok(one_core_over(bound(params)?, run))
+}
+
+/// A workload on one core over this pool, which ends after what `run` holds.
+pub fn one_core_over(pool: Bound, mut run: impl FnMut(&Bound, usize) + 'static) -> Ready {
+    let counters = counters_of(&pool);
+    Ready::one_core(move |n| run(&pool, n)).counting(counters)
+}
+
+/// Allocates a buffer and drops it, `n` times.
+#[inline(always)]
+pub fn one_by_one<B>(n: usize, alloc: impl Fn() -> B) {
+    for _ in 0..n {
+        let buf = alloc();
+        // As in the peers' harness: memory may be looked at here, the handle stays in registers.
+        compiler_fence(Ordering::SeqCst);
+        drop(buf);
+    }
+}
+
+/// Allocates `size` buffers and lets go of them all, until there were `n`.
+#[inline(always)]
+pub fn in_bursts<B>(
+    n: usize,
+    size: usize,
+    burst: &mut Vec<B>,
+    alloc: impl Fn() -> B,
+    let_go: impl Fn(&mut Vec<B>),
+) {
+    for _ in 0..n / size {
+        burst.extend((0..size).map(|_| alloc()));
+        black_box(&*burst);
+        let_go(burst);
     }
 }
 

@@ -1,15 +1,15 @@
 //! Buffers that a second core drops: the owner allocates on the first core and passes them through a bare
 //! ring.
 
-use std::hint::{black_box, spin_loop};
+use std::hint::black_box;
 
 use pagepool::{Bound, PageBuf, put_bulk};
 
-use super::yardsticks::{BURST, spsc_floor, spsc_floor_touch};
+use super::yardsticks::{spsc_floor, spsc_floor_touch};
 use crate::bench::measure::counted::{Moves, Rule};
 use crate::bench::measure::touch;
 use crate::bench::measure::workload::{Ready, Workload};
-use crate::bench::rivals::spsc::{self, BurstReceiver, CAPACITY};
+use crate::bench::rivals::spsc::{self, BURST, CAPACITY};
 use crate::bench::workloads::pools;
 
 /// All come home by message, and none is taken from the arena.
@@ -21,88 +21,67 @@ const BY_MESSAGE: &[Rule] = &[
 
 /// One by one and in bulk, without and with touch.
 pub const TABLE: &[Workload] = &[
-    Workload {
-        name: "page_remote",
-        about: "bursts of 32 to the second core, which drops them one by one",
-        rules: BY_MESSAGE,
-        ready: ready::<false, false>,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "page_remote_touch",
-        about: "the same; the owner writes 8 bytes of the first line, the second core reads them",
-        rules: BY_MESSAGE,
-        ready: ready::<true, false>,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "page_remote_bulk32",
-        batch: BURST,
-        about: "bursts of 32 to the second core, allocated and returned in bulk; in turns with spsc_floor",
-        rules: BY_MESSAGE,
-        beside: Some(spsc_floor),
-        ready: ready::<false, true>,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "page_remote_bulk32_touch",
-        batch: BURST,
-        about: "the same with touch; in turns with spsc_floor_touch",
-        rules: BY_MESSAGE,
-        beside: Some(spsc_floor_touch),
-        ready: ready::<true, true>,
-        ..Workload::USUAL
-    },
+    Workload::new("page_remote", singly::<false>)
+        .about("bursts of 32 to the second core, which drops them one by one")
+        .rules(BY_MESSAGE),
+    Workload::new("page_remote_touch", singly::<true>)
+        .about("the same; the owner writes 8 bytes of the first line, the second core reads them")
+        .rules(BY_MESSAGE),
+    Workload::new("page_remote_bulk32", in_bulk::<false>)
+        .about("bursts of 32 to the second core, allocated and returned in bulk; in turns with spsc_floor")
+        .batch(BURST)
+        .rules(BY_MESSAGE)
+        .beside(spsc_floor),
+    Workload::new("page_remote_bulk32_touch", in_bulk::<true>)
+        .about("the same with touch; in turns with spsc_floor_touch")
+        .batch(BURST)
+        .rules(BY_MESSAGE)
+        .beside(spsc_floor_touch),
 ];
 
 /// Pages that the pool holds: what the ring and the two bursts can hold, and one refill, so that the slow
 /// path is never taken. As many as fit the pool's cache and its ring.
 const POPULATION: usize = CAPACITY + 2 * BURST + 64;
 
-fn ready<const TOUCH: bool, const BULK: bool>() -> Result<Ready, String> {
+fn ready<const TOUCH: bool>(
+    allocate: impl Fn(&Bound, &mut Vec<PageBuf>) + 'static,
+    free: impl Fn(&mut Vec<PageBuf>) + Send + 'static,
+) -> Result<Ready, String> {
     let pool = pools::bound(pools::packets())?;
-    let counters = pools::counters_of(&pool);
     pools::fill(&pool, POPULATION);
-    let (mut tx, rx) = spsc::ring::<PageBuf>();
-    let mut burst = Vec::with_capacity(BURST);
-    let produce = move |n| {
-        for _ in 0..n / BURST {
-            allocate::<BULK>(&pool, &mut burst);
-            if TOUCH {
-                burst.iter_mut().zip(0..).for_each(|(buf, at)| touch::write(buf, at));
-            }
-            while !tx.push(&mut burst) {
-                spin_loop();
-            }
-        }
-    };
-    Ok(Ready::two_cores(produce, consumer::<TOUCH, BULK>(rx)).counting(counters))
+    Ok(relay::<TOUCH>(pool, allocate, free))
 }
 
-#[inline(always)]
-fn allocate<const BULK: bool>(pool: &Bound, burst: &mut Vec<PageBuf>) {
-    if BULK {
+fn singly<const TOUCH: bool>() -> Result<Ready, String> {
+    ready::<TOUCH>(|pool, burst| burst.extend((0..BURST).map(|_| pools::page(pool))), Vec::clear)
+}
+
+fn in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
+    let allocate = |pool: &Bound, burst: &mut Vec<_>| {
         let got = pool.alloc_bulk(burst, BURST);
         assert_eq!(got, BURST, "the arena has more pages than the workload holds");
-    } else {
-        burst.extend((0..BURST).map(|_| pools::page(pool)));
-    }
+    };
+    ready::<TOUCH>(allocate, put_bulk)
 }
 
-/// The second core's side.
-pub fn consumer<const TOUCH: bool, const BULK: bool>(
-    mut rx: BurstReceiver<PageBuf>,
-) -> impl FnMut(usize) + Send {
-    let mut got = Vec::with_capacity(BURST);
-    move |n| {
-        for _ in 0..n / BURST {
-            while !rx.pop(&mut got, BURST) {
-                spin_loop();
-            }
-            if TOUCH {
-                black_box(got.iter().map(touch::read).fold(0, u64::wrapping_add));
-            }
-            if BULK { put_bulk(&mut got) } else { got.clear() }
+/// Bursts that the owner allocates and the second core returns; with `TOUCH` each side looks at each buffer.
+pub fn relay<const TOUCH: bool>(
+    pool: Bound,
+    allocate: impl Fn(&Bound, &mut Vec<PageBuf>) + 'static,
+    free: impl Fn(&mut Vec<PageBuf>) + Send + 'static,
+) -> Ready {
+    let counters = pools::counters_of(&pool);
+    let fill = move |burst: &mut Vec<PageBuf>| {
+        allocate(&pool, burst);
+        if TOUCH {
+            burst.iter_mut().zip(0..).for_each(|(buf, at)| touch::write(buf, at));
         }
-    }
+    };
+    let empty = move |burst: &mut Vec<PageBuf>| {
+        if TOUCH {
+            black_box(burst.iter().map(touch::read).fold(0, u64::wrapping_add));
+        }
+        free(burst);
+    };
+    spsc::relay(fill, empty).counting(counters)
 }

@@ -1,7 +1,6 @@
 //! Packets for stacks: what their blocks, clones, merges and `Bytes` cost beside the pages that they lie in.
 
 use std::hint::black_box;
-use std::rc::Rc;
 
 use pagepool::{Bound, SkBuff, SkbCache, XdpBuff, XdpFrame};
 
@@ -17,35 +16,18 @@ const HEADERS: usize = 54;
 
 /// Built, cloned, merged and converted on the owner's core.
 pub const TABLE: &[Workload] = &[
-    Workload {
-        name: "skb_build_free",
-        about: "allocate a page, make a frame and an SkBuff of it, drop that",
-        rules: CACHE_ONLY,
-        ready: build_free,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "skb_clone_free",
-        about: "clone an SkBuff, drop the clone",
-        ready: clone_free,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "skb_coalesce",
-        about: "as skb_build_free, 16 of them merged into one that is dropped",
-        rules: CACHE_ONLY,
-        weight: 4,
-        ready: coalesce,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "bytes_roundtrip",
-        about: "allocate a page, make a frame and Bytes of it, drop those",
-        rules: CACHE_ONLY,
-        weight: 4,
-        ready: bytes_roundtrip,
-        ..Workload::USUAL
-    },
+    Workload::new("skb_build_free", build_free)
+        .about("allocate a page, make a frame and an SkBuff of it, drop that")
+        .rules(CACHE_ONLY),
+    Workload::new("skb_clone_free", clone_free).about("clone an SkBuff, drop the clone"),
+    Workload::new("skb_coalesce", coalesce)
+        .about("as skb_build_free, 16 of them merged into one that is dropped")
+        .rules(CACHE_ONLY)
+        .weight(4),
+    Workload::new("bytes_roundtrip", bytes_roundtrip)
+        .about("allocate a page, make a frame and Bytes of it, drop those")
+        .rules(CACHE_ONLY)
+        .weight(4),
 ];
 
 #[inline(always)]
@@ -58,52 +40,45 @@ fn packet(pool: &Bound, cache: &SkbCache) -> SkBuff {
     SkBuff::from_frame(cache, frame(pool)).expect("the cache has more blocks than the workload holds")
 }
 
-fn made() -> Result<(Rc<Bound>, SkbCache), String> {
+fn made() -> Result<(Bound, SkbCache), String> {
     let cache = SkbCache::new(64).map_err(|error| error_chain(&error))?;
     Ok((pools::bound(pools::packets())?, cache))
 }
 
 fn build_free() -> Result<Ready, String> {
     let (pool, cache) = made()?;
-    let counters = pools::counters_of(&pool);
-    let run = move |n| (0..n).for_each(|_| drop(black_box(packet(&pool, &cache))));
-    Ok(Ready::one_core(run).counting(counters))
+    let run = move |pool: &Bound, n| (0..n).for_each(|_| drop(black_box(packet(pool, &cache))));
+    Ok(pools::one_core_over(pool, run))
 }
 
 fn clone_free() -> Result<Ready, String> {
     let (pool, cache) = made()?;
-    let counters = pools::counters_of(&pool);
     let one = packet(&pool, &cache);
-    let run = move |n| (0..n).for_each(|_| drop(black_box(one.clone())));
-    Ok(Ready::one_core(run).counting(counters))
+    Ok(pools::one_core_over(pool, move |_, n| (0..n).for_each(|_| drop(black_box(one.clone())))))
 }
 
 fn coalesce() -> Result<Ready, String> {
     let (pool, cache) = made()?;
-    let counters = pools::counters_of(&pool);
-    let payload = move || {
-        let mut packet = packet(&pool, &cache);
+    let payload = move |pool: &Bound| {
+        let mut packet = packet(pool, &cache);
         packet.pull(HEADERS).map(|()| packet).expect("a packet has headers")
     };
-    let run = move |n| {
+    let run = move |pool: &Bound, n| {
         for _ in 0..n / MERGED {
-            let mut stream = payload();
+            let mut stream = payload(pool);
             for _ in 1..MERGED {
-                let merged = stream.try_coalesce(payload());
+                let merged = stream.try_coalesce(payload(pool));
                 black_box(merged.expect("17 fragments fit"));
             }
         }
     };
-    Ok(Ready::one_core(run).counting(counters))
+    Ok(pools::one_core_over(pool, run))
 }
 
 fn bytes_roundtrip() -> Result<Ready, String> {
-    let (pool, _) = made()?;
-    let counters = pools::counters_of(&pool);
-    let run = move |n| {
+    pools::one_core(pools::packets(), |pool, n| {
         for _ in 0..n {
-            frame(&pool).into_bytes().into_iter().flatten().for_each(|part| drop(black_box(part)));
+            frame(pool).into_bytes().into_iter().flatten().for_each(|part| drop(black_box(part)));
         }
-    };
-    Ok(Ready::one_core(run).counting(counters))
+    })
 }

@@ -1,6 +1,6 @@
 //! Pages that wait for a user who only says whether they are in use still.
 
-use pagepool::{PoolParams, UseCounts};
+use pagepool::{Bound, PoolParams, UseCounts};
 
 use crate::bench::measure::counted::{Moves, Rule};
 use crate::bench::measure::workload::{Ready, Workload};
@@ -13,36 +13,30 @@ const BURST: usize = 64;
 const WAITING: usize = 1024;
 
 /// Queued in bursts, found done by the refill that needs them.
-pub const TABLE: &[Workload] = &[Workload {
-    name: "waitqueue",
-    batch: BURST,
-    about: "defer a page that a reader uses, end the use; the refill polls, and reuses the page",
-    rules: &[
+pub const TABLE: &[Workload] = &[Workload::new("waitqueue", waitqueue)
+    .about("defer a page that a reader uses, end the use; the refill polls, and reuses the page")
+    .batch(BURST)
+    .rules(&[
         Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
         Rule(&["alloc_refill"], Moves::Share(1, BURST as u64)),
         Rule(&["recycle_cached"], Moves::Each),
-    ],
-    ready: waitqueue,
-    ..Workload::USUAL
-}];
+    ])];
 
 fn waitqueue() -> Result<Ready, String> {
-    let params = PoolParams { defer_capacity: WAITING, ..pools::packets() };
-    let pool = pools::bound(params)?;
-    let counters = pools::counters_of(&pool);
+    let pool = pools::bound(PoolParams { defer_capacity: WAITING, ..pools::packets() })?;
     let users = UseCounts::new(WAITING);
     let user = pool.deferred_user(users.clone()).map_err(|error| error_chain(&error))?;
     let mut next = 0;
-    let run = move |n| {
+    let run = move |pool: &Bound, n| {
         for _ in 0..n / BURST {
             let cookies = (next..next + BURST as u64).map(|cookie| cookie % WAITING as u64);
             next += BURST as u64;
             for cookie in cookies.clone() {
                 users.take(cookie);
-                pool.defer(&user, pools::page(&pool), cookie).expect("there is room for a burst");
+                pool.defer(&user, pools::page(pool), cookie).expect("there is room for a burst");
             }
             cookies.for_each(|cookie| users.put(cookie));
         }
     };
-    Ok(Ready::one_core(run).counting(counters))
+    Ok(pools::one_core_over(pool, run))
 }

@@ -5,99 +5,46 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::bench::measure::workload::{Ready, Workload};
-use crate::bench::rivals::spsc;
+use crate::bench::rivals::spsc::{self, BURST};
 
 /// Linux's three baselines, a few more, and the floors of the two-core workloads.
 pub const TABLE: &[Workload] = &[
-    Workload {
-        name: "empty_loop",
-        linux: "for_loop",
-        about: "a counter and a compiler barrier",
-        ready: empty_loop,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "increment",
-        about: "a plain increment of a word in memory",
-        ready: increment,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "atomic_add",
-        linux: "atomic_inc",
-        about: "an atomic add, uncontended",
-        ready: atomic_add,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "atomic_add_both",
-        about: "an atomic add to a word that the second core adds to at the same time",
-        ready: atomic_add_both,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "lock_mutex",
-        linux: "lock",
-        about: "take and release a std Mutex, uncontended",
-        ready: lock_mutex,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "lock_spin",
-        about: "take a lock by an exchange and release it by a store, uncontended",
-        ready: lock_spin,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "line_round_trip",
-        about: "a cache line to the second core and back",
-        weight: 16,
-        ready: line_round_trip,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "spsc_floor",
-        batch: BURST,
-        about: "16-byte elements in bursts of 32 through a bare ring of 1024 to the second core",
-        ready: spsc_floor,
-        ..Workload::USUAL
-    },
-    Workload {
-        name: "spsc_floor_touch",
-        batch: BURST,
-        about: "the same; 8 bytes of the first line of a buffer of its own written before and read after",
-        ready: spsc_floor_touch,
-        ..Workload::USUAL
-    },
+    Workload::new("empty_loop", empty_loop).linux("for_loop").about("a counter and a compiler barrier"),
+    Workload::new("increment", increment).about("a plain increment of a word in memory"),
+    Workload::new("atomic_add", atomic_add).linux("atomic_inc").about("an atomic add, uncontended"),
+    Workload::new("atomic_add_both", atomic_add_both)
+        .about("an atomic add to a word that the second core adds to at the same time"),
+    Workload::new("lock_mutex", lock_mutex).linux("lock").about("take and release a std Mutex, uncontended"),
+    Workload::new("lock_spin", lock_spin)
+        .about("take a lock by an exchange and release it by a store, uncontended"),
+    Workload::new("line_round_trip", line_round_trip)
+        .about("a cache line to the second core and back")
+        .weight(16),
+    Workload::new("spsc_floor", spsc_floor)
+        .about("16-byte elements in bursts of 32 through a bare ring of 1024 to the second core")
+        .batch(BURST),
+    Workload::new("spsc_floor_touch", spsc_floor_touch)
+        .about("the same; 8 bytes of the first line of a buffer of its own written before and read after")
+        .batch(BURST),
 ];
 
-/// Elements that go through a ring at once.
-pub const BURST: usize = 32;
+/// One step after another on one core; each gets its number.
+fn steps(mut step: impl FnMut(usize) + 'static) -> Result<Ready, String> {
+    Ok(Ready::one_core(move |n| (0..n).for_each(&mut step)))
+}
 
 fn empty_loop() -> Result<Ready, String> {
-    Ok(Ready::one_core(|n| {
-        for at in 0..n {
-            black_box(at);
-        }
-    }))
+    steps(|at| _ = black_box(at))
 }
 
 fn increment() -> Result<Ready, String> {
     let mut word = Box::new(0u64);
-    Ok(Ready::one_core(move |n| {
-        for _ in 0..n {
-            *black_box(&mut *word) += 1;
-        }
-    }))
+    steps(move |_| *black_box(&mut *word) += 1)
 }
 
 fn atomic_add() -> Result<Ready, String> {
     let word = Box::new(AtomicU64::new(0));
-    Ok(Ready::one_core(move |n| {
-        for _ in 0..n {
-            word.fetch_add(1, Ordering::Relaxed);
-        }
-    }))
+    steps(move |_| _ = word.fetch_add(1, Ordering::Relaxed))
 }
 
 fn atomic_add_both() -> Result<Ready, String> {
@@ -109,25 +56,19 @@ fn atomic_add_both() -> Result<Ready, String> {
 
 fn lock_mutex() -> Result<Ready, String> {
     let lock = Box::new(Mutex::new(0u64));
-    Ok(Ready::one_core(move |n| {
-        for _ in 0..n {
-            *lock.lock().expect("nobody panics under it") += 1;
-        }
-    }))
+    steps(move |_| *lock.lock().expect("nobody panics under it") += 1)
 }
 
 fn lock_spin() -> Result<Ready, String> {
     let lock = Box::new(AtomicU32::new(0));
     let count = Box::new(AtomicU64::new(0));
-    Ok(Ready::one_core(move |n| {
-        for _ in 0..n {
-            while lock.swap(1, Ordering::Acquire) != 0 {
-                spin_loop();
-            }
-            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            lock.store(0, Ordering::Release);
+    steps(move |_| {
+        while lock.swap(1, Ordering::Acquire) != 0 {
+            spin_loop();
         }
-    }))
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        lock.store(0, Ordering::Release);
+    })
 }
 
 /// The producer writes odd numbers, the consumer answers with even ones.
@@ -160,30 +101,20 @@ fn line_round_trip() -> Result<Ready, String> {
 struct SharedLine(AtomicU64);
 
 /// An element of the size of a buffer's handle.
-pub type RingElement = [u64; 2];
+type RingElement = [u64; 2];
 
 /// A bare ring, each element made by the producer and read by the consumer.
 pub fn spsc_floor() -> Result<Ready, String> {
-    let (mut tx, mut rx) = spsc::ring::<RingElement>();
-    let (mut burst, mut got) = (Vec::with_capacity(BURST), Vec::<RingElement>::with_capacity(BURST));
-    let produce = move |n| {
-        for at in (0..n as u64).step_by(BURST) {
-            burst.extend((at..at + BURST as u64).map(|at| [at, at]));
-            while !tx.push(&mut burst) {
-                spin_loop();
-            }
-        }
+    let mut at = 0;
+    let fill = move |burst: &mut Vec<RingElement>| {
+        burst.extend((at..at + BURST as u64).map(|at| [at, at]));
+        at += BURST as u64;
     };
-    let consume = move |n| {
-        for _ in (0..n).step_by(BURST) {
-            while !rx.pop(&mut got, BURST) {
-                spin_loop();
-            }
-            black_box(&got);
-            got.clear();
-        }
+    let empty = |burst: &mut Vec<RingElement>| {
+        black_box(&*burst);
+        burst.clear();
     };
-    Ok(Ready::two_cores(produce, consume))
+    Ok(spsc::relay(fill, empty))
 }
 
 /// Bytes from one buffer of [`spsc_floor_touch`] to the next: 65 lines, so that they spread over the cache's
@@ -198,33 +129,21 @@ pub fn spsc_floor_touch() -> Result<Ready, String> {
     let words: Vec<AtomicU64> = (0..STRIDE_WORDS * BUFFERS).map(|_| AtomicU64::new(0)).collect();
     let memory: Arc<[AtomicU64]> = words.into();
     let theirs = memory.clone();
-    let (mut tx, mut rx) = spsc::ring::<RingElement>();
-    let (mut burst, mut got) = (Vec::with_capacity(BURST), Vec::<RingElement>::with_capacity(BURST));
     let mut next = 0;
-    let produce = move |n| {
-        for at in (0..n as u64).step_by(BURST) {
-            let first = next * STRIDE_WORDS;
-            burst.extend((0..BURST).map(|i| [(first + i * STRIDE_WORDS) as u64, at]));
-            for [buffer, at] in &burst {
-                memory[*buffer as usize + 2].store(*at, Ordering::Relaxed);
-            }
-            next = if next + BURST == BUFFERS { 0 } else { next + BURST };
-            while !tx.push(&mut burst) {
-                spin_loop();
-            }
+    let fill = move |burst: &mut Vec<RingElement>| {
+        let first = next * STRIDE_WORDS;
+        burst.extend((0..BURST).map(|i| [(first + i * STRIDE_WORDS) as u64, first as u64]));
+        for [buffer, at] in &*burst {
+            memory[*buffer as usize + 2].store(*at, Ordering::Relaxed);
         }
+        next = (next + BURST) % BUFFERS;
     };
-    let consume = move |n| {
-        for _ in (0..n).step_by(BURST) {
-            while !rx.pop(&mut got, BURST) {
-                spin_loop();
-            }
-            let sum = got.iter().map(|[buffer, _]| theirs[*buffer as usize + 2].load(Ordering::Relaxed));
-            black_box(sum.fold(0, u64::wrapping_add));
-            got.clear();
-        }
+    let empty = move |burst: &mut Vec<RingElement>| {
+        let sum = burst.iter().map(|[buffer, _]| theirs[*buffer as usize + 2].load(Ordering::Relaxed));
+        black_box(sum.fold(0, u64::wrapping_add));
+        burst.clear();
     };
-    Ok(Ready::two_cores(produce, consume))
+    Ok(spsc::relay(fill, empty))
 }
 
 const _: () = assert!(size_of::<RingElement>() == 16);
