@@ -3,11 +3,12 @@
 set -u -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-rounds=9 seconds=2 only='' pagepool='' xdpsock='' cpus=0,1 log=''
+rounds=9 seconds=2 only='' pagepool='' xdpsock='' cpus=0,1 log='' record=''
 
 usage() {
     cat <<END
 usage: compare.sh [--rounds N] [--seconds S] [--only WORD,...] [--cpus A,B] [--pagepool BIN] [--xdpsock BIN] [--log FILE]
+                  [--record NAME]
 
   --rounds    how often everything runs, in turns; medians are of these [9]
   --seconds   how long each run is measured [2]
@@ -16,6 +17,7 @@ usage: compare.sh [--rounds N] [--seconds S] [--only WORD,...] [--cpus A,B] [--p
   --pagepool  this command is ours (pagepool drop, echo, forward) instead of the example of the library
   --xdpsock   this xdpsock, of bpf-examples, takes part in drop and echo
   --log       every run's line goes there
+  --record    medians in ns per packet to NAME.json (ours) and NAME-peers.csv, which pagepool bench --plot draws
 END
 }
 
@@ -23,6 +25,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     --rounds) rounds=$2 ;; --seconds) seconds=$2 ;; --only) only=$2 ;; --cpus) cpus=$2 ;;
     --pagepool) pagepool=$(realpath "$2") ;; --xdpsock) xdpsock=$(realpath "$2") ;; --log) log=$2 ;;
+    --record) record=$2 ;;
     *) usage; [ "$1" = --help ]; exit ;;
     esac
     shift 2 2>/dev/null || { usage; exit 2; }
@@ -136,10 +139,12 @@ done
 
 [ -s "$work/runs" ] || { echo "nothing ran"; exit 1; }
 echo
-echo "$(uname -r), $(nproc) CPUs,$(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2); medians of $rounds runs of $seconds s (lowest to highest)"
+cpu=$(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2)
+echo "$(uname -r), $(nproc) CPUs,$cpu; medians of $rounds runs of $seconds s (lowest to highest)"
 echo "packets/s, tcp and gather: Gbit/s; cycles of the time-stamp counter a packet: all (what testpmd says of itself), or by part"
 echo
-sort -k1,3 -k4,4g "$work/runs" | awk '
+sort -k1,1V -k2,3 -k4,4g "$work/runs" >"$work/sorted"
+awk '
     { key = $1 " " $2 " " $3; if (!(key in n)) { n[key] = 0; order[++keys] = key } v[key, ++n[key]] = $4 }
     function median(key,  m) { m = n[key]; return m % 2 ? v[key, (m + 1) / 2] : (v[key, m / 2] + v[key, m / 2 + 1]) / 2 }
     END {
@@ -160,4 +165,28 @@ sort -k1,3 -k4,4g "$work/runs" | awk '
                 said = said sprintf("; receive + program + return %.1f", median(three "receive") + median(three "program") + median(three "return"))
             print line said " |"; said = ""
         }
-    }'
+    }' "$work/sorted"
+
+[ -n "$record" ] || exit 0
+# Packets/s as ns per packet. A TCP transfer has no such figure.
+awk -v record="$record" -v cpu="${cpu# }, $(nproc) CPUs" -v kernel="Linux $(uname -r)" -v date="$(date -u +%F)" '
+    BEGIN {
+        label["plain"] = "plain libxdp"; label["testpmd"] = "dpdk-testpmd"; label["kernel"] = "in-kernel XDP"
+        label["ring"] = "pagepool by the ring"; label["xdpsock"] = "xdpsock"
+    }
+    $3 == "figure" && $1 !~ /^(tcp|gather)/ {
+        key = $1 " " $2
+        if (!(key in n)) order[++keys] = key
+        v[key, ++n[key]] = $4
+    }
+    function ns(key,  m) { m = n[key]; return 2e9 / (v[key, int((m + 1) / 2)] + v[key, int(m / 2) + 1]) }
+    END {
+        print "peer,workload,ns_med" >(record "-peers.csv")
+        for (i = 1; i <= keys; i++) {
+            split(order[i], w, " ")
+            if (w[2] != "ours") { printf "%s,%s,%.1f\n", label[w[2]], w[1], ns(order[i]) >(record "-peers.csv"); continue }
+            rows = rows sprintf("%s\n    {\"name\": \"%s\", \"ns_med\": %.1f}", rows == "" ? "" : ",", w[1], ns(order[i]))
+        }
+        printf "{\n  \"machine\": {\"cpu\": \"%s\", \"kernel\": \"%s\", \"date\": \"%s\"},\n", cpu, kernel, date >(record ".json")
+        printf "  \"per\": \"packet\",\n  \"results\": [%s\n  ]\n}\n", rows >(record ".json")
+    }' "$work/sorted"

@@ -24,12 +24,18 @@ fn temporary(name: &str) -> PathBuf {
 
 /// Draws recorded figures and gives the SVG.
 fn drawn(name: &str, results: &str, peers: Option<&str>) -> String {
+    drawn_and_said(name, results, peers).0
+}
+
+/// Draws recorded figures and gives the SVG, and what the command says on standard error.
+fn drawn_and_said(name: &str, results: &str, peers: Option<&str>) -> (String, String) {
     let file = temporary(name);
     let mut arguments = vec!["--plot", file.to_str().expect("a path in UTF-8"), "--results", results];
     arguments.extend(peers.iter().flat_map(|peers| ["--peers", peers]));
     let output = bench(&arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    fs::read_to_string(file).expect("the command wrote it")
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    (fs::read_to_string(file).expect("the command wrote it"), said)
 }
 
 /// Each workload, with its bars.
@@ -74,6 +80,28 @@ fn each_workload_has_a_bar_and_each_peer_one_beside() {
         "{beside}"
     );
     assert_eq!(beside, drawn("again.svg", results.to_str().unwrap(), Some(peers.to_str().unwrap())));
+}
+
+#[test]
+fn figures_of_peers_that_have_no_bar_are_named() {
+    let (results, peers) = (temporary("left_out.json"), temporary("left_out.csv"));
+    fs::write(
+        &results,
+        r#"{"machine": {"cpu": "", "kernel": "", "date": ""}, "per": "packet", "results": [
+            {"name": "echo64", "ns_med": 500}, {"name": "page_remote", "ns_med": null}]}"#,
+    )
+    .unwrap();
+    let rows = "a,echo64,780\nb,page_direct,5\na,page_direct,6\nb,page_remote,7\n";
+    fs::write(&peers, format!("peer,workload,ns_med\n{rows}")).unwrap();
+    let [results, peers] = [&results, &peers].map(|path| path.to_str().unwrap());
+    let (svg, said) = drawn_and_said("left_out.svg", results, Some(peers));
+    assert_eq!(workloads(&svg), [("echo64".to_owned(), 2)], "a workload of the results is a workload");
+    assert!(svg.contains("Nanoseconds per packet") && svg.contains(">a<") && !svg.contains(">b<"), "{svg}");
+    assert_eq!(
+        said,
+        "not drawn of --peers, because the results have no time for them: page_direct, page_remote\n"
+    );
+    assert_eq!(drawn_and_said("left_out.svg", results, None).1, "");
 }
 
 #[test]
@@ -129,7 +157,8 @@ fn what_cannot_be_drawn_fails_with_its_name() {
 #[test]
 fn the_plots_of_the_documents_are_drawn_from_the_recorded_figures() {
     let recorded = |name: &str| workspace(&format!("bench/results/2026-11-22-{name}"));
-    for (name, peers) in [("pool", Some(recorded("pool-peers.csv"))), ("packets", None)] {
+    let peers_of = |name| Some(recorded(&format!("{name}-peers.csv")));
+    for (name, peers) in [("pool", peers_of("pool")), ("packets", None), ("af_xdp", peers_of("af_xdp"))] {
         let svg = drawn(&format!("{name}.svg"), &recorded(&format!("{name}.json")), peers.as_deref());
         let at = workspace(&format!("docs/plots/{name}.svg"));
         if std::env::var_os("PAGEPOOL_BLESS").is_some() {

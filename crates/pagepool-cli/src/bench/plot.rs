@@ -3,7 +3,7 @@
 //! Written by hand: rectangles and texts, always the same bytes for the same figures. The libraries for plots
 //! bring axes, fonts and colour maps that a list of bars does not use.
 
-use std::fmt::Write;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,13 @@ pub struct Plot {
 struct Figures {
     machine: MeasuredOn,
     results: Vec<Median>,
+    /// What a time is of.
+    #[serde(default = "buffer")]
+    per: String,
+}
+
+fn buffer() -> String {
+    "buffer".into()
 }
 
 #[derive(Deserialize)]
@@ -40,17 +47,11 @@ struct Median {
     ns_med: Option<f64>,
 }
 
-/// One bar.
-struct Bar {
-    /// Whose it is: 0 is the pool, further numbers are the peers in their order.
-    series: usize,
-    ns: f64,
-}
-
 /// The bars of one workload.
-struct Row {
-    workload: String,
-    bars: Vec<Bar>,
+struct Row<'a> {
+    workload: &'a str,
+    /// Whose bar it is, as a place among the names, and its nanoseconds.
+    bars: Vec<(usize, f64)>,
 }
 
 const FILLS: &[&str] = &["#1f5fa8", "#d98324", "#5b8f3e", "#8b5a9f", "#a33b3b", "#777777"];
@@ -60,17 +61,28 @@ const LABELS: usize = 230;
 const WIDTH: usize = 900;
 const VALUES: usize = 60;
 const HEAD: usize = 78;
+const GREY: &str = " fill=\"#555555\"";
+
+/// Draws a JSON output that was printed before.
+pub fn draw_recorded(results: &Path, file: &Path, peers: Option<&Path>) -> Result<(), String> {
+    let in_file = |why| format!("{}: {why}", results.display());
+    let text = fs::read_to_string(results).map_err(|error| in_file(error.to_string()))?;
+    let output = serde_json::from_str(&text).map_err(|error| in_file(error.to_string()))?;
+    let figures = figures(output).map_err(in_file)?;
+    let plot = Plot::new(file, peers, |name| figures.results.iter().any(|own| own.name == name))?;
+    plot.draw_figures(&figures).map_err(in_file)
+}
 
 impl Plot {
     /// Looks at the folder and reads the figures of other programs, so that what is wrong fails before
-    /// anything is measured.
-    pub fn new(file: &Path, peers: Option<&Path>) -> Result<Self, String> {
+    /// anything is measured. They are beside workloads of the bench, or what else is `known`.
+    pub fn new(file: &Path, peers: Option<&Path>, known: impl Fn(&str) -> bool) -> Result<Self, String> {
         let peers = peers.map(peers::read).transpose()?.unwrap_or_default();
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             return Err(format!("--plot is {}, but {} is no folder", file.display(), folder.display()));
         }
-        let known = |name: &str| workloads::all().any(|workload| workload.name == name);
+        let known = |name: &str| known(name) || workloads::all().any(|workload| workload.name == name);
         match peers.iter().find(|peer| !known(&peer.workload)) {
             Some(PeerFigure { workload, .. }) => Err(format!(
                 "--peers names {workload}, which is no workload; `pagepool bench --list` lists them"
@@ -79,61 +91,57 @@ impl Plot {
         }
     }
 
-    /// Draws a JSON output that was printed before.
-    pub fn draw_recorded(&self, results: &Path) -> Result<(), String> {
-        let text = fs::read_to_string(results).map_err(|error| format!("{}: {error}", results.display()))?;
-        let output = serde_json::from_str(&text).map_err(|error| error.to_string());
-        output.and_then(|output| self.draw(output)).map_err(|why| format!("{}: {why}", results.display()))
-    }
-
     /// Draws a JSON output.
     pub fn draw(&self, output: serde_json::Value) -> Result<(), String> {
-        let figures = serde_json::from_value(output)
-            .map_err(|error| format!("not the JSON output of `pagepool bench`: {error}"))?;
-        let text = svg(&figures, &self.peers)?;
+        self.draw_figures(&figures(output)?)
+    }
+
+    /// Names the peers' figures that have no bar: there is none of ours that they could stand beside.
+    fn draw_figures(&self, figures: &Figures) -> Result<(), String> {
+        let ran = |name: &str| figures.results.iter().any(|own| own.name == name && own.ns_med.is_some());
+        let (drawn, left_out): (Vec<_>, Vec<_>) = self.peers.iter().partition(|peer| ran(&peer.workload));
+        let names: BTreeSet<&str> = left_out.iter().map(|peer| &*peer.workload).collect();
+        if !names.is_empty() {
+            let names = Vec::from_iter(names).join(", ");
+            eprintln!("not drawn of --peers, because the results have no time for them: {names}");
+        }
+        let text = svg(figures, &drawn)?;
         fs::write(&self.file, text).map_err(|error| format!("{}: {error}", self.file.display()))
     }
 }
 
-fn svg(figures: &Figures, peers: &[PeerFigure]) -> Result<String, String> {
-    let names = peer_names(peers);
-    let rows = rows(figures, peers, &names);
-    let scale = Scale::over(&rows).ok_or("no workload has a time to draw")?;
-    let bars: usize = rows.iter().map(|row| row.bars.len()).sum();
-    let height = HEAD + bars * BAR + rows.len() * GAP + 10;
-    let mut text = String::new();
-    head(&mut text, figures, height);
-    legend(&mut text, &names);
-    grid(&mut text, &scale, height);
-    let mut y = HEAD;
-    for row in &rows {
-        draw_row(&mut text, row, &scale, y);
-        y += row.bars.len() * BAR + GAP;
-    }
-    text.push_str("</svg>\n");
-    Ok(text)
+fn figures(output: serde_json::Value) -> Result<Figures, String> {
+    serde_json::from_value(output)
+        .map_err(|error| format!("not the JSON output of `pagepool bench`: {error}"))
 }
 
-/// The peers, each once, in the order of the file.
-fn peer_names(peers: &[PeerFigure]) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
+fn svg(figures: &Figures, peers: &[&PeerFigure]) -> Result<String, String> {
+    let mut names = vec!["pagepool"];
     for peer in peers {
         if !names.contains(&&*peer.peer) {
             names.push(&peer.peer);
         }
     }
-    names
+    let rows = rows(figures, peers, &names);
+    let scale = Scale::over(&rows).ok_or("no workload has a time to draw")?;
+    let bars: usize = rows.iter().map(|row| row.bars.len()).sum();
+    let height = HEAD + bars * BAR + rows.len() * GAP + 10;
+    let mut text = head(figures, height) + &legend(&names) + &grid(&scale, height);
+    let mut y = HEAD;
+    for row in &rows {
+        text += &draw_row(row, &scale, y);
+        y += row.bars.len() * BAR + GAP;
+    }
+    Ok(text + "</svg>\n")
 }
 
 /// The workloads that ran, in the order of the bench.
-fn rows(figures: &Figures, peers: &[PeerFigure], names: &[&str]) -> Vec<Row> {
-    let row = |own: &Median| {
-        let beside = peers.iter().filter(|peer| peer.workload == own.name).map(|peer| Bar {
-            series: 1 + names.iter().position(|name| *name == peer.peer).unwrap_or(0),
-            ns: peer.ns_med,
-        });
-        let bars = std::iter::once(Bar { series: 0, ns: own.ns_med? }).chain(beside).collect();
-        Some(Row { workload: own.name.clone(), bars })
+fn rows<'a>(figures: &'a Figures, peers: &[&PeerFigure], names: &[&str]) -> Vec<Row<'a>> {
+    let series = |peer: &PeerFigure| names.iter().position(|name| *name == peer.peer);
+    let row = |own: &'a Median| {
+        let beside = peers.iter().filter(|peer| peer.workload == own.name);
+        let beside = beside.filter_map(|peer| Some((series(peer)?, peer.ns_med)));
+        Some(Row { workload: &own.name, bars: [(0, own.ns_med?)].into_iter().chain(beside).collect() })
     };
     figures.results.iter().filter_map(row).collect()
 }
@@ -146,12 +154,11 @@ struct Scale {
 
 impl Scale {
     fn over(rows: &[Row]) -> Option<Self> {
-        let logs =
-            rows.iter().flat_map(|row| &row.bars).map(|bar| bar.ns).filter(|ns| *ns > 0.0).map(f64::log10);
-        let (min, max) =
-            logs.fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), log| (min.min(log), max.max(log)));
-        let from = min.is_finite().then(|| (min - 0.01).floor() as i32)?;
-        Some(Self { from, to: (max.ceil() as i32).max(from + 1) })
+        let bars = rows.iter().flat_map(|row| &row.bars).filter(|(_, ns)| *ns > 0.0);
+        let logs: Vec<f64> = bars.map(|(_, ns)| ns.log10()).collect();
+        let end = |of: fn(f64, f64) -> f64| logs.iter().copied().reduce(of);
+        let from = (end(f64::min)? - 0.01).floor() as i32;
+        Some(Self { from, to: (end(f64::max)?.ceil() as i32).max(from + 1) })
     }
 
     fn x(&self, ns: f64) -> f64 {
@@ -161,84 +168,59 @@ impl Scale {
     }
 }
 
-fn head(text: &mut String, figures: &Figures, height: usize) {
-    let MeasuredOn { cpu, kernel, date } = &figures.machine;
-    put(
-        text,
-        format_args!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
-             viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-             <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
-             <text x=\"10\" y=\"20\" font-size=\"15\">Nanoseconds per buffer, median; shorter is better; \
-             logarithmic</text>\n<text x=\"10\" y=\"38\" fill=\"#555555\">{}</text>\n",
-            escaped(&format!("{date}, {cpu}, Linux {kernel}")),
-        ),
-    );
+fn head(figures: &Figures, height: usize) -> String {
+    let Figures { machine: MeasuredOn { cpu, kernel, date }, per, .. } = figures;
+    let title = format!("Nanoseconds per {per}, median; shorter is better; logarithmic");
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
+         viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
+    ) + &label(10.0, 20, " font-size=\"15\"", &title)
+        + &label(10.0, 38, GREY, &format!("{date}, {cpu}, {kernel}"))
 }
 
-fn legend(text: &mut String, names: &[&str]) {
-    let mut x = 10;
-    for (series, name) in std::iter::once(&"pagepool").chain(names).enumerate() {
-        let fill = FILLS[series % FILLS.len()];
-        put(
-            text,
-            format_args!(
-                "<rect x=\"{x}\" y=\"47\" width=\"10\" height=\"10\" fill=\"{fill}\" class=\"key\"/>\n"
-            ),
-        );
-        put(text, format_args!("<text x=\"{}\" y=\"56\">{}</text>\n", x + 15, escaped(name)));
+fn legend(names: &[&str]) -> String {
+    let (mut text, mut x) = (String::new(), 10);
+    for (series, name) in names.iter().enumerate() {
+        text += &bar(x, 47, 10.0, 10, series, "key");
+        text += &label((x + 15) as f64, 56, "", name);
         x += 40 + 7 * name.chars().count();
     }
+    text
 }
 
-fn grid(text: &mut String, scale: &Scale, height: usize) {
-    for power in scale.from..=scale.to {
+fn grid(scale: &Scale, height: usize) -> String {
+    let line = |power| {
         let ns = 10f64.powi(power);
-        let x = scale.x(ns);
-        let end = height - 8;
-        put(
-            text,
-            format_args!(
-                "<line x1=\"{x:.1}\" y1=\"{HEAD}\" x2=\"{x:.1}\" y2=\"{end}\" stroke=\"#dddddd\"/>\n"
-            ),
-        );
-        put(
-            text,
-            format_args!(
-                "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555555\">{ns}</text>\n",
-                HEAD - 5
-            ),
-        );
-    }
+        let (x, end) = (scale.x(ns), height - 8);
+        let line =
+            format!("<line x1=\"{x:.1}\" y1=\"{HEAD}\" x2=\"{x:.1}\" y2=\"{end}\" stroke=\"#dddddd\"/>\n");
+        line + &label(x, HEAD - 5, &format!(" text-anchor=\"middle\"{GREY}"), &ns.to_string())
+    };
+    (scale.from..=scale.to).map(line).collect()
 }
 
-fn draw_row(text: &mut String, row: &Row, scale: &Scale, y: usize) {
-    let (x, base) = (LABELS - 8, y + BAR - 3);
-    let name = escaped(&row.workload);
-    put(
-        text,
-        format_args!(
-            "<g class=\"workload\">\n<text x=\"{x}\" y=\"{base}\" text-anchor=\"end\">{name}</text>\n"
-        ),
-    );
-    for (i, bar) in row.bars.iter().enumerate() {
-        let (top, end) = (y + i * BAR, scale.x(bar.ns));
-        let (width, fill) = (end - LABELS as f64, FILLS[bar.series % FILLS.len()]);
-        put(
-            text,
-            format_args!(
-                "<rect x=\"{LABELS}\" y=\"{}\" width=\"{width:.1}\" height=\"{}\" \
-                 fill=\"{fill}\" class=\"bar\"/>\n\
-                 <text x=\"{:.1}\" y=\"{}\">{}</text>\n",
-                top + 1,
-                BAR - 2,
-                end + 5.0,
-                top + BAR - 3,
-                shown(bar.ns),
-            ),
-        );
+fn draw_row(row: &Row, scale: &Scale, y: usize) -> String {
+    let name = label((LABELS - 8) as f64, y + BAR - 3, " text-anchor=\"end\"", row.workload);
+    let mut text = format!("<g class=\"workload\">\n{name}");
+    for (i, &(series, ns)) in row.bars.iter().enumerate() {
+        let (top, end) = (y + i * BAR, scale.x(ns));
+        text += &bar(LABELS, top + 1, end - LABELS as f64, BAR - 2, series, "bar");
+        text += &label(end + 5.0, top + BAR - 3, "", &shown(ns));
     }
-    text.push_str("</g>\n");
+    text + "</g>\n"
+}
+
+fn bar(x: usize, y: usize, width: f64, height: usize, series: usize, class: &str) -> String {
+    let fill = FILLS[series % FILLS.len()];
+    format!(
+        "<rect x=\"{x}\" y=\"{y}\" width=\"{width:.1}\" height=\"{height}\" fill=\"{fill}\" \
+         class=\"{class}\"/>\n"
+    )
+}
+
+fn label(x: f64, y: usize, style: &str, text: &str) -> String {
+    format!("<text x=\"{x:.1}\" y=\"{y}\"{style}>{}</text>\n", escaped(text))
 }
 
 /// Two or three digits.
@@ -248,11 +230,6 @@ fn shown(ns: f64) -> String {
         ns if ns < 100.0 => format!("{ns:.1}"),
         ns => format!("{ns:.0}"),
     }
-}
-
-fn put(text: &mut String, more: std::fmt::Arguments) {
-    // A string takes everything.
-    let _ = text.write_fmt(more);
 }
 
 /// As XML takes it, which has no control characters, escaped or not.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::run::RunCommand;
 use crate::bench::measure::machine::Machine;
 use crate::bench::measure::workload::Plan;
-use crate::bench::plot::Plot;
+use crate::bench::plot::{self, Plot};
 use crate::bench::run::{self, TableParams};
 use crate::bench::{count, reports, workloads};
 
@@ -36,8 +36,9 @@ pub struct BenchArgs {
     /// With --plot: also draw the figures of other programs, from FILE (CSV)
     ///
     /// The first line names the columns, in any order. `peer` is the name of the other program, `workload`
-    /// the workload of --list that it is compared with, `ns_med` its median in nanoseconds per buffer. Other
-    /// columns, and lines that begin with #, are skipped.
+    /// the workload of --list or --results that it is compared with, `ns_med` its median in nanoseconds per
+    /// buffer. Other columns, and lines that begin with #, are skipped. Workloads that did not run, for
+    /// example because --filter excludes them, are not drawn; standard error names them.
     #[arg(long, value_name = "FILE", requires = "plot")]
     peers: Option<PathBuf>,
     /// With --plot: draw the figures of FILE, the output of an earlier run with --json; run nothing
@@ -76,11 +77,11 @@ impl RunCommand for BenchArgs {
         match report {
             None if *list => Ok(name_all(filter.as_deref().unwrap_or_default())),
             None => {
-                let plot =
-                    self.plot.as_deref().map(|file| Plot::new(file, self.peers.as_deref())).transpose()?;
-                if let (Some(results), Some(plot)) = (&self.results, &plot) {
-                    return plot.draw_recorded(results).map(|()| ExitCode::SUCCESS);
+                let [file, peers, results] = [&self.plot, &self.peers, &self.results].map(Option::as_deref);
+                if let (Some(file), Some(results)) = (file, results) {
+                    return plot::draw_recorded(results, file, peers).map(|()| ExitCode::SUCCESS);
                 }
+                let plot = file.map(|file| Plot::new(file, peers, |_| false)).transpose()?;
                 let params = TableParams { json: *json, filter: filter.clone(), plan, plot };
                 Ok(run::run(&params, workloads::all()))
             }
