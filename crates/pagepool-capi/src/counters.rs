@@ -50,13 +50,13 @@ macro_rules! counter_struct {
 
 ::pagepool::for_each_pool_counter! { counter_struct!(
     StatsC, Stats, "pagepool_stats",
-    "What a pool has done so far. The names are Linux's (page_pool_alloc_stats, page_pool_recycle_stats).";
+    "Counters of a pool. The names are Linux's (page_pool_alloc_stats, page_pool_recycle_stats).";
 ) }
 
 ::pagepool::for_each_deferred_counter! { counter_struct!(
     DeferredStatsC, DeferredStats, "pagepool_deferred_stats",
-    "What a pool's deferred queue has done so far.";
-    /// Buffers in the queue now, and released ones that are still in use.
+    "Counters of a pool's deferred queue.";
+    /// Buffers that are in the queue now, and released ones that are still in use.
     pending;
 ) }
 

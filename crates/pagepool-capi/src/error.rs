@@ -6,7 +6,9 @@
 // UNSAFETY: a function with a fixed name.
 #![expect(unsafe_code)]
 
+use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::TryReserveError;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -14,13 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[derive(Debug)]
 pub(crate) struct CallError {
     errno: c_int,
-    text: Sentence,
-}
-
-#[derive(Debug)]
-enum Sentence {
-    Fixed(&'static CStr),
-    Made(CString),
+    text: Cow<'static, CStr>,
 }
 
 /// What a call inside this crate gives.
@@ -30,49 +26,41 @@ impl CallError {
     /// With a fixed sentence.
     #[cold]
     pub(crate) const fn fixed(errno: c_int, text: &'static CStr) -> Self {
-        Self { errno, text: Sentence::Fixed(text) }
+        Self { errno, text: Cow::Borrowed(text) }
     }
 
     /// With a sentence that has values in it.
     #[cold]
     pub(crate) fn formatted(errno: c_int, text: String) -> Self {
-        let bytes: Vec<u8> = text.into_bytes().into_iter().filter(|&byte| byte != 0).collect();
-        Self {
-            errno,
-            text: CString::new(bytes).map_or(Sentence::Fixed(c"an error without text"), Sentence::Made),
-        }
+        let text = CString::new(text.replace('\0', ""));
+        Self { errno, text: text.map_or(Cow::Borrowed(c"an error without text"), Cow::Owned) }
     }
 
     /// A NULL, or a value that never was a handle of this kind.
-    pub(crate) const fn no_handle() -> Self {
-        Self::fixed(libc::EINVAL, c"bad handle: NULL, of another kind, or never given by the library")
-    }
+    pub(crate) const NO_HANDLE: Self =
+        Self::fixed(libc::EINVAL, c"bad handle: NULL, of another kind, or never given by the library");
 
     /// A handle that was one.
-    pub(crate) const fn stale() -> Self {
-        Self::fixed(
-            libc::ESTALE,
-            c"stale handle: it was put before, and its object is no longer the caller's",
-        )
-    }
+    pub(crate) const STALE: Self = Self::fixed(
+        libc::ESTALE,
+        c"stale handle: it was put before, and its object is no longer the caller's",
+    );
 
     /// An argument that must not be NULL.
-    pub(crate) const fn null() -> Self {
-        Self::fixed(libc::EINVAL, c"an argument is NULL that must not be NULL")
-    }
+    pub(crate) const NULL: Self = Self::fixed(libc::EINVAL, c"an argument is NULL that must not be NULL");
 
     /// A call that only the owner's thread may make.
-    pub(crate) const fn not_owner() -> Self {
-        Self::fixed(
-            libc::EPERM,
-            c"the pool is not bound to this thread: only its owner may make this call (pagepool_bind)",
-        )
-    }
+    pub(crate) const NOT_OWNER: Self = Self::fixed(
+        libc::EPERM,
+        c"the pool is not bound to this thread: only its owner may make this call (pagepool_bind)",
+    );
 
     /// The system has no memory for a table.
-    pub(crate) const fn no_memory() -> Self {
-        Self::fixed(libc::ENOMEM, c"no memory for the library's own tables: raise the limit of the process")
-    }
+    pub(crate) const NO_MEMORY: Self =
+        Self::fixed(libc::ENOMEM, c"no memory for the library's own tables: raise the limit of the process");
+
+    /// A panic, or a case that cannot happen.
+    pub(crate) const INTERNAL: Self = Self::fixed(libc::EIO, c"an error inside pagepool: please report it");
 
     /// The errno, positive.
     #[cfg(test)]
@@ -85,8 +73,14 @@ impl CallError {
     pub(crate) fn report(self) -> c_int {
         let errno = self.errno;
         // Past the end of the thread there is nobody left to ask.
-        let _ = LAST.try_with(|last| last.try_borrow_mut().map(|mut last| *last = Some(self.text)));
+        let _ = LAST.try_with(|last| last.try_borrow_mut().map(|mut last| *last = self.text));
         -errno
+    }
+}
+
+impl From<TryReserveError> for CallError {
+    fn from(_: TryReserveError) -> Self {
+        Self::NO_MEMORY
     }
 }
 
@@ -121,28 +115,32 @@ impl From<::pagepool::SkbError> for CallError {
 }
 
 thread_local! {
-    static LAST: RefCell<Option<Sentence>> = const { RefCell::new(None) };
+    static LAST: RefCell<Cow<'static, CStr>> = const { RefCell::new(Cow::Borrowed(c"")) };
 }
 
-/// Runs a call that gives a status: 0, or a negative errno.
-pub(crate) fn status(call: impl FnOnce() -> CallResult<()>) -> c_int {
-    to_errno(call).map_or_else(|errno| errno, |()| 0)
+/// Runs a call that returns a status: 0, or a negative errno. What it made is dropped.
+pub(crate) fn status<T>(call: impl FnOnce() -> CallResult<T>) -> c_int {
+    run(|| call().map(drop)).map_or_else(|errno| errno, |()| 0)
 }
 
-/// Runs a call; gives `otherwise` if it fails, and reports the error.
+/// Runs a call that returns a number, or a negative errno.
+pub(crate) fn number<T: From<c_int>>(call: impl FnOnce() -> CallResult<T>) -> T {
+    run(call).unwrap_or_else(T::from)
+}
+
+/// Runs a call that returns `otherwise` if it fails.
 pub(crate) fn value_or<T>(otherwise: T, call: impl FnOnce() -> CallResult<T>) -> T {
-    to_errno(call).unwrap_or(otherwise)
+    run(call).unwrap_or(otherwise)
 }
 
-/// Runs a call. A panic, which would be an error of this library, ends here where panics unwind.
-pub(crate) fn to_errno<T>(call: impl FnOnce() -> CallResult<T>) -> Result<T, c_int> {
-    match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(done) => done.map_err(CallError::report),
-        Err(_) => Err(CallError::fixed(libc::EIO, c"an error inside pagepool: please report it").report()),
-    }
+/// Runs a call, and reports its error. A panic, which would be an error of this library, ends here where
+/// panics unwind.
+fn run<T>(call: impl FnOnce() -> CallResult<T>) -> Result<T, c_int> {
+    let done = catch_unwind(AssertUnwindSafe(call));
+    done.unwrap_or(Err(CallError::INTERNAL)).map_err(CallError::report)
 }
 
-/// Gives the sentence that explains the last error on this thread, or "" if there was none. It names the
+/// Returns a sentence that explains the last error on this thread, or "" if there was none. It names the
 /// parameter, its value and its range, or the system call and the remedy.
 ///
 /// Thread: any; each has its own sentence.
@@ -151,9 +149,6 @@ pub(crate) fn to_errno<T>(call: impl FnOnce() -> CallResult<T>) -> Result<T, c_i
 /// Cost: a load.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_last_error() -> *const c_char {
-    let text = |last: &RefCell<Option<Sentence>>| match last.try_borrow().ok()?.as_ref()? {
-        Sentence::Fixed(text) => Some(text.as_ptr()),
-        Sentence::Made(text) => Some(text.as_ptr()),
-    };
-    LAST.try_with(text).ok().flatten().unwrap_or(c"".as_ptr())
+    let text = |last: &RefCell<Cow<'_, CStr>>| last.try_borrow().map_or(c"".as_ptr(), |text| text.as_ptr());
+    LAST.try_with(text).unwrap_or(c"".as_ptr())
 }

@@ -8,7 +8,6 @@ pub(crate) mod life_word;
 pub(crate) mod opaque;
 pub(crate) mod owner;
 pub(crate) mod owner_half;
-pub(crate) mod skb_rows;
 pub(crate) mod slots;
 pub(crate) mod table;
 pub(crate) mod tables;

@@ -1,8 +1,8 @@
 /* ---- Parameters with their defaults ---- */
 
-/** Default parameters: `struct pagepool_params params = PAGEPOOL_PARAMS_INIT;`, then set `arena`. */
+/** The default parameters of a pool. Set `arena` after `struct pagepool_params p = PAGEPOOL_PARAMS_INIT;`. */
 #define PAGEPOOL_PARAMS_INIT pagepool_params_init_()
-/** Default parameters of an arena. */
+/** The default parameters of an arena: `struct pagepool_arena_params p = PAGEPOOL_ARENA_PARAMS_INIT;`. */
 #define PAGEPOOL_ARENA_PARAMS_INIT pagepool_arena_params_init_()
 
 #if defined(__GNUC__)
@@ -32,14 +32,15 @@ PAGEPOOL_UNUSED_ static inline struct pagepool_arena_params pagepool_arena_param
 
 /* ---- The fast paths, compiled into the program ---
  *
- * pagepool_alloc_page and pagepool_buf_put on the owner's thread, without a call. They do what the library
- * does, with the same checks, and call the library in all other cases. The names here are not for programs.
- * The tables belong to the library and are never freed. Each compiled file asks once, before main, whether
- * the library has the same layout; if not, every call goes to the library. Define PAGEPOOL_NO_INLINE to leave
- * this part out.
+ * pagepool_alloc_page and pagepool_buf_put on the owner's thread, without a call. They make the same checks
+ * as the library, and call it in all other cases. Define PAGEPOOL_NO_INLINE to leave this part out. Programs
+ * use none of the names that end in an underscore.
  *
- * Loads dominate the cost. So each thread keeps the address of the pool that it used last; that is a guess,
- * and every call compares it with the handle and the thread.
+ * The functions read tables of the library, which are never freed. Each compiled file asks once, before main,
+ * whether the library has the same layout; if not, every call goes to the library.
+ *
+ * Loads dominate the cost. So each thread keeps the address of the pool that it used last. That is a guess:
+ * every call compares it with the handle and the thread.
  */
 #if !defined(PAGEPOOL_NO_INLINE) && defined(__GNUC__) && defined(__linux__) && \
     (defined(__x86_64__) || defined(__aarch64__))
@@ -64,9 +65,9 @@ struct pagepool_row_ {
     uint64_t rest[3];
 };
 
-/* One of each in a program or shared object, however many files include this. */
+/* One definition per program or shared object, however many files include this. */
 #define PAGEPOOL_ONCE_ __attribute__((weak, visibility("hidden")))
-/* Without this a shared object would make a call to find the variable. Other C libraries than glibc may
+/* Otherwise a shared object would call a function to find the variable. Only glibc: other C libraries may
  * refuse to load such an object at run time. */
 #if defined(__GLIBC__)
 #define PAGEPOOL_NEAR_ __attribute__((tls_model("initial-exec")))
@@ -74,12 +75,12 @@ struct pagepool_row_ {
 #define PAGEPOOL_NEAR_
 #endif
 
-/* A pool that nobody owns and that has no page: every comparison fails. */
+/* Stands for no pool: it has no owner and no page, so every comparison fails. */
 PAGEPOOL_ONCE_ struct pagepool_view_ pagepool_no_view_2_;
 /* The pool that this thread used last. The layout is in the name, so that two versions do not share it. */
 PAGEPOOL_ONCE_ PAGEPOOL_NEAR_ __thread struct pagepool_view_ *pagepool_here_2_ = &pagepool_no_view_2_;
 
-/* The library's tables; NULL until it was asked, and where it has another layout. */
+/* The library's tables; NULL before the library was asked, and if it has another layout. */
 PAGEPOOL_UNUSED_ static const struct pagepool_inline_ *pagepool_tables_;
 
 __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
@@ -91,7 +92,7 @@ __attribute__((constructor)) PAGEPOOL_UNUSED_ static void pagepool_start_(void)
 #define PAGEPOOL_SLOW_ __attribute__((unused, noinline)) static
 #define PAGEPOOL_LIKELY_(what) __builtin_expect(!!(what), 1)
 
-/* The calling thread, as the library names it. */
+/* The calling thread, as the library identifies it. */
 PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
 {
     uint64_t me;
@@ -103,7 +104,7 @@ PAGEPOOL_FAST_ uint64_t pagepool_me_(void)
     return me;
 }
 
-/* Not the plain case. If it is another pool of this thread's, that is the one it used last from now on. */
+/* All other cases. Another pool of this thread becomes the one that it used last. */
 PAGEPOOL_SLOW_ struct pagepool_buf *pagepool_alloc_slow_(struct pagepool *pool)
 {
     uint32_t token = (uint32_t)(uintptr_t)pool;
@@ -116,7 +117,7 @@ PAGEPOOL_SLOW_ struct pagepool_buf *pagepool_alloc_slow_(struct pagepool *pool)
     return pagepool_alloc_page(pool);
 }
 
-/* The same for a buffer, whose place says which pool it is of. */
+/* The same for a buffer; its token tells its pool. */
 PAGEPOOL_SLOW_ int pagepool_put_slow_(struct pagepool_buf *buf)
 {
     uint32_t token = (uint32_t)(uintptr_t)buf;
@@ -148,7 +149,8 @@ PAGEPOOL_FAST_ struct pagepool_buf *pagepool_alloc_page_(struct pagepool *pool)
     return pagepool_alloc_slow_(pool);
 }
 
-/* For the biased owner, after it marked the beginning: the page goes into the cache if it is in that life. */
+/* Puts a page into the cache if the token is its latest. For the biased owner (see claim.rs), which has
+ * marked the beginning of the return. */
 PAGEPOOL_FAST_ int pagepool_put_page_(struct pagepool_view_ *view, uint32_t page, uint64_t token)
 {
     struct pagepool_cache_ *cache = view->cache;

@@ -1,4 +1,4 @@
-//! What the header's inline functions need: the two tables, if both sides mean the same by them.
+//! The tables that the header's inline functions read, if library and header have the same layout.
 
 // UNSAFETY: a function with a fixed name.
 #![expect(unsafe_code)]
@@ -12,7 +12,7 @@ use crate::handles::view::{MAX_POOLS, VIEWS};
 /// has its own.
 const LAYOUT: u32 = 2;
 
-/// The tables of the inline functions.
+/// For the inline functions of this header, not for programs.
 #[repr(C)]
 pub struct InlineC {
     views: *const c_void,
@@ -23,11 +23,12 @@ pub struct InlineC {
 // SAFETY: numbers, and addresses of statics which are themselves shared by all threads.
 unsafe impl Sync for InlineC {}
 
-/// Gives the tables of the inline functions, or NULL if library and header have different layouts; the inline
-/// functions then call the library. For the header's own use, once per compiled file, before main.
+/// For the inline functions of this header, not for programs: returns their tables. NULL if library and
+/// header have different layouts; the inline functions then call the library. Each compiled file asks once,
+/// before main.
 ///
 /// Thread: any.
-/// Cost: none.
+/// Cost: an address.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
     static TABLES: InlineC =

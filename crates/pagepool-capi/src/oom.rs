@@ -8,7 +8,7 @@
 
 use std::hint::black_box;
 
-use crate::error::{CallError, CallResult};
+use crate::error::CallResult;
 
 /// More than any call allocates beside what its caller's sizes ask for.
 pub(crate) const FEW: usize = 256 << 10;
@@ -16,7 +16,7 @@ pub(crate) const FEW: usize = 256 << 10;
 /// Refuses a call for which there are not so many bytes.
 pub(crate) fn expect(bytes: usize) -> CallResult<()> {
     let mut room: Vec<u8> = Vec::new();
-    room.try_reserve_exact(bytes).map_err(|_| CallError::no_memory())?;
+    room.try_reserve_exact(bytes)?;
     black_box(&room); // or the compiler would see that nobody uses it
     Ok(())
 }

@@ -11,42 +11,41 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use ::pagepool::{Arena, DeviceMemory, NodeId};
 
 use crate::args::arena_params::{self, ArenaParamsC, PAGEPOOL_BACKING_CALLER, PAGEPOOL_BACKING_DEVICE};
+use crate::args::out::{store_handle, store_text};
 use crate::args::range::out_of_range;
-use crate::args::sized::{self, give_text, text};
-use crate::error::{CallError, CallResult, status, to_errno};
+use crate::args::sized::{self, text};
+use crate::error::{CallError, CallResult, number, status, value_or};
 use crate::handles::opaque::{ArenaHandle, DomainHandle};
-use crate::handles::tables::{self, ARENAS, ArenaEntry};
+use crate::handles::slots::reap;
+use crate::handles::tables::{ARENAS, ArenaEntry, DOMAINS};
 use crate::handles::token::Token;
 use crate::oom;
 
-/// Makes an arena: reserves its addresses and commits the first region, or all of it with `commit_all`.
+/// Creates an arena: reserves its addresses and commits its first region of 4 MiB, or all of it with
+/// `commit_all`.
 ///
 /// Thread: any.
-/// Ownership: `*arena` is the caller's, to be put once. What `memory` and `arg` point to must live as long as
-///     the arena and its pools.
+/// Ownership: `*arena` is the caller's, to be released with pagepool_arena_put. `memory`, `node_of_page` and
+///     `arg` must stay valid until the arena and its pools are freed.
 /// Errors: -EINVAL names the field, its value and its range. Otherwise the errno of the system call that
-///     failed, and the sentence names the remedy. `*arena` is then unchanged.
-/// Cost: a few system calls; with `prefault` or `mlock`, the time to clear the memory.
+///     failed; pagepool_last_error names the remedy. `*arena` is then unchanged.
+/// Cost: a few system calls; with `prefault` or `mlock` also the time to clear the memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_arena_create(
     params: *const ArenaParamsC,
     arena: *mut *mut ArenaHandle,
 ) -> c_int {
-    status(|| {
-        if arena.is_null() {
-            return Err(CallError::null());
-        }
+    let make = || {
         // SAFETY: the caller's struct begins with its size.
         let params = unsafe { sized::read(params, arena_params::LEAST) }?;
-        // Beside its large tables, which are asked for in a way that may be refused, an arena has some words
+        // Beside its large tables, which are allocated in a way that may be refused, an arena has some words
         // per region.
         oom::expect((params.bytes().min(1 << 42) >> 16) as usize + oom::FEW)?;
         // SAFETY: the caller's texts, memory and callback are as the fields say.
-        let token = ARENAS.insert(unsafe { make(params) }?)?;
-        // SAFETY: not NULL, and the caller's to write.
-        unsafe { arena.write(token.handle()) };
-        Ok(())
-    })
+        ARENAS.insert(unsafe { make(params) }?)
+    };
+    // SAFETY: `arena` is NULL or the caller's to write.
+    unsafe { store_handle(arena, make) }
 }
 
 /// # Safety
@@ -60,19 +59,14 @@ unsafe fn make(params: ArenaParamsC) -> CallResult<ArenaEntry> {
         let provider = DeviceMemory::new(name, params.bytes(), node)?;
         return Ok(ArenaEntry { provider, arena: None, here });
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller's contract is the same.
     let rust = unsafe { params.to_rust(&here) }?;
     let arena = if params.backing == PAGEPOOL_BACKING_CALLER {
-        let len = usize::try_from(params.max_bytes)
-            .map_err(|_| out_of_range("max_bytes", params.max_bytes, "a length"))?;
-        let fits = (params.memory.addr()).checked_add(len).is_some();
-        if !fits {
-            return Err(out_of_range(
-                "max_bytes",
-                len,
-                "a length that fits the address space behind `memory`",
-            ));
-        }
+        let len = usize::try_from(params.max_bytes).ok();
+        let len = len.filter(|&len| params.memory.addr().checked_add(len).is_some()).ok_or_else(|| {
+            let must_be = "a length that fits the address space behind `memory`";
+            out_of_range("max_bytes", params.max_bytes, must_be)
+        })?;
         // SAFETY: the caller says that the memory is its own for as long.
         unsafe { Arena::over_caller_memory(params.memory.cast(), len, rust) }?
     } else {
@@ -81,24 +75,25 @@ unsafe fn make(params: ArenaParamsC) -> CallResult<ArenaEntry> {
     Ok(ArenaEntry { provider: arena.clone(), arena: Some(arena), here })
 }
 
-/// Puts an arena. Its memory goes back to the system with its last pool, or now if it has none.
+/// Releases the handle of an arena. The memory is returned to the system now, or when the last pool over the
+/// arena is freed.
 ///
 /// Thread: any.
 /// Ownership: the handle ends.
 /// Errors: -EINVAL, -ESTALE for a bad handle.
-/// Cost: system calls if no pool is left.
+/// Cost: system calls if the arena has no pool left.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_put(arena: *mut ArenaHandle) -> c_int {
     status(|| {
-        let source = ARENAS.remove(Token::of(arena))?;
-        crate::handles::slots::reap();
-        drop(source); // with no lock held: domains may go with it
-        Ok(())
+        let entry = ARENAS.remove(Token::of(arena))?;
+        reap();
+        Ok(entry) // dropped with no lock held: domains may go with it
     })
 }
 
-/// Writes one line about the arena into `text`: what it is, and which of the requested features are missing.
-/// The line is cut to `len` bytes and ends with a zero byte. Gives the full length.
+/// Writes one line about the arena into `text`: its kind of memory, and which requested features are missing.
+/// It cuts the line to `len` bytes and ends it with a zero byte. The result is the full length in bytes,
+/// without the zero byte. `text` may be NULL.
 ///
 /// Thread: any.
 /// Errors: -EINVAL, -ESTALE for a bad handle.
@@ -109,63 +104,60 @@ pub unsafe extern "C" fn pagepool_arena_describe(
     text: *mut c_char,
     len: usize,
 ) -> i64 {
-    let done = to_errno(|| {
-        let line = tables::arena(Token::of(arena))?.provider.describe();
-        // SAFETY: the caller gave room for `len`.
-        Ok(unsafe { give_text(text, len, &line) })
-    });
-    done.unwrap_or_else(i64::from)
+    let line = || {
+        let line = ARENAS.get(Token::of(arena))?.provider.describe();
+        let full = line.len();
+        Ok((line, full))
+    };
+    // SAFETY: the caller gave room for `len` bytes, or NULL.
+    unsafe { store_text(text, len, line) }
 }
 
-/// Gives the number of base pages of 4096 bytes that pools have.
+/// Returns how many base pages of 4096 bytes the pools over the arena have.
 ///
 /// Thread: any.
 /// Errors: -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_pages_out(arena: *mut ArenaHandle) -> i64 {
-    let done = to_errno(|| {
-        let source = tables::arena(Token::of(arena))?;
-        let area = source.provider.area();
-        Ok(match &source.arena {
+    number(|| {
+        let entry = ARENAS.get(Token::of(arena))?;
+        Ok(match &entry.arena {
             Some(arena) => arena.pages_out() as i64,
-            None => i64::from(area.pages()) - source.provider.available(0) as i64,
+            None => i64::from(entry.provider.area().pages()) - entry.provider.available(0) as i64,
         })
-    });
-    done.unwrap_or_else(i64::from)
+    })
 }
 
-/// Returns memory to the system: the regions that have no page out and that no domain maps. Gives the number
-/// of bytes.
+/// Returns free memory to the system: each region of which no pool has a page and which no domain maps. The
+/// result is the number of bytes.
 ///
 /// Thread: any.
 /// Errors: -EOPNOTSUPP for device memory. -EINVAL, -ESTALE for a bad handle.
 /// Cost: system calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_trim(arena: *mut ArenaHandle) -> i64 {
-    to_errno(|| Ok(readable(arena)?.trim() as i64)).unwrap_or_else(i64::from)
+    number(|| Ok(readable(arena)?.trim() as i64))
 }
 
-/// Gives the descriptor of a memfd arena, for a peer process. Offsets in the file are offsets in the arena.
+/// Returns the file descriptor of a memfd arena, for a peer process. Offsets in the file are offsets in the
+/// arena.
 ///
 /// Thread: any.
-/// Ownership: the descriptor is the arena's; duplicate it to keep it.
-/// Errors: -EOPNOTSUPP for an arena without one. -EINVAL, -ESTALE for a bad handle.
+/// Ownership: the descriptor is the arena's; duplicate it to keep it longer.
+/// Errors: -EOPNOTSUPP for an arena without a descriptor. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_memfd(arena: *mut ArenaHandle) -> c_int {
-    to_errno(|| {
-        let arena = readable(arena)?;
-        let none = CallError::fixed(
-            libc::EOPNOTSUPP,
-            c"this arena has no descriptor: make it with PAGEPOOL_BACKING_MEMFD",
-        );
-        arena.memfd().map(|fd| fd.as_raw_fd()).ok_or(none)
-    })
-    .unwrap_or_else(|errno| errno)
+    const NONE: CallError = CallError::fixed(
+        libc::EOPNOTSUPP,
+        c"this arena has no descriptor: make it with PAGEPOOL_BACKING_MEMFD",
+    );
+    number(|| readable(arena)?.memfd().map(|fd| fd.as_raw_fd()).ok_or(NONE))
 }
 
-/// Sets the node on which all threads seem to run, in an arena with pretended nodes. Node 0 is the default.
+/// Sets the node on which all threads seem to run, for an arena with simulated nodes (`nodes`). It is node 0
+/// at first.
 ///
 /// Thread: any.
 /// Errors: -EINVAL for a node above 255. -EINVAL, -ESTALE for a bad handle.
@@ -174,41 +166,41 @@ pub extern "C" fn pagepool_arena_memfd(arena: *mut ArenaHandle) -> c_int {
 pub extern "C" fn pagepool_arena_set_current_node(arena: *mut ArenaHandle, nid: c_int) -> c_int {
     status(|| {
         let node = u8::try_from(nid).map_err(|_| out_of_range("nid", nid, "0 to 255"))?;
-        tables::arena(Token::of(arena))?.here.store(node, Relaxed);
+        ARENAS.get(Token::of(arena))?.here.store(node, Relaxed);
         Ok(())
     })
 }
 
-/// Gives the address of the arena's first byte. Page i begins 4096 * i bytes behind it. NULL for device
+/// Returns the address of the arena's first byte; page i begins at 4096 * i bytes from there. NULL for device
 /// memory or a bad handle.
 ///
 /// Thread: any.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_base(arena: *mut ArenaHandle) -> *mut std::ffi::c_void {
-    let base = to_errno(|| Ok(tables::arena(Token::of(arena))?.provider.area().base()));
-    std::ptr::with_exposed_provenance_mut(base.ok().flatten().unwrap_or(0))
+    let base = value_or(None, || Ok(ARENAS.get(Token::of(arena))?.provider.area().base()));
+    std::ptr::with_exposed_provenance_mut(base.unwrap_or(0))
 }
 
-/// Unmaps all of the arena from a domain whose device has gone, although pools still use it. Buffers that are
-/// out stay valid for the CPU. They have no address in the domain any more and are not unmapped again when
-/// they return.
+/// Unmaps the arena from a domain whose device is gone, although pools still use it. The CPU can still use
+/// the buffers that are out. They have no address in the domain any more, and are not unmapped again when
+/// they are returned.
 ///
 /// Thread: any.
 /// Errors: -ENODEV if the arena is not mapped in the domain. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock, and the `unmap` of the domain.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_arena_device_gone(arena: *mut ArenaHandle, domain: *mut DomainHandle) -> c_int {
+    const NONE: CallError = CallError::fixed(libc::ENODEV, c"the arena is not mapped in that domain");
     status(|| {
-        let domain = tables::domain(Token::of(domain))?;
-        let provider = tables::arena(Token::of(arena))?.provider;
-        let none = CallError::fixed(libc::ENODEV, c"the arena is not mapped in that domain");
-        if provider.area().device_gone(domain.id()) { Ok(()) } else { Err(none) }
+        let domain = DOMAINS.get(Token::of(domain))?;
+        let provider = ARENAS.get(Token::of(arena))?.provider;
+        if provider.area().device_gone(domain.id()) { Ok(()) } else { Err(NONE) }
     })
 }
 
 fn readable(arena: *mut ArenaHandle) -> CallResult<Arc<Arena>> {
-    let refused =
+    const DEVICE: CallError =
         CallError::fixed(libc::EOPNOTSUPP, c"device memory has no descriptor and cannot be trimmed");
-    tables::arena(Token::of(arena))?.arena.ok_or(refused)
+    ARENAS.get(Token::of(arena))?.arena.ok_or(DEVICE)
 }

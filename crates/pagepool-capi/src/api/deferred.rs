@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use ::pagepool::InUse;
 
+use crate::args::out::store_handle;
 use crate::args::range::out_of_range;
 use crate::args::sized::{self, Sized0};
 use crate::counters::DeferredStatsC;
-use crate::error::{CallError, status, to_errno};
+use crate::error::{CallError, number, status};
 use crate::handles::claim::claim;
 use crate::handles::directory;
 use crate::handles::opaque::{BufHandle, DeferredUserHandle, PoolHandle};
@@ -22,26 +23,26 @@ use crate::handles::slots;
 use crate::handles::tables::{DEFERRED_USERS, RegisteredUser};
 use crate::handles::token::Token;
 
-/// A user of deferred buffers: it reads them without owning them, and answers whether it still does.
-/// Examples: a kernel that sends from them, a reference count elsewhere. The callbacks are called in
-/// allocations and polls of the pool's owner; after the pool was destroyed, on any thread that asks about it.
-/// They may use the library, but must not unbind or destroy the pool, throw or longjmp. They should take a
-/// bounded time. Each gets `arg` first.
+/// A user of deferred buffers: somebody who reads them without owning them, and never tells when it is done.
+/// Examples: the kernel that sends from a page (MSG_ZEROCOPY), a reference count kept elsewhere. The library
+/// calls these functions in allocations and polls of the pool's owner; after the pool was destroyed, on the
+/// thread that waits for its end. They may use the library, but must not unbind or destroy the pool, throw or
+/// longjmp. They should be short: the owner waits for them.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DeferredUserOpsC {
     /// sizeof(struct pagepool_deferred_user_ops).
     pub size: usize,
-    /// The first argument of the callbacks.
+    /// The first argument of each function.
     pub arg: *mut c_void,
-    /// Gives other than 0 while the buffer that was deferred with `cookie` is in use. After 0 the buffer
-    /// returns, so nobody may read its bytes any more. Required.
+    /// Returns 0 once nobody reads the buffer that was deferred with `cookie`; the buffer then returns to its
+    /// pool. Returns another value while it is in use. Required.
     pub in_use: Option<unsafe extern "C" fn(arg: *mut c_void, cookie: u64) -> c_int>,
-    /// Called once before each poll, for a user that reads a state first, such as a socket's error queue. May
-    /// be NULL.
+    /// Called once at the start of each poll, to read what `in_use` depends on, such as the error queue of a
+    /// socket. May be NULL.
     pub refresh: Option<unsafe extern "C" fn(arg: *mut c_void)>,
-    /// Called once when the handle is put and no buffer is deferred for the user, so that `arg` may be freed.
-    /// May be NULL.
+    /// Called once, after the handle was released and no buffer is deferred for the user; `arg` may be freed
+    /// then. May be NULL.
     pub release: Option<unsafe extern "C" fn(arg: *mut c_void)>,
 }
 
@@ -55,9 +56,9 @@ struct UserCallbacks {
     registered: AtomicBool,
 }
 
-// SAFETY: the caller says that its callbacks, with their argument, may be called on any thread.
+// SAFETY: the header says that the callbacks are called on any thread, with their argument.
 unsafe impl Send for UserCallbacks {}
-// SAFETY: as above.
+// SAFETY: the header says that the callbacks are called on any thread.
 unsafe impl Sync for UserCallbacks {}
 
 impl InUse for UserCallbacks {
@@ -69,7 +70,7 @@ impl InUse for UserCallbacks {
     }
 
     fn in_use(&self, cookie: u64) -> bool {
-        // SAFETY: as above.
+        // SAFETY: the caller's callback, with its argument, which stays until `release`.
         unsafe { (self.in_use)(self.ops.arg, cookie) != 0 }
     }
 }
@@ -77,7 +78,7 @@ impl InUse for UserCallbacks {
 impl Drop for UserCallbacks {
     fn drop(&mut self) {
         if let Some(release) = self.ops.release.filter(|_| self.registered.load(Relaxed)) {
-            // SAFETY: as above; nobody asks any more.
+            // SAFETY: the caller's callback, with its argument, once: nobody asks any more.
             unsafe { release(self.ops.arg) };
         }
     }
@@ -86,9 +87,9 @@ impl Drop for UserCallbacks {
 /// Registers a user of deferred buffers with a pool that has a deferred queue (`defer_capacity`).
 ///
 /// Thread: owner.
-/// Ownership: `*user` is the caller's, to be put once.
-/// Errors: -EOPNOTSUPP in a pool without a queue. -EINVAL names what is missing. -EPERM on another thread.
-///     -EINVAL, -ESTALE for a bad handle. `release` is not called then.
+/// Ownership: `*user` is the caller's, to be released with pagepool_deferred_user_put.
+/// Errors: -EOPNOTSUPP in a pool without a queue. -EINVAL names the missing callback. -EPERM on another
+///     thread. -EINVAL, -ESTALE for a bad handle. `release` is not called then.
 /// Cost: allocates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_deferred_user_create(
@@ -96,26 +97,23 @@ pub unsafe extern "C" fn pagepool_deferred_user_create(
     ops: *const DeferredUserOpsC,
     user: *mut *mut DeferredUserHandle,
 ) -> c_int {
-    status(|| {
-        if user.is_null() {
-            return Err(CallError::null());
-        }
+    let make = || {
         // SAFETY: the caller's struct begins with its size.
         let ops = unsafe { sized::read(ops, size_of::<DeferredUserOpsC>()) }?;
         let in_use = ops.in_use.ok_or_else(|| out_of_range("in_use", "NULL", "a function"))?;
         let callbacks = Arc::new(UserCallbacks { ops, in_use, registered: AtomicBool::new(false) });
         let pool = Token::of(pool);
-        let made = enter(pool, |owned| Ok(owned.bound.deferred_user(callbacks.clone())?))?;
-        let token = DEFERRED_USERS.insert(Arc::new(RegisteredUser { user: made, pool }))?;
+        let user = enter(pool, |owned| Ok(owned.bound.deferred_user(callbacks.clone())?))?;
+        let token = DEFERRED_USERS.insert(Arc::new(RegisteredUser { user, pool }))?;
         callbacks.registered.store(true, Relaxed);
-        // SAFETY: not NULL, and the caller's to write.
-        unsafe { user.write(token.handle()) };
-        Ok(())
-    })
+        Ok(token)
+    };
+    // SAFETY: `user` is NULL or the caller's to write.
+    unsafe { store_handle(user, make) }
 }
 
-/// Puts a user. Its buffers stay deferred until it is done with them; then `release` is called, at the next
-/// poll.
+/// Releases the handle of a user. Its buffers stay deferred until it is done with them; the poll after that
+/// calls `release`.
 ///
 /// Thread: any.
 /// Ownership: the handle ends.
@@ -123,20 +121,17 @@ pub unsafe extern "C" fn pagepool_deferred_user_create(
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_deferred_user_put(user: *mut DeferredUserHandle) -> c_int {
-    status(|| {
-        drop(DEFERRED_USERS.remove(Token::of(user))?);
-        Ok(())
-    })
+    status(|| DEFERRED_USERS.remove(Token::of(user)))
 }
 
 /// Puts a buffer that its user still reads into the deferred queue of its pool, and does not block. The
-/// buffer returns once `in_use` gives 0 for the cookie. Refills that find the cache empty ask, and so does
-/// pagepool_poll_deferred. After pagepool_destroy_watched it is pagepool_shutdown_wait and
-/// pagepool_shutdown_report that ask, after pagepool_destroy every call that makes or destroys a pool.
+/// buffer returns to the pool once `in_use` returns 0 for the cookie. Refills ask `in_use`, and so does
+/// pagepool_poll_deferred. After pagepool_destroy_watched, pagepool_shutdown_wait and
+/// pagepool_shutdown_report ask; after pagepool_destroy, every call that creates or destroys a pool asks.
 ///
 /// Thread: owner.
-/// Ownership: the handle ends, unless the call fails.
-/// Errors: -ENOBUFS when `defer_capacity` buffers are deferred. -EINVAL for a buffer or a user of another
+/// Ownership: the handle of the buffer ends, unless the call fails.
+/// Errors: -ENOBUFS if `defer_capacity` buffers are in the queue. -EINVAL for a buffer or a user of another
 ///     pool. -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lookup and two short locks; no allocation.
 #[unsafe(no_mangle)]
@@ -155,35 +150,33 @@ pub extern "C" fn pagepool_defer(
     status(|| {
         let (pool, buf) = (Token::of(pool), Token::of(buf));
         enter(pool, |owned| {
-            let known = DEFERRED_USERS.with(Token::of(user), Arc::clone)?;
-            let same = std::ptr::eq(directory::find(buf)?.view, owned.view);
-            if !same || known.pool != pool {
+            let known = DEFERRED_USERS.get(Token::of(user))?;
+            if known.pool != pool || !std::ptr::eq(directory::find(buf)?.view, owned.view) {
                 return Err(ANOTHERS);
             }
-            let wait =
+            let defer =
                 |buffer| owned.bound.defer(&known.user, buffer, cookie).map_err(|buffer| (buffer, FULL));
-            claim(buf)?.give(wait)
+            claim(buf)?.give(defer)
         })
     })
 }
 
-/// Asks once about the buffers in the deferred queue, as the pool's `on_busy` says. Gives the number of those
-/// that returned.
+/// Polls the deferred queue once, as the pool's `on_busy` says. Returns the number of buffers that returned
+/// to the pool.
 ///
 /// Thread: owner.
 /// Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
-/// Cost: a callback per user, and one per buffer that is asked about.
+/// Cost: a callback per user, and one per buffer that is looked at.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_poll_deferred(pool: *mut PoolHandle) -> i64 {
-    let poll = |owned: &crate::handles::owner::OwnerCall<'_>| Ok(owned.bound.poll_deferred() as i64);
-    to_errno(|| enter(Token::of(pool), poll)).unwrap_or_else(i64::from)
+    number(|| enter(Token::of(pool), |owned| Ok(owned.bound.poll_deferred() as i64)))
 }
 
-/// Reads the counters of a pool's deferred queue into `*stats`, `size` bytes: sizeof(*stats). All are 0 in a
-/// pool without a queue.
+/// Writes the counters of a pool's deferred queue to `*stats`; `size` is sizeof(*stats). All are 0 in a pool
+/// without a queue.
 ///
 /// Thread: any.
-/// Errors: -EINVAL for NULL or a size that no struct has. -EINVAL, -ESTALE for a bad handle.
+/// Errors: -EINVAL for NULL, or a size that the struct never had. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock; nothing on the owner's thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_deferred_stats(
@@ -193,7 +186,7 @@ pub unsafe extern "C" fn pagepool_deferred_stats(
 ) -> c_int {
     status(|| {
         let now = slots::with_life(Token::of(pool), |life| Ok(life.handle.deferred_stats()))?;
-        // SAFETY: the caller's to write for `size` bytes, unless NULL.
+        // SAFETY: `stats` is NULL or the caller's to write for `size` bytes.
         unsafe { sized::write(stats, size, &now.into()) }
     })
 }

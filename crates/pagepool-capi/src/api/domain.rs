@@ -9,54 +9,57 @@ use std::sync::Arc;
 
 use ::pagepool::{DeviceAddr, DmaDomain, DomainId, IdentityDomain, OffsetDomain, Region};
 
+use crate::args::out::store_handle;
 use crate::args::range::out_of_range;
 use crate::args::sized::{self, Sized0, text};
-use crate::error::{CallError, CallResult, status, value_or};
+use crate::error::{CallError, status, value_or};
 use crate::handles::claim::look;
 use crate::handles::opaque::{BufHandle, DomainHandle};
-use crate::handles::tables::{self, DOMAINS};
+use crate::handles::tables::DOMAINS;
 use crate::handles::token::Token;
 
-/// A part of an arena that is mapped as one.
+/// A region: a part of an arena that domains map in one piece.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RegionC {
-    /// First byte, counted from the start of the arena.
+    /// Offset of the first byte in the arena.
     pub offset: u64,
     /// Length in bytes, a multiple of 4096.
     pub len: u64,
-    /// The CPU's address of the first byte; NULL for memory that the CPU cannot read.
+    /// Address of the first byte for the CPU; NULL for memory that the CPU cannot read.
     pub cpu_addr: *mut c_void,
-    /// Identifies the arena among all of this process.
+    /// Identifies the arena in this process.
     pub arena_id: u64,
 }
 
-/// A domain of the caller's. The callbacks are called on any thread, in every call that makes an arena grow,
-/// makes or destroys a pool, or returns a buffer. They may return buffers, and must not throw or longjmp.
-/// `map` runs under a lock of the arena: it would deadlock if it made or destroyed a pool over that arena,
-/// put the arena, or asked for an address in another domain. Each callback gets `arg` first.
+/// An address space that the caller implements. The library calls these functions on any thread, in calls
+/// that make an arena grow, create or destroy a pool, or return a buffer. They may return buffers; they must
+/// not throw or longjmp. `map` runs under a lock of the arena. To avoid a deadlock it must not create or
+/// destroy a pool over that arena, release the arena, or ask for a device address in another domain.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct DomainOpsC {
     /// sizeof(struct pagepool_domain_ops).
     pub size: usize,
-    /// Name in errors; copied.
+    /// The name in error texts; copied. NULL means "domain".
     pub name: *const c_char,
-    /// The first argument of the callbacks.
+    /// The first argument of each function.
     pub arg: *mut c_void,
-    /// Maps a region and stores its device address. Gives 0, or a negative errno to refuse. Required.
+    /// Maps a region and stores its device address in `*addr`. Returns 0, or a negative errno to refuse.
+    /// Required.
     pub map: Option<unsafe extern "C" fn(arg: *mut c_void, region: *const RegionC, addr: *mut u64) -> c_int>,
-    /// Undoes `map`, once. Required.
+    /// Unmaps a region, once for each `map` that returned 0. Required.
     pub unmap: Option<unsafe extern "C" fn(arg: *mut c_void, region: *const RegionC, addr: u64)>,
-    /// Hands bytes to the device; required unless `coherent`.
+    /// Makes `len` bytes from the device address `addr` visible to the device. Required unless `coherent`.
     pub sync_for_device: Option<unsafe extern "C" fn(arg: *mut c_void, addr: u64, len: usize)>,
-    /// Hands bytes to the CPU; required unless `coherent`.
+    /// Makes `len` bytes from the device address `addr` visible to the CPU. Required unless `coherent`.
     pub sync_for_cpu: Option<unsafe extern "C" fn(arg: *mut c_void, addr: u64, len: usize)>,
-    /// Called once when nothing uses the domain any more, so that `arg` may be freed. May be NULL.
+    /// Called once, after the last use of the domain; `arg` may be freed then. May be NULL.
     pub release: Option<unsafe extern "C" fn(arg: *mut c_void)>,
-    /// 1: device and CPU see the same memory, and no syncs are needed.
+    /// 1: device and CPU always see the same bytes, so no syncs are needed.
     pub coherent: u32,
-    /// 1: the arena must not grow or shrink while it is mapped here, as in an AF_XDP UMEM.
+    /// 1: an arena must not grow or shrink while it is mapped here, as in an AF_XDP UMEM; it requires
+    /// `commit_all`.
     pub fixes_arena: u32,
 }
 
@@ -72,14 +75,14 @@ struct DomainCallbacks {
     unmap: unsafe extern "C" fn(*mut c_void, *const RegionC, u64),
 }
 
-// SAFETY: the header says that the callbacks are called from any thread.
+// SAFETY: the header says that the callbacks are called on any thread, with their argument.
 unsafe impl Send for DomainCallbacks {}
-// SAFETY: as above.
+// SAFETY: the header says that the callbacks are called on any thread, also on several at a time.
 unsafe impl Sync for DomainCallbacks {}
 
 impl fmt::Debug for DomainCallbacks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Callbacks").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("DomainCallbacks").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -109,18 +112,18 @@ impl DmaDomain for DomainCallbacks {
         }
     }
     fn unmap(&self, region: &Region, at: DeviceAddr) {
-        // SAFETY: as above.
+        // SAFETY: the caller's callback, with its argument and a place that lives as long as the call.
         unsafe { (self.unmap)(self.ops.arg, &region_for_c(region), at.0) };
     }
     fn sync_for_device(&self, at: DeviceAddr, len_bytes: usize) {
         if let Some(sync) = self.ops.sync_for_device {
-            // SAFETY: as above.
+            // SAFETY: the caller's callback, with its argument, which stays until `release`.
             unsafe { sync(self.ops.arg, at.0, len_bytes) };
         }
     }
     fn sync_for_cpu(&self, at: DeviceAddr, len_bytes: usize) {
         if let Some(sync) = self.ops.sync_for_cpu {
-            // SAFETY: as above.
+            // SAFETY: the caller's callback, with its argument, which stays until `release`.
             unsafe { sync(self.ops.arg, at.0, len_bytes) };
         }
     }
@@ -135,24 +138,25 @@ impl DmaDomain for DomainCallbacks {
 impl Drop for DomainCallbacks {
     fn drop(&mut self) {
         if let Some(release) = self.ops.release {
-            // SAFETY: as above; nothing calls the domain any more.
+            // SAFETY: the caller's callback, with its argument, once: nothing calls the domain any more.
             unsafe { release(self.ops.arg) };
         }
     }
 }
 
-/// Makes a domain of the caller's callbacks: an IOMMU, a device's own translation, a test that checks.
+/// Creates a domain from the caller's callbacks, such as an IOMMU or the address translation of a device.
 ///
 /// Thread: any.
-/// Ownership: `*domain` is the caller's, to be put once; pools that use it keep it.
-/// Errors: -EINVAL names what is missing.
+/// Ownership: `*domain` is the caller's, to be released with pagepool_domain_put. Pools that use the domain
+///     keep it.
+/// Errors: -EINVAL names the missing callback.
 /// Cost: allocates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_domain_create(
     ops: *const DomainOpsC,
     domain: *mut *mut DomainHandle,
 ) -> c_int {
-    status(|| {
+    let make = || {
         // SAFETY: the caller's struct begins with its size.
         let ops = unsafe { sized::read(ops, size_of::<DomainOpsC>()) }?;
         let missing = |field: &str| out_of_range(field, "NULL", "a function");
@@ -161,75 +165,63 @@ pub unsafe extern "C" fn pagepool_domain_create(
         if ops.coherent == 0 && (ops.sync_for_device.is_none() || ops.sync_for_cpu.is_none()) {
             return Err(missing("sync_for_device or sync_for_cpu, in a domain that is not coherent,"));
         }
-        if domain.is_null() {
-            return Err(CallError::null());
-        }
         // SAFETY: the caller's text ends with a zero byte.
         let name = unsafe { text(ops.name, "domain") };
-        let made: Arc<dyn DmaDomain> =
-            Arc::new(DomainCallbacks { id: DomainId::unique(), name, ops, map, unmap });
-        // SAFETY: not NULL, and the caller's to write.
-        unsafe { give(domain, made) }
-    })
+        DOMAINS.insert(Arc::new(DomainCallbacks { id: DomainId::unique(), name, ops, map, unmap }))
+    };
+    // SAFETY: `domain` is NULL or the caller's to write.
+    unsafe { store_handle(domain, make) }
 }
 
-/// Makes a domain in which a device address is the address of the CPU.
+/// Creates a domain in which the device address of a byte is its address for the CPU. `name` is used in error
+/// texts; NULL means "domain".
 ///
 /// Thread: any.
-/// Ownership: `*domain` is the caller's, to be put once; pools that use it keep it.
-/// Errors: -EINVAL for NULL.
+/// Ownership: `*domain` is the caller's, to be released with pagepool_domain_put. Pools that use the domain
+///     keep it.
+/// Errors: -EINVAL if `domain` is NULL.
 /// Cost: allocates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_domain_identity(
     name: *const c_char,
     domain: *mut *mut DomainHandle,
 ) -> c_int {
-    // SAFETY: the caller's text and place.
-    status(|| unsafe { simple(name, domain, |name| Arc::new(IdentityDomain::new(name))) })
+    // SAFETY: the caller's text and place are as `named` requires.
+    unsafe { named(name, domain, |name| Arc::new(IdentityDomain::new(name))) }
 }
 
-/// Makes a domain in which a device address is the offset in the arena, as in an AF_XDP UMEM. It fixes the
-/// arena, which must be committed before (`commit_all`).
+/// Creates a domain in which the device address of a byte is its offset in the arena, as in an AF_XDP UMEM.
+/// An arena that is mapped here requires `commit_all`. `name` is used in error texts; NULL means "domain".
 ///
 /// Thread: any.
-/// Ownership: `*domain` is the caller's, to be put once; pools that use it keep it.
-/// Errors: -EINVAL for NULL.
+/// Ownership: `*domain` is the caller's, to be released with pagepool_domain_put. Pools that use the domain
+///     keep it.
+/// Errors: -EINVAL if `domain` is NULL.
 /// Cost: allocates.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_domain_offset(
     name: *const c_char,
     domain: *mut *mut DomainHandle,
 ) -> c_int {
-    // SAFETY: the caller's text and place.
-    status(|| unsafe { simple(name, domain, |name| Arc::new(OffsetDomain::new(name))) })
+    // SAFETY: the caller's text and place are as `named` requires.
+    unsafe { named(name, domain, |name| Arc::new(OffsetDomain::new(name))) }
 }
 
 /// # Safety
 /// `name` is NULL or ends with a zero byte; `to` is NULL or writable.
-unsafe fn simple(
+unsafe fn named(
     name: *const c_char,
     to: *mut *mut DomainHandle,
     make: impl FnOnce(String) -> Arc<dyn DmaDomain>,
-) -> CallResult<()> {
-    if to.is_null() {
-        return Err(CallError::null());
-    }
-    // SAFETY: the caller says so.
-    let name = unsafe { text(name, "domain") };
-    // SAFETY: not NULL, and writable as the caller says.
-    unsafe { give(to, make(name)) }
+) -> c_int {
+    // SAFETY: the caller's contract: `name` is NULL or ends with a zero byte.
+    let make = || DOMAINS.insert(make(unsafe { text(name, "domain") }));
+    // SAFETY: the caller's contract: `to` is NULL or writable.
+    unsafe { store_handle(to, make) }
 }
 
-/// # Safety
-/// `to` is writable.
-unsafe fn give(to: *mut *mut DomainHandle, domain: Arc<dyn DmaDomain>) -> CallResult<()> {
-    let token = DOMAINS.insert(domain)?;
-    // SAFETY: the caller says so.
-    unsafe { to.write(token.handle()) };
-    Ok(())
-}
-
-/// Puts a domain. Pools that use it keep it; its `release` is called when the last of them is freed.
+/// Releases the handle of a domain. The domain is freed, and its `release` called, after the last pool that
+/// uses it.
 ///
 /// Thread: any.
 /// Ownership: the handle ends.
@@ -237,25 +229,22 @@ unsafe fn give(to: *mut *mut DomainHandle, domain: Arc<dyn DmaDomain>) -> CallRe
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_domain_put(domain: *mut DomainHandle) -> c_int {
-    status(|| {
-        drop(DOMAINS.remove(Token::of(domain))?); // with no lock held
-        Ok(())
-    })
+    status(|| DOMAINS.remove(Token::of(domain)))
 }
 
-/// Gives the buffer's device address in a domain, if its arena is mapped there: the device may use the buffer
-/// without a new mapping. UINT64_MAX if it is not, or for a bad handle.
+/// Returns the device address of the buffer's first byte in a domain. A device of that domain can use the
+/// buffer without a new mapping. UINT64_MAX if the buffer's arena is not mapped there, or for a bad handle.
 ///
-/// Thread: the one that has the buffer.
+/// Thread: the one that holds the buffer.
 /// Cost: two lookups; a lock for a domain that is not the pool's.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_buf_dma_addr_in(buf: *mut BufHandle, domain: *mut DomainHandle) -> u64 {
+    const NONE: CallError = CallError::fixed(
+        libc::EOPNOTSUPP,
+        c"the buffer's arena is not mapped in this domain: name it in the parameters of a pool over it",
+    );
     value_or(u64::MAX, || {
-        let id = tables::domain(Token::of(domain))?.id();
-        let at = look(Token::of(buf), |buf| buf.dma_addr_in(id))?;
-        at.map(|at| at.0).ok_or(CallError::fixed(
-            libc::EOPNOTSUPP,
-            c"the buffer's arena is not mapped in this domain: name it in the parameters of a pool over it",
-        ))
+        let id = DOMAINS.get(Token::of(domain))?.id();
+        look(Token::of(buf), |buf| buf.dma_addr_in(id))?.map(|at| at.0).ok_or(NONE)
     })
 }

@@ -3,19 +3,14 @@
 // UNSAFETY: a function with a fixed name.
 #![expect(unsafe_code)]
 
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 
-const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-    Ok(version) => version,
-    Err(_) => c"",
-};
-
-/// Gives the version of the library, as "0.1.0".
+/// Returns the version of the library, such as "0.1.0".
 ///
 /// Thread: any.
-/// Ownership: the text is the library's and stays.
-/// Cost: none.
+/// Ownership: the text is the library's. It stays valid until the process ends.
+/// Cost: an address.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_version() -> *const c_char {
-    VERSION.as_ptr()
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }

@@ -13,82 +13,85 @@ use crate::args::range::{node, out_of_range};
 use crate::args::sized::{Sized0, text};
 use crate::error::CallResult;
 
-/// The parameters of an arena. Begin with PAGEPOOL_ARENA_PARAMS_INIT, or with zeroes and `size`.
+/// The parameters of an arena. Start from PAGEPOOL_ARENA_PARAMS_INIT, or from zeroes with `size` set.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ArenaParamsC {
-    /// sizeof(struct pagepool_arena_params), so that the struct can grow.
+    /// sizeof(struct pagepool_arena_params): fields can be added at the end.
     pub size: usize,
-    /// The size up to which the arena grows: a multiple of 4096, or of the huge page for hugetlb kinds; 0: 64
-    /// MiB. For PAGEPOOL_BACKING_CALLER the length of `memory`.
+    /// The largest size of the arena in bytes: a multiple of 4096, or of the huge page size for the hugetlb
+    /// kinds. 0 means 64 MiB. With PAGEPOOL_BACKING_CALLER it is the length of `memory`.
     pub max_bytes: u64,
-    /// The kind of memory, a PAGEPOOL_BACKING_ value; 0: transparent huge pages.
+    /// The kind of memory: one of PAGEPOOL_BACKING_.
     pub backing: u32,
-    /// The memory node of the arena. PAGEPOOL_NODE_ANY (-1): the policy of the process decides.
-    /// PAGEPOOL_NODE_LOCAL (-2): the node of the thread that makes the arena grow. No effect on pretended
-    /// nodes.
+    /// The NUMA node of the memory: a node number, PAGEPOOL_NODE_ANY or PAGEPOOL_NODE_LOCAL. Without effect
+    /// if `nodes` is not 0.
     pub node: c_int,
-    /// Number of nodes to pretend, for tests, 1 to 255; 0: the nodes of the machine.
+    /// For tests: the number of simulated NUMA nodes, 1 to 255. 0 means the nodes of the machine.
     pub nodes: u32,
-    /// 1: fail if there are no huge pages. 0: use smaller pages; pagepool_arena_describe tells.
+    /// 1: fail if no huge pages are available. 0: take smaller pages instead; pagepool_arena_describe says
+    /// so.
     pub huge_or_fail: u32,
-    /// Gives the pretended node of a page; NULL: the arena is cut into equal parts. It is called on any
-    /// thread when memory is committed, and must not call the library. A page of order k exists where all its
-    /// base pages are on one node.
+    /// For tests with `nodes`: returns the simulated node of a page. NULL divides the arena into `nodes`
+    /// equal parts. The library calls it on any thread, when it commits memory; it must not call the library.
+    /// A page of a higher order requires all its base pages on one node.
     pub node_of_page: Option<unsafe extern "C" fn(page_index: u32, arg: *mut c_void) -> u32>,
     /// The second argument of `node_of_page`.
     pub arg: *mut c_void,
-    /// Name in descriptions, and of the memfd; copied. NULL: "arena".
+    /// The name in descriptions, and that of the memfd; copied. NULL means "arena".
     pub name: *const c_char,
-    /// For PAGEPOOL_BACKING_CALLER: the memory, at a multiple of 4096. The caller frees it after the arena
-    /// and its pools.
+    /// With PAGEPOOL_BACKING_CALLER: the memory, aligned to 4096 bytes. It must stay until the handle of the
+    /// arena is released and its last pool is freed.
     pub memory: *mut c_void,
-    /// 1: touch the memory of a region when it is committed.
+    /// 1: let the kernel provide the memory of a region when it is committed, not at the first access. On a
+    /// machine with several nodes it always does, unless `node` names one.
     pub prefault: u32,
-    /// 1: lock the memory.
+    /// 1: lock the memory into RAM, as mlock(2) does.
     pub mlock: u32,
-    /// 1: commit everything now and keep it, for domains that fix the arena (an AF_XDP UMEM).
+    /// 1: commit all memory now and never trim it. Domains that fix the arena (an AF_XDP UMEM) require it.
     pub commit_all: u32,
-    /// 1: the child of a fork has the memory too.
+    /// 1: a child of fork(2) inherits the memory. 0: it does not. Without effect on the caller's memory.
     pub inherit_on_fork: u32,
 }
 
 // SAFETY: plain integers and pointers, of which zeroes are values; a callback that is not set is zero.
 unsafe impl Sized0 for ArenaParamsC {}
 
-/// Every field up to `arg`: what the first users of the struct knew.
+/// The size of the struct's first version, which ends with `arg`.
 pub(crate) const LEAST: usize = std::mem::offset_of!(ArenaParamsC, name);
 
-/// Any node.
+/// No node in particular: for an arena the memory policy of the process decides, for a pool the node of the
+/// thread that refills.
 pub const PAGEPOOL_NODE_ANY: c_int = -1;
-/// The node of the thread that makes an arena grow.
+/// For an arena: the node of the thread that makes it grow.
 pub const PAGEPOOL_NODE_LOCAL: c_int = -2;
 
-/// The default: anonymous memory for which the kernel may use transparent huge pages.
+/// The default: PAGEPOOL_BACKING_TRANSPARENT_HUGE.
 pub const PAGEPOOL_BACKING_DEFAULT: u32 = 0;
 /// Anonymous memory in pages of 4 KiB.
 pub const PAGEPOOL_BACKING_ANONYMOUS_4K: u32 = 1;
-/// Anonymous memory for which the kernel may use transparent huge pages.
+/// Anonymous memory; the kernel may use transparent huge pages for it.
 pub const PAGEPOOL_BACKING_TRANSPARENT_HUGE: u32 = 2;
 /// hugetlb pages of 2 MiB.
 pub const PAGEPOOL_BACKING_HUGE_2M: u32 = 3;
 /// hugetlb pages of 1 GiB.
 pub const PAGEPOOL_BACKING_HUGE_1G: u32 = 4;
-/// A memfd, which a peer process can map.
+/// A memfd in pages of 4 KiB, which a peer process can map.
 pub const PAGEPOOL_BACKING_MEMFD: u32 = 5;
 /// A memfd of hugetlb pages of 2 MiB.
 pub const PAGEPOOL_BACKING_MEMFD_HUGE: u32 = 6;
-/// Memory of the caller: `memory` and `max_bytes`.
+/// The caller's memory: `memory` and `max_bytes`.
 pub const PAGEPOOL_BACKING_CALLER: u32 = 7;
-/// Memory of a device, which the CPU cannot read: page numbers and device addresses only.
+/// Memory of a device, which the CPU cannot read: its pages have numbers and device addresses only. A
+/// negative `node` means node 0.
 pub const PAGEPOOL_BACKING_DEVICE: u32 = 8;
 
-/// The argument of a callback. The header says that the callback is called on any thread.
+/// The argument of a callback.
 struct CallbackArg(*mut c_void);
 
-// SAFETY: the header says that the callback is called on any thread.
+// SAFETY: the header says that the callback, with this argument, is called on any thread.
 unsafe impl Send for CallbackArg {}
-// SAFETY: as above.
+// SAFETY: the header says that the callback is called on any thread, also on several at a time.
 unsafe impl Sync for CallbackArg {}
 
 impl ArenaParamsC {
@@ -97,7 +100,7 @@ impl ArenaParamsC {
         if self.max_bytes == 0 { ArenaParams::default().max_bytes } else { self.max_bytes }
     }
 
-    /// The parameters in Rust. `here` is the node that threads seem to run on, where nodes are pretended.
+    /// The parameters in Rust. `here` is the node on which threads seem to run, with simulated nodes.
     ///
     /// # Safety
     /// `name` is NULL or ends with a zero byte. `node_of_page` may be called with `arg` as long as the arena
@@ -138,7 +141,7 @@ impl ArenaParamsC {
 
     fn node_policy(&self) -> CallResult<NodePolicy> {
         if self.nodes > 0 {
-            return Ok(NodePolicy::Any); // made-up nodes are where the callback says
+            return Ok(NodePolicy::Any); // simulated nodes are where the callback says
         }
         Ok(match self.node {
             PAGEPOOL_NODE_LOCAL => NodePolicy::Local,

@@ -8,96 +8,99 @@ use std::sync::Arc;
 
 use ::pagepool::{DmaDomain, OnBusy, PoolParams};
 
+use crate::args::out::array;
 use crate::args::range::{node, out_of_range};
 use crate::args::sized::{Sized0, text};
-use crate::error::{CallError, CallResult};
+use crate::error::CallResult;
 use crate::handles::opaque::{ArenaHandle, DomainHandle};
-use crate::handles::tables;
+use crate::handles::tables::DOMAINS;
 use crate::handles::token::Token;
 
-/// The parameters of a pool. Begin with PAGEPOOL_PARAMS_INIT, or with zeroes and `size`. 0 is the default,
-/// except where 0 is a value of its own (`nid`, `colour`).
+/// The parameters of a pool. Start from PAGEPOOL_PARAMS_INIT, or from zeroes with `size` set. In each field
+/// but `nid` and `colour`, 0 selects the default.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct PoolParamsC {
-    /// sizeof(struct pagepool_params), so that the struct can grow.
+    /// sizeof(struct pagepool_params): fields can be added at the end.
     pub size: usize,
-    /// The arena that the pages come from. Required.
+    /// The arena from which the pool takes pages. Required.
     pub arena: *mut ArenaHandle,
-    /// Names the pool in reports and errors; copied. NULL: "pool".
+    /// The name of the pool in reports and errors; copied. NULL means "pool".
     pub name: *const c_char,
-    /// Size of a page: log2 of its number of 4096-byte pages, 0 to 10.
+    /// The size of a page: 4096 << order bytes, with an order of 0 to 10.
     pub order: u32,
-    /// Slots in the locked ring; 0: 1024. Values above 16384 count as 16384. Linux: pool_size.
+    /// Slots in the ring. 0 means 1024; values above 16384 mean 16384. Linux: pool_size.
     pub ring_size: u32,
-    /// Pages in the owner's cache, 1 to 1024; 0: twice `refill`.
+    /// Pages that the owner's cache holds: 1 to 1024. 0 means twice `refill`.
     pub cache_size: u32,
-    /// Most pages that one refill brings: 1 to 256, not more than `cache_size`; 0: as Linux 64, 16 or 4, by
-    /// order.
+    /// The most pages that one refill takes: 1 to 256, at most `cache_size`. 0 means 64 for pages below 16
+    /// KiB, 16 for pages below 64 KiB, otherwise 4.
     pub refill: u32,
-    /// The memory node that pages should be on; -1: the node of the thread that refills, asked each time.
+    /// The preferred NUMA node. PAGEPOOL_NODE_ANY (-1) means the node of the thread that refills, read at
+    /// each refill.
     pub nid: c_int,
-    /// Fragments begin at multiples of this, a power of two from 8 to 4096; 0: 64.
+    /// Alignment of fragments in bytes: a power of two from 8 to 4096. 0 means 64.
     pub frag_align: u32,
-    /// 1: from page to page packets begin up to 15 cache lines later, within the space that a page has left.
-    /// 0: they do not.
+    /// 1: shift the start of packets by up to 15 cache lines from page to page, so that they spread over the
+    /// sets of the CPU's caches. The shift uses only bytes that `max_len` leaves free. 0: no shift.
     pub colour: u32,
-    /// Threads that may have a lane at once, 1 to 64; 0: 16. With PAGEPOOL_NO_LANES other threads return
-    /// through the ring.
+    /// The most threads that have a lane at the same time: 1 to 64. 0 means 16; PAGEPOOL_NO_LANES means none.
+    /// Threads without a lane return buffers through the ring.
     pub max_lanes: u32,
-    /// Slots in a lane, a power of two from 2 to 16384; 0: 1024.
+    /// Slots in a lane: a power of two from 2 to 16384. 0 means 1024.
     pub lane_size: u32,
-    /// Bytes kept free before the packet in a whole page. Linux: offset.
+    /// Bytes to keep free before the packet in a whole page. Linux: offset.
     pub headroom: u32,
-    /// Largest packet in a whole page, in bytes; so many at most are synced for the device. 0: all that is
-    /// left.
+    /// The largest packet in a whole page, in bytes; a sync for the device covers no more. 0 means all bytes
+    /// that headroom and tailroom leave.
     pub max_len: u32,
-    /// Bytes kept free after the packet in a whole page.
+    /// Bytes to keep free after the packet in a whole page.
     pub tailroom: u32,
-    /// Address spaces in which every page is mapped, `n_domains` of them; pagepool_buf_dma_addr is about the
-    /// first. The pool keeps them, so the handles may be put at once.
+    /// An array of `n_domains` domains; every page is mapped in each. pagepool_buf_dma_addr uses the first.
+    /// The pool keeps the domains: their handles may be released at once.
     pub domains: *const *mut DomainHandle,
-    /// Number of `domains`, 0 to 64.
+    /// Number of `domains`: 0 to 64.
     pub n_domains: usize,
-    /// 1: sync pages for the device when they join the pool and when they return, in domains that are not
-    /// coherent. Linux: PP_FLAG_DMA_SYNC_DEV.
+    /// 1: in domains that are not coherent, sync pages for the device when they join the pool and when they
+    /// are returned. Linux: PP_FLAG_DMA_SYNC_DEV.
     pub sync_for_device: u32,
-    /// The owner counts as starved when fewer pages than this are left. 0: only after a failed allocation.
+    /// With `wakeup`: a refill that leaves fewer available pages than this in cache and arena arms the event
+    /// descriptor. 0: only a failed allocation does.
     pub low_water: u32,
-    /// 1: make the descriptor that pagepool_wake_fd gives.
+    /// 1: create the event descriptor of pagepool_wake_fd.
     pub wakeup: u32,
-    /// 1: record who has each buffer (pagepool_buf_set_tag), for the report of a destroyed pool.
+    /// 1: record who holds each buffer (pagepool_buf_set_tag), for pagepool_shutdown_report.
     pub tagging: u32,
-    /// 1: reserve pages without a node, to measure what the node costs.
+    /// 1: take pages from the arena without naming a node, to measure what the node costs.
     pub node_blind: u32,
-    /// Buffers that can be in the deferred queue (pagepool_defer), up to 65536; 0: there is no queue.
+    /// The most buffers in the deferred queue (pagepool_defer): up to 65536. 0 means no queue.
     pub defer_capacity: u32,
-    /// What a poll does with the oldest deferred buffer if it is in use: PAGEPOOL_ON_BUSY_KEEP, _SKIP or
-    /// _RELEASE.
+    /// What a poll of the deferred queue does with a buffer in use at its head: PAGEPOOL_ON_BUSY_KEEP, _SKIP
+    /// or _RELEASE.
     pub on_busy: u32,
-    /// With PAGEPOOL_ON_BUSY_SKIP: buffers in use that a poll may pass over, 1 to 64.
+    /// With PAGEPOOL_ON_BUSY_SKIP: the most buffers in use that one poll passes, 1 to 64. Otherwise 0.
     pub skip_ahead: u32,
 }
 
 // SAFETY: plain integers and pointers, of which zeroes are values.
 unsafe impl Sized0 for PoolParamsC {}
 
-/// Every field up to `colour`: what the first users of the struct knew.
+/// The size of the struct's first version, which ends with `colour`.
 pub(crate) const LEAST: usize = std::mem::offset_of!(PoolParamsC, max_lanes);
 
 /// Upper bound for the chain blocks of a pool, of which every pool has 1024.
 const CHAINS: usize = 1024 * 512;
 /// Bytes per deferred buffer, in the queue and after its release.
-const WAIT: usize = 32 + 40;
+const DEFERRED: usize = 32 + 40;
 
 impl PoolParamsC {
     /// Bytes that a pool of these sizes allocates: lanes, ring, chains and deferred queue. A later check
-    /// refuses what is out of range, by name.
+    /// refuses values out of range, by name.
     pub(crate) fn bytes(&self) -> usize {
         let lanes = if self.max_lanes == 0 { 16 } else { self.max_lanes.min(64) as usize };
         let lane_size = if self.lane_size == 0 { 1024 } else { self.lane_size.min(1 << 14) as usize };
-        let waits = self.defer_capacity.min(1 << 16) as usize * WAIT;
-        (lanes * lane_size + self.ring_size.min(1 << 14) as usize) * size_of::<u32>() + CHAINS + waits
+        let deferred = self.defer_capacity.min(1 << 16) as usize * DEFERRED;
+        (lanes * lane_size + self.ring_size.min(1 << 14) as usize) * size_of::<u32>() + CHAINS + deferred
     }
 
     /// The parameters in Rust.
@@ -112,7 +115,7 @@ impl PoolParamsC {
             n => n as usize,
         };
         Ok(PoolParams {
-            // SAFETY: the caller says that it ends with a zero byte.
+            // SAFETY: the caller says that `name` is NULL or ends with a zero byte.
             name: unsafe { text(self.name, "pool") },
             order,
             cache_size: self.cache_size as usize,
@@ -127,7 +130,7 @@ impl PoolParamsC {
             tailroom: self.tailroom as usize,
             colour: self.colour != 0,
             frag_align: if self.frag_align == 0 { 64 } else { self.frag_align as usize },
-            // SAFETY: the caller says that there are as many.
+            // SAFETY: the caller says that `domains` is readable for `n_domains` handles.
             domains: unsafe { self.domains() }?,
             sync_for_device: self.sync_for_device != 0,
             low_water: self.low_water as usize,
@@ -158,27 +161,21 @@ impl PoolParamsC {
     /// # Safety
     /// `domains` is readable for `n_domains` handles.
     unsafe fn domains(&self) -> CallResult<Vec<Arc<dyn DmaDomain>>> {
-        if self.n_domains == 0 {
-            return Ok(Vec::new());
-        }
         if self.n_domains > 64 {
             return Err(out_of_range("n_domains", self.n_domains, "0 to 64"));
         }
-        if self.domains.is_null() {
-            return Err(CallError::null());
-        }
-        // SAFETY: the caller says so.
-        let handles = unsafe { std::slice::from_raw_parts(self.domains, self.n_domains) };
-        handles.iter().map(|&handle| tables::domain(Token::of(handle))).collect()
+        // SAFETY: the caller's contract is that of `array`.
+        let handles = unsafe { array(self.domains, self.n_domains) }?;
+        handles.iter().map(|&handle| DOMAINS.get(Token::of(handle))).collect()
     }
 }
 
-/// The buffer stays and the poll ends: for users that finish in the order of the queue.
+/// Keep the buffer in the queue, and end the poll. For users that finish in the order of the queue.
 pub const PAGEPOOL_ON_BUSY_KEEP: u32 = 0;
-/// The buffer stays and the poll looks at those behind: for users that keep one buffer long.
+/// Keep the buffer in the queue, and look at the buffers behind it. For users that keep single buffers long.
 pub const PAGEPOOL_ON_BUSY_SKIP: u32 = 1;
-/// The buffer leaves the queue, one per poll, and its page leaves the pool. The memory returns to the arena
-/// once the user is done.
+/// Remove the buffer from the queue, at most one per poll, and its page from the pool. The memory goes back
+/// to the arena once the user is done.
 pub const PAGEPOOL_ON_BUSY_RELEASE: u32 = 2;
-/// No thread has a lane.
+/// For `max_lanes`: no thread has a lane.
 pub const PAGEPOOL_NO_LANES: u32 = u32::MAX;

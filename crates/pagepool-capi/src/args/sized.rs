@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, c_char};
 
+use crate::args::range::out_of_range;
 use crate::error::{CallError, CallResult};
 
 /// Structs of the header that begin with `size`, and of which all-zero bytes are a value.
@@ -24,13 +25,12 @@ const MAX_SIZE: usize = 1 << 16;
 /// `at` is NULL, or readable for as many bytes as its first word says.
 pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> CallResult<T> {
     if at.is_null() {
-        return Err(CallError::null());
+        return Err(CallError::NULL);
     }
-    // SAFETY: the caller's struct begins with its size; unaligned reads are none of its worries.
+    // SAFETY: the caller's struct begins with its size, at any alignment.
     let size = unsafe { at.cast::<usize>().read_unaligned() };
     if size < least || size > MAX_SIZE {
-        let text = format!("size is {size}, but must be that of the struct, {}", size_of::<T>());
-        return Err(CallError::formatted(libc::EINVAL, text));
+        return Err(wrong_size::<T>(size));
     }
     // SAFETY: the caller says that `size` bytes are readable.
     let bytes = unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) };
@@ -42,7 +42,7 @@ pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> CallResult<T
     }
     let mut value = std::mem::MaybeUninit::<T>::zeroed();
     let known = bytes.len().min(size_of::<T>());
-    // SAFETY: both are valid for `known` bytes, and apart.
+    // SAFETY: both are valid for `known` bytes, and `value` is ours alone.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast(), known) };
     // SAFETY: zeroes and a user's bytes are a value of `T`.
     Ok(unsafe { value.assume_init() })
@@ -55,21 +55,24 @@ pub(crate) unsafe fn read<T: Sized0>(at: *const T, least: usize) -> CallResult<T
 /// `to` is NULL, or writable for `size` bytes.
 pub(crate) unsafe fn write<T: Copy>(to: *mut T, size: usize, value: &T) -> CallResult<()> {
     if to.is_null() {
-        return Err(CallError::null());
+        return Err(CallError::NULL);
     }
     // Every version of a struct is whole multiples of its alignment, and none is empty. So a forgotten or a
     // made-up size is an error, and not a struct that stays as it was.
     if size == 0 || size > MAX_SIZE || !size.is_multiple_of(align_of::<T>()) {
-        let text = format!("size is {size}, but must be that of the struct, {}", size_of::<T>());
-        return Err(CallError::formatted(libc::EINVAL, text));
+        return Err(wrong_size::<T>(size));
     }
     let known = size.min(size_of::<T>());
     // SAFETY: the caller has `size` bytes, and the value is ours.
     unsafe { std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), to.cast(), known) };
     let rest = to.cast::<u8>().wrapping_add(known);
-    // SAFETY: as above, the bytes behind.
+    // SAFETY: `known` is at most `size`, and the caller has `size` bytes.
     unsafe { rest.write_bytes(0, size - known) };
     Ok(())
+}
+
+fn wrong_size<T>(size: usize) -> CallError {
+    out_of_range("size", size, &format!("that of the struct, {}", size_of::<T>()))
 }
 
 /// A caller's text, or `otherwise` for NULL.
@@ -82,22 +85,4 @@ pub(crate) unsafe fn text(text: *const c_char, otherwise: &str) -> String {
     }
     // SAFETY: the caller says that it ends with a zero byte.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
-}
-
-/// Copies a text into a caller's `len` bytes, cut to fit and ended with a zero byte, as `snprintf` does.
-/// Gives its full length.
-///
-/// # Safety
-/// `to` is writable for `len` bytes, or NULL with a `len` of 0.
-pub(crate) unsafe fn give_text(to: *mut c_char, len: usize, text: &str) -> i64 {
-    if !to.is_null() && len > 0 {
-        let n = text.len().min(len - 1);
-        // SAFETY: `n` is less than `len`, and the text is ours.
-        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast(), n) };
-        // SAFETY: as above.
-        let end = unsafe { to.add(n) };
-        // SAFETY: as above.
-        unsafe { end.write(0) };
-    }
-    text.len() as i64
 }

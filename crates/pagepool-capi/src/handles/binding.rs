@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
-use ::pagepool::{Bound, Pool, PoolRef, Shutdown};
+use ::pagepool::{Bound, PoolRef, Shutdown};
 
 use crate::error::{CallError, CallResult};
 use crate::handles::bound_pools;
@@ -19,31 +19,27 @@ use crate::handles::slots::{self, Half};
 use crate::handles::thread::me;
 use crate::handles::token::Token;
 use crate::handles::view::{BIAS_FREE, PoolView};
-use crate::oom;
 
 /// Makes the calling thread the owner.
 pub(crate) fn bind(pool: Token) -> CallResult<()> {
+    const ANOTHERS: CallError =
+        CallError::fixed(libc::EPERM, c"the pool is bound to another thread: that one must unbind it first");
     let view = slots::view(pool)?;
     if view.is_mine() {
         return Ok(());
     }
-    if !bound_pools::has_room() {
-        oom::expect(oom::FEW)?;
-    }
     bound_pools::remember(pool, |pool| {
         let _ = unbind(pool); // it fails for a pool that was unbound or destroyed before
     })?;
-    let done = slots::with_life(pool, |life| {
-        if !matches!(life.half, Half::Idle(_)) {
-            return Err(CallError::fixed(
-                libc::EPERM,
-                c"the pool is bound to another thread: that one must unbind it first",
-            ));
-        }
-        if let Half::Idle(idle) = std::mem::replace(&mut life.half, Half::Bound) {
+    let done = slots::with_life(pool, |life| match std::mem::replace(&mut life.half, Half::Bound) {
+        Half::Idle(idle) => {
             install(view, idle.bind());
+            Ok(())
         }
-        Ok(())
+        other => {
+            life.half = other;
+            Err(ANOTHERS)
+        }
     });
     if done.is_err() {
         bound_pools::forget(pool);
@@ -69,7 +65,7 @@ fn own(view: &PoolView) -> &OwnerHalf {
 /// Takes the owner's half back, from the owner's thread. Under the slot's lock.
 fn uninstall(view: &PoolView) -> CallResult<Bound> {
     if !view.is_mine() {
-        return Err(CallError::not_owner());
+        return Err(CallError::NOT_OWNER);
     }
     if own(view).is_in_call() {
         return Err(CallError::fixed(
@@ -78,7 +74,7 @@ fn uninstall(view: &PoolView) -> CallResult<Bound> {
         ));
     }
     // SAFETY: this thread is the owner, and none of its calls is under way.
-    let bound = unsafe { &mut *own(view).bound.get() }.take().ok_or(CallError::not_owner())?;
+    let bound = unsafe { &mut *own(view).bound.get() }.take().ok_or(CallError::NOT_OWNER)?;
     view.owner.store(0, Release);
     let _ = view.bias.compare_exchange(me(), BIAS_FREE, AcqRel, Relaxed);
     Ok(bound)
@@ -103,31 +99,26 @@ pub(crate) struct EndedPool {
     pub(crate) handle: PoolRef,
 }
 
-/// Ends the pool; whatever is out comes home later.
+/// Ends the pool. The buffers that are out return later.
 pub(crate) fn destroy(pool: Token) -> CallResult<EndedPool> {
     let view = slots::view(pool)?;
-    let (idle, bound, handle) = slots::with_life(pool, |life| {
-        let halves = match std::mem::replace(&mut life.half, Half::Ending) {
-            Half::Idle(idle) => (Some(idle), None),
-            Half::Bound => match uninstall(view) {
-                Ok(bound) => (None, Some(bound)),
-                Err(error) => {
-                    life.half = Half::Bound;
-                    return Err(error);
-                }
-            },
+    let (idle, handle) = slots::with_life(pool, |life| {
+        if let Half::Bound = life.half {
+            life.half = Half::Idle(uninstall(view)?.unbind());
+        }
+        match std::mem::replace(&mut life.half, Half::Ending) {
+            Half::Idle(idle) => {
+                view.token.store(0, Release);
+                Ok((idle, life.handle.clone()))
+            }
             ended => {
                 life.half = ended;
-                return Err(CallError::stale());
+                Err(CallError::STALE)
             }
-        };
-        view.token.store(0, Release);
-        Ok((halves.0, halves.1, life.handle.clone()))
+        }
     })?;
     bound_pools::forget(pool);
-    // With no lock held: providers and domains are foreign code.
-    let shutdown = idle.map(Pool::destroy).or_else(|| bound.map(Bound::destroy)).ok_or(CallError::stale())?;
-    let shutdown = Arc::new(shutdown);
+    let shutdown = Arc::new(idle.destroy()); // with no lock held: providers and domains are foreign code
     slots::ended(pool, shutdown.clone());
     slots::reap();
     Ok(EndedPool { shutdown, handle })

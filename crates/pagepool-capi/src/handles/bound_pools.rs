@@ -2,63 +2,53 @@
 //!
 //! Who    the thread itself. What unbinds a pool stands above this file, so it is handed in.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use crate::error::{CallError, CallResult};
 use crate::handles::token::Token;
+use crate::oom;
 
 /// The pools that are bound to a thread.
-struct BoundPools {
-    pools: RefCell<Vec<Token>>,
-    /// What unbinds one.
-    unbind: Cell<fn(Token)>,
+struct BoundPools(RefCell<Vec<BoundPool>>);
+
+struct BoundPool {
+    pool: Token,
+    unbind: fn(Token),
 }
 
 thread_local! {
-    static BOUND_POOLS: BoundPools = const { BoundPools::new() };
-}
-
-impl BoundPools {
-    const fn new() -> Self {
-        Self { pools: RefCell::new(Vec::new()), unbind: Cell::new(|_| ()) }
-    }
+    static BOUND_POOLS: BoundPools = const { BoundPools(RefCell::new(Vec::new())) };
 }
 
 impl Drop for BoundPools {
     fn drop(&mut self) {
-        for pool in self.pools.take() {
-            self.unbind.get()(pool);
+        for bound in self.0.take() {
+            (bound.unbind)(bound.pool);
         }
     }
 }
 
-/// Whether this thread had a pool before, and so has what the first one takes, and place for another.
-pub(crate) fn has_room() -> bool {
-    let look = |mine: &BoundPools| mine.pools.try_borrow().is_ok_and(|mine| mine.len() < mine.capacity());
-    BOUND_POOLS.try_with(look).unwrap_or(false)
-}
-
 /// Makes the end of this thread call `unbind` with a pool.
 pub(crate) fn remember(pool: Token, unbind: fn(Token)) -> CallResult<()> {
+    const TOO_LATE: CallError =
+        CallError::fixed(libc::EPERM, c"a thread that is ending cannot become the owner of a pool");
     let note = |bound: &BoundPools| {
-        let mut mine = bound.pools.try_borrow_mut().map_err(|_| too_late())?;
-        mine.try_reserve(1).map_err(|_| CallError::no_memory())?;
-        mine.push(pool);
-        bound.unbind.set(unbind);
+        let mut pools = bound.0.try_borrow_mut().map_err(|_| TOO_LATE)?;
+        if pools.len() == pools.capacity() {
+            oom::expect(oom::FEW)?; // for what else a thread's first pool allocates
+            pools.try_reserve(1)?;
+        }
+        pools.push(BoundPool { pool, unbind });
         Ok(())
     };
-    BOUND_POOLS.try_with(note).unwrap_or_else(|_| Err(too_late()))
+    BOUND_POOLS.try_with(note).unwrap_or(Err(TOO_LATE))
 }
 
 /// Undoes [`remember`].
 pub(crate) fn forget(pool: Token) {
-    let _ = BOUND_POOLS.try_with(|mine| {
-        if let Ok(mut mine) = mine.pools.try_borrow_mut() {
-            mine.retain(|&known| known != pool);
+    let _ = BOUND_POOLS.try_with(|bound| {
+        if let Ok(mut pools) = bound.0.try_borrow_mut() {
+            pools.retain(|known| known.pool != pool);
         }
     });
-}
-
-fn too_late() -> CallError {
-    CallError::fixed(libc::EPERM, c"a thread that is ending cannot become the owner of a pool")
 }

@@ -27,6 +27,7 @@ use ::pagepool::{PageBuf, RawBuf, fence_all_threads};
 use crate::error::{CallError, CallResult};
 use crate::handles::directory::{self, BufPlace};
 use crate::handles::life_word::{self, LifeWord};
+use crate::handles::owner::frag_over;
 use crate::handles::thread::me;
 use crate::handles::token::{HandleKind, Token};
 use crate::handles::view::{BIAS_ENDING, BIAS_FREE, BIAS_SHARED, PoolView};
@@ -42,7 +43,7 @@ pub(crate) struct Claimed {
 /// Takes the buffer of a token; everybody else who has the token is refused from now on.
 pub(crate) fn claim(token: Token) -> CallResult<Claimed> {
     let BufPlace { word, view } = directory::find(token)?;
-    let was = end_life(word, view, token).ok_or(CallError::stale())?;
+    let was = end_life(word, view, token).ok_or(CallError::STALE)?;
     // SAFETY: the life that just ended was begun by the buffer's owner, and ended here alone.
     let buffer = unsafe { buffer_of(token, was, view) };
     Ok(Claimed { buffer, token, word, view })
@@ -154,17 +155,18 @@ pub(crate) const NO_RAW: CallError = CallError::fixed(
     c"the buffer has no raw form: its pool has no domain, or it is a fragment that shares a cache line",
 );
 
+/// The token of a buffer that was kept is over: a fragment's place is free for another.
+fn end_token(token: Token, view: &PoolView) {
+    if token.is(HandleKind::Frag) {
+        frag_over(view, token.place());
+    }
+}
+
 impl Claimed {
     /// Keeps the buffer, for good: its token is over.
     pub(crate) fn keep(self) -> PageBuf {
-        self.token_is_over();
+        end_token(self.token, self.view);
         self.buffer
-    }
-
-    fn token_is_over(&self) {
-        if self.token.is(HandleKind::Frag) {
-            crate::handles::owner::frag_over(self.view, self.token.place());
-        }
     }
 
     /// Gives the buffer to somebody; where they refuse it, it is behind its token again.
@@ -176,9 +178,7 @@ impl Claimed {
         match to(buffer) {
             Ok(taken) => {
                 // Whoever took it keeps the pool, until this caller hands that on.
-                if token.is(HandleKind::Frag) {
-                    crate::handles::owner::frag_over(view, token.place());
-                }
+                end_token(token, view);
                 Ok(taken)
             }
             Err((buffer, error)) => {
@@ -200,14 +200,22 @@ impl Claimed {
     }
 }
 
-/// Looks at the buffer of a token, which whoever calls has: if somebody else returns it meanwhile the
-/// answer means nothing.
+/// Changes the buffer of a token, which stays the caller's.
+pub(crate) fn change<R>(token: Token, change: impl FnOnce(&mut PageBuf) -> R) -> CallResult<R> {
+    let mut claimed = claim(token)?;
+    let done = change(&mut claimed.buffer);
+    claimed.put_back();
+    Ok(done)
+}
+
+/// Looks at the buffer of a token, which whoever calls has: if somebody else returns it meanwhile the answer
+/// means nothing.
 #[inline(always)]
 pub(crate) fn look<R>(token: Token, look: impl FnOnce(&PageBuf) -> R) -> CallResult<R> {
     let BufPlace { word, view } = directory::find(token)?;
     let now = word.now();
     if !life_word::is_in(now, token) {
-        return Err(CallError::stale());
+        return Err(CallError::STALE);
     }
     // SAFETY: the token's buffer is out; what is made here is never dropped, and the caller keeps its own.
     let buffer = ManuallyDrop::new(unsafe { buffer_of(token, now, view) });

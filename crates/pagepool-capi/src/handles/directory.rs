@@ -141,15 +141,15 @@ impl PlaceAllocator {
             return Err(FULL);
         }
         let made = (first + count) as usize;
-        self.pages.try_reserve(made).map_err(|_| CallError::no_memory())?;
-        self.frags.try_reserve(made).map_err(|_| CallError::no_memory())?;
+        self.pages.try_reserve(made)?;
+        self.frags.try_reserve(made)?;
         let each = if kind == HandleKind::Page { size_of::<LifeWord>() } else { size_of::<FragEntry>() };
         let bytes = (count as usize * each) << ROW_SHIFT;
-        let layout = Layout::from_size_align(bytes.max(each), 64).map_err(|_| CallError::no_memory())?;
+        let layout = Layout::from_size_align(bytes.max(each), 64).map_err(|_| CallError::NO_MEMORY)?;
         // SAFETY: the layout has a size above zero.
         let lives = unsafe { alloc_zeroed(layout) };
         if lives.is_null() {
-            return Err(CallError::no_memory());
+            return Err(CallError::NO_MEMORY);
         }
         let rows = PlaceRange { first, count, lives: lives.cast() };
         for (at, row) in rows.rows().iter().enumerate() {
@@ -187,7 +187,7 @@ pub(crate) fn find(token: Token) -> CallResult<BufPlace> {
     let row = &DIRECTORY[(token.0 as u32 >> 16) as usize];
     let kind = row.kind.load(Acquire);
     if kind == 0 || kind != token.0 & 15 || token.generation() & 1 == 0 {
-        return Err(CallError::no_handle());
+        return Err(CallError::NO_HANDLE);
     }
     let words_each = if kind == HandleKind::Page as u64 { 1 } else { 2 };
     let at = (token.place() & IN_ROW) as usize * words_each;

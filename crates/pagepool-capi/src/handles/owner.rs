@@ -40,14 +40,14 @@ impl Drop for CallCount<'_> {
 pub(crate) fn enter<R>(pool: Token, call: impl FnOnce(&OwnerCall<'_>) -> CallResult<R>) -> CallResult<R> {
     let view = slots::view(pool)?;
     if !view.is_mine() {
-        return Err(CallError::not_owner());
+        return Err(CallError::NOT_OWNER);
     }
     // SAFETY: this thread owns the pool, so its part is there, and only this thread may take it away.
     let own = unsafe { &*view.own.load(Acquire) };
     own.calls.set(own.calls.get() + 1);
     let _call = CallCount(&own.calls);
     // SAFETY: as above; while `calls` is not 0 it is not taken away.
-    let bound = unsafe { &*own.bound.get() }.as_ref().ok_or(CallError::not_owner())?;
+    let bound = unsafe { &*own.bound.get() }.as_ref().ok_or(CallError::NOT_OWNER)?;
     call(&OwnerCall { view, pool, bound, own })
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn page_token(view: &PoolView, buffer: PageBuf) -> Token {
 /// A token for a fragment, from a list of free entries that begins with `first`; and what the list begins
 /// with then. The buffer goes home where there is no entry.
 pub(crate) fn frag_token(first: u64, buffer: PageBuf) -> CallResult<(Token, u64)> {
-    let at = first.checked_sub(1).ok_or(CallError::no_memory())? as u32;
+    let at = first.checked_sub(1).ok_or(CallError::NO_MEMORY)? as u32;
     let entry = directory::entry(at);
     let (_, place) = buffer.into_token();
     let next = entry.page.swap(place as u32 as u64, Relaxed);

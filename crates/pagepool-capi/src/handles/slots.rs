@@ -88,7 +88,7 @@ impl PoolLife {
 
     /// A list of free entries for fragments: 4096 fresh ones, which the pool has until it is freed.
     pub(crate) fn take_frags(&mut self, view: &'static PoolView) -> CallResult<u64> {
-        self.taken.try_reserve(1).map_err(|_| CallError::no_memory())?;
+        self.taken.try_reserve(1)?;
         let row = PlaceRange::for_frags(view)?;
         self.taken.push(row);
         Ok(u64::from(row.first_place()) + 1)
@@ -100,14 +100,14 @@ impl PoolLife {
 pub(crate) fn view(pool: Token) -> CallResult<&'static PoolView> {
     let at = pool.place() as usize;
     if !pool.is(HandleKind::Pool) || at >= MAX_POOLS {
-        return Err(CallError::no_handle());
+        return Err(CallError::NO_HANDLE);
     }
     let view = &VIEWS[at];
     if view.token.load(Acquire) == pool.0 {
         return Ok(view);
     }
     let generations = Generations(SLOTS[at].generations.load(Relaxed));
-    Err(if generations.had(pool.generation()) { CallError::stale() } else { CallError::no_handle() })
+    Err(if generations.had(pool.generation()) { CallError::STALE } else { CallError::NO_HANDLE })
 }
 
 /// The row that a token names, whatever it is: for fast paths, which compare the token in it.
@@ -122,26 +122,20 @@ pub(crate) fn with_life<R>(pool: Token, look: impl FnOnce(&mut PoolLife) -> Call
     view(pool)?;
     let mut life = life_of(pool.place());
     view(pool)?; // nobody ended it meanwhile
-    look(life.as_mut().ok_or(CallError::stale())?)
+    look(life.as_mut().ok_or(CallError::STALE)?)
 }
 
 /// Gives a new pool a slot and a token.
 pub(crate) fn insert(mut life: PoolLife) -> CallResult<Token> {
     reap();
-    life.taken.try_reserve(1).map_err(|_| CallError::no_memory())?;
+    life.taken.try_reserve(1)?;
     let at = free_slot()?;
-    let words = match PlaceRange::for_pages(life.pages, &VIEWS[at as usize % MAX_POOLS]) {
-        Ok(words) => words,
-        Err(error) => {
-            list().free.push(at); // room for every slot was reserved
-            return Err(error);
-        }
-    };
+    let (slot, view) = (&SLOTS[at as usize % MAX_POOLS], &VIEWS[at as usize % MAX_POOLS]);
+    let give_back = |_: &CallError| list().free.push(at); // room for every slot was reserved
+    let words = PlaceRange::for_pages(life.pages, view).inspect_err(give_back)?;
     life.taken.push(words);
-    let slot = &SLOTS[at as usize % MAX_POOLS];
     let generations = Generations(slot.generations.load(Relaxed)).next();
     let token = Token::new(HandleKind::Pool, at, generations.latest());
-    let view = &VIEWS[at as usize % MAX_POOLS];
     let bias = if ::pagepool::fences_are_free() { BIAS_FREE } else { BIAS_SHARED };
     view.bias.store(bias, Relaxed);
     view.home.store(life.handle.token().as_ptr(), Relaxed);
@@ -168,8 +162,8 @@ fn free_slot() -> CallResult<u32> {
     if used as usize == MAX_POOLS {
         return Err(CallError::fixed(libc::EBUSY, c"there are 4096 pools, the limit: destroy one first"));
     }
-    list.free.try_reserve(used as usize + 1).map_err(|_| CallError::no_memory())?;
-    list.ended.try_reserve(used as usize + 1).map_err(|_| CallError::no_memory())?;
+    list.free.try_reserve(used as usize + 1)?;
+    list.ended.try_reserve(used as usize + 1)?;
     list.used += 1;
     Ok(used)
 }

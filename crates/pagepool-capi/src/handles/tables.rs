@@ -3,21 +3,25 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
-use ::pagepool::{Arena, DeferredUser, DmaDomain, PageRef, Provider, SharedBuf, SkbCache};
+use ::pagepool::{Arena, DeferredUser, DmaDomain, PageRef, Provider, SharedBuf, SkBuff, SkbCache};
 
-use crate::error::CallResult;
 use crate::handles::binding::EndedPool;
 use crate::handles::table::HandleTable;
 use crate::handles::token::{HandleKind, Token};
 
-pub(crate) static ARENAS: HandleTable<ArenaEntry> = HandleTable::new(HandleKind::Arena);
-pub(crate) static DOMAINS: HandleTable<Arc<dyn DmaDomain>> = HandleTable::new(HandleKind::Domain);
-pub(crate) static SHARED_BUFS: HandleTable<SharedBuf> = HandleTable::new(HandleKind::Shared);
-pub(crate) static PAGE_REFS: HandleTable<PageRef> = HandleTable::new(HandleKind::PageRef);
-pub(crate) static ENDED_POOLS: HandleTable<EndedPool> = HandleTable::new(HandleKind::Shutdown);
+pub(crate) static ARENAS: HandleTable<ArenaEntry> = HandleTable::new(HandleKind::Arena, None);
+pub(crate) static DOMAINS: HandleTable<Arc<dyn DmaDomain>> = HandleTable::new(HandleKind::Domain, None);
+pub(crate) static SHARED_BUFS: HandleTable<SharedBuf> = HandleTable::new(HandleKind::Shared, None);
+pub(crate) static PAGE_REFS: HandleTable<PageRef> = HandleTable::new(HandleKind::PageRef, None);
+pub(crate) static ENDED_POOLS: HandleTable<EndedPool> = HandleTable::new(HandleKind::Shutdown, None);
 pub(crate) static DEFERRED_USERS: HandleTable<Arc<RegisteredUser>> =
-    HandleTable::new(HandleKind::DeferredUser);
-pub(crate) static SKB_CACHES: HandleTable<SkbCache> = HandleTable::new(HandleKind::SkbCache);
+    HandleTable::new(HandleKind::DeferredUser, None);
+/// The packets. A call about one does not wait for another.
+pub(crate) static SKBS: HandleTable<SkBuff> = HandleTable::new(
+    HandleKind::Skb,
+    Some(c"another call uses this packet now: on another thread, or the call that made this callback"),
+);
+pub(crate) static SKB_CACHES: HandleTable<SkbCache> = HandleTable::new(HandleKind::SkbCache, None);
 
 /// An arena.
 #[derive(Clone)]
@@ -33,24 +37,4 @@ pub(crate) struct ArenaEntry {
 pub(crate) struct RegisteredUser {
     pub(crate) user: DeferredUser,
     pub(crate) pool: Token,
-}
-
-/// The arena of a token.
-pub(crate) fn arena(token: Token) -> CallResult<ArenaEntry> {
-    ARENAS.with(token, ArenaEntry::clone)
-}
-
-/// The domain of a token.
-pub(crate) fn domain(token: Token) -> CallResult<Arc<dyn DmaDomain>> {
-    DOMAINS.with(token, Arc::clone)
-}
-
-/// One more reader of a shared buffer.
-pub(crate) fn shared_buf(token: Token) -> CallResult<SharedBuf> {
-    SHARED_BUFS.with(token, SharedBuf::clone)
-}
-
-/// The cache of a token.
-pub(crate) fn skb_cache(token: Token) -> CallResult<SkbCache> {
-    SKB_CACHES.with(token, SkbCache::clone)
 }

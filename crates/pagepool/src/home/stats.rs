@@ -53,9 +53,9 @@ macro_rules! for_each_pool_counter {
                 /// Pages returned into the cache on the owner's thread, and fragment pages that are cut again
                 /// in place.
                 recycle_cached,
-                /// Slow-path allocations that the provider served; each brings up to `refill` pages.
+                /// Allocations for which the provider (the arena) gave pages, up to `refill` at once.
                 alloc_slow,
-                /// Pages of order above 0 that the provider gave.
+                /// Pages of an order above 0 that the provider (the arena) gave.
                 alloc_slow_high_order,
                 /// Refills that found no page: cache, lanes and ring were empty, and no deferred page was
                 /// done.
@@ -100,21 +100,21 @@ macro_rules! for_each_deferred_counter {
                 queued,
                 /// Buffers that returned to the pool because their user was done.
                 reused,
-                /// Rounds of polling that ended at a buffer in use and left it in the queue.
+                /// Polls that ended at a buffer in use and left it in the queue.
                 kept,
-                /// Buffers in use that a round passed over, to look at those behind.
+                /// Buffers in use that polls passed, to look at those behind.
                 skipped,
                 /// Buffers that left the queue while in use. Their page leaves the pool; its memory stays
                 /// until the user is done.
                 released,
-                /// Released buffers whose user is done, so that their memory went back to the provider.
+                /// Released buffers whose user is done; their memory went back to the provider (the arena).
                 freed_late,
                 /// Buffers refused because the queue was full.
                 full,
-                /// Rounds of polling with a buffer in the queue.
+                /// Polls that found a buffer in the queue.
                 polls,
-                /// Buffers still in use when the last observer of the pool's end went away. Their memory is
-                /// never used again.
+                /// Buffers still in use when the last handle that watched the pool's end was released. Their
+                /// memory is never used again.
                 leaked,
             }
         }

@@ -8,76 +8,69 @@ use std::ptr::null_mut;
 
 use ::pagepool::{DeviceAddr, PageBuf};
 
-use crate::error::{CallError, CallResult, status, to_errno, value_or};
-use crate::handles::claim::claim;
+use crate::api::pool::alloc::EXHAUSTED;
+use crate::args::out::{array, array_mut, store};
+use crate::error::{CallResult, status, value_or};
+use crate::handles::claim::{NO_RAW, claim};
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::{OwnerCall, enter, frag_token, page_token};
 use crate::handles::slots;
 use crate::handles::token::Token;
 
-/// A buffer as a device sees it: plain numbers.
+/// A buffer as a device address and a length.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RawC {
-    /// Address of the first byte in the pool's first domain.
+    /// Device address of the buffer's first byte, in the pool's first domain.
     pub addr: u64,
-    /// Bytes from there that belong to the buffer.
+    /// Size of the buffer in bytes.
     pub len: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
 }
 
-/// Turns a buffer into its device address, for a descriptor ring. pagepool_from_raw or pagepool_put_addr
-/// turns the address back.
+/// Turns a buffer into its device address, for a descriptor ring. pagepool_from_raw turns the address into a
+/// buffer again; pagepool_put_addr returns it to the pool.
 ///
-/// Thread: the one that has the buffer.
-/// Ownership: the handle ends, unless the call fails; the address is the caller's.
+/// Thread: the one that holds the buffer.
+/// Ownership: the handle ends, unless the call fails. The address is the caller's.
 /// Errors: -EOPNOTSUPP in a pool without domains, and for a fragment that shares a cache line with another
 ///     (`frag_align` below 64). -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lookup and one or two atomic operations.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_into_raw(buf: *mut BufHandle, raw: *mut RawC) -> c_int {
-    status(|| {
-        if raw.is_null() {
-            return Err(CallError::null());
-        }
-        let claimed = claim(Token::of(buf))?;
-        let made = claimed.into_raw()?;
-        // SAFETY: not NULL, and the caller's to write.
-        unsafe { raw.write(RawC { addr: made.addr.0, len: made.len, reserved: 0 }) };
-        Ok(())
-    })
+    let make = || {
+        let made = claim(Token::of(buf))?.into_raw()?;
+        Ok(RawC { addr: made.addr.0, len: made.len, reserved: 0 })
+    };
+    // SAFETY: `raw` is NULL or the caller's to write.
+    unsafe { store(raw, make) }
 }
 
-/// Allocates up to `n` whole pages as device addresses into `addrs`, for a fill ring. Gives their number. It
-/// equals pagepool_alloc_bulk and pagepool_buf_into_raw without the handles between. Linux:
-/// page_pool_alloc_pages for a fill ring.
+/// Allocates up to `n` whole pages as device addresses into `addrs`, for a fill ring. Returns how many it
+/// allocated. It does what pagepool_alloc_bulk and pagepool_buf_into_raw do, without the handles between.
+/// Linux: page_pool_alloc_pages for a fill ring.
 ///
 /// Thread: owner.
-/// Ownership: these addresses are the caller's, for pagepool_from_raw or pagepool_put_addr. The others in
-///     `addrs` are unchanged.
+/// Ownership: these addresses are the caller's, for pagepool_from_raw or pagepool_put_addr. The other
+///     elements of `addrs` are unchanged.
 /// Errors: fewer than `n`: no page (-ENOMEM), a pool without domains (-EOPNOTSUPP), another thread (-EPERM),
-///     a bad handle. pagepool_last_error says which.
+///     a bad handle. pagepool_last_error names it.
 /// Cost: per page as pagepool_alloc_page without the call, and one atomic operation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: *mut u64, n: usize) -> usize {
     value_or(0, || {
-        if addrs.is_null() && n > 0 {
-            return Err(CallError::null());
-        }
+        // SAFETY: the caller gave room for `n`, or NULL.
+        let addrs = unsafe { array_mut(addrs, n) }?;
         enter(Token::of(pool), |owned| {
-            for at in 0..n {
-                let addr = match page_at_address(owned) {
-                    Ok(addr) => addr,
+            for (at, place) in addrs.iter_mut().enumerate() {
+                match page_at_address(owned) {
+                    Ok(addr) => place.write(addr),
                     Err(error) => {
                         error.report();
                         return Ok(at);
                     }
                 };
-                // SAFETY: the caller gave room for `n`.
-                let to = unsafe { addrs.add(at) };
-                // SAFETY: as above.
-                unsafe { to.write(addr) };
             }
             Ok(n)
         })
@@ -85,21 +78,21 @@ pub unsafe extern "C" fn pagepool_alloc_addr_bulk(pool: *mut PoolHandle, addrs: 
 }
 
 fn page_at_address(owned: &OwnerCall<'_>) -> CallResult<u64> {
-    let page = owned.bound.alloc_page().ok_or(crate::api::pool::alloc::EXHAUSTED)?;
-    page.into_raw().map(|raw| raw.addr.0).map_err(|_| crate::handles::claim::NO_RAW)
+    let page = owned.bound.alloc_page().ok_or(EXHAUSTED)?;
+    page.into_raw().map(|raw| raw.addr.0).map_err(|_| NO_RAW)
 }
 
-/// Turns an address that came back from a descriptor ring into a buffer again. The address may lie anywhere
+/// Turns a device address that came back from a descriptor ring into a buffer. The address may lie anywhere
 /// in the buffer. A fragment comes back with its size rounded up to whole cache lines.
 ///
 /// Thread: any.
 /// Ownership: the buffer is the caller's.
-/// Errors: NULL for an address that is not the pool's (-EINVAL), or that is not out in raw form (-ESTALE: it
-///     came back before). Nothing changes then.
+/// Errors: NULL for an address that is not the pool's (-EINVAL), for an address that is not out in raw form
+///     because it came back before (-ESTALE), or for a bad handle (-EINVAL, -ESTALE). Nothing changes then.
 /// Cost: a lookup and one atomic operation; on other threads than the owner's also a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_from_raw(pool: *mut PoolHandle, addr: u64) -> *mut BufHandle {
-    to_errno(|| from_raw(Token::of(pool), addr)).map_or(null_mut(), Token::handle)
+    value_or(null_mut(), || Ok(from_raw(Token::of(pool), addr)?.handle()))
 }
 
 fn from_raw(pool: Token, addr: u64) -> CallResult<Token> {
@@ -109,7 +102,7 @@ fn from_raw(pool: Token, addr: u64) -> CallResult<Token> {
     }
     slots::with_life(pool, |life| {
         if life.frags == 0 {
-            // Room for a fragment first: a buffer that is refused a token would have to go home under the
+            // Room for a fragment first: a buffer that is refused a token would have to be returned under the
             // lock.
             let list = view.frags_home.0.swap(0, std::sync::atomic::Ordering::Acquire);
             life.frags = if list == 0 { life.take_frags(view)? } else { list };
@@ -124,56 +117,44 @@ fn from_raw(pool: Token, addr: u64) -> CallResult<Token> {
     })
 }
 
-/// Returns a buffer by its device address. Linux: page_pool_free_va, which takes the address of the CPU.
+/// Returns a buffer to its pool by its device address. Linux: page_pool_free_va, which takes the address for
+/// the CPU.
 ///
-/// Thread: any; on the owner's the page goes into the cache.
+/// Thread: any.
 /// Ownership: the address ends.
-/// Errors: -EINVAL for an address that is not the pool's, -ESTALE for one that is not out in raw form (it
-///     came back before). Nothing changes then.
-/// Cost: a lookup and two atomic operations; on other threads than the owner's also a lock, which keeps the
-///     pool.
+/// Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out in raw form,
+///     because it came back before. Nothing changes then. -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lookup and two atomic operations; on other threads than the owner's also a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_put_addr(pool: *mut PoolHandle, addr: u64) -> c_int {
-    status(|| {
-        drop(taken(Token::of(pool), addr)?); // with no lock held
-        Ok(())
-    })
+    status(|| taken(Token::of(pool), addr)) // dropped with no lock held
 }
 
-/// Returns `n` buffers by their device addresses.
+/// Returns `n` buffers to their pool by their device addresses.
 ///
 /// Thread: any.
 /// Ownership: every address ends.
-/// Errors: that of the first address that failed; all others are returned nevertheless. -EINVAL for a NULL
-///     array.
+/// Errors: the error of the first address that failed; all others are returned nevertheless. -EINVAL for a
+///     NULL array.
 /// Cost: per address as pagepool_put_addr.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *const u64, n: usize) -> c_int {
     status(|| {
-        if n == 0 {
-            return Ok(());
-        }
-        if addrs.is_null() || n > isize::MAX as usize / 8 {
-            return Err(CallError::null());
-        }
-        // SAFETY: the caller gave `n` addresses.
-        let addrs = unsafe { std::slice::from_raw_parts(addrs, n) };
+        // SAFETY: the caller gave `n` addresses, or NULL.
+        let addrs = unsafe { array(addrs, n) }?;
         let pool = Token::of(pool);
-        if slots::view(pool)?.is_mine() {
+        if n > 0 && slots::view(pool)?.is_mine() {
             return enter(pool, |owned| put_each(addrs, |addr| owned.at_address(addr)));
         }
         put_each(addrs, |addr| taken(pool, addr))
     })
 }
 
-/// Returns the buffer of each address, whatever became of those before; the first error is kept for the
-/// end.
+/// Returns the buffer of each address, whatever became of those before; the first error is kept for the end.
 fn put_each(addrs: &[u64], take: impl Fn(u64) -> CallResult<PageBuf>) -> CallResult<()> {
     let mut failed = Ok(());
     for &addr in addrs {
-        if let Err(error) = take(addr).map(drop) {
-            failed = failed.and(Err(error));
-        }
+        failed = failed.and(take(addr).map(drop));
     }
     failed
 }

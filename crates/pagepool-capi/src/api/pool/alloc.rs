@@ -3,11 +3,11 @@
 // UNSAFETY: functions with fixed names; callers' places are read and written.
 #![expect(unsafe_code)]
 
-use std::ffi::c_int;
 use std::ptr::null_mut;
 
+use crate::args::out::array_mut;
 use crate::args::range::out_of_range;
-use crate::error::{CallError, CallResult, to_errno};
+use crate::error::{CallError, CallResult, value_or};
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::{OwnerCall, enter};
 use crate::handles::slots;
@@ -18,12 +18,12 @@ pub(crate) const EXHAUSTED: CallError = CallError::fixed(
     c"no page left: the arena has no more (counted in alloc_failed); return buffers or raise max_bytes",
 );
 
-/// Allocates a whole page. Its bytes are those of its last packet. Linux: page_pool_dev_alloc_pages.
+/// Allocates a whole page. The library does not clear it. Linux: page_pool_dev_alloc_pages.
 ///
 /// Thread: owner.
 /// Ownership: the buffer is the caller's until it is returned.
-/// Errors: NULL without a page (-ENOMEM, and `alloc_failed` counts it), on another thread (-EPERM), or for a
-///     bad handle.
+/// Errors: NULL if no page is left (-ENOMEM, counted in `alloc_failed`), on another thread (-EPERM), or for a
+///     bad handle (-EINVAL, -ESTALE).
 /// Cost: from the cache about ten instructions and no atomic operation; otherwise a refill of up to 64 pages.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_alloc_page(pool: *mut PoolHandle) -> *mut BufHandle {
@@ -37,61 +37,53 @@ pub extern "C" fn pagepool_alloc_page(pool: *mut PoolHandle) -> *mut BufHandle {
 #[cold]
 #[inline(never)]
 extern "C" fn alloc_page_slow(pool: Token) -> *mut BufHandle {
-    handle(to_errno(|| enter(pool, alloc_page_owned)))
+    alloc_by(pool, |owned| owned.token_for(owned.bound.alloc_page().ok_or(EXHAUSTED)?))
 }
 
-fn alloc_page_owned(owned: &OwnerCall<'_>) -> CallResult<Token> {
-    owned.token_for(owned.bound.alloc_page().ok_or(EXHAUSTED)?)
+/// Runs an allocation of the owner; NULL if it fails.
+fn alloc_by(pool: Token, alloc: impl FnOnce(&OwnerCall<'_>) -> CallResult<Token>) -> *mut BufHandle {
+    value_or(null_mut(), || Ok(enter(pool, alloc)?.handle()))
 }
 
-fn handle(done: Result<Token, c_int>) -> *mut BufHandle {
-    done.map_or(null_mut(), Token::handle)
-}
-
-/// Allocates a fragment of `size` bytes of a page that other fragments share. It begins at a multiple of
-/// `frag_align`. Linux: page_pool_dev_alloc_frag.
+/// Allocates a fragment of `size` bytes: a part of a page that other fragments share. It begins at a multiple
+/// of `frag_align` bytes. Linux: page_pool_dev_alloc_frag.
 ///
 /// Thread: owner.
 /// Ownership: the fragment is the caller's until it is returned; its page returns with the last fragment.
-/// Errors: NULL for a size of 0 or beyond the page (-EINVAL), without a page (-ENOMEM), on another thread
-///     (-EPERM), or for a bad handle.
+/// Errors: NULL for a size of 0 or above the page size (-EINVAL), if no page is left (-ENOMEM), on another
+///     thread (-EPERM), or for a bad handle (-EINVAL, -ESTALE).
 /// Cost: about forty instructions and no atomic operation.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_alloc_frag(pool: *mut PoolHandle, size: usize) -> *mut BufHandle {
-    handle(to_errno(|| {
-        enter(Token::of(pool), |owned| {
-            let frag = owned.bound.alloc_frag(size).ok_or_else(|| no_frag(owned, size))?;
-            owned.token_for(frag)
-        })
-    }))
+    alloc_by(Token::of(pool), |owned| {
+        let frag = owned.bound.alloc_frag(size).ok_or_else(|| no_frag(owned, size))?;
+        owned.token_for(frag)
+    })
 }
 
-/// Allocates a whole page if two of `*size` do not fit into one, otherwise a fragment, and stores its true
-/// size into `*size`. If no second fragment of that size fits behind it, the rest of the page belongs to it.
-/// Linux: page_pool_dev_alloc.
+/// Allocates a fragment of at least `*size` bytes, or a whole page if two such fragments do not fit into one
+/// page. Stores the size that the buffer got in `*size`: a fragment behind which no second one fits gets the
+/// rest of its page. Linux: page_pool_dev_alloc.
 ///
 /// Thread: owner.
 /// Ownership: the buffer is the caller's until it is returned.
-/// Errors: NULL as for pagepool_alloc_frag, and for a NULL `size`. `*size` is then unchanged.
+/// Errors: NULL as for pagepool_alloc_frag, and if `size` is NULL. `*size` is then unchanged.
 /// Cost: as pagepool_alloc_page or pagepool_alloc_frag.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_alloc(pool: *mut PoolHandle, size: *mut usize) -> *mut BufHandle {
-    handle(to_errno(|| {
-        enter(Token::of(pool), |owned| {
-            if size.is_null() {
-                return Err(CallError::null());
-            }
-            // SAFETY: not NULL, and the caller's to read.
-            let wanted = unsafe { size.read() };
-            let failed = || no_frag(owned, wanted);
-            let buffer = owned.bound.alloc(wanted).ok_or_else(failed)?;
-            let len = buffer.len();
-            let token = owned.token_for(buffer)?;
-            // SAFETY: not NULL, and the caller's to write.
-            unsafe { size.write(len) };
-            Ok(token)
-        })
-    }))
+    alloc_by(Token::of(pool), |owned| {
+        if size.is_null() {
+            return Err(CallError::NULL);
+        }
+        // SAFETY: not NULL, and the caller's to read.
+        let wanted = unsafe { size.read() };
+        let buffer = owned.bound.alloc(wanted).ok_or_else(|| no_frag(owned, wanted))?;
+        let len = buffer.len();
+        let token = owned.token_for(buffer)?;
+        // SAFETY: not NULL, and the caller's to write.
+        unsafe { size.write(len) };
+        Ok(token)
+    })
 }
 
 /// Why there is no fragment of that size.
@@ -104,12 +96,12 @@ fn no_frag(owned: &OwnerCall<'_>, size: usize) -> CallError {
     out_of_range("size", size, &format!("1 to {page}, the bytes of a page of this pool"))
 }
 
-/// Allocates up to `n` whole pages into `bufs`. Gives their number. Linux: page_pool_dev_alloc_pages in a
-/// loop.
+/// Allocates up to `n` whole pages into `bufs`. Returns how many it allocated. Linux:
+/// page_pool_dev_alloc_pages in a loop.
 ///
 /// Thread: owner.
-/// Ownership: these buffers are the caller's. The others in `bufs` are unchanged.
-/// Errors: fewer than `n`, for the reasons of pagepool_alloc_page.
+/// Ownership: these buffers are the caller's. The other elements of `bufs` are unchanged.
+/// Errors: fewer than `n`, for the reasons of pagepool_alloc_page; pagepool_last_error names it.
 /// Cost: per page as pagepool_alloc_page, without the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_alloc_bulk(
@@ -118,20 +110,15 @@ pub unsafe extern "C" fn pagepool_alloc_bulk(
     n: usize,
 ) -> usize {
     let token = Token::of(pool);
-    if bufs.is_null() && n > 0 {
-        CallError::null().report();
-        return 0;
-    }
+    // SAFETY: the caller gave room for `n`, or NULL.
+    let bufs = value_or(&mut [][..], || unsafe { array_mut(bufs, n) });
     let view = slots::view_of(token);
-    for at in 0..n {
+    for (at, place) in bufs.iter_mut().enumerate() {
         let buf = view.alloc(token).map_or_else(|| alloc_page_slow(token), Token::handle);
         if buf.is_null() {
             return at;
         }
-        // SAFETY: the caller gave room for `n`.
-        let to = unsafe { bufs.add(at) };
-        // SAFETY: as above.
-        unsafe { to.write(buf) };
+        place.write(buf);
     }
-    n
+    bufs.len()
 }

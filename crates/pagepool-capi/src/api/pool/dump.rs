@@ -7,29 +7,29 @@ use std::ffi::c_char;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::args::sized::give_text;
-use crate::error::to_errno;
+use crate::args::out::store_text;
 use crate::handles::slots::{self, Half, PoolLife};
 use crate::handles::view::PoolView;
 
-/// Writes a line per pool of this process that was made through this library: name, id, state, where its
-/// pages are, its counters. A destroyed pool is listed until its last buffer returns. The text is cut to
-/// `len` bytes and ends with a zero byte. Gives the full length. `text` may be NULL. Linux: the netlink dump
-/// of page pools.
+/// Writes one line for each pool that this process created through this library: name, id, state, where its
+/// pages are, counters. A destroyed pool is listed until its last buffer is returned. The call cuts the text
+/// to `len` bytes and ends it with a zero byte. The result is the full length in bytes, without the zero
+/// byte. `text` may be NULL. Linux: the netlink dump of page pools.
 ///
 /// Thread: any.
 /// Errors: none.
-/// Cost: locks and formats, pool by pool; nothing on the owners' threads.
+/// Cost: locks and formats text, pool by pool; nothing on the owners' threads.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_dump(text: *mut c_char, len: usize) -> i64 {
-    let done = to_errno(|| {
+    let lines = || {
         slots::reap();
         let mut dump = String::new();
         slots::for_each(|life, view| line(&mut dump, life, view));
-        // SAFETY: the caller gave room for `len`.
-        Ok(unsafe { give_text(text, len, &dump) })
-    });
-    done.unwrap_or_else(i64::from)
+        let full = dump.len();
+        Ok((dump, full))
+    };
+    // SAFETY: `text` is NULL or the caller's to write for `len` bytes.
+    unsafe { store_text(text, len, lines) }
 }
 
 fn line(dump: &mut String, life: &PoolLife, view: &PoolView) {

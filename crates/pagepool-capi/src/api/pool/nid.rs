@@ -5,16 +5,14 @@
 
 use std::ffi::c_int;
 
-use ::pagepool::NodeId;
-
 use crate::args::range::node;
 use crate::error::status;
 use crate::handles::opaque::PoolHandle;
 use crate::handles::owner::enter;
 use crate::handles::token::Token;
 
-/// Sets the node that the pool prefers; -1 is the node of the thread that refills, asked each time. Pages in
-/// the cache go back to the arena. Linux: page_pool_update_nid.
+/// Sets the memory node that the pool prefers, and gives the pages of the cache back to the arena. -1 means
+/// the node of the thread that refills, read at each refill. Linux: page_pool_update_nid.
 ///
 /// Thread: owner.
 /// Errors: -EINVAL for a node that the arena does not have; nothing changes then. -EPERM on another thread.
@@ -25,7 +23,7 @@ pub extern "C" fn pagepool_update_nid(pool: *mut PoolHandle, nid: c_int) -> c_in
     status(|| enter(Token::of(pool), |owned| Ok(owned.bound.update_nid(node("nid", nid)?)?)))
 }
 
-/// Calls pagepool_update_nid if the node differs from the pool's. Linux: page_pool_nid_changed.
+/// Calls pagepool_update_nid if `nid` differs from the pool's node. Linux: page_pool_nid_changed.
 ///
 /// Thread: owner.
 /// Errors: as pagepool_update_nid.
@@ -34,7 +32,7 @@ pub extern "C" fn pagepool_update_nid(pool: *mut PoolHandle, nid: c_int) -> c_in
 pub extern "C" fn pagepool_nid_changed(pool: *mut PoolHandle, nid: c_int) -> c_int {
     status(|| {
         enter(Token::of(pool), |owned| match node("nid", nid)? {
-            Some(NodeId(nid)) => Ok(owned.bound.nid_changed(NodeId(nid))?),
+            Some(node) => Ok(owned.bound.nid_changed(node)?),
             None => Ok(owned.bound.update_nid(None)?),
         })
     })

@@ -8,94 +8,85 @@ use std::time::Duration;
 
 use ::pagepool::DeviceAddr;
 
-use crate::args::sized::give_text;
-use crate::error::{CallError, status, to_errno};
-use crate::handles::binding::{EndedPool, destroy};
+use crate::args::out::{store_handle, store_text};
+use crate::error::{CallError, status};
+use crate::handles::binding::destroy;
 use crate::handles::opaque::{PoolHandle, ShutdownHandle};
+use crate::handles::slots::reap;
 use crate::handles::tables::ENDED_POOLS;
 use crate::handles::token::Token;
 
-/// Ends a pool as pagepool_destroy does, and gives a handle to wait for its last buffer and to ask what is
-/// out. Linux: page_pool_destroy.
+/// Ends a pool as pagepool_destroy does, and stores a handle: to wait for the last buffer, to report which
+/// pages are out, and to return device addresses. Linux: page_pool_destroy.
 ///
 /// Thread: owner; any while no thread owns the pool.
-/// Ownership: the pool's handle ends. `*shutdown` is the caller's, to be put once; it keeps the pool's
-///     domains.
-/// Errors: as pagepool_destroy; the pool stays then.
+/// Ownership: the pool's handle ends. `*shutdown` is the caller's, to be released with pagepool_shutdown_put;
+///     it keeps the pool's domains.
+/// Errors: as pagepool_destroy; the pool is then unchanged.
 /// Cost: as pagepool_destroy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_destroy_watched(
     pool: *mut PoolHandle,
     shutdown: *mut *mut ShutdownHandle,
 ) -> c_int {
-    status(|| {
-        if shutdown.is_null() {
-            return Err(CallError::null());
-        }
-        let token = ENDED_POOLS.insert(destroy(Token::of(pool))?)?;
-        // SAFETY: not NULL, and the caller's to write.
-        unsafe { shutdown.write(token.handle()) };
-        Ok(())
-    })
+    // SAFETY: `shutdown` is NULL or the caller's to write.
+    unsafe { store_handle(shutdown, || ENDED_POOLS.insert(destroy(Token::of(pool))?)) }
 }
 
-/// Waits at most `timeout_ns` nanoseconds until the last buffer has returned and the pool is freed. It sleeps
-/// and does not spin.
+/// Waits until the last buffer is returned and the pool is freed, at most `timeout_ns` nanoseconds. The
+/// thread sleeps; it does not spin.
 ///
 /// Thread: any.
-/// Errors: -ETIMEDOUT, with the report as the sentence. -EINVAL, -ESTALE for a bad handle.
+/// Errors: -ETIMEDOUT if buffers are still out; pagepool_last_error has the report. -EINVAL, -ESTALE for a
+///     bad handle.
 /// Cost: a lock; a system call to sleep.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shutdown_wait(shutdown: *mut ShutdownHandle, timeout_ns: u64) -> c_int {
     status(|| {
-        let EndedPool { shutdown, .. } = ENDED_POOLS.with(Token::of(shutdown), EndedPool::clone)?;
+        let shutdown = ENDED_POOLS.get(Token::of(shutdown))?.shutdown;
         if !shutdown.wait(Duration::from_nanos(timeout_ns)) {
             return Err(CallError::formatted(libc::ETIMEDOUT, shutdown.report().to_string()));
         }
-        crate::handles::slots::reap();
+        reap();
         Ok(())
     })
 }
 
-/// Gives the number of pages that are out, and writes a report into `text`: "stalled pool shutdown: N buffers
-/// held for S s", and the pages with their tags. The text is cut to `len` bytes and ends with a zero byte.
-/// `text` may be NULL.
+/// Returns the number of pages that are out, and writes a report into `text`: "stalled pool shutdown: N
+/// buffers held for S s", and the pages with their tags. It cuts the text to `len` bytes and ends it with a
+/// zero byte. `text` may be NULL.
 ///
 /// Thread: any.
 /// Errors: -EINVAL, -ESTALE for a bad handle.
-/// Cost: a walk over the arena's records.
+/// Cost: reads all page records of the arena.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_shutdown_report(
     shutdown: *mut ShutdownHandle,
     text: *mut c_char,
     len: usize,
 ) -> i64 {
-    let done = to_errno(|| {
-        let report = ENDED_POOLS.with(Token::of(shutdown), EndedPool::clone)?.shutdown.report();
-        // SAFETY: the caller gave room for `len`.
-        unsafe { give_text(text, len, &report.to_string()) };
-        Ok(report.pages.len() as i64)
-    });
-    done.unwrap_or_else(i64::from)
+    let report = || {
+        let report = ENDED_POOLS.get(Token::of(shutdown))?.shutdown.report();
+        Ok((report.to_string(), report.pages.len()))
+    };
+    // SAFETY: `text` is NULL or the caller's to write for `len` bytes.
+    unsafe { store_text(text, len, report) }
 }
 
-/// Returns a buffer of a destroyed pool by its device address, also after the pool was freed.
+/// Returns a buffer to a destroyed pool by its device address; also after the pool was freed.
 ///
 /// Thread: any.
 /// Ownership: the address ends.
-/// Errors: -EINVAL for an address that is not the pool's, -ESTALE for one that is not out in raw form; one
-///     that came back before is either. Nothing changes then. -EINVAL, -ESTALE for a bad handle.
+/// Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out in raw form.
+///     An address that was returned before gives one of the two. Nothing changes then. -EINVAL, -ESTALE for a
+///     bad handle.
 /// Cost: a lock and about four atomic operations.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shutdown_put_addr(shutdown: *mut ShutdownHandle, addr: u64) -> c_int {
-    status(|| {
-        let EndedPool { handle, .. } = ENDED_POOLS.with(Token::of(shutdown), EndedPool::clone)?;
-        drop(handle.from_raw(DeviceAddr(addr))?); // with no lock held
-        Ok(())
-    })
+    status(|| Ok(ENDED_POOLS.get(Token::of(shutdown))?.handle.from_raw(DeviceAddr(addr))?))
 }
 
-/// Puts the handle of a shutdown. The last buffer frees the pool, with or without it.
+/// Releases the handle of a shutdown. The pool is freed with its last buffer, with or without the handle.
 ///
 /// Thread: any.
 /// Ownership: the handle ends.
@@ -105,7 +96,7 @@ pub extern "C" fn pagepool_shutdown_put_addr(shutdown: *mut ShutdownHandle, addr
 pub extern "C" fn pagepool_shutdown_put(shutdown: *mut ShutdownHandle) -> c_int {
     status(|| {
         drop(ENDED_POOLS.remove(Token::of(shutdown))?);
-        crate::handles::slots::reap();
+        reap();
         Ok(())
     })
 }

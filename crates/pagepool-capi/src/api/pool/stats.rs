@@ -5,95 +5,90 @@
 
 use std::ffi::c_int;
 
+use crate::args::out::store;
 use crate::args::sized;
 use crate::counters::StatsC;
-use crate::error::{CallError, status, to_errno};
+use crate::error::{number, status};
 use crate::handles::opaque::PoolHandle;
-use crate::handles::slots;
+use crate::handles::slots::{self, PoolLife, with_life};
 use crate::handles::token::Token;
 
-/// Reads the pool's counters into `*stats`, `size` bytes: sizeof(*stats). It sets them and does not add. They
-/// are exact while the pool is at rest. Linux: page_pool_get_stats.
+/// Writes the pool's counters to `*stats`; `size` is sizeof(*stats). It sets them, and does not add. They are
+/// exact while no call about the pool is in progress. Linux: page_pool_get_stats.
 ///
 /// Thread: any.
-/// Errors: -EINVAL for NULL or a size that no struct has. -EINVAL, -ESTALE for a bad handle.
+/// Errors: -EINVAL for NULL, or a size that the struct never had. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock; nothing on the owner's thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_stats(pool: *mut PoolHandle, stats: *mut StatsC, size: usize) -> c_int {
     status(|| {
         let view = slots::view(Token::of(pool))?;
-        let now = slots::with_life(Token::of(pool), |life| Ok(view.and_fast_paths(life.handle.stats())))?;
-        // SAFETY: the caller's to write for `size` bytes, unless NULL.
+        let now = with_life(Token::of(pool), |life| Ok(view.and_fast_paths(life.handle.stats())))?;
+        // SAFETY: `stats` is NULL or the caller's to write for `size` bytes.
         unsafe { sized::write(stats, size, &now.into()) }
     })
 }
 
-/// Gives the number of pages that joined the pool and have not left: hold - release, also across wrap-around.
-/// Linux: page_pool_inflight.
+fn ask(pool: *mut PoolHandle, what: impl FnOnce(&PoolLife) -> i64) -> i64 {
+    number(|| with_life(Token::of(pool), |life| Ok(what(life))))
+}
+
+/// Returns the number of pages that joined the pool and have not left: `hold` - `release`, correct across
+/// wrap-around. Linux: page_pool_inflight.
 ///
 /// Thread: any.
 /// Errors: -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_inflight(pool: *mut PoolHandle) -> i64 {
-    to_errno(|| slots::with_life(Token::of(pool), |life| Ok(life.handle.inflight().total)))
-        .unwrap_or_else(i64::from)
+    ask(pool, |life| life.handle.inflight().total)
 }
 
-/// Gives the bytes lost when pages were cut into fragments: the ends of pages, and alignment.
+/// Returns how many bytes were lost when pages were cut into fragments: ends of pages, and alignment. The
+/// number only grows.
 ///
 /// Thread: any.
 /// Errors: -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_frag_waste(pool: *mut PoolHandle) -> i64 {
-    let waste = |life: &mut slots::PoolLife| Ok(life.handle.frag_waste() as i64);
-    to_errno(|| slots::with_life(Token::of(pool), waste)).unwrap_or_else(i64::from)
+    ask(pool, |life| life.handle.frag_waste() as i64)
 }
 
-/// Where the pages of a pool are. The places add up to pagepool_inflight when the pool is at rest.
+/// How many pages of a pool are where. The fields below `total` add up to it while no call about the pool is
+/// in progress.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct BufferLocationsC {
     /// Pages that joined the pool and have not left.
     pub total: i64,
-    /// In the owner's cache.
+    /// Pages in the owner's cache.
     pub cache: u64,
-    /// In the lanes of threads that returned them.
+    /// Pages in the lanes.
     pub lanes: u64,
-    /// In the ring.
+    /// Pages in the ring.
     pub ring: u64,
-    /// 1 while fragments are cut from a page.
+    /// 1 if the pool has a page from which it cuts fragments, otherwise 0.
     pub frag: u64,
-    /// In use, and in the deferred queue (pagepool_defer).
+    /// Pages that are out, and those in the deferred queue (pagepool_defer).
     pub out: u64,
 }
 
-/// Counts the pool's pages by the place where they are.
+/// Writes to `*places` how many pages of the pool are where.
 ///
 /// Thread: any.
-/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Errors: -EINVAL, -ESTALE for a bad handle. -EINVAL for NULL.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buffer_locations(
     pool: *mut PoolHandle,
     places: *mut BufferLocationsC,
 ) -> c_int {
-    status(|| {
-        if places.is_null() {
-            return Err(CallError::null());
-        }
-        let at = slots::with_life(Token::of(pool), |life| Ok(life.handle.inflight()))?;
-        let now = BufferLocationsC {
-            total: at.total,
-            cache: at.cache,
-            lanes: at.lanes,
-            ring: at.ring,
-            frag: at.frag,
-            out: at.out + at.deferred,
-        };
-        // SAFETY: not NULL, and the caller's to write.
-        unsafe { places.write(now) };
-        Ok(())
-    })
+    let locations = || {
+        let at = with_life(Token::of(pool), |life| Ok(life.handle.inflight()))?;
+        let (cache, lanes, ring, frag) = (at.cache, at.lanes, at.ring, at.frag);
+        Ok(BufferLocationsC { total: at.total, cache, lanes, ring, frag, out: at.out + at.deferred })
+    };
+    // SAFETY: `places` is NULL or the caller's to write.
+    unsafe { store(places, locations) }
 }

@@ -7,41 +7,41 @@ use std::ffi::{c_char, c_int};
 
 use crate::args::range::out_of_range;
 use crate::args::sized::text;
-use crate::error::{CallError, status, to_errno};
-use crate::handles::claim::claim;
+use crate::error::{number, status};
+use crate::handles::claim::change;
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::enter;
 use crate::handles::slots;
 use crate::handles::token::Token;
 
-/// Makes a tag of a pool that was made with `tagging`. Gives its number, 0 or more. The same name gives the
-/// same number.
+/// Registers a name for the holder of buffers, in a pool with `tagging`. Returns its tag, 0 or more. The same
+/// name gives the same tag.
 ///
 /// Thread: owner.
 /// Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_tag(pool: *mut PoolHandle, name: *const c_char) -> c_int {
-    let done = to_errno(|| {
+    number(|| {
         // SAFETY: the caller's text ends with a zero byte.
         let name = unsafe { text(name, "") };
         let token = Token::of(pool);
         let tag = enter(token, |owned| Ok(owned.bound.tag(&name)))?;
         slots::with_life(token, |life| {
-            if let Some(at) = life.tags.iter().position(|known| *known == tag) {
-                return Ok(at as c_int);
+            let known = life.tags.iter().position(|known| *known == tag);
+            if known.is_none() {
+                life.tags.try_reserve(1)?;
+                life.tags.push(tag);
             }
-            life.tags.try_reserve(1).map_err(|_| CallError::no_memory())?;
-            life.tags.push(tag);
-            Ok(life.tags.len() as c_int - 1)
+            Ok(known.unwrap_or(life.tags.len() - 1) as c_int)
         })
-    });
-    done.unwrap_or_else(|errno| errno)
+    })
 }
 
-/// Records who has a buffer now. It has no effect in a pool made without `tagging`.
+/// Records who holds a buffer now, for pagepool_shutdown_report. It has no effect in a pool without
+/// `tagging`.
 ///
-/// Thread: the one that has the buffer.
+/// Thread: the one that holds the buffer.
 /// Errors: -EINVAL for a tag that is not of this pool. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock.
 #[unsafe(no_mangle)]
@@ -51,9 +51,6 @@ pub extern "C" fn pagepool_buf_set_tag(pool: *mut PoolHandle, buf: *mut BufHandl
             let known = usize::try_from(tag).ok().and_then(|at| life.tags.get(at).copied());
             known.ok_or_else(|| out_of_range("tag", tag, "one that pagepool_tag gave for this pool"))
         })?;
-        let mut claimed = claim(Token::of(buf))?;
-        claimed.buffer.set_tag(tag);
-        claimed.put_back();
-        Ok(())
+        change(Token::of(buf), |buf| buf.set_tag(tag))
     })
 }

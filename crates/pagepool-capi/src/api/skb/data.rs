@@ -6,91 +6,90 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use ::pagepool::SkBuff;
+use ::pagepool::{SkBuff, SkbError};
 use libc::iovec;
 
-use crate::error::{CallError, status, to_errno, value_or};
+use crate::args::out::array_mut;
+use crate::error::{CallError, number, status, value_or};
 use crate::handles::opaque::{DomainHandle, SkbHandle};
-use crate::handles::skb_rows::with;
-use crate::handles::tables;
+use crate::handles::tables::{DOMAINS, SKBS};
 use crate::handles::token::Token;
 
 fn ask(skb: *mut SkbHandle, what: impl FnOnce(&mut SkBuff) -> usize) -> usize {
-    value_or(0, || with(Token::of(skb), |packet| Ok(what(packet))))
+    value_or(0, || SKBS.change(Token::of(skb), |packet| Ok(what(packet))))
 }
 
-/// Gives the bytes of the packet; 0 for a bad handle. Linux: skb->len.
+/// Returns the length of the packet in bytes. 0 for a bad handle. Linux: skb->len.
 ///
 /// Thread: any, one at a time per packet.
-/// Cost: a lock of the packet's own.
+/// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_len(skb: *mut SkbHandle) -> usize {
     ask(skb, |packet| packet.len())
 }
 
-/// Gives the bytes in the head; 0 for a bad handle. Linux: skb_headlen.
+/// Returns how many bytes of the packet lie in its head. 0 for a bad handle. Linux: skb_headlen.
 ///
 /// Thread: any, one at a time per packet.
-/// Cost: a lock of the packet's own.
+/// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_head_len(skb: *mut SkbHandle) -> usize {
     ask(skb, |packet| packet.head_len())
 }
 
-/// Gives the free bytes before the data of the head; 0 for a bad handle. Linux: skb_headroom.
+/// Returns the number of free bytes before the data of the head. 0 for a bad handle. Linux: skb_headroom.
 ///
 /// Thread: any, one at a time per packet.
-/// Cost: a lock of the packet's own.
+/// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_headroom(skb: *mut SkbHandle) -> usize {
     ask(skb, |packet| packet.headroom())
 }
 
-/// Gives the free bytes behind the data of the head; 0 if the packet has fragments, or for a bad handle.
-/// Linux: skb_tailroom.
+/// Returns the number of free bytes after the data of the head. 0 if the packet has fragments, or for a bad
+/// handle. Linux: skb_tailroom.
 ///
 /// Thread: any, one at a time per packet.
-/// Cost: a lock of the packet's own.
+/// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_tailroom(skb: *mut SkbHandle) -> usize {
     ask(skb, |packet| packet.tailroom())
 }
 
-/// Gives the bytes of memory that the packet occupies; 0 for a bad handle. Linux: skb->truesize.
+/// Returns how many bytes of memory the packet occupies. 0 for a bad handle. Linux: skb->truesize.
 ///
 /// Thread: any, one at a time per packet.
-/// Cost: a lock of the packet's own, and a look at every fragment.
+/// Cost: the packet's lock; reads the size of each fragment.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_truesize(skb: *mut SkbHandle) -> usize {
     ask(skb, |packet| packet.truesize())
 }
 
-/// Gives the number of fragments; 0 for a bad handle. Linux: skb_shinfo(skb)->nr_frags.
+/// Returns the number of fragments. 0 for a bad handle. Linux: skb_shinfo(skb)->nr_frags.
 ///
 /// Thread: any, one at a time per packet.
-/// Cost: a lock of the packet's own.
+/// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_nr_frags(skb: *mut SkbHandle) -> usize {
     ask(skb, |packet| packet.nr_frags())
 }
 
-/// Gives 1 if a clone shares the data, otherwise 0. Linux: skb_cloned.
+/// Returns 1 if a clone shares the bytes of the packet, otherwise 0. Linux: skb_cloned.
 ///
 /// Thread: any, one at a time per packet.
 /// Errors: -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad handle.
-/// Cost: a lock of the packet's own.
+/// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_is_cloned(skb: *mut SkbHandle) -> c_int {
-    let done = to_errno(|| with(Token::of(skb), |packet| Ok(c_int::from(packet.is_cloned()))));
-    done.unwrap_or_else(|errno| errno)
+    number(|| SKBS.change(Token::of(skb), |packet| Ok(packet.is_cloned().into())))
 }
 
-/// Gives the address of the head's data, pagepool_skb_head_len bytes. They may be written only while the
-/// packet is not cloned. NULL for a bad handle. Linux: skb->data.
+/// Returns the address of the data in the head, which is pagepool_skb_head_len bytes long. The data may be
+/// written only while no clone shares it. NULL for a bad handle. Linux: skb->data.
 ///
 /// Thread: any, one at a time per packet.
-/// Ownership: the address is valid until the head changes or the packet is put.
-/// Cost: a lock of the packet's own.
+/// Ownership: the address is valid until the head changes or the packet is released.
+/// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_data(skb: *mut SkbHandle) -> *mut c_void {
     let start = |packet: &mut SkBuff| {
@@ -99,46 +98,40 @@ pub extern "C" fn pagepool_skb_data(skb: *mut SkbHandle) -> *mut c_void {
         }
         packet.data_mut().map_or(null_mut(), <[u8]>::as_mut_ptr)
     };
-    value_or(null_mut(), || with(Token::of(skb), |packet| Ok(start(packet)))).cast()
+    value_or(null_mut(), || SKBS.change(Token::of(skb), |packet| Ok(start(packet)))).cast()
 }
 
-/// Writes where the bytes of the packet lie into the first `n` elements of `iov`, in order, as sendmsg
-/// expects them: the head if it has bytes, then every fragment. They are to be read only. Gives the number of
-/// all, at most 18. `iov` may be NULL if `n` is 0. Linux: skb_to_sgvec.
+/// Describes the bytes of the packet in `iov`, in order, for sendmsg(2): the head if it has bytes, then each
+/// fragment. Writes the first `n` elements, and returns how many there are, at most 18. The bytes are for
+/// reading. `iov` may be NULL if `n` is 0. Linux: skb_to_sgvec.
 ///
 /// Thread: any, one at a time per packet.
-/// Ownership: the addresses are valid until the packet changes or is put.
+/// Ownership: the addresses are valid until the packet changes or is released.
 /// Errors: -EOPNOTSUPP for memory that the CPU cannot read. -EBUSY during another call about the packet.
 ///     -EINVAL, -ESTALE for a bad handle.
-/// Cost: a lock of the packet's own.
+/// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_iovec(skb: *mut SkbHandle, iov: *mut iovec, n: usize) -> i64 {
-    let done = to_errno(|| {
-        if iov.is_null() && n > 0 {
-            return Err(CallError::null());
-        }
-        with(Token::of(skb), |packet| {
-            let chunks = packet.chunks().ok_or(::pagepool::SkbError::Unreadable)?;
+    number(|| {
+        // SAFETY: the caller gave room for `n`, or NULL.
+        let places = unsafe { array_mut(iov, n) }?;
+        SKBS.change(Token::of(skb), |packet| {
+            let chunks = packet.chunks().ok_or(SkbError::Unreadable)?;
             let mut count = 0;
             for chunk in chunks {
-                if count < n {
-                    let one = iovec { iov_base: chunk.as_ptr().cast_mut().cast(), iov_len: chunk.len() };
-                    // SAFETY: the caller gave room for `n`.
-                    let at = unsafe { iov.add(count) };
-                    // SAFETY: as above.
-                    unsafe { at.write(one) };
+                if let Some(place) = places.get_mut(count) {
+                    place.write(iovec { iov_base: chunk.as_ptr().cast_mut().cast(), iov_len: chunk.len() });
                 }
                 count += 1;
             }
             Ok(count as i64)
         })
-    });
-    done.unwrap_or_else(i64::from)
+    })
 }
 
-/// Gives the device address of a segment in a domain: segment 0 is the head, the fragments begin at 1.
-/// UINT64_MAX for memory that is not mapped there, a segment that does not exist, or a bad handle. Linux:
-/// skb_frag_dma_map.
+/// Returns the device address of a segment of the packet in a domain: segment 0 is the head, segment i is
+/// fragment i - 1. UINT64_MAX for a segment that does not exist or is not mapped there, or for a bad handle.
+/// Linux: skb_frag_dma_map.
 ///
 /// Thread: any, one at a time per packet.
 /// Cost: two locks and a lookup.
@@ -151,8 +144,8 @@ pub extern "C" fn pagepool_skb_dma_addr(
     const NONE: CallError =
         CallError::fixed(libc::EOPNOTSUPP, c"this segment does not exist, or is not mapped in this domain");
     value_or(u64::MAX, || {
-        let id = tables::domain(Token::of(domain))?.id();
-        with(Token::of(skb), |packet| {
+        let id = DOMAINS.get(Token::of(domain))?.id();
+        SKBS.change(Token::of(skb), |packet| {
             let at = match segment.checked_sub(1) {
                 None => packet.head_dma_addr_in(id),
                 Some(at) => packet.frags().get(at).and_then(|frag| frag.dma_addr_in(id)),
@@ -167,7 +160,7 @@ pub extern "C" fn pagepool_skb_dma_addr(
 /// Thread: any, one at a time per packet.
 /// Errors: -EINVAL for bytes beyond the packet. -EOPNOTSUPP for memory that the CPU cannot read. -EBUSY
 ///     during another call about the packet. -EINVAL, -ESTALE for a bad handle.
-/// Cost: a lock of the packet's own, and the copy.
+/// Cost: the packet's lock, and the copy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_copy_bits(
     skb: *mut SkbHandle,
@@ -176,19 +169,14 @@ pub unsafe extern "C" fn pagepool_skb_copy_bits(
     len: usize,
 ) -> c_int {
     status(|| {
-        if len == 0 {
-            return with(Token::of(skb), |packet| Ok(packet.copy_bits(offset, &mut [])?));
-        }
-        with(Token::of(skb), |packet| {
-            if to.is_null() || len > packet.len() {
-                return Err(if to.is_null() {
-                    CallError::null()
-                } else {
-                    ::pagepool::SkbError::TooShort.into()
-                });
+        SKBS.change(Token::of(skb), |packet| {
+            if len > packet.len() {
+                return Err(SkbError::TooShort.into());
             }
-            // SAFETY: the caller gave room for `len` bytes, which are initialised or only written.
-            let to = unsafe { std::slice::from_raw_parts_mut(to.cast::<u8>(), len) };
+            // SAFETY: the caller gave room for `len` bytes, or NULL.
+            let to = unsafe { array_mut(to.cast::<u8>(), len) }?;
+            // SAFETY: the caller's bytes are initialised, or only written.
+            let to = unsafe { &mut *(std::ptr::from_mut(to) as *mut [u8]) };
             Ok(packet.copy_bits(offset, to)?)
         })
     })

@@ -5,19 +5,18 @@
 
 use std::ffi::{c_int, c_void};
 
-use ::pagepool::{MAX_FRAGS, SharedBuf, SkBuff, SkbMemory};
+use ::pagepool::{MAX_FRAGS, SharedBuf, SkBuff, SkbError, SkbMemory};
 
 use crate::error::{CallError, CallResult, status};
 use crate::handles::claim::claim;
 use crate::handles::opaque::{BufHandle, SharedHandle, SkbHandle};
-use crate::handles::skb_rows::with;
-use crate::handles::tables;
+use crate::handles::tables::{SHARED_BUFS, SKBS};
 use crate::handles::token::Token;
 
 /// Whether a packet takes `len` bytes at `offset` of memory of `size` bytes; if not, why.
 fn takes(packet: &SkBuff, size: usize, offset: usize, len: usize) -> CallResult<()> {
     if packet.is_cloned() {
-        return Err(::pagepool::SkbError::Cloned.into());
+        return Err(SkbError::Cloned.into());
     }
     if packet.nr_frags() >= MAX_FRAGS {
         return Err(CallError::fixed(
@@ -36,18 +35,17 @@ fn takes(packet: &SkBuff, size: usize, offset: usize, len: usize) -> CallResult<
 
 /// Appends memory that `takes` said yes to.
 fn append(packet: &mut SkBuff, memory: impl Into<SkbMemory>, offset: usize, len: usize) -> CallResult<()> {
-    const UNEXPECTED: CallError = CallError::fixed(libc::EIO, c"an error inside pagepool: please report it");
-    packet.add_frag(memory, offset, len).map_err(|_| UNEXPECTED)
+    packet.add_frag(memory, offset, len).map_err(|_| CallError::INTERNAL)
 }
 
-/// Appends `len` bytes at `offset` in a buffer, as a fragment. A packet has up to 17 fragments. Linux:
-/// skb_add_rx_frag.
+/// Appends `len` bytes at `offset` in a buffer to the packet, as a fragment. A packet has at most 17
+/// fragments. Linux: skb_add_rx_frag.
 ///
 /// Thread: any, one at a time per packet.
 /// Ownership: the handle of the buffer ends, unless the call fails.
 /// Errors: -EINVAL for bytes beyond the buffer. -ENOSPC for the 18th fragment. -EBUSY while a clone shares
-///     the data. -EINVAL, -ESTALE for a bad handle.
-/// Cost: a lock of the packet's own.
+///     the bytes, or during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+/// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_add_buf(
     skb: *mut SkbHandle,
@@ -56,7 +54,7 @@ pub extern "C" fn pagepool_skb_add_buf(
     len: usize,
 ) -> c_int {
     status(|| {
-        with(Token::of(skb), |packet| {
+        SKBS.change(Token::of(skb), |packet| {
             let taken =
                 claim(Token::of(buf))?.give(|buffer| match takes(packet, buffer.len(), offset, len) {
                     Ok(()) => Ok(buffer),
@@ -67,8 +65,8 @@ pub extern "C" fn pagepool_skb_add_buf(
     })
 }
 
-/// Appends bytes of a shared buffer as a fragment: the packet is one more reader. Linux: skb_add_rx_frag,
-/// page_pool_ref_page.
+/// Appends `len` bytes at `offset` in a shared buffer to the packet, as a fragment. The packet is one more
+/// reader of the buffer. Linux: skb_add_rx_frag, page_pool_ref_page.
 ///
 /// Thread: any, one at a time per packet.
 /// Ownership: the shared handle stays the caller's.
@@ -82,8 +80,8 @@ pub extern "C" fn pagepool_skb_add_shared(
     len: usize,
 ) -> c_int {
     status(|| {
-        let reader = tables::shared_buf(Token::of(shared))?;
-        with(Token::of(skb), |packet| {
+        let reader = SHARED_BUFS.get(Token::of(shared))?;
+        SKBS.change(Token::of(skb), |packet| {
             takes(packet, SharedBuf::len(&reader), offset, len)?;
             append(packet, reader, offset, len)
         })
@@ -103,7 +101,7 @@ struct LentMemory {
 
 // SAFETY: the caller lends the memory, and the callback's argument, to any thread.
 unsafe impl Send for LentMemory {}
-// SAFETY: as above, and the bytes are only read.
+// SAFETY: the caller lends the memory to any thread, and its bytes are only read.
 unsafe impl Sync for LentMemory {}
 
 impl AsRef<[u8]> for LentMemory {
@@ -122,16 +120,16 @@ impl Drop for LentMemory {
     }
 }
 
-/// Appends memory of the caller's as a fragment that is only read. When no packet has it any more, `free` is
-/// called once with `arg` and the memory, in the call that ended the last use: a put, a pull, a trim or a
-/// copy into the head. The callback may use the library, except for that packet (-EBUSY). `free` may be NULL
-/// for memory that stays forever. Linux: ubuf_info.
+/// Appends `len` bytes of the caller's memory to the packet, as a fragment that is only read. After the last
+/// use of the bytes by any packet the library calls `free` once, with `arg` and the memory: in the call that
+/// ended the use, which may be a release, a pull, a trim or a copy into the head. `free` may use the library,
+/// except for that packet (-EBUSY). It may be NULL for memory that stays forever. Linux: ubuf_info.
 ///
 /// Thread: any, one at a time per packet.
 /// Ownership: the bytes must stay unchanged until `free` is called, on any thread. If the call fails, the
 ///     memory stays the caller's and `free` is not called.
 /// Errors: as pagepool_skb_add_buf. -EINVAL for NULL.
-/// Cost: a lock of the packet's own; allocates a count.
+/// Cost: the packet's lock; allocates a reference count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_add_memory(
     skb: *mut SkbHandle,
@@ -142,9 +140,9 @@ pub unsafe extern "C" fn pagepool_skb_add_memory(
 ) -> c_int {
     status(|| {
         if start.is_null() {
-            return Err(CallError::null());
+            return Err(CallError::NULL);
         }
-        with(Token::of(skb), |packet| {
+        SKBS.change(Token::of(skb), |packet| {
             takes(packet, len, 0, len)?;
             append(packet, SkbMemory::owned(LentMemory { start: start.cast(), len, free, arg }), 0, len)
         })

@@ -5,11 +5,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use ::pagepool::SkBuff;
+use ::pagepool::{SkBuff, SkbError};
 
 use crate::error::{CallResult, status};
 use crate::handles::opaque::SkbHandle;
-use crate::handles::skb_rows::with;
+use crate::handles::tables::SKBS;
 use crate::handles::token::Token;
 
 /// # Safety
@@ -20,86 +20,87 @@ unsafe fn grow(
     more: impl FnOnce(&mut SkBuff) -> CallResult<*mut u8>,
 ) -> c_int {
     status(|| {
-        let start = with(Token::of(skb), more)?;
+        let start = SKBS.change(Token::of(skb), more)?;
         if !at.is_null() {
-            // SAFETY: not NULL, and writable as the caller says.
+            // SAFETY: `at` is not NULL, so the caller's contract makes it writable.
             unsafe { at.write(start.cast()) };
         }
         Ok(())
     })
 }
 
-/// Adds `len` bytes at the front of the packet, from its headroom, and stores their address into `*at` unless
-/// `at` is NULL. They are not initialised. Linux: skb_push.
+/// Adds `len` bytes to the front of the packet, from its headroom, and stores their address in `*at` unless
+/// `at` is NULL. The library does not initialise them. Linux: skb_push.
 ///
 /// Thread: any, one at a time per packet.
-/// Errors: -ENOSPC without enough headroom (pagepool_skb_cow_head makes it). -EBUSY while a clone shares the
-///     data. -EINVAL, -ESTALE for a bad handle.
-/// Cost: a lock of the packet's own.
+/// Errors: -ENOSPC if there is too little headroom; pagepool_skb_cow_head makes more. -EBUSY while a clone
+///     shares the bytes, or during another call about the packet. -EINVAL, -ESTALE for a bad handle.
+/// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_push(skb: *mut SkbHandle, len: usize, at: *mut *mut c_void) -> c_int {
-    // SAFETY: the caller's place.
+    // SAFETY: `at` is NULL or the caller's to write.
     unsafe { grow(skb, at, |packet| Ok(packet.push(len)?.as_mut_ptr())) }
 }
 
-/// Adds `len` bytes at the end of the head, from its tailroom, and stores their address into `*at` unless
-/// `at` is NULL. They are not initialised. A packet with fragments has no tailroom. Linux: skb_put.
+/// Adds `len` bytes to the end of the packet, from the tailroom of its head, and stores their address in
+/// `*at` unless `at` is NULL. The library does not initialise them. A packet with fragments has no tailroom.
+/// Linux: skb_put.
 ///
 /// Thread: any, one at a time per packet.
-/// Errors: -ENOSPC without enough tailroom. -EBUSY while a clone shares the data. -EINVAL, -ESTALE for a bad
-///     handle.
-/// Cost: a lock of the packet's own.
+/// Errors: -ENOSPC if there is too little tailroom. -EBUSY while a clone shares the bytes, or during another
+///     call about the packet. -EINVAL, -ESTALE for a bad handle.
+/// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_skb_append(skb: *mut SkbHandle, len: usize, at: *mut *mut c_void) -> c_int {
-    // SAFETY: the caller's place.
+    // SAFETY: `at` is NULL or the caller's to write.
     unsafe { grow(skb, at, |packet| Ok(packet.put(len)?.as_mut_ptr())) }
 }
 
-fn change(skb: *mut SkbHandle, what: impl FnOnce(&mut SkBuff) -> Result<(), ::pagepool::SkbError>) -> c_int {
-    status(|| with(Token::of(skb), |packet| Ok(what(packet)?)))
+fn change(skb: *mut SkbHandle, what: impl FnOnce(&mut SkBuff) -> Result<(), SkbError>) -> c_int {
+    status(|| SKBS.change(Token::of(skb), |packet| Ok(what(packet)?)))
 }
 
-/// Removes `len` bytes from the front of the packet. Fragments without bytes left return at once. Linux:
-/// pskb_pull.
+/// Removes `len` bytes from the front of the packet. A fragment of which no byte is left is returned at once.
+/// Linux: pskb_pull.
 ///
 /// Thread: any, one at a time per packet.
-/// Errors: -EINVAL for more bytes than the packet has. -ENOBUFS, -ENOMEM if the fragments of a clone need a
-///     description of their own. -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad
+/// Errors: -EINVAL for more bytes than the packet has. -ENOBUFS, -ENOMEM if the packet is a clone and needs a
+///     description of its own. -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad
 ///     handle.
-/// Cost: a lock of the packet's own.
+/// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_pull(skb: *mut SkbHandle, len: usize) -> c_int {
     change(skb, |packet| packet.pull(len))
 }
 
-/// Cuts the packet to its first `len` bytes; a shorter packet stays as it is. Linux: pskb_trim.
+/// Cuts the packet to its first `len` bytes. A shorter packet is unchanged. Linux: pskb_trim.
 ///
 /// Thread: any, one at a time per packet.
 /// Errors: as pagepool_skb_pull.
-/// Cost: a lock of the packet's own.
+/// Cost: the packet's lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_trim(skb: *mut SkbHandle, len: usize) -> c_int {
     change(skb, |packet| packet.trim(len))
 }
 
-/// Moves the first `len` bytes of the packet into its head, by a copy if they are not there. Linux:
+/// Makes the first `len` bytes of the packet lie in its head; it copies those that lie in fragments. Linux:
 /// pskb_may_pull.
 ///
 /// Thread: any, one at a time per packet.
 /// Errors: -EINVAL for more bytes than the packet has. -EOPNOTSUPP for memory that the CPU cannot read.
 ///     -ENOBUFS, -ENOMEM. -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad handle.
-/// Cost: a lock of the packet's own, and the copy of the missing bytes.
+/// Cost: the packet's lock, and the copy.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_make_linear(skb: *mut SkbHandle, len: usize) -> c_int {
     change(skb, |packet| packet.make_linear(len))
 }
 
-/// Gives a clone a head of its own in ordinary memory, and a reference to every fragment, so that it may be
-/// written. A packet without clones stays as it is. Linux: skb_unclone.
+/// Makes the head of a clone writable: copies it into ordinary memory of its own, and takes a reference to
+/// each fragment. A packet without clones is unchanged. Linux: skb_unclone.
 ///
 /// Thread: any, one at a time per packet.
 /// Errors: -ENOBUFS, -ENOMEM. -EBUSY during another call about the packet. -EINVAL, -ESTALE for a bad handle.
-/// Cost: a lock of the packet's own, and the copy of the head.
+/// Cost: the packet's lock, and the copy of the head.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_unclone(skb: *mut SkbHandle) -> c_int {
     change(skb, SkBuff::unclone)
@@ -110,7 +111,7 @@ pub extern "C" fn pagepool_skb_unclone(skb: *mut SkbHandle) -> c_int {
 ///
 /// Thread: any, one at a time per packet.
 /// Errors: as pagepool_skb_unclone.
-/// Cost: a lock of the packet's own, and the copy of the head if one is needed.
+/// Cost: the packet's lock, and the copy of the head if it is needed.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_skb_cow_head(skb: *mut SkbHandle, headroom: usize) -> c_int {
     change(skb, |packet| packet.cow_head(headroom))
