@@ -62,12 +62,6 @@ impl CallError {
     /// A panic, or a case that cannot happen.
     pub(crate) const INTERNAL: Self = Self::fixed(libc::EIO, c"an error inside pagepool: please report it");
 
-    /// The errno, positive.
-    #[cfg(test)]
-    pub(crate) fn errno(&self) -> c_int {
-        self.errno
-    }
-
     /// Keeps the sentence for this thread, and gives the negative errno.
     #[cold]
     pub(crate) fn report(self) -> c_int {

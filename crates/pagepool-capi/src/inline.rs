@@ -5,7 +5,7 @@
 
 use std::ffi::c_void;
 
-use crate::handles::directory::directory;
+use crate::handles::directory::DIRECTORY;
 use crate::handles::view::{MAX_POOLS, VIEWS};
 
 /// Which layout of views, directory and entries this is. Raised with every change of one of them; inline.h
@@ -31,7 +31,10 @@ unsafe impl Sync for InlineC {}
 /// Cost: an address.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_inline_tables(layout: u32) -> *const InlineC {
-    static TABLES: InlineC =
-        InlineC { views: (&raw const VIEWS).cast(), directory: directory(), view_mask: MAX_POOLS as u64 - 1 };
+    static TABLES: InlineC = InlineC {
+        views: (&raw const VIEWS).cast(),
+        directory: (&raw const DIRECTORY).cast(),
+        view_mask: MAX_POOLS as u64 - 1,
+    };
     if layout == LAYOUT { &raw const TABLES } else { std::ptr::null() }
 }

@@ -28,7 +28,7 @@ mod tests {
     #[test]
     fn more_than_there_is_is_refused() {
         assert!(expect(FEW).is_ok());
-        assert_eq!(expect(usize::MAX / 4).unwrap_err().errno(), libc::ENOMEM);
-        assert_eq!(expect(usize::MAX).unwrap_err().errno(), libc::ENOMEM);
+        assert_eq!(expect(usize::MAX / 4).unwrap_err().report(), -libc::ENOMEM);
+        assert_eq!(expect(usize::MAX).unwrap_err().report(), -libc::ENOMEM);
     }
 }

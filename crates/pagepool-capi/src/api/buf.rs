@@ -15,7 +15,6 @@ use ::pagepool::PageBuf;
 
 use crate::error::{CallError, number, status, value_or};
 use crate::handles::claim::{Claimed, change, claim, look, put_by_place, put_here};
-use crate::handles::directory;
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::enter;
 use crate::handles::token::Token;
@@ -75,14 +74,10 @@ pub extern "C" fn pagepool_buf_put_sync(buf: *mut BufHandle, dirty: usize) -> c_
 /// Cost: one lookup more than pagepool_buf_put.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_recycle_direct(pool: *mut PoolHandle, buf: *mut BufHandle) -> c_int {
-    const ANOTHERS: CallError = CallError::fixed(libc::EINVAL, c"the buffer belongs to another pool");
     status(|| {
         enter(Token::of(pool), |owned| {
-            let token = Token::of(buf);
-            if !std::ptr::eq(directory::find(token)?.view, owned.view) {
-                return Err(ANOTHERS);
-            }
-            Ok(claim(token)?.keep())
+            owned.check_buffer(Token::of(buf))?;
+            Ok(claim(Token::of(buf))?.keep())
         })
     })
 }

@@ -16,7 +16,6 @@ use crate::args::sized::{self, Sized0};
 use crate::counters::DeferredStatsC;
 use crate::error::{CallError, number, status};
 use crate::handles::claim::claim;
-use crate::handles::directory;
 use crate::handles::opaque::{BufHandle, DeferredUserHandle, PoolHandle};
 use crate::handles::owner::enter;
 use crate::handles::slots;
@@ -145,13 +144,13 @@ pub extern "C" fn pagepool_defer(
         libc::ENOBUFS,
         c"the deferred queue is full: poll it, or make the pool with a larger defer_capacity",
     );
-    const ANOTHERS: CallError =
-        CallError::fixed(libc::EINVAL, c"the buffer or the user belongs to another pool");
+    const ANOTHERS: CallError = CallError::fixed(libc::EINVAL, c"the user belongs to another pool");
     status(|| {
         let (pool, buf) = (Token::of(pool), Token::of(buf));
         enter(pool, |owned| {
             let known = DEFERRED_USERS.get(Token::of(user))?;
-            if known.pool != pool || !std::ptr::eq(directory::find(buf)?.view, owned.view) {
+            owned.check_buffer(buf)?;
+            if known.pool != pool {
                 return Err(ANOTHERS);
             }
             let defer =

@@ -107,7 +107,7 @@ impl ArenaParamsC {
     /// lives.
     pub(crate) unsafe fn to_rust(self, here: &Arc<AtomicU8>) -> CallResult<ArenaParams> {
         Ok(ArenaParams {
-            // SAFETY: the caller says so.
+            // SAFETY: the caller says that `name` is NULL or ends with a zero byte.
             name: unsafe { text(self.name, "arena") },
             max_bytes: self.bytes(),
             backing: self.backing()?,

@@ -67,7 +67,7 @@ fn uninstall(view: &PoolView) -> CallResult<Bound> {
     if !view.is_mine() {
         return Err(CallError::NOT_OWNER);
     }
-    if own(view).is_in_call() {
+    if own(view).calls.get() != 0 {
         return Err(CallError::fixed(
             libc::EBUSY,
             c"a callback of this pool's own call cannot unbind or destroy it: do so after the call",
@@ -106,7 +106,7 @@ pub(crate) fn destroy(pool: Token) -> CallResult<EndedPool> {
         if let Half::Bound = life.half {
             life.half = Half::Idle(uninstall(view)?.unbind());
         }
-        match std::mem::replace(&mut life.half, Half::Ending) {
+        match std::mem::replace(&mut life.half, Half::Ended) {
             Half::Idle(idle) => {
                 view.token.store(0, Release);
                 Ok((idle, life.handle.clone()))

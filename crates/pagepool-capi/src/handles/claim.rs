@@ -22,7 +22,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering::*, compiler_fence};
 
-use ::pagepool::{PageBuf, RawBuf, fence_all_threads};
+use ::pagepool::{PageBuf, fence_all_threads};
 
 use crate::error::{CallError, CallResult};
 use crate::handles::directory::{self, BufPlace};
@@ -149,12 +149,6 @@ fn put_into(view: &PoolView, token: Token, me: u64) -> bool {
     done
 }
 
-/// Why there is no device address.
-pub(crate) const NO_RAW: CallError = CallError::fixed(
-    libc::EOPNOTSUPP,
-    c"the buffer has no raw form: its pool has no domain, or it is a fragment that shares a cache line",
-);
-
 /// The token of a buffer that was kept is over: a fragment's place is free for another.
 fn end_token(token: Token, view: &PoolView) {
     if token.is(HandleKind::Frag) {
@@ -186,11 +180,6 @@ impl Claimed {
                 Err(error)
             }
         }
-    }
-
-    /// The buffer as a device address.
-    pub(crate) fn into_raw(self) -> CallResult<RawBuf> {
-        self.give(|buffer| buffer.into_raw().map_err(|buffer| (buffer, NO_RAW)))
     }
 
     /// Puts the buffer back behind its token, as it is now.

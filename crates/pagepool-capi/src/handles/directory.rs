@@ -34,7 +34,7 @@ pub(crate) struct FragEntry {
 
 /// What the directory knows of 4096 places. Unused while `kind` is 0.
 #[repr(C, align(32))]
-struct DirectoryRow {
+pub(crate) struct DirectoryRow {
     view: AtomicPtr<PoolView>,
     kind: AtomicU64,
     /// Words of pages, or entries of fragments: those of this row.
@@ -43,7 +43,7 @@ struct DirectoryRow {
 
 const _: () = assert!(size_of::<DirectoryRow>() == 32, "pagepool.h knows it");
 
-static DIRECTORY: [DirectoryRow; ROWS] = [const {
+pub(crate) static DIRECTORY: [DirectoryRow; ROWS] = [const {
     DirectoryRow {
         view: AtomicPtr::new(ptr::null_mut()),
         kind: AtomicU64::new(0),
@@ -51,12 +51,13 @@ static DIRECTORY: [DirectoryRow; ROWS] = [const {
     }
 }; ROWS];
 
-/// PlaceRange in sequence, with their words or entries: a pool's until it is freed, then another's.
+/// Places in sequence, with their words or entries: a pool's until it is freed, then another's.
 #[derive(Clone, Copy)]
 pub(crate) struct PlaceRange {
     first: u32,
     count: u32,
-    lives: *mut LifeWord,
+    /// The words of pages by number, or the entries of fragments.
+    pub(crate) lives: *mut LifeWord,
 }
 
 // SAFETY: the address is that of atomics that are never freed.
@@ -73,7 +74,7 @@ static PLACES: Mutex<PlaceAllocator> =
     Mutex::new(PlaceAllocator { made: 0, pages: Vec::new(), frags: Vec::new() });
 
 impl PlaceRange {
-    /// PlaceRange for `pages` pages of a pool.
+    /// Places for `pages` pages of a pool.
     pub(crate) fn for_pages(pages: u32, view: &'static PoolView) -> CallResult<Self> {
         Self::take(HandleKind::Page, pages.div_ceil(1 << ROW_SHIFT), view)
     }
@@ -123,11 +124,6 @@ impl PlaceRange {
     pub(crate) fn first_place(&self) -> u32 {
         self.first << ROW_SHIFT
     }
-
-    /// The words of pages, by number.
-    pub(crate) fn words(&self) -> *mut LifeWord {
-        self.lives
-    }
 }
 
 impl PlaceAllocator {
@@ -167,11 +163,6 @@ pub(crate) fn entry(place: u32) -> &'static FragEntry {
     let entry = unsafe { lives.add((place & IN_ROW) as usize) };
     // SAFETY: entries are atomics and never freed.
     unsafe { &*entry }
-}
-
-/// Where the directory lies, for the inline functions.
-pub(crate) const fn directory() -> *const std::ffi::c_void {
-    (&raw const DIRECTORY).cast()
 }
 
 /// What a buffer's token names.

@@ -3,51 +3,31 @@
 //! Written out one by one, because the tool that writes the header does not look into macros.
 
 /// A pool of pages: pagepool_create creates it, pagepool_destroy ends it.
-pub struct PoolHandle {
-    _never: [u8; 0],
-}
+pub enum PoolHandle {}
 
 /// An arena: memory from which pools take pages. pagepool_arena_create creates it.
-pub struct ArenaHandle {
-    _never: [u8; 0],
-}
+pub enum ArenaHandle {}
 
 /// A buffer: a page of a pool, or a fragment of a page. The owner allocates it; any thread returns it, once.
-pub struct BufHandle {
-    _never: [u8; 0],
-}
+pub enum BufHandle {}
 
 /// A reference to a page, which keeps its memory from being used again: pagepool_buf_page_ref takes it.
-pub struct PageRefHandle {
-    _never: [u8; 0],
-}
+pub enum PageRefHandle {}
 
 /// A domain: the address space of a device. pagepool_domain_create, _identity and _offset create it.
-pub struct DomainHandle {
-    _never: [u8; 0],
-}
+pub enum DomainHandle {}
 
 /// One reader's handle of a shared buffer: pagepool_buf_share and pagepool_shared_clone make it.
-pub struct SharedHandle {
-    _never: [u8; 0],
-}
+pub enum SharedHandle {}
 
 /// A packet for network stacks: pagepool_skb_from_buf, _alloc and _clone create it.
-pub struct SkbHandle {
-    _never: [u8; 0],
-}
+pub enum SkbHandle {}
 
 /// A cache for the descriptions of packets: pagepool_skb_cache_create creates it.
-pub struct SkbCacheHandle {
-    _never: [u8; 0],
-}
+pub enum SkbCacheHandle {}
 
 /// A user of deferred buffers: pagepool_deferred_user_create registers it.
-pub struct DeferredUserHandle {
-    _never: [u8; 0],
-}
+pub enum DeferredUserHandle {}
 
 /// The end of a pool: pagepool_destroy_watched makes it, pagepool_shutdown_wait waits for it.
-pub struct ShutdownHandle {
-    _never: [u8; 0],
-}
+pub enum ShutdownHandle {}

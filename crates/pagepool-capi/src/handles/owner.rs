@@ -46,7 +46,7 @@ pub(crate) fn enter<R>(pool: Token, call: impl FnOnce(&OwnerCall<'_>) -> CallRes
     let own = unsafe { &*view.own.load(Acquire) };
     own.calls.set(own.calls.get() + 1);
     let _call = CallCount(&own.calls);
-    // SAFETY: as above; while `calls` is not 0 it is not taken away.
+    // SAFETY: this thread owns the pool; while `calls` is not 0 `bound` is not taken away.
     let bound = unsafe { &*own.bound.get() }.as_ref().ok_or(CallError::NOT_OWNER)?;
     call(&OwnerCall { view, pool, bound, own })
 }
@@ -60,6 +60,12 @@ impl OwnerCall<'_> {
     /// The buffer of a device address.
     pub(crate) fn at_address(&self, addr: u64) -> CallResult<PageBuf> {
         Ok(self.own.handle.from_raw(DeviceAddr(addr))?)
+    }
+
+    /// Refuses a buffer of another pool.
+    pub(crate) fn check_buffer(&self, buf: Token) -> CallResult<()> {
+        const ANOTHERS: CallError = CallError::fixed(libc::EINVAL, c"the buffer belongs to another pool");
+        if std::ptr::eq(directory::find(buf)?.view, self.view) { Ok(()) } else { Err(ANOTHERS) }
     }
 
     /// Gives a buffer of this pool a token. Where there is no memory for that it goes home.

@@ -28,9 +28,4 @@ impl OwnerHalf {
     pub(crate) fn new(handle: PoolRef) -> Self {
         Self { handle, bound: UnsafeCell::new(None), calls: Cell::new(0), frags: Cell::new(0) }
     }
-
-    /// Whether a call of the owner is under way, so that this one comes from a callback.
-    pub(crate) fn is_in_call(&self) -> bool {
-        self.calls.get() != 0
-    }
 }

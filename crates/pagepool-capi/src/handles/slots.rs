@@ -25,10 +25,8 @@ pub(crate) enum Half {
     Idle(Pool),
     /// The thread in the row's `owner`, in [`OwnerHalf`].
     Bound,
-    /// It was given up; the buffers that are out come home one by one.
-    Ended(Arc<Shutdown>),
-    /// It is being given up.
-    Ending,
+    /// Nobody any more: the pool ended, and the buffers that are out return one by one.
+    Ended,
 }
 
 /// What a slot knows of its pool.
@@ -56,7 +54,12 @@ static SLOTS: [PoolSlot; MAX_POOLS] =
 struct SlotList {
     used: u32,
     free: Vec<u32>,
-    ended: Vec<u32>,
+    ended: Vec<EndedSlot>,
+}
+
+struct EndedSlot {
+    slot: u32,
+    shutdown: Arc<Shutdown>,
 }
 
 static SLOT_LIST: Mutex<SlotList> = Mutex::new(SlotList { used: 0, free: Vec::new(), ended: Vec::new() });
@@ -80,10 +83,6 @@ impl PoolLife {
             pages,
             taken: Vec::new(),
         }
-    }
-
-    fn end(&self) -> Option<&Arc<Shutdown>> {
-        if let Half::Ended(end) = &self.half { Some(end) } else { None }
     }
 
     /// A list of free entries for fragments: 4096 fresh ones, which the pool has until it is freed.
@@ -139,7 +138,7 @@ pub(crate) fn insert(mut life: PoolLife) -> CallResult<Token> {
     let bias = if ::pagepool::fences_are_free() { BIAS_FREE } else { BIAS_SHARED };
     view.bias.store(bias, Relaxed);
     view.home.store(life.handle.token().as_ptr(), Relaxed);
-    view.words.store(words.words(), Relaxed);
+    view.words.store(words.lives, Relaxed);
     view.base.store(u64::from(words.first_place()) << 4 | HandleKind::Page as u64, Relaxed);
     view.pages.store(u64::from(life.pages), Relaxed);
     view.own.store(Box::into_raw(Box::new(OwnerHalf::new(life.handle.clone()))), Relaxed);
@@ -168,36 +167,27 @@ fn free_slot() -> CallResult<u32> {
     Ok(used)
 }
 
-/// A pool has ended: its slot is free once its last buffer is home.
+/// A pool has ended: its slot is free once its last buffer has returned.
 pub(crate) fn ended(pool: Token, shutdown: Arc<Shutdown>) {
-    if let Some(life) = life_of(pool.place()).as_mut() {
-        life.half = Half::Ended(shutdown);
-    }
-    list().ended.push(pool.place()); // room for every slot was reserved
+    list().ended.push(EndedSlot { slot: pool.place(), shutdown }); // room for every slot was reserved
 }
 
-/// Frees the slots of pools whose last buffer came home. Buffers that wait in an ended pool are asked after.
+/// Frees the slots of pools whose last buffer has returned. Asks about the deferred buffers of ended pools.
 pub(crate) fn reap() {
-    let complete = ends().into_iter().filter(|end| end.is_complete()); // with no lock held: it may ask users
-    for life in complete.filter_map(|end| take_complete(&end)) {
+    let ends: Vec<_> = list().ended.iter().map(|ended| ended.shutdown.clone()).collect();
+    let complete = ends.iter().filter(|end| end.is_complete()); // with no lock held: it may ask users
+    for life in complete.filter_map(take_complete) {
         life.taken.iter().for_each(|rows| rows.give_back());
         drop(life); // with no lock held: a domain may go with it, and that is foreign code
     }
 }
 
-/// The ends of pools that wait for their last buffers.
-fn ends() -> Vec<Arc<Shutdown>> {
-    let list = list();
-    list.ended.iter().filter_map(|&at| life_of(at).as_deref().and_then(PoolLife::end).cloned()).collect()
-}
-
-/// The life of a pool whose last buffer is home, unless somebody else took it; its slot is free from now on.
+/// The life of a pool whose last buffer has returned, unless somebody else took it; its slot is free from now
+/// on.
 fn take_complete(end: &Arc<Shutdown>) -> Option<Box<PoolLife>> {
     let mut list = list();
-    let is_that =
-        |at: &u32| life_of(*at).as_deref().and_then(PoolLife::end).is_some_and(|its| Arc::ptr_eq(its, end));
-    let which = list.ended.iter().position(is_that)?;
-    let at = list.ended.swap_remove(which);
+    let which = list.ended.iter().position(|ended| Arc::ptr_eq(&ended.shutdown, end))?;
+    let at = list.ended.swap_remove(which).slot;
     let life = life_of(at).take();
     let own = VIEWS[at as usize % MAX_POOLS].own.swap(std::ptr::null_mut(), Relaxed);
     if !own.is_null() {

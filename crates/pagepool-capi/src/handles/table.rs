@@ -167,10 +167,10 @@ mod tests {
         let first = table.insert("first").unwrap();
         assert_eq!(table.with(first, |thing| *thing).unwrap(), "first");
         assert_eq!(table.remove(first).unwrap(), "first");
-        assert_eq!(table.remove(first).unwrap_err().errno(), libc::ESTALE);
+        assert_eq!(table.remove(first).unwrap_err().report(), -libc::ESTALE);
         let second = table.insert("second").unwrap();
         assert_eq!(first.place(), second.place());
-        assert_eq!(table.with(first, |_| ()).unwrap_err().errno(), libc::ESTALE);
+        assert_eq!(table.with(first, |_| ()).unwrap_err().report(), -libc::ESTALE);
         assert_eq!(table.with(second, |thing| *thing).unwrap(), "second");
     }
 
@@ -180,7 +180,7 @@ mod tests {
         let first = table.insert(1).unwrap();
         let second = table.insert(2).unwrap();
         let turned = Token::new(HandleKind::PageRef, second.place(), first.generation());
-        assert_eq!(table.remove(turned).unwrap_err().errno(), libc::EINVAL);
+        assert_eq!(table.remove(turned).unwrap_err().report(), -libc::EINVAL);
         assert_eq!(table.remove(second).unwrap(), 2);
     }
 
@@ -192,7 +192,7 @@ mod tests {
         let of_the_future =
             Token::new(HandleKind::PageRef, token.place(), token.generation().wrapping_add(1));
         for bad in [Token(0), Token(u64::MAX), Token(0xdead_beef), of_another_kind, of_the_future] {
-            assert_eq!(table.remove(bad).unwrap_err().errno(), libc::EINVAL, "{bad:?}");
+            assert_eq!(table.remove(bad).unwrap_err().report(), -libc::EINVAL, "{bad:?}");
         }
     }
 
@@ -208,8 +208,8 @@ mod tests {
         assert_ne!(tokens[0], tokens[1]);
         let third = table.insert(3).unwrap();
         for stale in tokens {
-            assert_eq!(table.change(stale, |_| Ok(())).unwrap_err().errno(), libc::ESTALE);
-            assert_eq!(table.remove(stale).unwrap_err().errno(), libc::ESTALE);
+            assert_eq!(table.change(stale, |_| Ok(())).unwrap_err().report(), -libc::ESTALE);
+            assert_eq!(table.remove(stale).unwrap_err().report(), -libc::ESTALE);
         }
         assert_eq!(table.remove(third).unwrap(), 3);
     }
@@ -228,8 +228,8 @@ mod tests {
     fn a_busy_row_refuses_or_waits() {
         let refusing = HandleTable::new(HandleKind::Skb, Some(c"busy"));
         let token = refusing.insert(1).unwrap();
-        let inner = refusing.with(token, |_| refusing.get(token).unwrap_err().errno()).unwrap();
-        assert_eq!(inner, libc::EBUSY);
+        let inner = refusing.with(token, |_| refusing.get(token).unwrap_err().report()).unwrap();
+        assert_eq!(inner, -libc::EBUSY);
 
         let waiting = HandleTable::new(HandleKind::PageRef, None);
         let token = waiting.insert(0).unwrap();

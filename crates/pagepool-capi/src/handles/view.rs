@@ -113,9 +113,9 @@ impl PoolView {
         // SAFETY: this thread owns the pool, so it is there, and so are its parts.
         let count = unsafe { &(*cache).count };
         let at = count.load(Relaxed).checked_sub(1)?;
-        // SAFETY: as above; the count is at most the capacity.
+        // SAFETY: this thread owns the pool, so the cache is there; the count is at most the capacity.
         let page = unsafe { entry_of(cache, at) };
-        // SAFETY: as above; entries below the count are initialised.
+        // SAFETY: entries below the count are initialised, and the owner's alone.
         let page = unsafe { page.read() };
         let token = self.word(page).begin_again()?;
         count.store(at, Relaxed);
@@ -164,9 +164,9 @@ impl PoolView {
         if at >= *limit || !self.word(page).end_plain(token) {
             return false;
         }
-        // SAFETY: as above; there is room for `limit` entries.
+        // SAFETY: this thread owns the pool, so the cache is there, with room for `limit` entries.
         let space = unsafe { entry_of(cache, at) };
-        // SAFETY: as above; the entries are the owner's alone.
+        // SAFETY: `at` is below `limit`, and the entries are the owner's alone.
         unsafe { space.write(page) };
         count.store(at + 1, Relaxed);
         true
@@ -200,7 +200,7 @@ impl PoolView {
 unsafe fn entry_of(cache: *mut CacheHead, at: usize) -> *mut u32 {
     // SAFETY: the entries follow the head.
     let entries = unsafe { cache.add(1) }.cast::<u32>();
-    // SAFETY: the caller says so.
+    // SAFETY: `at` is at most the capacity, as the caller says.
     unsafe { entries.add(at) }
 }
 

@@ -10,8 +10,8 @@ use ::pagepool::{DeviceAddr, PageBuf};
 
 use crate::api::pool::alloc::EXHAUSTED;
 use crate::args::out::{array, array_mut, store};
-use crate::error::{CallResult, status, value_or};
-use crate::handles::claim::{NO_RAW, claim};
+use crate::error::{CallError, CallResult, status, value_or};
+use crate::handles::claim::claim;
 use crate::handles::opaque::{BufHandle, PoolHandle};
 use crate::handles::owner::{OwnerCall, enter, frag_token, page_token};
 use crate::handles::slots;
@@ -29,6 +29,12 @@ pub struct RawC {
     pub reserved: u32,
 }
 
+/// Why there is no device address.
+const NO_RAW: CallError = CallError::fixed(
+    libc::EOPNOTSUPP,
+    c"the buffer has no raw form: its pool has no domain, or it is a fragment that shares a cache line",
+);
+
 /// Turns a buffer into its device address, for a descriptor ring. pagepool_from_raw turns the address into a
 /// buffer again; pagepool_put_addr returns it to the pool.
 ///
@@ -40,7 +46,8 @@ pub struct RawC {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_into_raw(buf: *mut BufHandle, raw: *mut RawC) -> c_int {
     let make = || {
-        let made = claim(Token::of(buf))?.into_raw()?;
+        let raw = |buffer: PageBuf| buffer.into_raw().map_err(|buffer| (buffer, NO_RAW));
+        let made = claim(Token::of(buf))?.give(raw)?;
         Ok(RawC { addr: made.addr.0, len: made.len, reserved: 0 })
     };
     // SAFETY: `raw` is NULL or the caller's to write.

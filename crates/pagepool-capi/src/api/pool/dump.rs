@@ -36,7 +36,7 @@ fn line(dump: &mut String, life: &PoolLife, view: &PoolView) {
     let state = match &life.half {
         Half::Idle(_) => "unbound",
         Half::Bound => "bound",
-        Half::Ending | Half::Ended(_) => "destroyed",
+        Half::Ended => "destroyed",
     };
     let at = life.handle.inflight();
     let page = view.page_size.load(Relaxed);
