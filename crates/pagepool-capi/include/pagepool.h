@@ -518,62 +518,72 @@ struct pagepool_inline_ {
  */
 struct pagepool_stats {
     /**
-     * Pages handed out from the cache, and fragment pages that are cut again in place.
+     * Pages handed out from the cache, and fragment pages that are cut again in place. If it rises: normal.
      */
     uint64_t alloc_fast;
     /**
-     * Pages returned into the cache on the owner's thread, and fragment pages that are cut again in place.
+     * Pages returned into the cache on the owner's thread, and fragment pages that are cut again in place. If
+     * it rises: normal.
      */
     uint64_t recycle_cached;
     /**
-     * Allocations for which the provider (the arena) gave pages, up to `refill` at once.
+     * Allocations for which the provider (the arena) gave pages, up to `refill` at once. If it rises: after
+     * warm-up: pages are lost, held longer, or waived; `inflight` says where they are.
      */
     uint64_t alloc_slow;
     /**
-     * Pages of an order above 0 that the provider (the arena) gave.
+     * Pages of an order above 0 that the provider (the arena) gave. If it rises: as `alloc_slow`.
      */
     uint64_t alloc_slow_high_order;
     /**
-     * Refills that found no page: cache, lanes and ring were empty, and no deferred page was done.
+     * Refills that found no page: cache, lanes and ring were empty, and no deferred page was done. If it
+     * rises: with `alloc_slow`: more pages are out than before; find out who has them before you enlarge the
+     * arena.
      */
     uint64_t alloc_empty;
     /**
-     * Refills that found at least one page in lanes, ring or deferred queue; one per refill.
+     * Refills that found at least one page in lanes, ring or deferred queue; one per refill. If it rises:
+     * normal, if other threads return buffers.
      */
     uint64_t alloc_refill;
     /**
      * Pages released because they lie on the wrong memory node. At most one per look at lanes and ring; an
-     * allocation looks once, or twice in a pool with `wakeup`.
+     * allocation looks once, or twice in a pool with `wakeup`. If it rises: the owner moved to another node:
+     * pin it, or set `nid`.
      */
     uint64_t alloc_waive;
     /**
-     * Allocations that failed. Linux has no such counter.
+     * Allocations that failed. Linux has no such counter. If it rises: the arena is exhausted: raise
+     * `max_bytes`, or find out who has the buffers (`tagging`).
      */
     uint64_t alloc_failed;
     /**
-     * Pages that found the cache full. Each is counted again, under `recycle_ring` or `recycle_ring_full`.
+     * Pages that found the cache full. Each is counted again, under `recycle_ring` or `recycle_ring_full`. If
+     * it rises: the owner frees more than it allocates: normal for a sending owner; else raise `cache_size`.
      */
     uint64_t recycle_cache_full;
     /**
-     * Pages returned into the ring or a lane.
+     * Pages returned into the ring or a lane. If it rises: normal, if other threads return buffers.
      */
     uint64_t recycle_ring;
     /**
      * Pages that found ring and lane full and left the pool. One per page; for bulk returns Linux counts
-     * calls.
+     * calls. If it rises: the owner refills too rarely: raise `lane_size`, `ring_size`, or `max_lanes`.
      */
     uint64_t recycle_ring_full;
     /**
      * Pages that left the pool on return, because somebody has a reference to them or they are from the
-     * emergency reserve.
+     * emergency reserve. If it rises: a `PageRef` outlives its buffer: use `into_shared` if the pool should
+     * recycle the page.
      */
     uint64_t recycle_released_refcnt;
     /**
-     * Pages that joined the pool.
+     * Pages that joined the pool. If it rises: see `alloc_slow`.
      */
     uint64_t hold;
     /**
-     * Pages that left the pool.
+     * Pages that left the pool. If it rises: see `alloc_waive`, `recycle_ring_full`,
+     * `recycle_released_refcnt`, or at the end of the pool.
      */
     uint64_t release;
 };
@@ -587,41 +597,44 @@ struct pagepool_deferred_stats {
      */
     uint64_t pending;
     /**
-     * Buffers put into the deferred queue.
+     * Buffers put into the deferred queue. If it rises: normal.
      */
     uint64_t queued;
     /**
-     * Buffers that returned to the pool because their user was done.
+     * Buffers that returned to the pool because their user was done. If it rises: normal.
      */
     uint64_t reused;
     /**
-     * Polls that ended at a buffer in use and left it in the queue.
+     * Polls that ended at a buffer in use and left it in the queue. If it rises: if fast: readers finish out
+     * of order; try `OnBusy::Skip`.
      */
     uint64_t kept;
     /**
-     * Buffers in use that polls passed, to look at those behind.
+     * Buffers in use that polls passed, to look at those behind. If it rises: normal with `OnBusy::Skip`.
      */
     uint64_t skipped;
     /**
      * Buffers that left the queue while in use. Their page leaves the pool; its memory stays until the user
-     * is done.
+     * is done. If it rises: a reader is slow; normal with `OnBusy::Release`.
      */
     uint64_t released;
     /**
-     * Released buffers whose user is done; their memory went back to the provider (the arena).
+     * Released buffers whose user is done; their memory went back to the provider (the arena). If it rises:
+     * normal after `released`.
      */
     uint64_t freed_late;
     /**
-     * Buffers refused because the queue was full.
+     * Buffers refused because the queue was full. If it rises: raise `defer_capacity`, or wait for the
+     * reader.
      */
     uint64_t full;
     /**
-     * Polls that found a buffer in the queue.
+     * Polls that found a buffer in the queue. If it rises: normal.
      */
     uint64_t polls;
     /**
      * Buffers still in use when the last handle that watched the pool's end was released. Their memory is
-     * never used again.
+     * never used again. If it rises: keep the `Shutdown` until `is_complete`.
      */
     uint64_t leaked;
 };

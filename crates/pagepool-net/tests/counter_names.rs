@@ -1,7 +1,10 @@
-//! Each counter is asserted by some test, by its name.
+//! Each counter of this crate and of `pagepool` is asserted by some test of its crate, by its name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use pagepool::{DeferredStats, Stats};
+use pagepool_net::{DeviceStats, ForwardStats, PartCycles, PathStats};
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder of the crate");
@@ -11,24 +14,29 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files.chain(folders.iter().flat_map(|folder| rust_files(folder))).collect()
 }
 
-#[test]
-fn every_counter_is_asserted_by_name() {
+/// Asserts that the files in `folders` name all of `declared`: as a field, or as what `also` makes of them.
+fn assert_named(folders: &[&str], declared: &[&[&'static str]], also: fn(&str) -> String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let here = root.join("tests").join("counter_names.rs");
-    let tests = rust_files(&root.join("tests")).into_iter().filter(|path| *path != here);
-    let files = tests.chain(rust_files(&root.join("src").join("testing")));
+    let files = folders.iter().flat_map(|folder| rust_files(&root.join(folder)));
+    let files = files.filter(|path| !path.ends_with("counter_names.rs"));
     let text: String = files.map(|path| fs::read_to_string(path).expect("a test file")).collect();
     let is_named = |name: &str| {
         let field = format!(".{name}");
         let ends = |at: usize| !text[at..].starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '(');
-        text.match_indices(&field).any(|(at, f)| ends(at + f.len())) || text.contains(&format!(" {name}: "))
+        text.match_indices(&field).any(|(at, f)| ends(at + f.len())) || text.contains(&also(name))
     };
-    let names = [
-        pagepool_net::DeviceStats::NAMES,
-        pagepool_net::ForwardStats::NAMES,
-        pagepool_net::PartCycles::NAMES,
-        pagepool_net::PathStats::NAMES,
-    ];
-    let missing: Vec<_> = names.into_iter().flatten().filter(|name| !is_named(name)).collect();
-    assert!(missing.is_empty(), "no test names {missing:?}");
+    let missing: Vec<_> = declared.iter().copied().flatten().filter(|name| !is_named(name)).collect();
+    assert!(missing.is_empty(), "no test in {folders:?} names {missing:?}");
+}
+
+#[test]
+fn every_counter_of_a_pool_is_asserted_by_name() {
+    let declared = [Stats::NAMES, DeferredStats::NAMES];
+    assert_named(&["../pagepool/tests"], &declared, |name| format!("\"{name}\""));
+}
+
+#[test]
+fn every_counter_of_this_crate_is_asserted_by_name() {
+    let declared = [DeviceStats::NAMES, ForwardStats::NAMES, PartCycles::NAMES, PathStats::NAMES];
+    assert_named(&["tests", "src/testing"], &declared, |name| format!(" {name}: "));
 }

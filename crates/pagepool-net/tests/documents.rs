@@ -27,28 +27,47 @@ fn pages() -> Vec<String> {
     pages
 }
 
-/// The lines of a page between a heading and the next one.
-fn section<'a>(page: &'a str, heading: &str) -> Vec<&'a str> {
-    let lines = page.lines().skip_while(|line| *line != heading).skip(1);
-    lines.take_while(|line| !line.starts_with('#')).collect()
+const COUNTER_TABLE: &str = "| counter | means | if it rises |\n|---|---|---|\n";
+
+/// The tables of counters in docs/operations.md, in its order.
+const COUNTER_TABLES: [(&[&str], &[&str]); 6] = [
+    (Stats::NAMES, Stats::DOCS),
+    (DeferredStats::NAMES, DeferredStats::DOCS),
+    (DeviceStats::NAMES, DeviceStats::DOCS),
+    (KernelStats::NAMES, KernelStats::DOCS),
+    (ForwardStats::NAMES, ForwardStats::DOCS),
+    (PathStats::NAMES, PathStats::DOCS),
+];
+
+/// The row of a counter, from its declaration.
+fn counter_row((name, text): (&&str, &&str)) -> String {
+    let (means, rises) = text
+        .split_once("If it rises: ")
+        .unwrap_or_else(|| panic!("the declaration of {name} does not say \"If it rises:\""));
+    format!("| `{name}` | {} | {} |\n", means.trim().trim_end_matches('.'), rises.trim_end_matches('.'))
 }
 
-/// What stands in backquotes at the beginning of a table's rows.
-fn first_column<'a>(section: &[&'a str]) -> Vec<&'a str> {
-    let rows = section.iter().filter_map(|line| line.strip_prefix("| `"));
-    rows.filter_map(|row| row.split_once('`')).map(|(name, _)| name).collect()
-}
-
+/// The rows of all tables come from the declarations of the counters.
 #[test]
-fn each_counter_is_explained_in_order() {
+fn the_tables_of_counters_are_what_the_declarations_say() {
     let page = read("docs/operations.md");
-    let explained = |heading: &str| first_column(&section(&page, heading));
-    assert_eq!(explained("## Counters of a pool"), Stats::NAMES);
-    assert_eq!(explained("## Counters of the deferred queue"), DeferredStats::NAMES);
-    assert_eq!(explained("## Counters of a device"), DeviceStats::NAMES);
-    assert_eq!(explained("## Counters of an AF_XDP socket"), KernelStats::NAMES);
-    let port = [ForwardStats::NAMES, PathStats::NAMES].concat();
-    assert_eq!(explained("## Counters of a forwarder's port"), port);
+    let mut parts = page.split(COUNTER_TABLE);
+    let mut now = parts.next().expect("the text before the first table").to_owned();
+    let mut tables = COUNTER_TABLES.iter();
+    for part in parts {
+        let (names, texts) = tables.next().expect("as many tables as declarations");
+        now.push_str(COUNTER_TABLE);
+        now.extend(names.iter().zip(*texts).map(counter_row));
+        now.extend(part.split_inclusive('\n').skip_while(|line| line.starts_with("| `")));
+    }
+    assert!(tables.next().is_none(), "docs/operations.md has too few tables of counters");
+    if std::env::var_os("PAGEPOOL_BLESS").is_some() {
+        return fs::write(root().join("docs/operations.md"), now).expect("the repository is writable");
+    }
+    assert!(
+        page == now,
+        "docs/operations.md is old: PAGEPOOL_BLESS=1 cargo test -p pagepool-net --test documents"
+    );
 }
 
 #[test]

@@ -114,14 +114,13 @@ pub use home::registry::{MemId, MemState, MemType, Registry, RegistryEntry};
 pub use home::stats::{DeferredStats, Inflight, Stats};
 pub use home::thread::prepare_thread;
 pub use mem::area::{Area, REGION_SHIFT};
-pub use mem::arena::Arena;
 pub use mem::arena::backing::{Backing, OnMissingHuge};
 pub use mem::arena::params::{ArenaParams, Description, NodePolicy};
-pub use mem::device_memory::DeviceMemory;
 pub use mem::dma::{DeviceAddr, DmaDomain, DomainId, IdentityDomain, Mapping, OffsetDomain, Region};
 pub use mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx};
 pub use mem::provider::Provider;
 pub use mem::topology::Topology;
+pub use mem::*; // the providers
 pub use packet::chain::{Frag, MAX_FRAGS};
 pub use packet::device_table::DeviceTable;
 pub use packet::mem_model::MemModel;

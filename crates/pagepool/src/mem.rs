@@ -7,3 +7,7 @@ pub(crate) mod dma;
 pub(crate) mod page;
 pub(crate) mod provider;
 pub(crate) mod topology;
+
+// Providers: what is exported here is public.
+pub use arena::Arena;
+pub use device_memory::DeviceMemory;

@@ -61,7 +61,7 @@ providers! {
 /// Providers of tests that do less than a provider must.
 const PARTIAL: &[&str] = &["PlainMemory"];
 
-/// Every provider of this crate has a row above.
+/// Every provider of this crate has a row above, or calls the suite in unit tests of its own file.
 #[test]
 fn no_provider_is_left_out() {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
@@ -78,7 +78,8 @@ fn no_provider_is_left_out() {
                 let name =
                     line.split(" Provider for ").nth(1).and_then(|rest| rest.split([' ', '<', '{']).next());
                 assert!(
-                    name.is_some_and(|name| PROVIDERS.contains(&name) || PARTIAL.contains(&name)),
+                    name.is_some_and(|name| PROVIDERS.contains(&name) || PARTIAL.contains(&name))
+                        || text.contains("conformance_provider("),
                     "{}: {line}",
                     path.display()
                 );

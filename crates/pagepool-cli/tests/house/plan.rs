@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 
-use super::source::{is_root, workspace};
+use super::source::{Crate, is_root, workspace};
 
 #[derive(Default)]
 pub struct Plan {
@@ -44,17 +44,59 @@ impl fmt::Display for Upwards {
     }
 }
 
+fn architecture() -> String {
+    fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("a document of the workspace")
+}
+
+/// The crate whose list begins here.
+fn named_crate(line: &str) -> Option<&str> {
+    line.trim().strip_prefix("crates/").and_then(|rest| rest.strip_suffix("/src"))
+}
+
+/// Writes the files of each folder anew, into the line that the folder has.
+pub fn write_files(crates: &[Crate]) {
+    let (text, plans) = (architecture(), Plan::read());
+    let mut current = None;
+    let lines = text.lines().map(|line| {
+        if let Some(name) = named_crate(line) {
+            current = crates.iter().find(|krate| krate.name == name);
+        }
+        current = current.filter(|_| line.trim() != "```");
+        current.map_or(line.to_owned(), |krate| with_files(line, krate, &plans[&krate.name]))
+    });
+    let now: Vec<String> = lines.collect();
+    fs::write(workspace().join("ARCHITECTURE.md"), now.join("\n") + "\n").expect("it is writable");
+}
+
+/// The line of a folder, with the files that are there; any other line as it is.
+fn with_files(line: &str, krate: &Crate, plan: &Plan) -> String {
+    let Some((folder, rest)) = line.split_once("/  ") else { return line.to_owned() };
+    let gap = rest.len() - rest.trim_start().len();
+    let Some((old, about)) = rest.trim_start().split_once("  ") else { return line.to_owned() };
+    let there: BTreeSet<&str> = krate.sources.iter().map(|source| &*source.path).collect();
+    let gone = plan.missing(&there);
+    let listed = old.split(", ").filter(|file| !gone.contains(&format!("{folder}/{file}")));
+    let new = there.iter().filter(|path| !plan.covers(path)).filter_map(|path| path.strip_prefix(folder));
+    let new = new.filter_map(|path| path.strip_prefix('/')).filter(|file| !file.contains('/'));
+    let files: Vec<&str> = listed.chain(new).collect::<BTreeSet<_>>().into_iter().collect();
+    let files = if files.len() == old.split(", ").count() && gone.is_empty() {
+        old.to_owned()
+    } else {
+        files.join(", ")
+    };
+    let width = old.len() + about.len() - about.trim_start().len();
+    format!("{folder}/  {:gap$}{files:width$}  {}", "", about.trim_start())
+}
+
 impl Plan {
     /// The plans of all crates that have one.
     pub fn read() -> BTreeMap<String, Self> {
-        let text =
-            fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("a document of the workspace");
+        let text = architecture();
         let mut plans = BTreeMap::new();
         let (mut current, mut in_block) = (String::new(), false);
         let mut before = "";
         for line in text.lines() {
-            let head = line.trim().strip_prefix("crates/").and_then(|rest| rest.strip_suffix("/src"));
-            if let (Some(name), true) = (head, before.trim() == "```text") {
+            if let (Some(name), true) = (named_crate(line), before.trim() == "```text") {
                 (current, in_block) = (name.to_owned(), true);
                 plans.insert(current.clone(), Self::default());
             } else if let Some(plan) = plans.get_mut(&current) {

@@ -1,5 +1,6 @@
 //! Counters of this crate: a list of names with their meanings becomes the struct, the names and meanings in
-//! order, the sum, and the difference.
+//! order, the sum, and the difference. docs/operations.md has a table of those whose meaning says "If it
+//! rises:".
 
 /// Declares a struct of counters: its documentation, its name, and each counter with its meaning. `and` adds
 /// one optional part, a struct of further counters.
@@ -19,7 +20,7 @@ macro_rules! counters {
             /// The names of the counters, in order.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 
-            /// What each counter means, in the order of the names.
+            /// What each counter means, and what to do if it rises, in the order of the names.
             pub const DOCS: &'static [&'static str] = &[$(concat!($($doc),+).trim_ascii()),*];
 
             /// Name and value of each, in order.

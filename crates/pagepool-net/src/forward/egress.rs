@@ -31,15 +31,25 @@ pub enum Path {
 counters! {
     /// Which way frames took to a device. All counts are of frames, unless they say otherwise.
     PathStats:
-    /// Sent as they are.
+    /// Sent without a copy: mapped for this device before.
+    ///
+    /// If it rises: normal.
     reused,
-    /// Sent as they are after their area was mapped for them.
+    /// Sent without a copy, after their area was mapped for this device.
+    ///
+    /// If it rises: once for each area.
     mapped,
     /// Areas that the domain refused to map; their frames are copied.
+    ///
+    /// If it rises: the device cannot map more memory: share one UMEM between the devices.
     map_failed,
-    /// Copied.
+    /// Copied into a page of the device's pool.
+    ///
+    /// If it rises: share one arena and one domain to avoid it.
     copied,
     /// Not copied, and dropped: the pool had no page or no chain, or the CPU cannot read the memory.
+    ///
+    /// If it rises: the device's own pool is empty, or the memory is not readable by the CPU.
     copy_failed,
 }
 

@@ -4,9 +4,9 @@
 //!        release. Apart from them, the counters of a deferred queue.
 //! Who    a [`Counters`] has one writer at a time (the owner, or the holder of the return lock); anyone may
 //!        read at any time. So a count costs a plain add, and reading costs the owner nothing (note 0003).
-//!        Adding one: a line at the end of `for_each_pool_counter` (C programs that are compiled already know
-//!        the order), and the increment. The structs of Rust and C, the sum, names, order and documentation
-//!        follow.
+//!        Adding one: a name with its meaning and "If it rises:" at the end of `for_each_pool_counter` (C
+//!        programs that are compiled already know the order), and the increment. The structs of Rust and C,
+//!        the sum, names, order and documentation follow, docs/operations.md included.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -49,38 +49,72 @@ macro_rules! for_each_pool_counter {
         $callback! {
             $($before)* {
                 /// Pages handed out from the cache, and fragment pages that are cut again in place.
+                ///
+                /// If it rises: normal.
                 alloc_fast,
                 /// Pages returned into the cache on the owner's thread, and fragment pages that are cut again
                 /// in place.
+                ///
+                /// If it rises: normal.
                 recycle_cached,
                 /// Allocations for which the provider (the arena) gave pages, up to `refill` at once.
+                ///
+                /// If it rises: after warm-up: pages are lost, held longer, or waived; `inflight` says where
+                /// they are.
                 alloc_slow,
                 /// Pages of an order above 0 that the provider (the arena) gave.
+                ///
+                /// If it rises: as `alloc_slow`.
                 alloc_slow_high_order,
                 /// Refills that found no page: cache, lanes and ring were empty, and no deferred page was
                 /// done.
+                ///
+                /// If it rises: with `alloc_slow`: more pages are out than before; find out who has them
+                /// before you enlarge the arena.
                 alloc_empty,
                 /// Refills that found at least one page in lanes, ring or deferred queue; one per refill.
+                ///
+                /// If it rises: normal, if other threads return buffers.
                 alloc_refill,
                 /// Pages released because they lie on the wrong memory node. At most one per look at lanes
                 /// and ring; an allocation looks once, or twice in a pool with `wakeup`.
+                ///
+                /// If it rises: the owner moved to another node: pin it, or set `nid`.
                 alloc_waive,
                 /// Allocations that failed. Linux has no such counter.
+                ///
+                /// If it rises: the arena is exhausted: raise `max_bytes`, or find out who has the buffers
+                /// (`tagging`).
                 alloc_failed,
                 /// Pages that found the cache full. Each is counted again, under `recycle_ring` or
                 /// `recycle_ring_full`.
+                ///
+                /// If it rises: the owner frees more than it allocates: normal for a sending owner; else
+                /// raise `cache_size`.
                 recycle_cache_full,
                 /// Pages returned into the ring or a lane.
+                ///
+                /// If it rises: normal, if other threads return buffers.
                 recycle_ring,
                 /// Pages that found ring and lane full and left the pool. One per page; for bulk returns
                 /// Linux counts calls.
+                ///
+                /// If it rises: the owner refills too rarely: raise `lane_size`, `ring_size`, or `max_lanes`.
                 recycle_ring_full,
                 /// Pages that left the pool on return, because somebody has a reference to them or they are
                 /// from the emergency reserve.
+                ///
+                /// If it rises: a `PageRef` outlives its buffer: use `into_shared` if the pool should recycle
+                /// the page.
                 recycle_released_refcnt,
                 /// Pages that joined the pool.
+                ///
+                /// If it rises: see `alloc_slow`.
                 hold,
                 /// Pages that left the pool.
+                ///
+                /// If it rises: see `alloc_waive`, `recycle_ring_full`, `recycle_released_refcnt`, or at the
+                /// end of the pool.
                 release,
             }
         }
@@ -97,24 +131,42 @@ macro_rules! for_each_deferred_counter {
         $callback! {
             $($before)* {
                 /// Buffers put into the deferred queue.
+                ///
+                /// If it rises: normal.
                 queued,
                 /// Buffers that returned to the pool because their user was done.
+                ///
+                /// If it rises: normal.
                 reused,
                 /// Polls that ended at a buffer in use and left it in the queue.
+                ///
+                /// If it rises: if fast: readers finish out of order; try `OnBusy::Skip`.
                 kept,
                 /// Buffers in use that polls passed, to look at those behind.
+                ///
+                /// If it rises: normal with `OnBusy::Skip`.
                 skipped,
                 /// Buffers that left the queue while in use. Their page leaves the pool; its memory stays
                 /// until the user is done.
+                ///
+                /// If it rises: a reader is slow; normal with `OnBusy::Release`.
                 released,
                 /// Released buffers whose user is done; their memory went back to the provider (the arena).
+                ///
+                /// If it rises: normal after `released`.
                 freed_late,
                 /// Buffers refused because the queue was full.
+                ///
+                /// If it rises: raise `defer_capacity`, or wait for the reader.
                 full,
                 /// Polls that found a buffer in the queue.
+                ///
+                /// If it rises: normal.
                 polls,
                 /// Buffers still in use when the last handle that watched the pool's end was released. Their
                 /// memory is never used again.
+                ///
+                /// If it rises: keep the `Shutdown` until `is_complete`.
                 leaked,
             }
         }
@@ -133,7 +185,7 @@ macro_rules! stats {
             /// Names in declaration order.
             pub const NAMES: &[&str] = &[$(stringify!($name)),+];
 
-            /// What each of them counts, in the same order.
+            /// What each of them counts, and what to do if it rises, in the same order.
             pub const DOCS: &[&str] = &[$(concat!($($doc),+).trim_ascii()),+];
 
             /// Names and values in declaration order, for tables and exporters.

@@ -18,8 +18,8 @@ use crate::mem::page::{NodeId, PageIdx};
 /// fail. A pool calls none of them under a lock of its own, and holds no borrow of its state meanwhile, so an
 /// implementation may itself drop buffers.
 ///
-/// Adding one: a file with this impl, a re-export in `lib.rs`, a line in the conformance test
-/// (`tests/provider.rs`).
+/// Adding one: a file with this impl and a test that calls `testing::conformance_provider`. In this crate
+/// `mem.rs` names the file and exports the type.
 ///
 /// # Safety
 /// Pools read and write the memory behind the pages that they are given, so an implementation must see to
