@@ -518,17 +518,18 @@ struct pagepool_inline_ {
  */
 struct pagepool_stats {
     /**
-     * Pages handed out from the cache, and fragment pages that are cut again in place. If it rises: normal.
+     * Pages that came out of the cache, and fragment pages that are cut again in place because all their
+     * fragments had returned. If it rises: normal.
      */
     uint64_t alloc_fast;
     /**
-     * Pages returned into the cache on the owner's thread, and fragment pages that are cut again in place. If
-     * it rises: normal.
+     * Pages that the owner returned into the cache, and fragment pages that are cut again in place. If it
+     * rises: normal.
      */
     uint64_t recycle_cached;
     /**
-     * Allocations for which the provider (the arena) gave pages, up to `refill` at once. If it rises: after
-     * warm-up: pages are lost, held longer, or waived; `inflight` says where they are.
+     * Allocations for which the provider (the arena) gave pages, up to `refill` at once. If it rises: normal
+     * during warm-up; later, pages are lost, longer out, or waived. `inflight` says where they are.
      */
     uint64_t alloc_slow;
     /**
@@ -537,7 +538,7 @@ struct pagepool_stats {
     uint64_t alloc_slow_high_order;
     /**
      * Refills that found no page: cache, lanes and ring were empty, and no deferred page was done. If it
-     * rises: with `alloc_slow`: more pages are out than before; find out who has them before you enlarge the
+     * rises: with `alloc_slow`, more pages are out than before; find out who has them before you enlarge the
      * arena.
      */
     uint64_t alloc_empty;
@@ -547,34 +548,35 @@ struct pagepool_stats {
      */
     uint64_t alloc_refill;
     /**
-     * Pages released because they lie on the wrong memory node. At most one per look at lanes and ring; an
-     * allocation looks once, or twice in a pool with `wakeup`. If it rises: the owner moved to another node:
-     * pin it, or set `nid`.
+     * Pages that left the pool because they are of another NUMA node. At most one per look at lanes and ring;
+     * an allocation looks once, or twice in a pool with `wakeup`. If it rises: the owner moved to another
+     * node; pin it, or set `nid`.
      */
     uint64_t alloc_waive;
     /**
-     * Allocations that failed. Linux has no such counter. If it rises: the arena is exhausted: raise
-     * `max_bytes`, or find out who has the buffers (`tagging`).
+     * Allocations that returned nothing. Linux has no such counter. If it rises: the arena is exhausted;
+     * raise `max_bytes`, or find out who has the buffers (`tagging`).
      */
     uint64_t alloc_failed;
     /**
-     * Pages that found the cache full. Each is counted again, under `recycle_ring` or `recycle_ring_full`. If
-     * it rises: the owner frees more than it allocates: normal for a sending owner; else raise `cache_size`.
+     * Returned pages that found the cache full. Each is counted again, under `recycle_ring` or
+     * `recycle_ring_full`. If it rises: the owner returns more than it allocates, which is normal if it
+     * sends; else raise `cache_size`.
      */
     uint64_t recycle_cache_full;
     /**
-     * Pages returned into the ring or a lane. If it rises: normal, if other threads return buffers.
+     * Pages returned through a lane or the ring. If it rises: normal, if other threads return buffers.
      */
     uint64_t recycle_ring;
     /**
-     * Pages that found ring and lane full and left the pool. One per page; for bulk returns Linux counts
-     * calls. If it rises: the owner refills too rarely: raise `lane_size`, `ring_size`, or `max_lanes`.
+     * Pages that found lane and ring full and left the pool. One per page; for bulk returns Linux counts
+     * calls. If it rises: the owner refills too rarely; raise `lane_size`, `ring_size` or `max_lanes`.
      */
     uint64_t recycle_ring_full;
     /**
-     * Pages that left the pool on return, because somebody has a reference to them or they are from the
-     * emergency reserve. If it rises: a `PageRef` outlives its buffer: use `into_shared` if the pool should
-     * recycle the page.
+     * Pages that left the pool when they were returned: a `PageRef` refers to them, or the provider marked
+     * them as emergency reserve (Linux: `pfmemalloc`). If it rises: a `PageRef` outlives its buffer; use
+     * `into_shared` if the pool should recycle the page.
      */
     uint64_t recycle_released_refcnt;
     /**
@@ -582,8 +584,8 @@ struct pagepool_stats {
      */
     uint64_t hold;
     /**
-     * Pages that left the pool. If it rises: see `alloc_waive`, `recycle_ring_full`,
-     * `recycle_released_refcnt`, or at the end of the pool.
+     * Pages that left the pool. If it rises: see `alloc_waive`, `recycle_ring_full` and
+     * `recycle_released_refcnt`; normal when a pool ends.
      */
     uint64_t release;
 };
@@ -601,25 +603,26 @@ struct pagepool_deferred_stats {
      */
     uint64_t queued;
     /**
-     * Buffers that returned to the pool because their user was done. If it rises: normal.
+     * Buffers that returned to the pool because their reader was done. If it rises: normal.
      */
     uint64_t reused;
     /**
-     * Polls that ended at a buffer in use and left it in the queue. If it rises: if fast: readers finish out
+     * Polls that ended at a buffer in use and left it in the queue. If it rises: if fast, readers finish out
      * of order; try `OnBusy::Skip`.
      */
     uint64_t kept;
     /**
-     * Buffers in use that polls passed, to look at those behind. If it rises: normal with `OnBusy::Skip`.
+     * Buffers in use that a poll passed over, to ask about those behind. If it rises: normal with
+     * `OnBusy::Skip`.
      */
     uint64_t skipped;
     /**
-     * Buffers that left the queue while in use. Their page leaves the pool; its memory stays until the user
+     * Buffers that left the queue while in use. Their page leaves the pool; its memory stays until the reader
      * is done. If it rises: a reader is slow; normal with `OnBusy::Release`.
      */
     uint64_t released;
     /**
-     * Released buffers whose user is done; their memory went back to the provider (the arena). If it rises:
+     * Released buffers whose reader is done; their memory went back to the provider (the arena). If it rises:
      * normal after `released`.
      */
     uint64_t freed_late;
@@ -633,8 +636,8 @@ struct pagepool_deferred_stats {
      */
     uint64_t polls;
     /**
-     * Buffers still in use when the last handle that watched the pool's end was released. Their memory is
-     * never used again. If it rises: keep the `Shutdown` until `is_complete`.
+     * Buffers still in use when the `Shutdown` of the pool was dropped. Their memory is never used again. If
+     * it rises: keep the `Shutdown` until `is_complete`.
      */
     uint64_t leaked;
 };

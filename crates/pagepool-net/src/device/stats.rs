@@ -15,32 +15,31 @@ counters! {
     ///
     /// If it rises: normal.
     rx_bytes,
-    /// Arrived while no buffer was there for them.
+    /// Lost: no buffer was on the receive ring.
     ///
     /// If it rises: the pool was empty (`alloc_failed`), the rings are too small, or the thread is too slow.
     rx_no_buffer,
-    /// Arrived empty, or longer than the device takes.
+    /// Lost: empty, or longer than the device takes.
     ///
-    /// If it rises: the MTU of the sender is larger than the chunk: `multi_buffer`, or a smaller MTU.
+    /// If it rises: the sender's MTU is larger than a chunk; set `multi_buffer`, or lower the MTU.
     rx_too_long,
-    /// Buffers that came back with a length of 0, or with a packet beyond the buffer, or in its pool's
-    /// tailroom.
+    /// Lost: a length of 0, or a packet that ends beyond its buffer or in its pool's tailroom.
     ///
-    /// If it rises: a faulty device, or the pool's `tailroom` does not fit: see `check_pool`.
+    /// If it rises: a faulty device, or a `tailroom` that does not fit; see `check_pool`.
     rx_bad_length,
-    /// Buffers that the device named and did not have: it named them before, or never had them.
+    /// Buffers that the device reported and did not have.
     ///
     /// If it rises: a faulty device or driver; please report it.
     rx_bad_descriptor,
-    /// Packets with more buffers than a packet may have, or for whose buffers the pool had no chain.
+    /// Lost: packets of more than 18 buffers, and packets for which the pool had no chain.
     ///
     /// If it rises: raise `chains`, or use larger buffers.
     rx_too_many_buffers,
-    /// Buffers of a pool that is not mapped in the device's domain.
+    /// Buffers not given to the device, because their pool is not mapped in its domain.
     ///
     /// If it rises: name the device's domain in `PoolParams::domains`.
     rx_unmapped,
-    /// Taken to be sent.
+    /// Put on the transmit ring.
     ///
     /// If it rises: normal.
     tx_packets,
@@ -48,19 +47,19 @@ counters! {
     ///
     /// If it rises: normal.
     tx_bytes,
-    /// Sent, and given back.
+    /// Sent, and their buffers taken back.
     ///
-    /// If it rises: normal; if it stands still, the link is down or nobody calls `complete`.
+    /// If it rises: normal; if it stops, the link is down or nobody calls `complete`.
     tx_completed,
-    /// Refused for good: empty, longer than the device sends, or of too many buffers.
+    /// Dropped: empty, longer than the device sends, or of too many buffers.
     ///
     /// If it rises: the other interface has a smaller MTU.
     tx_too_long,
-    /// Refused for good: a buffer outside the device's address space.
+    /// Dropped: a buffer that is not mapped for the device.
     ///
     /// If it rises: send through an `Egress`, which maps or copies.
     tx_unmapped,
-    /// Completions that named nothing that was being sent.
+    /// Completions of buffers that were not being sent.
     ///
     /// If it rises: a faulty device or driver; please report it.
     tx_bad_descriptor,
@@ -68,29 +67,29 @@ counters! {
     ///
     /// If it rises: the interface is slower than the source; or call `complete` more often.
     tx_full,
-    /// Accesses of the device that its address space refused, as far as the device tells.
+    /// Accesses that the device's domain (IOMMU) refused, as far as the device reports them.
     ///
     /// If it rises: a faulty device, or a domain that was unmapped too early.
     faults,
     /// System calls made to move packets.
     ///
-    /// If it rises: many for few packets: larger polls, or busy polling.
+    /// If it rises: if faster than packets, use larger polls or busy polling.
     calls,
     /// Time of these calls, in TSC ticks.
     ///
-    /// If it rises: most of a packet's cost in copy mode.
+    /// If it rises: normal; in copy mode it is most of a packet's cost.
     call_ticks,
-    /// Buffers taken back by `close`, from either ring.
+    /// Buffers that `close` took back from the rings.
     ///
     /// If it rises: normal.
     closed_with,
     /// Now: buffers that wait for packets.
     ///
-    /// If it rises: near 0: the pool is empty.
+    /// If it rises: normal; if it falls to 0, the pool is empty.
     in_rx,
-    /// Now: buffers that are being sent, or were and were not yet given back.
+    /// Now: buffers that are being sent, or were sent and not yet taken back.
     ///
-    /// If it rises: near the ring's size: the interface is too slow, or down.
+    /// If it rises: if near the ring's size, the interface is too slow, or down.
     in_tx,
     and
     /// What the kernel counts, if it is the kernel that moves the packets.
@@ -107,19 +106,20 @@ counters! {
     ///
     /// If it rises: as `rx_no_buffer`, `rx_too_long`.
     rx_dropped,
-    /// Descriptors that the receive side found invalid.
+    /// Descriptors on the fill ring that the kernel found invalid.
     ///
     /// If it rises: a bug; please report it.
     rx_invalid_descs,
     /// Packets dropped because the receive ring was full.
     ///
-    /// If it rises: the thread is too slow: more queues, larger rings, a CPU of its own.
+    /// If it rises: the thread is too slow; use more queues, larger rings, or a CPU of its own.
     rx_ring_full,
-    /// Times that the kernel found the fill ring empty: the pool was dry, or too few buffers are kept out.
+    /// Times that the kernel found the fill ring empty.
     ///
-    /// If it rises: the pool was empty: raise `max_bytes`; or the ring holds too few: raise `rx_buffers`.
+    /// If it rises: the pool was empty; raise `max_bytes`. Or the ring has too few buffers; raise
+    /// `rx_buffers`.
     rx_fill_ring_empty,
-    /// Descriptors on the transmit ring that the kernel refused, and dropped.
+    /// Descriptors on the transmit ring that the kernel refused.
     ///
     /// If it rises: a bug; please report it.
     tx_invalid_descs,
@@ -129,31 +129,30 @@ counters! {
     tx_ring_empty,
     /// Now: buffers on the fill ring.
     ///
-    /// If it rises: near 0 under load: see `rx_fill_ring_empty`.
+    /// If it rises: normal; if near 0 under load, see `rx_fill_ring_empty`.
     fill,
-    /// Now: buffers on the receive ring, which have packets.
+    /// Now: buffers on the receive ring, with packets.
     ///
-    /// If it rises: near the ring's size: the thread is too slow.
+    /// If it rises: if near the ring's size, the thread is too slow.
     received,
-    /// Now: buffers that the kernel took off the fill ring and has put on no other, or that wait in the
-    /// device for the rest of their packet.
+    /// Now: buffers that the kernel took off the fill ring and has put on no other ring, and those that wait
+    /// in the device for the rest of their packet.
     ///
     /// If it rises: normal.
     rx_in_kernel,
     /// Now: buffers on the transmit ring.
     ///
-    /// If it rises: near the ring's size: the interface is too slow, or down.
+    /// If it rises: if near the ring's size, the interface is too slow, or down.
     transmit,
     /// Now: buffers on the completion ring.
     ///
-    /// If it rises: `complete` is called too rarely.
+    /// If it rises: if near the ring's size, `complete` is called too rarely.
     completed,
     /// Now: buffers that are being sent.
     ///
     /// If it rises: normal.
     tx_in_kernel,
-    /// Now: buffers whose descriptors the kernel refused and never completes; they come back when the device
-    /// is closed.
+    /// Now: buffers whose descriptors the kernel refused; `close` takes them back.
     ///
     /// If it rises: a bug; please report it.
     rejected,

@@ -37,7 +37,7 @@ counters! {
     reused,
     /// Sent without a copy, after their area was mapped for this device.
     ///
-    /// If it rises: once for each area.
+    /// If it rises: normal, once for each area.
     mapped,
     /// Areas that the domain refused to map; their frames are copied.
     ///
@@ -45,7 +45,7 @@ counters! {
     map_failed,
     /// Copied into a page of the device's pool.
     ///
-    /// If it rises: share one arena and one domain to avoid it.
+    /// If it rises: normal without a shared domain; to avoid it, share one arena and one domain.
     copied,
     /// Not copied, and dropped: the pool had no page or no chain, or the CPU cannot read the memory.
     ///

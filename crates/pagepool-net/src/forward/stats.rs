@@ -19,7 +19,7 @@ counters! {
     ///
     /// If it rises: as the handler decides.
     pass,
-    /// Of those, given back by the stack, and dropped.
+    /// Part of `pass`: refused by the stack, and dropped.
     ///
     /// If it rises: the stack is too slow, or there is none.
     pass_refused,
@@ -27,40 +27,40 @@ counters! {
     ///
     /// If it rises: as the handler decides.
     drop,
-    /// The handler failed; dropped.
+    /// Dropped: the handler returned `Aborted`.
     ///
     /// If it rises: look at the handler.
     aborted,
-    /// To be sent out of the same port.
+    /// Sent back out of the same port.
     ///
     /// If it rises: as the handler decides.
     tx,
-    /// Redirected from here to a port that exists.
+    /// Redirected to another port.
     ///
     /// If it rises: as the handler decides.
     redirect_out,
-    /// Of those, dropped because the ring to the port's thread had no room, or the thread is gone.
+    /// Part of `redirect_out`, dropped: the ring to the port's thread was full, or the thread has ended.
     ///
-    /// If it rises: a longer `handoff`, or more CPUs.
+    /// If it rises: use a longer `handoff`, or more CPUs.
     handoff_full,
-    /// Redirected to here.
+    /// Redirected to this port.
     ///
     /// If it rises: as the handler decides.
     redirect_in,
-    /// Redirected to a port that does not exist; dropped.
+    /// Dropped: redirected to a port that does not exist.
     ///
     /// If it rises: a wrong `PortId` in the handler.
     redirect_nowhere,
-    /// Dropped without asking the handler: less than an Ethernet header in the first buffer, or not readable.
-    /// 0 if the handler's `reads` is false.
+    /// Dropped before the handler: the first buffer is shorter than an Ethernet header, or the CPU cannot
+    /// read it. 0 if the handler's `reads` is false.
     ///
-    /// If it rises: not Ethernet; or a handler that reads nothing, whose `reads()` should return false.
+    /// If it rises: not Ethernet; or the handler reads no packet, and its `reads()` should return false.
     too_short,
-    /// Dropped because the queue of the transmit ring was full.
+    /// Dropped: too many packets waited for the transmit ring.
     ///
     /// If it rises: the interface is too slow, or down.
     tx_overflow,
-    /// Dropped because the device is gone.
+    /// Dropped: the device is gone.
     ///
     /// If it rises: the interface was removed.
     tx_gone,

@@ -48,19 +48,20 @@ macro_rules! for_each_pool_counter {
     ($callback:ident!($($before:tt)*)) => {
         $callback! {
             $($before)* {
-                /// Pages handed out from the cache, and fragment pages that are cut again in place.
+                /// Pages that came out of the cache, and fragment pages that are cut again in place because
+                /// all their fragments had returned.
                 ///
                 /// If it rises: normal.
                 alloc_fast,
-                /// Pages returned into the cache on the owner's thread, and fragment pages that are cut again
-                /// in place.
+                /// Pages that the owner returned into the cache, and fragment pages that are cut again in
+                /// place.
                 ///
                 /// If it rises: normal.
                 recycle_cached,
                 /// Allocations for which the provider (the arena) gave pages, up to `refill` at once.
                 ///
-                /// If it rises: after warm-up: pages are lost, held longer, or waived; `inflight` says where
-                /// they are.
+                /// If it rises: normal during warm-up; later, pages are lost, longer out, or waived.
+                /// `inflight` says where they are.
                 alloc_slow,
                 /// Pages of an order above 0 that the provider (the arena) gave.
                 ///
@@ -69,42 +70,42 @@ macro_rules! for_each_pool_counter {
                 /// Refills that found no page: cache, lanes and ring were empty, and no deferred page was
                 /// done.
                 ///
-                /// If it rises: with `alloc_slow`: more pages are out than before; find out who has them
+                /// If it rises: with `alloc_slow`, more pages are out than before; find out who has them
                 /// before you enlarge the arena.
                 alloc_empty,
                 /// Refills that found at least one page in lanes, ring or deferred queue; one per refill.
                 ///
                 /// If it rises: normal, if other threads return buffers.
                 alloc_refill,
-                /// Pages released because they lie on the wrong memory node. At most one per look at lanes
-                /// and ring; an allocation looks once, or twice in a pool with `wakeup`.
+                /// Pages that left the pool because they are of another NUMA node. At most one per look at
+                /// lanes and ring; an allocation looks once, or twice in a pool with `wakeup`.
                 ///
-                /// If it rises: the owner moved to another node: pin it, or set `nid`.
+                /// If it rises: the owner moved to another node; pin it, or set `nid`.
                 alloc_waive,
-                /// Allocations that failed. Linux has no such counter.
+                /// Allocations that returned nothing. Linux has no such counter.
                 ///
-                /// If it rises: the arena is exhausted: raise `max_bytes`, or find out who has the buffers
+                /// If it rises: the arena is exhausted; raise `max_bytes`, or find out who has the buffers
                 /// (`tagging`).
                 alloc_failed,
-                /// Pages that found the cache full. Each is counted again, under `recycle_ring` or
+                /// Returned pages that found the cache full. Each is counted again, under `recycle_ring` or
                 /// `recycle_ring_full`.
                 ///
-                /// If it rises: the owner frees more than it allocates: normal for a sending owner; else
+                /// If it rises: the owner returns more than it allocates, which is normal if it sends; else
                 /// raise `cache_size`.
                 recycle_cache_full,
-                /// Pages returned into the ring or a lane.
+                /// Pages returned through a lane or the ring.
                 ///
                 /// If it rises: normal, if other threads return buffers.
                 recycle_ring,
-                /// Pages that found ring and lane full and left the pool. One per page; for bulk returns
+                /// Pages that found lane and ring full and left the pool. One per page; for bulk returns
                 /// Linux counts calls.
                 ///
-                /// If it rises: the owner refills too rarely: raise `lane_size`, `ring_size`, or `max_lanes`.
+                /// If it rises: the owner refills too rarely; raise `lane_size`, `ring_size` or `max_lanes`.
                 recycle_ring_full,
-                /// Pages that left the pool on return, because somebody has a reference to them or they are
-                /// from the emergency reserve.
+                /// Pages that left the pool when they were returned: a `PageRef` refers to them, or the
+                /// provider marked them as emergency reserve (Linux: `pfmemalloc`).
                 ///
-                /// If it rises: a `PageRef` outlives its buffer: use `into_shared` if the pool should recycle
+                /// If it rises: a `PageRef` outlives its buffer; use `into_shared` if the pool should recycle
                 /// the page.
                 recycle_released_refcnt,
                 /// Pages that joined the pool.
@@ -113,8 +114,8 @@ macro_rules! for_each_pool_counter {
                 hold,
                 /// Pages that left the pool.
                 ///
-                /// If it rises: see `alloc_waive`, `recycle_ring_full`, `recycle_released_refcnt`, or at the
-                /// end of the pool.
+                /// If it rises: see `alloc_waive`, `recycle_ring_full` and `recycle_released_refcnt`; normal
+                /// when a pool ends.
                 release,
             }
         }
@@ -134,24 +135,24 @@ macro_rules! for_each_deferred_counter {
                 ///
                 /// If it rises: normal.
                 queued,
-                /// Buffers that returned to the pool because their user was done.
+                /// Buffers that returned to the pool because their reader was done.
                 ///
                 /// If it rises: normal.
                 reused,
                 /// Polls that ended at a buffer in use and left it in the queue.
                 ///
-                /// If it rises: if fast: readers finish out of order; try `OnBusy::Skip`.
+                /// If it rises: if fast, readers finish out of order; try `OnBusy::Skip`.
                 kept,
-                /// Buffers in use that polls passed, to look at those behind.
+                /// Buffers in use that a poll passed over, to ask about those behind.
                 ///
                 /// If it rises: normal with `OnBusy::Skip`.
                 skipped,
                 /// Buffers that left the queue while in use. Their page leaves the pool; its memory stays
-                /// until the user is done.
+                /// until the reader is done.
                 ///
                 /// If it rises: a reader is slow; normal with `OnBusy::Release`.
                 released,
-                /// Released buffers whose user is done; their memory went back to the provider (the arena).
+                /// Released buffers whose reader is done; their memory went back to the provider (the arena).
                 ///
                 /// If it rises: normal after `released`.
                 freed_late,
@@ -163,8 +164,8 @@ macro_rules! for_each_deferred_counter {
                 ///
                 /// If it rises: normal.
                 polls,
-                /// Buffers still in use when the last handle that watched the pool's end was released. Their
-                /// memory is never used again.
+                /// Buffers still in use when the `Shutdown` of the pool was dropped. Their memory is never
+                /// used again.
                 ///
                 /// If it rises: keep the `Shutdown` until `is_complete`.
                 leaked,
