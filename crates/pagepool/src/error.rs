@@ -68,6 +68,14 @@ impl Error {
         Self::Parameter { field, value: value.to_string(), must_be: must_be.into() }
     }
 
+    /// What to make of the errno of a call that failed.
+    pub(crate) fn of_call(
+        call: &'static str,
+        remedy: impl FnOnce() -> String,
+    ) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { call, remedy: remedy(), source }
+    }
+
     /// An allocation that did not set errno failed.
     pub(crate) fn no_memory(call: &'static str, remedy: String) -> Self {
         Self::System { call, remedy, source: io::Error::from_raw_os_error(libc::ENOMEM) }

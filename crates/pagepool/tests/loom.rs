@@ -890,7 +890,7 @@ fn returning(op: Op, pool: &Bound) -> Box<dyn FnOnce() + Send> {
             let shared = pool.alloc_page().unwrap().into_shared();
             Box::new(drop_all((shared.clone(), pool.alloc_page(), shared)))
         }
-        Op::Hold(_) => {
+        Op::PageRef(_) => {
             let mut buffer = pool.alloc_page().unwrap();
             Box::new(drop_all((buffer.page_ref(), buffer, pool.alloc_page())))
         }
@@ -929,7 +929,7 @@ fn every_return_against_everything_that_an_owner_does() {
         Op::DropBatchElsewhere(0),
         Op::AllocFrag(0, 0),
         Op::DropSharedElsewhere(0),
-        Op::Hold(0),
+        Op::PageRef(0),
         Op::FromRaw(0, 0),
     ];
     let deeds = [

@@ -80,24 +80,23 @@ impl Cache {
     /// Puts a page if that takes no more than a store and there is room; says whether it did.
     #[inline(always)]
     pub(crate) fn push_plain(&self, _owner: OwnerProof, page: PageIdx) -> bool {
-        let at = self.count();
-        if at >= self.limit {
-            return false;
-        }
-        // SAFETY: I2; `at` is below the limit, which is at most the capacity.
-        unsafe { self.entry(at).write(page.0) };
-        self.count.store(at + 1, Relaxed);
-        true
+        self.push_below(self.limit, page)
     }
 
     /// Puts a page if there is room; says whether it did.
     #[inline]
     pub(crate) fn push(&self, _owner: OwnerProof, page: PageIdx) -> bool {
+        self.push_below(self.capacity, page)
+    }
+
+    /// For a holder of an [`OwnerProof`]; `limit` is at most the capacity.
+    #[inline(always)]
+    fn push_below(&self, limit: usize, page: PageIdx) -> bool {
         let at = self.count();
-        if at >= self.capacity {
+        if at >= limit {
             return false;
         }
-        // SAFETY: I2; `at` is below the capacity.
+        // SAFETY: I2; `at` is below the limit, which is at most the capacity.
         unsafe { self.entry(at).write(page.0) };
         self.count.store(at + 1, Relaxed);
         true

@@ -8,7 +8,6 @@
 // UNSAFETY: the stash is reached through its owner cell.
 #![expect(unsafe_code)]
 
-use std::fmt;
 use std::mem::MaybeUninit;
 
 use crate::home::cache::OwnerProof;
@@ -59,11 +58,5 @@ impl ChainStash {
             free.count += 1;
         }
         room
-    }
-}
-
-impl fmt::Debug for ChainStash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChainStash").field("limit", &self.limit).finish_non_exhaustive()
     }
 }

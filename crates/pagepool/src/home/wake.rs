@@ -6,26 +6,28 @@
 //!
 //! Pairs  returner: slot, light fence, flag. Owner: flag, heavy fence, slots again (lane.rs, `raise_all`).
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
 
+use crate::sys::call::{eventfd_signal, eventfd_take};
 use crate::sys::sync::{AtomicU32, Ordering};
 
 /// Lives as long as the pool and every lane of it.
 #[derive(Debug)]
 pub(crate) struct Wakeup {
     starved: AtomicU32,
-    event: Option<OwnedFd>,
+    event: Option<File>,
 }
 
 impl Wakeup {
     /// One that signals `event`, or none that does nothing.
-    pub(crate) fn new(event: Option<OwnedFd>) -> Self {
+    pub(crate) fn new(event: Option<File>) -> Self {
         Self { starved: AtomicU32::new(0), event }
     }
 
     /// The descriptor to sleep on, where the pool was made with one.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.event.as_ref().map(|fd| fd.as_fd())
+        self.event.as_ref().map(AsFd::as_fd)
     }
 
     /// Whether the owner waits to be woken.
@@ -47,16 +49,14 @@ impl Wakeup {
     #[cold]
     pub(crate) fn wake(&self) {
         if self.starved.swap(0, Ordering::Relaxed) != 0
-            && let Some(fd) = self.fd()
+            && let Some(event) = &self.event
         {
-            crate::sys::call::eventfd_signal(fd);
+            eventfd_signal(event);
         }
     }
 
     /// For the owner, after it woke: takes the signal back.
     pub(crate) fn acknowledge(&self) {
-        if let Some(fd) = self.fd() {
-            crate::sys::call::eventfd_take(fd);
-        }
+        self.event.as_ref().map(eventfd_take);
     }
 }

@@ -31,7 +31,7 @@ pub const REGION_SHIFT: u32 = PAGE_SHIFT + MAX_ORDER as u32;
 pub struct Area {
     id: u64,
     /// Address of the first byte; 0 for memory that the CPU cannot read.
-    base: usize,
+    pub(crate) base: usize,
     len_bytes: u64,
     region_shift: u32,
     meta: Box<[PageMeta]>,
@@ -239,11 +239,6 @@ impl Area {
         (self.base != 0).then_some(self.base)
     }
 
-    /// The same as a number, 0 for memory that the CPU cannot read.
-    pub(crate) fn base_or_zero(&self) -> usize {
-        self.base
-    }
-
     /// Base pages, present or not.
     pub fn pages(&self) -> u32 {
         self.meta.len() as u32
@@ -356,10 +351,7 @@ impl Area {
     /// Pages of the regions that are present, in order; for reports and for the end of a pool.
     pub(crate) fn present_pages(&self) -> Vec<Range<u32>> {
         let present = self.regions.lock().present.clone();
-        let pages = |r: Region| {
-            (r.offset() >> PAGE_SHIFT) as u32..((r.offset() + r.len_bytes()) >> PAGE_SHIFT) as u32
-        };
-        (0..present.len()).filter(|&r| present[r]).map(|r| pages(self.region(r))).collect()
+        (0..present.len()).filter(|&r| present[r]).map(|r| self.region(r).pages()).collect()
     }
 
     /// Marks this thread as one that calls domains; only with the lock of `regions` held, and dropped before
@@ -395,12 +387,7 @@ impl Area {
         if regions.present[number] {
             return Ok(());
         }
-        if let Some(fixing) = regions.mappings.iter().find(|m| m.domain().fixes_area()) {
-            return Err(Error::Fixed {
-                domain: fixing.domain().name(),
-                committed_bytes: self.bytes_present(&regions.present),
-            });
-        }
+        self.refuse_fixed(&regions)?;
         let _calling = self.calling();
         let undo = Undo { area: self, mappings: &regions.mappings, regions: number..number + 1 };
         regions.mappings.iter().try_for_each(|mapping| mapping.map(&region))?;
@@ -412,7 +399,10 @@ impl Area {
     /// Refuses, with the name of the domain, if one fixes the area; for a provider, before it makes an effort
     /// to grow.
     pub(crate) fn growth_allowed(&self) -> Result<(), Error> {
-        let regions = self.regions.lock();
+        self.refuse_fixed(&self.regions.lock())
+    }
+
+    fn refuse_fixed(&self, regions: &Regions) -> Result<(), Error> {
         match regions.mappings.iter().find(|m| m.domain().fixes_area()) {
             None => Ok(()),
             Some(fixing) => Err(Error::Fixed {
@@ -598,8 +588,6 @@ mod tests {
             next.map(DeviceAddr).ok_or_else(|| "no address left".into())
         }
         fn unmap(&self, _region: &Region, _at: DeviceAddr) {}
-        fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
-        fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
     }
 
     #[test]

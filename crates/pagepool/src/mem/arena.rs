@@ -338,11 +338,11 @@ impl Arena {
 
     /// Tells the area the node of each page of a committed region.
     fn note_nodes(&self, region: usize) {
-        let at = self.bytes_of(region);
-        let (first, pages) = ((at.start >> PAGE_SHIFT) as u32, at.len() >> PAGE_SHIFT);
+        let numbers = self.area.region(region).pages();
+        let (first, pages) = (numbers.start, numbers.len());
         let topology = &self.params.topology;
         if topology.is_pretended() {
-            for page in (first..first + pages as u32).map(PageIdx) {
+            for page in numbers.map(PageIdx) {
                 let node = topology.pretended_node_of(page, self.area.pages()).unwrap_or(NodeId(0));
                 self.set_node(page, node);
             }
@@ -351,7 +351,11 @@ impl Arena {
             let note = |i: usize, node: i32| {
                 self.set_node(PageIdx(first + i as u32), u8::try_from(node).map_or(here, NodeId));
             };
-            if let Err(error) = crate::sys::memory::query_nodes(self.memory.base() + at.start, pages, note) {
+            if let Err(error) = crate::sys::memory::query_nodes(
+                self.memory.base() + PageIdx(first).offset() as usize,
+                pages,
+                note,
+            ) {
                 (0..pages).for_each(|i| self.set_node(PageIdx(first + i as u32), here));
                 self.report().notes = vec![format!("the nodes of pages are guesses: move_pages: {error}")];
             }
@@ -384,9 +388,10 @@ impl Arena {
         if !topology.is_pretended() {
             return self.params.node == NodePolicy::Local || node == self.current_node();
         }
-        let at = self.bytes_of(region);
-        let mut pages = (at.start >> PAGE_SHIFT) as u32..(at.end >> PAGE_SHIFT) as u32;
-        pages.any(|page| topology.pretended_node_of(PageIdx(page), self.area.pages()) == Some(node))
+        self.area
+            .region(region)
+            .pages()
+            .any(|page| topology.pretended_node_of(PageIdx(page), self.area.pages()) == Some(node))
     }
 
     /// Takes pages and commits regions until `out` is full, or nothing more comes.

@@ -36,7 +36,6 @@ use crate::mem::provider::Provider;
 #[derive(Debug)]
 pub struct DeviceMemory {
     name: String,
-    len_bytes: u64,
     area: Arc<Area>,
     free: FreePages,
 }
@@ -56,7 +55,7 @@ impl DeviceMemory {
             unsafe { area.add_region(region) }?;
             free.add_region(region);
         }
-        Ok(Arc::new(Self { name: name.into(), len_bytes, area, free }))
+        Ok(Arc::new(Self { name: name.into(), area, free }))
     }
 
     /// Base pages of 4 KiB that pools have. Takes the lock of the free pages.
@@ -89,7 +88,8 @@ unsafe impl Provider for DeviceMemory {
     }
 
     fn describe(&self) -> String {
-        format!("{}: {} of device memory, not readable by the CPU", self.name, bytes(self.len_bytes))
+        let size = bytes(self.area.present_bytes());
+        format!("{}: {size} of device memory, not readable by the CPU", self.name)
     }
 }
 

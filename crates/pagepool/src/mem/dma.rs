@@ -13,10 +13,12 @@
 //! Every mapping is undone exactly once, and before the memory goes.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::error::Error;
+use crate::mem::page::PAGE_SHIFT;
 
 /// The id of a domain. Two domains with the same id are the same address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,6 +84,11 @@ impl Region {
     pub fn area(&self) -> u64 {
         self.area
     }
+
+    /// The numbers of its pages.
+    pub(crate) fn pages(&self) -> Range<u32> {
+        (self.offset >> PAGE_SHIFT) as u32..((self.offset + self.len_bytes) >> PAGE_SHIFT) as u32
+    }
 }
 
 /// The address space of a device. The domain alone defines device addresses; the pool only asks for them.
@@ -114,11 +121,16 @@ pub trait DmaDomain: Send + Sync + fmt::Debug {
     /// Undoes [`map`](Self::map); `at` is the address that it gave.
     fn unmap(&self, region: &Region, at: DeviceAddr);
 
-    /// Hands `len_bytes` at `at` to the device: what the CPU wrote becomes visible to it.
-    fn sync_for_device(&self, at: DeviceAddr, len_bytes: usize);
+    /// Hands `len_bytes` at `at` to the device: what the CPU wrote becomes visible to it. Required of a domain
+    /// that is not [coherent](Self::coherent), as is [`sync_for_cpu`](Self::sync_for_cpu).
+    fn sync_for_device(&self, at: DeviceAddr, len_bytes: usize) {
+        let _ = (at, len_bytes);
+    }
 
     /// Hands `len_bytes` at `at` to the CPU: what the device wrote becomes visible to it.
-    fn sync_for_cpu(&self, at: DeviceAddr, len_bytes: usize);
+    fn sync_for_cpu(&self, at: DeviceAddr, len_bytes: usize) {
+        let _ = (at, len_bytes);
+    }
 
     /// Whether device and CPU see one memory, so that both syncs may be skipped. Asked once, when a pool is
     /// made.
@@ -167,8 +179,6 @@ impl DmaDomain for IdentityDomain {
         Ok(DeviceAddr(cpu as u64))
     }
     fn unmap(&self, _region: &Region, _at: DeviceAddr) {}
-    fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
-    fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
 }
 
 /// The domain in which a device address is the offset in the area, as in an AF_XDP UMEM. It fixes the area:
@@ -202,8 +212,6 @@ impl DmaDomain for OffsetDomain {
         Ok(DeviceAddr(region.offset))
     }
     fn unmap(&self, _region: &Region, _at: DeviceAddr) {}
-    fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
-    fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
     fn fixes_area(&self) -> bool {
         true
     }

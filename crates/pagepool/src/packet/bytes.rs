@@ -38,21 +38,7 @@ impl PageBuf {
         if !inside || self.as_ptr().is_none() {
             return Err(self);
         }
-        Ok(Bytes::from_owner(Stretched { buffer: self, at: offset as u32, len: len as u32 }))
-    }
-}
-
-/// A stretch of a buffer as the owner of its bytes.
-struct Stretched {
-    buffer: PageBuf,
-    at: u32,
-    len: u32,
-}
-
-impl AsRef<[u8]> for Stretched {
-    fn as_ref(&self) -> &[u8] {
-        let (at, len) = (self.at as usize, self.len as usize);
-        self.buffer.bytes().map_or(&[], |bytes| &bytes[at..at + len])
+        Ok(Bytes::from_owner(Apart { memory: Memory::Pool(self), data: offset, len }))
     }
 }
 

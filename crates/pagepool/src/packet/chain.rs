@@ -14,7 +14,6 @@
 // UNSAFETY: blocks are raw memory that the holder of the chain follows by address.
 #![expect(unsafe_code)]
 
-use std::fmt;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU32;
 
@@ -159,15 +158,9 @@ impl FragList {
 /// method takes that buffer.
 ///
 /// It must not be dropped with a block: the packet's holder ends the chain first.
-#[derive(Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Chain(Option<NonZeroU32>);
-
-impl fmt::Debug for Chain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Chain({:?})", self.0)
-    }
-}
 
 impl Chain {
     /// No further buffers.

@@ -26,6 +26,7 @@ use crate::pool::params::check_node;
 use crate::pool::pool_ref::{self, PoolRef};
 use crate::pool::shutdown::Shutdown;
 use crate::pool::unbound::{Pool, RefillPolicy};
+use crate::returns::late;
 use crate::returns::pool_core::{PoolCore, PoolPtr};
 use crate::sys::sync::Ordering;
 
@@ -108,10 +109,7 @@ impl Bound {
             pages.push(page);
         }
         pool.own.counts.release.add(pages.len() as u64);
-        let provider = pool.provider().clone();
-        pages.retain(|&page| pool.area.clear_record(page));
-        // SAFETY: I1. The pages came from this provider with the pool's order, and nobody has them any more.
-        unsafe { provider.release(pool.geometry.order, &pages) };
+        late::give_back_all(pool, &pages);
         Ok(())
     }
 

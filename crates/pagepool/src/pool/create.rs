@@ -5,7 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32 as PlainU32;
 
 use crate::error::Error;
+use crate::home::lane::Lane;
 use crate::home::registry::Registry;
+use crate::home::ring::ReturnRing;
+use crate::home::stats::Counters;
+use crate::home::thread;
 use crate::home::wake::Wakeup;
 use crate::mem::area::Area;
 use crate::mem::dma::Mapping;
@@ -14,9 +18,12 @@ use crate::pool::deferred_queue::DeferredQueue;
 use crate::pool::params::PoolParams;
 use crate::pool::pool_ref;
 use crate::pool::unbound::{Pool, RefillPolicy};
-use crate::returns::pool_core::{PoolCore, PoolParts, PoolPtr};
+use crate::returns::end_watch::EndWatch;
+use crate::returns::geometry::{Geometry, PoolSizes};
+use crate::returns::pool_core::{OwnerState, PoolCore, PoolPtr, ReturnState};
+use crate::sys::call::eventfd;
 use crate::sys::slab::Slab;
-use crate::sys::sync::{Ordering, prepare_fences};
+use crate::sys::sync::{AtomicU64, LastCell, Lock, Ordering, Padded, prepare_fences};
 
 impl Pool {
     /// Makes a pool over a provider's memory, and maps that in the pool's domains. Linux: `page_pool_create`.
@@ -37,41 +44,18 @@ impl Pool {
     pub fn new(params: PoolParams, provider: Arc<dyn Provider>) -> Result<Self, Error> {
         let (sizes, geometry) = params.check(&*provider)?;
         prepare_fences();
-        let event =
-            params.wakeup.then(crate::sys::call::eventfd).transpose().map_err(|source| Error::System {
-                call: "eventfd",
-                remedy: "raise RLIMIT_NOFILE, or leave wakeup off".into(),
-                source,
-            })?;
-        let chains = Slab::new(sizes.chains)?;
-        let registration = params.registry.clone().unwrap_or_else(Registry::process).register()?;
-        let id = next_id()?;
-        let attached = attach_all(&params, &*provider)?;
-        let policy = RefillPolicy {
+        let mut policy = RefillPolicy {
             refill: sizes.refill,
             nid: params.nid,
             node_blind: params.node_blind,
             low_water: params.low_water,
-            low_water_mark: provider.available(geometry.order),
+            low_water_mark: 0,
             next_queue: 0,
         };
-        let mappings = attached.mappings.clone().into();
         let on_busy = params.on_busy;
-        let wakeup = Arc::new(Wakeup::new(event));
-        let parts = PoolParts {
-            id,
-            name: params.name,
-            registration,
-            provider,
-            geometry,
-            sizes,
-            chains,
-            mappings,
-            sync_for_device: params.sync_for_device,
-            tagging: params.tagging,
-            wakeup,
-        };
-        let shared = Arc::new(PoolCore::new(parts));
+        let (core, attached) = assemble(params, provider, &sizes, geometry)?;
+        policy.low_water_mark = core.provider().available(geometry.order);
+        let shared = Arc::new(core);
         pool_ref::show(&shared);
         attached.keep();
         let deferred = DeferredQueue::new(sizes.deferred, on_busy, shared.deferred.clone());
@@ -79,6 +63,59 @@ impl Pool {
         let raw = NonNull::new(Arc::into_raw(shared).cast_mut()).expect("an Arc is never null");
         Ok(Self { ptr: PoolPtr(raw), policy, deferred })
     }
+}
+
+/// A pool that is bound to no thread, with empty cache, lanes and ring; and its domains, attached.
+fn assemble(
+    params: PoolParams,
+    provider: Arc<dyn Provider>,
+    sizes: &PoolSizes,
+    geometry: Geometry,
+) -> Result<(PoolCore, Attached), Error> {
+    let event = params.wakeup.then(eventfd).transpose();
+    let event =
+        event.map_err(Error::of_call("eventfd", || "raise RLIMIT_NOFILE, or leave wakeup off".into()))?;
+    let chains = Slab::new(sizes.chains)?;
+    let registration = params.registry.clone().unwrap_or_else(Registry::process).register()?;
+    let id = next_id()?;
+    let attached = attach_all(&params, &*provider)?;
+    let needs_sync = |mapping: &&Arc<Mapping>| params.sync_for_device && !mapping.coherent();
+    let syncing: Box<[_]> = attached.mappings.iter().filter(needs_sync).cloned().collect();
+    let wakeup = Arc::new(Wakeup::new(event));
+    let lane = || Arc::new(Lane::new(id, sizes.lane, wakeup.clone()));
+    let area = provider.area().clone();
+    let core = PoolCore {
+        owner: AtomicU64::new(thread::NOBODY),
+        base: area.base,
+        meta: area.records(),
+        id,
+        geometry,
+        area_id: area.id(),
+        lanes_used: Default::default(),
+        overflowed: Default::default(),
+        lanes: (0..sizes.lanes).map(|_| lane()).collect(),
+        own: Padded(OwnerState::new(sizes, syncing.is_empty())),
+        returns: Padded(Lock::new(ReturnState::default())),
+        returned: Counters::default(),
+        late: Default::default(),
+        late_ring: Default::default(),
+        ring: ReturnRing::new(sizes.ring),
+        chains,
+        name: params.name,
+        area,
+        provider: LastCell::new(provider),
+        mem_id: registration.id(),
+        registration: LastCell::new(registration),
+        #[cfg(loom)]
+        alive: LastCell::new(()),
+        mappings: attached.mappings.clone().into(),
+        syncing,
+        wakeup,
+        watch: Arc::new(EndWatch::new()),
+        deferred: (sizes.deferred > 0).then(Arc::default),
+        tags: params.tagging.then(|| Lock::new(Vec::new())),
+    };
+    Ok((core, attached))
 }
 
 fn next_id() -> Result<u32, Error> {

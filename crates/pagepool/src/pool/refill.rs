@@ -186,18 +186,7 @@ impl Bound {
     /// in the pool.
     fn last_frag_home(&self, page: PageIdx, n: u32) -> bool {
         let (pool, owner) = (self.ptr(), self.owner());
-        if !pool.frag_counted(owner, page, n) {
-            return false;
-        }
-        pool.one_split_less(owner);
-        // A `PageRef` lives, or it is emergency memory: the page must not be used again, and leaves the pool.
-        if pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
-            pool.own.counts.recycle_released_refcnt.add(1);
-            pool.leave_here(owner, page);
-            return false;
-        }
-        pool.sync_split_page(page);
-        true
+        pool.frag_counted(owner, page, n) && pool.split_page_stays(owner, page)
     }
 
     /// A page that returned goes into the cache, or comes back if it is of another node. One that was in

@@ -38,13 +38,23 @@ impl PoolPtr {
     /// The last fragment of a page returned on the owner's thread: the page goes the way of a whole one.
     #[cold]
     fn split_page_home(self, owner: OwnerProof, page: PageIdx, to_ring: bool) {
+        if self.split_page_stays(owner, page) {
+            if to_ring { self.ring_or_out(page) } else { self.cache_or_ring(page) }
+        }
+    }
+
+    /// The last fragment of a page came home: the page is the device's again, and stays in the pool. If a
+    /// `PageRef` lives or it is emergency memory, it must not be used again, and leaves.
+    #[inline(always)]
+    pub(crate) fn split_page_stays(self, owner: OwnerProof, page: PageIdx) -> bool {
         self.one_split_less(owner);
         if self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             self.own.counts.recycle_released_refcnt.add(1);
-            return self.leave_here(owner, page);
+            self.leave_here(owner, page);
+            return false;
         }
         self.sync_split_page(page);
-        if to_ring { self.ring_or_out(page) } else { self.cache_or_ring(page) }
+        true
     }
 
     /// One page fewer has fragments out.

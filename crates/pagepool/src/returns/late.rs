@@ -17,6 +17,7 @@ use crate::mem::page::PageIdx;
 use crate::returns::pool_core::PoolPtr;
 use crate::sys::sync::Ordering;
 
+/// Gives pages that left the pool to its provider, now or with their last reference.
 pub(crate) fn give_back_all(pool: PoolPtr, pages: &[PageIdx]) {
     let provider = pool.provider().clone();
     let free: Vec<PageIdx> =

@@ -89,7 +89,6 @@ pub(crate) struct PoolCore {
 }
 
 /// What the owner alone writes; the counts in it may be read by anyone.
-#[derive(Debug)]
 #[repr(C)]
 pub(crate) struct OwnerState {
     pub(crate) counts: Counters,
@@ -119,7 +118,7 @@ pub(crate) struct ReturnState {
 }
 
 impl OwnerState {
-    fn new(sizes: &PoolSizes, plain_push: bool) -> Self {
+    pub(crate) fn new(sizes: &PoolSizes, plain_push: bool) -> Self {
         Self {
             cache: Cache::new(sizes.cache, plain_push),
             counts: Counters::default(),
@@ -135,63 +134,6 @@ impl OwnerState {
     /// Whether a page is being cut into fragments; readable by anyone.
     pub(crate) fn frag_is_open(&self) -> bool {
         self.frag_open.load(std::sync::atomic::Ordering::Relaxed)
-    }
-}
-
-/// The parts of a new pool.
-pub(crate) struct PoolParts {
-    pub(crate) id: u32,
-    pub(crate) name: String,
-    pub(crate) registration: RegisteredId,
-    pub(crate) provider: Arc<dyn Provider>,
-    pub(crate) geometry: Geometry,
-    pub(crate) sizes: PoolSizes,
-    pub(crate) chains: Slab<ChainBlock>,
-    pub(crate) mappings: Box<[Arc<Mapping>]>,
-    pub(crate) sync_for_device: bool,
-    pub(crate) tagging: bool,
-    pub(crate) wakeup: Arc<Wakeup>,
-}
-
-impl PoolCore {
-    /// A pool that is bound to no thread, with empty cache, lanes and ring.
-    pub(crate) fn new(parts: PoolParts) -> Self {
-        let PoolParts { id, name, registration, provider, geometry, sizes, .. } = parts;
-        let area = provider.area().clone();
-        let needs_sync = |mapping: &&Arc<Mapping>| parts.sync_for_device && !mapping.coherent();
-        let syncing: Box<[_]> = parts.mappings.iter().filter(needs_sync).cloned().collect();
-        let lane = || Arc::new(Lane::new(id, sizes.lane, parts.wakeup.clone()));
-        Self {
-            owner: AtomicU64::new(thread::NOBODY),
-            base: area.base_or_zero(),
-            meta: area.records(),
-            id,
-            geometry,
-            area_id: area.id(),
-            lanes_used: Default::default(),
-            overflowed: Default::default(),
-            lanes: (0..sizes.lanes).map(|_| lane()).collect(),
-            own: Padded(OwnerState::new(&sizes, syncing.is_empty())),
-            returns: Padded(Lock::new(ReturnState::default())),
-            returned: Counters::default(),
-            late: PlainU64::new(0),
-            late_ring: Counter::default(),
-            ring: ReturnRing::new(sizes.ring),
-            chains: parts.chains,
-            name,
-            area,
-            provider: LastCell::new(provider),
-            mem_id: registration.id(),
-            registration: LastCell::new(registration),
-            #[cfg(loom)]
-            alive: LastCell::new(()),
-            mappings: parts.mappings,
-            syncing,
-            wakeup: parts.wakeup,
-            watch: Arc::new(EndWatch::new()),
-            deferred: (sizes.deferred > 0).then(Arc::default),
-            tags: parts.tagging.then(|| Lock::new(Vec::new())),
-        }
     }
 }
 

@@ -3,8 +3,10 @@
 // UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
 
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::io::{Read, Write};
+use std::os::fd::FromRawFd;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
@@ -56,7 +58,8 @@ fn shoot_down() -> bool {
     done == 0
 }
 
-fn checked(result: libc::c_long) -> io::Result<usize> {
+/// The result of a call that gives a negative number and sets `errno` when it fails.
+pub(crate) fn checked(result: libc::c_long) -> io::Result<usize> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
 }
 
@@ -86,28 +89,24 @@ fn ask_node() -> u8 {
 }
 
 /// A new event counter at 0 that never blocks and does not survive `exec`.
-pub(crate) fn eventfd() -> io::Result<OwnedFd> {
+pub(crate) fn eventfd() -> io::Result<File> {
     // SAFETY: the call takes two integers.
     let fd = checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }.into())?;
     // SAFETY: the call just made this descriptor, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    Ok(unsafe { File::from_raw_fd(fd as i32) })
 }
 
 /// Adds one to an event counter, which wakes the threads that wait for it. A full counter has woken them
 /// already.
-pub(crate) fn eventfd_signal(fd: BorrowedFd<'_>) {
-    let one = 1u64;
-    // SAFETY: the kernel reads eight bytes.
-    let done = unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), 8) };
-    debug_assert!(done == 8 || io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock, "an eventfd");
+pub(crate) fn eventfd_signal(mut event: &File) {
+    let done = event.write(&1u64.to_ne_bytes()).map_err(|error| error.kind());
+    debug_assert!(matches!(done, Ok(8) | Err(io::ErrorKind::WouldBlock)), "an eventfd: {done:?}");
 }
 
 /// Sets an event counter to 0 and gives what it was; 0 if nobody had signalled.
-pub(crate) fn eventfd_take(fd: BorrowedFd<'_>) -> u64 {
-    let mut count = 0u64;
-    // SAFETY: the kernel writes eight bytes or none.
-    let done = unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) };
-    if done == 8 { count } else { 0 }
+pub(crate) fn eventfd_take(mut event: &File) -> u64 {
+    let mut count = [0; 8];
+    if event.read(&mut count).is_ok() { u64::from_ne_bytes(count) } else { 0 }
 }
 
 /// Waits until `word` is woken, unless it is not `expected` any more; at most `timeout`. Says whether the
@@ -143,7 +142,6 @@ pub(crate) fn drop_privileges_of_this_thread() -> bool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
     use std::sync::atomic::Ordering;
 
     #[test]
@@ -153,11 +151,11 @@ mod tests {
 
     #[test]
     fn event_counter_counts_and_empties() {
-        let fd = eventfd().unwrap();
-        assert_eq!(eventfd_take(fd.as_fd()), 0);
-        eventfd_signal(fd.as_fd());
-        eventfd_signal(fd.as_fd());
-        assert_eq!(eventfd_take(fd.as_fd()), 2);
+        let event = eventfd().unwrap();
+        assert_eq!(eventfd_take(&event), 0);
+        eventfd_signal(&event);
+        eventfd_signal(&event);
+        assert_eq!(eventfd_take(&event), 2);
     }
 
     #[test]

@@ -12,16 +12,14 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
+use crate::sys::call::checked;
+
 /// log2 of the size of a base page: pages are counted in 4 KiB, whatever the machine's own page size.
 pub const PAGE_SHIFT: u32 = 12;
 
 /// Bytes of a base page, the unit in which pages are numbered. A page of order `k` has `PAGE_SIZE << k`
 /// bytes.
 pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
-
-fn checked(result: libc::c_long) -> io::Result<usize> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
-}
 
 /// A range of addresses that nobody else maps into; given back when dropped, unless it is the caller's
 /// memory.
@@ -207,23 +205,18 @@ fn unmap(addr: usize, len: usize) {
 
 /// Advice that changes no byte.
 #[derive(Clone, Copy, Debug)]
+#[repr(i32)]
 pub(crate) enum Advice {
-    HugePage,
-    NoHugePage,
-    DontFork,
-    PopulateWrite,
+    HugePage = libc::MADV_HUGEPAGE,
+    NoHugePage = libc::MADV_NOHUGEPAGE,
+    DontFork = libc::MADV_DONTFORK,
+    PopulateWrite = libc::MADV_POPULATE_WRITE,
 }
 
 /// `madvise`, for the kinds of advice that change no byte.
 pub(crate) fn advise(addr: usize, len: usize, advice: Advice) -> io::Result<()> {
-    let advice = match advice {
-        Advice::HugePage => libc::MADV_HUGEPAGE,
-        Advice::NoHugePage => libc::MADV_NOHUGEPAGE,
-        Advice::DontFork => libc::MADV_DONTFORK,
-        Advice::PopulateWrite => libc::MADV_POPULATE_WRITE,
-    };
     // SAFETY: these kinds of advice keep addresses and contents as they are.
-    checked(unsafe { libc::madvise(addr as *mut _, len, advice) }.into()).map(drop)
+    checked(unsafe { libc::madvise(addr as *mut _, len, advice as i32) }.into()).map(drop)
 }
 
 /// `mlock`: keeps the range in memory.
@@ -278,17 +271,16 @@ pub(crate) fn punch_hole(file: &OwnedFd, at: Range<usize>) -> io::Result<()> {
 }
 
 /// How strongly memory is placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
+#[repr(i32)]
 pub(crate) enum Placement {
-    /// `MPOL_PREFERRED` (linux/mempolicy.h).
-    Preferred,
-    /// `MPOL_BIND` (linux/mempolicy.h).
-    Bind,
+    Preferred = libc::MPOL_PREFERRED,
+    Bind = libc::MPOL_BIND,
 }
 
 /// `mbind`: where the pages of a range come from that have not been touched yet.
 pub(crate) fn mbind(addr: usize, len: usize, placement: Placement, node: u8) -> io::Result<()> {
-    let mode: libc::c_ulong = if placement == Placement::Bind { 2 } else { 1 };
+    let mode = placement as libc::c_ulong;
     let mut mask = [0u64; 4];
     mask[usize::from(node) / 64] = 1 << (node % 64);
     let bits = 257; // the kernel looks at one bit less than it is told

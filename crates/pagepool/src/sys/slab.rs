@@ -18,7 +18,6 @@
 #![expect(unsafe_code)]
 
 use std::cell::UnsafeCell;
-use std::fmt;
 use std::mem::MaybeUninit;
 
 use crate::error::Error;
@@ -68,12 +67,6 @@ impl<T> Default for SlabSlot<T> {
 unsafe impl<T: Send> Sync for Slab<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Slab<T> {}
-
-impl<T> fmt::Debug for Slab<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slab").field("blocks", &self.slots.len()).finish_non_exhaustive()
-    }
-}
 
 impl<T> Slab<T> {
     /// `blocks` blocks, none of them taken; fewer than 2^32.

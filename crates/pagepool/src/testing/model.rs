@@ -78,7 +78,7 @@ struct PoolModel {
     records: HashMap<PageToken, PageRecord>,
     open: Option<OpenPage>,
     thread_lanes: [ThreadLane; 2],
-    waiting: VecDeque<DeferredPage>,
+    queued: VecDeque<DeferredPage>,
     /// Left the queue in use.
     released: VecDeque<DeferredPage>,
     deferred_stats: DeferredStats,
@@ -185,7 +185,7 @@ impl PoolsModel {
         let (cache, ring) = (p.cache.len() as u64, pages(&p.ring));
         let lanes = p.lanes.iter().map(|lane| pages(&lane.messages)).sum();
         let frag = u64::from(p.open.is_some());
-        let deferred = p.waiting.iter().filter(|waiting| !waiting.frag).count() as u64;
+        let deferred = p.queued.iter().filter(|queued| !queued.frag).count() as u64;
         let total = p.stats.inflight();
         let out = total as u64 - cache - lanes - ring - frag - deferred;
         Inflight { total, cache, lanes, ring, frag, deferred, out }
@@ -640,14 +640,14 @@ impl PoolsModel {
     // ---- Deferred -------------------------------------------------------------------------------
 
     /// A buffer is queued, in use still or not; says whether there was room.
-    pub fn wait(&mut self, pool: usize, token: PageToken, frag: bool, cookie: u64, busy: bool) -> bool {
+    pub fn defer(&mut self, pool: usize, token: PageToken, frag: bool, cookie: u64, busy: bool) -> bool {
         let p = &mut self.pools[pool];
-        if p.waiting.len() == self.setup.waits {
-            p.deferred_stats.full += u64::from(self.setup.waits > 0);
+        if p.queued.len() == self.setup.defer_capacity {
+            p.deferred_stats.full += u64::from(self.setup.defer_capacity > 0);
             return false;
         }
         p.deferred_stats.queued += 1;
-        p.waiting.push_back(DeferredPage { token, frag, cookie });
+        p.queued.push_back(DeferredPage { token, frag, cookie });
         if busy {
             self.busy.insert(cookie);
         }
@@ -655,7 +655,7 @@ impl PoolsModel {
     }
 
     /// A user is done with a buffer.
-    pub fn wait_done(&mut self, cookie: u64) {
+    pub fn user_done(&mut self, cookie: u64) {
         self.busy.remove(&cookie);
     }
 
@@ -663,7 +663,7 @@ impl PoolsModel {
     /// many buffers were returned.
     pub fn poll_deferred(&mut self, pool: usize, most: usize) -> usize {
         let p = &mut self.pools[pool];
-        if p.waiting.is_empty() && p.released.is_empty() {
+        if p.queued.is_empty() && p.released.is_empty() {
             return 0;
         }
         p.deferred_stats.polls += 1;
@@ -675,14 +675,14 @@ impl PoolsModel {
     fn ask_in_order(&mut self, pool: usize, most: usize) -> usize {
         let who = self.pools[pool].owner.expect("it is being polled");
         let (mut home, mut past, mut released) = (0, 0, false);
-        for _ in 0..most.min(self.pools[pool].waiting.len()) {
+        for _ in 0..most.min(self.pools[pool].queued.len()) {
             let p = &mut self.pools[pool];
-            let asked = p.waiting[past];
+            let asked = p.queued[past];
             if !self.busy.contains(&asked.cookie) {
-                p.waiting.remove(past);
+                p.queued.remove(past);
                 p.deferred_stats.reused += 1;
                 home += 1;
-                self.drop_waiting(pool, who, asked);
+                self.drop_queued(pool, who, asked);
                 continue;
             }
             match self.setup.on_busy {
@@ -690,13 +690,13 @@ impl PoolsModel {
                     p.deferred_stats.skipped += 1;
                     past += 1;
                 }
-                OnBusy::Release if !released && p.released.len() < self.setup.waits => {
+                OnBusy::Release if !released && p.released.len() < self.setup.defer_capacity => {
                     p.deferred_stats.released += 1;
-                    p.waiting.pop_front();
+                    p.queued.pop_front();
                     p.released.push_back(asked);
                     released = true;
-                    self.hold(pool, asked.token);
-                    self.drop_waiting(pool, who, asked);
+                    self.add_page_ref(pool, asked.token);
+                    self.drop_queued(pool, who, asked);
                 }
                 _ => {
                     p.deferred_stats.kept += 1;
@@ -714,7 +714,7 @@ impl PoolsModel {
                 self.pools[pool].released.push_back(asked);
             } else {
                 self.pools[pool].deferred_stats.freed_late += 1;
-                self.unhold(pool, asked.token);
+                self.drop_page_ref(pool, asked.token);
             }
         }
     }
@@ -724,21 +724,21 @@ impl PoolsModel {
         if !self.pools[pool].ended {
             return;
         }
-        for asked in std::mem::take(&mut self.pools[pool].waiting) {
+        for asked in std::mem::take(&mut self.pools[pool].queued) {
             if self.busy.contains(&asked.cookie) {
-                self.pools[pool].waiting.push_back(asked);
+                self.pools[pool].queued.push_back(asked);
             } else {
                 self.pools[pool].deferred_stats.reused += 1;
-                self.drop_waiting(pool, who, asked);
+                self.drop_queued(pool, who, asked);
             }
         }
         self.ask_released(pool, usize::MAX);
     }
 
-    fn drop_waiting(&mut self, pool: usize, who: Who, waiting: DeferredPage) {
-        match waiting.frag {
-            true => self.drop_frag(pool, who, waiting.token),
-            false => self.drop_page(pool, who, waiting.token),
+    fn drop_queued(&mut self, pool: usize, who: Who, queued: DeferredPage) {
+        match queued.frag {
+            true => self.drop_frag(pool, who, queued.token),
+            false => self.drop_page(pool, who, queued.token),
         }
     }
 
@@ -762,12 +762,12 @@ impl PoolsModel {
     }
 
     /// One more `PageRef`.
-    pub fn hold(&mut self, pool: usize, token: PageToken) {
+    pub fn add_page_ref(&mut self, pool: usize, token: PageToken) {
         self.record(pool, token).refs += 1;
     }
 
     /// One `PageRef` less, of a page that may have left the pool.
-    pub fn unhold(&mut self, pool: usize, token: PageToken) {
+    pub fn drop_page_ref(&mut self, pool: usize, token: PageToken) {
         let Some(refs) = self.referenced.get_mut(&token) else {
             self.record(pool, token).refs -= 1;
             return;
@@ -780,7 +780,7 @@ impl PoolsModel {
     }
 
     /// Whether a page in its pool has a `PageRef`.
-    pub fn is_held(&mut self, pool: usize, token: PageToken) -> bool {
+    pub fn has_page_ref(&mut self, pool: usize, token: PageToken) -> bool {
         self.record(pool, token).refs > 0
     }
 

@@ -42,9 +42,9 @@ pub enum Op {
     /// Drops a batch on the other thread.
     DropBatchElsewhere(u8),
     /// Takes a `PageRef` to a buffer's page.
-    Hold(u8),
+    PageRef(u8),
     /// Drops a `PageRef`.
-    Unhold(u8),
+    DropPageRef(u8),
     /// `into_shared`.
     Share(u8),
     /// Clones a shared buffer.
@@ -60,11 +60,11 @@ pub enum Op {
     /// `from_raw` by the pool that it is not of, and of an address that is nobody's.
     FromRawWrong(u8),
     /// `defer` of a buffer, for a user that still uses it, or does not.
-    Wait(u8, u8),
+    Defer(u8, u8),
     /// The user is done with a deferred buffer, or with its released memory.
-    WaitDone(u8),
+    UserDone(u8),
     /// `poll_deferred` of a pool.
-    PollWaits(u8),
+    PollDeferred(u8),
     /// `update_nid` to one of two nodes.
     UpdateNid(u8, u8),
     /// The pool is bound on the other thread, allocates and drops a page there, and comes back.
@@ -100,8 +100,8 @@ impl Op {
             17 => Self::BatchPop(which),
             18 => Self::DropBatch(which),
             19 => Self::DropBatchElsewhere(which),
-            20 => Self::Hold(which),
-            21 | 22 => Self::Unhold(which),
+            20 => Self::PageRef(which),
+            21 | 22 => Self::DropPageRef(which),
             23 => Self::Share(which),
             24 => Self::CloneShared(which),
             25 => Self::DropShared(which),
@@ -112,9 +112,9 @@ impl Op {
             30 => Self::UpdateNid(which, amount),
             31 => Self::BindElsewhere(which),
             32 => Self::ThreadEnds,
-            33 | 34 => Self::Wait(which, amount),
-            35 | 36 => Self::WaitDone(which),
-            37 => Self::PollWaits(which),
+            33 | 34 => Self::Defer(which, amount),
+            35 | 36 => Self::UserDone(which),
+            37 => Self::PollDeferred(which),
             _ if amount < 32 => Self::Destroy(which),
             _ => Self::AllocPage(which),
         }
@@ -146,7 +146,7 @@ pub struct Setup {
     /// Alignment of fragments.
     pub frag_align: usize,
     /// The capacity of the deferred queue.
-    pub waits: usize,
+    pub defer_capacity: usize,
     /// What a poll does with one that is still in use.
     pub on_busy: OnBusy,
 }
@@ -155,9 +155,9 @@ impl Setup {
     /// The setup that four bytes stand for.
     pub fn from_bytes([pages, cache, ways, lane]: [u8; 4]) -> Self {
         let cache_size = 1 + (cache as usize & 7);
-        let waits = [0, 1, 3, 8][(ways as usize >> 6) & 3];
+        let defer_capacity = [0, 1, 3, 8][(ways as usize >> 6) & 3];
         let on_busy = match (lane >> 2) & 7 {
-            _ if waits == 0 => OnBusy::Keep,
+            _ if defer_capacity == 0 => OnBusy::Keep,
             0..3 => OnBusy::Keep,
             3..5 => OnBusy::Skip { ahead: 1 + (lane as usize >> 5 & 1) },
             _ => OnBusy::Release,
@@ -171,7 +171,7 @@ impl Setup {
             lanes: (ways as usize >> 4) & 3,
             lane: 2 << (lane & 3),
             frag_align: if lane & 64 == 0 { 64 } else { 8 },
-            waits,
+            defer_capacity,
             on_busy,
         }
     }

@@ -78,9 +78,9 @@ struct OpRun {
     batches: Vec<(usize, Stamped, Batch)>,
     shared: Vec<Out<SharedBuf>>,
     raws: Vec<Out<RawBuf>>,
-    holds: Vec<Out<PageRef>>,
+    page_refs: Vec<Out<PageRef>>,
     /// Buffers that were in use when they were queued, by their cookies.
-    waits: Vec<Out<u64>>,
+    deferred: Vec<Out<u64>>,
     user: Arc<User>,
     registered: [Option<DeferredUser>; 2],
     stamps: u64,
@@ -118,7 +118,7 @@ impl OpRun {
             max_lanes: setup.lanes,
             lane_size: setup.lane,
             frag_align: setup.frag_align,
-            defer_capacity: setup.waits,
+            defer_capacity: setup.defer_capacity,
             on_busy: setup.on_busy,
             domains: vec![domain.clone()],
             ..Default::default()
@@ -131,7 +131,7 @@ impl OpRun {
             provider,
             user,
             registered,
-            waits: Vec::new(),
+            deferred: Vec::new(),
             handles: [pools[0].handle(), pools[1].handle()],
             pools: pools.map(Some),
             shutdowns: [None, None],
@@ -140,7 +140,7 @@ impl OpRun {
             batches: Vec::new(),
             shared: Vec::new(),
             raws: Vec::new(),
-            holds: Vec::new(),
+            page_refs: Vec::new(),
             stamps: 0,
             page_of: HashMap::new(),
             token_at: HashMap::new(),
@@ -166,8 +166,8 @@ impl OpRun {
             Op::BatchPop(at) => self.batch_pop(at),
             Op::DropBatch(at) => self.drop_batch(at, Who::Main),
             Op::DropBatchElsewhere(at) => self.drop_batch(at, Who::OtherThread),
-            Op::Hold(at) => self.hold(at),
-            Op::Unhold(at) => self.unhold(at),
+            Op::PageRef(at) => self.page_ref(at),
+            Op::DropPageRef(at) => self.drop_page_ref(at),
             Op::Share(at) => self.share(at),
             Op::CloneShared(at) => self.clone_shared(at),
             Op::DropShared(at) => self.drop_shared(at, Who::Main),
@@ -175,9 +175,9 @@ impl OpRun {
             Op::IntoRaw(at) => self.make_raw(at),
             Op::FromRaw(at, within) => self.bring_raw(at, within),
             Op::FromRawWrong(at) => self.bring_wrong(at),
-            Op::Wait(at, busy) => self.wait(at, busy & 3 != 0),
-            Op::WaitDone(at) => self.wait_done(at),
-            Op::PollWaits(pool) => self.poll_deferred(pool as usize & 1),
+            Op::Defer(at, busy) => self.defer(at, busy & 3 != 0),
+            Op::UserDone(at) => self.user_done(at),
+            Op::PollDeferred(pool) => self.poll_deferred(pool as usize & 1),
             Op::UpdateNid(pool, node) => self.update_nid(pool as usize & 1, node & 1),
             Op::BindElsewhere(pool) => self.bind_elsewhere(pool as usize & 1),
             Op::ThreadEnds => self.thread_ends(),
@@ -217,15 +217,15 @@ impl OpRun {
         while !self.batches.is_empty() {
             self.drop_batch(0, Who::Main);
         }
-        self.compare("with nothing out but what waits");
+        self.compare("with nothing out but what is deferred");
         (0..2).for_each(|pool| self.destroy(pool));
         self.compare("after the end");
-        while !self.waits.is_empty() {
-            self.wait_done(0);
+        while !self.deferred.is_empty() {
+            self.user_done(0);
         }
         self.compare("with nothing in use");
-        while !self.holds.is_empty() {
-            self.unhold(0);
+        while !self.page_refs.is_empty() {
+            self.drop_page_ref(0);
         }
         assert!((0..2).all(|pool| self.model.is_complete(pool)), "nothing is out");
         self.thread_ends();
@@ -442,22 +442,22 @@ impl OpRun {
 
     // ---- Page references, shared, raw --------------------------------------------------------------------
 
-    fn hold(&mut self, at: u8) {
+    fn page_ref(&mut self, at: u8) {
         if self.buffers.is_empty() {
             return;
         }
         let at = at as usize % self.buffers.len();
         let out = &mut self.buffers[at];
         out.special = !out.frag;
-        let hold = out.what.page_ref();
-        self.model.hold(out.pool, out.token);
-        self.holds.push(self.buffers[at].with(hold));
+        let page_ref = out.what.page_ref();
+        self.model.add_page_ref(out.pool, out.token);
+        self.page_refs.push(self.buffers[at].with(page_ref));
     }
 
-    fn unhold(&mut self, at: u8) {
-        let Some(out) = Self::pick(&mut self.holds, at) else { return };
+    fn drop_page_ref(&mut self, at: u8) {
+        let Some(out) = Self::pick(&mut self.page_refs, at) else { return };
         drop(out.what);
-        self.model.unhold(out.pool, out.token);
+        self.model.drop_page_ref(out.pool, out.token);
     }
 
     fn share(&mut self, at: u8) {
@@ -516,7 +516,7 @@ impl OpRun {
         assert_eq!((buffer.dma_addr(), buffer.len()), (Some(raw.addr), len));
         let again = self.handles[out.pool].from_raw(raw.addr);
         assert!(again.is_err(), "an address was taken twice");
-        out.special = !out.frag && self.model.is_held(out.pool, out.token);
+        out.special = !out.frag && self.model.has_page_ref(out.pool, out.token);
         if raw.len < 8 {
             write_stamp(&mut buffer, out.stamp); // it was too short for one, and has whole lines now
         }
@@ -540,7 +540,7 @@ impl OpRun {
 
     // ---- Deferred -------------------------------------------------------------------------------
 
-    fn wait(&mut self, at: u8, busy: bool) {
+    fn defer(&mut self, at: u8, busy: bool) {
         let Some(out) = Self::pick(&mut self.buffers, at) else { return };
         let (Some(real), Some(user)) = (&self.pools[out.pool], &self.registered[out.pool]) else {
             return self.buffers.push(out);
@@ -551,22 +551,22 @@ impl OpRun {
             buffer = real.defer(stranger, buffer, cookie).expect_err("the other pool's user");
         }
         let queued = real.defer(user, buffer, cookie);
-        let told = self.model.wait(out.pool, out.token, out.frag, cookie, busy);
-        assert_eq!(queued.is_ok(), told, "wait");
+        let told = self.model.defer(out.pool, out.token, out.frag, cookie, busy);
+        assert_eq!(queued.is_ok(), told, "defer");
         match queued {
             Err(buffer) => self.buffers.push(out.with(buffer)),
             Ok(()) if busy => {
                 self.user.busy.lock().expect("no panic holds it").insert(cookie);
-                self.waits.push(out.with(cookie));
+                self.deferred.push(out.with(cookie));
             }
             Ok(()) => {}
         }
     }
 
-    fn wait_done(&mut self, at: u8) {
-        let Some(out) = Self::pick(&mut self.waits, at) else { return };
+    fn user_done(&mut self, at: u8) {
+        let Some(out) = Self::pick(&mut self.deferred, at) else { return };
         self.user.busy.lock().expect("no panic holds it").remove(&out.what);
-        self.model.wait_done(out.what);
+        self.model.user_done(out.what);
     }
 
     fn poll_deferred(&mut self, pool: usize) {

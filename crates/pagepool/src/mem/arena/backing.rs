@@ -109,11 +109,8 @@ pub(crate) struct ArenaMemory {
 impl ArenaMemory {
     /// Reserves addresses, and makes the memfd. Commits nothing.
     pub(crate) fn reserve(name: &str, max_bytes: u64, align: usize, how: &Commit) -> Result<Self, Error> {
-        let space = Reservation::new(max_bytes as usize, align).map_err(|source| Error::System {
-            call: "mmap",
-            remedy: too_much_address_space(max_bytes),
-            source,
-        })?;
+        let space = Reservation::new(max_bytes as usize, align)
+            .map_err(Error::of_call("mmap", || too_much_address_space(max_bytes)))?;
         let mut this = Self { space, file: None, fell_back: None, max_bytes };
         if let Backing::Memfd { huge } = how.backing {
             match this.make_file(name, huge) {
@@ -172,23 +169,16 @@ impl ArenaMemory {
         let instead = self.map(at.clone(), how)?;
         let addr = self.base() + at.start;
         if !how.inherit_on_fork && !self.space.is_callers() {
-            let no = |source| Error::System {
-                call: "madvise(MADV_DONTFORK)",
-                remedy: "this kernel cannot keep the memory from child processes: set inherit_on_fork".into(),
-                source,
-            };
+            let remedy = "this kernel cannot keep the memory from child processes: set inherit_on_fork";
+            let no = Error::of_call("madvise(MADV_DONTFORK)", || remedy.into());
             memory::advise(addr, at.len(), Advice::DontFork).map_err(no)?;
         }
         if how.prefault {
-            let no = |source| Error::System {
-                call: "madvise(MADV_POPULATE_WRITE)",
-                remedy: out_of_memory(at.len() as u64),
-                source,
-            };
+            let no = Error::of_call("madvise(MADV_POPULATE_WRITE)", || out_of_memory(at.len() as u64));
             self.space.prefault(at.clone()).map_err(no)?;
         }
         if how.mlock {
-            let no = |source| Error::System { call: "mlock", remedy: mlock_remedy(self.max_bytes), source };
+            let no = Error::of_call("mlock", || mlock_remedy(self.max_bytes));
             memory::mlock(addr, at.len()).map_err(no)?;
         }
         Ok(instead)
@@ -213,7 +203,7 @@ impl ArenaMemory {
     }
 
     fn map_plain(&self, at: Range<usize>, how: &Commit, kind: Backing) -> Result<Option<Instead>, Error> {
-        let no = |source| Error::System { call: "mprotect", remedy: out_of_memory(at.len() as u64), source };
+        let no = Error::of_call("mprotect", || out_of_memory(at.len() as u64));
         self.space.commit(at.clone()).map_err(no)?;
         place(self.base() + at.start, at.len(), how)?;
         let addr = self.base() + at.start;
@@ -236,28 +226,32 @@ impl ArenaMemory {
     fn map_huge(&self, at: Range<usize>, how: &Commit) -> Result<(), Error> {
         let shift = how.backing.huge_shift().expect("only hugetlb kinds come here");
         let missing = |source| missing_huge("mmap(MAP_HUGETLB)", shift, at.len() as u64, source);
-        let staged = Staged::huge(at.len(), shift).map_err(missing)?;
+        self.map_staged(Staged::huge(at.len(), shift), at.clone(), how, missing)
+    }
+
+    /// Fills a mapping of huge pages that was made elsewhere, and moves it into its place.
+    fn map_staged(
+        &self,
+        staged: io::Result<Staged>,
+        at: Range<usize>,
+        how: &Commit,
+        missing: impl Fn(io::Error) -> Error,
+    ) -> Result<(), Error> {
+        let staged = staged.map_err(&missing)?;
         place(staged.addr(), at.len(), how)?;
-        staged.populate().map_err(missing)?;
-        self.space.commit_staged(at.clone(), staged).map_err(missing)
+        staged.populate().map_err(&missing)?;
+        self.space.commit_staged(at, staged).map_err(missing)
     }
 
     fn map_file(&self, at: Range<usize>, how: &Commit, huge: bool) -> Result<(), Error> {
         let file = self.file().expect("a memfd arena has a file");
         if !huge {
-            let no = |source| Error::System {
-                call: "mmap(memfd)",
-                remedy: out_of_memory(at.len() as u64),
-                source,
-            };
+            let no = Error::of_call("mmap(memfd)", || out_of_memory(at.len() as u64));
             self.space.commit_file(at.clone(), file).map_err(no)?;
             return place(self.base() + at.start, at.len(), how);
         }
         let missing = |source| missing_huge("mmap(MFD_HUGETLB)", 21, at.len() as u64, source);
-        let staged = Staged::file(at.clone(), file).map_err(missing)?;
-        place(staged.addr(), at.len(), how)?;
-        staged.populate().map_err(missing)?;
-        self.space.commit_staged(at.clone(), staged).map_err(missing)
+        self.map_staged(Staged::file(at.clone(), file), at.clone(), how, missing)
     }
 
     /// Gives a region's memory back and keeps its addresses.
@@ -269,13 +263,12 @@ impl ArenaMemory {
 
 fn place(addr: usize, len: usize, how: &Commit) -> Result<(), Error> {
     let Some((placement, node)) = how.place else { return Ok(()) };
-    memory::mbind(addr, len, placement, node.0).map_err(|source| Error::System {
-        call: "mbind",
-        remedy: format!(
+    let remedy = || {
+        format!(
             "{node} does not provide {len} bytes: check that it is in this process's cpuset (Mems_allowed)"
-        ),
-        source,
-    })
+        )
+    };
+    memory::mbind(addr, len, placement, node.0).map_err(Error::of_call("mbind", remedy))
 }
 
 /// The text of an error with its cause, for descriptions.

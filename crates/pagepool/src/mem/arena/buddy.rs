@@ -161,8 +161,7 @@ impl Buddy {
 
     /// Numbers of the base pages of a region.
     pub(crate) fn pages_of(&self, region: usize) -> Range<u32> {
-        let r = self.area.region(region);
-        (r.offset() >> PAGE_SHIFT) as u32..((r.offset() + r.len_bytes()) >> PAGE_SHIFT) as u32
+        self.area.region(region).pages()
     }
 
     fn region_of(&self, page: PageIdx) -> usize {

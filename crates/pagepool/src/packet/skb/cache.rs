@@ -85,7 +85,6 @@ impl Drop for CacheHandles {
 }
 
 /// The blocks, and how many of a closed cache are still out.
-#[derive(Debug)]
 pub(crate) struct CacheBlocks {
     slab: Slab<Block>,
     late: AtomicI64,
