@@ -121,8 +121,8 @@ pub trait DmaDomain: Send + Sync + fmt::Debug {
     /// Undoes [`map`](Self::map); `at` is the address that it gave.
     fn unmap(&self, region: &Region, at: DeviceAddr);
 
-    /// Hands `len_bytes` at `at` to the device: what the CPU wrote becomes visible to it. Required of a domain
-    /// that is not [coherent](Self::coherent), as is [`sync_for_cpu`](Self::sync_for_cpu).
+    /// Hands `len_bytes` at `at` to the device: what the CPU wrote becomes visible to it. Required of a
+    /// domain that is not [coherent](Self::coherent), as is [`sync_for_cpu`](Self::sync_for_cpu).
     fn sync_for_device(&self, at: DeviceAddr, len_bytes: usize) {
         let _ = (at, len_bytes);
     }
