@@ -21,7 +21,7 @@ use crate::args::sized;
 use crate::error::status;
 use crate::handles::binding::{bind, destroy, unbind};
 use crate::handles::opaque::PoolHandle;
-use crate::handles::slots::{self, PoolLife};
+use crate::handles::slots;
 use crate::handles::tables::ARENAS;
 use crate::handles::token::Token;
 use crate::oom;
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn pagepool_create(params: *const PoolParamsC, pool: *mut 
         // SAFETY: the caller's texts and arrays are as the fields say.
         let params = unsafe { params.to_rust() }?;
         let order = params.order;
-        slots::insert(PoolLife::new(Pool::new(params, provider)?, pages, order))
+        slots::insert(Pool::new(params, provider)?, pages, order)
     };
     // SAFETY: `pool` is NULL or the caller's to write.
     unsafe { store_handle(pool, make) }

@@ -90,17 +90,11 @@ fn over(
     len: usize,
 ) -> Result<SkBuff, (PageBuf, CallError)> {
     let packet = XdpBuff::new(buffer, offset, len).map_err(|buffer| {
-        let error = beyond(offset, len, buffer.len());
-        (buffer, error)
+        let within = format!("a buffer of {} bytes and before its tailroom", buffer.len());
+        let text = format!("{len} bytes at {offset} are not within {within}");
+        (buffer, CallError::formatted(libc::EINVAL, text))
     })?;
     SkBuff::from_buff(cache, packet).map_err(|packet| (packet.into_buffer(), SkbError::Exhausted.into()))
-}
-
-#[cold]
-fn beyond(offset: usize, len: usize, size: usize) -> CallError {
-    let text =
-        format!("{len} bytes at {offset} are not within a buffer of {size} bytes and before its tailroom");
-    CallError::formatted(libc::EINVAL, text)
 }
 
 /// Creates an empty packet whose head is ordinary memory: `headroom` bytes of headroom, and `len` bytes of

@@ -13,7 +13,7 @@
 use std::alloc::{Layout, alloc_zeroed};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{CallError, CallResult};
 use crate::handles::life_word::LifeWord;
@@ -54,6 +54,7 @@ pub(crate) static DIRECTORY: [DirectoryRow; ROWS] = [const {
 /// Places in sequence, with their words or entries: a pool's until it is freed, then another's.
 #[derive(Clone, Copy)]
 pub(crate) struct PlaceRange {
+    kind: HandleKind,
     first: u32,
     count: u32,
     /// The words of pages by number, or the entries of fragments.
@@ -65,13 +66,15 @@ unsafe impl Send for PlaceRange {}
 
 struct PlaceAllocator {
     made: u32,
-    /// Given back, of pages and of fragments.
-    pages: Vec<PlaceRange>,
-    frags: Vec<PlaceRange>,
+    /// Given back.
+    free: Vec<PlaceRange>,
 }
 
-static PLACES: Mutex<PlaceAllocator> =
-    Mutex::new(PlaceAllocator { made: 0, pages: Vec::new(), frags: Vec::new() });
+static PLACES: Mutex<PlaceAllocator> = Mutex::new(PlaceAllocator { made: 0, free: Vec::new() });
+
+fn places() -> MutexGuard<'static, PlaceAllocator> {
+    PLACES.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl PlaceRange {
     /// Places for `pages` pages of a pool.
@@ -92,13 +95,13 @@ impl PlaceRange {
     }
 
     fn take(kind: HandleKind, count: u32, view: &'static PoolView) -> CallResult<Self> {
-        let mut list = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = if kind == HandleKind::Page { &mut list.pages } else { &mut list.frags };
+        let mut places = places();
         // One that is not much too large, so that nothing ever has to be split.
-        let fits = |rows: &PlaceRange| (count..=count.saturating_mul(2)).contains(&rows.count);
-        let rows = match free.iter().position(fits) {
-            Some(at) => free.swap_remove(at),
-            None => list.make(kind, count)?,
+        let sizes = count..=count.saturating_mul(2);
+        let fits = |rows: &PlaceRange| rows.kind == kind && sizes.contains(&rows.count);
+        let rows = match places.free.iter().position(fits) {
+            Some(at) => places.free.swap_remove(at),
+            None => places.make(kind, count)?,
         };
         for row in rows.rows() {
             row.view.store(ptr::from_ref(view).cast_mut(), Relaxed);
@@ -109,10 +112,7 @@ impl PlaceRange {
 
     /// Gives rows back none of whose buffers is out.
     pub(crate) fn give_back(self) {
-        let mut list = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
-        let frags = self.rows().iter().any(|row| row.kind.load(Relaxed) == HandleKind::Frag as u64);
-        let free = if frags { &mut list.frags } else { &mut list.pages };
-        free.push(self); // room for all rows was reserved
+        places().free.push(self); // room for all rows was reserved
     }
 
     fn rows(&self) -> &'static [DirectoryRow] {
@@ -137,8 +137,7 @@ impl PlaceAllocator {
             return Err(FULL);
         }
         let made = (first + count) as usize;
-        self.pages.try_reserve(made)?;
-        self.frags.try_reserve(made)?;
+        self.free.try_reserve(made)?;
         let each = if kind == HandleKind::Page { size_of::<LifeWord>() } else { size_of::<FragEntry>() };
         let bytes = (count as usize * each) << ROW_SHIFT;
         let layout = Layout::from_size_align(bytes.max(each), 64).map_err(|_| CallError::NO_MEMORY)?;
@@ -147,7 +146,7 @@ impl PlaceAllocator {
         if lives.is_null() {
             return Err(CallError::NO_MEMORY);
         }
-        let rows = PlaceRange { first, count, lives: lives.cast() };
+        let rows = PlaceRange { kind, first, count, lives: lives.cast() };
         for (at, row) in rows.rows().iter().enumerate() {
             row.lives.store(lives.wrapping_add((at * each) << ROW_SHIFT).cast(), Relaxed);
         }

@@ -52,11 +52,6 @@ pub(crate) fn enter<R>(pool: Token, call: impl FnOnce(&OwnerCall<'_>) -> CallRes
 }
 
 impl OwnerCall<'_> {
-    /// Bytes in a page of this pool.
-    pub(crate) fn page_size(&self) -> usize {
-        self.view.page_size.load(Relaxed) as usize
-    }
-
     /// The buffer of a device address.
     pub(crate) fn at_address(&self, addr: u64) -> CallResult<PageBuf> {
         Ok(self.own.handle.from_raw(DeviceAddr(addr))?)

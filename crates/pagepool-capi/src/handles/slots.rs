@@ -36,8 +36,6 @@ pub(crate) struct PoolLife {
     pub(crate) tags: Vec<Tag>,
     /// Free entries for fragments that other threads than the owner give tokens to.
     pub(crate) frags: u64,
-    page_size: u64,
-    pages: u32,
     taken: Vec<PlaceRange>,
 }
 
@@ -73,18 +71,6 @@ fn life_of(at: u32) -> MutexGuard<'static, Option<Box<PoolLife>>> {
 }
 
 impl PoolLife {
-    pub(crate) fn new(pool: Pool, pages: u32, order: u8) -> Self {
-        Self {
-            handle: pool.handle(),
-            half: Half::Idle(pool),
-            tags: Vec::new(),
-            frags: 0,
-            page_size: (::pagepool::PAGE_SIZE as u64) << order,
-            pages,
-            taken: Vec::new(),
-        }
-    }
-
     /// A list of free entries for fragments: 4096 fresh ones, which the pool has until it is freed.
     pub(crate) fn take_frags(&mut self, view: &'static PoolView) -> CallResult<u64> {
         self.taken.try_reserve(1)?;
@@ -124,28 +110,31 @@ pub(crate) fn with_life<R>(pool: Token, look: impl FnOnce(&mut PoolLife) -> Call
     look(life.as_mut().ok_or(CallError::STALE)?)
 }
 
-/// Gives a new pool a slot and a token.
-pub(crate) fn insert(mut life: PoolLife) -> CallResult<Token> {
+/// Gives a new pool a slot and a token. Its provider has `pages` base pages.
+pub(crate) fn insert(pool: Pool, pages: u32, order: u8) -> CallResult<Token> {
     reap();
-    life.taken.try_reserve(1)?;
+    let mut taken = Vec::new();
+    taken.try_reserve(1)?;
     let at = free_slot()?;
     let (slot, view) = (&SLOTS[at as usize % MAX_POOLS], &VIEWS[at as usize % MAX_POOLS]);
     let give_back = |_: &CallError| list().free.push(at); // room for every slot was reserved
-    let words = PlaceRange::for_pages(life.pages, view).inspect_err(give_back)?;
-    life.taken.push(words);
+    let words = PlaceRange::for_pages(pages, view).inspect_err(give_back)?;
+    taken.push(words);
     let generations = Generations(slot.generations.load(Relaxed)).next();
     let token = Token::new(HandleKind::Pool, at, generations.latest());
+    let handle = pool.handle();
     let bias = if ::pagepool::fences_are_free() { BIAS_FREE } else { BIAS_SHARED };
     view.bias.store(bias, Relaxed);
-    view.home.store(life.handle.token().as_ptr(), Relaxed);
+    view.home.store(handle.token().as_ptr(), Relaxed);
     view.words.store(words.lives, Relaxed);
     view.base.store(u64::from(words.first_place()) << 4 | HandleKind::Page as u64, Relaxed);
-    view.pages.store(u64::from(life.pages), Relaxed);
-    view.own.store(Box::into_raw(Box::new(OwnerHalf::new(life.handle.clone()))), Relaxed);
-    view.page_size.store(life.page_size, Relaxed);
+    view.pages.store(u64::from(pages), Relaxed);
+    view.own.store(Box::into_raw(Box::new(OwnerHalf::new(handle.clone()))), Relaxed);
+    view.page_size.store((::pagepool::PAGE_SIZE as u64) << order, Relaxed);
     for count in [&view.allocated, &view.recycled, &view.begun, &view.frags_home.0] {
         count.store(0, Relaxed);
     }
+    let life = PoolLife { half: Half::Idle(pool), handle, tags: Vec::new(), frags: 0, taken };
     *life_of(at) = Some(Box::new(life));
     slot.generations.store(generations.0, Relaxed);
     view.token.store(token.0, Release); // pairs with view()

@@ -4,6 +4,7 @@
 #![expect(unsafe_code)]
 
 use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::args::out::array_mut;
 use crate::args::range::out_of_range;
@@ -89,8 +90,8 @@ pub unsafe extern "C" fn pagepool_alloc(pool: *mut PoolHandle, size: *mut usize)
 /// Why there is no fragment of that size.
 #[cold]
 fn no_frag(owned: &OwnerCall<'_>, size: usize) -> CallError {
-    let page = owned.page_size();
-    if (1..=page).contains(&size) {
+    let page = owned.view.page_size.load(Relaxed);
+    if (1..=page).contains(&(size as u64)) {
         return EXHAUSTED;
     }
     out_of_range("size", size, &format!("1 to {page}, the bytes of a page of this pool"))

@@ -7,6 +7,8 @@ use std::ffi::c_char;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
+use ::pagepool::Inflight;
+
 use crate::args::out::store_text;
 use crate::handles::slots::{self, Half, PoolLife};
 use crate::handles::view::PoolView;
@@ -38,21 +40,12 @@ fn line(dump: &mut String, life: &PoolLife, view: &PoolView) {
         Half::Bound => "bound",
         Half::Ended => "destroyed",
     };
-    let at = life.handle.inflight();
     let page = view.page_size.load(Relaxed);
+    let Inflight { total, cache, lanes, ring, frag, out, deferred, .. } = life.handle.inflight();
+    let (name, id, out) = (life.handle.name(), life.handle.id(), out + deferred);
     // Writing into a String does not fail.
-    let _ = write!(
-        dump,
-        "{} id {} {state} page {page} inflight {} (cache {} lanes {} ring {} frag {} out {})",
-        life.handle.name(),
-        life.handle.id(),
-        at.total,
-        at.cache,
-        at.lanes,
-        at.ring,
-        at.frag,
-        at.out + at.deferred
-    );
+    let _ = write!(dump, "{name} id {id} {state} page {page} inflight {total} ");
+    let _ = write!(dump, "(cache {cache} lanes {lanes} ring {ring} frag {frag} out {out})");
     for (name, value) in view.and_fast_paths(life.handle.stats()).fields() {
         let _ = write!(dump, " {name} {value}");
     }

@@ -5,6 +5,8 @@
 
 use std::ffi::c_int;
 
+use ::pagepool::Inflight;
+
 use crate::args::out::store;
 use crate::args::sized;
 use crate::counters::StatsC;
@@ -85,9 +87,9 @@ pub unsafe extern "C" fn pagepool_buffer_locations(
     places: *mut BufferLocationsC,
 ) -> c_int {
     let locations = || {
-        let at = with_life(Token::of(pool), |life| Ok(life.handle.inflight()))?;
-        let (cache, lanes, ring, frag) = (at.cache, at.lanes, at.ring, at.frag);
-        Ok(BufferLocationsC { total: at.total, cache, lanes, ring, frag, out: at.out + at.deferred })
+        let Inflight { total, cache, lanes, ring, frag, out, deferred, .. } =
+            with_life(Token::of(pool), |life| Ok(life.handle.inflight()))?;
+        Ok(BufferLocationsC { total, cache, lanes, ring, frag, out: out + deferred })
     };
     // SAFETY: `places` is NULL or the caller's to write.
     unsafe { store(places, locations) }
