@@ -1,6 +1,6 @@
 //! `bench mtu`: the argument of the thread "page_pool: introduce page_pool_alloc() API" (netdev, 2023). What
-//! does a packet cost at MTU 1500, 4000, 8000 and 9000, from whole pages, from `page_frag`, and from the
-//! hybrid over order-3 pages?
+//! does a packet cost at MTU 1500, 4000, 8000 and 9000, from whole pages, from `page_frag`, and from
+//! fragments of order-3 pages?
 //!
 //! 64 packets are allocated and then returned, as in one poll; all on one core. Wasted bytes are measured:
 //! pages taken for a run of packets, less what the packets need.
@@ -93,7 +93,7 @@ fn at_mtu(plan: Plan, mtu: usize) -> Result<Vec<MtuRow>, String> {
     let frags = (page_frag::PAGE_BYTES / need) as f64;
     let per_page = 48.0 * pages as f64;
     let waste_of_pages = (pages * PAGE_SIZE - need) as f64;
-    let waste_of_hybrid = hybrid_waste(need)?;
+    let waste_of_fragments = fragment_waste(need)?;
     let mut rows = Vec::new();
     for way in [ReturnKind::Ring, ReturnKind::Direct] {
         let figures = measure(plan, whole_pages(pages, way)?, None, None)?.own;
@@ -103,9 +103,9 @@ fn at_mtu(plan: Plan, mtu: usize) -> Result<Vec<MtuRow>, String> {
     let figures = measure(plan, page_frag_burst64(need)?, None, None)?.own;
     rows.push(row(mtu, ("page_frag", "allocator"), &figures, page_frag_waste(need)?, Some(514.0 / frags)));
     for way in [ReturnKind::Ring, ReturnKind::Direct] {
-        let figures = measure(plan, hybrid(need, way)?, None, None)?.own;
+        let figures = measure(plan, fragments(need, way)?, None, None)?.own;
         let predicted = (way == ReturnKind::Ring).then_some(48.0 / frags + 17.0);
-        rows.push(row(mtu, ("hybrid", way.name()), &figures, waste_of_hybrid, predicted));
+        rows.push(row(mtu, ("fragments", way.name()), &figures, waste_of_fragments, predicted));
     }
     Ok(rows)
 }
@@ -153,7 +153,7 @@ fn whole_pages(pages: usize, way: ReturnKind) -> Result<Ready, String> {
 }
 
 /// Packets of one fragment of an order-3 page each.
-fn hybrid(need: usize, way: ReturnKind) -> Result<Ready, String> {
+fn fragments(need: usize, way: ReturnKind) -> Result<Ready, String> {
     polls(order3(), 1, way, move |pool| frag(pool, need))
 }
 
@@ -177,7 +177,7 @@ fn frag(pool: &Bound, need: usize) -> PageBuf {
     pool.alloc(need).expect("the arena has more pages than 64 packets need")
 }
 
-fn hybrid_waste(need: usize) -> Result<f64, String> {
+fn fragment_waste(need: usize) -> Result<f64, String> {
     let pool = pools::bound(order3())?;
     let held: Vec<_> = (0..WASTE_OVER).map(|_| frag(&pool, need)).collect();
     Ok(waste(
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(of(8000, "pages"), Some(3698.0));
         let fifteenth = 32768.0 / 15.0 - 2090.0;
         let third = 32768.0 / 3.0 - 8590.0;
-        for storage in ["hybrid", "page_frag"] {
+        for storage in ["fragments", "page_frag"] {
             assert!(of(1500, storage).is_some_and(|waste| (waste - fifteenth).abs() < 1e-6));
             assert!(of(8000, storage).is_some_and(|waste| (waste - third).abs() < 1e-6));
         }

@@ -18,7 +18,7 @@ pub const MTU_8000: usize = 8014 + 256 + 320;
 const IN_PLACE_15: &[Rule] =
     &[Rule(&["alloc_fast"], Moves::Share(1, 15)), Rule(&["recycle_cached"], Moves::Share(1, 15))];
 
-/// Fragments and the hybrid, on the owner's core and across cores.
+/// Fragments, and `alloc`, on the owner's core and across cores.
 pub const TABLE: &[Workload] = &[
     Workload::new("frag_2090_direct", frag_direct)
         .about("allocate a fragment of 2090 bytes, drop it")
