@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::home::cache::OwnerProof;
 use crate::mem::area::Area;
-use crate::mem::dma::{DeviceAddr, DomainId, Mapping};
+use crate::mem::dma::{DeviceAddr, DmaDomain, DomainId, Mapping};
 use crate::mem::page::{PAGE_SIZE, PageIdx};
 use crate::returns::pool_core::PoolPtr;
 
@@ -265,21 +265,21 @@ impl PageBuf {
     /// not coherent. Linux: `page_pool_dma_sync_for_cpu`.
     #[doc(alias = "page_pool_dma_sync_for_cpu")]
     pub fn sync_for_cpu(&mut self, offset: usize, len: usize) {
-        let len = len.min(self.len().saturating_sub(offset));
-        for mapping in self.pool.mappings.iter().filter(|m| !m.coherent()) {
-            if let Some(at) = mapping.addr_of(self.start() + offset as u64).filter(|_| len > 0) {
-                mapping.domain().sync_for_cpu(at, len);
-            }
-        }
+        self.sync(offset, len, |domain, at, len| domain.sync_for_cpu(at, len));
     }
 
     /// Hands `len` bytes from `offset` in the buffer to the device, in every domain that is not coherent.
     /// Call it before the buffer is transmitted.
     pub fn sync_for_device(&self, offset: usize, len: usize) {
+        self.sync(offset, len, |domain, at, len| domain.sync_for_device(at, len));
+    }
+
+    #[inline]
+    fn sync(&self, offset: usize, len: usize, each: impl Fn(&dyn DmaDomain, DeviceAddr, usize)) {
         let len = len.min(self.len().saturating_sub(offset));
         for mapping in self.pool.mappings.iter().filter(|m| !m.coherent()) {
             if let Some(at) = mapping.addr_of(self.start() + offset as u64).filter(|_| len > 0) {
-                mapping.domain().sync_for_device(at, len);
+                each(&**mapping.domain(), at, len);
             }
         }
     }

@@ -178,6 +178,7 @@ impl Lane {
 
     /// Everything in the lane of a pool that has ended, taken out as its one consumer.
     pub(crate) fn take_all(&self) -> Vec<u32> {
+        // The owner and a late returner may both be here: each message is popped, and accounted for, once.
         let _held = self.cold.lock();
         let messages: Vec<u32> = std::iter::from_fn(|| self.pop()).collect();
         self.count_taken(messages.iter().filter(|&&m| !is_frag(m)).count() as u64);
@@ -224,6 +225,7 @@ impl MessageQueue for Lane {
         if message == 0 {
             return None;
         }
+        // Relaxed: the producer never loads a slot; it learns from `at`, whose Release covers this store.
         slot.store(0, Ordering::Relaxed);
         self.consumer.at.store(at.wrapping_add(1), Ordering::Release); // pairs with find_free()
         Some(message)
@@ -245,6 +247,7 @@ impl MessageQueue for Lane {
             *number = message - 1;
             taken += 1;
         }
+        // Once for all slots: the producer reads this line once a lap, and each store would take it away again.
         self.consumer.at.store(start.wrapping_add(taken), Ordering::Release); // pairs with find_free()
         taken
     }

@@ -99,6 +99,7 @@ impl Bound {
             (None, None) => counts.alloc_empty.add(u64::from(first)),
             (None, Some(_)) => {}
         }
+        // Last, after the pop: the provider is foreign code, and may drop buffers into the cache.
         if let Some(foreign) = foreign {
             counts.alloc_waive.add(1);
             pool.leave_here(self.owner(), foreign);
@@ -110,6 +111,7 @@ impl Bound {
     /// node that ended it.
     fn drain(&self) -> Option<PageIdx> {
         let pool = self.ptr();
+        // Asked once for all messages: it may be a system call.
         let node = self.node_to_check();
         let (first, refill) = self.policy(|p| (p.next_queue, p.refill));
         let lanes = pool.used_lanes();
@@ -257,9 +259,11 @@ impl Bound {
     /// before.
     fn starve(&self) -> bool {
         let pool = self.ptr();
+        // The heavy fence costs about 1,600 cycles, so once per starvation: the flag stands until a return.
         if pool.wakeup.fd().is_none() || pool.wakeup.is_starved() {
             return false;
         }
+        // Before the flags: a returner that sees one calls `wake`, which looks at this.
         pool.wakeup.starve();
         raise_all(&pool.lanes, STARVED);
         true
@@ -316,6 +320,7 @@ impl Bound {
         // SAFETY: I2; no foreign code runs while the borrow lives.
         let frag = unsafe { &mut *pool.own.frag.get() };
         pool.own.frag_waste.add(frag.waste(pool.geometry.page_size()));
+        // For observers alone, which may not look into the cell: no ordering.
         pool.own.frag_open.store(false, Ordering::Relaxed);
         let (page, unused) = frag.close()?;
         if !pool.frag_counted(owner, page, unused) {
@@ -346,6 +351,7 @@ impl Bound {
     fn drain_frags(&self) {
         let pool = self.ptr();
         for lane in pool.used_lanes() {
+            // Whole pages stay for the next refill: the cache may have no room for them.
             while is_frag(lane.peek()) {
                 if let Some(message) = lane.pop() {
                     pool.frag_here(self.owner(), page_of(message), true);

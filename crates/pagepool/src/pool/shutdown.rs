@@ -48,7 +48,10 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     // (I9).
     // Relaxed: only this thread compares the word with its own token.
     pool.owner.store(thread::NOBODY, Ordering::Relaxed);
+    // The lock orders this against pushes into the ring: each is over before, or sees `detached`.
     pool.returns.lock().detached = true;
+    // Its heavy fence orders the flags before `collect` reads the slots; a returner stores its slot, then reads
+    // the flag. So a message is seen here or taken out again by its returner, never lost.
     raise_all(&pool.lanes, DETACHED);
     // Collected before anything is given back: providers are foreign code, which may drop buffers of this
     // pool.
@@ -57,6 +60,7 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     close_split_pages(pool, owner, &mut home);
     pool.own.counts.release.add(home.len() as u64);
     late::give_back_all(pool, &home);
+    // After the pages went back: a page is mapped until its last return (I6).
     pool.mappings.iter().for_each(|mapping| pool.area.detach(mapping));
     // Pages still out, by the counters: hold minus release is right at every moment (I7).
     let released = pool.own.counts.release.read().wrapping_add(pool.returned.release.read());
@@ -131,6 +135,7 @@ struct LateDeferred {
 impl LateDeferred {
     /// Polls everything, unless another poll runs.
     fn poll(&self) {
+        // Taken out in a statement of its own: the lock must not be held while users, foreign code, run.
         let taken = self.queue.lock().take();
         if let Some(queue) = taken {
             let back = PutBack { to: self, queue: Some(queue) };
@@ -251,6 +256,7 @@ impl Shutdown {
 
     /// Sleeps until the pool is freed, `left` is over, or the next poll is due.
     fn sleep(&self, left: Option<Duration>) {
+        // A late return signals the futex. A user that is done signals nothing, so its answer is polled for.
         if self.pending() == 0 {
             self.watch.sleep(left);
             return;

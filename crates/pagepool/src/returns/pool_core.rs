@@ -145,7 +145,7 @@ impl fmt::Debug for PoolCore {
 
 // SAFETY: I2 for the owner's half; everything else is atomic, locked, or constant. `meta` points into `area`.
 unsafe impl Send for PoolCore {}
-// SAFETY: as above.
+// SAFETY: I2. Through a shared pool the owner's half is reached with an `OwnerProof` alone.
 unsafe impl Sync for PoolCore {}
 
 /// A pool, as a buffer that is out refers to it: an address, not a count.
@@ -163,7 +163,7 @@ impl Deref for PoolPtr {
     fn deref(&self) -> &PoolCore {
         // SAFETY: I3 and I9, as the type says; a pool is shared memory from its creation to its end.
         let shared = unsafe { self.0.as_ref() };
-        // SAFETY: as above.
+        // SAFETY: I9. `alive` is taken when the last buffer has returned, and the caller has one.
         #[cfg(loom)]
         unsafe {
             shared.alive.read()

@@ -53,7 +53,7 @@ fn shoot_down() -> bool {
     unsafe { page.cast::<u8>().write_volatile(1) };
     // SAFETY: the page is this function's own.
     let done = unsafe { libc::mprotect(page, 4096, libc::PROT_READ) };
-    // SAFETY: as above, and nothing refers to it any more.
+    // SAFETY: the page is this function's own, and nothing refers to it any more.
     unsafe { libc::munmap(page, 4096) };
     done == 0
 }

@@ -123,7 +123,7 @@ impl Reservation {
             let byte = page as *mut u8;
             // SAFETY: I1. The range is committed and not handed out yet.
             let value = unsafe { byte.read_volatile() };
-            // SAFETY: as above; the byte keeps its value.
+            // SAFETY: I1. Nobody has the page yet, and the byte keeps its value.
             unsafe { byte.write_volatile(value) };
         }
     }

@@ -65,7 +65,7 @@ impl<T> Default for SlabSlot<T> {
 
 // SAFETY: a block is touched by the one that took it; the rest is atomic.
 unsafe impl<T: Send> Sync for Slab<T> {}
-// SAFETY: as above.
+// SAFETY: the blocks are `Send`, and nothing in a slab is tied to a thread.
 unsafe impl<T: Send> Send for Slab<T> {}
 
 impl<T> Slab<T> {
@@ -187,7 +187,7 @@ mod tests {
                 // SAFETY: this thread took the block.
                 unsafe { slab.block(slot).write(me << 32 | round) };
                 std::hint::spin_loop();
-                // SAFETY: as above; it was just written.
+                // SAFETY: this thread took the block, and has just written it.
                 assert_eq!(unsafe { slab.block(slot).read() }, me << 32 | round);
                 slab.put(slot);
             }

@@ -15,16 +15,16 @@ pub(crate) unsafe trait Zeroable {}
 // SAFETY: an atomic integer has the representation of the integer, and zero is one.
 #[cfg(not(loom))]
 unsafe impl Zeroable for std::sync::atomic::AtomicU8 {}
-// SAFETY: as above.
+// SAFETY: an atomic integer has the representation of the integer, and zero is one.
 #[cfg(not(loom))]
 unsafe impl Zeroable for std::sync::atomic::AtomicU32 {}
-// SAFETY: as above.
+// SAFETY: an atomic integer has the representation of the integer, and zero is one.
 #[cfg(not(loom))]
 unsafe impl Zeroable for std::sync::atomic::AtomicU64 {}
 // SAFETY: zero is an integer.
 #[cfg(not(loom))]
 unsafe impl Zeroable for u8 {}
-// SAFETY: as above.
+// SAFETY: zero is an integer.
 #[cfg(not(loom))]
 unsafe impl Zeroable for u32 {}
 

@@ -167,7 +167,7 @@ impl IommuMapping {
                 // over.
                 unsafe { std::ptr::copy_nonoverlapping(cpu, copy.as_mut_ptr(), copy.len()) };
             } else {
-                // SAFETY: as above.
+                // SAFETY: I4, I6. The region is mapped, and the caller takes these bytes over.
                 unsafe { std::ptr::copy_nonoverlapping(copy.as_ptr(), cpu, copy.len()) };
             }
         }

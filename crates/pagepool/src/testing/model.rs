@@ -492,8 +492,12 @@ impl PoolsModel {
 
     // ---- Returns ----------------------------------------------------------------------------
 
-    /// A fragment is dropped.
-    pub fn drop_frag(&mut self, pool: usize, who: Who, token: PageToken) {
+    /// A buffer is dropped: a fragment, or a whole page.
+    pub fn drop_buffer(&mut self, pool: usize, who: Who, token: PageToken, frag: bool) {
+        if frag { self.drop_frag(pool, who, token) } else { self.drop_page(pool, who, token) }
+    }
+
+    fn drop_frag(&mut self, pool: usize, who: Who, token: PageToken) {
         if self.pools[pool].owner == Some(who) {
             return self.frag_here(pool, token, false);
         }
@@ -502,26 +506,6 @@ impl PoolsModel {
             Some(lane) => self.pools[pool].lanes[lane].messages.push_back(ModelMessage::Frag(token)),
             None => self.frag_without_lane(pool, token),
         }
-    }
-
-    /// Fragments, dropped together.
-    pub fn drop_frags(&mut self, pool: usize, who: Who, tokens: &[PageToken]) {
-        if self.pools[pool].owner == Some(who) {
-            return tokens.iter().for_each(|&token| self.frag_here(pool, token, false));
-        }
-        // The lane is looked for once for all of them, and a returner to an ended pool empties it only
-        // afterwards.
-        let lane = self.lane_of(pool, who);
-        if self.pools[pool].ended {
-            return tokens.iter().for_each(|&token| self.frag_late(pool, token));
-        }
-        let room = lane.map_or(0, |at| self.setup.lane - self.pools[pool].lanes[at].messages.len());
-        let (fit, rest) = tokens.split_at(room.min(tokens.len()));
-        for &token in fit {
-            let lane = &mut self.pools[pool].lanes[lane.expect("it has room")];
-            lane.messages.push_back(ModelMessage::Frag(token));
-        }
-        rest.iter().for_each(|&token| self.frag_without_lane(pool, token));
     }
 
     /// A whole page is dropped, or returned through the ring.
@@ -539,18 +523,33 @@ impl PoolsModel {
         }
     }
 
-    /// Whole pages without a `PageRef`, dropped together.
-    pub fn drop_run(&mut self, pool: usize, who: Who, tokens: &[PageToken]) {
+    /// Fragments, or whole pages without a `PageRef`, dropped together.
+    pub fn drop_run(&mut self, pool: usize, who: Who, tokens: &[PageToken], frags: bool) {
         if self.pools[pool].owner == Some(who) {
-            return tokens.iter().for_each(|&token| self.cache_or_ring(pool, token));
+            return tokens.iter().for_each(|&token| match frags {
+                true => self.frag_here(pool, token, false),
+                false => self.cache_or_ring(pool, token),
+            });
         }
         // The lane is looked for once for all of them, and a returner to an ended pool empties it only
         // afterwards.
         let lane = self.lane_of(pool, who);
+        if frags && self.pools[pool].ended {
+            return tokens.iter().for_each(|&token| self.frag_late(pool, token));
+        }
         let room = lane.map_or(0, |at| self.setup.lane - self.pools[pool].lanes[at].messages.len());
         let (fit, rest) = tokens.split_at(room.min(tokens.len()));
-        fit.iter().for_each(|&token| self.push_lane(pool, lane.expect("it has room"), token));
-        rest.iter().for_each(|&token| self.ring_or_out(pool, token));
+        for &token in fit {
+            let lane = lane.expect("it has room");
+            match frags {
+                true => self.pools[pool].lanes[lane].messages.push_back(ModelMessage::Frag(token)),
+                false => self.push_lane(pool, lane, token),
+            }
+        }
+        rest.iter().for_each(|&token| match frags {
+            true => self.frag_without_lane(pool, token),
+            false => self.ring_or_out(pool, token),
+        });
     }
 
     /// `put_ring` of a fragment or a whole page.
@@ -682,7 +681,7 @@ impl PoolsModel {
                 p.queued.remove(past);
                 p.deferred_stats.reused += 1;
                 home += 1;
-                self.drop_queued(pool, who, asked);
+                self.drop_buffer(pool, who, asked.token, asked.frag);
                 continue;
             }
             match self.setup.on_busy {
@@ -696,7 +695,7 @@ impl PoolsModel {
                     p.released.push_back(asked);
                     released = true;
                     self.add_page_ref(pool, asked.token);
-                    self.drop_queued(pool, who, asked);
+                    self.drop_buffer(pool, who, asked.token, asked.frag);
                 }
                 _ => {
                     p.deferred_stats.kept += 1;
@@ -729,17 +728,10 @@ impl PoolsModel {
                 self.pools[pool].queued.push_back(asked);
             } else {
                 self.pools[pool].deferred_stats.reused += 1;
-                self.drop_queued(pool, who, asked);
+                self.drop_buffer(pool, who, asked.token, asked.frag);
             }
         }
         self.ask_released(pool, usize::MAX);
-    }
-
-    fn drop_queued(&mut self, pool: usize, who: Who, queued: DeferredPage) {
-        match queued.frag {
-            true => self.drop_frag(pool, who, queued.token),
-            false => self.drop_page(pool, who, queued.token),
-        }
     }
 
     // ---- Shared, page references, the rest ----------------------------------------------------------------
@@ -754,10 +746,8 @@ impl PoolsModel {
         let record = self.record(pool, token);
         if record.clones > 0 {
             record.clones -= 1;
-        } else if frag {
-            self.drop_frag(pool, who, token);
         } else {
-            self.drop_page(pool, who, token);
+            self.drop_buffer(pool, who, token, frag);
         }
     }
 

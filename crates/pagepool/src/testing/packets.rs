@@ -97,6 +97,10 @@ fn pick<T>(things: &mut VecDeque<T>, at: u8) -> Option<T> {
     things.remove(at as usize % things.len().max(1))
 }
 
+fn drop_oldest<T>(things: &mut VecDeque<T>) {
+    drop(things.drain(..things.len().saturating_sub(MOST)));
+}
+
 fn sixteenths(len: usize, n: u8) -> usize {
     (len * (n as usize & 15) / 16 + (n as usize >> 4) * 3).min(len)
 }
@@ -210,12 +214,8 @@ impl PacketRun {
         for With { what, bytes } in &self.parts {
             assert_eq!(what[..], bytes[..], "after {after:?}");
         }
-        while self.packets.len() > MOST {
-            self.packets.pop_front();
-        }
-        while self.frames.len() > MOST {
-            self.frames.pop_front();
-        }
+        drop_oldest(&mut self.packets);
+        drop_oldest(&mut self.frames);
     }
 
     /// Returns everything, and checks that all of it arrived.
@@ -414,9 +414,7 @@ impl PacketRun {
             self.parts.push_back(With { what, bytes: std::mem::replace(&mut bytes, rest) });
         }
         assert_eq!(bytes.len(), 0, "the parts are the whole");
-        while self.parts.len() > MOST {
-            self.parts.pop_front();
-        }
+        drop_oldest(&mut self.parts);
     }
 
     #[cfg(all(feature = "bytes", not(loom)))]
@@ -465,12 +463,17 @@ impl With<SkBuff> {
         }
     }
 
-    fn push(&mut self, n: usize) {
-        let expected = match (self.what.is_cloned(), n <= self.what.headroom()) {
+    /// Why bytes cannot be added to the head, if they cannot.
+    fn refused(&self, fits: bool) -> Option<SkbError> {
+        match (self.what.is_cloned(), fits) {
             (true, _) => Some(SkbError::Cloned),
             (false, false) => Some(SkbError::NoRoom),
             (false, true) => None,
-        };
+        }
+    }
+
+    fn push(&mut self, n: usize) {
+        let expected = self.refused(n <= self.what.headroom());
         let pushed = self.what.push(n).map(|room| room.fill(n as u8));
         assert_eq!(pushed.err(), expected);
         if expected.is_none() {
@@ -479,11 +482,7 @@ impl With<SkBuff> {
     }
 
     fn put(&mut self, n: usize) {
-        let expected = match (self.what.is_cloned(), n <= self.what.tailroom()) {
-            (true, _) => Some(SkbError::Cloned),
-            (false, false) => Some(SkbError::NoRoom),
-            (false, true) => None,
-        };
+        let expected = self.refused(n <= self.what.tailroom());
         let put = self.what.put(n).map(|room| room.fill(n as u8));
         assert_eq!(put.err(), expected);
         if expected.is_none() {

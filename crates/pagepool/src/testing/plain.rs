@@ -33,7 +33,7 @@ impl PlainMemory {
         let (at, len, node) = (base as usize, layout.size() as u64, Some(NodeId(0)));
         // SAFETY: the memory is this provider's, zeroed, and freed after the area was closed.
         let area = unsafe { Area::readable(at, len, REGION_SHIFT, node) }?;
-        // SAFETY: as above, all of it.
+        // SAFETY: this is the provider, and all of the memory is there.
         (0..area.regions()).try_for_each(|r| unsafe { area.add_region(r) })?;
         let free = (0..pages as u32).rev().map(|p| PageIdx(p << order)).collect();
         Ok(Arc::new(Self { area, order, free: Lock::new(free), layout }))

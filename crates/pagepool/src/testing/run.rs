@@ -346,10 +346,7 @@ impl OpRun {
         stamp_stands(&out);
         let (buffer, out) = out.apart();
         self.on(who, move || drop(buffer));
-        match out.frag {
-            true => self.model.drop_frag(out.pool, who, out.token),
-            false => self.model.drop_page(out.pool, who, out.token),
-        }
+        self.model.drop_buffer(out.pool, who, out.token, out.frag);
     }
 
     fn drop_unbound(&mut self, at: u8) {
@@ -364,29 +361,26 @@ impl OpRun {
     }
 
     /// Takes some neighbours out of the list of buffers.
-    fn pick_run(&mut self, at: u8, n: u8) -> Vec<Out<PageBuf>> {
+    fn pick_run(&mut self, at: u8, n: u8) -> (Vec<PageBuf>, Vec<Out<()>>) {
         let from = at as usize % (self.buffers.len() + 1);
         let to = (from + (n as usize & 31)).min(self.buffers.len());
-        self.buffers.drain(from..to).collect()
+        self.buffers.drain(from..to).inspect(stamp_stands).map(Out::apart).unzip()
     }
 
     fn put_bulk(&mut self, at: u8, n: u8, who: Who) {
-        let (mut buffers, outs): (Vec<_>, Vec<_>) =
-            self.pick_run(at, n).into_iter().inspect(stamp_stands).map(Out::apart).unzip();
+        let (mut buffers, outs) = self.pick_run(at, n);
         self.on(who, move || crate::buf::bulk::put_bulk(&mut buffers));
         for group in groups(outs) {
             let (pool, tokens) = (group[0].pool, tokens(&group));
             match group[0] {
-                Out { frag: true, .. } => self.model.drop_frags(pool, who, &tokens),
-                Out { special: true, .. } => self.model.drop_page(pool, who, tokens[0]),
-                _ => self.model.drop_run(pool, who, &tokens),
+                Out { frag: false, special: true, .. } => self.model.drop_page(pool, who, tokens[0]),
+                Out { frag, .. } => self.model.drop_run(pool, who, &tokens, frag),
             }
         }
     }
 
     fn put_ring_bulk(&mut self, at: u8, n: u8) {
-        let (mut buffers, outs): (Vec<_>, Vec<_>) =
-            self.pick_run(at, n).into_iter().inspect(stamp_stands).map(Out::apart).unzip();
+        let (mut buffers, outs) = self.pick_run(at, n);
         crate::buf::bulk::put_ring_bulk(&mut buffers);
         assert!(buffers.is_empty());
         for out in groups(outs).into_iter().flatten() {
@@ -413,10 +407,7 @@ impl OpRun {
             Some(own) => own.recycle_direct(buffer).expect("its own"),
             None => drop(buffer),
         }
-        match out.frag {
-            true => self.model.drop_frag(out.pool, Who::Main, out.token),
-            false => self.model.drop_page(out.pool, Who::Main, out.token),
-        }
+        self.model.drop_buffer(out.pool, Who::Main, out.token, out.frag);
     }
 
     fn batch_pop(&mut self, at: u8) {
@@ -432,12 +423,11 @@ impl OpRun {
     fn drop_batch(&mut self, at: u8, who: Who) {
         let Some((pool, stamped, mut batch)) = Self::pick(&mut self.batches, at) else { return };
         for (at, (_, stamp)) in stamped.iter().enumerate() {
-            let word = batch.bytes_mut(at).and_then(|bytes| bytes.first_chunk().copied());
-            assert!(word.is_none_or(|word| u64::from_le_bytes(word) == *stamp), "a page had two owners");
+            assert!(has_stamp(batch.bytes_mut(at).as_deref(), *stamp), "a page had two owners");
         }
         self.on(who, move || drop(batch));
         let tokens: Vec<_> = stamped.into_iter().map(|(token, _)| token).collect();
-        self.model.drop_run(pool, who, &tokens);
+        self.model.drop_run(pool, who, &tokens, false);
     }
 
     // ---- Page references, shared, raw --------------------------------------------------------------------
@@ -478,8 +468,7 @@ impl OpRun {
 
     fn drop_shared(&mut self, at: u8, who: Who) {
         let Some(out) = Self::pick(&mut self.shared, at) else { return };
-        let word = out.what.bytes().and_then(|bytes| bytes.first_chunk().copied());
-        assert!(word.is_none_or(|word| u64::from_le_bytes(word) == out.stamp), "{out:?} had two owners");
+        assert!(has_stamp(out.what.bytes(), out.stamp), "{out:?} had two owners");
         let (shared, out) = out.apart();
         self.on(who, move || drop(shared));
         self.model.drop_shared(out.pool, who, out.token, out.frag);
@@ -645,8 +634,11 @@ fn write_stamp(buffer: &mut PageBuf, stamp: u64) {
 
 /// The buffer's first word is what was written when it was handed out.
 fn stamp_stands(out: &Out<PageBuf>) {
-    let word = out.what.bytes().and_then(|bytes| bytes.first_chunk().copied());
-    assert!(word.is_none_or(|word| u64::from_le_bytes(word) == out.stamp), "{out:?} had two owners");
+    assert!(has_stamp(out.what.bytes(), out.stamp), "{out:?} had two owners");
+}
+
+fn has_stamp(bytes: Option<&[u8]>, stamp: u64) -> bool {
+    bytes.and_then(|bytes| bytes.first_chunk()).is_none_or(|word| *word == stamp.to_le_bytes())
 }
 
 /// Something to do on the other thread.

@@ -65,6 +65,7 @@ impl HotStack {
     #[inline]
     fn pop(&mut self, out: &mut [PageIdx]) -> usize {
         let n = self.len.min(out.len());
+        // From the top, in the order in which they lie: one copy, and the page that was freed last is in it.
         self.len -= n;
         out[..n].copy_from_slice(&self.slots[self.len..self.len + n]);
         n
@@ -153,6 +154,7 @@ impl FreePages {
             state.pour(list);
         }
         let done = state.buddy.withdraw(region);
+        // If it failed the stacks stay poured: the next request refills them from the buddy.
         if done {
             let pages = state.buddy.pages_of(region);
             state.free -= u64::from(pages.end - pages.start);
@@ -192,6 +194,7 @@ impl FreeState {
 
     fn take_any(&mut self, order: u8, out: &mut [PageIdx]) -> usize {
         let mut taken = 0;
+        // In the order of nodes: who names no node gets the lowest one that has pages.
         for list in 0..self.buddy.lists() {
             taken += self.take(list, order, &mut out[taken..]);
         }
@@ -264,6 +267,7 @@ impl FreeState {
     fn give_slow(&mut self, list: usize, order: u8, pages: &[PageIdx]) {
         let stack = self.stack(list, order);
         let (size, len) = (stack.slots.len(), stack.len);
+        // Half at least: spilling only what is missing would bring the next return here again.
         let (excess, rest) = pages.split_at(pages.len().saturating_sub(size));
         let spilt = len.min((len + rest.len() - size).max(size / 2));
         self.spill(list, order, spilt);

@@ -29,7 +29,7 @@ pub(crate) struct BlockRef {
 // SAFETY: what a block has is `Send` and `Sync`, and it is changed only through the one reference that there
 // is.
 unsafe impl Send for BlockRef {}
-// SAFETY: as above.
+// SAFETY: through a shared reference a block is only read.
 unsafe impl Sync for BlockRef {}
 
 impl fmt::Debug for BlockRef {
@@ -61,7 +61,7 @@ impl BlockRef {
         };
         // SAFETY: I1. The block was just taken.
         let room = unsafe { &raw mut (*cache.block(slot)).info };
-        // SAFETY: I1. As above, and what its last user had in it was returned.
+        // SAFETY: I1. Nobody else has the block, and what its last user had in it was returned.
         unsafe { room.write(info) };
         Some(NewBlock(Self { cache, slot }))
     }

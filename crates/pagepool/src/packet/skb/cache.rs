@@ -98,7 +98,7 @@ pub(crate) struct CacheRef(NonNull<CacheBlocks>);
 
 // SAFETY: what it refers to is shared memory: the slab is `Sync`, and the count atomic.
 unsafe impl Send for CacheRef {}
-// SAFETY: as above.
+// SAFETY: a shared reference gives what a copy of it gives.
 unsafe impl Sync for CacheRef {}
 
 impl Deref for CacheRef {
@@ -107,7 +107,7 @@ impl Deref for CacheRef {
     fn deref(&self) -> &CacheBlocks {
         // SAFETY: I3. The cache is there while a handle or a block is, and the caller has one.
         let blocks = unsafe { self.0.as_ref() };
-        // SAFETY: as above.
+        // SAFETY: I3. `alive` is taken when neither a handle nor a block is left.
         #[cfg(loom)]
         unsafe {
             blocks.alive.read()
@@ -152,7 +152,7 @@ impl CacheRef {
         // SAFETY: I9. No handle and no block is left, and this is the one that found out.
         #[cfg(loom)]
         let _ = unsafe { self.0.as_ref().alive.take() };
-        // SAFETY: I9. As above; it was a box once.
+        // SAFETY: I9. `SkbCache::new` leaked this box, and `late` reaches 0 once, so it is freed once.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }

@@ -42,7 +42,7 @@ impl Frags {
     }
 
     fn as_mut_slice(&mut self) -> &mut [SkbFrag] {
-        // SAFETY: I1. As above, and they are borrowed exclusively.
+        // SAFETY: I1. The first `count` entries are initialised, and borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.entries.as_mut_ptr().cast(), self.count()) }
     }
 
@@ -89,7 +89,7 @@ impl Frags {
             // SAFETY: I1. It is read out once, for the next line puts one in its place, and nothing between
             // them panics.
             let alone = unsafe { std::ptr::read(frag) };
-            // SAFETY: as above; what was here moved out.
+            // SAFETY: what was here moved out, so nothing is overwritten that has an owner.
             unsafe { std::ptr::write(frag, alone.into_shared()) };
         }
     }
