@@ -247,7 +247,7 @@ impl MessageQueue for Lane {
             *number = message - 1;
             taken += 1;
         }
-        // Once for all slots: the producer reads this line once a lap, and each store would take it away again.
+        // Once for all slots: the producer reads this line once a lap, and each store takes it away again.
         self.consumer.at.store(start.wrapping_add(taken), Ordering::Release); // pairs with find_free()
         taken
     }

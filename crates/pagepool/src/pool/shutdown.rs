@@ -50,8 +50,8 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     pool.owner.store(thread::NOBODY, Ordering::Relaxed);
     // The lock orders this against pushes into the ring: each is over before, or sees `detached`.
     pool.returns.lock().detached = true;
-    // Its heavy fence orders the flags before `collect` reads the slots; a returner stores its slot, then reads
-    // the flag. So a message is seen here or taken out again by its returner, never lost.
+    // Its heavy fence orders the flags before `collect` reads the slots; a returner stores its slot, then
+    // reads the flag. So a message is seen here or taken out again by its returner, never lost.
     raise_all(&pool.lanes, DETACHED);
     // Collected before anything is given back: providers are foreign code, which may drop buffers of this
     // pool.

@@ -76,7 +76,8 @@ pub(crate) fn free(pool: PoolPtr) {
     // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any
     // more.
     let provider = unsafe { pool.provider.take() };
-    // SAFETY: I9. Nobody reads the registration any more; with it goes the memory id, which nothing carries (I8).
+    // SAFETY: I9. Nobody reads the registration any more; with it goes the memory id, which nothing carries
+    // (I8).
     drop(unsafe { pool.registration.take() });
     #[cfg(loom)]
     // SAFETY: I9. Nobody follows the pool's address any more.
