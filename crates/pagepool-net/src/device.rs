@@ -2,6 +2,7 @@
 
 pub(crate) mod counters;
 pub(crate) mod doorbell;
+mod far_end;
 pub(crate) mod fault_nic;
 pub(crate) mod mapping_cache;
 pub(crate) mod seam;
@@ -10,6 +11,7 @@ mod tx_queue;
 pub(crate) mod tx_slots;
 mod wait;
 
+pub use far_end::FarEnd;
 pub use seam::{Armed, Device, DeviceInfo, QueueState};
 pub use stats::{Calls, DeviceStats, KernelStats};
 pub use tx_queue::TxQueue;

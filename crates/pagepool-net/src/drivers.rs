@@ -80,18 +80,19 @@ impl Driver {
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams};
-/// use pagepool_net::{OpenParams, open_device};
+/// use pagepool_net::{DRIVERS, OpenParams, open_device};
 ///
 /// let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() })?;
 /// let nic = open_device("memory:", &OpenParams::default(), &arena)?;
 /// let (mut device, pool, mut wire) = (nic.device, nic.pool.bind(), nic.wire.expect("it has one"));
 /// let mut packets = Vec::with_capacity(64);
 /// device.receive(&pool, &mut packets, 64); // the first buffers
-/// assert!(wire.deliver(&[7; 60]));
+/// assert!(wire.send(&[7; 60]));
 /// assert_eq!(device.receive(&pool, &mut packets, 64), 1);
 ///
 /// let unknown = open_device("tun:tun0", &OpenParams::default(), &arena).map(drop).unwrap_err();
-/// assert_eq!(unknown.to_string(), "device is tun:tun0, but must be af_xdp:INTERFACE or memory:[NAME]");
+/// let names: Vec<_> = DRIVERS.iter().map(|driver| format!("{driver:?}")).collect();
+/// assert_eq!(unknown.to_string(), format!("device is tun:tun0, but must be {}", names.join(" or ")));
 /// # drop(packets);
 /// # Ok::<(), pagepool::Error>(())
 /// ```
@@ -104,6 +105,9 @@ pub fn open_device(name: &str, params: &OpenParams, arena: &Arc<Arena>) -> Resul
 /// with a pool over the arena.
 ///
 /// What one of them receives the others send: without a copy if they are of one kind, or reach the memory.
+///
+/// A pool whose buffers the device could not fill is refused: for `af_xdp:`, what
+/// [`XskDevice::check_pool`](crate::XskDevice::check_pool) says of it.
 pub fn open_devices(
     devices: &[(&str, &[u32])],
     params: &OpenParams,

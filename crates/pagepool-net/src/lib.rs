@@ -82,7 +82,7 @@ mod zerocopy;
 
 pub use device::fault_nic::{Chance, FaultCounts, FaultNic, FaultParams};
 pub use device::{
-    Armed, Calls, Device, DeviceExt, DeviceInfo, DeviceStats, KernelStats, QueueState, TxQueue, Wake,
+    Armed, Calls, Device, DeviceExt, DeviceInfo, DeviceStats, FarEnd, KernelStats, QueueState, TxQueue, Wake,
 };
 pub use drivers::open_params::{AfXdpParams, MemoryParams, OpenParams, XdpProgram};
 pub use drivers::opened_device::{OpenedDevice, SocketInfo};

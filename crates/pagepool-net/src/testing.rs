@@ -5,8 +5,9 @@
 mod conformance;
 mod rig;
 
+pub use crate::device::FarEnd;
 pub use conformance::device;
-pub use rig::{Allowed, FarEnd, Rig};
+pub use rig::{Allowed, Rig};
 
 /// Reads any bytes as the kernel's answers over netlink, of every kind, and gives how many messages there
 /// were: for fuzzers, since no bytes may do harm.

@@ -1,15 +1,20 @@
-//! Every device that can be opened by name, in the conformance suite: a new one is a row here, or a file of
-//! its own that [`SUITES`] names.
+//! Every device that can be opened by name, in the conformance suite, and the NIC in memory as it can be
+//! told to be. A new row of [`DRIVERS`] is in it by itself; `xsk_device.rs` has the kinds of AF_XDP sockets.
 
+mod veth;
+
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pagepool::testing::CheckingIommu;
 use pagepool::{Arena, ArenaParams, PoolParams};
-use pagepool_net::testing::{self, Allowed, Rig};
+use pagepool_net::testing::{self, Allowed, FarEnd, Rig};
 use pagepool_net::{
-    Chance, DRIVERS, DeviceMemory, FaultNic, FaultParams, MemoryParams, NicDomain, OpenParams, OpenedDevice,
-    open_device,
+    AfXdpParams, Chance, DRIVERS, DeviceMemory, Driver, FaultNic, FaultParams, MemoryParams, NicDomain,
+    OpenParams, OpenedDevice, open_device,
 };
+use veth::Veth;
 
 /// An in-memory NIC that sees memory through this.
 fn mem(memory: Arc<dyn DeviceMemory>, sync_for_device: bool, verify: impl Fn() + 'static) -> Rig {
@@ -21,7 +26,7 @@ fn mem(memory: Arc<dyn DeviceMemory>, sync_for_device: bool, verify: impl Fn() +
         OpenParams { rx_ring: 64, tx_ring: 64, multi_buffer: true, pool, memory, ..Default::default() };
     let opened = open_device("memory:", &params, &provider).expect("parameters in range");
     let OpenedDevice { device, pool, wire, .. } = opened;
-    let far = Box::new(wire.expect("a NIC in memory has one"));
+    let far = wire.expect("a NIC in memory has one");
     let (pool, verify) = (pool.bind(), Box::new(verify));
     Rig { device, far, pool, provider, allowed: Allowed::default(), frags: 1, verify }
 }
@@ -46,20 +51,41 @@ fn faulty(faults: FaultParams, allowed: Allowed) -> impl Fn() -> Rig {
     }
 }
 
-/// The file beside this one with the suite of each row of the table.
-const SUITES: [(&str, &str); 2] = [("af_xdp", "xsk_device.rs"), ("memory", "devices.rs")];
+/// A device as the table opens it, at its own wire, or at the far end of a veth pair.
+fn of_the_table(driver: &Driver, veth: Option<&Rc<Veth>>) -> Rig {
+    let params = ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() };
+    let provider = Arena::new(params).expect("4 MiB");
+    let busy_limit = Duration::from_secs(20); // on a busy machine the kernel takes its time to end the last one
+    let af_xdp = AfXdpParams { busy_limit, ..Default::default() };
+    let params = OpenParams { rx_ring: 64, tx_ring: 64, af_xdp, ..Default::default() };
+    let argument = if veth.is_some() { "near0" } else { "" };
+    veth.inspect(|veth| veth.revive());
+    let opened = open_device(&format!("{}:{argument}", driver.scheme), &params, &provider);
+    let OpenedDevice { device, pool, wire, .. } =
+        opened.unwrap_or_else(|error| panic!("{driver:?}: {error}"));
+    let far: Box<dyn FarEnd> = match (wire, veth) {
+        (Some(wire), _) => wire,
+        (None, Some(veth)) => Box::new(veth.far_end(0)),
+        (None, None) => panic!("{driver:?} has neither a wire nor an interface to be tested over"),
+    };
+    let (pool, verify) = (pool.bind(), Box::new(|| {}));
+    Rig { device, far, pool, provider, allowed: EXACT, frags: 1, verify }
+}
 
 #[test]
-fn every_driver_has_a_suite() {
+fn every_driver_of_the_table() {
     for driver in DRIVERS {
-        let (_, file) = SUITES.iter().find(|(scheme, _)| *scheme == driver.scheme).expect(driver.scheme);
-        let path = format!("{}/tests/{file}", env!("CARGO_MANIFEST_DIR"));
-        let text = std::fs::read_to_string(path).expect("the suite's file");
-        let opens = format!("open_device(\"{}:", driver.scheme);
-        assert!(
-            text.contains(&opens) && text.contains("testing::device("),
-            "{file} has no rig of {driver:?}"
-        );
+        let veth = match driver.no_interface {
+            Some(_) => None,
+            None => match veth::missing() {
+                Some(why) => {
+                    println!("SKIP {driver:?}: {why}");
+                    continue;
+                }
+                None => Some(Veth::new(1, 1500)),
+            },
+        };
+        testing::device(|| of_the_table(driver, veth.as_ref()));
     }
 }
 

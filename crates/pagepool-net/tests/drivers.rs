@@ -5,7 +5,7 @@ mod veth;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pagepool::{Arena, ArenaParams, XdpFrameBulk};
+use pagepool::{Arena, ArenaParams, PoolParams, XdpFrameBulk};
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
     Attach, DRIVERS, DeviceExt, OpenParams, OpenedDevice, TxQueue, Wake, open_device, open_devices, swap_macs,
@@ -59,7 +59,7 @@ fn a_nic_in_memory_is_opened_by_name() {
     let mut opened = open("memory:nic7");
     assert_eq!(opened.device.info().name, "nic7");
     let mut wire = opened.wire.take().expect("the other end");
-    echoes(opened, &mut wire);
+    echoes(opened, &mut *wire);
 }
 
 #[test]
@@ -118,6 +118,17 @@ fn a_nic_in_memory_has_one_queue() {
         two.map(drop).unwrap_err().to_string(),
         "queue is 1, but must be 0: a NIC in memory has one queue"
     );
+}
+
+#[test]
+fn a_pool_that_the_kernel_could_not_fill_is_refused_by_its_field() {
+    if let Some(why) = veth::missing() {
+        return println!("SKIP a pool of high order: {why}");
+    }
+    let _veth = veth::Veth::new(1, 1500);
+    let pool = PoolParams { order: 1, ..Default::default() };
+    let refused = open_device("af_xdp:near0", &OpenParams { pool, ..Default::default() }, &arena());
+    assert_eq!(refused.map(drop).unwrap_err().to_string(), "order is 1, but must be 0: a chunk is one page");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! The warm-up is over when the pools have taken the pages that all rings and queues together can hold, and
 //! the receive rings are full. From then on no page may be taken from the arena.
 
+use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -95,8 +96,9 @@ impl MemorySetup {
         let arena = Arena::new(sizes.arena())?;
         let open = |name, pages| {
             let mut opened = open_device(name, &sizes.open_params(pages), &arena)?;
-            let Some(port) = opened.wire.take() else { unreachable!("{name} has a wire") };
-            Ok::<_, Error>((opened, port))
+            let wire = opened.wire.take().map(|wire| (wire as Box<dyn Any>).downcast::<NicPort>());
+            let Some(Ok(port)) = wire else { unreachable!("{name} has such a wire") };
+            Ok::<_, Error>((opened, *port))
         };
         let (nic0, port0) = open("memory:nic0", sizes.pages[0])?;
         let (nic1, port1) = open("memory:nic1", sizes.pages[1])?;

@@ -2,8 +2,7 @@
 
 use pagepool::Pool;
 
-use crate::device::Device;
-use crate::mem_nic::NicPort;
+use crate::device::{Device, FarEnd};
 use crate::xsk::{Attach, TxMode, XskDevice};
 
 /// A device, the pool that it receives into, and what only its kind has.
@@ -13,8 +12,9 @@ pub struct OpenedDevice {
     pub device: Box<dyn Device>,
     /// The pool that it receives into, mapped in the device's domain and named after the device.
     pub pool: Pool,
-    /// The hardware's end of a NIC in memory.
-    pub wire: Option<NicPort>,
+    /// The other end of its wire, of a device with the wire in this process: the
+    /// [`NicPort`](crate::NicPort) of a NIC in memory.
+    pub wire: Option<Box<dyn FarEnd + Send>>,
     /// How the kernel opened an AF_XDP socket.
     pub socket: Option<SocketInfo>,
 }

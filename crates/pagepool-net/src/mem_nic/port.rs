@@ -16,6 +16,7 @@ use rtrb::{Consumer, Producer};
 use super::descriptor::{BufferId, Posted, Received};
 use super::device_memory::DeviceMemory;
 use super::link::Link;
+use crate::device::FarEnd;
 
 /// Most descriptors of a packet.
 const MAX_PARTS: usize = MAX_FRAGS + 1;
@@ -216,6 +217,27 @@ impl NicPort {
 impl Drop for NicPort {
     fn drop(&mut self) {
         self.link.die();
+    }
+}
+
+impl FarEnd for NicPort {
+    fn send(&mut self, packet: &[u8]) -> bool {
+        self.deliver(packet)
+    }
+
+    fn receive(&mut self, packet: &mut Vec<u8>) -> bool {
+        packet.clear();
+        self.take(|bytes| packet.extend_from_slice(bytes))
+    }
+
+    fn stall(&mut self, on: bool) -> bool {
+        NicPort::stall(self, on);
+        true
+    }
+
+    fn die(&mut self) -> bool {
+        NicPort::die(self);
+        true
     }
 }
 

@@ -6,60 +6,10 @@ use std::time::Duration;
 
 use pagepool::{Bound, Provider, XdpBuff, XdpFrame, XdpFrameBulk};
 
-use crate::device::{Device, DeviceExt, DeviceStats, TxQueue, Wake};
-use crate::mem_nic::NicPort;
+use crate::device::{Device, DeviceExt, DeviceStats, FarEnd, TxQueue, Wake};
 
 /// Polls after which nothing more is waited for.
 const PATIENCE: usize = 400;
-
-/// The other end of a device: what it sends arrives here, what this sends arrives there.
-pub trait FarEnd {
-    /// Sends a packet to the device; false if it is known to be lost.
-    fn send(&mut self, packet: &[u8]) -> bool;
-
-    /// Replaces the vector's bytes by the next packet that the device sent; false if there is none.
-    fn receive(&mut self, packet: &mut Vec<u8>) -> bool;
-
-    /// Most bytes of a packet that this end sends.
-    fn longest(&self) -> usize {
-        usize::MAX
-    }
-
-    /// Lets whatever is between this and the device do its work.
-    fn settle(&mut self) {}
-
-    /// Keeps the device from sending, so that its ring fills; false where that cannot be done.
-    fn stall(&mut self, on: bool) -> bool {
-        let _ = on;
-        false
-    }
-
-    /// The device dies; false where that cannot be done.
-    fn die(&mut self) -> bool {
-        false
-    }
-}
-
-impl FarEnd for NicPort {
-    fn send(&mut self, packet: &[u8]) -> bool {
-        self.deliver(packet)
-    }
-
-    fn receive(&mut self, packet: &mut Vec<u8>) -> bool {
-        packet.clear();
-        self.take(|bytes| packet.extend_from_slice(bytes))
-    }
-
-    fn stall(&mut self, on: bool) -> bool {
-        NicPort::stall(self, on);
-        true
-    }
-
-    fn die(&mut self) -> bool {
-        NicPort::die(self);
-        true
-    }
-}
 
 /// What a device may do to packets and calls. `Default` is nothing: each packet arrives once, as it was, in
 /// order.

@@ -18,6 +18,7 @@ use pagepool_net::testing::FarEnd;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Veth pairs from the namespace that this thread is in now to another.
+#[derive(Debug)]
 pub struct Veth {
     near: RefCell<Netlink>,
     far: Namespace,
@@ -294,6 +295,7 @@ fn turn(netlink: &mut Netlink, link: &str, up: bool) {
 }
 
 /// A raw socket at the far end of a pair.
+#[derive(Debug)]
 pub struct Far {
     socket: FrameSocket,
     longest: usize,
