@@ -55,7 +55,8 @@ fn faulty(faults: FaultParams, allowed: Allowed) -> impl Fn() -> Rig {
 fn of_the_table(driver: &Driver, veth: Option<&Rc<Veth>>) -> Rig {
     let params = ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() };
     let provider = Arena::new(params).expect("4 MiB");
-    let busy_limit = Duration::from_secs(20); // on a busy machine the kernel takes its time to end the last one
+    // On a busy machine the kernel takes its time to end the last socket.
+    let busy_limit = Duration::from_secs(20);
     let af_xdp = AfXdpParams { busy_limit, ..Default::default() };
     let params = OpenParams { rx_ring: 64, tx_ring: 64, af_xdp, ..Default::default() };
     let argument = if veth.is_some() { "near0" } else { "" };
