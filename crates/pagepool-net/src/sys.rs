@@ -4,3 +4,4 @@ pub(crate) mod bpf;
 pub(crate) mod capability;
 pub(crate) mod clock;
 pub(crate) mod event;
+pub(crate) mod socket;

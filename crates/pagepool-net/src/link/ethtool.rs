@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use super::error::NetError;
 use super::message::text;
-use super::sys::ethtool::{ETH_FLAG_LRO, command};
-use super::sys::{self, EINVAL, EOPNOTSUPP};
+use super::sys::ethtool::{self as sys, Command, ETH_FLAG_LRO};
+use super::sys::{EINVAL, EOPNOTSUPP};
 
 /// An offload: work on packets that a driver does, or the kernel in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,43 +38,27 @@ impl Offload {
     /// can be turned off.
     pub const OF_SENDER: [Self; 3] = [Self::Tso, Self::Gso, Self::TxChecksum];
 
-    /// The commands that read and set it.
-    fn commands(self) -> (u32, u32) {
+    /// The commands that read and set it, its keyword and its name.
+    fn row(self) -> ([Command<2>; 2], &'static str, &'static str) {
         match self {
-            Self::RxChecksum => (command::GRXCSUM, command::SRXCSUM),
-            Self::TxChecksum => (command::GTXCSUM, command::STXCSUM),
-            Self::ScatterGather => (command::GSG, command::SSG),
-            Self::Tso => (command::GTSO, command::STSO),
-            Self::Gso => (command::GGSO, command::SGSO),
-            Self::Gro => (command::GGRO, command::SGRO),
-            Self::Lro => (command::GFLAGS, command::SFLAGS),
+            Self::RxChecksum => ([sys::GRXCSUM, sys::SRXCSUM], "rx", "rx-checksumming"),
+            Self::TxChecksum => ([sys::GTXCSUM, sys::STXCSUM], "tx", "tx-checksumming"),
+            Self::ScatterGather => ([sys::GSG, sys::SSG], "sg", "scatter-gather"),
+            Self::Tso => ([sys::GTSO, sys::STSO], "tso", "tcp-segmentation-offload"),
+            Self::Gso => ([sys::GGSO, sys::SGSO], "gso", "generic-segmentation-offload"),
+            Self::Gro => ([sys::GGRO, sys::SGRO], "gro", "generic-receive-offload"),
+            Self::Lro => ([sys::GFLAGS, sys::SFLAGS], "lro", "large-receive-offload"),
         }
     }
 
     /// What `ethtool -K` is told to turn it on or off.
     pub fn keyword(self) -> &'static str {
-        match self {
-            Self::RxChecksum => "rx",
-            Self::TxChecksum => "tx",
-            Self::ScatterGather => "sg",
-            Self::Tso => "tso",
-            Self::Gso => "gso",
-            Self::Gro => "gro",
-            Self::Lro => "lro",
-        }
+        self.row().1
     }
 
     /// What `ethtool -k` calls it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::RxChecksum => "rx-checksumming",
-            Self::TxChecksum => "tx-checksumming",
-            Self::ScatterGather => "scatter-gather",
-            Self::Tso => "tcp-segmentation-offload",
-            Self::Gso => "generic-segmentation-offload",
-            Self::Gro => "generic-receive-offload",
-            Self::Lro => "large-receive-offload",
-        }
+        self.row().2
     }
 }
 
@@ -107,29 +91,21 @@ pub struct Ethtool {
 impl Ethtool {
     /// Opens one in the calling thread's namespace.
     pub fn open() -> Result<Self, NetError> {
-        let socket = sys::ethtool::open().map_err(|error| NetError::call("socket", "ethtool", error))?;
+        let socket = sys::open().map_err(|error| NetError::call("socket", "ethtool", error))?;
         Ok(Self { socket })
     }
 
     /// Whether an offload is on. What a driver does not know is off.
     pub fn offload(&self, link: &str, offload: Offload) -> Result<bool, NetError> {
-        let value = match sys::ethtool::value(self.socket.as_fd(), link, offload.commands().0, 0) {
-            Ok(value) => value,
-            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => 0,
-            Err(error) => return Err(refused(link, error)),
-        };
+        let ([get, _], ..) = offload.row();
+        let [_, value] = self.ask(link, get)?.unwrap_or_default();
         Ok(if offload == Offload::Lro { value & ETH_FLAG_LRO != 0 } else { value != 0 })
     }
 
     /// The offloads that are on.
     pub fn offloads(&self, link: &str) -> Result<Vec<Offload>, NetError> {
-        let mut on = Vec::new();
-        for offload in Offload::ALL {
-            if self.offload(link, offload)? {
-                on.push(offload);
-            }
-        }
-        Ok(on)
+        let on = |offload| Ok(self.offload(link, offload)?.then_some(offload));
+        Offload::ALL.into_iter().map(on).filter_map(Result::transpose).collect()
     }
 
     /// Turns an offload on or off, and looks whether it is.
@@ -138,8 +114,8 @@ impl Ethtool {
             return Ok(());
         }
         let value = if offload == Offload::Lro { self.flags(link, on)? } else { u32::from(on) };
-        let set = sys::ethtool::value(self.socket.as_fd(), link, offload.commands().1, value);
-        match set {
+        let ([_, set], ..) = offload.row();
+        match sys::ask(self.socket.as_fd(), link, set, value) {
             Err(error) if !is_fixed(&error) => Err(refused(link, error)),
             _ if self.offload(link, offload)? == on => Ok(()),
             _ => Err(NetError::FixedOffload { link: link.into(), offload: offload.name(), wanted: on }),
@@ -153,41 +129,45 @@ impl Ethtool {
 
     /// How many queues the driver uses; `None` if it does not say.
     pub fn channels(&self, link: &str) -> Result<Option<Channels>, NetError> {
-        match sys::ethtool::channels(self.socket.as_fd(), link) {
-            Ok(raw) => Ok(Some(Channels {
-                rx: raw.rx.saturating_add(raw.combined),
-                tx: raw.tx.saturating_add(raw.combined),
-                max_rx: raw.max_rx.max(raw.max_combined),
-                max_tx: raw.max_tx.max(raw.max_combined),
-            })),
-            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => Ok(None),
-            Err(error) => Err(refused(link, error)),
-        }
+        let answer = self.ask(link, sys::GCHANNELS)?;
+        Ok(answer.map(|[_, max_rx, max_tx, _, max_combined, rx, tx, _, combined]| Channels {
+            rx: rx.saturating_add(combined),
+            tx: tx.saturating_add(combined),
+            max_rx: max_rx.max(max_combined),
+            max_tx: max_tx.max(max_combined),
+        }))
     }
 
     /// Slots of the hardware's receive ring; `None` if the driver does not say, or has none.
     pub fn rx_ring(&self, link: &str) -> Result<Option<u32>, NetError> {
-        match sys::ethtool::rings(self.socket.as_fd(), link) {
-            Ok(raw) => Ok(Some(raw.rx).filter(|&slots| slots > 0)),
-            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => Ok(None),
-            Err(error) => Err(refused(link, error)),
-        }
+        let answer = self.ask(link, sys::GRINGPARAM)?;
+        Ok(answer.map(|[_, _max, _, _, _, rx, ..]| rx).filter(|&slots| slots > 0))
     }
 
     /// The name of the driver; `None` if there is none to name.
     pub fn driver(&self, link: &str) -> Result<Option<String>, NetError> {
-        match sys::ethtool::driver(self.socket.as_fd(), link) {
-            Ok(name) => Ok(Some(text(&name))),
-            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => Ok(None),
-            Err(error) => Err(refused(link, error)),
-        }
+        let Some(words) = self.ask(link, sys::GDRVINFO)? else { return Ok(None) };
+        let name: Vec<u8> = words[1..9].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        Ok(Some(text(&name)))
     }
 
     /// The flags as they are, but for the one of LRO.
     fn flags(&self, link: &str, lro: bool) -> Result<u32, NetError> {
-        let now = sys::ethtool::value(self.socket.as_fd(), link, command::GFLAGS, 0)
-            .map_err(|error| refused(link, error))?;
+        let now = sys::ask(self.socket.as_fd(), link, sys::GFLAGS, 0);
+        let [_, now] = now.map_err(|error| refused(link, error))?;
         Ok(if lro { now | ETH_FLAG_LRO } else { now & !ETH_FLAG_LRO })
+    }
+
+    /// What a driver answers; `None` if it does not know the command.
+    fn ask<const WORDS: usize>(
+        &self,
+        link: &str,
+        command: Command<WORDS>,
+    ) -> Result<Option<[u32; WORDS]>, NetError> {
+        match sys::ask(self.socket.as_fd(), link, command, 0) {
+            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) => Ok(None),
+            answer => answer.map(Some).map_err(|error| refused(link, error)),
+        }
     }
 }
 

@@ -6,7 +6,9 @@
 #![expect(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use super::socket::descriptor;
 
 /// Commands. `libc` has the classic instructions of BPF alone, and none of what follows.
 const MAP_CREATE: libc::c_int = 0;
@@ -79,6 +81,7 @@ pub(crate) fn create_scratch(bytes: u32) -> io::Result<OwnedFd> {
 
 fn create_map(map_type: u32, value_size: u32, max_entries: u32) -> io::Result<OwnedFd> {
     #[repr(C)]
+    #[derive(Default)]
     struct Create {
         map_type: u32,
         key_size: u32,
@@ -89,20 +92,12 @@ fn create_map(map_type: u32, value_size: u32, max_entries: u32) -> io::Result<Ow
         numa_node: u32,
         name: [u8; 16],
     }
-    let create = Create {
-        map_type,
-        key_size: 4,
-        value_size,
-        max_entries,
-        map_flags: 0,
-        inner_map_fd: 0,
-        numa_node: 0,
-        name: NAME,
-    };
+    let create = Create { map_type, key_size: 4, value_size, max_entries, name: NAME, ..Create::default() };
     make(MAP_CREATE, &create)
 }
 
 #[repr(C)]
+#[derive(Default)]
 struct Element {
     map: u32,
     padding: u32,
@@ -118,20 +113,20 @@ const NO_OTHER: u64 = 1;
 pub(crate) fn set_socket(map: BorrowedFd<'_>, key: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     let value = socket.as_raw_fd() as u32;
     let (key, value) = ((&raw const key) as u64, (&raw const value) as u64);
-    call(MAP_UPDATE_ELEM, &Element { map: map.as_raw_fd() as u32, padding: 0, key, value, flags: NO_OTHER })?;
-    Ok(())
+    let map = map.as_raw_fd() as u32;
+    call(MAP_UPDATE_ELEM, &Element { map, key, value, flags: NO_OTHER, ..Element::default() }).map(drop)
 }
 
 /// Removes the entry of a key from a map.
 pub(crate) fn clear_socket(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
     let key = (&raw const key) as u64;
-    call(MAP_DELETE_ELEM, &Element { map: map.as_raw_fd() as u32, padding: 0, key, value: 0, flags: 0 })?;
-    Ok(())
+    call(MAP_DELETE_ELEM, &Element { map: map.as_raw_fd() as u32, key, ..Element::default() }).map(drop)
 }
 
 /// Loads a BPF program.
 pub(crate) fn load(program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
     #[repr(C)]
+    #[derive(Default)]
     struct Load {
         prog_type: u32,
         insn_count: u32,
@@ -157,14 +152,10 @@ pub(crate) fn load(program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
             insn_count: program.len() as u32,
             insns: program.as_ptr() as u64,
             license: kind.license().as_ptr() as u64,
-            log_level: 0,
-            log_size: 0,
-            log: 0,
-            kern_version: 0,
             flags,
             name: NAME,
-            ifindex: 0,
             attach_type,
+            ..Load::default()
         },
     )
 }
@@ -186,8 +177,7 @@ pub(crate) fn attach_to_egress(program: BorrowedFd<'_>, index: u32) -> io::Resul
 
 /// Detaches an XDP program now, also if a child process still has the descriptor; Linux 5.11.
 pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
-    call(LINK_DETACH, &[link.as_raw_fd() as u32])?;
-    Ok(())
+    call(LINK_DETACH, &[link.as_raw_fd() as u32]).map(drop)
 }
 
 /// The id of a BPF program in the kernel's lists.
@@ -261,8 +251,7 @@ pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], count: u32) -> io:
         batch: RUN_BATCH,
         ..Run::default()
     };
-    call_mut(PROG_RUN, &mut run)?;
-    Ok(())
+    call_mut(PROG_RUN, &mut run).map(drop)
 }
 
 /// Words of a packet's context before those of the caller. Linux: `offsetof(struct __sk_buff, cb)`.
@@ -293,9 +282,7 @@ pub(crate) fn run_packet(
 
 /// A call that gives a descriptor.
 fn make<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
-    let fd = call(command, attributes)?;
-    // SAFETY: the call just made this descriptor, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    descriptor(call(command, attributes)?)
 }
 
 /// Attributes are integers, without padding, and addresses of what lives as long as the call.

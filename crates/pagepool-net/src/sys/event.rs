@@ -4,18 +4,15 @@
 #![expect(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
+
+use super::socket::descriptor;
 
 /// A new event counter at 0 that never blocks and does not survive `exec`.
 pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: the call takes two integers.
-    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call just made this descriptor, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    descriptor(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
 }
 
 /// Adds one to an event counter, which wakes the threads that wait for it. A full counter has woken them
@@ -36,7 +33,7 @@ pub(crate) fn take(fd: BorrowedFd<'_>) {
 
 /// Descriptors to sleep on, of any number. Each is named when it is added, and must be open until the sleep
 /// is over.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Sleep(Vec<libc::pollfd>);
 
 impl Sleep {
@@ -64,12 +61,6 @@ impl Sleep {
     /// Whether this one could be read at the end of the sleep. No, if there was none.
     pub(crate) fn is_readable(&self, number: usize) -> bool {
         self.0.get(number).is_some_and(|polled| polled.revents != 0)
-    }
-}
-
-impl std::fmt::Debug for Sleep {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Sleep").field(&self.0.len()).finish()
     }
 }
 

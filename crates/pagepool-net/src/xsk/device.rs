@@ -16,7 +16,7 @@ use super::receiver::{Receiver, RxRings};
 use super::sender::{Sender, TxRings};
 use super::stats;
 use super::sys::ring::{Consumer, Producer};
-use super::sys::socket::{self as sys, KernelCounts, Mapped, Ring, errno};
+use super::sys::socket::{self as sys, KernelCounts, Mapped, NO_COUNTS, Ring, errno};
 use super::umem::Umem;
 use crate::device::mapping_cache::MappingCache;
 use crate::device::seam::HEADERS;
@@ -213,7 +213,7 @@ impl XskDevice {
             receiver: Receiver::new(layout, buffers, most_buffers),
             sender: Sender::new(layout, copied_from, slots, TxLimits { max_packet, max_buffers }),
             stats: DeviceStats::default(),
-            last: KernelCounts::default(),
+            last: NO_COUNTS,
             calls: Calls::default(),
             gone: false,
             naps: (0, WHILE_SENDING),
@@ -470,7 +470,7 @@ impl Device for XskDevice {
         // Where packets may have several buffers none is too long, and the kernel does not count an empty
         // fill ring for them.
         let several = self.info.max_buffers > 1;
-        let no_buffer = kernel.fill_ring_empty.max(if several { kernel.rx_dropped } else { 0 });
+        let no_buffer = kernel.rx_fill_ring_empty_descs.max(if several { kernel.rx_dropped } else { 0 });
         DeviceStats {
             rx_no_buffer: no_buffer + kernel.rx_ring_full,
             rx_too_long: kernel.rx_dropped.saturating_sub(no_buffer),
@@ -485,7 +485,7 @@ impl Device for XskDevice {
 
     fn close(&mut self) {
         let Some(Open { fd, rx, tx, batch, probe, grace_period, .. }) = self.open.take() else { return };
-        self.last = sys::statistics(fd.as_fd()).unwrap_or_default();
+        self.last = sys::statistics(fd.as_fd()).unwrap_or(self.last);
         if let Some(redirect) = self.redirect.take() {
             redirect.remove(self.key, fd.as_fd());
         }

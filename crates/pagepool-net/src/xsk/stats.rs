@@ -15,14 +15,14 @@ pub(super) fn kernel_stats(
     let fill = fill.min(rx - received);
     let completed = completed.min(tx);
     let transmit = transmit.min(tx - completed);
-    let rejected = kernel.tx_invalid.min((tx - completed - transmit) as u64);
+    let rejected = kernel.tx_invalid_descs.min((tx - completed - transmit) as u64);
     KernelStats {
         rx_dropped: kernel.rx_dropped,
-        rx_invalid_descs: kernel.rx_invalid,
+        rx_invalid_descs: kernel.rx_invalid_descs,
         rx_ring_full: kernel.rx_ring_full,
-        rx_fill_ring_empty: kernel.fill_ring_empty,
-        tx_invalid_descs: kernel.tx_invalid,
-        tx_ring_empty: kernel.tx_ring_empty,
+        rx_fill_ring_empty: kernel.rx_fill_ring_empty_descs,
+        tx_invalid_descs: kernel.tx_invalid_descs,
+        tx_ring_empty: kernel.tx_ring_empty_descs,
         fill: fill as u64,
         received: received as u64,
         rx_in_kernel: (rx - received - fill) as u64,

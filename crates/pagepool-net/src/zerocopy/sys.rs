@@ -7,6 +7,8 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use crate::sys::socket::{option, set_option};
+
 /// Not in `libc` 0.2.191, which ends at `SO_EE_ORIGIN_TXSTATUS` (include/uapi/linux/errqueue.h, v7.3).
 const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
 const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
@@ -29,33 +31,18 @@ pub(crate) enum Note {
 
 /// Allows `MSG_ZEROCOPY` on a socket.
 pub(crate) fn allow_zero_copy(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    let len = size_of_val(&on) as libc::socklen_t;
-    // SAFETY: the option is an int, which lives as long as the call.
-    let done = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ZEROCOPY, (&raw const on).cast(), len)
-    };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, &libc::c_int::from(true))
 }
 
 /// Whether the socket sends datagrams, each by one call, and not a stream.
 pub(crate) fn is_datagram(socket: BorrowedFd<'_>) -> io::Result<bool> {
-    Ok(option(socket, libc::SOL_SOCKET, libc::SO_TYPE)? == libc::SOCK_DGRAM)
+    Ok(option::<libc::c_int>(socket, libc::SOL_SOCKET, libc::SO_TYPE)? == libc::SOCK_DGRAM)
 }
 
 /// Whether errors of the network come through the error queue, and from sends (`IP_RECVERR`, `IPV6_RECVERR`).
 pub(crate) fn queues_errors(socket: BorrowedFd<'_>) -> bool {
-    let on = |level, name| option(socket, level, name).is_ok_and(|value| value != 0);
+    let on = |level, name| option::<libc::c_int>(socket, level, name).is_ok_and(|value| value != 0);
     on(libc::IPPROTO_IP, libc::IP_RECVERR) || on(libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
-}
-
-fn option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
-    let mut value: libc::c_int = 0;
-    let mut len = size_of_val(&value) as libc::socklen_t;
-    let (fd, at) = (socket.as_raw_fd(), (&raw mut value).cast());
-    // SAFETY: the option is an int; both places live as long as the call.
-    let done = unsafe { libc::getsockopt(fd, level, name, at, &raw mut len) };
-    if done == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Sends to the socket's peer, without a signal where that is gone.
@@ -103,7 +90,7 @@ fn completion_in(message: &libc::msghdr) -> Option<Note> {
             let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
             return completion(&error);
         }
-        // SAFETY: as for the first header.
+        // SAFETY: the header is one of this message's, whose control bytes are alive and end where it says.
         at = unsafe { libc::CMSG_NXTHDR(message, at) };
     }
     None

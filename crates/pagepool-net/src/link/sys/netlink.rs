@@ -5,24 +5,17 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use crate::sys::socket;
 
 /// A route socket in the network namespace of the calling thread, whose refusals come with words.
 pub(crate) fn open() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: the call takes three integers.
-    let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call just made this descriptor, and nobody else has it.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
+    let fd = socket::open(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE)?;
     for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
-        let on: libc::c_int = 1;
-        let (at, len) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);
-        // SAFETY: the option is an int, which lives as long as the call. A kernel without it answers in fewer
-        // words.
-        let _ = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_NETLINK, option, at, len) };
+        // A kernel without it answers in fewer words.
+        let _ = socket::set_option(fd.as_fd(), libc::SOL_NETLINK, option, &libc::c_int::from(true));
     }
     Ok(fd)
 }

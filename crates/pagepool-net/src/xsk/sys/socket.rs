@@ -5,14 +5,14 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::prefetch;
 use super::ring::{Entries, Index, RingMemory};
+use crate::sys::socket::{done, open, option, set_option};
 
 /// Not in `libc` (include/uapi/linux/if_xdp.h, v6.17).
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
@@ -42,26 +42,21 @@ pub(crate) enum Ring {
     Completion,
 }
 
-/// What the kernel counts. Linux: `struct xdp_statistics`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KernelCounts {
-    pub(crate) rx_dropped: u64,
-    pub(crate) rx_invalid: u64,
-    pub(crate) tx_invalid: u64,
-    pub(crate) rx_ring_full: u64,
-    pub(crate) fill_ring_empty: u64,
-    pub(crate) tx_ring_empty: u64,
-}
+/// What the kernel counts.
+pub(crate) use libc::xdp_statistics as KernelCounts;
+/// Before it has counted anything.
+pub(crate) const NO_COUNTS: KernelCounts = KernelCounts {
+    rx_dropped: 0,
+    rx_invalid_descs: 0,
+    tx_invalid_descs: 0,
+    rx_ring_full: 0,
+    rx_fill_ring_empty_descs: 0,
+    tx_ring_empty_descs: 0,
+};
 
 /// A new AF_XDP socket in this thread's network namespace, which does not survive `exec`.
 pub(crate) fn socket() -> io::Result<OwnedFd> {
-    // SAFETY: the call takes three integers.
-    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call just made this descriptor, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    open(libc::AF_XDP, libc::SOCK_RAW, 0)
 }
 
 /// What is registered as a UMEM.
@@ -116,8 +111,7 @@ pub(crate) fn bind(
     };
     let len = size_of_val(&address) as libc::socklen_t;
     // SAFETY: the kernel reads an address of this length, which lives as long as the call.
-    let done = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    done(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) })
 }
 
 /// Whether the driver uses zero copy.
@@ -128,15 +122,7 @@ pub(crate) fn is_zero_copy(fd: BorrowedFd<'_>) -> bool {
 
 /// What the kernel counted for a socket.
 pub(crate) fn statistics(fd: BorrowedFd<'_>) -> io::Result<KernelCounts> {
-    let counts = option::<libc::xdp_statistics>(fd, libc::SOL_XDP, libc::XDP_STATISTICS)?;
-    Ok(KernelCounts {
-        rx_dropped: counts.rx_dropped,
-        rx_invalid: counts.rx_invalid_descs,
-        tx_invalid: counts.tx_invalid_descs,
-        rx_ring_full: counts.rx_ring_full,
-        fill_ring_empty: counts.rx_fill_ring_empty_descs,
-        tx_ring_empty: counts.tx_ring_empty_descs,
-    })
+    option(fd, libc::SOL_XDP, libc::XDP_STATISTICS)
 }
 
 /// Takes the pending error of a socket: the interface went away, for example.
@@ -232,13 +218,7 @@ fn membarrier(command: libc::c_int) -> libc::c_long {
 
 /// A packet socket that receives nothing. Closing it waits as [`grace_period`] does.
 pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
-    // SAFETY: the call takes three integers.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call just made this descriptor, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    open(libc::AF_PACKET, libc::SOCK_RAW, 0)
 }
 
 /// Raises the soft limit of locked memory to the hard one. Errors are ignored: the next attempt reports them.
@@ -250,28 +230,6 @@ pub(crate) fn raise_locked_memory() {
         // SAFETY: the kernel reads a limit.
         unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };
     }
-}
-
-fn set_option<T>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
-    let len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel reads the value, which lives as long as the call.
-    let done =
-        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), len) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// For options that are integers, or structures of them, without padding.
-fn option<T>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
-    let mut value = MaybeUninit::<T>::zeroed();
-    let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes; both places live as long as the call.
-    let done =
-        unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut len) };
-    if done != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: all bytes are initialised, as zeroes or by the kernel, and any are such a value.
-    Ok(unsafe { value.assume_init() })
 }
 
 /// Words that a ring has at least: those of a descriptor.
@@ -291,7 +249,7 @@ pub(crate) struct Mapped {
 
 // SAFETY: all of it is accessed by atomic operations, from any thread, and the mapping lives as long as this.
 unsafe impl Send for Mapped {}
-// SAFETY: as above.
+// SAFETY: the indices and words are atomics, so that two threads may access them at once.
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
@@ -438,9 +396,9 @@ struct Mapping {
     len: usize,
 }
 
-// SAFETY: addresses, which are anybody's to know.
+// SAFETY: the mapping is of the process, not of a thread, and this value alone unmaps it.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: nothing is read or written through a shared reference to it, but the address and the length.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {

@@ -1,0 +1,51 @@
+//! Sockets of every family, and their options.
+
+// UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
+#![expect(unsafe_code)]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// A new socket in this thread's network namespace, which does not survive `exec`.
+pub(crate) fn open(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes three integers.
+    descriptor(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })
+}
+
+/// Takes what a call that makes a descriptor returned, which nobody else has.
+pub(crate) fn descriptor(made: libc::c_int) -> io::Result<OwnedFd> {
+    if made < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the caller's call just made this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(made) })
+}
+
+/// What a call says that returns 0 for success.
+pub(crate) fn done(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sets an option, which is an integer or a structure of them.
+pub(crate) fn set_option<T: Copy>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    let (at, len) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
+    // SAFETY: the kernel reads the value, which lives as long as the call.
+    done(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, at, len) })
+}
+
+/// Reads an option, which is an integer or a structure of them, without padding: any bytes are one.
+pub(crate) fn option<T: Copy>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let mut len = size_of::<T>() as libc::socklen_t;
+    let at = value.as_mut_ptr().cast();
+    // SAFETY: the kernel writes at most `len` bytes; both places live as long as the call.
+    done(unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, at, &raw mut len) })?;
+    // SAFETY: all bytes are initialised, as zeroes or by the kernel, and any are such a value.
+    Ok(unsafe { value.assume_init() })
+}
