@@ -43,15 +43,15 @@ impl NetlinkSocket {
         Ok(Self { socket, sequence: 0, buffer: vec![0; DATAGRAM_BYTES].into() })
     }
 
-    /// Sends a request and picks what is wanted out of the answer. A table that changed while it was read is
-    /// read again.
+    /// Sends a request and reads those messages of the answer that are of one kind. A table that changed while
+    /// it was read is read again.
     pub(crate) fn exchange<T>(
         &mut self,
-        request: Request,
+        mut request: Request,
         asked: RequestText<'_>,
-        mut pick: impl FnMut(&NetlinkMessage<'_>) -> Result<Option<T>, Malformed>,
+        kind: u16,
+        parse: impl Fn(&NetlinkMessage<'_>) -> Result<T, Malformed>,
     ) -> Result<Vec<T>, NetError> {
-        let mut request = request.with_flags(uapi::NLM_F_REQUEST);
         let deadline = Instant::now() + LIMIT;
         for _ in 0..ATTEMPTS {
             self.sequence = self.sequence.wrapping_add(1);
@@ -59,22 +59,25 @@ impl NetlinkSocket {
             sys::netlink::send(self.socket.as_fd(), bytes).map_err(|error| {
                 NetError::call("send", format!("to {} {}", asked.request, asked.about), error)
             })?;
-            let mut answer = Answer { picked: Vec::new(), changed: false };
-            self.collect(&mut answer, asked, deadline, &mut pick)?;
-            if !answer.changed {
-                return Ok(answer.picked);
+            let mut read = Vec::new();
+            let pick = |message: &NetlinkMessage<'_>| {
+                Ok(read.extend((message.kind == kind).then(|| parse(message)).transpose()?))
+            };
+            if !self.collect(asked, deadline, pick)? {
+                return Ok(read);
             }
         }
         Err(NetError::TooMuch { what: "changes of a table while it was read", limit: ATTEMPTS })
     }
 
-    fn collect<T>(
+    /// Gives the answer's messages to the closure, up to the last; says whether the table changed meanwhile.
+    fn collect(
         &mut self,
-        answer: &mut Answer<T>,
         asked: RequestText<'_>,
         deadline: Instant,
-        pick: &mut impl FnMut(&NetlinkMessage<'_>) -> Result<Option<T>, Malformed>,
-    ) -> Result<(), NetError> {
+        mut pick: impl FnMut(&NetlinkMessage<'_>) -> Result<(), Malformed>,
+    ) -> Result<bool, NetError> {
+        let mut changed = false;
         for _ in 0..DATAGRAMS {
             let len = self.receive(asked, deadline)?;
             for message in NetlinkMessages(&self.buffer[..len]) {
@@ -82,10 +85,10 @@ impl NetlinkSocket {
                 if message.sequence != self.sequence {
                     continue; // of an exchange that was given up
                 }
-                answer.changed |= message.flags & uapi::NLM_F_DUMP_INTR != 0;
+                changed |= message.flags & uapi::NLM_F_DUMP_INTR != 0;
                 match FinalMessage::of(&message)? {
-                    None => answer.picked.extend(pick(&message)?),
-                    Some(FinalMessage { errno: 0, .. }) => return Ok(()),
+                    None => pick(&message)?,
+                    Some(FinalMessage { errno: 0, .. }) => return Ok(changed),
                     Some(end) => return Err(end.refused(asked)),
                 }
             }
@@ -118,11 +121,6 @@ impl NetlinkSocket {
             }
         }
     }
-}
-
-struct Answer<T> {
-    picked: Vec<T>,
-    changed: bool,
 }
 
 /// The last message of an answer.
@@ -221,9 +219,8 @@ mod tests {
                 }
             });
             let text = RequestText { request: "list", about: "anything" };
-            socket.exchange(Request::new(uapi::RTM_GETLINK, 0, &[]), text, |message| {
-                Ok(Some(message.payload.len()))
-            })
+            let request = Request::new(uapi::RTM_GETLINK, 0, &[]);
+            socket.exchange(request, text, uapi::RTM_NEWLINK, |message| Ok(message.payload.len()))
         })
     }
 

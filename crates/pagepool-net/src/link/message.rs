@@ -4,7 +4,7 @@
 //! [`Malformed`], and every loop ends, because each step takes at least a header away.
 
 use super::error::NetError;
-use super::sys::uapi::{NLA_ALIGNTO, NLA_F_NESTED, NLA_TYPE_MASK};
+use super::sys::uapi::{NLA_ALIGNTO, NLA_F_NESTED, NLA_TYPE_MASK, NLM_F_REQUEST};
 
 /// Bytes of `struct nlmsghdr` and of `struct nlattr`.
 const MESSAGE_HEADER: usize = 16;
@@ -51,7 +51,7 @@ impl Request {
     pub(crate) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
         let mut bytes = vec![0; MESSAGE_HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
-        bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&(flags | NLM_F_REQUEST).to_ne_bytes());
         bytes.extend_from_slice(fixed);
         Self { bytes }
     }
@@ -101,13 +101,6 @@ impl Request {
         self.bytes[..4].copy_from_slice(&len.to_ne_bytes());
         self.bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
         &self.bytes
-    }
-
-    /// What it asks for, with these flags added.
-    pub(crate) fn with_flags(mut self, flags: u16) -> Self {
-        let old = u16_at(&self.bytes, 6).unwrap_or(0);
-        self.bytes[6..8].copy_from_slice(&(old | flags).to_ne_bytes());
-        self
     }
 }
 

@@ -52,9 +52,8 @@ impl Netlink {
     /// Every link of the namespace.
     pub fn links(&mut self) -> Result<Vec<LinkInfo>, NetError> {
         let request = Request::new(uapi::RTM_GETLINK, uapi::NLM_F_DUMP, &link_info::header(0, 0, 0));
-        self.socket.exchange(request, RequestText { request: "list", about: "the links" }, |message| {
-            (message.kind == uapi::RTM_NEWLINK).then(|| LinkInfo::parse(message)).transpose()
-        })
+        let asked = RequestText { request: "list", about: "the links" };
+        self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse)
     }
 
     /// The link of this name.
@@ -62,28 +61,22 @@ impl Netlink {
         check_name(name)?;
         let mut request = Request::new(uapi::RTM_GETLINK, uapi::NLM_F_ACK, &link_info::header(0, 0, 0));
         request.text(uapi::IFLA_IFNAME, name);
-        let found =
-            self.socket.exchange(request, RequestText { request: "look up", about: name }, |message| {
-                (message.kind == uapi::RTM_NEWLINK).then(|| LinkInfo::parse(message)).transpose()
-            });
-        match found {
+        let asked = RequestText { request: "look up", about: name };
+        match self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse) {
             Ok(found) => found.into_iter().next().ok_or(NetError::Malformed { what: "no link and no error" }),
-            Err(error) if error.errno() == Some(sys::ENODEV) => Err(self.no_link(name)?),
+            Err(error) if error.errno() == Some(sys::ENODEV) => {
+                let known = self.links()?.into_iter().map(|link| link.name).collect();
+                Err(NetError::NoLink { name: name.into(), known })
+            }
             Err(error) => Err(error),
         }
-    }
-
-    fn no_link(&mut self, name: &str) -> Result<NetError, NetError> {
-        let known = self.links()?.into_iter().map(|link| link.name).collect();
-        Ok(NetError::NoLink { name: name.into(), known })
     }
 
     /// Makes a pair of links, each of which receives what is sent to the other. Both are down.
     pub fn add_veth(&mut self, near: &VethEnd<'_>, far: &VethEnd<'_>) -> Result<(), NetError> {
         check_name(near.name)?;
         check_name(far.name)?;
-        let mut request =
-            Request::new(uapi::RTM_NEWLINK, uapi::NEW_ONLY | uapi::NLM_F_ACK, &link_info::header(0, 0, 0));
+        let mut request = new_link(0, uapi::NEW_ONLY);
         describe(&mut request, near);
         request.nest(nested(uapi::IFLA_LINKINFO), |info| {
             info.text(uapi::IFLA_INFO_KIND, "veth").nest(nested(uapi::IFLA_INFO_DATA), |data| {
@@ -132,14 +125,14 @@ impl Netlink {
 
     /// Sets the largest packet of a link.
     pub fn set_mtu(&mut self, index: u32, mtu: u32) -> Result<(), NetError> {
-        let mut request = Request::new(uapi::RTM_NEWLINK, uapi::NLM_F_ACK, &link_info::header(index, 0, 0));
+        let mut request = new_link(index, 0);
         request.number(uapi::IFLA_MTU, mtu);
         self.change(request, "set the MTU", &format!("of link {index} to {mtu}"))
     }
 
     /// Sets the MAC address of a link.
     pub fn set_mac(&mut self, index: u32, mac: Mac) -> Result<(), NetError> {
-        let mut request = Request::new(uapi::RTM_NEWLINK, uapi::NLM_F_ACK, &link_info::header(index, 0, 0));
+        let mut request = new_link(index, 0);
         request.attribute(uapi::IFLA_ADDRESS, &mac.0);
         self.change(request, "set the MAC address", &format!("of link {index} to {mac}"))
     }
@@ -171,11 +164,9 @@ impl Netlink {
         for family in [uapi::AF_INET, uapi::AF_INET6] {
             let request = Request::new(uapi::RTM_GETROUTE, uapi::NLM_F_DUMP, &route::header(family, 0));
             let asked = RequestText { request: "list", about: "the routes" };
-            let routes = self.socket.exchange(request, asked, |message| {
-                let route = if message.kind == uapi::RTM_NEWROUTE { Route::parse(message)? } else { None };
-                Ok(route.filter(Route::is_default))
-            })?;
-            links.extend(routes.into_iter().flat_map(|route| route.links));
+            let routes = self.socket.exchange(request, asked, uapi::RTM_NEWROUTE, Route::parse)?;
+            let default = routes.into_iter().flatten().filter(Route::is_default);
+            links.extend(default.flat_map(|route| route.links));
         }
         links.sort_unstable();
         links.dedup();
@@ -188,16 +179,9 @@ impl Netlink {
         let bits = u8::try_from(octets.len() * 8).expect("an address has at most 128 bits");
         let mut request = Request::new(uapi::RTM_GETROUTE, uapi::NLM_F_ACK, &route::header(family, bits));
         request.attribute(uapi::RTA_DST, &octets);
-        let about = to.to_string();
-        let routes = self.socket.exchange(
-            request,
-            RequestText { request: "find the way to", about: &about },
-            |message| {
-                if message.kind == uapi::RTM_NEWROUTE { Route::parse(message) } else { Ok(None) }
-            },
-        );
-        match routes {
-            Ok(routes) => Ok(routes.into_iter().flat_map(|route| route.links).next()),
+        let asked = RequestText { request: "find the way to", about: &to.to_string() };
+        match self.socket.exchange(request, asked, uapi::RTM_NEWROUTE, Route::parse) {
+            Ok(routes) => Ok(routes.into_iter().flatten().flat_map(|route| route.links).next()),
             Err(error) if error.errno().is_some_and(sys::is_unreachable) => Ok(None),
             Err(error) => Err(error),
         }
@@ -207,28 +191,30 @@ impl Netlink {
     pub fn links_with(&mut self, ip: IpAddr) -> Result<Vec<u32>, NetError> {
         let request = Request::new(uapi::RTM_GETADDR, uapi::NLM_F_DUMP, &route::address_header(0, 0, 0));
         let asked = RequestText { request: "list", about: "the addresses" };
-        let addresses = self.socket.exchange(request, asked, |message| {
-            let address = if message.kind == uapi::RTM_NEWADDR { Address::parse(message)? } else { None };
-            Ok(address.filter(|address| address.ip == ip))
-        })?;
-        Ok(addresses.into_iter().map(|address| address.link).collect())
+        let addresses = self.socket.exchange(request, asked, uapi::RTM_NEWADDR, Address::parse)?;
+        let those = addresses.into_iter().flatten().filter(|address| address.ip == ip);
+        Ok(those.map(|address| address.link).collect())
     }
 
     /// The queueing disciplines of what leaves through a link; `noqueue` alone stands for none. A link that
     /// was never up has an empty list.
     pub fn qdiscs(&mut self, index: u32) -> Result<Vec<String>, NetError> {
-        let request = Request::new(uapi::RTM_GETQDISC, uapi::NLM_F_DUMP, &qdisc::header());
+        let request = Request::new(uapi::RTM_GETQDISC, uapi::NLM_F_DUMP, &[0; qdisc::HEADER]);
         let asked = RequestText { request: "list", about: "the queueing disciplines" };
-        let all = self.socket.exchange(request, asked, |message| {
-            (message.kind == uapi::RTM_NEWQDISC).then(|| Qdisc::parse(message)).transpose()
-        })?;
+        let all = self.socket.exchange(request, asked, uapi::RTM_NEWQDISC, Qdisc::parse)?;
         let leaves = all.into_iter().filter(|qdisc| qdisc.link == index && qdisc.kind != "ingress");
         Ok(leaves.map(|qdisc| qdisc.kind).collect())
     }
 
     fn change(&mut self, request: Request, what: &'static str, about: &str) -> Result<(), NetError> {
-        self.socket.exchange(request, RequestText { request: what, about }, |_| Ok(None::<()>)).map(|_| ())
+        let asked = RequestText { request: what, about };
+        self.socket.exchange(request, asked, uapi::NLMSG_DONE, |_| Ok(())).map(drop) // the answer is an error of 0
     }
+}
+
+/// A request that makes a link, or changes one.
+fn new_link(index: u32, flags: u16) -> Request {
+    Request::new(uapi::RTM_NEWLINK, flags | uapi::NLM_F_ACK, &link_info::header(index, 0, 0))
 }
 
 fn describe(request: &mut Request, end: &VethEnd<'_>) {

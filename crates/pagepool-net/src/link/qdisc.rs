@@ -3,8 +3,8 @@
 use super::message::{Malformed, NetlinkMessage, text, u32_at};
 use super::sys::uapi;
 
-/// Bytes of `struct tcmsg`.
-const HEADER: usize = 20;
+/// Bytes of `struct tcmsg`; all zero in a request for all queueing disciplines.
+pub(crate) const HEADER: usize = 20;
 
 /// A queueing discipline, or a place for filters, of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,9 +22,4 @@ impl Qdisc {
         let link = u32_at(fixed, 4).ok_or(Malformed("a queueing discipline without a link"))?;
         Ok(Self { link, kind: text(kind) })
     }
-}
-
-/// The fixed part of a request for all queueing disciplines.
-pub(crate) fn header() -> [u8; HEADER] {
-    [0; HEADER]
 }
