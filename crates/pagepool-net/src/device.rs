@@ -5,6 +5,7 @@ pub(crate) mod doorbell;
 mod far_end;
 pub(crate) mod fault_nic;
 pub(crate) mod mapping_cache;
+pub(crate) mod rx_chain;
 pub(crate) mod seam;
 mod stats;
 mod tx_queue;

@@ -10,6 +10,7 @@ use rtrb::{Consumer, Producer};
 use super::descriptor::{BufferId, Posted, Received};
 use crate::device::DeviceStats;
 use crate::device::mapping_cache::MappingCache;
+use crate::device::rx_chain::RxChain;
 
 /// Completions taken off the ring in one read.
 const BURST: usize = 64;
@@ -21,13 +22,7 @@ pub(super) struct Receiver {
     burst: Box<[Received; BURST]>,
     slots: Box<[Slot]>,
     free: Vec<u16>,
-    /// The packet whose last buffer has not come yet.
-    partial: Option<XdpBuff>,
-    /// Its buffers so far.
-    parts: usize,
-    /// Whether buffers are dropped up to the end of a packet of which one was wrong.
-    skipping: bool,
-    max_buffers: usize,
+    chain: RxChain,
 }
 
 #[derive(Debug)]
@@ -48,10 +43,7 @@ impl Receiver {
             burst: Box::new([Received::default(); BURST]),
             slots: (0..slots).map(|_| Slot { buffer: None, at: DeviceAddr(0), life: 0 }).collect(),
             free: (0..slots as u16).rev().collect(),
-            partial: None,
-            parts: 0,
-            skipping: false,
-            max_buffers,
+            chain: RxChain::new(max_buffers),
         }
     }
 
@@ -89,19 +81,20 @@ impl Receiver {
     fn accept(&mut self, got: Received, mapping: &MappingCache, stats: &mut DeviceStats) -> Option<XdpBuff> {
         let Some((buffer, at)) = self.take(got.id) else {
             stats.rx_bad_descriptor += 1;
-            return self.spoilt(got.last);
+            return self.chain.spoilt(got.last);
         };
         let len = got.len as usize;
-        if got.last && self.partial.is_none() && !self.skipping && len > 0 {
+        if got.last && self.chain.is_between_packets() && len > 0 {
             mapping.sync_for_cpu(at, len.min(buffer.packet_capacity()));
             return XdpBuff::received(buffer, len).map_err(|_| stats.rx_bad_length += 1).ok();
         }
         if len == 0 || len > buffer.packet_capacity() {
             stats.rx_bad_length += 1;
-            return self.spoilt(got.last);
+            return self.chain.spoilt(got.last);
         }
         mapping.sync_for_cpu(at, len);
-        self.append(buffer, len, got.last, stats)
+        let offset = buffer.packet_offset();
+        self.chain.append(buffer, offset, len, got.last, stats)
     }
 
     /// The buffer of an id, if the device has it: once.
@@ -151,45 +144,6 @@ impl Receiver {
             } // else the device completed what it had not taken off the ring, and the buffer returns
         }
         n
-    }
-
-    /// A buffer of a packet of several buffers.
-    fn append(
-        &mut self,
-        buffer: PageBuf,
-        len: usize,
-        last: bool,
-        stats: &mut DeviceStats,
-    ) -> Option<XdpBuff> {
-        if self.skipping {
-            self.skipping = !last;
-            return None;
-        }
-        let offset = buffer.packet_offset();
-        let whole = match &mut self.partial {
-            None => XdpBuff::received(buffer, len).map(|packet| self.partial = Some(packet)).is_ok(),
-            Some(_) if self.parts == self.max_buffers => false,
-            Some(packet) => packet.add_frag(buffer, offset, len).is_ok(),
-        };
-        if !whole {
-            stats.rx_too_many_buffers += 1;
-            return self.spoilt(last);
-        }
-        self.parts += 1;
-        if !last {
-            return None;
-        }
-        self.parts = 0;
-        self.partial.take()
-    }
-
-    /// A buffer of the unfinished packet is wrong: the packet is dropped, and so is the rest of it.
-    #[cold]
-    fn spoilt(&mut self, last: bool) -> Option<XdpBuff> {
-        self.partial = None;
-        self.parts = 0;
-        self.skipping = !last;
-        None
     }
 
     /// Gives the device a buffer for every free slot that the ring has a place for: one that completes what
@@ -248,14 +202,13 @@ impl Receiver {
 
     /// Buffers that the device has, or that wait for the rest of their packet.
     pub(super) fn held(&self) -> usize {
-        self.slots.len() - self.free.len() + self.parts
+        self.slots.len() - self.free.len() + self.chain.held()
     }
 
     /// Takes everything back, once the port is shut out; says how many buffers there were.
     pub(super) fn clear(&mut self) -> usize {
         let held = self.held();
-        self.partial = None;
-        self.parts = 0;
+        self.chain.clear();
         for (at, slot) in self.slots.iter_mut().enumerate() {
             if slot.buffer.take().is_some() {
                 slot.life = slot.life.wrapping_add(1);

@@ -20,6 +20,7 @@ use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{CONTINUED, Mapped};
 use crate::device::DeviceStats;
 use crate::device::mapping_cache::MappingCache;
+use crate::device::rx_chain::RxChain;
 
 /// Descriptors read in one look.
 const BURST: usize = 64;
@@ -66,11 +67,7 @@ pub(super) struct Receiver {
     given: Given,
     /// Buffers that the kernel shall have.
     most: usize,
-    /// The packet whose last buffer has not come yet.
-    partial: Option<XdpBuff>,
-    /// Whether buffers are dropped up to the end of a packet of which one was wrong.
-    skipping: bool,
-    max_buffers: usize,
+    chain: RxChain,
     /// Buffers that are leaked: the kernel may write to them for ever.
     leaked: usize,
 }
@@ -82,7 +79,7 @@ impl Receiver {
             PAGE_SHIFT => Given::Pages(DeviceTable::new(units)),
             _ => Given::Frags((0..units).map(|_| None).collect(), 0),
         };
-        Self { layout, given, most, partial: None, skipping: false, max_buffers, leaked: 0 }
+        Self { layout, given, most, chain: RxChain::new(max_buffers), leaked: 0 }
     }
 
     /// Moves packets into the vector, within its capacity and the budget.
@@ -127,7 +124,7 @@ impl Receiver {
         let (mut at, mut bytes) = (0, 0);
         while at < n {
             // The short way knows no unfinished packet: within one every buffer is checked singly.
-            if self.partial.is_none() && !self.skipping {
+            if self.chain.is_between_packets() {
                 let (whole, bytes_of_whole) = self.take_whole(n - at, move |next| entry(at + next), into);
                 (at, bytes) = (at + whole, bytes + bytes_of_whole);
                 if at == n {
@@ -171,12 +168,12 @@ impl Receiver {
         // Taking the entry out is the check: an address that comes twice finds nothing the second time (I1).
         let Some(buffer) = self.given.take(unit) else {
             stats.rx_bad_descriptor += 1;
-            return self.spoilt(last);
+            return self.chain.spoilt(last);
         };
-        if last && self.partial.is_none() && !self.skipping && len > 0 {
+        if last && self.chain.is_between_packets() && len > 0 {
             return XdpBuff::new(buffer, offset, len).map_err(|_| stats.rx_bad_length += 1).ok();
         }
-        self.append(buffer, offset, len, last, stats)
+        self.chain.append(buffer, offset, len, last, stats)
     }
 
     /// The chunk of an address in the table, and the offset in its buffer.
@@ -185,58 +182,6 @@ impl Receiver {
         let addr = if self.layout.unaligned { flat(addr) } else { addr };
         let shift = self.layout.unit_shift;
         ((addr >> shift) as usize, (addr & ((1 << shift) - 1)) as usize)
-    }
-
-    /// A buffer of a packet of several buffers, or an empty one.
-    fn append(
-        &mut self,
-        buffer: PageBuf,
-        offset: usize,
-        len: usize,
-        last: bool,
-        stats: &mut DeviceStats,
-    ) -> Option<XdpBuff> {
-        // The kernel is not trusted: the length is checked before any byte is reached.
-        if len == 0 || offset + len > buffer.len() {
-            stats.rx_bad_length += 1;
-            return self.spoilt(last);
-        }
-        if self.skipping {
-            self.skipping = !last;
-            return None;
-        }
-        let packet = match self.partial.take() {
-            Some(packet) => self.joined(packet, buffer, offset, len),
-            None => match XdpBuff::new(buffer, offset, len) {
-                Ok(packet) => Some(packet),
-                Err(_) => {
-                    stats.rx_bad_length += 1; // it ends in its pool's tailroom
-                    return self.spoilt(last);
-                }
-            },
-        };
-        if packet.is_none() {
-            stats.rx_too_many_buffers += 1;
-            return self.spoilt(last);
-        }
-        if last {
-            return packet;
-        }
-        self.partial = packet;
-        None
-    }
-
-    fn joined(&self, mut packet: XdpBuff, buffer: PageBuf, offset: usize, len: usize) -> Option<XdpBuff> {
-        let fits = packet.frags().len() + 1 < self.max_buffers;
-        (fits && packet.add_frag(buffer, offset, len).is_ok()).then_some(packet)
-    }
-
-    /// A buffer of the unfinished packet is wrong: the packet is dropped, and so is the rest of it.
-    #[cold]
-    fn spoilt(&mut self, last: bool) -> Option<XdpBuff> {
-        self.partial = None;
-        self.skipping = !last;
-        None
     }
 
     /// Gives the kernel buffers until it has as many as it shall have.
@@ -361,11 +306,6 @@ impl Receiver {
         }
     }
 
-    /// Buffers of the packet whose last one has not come yet.
-    fn waiting(&self) -> usize {
-        self.partial.as_ref().map_or(0, |packet| 1 + packet.frags().len())
-    }
-
     /// Buffers that the kernel has.
     #[inline(always)]
     fn out(&self) -> usize {
@@ -377,7 +317,7 @@ impl Receiver {
 
     /// Buffers that the kernel has, or that wait for the rest of their packet.
     pub(super) fn held(&self) -> usize {
-        self.out() + self.waiting() + self.leaked
+        self.out() + self.chain.held() + self.leaked
     }
 
     /// Leaks what the kernel has, and goes on counting it.
@@ -394,7 +334,7 @@ impl Receiver {
     /// Takes everything back, once the socket is closed; says how many buffers there were.
     pub(super) fn clear(&mut self) -> usize {
         let held = self.held();
-        self.partial = None;
+        self.chain.clear();
         match &mut self.given {
             Given::Pages(pages) => {
                 pages.clear();
