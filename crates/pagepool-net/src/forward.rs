@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use pagepool::{Bound, ETH_HEADER, Error, XdpBuff, XdpFrame, XdpFrameBulk, put_packets};
 
 use crate::device::{Device, TxQueue, Wake};
+use crate::error::{parameter, within};
 use crate::sys::event::Sleep;
 pub use cycles::PartCycles;
 use cycles::{LoopPart, Meter};
@@ -130,10 +131,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
 
     /// Takes at most `packets` packets from a port in one poll; 64 unless this is called.
     pub fn set_budget(&mut self, packets: usize) -> Result<(), Error> {
-        if !(1..=MOST).contains(&packets) {
-            let must_be = format!("1 to {MOST}");
-            return Err(Error::Parameter { field: "budget", value: packets.to_string(), must_be });
-        }
+        within("budget", packets, 1..=MOST)?;
         self.budget = packets;
         self.received.reserve_exact(packets);
         self.verdicts.reserve_exact(packets);
@@ -161,8 +159,8 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// Sends what another thread hands over out of a port of this one.
     pub fn add_handoff(&mut self, port: PortId, inlet: HandoffRx) -> Result<(), Error> {
         let Some(at) = self.place(port) else {
-            let must_be = "a port of this forwarder with a device, as add_port returns it".into();
-            return Err(Error::Parameter { field: "port", value: port.0.to_string(), must_be });
+            let must_be = "a port of this forwarder with a device, as add_port returns it";
+            return Err(parameter("port", port.0, must_be));
         };
         self.ports[at].add_handoff(inlet);
         Ok(())

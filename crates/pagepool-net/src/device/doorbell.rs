@@ -90,6 +90,44 @@ impl Sleeper {
     }
 }
 
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU32;
+    use std::time::Duration;
+
+    /// Two threads hand a number to and fro; each sleeps until it is its turn. One wake-up that is lost ends
+    /// it.
+    #[test]
+    fn no_ring_is_lost() {
+        const ROUNDS: u32 = 20_000;
+        let bells = Arc::new([Doorbell::new().unwrap(), Doorbell::new().unwrap()]);
+        let turn = Arc::new(AtomicU32::new(0));
+        let play = |me: usize, bells: Arc<[Doorbell; 2]>, turn: Arc<AtomicU32>| {
+            let mine = |turn: &AtomicU32| turn.load(Ordering::Acquire) as usize % 2 == me;
+            while turn.load(Ordering::Acquire) < ROUNDS {
+                bells[me].sleep();
+                if !mine(&turn) && turn.load(Ordering::Acquire) < ROUNDS {
+                    let [woken] = event::wait_readable([Some(bells[me].event())], Duration::from_secs(20));
+                    assert!(woken, "turn {} was told", turn.load(Ordering::Acquire));
+                }
+                bells[me].awake();
+                if mine(&turn) {
+                    turn.fetch_add(1, Ordering::Release);
+                    bells[1 - me].ring();
+                }
+            }
+            bells[1 - me].ring();
+        };
+        let (others, other_turn) = (bells.clone(), turn.clone());
+        let other = std::thread::spawn(move || play(1, others, other_turn));
+        play(0, bells, turn.clone());
+        other.join().unwrap();
+        assert!(turn.load(Ordering::Relaxed) >= ROUNDS);
+    }
+}
+
 /// Every interleaving, and every order that the memory model allows.
 #[cfg(all(test, loom))]
 mod model {
@@ -140,43 +178,5 @@ mod model {
                 "asleep with {sees}, and nobody wakes it"
             );
         });
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicU32;
-    use std::time::Duration;
-
-    /// Two threads hand a number to and fro; each sleeps until it is its turn. One wake-up that is lost ends
-    /// it.
-    #[test]
-    fn no_ring_is_lost() {
-        const ROUNDS: u32 = 20_000;
-        let bells = Arc::new([Doorbell::new().unwrap(), Doorbell::new().unwrap()]);
-        let turn = Arc::new(AtomicU32::new(0));
-        let play = |me: usize, bells: Arc<[Doorbell; 2]>, turn: Arc<AtomicU32>| {
-            let mine = |turn: &AtomicU32| turn.load(Ordering::Acquire) as usize % 2 == me;
-            while turn.load(Ordering::Acquire) < ROUNDS {
-                bells[me].sleep();
-                if !mine(&turn) && turn.load(Ordering::Acquire) < ROUNDS {
-                    let [woken] = event::wait_readable([Some(bells[me].event())], Duration::from_secs(20));
-                    assert!(woken, "turn {} was told", turn.load(Ordering::Acquire));
-                }
-                bells[me].awake();
-                if mine(&turn) {
-                    turn.fetch_add(1, Ordering::Release);
-                    bells[1 - me].ring();
-                }
-            }
-            bells[1 - me].ring();
-        };
-        let (others, other_turn) = (bells.clone(), turn.clone());
-        let other = std::thread::spawn(move || play(1, others, other_turn));
-        play(0, bells, turn.clone());
-        other.join().unwrap();
-        assert!(turn.load(Ordering::Relaxed) >= ROUNDS);
     }
 }

@@ -13,6 +13,7 @@ use pagepool::{Bound, Error, PageBuf, XdpBuff, XdpFrameBulk};
 use super::seam::{Armed, Device, DeviceInfo, QueueState};
 use super::stats::DeviceStats;
 use super::tx_queue::TxQueue;
+use crate::error::parameter;
 
 /// How often something goes wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,10 +71,21 @@ impl Default for FaultParams {
 
 impl FaultParams {
     fn check(&self) -> Result<(), Error> {
-        let refuse = |field, must_be: &str| {
-            Err(Error::Parameter { field, value: "0".into(), must_be: must_be.into() })
-        };
-        let chances = [
+        for (field, chance) in self.chances() {
+            if matches!(chance, Chance::Every(0) | Chance::OneIn(0)) {
+                return Err(parameter(field, 0, "1 or more: for no fault it is Chance::Never"));
+            }
+        }
+        match (self.seed, self.delay_polls) {
+            (0, _) => Err(parameter("seed", 0, "any other number")),
+            (_, 0) => Err(parameter("delay_polls", 0, "1 or more")),
+            _ => Ok(()),
+        }
+    }
+
+    /// In the order of [`FaultKind`].
+    fn chances(&self) -> [(&'static str, Chance); 8] {
+        [
             ("drop", self.drop),
             ("duplicate", self.duplicate),
             ("reorder", self.reorder),
@@ -82,17 +94,7 @@ impl FaultParams {
             ("stall_completions", self.stall_completions),
             ("refuse_transmits", self.refuse_transmits),
             ("die", self.die),
-        ];
-        for (field, chance) in chances {
-            if matches!(chance, Chance::Every(0) | Chance::OneIn(0)) {
-                return refuse(field, "1 or more: for no fault it is Chance::Never");
-            }
-        }
-        match (self.seed, self.delay_polls) {
-            (0, _) => refuse("seed", "any other number"),
-            (_, 0) => refuse("delay_polls", "1 or more"),
-            _ => Ok(()),
-        }
+        ]
     }
 }
 
@@ -117,25 +119,35 @@ pub struct FaultCounts {
     pub died: u64,
 }
 
-/// A chance, and how often it was asked.
+/// What can go wrong.
+#[derive(Clone, Copy, Debug)]
+enum FaultKind {
+    Drop,
+    Duplicate,
+    Reorder,
+    Corrupt,
+    Delay,
+    Stall,
+    Refuse,
+    Die,
+}
+
+/// The chance of each fault, and how often it was asked.
 #[derive(Debug)]
 struct Dice {
-    chance: Chance,
-    asked: u64,
+    chances: [(Chance, u64); 8],
+    random: u64,
 }
 
 impl Dice {
-    fn new(chance: Chance) -> Self {
-        Self { chance, asked: 0 }
-    }
-
     /// Whether it goes wrong this time; and counts it.
-    fn falls(&mut self, random: &mut u64, count: &mut u64) -> bool {
-        self.asked += 1;
-        let falls = match self.chance {
+    fn fall(&mut self, fault: FaultKind, count: &mut u64) -> bool {
+        let (chance, asked) = &mut self.chances[fault as usize];
+        *asked += 1;
+        let falls = match *chance {
             Chance::Never => false,
-            Chance::Every(n) => self.asked.is_multiple_of(n.into()),
-            Chance::OneIn(n) => next(random).is_multiple_of(n.into()),
+            Chance::Every(n) => asked.is_multiple_of(n.into()),
+            Chance::OneIn(n) => next(&mut self.random).is_multiple_of(n.into()),
         };
         *count += u64::from(falls);
         falls
@@ -172,16 +184,8 @@ fn next(random: &mut u64) -> u64 {
 #[derive(Debug)]
 pub struct FaultNic<D> {
     inner: D,
-    random: u64,
-    drop: Dice,
-    duplicate: Dice,
-    reorder: Dice,
-    corrupt: Dice,
-    delay: Dice,
+    dice: Dice,
     delay_polls: u64,
-    stall: Dice,
-    refuse: Dice,
-    die: Dice,
     counts: FaultCounts,
     polls: u64,
     /// What the inner device gave in this poll.
@@ -201,16 +205,8 @@ impl<D: Device> FaultNic<D> {
         params.check()?;
         Ok(Self {
             inner,
-            random: params.seed,
-            drop: Dice::new(params.drop),
-            duplicate: Dice::new(params.duplicate),
-            reorder: Dice::new(params.reorder),
-            corrupt: Dice::new(params.corrupt),
-            delay: Dice::new(params.delay),
+            dice: Dice { chances: params.chances().map(|(_, chance)| (chance, 0)), random: params.seed },
             delay_polls: params.delay_polls.into(),
-            stall: Dice::new(params.stall_completions),
-            refuse: Dice::new(params.refuse_transmits),
-            die: Dice::new(params.die),
             counts: FaultCounts::default(),
             polls: 0,
             fresh: Vec::with_capacity(64),
@@ -249,24 +245,24 @@ impl<D: Device> FaultNic<D> {
 
     /// Applies the faults to a received packet.
     fn maltreat(&mut self, mut packet: XdpBuff, pool: &Bound) {
-        let (random, counts) = (&mut self.random, &mut self.counts);
-        if self.drop.falls(random, &mut counts.dropped) {
+        let (dice, counts) = (&mut self.dice, &mut self.counts);
+        if dice.fall(FaultKind::Drop, &mut counts.dropped) {
             return;
         }
-        if self.corrupt.falls(random, &mut counts.corrupted) {
-            flip_a_bit(packet.data_mut(), next(random));
+        if dice.fall(FaultKind::Corrupt, &mut counts.corrupted) {
+            flip_a_bit(packet.data_mut(), next(&mut dice.random));
         }
         let mut copied = 0;
-        if self.duplicate.falls(random, &mut copied)
+        if dice.fall(FaultKind::Duplicate, &mut copied)
             && let Some(copy) = copy(&packet, pool)
         {
             counts.duplicated += 1;
             self.ready.push_back(copy);
         }
-        if self.delay.falls(random, &mut counts.delayed) {
+        if dice.fall(FaultKind::Delay, &mut counts.delayed) {
             return self.late.push_back((self.polls + self.delay_polls, packet));
         }
-        if !self.reorder.falls(random, &mut counts.reordered) {
+        if !dice.fall(FaultKind::Reorder, &mut counts.reordered) {
             return self.ready.push_back(packet);
         }
         match self.ready.pop_back() {
@@ -305,7 +301,7 @@ impl<D: Device> Device for FaultNic<D> {
     }
 
     fn receive(&mut self, pool: &Bound, into: &mut Vec<XdpBuff>, budget: usize) -> usize {
-        self.dead = self.dead || self.die.falls(&mut self.random, &mut self.counts.died);
+        self.dead = self.dead || self.dice.fall(FaultKind::Die, &mut self.counts.died);
         if self.dead {
             return 0;
         }
@@ -325,14 +321,14 @@ impl<D: Device> Device for FaultNic<D> {
     }
 
     fn transmit(&mut self, queue: &mut TxQueue) -> usize {
-        if self.dead || self.refuse.falls(&mut self.random, &mut self.counts.refused) {
+        if self.dead || self.dice.fall(FaultKind::Refuse, &mut self.counts.refused) {
             return 0;
         }
         self.inner.transmit(queue)
     }
 
     fn complete(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize {
-        if self.dead || self.stall.falls(&mut self.random, &mut self.counts.stalled) {
+        if self.dead || self.dice.fall(FaultKind::Stall, &mut self.counts.stalled) {
             return 0;
         }
         self.inner.complete(done, budget)
@@ -378,13 +374,13 @@ mod tests {
 
     #[test]
     fn chances_are_what_they_say() {
-        let (mut random, mut count) = (1, 0);
-        let mut third = Dice::new(Chance::Every(3));
-        let falls: Vec<_> = (0..7).map(|_| third.falls(&mut random, &mut count)).collect();
+        let dice = |chance| Dice { chances: [(chance, 0); 8], random: 1 };
+        let (mut third, mut count) = (dice(Chance::Every(3)), 0);
+        let falls: Vec<_> = (0..7).map(|_| third.fall(FaultKind::Drop, &mut count)).collect();
         assert_eq!(falls, [false, false, true, false, false, true, false]);
         assert_eq!(count, 2);
-        let mut rare = Dice::new(Chance::OneIn(10));
-        count = (0..10_000).filter(|_| rare.falls(&mut random, &mut 0)).count() as u64;
+        let mut rare = dice(Chance::OneIn(10));
+        count = (0..10_000).filter(|_| rare.fall(FaultKind::Drop, &mut 0)).count() as u64;
         assert!((900..1100).contains(&count), "{count} of 10000, asked for one in ten");
     }
 

@@ -14,6 +14,7 @@ use pagepool::{Error, XdpFrame};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
 use crate::device::doorbell::Doorbell;
+use crate::error::within;
 
 /// Most frames that a handoff holds.
 const MOST: usize = 1 << 16;
@@ -28,10 +29,7 @@ const MOST: usize = 1 << 16;
 /// # Ok::<(), pagepool::Error>(())
 /// ```
 pub fn handoff(frames: usize) -> Result<(HandoffTx, HandoffRx), Error> {
-    if !(1..=MOST).contains(&frames) {
-        let must_be = format!("1 to {MOST}");
-        return Err(Error::Parameter { field: "frames", value: frames.to_string(), must_be });
-    }
+    within("frames", frames, 1..=MOST)?;
     let (frames, into) = RingBuffer::new(frames);
     let bell = Arc::new(Doorbell::new()?);
     Ok((HandoffTx { frames, bell: bell.clone(), owes: false }, HandoffRx { frames: into, bell }))

@@ -2,6 +2,8 @@
 
 use pagepool::{Error, MAX_FRAGS};
 
+use crate::error::within;
+
 /// Most slots of a ring: ids name a slot in 16 bits.
 const MAX_RING: usize = 1 << 15;
 /// Longest packet: more than any network sends.
@@ -31,18 +33,11 @@ impl Default for MemNicParams {
 
 impl MemNicParams {
     pub(super) fn check(&self) -> Result<(), Error> {
-        within("rx_ring", self.rx_ring, 2, MAX_RING)?;
-        within("max_buffers", self.max_buffers, 1, MAX_FRAGS + 1)?;
-        within("tx_ring", self.tx_ring, self.max_buffers.max(2), MAX_RING)?;
-        within("max_packet", self.max_packet, pagepool::ETH_HEADER, MAX_PACKET)
+        within("rx_ring", self.rx_ring, 2..=MAX_RING)?;
+        within("max_buffers", self.max_buffers, 1..=MAX_FRAGS + 1)?;
+        within("tx_ring", self.tx_ring, self.max_buffers.max(2)..=MAX_RING)?;
+        within("max_packet", self.max_packet, pagepool::ETH_HEADER..=MAX_PACKET)
     }
-}
-
-fn within(field: &'static str, value: usize, from: usize, to: usize) -> Result<(), Error> {
-    if (from..=to).contains(&value) {
-        return Ok(());
-    }
-    Err(Error::Parameter { field, value: value.to_string(), must_be: format!("{from} to {to}") })
 }
 
 #[cfg(test)]

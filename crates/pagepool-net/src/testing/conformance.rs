@@ -1,5 +1,6 @@
 //! What every device must do, as a test that any crate can run over its own.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -333,16 +334,10 @@ fn ends_in_every_order(make: &impl Fn() -> Rig, dead: bool) {
         }
         let Rig { device, far, pool, provider, verify, .. } = rig;
         let memory = Arc::downgrade(&provider);
-        let mut parts = (Some(device), Some(far), Some(pool), Some(provider), Some(held));
-        for part in &order {
-            match part {
-                0 => drop(parts.0.take()),
-                1 => drop(parts.1.take()),
-                2 => drop(parts.2.take()),
-                3 => drop(parts.3.take()),
-                _ => drop(parts.4.take()),
-            }
-        }
+        let parts: [Box<dyn Any>; 5] =
+            [Box::new(device), Box::new(far), Box::new(pool), Box::new(provider), Box::new(held)];
+        let mut parts = parts.map(Some);
+        order.iter().for_each(|&part| drop(parts[part].take()));
         assert!(memory.upgrade().is_none(), "something is not home after dropping in the order {order:?}");
         verify();
     }

@@ -99,26 +99,22 @@ impl Rig {
 
     /// A packet of the pool with these bytes, in as many buffers as it takes.
     pub(super) fn frame(&self, bytes: &[u8]) -> XdpFrame {
-        let capacity = self.capacity();
-        let mut parts = bytes.chunks(capacity);
-        let head = self.filled(parts.next().unwrap_or(&[]));
-        let mut packet = XdpBuff::received(head, bytes.len().min(capacity)).expect("it was filled");
-        for part in parts {
-            let buffer = self.filled(part);
-            let offset = buffer.packet_offset();
-            packet.add_frag(buffer, offset, part.len()).expect("a chain, and room in it");
-        }
-        XdpFrame::from(packet)
+        let mut parts = bytes.chunks(self.capacity());
+        self.chained(parts.next().unwrap_or(&[]), parts)
     }
 
     /// A frame of `buffers` buffers with 100 bytes in each.
     pub(super) fn scattered(&self, buffers: usize) -> XdpFrame {
-        let part = [9; 100];
-        let mut packet = XdpBuff::received(self.filled(&part), 100).expect("it was filled");
-        for _ in 1..buffers {
-            let buffer = self.filled(&part);
+        self.chained(&[9; 100], std::iter::repeat_n(&[9; 100][..], buffers - 1))
+    }
+
+    /// A frame with a buffer for each part.
+    fn chained<'a>(&self, first: &[u8], more: impl Iterator<Item = &'a [u8]>) -> XdpFrame {
+        let mut packet = XdpBuff::received(self.filled(first), first.len()).expect("it was filled");
+        for part in more {
+            let buffer = self.filled(part);
             let offset = buffer.packet_offset();
-            packet.add_frag(buffer, offset, 100).expect("a chain, and room in it");
+            packet.add_frag(buffer, offset, part.len()).expect("a chain, and room in it");
         }
         XdpFrame::from(packet)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pagepool::Error;
 
 use super::bpf::redirect::Redirect;
-use crate::error::parameter;
+use crate::error::{parameter, within};
 
 /// Most slots of a ring. Linux takes more; a table of buffers goes with them.
 const MAX_RING: u32 = 1 << 16;
@@ -181,13 +181,8 @@ impl Default for BusyPoll {
 
 impl BusyPoll {
     fn check(self) -> Result<(), Error> {
-        if !(1..=i32::MAX as u32).contains(&self.micros) {
-            return Err(parameter("busy_poll.micros", self.micros, format!("1 to {}", i32::MAX)));
-        }
-        if !(1..=u32::from(u16::MAX)).contains(&self.budget) {
-            return Err(parameter("busy_poll.budget", self.budget, format!("1 to {}", u16::MAX)));
-        }
-        Ok(())
+        within("busy_poll.micros", self.micros, 1..=i32::MAX as u32)?;
+        within("busy_poll.budget", self.budget, 1..=u32::from(u16::MAX))
     }
 }
 
@@ -216,9 +211,7 @@ impl XskParams {
         };
         ring("rx_ring", self.rx_ring)?;
         ring("tx_ring", self.tx_ring)?;
-        if self.rx_buffers > MAX_RING {
-            return Err(parameter("rx_buffers", self.rx_buffers, format!("0 to {MAX_RING}")));
-        }
+        within("rx_buffers", self.rx_buffers, 0..=MAX_RING)?;
         self.busy_poll.map_or(Ok(()), BusyPoll::check)
     }
 }

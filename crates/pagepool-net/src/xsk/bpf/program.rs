@@ -155,17 +155,24 @@ const fn op(code: u8, to: u8, from: u8, offset: i16, imm: i32) -> Insn {
     Insn { code, registers: from << 4 | to, offset, imm }
 }
 
+const fn copy(to: u8, from: u8) -> Insn {
+    op(MOVE, to, from, 0, 0)
+}
+
+const fn set(to: u8, value: i32) -> Insn {
+    op(MOVE_IMM, to, 0, 0, value)
+}
+
+const fn call(helper: i32) -> Insn {
+    op(CALL, 0, 0, 0, helper)
+}
+
+const LEAVE: Insn = op(EXIT, 0, 0, 0, 0);
+
 /// The XDP program that redirects packets to the sockets of a map.
 pub(in crate::xsk) fn redirect(map: i32) -> [Insn; 6] {
     let [map, rest] = load_64_as(1, MAP_FD, [map, 0]);
-    [
-        op(LOAD_WORD, 2, 1, RX_QUEUE_INDEX, 0),
-        map,
-        rest,
-        op(MOVE_IMM, 3, 0, 0, XDP_PASS),
-        op(CALL, 0, 0, 0, REDIRECT_MAP),
-        op(EXIT, 0, 0, 0, 0),
-    ]
+    [op(LOAD_WORD, 2, 1, RX_QUEUE_INDEX, 0), map, rest, set(3, XDP_PASS), call(REDIRECT_MAP), LEAVE]
 }
 
 /// The parameters of the BPF program that sends.
@@ -187,14 +194,14 @@ pub(in crate::xsk) struct Sends {
 /// [`UNKNOWN`]; or [`ELSEWHERE`].
 pub(in crate::xsk) fn send(what: Sends) -> Vec<Insn> {
     let mut code = Code::default();
-    code.extend([op(MOVE, 6, 1, 0, 0), op(CALL, 0, 0, 0, GET_NETNS_COOKIE)]);
+    code.extend([copy(6, 1), call(GET_NETNS_COOKIE)]);
     code.extend(load_64(1, what.namespace));
     code.jump(Label::Elsewhere, op(IF_NOT_EQUAL, 0, 1, 0, 0));
     code.extend([
-        op(MOVE_IMM, 1, 0, 0, what.queue as i32 + 1),
+        set(1, what.queue as i32 + 1),
         op(STORE_WORD, 6, 1, QUEUE_MAPPING, 0),
         op(LOAD_WORD, 8, 6, COUNT, 0),
-        op(MOVE_IMM, 9, 0, 0, 0),
+        set(9, 0),
     ]);
     read_entries(&mut code, &what);
     code.mark(Label::Next);
@@ -202,35 +209,35 @@ pub(in crate::xsk) fn send(what: Sends) -> Vec<Insn> {
     code.jump(Label::Out, op(IF_EQUAL_IMM, 9, 0, 0, MOST as i32));
     read_packet(&mut code, &what);
     write_packet(&mut code, what.scratch);
-    code.extend([op(MOVE, 1, 6, 0, 0), op(MOVE_IMM, 2, 0, 0, what.interface as i32)]);
-    code.extend([op(MOVE_IMM, 3, 0, 0, 0), op(CALL, 0, 0, 0, CLONE_REDIRECT)]);
+    code.extend([copy(1, 6), set(2, what.interface as i32)]);
+    code.extend([set(3, 0), call(CLONE_REDIRECT)]);
     code.jump(Label::Out, op(IF_NEGATIVE, 0, 0, 0, 0));
     code.jump(Label::Unknown, op(IF_EQUAL_IMM, 0, 0, 0, NET_XMIT_CN));
     code.extend([op(ADD_IMM, 9, 0, 0, 1)]);
     code.jump(Label::Next, op(JUMP, 0, 0, 0, 0));
     code.mark(Label::Out);
-    code.extend([op(MOVE, 0, 9, 0, 0), op(EXIT, 0, 0, 0, 0)]);
+    code.extend([copy(0, 9), LEAVE]);
     code.mark(Label::Unknown);
-    code.extend([op(MOVE, 0, 9, 0, 0), op(OR_IMM, 0, 0, 0, UNKNOWN as i32), op(EXIT, 0, 0, 0, 0)]);
+    code.extend([copy(0, 9), op(OR_IMM, 0, 0, 0, UNKNOWN as i32), LEAVE]);
     code.mark(Label::Elsewhere);
-    code.extend([op(MOVE_IMM, 0, 0, 0, ELSEWHERE as i32), op(EXIT, 0, 0, 0, 0)]);
+    code.extend([set(0, ELSEWHERE as i32), LEAVE]);
     code.finish()
 }
 
 /// Copies all entries to the scratch memory.
 fn read_entries(code: &mut Code, what: &Sends) {
     code.jump(Label::Out, op(IF_ABOVE_IMM, 8, 0, 0, MOST as i32));
-    code.extend([op(MOVE, 2, 8, 0, 0), op(SHIFT_LEFT_IMM, 2, 0, 0, ENTRY_SHIFT)]);
+    code.extend([copy(2, 8), op(SHIFT_LEFT_IMM, 2, 0, 0, ENTRY_SHIFT)]);
     code.extend(in_scratch(1, what.scratch, 0));
     code.extend([op(LOAD_WORD, 3, 6, FIRST, 0), op(SHIFT_LEFT_IMM, 3, 0, 0, ENTRY_SHIFT)]);
     code.extend(load_64(4, what.ring));
-    code.extend([op(ADD, 3, 4, 0, 0), op(CALL, 0, 0, 0, PROBE_READ_USER)]);
+    code.extend([op(ADD, 3, 4, 0, 0), call(PROBE_READ_USER)]);
     code.jump(Label::Out, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
 }
 
 /// Copies a packet to the scratch memory, and its length to r7: no helper copies it to where it goes.
 fn read_packet(code: &mut Code, what: &Sends) {
-    code.extend([op(MOVE, 4, 9, 0, 0), op(SHIFT_LEFT_IMM, 4, 0, 0, ENTRY_SHIFT)]);
+    code.extend([copy(4, 9), op(SHIFT_LEFT_IMM, 4, 0, 0, ENTRY_SHIFT)]);
     code.extend(in_scratch(1, what.scratch, 0));
     code.extend([op(ADD, 1, 4, 0, 0), op(LOAD_WORD, 7, 1, 8, 0)]);
     code.jump(Label::Out, op(IF_ABOVE_IMM, 7, 0, 0, LONGEST));
@@ -239,7 +246,7 @@ fn read_packet(code: &mut Code, what: &Sends) {
     code.extend(load_64(4, what.memory));
     code.extend([op(ADD, 3, 4, 0, 0)]);
     code.extend(in_scratch(1, what.scratch, ENTRIES));
-    code.extend([op(MOVE, 2, 7, 0, 0), op(CALL, 0, 0, 0, PROBE_READ_USER)]);
+    code.extend([copy(2, 7), call(PROBE_READ_USER)]);
     code.jump(Label::Out, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
 }
 
@@ -247,17 +254,12 @@ fn read_packet(code: &mut Code, what: &Sends) {
 fn write_packet(code: &mut Code, scratch: i32) {
     code.extend([op(LOAD_WORD, 1, 6, LEN, 0)]);
     code.jump(Label::Write, op(IF_EQUAL, 1, 7, 0, 0));
-    code.extend([
-        op(MOVE, 1, 6, 0, 0),
-        op(MOVE, 2, 7, 0, 0),
-        op(MOVE_IMM, 3, 0, 0, 0),
-        op(CALL, 0, 0, 0, SKB_CHANGE_TAIL),
-    ]);
+    code.extend([copy(1, 6), copy(2, 7), set(3, 0), call(SKB_CHANGE_TAIL)]);
     code.jump(Label::Out, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
     code.mark(Label::Write);
-    code.extend([op(MOVE, 1, 6, 0, 0), op(MOVE_IMM, 2, 0, 0, 0)]);
+    code.extend([copy(1, 6), set(2, 0)]);
     code.extend(in_scratch(3, scratch, ENTRIES));
-    code.extend([op(MOVE, 4, 7, 0, 0), op(MOVE_IMM, 5, 0, 0, 0), op(CALL, 0, 0, 0, SKB_STORE_BYTES)]);
+    code.extend([copy(4, 7), set(5, 0), call(SKB_STORE_BYTES)]);
     code.jump(Label::Out, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
 }
 
