@@ -43,8 +43,8 @@ impl NetlinkSocket {
         Ok(Self { socket, sequence: 0, buffer: vec![0; DATAGRAM_BYTES].into() })
     }
 
-    /// Sends a request and reads those messages of the answer that are of one kind. A table that changed while
-    /// it was read is read again.
+    /// Sends a request and reads those messages of the answer that are of one kind. A table that changed
+    /// meanwhile is read again.
     pub(crate) fn exchange<T>(
         &mut self,
         mut request: Request,

@@ -208,7 +208,8 @@ impl Netlink {
 
     fn change(&mut self, request: Request, what: &'static str, about: &str) -> Result<(), NetError> {
         let asked = RequestText { request: what, about };
-        self.socket.exchange(request, asked, uapi::NLMSG_DONE, |_| Ok(())).map(drop) // the answer is an error of 0
+        // The answer is an error of 0, and nothing to be read.
+        self.socket.exchange(request, asked, uapi::NLMSG_DONE, |_| Ok(())).map(drop)
     }
 }
 
