@@ -61,7 +61,8 @@ impl NetlinkSocket {
             })?;
             let mut read = Vec::new();
             let pick = |message: &NetlinkMessage<'_>| {
-                Ok(read.extend((message.kind == kind).then(|| parse(message)).transpose()?))
+                read.extend((message.kind == kind).then(|| parse(message)).transpose()?);
+                Ok(())
             };
             if !self.collect(asked, deadline, pick)? {
                 return Ok(read);
