@@ -160,6 +160,19 @@ fn the_guide_lists_every_function() {
     compare_or_write(&guide(), &guide_now());
 }
 
+/// All but what the inline functions of the header call for themselves.
+#[test]
+fn the_c_tests_call_every_function() {
+    let files = fs::read_dir(root().join("tests/c")).expect("the folder of the C tests");
+    let tests: String = files.map(|file| read(&file.expect("it is being listed").path())).collect();
+    let called: std::collections::BTreeSet<&str> =
+        tests.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let symbols = symbols();
+    let untested: Vec<&str> =
+        symbols.lines().filter(|name| *name != "pagepool_inline_tables" && !called.contains(name)).collect();
+    assert!(untested.is_empty(), "no test in tests/c calls {untested:?}");
+}
+
 /// So that no document is left behind by a new name.
 #[test]
 fn documents_name_what_is_there() {

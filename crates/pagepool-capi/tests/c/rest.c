@@ -67,6 +67,11 @@ static void domains(void)
     bufs[0] = pagepool_alloc_page(pool);
     CHECK(pagepool_buf_dma_addr(bufs[0]) == 0x100000000 + 4096ull * pagepool_buf_page_index(bufs[0]));
     CHECK(pagepool_buf_dma_addr_in(bufs[0], both[1]) == (uint64_t)(uintptr_t)pagepool_buf_data(bufs[0]));
+    struct pagepool_shared *shared;
+    uint64_t addr = pagepool_buf_dma_addr(bufs[0]);
+    CHECK(pagepool_buf_share(bufs[0], &shared) == 0 && pagepool_shared_dma_addr(shared) == addr);
+    CHECK(pagepool_shared_put(shared) == 0 && pagepool_shared_dma_addr(shared) == UINT64_MAX);
+    bufs[0] = pagepool_alloc_page(pool);
     int before = checked.syncs;
     CHECK(pagepool_buf_sync_for_cpu(bufs[0], 0, 64) == 0 && pagepool_buf_put(bufs[0]) == 0 &&
         checked.syncs == before + 2);
