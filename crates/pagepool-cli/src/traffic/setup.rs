@@ -193,14 +193,15 @@ impl fmt::Display for OpenedInterface {
         let pages = self.pages * self.queues.len();
         write!(
             f,
-            "{}: {attach}, {copy}, queues {} of {}, MTU {}, chunks of {}{}, rings of {}, {} pages ({:.1} \
-             MiB){tx_mode}",
+            "{}: {attach}, {copy}, queues {} ({} of {}), MTU {}, chunks of {} bytes{}, rings of {} slots, {} \
+             pages ({:.1} MiB){tx_mode}",
             self.name,
             listed(&self.queues),
+            self.queues.len(),
             self.queues_of,
             self.mtu,
             self.chunk,
-            if self.multi_buffer { ", several per packet" } else { "" },
+            if self.multi_buffer { " (several per packet)" } else { "" },
             self.ring,
             grouped(pages as u64),
             (pages * PAGE_SIZE) as f64 / f64::from(1 << 20)
