@@ -43,10 +43,10 @@ impl PageBuf {
     /// # use pagepool::{Arena, ArenaParams, PageBuf, Pool, PoolParams};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
-    /// let (home, place) = pool.alloc_page().unwrap().into_token();
-    /// assert_eq!(home, pool.handle().token());
+    /// let (pool_word, page_word) = pool.alloc_page().unwrap().into_token();
+    /// assert_eq!(pool_word, pool.handle().token());
     /// // SAFETY: the two words were just given, and are used once.
-    /// drop(unsafe { PageBuf::from_token(home, place) });
+    /// drop(unsafe { PageBuf::from_token(pool_word, page_word) });
     /// assert_eq!(pool.inflight().out, 0);
     /// # Ok::<(), pagepool::Error>(())
     /// ```

@@ -43,7 +43,7 @@ impl PoolPtr {
         }
     }
 
-    /// The last fragment of a page came home: the page is the device's again, and stays in the pool. If a
+    /// The last fragment of a page returned: the page is the device's again, and stays in the pool. If a
     /// `PageRef` lives or it is emergency memory, it must not be used again, and leaves.
     #[inline(always)]
     pub(crate) fn split_page_stays(self, owner: OwnerProof, page: PageIdx) -> bool {

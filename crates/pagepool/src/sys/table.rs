@@ -1,7 +1,7 @@
 //! Large tables that cost memory only where they are touched.
 
 // UNSAFETY: a slice is made from zeroed memory, for element types of which all-zero is a value.
-#![cfg_attr(not(loom), expect(unsafe_code))]
+#![expect(unsafe_code)]
 
 use crate::error::Error;
 
@@ -9,23 +9,17 @@ use crate::error::Error;
 ///
 /// # Safety
 /// All-zero bytes must be a valid value of the type.
-#[cfg(not(loom))]
 pub(crate) unsafe trait Zeroable {}
 
 // SAFETY: an atomic integer has the representation of the integer, and zero is one.
-#[cfg(not(loom))]
 unsafe impl Zeroable for std::sync::atomic::AtomicU8 {}
 // SAFETY: an atomic integer has the representation of the integer, and zero is one.
-#[cfg(not(loom))]
 unsafe impl Zeroable for std::sync::atomic::AtomicU32 {}
 // SAFETY: an atomic integer has the representation of the integer, and zero is one.
-#[cfg(not(loom))]
 unsafe impl Zeroable for std::sync::atomic::AtomicU64 {}
 // SAFETY: zero is an integer.
-#[cfg(not(loom))]
 unsafe impl Zeroable for u8 {}
 // SAFETY: zero is an integer.
-#[cfg(not(loom))]
 unsafe impl Zeroable for u32 {}
 
 /// A slice of `len` zeroes. The system gives the memory when it is touched, so an area of millions of pages
