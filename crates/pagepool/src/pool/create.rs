@@ -53,9 +53,8 @@ impl Pool {
             next_queue: 0,
         };
         let on_busy = params.on_busy;
-        let (core, attached) = assemble(params, provider, &sizes, geometry)?;
-        policy.low_water_mark = core.provider().available(geometry.order);
-        let shared = Arc::new(core);
+        let (shared, attached) = assemble(params, provider, &sizes, geometry)?;
+        policy.low_water_mark = shared.provider().available(geometry.order);
         pool_ref::show(&shared);
         attached.keep();
         let deferred = DeferredQueue::new(sizes.deferred, on_busy, shared.deferred.clone());
@@ -71,7 +70,7 @@ fn assemble(
     provider: Arc<dyn Provider>,
     sizes: &PoolSizes,
     geometry: Geometry,
-) -> Result<(PoolCore, Attached), Error> {
+) -> Result<(Arc<PoolCore>, Attached), Error> {
     let event = params.wakeup.then(eventfd).transpose();
     let event =
         event.map_err(Error::of_call("eventfd", || "raise RLIMIT_NOFILE, or leave wakeup off".into()))?;
@@ -84,7 +83,8 @@ fn assemble(
     let wakeup = Arc::new(Wakeup::new(event));
     let lane = || Arc::new(Lane::new(id, sizes.lane, wakeup.clone()));
     let area = provider.area().clone();
-    let core = PoolCore {
+    // Made in its place: it has the cache in it, and is too large to be moved about on the stack.
+    let core = Arc::new(PoolCore {
         owner: AtomicU64::new(thread::NOBODY),
         base: area.base,
         meta: area.records(),
@@ -114,7 +114,7 @@ fn assemble(
         watch: Arc::new(EndWatch::new()),
         deferred: (sizes.deferred > 0).then(Arc::default),
         tags: params.tagging.then(|| Lock::new(Vec::new())),
-    };
+    });
     Ok((core, attached))
 }
 
