@@ -53,6 +53,7 @@ struct HotStack {
 
 impl HotStack {
     fn new(pages: usize, order: usize) -> Self {
+        // A small area keeps half of its pages in the buddy, where they can become pages of other orders.
         let most = (HOT_PAGES >> order).max(HOT_LEAST).min((pages >> order) / 2).max(1);
         Self { slots: vec![PageIdx(0); most].into(), len: 0 }
     }
@@ -166,6 +167,7 @@ impl FreePages {
     /// Pages of `order` that could be taken as things are, fragmentation included.
     pub(crate) fn count(&self, order: u8) -> usize {
         let state = self.state.lock();
+        // Higher orders count, for they can be cut. Lower ones do not: only pouring them shows what merges.
         let hot =
             |list: usize, o: usize| (state.hot[list * ORDERS + o].len as u64) << (o - usize::from(order));
         let on = |list: usize| -> u64 {
@@ -268,6 +270,7 @@ impl FreeState {
         let stack = self.stack(list, order);
         let (size, len) = (stack.slots.len(), stack.len);
         // Half at least: spilling only what is missing would bring the next return here again.
+        // More than a whole stack: what goes in first would have to be spilt at once.
         let (excess, rest) = pages.split_at(pages.len().saturating_sub(size));
         let spilt = len.min((len + rest.len() - size).max(size / 2));
         self.spill(list, order, spilt);
@@ -283,6 +286,7 @@ impl FreeState {
 
     #[inline]
     fn went_out(&mut self, order: u8, pages: &[PageIdx]) {
+        // One count for all: which pages are out is kept in debug builds alone, for it touches a byte a page.
         self.free -= (pages.len() as u64) << order;
         #[cfg(debug_assertions)]
         for base in pages.iter().flat_map(|page| page.0..page.0 + (1 << order)) {
