@@ -111,7 +111,7 @@ run() {
     [ -n "$log" ] && echo "$1 $2 $line" >>"$log"
     printf '%-12s %-8s %10s' "$1" "$2" "$figure"
     echo "$1 $2 figure $figure" >>"$work/runs"
-    for part in all receive program return transmit call calls; do
+    for part in all receive handler return transmit call calls; do
         figure=$(echo "$line" | value $part)
         [ -n "$figure" ] && printf ' %s %s' $part "$figure" && echo "$1 $2 $part $figure" >>"$work/runs"
     done
@@ -156,13 +156,13 @@ awk '
             key = order[i]; form = w[1] ~ /^(tcp|gather)/ ? "%.2f" : "%.0f"; ours = w[1] " ours figure"
             line = "| " w[1] " | " w[2] " | " sprintf(form, median(key)) " | " sprintf(form " to " form, v[key, 1], v[key, n[key]]) " | "
             line = line (w[2] == "ours" || !(ours in n) ? "" : sprintf("%.2f times", median(ours) / median(key))) " | "
-            for (p = split("all receive program return transmit call calls", parts, " "); p >= 1; p--) {
+            for (p = split("all receive handler return transmit call calls", parts, " "); p >= 1; p--) {
                 of = w[1] " " w[2] " " parts[p]
                 if (of in n) said = parts[p] sprintf(" %.1f", median(of)) (said == "" ? "" : ", " said)
             }
             three = w[1] " ours "
             if (w[2] == "ours" && (three "receive") in n)
-                said = said sprintf("; receive + program + return %.1f", median(three "receive") + median(three "program") + median(three "return"))
+                said = said sprintf("; receive + handler + return %.1f", median(three "receive") + median(three "handler") + median(three "return"))
             print line said " |"; said = ""
         }
     }' "$work/sorted"

@@ -150,7 +150,7 @@ fn report(spent: &PartCycles, took: u64, slept: u64) -> String {
     let rx = |ticks| each(ticks, spent.rx_packets);
     format!(
         concat!(
-            r#"{{"receive":{:.1},"program":{:.1},"return":{:.1},"transmit":{:.1},"call":{:.1},"idle":{:.1},"#,
+            r#"{{"receive":{:.1},"handler":{:.1},"return":{:.1},"transmit":{:.1},"call":{:.1},"idle":{:.1},"#,
             r#""slept":{:.1},"took":{:.1},"burst":{:.1},"call_each":{:.0},"rx":{},"tx":{}}}"#
         ),
         rx(spent.receive_ticks),
