@@ -246,7 +246,19 @@ impl PortStep<'_> {
     /// or the packet is empty or longer than the device takes.
     #[inline]
     pub fn deliver(&mut self, packet: &[u8]) -> bool {
-        self.0.deliver(packet)
+        let wire = &mut *self.0;
+        match wire.room_for(packet.len()) {
+            Room::For(1) => wire.write_one(packet),
+            Room::For(buffers) => wire.write(packet, buffers),
+            Room::NotNow => {
+                wire.link.counts.no_buffer.add_one();
+                false
+            }
+            Room::Never => {
+                wire.link.counts.too_long.add_one();
+                false
+            }
+        }
     }
 
     /// Whether a packet of this length would have to wait for buffers.
@@ -267,43 +279,23 @@ impl PortStep<'_> {
     /// As [`take`](Self::take), but the packet stays the next one if `packet` says false; then this does too.
     #[inline]
     pub fn take_if(&mut self, packet: impl FnOnce(&[u8]) -> bool) -> bool {
-        self.0.take_if(packet)
-    }
-}
-
-impl Wire {
-    #[inline]
-    fn deliver(&mut self, packet: &[u8]) -> bool {
-        match self.room_for(packet.len()) {
-            Room::For(1) => self.write_one(packet),
-            Room::For(buffers) => self.write(packet, buffers),
-            Room::NotNow => {
-                self.link.counts.no_buffer.add_one();
-                false
-            }
-            Room::Never => {
-                self.link.counts.too_long.add_one();
-                false
-            }
-        }
-    }
-
-    #[inline]
-    fn take_if(&mut self, packet: impl FnOnce(&[u8]) -> bool) -> bool {
-        while let Some(count) = self.next_packet() {
-            let Some(len) = self.read(count) else {
-                self.sent(count);
+        let wire = &mut *self.0;
+        while let Some(count) = wire.next_packet() {
+            let Some(len) = wire.read(count) else {
+                wire.sent(count);
                 continue;
             };
-            if !packet(&self.scratch[..len]) {
+            if !packet(&wire.scratch[..len]) {
                 return false;
             }
-            self.sent(count);
+            wire.sent(count);
             return true;
         }
         false
     }
+}
 
+impl Wire {
     // ---- From the wire -----------------------------------------------------------------------------------
 
     #[inline]

@@ -78,9 +78,10 @@ impl std::fmt::Display for Stopped {
 /// A BPF program and the rings that it sends from.
 #[derive(Debug)]
 pub(super) struct Loaded {
-    slots: u32,
-    to_send: [Mapped; 2],
-    completed: [Mapped; 2],
+    /// For a sender, and their other ends.
+    ours: TxRings,
+    waiting: Consumer<Mapped, 2>,
+    done: Producer<Mapped, 1>,
     program: OwnedFd,
     least: usize,
     memory: u64,
@@ -123,7 +124,7 @@ impl Loaded {
 
     fn new(slots: u32, queue: Queue, memory: usize, always: bool) -> Result<Self, Error> {
         let rings = || Ok((Mapped::pair::<2>(slots)?, Mapped::pair::<1>(slots)?));
-        let (to_send, completed) = rings().map_err(|source| {
+        let ([to_send, waiting], [completed, done]) = rings().map_err(|source| {
             let remedy = format!("no memory for rings of {slots} entries: use a smaller tx_ring");
             Error::System { call: "mmap", remedy, source }
         })?;
@@ -132,22 +133,21 @@ impl Loaded {
             namespace: queue.namespace,
             interface: queue.index,
             queue: queue.number,
-            ring: to_send[0].address() as u64,
+            ring: to_send.address() as u64,
             memory: memory as u64,
             scratch: scratch.as_raw_fd(), // the BPF program keeps it
         };
         let program = sys::load(&bpf::send(sends), sys::Kind::Packet);
         let program = program.map_err(|e| refused("bpf(BPF_PROG_LOAD)", e))?;
         let least = if always { 1 } else { LEAST };
-        Ok(Self { slots, to_send, completed, program, least, memory: memory as u64 })
+        let ours = TxRings { send: Producer::new(to_send, slots), done: Consumer::new(completed, slots) };
+        let (waiting, done) = (Consumer::new(waiting, slots), Producer::new(done, slots));
+        Ok(Self { ours, waiting, done, program, least, memory: memory as u64 })
     }
 
     /// Takes the socket's rings over, and returns the rings for a sender.
     pub(super) fn over(self, kernel: TxRings) -> (BpfBatch, TxRings) {
-        let Self { slots, to_send: [to_send, waiting], completed: [completed, done], .. } = self;
-        let (waiting, done) = (Consumer::new(waiting, slots), Producer::new(done, slots));
-        let ours = TxRings { send: Producer::new(to_send, slots), done: Consumer::new(completed, slots) };
-        let Self { program, least, memory, .. } = self;
+        let Self { ours, waiting, done, program, least, memory } = self;
         (BpfBatch { waiting, done, kernel, program: Ok(program), least, memory }, ours)
     }
 }
@@ -240,7 +240,8 @@ impl BpfBatch {
                 number => return self.stop(Stopped::Refused(number)),
             },
         };
-        self.complete(sent.min(most));
+        // The kernel has copies, so all of them are done with.
+        pass(&mut self.waiting, &mut self.done, sent.min(most), |[addr, _]| [addr]);
         sent > 0
     }
 
@@ -258,31 +259,17 @@ impl BpfBatch {
         Some((self.memory + longest.addr, longest.len.min(LONGEST)))
     }
 
-    /// The first `sent` packets were sent.
-    fn complete(&mut self, sent: usize) {
-        let entry = self.waiting.read(sent);
-        (0..sent).for_each(|at| self.done.push([entry(at)[0]]));
-        self.waiting.release();
-        self.done.submit();
-    }
-
     /// Gives the kernel up to `waiting` packets, as room allows; returns how many.
     fn give(&mut self, waiting: usize) -> usize {
         let n = waiting.min(self.kernel.send.room(waiting));
-        let entry = self.waiting.read(n);
-        (0..n).for_each(|at| self.kernel.send.push(entry(at)));
-        self.waiting.release();
-        self.kernel.send.submit()
+        pass(&mut self.waiting, &mut self.kernel.send, n, |entry| entry)
     }
 
     /// Passes the kernel's completions on.
     fn take_completed(&mut self) {
         let got = self.kernel.done.peek(usize::MAX);
         let n = got.min(self.done.room(got));
-        let entry = self.kernel.done.read(n);
-        (0..n).for_each(|at| self.done.push(entry(at)));
-        self.kernel.done.release();
-        self.done.submit();
+        pass(&mut self.kernel.done, &mut self.done, n, |entry| entry);
     }
 
     /// Why the BPF program is run no more.
@@ -294,6 +281,20 @@ impl BpfBatch {
     pub(super) fn kernel_levels(&self) -> (usize, usize) {
         (self.kernel.send.level(), self.kernel.done.level())
     }
+}
+
+/// Moves `n` entries, for which there is room, from one ring to another; returns how many it published.
+#[inline(always)]
+fn pass<const FROM: usize, const TO: usize>(
+    from: &mut Consumer<Mapped, FROM>,
+    to: &mut Producer<Mapped, TO>,
+    n: usize,
+    entry_of: impl Fn([u64; FROM]) -> [u64; TO],
+) -> usize {
+    let entry = from.read(n);
+    (0..n).for_each(|at| to.push(entry_of(entry(at))));
+    from.release();
+    to.submit()
 }
 
 #[cfg(test)]

@@ -140,11 +140,13 @@ impl XskDevice {
         let (fd, has_memory) = umem.take_socket()?;
         let buffers = rx_buffers(&params, umem)?;
         let (rx, tx) = make_rings(fd.as_fd(), &params, buffers)?;
+        // A full ring is more than the default send buffer, at which the kernel would stop sending.
         sys::raise_send_buffer(fd.as_fd(), params.tx_ring.saturating_mul(SEND_BUFFER_PER_SLOT));
         let _ = sys::raise_transmit_budget(fd.as_fd(), params.tx_ring); // a call then sends less
         params.busy_poll.map_or(Ok(()), |busy| set_busy_poll(fd.as_fd(), busy))?;
         let fd = Arc::new(fd);
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index: link.index, number: params.queue };
+        // Before the bind: if it fails the queue was never taken.
         let (batch, why_ring) = Loaded::choose(&params, umem, queue, &link)?;
         umem.bind(&fd, has_memory, queue, params.busy_limit)?;
         let zero_copy = sys::is_zero_copy(fd.as_fd());
@@ -331,6 +333,7 @@ impl Open {
 fn kick_ring(rings: &TxRings, fd: BorrowedFd<'_>, zero_copy: bool, busy: bool, calls: &mut Calls) -> bool {
     for _ in 0..KICKS {
         let pending = rings.send.level();
+        // A zero-copy driver completes in its poll, which the call starts.
         let wanted = pending > 0 || (zero_copy && rings.done.level() == 0);
         if !wanted || !(busy || rings.send.needs_wakeup()) {
             break;
@@ -402,6 +405,7 @@ fn make_rings(fd: BorrowedFd<'_>, params: &XskParams, buffers: u32) -> Result<(R
             Error::System { call: "setsockopt(AF_XDP ring)", remedy, source }
         })
     };
+    // Twice as many: the kernel moves its index late, and none of the buffers is to wait for that.
     let fill = 2 * buffers.next_power_of_two();
     let (rx, tx) = (params.rx_ring, params.tx_ring);
     let (fill, received) = (Producer::new(ring(Ring::Fill, fill)?, fill), ring(Ring::Receive, rx)?);
@@ -447,6 +451,7 @@ impl Device for XskDevice {
         if self.look() {
             return Armed::Gone;
         }
+        // What is not sent before the sleep waits for its end: nobody else calls the kernel.
         self.kick_transmit();
         let at_most = self.nap();
         let Some(open) = self.open.as_mut().filter(|_| !self.gone) else { return Armed::Gone };

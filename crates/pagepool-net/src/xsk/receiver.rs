@@ -101,9 +101,11 @@ impl Receiver {
             if got == 0 {
                 break;
             }
+            // The kernel wrote these lines on another CPU: fetched together, their misses overlap.
             ring.prefetch(got);
             rings.fill.prefetch(into.len() - before, got); // for the buffers in their place
             self.accept(got, ring.read(got), into, stats);
+            // Behind the last read: from here on the kernel may write these slots again.
             ring.release();
         }
         let n = into.len() - before;
@@ -154,6 +156,7 @@ impl Receiver {
             let Descriptor { addr, len, options } = Descriptor::of_words(entry(at));
             (options == 0).then_some((addr, len)) // any other, known or not, is checked singly
         };
+        // Two loops, so that the one for aligned chunks tests no mode for each packet.
         match self.layout.unaligned {
             true => pages.remove_packets(n, move |at| whole(at).map(|(addr, len)| (flat(addr), len)), into),
             false => pages.remove_packets(n, whole, into),
@@ -179,6 +182,7 @@ impl Receiver {
     /// The chunk of an address in the table, and the offset in its buffer.
     #[inline(always)]
     fn place(&self, addr: u64) -> (usize, usize) {
+        // The address is the packet's: the room that the kernel keeps before it is in the offset.
         let addr = if self.layout.unaligned { flat(addr) } else { addr };
         let shift = self.layout.unit_shift;
         ((addr >> shift) as usize, (addr & ((1 << shift) - 1)) as usize)
@@ -194,6 +198,7 @@ impl Receiver {
         stats: &mut DeviceStats,
     ) {
         let want = self.most.saturating_sub(self.held());
+        // An idle round ends here, and touches no line that the kernel's CPU has.
         if want == 0 {
             return;
         }
@@ -252,10 +257,12 @@ impl Receiver {
         }
         let layout = self.layout;
         let mut slots = fill.slots();
+        // Entries of the table first, then the index: the kernel sees an address when the table has it (I4).
         let done = match layout.unaligned {
             true => pages.insert(batch, |page, offset| slots.push([at(page) + layout.colour(offset)])),
             false => pages.insert(batch, |page, _| slots.push([at(page)])),
         };
+        // Also after an error: what went into the table is on the ring.
         slots.note();
         done
     }
@@ -270,6 +277,7 @@ impl Receiver {
         for _ in 0..want {
             let Some(frag) = pool.alloc_frag(self.layout.chunk as usize) else { return 0 };
             if !self.give_frag(fill, frag, mapping) {
+                // One tells enough: the next buffer is of the same pool, and of the same memory.
                 return 1;
             }
         }
@@ -322,6 +330,7 @@ impl Receiver {
 
     /// Leaks what the kernel has, and goes on counting it.
     pub(super) fn forget(&mut self) {
+        // Not dropped: memory that the kernel may still write must not be handed out again.
         self.leaked += match &mut self.given {
             Given::Pages(pages) => pages.forget(),
             Given::Frags(frags, out) => {

@@ -84,6 +84,7 @@ impl Sender {
     ) -> usize {
         let mut sent = 0;
         loop {
+            // A burst may have packets of several pools in turn: one check for each run of them.
             let of_one_pool = self.transmit_pages_of_one_pool(rings, packets, mappings, stats);
             sent += of_one_pool;
             if of_one_pool == 0 || packets.is_empty() {
@@ -197,6 +198,7 @@ impl Sender {
     fn finish(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
         // Nothing is trusted: an address beyond the UMEM finds no entry in either table.
         let page = PageIdx(u32::try_from(addr >> PAGE_SHIFT).ok()?);
+        // Whole pages first: most packets are one, and a byte of the table tells.
         match self.whole.remove(page) {
             Some(page) => bulk.push_buffer(page),
             None => return self.finish_slot(addr, bulk),
@@ -220,6 +222,7 @@ impl Sender {
 
     fn unlink_exactly(&mut self, addr: u64) -> Option<u32> {
         let page = (addr >> PAGE_SHIFT) as usize;
+        // By page: the kernel completes by address, and a list of all slots would be searched.
         let mut at = *self.pages.get(page)?;
         let mut before = NONE;
         while at != NONE {
@@ -240,6 +243,8 @@ impl Sender {
     /// Buffers that may still be sent. A page that is sent whole counts for a slot.
     #[inline]
     pub(super) fn room(&self) -> usize {
+        // Both tables share one limit, the slots of the completion ring. The kernel reserves a slot there
+        // before it sends, and so always finds one.
         self.slots.free().saturating_sub(self.whole.len())
     }
 
@@ -298,6 +303,7 @@ impl TxRing for Sending<'_> {
                     fetch(sender.copied_from, descriptor.addr, segment.len());
                 }
                 Err(never) => {
+                    // Those before it were written and not published: the kernel never sees them.
                     send.cancel(at);
                     return never;
                 }
@@ -308,6 +314,7 @@ impl TxRing for Sending<'_> {
 
     #[inline]
     fn post(&mut self, frame: Option<XdpFrame>, buffers: usize) {
+        // `fit` wrote the descriptors already; without a frame there is nothing to give back later.
         if let Some(frame) = frame {
             self.sender.note(frame, buffers);
         }
@@ -328,6 +335,7 @@ impl Layout {
     /// the end of no aligned chunk. Unaligned it may be as long as a chunk.
     #[inline]
     fn descriptor(&self, addr: u64, len: usize, more: bool) -> Result<Descriptor, TxFit> {
+        // The kernel takes an empty buffer for invalid, drops it, and never completes it.
         if len == 0 || len > self.chunk as usize {
             return Err(TxFit::TooLong);
         }

@@ -59,6 +59,7 @@ impl Umem {
         let Some(addr) = area.base() else {
             return Err(Error::Unsupported { what: format!("{}, and must be readable by the CPU", what()) });
         };
+        // The kernel pins every page now, and does not follow what is committed later.
         if area.present_bytes() < len {
             let what = format!(
                 "{}, but only {} of {len} bytes are committed: set commit_all",
@@ -71,6 +72,7 @@ impl Umem {
         let memory = Registration { addr, len, chunk, headroom, unaligned };
         let sockets = Mutex::new(Sockets::default());
         let this = Self { id: DomainId::unique(), params, area: area.id(), memory, sockets };
+        // Registered here, before any device: memory that cannot be pinned is an error of `new`.
         let registered = new_socket()?;
         this.register(registered.as_fd())?;
         this.lock().registered = Some(registered);
@@ -107,6 +109,7 @@ impl Umem {
             chunk,
             before: self.memory.headroom + XDP_HEADROOM,
             unaligned: self.memory.unaligned,
+            // An unaligned chunk may begin anywhere in its page, but no page has two.
             unit_shift: if self.memory.unaligned { PAGE_SIZE.ilog2() } else { chunk.ilog2() },
             len: self.memory.len,
         }
@@ -114,6 +117,7 @@ impl Umem {
 
     /// A socket for a queue: the one that has the registration, or another; with whether it has it.
     pub(super) fn take_socket(&self) -> Result<(OwnedFd, bool), Error> {
+        // The first device gets the registered socket: the kernel shares a UMEM through a bound socket alone.
         match self.lock().registered.take() {
             Some(fd) => Ok((fd, true)),
             None => Ok((new_socket()?, false)),
@@ -153,6 +157,7 @@ impl Umem {
         queue: Queue,
     ) -> Result<io::Result<()>, Error> {
         let mut sockets = self.lock();
+        // The kernel would say EBUSY, which is retried up to the limit; this will not pass by itself.
         if sockets.bound.iter().any(|(bound, _)| *bound == queue) {
             let what = format!(
                 "queue {} already has a device over UMEM {}, and can have only one",
@@ -212,6 +217,7 @@ impl Umem {
             if !short(&error) {
                 return Err(error);
             }
+            // The soft limit is small by default (8 MiB, once 64 KiB); every process may raise it.
             sys::raise_locked_memory();
             sys::register(fd, self.memory)
         });
@@ -290,6 +296,7 @@ impl DmaDomain for Umem {
     }
 
     fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
+        // Addresses are offsets in one area: those of another would name this one's pages.
         if region.area() != self.area {
             return Err("this UMEM is of another arena: make a UMEM for each arena".into());
         }

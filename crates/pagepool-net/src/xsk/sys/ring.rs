@@ -128,6 +128,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Producer<M, WORDS> {
     #[inline(always)]
     pub(crate) fn submit(&mut self) -> usize {
         let written = self.next.wrapping_sub(self.submitted);
+        // A store of the same index would still take its line from the kernel's CPU.
         if written > 0 {
             self.memory.store(Index::Producer, self.next, Ordering::Release); // pairs with the kernel's peek
             self.submitted = self.next;
@@ -145,6 +146,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Producer<M, WORDS> {
     /// Whether the other end waits for a system call.
     #[inline]
     pub(crate) fn needs_wakeup(&self) -> bool {
+        // Relaxed: a hint, which is read again in the next round.
         self.memory.load(Index::Flags, Ordering::Relaxed) & NEED_WAKEUP != 0
     }
 }
@@ -222,6 +224,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
     pub(crate) fn read(&mut self, n: usize) -> impl Fn(usize) -> [u64; WORDS] + Copy {
         debug_assert!(self.known() >= n, "they were looked for");
         let first = self.next;
+        // Before the entries are read, so that a reader that panics has consumed them.
         self.next = first.wrapping_add(n as u32);
         Self::from(self.memory.entries(), first)
     }
@@ -266,6 +269,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
 #[inline(always)]
 fn fetch_lines<const WORDS: usize>(entries: impl Entries<WORDS>, first: u32, n: usize, to_write: bool) {
     let a_line = (LINE / WORDS) as u32;
+    // From the line's first entry on: a burst in the middle of lines touches one line more.
     let before = first % a_line;
     for at in (0..n as u32 + if n > 0 { before } else { 0 }).step_by(a_line as usize) {
         entries.prefetch(first.wrapping_sub(before).wrapping_add(at), to_write);

@@ -104,6 +104,7 @@ pub(crate) fn bind(
 ) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
+        // The kernel refuses any other flag beside this one: those of the shared socket hold.
         sxdp_flags: if shared.is_some() { libc::XDP_SHARED_UMEM } else { flags },
         sxdp_ifindex: index,
         sxdp_queue_id: queue,
@@ -185,6 +186,7 @@ pub(crate) fn napi_id(fd: BorrowedFd<'_>) -> Option<u32> {
 
 /// Makes the kernel look at the transmit ring.
 pub(crate) fn kick_transmit(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // The kernel refuses calls of AF_XDP sockets that may block (EOPNOTSUPP), so both say MSG_DONTWAIT.
     let (nothing, flags) = (std::ptr::null(), libc::MSG_DONTWAIT);
     // SAFETY: a message of no bytes to no address.
     let sent = unsafe { libc::sendto(fd.as_raw_fd(), nothing, 0, flags, std::ptr::null(), 0) };
@@ -362,6 +364,7 @@ impl<'a> MappedEntries<'a> {
 impl<const WORDS: usize> Entries<WORDS> for MappedEntries<'_> {
     #[inline(always)]
     fn get(self, slot: u32) -> [u64; WORDS] {
+        // Relaxed loads are plain ones for the CPU. Atomic they must be: the kernel may write at any time.
         let entry = self.entry::<WORDS>(slot);
         std::array::from_fn(|at| entry[at].load(Ordering::Relaxed))
     }
@@ -407,6 +410,7 @@ impl Mapping {
         let (fd, offset) = socket.map_or((-1, 0), |(fd, offset)| (fd.as_raw_fd(), offset));
         let whose = if socket.is_some() { 0 } else { libc::MAP_ANONYMOUS };
         let access = libc::PROT_READ | libc::PROT_WRITE;
+        // Populated, because the first round over the ring would fault at each page.
         let kind = libc::MAP_SHARED | libc::MAP_POPULATE | whose;
         // SAFETY: a new mapping, wherever the kernel puts it.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, fd, offset) };
