@@ -5,3 +5,12 @@ pub(crate) mod capability;
 pub(crate) mod clock;
 pub(crate) mod event;
 pub(crate) mod socket;
+
+/// The error numbers that callers tell apart, or know a remedy for.
+pub(crate) mod errno {
+    pub(crate) use libc::{
+        EACCES, EADDRNOTAVAIL, EAFNOSUPPORT, EAGAIN, EBUSY, EEXIST, EHOSTUNREACH, EINTR, EINVAL, EMFILE,
+        ENETDOWN, ENETUNREACH, ENFILE, ENOBUFS, ENODEV, ENOMEM, ENOPROTOOPT, ENOSPC, ENOSYS, ENXIO,
+        EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ERANGE,
+    };
+}

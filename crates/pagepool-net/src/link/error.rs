@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use super::sys;
+use crate::sys::errno;
 
 /// Why a request about links, namespaces or their sockets failed. The errno is the [`source`](Error::source).
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl NetError {
 
     /// Whether a capability is what is missing.
     pub fn is_permission(&self) -> bool {
-        self.errno().is_some_and(|errno| errno == sys::EPERM || errno == sys::EACCES)
+        matches!(self.errno(), Some(errno::EPERM | errno::EACCES))
     }
 
     /// The kernel's number, if the kernel refused.
@@ -107,18 +107,18 @@ impl NetError {
 /// What may help against an errno of this call.
 pub(crate) fn remedy(call: &str, error: &io::Error) -> &'static str {
     match error.raw_os_error() {
-        Some(sys::EPERM | sys::EACCES) => capability(call),
-        Some(sys::EEXIST) => "the name is taken; delete the old link, or choose another name",
-        Some(sys::EOPNOTSUPP) => {
+        Some(errno::EPERM | errno::EACCES) => capability(call),
+        Some(errno::EEXIST) => "the name is taken; delete the old link, or choose another name",
+        Some(errno::EOPNOTSUPP) => {
             "this kernel or driver does not support it; for veth, load the module (modprobe veth)"
         }
-        Some(sys::ENODEV) => "the link was removed, or is in another network namespace",
-        Some(sys::ENOSPC) => "a limit is reached; raise /proc/sys/user/max_net_namespaces",
-        Some(sys::EBUSY) => "it is in use; stop the program that uses it",
-        Some(sys::EMFILE | sys::ENFILE) => "too many open files; raise RLIMIT_NOFILE",
-        Some(sys::ENOMEM | sys::ENOBUFS) => "the kernel is short of memory; try again with fewer queues",
-        Some(sys::EADDRNOTAVAIL) => "no link in this network namespace has that address",
-        Some(sys::EINVAL) => "a value is outside the range of the kernel or the driver",
+        Some(errno::ENODEV) => "the link was removed, or is in another network namespace",
+        Some(errno::ENOSPC) => "a limit is reached; raise /proc/sys/user/max_net_namespaces",
+        Some(errno::EBUSY) => "it is in use; stop the program that uses it",
+        Some(errno::EMFILE | errno::ENFILE) => "too many open files; raise RLIMIT_NOFILE",
+        Some(errno::ENOMEM | errno::ENOBUFS) => "the kernel is short of memory; try again with fewer queues",
+        Some(errno::EADDRNOTAVAIL) => "no link in this network namespace has that address",
+        Some(errno::EINVAL) => "a value is outside the range of the kernel or the driver",
         _ => "the errno says why",
     }
 }
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_missing_capability_is_named() {
-        let denied = || io::Error::from_raw_os_error(sys::EPERM);
+        let denied = || io::Error::from_raw_os_error(errno::EPERM);
         for (call, capability) in [
             ("unshare", "CAP_SYS_ADMIN"),
             ("socket(AF_PACKET)", "CAP_NET_RAW"),

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use super::error::NetError;
 use super::message::text;
 use super::sys::ethtool::{self as sys, Command, ETH_FLAG_LRO};
-use super::sys::{EINVAL, EOPNOTSUPP};
+use crate::sys::errno::{EINVAL, EOPNOTSUPP};
 
 /// An offload: work on packets that a driver does, or the kernel in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -182,14 +182,15 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::sys::errno;
 
     #[test]
     fn refusals_come_with_the_kernels_words() {
         for capped in [false, true] {
-            let bytes = refusal(capped, sys::EBUSY);
+            let bytes = refusal(capped, errno::EBUSY);
             let end = FinalMessage::of(&NetlinkMessages(&bytes).next().unwrap().unwrap()).unwrap().unwrap();
             let error = end.refused(RequestText { request: "make", about: "a veth" });
-            assert_eq!(error.errno(), Some(sys::EBUSY));
+            assert_eq!(error.errno(), Some(errno::EBUSY));
             let expected = "the kernel refused to make a veth, saying \"no such thing\"; it is in use; \
                             stop the program that uses it";
             assert_eq!(error.to_string(), expected);
@@ -230,10 +231,10 @@ mod tests {
         let link = |flags| message(uapi::RTM_NEWLINK, flags, &[7; 5]);
         let code = |errno: i32| (-errno).to_ne_bytes();
         let (done, ack) = (message(uapi::NLMSG_DONE, 0, &code(0)), message(uapi::NLMSG_ERROR, 0, &code(0)));
-        let refused = message(uapi::NLMSG_ERROR, 0, &code(sys::EPERM));
+        let refused = message(uapi::NLMSG_ERROR, 0, &code(errno::EPERM));
         assert_eq!(exchange_with(&[&[&link(0), &link(0), &done]]).unwrap(), [5, 5]);
         assert_eq!(exchange_with(&[&[&link(0), &ack]]).unwrap(), [5]);
-        assert_eq!(exchange_with(&[&[&refused]]).unwrap_err().errno(), Some(sys::EPERM));
+        assert_eq!(exchange_with(&[&[&refused]]).unwrap_err().errno(), Some(errno::EPERM));
         let interrupted = link(uapi::NLM_F_DUMP_INTR);
         let again = exchange_with(&[&[&interrupted, &done], &[&link(0), &link(0), &done]]);
         assert_eq!(again.unwrap(), [5, 5], "a table that changed is read again");

@@ -15,7 +15,8 @@ use super::link_info::{self, LinkInfo, Mac, OperState, check_name};
 use super::message::{Request, nested};
 use super::qdisc::{self, Qdisc};
 use super::route::{self, Address, Route};
-use super::sys::{self, uapi};
+use super::sys::uapi;
+use crate::sys::errno::{self, EAFNOSUPPORT, EHOSTUNREACH, ENETUNREACH};
 
 /// Between two looks at a link that is to come up.
 const NAP: Duration = Duration::from_millis(1);
@@ -64,7 +65,7 @@ impl Netlink {
         let asked = RequestText { request: "look up", about: name };
         match self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse) {
             Ok(found) => found.into_iter().next().ok_or(NetError::Malformed { what: "no link and no error" }),
-            Err(error) if error.errno() == Some(sys::ENODEV) => {
+            Err(error) if error.errno() == Some(errno::ENODEV) => {
                 let known = self.links()?.into_iter().map(|link| link.name).collect();
                 Err(NetError::NoLink { name: name.into(), known })
             }
@@ -182,7 +183,9 @@ impl Netlink {
         let asked = RequestText { request: "find the way to", about: &to.to_string() };
         match self.socket.exchange(request, asked, uapi::RTM_NEWROUTE, Route::parse) {
             Ok(routes) => Ok(routes.into_iter().flatten().flat_map(|route| route.links).next()),
-            Err(error) if error.errno().is_some_and(sys::is_unreachable) => Ok(None),
+            Err(error) if matches!(error.errno(), Some(ENETUNREACH | EHOSTUNREACH | EAFNOSUPPORT)) => {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

@@ -26,13 +26,13 @@ use super::params::{TxMode, XskMode, XskParams};
 use super::queue::Queue;
 use super::sender::TxRings;
 use super::sys::ring::{Consumer, Producer};
-use super::sys::socket::{self, Mapped, errno};
+use super::sys::socket::{self, Mapped};
 use super::umem::Umem;
 use crate::device::Calls;
 use crate::error::parameter;
 use crate::link::{LinkInfo, lookup};
 use crate::sys::bpf as sys;
-use crate::sys::capability;
+use crate::sys::{capability, errno};
 
 /// The fewest packets for which the BPF program is called. Fewer cost less by the ring, and gain nothing
 /// together.

@@ -16,7 +16,7 @@ use super::receiver::{Receiver, RxRings};
 use super::sender::{Sender, TxRings};
 use super::stats;
 use super::sys::ring::{Consumer, Producer};
-use super::sys::socket::{self as sys, KernelCounts, Mapped, NO_COUNTS, Ring, errno};
+use super::sys::socket::{self as sys, KernelCounts, Mapped, NO_COUNTS, Ring};
 use super::umem::Umem;
 use crate::device::mapping_cache::MappingCache;
 use crate::device::seam::HEADERS;
@@ -24,7 +24,7 @@ use crate::device::tx_slots::TxLimits;
 use crate::device::{Armed, Calls, Device, DeviceInfo, DeviceStats, KernelStats, QueueState, TxQueue};
 use crate::error::parameter;
 use crate::link::lookup;
-use crate::sys::capability;
+use crate::sys::{capability, errno};
 
 /// The longest sleep while frames are being sent, at first: the kernel does not wake anybody for a
 /// completion.

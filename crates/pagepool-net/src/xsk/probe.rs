@@ -12,7 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::queue::Queue;
-use super::sys::socket::{self as sys, Registration, Ring, errno, flags};
+use super::sys::socket::{self as sys, Registration, Ring, flags};
+use crate::sys::errno;
 
 /// Longest wait; drivers take tens of milliseconds.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -20,8 +20,8 @@ use super::layout::Layout;
 use super::params::{UmemParams, XDP_HEADROOM, XskMode};
 use super::probe::Probe;
 use super::queue::Queue;
-use super::sys::socket::{self as sys, Registration, errno, flags};
-use crate::sys::capability;
+use super::sys::socket::{self as sys, Registration, flags};
+use crate::sys::{capability, errno};
 
 /// The first pause before a busy queue is tried again; each is twice as long, up to the last.
 const FIRST_PAUSE: Duration = Duration::from_micros(200);

@@ -15,8 +15,7 @@ use super::program;
 use crate::error::parameter;
 use crate::link::lookup;
 use crate::sys::bpf as sys;
-use crate::sys::capability;
-use crate::xsk::sys::socket::errno;
+use crate::sys::{capability, errno};
 
 /// Fewest entries of a map.
 const QUEUES: u32 = 64;

@@ -17,14 +17,6 @@ use crate::sys::socket::{done, open, option, set_option};
 /// Not in `libc` (include/uapi/linux/if_xdp.h, v6.17).
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
-/// The error numbers that callers tell apart.
-pub(crate) mod errno {
-    pub(crate) use libc::{
-        EACCES, EAFNOSUPPORT, EAGAIN, EBUSY, EEXIST, EINTR, EINVAL, ENETDOWN, ENOBUFS, ENODEV, ENOMEM,
-        ENOPROTOOPT, ENOSYS, ENXIO, EOPNOTSUPP, EPERM, EPROTONOSUPPORT, ERANGE,
-    };
-}
-
 /// How a socket is bound: bits of `sxdp_flags`.
 pub(crate) mod flags {
     pub(crate) use libc::{XDP_COPY, XDP_USE_NEED_WAKEUP, XDP_USE_SG, XDP_ZEROCOPY};
