@@ -123,6 +123,7 @@ impl Sender {
             }
             len <= longest
         });
+        // What the closure refused has no slot, and stays in the vector.
         slots.note();
         stats.tx_packets += sent as u64;
         stats.tx_bytes += bytes;
@@ -208,6 +209,7 @@ impl Sender {
 
     fn finish_slot(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
         let slot = self.unlink(addr)?;
+        // A frame that does not come out has buffers that the kernel still reads.
         let Some(frame) = self.slots.finish(slot, |_| true).ok()? else { return Some(0) };
         bulk.push(frame);
         Some(1)

@@ -145,6 +145,7 @@ impl Umem {
             if !busy || start.elapsed() >= limit {
                 return Err(self.not_bound(error, queue.number, start.elapsed()));
             }
+            // Without the lock: other queues are opened and closed meanwhile.
             std::thread::sleep(pause);
             pause = (2 * pause).min(LAST_PAUSE);
         }
@@ -200,6 +201,7 @@ impl Umem {
     }
 
     fn flags(&self) -> u16 {
+        // For the socket that has the registration; those that share it follow.
         let mode = match self.params.mode {
             XskMode::Auto => 0,
             XskMode::Copy => flags::XDP_COPY,

@@ -58,6 +58,7 @@ impl Redirect {
     /// Requires `CAP_BPF` and `CAP_NET_ADMIN`. If an XDP program is attached already, the error names it.
     pub fn attach(interface: &str, how: Attach, frags: bool) -> Result<Arc<Self>, Error> {
         let index = lookup::look_up(interface)?.index;
+        // More entries than queues do no harm, and `ethtool -L` may add queues later.
         let queues = lookup::channels(interface).map_or(0, |channels| channels.rx).max(QUEUES);
         let map = sys::create_socket_map(queues).map_err(|e| refused("bpf(BPF_MAP_CREATE)", e, frags))?;
         let code = program::redirect(map.as_raw_fd());
@@ -156,6 +157,7 @@ fn attach_as(
         Attach::Generic => None,
         Attach::Native | Attach::Auto => match sys::attach(program, index, true) {
             Ok(link) => return Ok((link, Attach::Native, None)),
+            // No second attempt where it would replace the reason by a less useful one.
             Err(error) if how == Attach::Native || is_final(&error) => {
                 return Err(not_attached(interface, error, true));
             }

@@ -81,6 +81,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Producer<M, WORDS> {
     /// Slots that may be written, as far as known; looks again only if they are fewer than `want`.
     #[inline(always)]
     pub(crate) fn room(&mut self, want: usize) -> usize {
+        // Mostly enough is known, and the line that the kernel writes is not read.
         let known = self.known_room();
         if known >= want {
             return known;
@@ -202,6 +203,7 @@ impl<M: RingMemory<WORDS>, const WORDS: usize> Consumer<M, WORDS> {
         if known >= want {
             return want;
         }
+        // One look serves for all that the kernel has put meanwhile, not for `want` entries alone.
         self.put = self.memory.load(Index::Producer, Ordering::Acquire); // pairs with the kernel's submit
         self.known().min(want)
     }
