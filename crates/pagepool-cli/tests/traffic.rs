@@ -127,7 +127,7 @@ fn forward_passes_both_ways_in_every_layout_of_memory() {
         (&[], 4096),
         (&["--chunk-size", "2048"], 2048),
         (&["--unaligned"], 3072),
-        (&["--unaligned", "--chunk-size", "2048"], 2048),
+        (&["--unaligned", "--frame-size", "2048"], 2048),
         (&["--ring", "64", "--cpus", "0"], 4096),
         (&["--mode", "copy", "--attach", "native"], 4096),
         (&["--attach", "generic"], 4096),

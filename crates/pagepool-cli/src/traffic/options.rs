@@ -33,7 +33,7 @@ pub struct TrafficOptions {
     /// A chunk (libxdp: frame) holds one packet with its headroom. With 4096 each packet has a page. 2048
     /// halves the memory and still holds packets of MTU 1500. Longer packets use several chunks, which
     /// requires Linux 6.6. With --unaligned: any multiple of 64 from 2048 to 4096 [default: 3072].
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, visible_alias = "frame-size", value_name = "BYTES")]
     pub chunk_size: Option<u32>,
     /// Use unaligned chunks: each begins at another offset of its page
     ///
