@@ -1,15 +1,12 @@
 //! The commands. Adding one: a file that declares its options and runs it, and a row below.
 
 mod bench;
-mod completions;
 mod demo;
 mod drop;
 mod echo;
 mod forward;
 mod generate;
 mod install;
-mod man;
-mod run;
 mod soak;
 mod soak_peer;
 
@@ -17,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use self::run::RunCommand;
+use crate::run_command::RunCommand;
 
 /// A user-space page pool for packet buffers.
 #[derive(Parser)]
@@ -67,9 +64,9 @@ commands! {
     /// Benchmark the page pool, and check with its counters that each workload took its path
     Bench(bench::BenchArgs),
     /// Print the manual page, or write the pages of all commands to a directory
-    Man(man::ManArgs),
+    Man(install::man::ManArgs),
     /// Print the completion script of a shell
-    Completions(completions::CompletionsArgs),
+    Completions(install::completions::CompletionsArgs),
     /// Copy the command, its manual pages and its shell completions under a prefix
     Install(install::InstallArgs),
 }

@@ -5,6 +5,7 @@ mod commands;
 mod demo;
 mod engine;
 mod report;
+mod run_command;
 mod soak;
 mod sys;
 mod traffic;

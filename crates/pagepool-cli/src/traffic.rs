@@ -12,6 +12,6 @@ pub mod interface;
 mod live_figures;
 mod losses;
 pub mod options;
-pub mod run;
+mod run;
 mod setup;
 mod summary;

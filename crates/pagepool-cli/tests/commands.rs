@@ -94,12 +94,15 @@ fn a_directory_that_is_missing_fails() {
 }
 
 #[test]
-fn completions_name_every_command() {
+fn completions_name_every_command_that_is_not_hidden() {
     let help = said(&["--help"]);
     for shell in ["bash", "zsh", "fish"] {
         let script = said(&["completions", shell]);
         for command in listed(&help) {
             assert!(script.contains(command), "{shell}: {command}");
+        }
+        for hidden in ["soak-peer", "soak__peer", "bench count", "bench__count", "iterations"] {
+            assert!(!script.contains(hidden), "{shell}: {hidden}");
         }
     }
 }

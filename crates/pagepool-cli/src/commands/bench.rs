@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::run::RunCommand;
 use crate::bench::measure::machine::Machine;
 use crate::bench::measure::workload::Plan;
 use crate::bench::plot::{self, Plot};
 use crate::bench::run::{self, TableParams};
 use crate::bench::{count, reports, workloads};
+use crate::run_command::RunCommand;
 
 /// What to measure.
 #[derive(Args)]

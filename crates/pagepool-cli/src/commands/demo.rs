@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::run::RunCommand;
 use crate::demo::live::View;
 use crate::demo::place::{self, DemoOn};
 use crate::demo::plan::{self, DemoAction};
 use crate::demo::run::demonstrate;
 use crate::engine::interrupt::listen;
 use crate::engine::run_time;
+use crate::run_command::RunCommand;
 
 /// Where the demonstration runs, and with which packets.
 #[derive(Args, Clone, Debug)]

@@ -1,5 +1,8 @@
 //! `pagepool install`: copies the command, its manual pages and its shell completions under a prefix.
 
+pub mod completions;
+pub mod man;
+
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -8,9 +11,9 @@ use std::process::ExitCode;
 use clap::Args;
 use clap_complete::Shell;
 
-use super::completions::write_script;
-use super::man::write_pages;
-use super::run::RunCommand;
+use self::completions::write_script;
+use self::man::write_pages;
+use crate::run_command::RunCommand;
 
 /// The completion scripts: shell, folder below the prefix, file.
 const SCRIPTS: &[(Shell, &str, &str)] = &[

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::run::RunCommand;
 use crate::engine::interrupt::listen;
+use crate::run_command::RunCommand;
 use crate::soak::run::soak;
 use crate::soak::schedule::Schedule;
 

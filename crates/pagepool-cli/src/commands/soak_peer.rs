@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::run::RunCommand;
+use crate::run_command::RunCommand;
 use crate::soak::peer::{self, PeerParams};
 
 /// The options of a peer.

@@ -20,39 +20,42 @@ use crate::engine::poll_loop::{Drain, PollLoop, PortHandler, wait_for_warm_up};
 use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::engine::socket_sizes::{SocketNeeds, SocketSizes};
 use crate::engine::watch::Watch;
+use crate::run_command::RunCommand;
 use crate::sys;
 
 /// The longest sleep of a thread.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Runs a command and prints the verdict; the status says whether the run went well.
-pub fn run<C: TrafficCommand>(command: &C) -> Result<ExitCode, String> {
-    let plan = command.plan();
-    let options = plan.options;
-    let mut kernel = Kernel::open()?;
-    let interfaces = look_up(command, &plan, &mut kernel)?;
-    let cpus = cpus(options)?;
-    let interrupted = listen()?;
-    let setup = open(command, &plan, &interfaces)?;
-    warn(&plan, &mut kernel, &interfaces, &setup)?;
-    let (opened, pools) = (setup.interfaces.clone(), setup.pools.clone());
-    let (threads, capture) = start(command, &interfaces, setup, &cpus)?;
-    opened.iter().for_each(|interface| options.print(interface));
-    let (warm, start) = (threads.state.sample(), Instant::now());
-    let watch = Watch {
-        limit: options.seconds.map(Duration::from_secs),
-        every: options.stats_every().map(Duration::from_secs),
-        interrupted: &interrupted,
-    };
-    let mut live = LiveFigures::new(warm.clone());
-    let show = |at| options.print(&live.lines(at, threads.state.sample()));
-    let end = watch.run(&threads.state, || false, show);
-    let seconds = start.elapsed().as_secs_f64();
-    let (now, tally) = threads.finish(plan.expected_frames)?;
-    let capture = capture.map(Capture::finish).transpose()?;
-    let command = plan.name;
-    let result = TrafficResult { command, interfaces: opened, seconds, end, warm, now, tally, capture };
-    Ok(result.verdict(&pools).print(options.json))
+/// Every command on interfaces runs, and prints the verdict, in the same way.
+impl<C: TrafficCommand> RunCommand for C {
+    fn run(&self) -> Result<ExitCode, String> {
+        let plan = self.plan();
+        let options = plan.options;
+        let mut kernel = Kernel::open()?;
+        let interfaces = look_up(self, &plan, &mut kernel)?;
+        let cpus = cpus(options)?;
+        let interrupted = listen()?;
+        let setup = open(self, &plan, &interfaces)?;
+        warn(&plan, &mut kernel, &interfaces, &setup)?;
+        let (opened, pools) = (setup.interfaces.clone(), setup.pools.clone());
+        let (threads, capture) = start(self, &interfaces, setup, &cpus)?;
+        opened.iter().for_each(|interface| options.print(interface));
+        let (warm, start) = (threads.state.sample(), Instant::now());
+        let watch = Watch {
+            limit: options.seconds.map(Duration::from_secs),
+            every: options.stats_every().map(Duration::from_secs),
+            interrupted: &interrupted,
+        };
+        let mut live = LiveFigures::new(warm.clone());
+        let show = |at| options.print(&live.lines(at, threads.state.sample()));
+        let end = watch.run(&threads.state, || false, show);
+        let seconds = start.elapsed().as_secs_f64();
+        let (now, tally) = threads.finish(plan.expected_frames)?;
+        let capture = capture.map(Capture::finish).transpose()?;
+        let command = plan.name;
+        let result = TrafficResult { command, interfaces: opened, seconds, end, warm, now, tally, capture };
+        Ok(result.verdict(&pools).print(options.json))
+    }
 }
 
 /// The interfaces, or an error if somebody depends on one.

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory};
 use clap_mangen::Man;
 
-use super::Cli;
-use super::run::RunCommand;
+use crate::commands::Cli;
+use crate::run_command::RunCommand;
 
 /// Where the pages go.
 #[derive(Args)]

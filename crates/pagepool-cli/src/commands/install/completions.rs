@@ -3,11 +3,11 @@
 use std::io;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command, CommandFactory};
 use clap_complete::{Generator, Shell};
 
-use super::Cli;
-use super::run::RunCommand;
+use crate::commands::Cli;
+use crate::run_command::RunCommand;
 
 /// The shell.
 #[derive(Args)]
@@ -25,7 +25,16 @@ impl RunCommand for CompletionsArgs {
 
 /// Writes the script of a shell.
 pub fn write_script(shell: Shell, to: &mut dyn io::Write) -> io::Result<()> {
-    let mut command = Cli::command().bin_name("pagepool");
+    let mut command = visible(&Cli::command()).bin_name("pagepool").version(env!("CARGO_PKG_VERSION"));
     command.build();
     shell.try_generate(&command, to)
+}
+
+/// A copy without hidden commands: `clap_complete` lists them as any other.
+fn visible(command: &Command) -> Command {
+    let below = command.get_subcommands().filter(|below| !below.is_hide_set()).map(visible);
+    Command::new(command.get_name().to_owned())
+        .about(command.get_about().cloned().unwrap_or_default())
+        .args(command.get_arguments())
+        .subcommands(below)
 }
