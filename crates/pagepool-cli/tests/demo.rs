@@ -93,7 +93,8 @@ fn a_person_reads_a_line_a_second_and_a_verdict() {
     let output = demo(&["--seconds", "2"]);
     let shown = text(&output.stdout);
     assert!(output.status.success(), "{shown}{}", text(&output.stderr));
-    for word in ["packets/s", "cache", "lanes", "ring", "held", "recycled", "slow", " 1s ", " 2s ", "PASS"] {
+    for word in ["packets/s", "cache", "lanes", "ring", "in_use", "recycled", "slow", " 1s ", " 2s ", "PASS"]
+    {
         assert!(shown.contains(word), "{word} is missing:\n{shown}");
     }
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");

@@ -95,7 +95,7 @@ fn a_person_reads_a_line_a_second_and_a_verdict() {
         return;
     }
     let shown = text(&output.stdout);
-    for word in ["af_xdp_", "Gbit/s", "packets/s", "cache", "held", "slow", "  1s ", "  2s ", "PASS"] {
+    for word in ["af_xdp_", "Gbit/s", "packets/s", "cache", "in_use", "slow", "  1s ", "  2s ", "PASS"] {
         assert!(shown.contains(word), "{word} is missing:\n{shown}");
     }
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");

@@ -41,13 +41,13 @@ fn number(document: &Value, key: &str) -> u64 {
 /// All that must hold, but for how long something took: another test may have had the machine.
 fn check(document: &Value) {
     let zeros =
-        ["damaged", "repeated", "lost_within", "from_nowhere", "slow_after_warmup", "missing", "nic_errors"];
+        ["damaged", "repeated", "lost_within", "never_sent", "slow_after_warmup", "missing", "nic_errors"];
     for zero in zeros.into_iter().chain(["descriptors_grown"]) {
         assert_eq!(number(document, zero), 0, "{zero}: {document}");
     }
     let [sent, packets, doubt] = ["sent", "packets", "in_doubt"].map(|key| number(document, key));
     assert!(packets > 0 && packets <= sent + doubt, "{document}");
-    let lost: u64 = ["lost_before", "dropped", "lost_behind"].map(|key| number(document, key)).iter().sum();
+    let lost: u64 = ["lost_before", "dropped", "lost_after"].map(|key| number(document, key)).iter().sum();
     assert!((packets + lost).abs_diff(sent) <= doubt, "every packet is somewhere: {document}");
     assert!(document["mode"].as_str().is_some_and(|mode| mode.starts_with("af_xdp_")), "{document}");
     assert_eq!(document["xdp"].as_array().map(Vec::len), Some(2), "{document}");
@@ -85,7 +85,7 @@ fn ctrl_c_ends_it_with_the_verdict() {
     }
     assert!(start.elapsed() < Duration::from_secs(60), "it was to run for 600 s");
     let shown = text(&output.stdout);
-    for word in ["af_xdp_", "fl/kill", "  5s ", "killed", "damaged", "buffers missing", "socket 1: "] {
+    for word in ["af_xdp_", "flaps", "kills", "  5s ", "killed", "damaged", "buffers missing", "socket 1: "] {
         assert!(shown.contains(word), "{word} is missing:\n{shown}");
     }
     assert!(shown.contains("\nPASS: ") || shown.contains("\nFAIL: "), "{shown}");

@@ -391,7 +391,7 @@ fn capture_files_hold_every_packet_whole() {
             (count, 0),
             "{document}"
         );
-        assert_eq!(tally.good + tally.foreign, count, "{tally:?} {document}");
+        assert_eq!(tally.good + tally.unnumbered, count, "{tally:?} {document}");
         assert!(tally.good > 0 && tally.corrupt == 0, "{tally:?} {document}");
     }
     std::fs::remove_dir_all(&folder).expect("it is ours");
@@ -451,7 +451,7 @@ fn a_person_reads_figures_and_a_verdict() {
         let shown = text(&output.stdout);
         for word in [
             "near0: ",
-            "copy, queues 0 (1 of 1)",
+            "copy, queue 0 (1 of 1)",
             "rings of 1024 slots",
             "   1s  in ",
             "recycled",

@@ -106,7 +106,7 @@ pub enum Arrival {
     /// A frame of ours that was changed.
     Corrupt,
     /// Not a numbered frame: ARP, for example.
-    Foreign,
+    Unnumbered,
 }
 
 /// Accounts for the frames that arrive, of the numbers from 0 on.
@@ -124,7 +124,7 @@ pub struct Tally {
     /// Frames that were changed on the way.
     pub corrupt: u64,
     /// Frames of others.
-    pub foreign: u64,
+    pub unnumbered: u64,
     /// Good frames that one with a higher number had overtaken.
     pub overtaken: u64,
 }
@@ -133,8 +133,8 @@ impl Tally {
     /// Expects the numbers from 0 up to, and without, this one: a bit of memory for each.
     pub fn new(expected: u64) -> Self {
         let words = usize::try_from(expected.div_ceil(64)).expect("as many frames as fit memory as bits");
-        let (good, again, beyond, corrupt, foreign, overtaken) = (0, 0, 0, 0, 0, 0);
-        Self { seen: vec![0; words], expected, next: 0, good, again, beyond, corrupt, foreign, overtaken }
+        let (good, again, beyond, corrupt, unnumbered, overtaken) = (0, 0, 0, 0, 0, 0);
+        Self { seen: vec![0; words], expected, next: 0, good, again, beyond, corrupt, unnumbered, overtaken }
     }
 
     /// Takes a frame into account.
@@ -149,14 +149,14 @@ impl Tally {
             Arrival::Again(_) => self.again += 1,
             Arrival::Beyond(_) => self.beyond += 1,
             Arrival::Corrupt => self.corrupt += 1,
-            Arrival::Foreign => self.foreign += 1,
+            Arrival::Unnumbered => self.unnumbered += 1,
         }
         arrival
     }
 
     fn judge(&mut self, frame: &[u8]) -> Arrival {
         if frame.get(TYPE_AT..NUMBER_AT) != Some(&TYPE[..]) {
-            return Arrival::Foreign;
+            return Arrival::Unnumbered;
         }
         let Some((head, body)) = frame.split_first_chunk::<BODY_AT>() else { return Arrival::Corrupt };
         let word = |at: usize| head[at..].first_chunk().copied().map_or(0, u64::from_be_bytes);
@@ -192,7 +192,7 @@ impl Tally {
         self.again += other.again;
         self.beyond += other.beyond;
         self.corrupt += other.corrupt;
-        self.foreign += other.foreign;
+        self.unnumbered += other.unnumbered;
         self.overtaken += other.overtaken;
     }
 
@@ -224,10 +224,10 @@ mod tests {
             frames.write(number, &mut frame);
             assert_eq!(tally.take(&frame), arrival);
         }
-        assert_eq!(tally.take(&[0; 64]), Arrival::Foreign);
-        assert_eq!(tally.take(&[]), Arrival::Foreign);
-        let Tally { good, again, beyond, foreign, overtaken, .. } = tally;
-        assert_eq!((good, again, beyond, foreign, overtaken), (3, 1, 1, 1 + 1, 1));
+        assert_eq!(tally.take(&[0; 64]), Arrival::Unnumbered);
+        assert_eq!(tally.take(&[]), Arrival::Unnumbered);
+        let Tally { good, again, beyond, unnumbered, overtaken, .. } = tally;
+        assert_eq!((good, again, beyond, unnumbered, overtaken), (3, 1, 1, 1 + 1, 1));
         assert_eq!(tally.missing(100), 97);
     }
 
@@ -242,7 +242,7 @@ mod tests {
         ways[1].take(&[0; 60]);
         let [mut all, other] = ways;
         all.absorb(&other);
-        assert_eq!((all.good, all.again, all.foreign, all.reached()), (4, 2, 1, 132));
+        assert_eq!((all.good, all.again, all.unnumbered, all.reached()), (4, 2, 1, 132));
         assert_eq!(all.missing(all.reached()), 128);
     }
 

@@ -179,7 +179,7 @@ fn receive(socket: &FrameSocket, source: &FrameGenerator, tally: &mut Tally) {
             socket.wait(Duration::from_millis(10));
         }
         for frame in batch.frames() {
-            assert!(matches!(tally.take(frame), Arrival::Good(_) | Arrival::Foreign), "{tally:?}");
+            assert!(matches!(tally.take(frame), Arrival::Good(_) | Arrival::Unnumbered), "{tally:?}");
         }
     }
 }

@@ -69,7 +69,7 @@ struct Snapshot {
 
 const LEGEND: &str = "\
 Columns of pages: cache and ring are idle in the pools; lanes are being returned
-by other threads; rx and tx are at the NICs; held are with the forwarder, or
+by other threads; rx and tx are at the NICs; in_use are with the forwarder, or
 with the thread that it passed them to.";
 
 const COLUMNS: usize = 12;
@@ -82,14 +82,14 @@ const HEAD: [&str; COLUMNS] = [
     "ring",
     "rx",
     "tx",
-    "held",
+    "in_use",
     "recycled",
     "slow",
     "dropped/s",
 ];
 /// No line is longer than 80. Only a transfer has Gbit/s.
-const WIDTHS: [usize; COLUMNS] = [4, 0, 10, 5, 6, 6, 5, 5, 5, 8, 5, 10];
-const WITH_TRANSFER: [usize; COLUMNS] = [4, 6, 9, 5, 5, 5, 4, 4, 5, 8, 4, 9];
+const WIDTHS: [usize; COLUMNS] = [4, 0, 10, 5, 6, 6, 5, 5, 6, 8, 5, 10];
+const WITH_TRANSFER: [usize; COLUMNS] = [4, 6, 9, 5, 5, 5, 4, 4, 6, 8, 4, 9];
 
 fn cells(before: &Snapshot, now: &Snapshot, warm: &Sample) -> [String; COLUMNS] {
     let took = (now.at - before.at).as_secs_f64();
@@ -105,7 +105,7 @@ fn cells(before: &Snapshot, now: &Snapshot, warm: &Sample) -> [String; COLUMNS] 
         pages.ring.to_string(),
         pages.rx.to_string(),
         pages.tx.to_string(),
-        pages.held.to_string(),
+        pages.in_use.to_string(),
         format!("{:.2}%", figures::recycled_percent(&warm.ports, ports).unwrap_or(0.0)),
         figures::slow(&warm.ports, ports).to_string(),
         rate(figures::dropped(ports), figures::dropped(&before.sample.ports)),

@@ -22,14 +22,14 @@ pub struct BufferLocations {
     pub kernel: u64,
     /// Refused by the kernel, and kept by it until the end.
     pub rejected: u64,
-    /// With us: those that wait for a transmit ring.
-    pub held: u64,
+    /// In this process: those that wait for a transmit ring.
+    pub tx_queue: u64,
 }
 
 impl BufferLocations {
     /// Where they are.
     pub fn of(ports: &[PortSample]) -> Self {
-        let mut all = Self { held: ports.iter().map(|at| at.waiting).sum(), ..Self::default() };
+        let mut all = Self { tx_queue: ports.iter().map(|at| at.waiting).sum(), ..Self::default() };
         for xsk in ports.iter().filter_map(|at| at.xsk) {
             all.fill += xsk.fill;
             all.receive += xsk.received;
@@ -43,7 +43,13 @@ impl BufferLocations {
 
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.fill + self.receive + self.transmit + self.completion + self.kernel + self.rejected + self.held
+        self.fill
+            + self.receive
+            + self.transmit
+            + self.completion
+            + self.kernel
+            + self.rejected
+            + self.tx_queue
     }
 }
 
@@ -57,7 +63,7 @@ impl fmt::Display for BufferLocations {
             ("completion", self.completion),
             ("kernel", self.kernel),
             ("rejected", self.rejected),
-            ("held", self.held),
+            ("TX queue", self.tx_queue),
         ];
         let some = locations.iter().filter(|(_, count)| *count > 0);
         let some: Vec<_> = some.map(|(location, count)| format!("{location} {}", grouped(*count))).collect();
@@ -84,8 +90,8 @@ mod tests {
         };
         let port = PortSample { xsk: Some(xsk), waiting: 8, ..PortSample::default() };
         let locations = BufferLocations::of(&[port, PortSample::default()]);
-        assert_eq!((locations.total(), locations.kernel, locations.held), (36, 9, 8));
-        let some = BufferLocations { fill: 1024, held: 3, ..BufferLocations::default() };
-        assert_eq!(some.to_string(), "out 1,027: fill 1,024, held 3");
+        assert_eq!((locations.total(), locations.kernel, locations.tx_queue), (36, 9, 8));
+        let some = BufferLocations { fill: 1024, tx_queue: 3, ..BufferLocations::default() };
+        assert_eq!(some.to_string(), "out 1,027: fill 1,024, TX queue 3");
     }
 }

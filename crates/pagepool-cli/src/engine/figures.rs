@@ -18,8 +18,8 @@ pub struct PageLocations {
     pub rx: u64,
     /// With the NICs, being sent.
     pub tx: u64,
-    /// With the process: in bursts, queues, and other threads.
-    pub held: u64,
+    /// In use by the process: in bursts, queues, and other threads.
+    pub in_use: u64,
 }
 
 /// Where the pages are.
@@ -32,7 +32,7 @@ pub fn page_locations(ports: &[PortSample]) -> PageLocations {
         ring: sum(|at| at.pool.1.ring),
         rx,
         tx,
-        held: sum(|at| at.pool.1.out).saturating_sub(rx + tx),
+        in_use: sum(|at| at.pool.1.out).saturating_sub(rx + tx),
     }
 }
 
@@ -82,11 +82,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_nics_have_is_not_held() {
+    fn what_the_nics_have_is_not_in_use() {
         let mut sample = [PortSample::default(); 2];
         (sample[0].nic.in_rx, sample[1].nic.in_tx) = (5, 7);
         sample[0].pool.1.out = 14;
-        assert_eq!(page_locations(&sample), PageLocations { rx: 5, tx: 7, held: 2, ..Default::default() });
+        assert_eq!(page_locations(&sample), PageLocations { rx: 5, tx: 7, in_use: 2, ..Default::default() });
     }
 
     #[test]

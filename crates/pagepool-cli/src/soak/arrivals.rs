@@ -36,7 +36,7 @@ impl Arrivals {
                 self.whole(number, counts);
             }
             Arrival::Corrupt => counts.damaged += 1,
-            Arrival::Foreign => counts.foreign += 1,
+            Arrival::Unnumbered => counts.unnumbered += 1,
         }
     }
 
@@ -122,6 +122,6 @@ mod tests {
         frame[40] ^= 1;
         arrivals.take(&frame, &mut counts);
         arrivals.take(&[0; 64], &mut counts);
-        assert_eq!((counts.damaged, counts.foreign, counts.arrived), (1, 1, 0));
+        assert_eq!((counts.damaged, counts.unnumbered, counts.arrived), (1, 1, 0));
     }
 }

@@ -44,7 +44,7 @@ pub struct PeerCounts {
     /// Received changed.
     pub damaged: u64,
     /// Received, and not a peer's.
-    pub foreign: u64,
+    pub unnumbered: u64,
     /// Places where numbers were missing.
     pub gaps: u64,
     /// Numbers that were missing there.
@@ -53,13 +53,13 @@ pub struct PeerCounts {
 
 impl PeerCounts {
     fn words(&self) -> [u64; WORDS] {
-        let Self { begun, sent, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps } = *self;
-        [begun, sent, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps]
+        let Self { begun, sent, down, arrived, again, overtaken, damaged, unnumbered, gaps, in_gaps } = *self;
+        [begun, sent, down, arrived, again, overtaken, damaged, unnumbered, gaps, in_gaps]
     }
 
     fn of_words(words: [u64; WORDS]) -> Self {
-        let [begun, sent, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps] = words;
-        Self { begun, sent, down, arrived, again, overtaken, damaged, foreign, gaps, in_gaps }
+        let [begun, sent, down, arrived, again, overtaken, damaged, unnumbered, gaps, in_gaps] = words;
+        Self { begun, sent, down, arrived, again, overtaken, damaged, unnumbered, gaps, in_gaps }
     }
 
     /// The sums.

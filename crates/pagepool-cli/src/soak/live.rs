@@ -13,15 +13,28 @@ use crate::report::number::grouped;
 const EVERY: Duration = Duration::from_secs(5);
 
 /// No line is longer than 80.
-const TABLE: LiveTable<11> = LiveTable {
-    head: ["time", "packets/s", "arrived", "damaged", "rx", "tx", "held", "slow", "fl/kill", "outage", "MiB"],
-    widths: [6, 9, 13, 7, 5, 5, 5, 4, 7, 6, 5],
+const TABLE: LiveTable<12> = LiveTable {
+    head: [
+        "time",
+        "packets/s",
+        "arrived",
+        "damaged",
+        "rx",
+        "tx",
+        "in_use",
+        "slow",
+        "flaps",
+        "kills",
+        "outage",
+        "MiB",
+    ],
+    widths: [5, 9, 11, 7, 4, 4, 6, 4, 5, 5, 6, 3],
 };
 
 const LEGEND: &str = "\
-rx and tx: pages at the sockets. held: pages with the forwarder. slow: calls to
-the arena. fl/kill: interfaces taken down, peers killed. outage: longest time in
-ms without packets, outside faults. MiB: resident memory.";
+rx and tx: pages at the sockets. in_use: pages with the forwarder. slow: calls
+to the arena. flaps: interfaces taken down. kills: peers killed. outage: longest
+time in ms without packets, outside faults. MiB: resident memory.";
 
 /// What was shown last.
 #[derive(Debug)]
@@ -71,9 +84,10 @@ impl SoakTable {
             peers.iter().map(|peer| peer.damaged + peer.again).sum::<u64>().to_string(),
             pages.rx.to_string(),
             pages.tx.to_string(),
-            pages.held.to_string(),
+            pages.in_use.to_string(),
             figures::slow(&self.warm.ports, &sample.ports).to_string(),
-            format!("{flaps}/{kills}"),
+            flaps.to_string(),
+            kills.to_string(),
             outage.as_millis().to_string(),
             (Holdings::now().rss_kib >> 10).to_string(),
         ];

@@ -79,20 +79,19 @@ impl SoakResult {
     fn losses(&self, verdict: &mut Verdict) {
         let ways = [DirectionLosses::of(self, 0), DirectionLosses::of(self, 1)];
         let all = |of: fn(&DirectionLosses) -> u64| ways.iter().map(of).sum::<u64>();
-        let (before, dropped, behind) =
-            (all(|way| way.before), all(|way| way.dropped), all(|way| way.behind));
-        let (within, from_nowhere) = (all(|way| way.within), all(|way| way.from_nowhere));
+        let (before, dropped, after) = (all(|way| way.before), all(|way| way.dropped), all(|way| way.after));
+        let (within, never_sent) = (all(|way| way.within), all(|way| way.never_sent));
         verdict.field("lost_before", before);
         verdict.field("dropped", dropped);
-        verdict.field("lost_behind", behind);
+        verdict.field("lost_after", after);
         verdict.field("lost_within", within);
-        verdict.field("from_nowhere", from_nowhere);
+        verdict.field("never_sent", never_sent);
         verdict.row("lost before the forwarder", before, "a link was down");
         verdict.row("dropped by the forwarder", dropped, "a ring or queue was full");
-        verdict.row("lost after the forwarder", behind, "a link was down, a queue was full, or no peer ran");
-        verdict.row("lost within the forwarder", within + from_nowhere, "must be 0");
+        verdict.row("lost after the forwarder", after, "a link was down, a queue was full, or no peer ran");
+        verdict.row("lost within the forwarder", within + never_sent, "must be 0");
         verdict.fail_count(within, "packets are not accounted for within the forwarder");
-        verdict.fail_count(from_nowhere, "packets arrived that were never sent");
+        verdict.fail_count(never_sent, "packets arrived that were never sent");
     }
 
     fn times(&self, verdict: &mut Verdict) {
@@ -164,9 +163,9 @@ struct DirectionLosses {
     /// Neither sent nor known to be dropped.
     within: u64,
     /// Sent, and not seen by the peer: a link was down, a queue of the kernel full, or there was no peer.
-    behind: u64,
+    after: u64,
     /// More came out of a part of the way than went in.
-    from_nowhere: u64,
+    never_sent: u64,
 }
 
 impl DirectionLosses {
@@ -183,8 +182,8 @@ impl DirectionLosses {
             before: more(sent, came),
             dropped,
             within: came.abs_diff(dropped + went),
-            behind: more(went, arrived),
-            from_nowhere: more(came, sent + soak.faults.in_doubt[from]) + more(arrived, went),
+            after: more(went, arrived),
+            never_sent: more(came, sent + soak.faults.in_doubt[from]) + more(arrived, went),
         }
     }
 }

@@ -39,7 +39,8 @@ pub struct OpenedInterface {
     pub attach_reason: Option<String>,
     /// The XDP program, as `bpftool prog` shows it.
     pub program_id: Option<u32>,
-    pub zero_copy: bool,
+    /// Whether the driver works on the memory itself; `None` of a device that has no sockets.
+    pub zero_copy: Option<bool>,
     /// How packets are sent, if any are: `bpf-batch`, `ring`, or `mixed` if queues differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tx_mode: Option<&'static str>,
@@ -149,7 +150,7 @@ impl OpenedInterface {
             attach: attach.map(|attach| if attach == Attach::Generic { "generic" } else { "native" }),
             attach_reason: first.and_then(|socket| socket.attach_reason.clone()),
             program_id: first.and_then(|socket| socket.program_id),
-            zero_copy: sockets.iter().all(|socket| socket.zero_copy),
+            zero_copy: first.map(|_| sockets.iter().all(|socket| socket.zero_copy)),
             tx_mode: params.tx_mode.map(|_| tx_mode(&sockets)),
             tx_mode_reason: params.tx_mode.and_then(|_| tx_mode_reason()),
             mtu: interface.link.mtu,
@@ -184,7 +185,8 @@ fn tx_mode(sockets: &[&SocketInfo]) -> &'static str {
 impl fmt::Display for OpenedInterface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let attach = self.attach.unwrap_or("no XDP program");
-        let copy = if self.zero_copy { "zerocopy" } else { "copy" };
+        let copy = self.zero_copy.map_or("", |zero_copy| if zero_copy { ", zerocopy" } else { ", copy" });
+        let queues = if self.queues.len() == 1 { "queue" } else { "queues" };
         let tx_mode = match self.tx_mode {
             Some("bpf-batch") => ", TX by BPF batch",
             Some("mixed") => ", TX by BPF batch on some queues",
@@ -193,7 +195,7 @@ impl fmt::Display for OpenedInterface {
         let pages = self.pages * self.queues.len();
         write!(
             f,
-            "{}: {attach}, {copy}, queues {} ({} of {}), MTU {}, chunks of {} bytes{}, rings of {} slots, {} \
+            "{}: {attach}{copy}, {queues} {} ({} of {}), MTU {}, chunks of {} bytes{}, rings of {} slots, {} \
              pages ({:.1} MiB){tx_mode}",
             self.name,
             listed(&self.queues),
@@ -242,10 +244,27 @@ fn listed(numbers: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pagepool_net::link::Netlink;
+    use pagepool_net::open_device;
 
     #[test]
     fn queues_are_listed_in_runs() {
         assert_eq!(listed(&[0]), "0");
         assert_eq!(listed(&[0, 1, 2, 5, 4]), "0-2,5,4");
+    }
+
+    #[test]
+    fn a_device_without_sockets_has_neither_copy_nor_zero_copy() {
+        let link = Netlink::open().unwrap().link("lo").unwrap();
+        let device = "memory:nic".to_owned();
+        let interface = Interface { device, link, queues: vec![0], queues_of: 4, hardware_ring: 0 };
+        let sizes = SocketSizes::of_mtu(1500);
+        let params = SetupParams { sizes, attach: None, tx_mode: None, busy_poll: None };
+        let arena = Arena::new(sizes.arena("test", 1)).unwrap();
+        let queue = open_device(&interface.device, &params.open_params("test"), &arena).unwrap();
+        let opened = OpenedInterface::of(&interface, &[queue], params);
+        assert_eq!(opened.zero_copy, None);
+        let shown = opened.to_string();
+        assert!(shown.starts_with("lo: no XDP program, queue 0 (1 of 4), MTU "), "{shown}");
     }
 }

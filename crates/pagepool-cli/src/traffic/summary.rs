@@ -146,13 +146,13 @@ impl TrafficResult {
 }
 
 fn numbered(verdict: &mut Verdict, tally: &Tally) {
-    let Tally { good, again, beyond, corrupt, foreign, overtaken, .. } = *tally;
+    let Tally { good, again, beyond, corrupt, unnumbered, overtaken, .. } = *tally;
     let missing = tally.missing(tally.reached());
     verdict.field(
         "numbered",
         serde_json::json!({
             "good": good, "missing": missing, "corrupt": corrupt, "duplicates": again, "untracked": beyond,
-            "overtaken": overtaken, "foreign": foreign,
+            "overtaken": overtaken, "unnumbered": unnumbered,
         }),
     );
     verdict.row("numbered frames, intact", good, "");
@@ -162,7 +162,7 @@ fn numbered(verdict: &mut Verdict, tally: &Tally) {
     if beyond > 0 {
         verdict.row("  not tracked", beyond, "their numbers are not below the N of --verify");
     }
-    verdict.row("packets without a number", foreign, "");
+    verdict.row("packets without a number", unnumbered, "");
     verdict.fail_count(corrupt, "numbered frames were damaged");
 }
 

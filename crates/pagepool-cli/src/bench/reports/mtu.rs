@@ -41,7 +41,7 @@ pub struct MtuRow {
     /// What the figures in the thread "[PATCH net-next v3 3/4] page_pool: introduce page_pool_alloc() API"
     /// predict: 48 cycles for a page through the ring, 514 for an order-3 page from the allocator, 17 for an
     /// atomic.
-    thread_predicts_cycles: Option<f64>,
+    predicted_cycles: Option<f64>,
 }
 
 /// How a buffer is returned on the owner's core.
@@ -115,7 +115,7 @@ fn row(
     (storage, returned): (&'static str, &'static str),
     figures: &Measured,
     wasted_bytes: f64,
-    thread_predicts_cycles: Option<f64>,
+    predicted_cycles: Option<f64>,
 ) -> MtuRow {
     let Times { ns_med, tsc_med, .. } = Times::of(&figures.ticks);
     MtuRow {
@@ -128,7 +128,7 @@ fn row(
         core_cycles_med: Summary::median(&figures.core_cycles),
         instructions: Summary::median(&figures.instructions),
         wasted_bytes,
-        thread_predicts_cycles,
+        predicted_cycles,
     }
 }
 
@@ -143,7 +143,7 @@ fn cells(row: &MtuRow) -> [String; 10] {
         cell(row.core_cycles_med, 1),
         cell(row.instructions, 1),
         format!("{:.0}", row.wasted_bytes),
-        cell(row.thread_predicts_cycles, 1),
+        cell(row.predicted_cycles, 1),
     ]
 }
 
