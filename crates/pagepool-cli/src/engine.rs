@@ -10,4 +10,3 @@ pub mod run_state;
 pub mod run_time;
 pub mod socket_sizes;
 pub mod watch;
-pub mod xdp_counts;

@@ -1,9 +1,10 @@
 //! Figures made of what the pools, the NICs and the ports counted.
 
 use pagepool::{PoolRef, Stats};
-use pagepool_net::DeviceStats;
+use pagepool_net::{DeviceStats, KernelStats};
 
 use super::port_sample::PortSample;
+use crate::report::number::without_zeros;
 
 /// Where the pages of all pools are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,6 +76,25 @@ pub fn nic_errors(ports: &[PortSample]) -> u64 {
         nic.faults + lengths + buffers
     };
     ports.iter().map(|at| of(&at.nic)).sum()
+}
+
+/// What the kernel counts for the sockets of all ports together.
+pub fn kernel(ports: &[PortSample]) -> KernelStats {
+    let mut all = KernelStats::default();
+    ports.iter().filter_map(|at| at.nic.kernel).for_each(|kernel| all += kernel);
+    all
+}
+
+/// What went wrong there so far, in words.
+pub fn kernel_problems(ports: &[PortSample]) -> Option<String> {
+    let kernel = kernel(ports);
+    let problems = without_zeros(&[
+        ("dropped", kernel.rx_dropped),
+        ("receive ring full", kernel.rx_ring_full),
+        ("fill ring empty", kernel.rx_fill_ring_empty),
+        ("invalid", kernel.rx_invalid_descs + kernel.tx_invalid_descs),
+    ]);
+    (!problems.is_empty()).then(|| format!("kernel counts: {problems}"))
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! What a thread sees of its ports at one time.
 
 use pagepool::{Inflight, PoolRef, Stats};
-use pagepool_net::{
-    DeviceStats, ForwardStats, Forwarder, KernelStats, PacketHandler, PathStats, PortId, Stack, TxQueue,
-};
+use pagepool_net::{DeviceStats, ForwardStats, Forwarder, PacketHandler, PathStats, PortId, Stack, TxQueue};
 use serde_json::{Map, Value};
 
 /// What was counted for one port.
@@ -13,8 +11,6 @@ pub struct PortSample {
     pub pool: (Stats, Inflight),
     /// By the device.
     pub nic: DeviceStats,
-    /// By the kernel, if the device is an AF_XDP socket.
-    pub xsk: Option<KernelStats>,
     /// By the forwarder.
     pub port: ForwardStats,
     /// Ways of frames from other ports.
@@ -26,12 +22,9 @@ pub struct PortSample {
 impl PortSample {
     /// What is seen of a port now, on the thread that polls it. Some system calls.
     pub fn of<P: PacketHandler, S: Stack>(forwarder: &Forwarder<P, S>, port: PortId) -> Self {
-        let device = forwarder.device(port);
-        let nic = device.map(|nic| nic.stats()).unwrap_or_default();
         Self {
             pool: forwarder.pool(port).map(|pool| (pool.stats(), pool.inflight())).unwrap_or_default(),
-            nic,
-            xsk: nic.kernel,
+            nic: forwarder.device(port).map(|nic| nic.stats()).unwrap_or_default(),
             port: forwarder.stats(port).unwrap_or_default(),
             paths: forwarder.paths(port).unwrap_or_default(),
             waiting: forwarder.waiting(port).map_or(0, TxQueue::buffers) as u64,
@@ -42,7 +35,7 @@ impl PortSample {
     pub fn fields(&self) -> Map<String, Value> {
         let mut fields = object(self.port.entries().chain(self.paths.entries()));
         fields.insert("nic".into(), object(self.nic.entries()).into());
-        if let Some(xsk) = self.xsk {
+        if let Some(xsk) = self.nic.kernel {
             fields.insert("xsk".into(), object(xsk.entries()).into());
         }
         fields

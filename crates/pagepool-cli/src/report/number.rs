@@ -13,6 +13,12 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// Counts in words, without those that are 0.
+pub fn without_zeros(counts: &[(&str, u64)]) -> String {
+    let some = counts.iter().filter(|(_, count)| *count > 0);
+    some.map(|(what, count)| format!("{what} {}", grouped(*count))).collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -143,7 +143,8 @@ impl SoakResult {
 
     /// The kernel's count of each socket.
     fn sockets(&self, verdict: &mut Verdict) {
-        let sockets: Vec<_> = self.end.iter().filter_map(|port| Some(object(port.xsk?.entries()))).collect();
+        let sockets: Vec<_> =
+            self.end.iter().filter_map(|port| Some(object(port.nic.kernel?.entries()))).collect();
         for (at, counts) in sockets.iter().enumerate() {
             let moved = counts.iter().filter(|(_, value)| value.as_u64() != Some(0));
             let moved: Vec<_> = moved.map(|(name, value)| format!("{name} {value}")).collect();

@@ -7,7 +7,6 @@ use crate::engine::buffer_locations::BufferLocations;
 use crate::engine::figures;
 use crate::engine::port_sample::PortSample;
 use crate::engine::run_state::Sample;
-use crate::engine::xdp_counts::XdpCounts;
 use crate::report::number::grouped;
 
 /// What was seen last, and when the warm-up was over.
@@ -42,7 +41,7 @@ impl LiveFigures {
             let (good, corrupt) = (grouped(checked.good), grouped(checked.corrupt));
             lines.push(format!("numbered: good {good}, damaged {corrupt}"));
         }
-        lines.extend(XdpCounts::of(ports).problems());
+        lines.extend(figures::kernel_problems(ports));
         lines.extend(loss_lines(&self.before.ports, ports, seconds));
         (self.at, self.before) = (at, now);
         lines.join("\n       ")

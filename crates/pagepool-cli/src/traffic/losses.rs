@@ -20,7 +20,7 @@ impl Loss {
 
 /// Packets that found the receive ring full.
 fn ring_full(at: &PortSample) -> u64 {
-    at.xsk.map_or(0, |xsk| xsk.rx_ring_full)
+    at.nic.kernel.map_or(0, |xsk| xsk.rx_ring_full)
 }
 
 /// All reasons, in the order of a packet's way.
@@ -63,7 +63,7 @@ pub const LOSSES: [Loss; 14] = [
     Loss {
         key: "tx_invalid",
         what: "the kernel refused the transmit descriptor",
-        of: |at| at.xsk.map_or(0, |xsk| xsk.tx_invalid_descs),
+        of: |at| at.nic.kernel.map_or(0, |xsk| xsk.tx_invalid_descs),
     },
     Loss { key: "tx_bad_completion", what: "completed, but never sent", of: |at| at.nic.tx_bad_descriptor },
     Loss { key: "copy_failed", what: "no page was free for a copy", of: |at| at.paths.copy_failed },
@@ -82,7 +82,8 @@ mod tests {
     #[test]
     fn what_found_the_ring_full_is_lost_once() {
         let xsk = KernelStats { rx_ring_full: 3, ..KernelStats::default() };
-        let mut at = PortSample { xsk: Some(xsk), ..PortSample::default() };
+        let mut at = PortSample::default();
+        at.nic.kernel = Some(xsk);
         (at.nic.rx_no_buffer, at.port.tx_overflow) = (5, 7); // the device's count has both in it
         let count = |key| LOSSES.iter().find(|loss| loss.key == key).map(|loss| loss.count(&[at, at]));
         assert_eq!((count("rx_ring_full"), count("rx_no_buffer")), (Some(6), Some(4)));

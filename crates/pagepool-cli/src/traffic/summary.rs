@@ -11,9 +11,8 @@ use super::losses::{self, LOSSES};
 use super::setup::OpenedInterface;
 use crate::engine::buffer_locations::BufferLocations;
 use crate::engine::figures;
-use crate::engine::port_sample::{PortSample, pool_fields};
+use crate::engine::port_sample::{PortSample, object, pool_fields};
 use crate::engine::run_state::{RunEnd, Sample};
-use crate::engine::xdp_counts::XdpCounts;
 use crate::report::number::grouped;
 use crate::report::verdict::Verdict;
 
@@ -132,8 +131,8 @@ impl TrafficResult {
         verdict.field("slow_after_warmup", slow);
         verdict.field("missing", missing);
         verdict.field("recycled_percent", figures::recycled_percent(&self.warm.ports, ports));
-        verdict.field("kernel", XdpCounts::of(ports));
-        verdict.field("buffer_locations", BufferLocations::of(ports));
+        verdict.field("kernel", object(figures::kernel(ports).entries()));
+        verdict.field("buffer_locations", object(BufferLocations::of(ports).0));
         // As many as there are buffers out, unless buffers are parts of pages.
         verdict.field("pages_out", self.sum(|at| at.pool.1.out));
         verdict.field("pools", pools.iter().map(pool_fields).collect::<Vec<_>>());
