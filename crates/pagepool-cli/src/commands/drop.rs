@@ -54,6 +54,8 @@ impl TrafficCommand for DropArgs {
     }
 }
 
+/// Drops every packet.
+#[derive(Default)]
 pub struct DropHandler {
     check: Option<FrameCheck>,
 }
@@ -96,9 +98,5 @@ impl FrameCheck {
 impl PortHandler for DropHandler {
     fn tally(&self) -> Option<&Tally> {
         self.check.as_ref().map(|check| &check.tally)
-    }
-
-    fn into_tally(self) -> Option<Tally> {
-        self.check.map(|check| check.tally)
     }
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::drop::DropHandler;
 use clap::Args;
 use pagepool::{Bound, ETH_HEADER, PageBuf, XdpBuff, XdpFrame};
 use pagepool_lab::NumberedFrames;
 use pagepool_net::link::Mac;
-use pagepool_net::{Action, BUDGET, Forwarder, Ingress, PacketHandler, PortId, Stack, ticks};
+use pagepool_net::{BUDGET, Forwarder, PacketHandler, PortId, Stack, ticks};
 
 use crate::engine::frame_source::{FrameSource, SourceState};
-use crate::engine::poll_loop::PortHandler;
 use crate::engine::socket_sizes::SocketSizes;
 use crate::report::error::error_chain;
 use crate::traffic::capture::CaptureTap;
@@ -65,7 +65,7 @@ fn mac(text: &str) -> Result<Mac, String> {
 }
 
 impl TrafficCommand for GenArgs {
-    type Handler = ReceiveNothing;
+    type Handler = DropHandler;
     type Source = Generator;
 
     fn plan(&self) -> TrafficPlan<'_> {
@@ -100,7 +100,7 @@ impl TrafficCommand for GenArgs {
         self.size - ETH_HEADER as u32 // nothing longer is received, for nothing is
     }
 
-    fn work(&self, thread: &mut ThreadContext<'_>) -> (ReceiveNothing, Generator) {
+    fn work(&self, thread: &mut ThreadContext<'_>) -> (DropHandler, Generator) {
         let from = thread.interfaces.first().and_then(|interface| interface.link.mac).unwrap_or(Mac([0; 6]));
         let frames = NumberedFrames::new(from, self.dst, self.size as usize);
         let generator = Generator {
@@ -115,24 +115,9 @@ impl TrafficCommand for GenArgs {
             tap: thread.tap.take(),
             make_ticks: 0,
         };
-        (ReceiveNothing, generator)
+        (DropHandler::default(), generator) // nothing is received
     }
 }
-
-/// Nothing is received.
-pub struct ReceiveNothing;
-
-impl PacketHandler for ReceiveNothing {
-    fn handle(&mut self, _: &mut XdpBuff, _: Ingress) -> Action {
-        Action::Drop
-    }
-
-    fn reads(&self) -> bool {
-        false
-    }
-}
-
-impl PortHandler for ReceiveNothing {}
 
 /// Makes the frames of a thread.
 pub struct Generator {

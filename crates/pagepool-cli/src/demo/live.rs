@@ -3,6 +3,8 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use pagepool_lab::TcpTransfer;
+
 use crate::engine::figures;
 use crate::engine::run_state::{RunState, Sample};
 use crate::engine::watch::Watch;
@@ -18,21 +20,13 @@ pub struct View<'a> {
     pub interrupted: &'a AtomicBool,
 }
 
-/// A transfer whose bytes are shown, too.
-pub trait Transfer {
-    /// Bytes that arrived.
-    fn bytes(&self) -> u64;
-    /// Whether there will be no more.
-    fn is_over(&self) -> bool;
-}
-
 /// Lets a demonstration run until the time is over, it is interrupted, or the transfer is over. `arrived`
 /// counts the packets that came to the end of their way.
 pub fn watch(
     state: &RunState,
     warm: &Sample,
     view: &View<'_>,
-    transfer: Option<&dyn Transfer>,
+    transfer: Option<&TcpTransfer>,
     arrived: impl Fn(&RunState, &Sample) -> u64,
 ) {
     let table = LiveTable { head: HEAD, widths: if transfer.is_some() { WITH_TRANSFER } else { WIDTHS } };
@@ -42,7 +36,7 @@ pub fn watch(
     let look = |at| {
         let sample = state.sample();
         let arrived = arrived(state, &sample);
-        Snapshot { at, arrived, bytes: transfer.map_or(0, Transfer::bytes), sample }
+        Snapshot { at, arrived, bytes: transfer.map_or(0, TcpTransfer::received), sample }
     };
     let mut before = Snapshot { sample: warm.clone(), ..Snapshot::default() };
     let watch = Watch {
@@ -50,7 +44,7 @@ pub fn watch(
         every: view.lines.then_some(Duration::from_secs(1)),
         interrupted: view.interrupted,
     };
-    let is_over = || transfer.is_some_and(Transfer::is_over);
+    let is_over = || transfer.is_some_and(TcpTransfer::is_over);
     watch.run(state, is_over, |at| {
         let now = look(at);
         println!("{}", table.row(&cells(&before, &now, warm)));

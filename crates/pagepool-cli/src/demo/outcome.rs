@@ -50,19 +50,17 @@ impl DemoResult {
         verdict.field("action", action.name());
         verdict.field("size", size);
         verdict.field("seconds", seconds);
-        verdict.field("packets", arrived);
         verdict.field("pps", pps);
         verdict.some_field("gbit_s", *gbit_s);
         verdict.field("sent", sent);
-        verdict.field("dropped", dropped);
         verdict.field("lost", lost);
         verdict.field("corrupt", corrupt);
         if let Some(gbit_s) = gbit_s {
             verdict.text_row("Gbit/s", &format!("{gbit_s:.2}"), "TCP, kernel to kernel");
         }
-        verdict.row("packets", *arrived, self.checked());
+        verdict.count("packets", *arrived, "packets", self.checked());
         verdict.row("packets/s", pps as u64, &format!("over {seconds:.1} s"));
-        verdict.row("dropped, a queue was full", dropped, self.why_dropped(dropped));
+        verdict.count("dropped", dropped, "dropped, a queue was full", self.why_dropped(dropped));
         verdict.row("packets damaged or lost", corrupt + lost, "must be 0");
         verdict.fail_if(*arrived == 0, || "no packet arrived".into());
         let is_empty = gbit_s.is_some_and(|gbit_s| gbit_s <= 0.0); // connecting takes packets, too
@@ -73,21 +71,15 @@ impl DemoResult {
 
     fn memory(&self, verdict: &mut Verdict, pools: &[PoolRef]) {
         let pages_taken = pools.iter().map(|pool| pool.stats().hold).sum::<u64>();
-        let slow = figures::slow(&self.warm, &self.end);
-        let (missing, nic_errors) = (figures::missing(pools), figures::nic_errors(&self.end));
-        verdict.field("pages_taken", pages_taken);
-        verdict.field("slow_after_warmup", slow);
-        verdict.field("missing", missing);
+        let nic_errors = figures::nic_errors(&self.end);
+        let mebibytes = pages_taken as f64 * PAGE_SIZE as f64 / f64::from(1 << 20);
+        let note = format!("{mebibytes:.1} MiB");
+        verdict.count("pages_taken", pages_taken, "pages taken from the arena", &note);
+        figures::judge_pools(verdict, &self.warm, &self.end, pools);
         verdict.field("nic_errors", nic_errors);
         verdict.field("recycled_percent", figures::recycled_percent(&self.warm, &self.end));
         verdict.field("pools", pools.iter().map(pool_fields).collect::<Vec<_>>());
         verdict.field("ports", self.end.iter().map(PortSample::fields).collect::<Vec<_>>());
-        let mebibytes = pages_taken as f64 * PAGE_SIZE as f64 / f64::from(1 << 20);
-        verdict.row("pages taken from the arena", pages_taken, &format!("{mebibytes:.1} MiB"));
-        verdict.row("slow allocations after warm-up", slow, "must be 0: calls to the arena");
-        verdict.row("buffers missing at the end", missing, "must be 0");
-        verdict.fail_count(slow, "calls to the arena after the warm-up");
-        verdict.fail_count(missing, "buffers were not returned");
         verdict.fail_count(nic_errors, "descriptors or lengths of the NICs were invalid");
     }
 

@@ -19,7 +19,7 @@ use pagepool_net::link::NetError;
 use pagepool_net::{DeviceStats, OpenedDevice, TxMode, open_devices};
 
 use super::forward_task::{DemoHandler, ForwardTask};
-use super::live::{self, Transfer, View};
+use super::live::{self, View};
 use super::outcome::DemoResult;
 use super::plan::DemoAction;
 use crate::engine::poll_loop::wait_for_warm_up;
@@ -154,16 +154,6 @@ fn transfer(hosts: &TwoHosts, state: &RunState, warm: &Sample, view: &View<'_>) 
     live::watch(state, warm, view, Some(&transfer), |_, now| sum(now, |nic| nic.tx_completed));
     transfer.stop();
     transfer.join().map_err(failed)
-}
-
-impl Transfer for TcpTransfer {
-    fn bytes(&self) -> u64 {
-        self.received()
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_over()
-    }
 }
 
 fn sum(sample: &Sample, of: fn(&DeviceStats) -> u64) -> u64 {

@@ -5,6 +5,7 @@ use pagepool_net::{DeviceStats, KernelStats};
 
 use super::port_sample::PortSample;
 use crate::report::number::without_zeros;
+use crate::report::verdict::Verdict;
 
 /// Where the pages of all pools are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,8 +59,18 @@ pub fn recycled_percent(warm: &[PortSample], now: &[PortSample]) -> Option<f64> 
 }
 
 /// Buffers that are not in their pools, of pools that ended.
-pub fn missing(pools: &[PoolRef]) -> u64 {
+fn missing(pools: &[PoolRef]) -> u64 {
     pools.iter().map(|pool| pool.inflight().total.unsigned_abs()).sum()
+}
+
+/// Judges the pools: after the warm-up no allocation asks the arena, and every buffer is returned.
+pub fn judge_pools(verdict: &mut Verdict, warm: &[PortSample], end: &[PortSample], pools: &[PoolRef]) {
+    let (slow, missing) = (slow(warm, end), missing(pools));
+    let what = "slow allocations after warm-up";
+    verdict.count("slow_after_warmup", slow, what, "must be 0: calls to the arena");
+    verdict.count("missing", missing, "buffers missing at the end", "must be 0");
+    verdict.fail_count(slow, "calls to the arena after the warm-up");
+    verdict.fail_count(missing, "buffers were not returned");
 }
 
 /// Packets that found a queue full: a receive ring, that to the thread they are passed to, or that to a

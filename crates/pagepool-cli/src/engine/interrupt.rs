@@ -1,21 +1,18 @@
 //! Ctrl-C, and being asked to end: the first one ends a run in order, the second one the process.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 
 /// A flag that the first one raises.
 pub fn listen() -> Result<Arc<AtomicBool>, String> {
-    raise().map_err(|error| format!("cannot handle Ctrl-C: {error}"))
-}
-
-fn raise() -> io::Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, interrupted.clone())?;
-        signal_hook::flag::register(signal, interrupted.clone())?;
-    }
+    let registered = [SIGINT, SIGTERM].into_iter().try_for_each(|signal| {
+        flag::register_conditional_shutdown(signal, 128 + signal, interrupted.clone())?;
+        flag::register(signal, interrupted.clone()).map(drop)
+    });
+    registered.map_err(|error| format!("cannot handle Ctrl-C: {error}"))?;
     Ok(interrupted)
 }

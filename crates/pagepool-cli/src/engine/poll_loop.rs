@@ -30,14 +30,6 @@ pub trait PortHandler: PacketHandler + Send + 'static {
     fn tally(&self) -> Option<&Tally> {
         None
     }
-
-    /// The same, at the end.
-    fn into_tally(self) -> Option<Tally>
-    where
-        Self: Sized,
-    {
-        None
-    }
 }
 
 /// What a thread still does when the run drains.
@@ -245,7 +237,11 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
             sample.ports.extend(self.ports.iter().map(|&port| PortSample::of(&self.forwarder, port)));
             sample.cycles = self.forwarder.cycles();
             sample.make_ticks = self.source.make_ticks();
-            sample.checked = self.forwarder.handler().tally().map(Checked::of);
+            sample.checked = self
+                .forwarder
+                .handler()
+                .tally()
+                .map(|&Tally { good, corrupt, .. }| Checked { good, corrupt });
         });
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pagepool_lab::Tally;
 use pagepool_net::PartCycles;
 
 use super::port_sample::PortSample;
@@ -35,18 +34,11 @@ pub struct Sample {
     pub checked: Option<Checked>,
 }
 
-/// Counts of a [`Tally`].
+/// Counts of a [`Tally`](pagepool_lab::Tally).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     pub good: u64,
     pub corrupt: u64,
-}
-
-impl Checked {
-    /// What the tally has counted so far.
-    pub fn of(tally: &Tally) -> Self {
-        Self { good: tally.good, corrupt: tally.corrupt }
-    }
 }
 
 /// What ended a run.
@@ -65,7 +57,7 @@ pub enum RunEnd {
 }
 
 /// Written by all threads of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RunState {
     phase: AtomicU8,
     /// Packets that a source in this process sent.
@@ -84,16 +76,8 @@ pub struct RunState {
 impl RunState {
     /// For so many polling threads.
     pub fn new(threads: usize) -> Self {
-        Self {
-            phase: AtomicU8::new(Phase::WarmUp as u8),
-            sent: AtomicU64::new(0),
-            arrived: AtomicU64::new(0),
-            corrupt: AtomicU64::new(0),
-            finished: AtomicUsize::new(0),
-            broken: AtomicBool::new(false),
-            gone: Mutex::default(),
-            samples: (0..threads).map(|_| Mutex::default()).collect(),
-        }
+        let samples = (0..threads).map(|_| Mutex::default()).collect();
+        Self { phase: AtomicU8::new(Phase::WarmUp as u8), samples, ..Self::default() }
     }
 
     /// Whether the run is in this phase, or in a later one.

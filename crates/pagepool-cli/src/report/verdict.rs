@@ -43,6 +43,12 @@ impl Verdict {
         self.text_row(what, &grouped(count), note);
     }
 
+    /// A field, and a row of the same count.
+    pub fn count(&mut self, key: &'static str, count: u64, what: &str, note: &str) {
+        self.field(key, count);
+        self.row(what, count, note);
+    }
+
     /// A row whose figure is no count.
     pub fn text_row(&mut self, what: &str, figure: &str, note: &str) {
         let row = format!("{what:<32} {figure:>13}  {note}");

@@ -48,25 +48,21 @@ impl SoakResult {
         let pps = peers.arrived as f64 / faults.seconds.max(1e-9);
         verdict.field("mode", mode);
         verdict.field("seconds", faults.seconds);
-        verdict.field("flaps", faults.flaps);
-        verdict.field("kills", faults.kills);
-        verdict.field("packets", peers.arrived);
         verdict.field("pps", pps);
         verdict.field("sent", peers.sent);
         verdict.field("bursts_down", peers.down);
         // Frames of bursts in which a peer was killed: sent or not.
         verdict.field("in_doubt", faults.in_doubt.iter().sum::<u64>());
-        verdict.field("gaps", peers.gaps);
         verdict.field("in_gaps", peers.in_gaps);
         verdict.field("overtaken", peers.overtaken);
         verdict.field("damaged", peers.damaged);
         verdict.field("repeated", peers.again);
-        verdict.row("interfaces taken down for 1 s", faults.flaps, "");
-        verdict.row("peer processes killed", faults.kills, "");
+        verdict.count("flaps", faults.flaps, "interfaces taken down for 1 s", "");
+        verdict.count("kills", faults.kills, "peer processes killed", "");
         let note = format!("{} packets/s, every byte checked", grouped(pps as u64));
-        verdict.row("packets", peers.arrived, &note);
+        verdict.count("packets", peers.arrived, "packets", &note);
         let note = format!("{} numbers missing", grouped(peers.in_gaps));
-        verdict.row("gaps in the numbers", peers.gaps, &note);
+        verdict.count("gaps", peers.gaps, "gaps in the numbers", &note);
         verdict.row("packets damaged or duplicated", peers.damaged + peers.again, "must be 0");
         verdict.fail_if(peers.arrived == 0, || "no packet arrived".into());
         // The second flap is of a peer's own interface, which the peer sees.
@@ -81,14 +77,12 @@ impl SoakResult {
         let all = |of: fn(&DirectionLosses) -> u64| ways.iter().map(of).sum::<u64>();
         let (before, dropped, after) = (all(|way| way.before), all(|way| way.dropped), all(|way| way.after));
         let (within, never_sent) = (all(|way| way.within), all(|way| way.never_sent));
-        verdict.field("lost_before", before);
-        verdict.field("dropped", dropped);
-        verdict.field("lost_after", after);
+        verdict.count("lost_before", before, "lost before the forwarder", "a link was down");
+        verdict.count("dropped", dropped, "dropped by the forwarder", "a ring or queue was full");
+        let why = "a link was down, a queue was full, or no peer ran";
+        verdict.count("lost_after", after, "lost after the forwarder", why);
         verdict.field("lost_within", within);
         verdict.field("never_sent", never_sent);
-        verdict.row("lost before the forwarder", before, "a link was down");
-        verdict.row("dropped by the forwarder", dropped, "a ring or queue was full");
-        verdict.row("lost after the forwarder", after, "a link was down, a queue was full, or no peer ran");
         verdict.row("lost within the forwarder", within + never_sent, "must be 0");
         verdict.fail_count(within, "packets are not accounted for within the forwarder");
         verdict.fail_count(never_sent, "packets arrived that were never sent");
@@ -112,31 +106,22 @@ impl SoakResult {
 
     fn memory(&self, verdict: &mut Verdict, pools: &[PoolRef]) {
         let [first, last] = &self.faults.holdings;
-        let (slow, missing) = (figures::slow(&self.warm, &self.end), figures::missing(pools));
         let nic_errors = figures::nic_errors(&self.end);
         let grown_kib = last.own_kib.saturating_sub(first.own_kib); // without what is mapped of files
         let descriptors = last.descriptors.saturating_sub(first.descriptors);
-        verdict.field("slow_after_warmup", slow);
-        verdict.field("missing", missing);
+        figures::judge_pools(verdict, &self.warm, &self.end, pools);
         verdict.field("nic_errors", nic_errors);
         verdict.field("rss_kib_start", first.rss_kib);
         verdict.field("rss_kib_end", last.rss_kib);
         verdict.field("grown_kib", grown_kib);
-        verdict.field("descriptors_grown", descriptors);
-        verdict.row("slow allocations after warm-up", slow, "must be 0: calls to the arena");
-        verdict.row("buffers missing at the end", missing, "must be 0");
         let size = format!("resident memory {} to {} KiB", grouped(first.rss_kib), grouped(last.rss_kib));
         let note = format!("at most {GROWTH_KIB} KiB; {size}");
         verdict.text_row("memory grown by", &format!("{} KiB", grouped(grown_kib)), &note);
-        verdict.row("file descriptors grown by", descriptors, "must be 0");
-        verdict.fail_count(slow, "calls to the arena after the warm-up");
-        verdict.fail_count(missing, "buffers were not returned");
+        verdict.count("descriptors_grown", descriptors, "file descriptors grown by", "must be 0");
         verdict.fail_count(nic_errors, "descriptors or lengths of the sockets were invalid");
         verdict.fail_if(grown_kib > GROWTH_KIB, || {
-            format!(
-                "the process grew by {} KiB, but must grow by at most {GROWTH_KIB} KiB",
-                grouped(grown_kib)
-            )
+            let grown = grouped(grown_kib);
+            format!("the process grew by {grown} KiB, but must grow by at most {GROWTH_KIB} KiB")
         });
         verdict.fail_count(descriptors, "more file descriptors are open than after the warm-up");
     }

@@ -163,10 +163,6 @@ impl<H: PortHandler> PortHandler for Tapped<H> {
     fn tally(&self) -> Option<&Tally> {
         self.handler.tally()
     }
-
-    fn into_tally(self) -> Option<Tally> {
-        self.handler.into_tally()
-    }
 }
 
 /// Writes the records of the rings, which are always whole.

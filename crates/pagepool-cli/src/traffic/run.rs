@@ -185,8 +185,8 @@ impl<H: PortHandler> QueueThreads<H> {
         let mut all = expected.map(Tally::new);
         for thread in self.threads {
             let ended = thread.join().map_err(|_| "a thread panicked".to_owned())?;
-            if let (Some(all), Some(tally)) = (&mut all, ended.into_tally()) {
-                all.absorb(&tally);
+            if let (Some(all), Some(tally)) = (&mut all, ended.tally()) {
+                all.absorb(tally);
             }
         }
         Ok((self.state.sample(), all))
