@@ -1,5 +1,5 @@
 //! Every system call of this command: pinning, hardware counters, page faults, the clock, broken pipes, files
-//! in memory, and processes that end with others.
+//! in memory, and processes that end with others. `rustix` makes those that it has, `libc` the others.
 
 // UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
@@ -9,6 +9,10 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::FromRawFd;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Lets a pipe that nobody reads any more end the process, as it ends any other command: `pagepool demo |
 /// head`. Rust's runtime turns that off, and printing panics instead.
@@ -20,18 +24,8 @@ pub fn end_with_the_reader() {
 
 /// The CPUs that this thread may run on, in order.
 pub fn allowed_cpus() -> Vec<usize> {
-    let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
-    let size = size_of::<libc::cpu_set_t>();
-    // SAFETY: the kernel writes at most `size` bytes to the set, which outlives the call.
-    let failed = unsafe { libc::sched_getaffinity(0, size, set.as_mut_ptr()) } != 0;
-    // SAFETY: a cpu_set_t is an array of integers, and it was zeroed.
-    let set = unsafe { set.assume_init() };
-    if failed {
-        return vec![0];
-    }
-    let most = libc::CPU_SETSIZE as usize;
-    // SAFETY: `cpu` is below CPU_SETSIZE.
-    (0..most).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+    let Ok(set) = sched_getaffinity(None) else { return vec![0] };
+    (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
 /// The first two of them, if there are so many.
@@ -41,16 +35,11 @@ pub fn two_cpus() -> Option<[usize; 2]> {
 
 /// Keeps the calling thread on one CPU; says whether the kernel agreed.
 pub fn pin_to(cpu: usize) -> bool {
-    let set = MaybeUninit::<libc::cpu_set_t>::zeroed();
-    // SAFETY: a cpu_set_t is an array of integers, and it was zeroed.
-    let mut set = unsafe { set.assume_init() };
-    if cpu >= libc::CPU_SETSIZE as usize {
-        return false;
+    let mut set = CpuSet::new();
+    if cpu < CpuSet::MAX_CPU {
+        set.set(cpu); // the kernel refuses an empty set
     }
-    // SAFETY: `cpu` is below CPU_SETSIZE.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: the kernel reads the set, which outlives the call.
-    unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) == 0 }
+    sched_setaffinity(None, &set).is_ok()
 }
 
 /// Keeps this thread on the first CPU it may use and gives the second one.
@@ -81,23 +70,13 @@ pub fn now_ns() -> u64 {
 
 /// A file that lies in memory, in no directory; the name is what `/proc` shows.
 pub fn memory_file(name: &CStr) -> io::Result<File> {
-    // SAFETY: the kernel reads the name, which ends with a zero and outlives the call.
-    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was opened just now and nothing else owns it.
-    Ok(unsafe { File::from_raw_fd(fd) })
+    Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
 }
 
 /// Has the kernel kill this process when its parent ends: precisely, when the thread ends that started it.
 /// False if the parent has ended already.
 pub fn die_with(parent: u32) -> io::Result<bool> {
-    // SAFETY: the call takes integers.
-    let failed = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0, 0, 0) } != 0;
-    if failed {
-        return Err(io::Error::last_os_error());
-    }
+    set_parent_process_death_signal(Some(Signal::KILL))?;
     Ok(std::os::unix::process::parent_id() == parent)
 }
 

@@ -5,7 +5,9 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socket_with};
 
 /// Frames that one call moves at most.
 pub(crate) const BATCH: usize = 64;
@@ -15,14 +17,8 @@ const RECEIVE_BYTES: libc::c_int = 32 << 20;
 /// A socket for all frames of one link, in the network namespace of the calling thread. What others send from
 /// the same machine through the link is not received; one that does not listen receives nothing.
 pub(crate) fn open(index: u32, listens: bool) -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: the call takes three integers.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call just made this descriptor, and nobody else has it.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
     set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
     set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
     // Only those who may administer the network get so much; with less, bursts are lost sooner.
@@ -57,31 +53,22 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 
 /// Sends one frame. Never waits.
 pub(crate) fn send(fd: BorrowedFd<'_>, frame: &[u8]) -> io::Result<()> {
-    // SAFETY: the kernel reads the bytes of the slice.
-    let sent = unsafe { libc::send(fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
-    if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    net::send(fd, frame, SendFlags::empty())?;
+    Ok(())
 }
 
 /// Receives one frame: its length, which may be more than there was room for. Never waits.
 pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
-    let at = into.as_mut_ptr().cast();
-    // SAFETY: the kernel writes into the slice, at most as many bytes as it has.
-    let got = unsafe { libc::recv(fd.as_raw_fd(), at, into.len(), libc::MSG_TRUNC) };
-    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+    let (_, len) = net::recv(fd, into, RecvFlags::TRUNC)?;
+    Ok(len)
 }
 
 /// Sends frames that stand one after the other, all of the same length, at most [`BATCH`]; gives how many
 /// went. Never waits.
 pub(crate) fn send_many(fd: BorrowedFd<'_>, frames: &[u8], len: usize) -> io::Result<usize> {
-    let mut slices = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
-    let mut messages = [empty_message(); BATCH];
-    let mut count = 0;
-    for ((frame, slice), message) in frames.chunks_exact(len).zip(&mut slices).zip(&mut messages) {
-        *slice = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: len };
-        message.msg_hdr.msg_iov = slice;
-        message.msg_hdr.msg_iovlen = 1;
-        count += 1;
-    }
+    let mut slices = NO_SLICES;
+    let frames = frames.chunks_exact(len).map(|frame| frame.as_ptr().cast_mut());
+    let (mut messages, count) = messages(frames, len, &mut slices);
     // SAFETY: the kernel reads `count` messages, each of one slice of `frames`, and writes their lengths; all
     // of that lives as long as the call.
     let sent = unsafe { libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr(), count, 0) };
@@ -96,15 +83,9 @@ pub(crate) fn receive_many(
     room: usize,
     lengths: &mut [usize; BATCH],
 ) -> io::Result<usize> {
-    let mut slices = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
-    let mut messages = [empty_message(); BATCH];
-    let mut count = 0;
-    for ((into, slice), message) in rooms.chunks_exact_mut(room).zip(&mut slices).zip(&mut messages) {
-        *slice = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: room };
-        message.msg_hdr.msg_iov = slice;
-        message.msg_hdr.msg_iovlen = 1;
-        count += 1;
-    }
+    let mut slices = NO_SLICES;
+    let rooms = rooms.chunks_exact_mut(room).map(<[u8]>::as_mut_ptr);
+    let (mut messages, count) = messages(rooms, room, &mut slices);
     let flags = libc::MSG_TRUNC | libc::MSG_DONTWAIT;
     let (fd, at) = (fd.as_raw_fd(), messages.as_mut_ptr());
     // SAFETY: the kernel writes into `count` messages and into the one slice of `rooms` that each has, at
@@ -117,7 +98,26 @@ pub(crate) fn receive_many(
     Ok(got)
 }
 
-fn empty_message() -> libc::mmsghdr {
+/// The slices of a batch.
+type Slices = [libc::iovec; BATCH];
+
+const NO_SLICES: Slices = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
+
+/// A message of one slice for each frame, all of the same length, and how many there are. The messages point
+/// to the slices.
+fn messages(
+    frames: impl Iterator<Item = *mut u8>,
+    len: usize,
+    slices: &mut Slices,
+) -> ([libc::mmsghdr; BATCH], u32) {
     // SAFETY: null pointers and lengths of 0 are a message.
-    unsafe { MaybeUninit::zeroed().assume_init() }
+    let empty: libc::mmsghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    let (mut messages, mut count) = ([empty; BATCH], 0);
+    for ((frame, slice), message) in frames.zip(slices).zip(&mut messages) {
+        *slice = libc::iovec { iov_base: frame.cast(), iov_len: len };
+        message.msg_hdr.msg_iov = slice;
+        message.msg_hdr.msg_iovlen = 1;
+        count += 1;
+    }
+    (messages, count)
 }
