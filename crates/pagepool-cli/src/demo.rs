@@ -12,6 +12,5 @@ mod memory;
 mod outcome;
 pub mod place;
 pub mod plan;
-pub mod run;
 pub mod veth;
 mod wire;

@@ -7,7 +7,6 @@ use clap::Args;
 use crate::demo::live::View;
 use crate::demo::place::{self, DemoOn};
 use crate::demo::plan::{self, DemoAction};
-use crate::demo::run::demonstrate;
 use crate::engine::interrupt::listen;
 use crate::engine::run_time;
 use crate::run_command::RunCommand;
@@ -40,6 +39,6 @@ impl RunCommand for DemoArgs {
         let place = place::choose(self.on, self.mtu, self.size, self.action)?;
         let interrupted = listen()?;
         let view = View { seconds: self.seconds, lines: !self.json, interrupted: &interrupted };
-        Ok(demonstrate(place, &view)?.print(self.json))
+        Ok(place.run(&view)?.print(self.json))
     }
 }

@@ -2,20 +2,13 @@
 
 use std::process::ExitCode;
 
-use clap::Args;
+pub use crate::soak::peer::PeerParams as SoakPeerArgs;
 
 use crate::run_command::RunCommand;
-use crate::soak::peer::{self, PeerParams};
-
-/// The options of a peer.
-#[derive(Args, Clone, Debug)]
-pub struct SoakPeerArgs {
-    #[command(flatten)]
-    params: PeerParams,
-}
+use crate::soak::peer;
 
 impl RunCommand for SoakPeerArgs {
     fn run(&self) -> Result<ExitCode, String> {
-        peer::run(&self.params)
+        peer::run(self)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pagepool::XdpBuff;
+use pagepool::{PoolRef, XdpBuff};
 use pagepool_net::{Action, Ingress, OpenedDevice, PacketHandler, PortId, swap_macs};
 use rtrb::{Producer, PushError};
 
@@ -32,6 +32,11 @@ pub struct ForwardTask {
 }
 
 impl ForwardTask {
+    /// The pools, for the verdict at the end.
+    pub fn homes(&self) -> [PoolRef; 2] {
+        self.queues.each_ref().map(|queue| queue.pool.handle())
+    }
+
     /// Starts the thread, in the network namespace of the caller.
     pub fn start(self, state: Arc<RunState>, warmed: Sender<()>) -> Result<JoinHandle<DemoHandler>, String> {
         let Self { queues, pages, burst, action, mut consumer, cpu } = self;

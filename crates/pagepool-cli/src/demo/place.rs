@@ -2,8 +2,12 @@
 
 use clap::ValueEnum;
 
-use super::memory::MemoryDemo;
+use super::live::View;
+use super::memory::{self, MemoryDemo};
 use super::plan::DemoAction;
+use super::veth::{self, VethSetup};
+use crate::report::verdict::Verdict;
+use crate::sys;
 
 /// What `--on` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -25,6 +29,29 @@ pub enum DemoPlace {
     Veth(u32),
     /// Between namespaces, or in memory if that is not available.
     VethElse(u32, MemoryDemo),
+}
+
+impl DemoPlace {
+    /// Runs the demonstration there, and judges.
+    pub fn run(self, view: &View<'_>) -> Result<Verdict, String> {
+        let set_up = |mtu| VethSetup::new(mtu, sys::two_cpus());
+        match self {
+            Self::Memory(demo) => memory::run(demo, view),
+            Self::Veth(mtu) => veth::run(set_up(mtu)?, mtu, view),
+            Self::VethElse(mtu, demo) => match set_up(mtu) {
+                Ok(setup) => veth::run(setup, mtu, view),
+                Err(why) => {
+                    let line = format!("Running in memory, because veth is not available: {why}");
+                    if view.lines {
+                        println!("{line}")
+                    } else {
+                        eprintln!("{line}")
+                    }
+                    memory::run(demo, view)
+                }
+            },
+        }
+    }
 }
 
 const USUAL_MTU: u32 = 1500;

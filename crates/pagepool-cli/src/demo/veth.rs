@@ -34,21 +34,8 @@ const ETH_HEADER: usize = pagepool::ETH_HEADER;
 
 /// What is made before any packet is sent. The order matters: devices are closed before their links go.
 pub struct VethSetup {
-    pub ports: VethPorts,
+    pub task: ForwardTask,
     pub hosts: TwoHosts,
-    pub mtu: u32,
-    /// The CPU of the forwarding thread, if the first host has another one.
-    cpu: Option<usize>,
-}
-
-/// Devices with their pools, and how the devices are attached.
-pub struct VethPorts {
-    pub queues: [OpenedDevice; 2],
-    pub mode: String,
-    /// Pages of each pool.
-    pub pages: usize,
-    /// Packets that are taken from a device at once.
-    pub burst: usize,
 }
 
 impl VethSetup {
@@ -58,54 +45,39 @@ impl VethSetup {
         let stacks = [cpus.map(|[host, _]| host as u32), None];
         let params = TwoHostsParams { mtu, stacks, ..TwoHostsParams::default() };
         let hosts = TwoHosts::new(&params).map_err(|error| error_chain(&error))?;
-        let names = hosts.near.each_ref().map(|link| link.name.clone());
-        // In the namespace of the links, for a socket belongs to the namespace that it is opened in.
-        let ports = hosts.run_between(move || VethPorts::new(&names, SocketSizes::of_mtu(mtu)));
+        let names = hosts.near.each_ref().map(|link| format!("af_xdp:{}", link.name));
         let cpu = cpus.map(|[_, cpu]| cpu).filter(|_| hosts.a.stack.is_some());
-        Ok(Self { ports: ports.map_err(|error| error_chain(&error))?, hosts, mtu, cpu })
+        // In the namespace of the links, for a socket belongs to the namespace that it is opened in.
+        let task = hosts.run_between(move || open(&names, SocketSizes::of_mtu(mtu), cpu));
+        Ok(Self { task: task.map_err(|error| error_chain(&error))?, hosts })
+    }
+
+    /// How the devices, which are of one kind, are attached.
+    pub fn mode(&self) -> String {
+        self.task.queues[0].socket.as_ref().map(mode).unwrap_or_default()
     }
 }
 
-impl VethPorts {
-    fn new(names: &[String; 2], sizes: SocketSizes) -> Result<Self, Error> {
-        let arena = Arena::new(sizes.arena("demo", 2))?;
-        let names = names.each_ref().map(|name| format!("af_xdp:{name}"));
-        let devices = names.each_ref().map(|name| (&**name, &[0][..]));
-        let opened = open_devices(&devices, &sizes.open_params("demo"), &arena)?;
-        let opened: Vec<_> = opened.into_iter().flatten().collect();
-        let Ok(queues) = <[OpenedDevice; 2]>::try_from(opened) else { unreachable!("one queue of each") };
-        let mode = queues[0].socket.as_ref().map(mode).unwrap_or_default(); // both are of one kind
-        Ok(Self { queues, mode, pages: sizes.pages, burst: sizes.burst })
-    }
-}
-
-impl VethSetup {
-    /// The forwarding thread's task, and the hosts.
-    pub fn into_task(self) -> (ForwardTask, TwoHosts) {
-        let Self { ports: VethPorts { queues, pages, burst, .. }, hosts, cpu, .. } = self;
-        let task = ForwardTask {
-            queues,
-            pages: [pages; 2],
-            burst,
-            action: DemoAction::Forward,
-            consumer: None,
-            cpu,
-        };
-        (task, hosts)
-    }
+/// A queue of each interface, over one memory, for a thread on a CPU.
+fn open(names: &[String; 2], sizes: SocketSizes, cpu: Option<usize>) -> Result<ForwardTask, Error> {
+    let arena = Arena::new(sizes.arena("demo", 2))?;
+    let devices = names.each_ref().map(|name| (&**name, &[0][..]));
+    let opened = open_devices(&devices, &sizes.open_params("demo"), &arena)?;
+    let opened: Vec<_> = opened.into_iter().flatten().collect();
+    let Ok(queues) = <[OpenedDevice; 2]>::try_from(opened) else { unreachable!("one queue of each") };
+    let SocketSizes { pages, burst, .. } = sizes;
+    Ok(ForwardTask { queues, pages: [pages; 2], burst, action: DemoAction::Forward, consumer: None, cpu })
 }
 
 /// Runs the demonstration, and judges.
-pub fn run(setup: VethSetup, view: &View<'_>) -> Result<Verdict, String> {
-    let (mtu, mode) = (setup.mtu, setup.ports.mode.clone());
+pub fn run(setup: VethSetup, mtu: u32, view: &View<'_>) -> Result<Verdict, String> {
+    let (mode, VethSetup { task, hosts }) = (setup.mode(), setup);
     if view.lines {
-        let batch =
-            setup.ports.queues[1].socket.as_ref().is_some_and(|socket| socket.tx_mode == TxMode::BpfBatch);
+        let batch = task.queues[1].socket.as_ref().is_some_and(|socket| socket.tx_mode == TxMode::BpfBatch);
         let tx = if batch { ", TX by BPF batch" } else { "" };
         println!("TCP, kernel to kernel over {mode}{tx}, MTU {mtu}, {} s", view.seconds);
     }
-    let homes = setup.ports.queues.each_ref().map(|queue| queue.pool.handle());
-    let (task, hosts) = setup.into_task();
+    let homes = task.homes();
     let state = Arc::new(RunState::new(1));
     let forwarding = start(task, &state, &hosts)?;
     let (start, warm) = (Instant::now(), state.sample());

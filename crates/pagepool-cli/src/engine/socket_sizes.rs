@@ -22,7 +22,7 @@ const MOST_PAGES: usize = 16_384;
 const SPARE: usize = 256;
 
 /// What the sockets of a command are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketNeeds {
     /// Largest packet of the links without its Ethernet header.
     pub mtu: u32,
@@ -57,16 +57,7 @@ impl SocketSizes {
     /// its pages.
     pub fn of_mtu(mtu: u32) -> Self {
         let mode = XskMode::Copy; // no veth has another
-        let needs = SocketNeeds {
-            mtu,
-            chunk: PAGE_SIZE as u32,
-            unaligned: false,
-            ring: None,
-            hardware_ring: 0,
-            mode,
-            hugepages: false,
-        };
-        Self::largest(needs)
+        Self::largest(SocketNeeds { mtu, chunk: PAGE_SIZE as u32, mode, ..SocketNeeds::default() })
     }
 
     /// The sizes for these needs, or an error if a packet or a ring is too long.
@@ -154,18 +145,11 @@ impl SocketSizes {
     pub fn arena(&self, name: &str, pools: usize) -> ArenaParams {
         let bytes = (pools * self.pages + SPARE) * PAGE_SIZE;
         let max_bytes = bytes.next_multiple_of(1 << pagepool::REGION_SHIFT) as u64;
-        let (backing, on_missing_huge) = match self.needs.hugepages {
-            true => (Backing::Huge2M, OnMissingHuge::Fail),
-            false => (Backing::default(), OnMissingHuge::default()),
-        };
-        ArenaParams {
-            name: name.into(),
-            max_bytes,
-            backing,
-            on_missing_huge,
-            commit_all: true,
-            ..Default::default()
+        let mut arena = ArenaParams { name: name.into(), max_bytes, commit_all: true, ..Default::default() };
+        if self.needs.hugepages {
+            (arena.backing, arena.on_missing_huge) = (Backing::Huge2M, OnMissingHuge::Fail);
         }
+        arena
     }
 
     /// Huge pages that the arena needs, if it is made of huge pages.

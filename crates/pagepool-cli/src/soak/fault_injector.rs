@@ -37,9 +37,8 @@ pub struct FaultReport {
     pub peers: [PeerCounts; 2],
     /// Of each peer: frames that may have been sent when the peer was killed.
     pub in_doubt: [u64; 2],
-    pub returned: Duration,
-    pub silence: Duration,
-    pub recovery: Duration,
+    /// Whether frames flowed, and how soon they did again.
+    pub flow: Flow,
     /// After the warm-up, and when the peers had sent for as long as they should.
     pub holdings: [Holdings; 2],
 }
@@ -65,7 +64,6 @@ pub struct FaultInjector<'a> {
     ends: Vec<LinkEnd>,
     peers: [PeerProcess<'a>; 2],
     state: Arc<RunState>,
-    flow: Flow,
     live: SoakTable,
     start: Instant,
     schedule: Schedule,
@@ -91,7 +89,6 @@ impl<'a> FaultInjector<'a> {
             ends: ends(hosts).map_err(failed)?,
             peers,
             state: state.clone(),
-            flow: Flow::default(),
             live: SoakTable::new(warm),
             start: Instant::now(),
             schedule: *schedule,
@@ -110,7 +107,7 @@ impl<'a> FaultInjector<'a> {
             self.live.begin(&self.schedule);
         }
         self.start = Instant::now();
-        self.flow.calm(Duration::ZERO);
+        self.report.flow.calm(Duration::ZERO);
         self.report.holdings[0] = Holdings::now();
         loop {
             std::thread::sleep(STEP);
@@ -123,9 +120,7 @@ impl<'a> FaultInjector<'a> {
             self.kill(now, end)?;
             self.look(now)?;
         }
-        self.flow.give_up(self.start.elapsed());
-        let Flow { returned, silence, recovery, .. } = self.flow;
-        (self.report.returned, self.report.silence, self.report.recovery) = (returned, silence, recovery);
+        self.report.flow.give_up(self.start.elapsed());
         self.report.seconds = self.start.elapsed().as_secs_f64();
         self.report.holdings[1] = Holdings::now();
         Ok(())
@@ -137,12 +132,12 @@ impl<'a> FaultInjector<'a> {
             if now >= until || over {
                 self.ends[at].set_up(true)?;
                 self.down = None;
-                self.flow.calm(self.start.elapsed());
+                self.report.flow.calm(self.start.elapsed());
                 self.warmed();
             }
         } else if now >= self.next_flap && now + DOWN + LAST <= end && !over {
             let at = self.report.flaps as usize % self.ends.len();
-            self.flow.disturb(now);
+            self.report.flow.disturb(now);
             self.ends[at].set_up(false)?;
             self.down = Some((at, now + DOWN));
             self.report.flaps += 1;
@@ -157,11 +152,11 @@ impl<'a> FaultInjector<'a> {
             return Ok(());
         }
         self.next_kill += Duration::from_secs(self.schedule.kill_every);
-        self.flow.disturb(now);
+        self.report.flow.disturb(now);
         self.peers[self.report.kills as usize % 2].kill()?;
         self.report.kills += 1;
         if self.down.is_none() {
-            self.flow.calm(self.start.elapsed());
+            self.report.flow.calm(self.start.elapsed());
             self.warmed();
         }
         Ok(())
@@ -179,10 +174,10 @@ impl<'a> FaultInjector<'a> {
             peer.must_run()?;
         }
         let [a, b] = [self.peers[0].counts()?, self.peers[1].counts()?];
-        self.flow.look(now, [b.arrived, a.arrived]);
+        self.report.flow.look(now, [b.arrived, a.arrived]);
         if self.lines && self.live.is_due(now) {
-            let FaultReport { flaps, kills, .. } = self.report;
-            self.live.line(now, &self.state.sample(), [a, b], (flaps, kills), self.flow.silence);
+            let FaultReport { flaps, kills, ref flow, .. } = self.report;
+            self.live.line(now, &self.state.sample(), [a, b], (flaps, kills), flow.silence);
         }
         Ok(())
     }

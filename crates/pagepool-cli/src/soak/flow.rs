@@ -17,7 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const GOOD: f64 = 0.5;
 
 /// The flow of both directions. Times are those since the start.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Flow {
     /// The looks of the last window, and one before it.
     recent: VecDeque<(Duration, [u64; 2])>,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use pagepool::PoolRef;
 
 use super::fault_injector::FaultReport;
+use super::flow::Flow;
 use crate::engine::figures;
 use crate::engine::port_sample::{PortSample, object};
 use crate::report::number::grouped;
@@ -89,7 +90,7 @@ impl SoakResult {
     }
 
     fn times(&self, verdict: &mut Verdict) {
-        let FaultReport { returned, recovery, silence, .. } = self.faults;
+        let Flow { returned, recovery, silence, .. } = self.faults.flow;
         let times = [
             ("longest_return_ms", "longest time to the first packet", "first packet after", returned, RETURN),
             ("longest_recovery_ms", "longest time to half the rate", "half the rate after", recovery, BUSY),
@@ -238,9 +239,9 @@ mod tests {
                 |seen| seen.end[0].nic.tx_bad_descriptor = 1,
                 "1 descriptors or lengths of the sockets were invalid",
             ),
-            (|seen| seen.faults.returned = Duration::from_millis(1001), "first packet after 1001 ms"),
-            (|seen| seen.faults.recovery = Duration::from_millis(3001), "half the rate after 3001 ms"),
-            (|seen| seen.faults.silence = Duration::from_millis(3001), "no packet for 3001 ms"),
+            (|seen| seen.faults.flow.returned = Duration::from_millis(1001), "first packet after 1001 ms"),
+            (|seen| seen.faults.flow.recovery = Duration::from_millis(3001), "half the rate after 3001 ms"),
+            (|seen| seen.faults.flow.silence = Duration::from_millis(3001), "no packet for 3001 ms"),
             (|seen| seen.faults.holdings[1].own_kib = 257, "grew by 257 KiB"),
             (|seen| seen.faults.holdings[1].descriptors = 1, "1 more file descriptors"),
         ];

@@ -70,6 +70,11 @@ pub fn run(task: &PeerParams) -> Result<ExitCode, String> {
     peer.work(&record)
 }
 
+/// An error of the file that a peer counts in.
+pub fn counter_file(error: io::Error) -> String {
+    format!("the counter file of the peer: {error}")
+}
+
 struct Peer {
     socket: FrameSocket,
     frames: NumberedFrames,
@@ -97,21 +102,20 @@ impl Peer {
     }
 
     fn work(&mut self, record: &CountsFile) -> Result<ExitCode, String> {
-        let lost = |error: io::Error| format!("the counter file of the peer: {error}");
         loop {
-            let order = record.order().map_err(lost)?;
+            let order = record.order().map_err(counter_file)?;
             if order == Order::End {
                 return Ok(ExitCode::SUCCESS);
             }
             let mut moved = 0;
             if order == Order::Send {
                 self.counts.begun = self.counts.sent + BURST as u64;
-                record.write(&self.counts).map_err(lost)?;
+                record.write(&self.counts).map_err(counter_file)?;
                 moved += self.send().map_err(|error| error.to_string())?;
             }
             moved += self.receive().map_err(|error| error.to_string())?;
             self.counts.begun = self.counts.sent;
-            record.write(&self.counts).map_err(lost)?;
+            record.write(&self.counts).map_err(counter_file)?;
             if moved == 0 {
                 self.socket.wait(NAP);
             }

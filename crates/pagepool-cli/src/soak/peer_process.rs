@@ -1,14 +1,14 @@
 //! The peers as the fault injector sees them: processes in the hosts' namespaces, one after the other.
 
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use pagepool_lab::Host;
 use pagepool_net::link::Mac;
 
 use super::counts::{CountsFile, Order, PeerCounts};
-use super::peer;
+use super::peer::{self, counter_file};
 
 /// Bytes of the frames of one life and of the next.
 const SIZES: [usize; 2] = [64, 1514];
@@ -54,25 +54,27 @@ impl<'a> PeerProcess<'a> {
 
     /// Counts of all lives.
     pub fn counts(&self) -> Result<PeerCounts, String> {
-        let now =
-            self.running.record.read().map_err(|error| format!("the counter file of the peer: {error}"))?;
+        let now = self.running.record.read().map_err(counter_file)?;
         Ok(self.before.plus(&now))
     }
 
     /// An error if the process ended by itself.
     pub fn must_run(&mut self) -> Result<(), String> {
-        match self.running.process.try_wait() {
-            Ok(None) => Ok(()),
-            Ok(Some(status)) => {
-                Err(format!("the peer on {} ended unexpectedly: {status}", self.host.link.name))
-            }
-            Err(error) => Err(format!("the peer on {}: {error}", self.host.link.name)),
+        match self.status()? {
+            None => Ok(()),
+            Some(status) => Err(format!("the peer on {} ended unexpectedly: {status}", self.host.link.name)),
         }
+    }
+
+    /// How the process ended, if it has.
+    fn status(&mut self) -> Result<Option<ExitStatus>, String> {
+        let status = self.running.process.try_wait();
+        status.map_err(|error| format!("the peer on {}: {error}", self.host.link.name))
     }
 
     /// Gives the process an order.
     pub fn tell(&self, order: Order) -> Result<(), String> {
-        self.running.record.tell(order).map_err(|error| format!("the counter file of the peer: {error}"))
+        self.running.record.tell(order).map_err(counter_file)
     }
 
     /// Ends the process, and waits for its end.
@@ -80,12 +82,11 @@ impl<'a> PeerProcess<'a> {
         self.tell(Order::End)?;
         let start = Instant::now();
         loop {
-            match self.running.process.try_wait() {
-                Ok(Some(status)) if status.success() => return Ok(()),
-                Ok(None) if start.elapsed() < LIMIT => std::thread::sleep(NAP),
-                Ok(None) => return Err(format!("the peer on {} did not end", self.host.link.name)),
-                Ok(Some(status)) => return Err(format!("the peer on {}: {status}", self.host.link.name)),
-                Err(error) => return Err(format!("the peer on {}: {error}", self.host.link.name)),
+            match self.status()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(format!("the peer on {}: {status}", self.host.link.name)),
+                None if start.elapsed() < LIMIT => std::thread::sleep(NAP),
+                None => return Err(format!("the peer on {} did not end", self.host.link.name)),
             }
         }
     }

@@ -16,9 +16,8 @@ const MTU: u32 = 1500;
 /// Runs a soak and judges. `lines`: prints figures meanwhile.
 pub fn soak(schedule: &Schedule, lines: bool, interrupted: &AtomicBool) -> Result<Verdict, String> {
     let setup = VethSetup::new(MTU, None).map_err(|why| format!("soak requires AF_XDP over veth: {why}"))?;
-    let homes = setup.ports.queues.each_ref().map(|queue| queue.pool.handle());
-    let mode = setup.ports.mode.clone();
-    let (task, hosts) = setup.into_task();
+    let (mode, VethSetup { task, hosts }) = (setup.mode(), setup);
+    let homes = task.homes();
     let state = Arc::new(RunState::new(1));
     let forwarding = veth::start(task, &state, &hosts)?;
     let warm = state.sample();

@@ -77,10 +77,11 @@ impl Capture {
         }
         let left_out = taps.iter().map(|tap| tap.left_out.clone()).collect();
         let over = Arc::new(AtomicBool::new(false));
-        let (theirs, path) = (over.clone(), path.display().to_string());
-        let writer = std::thread::Builder::new().name("pcap".into());
-        let writer =
-            writer.spawn(move || FileWriter::new(file, path).write(&mut rings, &theirs)).map_err(failed)?;
+        let captured = CaptureResult::default();
+        let (theirs, writer) =
+            (over.clone(), FileWriter { file, path: path.display().to_string(), captured });
+        let thread = std::thread::Builder::new().name("pcap".into());
+        let writer = thread.spawn(move || writer.write(&mut rings, &theirs)).map_err(failed)?;
         Ok((Self { over, writer, left_out }, taps))
     }
 
@@ -173,10 +174,6 @@ struct FileWriter {
 }
 
 impl FileWriter {
-    fn new(file: File, path: String) -> Self {
-        Self { file, path, captured: CaptureResult::default() }
-    }
-
     /// Writes until the taps have ended.
     fn write(mut self, rings: &mut [Consumer<u8>], over: &AtomicBool) -> CaptureResult {
         loop {
@@ -267,7 +264,8 @@ mod tests {
             ring.push_entire_slice(&record).unwrap();
             ring.push_entire_slice(&vec![7; record[8] as usize]).unwrap();
         }
-        let captured = FileWriter::new(full, "full".into()).write(&mut [end], &AtomicBool::new(true));
+        let writer = FileWriter { file: full, path: "full".into(), captured: CaptureResult::default() };
+        let captured = writer.write(&mut [end], &AtomicBool::new(true));
         assert_eq!((captured.written, captured.left_out), (0, 2));
         assert!(captured.failed.is_some_and(|why| why.contains("capture file full is incomplete")));
     }
