@@ -167,7 +167,7 @@ impl Sink {
         if mode == GeneratorMode::Xdp {
             return Ok(Self::Kernel { frames: LiveFrames::load(link)?, at_once: 1 << 12 });
         }
-        FrameSocket::sender_here(link).map(Self::Socket)
+        FrameSocket::with(link, false).map(Self::Socket)
     }
 
     /// Sends at most so many frames, from a number on; gives how many.

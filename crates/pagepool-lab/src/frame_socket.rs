@@ -55,12 +55,8 @@ impl FrameSocket {
         Self::with(link, true)
     }
 
-    /// One that only sends: the kernel spends nothing on what arrives.
-    pub(crate) fn sender_here(link: &str) -> Result<Self, NetError> {
-        Self::with(link, false)
-    }
-
-    fn with(link: &str, listens: bool) -> Result<Self, NetError> {
+    /// The same, or one that only sends: on that the kernel spends nothing when frames arrive.
+    pub(crate) fn with(link: &str, listens: bool) -> Result<Self, NetError> {
         let index = Netlink::open()?.link(link)?.index;
         let socket = packet::open(index, listens);
         let about = || format!("frames of interface {link:?}");

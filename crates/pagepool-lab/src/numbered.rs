@@ -110,7 +110,7 @@ pub enum Arrival {
 }
 
 /// Accounts for the frames that arrive, of the numbers from 0 on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
     seen: Vec<u64>,
     expected: u64,
@@ -133,8 +133,7 @@ impl Tally {
     /// Expects the numbers from 0 up to, and without, this one: a bit of memory for each.
     pub fn new(expected: u64) -> Self {
         let words = usize::try_from(expected.div_ceil(64)).expect("as many frames as fit memory as bits");
-        let (good, again, beyond, corrupt, unnumbered, overtaken) = (0, 0, 0, 0, 0, 0);
-        Self { seen: vec![0; words], expected, next: 0, good, again, beyond, corrupt, unnumbered, overtaken }
+        Self { seen: vec![0; words], expected, ..Self::default() }
     }
 
     /// Takes a frame into account.

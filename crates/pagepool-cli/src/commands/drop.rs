@@ -38,12 +38,10 @@ impl TrafficCommand for DropArgs {
     fn plan(&self) -> TrafficPlan<'_> {
         TrafficPlan {
             name: "drop",
-            effect: "drop withholds all packets from the kernel on",
             interfaces: vec![&self.interface],
             options: &self.options,
             attach: Some(self.receive.attach()),
             tx_mode: None,
-            warns_of_offloads: false,
             expected_frames: self.verify,
         }
     }

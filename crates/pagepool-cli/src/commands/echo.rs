@@ -30,12 +30,10 @@ impl TrafficCommand for EchoArgs {
     fn plan(&self) -> TrafficPlan<'_> {
         TrafficPlan {
             name: "echo",
-            effect: "echo withholds all packets from the kernel on",
             interfaces: vec![&self.interface],
             options: &self.options,
             attach: Some(self.receive.attach()),
             tx_mode: Some(self.transmit.tx_mode()),
-            warns_of_offloads: false,
             expected_frames: None,
         }
     }

@@ -42,12 +42,10 @@ impl TrafficCommand for ForwardArgs {
     fn plan(&self) -> TrafficPlan<'_> {
         TrafficPlan {
             name: "forward",
-            effect: "forward withholds all packets from the kernel on",
             interfaces: vec![&self.first, &self.second],
             options: &self.options,
             attach: Some(self.receive.attach()),
             tx_mode: Some(self.transmit.tx_mode()),
-            warns_of_offloads: true,
             expected_frames: None,
         }
     }

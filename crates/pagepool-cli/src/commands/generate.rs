@@ -71,12 +71,10 @@ impl TrafficCommand for GenArgs {
     fn plan(&self) -> TrafficPlan<'_> {
         TrafficPlan {
             name: "gen",
-            effect: "gen may saturate",
             interfaces: vec![&self.interface],
             options: &self.options,
             attach: None,
             tx_mode: Some(self.transmit.tx_mode()),
-            warns_of_offloads: false,
             expected_frames: None,
         }
     }

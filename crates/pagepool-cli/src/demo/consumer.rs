@@ -2,7 +2,6 @@
 //! another thread.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -61,9 +60,6 @@ fn burst(
         read.push(packet.into_buffer());
     }
     put_bulk(read);
-    if taken > 0 {
-        state.arrived.fetch_add(taken, Ordering::Relaxed);
-        state.corrupt.fetch_add(corrupt, Ordering::Relaxed);
-    }
+    state.count_arrived(taken, corrupt);
     taken
 }

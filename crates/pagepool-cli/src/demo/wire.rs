@@ -66,10 +66,7 @@ impl PacketWire {
             corrupt += u64::from(!check.is_good(std::iter::once(packet)));
         };
         ports[self.sink].step(|wire| while wire.take(&mut one) {});
-        if arrived > 0 {
-            self.state.arrived.fetch_add(arrived, Ordering::Relaxed);
-            self.state.corrupt.fetch_add(corrupt, Ordering::Relaxed);
-        }
+        self.state.count_arrived(arrived, corrupt);
         arrived
     }
 }

@@ -91,6 +91,14 @@ impl RunState {
         self.phase.fetch_max(phase as u8, Ordering::AcqRel); // pairs with reached()
     }
 
+    /// A sink received so many packets, so many of which were not as they were sent.
+    pub fn count_arrived(&self, arrived: u64, corrupt: u64) {
+        if arrived > 0 {
+            self.arrived.fetch_add(arrived, Ordering::Relaxed);
+            self.corrupt.fetch_add(corrupt, Ordering::Relaxed);
+        }
+    }
+
     /// A polling thread has sent all that it had to.
     pub fn set_finished(&self) {
         self.finished.fetch_add(1, Ordering::Relaxed);

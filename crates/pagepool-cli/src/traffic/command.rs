@@ -37,18 +37,23 @@ pub trait TrafficCommand {
 pub struct TrafficPlan<'a> {
     /// The name of the command.
     pub name: &'static str,
-    /// What becomes of an interface, with the interface's name to follow.
-    pub effect: &'static str,
     pub interfaces: Vec<&'a str>,
     pub options: &'a TrafficOptions,
     /// Where the XDP program runs that takes packets from the kernel; without one nothing is received.
     pub attach: Option<Attach>,
     /// How packets go out, if any do.
     pub tx_mode: Option<TxMode>,
-    /// Whether packets leave by another interface than they came by, so that offloads matter.
-    pub warns_of_offloads: bool,
     /// How many numbered frames are looked for, if they are.
     pub expected_frames: Option<u64>,
+}
+
+impl TrafficPlan<'_> {
+    /// What becomes of an interface, with the interface's name to follow.
+    pub fn effect(&self) -> String {
+        let effect =
+            if self.attach.is_some() { "withholds all packets from the kernel on" } else { "may saturate" };
+        format!("{} {effect}", self.name)
+    }
 }
 
 /// One of the threads of a command.

@@ -69,7 +69,7 @@ fn look_up<C: TrafficCommand>(
     let interfaces: Vec<_> =
         names.map(|name| kernel.interface(name, options.queues.as_ref())).collect::<Result<_, _>>()?;
     command.check(&interfaces)?;
-    interfaces.iter().try_for_each(|interface| kernel.spare(interface, plan.effect, options.yes))?;
+    interfaces.iter().try_for_each(|interface| kernel.spare(interface, &plan.effect(), options.yes))?;
     Ok(interfaces)
 }
 
@@ -116,7 +116,8 @@ fn warn(
     interfaces: &[Interface],
     setup: &TrafficSetup,
 ) -> Result<(), String> {
-    if plan.warns_of_offloads {
+    // Offloads matter where packets leave by another interface than they came by.
+    if interfaces.len() > 1 {
         for (interface, opened) in interfaces.iter().zip(&setup.interfaces) {
             let warnings = kernel.offload_warnings(interface, opened.is_generic())?;
             warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
