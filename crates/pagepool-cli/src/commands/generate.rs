@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use super::drop::DropHandler;
 use clap::Args;
-use pagepool::{Bound, ETH_HEADER, PageBuf, XdpBuff, XdpFrame};
+use pagepool::{Bound, ETH_HEADER, XdpBuff, XdpFrame};
 use pagepool_lab::NumberedFrames;
 use pagepool_net::link::Mac;
 use pagepool_net::{BUDGET, Forwarder, PacketHandler, PortId, Stack, ticks};
 
 use crate::engine::frame_source::{FrameSource, SourceState};
-use crate::engine::socket_sizes::SocketSizes;
+use crate::engine::socket_sizes::{HEADROOM, SocketSizes};
 use crate::report::error::error_chain;
 use crate::traffic::capture::CaptureTap;
 use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
@@ -229,15 +229,11 @@ impl Generator {
 
     /// A chunk with a packet of so many bytes that are not written yet.
     fn buffer(&self, pool: &Bound, len: usize) -> Option<XdpBuff> {
-        let place = |buffer: PageBuf| match self.sizes.in_frags() {
-            true => XdpBuff::new(buffer, self.sizes.headroom(), len).ok(),
-            false => XdpBuff::received(buffer, len).ok(),
-        };
-        let buffer = match self.sizes.in_frags() {
-            true => pool.alloc_frag(self.sizes.chunk() as usize),
-            false => pool.alloc_page(),
-        };
-        buffer.and_then(place)
+        if self.sizes.in_frags() {
+            let buffer = pool.alloc_frag(self.sizes.chunk() as usize)?;
+            return XdpBuff::new(buffer, HEADROOM, len).ok();
+        }
+        XdpBuff::received(pool.alloc_page()?, len).ok()
     }
 }
 

@@ -1,8 +1,7 @@
 //! The forwarding thread: owns both pools, drives both NICs, and does the demonstration's action with each
 //! packet.
 
-use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use rtrb::{Producer, PushError};
 
 use super::plan::DemoAction;
 use crate::engine::frame_source::NoSource;
-use crate::engine::poll_loop::{Drain, PollLoop, PollPort, PortHandler};
+use crate::engine::poll_loop::{Drain, PollLoop, PollPort, PortHandler, wait_for_warm_up};
 use crate::engine::run_state::RunState;
 
 /// The longest sleep: short beside a round trip of TCP whose packets wait for room on a transmit ring.
@@ -37,8 +36,8 @@ impl ForwardTask {
         self.queues.each_ref().map(|queue| queue.pool.handle())
     }
 
-    /// Starts the thread, in the network namespace of the caller.
-    pub fn start(self, state: Arc<RunState>, warmed: Sender<()>) -> Result<JoinHandle<DemoHandler>, String> {
+    /// Starts the thread, in the network namespace of the caller, and waits for the end of its warm-up.
+    pub fn start(self, state: Arc<RunState>) -> Result<JoinHandle<DemoHandler>, String> {
         let Self { queues, pages, burst, action, mut consumer, cpu } = self;
         let stack = move |packet: XdpBuff, _: Ingress| match &mut consumer {
             Some(queue) => queue.push(packet).map_err(|PushError::Full(packet)| packet),
@@ -58,7 +57,10 @@ impl ForwardTask {
             measure: false,
             drain: Drain::Everything,
         };
-        polling.start("forward".into(), state, warmed)
+        let (warm, warmed) = mpsc::channel();
+        let thread = polling.start("forward".into(), state, warm)?;
+        wait_for_warm_up(&warmed, 1)?;
+        Ok(thread)
     }
 }
 

@@ -7,8 +7,8 @@
 //! the receive rings are full. From then on no page may be taken from the arena.
 
 use std::any::Any;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -22,7 +22,6 @@ use super::live::{self, View};
 use super::outcome::DemoResult;
 use super::plan::{self, DemoAction, Sizes};
 use super::{consumer, wire};
-use crate::engine::poll_loop::wait_for_warm_up;
 use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::report::error::error_chain;
 use crate::report::verdict::Verdict;
@@ -49,9 +48,9 @@ pub fn run(demo: MemoryDemo, view: &View<'_>) -> Result<Verdict, String> {
         );
     }
     let sizes = Sizes::of(size);
-    let setup = MemorySetup::new(&sizes).map_err(|error| error_chain(&error))?;
-    let homes = setup.queues.each_ref().map(|queue| queue.pool.handle());
-    let threads = MemoryThreads::start(setup, demo, &sizes)?;
+    let (queues, ports) = open(&sizes).map_err(|error| error_chain(&error))?;
+    let homes = queues.each_ref().map(|queue| queue.pool.handle());
+    let threads = MemoryThreads::start(queues, ports, demo, &sizes)?;
     let (state, warm) = (threads.state.clone(), threads.state.sample());
     let start = Instant::now();
     state.move_to(Phase::Traffic);
@@ -83,27 +82,19 @@ fn arrived(action: DemoAction, state: &RunState, sample: &Sample) -> u64 {
     }
 }
 
-/// NICs with their pools, and the wires' ends, made before any thread.
-struct MemorySetup {
-    queues: [OpenedDevice; 2],
-    ports: [NicPort; 2],
-}
-
-impl MemorySetup {
-    /// Two NICs with an address space each, and two pools over one arena, so that each NIC reaches the
-    /// packets of both.
-    fn new(sizes: &Sizes) -> Result<Self, Error> {
-        let arena = Arena::new(sizes.arena())?;
-        let open = |name, pages| {
-            let mut opened = open_device(name, &sizes.open_params(pages), &arena)?;
-            let wire = opened.wire.take().map(|wire| (wire as Box<dyn Any>).downcast::<NicPort>());
-            let Some(Ok(port)) = wire else { unreachable!("{name} has such a wire") };
-            Ok::<_, Error>((opened, *port))
-        };
-        let (nic0, port0) = open("memory:nic0", sizes.pages[0])?;
-        let (nic1, port1) = open("memory:nic1", sizes.pages[1])?;
-        Ok(Self { queues: [nic0, nic1], ports: [port0, port1] })
-    }
+/// Two NICs with an address space each, two pools over one arena, so that each NIC reaches the packets of both,
+/// and the wires' ends.
+fn open(sizes: &Sizes) -> Result<([OpenedDevice; 2], [NicPort; 2]), Error> {
+    let arena = Arena::new(sizes.arena())?;
+    let open = |name, pages| {
+        let mut opened = open_device(name, &sizes.open_params(pages), &arena)?;
+        let wire = opened.wire.take().map(|wire| (wire as Box<dyn Any>).downcast::<NicPort>());
+        let Some(Ok(port)) = wire else { unreachable!("{name} has such a wire") };
+        Ok::<_, Error>((opened, *port))
+    };
+    let (nic0, port0) = open("memory:nic0", sizes.pages[0])?;
+    let (nic1, port1) = open("memory:nic1", sizes.pages[1])?;
+    Ok(([nic0, nic1], [port0, port1]))
 }
 
 /// The threads, and what they share.
@@ -116,9 +107,13 @@ struct MemoryThreads {
 
 impl MemoryThreads {
     /// Starts all threads, and waits for the end of the warm-up.
-    fn start(setup: MemorySetup, demo: MemoryDemo, sizes: &Sizes) -> Result<Self, String> {
+    fn start(
+        queues: [OpenedDevice; 2],
+        ports: [NicPort; 2],
+        demo: MemoryDemo,
+        sizes: &Sizes,
+    ) -> Result<Self, String> {
         let failed = |error| format!("a thread could not be started: {error}; raise RLIMIT_NPROC");
-        let MemorySetup { queues, ports } = setup;
         let (passed, queue) = match demo.action {
             DemoAction::Pass => Some(RingBuffer::new(plan::QUEUE)).unzip(),
             _ => (None, None),
@@ -136,9 +131,7 @@ impl MemoryThreads {
             consumer: passed,
             cpu: None,
         };
-        let (warm, warmed) = mpsc::channel();
-        let forwarding = task.start(state.clone(), warm)?;
-        wait_for_warm_up(&warmed, 1)?;
+        let forwarding = task.start(state.clone())?;
         Ok(Self { state, forwarding, consumer, wire })
     }
 

@@ -9,7 +9,7 @@
 //! here. Nothing outlives the process: the namespaces are held by its threads, the programs by its
 //! descriptors.
 
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,6 @@ use super::forward_task::{DemoHandler, ForwardTask};
 use super::live::{self, View};
 use super::outcome::DemoResult;
 use super::plan::DemoAction;
-use crate::engine::poll_loop::wait_for_warm_up;
 use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::engine::socket_sizes::{SocketSizes, mode};
 use crate::report::error::error_chain;
@@ -102,18 +101,14 @@ pub fn run(setup: VethSetup, mtu: u32, view: &View<'_>) -> Result<Verdict, Strin
     Ok(result.verdict(&homes))
 }
 
-/// Starts the forwarding thread between the hosts, where BPF programs that send find their interfaces, and
-/// waits for the end of its warm-up.
+/// Starts the forwarding thread between the hosts, where BPF programs that send find their interfaces.
 pub fn start(
     task: ForwardTask,
     state: &Arc<RunState>,
     hosts: &TwoHosts,
 ) -> Result<JoinHandle<DemoHandler>, String> {
-    let (warm, warmed) = mpsc::channel();
-    let of_thread = state.clone();
-    let thread = hosts.run_between(move || task.start(of_thread, warm))?;
-    wait_for_warm_up(&warmed, 1)?;
-    Ok(thread)
+    let state = state.clone();
+    hosts.run_between(move || task.start(state))
 }
 
 /// Transfers from one host to the other until the time is over or the user wants an end.

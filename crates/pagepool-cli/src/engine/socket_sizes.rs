@@ -5,7 +5,7 @@ use pagepool_net::{AfXdpParams, Attach, BUDGET, OpenParams, SocketInfo, UmemPara
 
 /// What the kernel keeps free before a packet for XDP programs, and what drivers and newer kernels keep
 /// behind it where a packet may go on in another buffer (`struct skb_shared_info`).
-const HEADROOM: usize = 256;
+pub const HEADROOM: usize = 256;
 const TAILROOM: usize = 320;
 /// An Ethernet header with a VLAN tag.
 const HEADERS: usize = 18;
@@ -57,7 +57,8 @@ impl SocketSizes {
     /// its pages.
     pub fn of_mtu(mtu: u32) -> Self {
         let mode = XskMode::Copy; // no veth has another
-        Self::largest(SocketNeeds { mtu, chunk: PAGE_SIZE as u32, mode, ..SocketNeeds::default() })
+        let needs = SocketNeeds { mtu, chunk: PAGE_SIZE as u32, mode, ..SocketNeeds::default() };
+        Self::fitting(needs, RING)
     }
 
     /// The sizes for these needs, or an error if a packet or a ring is too long.
@@ -73,7 +74,7 @@ impl SocketSizes {
                 MAX_FRAGS + 1
             ));
         }
-        let Some(ring) = ring else { return Ok(Self::largest(needs)) };
+        let Some(ring) = ring else { return Ok(Self::fitting(needs, RING)) };
         let sizes = Self::with_ring(needs, ring);
         if sizes.pages > MOST_PAGES {
             return Err(format!(
@@ -84,10 +85,6 @@ impl SocketSizes {
             ));
         }
         Ok(sizes)
-    }
-
-    fn largest(needs: SocketNeeds) -> Self {
-        Self::fitting(needs, RING)
     }
 
     /// With rings of this many slots, or fewer.
@@ -134,11 +131,6 @@ impl SocketSizes {
     /// Most bytes of a packet in a chunk.
     pub fn room(&self) -> usize {
         self.needs.chunk as usize - HEADROOM
-    }
-
-    /// Where a generated packet begins in a fragment.
-    pub fn headroom(&self) -> usize {
-        HEADROOM
     }
 
     /// The memory of this number of pools, committed at once.

@@ -183,13 +183,12 @@ impl TrafficOptions {
     pub fn chunk(&self) -> Result<u32, String> {
         let default = if self.unaligned { UNALIGNED } else { PAGE_SIZE as u32 };
         let chunk = self.chunk_size.unwrap_or(default);
-        let fits = match self.unaligned {
-            true => (2048..=PAGE_SIZE as u32).contains(&chunk) && chunk.is_multiple_of(64),
-            false => [2048, PAGE_SIZE as u32].contains(&chunk),
-        };
-        let must_be = match self.unaligned {
-            true => "a multiple of 64 from 2048 to 4096",
-            false => "2048 or 4096; --unaligned allows other sizes",
+        let page = PAGE_SIZE as u32;
+        let (fits, must_be) = if self.unaligned {
+            let fits = (2048..=page).contains(&chunk) && chunk.is_multiple_of(64);
+            (fits, "a multiple of 64 from 2048 to 4096")
+        } else {
+            ([2048, page].contains(&chunk), "2048 or 4096; --unaligned allows other sizes")
         };
         fits.then_some(chunk).ok_or_else(|| format!("--chunk-size is {chunk}, but must be {must_be}"))
     }
