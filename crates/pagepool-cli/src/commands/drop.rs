@@ -36,14 +36,8 @@ impl TrafficCommand for DropArgs {
     type Source = NoSource;
 
     fn plan(&self) -> TrafficPlan<'_> {
-        TrafficPlan {
-            name: "drop",
-            interfaces: vec![&self.interface],
-            options: &self.options,
-            attach: Some(self.receive.attach()),
-            tx_mode: None,
-            expected_frames: self.verify,
-        }
+        let plan = TrafficPlan::new("drop", vec![&self.interface], &self.options).receiving(&self.receive);
+        TrafficPlan { expected_frames: self.verify, ..plan }
     }
 
     fn work(&self, _: &mut ThreadContext<'_>) -> (DropHandler, NoSource) {

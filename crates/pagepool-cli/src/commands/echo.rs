@@ -28,14 +28,8 @@ impl TrafficCommand for EchoArgs {
     type Source = NoSource;
 
     fn plan(&self) -> TrafficPlan<'_> {
-        TrafficPlan {
-            name: "echo",
-            interfaces: vec![&self.interface],
-            options: &self.options,
-            attach: Some(self.receive.attach()),
-            tx_mode: Some(self.transmit.tx_mode()),
-            expected_frames: None,
-        }
+        let plan = TrafficPlan::new("echo", vec![&self.interface], &self.options);
+        plan.receiving(&self.receive).sending(&self.transmit)
     }
 
     fn work(&self, _: &mut ThreadContext<'_>) -> (EchoHandler, NoSource) {

@@ -40,14 +40,8 @@ impl TrafficCommand for ForwardArgs {
     type Source = NoSource;
 
     fn plan(&self) -> TrafficPlan<'_> {
-        TrafficPlan {
-            name: "forward",
-            interfaces: vec![&self.first, &self.second],
-            options: &self.options,
-            attach: Some(self.receive.attach()),
-            tx_mode: Some(self.transmit.tx_mode()),
-            expected_frames: None,
-        }
+        let plan = TrafficPlan::new("forward", vec![&self.first, &self.second], &self.options);
+        plan.receiving(&self.receive).sending(&self.transmit)
     }
 
     fn check(&self, interfaces: &[Interface]) -> Result<(), String> {

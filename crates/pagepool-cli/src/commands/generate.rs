@@ -69,14 +69,7 @@ impl TrafficCommand for GenArgs {
     type Source = Generator;
 
     fn plan(&self) -> TrafficPlan<'_> {
-        TrafficPlan {
-            name: "gen",
-            interfaces: vec![&self.interface],
-            options: &self.options,
-            attach: None,
-            tx_mode: Some(self.transmit.tx_mode()),
-            expected_frames: None,
-        }
+        TrafficPlan::new("gen", vec![&self.interface], &self.options).sending(&self.transmit)
     }
 
     fn check(&self, interfaces: &[Interface]) -> Result<(), String> {

@@ -19,13 +19,8 @@ pub enum DemoAction {
 
 impl DemoAction {
     /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Drop => "drop",
-            Self::Echo => "echo",
-            Self::Forward => "forward",
-            Self::Pass => "pass",
-        }
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }
 

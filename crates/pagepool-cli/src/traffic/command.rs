@@ -4,7 +4,7 @@ use pagepool_net::{Attach, TxMode};
 
 use super::capture::CaptureTap;
 use super::interface::Interface;
-use super::options::TrafficOptions;
+use super::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
 use crate::engine::frame_source::FrameSource;
 use crate::engine::poll_loop::PortHandler;
 use crate::engine::socket_sizes::SocketSizes;
@@ -47,7 +47,22 @@ pub struct TrafficPlan<'a> {
     pub expected_frames: Option<u64>,
 }
 
-impl TrafficPlan<'_> {
+impl<'a> TrafficPlan<'a> {
+    /// Of a command that neither receives nor sends.
+    pub fn new(name: &'static str, interfaces: Vec<&'a str>, options: &'a TrafficOptions) -> Self {
+        Self { name, interfaces, options, attach: None, tx_mode: None, expected_frames: None }
+    }
+
+    /// Of one that receives as its options say.
+    pub fn receiving(self, receive: &ReceiveOptions) -> Self {
+        Self { attach: Some(receive.attach()), ..self }
+    }
+
+    /// Of one that sends as its options say.
+    pub fn sending(self, transmit: &TransmitOptions) -> Self {
+        Self { tx_mode: Some(transmit.tx_mode()), ..self }
+    }
+
     /// What becomes of an interface, with the interface's name to follow.
     pub fn effect(&self) -> String {
         let effect =
