@@ -139,7 +139,7 @@ fn send(to: SocketAddr, count: u64, arrived: &AtomicU64) -> std::io::Result<()> 
 fn outcome(options: &Options, buffers: Buffers, seen: &[Seen], received: u64) -> Result<Outcome, Error> {
     let sum = |of: fn(&Seen) -> u64| seen.iter().map(of).sum::<u64>();
     let moved = sum(|seen| seen.tally.good);
-    let wrong = sum(|seen| seen.tally.again + seen.tally.beyond + seen.tally.corrupt + seen.tally.foreign);
+    let wrong = sum(|seen| seen.tally.again + seen.tally.beyond + seen.tally.corrupt + seen.tally.unnumbered);
     let each = |ticks: u64| ticks as f64 / moved.max(1) as f64;
     let dropped = sum(|seen| seen.ticks);
     let cost = vec![

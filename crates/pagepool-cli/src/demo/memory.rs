@@ -82,8 +82,8 @@ fn arrived(action: DemoAction, state: &RunState, sample: &Sample) -> u64 {
     }
 }
 
-/// Two NICs with an address space each, two pools over one arena, so that each NIC reaches the packets of both,
-/// and the wires' ends.
+/// Two NICs with an address space each, and the wires' ends. Both pools are over one arena, so that each NIC
+/// reaches the packets of both.
 fn open(sizes: &Sizes) -> Result<([OpenedDevice; 2], [NicPort; 2]), Error> {
     let arena = Arena::new(sizes.arena())?;
     let open = |name, pages| {

@@ -205,7 +205,7 @@ fn check(document: &Value) {
     let ports = document["ports"].as_array().expect("a list");
     let on_rings: u64 =
         ports.iter().map(|port| number(&port["nic"], "in_rx") + number(&port["nic"], "in_tx")).sum();
-    assert_eq!(out - number(&document["buffer_locations"], "held"), on_rings, "{document}");
+    assert_eq!(out - number(&document["buffer_locations"], "tx_queue"), on_rings, "{document}");
     let whole_pages = document["interfaces"][0]["chunk"] != 2048;
     assert!(
         !whole_pages || out == number(document, "pages_out"),
