@@ -1,12 +1,13 @@
 /*
- * Whether a mempool driver keeps what mempools promise: run with --mbuf-pool-ops-name=pagepool, on two
+ * Tests that a mempool driver keeps what mempools promise. Run with --mbuf-pool-ops-name=pagepool, on two
  * lcores.
  *
  *     ./check -l 0,1 --no-huge --no-pci -m 128 -d librte_mempool_pagepool.so --mbuf-pool-ops-name=pagepool
  *
- * Every object is drawn, by one thread, and none twice; objects do not overlap; two lcores pass numbered
- * packets to each other and find in them what was written; objects larger than a base page, and memory that
- * comes in several stretches; an object that is put twice is home once. Everything is home at the end.
+ * One thread gets every object, and none twice. Objects do not overlap. Two lcores pass numbered packets to
+ * each other and find in them what was written. Objects can be larger than a base page, and memory can come
+ * in several areas. An object that is put twice is in the mempool once. At the end every object is in its
+ * mempool.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static void must(int ok, const char *what, int line)
     }
 }
 
-/* Draws all, writes each from end to end, then finds in each what was written there, and puts all. */
+/* Gets all objects, writes each from end to end, finds in each what was written there, and puts all. */
 static void draw_all(struct rte_mempool *mp)
 {
     void **objects = calloc(mp->size, sizeof(*objects)), *more;
@@ -96,7 +97,7 @@ static void stretches(void)
     rte_memzone_free(zone);
 }
 
-/* An object that comes home twice is home once. Past DPDK's cache, which would hide it. */
+/* An object that is put twice is in the mempool once. Without DPDK's cache, which would hide it. */
 static void twice(void)
 {
     struct rte_mempool *mp = rte_mempool_create_empty("twice", 4, 64, 0, 0, SOCKET_ID_ANY, 0);
@@ -205,6 +206,6 @@ int main(int argc, char **argv)
     twice();
     two_lcores(0);
     two_lcores(32);
-    printf("all objects of %s are home\n", rte_mbuf_best_mempool_ops());
+    printf("all objects of %s are in the pool\n", rte_mbuf_best_mempool_ops());
     return rte_eal_cleanup();
 }

@@ -1,19 +1,19 @@
 /*
- * What a mempool costs: cycles of the time stamp counter for an object drawn and put, under each mempool
+ * What a mempool costs: cycles of the time stamp counter for one get and put of an object, with each mempool
  * driver.
  *
  *     ./cost -l 0,1 --no-huge --no-pci -m 256 -d librte_mempool_pagepool.so
  *
- * raw      so many at a time, past DPDK's cache: what a call of the driver costs
- * spilled  through DPDK's cache of 250, 1024 drawn and then put, so that it is refilled and flushed again and
- *          again, as where one thread receives and another one sends
- * mbufs    bursts as a forwarder has them, through that cache: 16 of 32 mbufs are out, and the oldest is put,
- *          drawn again, and written to (descriptor fields and 64 bytes of packet)
- * passed   one lcore draws bursts and writes to them, another one puts them: all go through the driver, both
- *          ways. On two lcores
+ * raw      N objects per call without DPDK's cache: what a call of the driver costs
+ * spilled  1024 gets and then 1024 puts through DPDK's cache of 250 objects, which is refilled and flushed
+ *          again and again, as where one thread receives and another one sends
+ * mbufs    bursts as in a forwarder, through that cache: 16 bursts of 32 mbufs are out; the oldest is put,
+ *          got again, and written to (descriptor fields and 64 bytes of packet)
+ * passed   one lcore gets bursts and writes to them, another lcore puts them: every object passes the driver
+ *          both ways
  *
- * The drivers take turns. Printed is the median of 31 rounds (-DROUNDS=7 for 7) and, in brackets, the least
- * and the most.
+ * The drivers take turns. The program prints the median of 31 rounds (-DROUNDS=7 for 7), and in brackets the
+ * lowest and the highest.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static void must(int ok, const char *what)
     }
 }
 
-/* Draws objects, then puts as many: cycles for one. */
+/* Gets objects, then puts as many: cycles for one. */
 static double draw_and_put(struct rte_mempool *mp, unsigned int bulk, unsigned int n)
 {
     static void *objects[1024];
@@ -94,7 +94,7 @@ static double bursts(struct rte_mempool *mp, unsigned int bulk, unsigned int out
     return cycles;
 }
 
-/* Puts what comes until NULL does. */
+/* Puts the objects that arrive, until NULL arrives. */
 static int put_all(void *ring)
 {
     struct rte_mbuf *mbufs[BURST];
@@ -168,7 +168,7 @@ static void experiment(const struct experiment *what)
     for (int at = 0; at < DRIVERS; ++at) {
         qsort(cycles[at], ROUNDS, sizeof(double), by_value);
         printf(" %7.1f (%.1f to %.1f)", cycles[at][ROUNDS / 2], cycles[at][0], cycles[at][ROUNDS - 1]);
-        must(rte_mempool_avail_count(pools[at]) == OBJECTS, "bringing all objects home");
+        must(rte_mempool_avail_count(pools[at]) == OBJECTS, "putting all objects");
         rte_mempool_free(pools[at]);
     }
     printf("\n");

@@ -1,7 +1,7 @@
 /*
- * For tests, with LD_PRELOAD: mempools that ask for one of DPDK's rings by name get the driver that
- * EVERY_MEMPOOL names, and each mempool that is freed says how many of its objects were not home. So DPDK's
- * own tests run over a driver as a whole.
+ * For tests, with LD_PRELOAD. A mempool that requests one of DPDK's rings by name gets the driver that
+ * EVERY_MEMPOOL names. A mempool that is freed prints how many of its objects were not in it. So all of
+ * DPDK's own tests run over a driver.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,7 +22,7 @@ void rte_mempool_free(struct rte_mempool *mp)
 {
     void (*end)(struct rte_mempool *) = dlsym(RTLD_NEXT, "rte_mempool_free");
     if (mp != NULL)
-        fprintf(stderr, "every_mempool: %s: %u not home\n", mp->name,
+        fprintf(stderr, "every_mempool: %s: %u missing\n", mp->name,
             mp->populated_size - rte_mempool_avail_count(mp));
     end(mp);
 }

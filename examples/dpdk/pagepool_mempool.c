@@ -1,15 +1,17 @@
 /*
- * The mempool driver "pagepool": DPDK programs as they are, over a pagepool.
+ * The mempool driver "pagepool": DPDK programs run over pools of pagepool, unchanged.
  *
  *     dpdk-testpmd -d ./librte_mempool_pagepool.so ... -- --mbuf-pool-ops-name=pagepool
  *
- * What   An object is a page of our pool: DPDK's header at its start, the element behind it. DPDK finds the
- *        memory; each stretch of it becomes an arena over the caller's memory, with a pool.
- * Who    DPDK lets any thread draw, our pool only its owner. So the owner's role goes from thread to thread
- *        under a lock: a call of the driver takes the lock, binds the pool, serves all its objects, and
- *        unbinds. DPDK's cache in front of the driver makes these calls few and large.
- * Why    one pool and not one per lcore: whatever is home, any lcore can have. Mempools promise that.
- * Cost   see docs/notes/0011-dpdk-mempool.md.
+ * What   An object is a page of a pool: DPDK's header at its start, the element after it. DPDK provides the
+ *        memory in areas. Each area becomes an arena over the caller's memory, with a pool.
+ * Who    In DPDK any thread gets objects, in pagepool only the owner of the pool. So the owner's role moves
+ *        from thread to thread under a lock: a call of the driver takes the lock, binds the pool, gets or
+ *        puts all its objects, and unbinds. DPDK's cache in front of the driver makes these calls few and
+ *        large.
+ * Why    One pool per area, not one per lcore: any lcore can get any object that is in the mempool. DPDK
+ *        promises that.
+ * Cost   See docs/notes/0011-dpdk-mempool.md.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -27,7 +29,7 @@
 RTE_LOG_REGISTER(pagepool_logtype, mempool.pagepool, NOTICE);
 #define SAY(level, ...) rte_log(RTE_LOG_##level, pagepool_logtype, "PAGEPOOL: " __VA_ARGS__)
 
-/* A stretch of memory that DPDK gave. */
+/* An area of memory from DPDK, with its pool. */
 struct chunk {
     uintptr_t base;
     uint32_t pages;
@@ -36,17 +38,16 @@ struct chunk {
     struct pagepool_buf **held; /* by page: the buffer that is out */
 };
 
-/* What a mempool's pool_data points to: of this process, so a secondary process must not follow it. */
+/* A mempool's pool_data. It is memory of this process: a secondary process must not follow the pointer. */
 struct driver {
     rte_spinlock_t lock;
     uint32_t n_chunks, n_pages;
-    uint32_t order, shift;    /* of a page: log2 of base pages, log2 of bytes */
-    uint32_t header;          /* from the start of a page to the object */
-    /* objects begin up to so many cache lines less one later, from page to page; a power of two */
-    uint32_t spread;
-    uint32_t last;            /* the chunk that served the last call */
-    uint64_t refused;         /* objects that came back though they were home, or never were ours */
-    struct chunk *chunks;     /* by address */
+    uint32_t order, shift;    /* of a page: log2 of its base pages, log2 of its bytes */
+    uint32_t header;          /* bytes from the start of a page to the object */
+    uint32_t spread;          /* objects begin 0 to spread - 1 cache lines later; a power of two */
+    uint32_t last;            /* index of the chunk that served the last get */
+    uint64_t refused;         /* objects that were put twice, or do not belong to the mempool */
+    struct chunk *chunks;     /* sorted by address */
     char name[RTE_MEMPOOL_NAMESIZE];
     TAILQ_ENTRY(driver) next;
 };
@@ -56,8 +57,8 @@ static rte_spinlock_t all_lock = RTE_SPINLOCK_INITIALIZER;
 
 /* ---- Get and put ---- */
 
-/* How far an object is into its page. Pages alike in this fall on the same few sets of a processor's caches.
- * */
+/* Offset of an object in its page. It differs from page to page: equal offsets share few sets of a CPU's
+ * caches. */
 static uintptr_t offset_in_page(const struct driver *driver, uintptr_t page)
 {
     return driver->header + (page & (driver->spread - 1)) * RTE_CACHE_LINE_SIZE;
@@ -80,8 +81,8 @@ static struct chunk *chunk_of(const struct driver *driver, uintptr_t object)
     return NULL;
 }
 
-/* Draws up to n objects from one chunk; says how many. */
-static unsigned int draw(struct driver *driver, struct chunk *chunk, void **objects, unsigned int n)
+/* Gets up to n objects from one chunk. Returns their number. */
+static unsigned int get_objects(struct driver *driver, struct chunk *chunk, void **objects, unsigned int n)
 {
     unsigned int had = 0;
     if (pagepool_bind(chunk->pool) < 0)
@@ -98,9 +99,9 @@ static unsigned int draw(struct driver *driver, struct chunk *chunk, void **obje
     return had;
 }
 
-/* Brings objects home. What is refused stays where it is and is counted: it was home already, or it never was
- * ours. */
-static void bring(struct driver *driver, void *const *objects, unsigned int n)
+/* Puts objects into their pools. An object that is in its pool already, or belongs to no chunk, is refused
+ * and counted. */
+static void put_objects(struct driver *driver, void *const *objects, unsigned int n)
 {
     struct chunk *bound = NULL;
     for (unsigned int i = 0; i < n; ++i) {
@@ -111,7 +112,7 @@ static void bring(struct driver *driver, void *const *objects, unsigned int n)
                 pagepool_unbind(bound->pool);
             bound = chunk = chunk_of(driver, object);
             if (chunk != NULL)
-                pagepool_bind(chunk->pool); /* if that fails they go home as from any other thread */
+                pagepool_bind(chunk->pool); /* if that fails, the puts work as on any other thread */
         }
         if (unlikely(chunk == NULL ||
             pagepool_buf_put(chunk->held[(object - chunk->base) >> driver->shift]) < 0))
@@ -126,7 +127,7 @@ static struct driver *driver_of(const struct rte_mempool *mp)
     return likely(rte_eal_process_type() == RTE_PROC_PRIMARY) ? mp->pool_data : NULL;
 }
 
-/* All of them or none. */
+/* Gets all n objects or none. */
 static int pagepool_ops_dequeue(struct rte_mempool *mp, void **objects, unsigned int n)
 {
     struct driver *driver = driver_of(mp);
@@ -135,12 +136,12 @@ static int pagepool_ops_dequeue(struct rte_mempool *mp, void **objects, unsigned
     rte_spinlock_lock(&driver->lock);
     unsigned int had = 0;
     for (uint32_t tried = 0; had < n && tried < driver->n_chunks; ++tried) {
-        had += draw(driver, &driver->chunks[driver->last], objects + had, n - had);
+        had += get_objects(driver, &driver->chunks[driver->last], objects + had, n - had);
         if (had < n)
             driver->last = driver->last + 1 < driver->n_chunks ? driver->last + 1 : 0;
     }
     if (unlikely(had < n))
-        bring(driver, objects, had);
+        put_objects(driver, objects, had);
     rte_spinlock_unlock(&driver->lock);
     return had == n ? 0 : -ENOBUFS;
 }
@@ -151,14 +152,14 @@ static int pagepool_ops_enqueue(struct rte_mempool *mp, void *const *objects, un
     if (unlikely(driver == NULL))
         return -ENOTSUP;
     rte_spinlock_lock(&driver->lock);
-    bring(driver, objects, n);
+    put_objects(driver, objects, n);
     rte_spinlock_unlock(&driver->lock);
     return 0;
 }
 
 /* ---- Counts ---- */
 
-/* Pages with the program; under the lock, so that it is exact. */
+/* The number of objects that are not in the pools. It is exact, because the lock is held. */
 static unsigned int pages_out(struct driver *driver)
 {
     unsigned int out = 0;
@@ -178,32 +179,31 @@ static unsigned int pagepool_ops_get_count(const struct rte_mempool *mp)
     return driver == NULL ? 0 : driver->n_pages - pages_out(driver);
 }
 
-/* One line on where the objects are and what the pools have done; `cached` of those that are out are in
- * DPDK's caches. */
+/* Logs where the objects are, and what the pools have done. `cached` objects are in DPDK's caches. */
 static void report(struct driver *driver, const char *when, unsigned int cached)
 {
     struct pagepool_stats stats;
-    uint64_t drawn = 0, brought = 0;
+    uint64_t gets = 0, puts = 0;
     for (uint32_t at = 0; at < driver->n_chunks; ++at) {
         if (pagepool_stats(driver->chunks[at].pool, &stats, sizeof(stats)) < 0)
             continue;
-        drawn += stats.alloc_fast + stats.alloc_slow + stats.alloc_slow_high_order + stats.alloc_refill;
-        brought += stats.recycle_cached + stats.recycle_ring + stats.recycle_ring_full;
+        gets += stats.alloc_fast + stats.alloc_slow + stats.alloc_slow_high_order + stats.alloc_refill;
+        puts += stats.recycle_cached + stats.recycle_ring + stats.recycle_ring_full;
     }
     unsigned int out = pages_out(driver);
-    SAY(INFO, "%s: mempool %s: %u objects in pages of %u bytes, %u home, %u cached, %u missing; %" PRIu64
-        " drawn, %" PRIu64 " brought home, %" PRIu64 " refused\n",
+    SAY(INFO,
+        "%s: mempool %s: %u objects in pages of %u bytes, %u in the pool, %u cached, %u missing; %" PRIu64
+        " gets, %" PRIu64 " puts, %" PRIu64 " refused\n",
         when, driver->name, driver->n_pages, 1U << driver->shift,
-        driver->n_pages - out, cached, out - cached, drawn, brought, driver->refused);
+        driver->n_pages - out, cached, out - cached, gets, puts, driver->refused);
     if (driver->refused != 0)
-        SAY(ERR, "mempool %s: %" PRIu64 " objects were put twice, or are not its own\n", driver->name,
-            driver->refused);
+        SAY(ERR, "mempool %s: %" PRIu64 " objects were put twice, or belong to another mempool\n",
+            driver->name, driver->refused);
 }
 
 /* ---- Life ---- */
 
-/* rte_mempool_free() draws every object before it calls our free, so what is missing is counted before that.
- * */
+/* Counts the missing objects before rte_mempool_free() gets every object and calls the driver. */
 static void before_free(enum rte_mempool_event event, struct rte_mempool *mp, void *arg __rte_unused)
 {
     if (event != RTE_MEMPOOL_EVENT_DESTROY)
@@ -224,10 +224,10 @@ static void before_free(enum rte_mempool_event event, struct rte_mempool *mp, vo
 }
 
 /*
- * Makes the object as large as its page, which is at least what was asked for: drivers that reckon with
- * objects side by side, as net_af_xdp does for its UMEM, find them there. DPDK's padding between objects
- * would break that, and so does PAGEPOOL_SPREAD, which is for all others: it leaves each object as much less
- * as the last one begins later.
+ * Makes the object as large as its page, which is at least the requested size. Some drivers, such as
+ * net_af_xdp for its UMEM, require objects without gaps between them. DPDK's padding between objects would
+ * break that, and so does PAGEPOOL_SPREAD, which is for all other drivers: it makes every object smaller by
+ * the largest shift.
  */
 static int fit_to_page(struct rte_mempool *mp, struct driver *driver)
 {
@@ -269,19 +269,19 @@ static int pagepool_ops_alloc(struct rte_mempool *mp)
     rte_spinlock_init(&driver->lock);
     memcpy(driver->name, mp->name, sizeof(driver->name));
     mp->pool_data = driver;
-    rte_mempool_event_callback_register(before_free, NULL); /* every time but the first: it is there */
+    rte_mempool_event_callback_register(before_free, NULL); /* fails if it is registered already */
     rte_spinlock_lock(&all_lock);
     TAILQ_INSERT_TAIL(&all, driver, next);
     rte_spinlock_unlock(&all_lock);
     return 0;
 }
 
-/* Ends a chunk's pool. Its memory may be gone, which is nothing to the pool: its records lie elsewhere. */
+/* Ends a chunk's pool. The memory of the pages may be gone already: the pool's records lie elsewhere. */
 static void end_chunk(struct chunk *chunk)
 {
     for (uint32_t page = 0; chunk->held != NULL && page < chunk->pages; ++page)
         if (chunk->held[page] != NULL)
-            pagepool_buf_put(chunk->held[page]); /* refused where it is home */
+            pagepool_buf_put(chunk->held[page]); /* refused if it is in the pool */
     if (chunk->pool != NULL)
         pagepool_destroy(chunk->pool);
     if (chunk->arena != NULL)
@@ -314,8 +314,7 @@ static void pagepool_ops_free(struct rte_mempool *mp)
 /* ---- Memory ---- */
 
 static ssize_t pagepool_ops_calc_mem_size(const struct rte_mempool *mp, uint32_t n, uint32_t page_shift,
-    size_t *min_chunk,
-                                          size_t *align)
+    size_t *min_chunk, size_t *align)
 {
     const struct driver *driver = mp->pool_data;
     size_t page = (size_t)1 << driver->shift;
@@ -324,7 +323,7 @@ static ssize_t pagepool_ops_calc_mem_size(const struct rte_mempool *mp, uint32_t
     return (ssize_t)(n * page);
 }
 
-/* Makes an arena and a pool over a stretch of memory. */
+/* Creates an arena and a pool over an area of memory. */
 static int make_chunk(struct chunk *chunk, const struct driver *driver)
 {
     struct pagepool_arena_params arena = PAGEPOOL_ARENA_PARAMS_INIT;
@@ -344,11 +343,11 @@ static int make_chunk(struct chunk *chunk, const struct driver *driver)
     pool.cache_size = 1024; /* two of DPDK's largest caches */
     pool.refill = 256;
     pool.colour = 0;
-    pool.max_lanes = PAGEPOOL_NO_LANES; /* every return is the owner's */
+    pool.max_lanes = PAGEPOOL_NO_LANES; /* the owner makes every return */
     return pagepool_create(&pool, &chunk->pool);
 }
 
-/* Puts a chunk among the others, by address. */
+/* Adds a chunk to the others, sorted by address. */
 static int add_chunk(struct driver *driver, const struct chunk *chunk)
 {
     struct chunk *chunks = realloc(driver->chunks, (driver->n_chunks + 1) * sizeof(*chunks));
@@ -364,10 +363,9 @@ static int add_chunk(struct driver *driver, const struct chunk *chunk)
     return 0;
 }
 
-/* Takes a stretch of memory: says how many objects it gave. They are home from the start. */
+/* Takes an area of memory. Returns the number of objects in it; they are in the pool from the start. */
 static int pagepool_ops_populate(struct rte_mempool *mp, unsigned int max, void *memory, rte_iova_t iova,
-    size_t len,
-                                 rte_mempool_populate_obj_cb_t *tell, void *arg)
+    size_t len, rte_mempool_populate_obj_cb_t *tell, void *arg)
 {
     struct driver *driver = driver_of(mp);
     uintptr_t base = RTE_ALIGN_CEIL((uintptr_t)memory, 4096);
@@ -379,7 +377,7 @@ static int pagepool_ops_populate(struct rte_mempool *mp, unsigned int max, void 
     if (chunk.pages == 0)
         return 0;
     if (mp->populated_size == 0)
-        end_chunks(driver); /* those of an attempt that failed; their memory is gone */
+        end_chunks(driver); /* from an attempt that failed; their memory is gone */
     int done = make_chunk(&chunk, driver);
     if (done == 0) {
         rte_spinlock_lock(&driver->lock);
@@ -412,7 +410,7 @@ static const struct rte_mempool_ops pagepool_ops = {
 
 RTE_MEMPOOL_REGISTER_OPS(pagepool_ops);
 
-/* Mempools that are there when the program ends. DPDK's memory, with its caches, may be gone by now. */
+/* Reports on the mempools that still exist when the program ends. DPDK's caches may be gone by now. */
 RTE_FINI(pagepool_at_exit)
 {
     struct driver *driver;

@@ -1,13 +1,13 @@
 /*
- * Forwards between two interfaces by AF_XDP, with libxdp's sockets and pagepool's frames: a pool is the
- * allocator of the UMEM.
+ * Forwards packets between two interfaces over AF_XDP, with libxdp's sockets. A pool is the allocator of the
+ * UMEM's frames.
  *
  *     cc -O2 forward.c $(pkg-config --cflags --libs pagepool libxdp libbpf) -o forward
- *     ./forward veth0 veth1            # until its input ends
+ *     ./forward veth0 veth1            # until its standard input ends
  *
- * A frame is a page. It leaves the pool as an address for a fill ring, comes back on a receive ring, goes to
- * the other interface's transmit ring as it is, and home by the address on a completion ring. `--allocator
- * stack` does the same with an array of free addresses, for comparison.
+ * A frame is a page. It leaves the pool as an address for a fill ring, arrives on a receive ring, goes to the
+ * other interface's transmit ring unchanged, and returns to the pool by the address on a completion ring.
+ * `--allocator stack` does the same with an array of free addresses, for comparison.
  */
 #include <errno.h>
 #include <poll.h>
@@ -97,7 +97,7 @@ static uint64_t processor_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* What the two functions above take, in ticks of the processor's counter. */
+/* The time in take_frames and return_frames, in ticks of the CPU's counter. */
 static uint64_t allocator_ticks;
 
 static uint64_t ticks(void)
@@ -116,7 +116,7 @@ static void refill(struct port *port)
     uint64_t addrs[BATCH], begin;
     uint32_t at = 0, n = xsk_prod_nb_free(&port->fill, BATCH);
     if (n < BATCH)
-        return; /* later, and whole batches */
+        return; /* wait until a whole batch fits */
     begin = ticks();
     n = (uint32_t)take_frames(addrs, BATCH);
     allocator_ticks += ticks() - begin;
@@ -128,7 +128,7 @@ static void refill(struct port *port)
     port->filled += n;
 }
 
-/* Frames go home many at a time: not before `least` were sent. */
+/* Returns sent frames to the allocator, once at least `least` are under way. */
 static void complete(struct port *port, uint64_t least)
 {
     uint64_t addrs[BATCH], begin;
@@ -144,7 +144,7 @@ static void complete(struct port *port, uint64_t least)
     allocator_ticks += ticks() - begin;
 }
 
-/* What has arrived goes out on the other side; what does not fit there is dropped. */
+/* Sends received frames out on the other side, and drops those that its transmit ring has no room for. */
 static uint32_t forward(struct port *from, struct port *to)
 {
     uint32_t in = 0, out = 0, n = xsk_ring_cons__peek(&from->rx, BATCH, &in);
@@ -165,7 +165,7 @@ static uint32_t forward(struct port *from, struct port *to)
 static void wake(struct port *port)
 {
     if (xsk_prod_nb_free(&port->tx, RING) < RING && xsk_ring_prod__needs_wakeup(&port->tx))
-        /* it is asked again, so errors pass */
+        /* An error is no loss: the next turn tries again. */
         sendto(xsk_socket__fd(port->socket), NULL, 0, MSG_DONTWAIT, NULL, 0);
     if (xsk_ring_prod__needs_wakeup(&port->fill))
         recvfrom(xsk_socket__fd(port->socket), NULL, 0, MSG_DONTWAIT, NULL, NULL);
@@ -183,7 +183,7 @@ static uint32_t turn(uint64_t least)
     return moved;
 }
 
-/* ---- The beginning and the end ---- */
+/* ---- Start and end ---- */
 
 static struct xsk_umem *open_ports(char **names)
 {
@@ -200,17 +200,16 @@ static struct xsk_umem *open_ports(char **names)
         &umem_config), "UMEM");
     for (int side = 0; side < 2; side++) {
         struct port *port = &ports[side];
-        must(xsk_socket__create_shared(&port->socket, names[side], 0, umem, &port->rx, &port->tx, &port->fill,
-            &port->comp,
-                                       &config), names[side]);
+        must(xsk_socket__create_shared(&port->socket, names[side], 0, umem, &port->rx, &port->tx,
+            &port->fill, &port->comp, &config), names[side]);
         for (int i = 0; i < RING / BATCH; i++)
             refill(port);
     }
     return umem;
 }
 
-/* Nothing is read or written any more: what the kernel had is the program's again. The pool knows which
- * addresses those are. */
+/* After the sockets are closed: takes back the frames that the kernel had. The pool refuses addresses that
+ * are not out, so every address is tried. */
 static int64_t frames_of_the_kernel(void)
 {
     int64_t found = 0;
@@ -225,7 +224,7 @@ static int64_t close_ports(struct xsk_umem *umem)
     struct pagepool_shutdown *shutdown;
     for (int i = 0; i < 10000 && (ports[0].sent != ports[0].completed || ports[1].sent != ports[1].completed);
         i++) {
-        turn(1); /* what is sent still is waited for */
+        turn(1); /* wait for frames that are being sent */
         poll(NULL, 0, 1);
     }
     for (int side = 0; side < 2; side++) {
@@ -258,8 +257,9 @@ int main(int argc, char **argv)
         make_pool();
     struct xsk_umem *umem = open_ports(argv + 1);
     struct pollfd fds[3] = {
-        {xsk_socket__fd(ports[0].socket), POLLIN, 0}, {xsk_socket__fd(ports[1].socket), POLLIN, 0},
-            {0, POLLIN, 0}};
+        {xsk_socket__fd(ports[0].socket), POLLIN, 0},
+        {xsk_socket__fd(ports[1].socket), POLLIN, 0},
+        {0, POLLIN, 0}};
     puts("ready");
     fflush(stdout);
     allocator_ticks = 0;

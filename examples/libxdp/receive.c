@@ -1,6 +1,5 @@
 /*
- * A receive loop over AF_XDP: libxdp's socket, and a pool for the frames of its UMEM. It ends after COUNT
- * packets.
+ * Receives COUNT packets over AF_XDP, with libxdp's socket. A pool is the allocator of the UMEM's frames.
  *
  *     cc -O2 receive.c $(pkg-config --cflags --libs pagepool libxdp libbpf) -o receive
  *     ./receive veth0 1000
@@ -24,7 +23,7 @@ static void must(int64_t done, const char *what)
     exit(1);
 }
 
-/* Puts fresh pages on the fill ring, BATCH at a time: as addresses, without a handle each. */
+/* Puts up to BATCH pages of the pool on the fill ring, as device addresses. */
 static uint32_t refill(struct pagepool *pool, struct xsk_ring_prod *fill)
 {
     uint64_t addrs[BATCH];
@@ -48,7 +47,7 @@ int main(int argc, char **argv)
     struct pagepool_domain *offsets;
     struct pagepool_buffer_locations at;
     struct pagepool *pool;
-    struct xsk_ring_prod fill = {0}; /* zeroed, as libxdp sets only some of the members */
+    struct xsk_ring_prod fill = {0}; /* libxdp sets only some of the members */
     struct xsk_ring_cons rx = {0}, comp = {0};
     struct xsk_umem *umem;
     struct xsk_socket *xsk;
@@ -61,11 +60,11 @@ int main(int argc, char **argv)
     libbpf_set_print(NULL);
     setenv("LIBXDP_SKIP_DISPATCHER", "1", 1); /* libxdp's program alone, and nothing in the BPF file system */
 
-    /* 1. Memory, all of it present: the kernel registers a UMEM once. */
+    /* 1. An arena with all its memory committed: the kernel registers a UMEM once. */
     arena_params.max_bytes = (uint64_t)FRAMES * PAGE;
     arena_params.commit_all = 1;
     must(pagepool_arena_create(&arena_params, &arena), "arena");
-    /* 2. A pool whose device addresses are offsets in that memory. */
+    /* 2. A pool whose device addresses are offsets in the arena. */
     must(pagepool_domain_offset("umem0", &offsets), "domain");
     params.arena = arena;
     params.domains = &offsets;
@@ -92,7 +91,7 @@ int main(int argc, char **argv)
             bytes += packet->len;
         }
         xsk_ring_cons__release(&rx, n);
-        /* Drops the packets. To keep one, or to hand it to another thread, call pagepool_from_raw first. */
+        /* Drop the packets. To keep one, or to hand it to another thread, call pagepool_from_raw instead. */
         must(pagepool_put_addr_bulk(pool, addrs, n), "put_addr");
         packets += n;
         refill(pool, &fill);
@@ -103,13 +102,12 @@ int main(int argc, char **argv)
     xsk_socket__delete(xsk);
     must(xsk_umem__delete(umem), "UMEM");
     for (uint64_t addr = 0; addr < (uint64_t)FRAMES * PAGE; addr += PAGE)
-        pagepool_put_addr(pool, addr); /* what the kernel still had; an address that is not out is refused */
+        pagepool_put_addr(pool, addr); /* frames that the kernel had; refused for all other addresses */
     must(pagepool_buffer_locations(pool, &at), "buffer_locations");
     must(pagepool_destroy(pool), "pool");
     must(pagepool_domain_put(offsets), "domain");
     must(pagepool_arena_put(arena), "arena");
     printf("%llu packets, %llu bytes, %llu buffers missing\n", (unsigned long long)packets,
-        (unsigned long long)bytes,
-           (unsigned long long)at.out);
+        (unsigned long long)bytes, (unsigned long long)at.out);
     return at.out != 0;
 }

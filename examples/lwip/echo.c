@@ -1,13 +1,13 @@
 /*
- * A TCP echo server on a TAP, by lwIP, that receives into a pool's buffers: each is wrapped as a custom pbuf,
- * whose free function puts it home when lwIP, or this program, has no more use for it.
+ * A TCP echo server on a TAP, with lwIP. It receives into buffers of a pool. A custom pbuf wraps each buffer;
+ * its free function returns the buffer to the pool after the last use by lwIP or by this program.
  *
  *     cc -O2 echo.c $(pkg-config --cflags --libs pagepool lwip) -o echo
  *     ./echo tap0 198.18.1.2
  *
- * It echoes on port 7 until its input ends. Give tap0 an address, and set it up, before.
+ * It echoes on port 7 until its standard input ends. Give tap0 an address and set it up before.
  *
- * One thread does it all. `--allocator malloc` takes the memory of custom pbufs from malloc instead, for
+ * The server is one thread. `--allocator malloc` takes the memory of custom pbufs from malloc instead, for
  * comparison.
  */
 #include <errno.h>
@@ -54,7 +54,7 @@ static uint64_t ticks(void)
 
 /* ---- The allocator: memory for a frame, and the pbuf over it ---- */
 
-/* What lwIP knows of a buffer. It lies outside of the buffer, at the number of its page. */
+/* lwIP's structure for a buffer. It lies outside the buffer, in an array by page number. */
 struct wrapped {
     struct pbuf_custom custom; /* first: lwIP gives its address to the free function */
     struct pagepool_buf *buf;
@@ -89,7 +89,7 @@ static void give_back(struct pbuf *pbuf)
     allocator_ticks += ticks() - begin;
 }
 
-/* Memory for a frame, and where it begins; NULL when there is none. */
+/* Takes memory for a frame and stores its address in `*data`; NULL if no page is left. */
 static struct wrapped *take(void **data)
 {
     const uint64_t begin = ticks();
@@ -117,13 +117,13 @@ static struct wrapped *take(void **data)
 static int tap;
 static struct wrapped *next; /* for the next frame */
 
-/* Takes in what has arrived, some frames of it. */
+/* Hands received frames to lwIP, up to BATCH of them. */
 static void receive(struct netif *netif)
 {
     static void *data;
     for (int i = 0; i < BATCH; i++) {
         if (next == NULL && (next = take(&data)) == NULL)
-            return; /* everything is queued in lwIP: the frames stay in the TAP's queue */
+            return; /* lwIP has all pages: the frames stay in the TAP's queue */
         const ssize_t len = read(tap, data, FRAME);
         if (len <= 0)
             return;
@@ -170,8 +170,8 @@ static int open_tap(const char *name)
 /* ---- The server ---- */
 
 struct connection {
-    struct pbuf *queue; /* received, and not sent back yet */
-    int over;           /* the other side sends no more */
+    struct pbuf *queue; /* received and not yet sent back */
+    int over;           /* the other side has closed its direction */
 };
 
 static uint64_t echoed;
@@ -189,7 +189,7 @@ static void end(struct tcp_pcb *pcb, struct connection *connection)
     connections--;
 }
 
-/* Sends back as much as goes; what lwIP has copied goes home. */
+/* Sends back as much as the send buffer takes. lwIP copies the bytes, so their pbufs are freed at once. */
 static void send_back(struct tcp_pcb *pcb, struct connection *connection)
 {
     struct pbuf *first;
@@ -200,7 +200,7 @@ static void send_back(struct tcp_pcb *pcb, struct connection *connection)
         tcp_recved(pcb, first->len);
         connection->queue = first->next;
         if (first->next != NULL)
-            pbuf_ref(first->next); /* which its predecessor had kept */
+            pbuf_ref(first->next); /* the free of its predecessor drops one reference */
         pbuf_free(first);
     }
     tcp_output(pcb);
@@ -262,7 +262,7 @@ static struct tcp_pcb *listen_on(u16_t port)
     return pcb;
 }
 
-/* ---- The beginning and the end ---- */
+/* ---- Start and end ---- */
 
 static void end_pool(void)
 {

@@ -1,14 +1,14 @@
 /*
  * Sends a pattern over TCP or UDP from a pool's pages without a copy (MSG_ZEROCOPY). The kernel reads a page
- * after the call has returned, and says on the socket's error queue when it is done; until then the page
- * waits in its pool.
+ * after the call has returned, and reports on the socket's error queue when it is done. Until then the page
+ * waits in the pool's deferred queue.
  *
  *     cc -O2 send.c $(pkg-config --cflags --libs pagepool) -o send
  *     ./send tcp 192.0.2.1 7000 100000000
  *
- * `--allocator ring` takes its pages from a ring of its own, for comparison. Over UDP the receiver answers
- * every 32nd datagram with one, so that it is not overrun. What is looped back the kernel copies after all,
- * and says so.
+ * `--allocator ring` takes pages from an array that it uses in turn, for comparison. Over UDP the receiver
+ * answers every 32nd datagram, so that it is not overrun. Over loopback the kernel copies the bytes after
+ * all, and reports that.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -38,12 +38,12 @@ static void must(int64_t done, const char *what)
     }
 }
 
-/* ---- The sends under way: the kernel numbers them from 0, and reports ranges of completed ones ---- */
+/* ---- Sends: the kernel numbers them from 0, and reports ranges of completed ones ---- */
 
 struct sends {
     int fd;
-    uint64_t oldest, next;  /* all before `oldest` are over */
-    uint8_t over[WINDOW];   /* of those between, by their number */
+    uint64_t oldest, next;  /* numbers: all before `oldest` are complete, `next` is the next send's */
+    uint8_t over[WINDOW];   /* from `oldest` to `next`: 1 if the send is complete */
     uint64_t zero_copy, copied, ordinary;
 };
 
@@ -60,7 +60,7 @@ static void note(struct sends *sends, const struct sock_extended_err *error)
     *(error->ee_code & SO_EE_CODE_ZEROCOPY_COPIED ? &sends->copied : &sends->zero_copy) += count;
 }
 
-/* Before a round of questions: reads the error queue. */
+/* Reads the error queue; the pool calls it at the start of each poll. */
 static void refresh(void *arg)
 {
     struct sends *sends = arg;
@@ -75,14 +75,14 @@ static void refresh(void *arg)
     }
 }
 
-/* A page's cookie is one more than the number of its last send. On a stream earlier sends may have bytes of
- * it too. */
+/* A page's cookie is the number of its last send plus 1. Earlier sends may have bytes of the page too, so the
+ * page is in use until all sends below the cookie are complete. */
 static int in_use(void *arg, uint64_t cookie)
 {
     return ((struct sends *)arg)->oldest < cookie;
 }
 
-/* Sends it all, and gives the cookie to wait with: 0 if the kernel has copied all of it at once. */
+/* Sends all bytes. Returns the cookie of the page, or 0 if the kernel copied all bytes during the calls. */
 static uint64_t send_page(struct sends *sends, const char *data, size_t len)
 {
     uint64_t cookie = 0;
@@ -91,7 +91,7 @@ static uint64_t send_page(struct sends *sends, const char *data, size_t len)
         ssize_t sent = room ? send(sends->fd, data, len, MSG_ZEROCOPY | MSG_NOSIGNAL) : -1;
         if (sent >= 0)
             cookie = ++sends->next;
-        else if (!room || errno == ENOBUFS) { /* too many notes are under way */
+        else if (!room || errno == ENOBUFS) { /* too many sends are incomplete: copy */
             sent = send(sends->fd, data, len, MSG_NOSIGNAL);
             sends->ordinary++;
         }
@@ -102,7 +102,7 @@ static uint64_t send_page(struct sends *sends, const char *data, size_t len)
     return cookie;
 }
 
-/* ---- The allocator: pages that the kernel is done with ---- */
+/* ---- The allocator: pages that the kernel does not read ---- */
 
 static struct pagepool_arena *arena;
 static struct pagepool *pool; /* NULL: the ring below */
@@ -138,13 +138,13 @@ static void make_pool(struct sends *sends)
     must(pagepool_deferred_user_create(pool, &ops, &user), "user");
 }
 
-/* A page, or NULL while the kernel has all of them. */
+/* Takes a page; NULL while the kernel reads all of them. */
 static char *take_page(struct sends *sends)
 {
     const uint64_t begin = ticks();
     char *page = NULL;
     if (pool != NULL) {
-        if ((buf = pagepool_alloc_page(pool)) != NULL) /* a refill asks after those that wait */
+        if ((buf = pagepool_alloc_page(pool)) != NULL) /* a refill polls the deferred queue */
             page = pagepool_buf_data(buf);
     } else {
         if (in_use(sends, cookies[taken % PAGES]))
@@ -156,7 +156,8 @@ static char *take_page(struct sends *sends)
     return page;
 }
 
-static void part_with_page(uint64_t cookie)
+/* Gives the page up, to be used again once the kernel is done with it. */
+static void give_up_page(uint64_t cookie)
 {
     const uint64_t begin = ticks();
     if (pool == NULL)
@@ -164,11 +165,11 @@ static void part_with_page(uint64_t cookie)
     else if (cookie == 0)
         must(pagepool_buf_put(buf), "put");
     else
-        must(pagepool_defer(pool, user, buf, cookie), "defer"); /* there is room for every page */
+        must(pagepool_defer(pool, user, buf, cookie), "defer"); /* the queue has room for every page */
     allocator_ticks += ticks() - begin;
 }
 
-/* Waits until the kernel is done with everything, ten seconds at most; gives how many pages are still out. */
+/* Waits until the kernel is done with all pages, at most 10 seconds. Returns how many are still out. */
 static int64_t end(struct sends *sends)
 {
     struct pagepool_shutdown *shutdown;
@@ -213,9 +214,9 @@ static void send_all(struct sends *sends, uint64_t bytes, size_t most)
         const size_t len = bytes - from < most ? (size_t)(bytes - from) : most;
         char *page, answer;
         while ((page = take_page(sends)) == NULL)
-            poll(&(struct pollfd){sends->fd, 0, 0}, 1, 1000); /* POLLERR: a note has come */
+            poll(&(struct pollfd){sends->fd, 0, 0}, 1, 1000); /* POLLERR: the error queue has a report */
         pattern(from, page, len);
-        part_with_page(send_page(sends, page, len));
+        give_up_page(send_page(sends, page, len));
         from += len;
         if (most == DATAGRAM && ++datagrams % ANSWER_EVERY == 0)
             must(recv(sends->fd, &answer, 1, 0), "answer");
@@ -242,7 +243,7 @@ int main(int argc, char **argv)
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &processor);
     if (!udp)
         must(shutdown(sends.fd, SHUT_WR), "shutdown");
-    /* before the socket is closed, or nobody would say when the kernel is done */
+    /* Before the socket is closed: its error queue reports when the kernel is done. */
     const int64_t missing = end(&sends);
     const double per = (double)(sends.next + sends.ordinary > 0 ? sends.next + sends.ordinary : 1);
     printf("sent %llu bytes, missing %lld; %llu sends without a copy, %llu copied, %llu ordinary; "

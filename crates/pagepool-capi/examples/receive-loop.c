@@ -1,7 +1,7 @@
 /*
- * A receive loop in the manner of a kernel driver, over a pretended device: a ring of descriptors that the
- * device fills, a poll with a budget of 64, refilling the ring, dropping some packets at once, handing others
- * to a worker thread that returns them, and putting the addresses back that the device never used.
+ * A receive loop as in a kernel driver, over a simulated device. The driver fills a ring of descriptors with
+ * pages, and polls it with a budget of 64 packets. It drops some packets at once and hands the others to a
+ * worker thread, which returns them. At the end it returns the pages that the device never used.
  *
  *     cc -O2 receive-loop.c $(pkg-config --cflags --libs pagepool) -lpthread -o receive-loop
  */
@@ -18,16 +18,16 @@
 
 struct descriptor {
     uint64_t addr;
-    uint32_t len; /* 0: the device has it */
+    uint32_t len; /* of the packet; 0: the device has the buffer */
 };
 
 struct device {
     struct descriptor ring[RING];
-    unsigned filled, polled; /* by the driver */
-    unsigned received;       /* by the device */
+    unsigned filled, polled; /* descriptors, counted by the driver */
+    unsigned received;       /* descriptors, counted by the device */
 };
 
-/* To the worker: a queue of buffers under a lock, as simple as can be. */
+/* The way to the worker: a queue of buffers under a lock. */
 struct queue {
     pthread_mutex_t lock;
     pthread_cond_t more;
@@ -55,14 +55,14 @@ static void device_receives(struct device *device, char *memory, unsigned packet
     }
 }
 
-/* Every free descriptor gets a buffer: its address in the device's view. Linux: page_pool_dev_alloc_pages. */
+/* Gives every free descriptor the device address of a new page. Linux: page_pool_dev_alloc_pages. */
 static void refill(struct device *device, struct pagepool *pool)
 {
     struct pagepool_raw raw;
     while (device->filled - device->polled < RING) {
         struct pagepool_buf *buf = pagepool_alloc_page(pool);
         if (buf == NULL)
-            return; /* the counters say why; the next poll tries again */
+            return; /* no page left: the next poll tries again */
         must(pagepool_buf_into_raw(buf, &raw), "into_raw");
         device->ring[device->filled++ % RING] = (struct descriptor){raw.addr, 0};
     }
@@ -83,7 +83,7 @@ static unsigned poll(struct device *device, struct pagepool *pool, struct queue 
         if (number != device->polled - 1)
             exit(2);
         if (number % 4 == 0)
-            must(pagepool_buf_put(buf), "put"); /* dropped: straight into the cache */
+            must(pagepool_buf_put(buf), "put"); /* dropped: the page goes into the cache */
         else
             up[n++] = buf;
         done++;
@@ -94,11 +94,11 @@ static unsigned poll(struct device *device, struct pagepool *pool, struct queue 
     pthread_cond_signal(&queue->more);
     pthread_mutex_unlock(&queue->lock);
     if (n > 0)
-        must(pagepool_buf_put_bulk(up, n), "put_bulk"); /* the worker is behind: dropped */
+        must(pagepool_buf_put_bulk(up, n), "put_bulk"); /* the worker is too slow: dropped */
     return done;
 }
 
-/* The stack: it looks at packets and returns them, 64 or so at a time. */
+/* Stands for a network stack: returns the packets that it gets, all that are queued in one call. */
 static void *worker(void *arg)
 {
     struct queue *queue = arg;
@@ -133,7 +133,7 @@ int main(void)
 
     memset(&device, 0, sizeof(device));
     arena_params.max_bytes = 8 << 20;
-    arena_params.commit_all = 1; /* the device registers the memory once, whole */
+    arena_params.commit_all = 1; /* the device registers all memory once */
     must(pagepool_arena_create(&arena_params, &arena), "arena");
     must(pagepool_domain_offset("umem0", &umem), "domain"); /* addresses are offsets, as in AF_XDP */
     params.arena = arena;
@@ -157,7 +157,7 @@ int main(void)
     pthread_mutex_unlock(&queue.lock);
     pthread_join(thread, NULL);
 
-    for (; device.polled != device.filled; device.polled++) /* what the device still has */
+    for (; device.polled != device.filled; device.polled++) /* pages that the device still has */
         must(pagepool_put_addr(pool, device.ring[device.polled % RING].addr), "put_addr");
     must(pagepool_stats(pool, &stats, sizeof(stats)), "stats");
     printf("%u packets; fast %llu, refills %llu, slow %llu, cached %llu, from the worker %llu\n", packets,

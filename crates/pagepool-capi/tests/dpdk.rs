@@ -128,7 +128,7 @@ fn under_dpdk_on(lcores: &str, program: &Path, folder: &Path, ops: &str) -> Comm
 #[derive(Debug)]
 struct Said {
     mempool: String,
-    drawn: u64,
+    gets: u64,
     missing: u64,
     refused: u64,
 }
@@ -144,7 +144,7 @@ fn said(text: &str) -> Vec<Said> {
     lines
         .map(|(mempool, rest)| Said {
             mempool: mempool.into(),
-            drawn: number(rest, " drawn"),
+            gets: number(rest, " gets"),
             missing: number(rest, " missing"),
             refused: number(rest, " refused"),
         })
@@ -161,7 +161,7 @@ fn mempools_keep_what_they_promise() {
     let folder = compiled("plain", "check.c", &["-O2"]);
     for spread in ["0", "1"] {
         let done = run(under_dpdk(&folder.join("check"), &folder, "pagepool").env("PAGEPOOL_SPREAD", spread));
-        assert!(String::from_utf8_lossy(&done.stdout).contains("all objects of pagepool are home"));
+        assert!(String::from_utf8_lossy(&done.stdout).contains("all objects of pagepool are in the pool"));
         let said = said(&String::from_utf8_lossy(&done.stderr));
         assert_eq!(said.len(), 9, "{said:?}");
         for said in &said {
@@ -218,25 +218,25 @@ fn dpdks_tests_of_mempools_and_mbufs_pass() {
     }
     let folder = compiled("tests", "every_mempool.c", &["-O2"]);
     // The tests themselves leave some objects behind: as many of ours as of DPDK's own.
-    let not_home = |text: &str| -> Vec<String> {
+    let missing_objects = |text: &str| -> Vec<String> {
         text.lines().filter_map(|line| Some(line.split_once("every_mempool: ")?.1.to_owned())).collect()
     };
-    let expected = not_home(&dpdk_tests(&folder, RING, false)[1]);
+    let expected = missing_objects(&dpdk_tests(&folder, RING, false)[1]);
     assert!(expected.len() > 20, "{expected:?}");
     for every in [false, true] {
         let [out, err] = dpdk_tests(&folder, "pagepool", every);
         assert!(out.contains("Testing pagepool mempool handler"), "{out}");
         let said = said(&err);
-        let drawn = |name: &str| said.iter().find(|said| said.mempool == name).map_or(0, |said| said.drawn);
-        assert!(drawn("default_pool") > 1000 && drawn("refcnt_pool") > 1000, "{said:?}");
-        assert_eq!(drawn("test_nocache") > 1000, every, "{said:?}");
+        let gets = |name: &str| said.iter().find(|said| said.mempool == name).map_or(0, |said| said.gets);
+        assert!(gets("default_pool") > 1000 && gets("refcnt_pool") > 1000, "{said:?}");
+        assert_eq!(gets("test_nocache") > 1000, every, "{said:?}");
         assert!(said.iter().all(|said| said.refused == 0), "{said:?}");
-        assert_eq!(that_compare(&not_home(&err)), that_compare(&expected), "every: {every}");
+        assert_eq!(that_compare(&missing_objects(&err)), that_compare(&expected), "every: {every}");
     }
 }
 
 /// Without those mempools that get as many objects as fit some memory, for an object of ours is larger, and
-/// the one whose last object is home or not, as its two threads happen to end.
+/// the one whose last object is missing or not, as its two threads happen to end.
 fn that_compare(lines: &[String]) -> Vec<&String> {
     let differs = |line: &&String| line.starts_with("empty: ") || line.starts_with("test_mempool_sp_sc: ");
     lines.iter().filter(|line| !differs(line)).collect()
@@ -315,23 +315,23 @@ fn last(text: &str, word: &str) -> f64 {
     rest.split(|c: char| c != '.' && !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-/// Every mbuf is home, in an lcore's cache, or in the rings; and the driver that was asked for was asked.
+/// Every mbuf is in the mempool, in an lcore's cache, or in the rings; and the requested driver served them.
 fn account(text: &str, ops: &str, cache: u32) {
     assert!(text.contains(&format!("ops_name: <{ops}>")), "{text}");
     let cached = if cache > 0 { last(text, "total_cache_count=") } else { 0.0 };
-    let home = last(text, "common_pool_count=") + cached;
-    assert_eq!(MBUFS - home as u64, 2 * IN_RINGS, "{ops}: in the rings are {IN_RINGS} a port\n{text}");
+    let in_pool = last(text, "common_pool_count=") + cached;
+    assert_eq!(MBUFS - in_pool as u64, 2 * IN_RINGS, "{ops}: in the rings are {IN_RINGS} a port\n{text}");
     let said = said(text);
-    let drawn = said.first().map_or(0, |said| said.drawn);
+    let gets = said.first().map_or(0, |said| said.gets);
     if ops == "pagepool" {
         let [Said { mempool, refused: 0, .. }] = &said[..] else { panic!("{said:?}") };
         assert_eq!(mempool, "mb_pool_0");
-        assert!(drawn >= if cache > 0 { 2 * IN_RINGS } else { 2 * IN_RINGS + 6 * FRAMES }, "{said:?}");
+        assert!(gets >= if cache > 0 { 2 * IN_RINGS } else { 2 * IN_RINGS + 6 * FRAMES }, "{said:?}");
     }
     let (cycles, frames) = (last(text, "CPU cycles/packet="), last(text, "RX-packets:"));
     println!(
         "testpmd, {ops}, cache {cache}: {cycles} cycles a frame, {frames} frames, most in {FULL_LOAD:?}; \
-         {drawn} pages drawn"
+         {gets} gets"
     );
 }
 

@@ -95,7 +95,7 @@ pub(crate) fn unbind(pool: Token) -> CallResult<()> {
 #[derive(Clone)]
 pub(crate) struct EndedPool {
     pub(crate) shutdown: Arc<Shutdown>,
-    /// For addresses that come home late.
+    /// For addresses that return after the end.
     pub(crate) handle: PoolRef,
 }
 

@@ -1,12 +1,12 @@
 //! The life of one buffer: which of its lives it is in, and whether it is out.
 //!
-//! Word   the upper half is the generation: even while the buffer is home and odd while it is out. The lower
-//!        half is, while it is out, that of the buffer's own second word; for a whole page with nothing to
-//!        look up, whose own is 0, that of its token, so that word and token are equal. While it is home it
-//!        is that of its token less one, which no token of its kind has. All of it is 0 before the first
-//!        life. So a plain page's life is begun with one addition and ended with another, and nothing is put
-//!        together from parts.
-//! Who    home to out: whoever has the page itself, so a plain store. Out to home: `claim`.
+//! Word   the upper half is the generation: odd while the buffer is out, even while it is in its pool. The
+//!        lower half of a buffer that is out is the upper half of its second word (`PageBuf::into_token`). If
+//!        that is 0, as for a plain page, it is the lower half of its token: word and token are equal. The
+//!        lower half of a buffer in its pool is that of its token minus 1, which no token of its kind has.
+//!        All of it is 0 before the first life. So one addition begins the life of a plain page, and one
+//!        ends it.
+//! Who    from pool to out: the thread that has the page itself, by a plain store. From out to pool: `claim`.
 //! Life   generations only grow, so a stale token stays stale. They begin at random, so that one that is made
 //!        up does not fit.
 
@@ -98,16 +98,16 @@ fn out(token: Token, part: u32) -> u64 {
     if part == 0 { token.0 } else { token.0 >> 32 << 32 | u64::from(part) }
 }
 
-/// The word of a buffer that came home.
+/// The word of a buffer that returned to its pool.
 #[inline(always)]
 fn home(token: Token) -> u64 {
     token.0.wrapping_add(END)
 }
 
-/// From the word of a page that is home to that of its next life: the next generation, and the lower half one
+/// From the word of a page in its pool to that of its next life: the next generation, and the lower half one
 /// more.
 const BEGIN: u64 = (1 << 32) + 1;
-/// From a token to the word of its page back home: the next generation, and the lower half one less.
+/// From a token to the word of its page back in the pool: the next generation, and the lower half one less.
 const END: u64 = (1 << 32) - 1;
 
 const _: () = assert!(size_of::<LifeWord>() == 8, "pagepool.h knows it");

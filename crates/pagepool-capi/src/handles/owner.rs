@@ -63,7 +63,7 @@ impl OwnerCall<'_> {
         if std::ptr::eq(directory::find(buf)?.view, self.view) { Ok(()) } else { Err(ANOTHERS) }
     }
 
-    /// Gives a buffer of this pool a token. Where there is no memory for that it goes home.
+    /// Gives a buffer of this pool a token. If there is no memory for that, the buffer returns to the pool.
     pub(crate) fn token_for(&self, buffer: PageBuf) -> CallResult<Token> {
         if buffer.is_frag() { self.frag_token(buffer) } else { Ok(page_token(self.view, buffer)) }
     }
@@ -92,7 +92,7 @@ pub(crate) fn page_token(view: &PoolView, buffer: PageBuf) -> Token {
 }
 
 /// A token for a fragment, from a list of free entries that begins with `first`; and what the list begins
-/// with then. The buffer goes home where there is no entry.
+/// with then. Without an entry the buffer returns to its pool.
 pub(crate) fn frag_token(first: u64, buffer: PageBuf) -> CallResult<(Token, u64)> {
     let at = first.checked_sub(1).ok_or(CallError::NO_MEMORY)? as u32;
     let entry = directory::entry(at);

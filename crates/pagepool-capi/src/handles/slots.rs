@@ -1,8 +1,8 @@
-//! The pools that are there: their lives from creation to the last buffer that came home.
+//! The pools, from their creation to the return of their last buffer.
 //!
 //! What   a slot per pool, beside its row in [`VIEWS`]. What binding, unbinding and destroying change stands
 //!        under the slot's lock, under which nothing foreign runs. A pool that was destroyed keeps its slot
-//!        until its last buffer is home; whoever makes the next pool looks.
+//!        until its last buffer has returned; the creation of the next pool looks.
 //! Who    any thread.
 
 // UNSAFETY: the owner's part is taken back when nobody is the owner any more.
