@@ -1,5 +1,5 @@
 //! The C programs of examples/, each against the real other side, in namespaces of the test's own: what they
-//! move is checked by content, and every buffer has returned at the end. A machine without one of the libraries
+//! move is checked by content, and every buffer is back at the end. A machine without one of the libraries
 //! prints SKIP.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
