@@ -574,9 +574,9 @@ struct pagepool_stats {
      */
     uint64_t recycle_ring_full;
     /**
-     * Pages that left the pool when they were returned: a `PageRef` refers to them, or the provider marked
-     * them as emergency reserve (Linux: `pfmemalloc`). If it rises: a `PageRef` outlives its buffer; use
-     * `into_shared` if the pool should recycle the page.
+     * Pages that left the pool when they were returned: somebody has a reference to the page, or the provider
+     * marked it as emergency reserve (Linux: `pfmemalloc`). If it rises: a page reference outlives its
+     * buffer; share the buffer instead if the pool should recycle the page.
      */
     uint64_t recycle_released_refcnt;
     /**
@@ -608,17 +608,17 @@ struct pagepool_deferred_stats {
     uint64_t reused;
     /**
      * Polls that ended at a buffer in use and left it in the queue. If it rises: if fast, readers finish out
-     * of order; try `OnBusy::Skip`.
+     * of order; set `on_busy` to skip.
      */
     uint64_t kept;
     /**
-     * Buffers in use that a poll passed over, to ask about those behind. If it rises: normal with
-     * `OnBusy::Skip`.
+     * Buffers in use that a poll passed over, to ask about those behind. If it rises: normal if `on_busy` is
+     * skip.
      */
     uint64_t skipped;
     /**
      * Buffers that left the queue while in use. Their page leaves the pool; its memory stays until the reader
-     * is done. If it rises: a reader is slow; normal with `OnBusy::Release`.
+     * is done. If it rises: a reader is slow; normal if `on_busy` is release.
      */
     uint64_t released;
     /**
@@ -636,8 +636,8 @@ struct pagepool_deferred_stats {
      */
     uint64_t polls;
     /**
-     * Buffers still in use when the `Shutdown` of the pool was dropped. Their memory is never used again. If
-     * it rises: keep the `Shutdown` until `is_complete`.
+     * Buffers still in use when the handle of the pool's shutdown went. Their memory is never used again. If
+     * it rises: keep the shutdown's handle until the pool is freed.
      */
     uint64_t leaked;
 };
@@ -975,8 +975,8 @@ size_t pagepool_alloc_addr_bulk(struct pagepool *pool, uint64_t *addrs, size_t n
  *
  * Thread: any.
  * Ownership: the buffer is the caller's.
- * Errors: NULL for an address that is not the pool's (-EINVAL), for an address that is not out in raw form
- *     because it came back before (-ESTALE), or for a bad handle (-EINVAL, -ESTALE). Nothing changes then.
+ * Errors: NULL for an address that is not the pool's (-EINVAL), for an address that is not out because it
+ *     came back before (-ESTALE), or for a bad handle (-EINVAL, -ESTALE). Nothing changes then.
  * Cost: a lookup and one atomic operation; on other threads than the owner's also a lock.
  */
 struct pagepool_buf *pagepool_from_raw(struct pagepool *pool, uint64_t addr);
@@ -987,8 +987,8 @@ struct pagepool_buf *pagepool_from_raw(struct pagepool *pool, uint64_t addr);
  *
  * Thread: any.
  * Ownership: the address ends.
- * Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out in raw form,
- *     because it came back before. Nothing changes then. -EINVAL, -ESTALE for a bad handle.
+ * Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out, because it
+ *     came back before. Nothing changes then. -EINVAL, -ESTALE for a bad handle.
  * Cost: a lookup and two atomic operations; on other threads than the owner's also a lock.
  */
 int pagepool_put_addr(struct pagepool *pool, uint64_t addr);
@@ -1359,9 +1359,9 @@ int64_t pagepool_shutdown_report(struct pagepool_shutdown *shutdown, char *text,
  *
  * Thread: any.
  * Ownership: the address ends.
- * Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out in raw form.
- *     An address that was returned before gives one of the two. Nothing changes then. -EINVAL, -ESTALE for a
- *     bad handle.
+ * Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out. An address
+ *     that was returned before gives one of the two. Nothing changes then. -EINVAL, -ESTALE for a bad
+ *     handle.
  * Cost: a lock and about four atomic operations.
  */
 int pagepool_shutdown_put_addr(struct pagepool_shutdown *shutdown, uint64_t addr);

@@ -43,7 +43,7 @@ impl CallError {
     /// A handle that was one.
     pub(crate) const STALE: Self = Self::fixed(
         libc::ESTALE,
-        c"stale handle: it was put before, and its object is no longer the caller's",
+        c"stale handle: it was released before, and its object is no longer the caller's",
     );
 
     /// An argument that must not be NULL.

@@ -294,7 +294,7 @@ static void addresses_come_home_late(void)
     CHECK(checked.released == 0 && pagepool_shutdown_put(shutdown) == 0 && checked.released == 1 &&
         checked.unmaps == 1);
     CHECK(pagepool_shutdown_put_addr(shutdown, page.addr) == -ESTALE &&
-        strstr(pagepool_last_error(), "put before"));
+        strstr(pagepool_last_error(), "released before"));
     CHECK(pagepool_arena_pages_out(arena) == 0 && pagepool_arena_put(arena) == 0);
 }
 

@@ -102,11 +102,11 @@ macro_rules! for_each_pool_counter {
                 ///
                 /// If it rises: the owner refills too rarely; raise `lane_size`, `ring_size` or `max_lanes`.
                 recycle_ring_full,
-                /// Pages that left the pool when they were returned: a `PageRef` refers to them, or the
-                /// provider marked them as emergency reserve (Linux: `pfmemalloc`).
+                /// Pages that left the pool when they were returned: somebody has a reference to the page, or
+                /// the provider marked it as emergency reserve (Linux: `pfmemalloc`).
                 ///
-                /// If it rises: a `PageRef` outlives its buffer; use `into_shared` if the pool should recycle
-                /// the page.
+                /// If it rises: a page reference outlives its buffer; share the buffer instead if the pool
+                /// should recycle the page.
                 recycle_released_refcnt,
                 /// Pages that joined the pool.
                 ///
@@ -141,16 +141,16 @@ macro_rules! for_each_deferred_counter {
                 reused,
                 /// Polls that ended at a buffer in use and left it in the queue.
                 ///
-                /// If it rises: if fast, readers finish out of order; try `OnBusy::Skip`.
+                /// If it rises: if fast, readers finish out of order; set `on_busy` to skip.
                 kept,
                 /// Buffers in use that a poll passed over, to ask about those behind.
                 ///
-                /// If it rises: normal with `OnBusy::Skip`.
+                /// If it rises: normal if `on_busy` is skip.
                 skipped,
                 /// Buffers that left the queue while in use. Their page leaves the pool; its memory stays
                 /// until the reader is done.
                 ///
-                /// If it rises: a reader is slow; normal with `OnBusy::Release`.
+                /// If it rises: a reader is slow; normal if `on_busy` is release.
                 released,
                 /// Released buffers whose reader is done; their memory went back to the provider (the arena).
                 ///
@@ -164,10 +164,10 @@ macro_rules! for_each_deferred_counter {
                 ///
                 /// If it rises: normal.
                 polls,
-                /// Buffers still in use when the `Shutdown` of the pool was dropped. Their memory is never
+                /// Buffers still in use when the handle of the pool's shutdown went. Their memory is never
                 /// used again.
                 ///
-                /// If it rises: keep the `Shutdown` until `is_complete`.
+                /// If it rises: keep the shutdown's handle until the pool is freed.
                 leaked,
             }
         }

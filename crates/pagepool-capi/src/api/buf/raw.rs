@@ -94,8 +94,8 @@ fn page_at_address(owned: &OwnerCall<'_>) -> CallResult<u64> {
 ///
 /// Thread: any.
 /// Ownership: the buffer is the caller's.
-/// Errors: NULL for an address that is not the pool's (-EINVAL), for an address that is not out in raw form
-///     because it came back before (-ESTALE), or for a bad handle (-EINVAL, -ESTALE). Nothing changes then.
+/// Errors: NULL for an address that is not the pool's (-EINVAL), for an address that is not out because it
+///     came back before (-ESTALE), or for a bad handle (-EINVAL, -ESTALE). Nothing changes then.
 /// Cost: a lookup and one atomic operation; on other threads than the owner's also a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_from_raw(pool: *mut PoolHandle, addr: u64) -> *mut BufHandle {
@@ -129,8 +129,8 @@ fn from_raw(pool: Token, addr: u64) -> CallResult<Token> {
 ///
 /// Thread: any.
 /// Ownership: the address ends.
-/// Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out in raw form,
-///     because it came back before. Nothing changes then. -EINVAL, -ESTALE for a bad handle.
+/// Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out, because it
+///     came back before. Nothing changes then. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lookup and two atomic operations; on other threads than the owner's also a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_put_addr(pool: *mut PoolHandle, addr: u64) -> c_int {

@@ -77,9 +77,9 @@ pub unsafe extern "C" fn pagepool_shutdown_report(
 ///
 /// Thread: any.
 /// Ownership: the address ends.
-/// Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out in raw form.
-///     An address that was returned before gives one of the two. Nothing changes then. -EINVAL, -ESTALE for a
-///     bad handle.
+/// Errors: -EINVAL for an address that is not the pool's. -ESTALE for an address that is not out. An address
+///     that was returned before gives one of the two. Nothing changes then. -EINVAL, -ESTALE for a bad
+///     handle.
 /// Cost: a lock and about four atomic operations.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shutdown_put_addr(shutdown: *mut ShutdownHandle, addr: u64) -> c_int {
