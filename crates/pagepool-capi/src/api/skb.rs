@@ -52,7 +52,10 @@ pub extern "C" fn pagepool_skb_cache_put(cache: *mut SkbCacheHandle) -> c_int {
 /// `to` is NULL or writable.
 unsafe fn store_packet(to: *mut *mut SkbHandle, make: impl FnOnce() -> CallResult<SkBuff>) -> c_int {
     // The row first: a packet that is refused a handle would take its buffer with it.
-    let make = || SKBS.vacant()?.fill(make()?);
+    let make = || {
+        let row = SKBS.vacant()?;
+        Ok(row.fill(make()?))
+    };
     // SAFETY: the caller's contract is that of `store_handle`.
     unsafe { store_handle(to, make) }
 }

@@ -7,9 +7,10 @@
 //!        lock that calls wait for has nothing foreign under it. A call about a packet may make foreign code
 //!        run (a callback, when a buffer returns). So it does not wait for a locked row but is refused, and
 //!        the callback may use all packets but that one.
-//! Cost   the row's lock; to put a thing in or take it out also that of the list of free rows, for moments.
+//! Cost   the row's lock; to put a thing in or take it out also a compare-and-swap for the list of empty rows.
 
 use std::ffi::CStr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use crate::error::{CallError, CallResult};
@@ -24,106 +25,160 @@ pub(crate) struct HandleTable<T> {
     kind: HandleKind,
     /// Why a call that finds a row locked is refused; without a text it waits.
     busy: Option<&'static CStr>,
-    chunks: [OnceLock<Chunk<T>>; CHUNKS],
-    free: Mutex<FreeRows>,
+    chunks: [OnceLock<Box<[TableRow<T>]>>; CHUNKS],
+    /// Rows in all chunks.
+    made: Mutex<usize>,
+    /// The list of empty rows. Lower half: the first one, as in `next`. Upper half: how many were taken, so
+    /// that a thread that looked at the first one notices that it was taken and came back meanwhile.
+    empty: AtomicU64,
 }
 
-type Chunk<T> = Box<[Mutex<TableRow<T>>]>;
-
 struct TableRow<T> {
+    /// While it is empty, the next empty one's number plus one, or 0.
+    next: AtomicU32,
+    content: Mutex<RowContent<T>>,
+}
+
+struct RowContent<T> {
     generations: Generations,
     thing: Option<T>,
 }
 
-/// Rows that are empty, and how many there are at all.
-struct FreeRows {
-    rows: Vec<u32>,
-    made: usize,
-}
-
 impl<T> HandleTable<T> {
     pub(crate) const fn new(kind: HandleKind, busy: Option<&'static CStr>) -> Self {
-        let free = Mutex::new(FreeRows { rows: Vec::new(), made: 0 });
-        Self { kind, busy, chunks: [const { OnceLock::new() }; CHUNKS], free }
+        let chunks = [const { OnceLock::new() }; CHUNKS];
+        Self { kind, busy, chunks, made: Mutex::new(0), empty: AtomicU64::new(0) }
     }
 
-    fn free(&self) -> MutexGuard<'_, FreeRows> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn make_chunk(&self, free: &mut FreeRows) -> CallResult<()> {
-        let first = free.made;
+    #[cold]
+    fn make_chunk(&self) -> CallResult<()> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.empty.load(Relaxed) as u32 != 0 {
+            return Ok(()); // another thread made one meanwhile
+        }
+        let first = *made;
         let more = first + FIRST; // 64, 128, 256, ...
         let chunk = self.chunks.get((more / FIRST).ilog2() as usize).ok_or(CallError::NO_MEMORY)?;
         let mut rows = Vec::new();
         rows.try_reserve_exact(more)?;
-        // Room for every row, so that a row can always be given back.
-        free.rows.try_reserve(first + more)?;
-        rows.resize_with(more, || Mutex::new(TableRow { generations: Generations::default(), thing: None }));
-        let _ = chunk.set(rows.into_boxed_slice()); // under the lock, so once
-        free.rows.extend((first..first + more).rev().map(|at| at as u32));
-        free.made += more;
+        rows.extend((first..first + more).map(|at| TableRow {
+            next: AtomicU32::new(at as u32 + 2),
+            content: Mutex::new(RowContent { generations: Generations::default(), thing: None }),
+        }));
+        *made += more;
+        if let Some(last) = chunk.get_or_init(|| rows.into_boxed_slice()).last() {
+            self.push_empty(first as u32, last);
+        }
         Ok(())
     }
 
-    fn row(&self, at: u32) -> Option<&Mutex<TableRow<T>>> {
+    #[inline(always)]
+    fn row(&self, at: u32) -> Option<&TableRow<T>> {
         let at = at as usize + FIRST;
         let chunk = (at / FIRST).ilog2();
         self.chunks.get(chunk as usize)?.get()?.get(at - (FIRST << chunk))
     }
 
-    /// Takes an empty row, for a thing that is about to be made.
-    pub(crate) fn vacant(&self) -> CallResult<VacantRow<'_, T>> {
-        let mut free = self.free();
-        if free.rows.is_empty() {
-            self.make_chunk(&mut free)?;
+    /// Puts rows into the list of empty ones: `first`, and those behind it up to `last`.
+    #[inline]
+    fn push_empty(&self, first: u32, last: &TableRow<T>) {
+        let mut head = self.empty.load(Relaxed);
+        loop {
+            last.next.store(head as u32, Relaxed);
+            let pushed = head >> 32 << 32 | u64::from(first + 1);
+            match self.empty.compare_exchange_weak(head, pushed, Release, Relaxed) {
+                Ok(_) => return, // pairs with vacant()
+                Err(now) => head = now,
+            }
         }
-        let at = free.rows.pop().ok_or(CallError::NO_MEMORY)?;
-        Ok(VacantRow { table: self, at })
+    }
+
+    /// Takes an empty row, for a thing that is about to be made.
+    #[inline]
+    pub(crate) fn vacant(&self) -> CallResult<VacantRow<'_, T>> {
+        let mut head = self.empty.load(Acquire); // pairs with push_empty()
+        loop {
+            let Some(at) = (head as u32).checked_sub(1) else {
+                self.make_chunk()?;
+                head = self.empty.load(Acquire);
+                continue;
+            };
+            let row = self.row(at).ok_or(CallError::NO_MEMORY)?;
+            let taken = ((head >> 32) + 1) << 32 | u64::from(row.next.load(Relaxed));
+            match self.empty.compare_exchange_weak(head, taken, Acquire, Acquire) {
+                Ok(_) => return Ok(VacantRow { table: self, row, at }),
+                Err(now) => head = now,
+            }
+        }
     }
 
     /// Puts a thing in. Where there is no memory it is dropped.
     pub(crate) fn insert(&self, thing: T) -> CallResult<Token> {
-        self.vacant()?.fill(thing)
+        Ok(self.vacant()?.fill(thing))
     }
 
-    /// The row of a token, locked, with a thing in it.
-    fn occupied(&self, token: Token) -> CallResult<MutexGuard<'_, TableRow<T>>> {
-        let row = self.row(token.place()).filter(|_| token.is(self.kind)).ok_or(CallError::NO_HANDLE)?;
-        let row = match (row.try_lock(), self.busy) {
-            (Ok(row), _) => row,
-            (Err(TryLockError::Poisoned(row)), _) => row.into_inner(),
-            (Err(TryLockError::WouldBlock), Some(busy)) => return Err(CallError::fixed(libc::EBUSY, busy)),
-            (Err(TryLockError::WouldBlock), None) => row.lock().unwrap_or_else(PoisonError::into_inner),
-        };
-        if token.generation() == row.generations.latest() && row.thing.is_some() {
-            return Ok(row);
+    /// The row that a token names.
+    #[inline(always)]
+    fn row_of(&self, token: Token) -> CallResult<&TableRow<T>> {
+        if !token.is(self.kind) {
+            return Err(CallError::NO_HANDLE);
         }
-        Err(if row.generations.had(token.generation()) { CallError::STALE } else { CallError::NO_HANDLE })
+        self.row(token.place()).ok_or(CallError::NO_HANDLE)
+    }
+
+    /// What is in the row of a token, locked, if it is the thing of that token.
+    #[inline(always)]
+    fn occupied<'a>(&self, row: &'a TableRow<T>, token: Token) -> CallResult<MutexGuard<'a, RowContent<T>>> {
+        let content = row.content.try_lock().or_else(|failed| self.lock_after(row, failed))?;
+        if token.generation() == content.generations.latest() && content.thing.is_some() {
+            return Ok(content);
+        }
+        Err(missing(content.generations, token))
+    }
+
+    /// The lock of a row that was not free, or in which a call panicked.
+    #[cold]
+    fn lock_after<'a>(
+        &self,
+        row: &'a TableRow<T>,
+        failed: TryLockError<MutexGuard<'a, RowContent<T>>>,
+    ) -> CallResult<MutexGuard<'a, RowContent<T>>> {
+        match (failed, self.busy) {
+            (TryLockError::Poisoned(content), _) => Ok(content.into_inner()),
+            (TryLockError::WouldBlock, Some(busy)) => Err(CallError::fixed(libc::EBUSY, busy)),
+            (TryLockError::WouldBlock, None) => {
+                Ok(row.content.lock().unwrap_or_else(PoisonError::into_inner))
+            }
+        }
     }
 
     /// Takes a thing out.
     pub(crate) fn remove(&self, token: Token) -> CallResult<T> {
-        let thing = self.occupied(token)?.thing.take().ok_or(CallError::STALE)?;
-        drop(VacantRow { table: self, at: token.place() });
+        let row = self.row_of(token)?;
+        let thing = self.occupied(row, token)?.thing.take().ok_or(CallError::STALE)?;
+        self.push_empty(token.place(), row);
         Ok(thing)
     }
 
     /// Changes a thing under its row's lock; `change` calls nothing foreign, except in tables that refuse.
+    #[inline]
     pub(crate) fn change<R>(
         &self,
         token: Token,
         change: impl FnOnce(&mut T) -> CallResult<R>,
     ) -> CallResult<R> {
-        change(self.occupied(token)?.thing.as_mut().ok_or(CallError::STALE)?)
+        let row = self.row_of(token)?;
+        change(self.occupied(row, token)?.thing.as_mut().ok_or(CallError::STALE)?)
     }
 
     /// Looks at a thing under its row's lock; `look` calls nothing foreign, except in tables that refuse.
+    #[inline]
     pub(crate) fn with<R>(&self, token: Token, look: impl FnOnce(&T) -> R) -> CallResult<R> {
         self.change(token, |thing| Ok(look(thing)))
     }
 
     /// A clone of a thing.
+    #[inline]
     pub(crate) fn get(&self, token: Token) -> CallResult<T>
     where
         T: Clone,
@@ -132,28 +187,35 @@ impl<T> HandleTable<T> {
     }
 }
 
-/// An empty row, which is free again when this is dropped.
+/// Why a row does not have the thing of a token.
+#[cold]
+fn missing(generations: Generations, token: Token) -> CallError {
+    if generations.had(token.generation()) { CallError::STALE } else { CallError::NO_HANDLE }
+}
+
+/// An empty row, which is in the list again when this is dropped.
 pub(crate) struct VacantRow<'a, T> {
     table: &'a HandleTable<T>,
+    row: &'a TableRow<T>,
     at: u32,
 }
 
 impl<T> VacantRow<'_, T> {
     /// Puts the thing there.
-    pub(crate) fn fill(self, thing: T) -> CallResult<Token> {
-        let row = self.table.row(self.at).ok_or(CallError::NO_MEMORY)?;
-        let mut row = row.lock().unwrap_or_else(PoisonError::into_inner);
-        row.generations = row.generations.next();
-        row.thing = Some(thing);
-        let token = Token::new(self.table.kind, self.at, row.generations.latest());
+    #[inline]
+    pub(crate) fn fill(self, thing: T) -> Token {
+        let mut content = self.row.content.lock().unwrap_or_else(PoisonError::into_inner);
+        content.generations = content.generations.next();
+        content.thing = Some(thing);
+        let token = Token::new(self.table.kind, self.at, content.generations.latest());
         std::mem::forget(self);
-        Ok(token)
+        token
     }
 }
 
 impl<T> Drop for VacantRow<'_, T> {
     fn drop(&mut self) {
-        self.table.free().rows.push(self.at); // room for every row was reserved
+        self.table.push_empty(self.at, self.row);
     }
 }
 
@@ -201,7 +263,7 @@ mod tests {
         let table = HandleTable::new(HandleKind::PageRef, None);
         let at = table.vacant().unwrap().at;
         let tokens = [1, 2].map(|thing| {
-            let token = table.vacant().unwrap().fill(thing).unwrap();
+            let token = table.vacant().unwrap().fill(thing);
             assert_eq!((token.place(), table.remove(token).unwrap()), (at, thing));
             token
         });
@@ -222,6 +284,26 @@ mod tests {
             assert_eq!((token.place() as usize, table.get(token).unwrap()), (thing, thing));
         }
         assert!(table.row(PLACES - 1).is_none() && table.row(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn threads_never_get_the_same_row() {
+        let table = HandleTable::new(HandleKind::PageRef, None);
+        std::thread::scope(|threads| {
+            for thread in 0..4 {
+                let table = &table;
+                threads.spawn(move || {
+                    for round in 0..2000 {
+                        let tokens = [0, 1, 2].map(|at| table.insert((thread, round, at)).unwrap());
+                        drop(table.vacant().unwrap());
+                        for (at, token) in tokens.into_iter().enumerate() {
+                            assert_eq!(table.remove(token).unwrap(), (thread, round, at));
+                        }
+                    }
+                });
+            }
+        });
+        assert!(*table.made.lock().unwrap() == FIRST, "rows are used again");
     }
 
     #[test]

@@ -86,8 +86,14 @@ impl Generations {
     /// With one more.
     #[must_use]
     pub(crate) fn next(self) -> Self {
-        let first = if self.0 == 0 { first_generation() | 1 } else { self.first() };
-        let latest = if self.0 == 0 { first } else { self.latest().wrapping_add(1) };
+        if self.0 == 0 {
+            let first = first_generation() | 1;
+            return Self::of(first, first);
+        }
+        Self::of(self.first(), self.latest().wrapping_add(1))
+    }
+
+    fn of(first: u32, latest: u32) -> Self {
         Self(u64::from(first) << 32 | u64::from(latest))
     }
 

@@ -161,7 +161,9 @@ pub unsafe extern "C" fn pagepool_put_addr_bulk(pool: *mut PoolHandle, addrs: *c
 fn put_each(addrs: &[u64], take: impl Fn(u64) -> CallResult<PageBuf>) -> CallResult<()> {
     let mut failed = Ok(());
     for &addr in addrs {
-        failed = failed.and(take(addr).map(drop));
+        if let Err(error) = take(addr).map(drop) {
+            failed = failed.and(Err(error));
+        }
     }
     failed
 }
