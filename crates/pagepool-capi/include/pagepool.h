@@ -1011,7 +1011,7 @@ int pagepool_put_addr_bulk(struct pagepool *pool, const uint64_t *addrs, size_t 
  * Thread: the one that holds the buffer.
  * Ownership: the handle of the buffer ends. `*shared` is the caller's, to be released with
  *     pagepool_shared_put.
- * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Errors: -ENOMEM if there is no memory for the table. -EINVAL, -ESTALE for a bad handle.
  * Cost: a lock and one atomic operation.
  */
 int pagepool_buf_share(struct pagepool_buf *buf, struct pagepool_shared **shared);
@@ -1498,7 +1498,7 @@ int pagepool_skb_cache_put(struct pagepool_skb_cache *cache);
  *     with pagepool_skb_put.
  * Errors: -EINVAL for bytes beyond the buffer or in its tailroom. -ENOBUFS if the cache is exhausted.
  *     -EINVAL, -ESTALE for a bad handle.
- * Cost: three short locks and one compare-and-swap.
+ * Cost: two short locks and two compare-and-swaps.
  */
 int pagepool_skb_from_buf(struct pagepool_skb_cache *cache,
                           struct pagepool_buf *buf,
@@ -1528,7 +1528,7 @@ int pagepool_skb_alloc(struct pagepool_skb_cache *cache,
  * Ownership: `*clone` is the caller's, to be released with pagepool_skb_put.
  * Errors: -EBUSY during another call about the packet. -ENOMEM if there is no memory for the table. -EINVAL,
  *     -ESTALE for a bad handle.
- * Cost: two short locks and one atomic operation.
+ * Cost: two short locks and two atomic operations.
  */
 int pagepool_skb_clone(struct pagepool_skb *skb, struct pagepool_skb **clone);
 
@@ -1540,7 +1540,7 @@ int pagepool_skb_clone(struct pagepool_skb *skb, struct pagepool_skb **clone);
  * Ownership: the handle ends.
  * Errors: -ESTALE for a packet that was released before. -EBUSY during another call about it. -EINVAL for a
  *     value that never was a packet.
- * Cost: two short locks, and the return of each buffer.
+ * Cost: a short lock and a compare-and-swap, and the return of each buffer.
  */
 int pagepool_skb_put(struct pagepool_skb *skb);
 

@@ -167,7 +167,9 @@ pub unsafe extern "C" fn pagepool_domain_create(
         }
         // SAFETY: the caller's text ends with a zero byte.
         let name = unsafe { text(ops.name, "domain") };
-        DOMAINS.insert(Arc::new(DomainCallbacks { id: DomainId::unique(), name, ops, map, unmap }))
+        // Only of a domain that was created `release` is called.
+        DOMAINS
+            .insert_made(|| Ok(Arc::new(DomainCallbacks { id: DomainId::unique(), name, ops, map, unmap })))
     };
     // SAFETY: `domain` is NULL or the caller's to write.
     unsafe { store_handle(domain, make) }

@@ -7,7 +7,8 @@
 //!        lock that calls wait for has nothing foreign under it. A call about a packet may make foreign code
 //!        run (a callback, when a buffer returns). So it does not wait for a locked row but is refused, and
 //!        the callback may use all packets but that one.
-//! Cost   the row's lock; to put a thing in or take it out also a compare-and-swap for the list of empty rows.
+//! Cost   the row's lock; to put a thing in or take it out also a compare-and-swap, for the list of empty
+//!        rows.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -110,6 +111,13 @@ impl<T> HandleTable<T> {
                 Err(now) => head = now,
             }
         }
+    }
+
+    /// Puts in what `make` makes. Where there is no memory for a row it is not called.
+    #[inline]
+    pub(crate) fn insert_made(&self, make: impl FnOnce() -> CallResult<T>) -> CallResult<Token> {
+        let row = self.vacant()?;
+        Ok(row.fill(make()?))
     }
 
     /// Puts a thing in. Where there is no memory it is dropped.
@@ -268,7 +276,9 @@ mod tests {
             token
         });
         assert_ne!(tokens[0], tokens[1]);
-        let third = table.insert(3).unwrap();
+        assert!(table.insert_made(|| Err(CallError::NO_MEMORY)).is_err());
+        let third = table.insert_made(|| Ok(3)).unwrap();
+        assert_eq!(third.place(), at);
         for stale in tokens {
             assert_eq!(table.change(stale, |_| Ok(())).unwrap_err().report(), -libc::ESTALE);
             assert_eq!(table.remove(stale).unwrap_err().report(), -libc::ESTALE);

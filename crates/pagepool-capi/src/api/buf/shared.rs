@@ -21,11 +21,11 @@ use crate::handles::token::Token;
 /// Thread: the one that holds the buffer.
 /// Ownership: the handle of the buffer ends. `*shared` is the caller's, to be released with
 ///     pagepool_shared_put.
-/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Errors: -ENOMEM if there is no memory for the table. -EINVAL, -ESTALE for a bad handle.
 /// Cost: a lock and one atomic operation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_share(buf: *mut BufHandle, shared: *mut *mut SharedHandle) -> c_int {
-    let make = || SHARED_BUFS.insert(claim(Token::of(buf))?.keep().into_shared());
+    let make = || SHARED_BUFS.insert_made(|| Ok(claim(Token::of(buf))?.keep().into_shared()));
     // SAFETY: `shared` is NULL or the caller's to write.
     unsafe { store_handle(shared, make) }
 }

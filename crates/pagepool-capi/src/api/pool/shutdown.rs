@@ -30,7 +30,7 @@ pub unsafe extern "C" fn pagepool_destroy_watched(
     shutdown: *mut *mut ShutdownHandle,
 ) -> c_int {
     // SAFETY: `shutdown` is NULL or the caller's to write.
-    unsafe { store_handle(shutdown, || ENDED_POOLS.insert(destroy(Token::of(pool))?)) }
+    unsafe { store_handle(shutdown, || ENDED_POOLS.insert_made(|| destroy(Token::of(pool)))) }
 }
 
 /// Waits until the last buffer is returned and the pool is freed, at most `timeout_ns` nanoseconds. The
