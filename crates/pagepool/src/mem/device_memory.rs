@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::mem::area::{Area, REGION_SHIFT};
 use crate::mem::arena::backing::bytes;
 use crate::mem::arena::free_pages::FreePages;
-use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SIZE, PageIdx};
+use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx};
 use crate::mem::provider::Provider;
 
 /// A provider of memory that only devices can access. All of it is present from the start.
@@ -88,7 +88,8 @@ unsafe impl Provider for DeviceMemory {
     }
 
     fn describe(&self) -> String {
-        let size = bytes(self.area.present_bytes());
+        // Without the area's lock, under which a domain may ask: all pages are present.
+        let size = bytes(u64::from(self.area.pages()) << PAGE_SHIFT);
         format!("{}: {size} of device memory, not readable by the CPU", self.name)
     }
 }

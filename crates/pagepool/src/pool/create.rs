@@ -83,7 +83,7 @@ fn assemble(
     let wakeup = Arc::new(Wakeup::new(event));
     let lane = || Arc::new(Lane::new(id, sizes.lane, wakeup.clone()));
     let area = provider.area().clone();
-    // Made in its place: it has the cache in it, and is too large to be moved about on the stack.
+    // In one expression: the core has the cache in it, and each function it passed through would copy it.
     let core = Arc::new(PoolCore {
         owner: AtomicU64::new(thread::NOBODY),
         base: area.base,
