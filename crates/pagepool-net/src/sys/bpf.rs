@@ -282,7 +282,9 @@ pub(crate) fn run_packet(
 
 /// A call that gives a descriptor.
 fn make<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
-    descriptor(call(command, attributes)?)
+    let made = call(command, attributes)?;
+    // SAFETY: the call just made this descriptor, and nobody else has it.
+    unsafe { descriptor(made) }
 }
 
 /// Attributes are integers, without padding, and addresses of what lives as long as the call.

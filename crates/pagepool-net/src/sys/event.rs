@@ -12,7 +12,9 @@ use super::socket::descriptor;
 /// A new event counter at 0 that never blocks and does not survive `exec`.
 pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: the call takes two integers.
-    descriptor(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
+    let made = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    // SAFETY: the call just made this descriptor, and nobody else has it.
+    unsafe { descriptor(made) }
 }
 
 /// Adds one to an event counter, which wakes the threads that wait for it. A full counter has woken them

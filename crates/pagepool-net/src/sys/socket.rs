@@ -10,15 +10,20 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// A new socket in this thread's network namespace, which does not survive `exec`.
 pub(crate) fn open(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: the call takes three integers.
-    descriptor(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })
+    let made = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
+    // SAFETY: the call just made this descriptor, and nobody else has it.
+    unsafe { descriptor(made) }
 }
 
-/// Takes what a call that makes a descriptor returned, which nobody else has.
-pub(crate) fn descriptor(made: libc::c_int) -> io::Result<OwnedFd> {
+/// Takes the result of a call that makes a descriptor, and is negative if it fails.
+///
+/// # Safety
+/// A call just made the descriptor, and nobody else has it.
+pub(crate) unsafe fn descriptor(made: libc::c_int) -> io::Result<OwnedFd> {
     if made < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the caller's call just made this descriptor, and nobody else has it.
+    // SAFETY: the caller's promise.
     Ok(unsafe { OwnedFd::from_raw_fd(made) })
 }
 
