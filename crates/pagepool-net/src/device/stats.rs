@@ -31,7 +31,8 @@ counters! {
     ///
     /// If it rises: a faulty device or driver; please report it.
     rx_bad_descriptor,
-    /// Lost: packets of more than 18 buffers, and packets for which the pool had no chain.
+    /// Lost: packets of more buffers than the device takes (18 at most), and packets for which the pool had
+    /// no chain.
     ///
     /// If it rises: raise `chains`, or use larger buffers.
     rx_too_many_buffers,

@@ -2,7 +2,7 @@
 //!
 //! Who    the one that has it, on any thread. Everything happens in a [step](NicPort::step), under the gate.
 //! Memory only through the device's domain, and only the bytes of a descriptor that it took off a ring, has
-//! not completed yet, and was not told to complete falsely (`inject_*`).
+//!        not completed yet, and was not told to complete falsely (`inject_*`).
 //! Cost   a packet: one access through the domain, one descriptor taken, one completion put.
 
 // UNSAFETY: device accesses are unsafe to call; the head of `mem_nic.rs` says why these are sound.
