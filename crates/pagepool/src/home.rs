@@ -11,4 +11,3 @@ pub(crate) mod registry;
 pub(crate) mod ring;
 pub(crate) mod stats;
 pub(crate) mod thread;
-pub(crate) mod wake;

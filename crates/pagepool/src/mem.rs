@@ -6,6 +6,7 @@ pub(crate) mod device_memory;
 pub(crate) mod dma;
 pub(crate) mod page;
 pub(crate) mod provider;
+pub(crate) mod starved;
 pub(crate) mod topology;
 
 // Providers: what is exported here is public.

@@ -5,3 +5,4 @@ pub(crate) mod memory;
 pub(crate) mod slab;
 pub(crate) mod sync;
 pub(crate) mod table;
+pub(crate) mod wakeup;

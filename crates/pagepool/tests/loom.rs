@@ -492,6 +492,48 @@ fn starving_against_a_return_through_the_ring() {
 }
 
 #[test]
+fn a_return_while_the_pool_falls_below_its_low_water_mark() {
+    for max_lanes in [0, 1] {
+        explore(["wake/low_water/ring", "wake/low_water/lane"][max_lanes], 3, move || {
+            let params = PoolParams { wakeup: true, low_water: 1, ..small(max_lanes, 1) };
+            let (scene, pool) = scene(1, params);
+            // The first reservation raises the flags, the first return lowers them.
+            drop_there(pool.alloc_page().unwrap()).join().unwrap();
+            assert!(signalled(&pool));
+            let returner = drop_there(pool.alloc_page().unwrap());
+            let found = pool.alloc_page();
+            returner.join().unwrap();
+            if found.is_none() {
+                assert!(signalled(&pool), "the owner would sleep for ever");
+                assert!(pool.alloc_page().is_some());
+            }
+            drop(found);
+            scene.destroy(pool);
+        });
+    }
+}
+
+#[test]
+fn starving_while_a_page_comes_back_to_the_provider() {
+    explore("wake/provider", 3, || {
+        let (scene, pool) = scene(1, PoolParams { wakeup: true, ..small(1, 1) });
+        let other = Pool::new(small(1, 1), scene.memory.clone()).unwrap().bind();
+        let last = other.alloc_page().unwrap();
+        let end = other.destroy();
+        let returner = drop_there(last);
+        let found = pool.alloc_page();
+        returner.join().unwrap();
+        if found.is_none() {
+            assert!(signalled(&pool), "the owner would sleep for ever");
+            assert!(pool.alloc_page().is_some());
+        }
+        drop(found);
+        assert!(end.is_complete());
+        scene.destroy(pool);
+    });
+}
+
+#[test]
 fn starving_against_an_overflowed_frag() {
     explore("wake/overflow", 2, || {
         let params = PoolParams { wakeup: true, ..small(0, 1) };

@@ -15,6 +15,7 @@ use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
 use crate::mem::page::{EMERGENCY, LEFT, PageIdx, REF_COUNT};
 use crate::mem::provider::Provider;
+use crate::mem::starved::give_back;
 use crate::returns::pool_core::PoolPtr;
 
 /// Keeps the memory of a page from being used again, after its buffer was returned, until this is dropped.
@@ -85,7 +86,7 @@ impl Drop for PageRef {
             meta.refs.fetch_and(EMERGENCY, Ordering::Relaxed);
             // SAFETY: I1. The page left its pool with this order, and this was its last reference: nobody has
             // it any more.
-            unsafe { self.provider.release(self.order, &[self.page]) };
+            unsafe { give_back(&*self.provider, self.order, &[self.page]) };
         }
     }
 }

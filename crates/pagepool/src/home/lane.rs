@@ -24,11 +24,11 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize as PlainUsize};
 
 use crate::home::message::{MessageQueue, frag_message, is_frag, page_message};
 use crate::home::stats::Counter;
-use crate::home::wake::Wakeup;
 use crate::mem::page::PageIdx;
 #[cfg(loom)]
 use crate::sys::sync::OneAtATime;
 use crate::sys::sync::{AtomicU32, AtomicUsize, Lock, Ordering, Padded, heavy_fence, light_fence};
+use crate::sys::wakeup::Wakeup;
 
 /// In the flags of a [`Lane`]: the pool has ended; the returner takes its messages out again and accounts for
 /// them.
@@ -185,9 +185,15 @@ impl Lane {
         messages
     }
 
+    /// Raises a flag for the calling thread's own next push.
+    pub(crate) fn raise(&self, flag: u32) {
+        self.producer.flags.fetch_or(flag, Ordering::Relaxed);
+    }
+
     /// Takes a flag away again; for the returner that has acted on it.
     pub(crate) fn lower(&self, flag: u32) {
-        self.producer.flags.fetch_and(!flag, Ordering::Relaxed);
+        // Acquire pairs with raise_all(): a wake that follows finds what the owner raised before the flag.
+        self.producer.flags.fetch_and(!flag, Ordering::Acquire);
     }
 
     /// The thread ends: the next thread continues where it stopped, and the owner takes the messages that it

@@ -21,6 +21,7 @@ use crate::mem::dma::{DmaDomain, DomainId, Mapping, Region};
 use crate::mem::page::{
     EMERGENCY, LEFT, MAX_ORDER, MAX_PAGES, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, PageMeta, REF_COUNT,
 };
+use crate::mem::starved::StarvedPools;
 use crate::sys::sync::{AtomicU64, Lock, Ordering};
 use crate::sys::table::zeroed;
 
@@ -38,6 +39,7 @@ pub struct Area {
     raw_out: RawOut,
     nodes: Nodes,
     has_emergency: AtomicBool,
+    starved: StarvedPools,
     regions: Lock<Regions>,
     /// The thread that calls domains under the lock of `regions`, by the address of its [`MARK`]; 0 = none.
     calling: AtomicUsize,
@@ -219,6 +221,7 @@ impl Area {
             raw_out: RawOut { start: zeroed(pages)?, last: zeroed(pages)? },
             nodes,
             has_emergency: AtomicBool::new(false),
+            starved: StarvedPools::new(),
             regions: Lock::new(Regions {
                 present: vec![false; regions].into(),
                 mappings: Vec::new(),
@@ -305,6 +308,11 @@ impl Area {
         } else {
             self.meta(page).refs.fetch_and(!EMERGENCY, Ordering::Relaxed);
         }
+    }
+
+    /// The pools that wait for pages of this area.
+    pub(crate) fn starved(&self) -> &StarvedPools {
+        &self.starved
     }
 
     /// Whether any page was ever marked.

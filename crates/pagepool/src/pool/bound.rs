@@ -156,8 +156,8 @@ impl Bound {
     /// buffer returns after the pool starved. Only returns of other threads signal it: after returns on this
     /// thread, allocate once more before the sleep.
     pub fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        // The pool, and with it the descriptor, lives at least as long as this `Bound`.
-        self.core().wakeup.fd()
+        // SAFETY: I9. The pool ends only after this `Bound` is given up, and the borrow ends before.
+        unsafe { self.core().wakeup.fd() }
     }
 
     /// Clears the signal. Call it after waking and before allocating: between a failed allocation and the

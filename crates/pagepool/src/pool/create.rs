@@ -10,7 +10,6 @@ use crate::home::registry::Registry;
 use crate::home::ring::ReturnRing;
 use crate::home::stats::Counters;
 use crate::home::thread;
-use crate::home::wake::Wakeup;
 use crate::mem::area::Area;
 use crate::mem::dma::Mapping;
 use crate::mem::provider::Provider;
@@ -24,6 +23,7 @@ use crate::returns::pool_core::{OwnerState, PoolCore, PoolPtr, ReturnState};
 use crate::sys::call::eventfd;
 use crate::sys::slab::Slab;
 use crate::sys::sync::{AtomicU64, LastCell, Lock, Ordering, Padded, prepare_fences};
+use crate::sys::wakeup::Wakeup;
 
 impl Pool {
     /// Makes a pool over a provider's memory, and maps that in the pool's domains. Linux: `page_pool_create`.
@@ -50,6 +50,8 @@ impl Pool {
             node_blind: params.node_blind,
             low_water: params.low_water,
             low_water_mark: 0,
+            is_low: false,
+            look_again: false,
             next_queue: 0,
         };
         let on_busy = params.on_busy;

@@ -21,7 +21,7 @@ use crate::home::stats::Counter;
 use crate::mem::page::{EMERGENCY, NodeId, PageIdx};
 use crate::pool::bound::Bound;
 use crate::pool::params::MAX_REFILL;
-use crate::sys::sync::Ordering;
+use crate::sys::sync::{Ordering, fence};
 
 impl Bound {
     /// The cache is empty: one page from lanes and ring, or from the provider, and the cache filled on the
@@ -41,17 +41,31 @@ impl Bound {
         if let Some(buffer) = self.alloc_emergency(self.slow_counter()) {
             return Some(buffer);
         }
-        // Raise the flag first, then look again: a return between the first look and the flag would wake
-        // nobody.
-        if self.starve()
-            && let Some(page) = self.refill(false)
-        {
-            // The second look found something: the flag must not stand, or the next return would signal for
-            // nothing.
-            pool.wakeup.sated();
-            return Some(PageBuf::whole(pool, page));
+        self.starve();
+        if self.policy(|p| std::mem::take(&mut p.look_again)) {
+            if let Some(page) = self.look_again() {
+                return Some(PageBuf::whole(pool, page));
+            }
+            if let Some(buffer) = self.alloc_emergency(self.slow_counter()) {
+                return Some(buffer);
+            }
         }
         self.failed()
+    }
+
+    /// The look after the flags were raised: a page that came between the first look and the flags woke nobody.
+    fn look_again(&self) -> Option<PageIdx> {
+        let pool = self.ptr();
+        let found = self.refill(false).or_else(|| {
+            // A page that went back to the provider meanwhile, maybe from this very look, woke nobody, either.
+            pool.area.starved().add(&pool.wakeup);
+            self.reserve()
+        });
+        // What was found ends the starvation: the next return need not signal. Below the low-water mark it must.
+        if found.is_some() && !self.policy(|p| p.is_low) {
+            pool.wakeup.sated();
+        }
+        found
     }
 
     #[cold]
@@ -222,7 +236,8 @@ impl Bound {
         let left = available + pool.own.cache.count();
         let low = self.policy(|p| {
             p.low_water_mark = p.low_water_mark.min(left);
-            left < p.low_water
+            p.is_low = left < p.low_water;
+            p.is_low
         });
         if low {
             self.starve();
@@ -255,18 +270,19 @@ impl Bound {
         page
     }
 
-    /// Raises `starved` in every lane, so that the next return signals; says whether it was not raised
-    /// before.
-    fn starve(&self) -> bool {
+    /// Raises `starved`, in the pool and in every lane that a thread has, so that the next page that comes
+    /// signals. Whoever calls it looks for pages once more before the owner sleeps: `look_again`.
+    fn starve(&self) {
         let pool = self.ptr();
-        // The heavy fence costs about 1,600 cycles, so once per starvation: the flag stands until a return.
-        if pool.wakeup.fd().is_none() || pool.wakeup.is_starved() {
-            return false;
+        // The heavy fence costs about 1,600 cycles, so once per starvation: the flag stands until a page comes.
+        if !pool.wakeup.is_there() || pool.wakeup.is_starved() {
+            return;
         }
         // Before the flags: a returner that sees one calls `wake`, which looks at this.
         pool.wakeup.starve();
-        raise_all(&pool.lanes, STARVED);
-        true
+        fence(Ordering::SeqCst); // pairs with claim_lane(): later lanes raise the flag themselves
+        raise_all(pool.used_lanes(), STARVED);
+        self.policy(|p| p.look_again = true);
     }
 
     /// The node that pages from lanes and ring must be on, where they may differ from it.

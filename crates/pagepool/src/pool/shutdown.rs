@@ -48,6 +48,8 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     // (I9).
     // Relaxed: only this thread compares the word with its own token.
     pool.owner.store(thread::NOBODY, Ordering::Relaxed);
+    pool.area.starved().remove(&pool.wakeup);
+    pool.wakeup.close(); // nobody sleeps on it any more, while threads keep their lanes, which refer to it
     // The lock orders this against pushes into the ring: each is over before, or sees `detached`.
     pool.returns.lock().detached = true;
     // Its heavy fence orders the flags before `collect` reads the slots; a returner stores its slot, then

@@ -37,6 +37,10 @@ pub(crate) struct RefillPolicy {
     pub(crate) node_blind: bool,
     pub(crate) low_water: usize,
     pub(crate) low_water_mark: usize,
+    /// The last reservation left fewer pages than `low_water`.
+    pub(crate) is_low: bool,
+    /// Flags were raised since the owner last looked for pages.
+    pub(crate) look_again: bool,
     /// The lane that the next refill begins with; one past the last lane is the ring.
     pub(crate) next_queue: usize,
 }

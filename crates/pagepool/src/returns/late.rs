@@ -14,6 +14,7 @@ use std::sync::Arc;
 use crate::home::lane::Lane;
 use crate::home::message::{is_frag, page_of};
 use crate::mem::page::PageIdx;
+use crate::mem::starved::give_back;
 use crate::returns::pool_core::PoolPtr;
 use crate::sys::sync::Ordering;
 
@@ -23,7 +24,7 @@ pub(crate) fn give_back_all(pool: PoolPtr, pages: &[PageIdx]) {
     let free: Vec<PageIdx> =
         pages.iter().copied().filter(|&page| provider.area().clear_record(page)).collect();
     // SAFETY: I1. The pages came from this provider with the pool's order, and nobody has them any more.
-    unsafe { provider.release(pool.geometry.order, &free) };
+    unsafe { give_back(&*provider, pool.geometry.order, &free) };
 }
 
 /// Pages that returned after the end, for which this thread accounts.

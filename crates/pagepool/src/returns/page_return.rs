@@ -19,6 +19,7 @@ use crate::home::lane::{DETACHED, Lane, STARVED};
 use crate::home::message::page_message;
 use crate::mem::page::PageIdx;
 use crate::mem::provider::Provider;
+use crate::mem::starved::give_back;
 use crate::returns::late;
 use crate::returns::pool_core::{PoolPtr, ReturnState};
 use crate::sys::sync::{Ordering, fence, light_fence};
@@ -35,7 +36,7 @@ impl Gone {
     fn give_back(self, page: PageIdx) {
         if self.provider.area().clear_record(page) {
             // SAFETY: I1. The page came from this provider with the pool's order, and nobody has it any more.
-            unsafe { self.provider.release(self.order, &[page]) };
+            unsafe { give_back(&*self.provider, self.order, &[page]) };
         }
     }
 }

@@ -20,12 +20,11 @@ use std::sync::atomic::{AtomicBool as PlainBool, AtomicU64 as PlainU64};
 use crate::home::cache::{Cache, OwnerProof};
 use crate::home::chain_blocks::{ChainBlock, ChainStash};
 use crate::home::frag::FragState;
-use crate::home::lane::Lane;
+use crate::home::lane::{Lane, STARVED};
 use crate::home::registry::{MemId, RegisteredId};
 use crate::home::ring::{ReturnRing, RingTail};
 use crate::home::stats::{Counter, Counters, DeferredCounts};
 use crate::home::thread;
-use crate::home::wake::Wakeup;
 use crate::mem::area::Area;
 use crate::mem::dma::Mapping;
 use crate::mem::page::{PageIdx, PageMeta};
@@ -33,7 +32,10 @@ use crate::mem::provider::Provider;
 use crate::returns::end_watch::EndWatch;
 use crate::returns::geometry::{Geometry, PoolSizes};
 use crate::sys::slab::Slab;
-use crate::sys::sync::{AtomicBool, AtomicU64, AtomicUsize, LastCell, Lock, Ordering, OwnerCell, Padded};
+use crate::sys::sync::{
+    AtomicBool, AtomicU64, AtomicUsize, LastCell, Lock, Ordering, OwnerCell, Padded, fence,
+};
+use crate::sys::wakeup::Wakeup;
 
 /// What a pool and all its handles share.
 #[repr(C)]
@@ -219,7 +221,12 @@ impl PoolPtr {
     fn claim_lane(self) -> Option<Arc<Lane>> {
         let at = self.lanes.iter().position(|lane| lane.claim())?;
         self.lanes_used.fetch_max(at + 1, Ordering::SeqCst);
-        Some(self.lanes[at].clone())
+        fence(Ordering::SeqCst); // pairs with starve(): it raises the flags of the lanes that it sees
+        let lane = self.lanes[at].clone();
+        if self.wakeup.is_starved() {
+            lane.raise(STARVED);
+        }
+        Some(lane)
     }
 
     /// Hands a page that returns to the device: at most `dirty` bytes from where packets begin.

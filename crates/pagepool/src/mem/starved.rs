@@ -1,0 +1,75 @@
+//! Pools that found no page with their provider, and the pages that come back to it.
+//!
+//! Who    a pool's owner adds itself before it sleeps; whoever gives pages back to the provider wakes all.
+//! Pairs  owner: `add` (list, SeqCst fence), then it asks the provider again. Giver: `release`, SeqCst fence,
+//!        list: one of them sees the other.
+//! Cost   where no pool starves: a fence and a load for each release.
+
+// UNSAFETY: pages go back to their provider.
+#![expect(unsafe_code)]
+
+use std::sync::Arc;
+
+use crate::mem::page::PageIdx;
+use crate::mem::provider::Provider;
+use crate::sys::sync::{AtomicBool, Lock, Ordering, fence};
+use crate::sys::wakeup::Wakeup;
+
+/// The pools over one area that wait for pages.
+#[derive(Debug)]
+pub(crate) struct StarvedPools {
+    any: AtomicBool,
+    pools: Lock<Vec<Arc<Wakeup>>>,
+}
+
+impl StarvedPools {
+    pub(crate) fn new() -> Self {
+        Self { any: AtomicBool::new(false), pools: Lock::new(Vec::new()) }
+    }
+
+    /// For a pool's owner: from now on pages that come back wake it.
+    pub(crate) fn add(&self, wakeup: &Arc<Wakeup>) {
+        let mut pools = self.pools.lock();
+        if !pools.iter().any(|known| Arc::ptr_eq(known, wakeup)) {
+            pools.push(wakeup.clone());
+        }
+        self.any.store(true, Ordering::Relaxed);
+        drop(pools);
+        fence(Ordering::SeqCst); // pairs with wake_all()
+    }
+
+    /// The pool ends.
+    pub(crate) fn remove(&self, wakeup: &Arc<Wakeup>) {
+        self.pools.lock().retain(|known| !Arc::ptr_eq(known, wakeup));
+    }
+
+    /// Pages came back.
+    fn wake_all(&self) {
+        fence(Ordering::SeqCst); // pairs with add()
+        if self.any.load(Ordering::Relaxed) {
+            self.wake_those_that_wait();
+        }
+    }
+
+    #[cold]
+    fn wake_those_that_wait(&self) {
+        let waiting = {
+            let mut pools = self.pools.lock();
+            self.any.store(false, Ordering::Relaxed);
+            std::mem::take(&mut *pools)
+        };
+        waiting.iter().for_each(|wakeup| wakeup.wake());
+    }
+}
+
+/// Gives pages back to their provider, and wakes the pools that found none there.
+///
+/// # Safety
+/// As [`Provider::release`].
+pub(crate) unsafe fn give_back(provider: &dyn Provider, order: u8, pages: &[PageIdx]) {
+    if !pages.is_empty() {
+        // SAFETY: the caller keeps the promises.
+        unsafe { provider.release(order, pages) };
+        provider.area().starved().wake_all();
+    }
+}

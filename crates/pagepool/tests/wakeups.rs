@@ -1,0 +1,173 @@
+//! A pool with `wakeup` whose allocation failed is woken by whatever brings a page: each way that a page can
+//! come at the worst moment is a test.
+#![allow(clippy::unwrap_used)]
+// UNSAFETY: a provider of this test passes another one's pages on; one call of poll(2).
+#![expect(unsafe_code)]
+
+use std::fmt;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::AtomicU8;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use pagepool::testing::PlainMemory;
+use pagepool::{
+    Area, Arena, ArenaParams, Bound, NodeId, PageBuf, PageIdx, Pool, PoolParams, Provider, Topology,
+};
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// Another provider, and something that happens once, within a reservation, before that provider is asked.
+struct Interrupted {
+    inner: Arc<dyn Provider>,
+    hook: Mutex<Option<Hook>>,
+}
+
+impl Interrupted {
+    fn new(inner: Arc<dyn Provider>) -> Arc<Self> {
+        Arc::new(Self { inner, hook: Mutex::new(None) })
+    }
+
+    /// The next reservation finds that another thread did this after the pool's look at its lanes.
+    fn on_the_next_reservation(&self, hook: impl FnOnce() + Send + 'static) {
+        *self.hook.lock().unwrap() = Some(Box::new(hook));
+    }
+}
+
+impl fmt::Debug for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+// SAFETY: every promise is the inner provider's.
+unsafe impl Provider for Interrupted {
+    fn area(&self) -> &Arc<Area> {
+        self.inner.area()
+    }
+
+    fn reserve(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize {
+        let got = self.inner.reserve(order, node, out);
+        let hook = self.hook.lock().unwrap().take();
+        if let Some(hook) = hook {
+            thread::spawn(hook).join().unwrap();
+        }
+        got
+    }
+
+    unsafe fn release(&self, order: u8, pages: &[PageIdx]) {
+        // SAFETY: the caller keeps the same promises.
+        unsafe { self.inner.release(order, pages) };
+    }
+
+    fn available(&self, order: u8) -> usize {
+        self.inner.available(order)
+    }
+
+    fn current_node(&self) -> NodeId {
+        self.inner.current_node()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}
+
+/// Whether the pool's descriptor says that the sleep is over.
+fn is_woken(pool: &Bound) -> bool {
+    let mut fd = libc::pollfd { fd: pool.wake_fd().unwrap().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one pollfd, which lives across the call.
+    unsafe { libc::poll(&mut fd, 1, 0) == 1 }
+}
+
+fn drain(pool: &Bound) -> Vec<PageBuf> {
+    std::iter::from_fn(|| pool.alloc_page()).collect()
+}
+
+/// Asks for a page; a failure with a page there must not end in a sleep.
+fn alloc_or_wake(pool: &Bound) -> Option<PageBuf> {
+    pool.alloc_page().or_else(|| {
+        assert!(is_woken(pool), "the allocation failed, a page is there, and nothing wakes the owner");
+        pool.acknowledge_wake();
+        pool.alloc_page()
+    })
+}
+
+#[test]
+fn a_return_during_a_reservation_below_low_water() {
+    for (low_water, max_lanes) in [(0, 4), (1, 4), (1, 0)] {
+        let provider = Interrupted::new(PlainMemory::new(2, 0).unwrap());
+        let params = PoolParams { wakeup: true, low_water, max_lanes, ..Default::default() };
+        let pool = Pool::new(params, provider.clone()).unwrap().bind();
+        let (first, _second) = (pool.alloc_page().unwrap(), pool.alloc_page().unwrap());
+        provider.on_the_next_reservation(|| drop(first));
+        assert!(alloc_or_wake(&pool).is_some(), "low_water {low_water}, {max_lanes} lanes");
+    }
+}
+
+#[test]
+fn a_return_of_another_nodes_page_during_a_reservation() {
+    let here = Arc::new(AtomicU8::new(0));
+    let topology = Topology::pretend_halves(2).with_current_node(here.clone());
+    let params = ArenaParams { max_bytes: 4 << 20, topology, ..Default::default() };
+    let provider = Interrupted::new(Arena::new(params).unwrap());
+    let pool = Pool::new(PoolParams { wakeup: true, ..Default::default() }, provider.clone()).unwrap().bind();
+    let mut taken: Vec<_> = (0..1024).map(|_| pool.alloc_page().unwrap()).collect();
+    let far = taken.iter().position(|buffer| provider.area().node_of(buffer.page()) == NodeId(1)).unwrap();
+    let far = taken.swap_remove(far);
+    provider.on_the_next_reservation(|| drop(far));
+    assert!(alloc_or_wake(&pool).is_some(), "the provider has the page that the pool let go");
+}
+
+/// Memory that another pool of the same provider has taken, and two pools over it, of which the second starved.
+fn starved() -> (Bound, Vec<PageBuf>, Bound) {
+    let arena = Arena::new(ArenaParams { max_bytes: 64 << 12, ..Default::default() }).unwrap();
+    let rich = Pool::new(PoolParams::default(), arena.clone()).unwrap().bind();
+    let taken = drain(&rich);
+    assert_eq!(taken.len(), 64);
+    let poor = Pool::new(PoolParams { wakeup: true, ..Default::default() }, arena).unwrap().bind();
+    assert!(poor.alloc_page().is_none() && !is_woken(&poor));
+    (rich, taken, poor)
+}
+
+#[test]
+fn another_pool_of_the_provider_ends() {
+    let (rich, taken, poor) = starved();
+    drop(taken); // into the cache of the other pool
+    assert!(!is_woken(&poor), "the other pool still has them");
+    assert!(rich.destroy().wait(Duration::from_secs(5)));
+    assert!(is_woken(&poor), "the arena has 64 pages");
+    assert!(poor.alloc_page().is_some());
+}
+
+#[test]
+fn another_pool_of_the_provider_releases_a_page() {
+    let (rich, mut taken, poor) = starved();
+    rich.update_nid(None).unwrap();
+    let mut page = taken.pop().unwrap();
+    let raw = page.page_ref();
+    drop(page); // leaves the pool, and waits for the reference
+    assert!(!is_woken(&poor));
+    drop(raw);
+    assert!(is_woken(&poor), "the arena has a page");
+    assert!(poor.alloc_page().is_some());
+}
+
+#[test]
+fn the_last_buffer_of_an_ended_pool_comes_home() {
+    let (rich, mut taken, poor) = starved();
+    let last = taken.pop().unwrap();
+    drop(taken);
+    let end = rich.destroy();
+    assert!(is_woken(&poor));
+    poor.acknowledge_wake();
+    let mut rest = drain(&poor);
+    assert_eq!(rest.len(), 63);
+    assert!(!is_woken(&poor), "all that came was taken");
+    thread::spawn(move || drop(last)).join().unwrap();
+    assert!(is_woken(&poor), "the arena has a page");
+    rest.extend(poor.alloc_page());
+    assert_eq!(rest.len(), 64);
+    assert!(end.wait(Duration::from_secs(5)));
+}
