@@ -18,9 +18,8 @@
 // UNSAFETY: one prefetch instruction.
 #![cfg_attr(all(target_arch = "x86_64", not(loom)), expect(unsafe_code))]
 
-use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicUsize as PlainUsize};
+use std::sync::atomic::AtomicUsize as PlainUsize;
 
 use crate::home::message::{MessageQueue, frag_message, is_frag, page_message};
 use crate::home::stats::Counter;
@@ -41,12 +40,9 @@ pub(crate) const STARVED: u32 = 2;
 pub(crate) struct Lane {
     /// Both ends read these; they hardly ever change. A power of two of slots.
     slots: Box<[AtomicU32]>,
-    pub(crate) pool: u32,
     /// 0 free, 1 claimed.
     claim: AtomicU32,
     pub(crate) wakeup: Arc<Wakeup>,
-    /// The next lane of the same thread; touched by that thread alone.
-    pub(crate) next_of_thread: AtomicPtr<Lane>,
     /// Taken to empty the lane once the pool has ended: by the returner, or the thread that ends the pool.
     cold: Lock<()>,
     producer: Padded<LaneProducer>,
@@ -78,16 +74,14 @@ struct LaneConsumer {
 }
 
 impl Lane {
-    /// A free lane of `size` slots, a power of two, for the pool with this id.
-    pub(crate) fn new(pool: u32, size: usize, wakeup: Arc<Wakeup>) -> Self {
+    /// A free lane of `size` slots, a power of two.
+    pub(crate) fn new(size: usize, wakeup: Arc<Wakeup>) -> Self {
         debug_assert!(size.is_power_of_two(), "the builder checks lane_size");
         let producer = LaneProducer { free_until: PlainUsize::new(size), ..Default::default() };
         Self {
             slots: (0..size).map(|_| AtomicU32::new(0)).collect(),
-            pool,
             claim: AtomicU32::new(0),
             wakeup,
-            next_of_thread: AtomicPtr::new(ptr::null_mut()),
             cold: Lock::new(()),
             producer: Padded(producer),
             consumer: Padded::default(),

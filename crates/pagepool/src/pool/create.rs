@@ -83,7 +83,7 @@ fn assemble(
     let needs_sync = |mapping: &&Arc<Mapping>| params.sync_for_device && !mapping.coherent();
     let syncing: Box<[_]> = attached.mappings.iter().filter(needs_sync).cloned().collect();
     let wakeup = Arc::new(Wakeup::new(event));
-    let lane = || Arc::new(Lane::new(id, sizes.lane, wakeup.clone()));
+    let lane = || Arc::new(Lane::new(sizes.lane, wakeup.clone()));
     let area = provider.area().clone();
     // In one expression: the core has the cache in it, and each function it passed through would copy it.
     let core = Arc::new(PoolCore {

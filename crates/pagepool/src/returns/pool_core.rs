@@ -24,7 +24,7 @@ use crate::home::lane::{Lane, STARVED};
 use crate::home::registry::{MemId, RegisteredId};
 use crate::home::ring::{ReturnRing, RingTail};
 use crate::home::stats::{Counter, Counters, DeferredCounts};
-use crate::home::thread;
+use crate::home::{lane_table, thread};
 use crate::mem::area::Area;
 use crate::mem::dma::Mapping;
 use crate::mem::page::{PageIdx, PageMeta};
@@ -214,7 +214,7 @@ impl PoolPtr {
     /// The calling thread's lane to this pool.
     #[inline(always)]
     pub(crate) fn lane<'a>(self) -> Option<&'a Lane> {
-        thread::lane(self.id, || self.claim_lane())
+        lane_table::lane(self.id, || self.claim_lane())
     }
 
     #[cold]

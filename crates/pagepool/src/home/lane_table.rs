@@ -1,0 +1,230 @@
+//! The lanes of a thread, by pool.
+//!
+//! What   a hash table with open addressing, which the thread alone reads and writes. An entry keeps its lane
+//!        alive until the pool has ended and the table is made anew, or the thread ends; then the next thread may
+//!        have the lane, behind whatever messages this one left.
+//! Cost   a multiplication, a shift and a compare where the entry is in its own place; at most half of the places
+//!        are taken, so a walk ends soon. The number of pools, and what their ids have in common, do not matter.
+//!        A table that grows allocates; a thread's first lane also registers its exit hook.
+
+// UNSAFETY: lanes are kept alive by `Arc` counts that stand in raw pointers; places are reached by address.
+#![expect(unsafe_code)]
+
+use std::cell::{Cell, RefCell};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use crate::home::lane::Lane;
+
+/// Returns that a thread makes through the ring before it asks a pool again for a lane that it could not
+/// have.
+const RETRY: u32 = 256;
+
+/// Places of the smallest table, a power of two.
+const FEWEST: usize = 32;
+
+struct Entry {
+    /// 0: nothing.
+    pool: Cell<u32>,
+    /// Returns through the ring until the pool is asked again; counts only without a lane.
+    wait: Cell<u32>,
+    /// Null where the pool had no lane to give. Else a count of its `Arc`.
+    lane: Cell<*const Lane>,
+}
+
+impl Entry {
+    const fn empty() -> Self {
+        Self { pool: Cell::new(0), wait: Cell::new(0), lane: Cell::new(ptr::null()) }
+    }
+}
+
+/// The entries of a thread that has no lanes.
+struct NoEntries([Entry; 2]);
+
+// SAFETY: nothing writes these entries: `LaneTable` makes its own before the first.
+unsafe impl Sync for NoEntries {}
+
+static NO_ENTRIES: NoEntries = NoEntries([const { Entry::empty() }; 2]);
+
+/// Where a thread's entries are, in plain thread-local memory that needs no destructor.
+#[derive(Clone, Copy)]
+struct Places {
+    first: *const Entry,
+    /// 32 less the binary logarithm of their number.
+    shift: u32,
+}
+
+impl Places {
+    const NONE: Self = Self { first: &raw const NO_ENTRIES.0[0], shift: 31 };
+
+    /// Those of a table that is not empty.
+    fn of(entries: &[Entry]) -> Self {
+        Self { first: entries.as_ptr(), shift: u32::BITS - entries.len().ilog2() }
+    }
+
+    /// The number of the place that an entry for this pool has, or comes after.
+    #[inline(always)]
+    fn own(self, pool: u32) -> usize {
+        // Fibonacci hashing: ids that are equal modulo any power of two go to places far apart.
+        (pool.wrapping_mul(0x9e37_79b9) >> self.shift) as usize
+    }
+
+    /// The lane to a pool, if its entry is in its own place.
+    #[inline(always)]
+    fn lane(self, pool: u32) -> Option<NonNull<Lane>> {
+        // SAFETY: `own` is below the number of entries.
+        let entry = unsafe { self.first.add(self.own(pool)) };
+        // SAFETY: the entries live until `PLACES` says where others are.
+        let entry = unsafe { &*entry };
+        if entry.pool.get() == pool { NonNull::new(entry.lane.get().cast_mut()) } else { None }
+    }
+}
+
+#[cfg(not(loom))]
+thread_local! {
+    static PLACES: Cell<Places> = const { Cell::new(Places::NONE) };
+    static LANES: LaneTable = const { LaneTable::new() };
+}
+#[cfg(loom)]
+loom::thread_local! {
+    static PLACES: Cell<Places> = Cell::new(Places::NONE);
+    static LANES: LaneTable = LaneTable::new();
+}
+
+/// The lane through which this thread returns to a pool. `claim` finds a free lane when it has none yet.
+/// `None` means the ring: the pool has no lane left, or the thread is past its exit hook.
+///
+/// The lane lives at least until the thread claims another one, so also for the rest of the caller's return.
+#[inline(always)]
+pub(crate) fn lane<'a>(pool: u32, claim: impl FnOnce() -> Option<Arc<Lane>>) -> Option<&'a Lane> {
+    #[cfg(not(loom))]
+    let known = PLACES.get().lane(pool);
+    #[cfg(loom)]
+    let known = PLACES.try_with(|places| places.get().lane(pool)).ok().flatten();
+    let lane = match known {
+        Some(lane) => lane,
+        None => find(pool, claim)?,
+    };
+    // SAFETY: the thread's entry holds a count of the lane, and lets go of it only if the pool has ended.
+    Some(unsafe { lane.as_ref() })
+}
+
+/// As [`lane`], wherever the entry is, if there is one.
+#[cold]
+fn find(pool: u32, claim: impl FnOnce() -> Option<Arc<Lane>>) -> Option<NonNull<Lane>> {
+    // Past the exit hook LANES is gone, and the thread returns through the ring.
+    LANES.try_with(|lanes| lanes.find(pool, claim)).ok().flatten()
+}
+
+/// Registers the exit hook of this thread.
+pub(crate) fn prepare() {
+    let _ = LANES.try_with(|_| ());
+}
+
+/// What [`PLACES`] points to, with the thread's exit hook.
+struct LaneTable {
+    /// None, or a power of two of them.
+    entries: RefCell<Vec<Entry>>,
+    taken: Cell<usize>,
+}
+
+impl LaneTable {
+    const fn new() -> Self {
+        Self { entries: RefCell::new(Vec::new()), taken: Cell::new(0) }
+    }
+
+    fn find(&self, pool: u32, claim: impl FnOnce() -> Option<Arc<Lane>>) -> Option<NonNull<Lane>> {
+        if self.taken.get() > 0 {
+            let entries = self.entries.borrow();
+            let entry = place(&entries, pool);
+            if entry.pool.get() == pool {
+                if let Some(lane) = NonNull::new(entry.lane.get().cast_mut()) {
+                    return Some(lane);
+                }
+                if entry.wait.get() > 0 {
+                    entry.wait.set(entry.wait.get() - 1);
+                    return None;
+                }
+            }
+        }
+        self.ask(pool, claim)
+    }
+
+    /// Claims a lane and enters it, or enters that there is none.
+    fn ask(&self, pool: u32, claim: impl FnOnce() -> Option<Arc<Lane>>) -> Option<NonNull<Lane>> {
+        self.make_room()?;
+        let entries = self.entries.borrow();
+        let entry = place(&entries, pool);
+        if entry.pool.get() != pool {
+            entry.pool.set(pool);
+            self.taken.set(self.taken.get() + 1);
+        }
+        let lane = claim().map_or(ptr::null(), Arc::into_raw);
+        entry.lane.set(lane);
+        entry.wait.set(RETRY);
+        NonNull::new(lane.cast_mut())
+    }
+
+    /// Sees to it that at most half of the places are taken with one entry more: lets go of lanes whose pools
+    /// have ended, and makes the table as large as the rest needs. `None` where there is no memory for it.
+    fn make_room(&self) -> Option<()> {
+        let mut entries = self.entries.borrow_mut();
+        if (self.taken.get() + 1) * 2 <= entries.len() {
+            return Some(());
+        }
+        let is_alive =
+            |entry: &&Entry| NonNull::new(entry.lane.get().cast_mut()).is_some_and(|lane| !is_over(lane));
+        let alive = entries.iter().filter(is_alive).count();
+        let len = ((alive + 1) * 4).next_power_of_two().max(FEWEST);
+        let mut larger = Vec::new();
+        larger.try_reserve_exact(len).ok()?;
+        larger.resize_with(len, Entry::empty);
+        let old = std::mem::replace(&mut *entries, larger);
+        self.taken.set(alive);
+        let _ = PLACES.try_with(|places| places.set(Places::of(&entries)));
+        for entry in &old {
+            let Some(lane) = NonNull::new(entry.lane.get().cast_mut()) else { continue };
+            if is_over(lane) {
+                // SAFETY: the entry held this count, and is dropped.
+                drop(unsafe { Arc::from_raw(lane.as_ptr()) });
+                continue;
+            }
+            let new = place(&entries, entry.pool.get());
+            new.pool.set(entry.pool.get());
+            new.lane.set(lane.as_ptr());
+        }
+        Some(())
+    }
+}
+
+/// Whether the lane's pool has ended, and nothing is left in the lane.
+fn is_over(lane: NonNull<Lane>) -> bool {
+    // SAFETY: the caller's entry holds a count of the lane.
+    let lane = unsafe { lane.as_ref() };
+    lane.is_detached() && lane.is_empty()
+}
+
+/// The entry of a pool, or the empty one that it would get. There is always an empty one.
+fn place(entries: &[Entry], pool: u32) -> &Entry {
+    let (before, from) = entries.split_at(Places::of(entries).own(pool));
+    from.iter()
+        .chain(before)
+        .find(|entry| [pool, 0].contains(&entry.pool.get()))
+        .expect("half of the places are empty")
+}
+
+impl Drop for LaneTable {
+    fn drop(&mut self) {
+        #[cfg(loom)]
+        if std::thread::panicking() {
+            return; // the model has failed, and its atomics are gone
+        }
+        let _ = PLACES.try_with(|places| places.set(Places::NONE));
+        for entry in self.entries.get_mut().drain(..) {
+            if !entry.lane.get().is_null() {
+                // SAFETY: the entry held this count; nothing finds the lane through it any more.
+                unsafe { Arc::from_raw(entry.lane.get()) }.unclaim();
+            }
+        }
+    }
+}
