@@ -171,3 +171,35 @@ fn the_last_buffer_of_an_ended_pool_comes_home() {
     assert_eq!(rest.len(), 64);
     assert!(end.wait(Duration::from_secs(5)));
 }
+
+/// Descriptors of this process that are event counters.
+fn event_descriptors() -> usize {
+    let links = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+    links.filter(|link| link.to_string_lossy().contains("eventfd")).count()
+}
+
+#[test]
+fn pools_that_ended_keep_no_descriptor_for_an_idle_returner() {
+    let (to_returner, work) = std::sync::mpsc::channel::<PageBuf>();
+    let (done, is_done) = std::sync::mpsc::channel();
+    let returner = thread::spawn(move || {
+        work.into_iter().for_each(|page| {
+            drop(page);
+            done.send(()).unwrap();
+        })
+    });
+    let memory = PlainMemory::new(64, 0).unwrap();
+    for _ in 0..100 {
+        let pool =
+            Pool::new(PoolParams { wakeup: true, ..Default::default() }, memory.clone()).unwrap().bind();
+        to_returner.send(pool.alloc_page().unwrap()).unwrap();
+        is_done.recv().unwrap();
+        assert!(pool.destroy().is_complete());
+    }
+    // Other tests of this program have a few.
+    assert!(event_descriptors() < 20, "{} descriptors", event_descriptors());
+    drop(to_returner);
+    returner.join().unwrap();
+}

@@ -153,8 +153,8 @@ impl Bound {
     }
 
     /// The descriptor to poll together with the device's, in a pool made with `wakeup`. It is readable once a
-    /// buffer returns after the pool starved. Only returns of other threads signal it: after returns on this
-    /// thread, allocate once more before the sleep.
+    /// buffer returns, or pages come back to the provider, after the pool starved. Returns into the cache, on
+    /// this thread, do not signal it: after them, allocate once more before the sleep.
     pub fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: I9. The pool ends only after this `Bound` is given up, and the borrow ends before.
         unsafe { self.core().wakeup.fd() }
