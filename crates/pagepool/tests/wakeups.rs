@@ -120,7 +120,8 @@ fn a_return_of_another_nodes_page_during_a_reservation() {
     assert!(alloc_or_wake(&pool).is_some(), "the provider has the page that the pool let go");
 }
 
-/// Memory that another pool of the same provider has taken, and two pools over it, of which the second starved.
+/// Memory that another pool of the same provider has taken, and two pools over it, of which the second
+/// starved.
 fn starved() -> (Bound, Vec<PageBuf>, Bound) {
     let arena = Arena::new(ArenaParams { max_bytes: 64 << 12, ..Default::default() }).unwrap();
     let rich = Pool::new(PoolParams::default(), arena.clone()).unwrap().bind();

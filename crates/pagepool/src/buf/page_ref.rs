@@ -14,8 +14,7 @@ use std::sync::atomic::Ordering;
 use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
 use crate::mem::page::{EMERGENCY, LEFT, PageIdx, REF_COUNT};
-use crate::mem::provider::Provider;
-use crate::mem::starved::give_back;
+use crate::mem::provider::{Provider, give_back};
 use crate::returns::pool_core::PoolPtr;
 
 /// Keeps the memory of a page from being used again, after its buffer was returned, until this is dropped.

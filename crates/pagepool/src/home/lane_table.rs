@@ -1,11 +1,11 @@
 //! The lanes of a thread, by pool.
 //!
 //! What   a hash table with open addressing, which the thread alone reads and writes. An entry keeps its lane
-//!        alive until the pool has ended and the table is made anew, or the thread ends; then the next thread may
-//!        have the lane, behind whatever messages this one left.
-//! Cost   a multiplication, a shift and a compare where the entry is in its own place; at most half of the places
-//!        are taken, so a walk ends soon. The number of pools, and what their ids have in common, do not matter.
-//!        A table that grows allocates; a thread's first lane also registers its exit hook.
+//!        alive until the pool has ended and the table is made anew, or the thread ends; then the next thread
+//!        may have the lane, behind whatever messages this one left.
+//! Cost   a multiplication, a shift and a compare where the entry is in its own place; at most half of the
+//!        places are taken, so a walk ends soon. The number of pools, and what their ids have in common, do
+//!        not matter. A table that grows allocates; a thread's first lane also registers its exit hook.
 
 // UNSAFETY: lanes are kept alive by `Arc` counts that stand in raw pointers; places are reached by address.
 #![expect(unsafe_code)]

@@ -596,6 +596,8 @@ mod tests {
             next.map(DeviceAddr).ok_or_else(|| "no address left".into())
         }
         fn unmap(&self, _region: &Region, _at: DeviceAddr) {}
+        fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
+        fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
     }
 
     #[test]

@@ -121,16 +121,12 @@ pub trait DmaDomain: Send + Sync + fmt::Debug {
     /// Undoes [`map`](Self::map); `at` is the address that it gave.
     fn unmap(&self, region: &Region, at: DeviceAddr);
 
-    /// Hands `len_bytes` at `at` to the device: what the CPU wrote becomes visible to it. Required of a
-    /// domain that is not [coherent](Self::coherent), as is [`sync_for_cpu`](Self::sync_for_cpu).
-    fn sync_for_device(&self, at: DeviceAddr, len_bytes: usize) {
-        let _ = (at, len_bytes);
-    }
+    /// Hands `len_bytes` at `at` to the device: what the CPU wrote becomes visible to it. Does nothing in a
+    /// [coherent](Self::coherent) domain.
+    fn sync_for_device(&self, at: DeviceAddr, len_bytes: usize);
 
     /// Hands `len_bytes` at `at` to the CPU: what the device wrote becomes visible to it.
-    fn sync_for_cpu(&self, at: DeviceAddr, len_bytes: usize) {
-        let _ = (at, len_bytes);
-    }
+    fn sync_for_cpu(&self, at: DeviceAddr, len_bytes: usize);
 
     /// Whether device and CPU see one memory, so that both syncs may be skipped. Asked once, when a pool is
     /// made.
@@ -179,6 +175,8 @@ impl DmaDomain for IdentityDomain {
         Ok(DeviceAddr(cpu as u64))
     }
     fn unmap(&self, _region: &Region, _at: DeviceAddr) {}
+    fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
+    fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
 }
 
 /// The domain in which a device address is the offset in the area, as in an AF_XDP UMEM. It fixes the area:
@@ -212,6 +210,8 @@ impl DmaDomain for OffsetDomain {
         Ok(DeviceAddr(region.offset))
     }
     fn unmap(&self, _region: &Region, _at: DeviceAddr) {}
+    fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
+    fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
     fn fixes_area(&self) -> bool {
         true
     }

@@ -77,3 +77,15 @@ pub unsafe trait Provider: Send + Sync + fmt::Debug {
     /// What this memory is, for people: size, backing, what was requested and is not available.
     fn describe(&self) -> String;
 }
+
+/// Gives pages back to their provider, and wakes the pools that found none there.
+///
+/// # Safety
+/// As [`Provider::release`].
+pub(crate) unsafe fn give_back(provider: &dyn Provider, order: u8, pages: &[PageIdx]) {
+    if !pages.is_empty() {
+        // SAFETY: the caller keeps the promises.
+        unsafe { provider.release(order, pages) };
+        provider.area().starved().wake_all();
+    }
+}

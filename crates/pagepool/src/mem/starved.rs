@@ -5,13 +5,8 @@
 //!        list: one of them sees the other.
 //! Cost   where no pool starves: a fence and a load for each release.
 
-// UNSAFETY: pages go back to their provider.
-#![expect(unsafe_code)]
-
 use std::sync::Arc;
 
-use crate::mem::page::PageIdx;
-use crate::mem::provider::Provider;
 use crate::sys::sync::{AtomicBool, Lock, Ordering, fence};
 use crate::sys::wakeup::Wakeup;
 
@@ -43,8 +38,8 @@ impl StarvedPools {
         self.pools.lock().retain(|known| !Arc::ptr_eq(known, wakeup));
     }
 
-    /// Pages came back.
-    fn wake_all(&self) {
+    /// Pages came back to the provider.
+    pub(crate) fn wake_all(&self) {
         fence(Ordering::SeqCst); // pairs with add()
         if self.any.load(Ordering::Relaxed) {
             self.wake_those_that_wait();
@@ -59,17 +54,5 @@ impl StarvedPools {
             std::mem::take(&mut *pools)
         };
         waiting.iter().for_each(|wakeup| wakeup.wake());
-    }
-}
-
-/// Gives pages back to their provider, and wakes the pools that found none there.
-///
-/// # Safety
-/// As [`Provider::release`].
-pub(crate) unsafe fn give_back(provider: &dyn Provider, order: u8, pages: &[PageIdx]) {
-    if !pages.is_empty() {
-        // SAFETY: the caller keeps the promises.
-        unsafe { provider.release(order, pages) };
-        provider.area().starved().wake_all();
     }
 }

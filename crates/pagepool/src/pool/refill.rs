@@ -53,15 +53,18 @@ impl Bound {
         self.failed()
     }
 
-    /// The look after the flags were raised: a page that came between the first look and the flags woke nobody.
+    /// The look after the flags were raised: a page that came between the first look and the flags woke
+    /// nobody.
     fn look_again(&self) -> Option<PageIdx> {
         let pool = self.ptr();
         let found = self.refill(false).or_else(|| {
-            // A page that went back to the provider meanwhile, maybe from this very look, woke nobody, either.
+            // A page that went back to the provider meanwhile, maybe from this very look, woke nobody,
+            // either.
             pool.area.starved().add(&pool.wakeup);
             self.reserve()
         });
-        // What was found ends the starvation: the next return need not signal. Below the low-water mark it must.
+        // What was found ends the starvation: the next return need not signal. Below the low-water mark it
+        // must.
         if found.is_some() && !self.policy(|p| p.is_low) {
             pool.wakeup.sated();
         }
@@ -274,7 +277,8 @@ impl Bound {
     /// signals. Whoever calls it looks for pages once more before the owner sleeps: `look_again`.
     fn starve(&self) {
         let pool = self.ptr();
-        // The heavy fence costs about 1,600 cycles, so once per starvation: the flag stands until a page comes.
+        // The heavy fence costs about 1,600 cycles, so once per starvation: the flag stands until a page
+        // comes.
         if !pool.wakeup.is_there() || pool.wakeup.is_starved() {
             return;
         }

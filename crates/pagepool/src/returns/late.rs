@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::home::lane::Lane;
 use crate::home::message::{is_frag, page_of};
 use crate::mem::page::PageIdx;
-use crate::mem::starved::give_back;
+use crate::mem::provider::give_back;
 use crate::returns::pool_core::PoolPtr;
 use crate::sys::sync::Ordering;
 

@@ -1,11 +1,11 @@
-//! The wake-up: an owner that found no page and sleeps on a socket learns that buffers came home.
+//! The wake-up: an owner that found no page and sleeps on a socket learns that buffers returned.
 //!
 //! Without it: the fill ring is dry, the owner sleeps, another thread returns 512 buffers, and the kernel,
-//! having no frame, never wakes it. So an owner that finds nothing raises `starved` here and in its lanes, then
-//! looks again; the first that brings a page after that writes the eventfd, once.
+//! having no frame, never wakes it. So an owner that finds nothing raises `starved` here and in its lanes,
+//! then looks again; the first that brings a page after that writes the eventfd, once.
 //!
-//! Who    owner: `starve`, `sated`, `acknowledge`, `fd`. Any thread that brought a page: `wake`. The thread that
-//!        ends the pool: `close`.
+//! Who    owner: `starve`, `sated`, `acknowledge`, `fd`. Any thread that brought a page: `wake`. The thread
+//!        that ends the pool: `close`.
 //! Pairs  returner: slot, light fence, flag. Owner: flag, heavy fence, slots again (lane.rs, `raise_all`).
 //!        wake (starved, Release) -> is_starved (Acquire): the owner raises its lanes' flags again only after
 //!        those that the returner had lowered before it woke.
@@ -23,7 +23,8 @@ use crate::sys::sync::{AtomicU32, Lock, Ordering};
 #[derive(Debug)]
 pub(crate) struct Wakeup {
     starved: AtomicU32,
-    /// The descriptor's number, for the owner, who needs no lock: it is open until the owner half is given up.
+    /// The descriptor's number, for the owner, who needs no lock: it is open until the owner half is given
+    /// up.
     fd: Option<RawFd>,
     event: Lock<Option<File>>,
 }
