@@ -20,13 +20,16 @@ use crate::home::lane::Lane;
 /// have.
 const RETRY: u32 = 256;
 
+/// In [`Entry::wait`]: the thread returned to the pool since the table was made.
+const USED: u32 = 1 << 31;
+
 /// Places of the smallest table, a power of two.
 const FEWEST: usize = 32;
 
 struct Entry {
     /// 0: nothing.
     pool: Cell<u32>,
-    /// Returns through the ring until the pool is asked again; counts only without a lane.
+    /// Returns through the ring until the pool is asked again, and [`USED`]; counts only without a lane.
     wait: Cell<u32>,
     /// Null where the pool had no lane to give. Else a count of its `Arc`.
     lane: Cell<*const Lane>,
@@ -35,6 +38,23 @@ struct Entry {
 impl Entry {
     const fn empty() -> Self {
         Self { pool: Cell::new(0), wait: Cell::new(0), lane: Cell::new(ptr::null()) }
+    }
+
+    /// Whether a new table keeps it: its lane may be pushed to, or still has messages; or there is none, and
+    /// the thread asked for it lately.
+    fn is_needed(&self) -> bool {
+        NonNull::new(self.lane.get().cast_mut()).map_or(self.wait.get() & USED != 0, |lane| {
+            // SAFETY: the entry holds a count of the lane.
+            let lane = unsafe { lane.as_ref() };
+            !lane.is_detached() || !lane.is_empty()
+        })
+    }
+
+    /// Leaves nothing, and lets go of the lane.
+    fn take_lane(self) -> Option<Arc<Lane>> {
+        let lane = self.lane.get();
+        // SAFETY: the entry held this count, and is consumed.
+        (!lane.is_null()).then(|| unsafe { Arc::from_raw(lane) })
     }
 }
 
@@ -141,8 +161,9 @@ impl LaneTable {
                 if let Some(lane) = NonNull::new(entry.lane.get().cast_mut()) {
                     return Some(lane);
                 }
-                if entry.wait.get() > 0 {
-                    entry.wait.set(entry.wait.get() - 1);
+                let wait = entry.wait.get() & !USED;
+                if wait > 0 {
+                    entry.wait.set((wait - 1) | USED);
                     return None;
                 }
             }
@@ -161,7 +182,7 @@ impl LaneTable {
         }
         let lane = claim().map_or(ptr::null(), Arc::into_raw);
         entry.lane.set(lane);
-        entry.wait.set(RETRY);
+        entry.wait.set(RETRY | USED);
         NonNull::new(lane.cast_mut())
     }
 
@@ -172,9 +193,7 @@ impl LaneTable {
         if (self.taken.get() + 1) * 2 <= entries.len() {
             return Some(());
         }
-        let is_alive =
-            |entry: &&Entry| NonNull::new(entry.lane.get().cast_mut()).is_some_and(|lane| !is_over(lane));
-        let alive = entries.iter().filter(is_alive).count();
+        let alive = entries.iter().filter(|entry| entry.is_needed()).count();
         let len = ((alive + 1) * 4).next_power_of_two().max(FEWEST);
         let mut larger = Vec::new();
         larger.try_reserve_exact(len).ok()?;
@@ -182,26 +201,18 @@ impl LaneTable {
         let old = std::mem::replace(&mut *entries, larger);
         self.taken.set(alive);
         let _ = PLACES.try_with(|places| places.set(Places::of(&entries)));
-        for entry in &old {
-            let Some(lane) = NonNull::new(entry.lane.get().cast_mut()) else { continue };
-            if is_over(lane) {
-                // SAFETY: the entry held this count, and is dropped.
-                drop(unsafe { Arc::from_raw(lane.as_ptr()) });
-                continue;
+        for entry in old {
+            if entry.is_needed() {
+                let new = place(&entries, entry.pool.get());
+                new.pool.set(entry.pool.get());
+                new.wait.set(entry.wait.get() & !USED);
+                new.lane.set(entry.lane.get());
+            } else {
+                drop(entry.take_lane());
             }
-            let new = place(&entries, entry.pool.get());
-            new.pool.set(entry.pool.get());
-            new.lane.set(lane.as_ptr());
         }
         Some(())
     }
-}
-
-/// Whether the lane's pool has ended, and nothing is left in the lane.
-fn is_over(lane: NonNull<Lane>) -> bool {
-    // SAFETY: the caller's entry holds a count of the lane.
-    let lane = unsafe { lane.as_ref() };
-    lane.is_detached() && lane.is_empty()
 }
 
 /// The entry of a pool, or the empty one that it would get. There is always an empty one.
@@ -220,11 +231,49 @@ impl Drop for LaneTable {
             return; // the model has failed, and its atomics are gone
         }
         let _ = PLACES.try_with(|places| places.set(Places::NONE));
-        for entry in self.entries.get_mut().drain(..) {
-            if !entry.lane.get().is_null() {
-                // SAFETY: the entry held this count; nothing finds the lane through it any more.
-                unsafe { Arc::from_raw(entry.lane.get()) }.unclaim();
+        // Nothing finds a lane through its entry any more.
+        self.entries.get_mut().drain(..).filter_map(Entry::take_lane).for_each(|lane| lane.unclaim());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sys::wakeup::Wakeup;
+
+    fn new_lane() -> Arc<Lane> {
+        Arc::new(Lane::new(4, Arc::new(Wakeup::new(None))))
+    }
+
+    #[test]
+    fn every_pool_has_its_own_lane_whatever_their_ids_have_in_common() {
+        for step in [1, 16, 1024, 1 << 20] {
+            let table = LaneTable::new();
+            let ids: Vec<u32> = (1..=1024).map(|i: u32| i.wrapping_mul(step) | 1 << 31).collect();
+            let lanes: Vec<_> = ids.iter().map(|&id| table.find(id, || Some(new_lane())).unwrap()).collect();
+            for (&id, &lane) in ids.iter().zip(&lanes) {
+                assert_eq!(table.find(id, || unreachable!("it has one")), Some(lane), "id {id:#x}");
             }
+            let entries = table.entries.borrow();
+            assert!(entries.len() <= 4096, "{} places", entries.len());
+            let in_their_places = ids.iter().filter(|&&id| Places::of(&entries).lane(id).is_some()).count();
+            assert!(in_their_places > 600, "{in_their_places} of 1024 in their own places, step {step}");
         }
+    }
+
+    #[test]
+    fn a_pool_without_a_lane_is_asked_once_in_a_while() {
+        let table = LaneTable::new();
+        let asked = Cell::new(0);
+        for others in 0..2 * RETRY {
+            let none = table.find(1, || {
+                asked.set(asked.get() + 1);
+                None
+            });
+            assert!(none.is_none());
+            // The table is made anew several times meanwhile.
+            assert!(table.find(2 + others, || Some(new_lane())).is_some());
+        }
+        assert_eq!(asked.get(), 2);
     }
 }
