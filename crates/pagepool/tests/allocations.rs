@@ -6,10 +6,15 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use pagepool::testing::PlainMemory;
-use pagepool::{Bound, NoDirectRecycle, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
+use pagepool::{
+    Arena, ArenaParams, Bound, DeviceAddr, DmaDomain, DomainId, NoDirectRecycle, Pool, PoolParams, Region,
+    XdpBuff, XdpFrame, XdpFrameBulk,
+};
 
 struct CountingAllocator;
 
@@ -129,4 +134,51 @@ fn on_a_returning_thread_and_its_owner_s() {
     drop(send);
     assert_eq!((made, returner.join().unwrap()), (0, 0), "owner, returner");
     assert!(pool.destroy().is_complete() && other.destroy().is_complete());
+}
+
+/// A domain that fixes its area, as a UMEM does, and counts how often it is asked.
+#[derive(Debug)]
+struct Umem(DomainId, AtomicUsize);
+
+impl Umem {
+    fn asked(&self) {
+        self.1.fetch_add(1, Relaxed);
+    }
+}
+
+impl DmaDomain for Umem {
+    fn id(&self) -> DomainId {
+        self.asked();
+        self.0
+    }
+    fn name(&self) -> String {
+        self.asked();
+        "umem".into()
+    }
+    fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
+        Ok(DeviceAddr(region.offset()))
+    }
+    fn unmap(&self, _region: &Region, _at: DeviceAddr) {}
+    fn sync_for_device(&self, _at: DeviceAddr, _len_bytes: usize) {}
+    fn sync_for_cpu(&self, _at: DeviceAddr, _len_bytes: usize) {}
+    fn fixes_area(&self) -> bool {
+        self.asked();
+        true
+    }
+}
+
+/// A receive queue that outruns its consumers fails to allocate over and over.
+#[test]
+fn a_failing_allocation_over_a_fixed_arena_allocates_nothing_and_asks_nobody() {
+    // Of 16 MiB the first 4 are committed when the domain fixes the arena.
+    let arena = Arena::new(ArenaParams { max_bytes: 16 << 20, ..Default::default() }).unwrap();
+    let umem = Arc::new(Umem(DomainId::unique(), AtomicUsize::new(0)));
+    let params = PoolParams { domains: vec![umem.clone()], ..Default::default() };
+    let pool = Pool::new(params, arena.clone()).unwrap().bind();
+    let _all: Vec<_> = std::iter::from_fn(|| pool.alloc_page()).collect();
+    let asked = umem.1.load(Relaxed);
+    assert_eq!(allocations(200, |_| assert!(pool.alloc_page().is_none())), 0);
+    assert_eq!(umem.1.load(Relaxed), asked);
+    let error = arena.last_growth_error().unwrap().to_string();
+    assert!(error.contains("umem"), "{error}");
 }

@@ -22,7 +22,7 @@ use crate::mem::page::{
     EMERGENCY, LEFT, MAX_ORDER, MAX_PAGES, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, PageMeta, REF_COUNT,
 };
 use crate::mem::starved::StarvedPools;
-use crate::sys::sync::{AtomicU64, Lock, Ordering};
+use crate::sys::sync::{AtomicU64, Backoff, Lock, Ordering};
 use crate::sys::table::zeroed;
 
 /// log2 of the default region: 4 MiB, the largest page, so that no page lies in two regions.
@@ -39,6 +39,8 @@ pub struct Area {
     raw_out: RawOut,
     nodes: Nodes,
     has_emergency: AtomicBool,
+    /// Mappings that fix the area; written with the lock of `regions` held.
+    fixing: AtomicUsize,
     starved: StarvedPools,
     regions: Lock<Regions>,
     /// The thread that calls domains under the lock of `regions`, by the address of its [`MARK`]; 0 = none.
@@ -221,6 +223,7 @@ impl Area {
             raw_out: RawOut { start: zeroed(pages)?, last: zeroed(pages)? },
             nodes,
             has_emergency: AtomicBool::new(false),
+            fixing: AtomicUsize::new(0),
             starved: StarvedPools::new(),
             regions: Lock::new(Regions {
                 present: vec![false; regions].into(),
@@ -404,6 +407,11 @@ impl Area {
         Ok(())
     }
 
+    /// Whether a domain fixes the area, so that it cannot grow. Takes no lock.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.fixing.load(Ordering::Relaxed) != 0
+    }
+
     /// Refuses, with the name of the domain, if one fixes the area; for a provider, before it makes an effort
     /// to grow.
     pub(crate) fn growth_allowed(&self) -> Result<(), Error> {
@@ -411,7 +419,7 @@ impl Area {
     }
 
     fn refuse_fixed(&self, regions: &Regions) -> Result<(), Error> {
-        match regions.mappings.iter().find(|m| m.domain().fixes_area()) {
+        match regions.mappings.iter().find(|m| m.fixes_area()) {
             None => Ok(()),
             Some(fixing) => Err(Error::Fixed {
                 domain: fixing.domain().name(),
@@ -468,6 +476,7 @@ impl Area {
         let mut present = (0..regions.present.len()).filter(|&r| regions.present[r]);
         present.try_for_each(|r| mapping.map(&self.region(r)))?;
         std::mem::forget(undo);
+        self.fixing.fetch_add(usize::from(mapping.fixes_area()), Ordering::Relaxed);
         regions.mappings.push(mapping.clone());
         Ok(mapping)
     }
@@ -517,6 +526,7 @@ impl Area {
             let at = regions.mappings.iter().position(which);
             let Some(at) = may().then_some(at).flatten() else { return false };
             let mapping = regions.mappings.swap_remove(at);
+            self.fixing.fetch_sub(usize::from(mapping.fixes_area()), Ordering::Relaxed);
             regions.going.push(Going { mapping: mapping.clone(), thread: this_thread() });
             mapping
         };
@@ -526,16 +536,14 @@ impl Area {
 
     /// Takes the lock when no other thread unmaps what is asked about; waits as long as a domain takes.
     fn lock_when(&self, ready: impl Fn(&Regions) -> bool) -> impl DerefMut<Target = Regions> + '_ {
+        let mut backoff = Backoff::default();
         loop {
             let regions = self.regions.lock();
             if ready(&regions) {
                 return regions;
             }
             drop(regions);
-            #[cfg(not(loom))]
-            std::thread::yield_now();
-            #[cfg(loom)]
-            loom::thread::yield_now();
+            backoff.pause();
         }
     }
 

@@ -400,6 +400,10 @@ impl Arena {
         if self.uncommitted.load(Ordering::Relaxed) == 0 || self.area.is_calling_here() {
             return 0;
         }
+        if self.area.is_fixed() {
+            self.note_that_it_is_fixed();
+            return 0;
+        }
         let mut growth = self.lock_growth();
         let mut taken = 0;
         let mut grown = false;
@@ -421,6 +425,17 @@ impl Arena {
             if !grown {
                 return taken;
             }
+        }
+    }
+
+    /// Makes the error that says why the arena cannot grow, once: every failing allocation comes here.
+    fn note_that_it_is_fixed(&self) {
+        let is_noted =
+            |report: &PlacementReport| matches!(report.last_error.as_deref(), Some(Error::Fixed { .. }));
+        if !is_noted(&self.report()) {
+            // Before the report's lock: a domain that is called under the area's may ask for the report.
+            let error = self.area.growth_allowed().err();
+            self.report().last_error = error.map(Arc::new);
         }
     }
 
@@ -456,7 +471,8 @@ unsafe impl Provider for Arena {
         if order > MAX_ORDER {
             return 0;
         }
-        let may_grow = !self.area.is_calling_here() && self.area.growth_allowed().is_ok();
+        // Asked by every failing allocation: no lock but that of the free pages, and no foreign code.
+        let may_grow = !self.area.is_fixed() && !self.area.is_calling_here();
         let uncommitted = if may_grow { self.uncommitted.load(Ordering::Relaxed) as usize } else { 0 };
         let each = 1usize << (self.area.region_shift() - PAGE_SHIFT) >> order;
         let most = self.area.pages() as usize >> order;

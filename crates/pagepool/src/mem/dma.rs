@@ -135,7 +135,7 @@ pub trait DmaDomain: Send + Sync + fmt::Debug {
     }
 
     /// Whether the area must not grow while it is mapped here, as with an AF_XDP UMEM, which is registered
-    /// once as a whole.
+    /// once as a whole. Asked once, when the area is mapped here.
     fn fixes_area(&self) -> bool {
         false
     }
@@ -222,6 +222,7 @@ pub struct Mapping {
     domain: Arc<dyn DmaDomain>,
     id: DomainId,
     coherent: bool,
+    fixes_area: bool,
     area: u64,
     users: AtomicUsize,
     region_shift: u32,
@@ -249,6 +250,7 @@ impl Mapping {
         Self {
             id: domain.id(),
             coherent: domain.coherent(),
+            fixes_area: domain.fixes_area(),
             domain,
             area,
             users: AtomicUsize::new(1),
@@ -279,6 +281,11 @@ impl Mapping {
     #[inline]
     pub fn coherent(&self) -> bool {
         self.coherent
+    }
+
+    /// Whether the area cannot grow while it is mapped here.
+    pub(crate) fn fixes_area(&self) -> bool {
+        self.fixes_area
     }
 
     /// Pools that use this mapping.

@@ -127,11 +127,33 @@ impl<T> Deref for Padded<T> {
 #[cfg(not(loom))]
 const A_MOMENT: std::time::Duration = std::time::Duration::from_micros(50);
 
+/// The pauses of a thread that waits for another: it spins a little, then yields its time slice, then sleeps a
+/// moment, so that a thread that was preempted gets to run, also where the waiter has real-time priority.
+#[derive(Default)]
+pub(crate) struct Backoff {
+    #[cfg(not(loom))]
+    pauses: u32,
+}
+
+impl Backoff {
+    pub(crate) fn pause(&mut self) {
+        #[cfg(not(loom))]
+        {
+            self.pauses = self.pauses.wrapping_add(1);
+            match self.pauses {
+                n if n.is_multiple_of(1024) => std::thread::sleep(A_MOMENT),
+                n if n.is_multiple_of(64) => std::thread::yield_now(),
+                _ => std::hint::spin_loop(),
+            }
+        }
+        #[cfg(loom)]
+        loom::thread::yield_now();
+    }
+}
+
 /// A short lock for cold paths: one exchange to take, one plain store of the same width to release.
 ///
-/// Cost: one atomic read-modify-write when uncontended. A waiter spins a little, then yields its time slice,
-/// then sleeps a moment, so that a holder that was preempted gets to run, also where the waiter has real-time
-/// priority.
+/// Cost: one atomic read-modify-write when uncontended. A waiter pauses as [`Backoff`] says.
 #[derive(Debug)]
 pub(crate) struct Lock<T> {
     #[cfg(not(loom))]
@@ -172,15 +194,10 @@ impl<T> Lock<T> {
 
     #[cold]
     fn wait(&self) {
-        let mut spins = 0u32;
+        let mut backoff = Backoff::default();
         loop {
             while self.word.load(Ordering::Relaxed) != 0 {
-                spins = spins.wrapping_add(1);
-                match spins {
-                    s if s.is_multiple_of(1024) => std::thread::sleep(A_MOMENT),
-                    s if s.is_multiple_of(64) => std::thread::yield_now(),
-                    _ => std::hint::spin_loop(),
-                }
+                backoff.pause();
             }
             if self.word.swap(1, Ordering::Acquire) == 0 {
                 return;
