@@ -7,10 +7,11 @@ use std::collections::HashSet;
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 
 use pagepool::{
-    Arena, ArenaParams, Backing, Error, MAX_ORDER, NodeId, NodePolicy, OnMissingHuge, PAGE_SIZE, PageIdx,
-    Pool, PoolParams, Provider, Topology,
+    Arena, ArenaParams, Backing, DmaDomain, Error, MAX_ORDER, NodeId, NodePolicy, OffsetDomain,
+    OnMissingHuge, PAGE_SIZE, PageIdx, Pool, PoolParams, Provider, Topology,
 };
 
 const MIB: u64 = 1 << 20;
@@ -523,4 +524,34 @@ fn a_peer_cannot_take_the_end_of_a_memfd_away() {
     use_all(&arena, 8 * MIB);
     assert_eq!(arena.trim(), 8 * MIB, "holes may be punched still");
     use_all(&arena, 8 * MIB);
+}
+
+#[test]
+fn trimming_makes_no_allocation_fail() {
+    // Small, so that all of it is committed and most reservations meet a trim; mapped where the area is fixed,
+    // and there is nothing to trim.
+    for fixed in [false, true] {
+        let arena = arena(16 * MIB);
+        let domain: Arc<dyn DmaDomain> = Arc::new(OffsetDomain::new("umem"));
+        let mapping = fixed.then(|| arena.area().attach(&domain).unwrap());
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    arena.trim();
+                }
+            });
+            for round in 0..20_000 {
+                let pages = reserve(&arena, 0, None, 64);
+                let enough = !pages.is_empty();
+                release(&*arena, 0, &pages);
+                if !enough {
+                    done.store(true, Ordering::Relaxed);
+                }
+                assert!(enough, "round {round}, fixed {fixed}: no page, of 16 MiB");
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        mapping.iter().for_each(|mapping| arena.area().detach(mapping));
+    }
 }

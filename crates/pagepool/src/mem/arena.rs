@@ -65,6 +65,9 @@ pub struct Arena {
     /// Regions that are not committed; read without the growth lock.
     uncommitted: AtomicU32,
     committed_bytes: AtomicU64,
+    /// Trims that began and ended: odd while one holds regions that may come back. Written with the growth
+    /// lock.
+    trims: AtomicU32,
     // Behind all that uses it, so that it is dropped after that.
     memory: ArenaMemory,
     /// The memory's owner, if one was given: dropped last, and otherwise never touched. The lock is there
@@ -215,6 +218,7 @@ impl Arena {
             params,
             how,
             committed_bytes: AtomicU64::new(0),
+            trims: AtomicU32::new(0),
             memory,
             _owner: owner,
         };
@@ -253,6 +257,7 @@ impl Arena {
             return 0;
         }
         let mut growth = self.lock_growth();
+        self.trims.fetch_add(1, Ordering::Release); // pairs with take()
         let there = (0..growth.committed.len()).rev().filter(|&r| growth.committed[r]);
         let gone: Vec<_> = there.filter(|&region| self.give_back(region)).collect();
         gone.iter().for_each(|&region| growth.committed[region] = false);
@@ -260,6 +265,7 @@ impl Arena {
         self.uncommitted.fetch_add(gone.len() as u32, Ordering::Relaxed);
         let len_bytes = gone.iter().map(|&region| self.area.region(region).len_bytes()).sum();
         self.committed_bytes.fetch_sub(len_bytes, Ordering::Relaxed);
+        self.trims.fetch_add(1, Ordering::Release); // pairs with grow_and_take()
         len_bytes
     }
 
@@ -396,11 +402,16 @@ impl Arena {
 
     /// Takes pages and commits regions until `out` is full, or nothing more comes.
     #[cold]
-    fn grow_and_take(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize {
-        if self.uncommitted.load(Ordering::Relaxed) == 0 || self.area.is_calling_here() {
+    fn grow_and_take(&self, trims: u32, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize {
+        if self.area.is_calling_here() {
             return 0;
         }
-        if self.area.is_fixed() {
+        // A trim had pages in its hands while this thread found none: the growth lock waits for it.
+        let is_trimmed = trims % 2 == 1 || self.trims.load(Ordering::Acquire) != trims;
+        if !is_trimmed && self.uncommitted.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        if !is_trimmed && self.area.is_fixed() {
             self.note_that_it_is_fixed();
             return 0;
         }
@@ -441,8 +452,12 @@ impl Arena {
 
     /// As many pages as are free or can be grown.
     fn take(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize {
+        let trims = self.trims.load(Ordering::Acquire);
         let taken = self.free.take(order, node, out);
-        if taken == out.len() { taken } else { taken + self.grow_and_take(order, node, &mut out[taken..]) }
+        if taken == out.len() {
+            return taken;
+        }
+        taken + self.grow_and_take(trims, order, node, &mut out[taken..])
     }
 }
 
