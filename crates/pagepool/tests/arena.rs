@@ -364,10 +364,10 @@ fn two_made_up_nodes_are_told_apart() {
     let all = reserve(&arena, 3, Some(NodeId(1)), 200);
     assert_eq!(all.len(), (1024 - 64) / 8);
     let foreign = reserve(&arena, 0, Some(NodeId(1)), 64);
-    assert_eq!(foreign.len(), 1, "no page there: one of any node");
-    assert_eq!(arena.area().node_of(foreign[0]), NodeId(0));
+    assert_eq!(foreign.len(), 64, "no page there: those of the other node");
+    assert!(foreign.iter().all(|&p| arena.area().node_of(p) == NodeId(0)));
     let any = reserve(&arena, 0, None, 2000);
-    assert_eq!(any.len(), 1023);
+    assert_eq!(any.len(), 960);
     let mixed: Vec<_> = near.iter().chain(&any).chain(&foreign).copied().collect();
     release(&*arena, 0, &mixed);
     release(&*arena, 3, &all);
@@ -528,8 +528,8 @@ fn a_peer_cannot_take_the_end_of_a_memfd_away() {
 
 #[test]
 fn trimming_makes_no_allocation_fail() {
-    // Small, so that all of it is committed and most reservations meet a trim; mapped where the area is fixed,
-    // and there is nothing to trim.
+    // Small, so that all of it is committed and most reservations meet a trim; mapped where the area is
+    // fixed, and there is nothing to trim.
     for fixed in [false, true] {
         let arena = arena(16 * MIB);
         let domain: Arc<dyn DmaDomain> = Arc::new(OffsetDomain::new("umem"));

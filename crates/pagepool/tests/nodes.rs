@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use pagepool::{Arena, ArenaParams, Bound, NodeId, PageBuf, Pool, PoolParams, Topology};
+use pagepool::{Arena, ArenaParams, Bound, NodeId, PageBuf, Pool, PoolParams, Provider, Topology};
 
 /// A pool that follows its thread, and the word that moves the thread from node to node.
 fn pool() -> (Bound, Arc<Arena>, Arc<AtomicU8>) {
@@ -63,4 +63,22 @@ fn another_preferred_node_empties_the_cache_and_the_balance_holds() {
     assert_eq!(pool.inflight().cache, 64, "no change, no flush");
     let refused = pool.update_nid(Some(NodeId(9))).expect_err("there is no node 9");
     assert!(refused.to_string().starts_with("nid is 9, but must be"), "{refused}");
+}
+
+/// As in net/core/page_pool.c, where a bulk of the page allocator falls back to the next node as a whole.
+#[test]
+fn a_node_without_pages_is_replaced_a_refill_at_a_time_nearest_first() {
+    let here = Arc::new(AtomicU8::new(2));
+    let topology = Topology::pretend_halves(4).with_current_node(here.clone());
+    let params = ArenaParams { max_bytes: 16 << 20, commit_all: true, topology, ..Default::default() };
+    let arena = Arena::new(params).expect("16 MiB of address space");
+    let pool = Pool::new(PoolParams::default(), arena.clone()).expect("the defaults are valid").bind();
+    // 1,024 pages on each of four nodes.
+    let buffers = take(&pool, 4096);
+    let nodes: Vec<u8> = buffers.iter().map(|buffer| arena.area().node_of(buffer.page()).0).collect();
+    for (stretch, node) in nodes.chunks(1024).zip([2, 1, 3, 0]) {
+        assert!(stretch.iter().all(|&n| n == node), "node {node} follows");
+    }
+    let stats = pool.stats();
+    assert_eq!((stats.alloc_slow, stats.alloc_empty, stats.alloc_waive), (64, 64, 0), "{stats:?}");
 }

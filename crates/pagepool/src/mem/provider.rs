@@ -48,7 +48,7 @@ pub unsafe trait Provider: Send + Sync + fmt::Debug {
     /// Fills `out` from the front with free pages of `order` and says how many. Their regions are present in
     /// the area.
     ///
-    /// With a node, pages of that node; if there is none at all, one page of any node, as Linux's bulk
+    /// With a node, pages of that node; if there is none at all, pages of another node, as Linux's bulk
     /// allocation falls back (mm/page_alloc.c). Without a node, any pages.
     fn reserve(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize;
 

@@ -37,8 +37,8 @@ pub struct Topology {
 
 #[derive(Clone)]
 enum NodeSource {
-    /// The nodes that are online.
-    Machine(Arc<[NodeId]>),
+    /// The nodes that are online, and the distances between them, if the kernel says.
+    Machine { nodes: Arc<[NodeId]>, distances: Arc<[Vec<u32>]> },
     /// The kernel has no calls about nodes; why.
     NoCalls(Arc<str>),
     /// Nodes `0..nodes`; the page's node from its number and the number of pages.
@@ -48,7 +48,7 @@ enum NodeSource {
 impl fmt::Debug for NodeSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Machine(nodes) => f.debug_tuple("Machine").field(nodes).finish(),
+            Self::Machine { nodes, .. } => f.debug_tuple("Machine").field(nodes).finish(),
             Self::NoCalls(why) => f.debug_tuple("NoCalls").field(why).finish(),
             Self::Pretend { nodes, .. } => {
                 f.debug_struct("Pretend").field("nodes", nodes).finish_non_exhaustive()
@@ -67,14 +67,20 @@ impl Topology {
     /// The machine's nodes, from `/sys/devices/system/node/online`. A kernel without calls about nodes has
     /// one node, and every request for a node is ignored; [`nodes_ignored`](Self::nodes_ignored) says so.
     pub fn detect() -> Self {
-        Self::from_probe(
-            crate::sys::memory::probe_numa_calls(),
-            fs::read_to_string("/sys/devices/system/node/online"),
-        )
+        let online = fs::read_to_string("/sys/devices/system/node/online");
+        Self::from_probe(crate::sys::memory::probe_numa_calls(), online, |node| {
+            let file = format!("/sys/devices/system/node/node{}/distance", node.0);
+            fs::read_to_string(file).unwrap_or_default()
+        })
     }
 
-    /// What [`detect`](Self::detect) makes of two answers of the system.
-    pub(crate) fn from_probe(calls: io::Result<()>, online: io::Result<String>) -> Self {
+    /// What [`detect`](Self::detect) makes of the answers of the system; `distance` is what it says of a
+    /// node: its distance to each node that is online, in their order.
+    pub(crate) fn from_probe(
+        calls: io::Result<()>,
+        online: io::Result<String>,
+        distance: impl Fn(NodeId) -> String,
+    ) -> Self {
         if let Err(error) = calls {
             let why = format!("no NUMA calls ({error}): nodes are ignored");
             return Self { source: NodeSource::NoCalls(why.into()), current: None };
@@ -83,12 +89,14 @@ impl Topology {
         if nodes.is_empty() {
             nodes.push(NodeId(0));
         }
-        Self { source: NodeSource::Machine(nodes.into()), current: None }
+        let numbers = |text: String| text.split_whitespace().flat_map(str::parse).collect();
+        let distances = nodes.iter().map(|&node| numbers(distance(node))).collect();
+        Self { source: NodeSource::Machine { nodes: nodes.into(), distances }, current: None }
     }
 
     /// A machine whose kernel has no NUMA calls (`ENOSYS`), for tests of that case.
     pub fn without_numa_calls() -> Self {
-        Self::from_probe(Err(io::Error::from(io::ErrorKind::Unsupported)), Ok(String::new()))
+        Self::from_probe(Err(io::ErrorKind::Unsupported.into()), Ok(String::new()), |_| String::new())
     }
 
     /// A simulated machine with nodes `0..nodes` (at least one), on which a page lies where `node_of_page`
@@ -128,7 +136,7 @@ impl Topology {
     /// The nodes, in ascending order; never empty.
     pub fn nodes(&self) -> Vec<NodeId> {
         match &self.source {
-            NodeSource::Machine(nodes) => nodes.to_vec(),
+            NodeSource::Machine { nodes, .. } => nodes.to_vec(),
             NodeSource::NoCalls(_) => vec![NodeId(0)],
             NodeSource::Pretend { nodes, .. } => (0..*nodes).map(NodeId).collect(),
         }
@@ -140,8 +148,8 @@ impl Topology {
             return NodeId(here.load(Ordering::Relaxed));
         }
         match &self.source {
-            NodeSource::Machine(nodes) if nodes.len() > 1 => NodeId(call::current_node()),
-            NodeSource::Machine(nodes) => nodes[0],
+            NodeSource::Machine { nodes, .. } if nodes.len() > 1 => NodeId(call::current_node()),
+            NodeSource::Machine { nodes, .. } => nodes[0],
             NodeSource::NoCalls(_) | NodeSource::Pretend { .. } => NodeId(0),
         }
     }
@@ -150,14 +158,31 @@ impl Topology {
     pub fn nodes_ignored(&self) -> Option<&str> {
         match &self.source {
             NodeSource::NoCalls(why) => Some(why),
-            NodeSource::Machine(_) | NodeSource::Pretend { .. } => None,
+            NodeSource::Machine { .. } | NodeSource::Pretend { .. } => None,
         }
+    }
+
+    /// The other nodes, the nearest first; of two as near, the lower one. In a simulated machine nodes are in
+    /// a row.
+    pub(crate) fn others_by_distance(&self, node: NodeId) -> Vec<NodeId> {
+        let nodes = self.nodes();
+        let place = |of: NodeId| nodes.iter().position(|&known| known == of);
+        let far = |other: NodeId| match &self.source {
+            NodeSource::Machine { distances, .. } => {
+                place(node).zip(place(other)).and_then(|(from, to)| distances.get(from)?.get(to).copied())
+            }
+            NodeSource::NoCalls(_) => None,
+            NodeSource::Pretend { .. } => Some(u32::from(node.0.abs_diff(other.0))),
+        };
+        let mut others: Vec<NodeId> = nodes.iter().copied().filter(|&other| other != node).collect();
+        others.sort_by_key(|&other| far(other).unwrap_or(u32::MAX));
+        others
     }
 
     /// Whether these are the machine's own nodes: memory can be bound to them, and the kernel names a page's
     /// node.
     pub(crate) fn is_machine(&self) -> bool {
-        matches!(self.source, NodeSource::Machine(_))
+        matches!(self.source, NodeSource::Machine { .. })
     }
 
     /// Whether the nodes are made up.
@@ -177,7 +202,7 @@ impl Topology {
     pub(crate) fn pretended_node_of(&self, page: PageIdx, pages: u32) -> Option<NodeId> {
         match &self.source {
             NodeSource::Pretend { node_of, nodes } => Some(NodeId(node_of(page, pages).0.min(nodes - 1))),
-            NodeSource::Machine(_) | NodeSource::NoCalls(_) => None,
+            NodeSource::Machine { .. } | NodeSource::NoCalls(_) => None,
         }
     }
 }
@@ -195,6 +220,23 @@ fn parse_list(text: &str) -> Vec<NodeId> {
 mod tests {
     use super::*;
 
+    fn unknown(_: NodeId) -> String {
+        String::new()
+    }
+
+    #[test]
+    fn the_nearest_of_the_other_nodes_comes_first() {
+        let others =
+            |t: &Topology, node| t.others_by_distance(NodeId(node)).iter().map(|n| n.0).collect::<Vec<_>>();
+        let far = |node: NodeId| ["10 32 21\n", "32 10 16\n", "21 16 10\n"][node.0 as usize / 2].to_owned();
+        let machine = Topology::from_probe(Ok(()), Ok("0,2,4\n".into()), far);
+        assert_eq!((others(&machine, 0), others(&machine, 2)), (vec![4, 2], vec![4, 0]));
+        assert_eq!(others(&machine, 7), [0, 2, 4], "a node that is not there is as far from all");
+        let silent = Topology::from_probe(Ok(()), Ok("0-2\n".into()), unknown);
+        assert_eq!(others(&silent, 2), [0, 1]);
+        assert_eq!(others(&Topology::pretend_halves(4), 2), [1, 3, 0]);
+    }
+
     #[test]
     fn lists_as_the_kernel_writes_them() {
         let nodes = |text| parse_list(text).into_iter().map(|n| n.0).collect::<Vec<_>>();
@@ -206,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_kernel_without_numa_calls_ignores_nodes_and_says_so() {
-        let none = Topology::from_probe(Err(io::Error::from_raw_os_error(38)), Ok("0-3".into()));
+        let none = Topology::from_probe(Err(io::Error::from_raw_os_error(38)), Ok("0-3".into()), unknown);
         assert_eq!(none.nodes(), [NodeId(0)]);
         assert!(none.nodes_ignored().unwrap().contains("nodes are ignored"), "{none:?}");
         assert_eq!(none.current_node(), NodeId(0));
@@ -214,9 +256,9 @@ mod tests {
 
     #[test]
     fn a_machine_that_does_not_list_its_nodes_has_one() {
-        let one = Topology::from_probe(Ok(()), Err(io::ErrorKind::NotFound.into()));
+        let one = Topology::from_probe(Ok(()), Err(io::ErrorKind::NotFound.into()), unknown);
         assert_eq!(one.only_node(), Some(NodeId(0)));
-        let three = Topology::from_probe(Ok(()), Ok("0,2-3\n".into()));
+        let three = Topology::from_probe(Ok(()), Ok("0,2-3\n".into()), unknown);
         assert_eq!(three.nodes(), [NodeId(0), NodeId(2), NodeId(3)]);
         assert_eq!(three.only_node(), None);
     }

@@ -127,8 +127,8 @@ impl<T> Deref for Padded<T> {
 #[cfg(not(loom))]
 const A_MOMENT: std::time::Duration = std::time::Duration::from_micros(50);
 
-/// The pauses of a thread that waits for another: it spins a little, then yields its time slice, then sleeps a
-/// moment, so that a thread that was preempted gets to run, also where the waiter has real-time priority.
+/// The pauses of a thread that waits for another: it spins a little, then yields its time slice, then sleeps
+/// a moment, so that a thread that was preempted gets to run, also where the waiter has real-time priority.
 #[derive(Default)]
 pub(crate) struct Backoff {
     #[cfg(not(loom))]
