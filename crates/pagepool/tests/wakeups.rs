@@ -6,14 +6,15 @@
 
 use std::fmt;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use pagepool::testing::PlainMemory;
 use pagepool::{
-    Area, Arena, ArenaParams, Bound, NodeId, PageBuf, PageIdx, Pool, PoolParams, Provider, Topology,
+    Area, Arena, ArenaParams, Bound, DeviceAddr, DmaDomain, DomainId, NodeId, PageBuf, PageIdx, Pool,
+    PoolParams, Provider, Region, Topology,
 };
 
 type Hook = Box<dyn FnOnce() + Send>;
@@ -203,4 +204,140 @@ fn pools_that_ended_keep_no_descriptor_for_an_idle_returner() {
     assert!(event_descriptors() < 20, "{} descriptors", event_descriptors());
     drop(to_returner);
     returner.join().unwrap();
+}
+
+#[test]
+fn pages_come_back_to_the_provider_after_a_second_look_below_low_water_found_one() {
+    let memory = PlainMemory::new(3, 0).unwrap();
+    let other = Pool::new(PoolParams { refill: 1, ..Default::default() }, memory.clone()).unwrap().bind();
+    let _third = other.alloc_page().unwrap();
+    let provider = Interrupted::new(memory);
+    let params = PoolParams { wakeup: true, low_water: 1, refill: 1, ..Default::default() };
+    let pool = Pool::new(params, provider.clone()).unwrap().bind();
+    let (first, second) = (pool.alloc_page().unwrap(), pool.alloc_page().unwrap());
+    provider.on_the_next_reservation(|| drop(first));
+    let _found = pool.alloc_page().expect("the second look finds it");
+    pool.acknowledge_wake();
+    assert!(pool.alloc_page().is_none() && !is_woken(&pool));
+    drop((_third, other));
+    assert!(is_woken(&pool), "the provider has a page");
+    drop(second);
+}
+
+#[test]
+fn pages_come_back_to_the_provider_while_the_pool_is_below_low_water() {
+    let memory = PlainMemory::new(2, 0).unwrap();
+    let other = Pool::new(PoolParams { refill: 1, ..Default::default() }, memory.clone()).unwrap().bind();
+    let second = other.alloc_page().unwrap();
+    let params = PoolParams { wakeup: true, low_water: 1, refill: 1, ..Default::default() };
+    let pool = Pool::new(params, memory).unwrap().bind();
+    let _last = pool.alloc_page().expect("the last one");
+    assert!(!is_woken(&pool));
+    drop((second, other));
+    assert!(is_woken(&pool), "a page came back to the provider");
+}
+
+/// A provider whose other user takes every page that comes back, before the pool asks for it.
+#[derive(Debug)]
+struct Coveted(Arc<Arena>);
+
+// SAFETY: every promise is the inner provider's; what is taken back at once is never used.
+unsafe impl Provider for Coveted {
+    fn area(&self) -> &Arc<Area> {
+        self.0.area()
+    }
+
+    fn reserve(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize {
+        self.0.reserve(order, node, out)
+    }
+
+    unsafe fn release(&self, order: u8, pages: &[PageIdx]) {
+        // SAFETY: the caller keeps the same promises.
+        unsafe { self.0.release(order, pages) };
+        let mut taken = pages.to_vec();
+        self.0.reserve(order, None, &mut taken);
+    }
+
+    fn available(&self, order: u8) -> usize {
+        self.0.available(order)
+    }
+
+    fn current_node(&self) -> NodeId {
+        self.0.current_node()
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+#[test]
+fn pages_of_another_node_do_not_hide_one_behind_them() {
+    let topology = Topology::pretend_halves(2).with_current_node(Arc::new(AtomicU8::new(0)));
+    let params = ArenaParams { max_bytes: 4 << 20, topology, ..Default::default() };
+    let provider = Arc::new(Coveted(Arena::new(params).unwrap()));
+    let pool = Pool::new(PoolParams { wakeup: true, ..Default::default() }, provider.clone()).unwrap().bind();
+    let (mut near, mut far): (Vec<_>, Vec<_>) = (0..1024)
+        .map(|_| pool.alloc_page().unwrap())
+        .partition(|buffer| provider.area().node_of(buffer.page()) == NodeId(0));
+    let returned = [far.pop().unwrap(), far.pop().unwrap(), far.pop().unwrap(), near.pop().unwrap()];
+    thread::spawn(move || returned.into_iter().for_each(drop)).join().unwrap();
+    assert!(alloc_or_wake(&pool).is_some(), "a page of this node lies in the lane");
+}
+
+/// Refuses new regions while it is told to: by being asked, or for good as one that fixes the area.
+#[derive(Debug)]
+struct Reluctant {
+    id: DomainId,
+    fixes: bool,
+    refuses: AtomicBool,
+}
+
+impl DmaDomain for Reluctant {
+    fn id(&self) -> DomainId {
+        self.id
+    }
+    fn name(&self) -> String {
+        "reluctant".into()
+    }
+    fn map(&self, region: &Region) -> Result<DeviceAddr, String> {
+        let refused = self.refuses.load(Ordering::Relaxed) && region.offset() > 0;
+        if refused { Err("not now".into()) } else { Ok(DeviceAddr(region.offset())) }
+    }
+    fn unmap(&self, _: &Region, _: DeviceAddr) {}
+    fn sync_for_device(&self, _: DeviceAddr, _: usize) {}
+    fn sync_for_cpu(&self, _: DeviceAddr, _: usize) {}
+    fn fixes_area(&self) -> bool {
+        self.fixes
+    }
+}
+
+/// A pool that has the first of two regions, and another one of the same arena whose domain keeps that from
+/// growing.
+fn starved_for_growth(fixes: bool) -> (Arc<Reluctant>, Bound, Vec<PageBuf>, Bound) {
+    let arena = Arena::new(ArenaParams { max_bytes: 8 << 20, ..Default::default() }).unwrap();
+    let domain = Arc::new(Reluctant { id: DomainId::unique(), fixes, refuses: AtomicBool::new(true) });
+    let domains: Vec<Arc<dyn DmaDomain>> = vec![domain.clone()];
+    let other = Pool::new(PoolParams { domains, ..Default::default() }, arena.clone()).unwrap().bind();
+    let poor = Pool::new(PoolParams { wakeup: true, ..Default::default() }, arena).unwrap().bind();
+    let taken = drain(&poor);
+    assert!(taken.len() == 1024 && !is_woken(&poor));
+    (domain, other, taken, poor)
+}
+
+#[test]
+fn the_arena_grows_for_another_pool() {
+    let (domain, other, _taken, poor) = starved_for_growth(false);
+    domain.refuses.store(false, Ordering::Relaxed);
+    let _page = other.alloc_page().expect("the arena grows");
+    assert!(is_woken(&poor), "the arena has 960 pages");
+    assert!(poor.alloc_page().is_some());
+}
+
+#[test]
+fn the_arena_may_grow_again() {
+    let (_domain, other, _taken, poor) = starved_for_growth(true);
+    drop(other); // the domain that fixed the area goes with it
+    assert!(is_woken(&poor), "the arena can grow by 1024 pages");
+    assert!(poor.alloc_page().is_some());
 }

@@ -50,10 +50,16 @@ impl Entry {
         })
     }
 
-    /// Leaves nothing, and lets go of the lane.
-    fn take_lane(self) -> Option<Arc<Lane>> {
-        let lane = self.lane.get();
-        // SAFETY: the entry held this count, and is consumed.
+    /// Whether it is more than the number of a pool.
+    fn holds_anything(&self) -> bool {
+        !self.lane.get().is_null() || self.wait.get() & USED != 0
+    }
+
+    /// Holds nothing any more; gives the lane, if it had one.
+    fn let_go(&self) -> Option<Arc<Lane>> {
+        self.wait.set(0);
+        let lane = self.lane.replace(ptr::null());
+        // SAFETY: the entry held this count, and does not any more.
         (!lane.is_null()).then(|| unsafe { Arc::from_raw(lane) })
     }
 }
@@ -193,7 +199,9 @@ impl LaneTable {
         if (self.taken.get() + 1) * 2 <= entries.len() {
             return Some(());
         }
-        let alive = entries.iter().filter(|entry| entry.is_needed()).count();
+        // Each entry is asked once: while another thread ends its pool, the answer changes.
+        entries.iter().filter(|entry| !entry.is_needed()).for_each(|entry| drop(entry.let_go()));
+        let alive = entries.iter().filter(|entry| entry.holds_anything()).count();
         let len = ((alive + 1) * 4).next_power_of_two().max(FEWEST);
         let mut larger = Vec::new();
         larger.try_reserve_exact(len).ok()?;
@@ -201,15 +209,11 @@ impl LaneTable {
         let old = std::mem::replace(&mut *entries, larger);
         self.taken.set(alive);
         let _ = PLACES.try_with(|places| places.set(Places::of(&entries)));
-        for entry in old {
-            if entry.is_needed() {
-                let new = place(&entries, entry.pool.get());
-                new.pool.set(entry.pool.get());
-                new.wait.set(entry.wait.get() & !USED);
-                new.lane.set(entry.lane.get());
-            } else {
-                drop(entry.take_lane());
-            }
+        for entry in old.iter().filter(|entry| entry.holds_anything()) {
+            let new = place(&entries, entry.pool.get());
+            new.pool.set(entry.pool.get());
+            new.wait.set(entry.wait.get() & !USED);
+            new.lane.set(entry.lane.get());
         }
         Some(())
     }
@@ -232,7 +236,7 @@ impl Drop for LaneTable {
         }
         let _ = PLACES.try_with(|places| places.set(Places::NONE));
         // Nothing finds a lane through its entry any more.
-        self.entries.get_mut().drain(..).filter_map(Entry::take_lane).for_each(|lane| lane.unclaim());
+        self.entries.get_mut().iter().filter_map(Entry::let_go).for_each(|lane| lane.unclaim());
     }
 }
 

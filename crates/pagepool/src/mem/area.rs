@@ -484,14 +484,20 @@ impl Area {
     /// Takes one user of a domain away; the last one unmaps every region.
     pub fn detach(&self, mapping: &Arc<Mapping>) {
         let last = || mapping.users().fetch_sub(1, Ordering::AcqRel) == 1;
-        self.forget(|m| Arc::ptr_eq(m, mapping), last);
+        if self.forget(|m| Arc::ptr_eq(m, mapping), last) {
+            self.starved.wake_all(); // it may have kept the provider from growing
+        }
     }
 
     /// The device is gone: unmaps every region from its domain now, also while pools use it. Buffers that are
     /// out stay valid for the CPU, have no address in that domain any more, and are not unmapped a second
     /// time when they return. Says whether the domain was attached.
     pub fn device_gone(&self, id: DomainId) -> bool {
-        self.forget(|m| m.id() == id, || true)
+        let gone = self.forget(|m| m.id() == id, || true);
+        if gone {
+            self.starved.wake_all(); // it may have kept the provider from growing
+        }
+        gone
     }
 
     /// The provider goes: unmaps every region from every domain, and waits for those who are unmapping. From

@@ -268,6 +268,8 @@ impl Arena {
         gone.iter().for_each(|&region| growth.committed[region] = false);
         growth.barren.clear();
         self.uncommitted.fetch_add(gone.len() as u32, Ordering::Relaxed);
+        // Who asked meanwhile found neither the pages nor a region to grow by. Also if no region is gone.
+        self.area.starved().wake_all();
         let len_bytes = gone.iter().map(|&region| self.area.region(region).len_bytes()).sum();
         self.committed_bytes.fetch_sub(len_bytes, Ordering::Relaxed);
         self.trims.fetch_add(1, Ordering::Release); // pairs with grow_and_take()
@@ -344,6 +346,7 @@ impl Arena {
         self.uncommitted.fetch_sub(1, Ordering::Relaxed);
         self.committed_bytes.fetch_add(len_bytes, Ordering::Relaxed);
         self.free.add_region(region);
+        self.area.starved().wake_all();
         Ok(())
     }
 

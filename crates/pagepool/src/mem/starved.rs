@@ -1,6 +1,8 @@
 //! Pools that found no page with their provider, and the pages that come back to it.
 //!
-//! Who    a pool's owner adds itself before it sleeps; whoever gives pages back to the provider wakes all.
+//! Who    a pool's owner adds itself when it starves, before its last look; whoever gives pages back to the
+//!        provider wakes all, and so do an arena that grows or trims, and a domain that goes and may have
+//!        kept it from growing. A provider of another crate that gets pages in another way wakes nobody.
 //! Pairs  owner: `add` (list, SeqCst fence), then it asks the provider again. Giver: `release`, SeqCst fence,
 //!        list: one of them sees the other.
 //! Cost   where no pool starves: a fence and a load for each release.
@@ -38,7 +40,7 @@ impl StarvedPools {
         self.pools.lock().retain(|known| !Arc::ptr_eq(known, wakeup));
     }
 
-    /// Pages came back to the provider.
+    /// Pages came back to the provider, or it may have more than before.
     pub(crate) fn wake_all(&self) {
         fence(Ordering::SeqCst); // pairs with add()
         if self.any.load(Ordering::Relaxed) {

@@ -34,7 +34,7 @@ impl Bound {
         if let Some(buffer) = self.alloc_emergency(&pool.own.counts.alloc_fast) {
             return Some(buffer);
         }
-        let found = self.refill(true).or_else(|| self.reserve());
+        let found = self.refill(true).0.or_else(|| self.reserve());
         if let Some(page) = found {
             return Some(PageBuf::whole(pool, page));
         }
@@ -54,19 +54,27 @@ impl Bound {
     }
 
     /// The look after the flags were raised: a page that came between the first look and the flags woke
-    /// nobody.
+    /// nobody. It ends only when nothing is left: what lies in lanes and ring from before the flags, or with
+    /// the provider from before the pool was listed, wakes nobody later, either.
     fn look_again(&self) -> Option<PageIdx> {
-        let pool = self.ptr();
-        let found = self.refill(false).or_else(|| {
-            // A page that went back to the provider meanwhile, maybe from this very look, woke nobody,
-            // either.
-            pool.area.starved().add(&pool.wakeup);
-            self.reserve()
-        });
+        let found = loop {
+            let (page, foreign) = self.refill(false);
+            let found = page.or_else(|| self.reserve());
+            // A page of another node ended the look, and the provider may have given it to another pool.
+            if found.is_some() || !foreign {
+                break found;
+            }
+        };
         // What was found ends the starvation: the next return need not signal. Below the low-water mark it
-        // must.
-        if found.is_some() && !self.policy(|p| p.is_low) {
-            pool.wakeup.sated();
+        // must, so the flags stand, and since not all was looked at, the next failure looks again.
+        let stays_low = || {
+            self.policy(|p| {
+                p.look_again = p.is_low;
+                p.is_low
+            })
+        };
+        if found.is_some() && !stays_low() {
+            self.ptr().wakeup.sated();
         }
         found
     }
@@ -95,9 +103,9 @@ impl Bound {
     }
 
     /// Moves pages from lanes and ring into the cache, up to the refill size, and gives one. Stops at the
-    /// first page of another node, which leaves the pool. Only the `first` look of an allocation polls the
-    /// deferred queue, and counts in `alloc_empty` if it finds nothing.
-    fn refill(&self, first: bool) -> Option<PageIdx> {
+    /// first page of another node, which leaves the pool, and says whether it did. Only the `first` look of
+    /// an allocation polls the deferred queue, and counts in `alloc_empty` if it finds nothing.
+    fn refill(&self, first: bool) -> (Option<PageIdx>, bool) {
         let pool = self.ptr();
         if first && let Some(deferred) = self.deferred() {
             // Buffers whose users are done go into the cache, or return as any dropped buffer.
@@ -121,7 +129,7 @@ impl Bound {
             counts.alloc_waive.add(1);
             pool.leave_here(self.owner(), foreign);
         }
-        page
+        (page, foreign.is_some())
     }
 
     /// Empties lanes, overflow and ring into the cache until it holds a refill; gives the page of another
@@ -273,8 +281,9 @@ impl Bound {
         page
     }
 
-    /// Raises `starved`, in the pool and in every lane that a thread has, so that the next page that comes
-    /// signals. Whoever calls it looks for pages once more before the owner sleeps: `look_again`.
+    /// Raises `starved`, in the pool and in every lane that a thread has, and lists the pool with its area,
+    /// so that the next page that comes signals. An allocation that fails looks for pages again before the
+    /// owner sleeps: `look_again`.
     fn starve(&self) {
         let pool = self.ptr();
         // The heavy fence costs about 1,600 cycles, so once per starvation: the flag stands until a page
@@ -284,6 +293,7 @@ impl Bound {
         }
         // Before the flags: a returner that sees one calls `wake`, which looks at this.
         pool.wakeup.starve();
+        pool.area.starved().add(&pool.wakeup);
         fence(Ordering::SeqCst); // pairs with claim_lane(): later lanes raise the flag themselves
         raise_all(pool.used_lanes(), STARVED);
         self.policy(|p| p.look_again = true);
