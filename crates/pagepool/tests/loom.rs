@@ -534,6 +534,31 @@ fn starving_while_a_page_comes_back_to_the_provider() {
 }
 
 #[test]
+fn a_return_and_a_page_for_the_provider_below_low_water() {
+    explore("wake/both", 2, || {
+        let params = PoolParams { wakeup: true, low_water: 1, ..small(1, 1) };
+        let (scene, pool) = scene(2, params);
+        let other = Pool::new(small(1, 1), scene.memory.clone()).unwrap().bind();
+        let last = other.alloc_page().unwrap();
+        let end = other.destroy();
+        let returners = [drop_there(pool.alloc_page().unwrap()), drop_there(last)];
+        let mut found = Vec::new();
+        loop {
+            pool.acknowledge_wake();
+            let Some(page) = pool.alloc_page() else { break };
+            found.push(page);
+        }
+        returners.into_iter().for_each(|returner| returner.join().unwrap());
+        if found.len() < 2 {
+            assert!(signalled(&pool), "the owner would sleep with {} pages", found.len());
+        }
+        drop(found);
+        assert!(end.is_complete());
+        scene.destroy(pool);
+    });
+}
+
+#[test]
 fn starving_against_an_overflowed_frag() {
     explore("wake/overflow", 2, || {
         let params = PoolParams { wakeup: true, ..small(0, 1) };
