@@ -549,8 +549,8 @@ struct pagepool_stats {
     uint64_t alloc_refill;
     /**
      * Pages that left the pool because they are of another NUMA node. At most one per look at lanes and ring;
-     * an allocation looks once, or twice in a pool with `wakeup`. If it rises: the owner moved to another
-     * node; pin it, or set `nid`.
+     * an allocation looks once. In a pool with `wakeup` one that would fail looks again, until there is
+     * nothing left. If it rises: the owner moved to another node; pin it, or set `nid`.
      */
     uint64_t alloc_waive;
     /**
@@ -1437,11 +1437,11 @@ int pagepool_buf_set_tag(struct pagepool *pool, struct pagepool_buf *buf, int ta
 
 /**
  * Returns the event descriptor of a pool with `wakeup`, for poll(2) or epoll(7) beside the device's. After
- * an allocation failed, or fewer than `low_water` pages were available, the next return on another thread
- * makes it readable.
+ * an allocation failed, or fewer than `low_water` pages were available, it becomes readable with the next
+ * page: one that another thread returns, or one that comes back to the arena.
  *
  * Thread: owner.
- * Ownership: the descriptor is the pool's.
+ * Ownership: the descriptor is the pool's, which closes it when it is destroyed.
  * Errors: -EOPNOTSUPP in a pool without a descriptor. -EPERM on another thread. -EINVAL, -ESTALE for a bad
  *     handle.
  * Cost: a load.

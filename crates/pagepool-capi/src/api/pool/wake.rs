@@ -12,11 +12,11 @@ use crate::handles::owner::{OwnerCall, enter};
 use crate::handles::token::Token;
 
 /// Returns the event descriptor of a pool with `wakeup`, for poll(2) or epoll(7) beside the device's. After
-/// an allocation failed, or fewer than `low_water` pages were available, the next return on another thread
-/// makes it readable.
+/// an allocation failed, or fewer than `low_water` pages were available, it becomes readable with the next
+/// page: one that another thread returns, or one that comes back to the arena.
 ///
 /// Thread: owner.
-/// Ownership: the descriptor is the pool's.
+/// Ownership: the descriptor is the pool's, which closes it when it is destroyed.
 /// Errors: -EOPNOTSUPP in a pool without a descriptor. -EPERM on another thread. -EINVAL, -ESTALE for a bad
 ///     handle.
 /// Cost: a load.
