@@ -467,17 +467,22 @@ fn signalled(pool: &Bound) -> bool {
     std::fs::File::from(fd).read(&mut [0; 8]).is_ok()
 }
 
-fn starve_against_return(max_lanes: usize) {
-    let params = PoolParams { wakeup: true, ..small(max_lanes, 1) };
-    let (scene, pool) = scene(1, params);
-    let returner = drop_there(pool.alloc_page().unwrap());
+/// Allocates while another thread drops a buffer, from which a page comes: the allocation finds it, or the
+/// owner is woken and finds it then.
+fn starve_against(pool: &Bound, buffer: PageBuf) {
+    let returner = drop_there(buffer);
     let found = pool.alloc_page();
     returner.join().unwrap();
     if found.is_none() {
-        assert!(signalled(&pool), "the owner would sleep for ever");
+        assert!(signalled(pool), "the owner would sleep for ever");
         assert!(pool.alloc_page().is_some());
     }
-    drop(found);
+}
+
+fn starve_against_return(max_lanes: usize) {
+    let params = PoolParams { wakeup: true, ..small(max_lanes, 1) };
+    let (scene, pool) = scene(1, params);
+    starve_against(&pool, pool.alloc_page().unwrap());
     scene.destroy(pool);
 }
 
@@ -500,14 +505,7 @@ fn a_return_while_the_pool_falls_below_its_low_water_mark() {
             // The first reservation raises the flags, the first return lowers them.
             drop_there(pool.alloc_page().unwrap()).join().unwrap();
             assert!(signalled(&pool));
-            let returner = drop_there(pool.alloc_page().unwrap());
-            let found = pool.alloc_page();
-            returner.join().unwrap();
-            if found.is_none() {
-                assert!(signalled(&pool), "the owner would sleep for ever");
-                assert!(pool.alloc_page().is_some());
-            }
-            drop(found);
+            starve_against(&pool, pool.alloc_page().unwrap());
             scene.destroy(pool);
         });
     }
@@ -520,14 +518,7 @@ fn starving_while_a_page_comes_back_to_the_provider() {
         let other = Pool::new(small(1, 1), scene.memory.clone()).unwrap().bind();
         let last = other.alloc_page().unwrap();
         let end = other.destroy();
-        let returner = drop_there(last);
-        let found = pool.alloc_page();
-        returner.join().unwrap();
-        if found.is_none() {
-            assert!(signalled(&pool), "the owner would sleep for ever");
-            assert!(pool.alloc_page().is_some());
-        }
-        drop(found);
+        starve_against(&pool, last);
         assert!(end.is_complete());
         scene.destroy(pool);
     });

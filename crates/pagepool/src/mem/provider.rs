@@ -18,6 +18,9 @@ use crate::mem::page::{NodeId, PageIdx};
 /// fail. A pool calls none of them under a lock of its own, and holds no borrow of its state meanwhile, so an
 /// implementation may itself drop buffers.
 ///
+/// A pool made with `wakeup` that found no page is woken when any pool gives pages back. Pages that come to
+/// a provider in another way, as by growth, wake nobody, except in an [`Arena`](crate::Arena).
+///
 /// Adding one: a file with this impl and a test that calls `testing::conformance_provider`. In this crate
 /// `mem.rs` names the file and exports the type.
 ///
