@@ -72,14 +72,15 @@ fn no_provider_is_left_out() {
                 continue;
             }
             let text = fs::read_to_string(&path).unwrap();
+            let code = |line: &str| !line.trim_start().starts_with("//");
+            let runs_it = text.lines().any(|line| code(line) && line.contains("conformance_provider("));
             for line in
                 text.lines().filter(|line| line.starts_with("unsafe impl") && line.contains(" Provider for "))
             {
                 let name =
                     line.split(" Provider for ").nth(1).and_then(|rest| rest.split([' ', '<', '{']).next());
                 assert!(
-                    name.is_some_and(|name| PROVIDERS.contains(&name) || PARTIAL.contains(&name))
-                        || text.contains("conformance_provider("),
+                    name.is_some_and(|name| PROVIDERS.contains(&name) || PARTIAL.contains(&name)) || runs_it,
                     "{}: {line}",
                     path.display()
                 );
