@@ -232,8 +232,32 @@ pub(crate) fn put_elsewhere(pool: PoolPtr, pages: &[u32]) {
     put_elsewhere_synced(pool, pages);
 }
 
+/// Hands pages to the device. If a sync panics, all of them leave the pool.
 pub(crate) fn sync_all(pool: PoolPtr, pages: &[u32]) {
-    pages.iter().for_each(|&page| pool.sync_for_device(PageIdx(page), usize::MAX));
+    if pool.syncing.is_empty() {
+        return;
+    }
+    let mut in_hand = InHandTogether { pool, pages, at: 0 };
+    for &page in pages {
+        pool.sync_for_device(PageIdx(page), usize::MAX);
+        in_hand.at += 1;
+    }
+    std::mem::forget(in_hand);
+}
+
+/// Pages that are being synced. If that panics for the one at `at`, which leaves the pool then, the others
+/// do as well.
+struct InHandTogether<'a> {
+    pool: PoolPtr,
+    pages: &'a [u32],
+    at: usize,
+}
+
+impl Drop for InHandTogether<'_> {
+    fn drop(&mut self) {
+        let others = self.pages.iter().enumerate().filter(|&(at, _)| at != self.at);
+        others.for_each(|(_, &page)| self.pool.leave(PageIdx(page)));
+    }
 }
 
 fn put_elsewhere_synced(pool: PoolPtr, pages: &[u32]) {

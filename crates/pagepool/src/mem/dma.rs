@@ -106,6 +106,9 @@ impl Region {
 /// that attaches the same domain or drops the provider. It may drop the last count of the provider, so the
 /// device must have stopped accessing the region by then.
 ///
+/// A method that panics does so through the caller of the pool. A page whose sync panics leaves its pool, and
+/// so do the others of the same bulk.
+///
 /// Linux: the `struct device` given to `page_pool_create`, and `dma_map_page_attrs`,
 /// `dma_sync_single_for_device`.
 pub trait DmaDomain: Send + Sync + fmt::Debug {

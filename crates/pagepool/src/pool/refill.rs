@@ -15,12 +15,14 @@
 use crate::buf::handle_bits::FragBits;
 use crate::buf::page_buf::PageBuf;
 use crate::home::frag::BIAS;
-use crate::home::lane::{STARVED, raise_all};
+use crate::home::lane::{Lane, STARVED, raise_all};
 use crate::home::message::{MessageQueue, is_frag, page_of};
 use crate::home::stats::Counter;
 use crate::mem::page::{EMERGENCY, NodeId, PageIdx};
 use crate::pool::bound::Bound;
 use crate::pool::params::MAX_REFILL;
+use crate::returns::late::give_back_all;
+use crate::returns::pool_core::{InHand, PoolPtr};
 use crate::sys::sync::{Ordering, fence};
 
 impl Bound {
@@ -127,7 +129,9 @@ impl Bound {
         // Last, after the pop: the provider is foreign code, and may drop buffers into the cache.
         if let Some(foreign) = foreign {
             counts.alloc_waive.add(1);
+            let in_hand = page.map(|page| InHand { pool, page });
             pool.leave_here(self.owner(), foreign);
+            std::mem::forget(in_hand);
         }
         (page, foreign.is_some())
     }
@@ -144,13 +148,12 @@ impl Bound {
         for at in (first..first + queues).map(|at| at % queues) {
             let foreign = match lanes.get(at) {
                 Some(lane) => {
-                    let (taken, foreign) = self.drain_from(&**lane, node, refill);
-                    lane.count_taken(taken as u64);
-                    foreign
+                    let mut taken = Taken { lane, pages: 0 };
+                    self.drain_from(&**lane, node, refill, &mut taken.pages)
                 }
                 None => {
                     let foreign = self.take_in_overflow(node);
-                    foreign.or_else(|| self.drain_from(&pool.ring, node, refill).1)
+                    foreign.or_else(|| self.drain_from(&pool.ring, node, refill, &mut 0))
                 }
             };
             if foreign.is_some() || pool.own.cache.count() >= refill {
@@ -162,21 +165,21 @@ impl Bound {
         None
     }
 
-    /// Takes messages until the cache holds `refill` pages, there is none, or one is a page of another node.
-    /// Says how many messages were pages, and that page.
+    /// Takes messages until the cache holds `refill` pages, there is none, or one is a page of another node,
+    /// which it gives. Adds to `pages` how many messages were pages.
     fn drain_from(
         &self,
         queue: &impl MessageQueue,
         node: Option<NodeId>,
         refill: usize,
-    ) -> (usize, Option<PageIdx>) {
+        pages: &mut usize,
+    ) -> Option<PageIdx> {
         let pool = self.ptr();
-        let mut pages = 0;
         let room = || refill.checked_sub(pool.own.cache.count()).filter(|&room| room > 0);
         while let Some(room) = room() {
             // No node to compare: whole pages move in one copy, up to the next fragment.
             if node.is_none() {
-                pages += pool.own.cache.fill(self.owner(), room, |space| queue.take_pages(space));
+                *pages += pool.own.cache.fill(self.owner(), room, |space| queue.take_pages(space));
                 if pool.own.cache.count() >= refill {
                     break;
                 }
@@ -184,14 +187,14 @@ impl Bound {
             let Some(message) = queue.pop() else { break };
             let page = page_of(message);
             let of_frags = is_frag(message);
-            pages += usize::from(!of_frags);
+            *pages += usize::from(!of_frags);
             if (!of_frags || self.last_frag_home(page, 1))
                 && let Some(foreign) = self.take_home(page, node, of_frags)
             {
-                return (pages, Some(foreign));
+                return Some(foreign);
             }
         }
-        (pages, None)
+        None
     }
 
     /// Fragments that found no room for a message, in full pages; stops at one of another node, and gives it.
@@ -241,9 +244,10 @@ impl Bound {
         let provider = pool.provider();
         let node = node.0.then(|| node.1.unwrap_or_else(|| provider.current_node()));
         let got = provider.reserve(order, node, &mut pages[..want]);
+        let fresh = Fresh { pool, pages: &pages[..got] };
         // Asked before the pages join: joining runs foreign code, which may reserve more.
         let available = provider.available(order);
-        let page = self.join(&pages[..got]);
+        let page = self.join(fresh);
         let left = available + pool.own.cache.count();
         let low = self.policy(|p| {
             p.low_water_mark = p.low_water_mark.min(left);
@@ -257,14 +261,17 @@ impl Bound {
     }
 
     /// Takes fresh pages into the pool and the cache, and gives one.
-    fn join(&self, pages: &[PageIdx]) -> Option<PageIdx> {
+    fn join(&self, mut fresh: Fresh<'_>) -> Option<PageIdx> {
         let (pool, owner) = (self.ptr(), self.owner());
         let counts = &pool.own.counts;
-        for &page in pages {
+        let came = !fresh.pages.is_empty();
+        while let [page, rest @ ..] = fresh.pages {
+            let page = *page;
+            fresh.pages = rest;
             let meta = pool.page_meta(page);
             meta.pool.store(pool.id, Ordering::Release); // pairs with from_raw()
+            counts.hold.add(1); // before the sync: a page whose sync panics leaves
             pool.sync_for_device(page, usize::MAX);
-            counts.hold.add(1);
             let emergency = pool.area.has_emergency() && meta.refs.load(Ordering::Relaxed) & EMERGENCY != 0;
             if emergency {
                 // SAFETY: I2; no foreign code runs while the borrow lives.
@@ -275,7 +282,7 @@ impl Bound {
             }
         }
         let page = pool.own.cache.pop(owner);
-        if page.is_some() && !pages.is_empty() {
+        if page.is_some() && came {
             self.slow_counter().add(1);
         }
         page
@@ -362,8 +369,19 @@ impl Bound {
             pool.leave_here(owner, page);
             return None;
         }
-        pool.sync_split_page(page);
+        if !pool.syncing.is_empty() {
+            self.sync_closed(page);
+        }
         Some(page)
+    }
+
+    /// Hands a page that may be cut again to the device.
+    #[cold]
+    fn sync_closed(&self, page: PageIdx) {
+        let (pool, owner) = (self.ptr(), self.owner());
+        pool.one_split_less(owner); // if the sync panics, the page leaves
+        pool.sync_split_page(page);
+        pool.one_split_more(owner);
     }
 
     /// A whole page to be cut, which the device has all of: fragments begin where packets do not.
@@ -371,8 +389,7 @@ impl Bound {
         let pool = self.ptr();
         let (_, page, _) = self.alloc_page()?.into_parts();
         pool.sync_split_page(page);
-        // SAFETY: I2; no foreign code runs while the borrow lives.
-        unsafe { *pool.own.split_pages.get() += 1 };
+        pool.one_split_more(self.owner());
         Some(page)
     }
 
@@ -388,5 +405,33 @@ impl Bound {
                 }
             }
         }
+    }
+}
+
+/// Pages that the provider gave and that have not joined the pool: if foreign code panics, they go back.
+struct Fresh<'a> {
+    pool: PoolPtr,
+    pages: &'a [PageIdx],
+}
+
+impl Drop for Fresh<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.pages.is_empty() {
+            give_back_all(self.pool, self.pages);
+        }
+    }
+}
+
+/// Counts the pages that were taken out of a lane when the drain ends, also if foreign code panics.
+struct Taken<'a> {
+    lane: &'a Lane,
+    pages: usize,
+}
+
+impl Drop for Taken<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lane.count_taken(self.pages as u64);
     }
 }

@@ -61,18 +61,43 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     collect(pool, owner, &mut home);
     close_split_pages(pool, owner, &mut home);
     pool.own.counts.release.add(home.len() as u64);
+    let mut ending = Ending { pool, detached: 0 };
     late::give_back_all(pool, &home);
     // After the pages went back: a page is mapped until its last return (I6).
-    pool.mappings.iter().for_each(|mapping| pool.area.detach(mapping));
-    // Pages still out, by the counters: hold minus release is right at every moment (I7).
-    let released = pool.own.counts.release.read().wrapping_add(pool.returned.release.read());
-    let out = pool.own.counts.hold.read().wrapping_sub(released) as i64;
-    // Late returns may have been faster, and taken the number below 0: the last of all to be counted frees
-    // the pool, here or there.
-    if pool.watch.expect(out) {
-        late::free(pool);
-    }
+    ending.detach();
+    drop(ending);
     shutdown
+}
+
+/// What is left to do when the pages went back, also if foreign code panics.
+struct Ending {
+    pool: PoolPtr,
+    /// Domains of which the pool is no user any more.
+    detached: usize,
+}
+
+impl Ending {
+    fn detach(&mut self) {
+        while let Some(mapping) = self.pool.mappings.get(self.detached) {
+            self.detached += 1;
+            self.pool.area.detach(mapping);
+        }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.detach();
+        let pool = self.pool;
+        // Pages still out, by the counters: hold minus release is right at every moment (I7).
+        let released = pool.own.counts.release.read().wrapping_add(pool.returned.release.read());
+        let out = pool.own.counts.hold.read().wrapping_sub(released) as i64;
+        // Late returns may have been faster, and taken the number below 0: the last of all to be counted
+        // frees the pool, here or there.
+        if pool.watch.expect(out) {
+            late::free(pool);
+        }
+    }
 }
 
 /// Takes everything out of cache, lanes and ring, with the pages whose last fragment lies there.

@@ -63,6 +63,13 @@ impl PoolPtr {
         unsafe { *self.own.split_pages.get() -= 1 };
     }
 
+    /// One page more has fragments out.
+    #[inline(always)]
+    pub(crate) fn one_split_more(self, _owner: OwnerProof) {
+        // SAFETY: I2.
+        unsafe { *self.own.split_pages.get() += 1 };
+    }
+
     /// A fragment on any thread but the owner's: a message, or where there is no room a count in its page.
     #[inline]
     pub(crate) fn frag_elsewhere(self, frag_page: PageIdx) {

@@ -36,10 +36,21 @@ pub(crate) fn came_home_late(pool: PoolPtr, pages: &[PageIdx]) {
     pool.late.fetch_add(pages.len() as u64, Ordering::Relaxed);
     // Before they are accounted for: the last account frees the pool, and with it the count that keeps the
     // provider.
+    let _late = Late { pool, pages: pages.len() as i64 };
     give_back_all(pool, pages);
-    let n = pages.len() as i64;
-    if pool.watch.account(n) {
-        free(pool);
+}
+
+/// Accounts for pages that returned late when they went back, also if the provider panics.
+struct Late {
+    pool: PoolPtr,
+    pages: i64,
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        if self.pool.watch.account(self.pages) {
+            free(self.pool);
+        }
     }
 }
 

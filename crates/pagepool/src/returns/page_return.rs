@@ -148,10 +148,7 @@ impl PoolPtr {
     fn release_held(self, page: PageIdx) {
         let returns = self.returns.lock();
         self.returned.recycle_released_refcnt.add(1);
-        if !returns.detached {
-            self.returned.release.add(1);
-        }
-        self.out(returns, page);
+        self.leave_under(returns, page);
     }
 
     // ---- Out of the pool ------------------------------------------------------------------------
@@ -160,6 +157,19 @@ impl PoolPtr {
     pub(crate) fn leave_here(self, _owner: OwnerProof, page: PageIdx) {
         self.own.counts.release.add(1);
         self.gone().give_back(page);
+    }
+
+    /// A page that is nowhere but with its caller leaves the pool; on any thread.
+    #[cold]
+    pub(crate) fn leave(self, page: PageIdx) {
+        self.leave_under(self.returns.lock(), page);
+    }
+
+    fn leave_under(self, returns: impl Deref<Target = ReturnState>, page: PageIdx) {
+        if !returns.detached {
+            self.returned.release.add(1);
+        }
+        self.out(returns, page);
     }
 
     /// The provider and the order, for a returner that is about to let go of the pool.

@@ -234,7 +234,7 @@ impl PoolPtr {
     pub(crate) fn sync_for_device(self, page: PageIdx, dirty: usize) {
         if !self.syncing.is_empty() {
             let start = page.offset() + self.geometry.packet_offset(page) as u64;
-            self.sync_each(start, dirty.min(self.geometry.max_len as usize));
+            self.sync_each(page, start, dirty.min(self.geometry.max_len as usize));
         }
     }
 
@@ -242,17 +242,42 @@ impl PoolPtr {
     /// written.
     pub(crate) fn sync_split_page(self, page: PageIdx) {
         if !self.syncing.is_empty() {
-            self.sync_each(page.offset(), self.geometry.page_size());
+            self.sync_each(page, page.offset(), self.geometry.page_size());
         }
     }
 
+    /// A page whose sync panics leaves the pool, so the caller must not have counted it among those that
+    /// returned.
     #[cold]
-    fn sync_each(self, start: u64, len: usize) {
+    fn sync_each(self, page: PageIdx, start: u64, len: usize) {
+        let in_hand = InHand { pool: self, page };
         for mapping in &self.syncing {
             // A device that went away has no address for it, and needs no sync.
             if let Some(at) = mapping.addr_of(start) {
                 mapping.domain().sync_for_device(at, len);
             }
         }
+        in_hand.keep();
+    }
+}
+
+/// A page of the pool that is nowhere but here, while foreign code runs: if that panics, the page leaves the
+/// pool. Unsynced, for a sync may panic once more; a refill syncs all that comes from the provider.
+pub(crate) struct InHand {
+    pub(crate) pool: PoolPtr,
+    pub(crate) page: PageIdx,
+}
+
+impl InHand {
+    /// Nothing panicked: the page is the caller's again.
+    #[inline(always)]
+    pub(crate) fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        self.pool.leave(self.page); // page_return.rs
     }
 }
