@@ -339,7 +339,7 @@ impl Area {
     pub(crate) fn clear_record(&self, page: PageIdx) -> bool {
         let meta = self.meta(page);
         meta.frags.store(0, Ordering::Relaxed);
-        meta.late_frags.store(0, Ordering::Relaxed);
+        meta.overflow.store(0, Ordering::Relaxed);
         meta.tag.store(0, Ordering::Relaxed);
         meta.pool.store(0, Ordering::Relaxed);
         if meta.refs.load(Ordering::Acquire) & REF_COUNT == 0 {

@@ -10,7 +10,7 @@
 use std::fmt;
 
 pub use crate::sys::memory::{PAGE_SHIFT, PAGE_SIZE};
-use crate::sys::sync::{AtomicI32, AtomicU32};
+use crate::sys::sync::AtomicU32;
 
 /// The largest order: 4 MiB, as Linux's `MAX_PAGE_ORDER` on x86.
 pub const MAX_ORDER: u8 = 10;
@@ -62,12 +62,10 @@ pub(crate) struct PageMeta {
     /// joins, and by the thread that releases it.
     pub(crate) pool: AtomicU32,
     /// Fragments out; while this is the pool's fragment page, with the part of the bias that was not handed
-    /// out yet (frag.rs). Written by the owner alone (I5).
+    /// out yet (frag.rs). Written by the owner alone (I5), after the end of the pool under the return lock.
     pub(crate) frags: AtomicU32,
-    /// Fragments that returned when there was no room for a message, or after the pool was destroyed. Under
-    /// the return lock while the pool lives; an atomic sum afterwards, when late fragments count in it
-    /// without the lock.
-    pub(crate) late_frags: AtomicI32,
+    /// Fragments that returned when there was no room for a message. Under the return lock.
+    pub(crate) overflow: AtomicU32,
     /// Link in the list of pages with such fragments, under the return lock: 0 not in the list, else the next
     /// + 2, or 1.
     pub(crate) next: AtomicU32,

@@ -344,13 +344,11 @@ impl Bound {
     fn close_other(&self) {
         let pool = self.ptr();
         if let Some(page) = self.close_frag() {
-            pool.one_split_less(self.owner());
             pool.cache_or_ring(page);
         }
     }
 
-    /// Stops cutting the open page; gives it, still counted as split, if all its fragments have returned and
-    /// nothing refers to it.
+    /// Stops cutting the open page; gives it if all its fragments have returned and nothing refers to it.
     #[inline(always)]
     fn close_frag(&self) -> Option<PageIdx> {
         let (pool, owner) = (self.ptr(), self.owner());
@@ -364,24 +362,12 @@ impl Bound {
             return None;
         }
         if pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
-            pool.one_split_less(owner);
             pool.own.counts.recycle_released_refcnt.add(1);
             pool.leave_here(owner, page);
             return None;
         }
-        if !pool.syncing.is_empty() {
-            self.sync_closed(page);
-        }
-        Some(page)
-    }
-
-    /// Hands a page that may be cut again to the device.
-    #[cold]
-    fn sync_closed(&self, page: PageIdx) {
-        let (pool, owner) = (self.ptr(), self.owner());
-        pool.one_split_less(owner); // if the sync panics, the page leaves
         pool.sync_split_page(page);
-        pool.one_split_more(owner);
+        Some(page)
     }
 
     /// A whole page to be cut, which the device has all of: fragments begin where packets do not.
@@ -389,7 +375,6 @@ impl Bound {
         let pool = self.ptr();
         let (_, page, _) = self.alloc_page()?.into_parts();
         pool.sync_split_page(page);
-        pool.one_split_more(self.owner());
         Some(page)
     }
 

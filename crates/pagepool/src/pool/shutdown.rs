@@ -9,8 +9,9 @@
 //!        number of pages still out; each late return subtracts its pages; the thread whose change makes it 0
 //!        frees the pool. It starts at 0 and late returns may take it below. It is 0 again only after the
 //!        number was added and all pages returned.
-//! Frags  the owner's private count of each split page moves into the page's atomic one, as a debt that late
-//!        fragments pay; the thread that brings it to 0 has the page.
+//! Frags  the owner's counts of fragments out stay where they are, in the records of their pages: who holds
+//!        the return lock and finds `detached` counts on in the owner's place. Nothing is moved, so the end
+//!        takes no longer in a large area.
 //! Defer  deferred buffers stay out, and the queue passes to the [`Shutdown`] (protocol: deferred_queue.rs).
 //! I9     after step 3 nothing enters cache, ring or lanes, except messages that their own returner takes out
 //!        again.
@@ -59,7 +60,6 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     // pool.
     let mut home = Vec::new();
     collect(pool, owner, &mut home);
-    close_split_pages(pool, owner, &mut home);
     pool.own.counts.release.add(home.len() as u64);
     let mut ending = Ending { pool, detached: 0 };
     late::give_back_all(pool, &home);
@@ -114,7 +114,6 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     messages.extend(std::iter::from_fn(|| pool.ring.pop()));
     let mut frags_home = |page: PageIdx, n: u32| {
         if pool.frag_counted(owner, page, n) {
-            pool.one_split_less(owner);
             home.push(page);
         }
     };
@@ -130,25 +129,6 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     }
     pool.own.frag_open.store(false, Ordering::Relaxed);
     home.extend(pages.into_iter().map(page_of));
-}
-
-/// Turns the owner's private counts of pages with fragments out into debts that late fragments pay.
-fn close_split_pages(pool: PoolPtr, _owner: OwnerProof, home: &mut Vec<PageIdx>) {
-    // SAFETY: I2; no foreign code runs in this function.
-    if unsafe { *pool.own.split_pages.get() } == 0 {
-        return;
-    }
-    for range in pool.area.present_pages() {
-        for page in range.step_by(1 << pool.geometry.order).map(PageIdx) {
-            let meta = pool.area.meta(page);
-            let frags = meta.frags.load(Ordering::Relaxed) as i32;
-            // The area serves other pools too; a record counts only if this pool holds the page.
-            let ours = meta.pool.load(Ordering::Relaxed) == pool.id && frags > 0;
-            if ours && meta.late_frags.fetch_sub(frags, Ordering::AcqRel) == frags {
-                home.push(page);
-            }
-        }
-    }
 }
 
 /// The deferred queue of a pool that has ended. A poll takes the queue out, so that users run with no lock

@@ -3,10 +3,9 @@
 //! What   a fragment that ends on the owner's thread is counted in its page's record. Elsewhere it is a
 //!        message, and where lane and ring are full a count in the record, which the owner takes in at a
 //!        refill.
-//! Who    any thread; the owner alone decides that a page's last fragment has returned (I5).
-
-// UNSAFETY: the owner's count of split pages is reached through its owner cell.
-#![expect(unsafe_code)]
+//! Who    any thread; the owner alone decides that a page's last fragment has returned (I5). After the end of
+//!        the pool the holder of the return lock does, in the same record: it takes over from the owner when
+//!        it finds `detached` under that lock.
 
 use crate::home::cache::OwnerProof;
 use crate::home::message::frag_message;
@@ -29,6 +28,19 @@ impl PoolPtr {
     /// decides that (I5).
     #[inline(always)]
     pub(crate) fn frag_counted(self, _owner: OwnerProof, page: PageIdx, n: u32) -> bool {
+        self.frag_count_fell(page, n)
+    }
+
+    /// The same for a fragment that returned after the end: the holder of the return lock has the count that
+    /// was the owner's.
+    pub(crate) fn late_frag_counted(self, returns: &ReturnState, page: PageIdx) -> bool {
+        debug_assert!(returns.detached, "I5: the owner counts while the pool lives");
+        self.frag_count_fell(page, 1)
+    }
+
+    /// For the one thread that has the page's count.
+    #[inline(always)]
+    fn frag_count_fell(self, page: PageIdx, n: u32) -> bool {
         let meta = self.page_meta(page);
         let left = meta.frags.load(Ordering::Relaxed) - n;
         meta.frags.store(left, Ordering::Relaxed);
@@ -47,7 +59,6 @@ impl PoolPtr {
     /// `PageRef` lives or it is emergency memory, it must not be used again, and leaves.
     #[inline(always)]
     pub(crate) fn split_page_stays(self, owner: OwnerProof, page: PageIdx) -> bool {
-        self.one_split_less(owner);
         if self.page_meta(page).refs.load(Ordering::Acquire) != 0 {
             self.own.counts.recycle_released_refcnt.add(1);
             self.leave_here(owner, page);
@@ -55,19 +66,6 @@ impl PoolPtr {
         }
         self.sync_split_page(page);
         true
-    }
-
-    /// One page fewer has fragments out.
-    pub(crate) fn one_split_less(self, _owner: OwnerProof) {
-        // SAFETY: I2.
-        unsafe { *self.own.split_pages.get() -= 1 };
-    }
-
-    /// One page more has fragments out.
-    #[inline(always)]
-    pub(crate) fn one_split_more(self, _owner: OwnerProof) {
-        // SAFETY: I2.
-        unsafe { *self.own.split_pages.get() += 1 };
     }
 
     /// A fragment on any thread but the owner's: a message, or where there is no room a count in its page.
@@ -113,13 +111,13 @@ impl PoolPtr {
                 return self.wake_if_starved();
             }
         }
-        pages.for_each(|page| late::frag_came_home_late(self, page));
+        late::frags_came_home_late(self, pages);
     }
 
     /// Counts a fragment in its page, and links the page once. Under the return lock.
     fn overflow(self, returns: &mut ReturnState, page: PageIdx) {
         let meta = self.page_meta(page);
-        meta.late_frags.store(meta.late_frags.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        meta.overflow.store(meta.overflow.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         if meta.next.load(Ordering::Relaxed) == 0 {
             meta.next.store(if returns.overflow == 0 { 1 } else { returns.overflow + 1 }, Ordering::Relaxed);
             returns.overflow = page.0 + 1;
@@ -137,9 +135,8 @@ impl PoolPtr {
         let meta = self.page_meta(page);
         returns.overflow = meta.next.load(Ordering::Relaxed) - 1;
         meta.next.store(0, Ordering::Relaxed);
-        // Late fragments, which come once the pool has ended and take no lock, may be counting in the same
-        // word.
-        let frags = meta.late_frags.swap(0, Ordering::AcqRel);
-        Some((page, frags as u32))
+        let frags = meta.overflow.load(Ordering::Relaxed);
+        meta.overflow.store(0, Ordering::Relaxed);
+        Some((page, frags))
     }
 }

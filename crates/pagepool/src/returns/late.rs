@@ -3,8 +3,8 @@
 //! Who    any thread. A returner that finds its pool ended accounts for its own pages, and touches the pool
 //!        no more.
 //! How    (the steps are those of shutdown.rs) each page that returns late takes one from `remaining`; the
-//!        return that brings it to 0 frees the pool. A late fragment takes one from the count in its page's
-//!        record; the return that brings that to 0 has the page.
+//!        return that brings it to 0 frees the pool. A late fragment is counted in its page's record, under
+//!        the return lock; the one that completes the page accounts for it.
 
 // UNSAFETY: the last return frees the pool, and gives pages back to their provider.
 #![expect(unsafe_code)]
@@ -54,18 +54,15 @@ impl Drop for Late {
     }
 }
 
-/// A fragment that returned after the end.
+/// Fragments, at least one, that returned after the end.
 #[cold]
-pub(crate) fn frag_came_home_late(pool: PoolPtr, page: PageIdx) {
-    if frag_was_last(pool, page) {
-        came_home_late(pool, &[page]);
-    }
-}
-
-fn frag_was_last(pool: PoolPtr, page: PageIdx) -> bool {
-    // The debt is negative, and the last fragment raises it from -1 to 0. AcqRel: the last one sees what the
-    // others did to the page.
-    pool.page_meta(page).late_frags.fetch_add(1, Ordering::AcqRel) == -1
+pub(crate) fn frags_came_home_late(pool: PoolPtr, pages: impl Iterator<Item = PageIdx>) {
+    let complete: Vec<PageIdx> = {
+        let returns = pool.returns.lock();
+        pages.filter(|&page| pool.late_frag_counted(&returns, page)).collect()
+    };
+    // Where none is complete this thread holds nothing of the pool any more: unlocking was its last access.
+    came_home_late(pool, &complete);
 }
 
 /// The returner's part of step 3: it saw the flag after its push.
@@ -73,12 +70,14 @@ fn frag_was_last(pool: PoolPtr, page: PageIdx) -> bool {
 pub(crate) fn drain_late(pool: PoolPtr, lane: &Lane) {
     // Everything is taken out first: once foreign code runs below, the thread may have let go of the lane.
     let messages = lane.take_all();
-    let late = |m: u32| {
-        let page = page_of(m);
-        // A fragment that is not the last of its page is accounted for by this alone.
-        (!is_frag(m) || frag_was_last(pool, page)).then_some(page)
+    if messages.is_empty() {
+        return; // the ender took them, and the pool may be gone
+    }
+    let pages: Vec<PageIdx> = {
+        let returns = pool.returns.lock();
+        let home = |m: &u32| !is_frag(*m) || pool.late_frag_counted(&returns, page_of(*m));
+        messages.into_iter().filter(home).map(page_of).collect()
     };
-    let pages: Vec<PageIdx> = messages.into_iter().filter_map(late).collect();
     came_home_late(pool, &pages);
 }
 

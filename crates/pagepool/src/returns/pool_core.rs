@@ -99,8 +99,6 @@ pub(crate) struct OwnerState {
     pub(crate) frag_open: PlainBool,
     /// Bytes of pages that were cut up and belong to no fragment.
     pub(crate) frag_waste: Counter,
-    /// Pages with fragments out, the current fragment page included.
-    pub(crate) split_pages: OwnerCell<usize>,
     /// Pages of the emergency reserve that were reserved and not handed out yet.
     pub(crate) emergency: OwnerCell<Vec<PageIdx>>,
     /// Blocks for chains that the owner keeps at hand.
@@ -127,7 +125,6 @@ impl OwnerState {
             frag: OwnerCell::new(FragState::NONE),
             frag_open: PlainBool::new(false),
             frag_waste: Counter::default(),
-            split_pages: OwnerCell::new(0),
             emergency: OwnerCell::new(Vec::new()),
             chains: ChainStash::new(sizes.chains),
         }
