@@ -331,6 +331,30 @@ fn a_long_report_names_sixteen_pages_and_counts_the_rest() {
     drop(buffers);
 }
 
+/// The shortest of a few ends of a pool with a fragment out, each over a new arena, of which all is there.
+fn end_with_a_frag_out(max_bytes: u64) -> Duration {
+    let end = || {
+        let arena = Arena::new(ArenaParams { max_bytes, commit_all: true, ..Default::default() }).unwrap();
+        let pool = Pool::new(PoolParams::default(), arena.clone()).unwrap().bind();
+        let frag = pool.alloc_frag(100).unwrap();
+        let from = Instant::now();
+        let shutdown = pool.destroy();
+        let took = from.elapsed();
+        drop(frag);
+        assert!(shutdown.is_complete());
+        assert_eq!(arena.pages_out(), 0);
+        took
+    };
+    (0..7).map(|_| end()).min().unwrap()
+}
+
+#[test]
+fn the_end_with_a_fragment_out_costs_the_same_in_an_arena_of_any_size() {
+    let (small, large) = (end_with_a_frag_out(4 << 20), end_with_a_frag_out(8 << 30));
+    // A walk over the records of 8 GiB takes tens of milliseconds, the end itself some ten microseconds.
+    assert!(large < small * 8 + Duration::from_millis(1), "4 MiB: {small:?}, 8 GiB: {large:?}");
+}
+
 #[test]
 fn a_pool_moves_and_its_old_thread_returns_like_any_other() {
     let first = pool(64);
