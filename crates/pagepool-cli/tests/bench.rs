@@ -87,3 +87,33 @@ fn reports_print_json() {
         assert_eq!(document["results"].as_array().map(Vec::len), Some(rows), "{report}");
     }
 }
+
+#[test]
+fn across_measures_both_in_turns_or_says_what_is_missing() {
+    if std::thread::available_parallelism().map_or(1, |cores| cores.get()) < 2 {
+        println!("SKIP across_measures_both_in_turns_or_says_what_is_missing: requires two CPUs");
+        return;
+    }
+    let output = bench(&["across", "--quick", "--rounds", "2", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let pairs: Vec<_> = document["results"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .flat_map(|row| row["pairs"].as_array().expect("pairs"))
+        .collect();
+    assert_eq!(pairs.len() % 2, 0, "each row has a pair for each round");
+    assert!(pairs.len() >= 2 * 6);
+    assert!(pairs.iter().all(|pair| pair["ours_ns"].as_f64() > Some(0.0)));
+    let theirs = pairs.iter().filter(|pair| pair["mempool_ns"].is_f64()).count();
+    assert!(theirs == 0 || theirs == pairs.len(), "{theirs} of {}", pairs.len());
+    let without = std::process::Command::new(env!("CARGO_BIN_EXE_pagepool"))
+        .args(["bench", "across", "--quick", "--rounds", "1"])
+        .env("PKG_CONFIG_LIBDIR", "/nonexistent")
+        .env("PKG_CONFIG_PATH", "")
+        .output()
+        .expect("it runs");
+    assert!(without.status.success(), "{}", text(&without.stderr));
+    assert!(text(&without.stdout).contains("mempool: not measured"), "{}", text(&without.stdout));
+}

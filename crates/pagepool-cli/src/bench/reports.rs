@@ -1,5 +1,6 @@
 //! Reports: questions that one line of the bench does not answer.
 
+pub mod across;
 pub mod contention;
 pub mod mtu;
 pub mod numa;

@@ -1,5 +1,6 @@
 //! What the pool is measured beside.
 
+pub mod mempool;
 pub mod mpsc;
 pub mod page_frag;
 pub mod spsc;

@@ -2,16 +2,16 @@
 
 mod arena;
 mod fifo;
-mod frags;
+pub mod frags;
 mod long_way;
 mod owner;
 mod packets;
 pub mod pools;
-mod remote;
+pub mod remote;
 mod rival;
 mod skb;
 mod waits;
-mod yardsticks;
+pub mod yardsticks;
 
 pub use frags::order3;
 pub use rival::burst64 as page_frag_burst64;

@@ -54,6 +54,12 @@ enum BenchReport {
     Mtu,
     /// Refill with and without regard to the NUMA node, on a simulated machine of two nodes
     Numa,
+    /// Returns from a second core, in turns with DPDK's mempool, if that is installed, at the same work
+    Across {
+        /// How often each of the two does each row; the table has the medians
+        #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u8).range(1..=99))]
+        rounds: u8,
+    },
     /// Cost of a return from 1 to N threads at the same time: lanes, a lock-free ring, the locked ring
     Contention {
         /// The largest number of threads that return buffers
@@ -92,6 +98,9 @@ impl RunCommand for BenchArgs {
             }
             Some(BenchReport::Mtu) => with_machine(|| reports::mtu::run(plan), *json),
             Some(BenchReport::Numa) => with_machine(|| reports::numa::run(plan), *json),
+            Some(BenchReport::Across { rounds }) => {
+                with_machine(|| reports::across::run(plan, (*rounds).into()), *json)
+            }
             Some(BenchReport::Contention { threads }) => {
                 with_machine(|| reports::contention::run(plan, (*threads).into()), *json)
             }

@@ -1,7 +1,7 @@
 //! Fragments of order-3 pages: the argument of the thread "page_pool: introduce page_pool_alloc() API"
 //! (netdev, 2023).
 
-use pagepool::{Bound, PageBuf, PoolParams};
+use pagepool::{ArenaParams, Backing, Bound, PageBuf, PoolParams, put_bulk};
 
 use super::remote::relay;
 use crate::bench::measure::counted::{Moves, Rule};
@@ -38,7 +38,7 @@ pub const TABLE: &[Workload] = &[
 ];
 
 /// A page for every 15 fragments, and none is taken from the arena.
-const BY_MESSAGE: &[Rule] = &[
+pub const BY_MESSAGE: &[Rule] = &[
     Rule(&["alloc_fast", "alloc_refill"], Moves::Share(1, 15)),
     Rule(&["recycle_ring", "recycle_cached"], Moves::AtMost(1, 1)),
     Rule(&["recycle_cache_full"], Moves::AtMost(1, 15)),
@@ -69,6 +69,17 @@ fn alloc_direct() -> Result<Ready, String> {
     let alloc =
         |pool: &Bound| pool.alloc(MTU_8000).expect("the arena has more pages than the workload holds");
     pools::one_core(order3(), move |pool, n| pools::one_by_one(n, || alloc(pool)))
+}
+
+/// Fragments of huge pages, for the second core, which returns them in bulk or one by one: as many as the
+/// pools of `page_remote` have pages.
+pub fn huge_frags<const TOUCH: bool, const BULK: bool>() -> Result<Ready, String> {
+    let huge = ArenaParams { backing: Backing::Huge2M, ..ArenaParams::default() };
+    let params = PoolParams { cache_size: 512, ring_size: 8192, lane_size: 8192, ..order3() };
+    let pool = pools::over(params, pools::arena_with(pools::PAGES, huge)?)?;
+    pools::fill(&pool, 3072 / 15);
+    let allocate = |pool: &Bound, burst: &mut Vec<_>| burst.extend((0..BURST).map(|_| frag(pool)));
+    Ok(relay::<TOUCH>(pool, allocate, if BULK { put_bulk } else { Vec::clear }))
 }
 
 /// Order-3 pages that the pool holds: its ring of fragments needs 73, its lane and ring of messages twice as

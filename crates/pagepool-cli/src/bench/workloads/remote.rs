@@ -1,9 +1,13 @@
 //! Buffers that a second core drops: the owner allocates on the first core and passes them through a bare
 //! ring.
+//!
+//! The work is that of `rivals/mempool.c`, so that `bench across` can hold the two against each other: a ring
+//! of 1024 elements, bursts of 32, the touch one access on each side, a way home with room for every page.
+//! With touch, what a pool holds decides over the lines that move: 3072 pages here, 8191 objects there.
 
 use std::hint::black_box;
 
-use pagepool::{Bound, PageBuf, put_bulk};
+use pagepool::{Bound, PageBuf, PoolParams, put_bulk};
 
 use super::yardsticks::{spsc_floor, spsc_floor_touch};
 use crate::bench::measure::counted::{Moves, Rule};
@@ -13,7 +17,7 @@ use crate::bench::rivals::spsc::{self, BURST, CAPACITY};
 use crate::bench::workloads::pools;
 
 /// All come home by message, and none is taken from the arena.
-const BY_MESSAGE: &[Rule] = &[
+pub const BY_MESSAGE: &[Rule] = &[
     Rule(&["alloc_fast", "alloc_refill"], Moves::Each),
     Rule(&["alloc_refill"], Moves::AtMost(1, 2)),
     Rule(&["recycle_ring"], Moves::Each),
@@ -39,24 +43,31 @@ pub const TABLE: &[Workload] = &[
         .beside(spsc_floor_touch),
 ];
 
-/// Pages that the pool holds: what the ring and the two bursts can hold, and one refill, so that the slow
-/// path is never taken. As many as fit the pool's cache and its ring.
-const POPULATION: usize = CAPACITY + 2 * BURST + 64;
+/// Pages that the pool holds: what the ring and the two bursts can hold, and as many again and more. With 64
+/// beyond what is out both ends of the lane worked on the same lines.
+const POPULATION: usize = 3 * CAPACITY;
+
+/// The packet layout, with a lane, a ring and a cache as large as those of the mempool that is the rival.
+fn roomy() -> PoolParams {
+    PoolParams { cache_size: 512, ring_size: 8192, lane_size: 8192, ..pools::packets() }
+}
 
 fn ready<const TOUCH: bool>(
     allocate: impl Fn(&Bound, &mut Vec<PageBuf>) + 'static,
     free: impl Fn(&mut Vec<PageBuf>) + Send + 'static,
 ) -> Result<Ready, String> {
-    let pool = pools::bound(pools::packets())?;
+    let pool = pools::bound(roomy())?;
     pools::fill(&pool, POPULATION);
     Ok(relay::<TOUCH>(pool, allocate, free))
 }
 
-fn singly<const TOUCH: bool>() -> Result<Ready, String> {
+/// Handles, one by one.
+pub fn singly<const TOUCH: bool>() -> Result<Ready, String> {
     ready::<TOUCH>(|pool, burst| burst.extend((0..BURST).map(|_| pools::page(pool))), Vec::clear)
 }
 
-fn in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
+/// Handles, in bulk.
+pub fn in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
     let allocate = |pool: &Bound, burst: &mut Vec<_>| {
         let got = pool.alloc_bulk(burst, BURST);
         assert_eq!(got, BURST, "the arena has more pages than the workload holds");

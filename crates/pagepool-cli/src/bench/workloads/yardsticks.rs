@@ -71,8 +71,9 @@ fn lock_spin() -> Result<Ready, String> {
     })
 }
 
-/// The producer writes odd numbers, the consumer answers with even ones.
-fn line_round_trip() -> Result<Ready, String> {
+/// A cache line to the second core and back: the producer writes odd numbers, the consumer answers with even
+/// ones.
+pub fn line_round_trip() -> Result<Ready, String> {
     let line = Arc::new(SharedLine(AtomicU64::new(0)));
     let other = line.clone();
     let produce = move |n| {
@@ -122,7 +123,7 @@ pub fn spsc_floor() -> Result<Ready, String> {
 const STRIDE_WORDS: usize = 4160 / 8;
 /// More buffers than the ring and two bursts hold, so that no buffer is written while it is read; as many as
 /// the pools of the workloads beside it have pages.
-const BUFFERS: usize = 1152;
+const BUFFERS: usize = 3072;
 
 /// The same with the first line of a buffer of its own written and read.
 pub fn spsc_floor_touch() -> Result<Ready, String> {
