@@ -28,8 +28,8 @@ use crate::sys::wakeup::Wakeup;
 impl Pool {
     /// Makes a pool over a provider's memory, and maps that in the pool's domains. Linux: `page_pool_create`.
     ///
-    /// Errors name the parameter, its value and its range, or the domain that did not map; nothing is left
-    /// behind.
+    /// Errors name the parameter, its value and its range, or the domain that did not map, or `membarrier` if
+    /// a filter refuses it that was installed after the first pool was made; nothing is left behind.
     ///
     /// ```
     /// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -43,7 +43,7 @@ impl Pool {
     #[doc(alias = "page_pool_create")]
     pub fn new(params: PoolParams, provider: Arc<dyn Provider>) -> Result<Self, Error> {
         let (sizes, geometry) = params.check(&*provider)?;
-        prepare_fences();
+        prepare_fences()?;
         let mut policy = RefillPolicy {
             refill: sizes.refill,
             nid: params.nid,

@@ -15,48 +15,36 @@ fn membarrier_command(command: libc::c_int) -> libc::c_long {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
 }
 
-/// Makes this process one that [`membarrier`] may be called for; says whether the kernel allows it.
-pub(crate) fn membarrier_register() -> bool {
-    membarrier_command(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0
+/// Asks the kernel for [`membarrier`], and calls it once: a filter of system calls may let the question pass
+/// and refuse the call.
+pub(crate) fn membarrier_works() -> io::Result<()> {
+    checked(membarrier_command(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))?;
+    checked(membarrier_command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)).map(drop)
 }
 
-/// A full fence on every running thread of this process. Requires that [`membarrier_register`] returned true.
+/// How often a fence is asked for while the kernel has no memory for its list of CPUs, a millisecond apart.
+const FENCE_TRIES: u32 = 1000;
+
+/// A full fence on every running thread of this process. Requires that [`membarrier_works`] said so.
 ///
-/// A filter that was installed after the registration may refuse the call. Then the kernel is made to
-/// interrupt every CPU that runs this process another way: by removing a right from a page that may be in
-/// their TLBs.
+/// A filter that was installed after that may refuse the call. Nothing can take its place: a change of rights
+/// that flushes TLBs interrupts no CPU where the flush is broadcast (arm64; AMD's INVLPGB from Linux 6.15).
 pub(crate) fn membarrier() {
-    if membarrier_command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0 && !shoot_down() {
-        // Going on without the fence could free memory that another thread still writes.
-        eprintln!(
-            "pagepool: membarrier was allowed when the first pool was made, and is refused now: allow it, or \
-             refuse it from the start"
-        );
-        std::process::abort();
+    for _ in 0..FENCE_TRIES {
+        let Err(error) = checked(membarrier_command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)) else { return };
+        if error.raw_os_error() != Some(libc::ENOMEM) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
+    // Going on without the fence could free memory that another thread still writes.
+    eprintln!("pagepool: membarrier failed: {MEMBARRIER_REMEDY}");
+    std::process::abort();
 }
 
-/// Interrupts every CPU that runs this process, where taking rights away from a page does that; says whether
-/// it did.
-#[cold]
-fn shoot_down() -> bool {
-    if !cfg!(target_arch = "x86_64") {
-        return false;
-    }
-    let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping at an address that the kernel chooses.
-    let page = unsafe { libc::mmap(std::ptr::null_mut(), 4096, rights, flags, -1, 0) };
-    if page == libc::MAP_FAILED {
-        return false;
-    }
-    // SAFETY: the page was just mapped, writable, and belongs to nobody else.
-    unsafe { page.cast::<u8>().write_volatile(1) };
-    // SAFETY: the page is this function's own.
-    let done = unsafe { libc::mprotect(page, 4096, libc::PROT_READ) };
-    // SAFETY: the page is this function's own, and nothing refers to it any more.
-    unsafe { libc::munmap(page, 4096) };
-    done == 0
-}
+/// What to do if [`membarrier`] is refused after it worked.
+pub(crate) const MEMBARRIER_REMEDY: &str = "it worked when the first pool was made, and threads rely on it: \
+     allow it in the filter of system calls, or install the filter before the first pool";
 
 /// The result of a call that gives a negative number and sets `errno` when it fails.
 pub(crate) fn checked(result: libc::c_long) -> io::Result<usize> {
@@ -143,11 +131,6 @@ pub(crate) fn drop_privileges_of_this_thread() -> bool {
 mod tests {
     use super::*;
     use std::sync::atomic::Ordering;
-
-    #[test]
-    fn there_is_a_fence_where_membarrier_is_refused() {
-        assert_eq!(shoot_down(), cfg!(target_arch = "x86_64"));
-    }
 
     #[test]
     fn event_counter_counts_and_empties() {

@@ -6,12 +6,15 @@
 //! [`light_fence`] and [`heavy_fence`] are a pair. A thread that does `store A; light_fence; load B` against
 //! one that does `store B; heavy_fence; load A` cannot miss each other: at least one sees the other's store.
 //! The heavy side pays for both (`membarrier`, about 1,600 cycles), the light side is a compiler fence. Where
-//! the kernel refuses `membarrier`, both become a SeqCst fence; loom always sees SeqCst on both sides.
+//! the kernel refuses `membarrier` when the first pool is made, both are a SeqCst fence for the life of the
+//! process; loom always sees SeqCst on both sides.
 
 // UNSAFETY: `Lock` hands out `&mut T` from a shared reference under its lock word; `OwnerCell` is a raw cell.
 #![expect(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
+
+use crate::error::Error;
 
 #[cfg(not(loom))]
 pub(crate) use std::cell::UnsafeCell;
@@ -29,7 +32,7 @@ pub(crate) use loom::sync::atomic::{
 #[inline(always)]
 pub(crate) fn light_fence() {
     #[cfg(not(loom))]
-    if membarrier_works() {
+    if fences_are_free() {
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
     } else {
         fence(Ordering::SeqCst);
@@ -43,7 +46,7 @@ pub(crate) fn light_fence() {
 pub(crate) fn heavy_fence() {
     #[cfg(not(loom))]
     {
-        if membarrier_works() {
+        if fences_are_free() {
             crate::sys::call::membarrier();
         }
         fence(Ordering::SeqCst);
@@ -63,32 +66,42 @@ fn modelled_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// 0 not asked yet, 1 works, 2 refused. Written before the first pool exists, so a returner never finds 0.
+/// Which fences this process uses: one of [`UNDECIDED`], [`EXPEDITED`], [`SEQ_CST`]. Written once, before the
+/// first pool exists, so a returner never finds it undecided.
 #[cfg(not(loom))]
-static MEMBARRIER: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+static FENCES: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(UNDECIDED);
 
 #[cfg(not(loom))]
-#[inline(always)]
-fn membarrier_works() -> bool {
-    MEMBARRIER.load(Ordering::Relaxed) == 1
-}
+const UNDECIDED: u8 = 0;
+/// The heavy fence is `membarrier`, the light one a compiler fence.
+#[cfg(not(loom))]
+const EXPEDITED: u8 = 1;
+/// Both are SeqCst fences.
+#[cfg(not(loom))]
+const SEQ_CST: u8 = 2;
 
 /// Whether the light fence costs nothing; known once a pool exists.
+#[inline(always)]
 pub(crate) fn fences_are_free() -> bool {
     #[cfg(not(loom))]
-    return membarrier_works();
+    return FENCES.load(Ordering::Relaxed) == EXPEDITED;
     #[cfg(loom)]
     false
 }
 
-/// Registers this process for `membarrier` once; called when a pool is made, before any buffer of it can
-/// exist.
-pub(crate) fn prepare_fences() {
+/// Decides once which fences this process uses; called when a pool is made, before any buffer of it can
+/// exist. A later pool finds out here, and not when it ends, that `membarrier` is refused since.
+pub(crate) fn prepare_fences() -> Result<(), Error> {
     #[cfg(not(loom))]
-    if MEMBARRIER.load(Ordering::Acquire) == 0 {
-        let state = if crate::sys::call::membarrier_register() { 1 } else { 2 };
-        MEMBARRIER.store(state, Ordering::Release);
+    if FENCES.load(Ordering::Acquire) != SEQ_CST {
+        let works = crate::sys::call::membarrier_works();
+        let found = if works.is_ok() { EXPEDITED } else { SEQ_CST };
+        let before = FENCES.compare_exchange(UNDECIDED, found, Ordering::AcqRel, Ordering::Acquire);
+        if before == Err(EXPEDITED) {
+            works.map_err(Error::of_call("membarrier", || crate::sys::call::MEMBARRIER_REMEDY.into()))?;
+        }
     }
+    Ok(())
 }
 
 /// Publishes a message (Release) in a slot that holds 0, else leaves it; for the slot's one producer. Pairs
