@@ -5,6 +5,7 @@ pub(crate) mod cache;
 pub(crate) mod chain_blocks;
 pub(crate) mod frag;
 pub(crate) mod lane;
+pub(crate) mod lane_list;
 pub(crate) mod lane_table;
 pub(crate) mod message;
 pub(crate) mod no_direct_recycle;

@@ -407,6 +407,28 @@ fn a_lane_changes_hands_while_it_is_drained() {
     });
 }
 
+/// The lane of a thread that ended, empty and still listed; the page that came through it is out again.
+fn leave_a_lane(pool: &Bound) -> PageBuf {
+    drop_there(pool.alloc_page().unwrap()).join().unwrap();
+    pool.alloc_page().unwrap()
+}
+
+#[test]
+fn a_lane_is_claimed_while_it_is_taken_off_the_list() {
+    explore("lane_unlisted", 3, || {
+        let (scene, pool) = scene(1, small(1, 1));
+        let page = leave_a_lane(&pool);
+        let returner = drop_there(page);
+        let found = pool.alloc_page();
+        returner.join().unwrap();
+        assert!(
+            found.or_else(|| pool.alloc_page()).is_some(),
+            "the owner looks at every lane with a message"
+        );
+        scene.destroy(pool);
+    });
+}
+
 // ---- The owner moves ----------------------------------------------------------------------------
 
 #[test]
@@ -489,6 +511,16 @@ fn starve_against_return(max_lanes: usize) {
 #[test]
 fn starving_against_a_return_through_the_lane() {
     explore("wake/lane", 3, || starve_against_return(1));
+}
+
+#[test]
+fn starving_while_a_lane_is_claimed_that_is_taken_off_the_list() {
+    explore("wake/unlisted", 2, || {
+        let (scene, pool) = scene(1, PoolParams { wakeup: true, ..small(1, 1) });
+        let page = leave_a_lane(&pool);
+        starve_against(&pool, page);
+        scene.destroy(pool);
+    });
 }
 
 #[test]

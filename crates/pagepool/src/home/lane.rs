@@ -13,7 +13,7 @@
 //! Pairs  push (slot, Release) -> pop (slot, Acquire). pop (at, Release, after emptying) -> find_free (at,
 //!        Acquire). push (slot; light fence; flags) against raise_all (flags; heavy fence; slots): one of
 //!        them sees the other. raise_all (flags, Release) -> flagged (Acquire). unclaim (claim, Release) ->
-//!        claim (Acquire).
+//!        claim, is_claimed (Acquire).
 
 // UNSAFETY: one prefetch instruction.
 #![cfg_attr(all(target_arch = "x86_64", not(loom)), expect(unsafe_code))]
@@ -93,6 +93,12 @@ impl Lane {
         // Acquire pairs with unclaim(): the new thread sees where the old one stopped.
         self.claim.load(Ordering::Relaxed) == 0
             && self.claim.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether a thread has it.
+    #[inline(always)]
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.claim.load(Ordering::Acquire) != 0 // pairs with unclaim()
     }
 
     #[inline(always)]
@@ -193,7 +199,7 @@ impl Lane {
     /// The thread ends: the next thread continues where it stopped, and the owner takes the messages that it
     /// left.
     pub(crate) fn unclaim(&self) {
-        self.claim.store(0, Ordering::Release); // pairs with claim()
+        self.claim.store(0, Ordering::Release); // pairs with claim() and is_claimed()
     }
 
     /// Whether the pool has ended.
@@ -271,9 +277,9 @@ fn prefetch_to_write(slot: &AtomicU32) {
     let _ = slot;
 }
 
-/// Raises a flag in every lane, claimed or not, so that each returner either sees it after its push, or has
-/// pushed before and is seen by what follows this call.
-pub(crate) fn raise_all(lanes: &[Arc<Lane>], flag: u32) {
+/// Raises a flag in each of these lanes, claimed or not, so that each returner either sees it after its push,
+/// or has pushed before and is seen by what follows this call.
+pub(crate) fn raise_all<'a>(lanes: impl IntoIterator<Item = &'a Arc<Lane>>, flag: u32) {
     for lane in lanes {
         // Release pairs with flagged(): a returner that sees DETACHED takes the consumer's end over from the
         // owner.

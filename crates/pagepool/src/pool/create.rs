@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU32 as PlainU32;
 
 use crate::error::Error;
 use crate::home::lane::Lane;
+use crate::home::lane_list::LaneList;
 use crate::home::registry::Registry;
 use crate::home::ring::ReturnRing;
 use crate::home::stats::Counters;
@@ -93,9 +94,8 @@ fn assemble(
         id,
         geometry,
         area_id: area.id(),
-        lanes_used: Default::default(),
         overflowed: Default::default(),
-        lanes: (0..sizes.lanes).map(|_| lane()).collect(),
+        lanes: LaneList::new((0..sizes.lanes).map(|_| lane()).collect()),
         own: Padded(OwnerState::new(sizes, syncing.is_empty())),
         returns: Padded(Lock::new(ReturnState::default())),
         returned: Counters::default(),

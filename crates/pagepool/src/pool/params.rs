@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::home::cache::MAX_CACHE;
+use crate::home::lane_list::MAX_LANES;
 use crate::home::registry::Registry;
 use crate::home::ring::MAX_RING;
 use crate::mem::area::Area;
@@ -135,8 +136,6 @@ impl Default for PoolParams {
 
 /// Most pages a refill may bring.
 pub(crate) const MAX_REFILL: usize = 256;
-/// Most lanes a pool may have.
-const MAX_LANES: usize = 64;
 /// Most chains a pool may have.
 const MAX_CHAINS: usize = 1 << 20;
 /// Few under loom, whose models look at each one.

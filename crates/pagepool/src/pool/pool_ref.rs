@@ -172,7 +172,7 @@ pub(crate) fn stats(shared: &PoolCore) -> Stats {
     let late = shared.late.load(Ordering::Acquire);
     shared.returned.add_to(&mut stats);
     stats.recycle_ring += shared.late_ring.read();
-    stats.recycle_ring += shared.lanes.iter().map(|lane| lane.pages_pushed()).sum::<u64>();
+    stats.recycle_ring += shared.lanes.all().iter().map(|lane| lane.pages_pushed()).sum::<u64>();
     shared.own.counts.add_to(&mut stats);
     stats.release = stats.release.wrapping_add(late);
     fence(Ordering::Acquire); // a release comes after its hold
@@ -187,7 +187,7 @@ pub(crate) fn deferred_stats(shared: &PoolCore) -> DeferredStats {
 pub(crate) fn inflight(shared: &PoolCore) -> Inflight {
     let total = stats(shared).inflight().max(0);
     let cache = shared.own.cache.count() as u64;
-    let lanes = shared.lanes.iter().map(|lane| lane.pages_in()).sum();
+    let lanes = shared.lanes.all().iter().map(|lane| lane.pages_in()).sum();
     let taken = shared.ring.pages_taken();
     let ring = shared.returned.recycle_ring.read().saturating_sub(taken);
     let frag = u64::from(shared.own.frag_is_open());

@@ -16,6 +16,7 @@ use crate::buf::handle_bits::FragBits;
 use crate::buf::page_buf::PageBuf;
 use crate::home::frag::BIAS;
 use crate::home::lane::{Lane, STARVED, raise_all};
+use crate::home::lane_list::LaneSet;
 use crate::home::message::{MessageQueue, is_frag, page_of};
 use crate::home::stats::Counter;
 use crate::mem::page::{EMERGENCY, NodeId, PageIdx};
@@ -115,9 +116,8 @@ impl Bound {
         }
         // A look at the heads is cheap; the node of this thread, which a drain needs, may cost a system call.
         // `overflowed` is read without the lock: what is missed here is found by the next refill.
-        let quiet = pool.ring.is_empty()
-            && pool.used_lanes().iter().all(|lane| lane.is_empty())
-            && !pool.overflowed.load(Ordering::Relaxed);
+        let quiet =
+            pool.ring.is_empty() && pool.lanes.are_empty() && !pool.overflowed.load(Ordering::Relaxed);
         let foreign = if quiet { None } else { self.drain() };
         let page = pool.own.cache.pop(self.owner());
         let counts = &pool.own.counts;
@@ -143,9 +143,10 @@ impl Bound {
         // Asked once for all messages: it may be a system call.
         let node = self.node_to_check();
         let (first, refill) = self.policy(|p| (p.next_queue, p.refill));
-        let lanes = pool.used_lanes();
-        let queues = lanes.len() + 1; // the ring comes after the lanes
-        for at in (first..first + queues).map(|at| at % queues) {
+        let lanes = pool.lanes.all();
+        let (before, after) = pool.lanes.listed().split_at(first);
+        let ring = lanes.len(); // it comes after the lanes
+        for at in after.chain([ring]).chain(before) {
             let foreign = match lanes.get(at) {
                 Some(lane) => {
                     let mut taken = Taken { lane, pages: 0 };
@@ -158,7 +159,7 @@ impl Bound {
             };
             if foreign.is_some() || pool.own.cache.count() >= refill {
                 // The next refill begins after this queue, so that a busy one does not starve the others.
-                self.policy(|p| p.next_queue = at + 1);
+                self.policy(|p| p.next_queue = if at == ring { 0 } else { at + 1 });
                 return foreign;
             }
         }
@@ -302,7 +303,7 @@ impl Bound {
         pool.wakeup.starve();
         pool.area.starved().add(&pool.wakeup);
         fence(Ordering::SeqCst); // pairs with claim_lane(): later lanes raise the flag themselves
-        raise_all(pool.used_lanes(), STARVED);
+        raise_all(pool.lanes.listed_lanes(), STARVED);
         self.policy(|p| p.look_again = true);
     }
 
@@ -378,18 +379,31 @@ impl Bound {
         Some(page)
     }
 
-    /// Takes in the fragments at the head of the lanes, so that a page whose fragments have all returned is
-    /// found.
+    /// Takes in the fragments at the heads of busy lanes, and of one other lane, so that a page whose
+    /// fragments have all returned is found: soon, or at the next refill, which looks at every lane.
+    #[inline(always)]
     fn drain_frags(&self) {
+        let listed = self.ptr().lanes.listed();
+        if !listed.is_empty() {
+            self.drain_frags_of(listed);
+        }
+    }
+
+    fn drain_frags_of(&self, listed: LaneSet) {
         let pool = self.ptr();
-        for lane in pool.used_lanes() {
+        let mut busy = LaneSet::NONE;
+        for at in pool.own.cut_turns.take(listed) {
+            let lane = &pool.lanes.all()[at];
             // Whole pages stay for the next refill: the cache may have no room for them.
             while is_frag(lane.peek()) {
+                busy.insert(at);
                 if let Some(message) = lane.pop() {
                     pool.frag_here(self.owner(), page_of(message), true);
                 }
             }
+            pool.lanes.unlist_if_over(at);
         }
+        pool.own.cut_turns.set_busy(busy);
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     pool.returns.lock().detached = true;
     // Its heavy fence orders the flags before `collect` reads the slots; a returner stores its slot, then
     // reads the flag. So a message is seen here or taken out again by its returner, never lost.
-    raise_all(&pool.lanes, DETACHED);
+    raise_all(pool.lanes.all(), DETACHED);
     // Collected before anything is given back: providers are foreign code, which may drop buffers of this
     // pool.
     let mut home = Vec::new();
@@ -108,7 +108,7 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     // SAFETY: I2; no foreign code runs in this function.
     home.append(unsafe { &mut *pool.own.emergency.get() });
     // Each lane under its cold lock, which a late returner takes as well: a message is accounted for once.
-    let mut messages: Vec<u32> = pool.lanes.iter().flat_map(|lane| lane.take_all()).collect();
+    let mut messages: Vec<u32> = pool.lanes.all().iter().flat_map(|lane| lane.take_all()).collect();
     // Under the lock no producer is inside a push, so this thread may be the ring's consumer.
     let mut returns = pool.returns.lock();
     messages.extend(std::iter::from_fn(|| pool.ring.pop()));

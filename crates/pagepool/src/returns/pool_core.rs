@@ -21,6 +21,7 @@ use crate::home::cache::{Cache, OwnerProof};
 use crate::home::chain_blocks::{ChainBlock, ChainStash};
 use crate::home::frag::FragState;
 use crate::home::lane::{Lane, STARVED};
+use crate::home::lane_list::{CutTurns, LaneList};
 use crate::home::registry::{MemId, RegisteredId};
 use crate::home::ring::{ReturnRing, RingTail};
 use crate::home::stats::{Counter, Counters, DeferredCounts};
@@ -32,9 +33,7 @@ use crate::mem::provider::Provider;
 use crate::returns::end_watch::EndWatch;
 use crate::returns::geometry::{Geometry, PoolSizes};
 use crate::sys::slab::Slab;
-use crate::sys::sync::{
-    AtomicBool, AtomicU64, AtomicUsize, LastCell, Lock, Ordering, OwnerCell, Padded, fence,
-};
+use crate::sys::sync::{AtomicBool, AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, fence};
 use crate::sys::wakeup::Wakeup;
 
 /// What a pool and all its handles share.
@@ -50,9 +49,7 @@ pub(crate) struct PoolCore {
     pub(crate) geometry: Geometry,
     /// The id of `area`; devices read it per buffer.
     pub(crate) area_id: u64,
-    pub(crate) lanes: Box<[Arc<Lane>]>,
-    /// Lanes from here on were never claimed.
-    pub(crate) lanes_used: AtomicUsize,
+    pub(crate) lanes: LaneList,
     /// Whether pages with overflowed fragments are listed; written under the return lock.
     pub(crate) overflowed: AtomicBool,
 
@@ -103,6 +100,8 @@ pub(crate) struct OwnerState {
     pub(crate) emergency: OwnerCell<Vec<PageIdx>>,
     /// Blocks for chains that the owner keeps at hand.
     pub(crate) chains: ChainStash,
+    /// The lanes that the next cut looks at.
+    pub(crate) cut_turns: CutTurns,
     /// Last, for its entries are long.
     pub(crate) cache: Cache,
 }
@@ -127,6 +126,7 @@ impl OwnerState {
             frag_waste: Counter::default(),
             emergency: OwnerCell::new(Vec::new()),
             chains: ChainStash::new(sizes.chains),
+            cut_turns: CutTurns::default(),
         }
     }
 
@@ -194,12 +194,6 @@ impl PoolCore {
         Some(unsafe { OwnerProof::assume() })
     }
 
-    /// The lanes that were ever claimed.
-    #[inline(always)]
-    pub(crate) fn used_lanes(&self) -> &[Arc<Lane>] {
-        &self.lanes[..self.lanes_used.load(Ordering::Acquire)]
-    }
-
     pub(crate) fn provider(&self) -> &Arc<dyn Provider> {
         // SAFETY: I9. The caller returns a buffer that is not accounted for yet, or holds the owner half; the
         // pool's parts are taken only when neither exists.
@@ -216,10 +210,8 @@ impl PoolPtr {
 
     #[cold]
     fn claim_lane(self) -> Option<Arc<Lane>> {
-        let at = self.lanes.iter().position(|lane| lane.claim())?;
-        self.lanes_used.fetch_max(at + 1, Ordering::SeqCst);
+        let lane = self.lanes.claim()?.clone();
         fence(Ordering::SeqCst); // pairs with starve(): it raises the flags of the lanes that it sees
-        let lane = self.lanes[at].clone();
         if self.wakeup.is_starved() {
             lane.raise(STARVED);
         }

@@ -47,6 +47,17 @@ enum ModelMessage {
 struct LaneModel {
     messages: VecDeque<ModelMessage>,
     claimed: bool,
+    /// The owner looks at it.
+    listed: bool,
+    /// It gave a fragment at the last cut.
+    busy: bool,
+}
+
+impl LaneModel {
+    /// The owner no longer looks at a lane that is empty and whose thread ended.
+    fn unlist_if_over(&mut self) {
+        self.listed &= self.claimed || !self.messages.is_empty();
+    }
 }
 
 /// What a thread knows of its lane to a pool.
@@ -72,8 +83,9 @@ struct PoolModel {
     cache: Vec<PageToken>,
     ring: VecDeque<ModelMessage>,
     lanes: Vec<LaneModel>,
-    lanes_used: usize,
     next_queue: usize,
+    /// The lane whose turn it is, of those that gave no fragment at the last cut.
+    next_to_cut: usize,
     overflow: Vec<PageToken>,
     records: HashMap<PageToken, PageRecord>,
     open: Option<OpenPage>,
@@ -269,9 +281,12 @@ impl PoolsModel {
 
     fn refill(&mut self, pool: usize) -> Option<PageToken> {
         self.poll_deferred(pool, self.setup.refill);
-        let p = &self.pools[pool];
+        let p = &mut self.pools[pool];
         let quiet = p.ring.is_empty()
-            && p.lanes[..p.lanes_used].iter().all(|lane| lane.messages.is_empty())
+            && p.lanes.iter_mut().all(|lane| {
+                lane.unlist_if_over();
+                lane.messages.is_empty()
+            })
             && p.overflow.is_empty();
         let foreign = if quiet { None } else { self.drain(pool) };
         let p = &mut self.pools[pool];
@@ -289,10 +304,13 @@ impl PoolsModel {
     }
 
     fn drain(&mut self, pool: usize) -> Option<PageToken> {
-        let (used, first) = (self.pools[pool].lanes_used, self.pools[pool].next_queue);
-        for at in (first..=first + used).map(|at| at % (used + 1)) {
-            let overflow = if at == used { self.take_in_overflow(pool) } else { None };
-            let foreign = overflow.or_else(|| self.drain_from(pool, (at < used).then_some(at)));
+        let (lanes, first) = (self.setup.lanes, self.pools[pool].next_queue);
+        for at in (first..=first + lanes).map(|at| at % (lanes + 1)) {
+            if at < lanes && !self.pools[pool].lanes[at].listed {
+                continue;
+            }
+            let overflow = if at == lanes { self.take_in_overflow(pool) } else { None };
+            let foreign = overflow.or_else(|| self.drain_from(pool, (at < lanes).then_some(at)));
             if foreign.is_some() || self.pools[pool].cache.len() >= self.setup.refill {
                 self.pools[pool].next_queue = at + 1;
                 return foreign;
@@ -420,12 +438,33 @@ impl PoolsModel {
     }
 
     fn take_in_leading_frags(&mut self, pool: usize) {
-        for at in 0..self.pools[pool].lanes_used {
+        if !self.pools[pool].lanes.iter().any(|lane| lane.listed) {
+            return; // and those that were busy at the last cut stay so
+        }
+        let turn = self.turn_of_an_idle_lane(pool);
+        for at in 0..self.setup.lanes {
+            let lane = &mut self.pools[pool].lanes[at];
+            let looked_at = lane.listed && (lane.busy || turn == Some(at));
+            lane.busy = false;
+            if !looked_at {
+                continue;
+            }
             while let Some(&ModelMessage::Frag(token)) = self.pools[pool].lanes[at].messages.front() {
                 self.pools[pool].lanes[at].messages.pop_front();
+                self.pools[pool].lanes[at].busy = true;
                 self.frag_here(pool, token, true);
             }
+            self.pools[pool].lanes[at].unlist_if_over();
         }
+    }
+
+    /// Of the lanes that gave no fragment at the last cut, a cut looks at one.
+    fn turn_of_an_idle_lane(&mut self, pool: usize) -> Option<usize> {
+        let (lanes, p) = (self.setup.lanes, &mut self.pools[pool]);
+        let mut turns = (p.next_to_cut..p.next_to_cut + lanes).map(|at| at % lanes);
+        let turn = turns.find(|&at| p.lanes[at].listed && !p.lanes[at].busy)?;
+        p.next_to_cut = turn + 1;
+        Some(turn)
     }
 
     /// Says whether the page is complete with these fragments.
@@ -613,7 +652,7 @@ impl PoolsModel {
         match thread_lane.lane {
             Some(at) => {
                 p.lanes[at].claimed = true;
-                p.lanes_used = p.lanes_used.max(at + 1);
+                p.lanes[at].listed = true;
             }
             None => thread_lane.wait = RETRY,
         }

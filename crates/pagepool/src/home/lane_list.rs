@@ -1,0 +1,235 @@
+//! The lanes of a pool, and which of them the owner looks at.
+//!
+//! What   a bit for each lane. A *listed* lane is one that a thread has, or that may have messages; the owner
+//!        looks at listed lanes alone. So a lane that is empty, and whose thread ended, costs nothing.
+//! Who    a thread that claims a lane lists it, before its first message. The owner alone takes lanes off the
+//!        list (I2). The end of a pool and observers look at all lanes.
+//! Race   the owner finds a lane free and empty, and takes it off; meanwhile a thread may claim it. All
+//!        changes of the list are read-modify-writes of one word, so they have an order. A claim that lists
+//!        after the owner's change stands. A claim that listed before it is seen by the owner's second look:
+//!        the lane is claimed, and is listed again; or it is free again, and then the messages of the thread
+//!        that left are seen, too, and if there are any, the lane is listed again.
+//! Pairs  claim (list, Release) -> unlist (list, Acquire). unclaim (claim word, Release) -> the second look
+//!        (claim word, Acquire). claim (list; fence; `starved`) against starve (`starved`; fence; list): one
+//!        of them sees the other.
+//! Cost   the list is one load, whatever the number of lanes. A return does not touch it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32 as PlainU32, AtomicU64 as PlainU64};
+
+use crate::home::lane::Lane;
+use crate::sys::sync::{AtomicU64, Ordering};
+
+/// Most lanes a pool may have: one for each bit of the list.
+pub(crate) const MAX_LANES: usize = 64;
+
+/// All lanes of a pool, and the list.
+#[derive(Debug)]
+pub(crate) struct LaneList {
+    lanes: Box<[Arc<Lane>]>,
+    /// Bit `at`: lane `at` is listed.
+    listed: AtomicU64,
+}
+
+impl LaneList {
+    /// These lanes, none of them listed.
+    pub(crate) fn new(lanes: Box<[Arc<Lane>]>) -> Self {
+        debug_assert!(lanes.len() <= MAX_LANES, "the builder checks max_lanes");
+        Self { lanes, listed: AtomicU64::new(0) }
+    }
+
+    /// Every lane, listed or not.
+    #[inline(always)]
+    pub(crate) fn all(&self) -> &[Arc<Lane>] {
+        &self.lanes
+    }
+
+    /// A free lane, claimed for the calling thread, and listed.
+    pub(crate) fn claim(&self) -> Option<&Arc<Lane>> {
+        let at = self.lanes.iter().position(|lane| lane.claim())?;
+        self.listed.fetch_or(1 << at, Ordering::SeqCst); // pairs with unlist(), and with starve()
+        Some(&self.lanes[at])
+    }
+
+    /// The numbers of the listed lanes.
+    #[inline(always)]
+    pub(crate) fn listed(&self) -> LaneSet {
+        LaneSet(self.listed.load(Ordering::Acquire)) // pairs with claim()
+    }
+
+    /// The listed lanes.
+    pub(crate) fn listed_lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
+        self.listed().map(|at| &self.lanes[at])
+    }
+
+    /// Whether no lane has a message; for the owner. Takes lanes off the list that are over, up to the first
+    /// that has one.
+    pub(crate) fn are_empty(&self) -> bool {
+        self.listed().all(|at| {
+            self.unlist_if_over(at);
+            self.lanes[at].is_empty()
+        })
+    }
+
+    /// Takes a listed lane off the list if its thread ended and it is empty; for the owner.
+    #[inline(always)]
+    pub(crate) fn unlist_if_over(&self, at: usize) {
+        let lane = &self.lanes[at];
+        if !lane.is_claimed() && lane.is_empty() {
+            self.unlist(at);
+        }
+    }
+
+    /// Takes a lane off the list, unless it was claimed, or has messages, after all.
+    #[cold]
+    fn unlist(&self, at: usize) {
+        self.listed.fetch_and(!(1 << at), Ordering::AcqRel); // pairs with claim()
+        let lane = &self.lanes[at];
+        if lane.is_claimed() || !lane.is_empty() {
+            self.listed.fetch_or(1 << at, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Numbers of lanes, lowest first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneSet(u64);
+
+impl LaneSet {
+    pub(crate) const NONE: Self = Self(0);
+
+    #[inline(always)]
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, at: usize) {
+        self.0 |= 1 << at;
+    }
+
+    /// Those below `at`, and the others. `at` is at most [`MAX_LANES`].
+    #[inline(always)]
+    pub(crate) fn split_at(self, at: usize) -> (Self, Self) {
+        let from = u64::MAX.checked_shl(at as u32).unwrap_or(0);
+        (Self(self.0 & !from), Self(self.0 & from))
+    }
+}
+
+impl Iterator for LaneSet {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let at = (self.0 != 0).then(|| self.0.trailing_zeros() as usize)?;
+        self.0 &= self.0 - 1;
+        Some(at)
+    }
+}
+
+/// Which lanes a cut of a page looks at, for fragments; the owner's alone (I2). A lane that gave none costs
+/// one look in as many cuts as there are such lanes, so idle lanes together cost one look a cut.
+#[derive(Debug, Default)]
+pub(crate) struct CutTurns {
+    /// Lanes that gave a fragment at the last cut.
+    busy: PlainU64,
+    /// Of the others, the lane whose turn it is, or a later one.
+    next: PlainU32,
+}
+
+impl CutTurns {
+    /// The busy ones of the listed lanes, and one of the others.
+    #[inline(always)]
+    pub(crate) fn take(&self, listed: LaneSet) -> LaneSet {
+        let busy = listed.0 & self.busy.load(Ordering::Relaxed);
+        let idle = listed.0 & !busy;
+        if idle == 0 {
+            return LaneSet(busy);
+        }
+        let next = self.next.load(Ordering::Relaxed);
+        let at = (next + idle.rotate_right(next).trailing_zeros()) % u64::BITS;
+        self.next.store(at + 1, Ordering::Relaxed);
+        LaneSet(busy | 1 << at)
+    }
+
+    /// Notes which lanes gave a fragment.
+    #[inline(always)]
+    pub(crate) fn set_busy(&self, lanes: LaneSet) {
+        self.busy.store(lanes.0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::home::message::MessageQueue;
+    use crate::mem::page::PageIdx;
+    use crate::sys::wakeup::Wakeup;
+
+    fn lanes(n: usize) -> LaneList {
+        LaneList::new((0..n).map(|_| Arc::new(Lane::new(2, Arc::new(Wakeup::new(None))))).collect())
+    }
+
+    fn listed(lanes: &LaneList) -> Vec<usize> {
+        lanes.listed().collect()
+    }
+
+    #[test]
+    fn a_lane_is_listed_while_a_thread_has_it_or_it_has_messages() {
+        let lanes = lanes(MAX_LANES);
+        assert_eq!(listed(&lanes), []);
+        let [first, second] = [0; 2].map(|_| lanes.claim().expect("64 lanes are free"));
+        assert!(second.push_frag(PageIdx(7)));
+        assert!(!lanes.are_empty());
+        first.unclaim();
+        second.unclaim();
+        assert!(!lanes.are_empty());
+        assert_eq!(listed(&lanes), [1]);
+        assert!(second.pop().is_some());
+        assert!(lanes.are_empty());
+        assert_eq!(listed(&lanes), []);
+        assert!((0..MAX_LANES).all(|_| lanes.claim().is_some()));
+        assert!(lanes.claim().is_none() && lanes.are_empty());
+        assert_eq!(listed(&lanes).len(), MAX_LANES);
+        assert_eq!(lanes.listed_lanes().count(), lanes.all().len());
+    }
+
+    #[test]
+    fn a_lane_that_was_claimed_after_all_stays_on_the_list() {
+        let lanes = lanes(1);
+        let lane = lanes.claim().expect("one lane is free");
+        lanes.unlist(0);
+        assert_eq!(listed(&lanes), [0]);
+        assert!(lane.push_page(PageIdx(7)));
+        lane.unclaim();
+        lanes.unlist(0);
+        assert_eq!(listed(&lanes), [0]);
+    }
+
+    #[test]
+    fn of_idle_lanes_a_cut_looks_at_one_and_at_each_in_turn() {
+        let (turns, listed) = (CutTurns::default(), LaneSet(1 | 1 << 5 | 1 << 63));
+        let looks: Vec<Vec<usize>> = (0..6).map(|_| turns.take(listed).collect()).collect();
+        assert_eq!(looks, [[0], [5], [63], [0], [5], [63]]);
+        assert!(turns.take(LaneSet::NONE).is_empty());
+    }
+
+    #[test]
+    fn busy_lanes_are_looked_at_in_every_cut() {
+        let (turns, listed) = (CutTurns::default(), LaneSet(0b1111));
+        turns.set_busy(LaneSet(0b10010)); // lane 4 left the list
+        let looks: Vec<Vec<usize>> = (0..4).map(|_| turns.take(listed).collect()).collect();
+        assert_eq!(looks, [[0, 1], [1, 2], [1, 3], [0, 1]]);
+        turns.set_busy(listed);
+        assert_eq!(turns.take(listed).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_set_is_split_where_a_refill_begins() {
+        let parts = |at| LaneSet(0b1011 | 1 << 63).split_at(at);
+        let parts = |at| (parts(at).0.collect::<Vec<_>>(), parts(at).1.collect::<Vec<_>>());
+        assert_eq!(parts(0), (vec![], vec![0, 1, 3, 63]));
+        assert_eq!(parts(2), (vec![0, 1], vec![3, 63]));
+        assert_eq!(parts(MAX_LANES), (vec![0, 1, 3, 63], vec![]));
+    }
+}
