@@ -1,7 +1,7 @@
 //! Fragments of order-3 pages: the argument of the thread "page_pool: introduce page_pool_alloc() API"
 //! (netdev, 2023).
 
-use pagepool::{ArenaParams, Backing, Bound, PageBuf, PoolParams, put_bulk};
+use pagepool::{ArenaParams, Backing, Bound, PAGE_SIZE, PageBuf, PoolParams, put_bulk};
 
 use super::remote::relay;
 use crate::bench::measure::counted::{Moves, Rule};
@@ -18,6 +18,10 @@ pub const MTU_8000: usize = 8014 + 256 + 320;
 const IN_PLACE_15: &[Rule] =
     &[Rule(&["alloc_fast"], Moves::Share(1, 15)), Rule(&["recycle_cached"], Moves::Share(1, 15))];
 
+/// The same with two fragments a page.
+const IN_PLACE_2: &[Rule] =
+    &[Rule(&["alloc_fast"], Moves::Share(1, 2)), Rule(&["recycle_cached"], Moves::Share(1, 2))];
+
 /// Fragments, and `alloc`, on the owner's core and across cores.
 pub const TABLE: &[Workload] = &[
     Workload::new("frag_2090_direct", frag_direct)
@@ -26,6 +30,15 @@ pub const TABLE: &[Workload] = &[
     Workload::new("frag_2090_burst64", frag_burst64)
         .about("allocate 64 fragments of 2090 bytes, drop 64, one call each")
         .rules(IN_PLACE_15),
+    Workload::new("frag_2048_direct", || beside_lanes(0, false))
+        .about("allocate a fragment of 2048 bytes, half of a page; drop it")
+        .rules(IN_PLACE_2),
+    Workload::new("frag_2048_lanes_left", || beside_lanes(LANES, false))
+        .about("the same in a pool with 64 lanes whose threads have ended")
+        .rules(IN_PLACE_2),
+    Workload::new("frag_2048_lanes_idle", || beside_lanes(LANES, true))
+        .about("the same in a pool with 64 lanes whose threads return nothing")
+        .rules(IN_PLACE_2),
     Workload::new("frag_2090_remote", frag_remote::<false>)
         .about("bursts of 32 fragments to the second core, which drops them one by one")
         .rules(BY_MESSAGE),
@@ -57,6 +70,27 @@ fn frag(pool: &Bound) -> PageBuf {
 
 fn frag_direct() -> Result<Ready, String> {
     pools::one_core(order3(), |pool, n| pools::one_by_one(n, || frag(pool)))
+}
+
+/// The most lanes that a pool may have.
+const LANES: usize = 64;
+
+/// Fragments on the owner's core, in a pool with so many empty lanes: of idle threads, or of threads that
+/// ended.
+fn beside_lanes(lanes: usize, idle: bool) -> Result<Ready, String> {
+    let pool = pools::bound(PoolParams { max_lanes: LANES, ..PoolParams::default() })?;
+    let returners = pools::Returners::of((0..lanes).map(|_| vec![half(&pool)]).collect::<Vec<_>>())?;
+    let idle = idle.then_some(returners);
+    pools::one_by_one(4 * LANES, || half(&pool)); // what the lanes have is taken out
+    Ok(pools::one_core_over(pool, move |pool, n| {
+        let _idle = &idle;
+        pools::one_by_one(n, || half(pool));
+    }))
+}
+
+#[inline(always)]
+fn half(pool: &Bound) -> PageBuf {
+    pool.alloc_frag(PAGE_SIZE / 2).expect("the arena has more pages than the workload holds")
 }
 
 fn frag_burst64() -> Result<Ready, String> {

@@ -1,8 +1,10 @@
-//! What workloads share: arenas, pools, and the loops over their buffers.
+//! What workloads share: arenas, pools, the loops over their buffers, and threads that keep lanes.
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
 
 use pagepool::{Arena, ArenaParams, Bound, PAGE_SIZE, PageBuf, Pool, PoolParams, Provider};
 
@@ -100,4 +102,35 @@ pub fn fill(pool: &Bound, pages: usize) {
             .for_each(|page| page[0] = 1);
     }
     drop(held);
+}
+
+/// Threads that returned buffers once, and do nothing more: each keeps its lanes until this is dropped.
+pub struct Returners(Vec<(Sender<()>, JoinHandle<()>)>);
+
+impl Returners {
+    /// A thread for each of these, which has returned them. They return one after the other.
+    pub fn of(buffers: impl IntoIterator<Item = Vec<PageBuf>>) -> Result<Self, String> {
+        let mut threads = Vec::new();
+        for buffers in buffers {
+            let (end, ended) = channel();
+            let (done, returned) = channel();
+            let thread = thread::spawn(move || {
+                drop(buffers);
+                let _ = done.send(());
+                let _ = ended.recv(); // fails once the sender is dropped
+            });
+            returned.recv().map_err(|_| "a thread that returns buffers ended early")?;
+            threads.push((end, thread));
+        }
+        Ok(Self(threads))
+    }
+}
+
+impl Drop for Returners {
+    fn drop(&mut self) {
+        for (end, thread) in self.0.drain(..) {
+            drop(end);
+            let _ = thread.join();
+        }
+    }
 }
