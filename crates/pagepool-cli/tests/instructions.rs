@@ -21,13 +21,13 @@ struct Limit {
 /// The one place for limits. On one core counts repeat exactly; where two threads wait for each other they
 /// vary with what else the machine does, and the limit leaves a tenth for that.
 const LIMITS: &[Limit] = &[
-    limit("page_direct", 26.5, Some(28.0)),
-    limit("page_burst64", 37.0, Some(28.0)),
+    limit("page_direct", 20.5, Some(20.0)),
+    limit("page_burst64", 30.5, Some(28.0)),
     limit("page_bulk32", 3.6, Some(5.0)),
     limit("page_bulk64", 2.1, Some(5.0)),
     limit("page_bulk32_handles", 15.5, Some(8.0)),
     limit("page_bulk64_handles", 13.2, Some(8.0)),
-    limit("page_fifo1024", 39.5, None),
+    limit("page_fifo1024", 34.5, None),
     limit("page_fifo1024_touch", 82.5, None),
     limit("page_remote", 125.0, None),
     limit("page_remote_bulk32", 82.0, None),

@@ -342,6 +342,12 @@ impl PageBuf {
         Self::new(pool, page, frag_bits)
     }
 
+    /// The page and the part of it, without returning it.
+    #[inline(always)]
+    pub(crate) fn into_bits(self) -> HandleBits {
+        ManuallyDrop::new(self).bits
+    }
+
     /// Takes the handle apart without returning it.
     #[inline(always)]
     pub(crate) fn into_parts(self) -> (PoolPtr, PageIdx, FragBits) {
@@ -372,6 +378,7 @@ fn put_frag_ring(pool: PoolPtr, page: PageIdx) {
     }
 }
 
+#[cold]
 #[inline(never)]
 fn drop_here(pool: PoolPtr, owner: OwnerProof, bits: HandleBits) {
     if bits.frag_bits().is_frag() {
@@ -381,6 +388,7 @@ fn drop_here(pool: PoolPtr, owner: OwnerProof, bits: HandleBits) {
     }
 }
 
+#[cold] // beside the owner's fast path, whose instructions come first
 #[inline(never)]
 fn drop_elsewhere(pool: PoolPtr, bits: HandleBits) {
     if bits.is_whole() && pool.syncing.is_empty() {

@@ -71,10 +71,13 @@ impl Cache {
     /// The page that was put last.
     #[inline(always)]
     pub(crate) fn pop(&self, _owner: OwnerProof) -> Option<PageIdx> {
-        let at = self.count().checked_sub(1)?;
-        self.count.store(at, Relaxed);
+        let count = self.count();
+        if count == 0 {
+            return None;
+        }
+        self.count.store(self.count() - 1, Relaxed); // read again: one instruction decrements memory
         // SAFETY: I2; entries below the count are initialised.
-        Some(PageIdx(unsafe { self.entry(at).read() }))
+        Some(PageIdx(unsafe { self.entry(count - 1).read() }))
     }
 
     /// Puts a page if that takes no more than a store and there is room; says whether it did.
@@ -98,7 +101,7 @@ impl Cache {
         }
         // SAFETY: I2; `at` is below the limit, which is at most the capacity.
         unsafe { self.entry(at).write(page.0) };
-        self.count.store(at + 1, Relaxed);
+        self.count.store(self.count() + 1, Relaxed); // as in `pop`
         true
     }
 

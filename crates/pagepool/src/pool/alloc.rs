@@ -9,6 +9,7 @@
 #![expect(unsafe_code)]
 
 use crate::buf::batch::Batch;
+use crate::buf::handle_bits::HandleBits;
 use crate::buf::page_buf::PageBuf;
 use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
@@ -20,13 +21,15 @@ impl Bound {
     #[inline]
     pub fn alloc_page(&self) -> Option<PageBuf> {
         let pool = self.ptr();
-        match pool.own.cache.pop(self.owner()) {
+        let bits = match pool.own.cache.pop(self.owner()) {
             Some(page) => {
                 pool.own.counts.alloc_fast.add(1);
-                Some(PageBuf::whole(pool, page))
+                HandleBits::whole(page)
             }
-            None => self.alloc_slow(),
-        }
+            // Only its bits: with one pool for both, the optimiser sees that the fast side never is `None`.
+            None => self.alloc_slow()?.into_bits(),
+        };
+        Some(PageBuf { pool, bits })
     }
 
     /// Puts up to `n` whole pages into the vector's spare capacity, which does not grow; returns how many.
