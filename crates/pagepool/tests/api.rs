@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use pagepool::testing::{CheckingIommu, PlainMemory};
 use pagepool::{
-    Arena, ArenaParams, Batch, Bound, DeviceMemory, Error, NodeId, PageBuf, PageRef, Pool, PoolParams,
-    PoolRef, Provider, Registry, SharedBuf, Shutdown, Topology, XdpBuff, XdpFrame, XdpFrameBulk,
+    Arena, ArenaParams, Batch, Bound, DeviceMemory, Error, NodeId, PackedBuf, PageBuf, PageRef, Pool,
+    PoolParams, PoolRef, Provider, Registry, SharedBuf, Shutdown, Topology, XdpBuff, XdpFrame, XdpFrameBulk,
 };
 
 fn pool_with(pages: usize, params: PoolParams) -> Bound {
@@ -45,6 +45,7 @@ assert_not!(Bound: Send);
 assert_not!(Bound: Sync);
 assert_not!(PageBuf: Clone);
 assert_not!(Batch: Clone);
+assert_not!(PackedBuf: Clone);
 assert_not!(PageRef: Clone);
 
 #[test]
@@ -55,6 +56,7 @@ fn what_may_be_sent_may_be_sent() {
     sent::<Pool>();
     shared::<PageBuf>();
     shared::<Batch>();
+    shared::<PackedBuf>();
     shared::<PageRef>();
     shared::<Shutdown>();
     observer::<SharedBuf>();

@@ -10,6 +10,7 @@
 
 use crate::buf::batch::Batch;
 use crate::buf::handle_bits::HandleBits;
+use crate::buf::packed_buf::PackedBuf;
 use crate::buf::page_buf::PageBuf;
 use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
@@ -61,6 +62,40 @@ impl Bound {
             }
             let Some(buffer) = self.alloc_slow() else { return done };
             buffers.push(buffer);
+            done += 1;
+        }
+    }
+
+    /// Puts up to `n` whole pages, packed, into the vector's spare capacity, which does not grow; returns how
+    /// many. Fewer than `n` means a full vector, no more pages, or, with 0, more than 65,535 pools.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let mut burst = Vec::with_capacity(32);
+    /// assert_eq!(pool.alloc_packed(&mut burst, 32), 32);
+    /// std::thread::scope(|threads| threads.spawn(|| pagepool::put_packed(&mut burst)).join()).unwrap();
+    /// assert_eq!((burst.len(), pool.stats().recycle_ring), (0, 32));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline]
+    pub fn alloc_packed(&self, burst: &mut Vec<PackedBuf>, n: usize) -> usize {
+        let n = n.min(burst.capacity() - burst.len());
+        let pool = self.ptr();
+        let Some(packed) = PackedBuf::packing(pool) else { return 0 };
+        let mut done = 0;
+        loop {
+            let taken = pool.own.cache.take(self.owner(), n - done, |pages| {
+                burst.extend(pages.iter().map(|&page| packed(page)));
+            });
+            pool.own.counts.alloc_fast.add(taken as u64);
+            done += taken;
+            if done == n {
+                return n;
+            }
+            let Some(Ok(slow)) = self.alloc_slow().map(PageBuf::pack) else { return done };
+            burst.push(slow);
             done += 1;
         }
     }

@@ -21,6 +21,7 @@ use crate::pool::unbound::{Pool, RefillPolicy};
 use crate::returns::end_watch::EndWatch;
 use crate::returns::geometry::{Geometry, PoolSizes};
 use crate::returns::pool_core::{OwnerState, PoolCore, PoolPtr, ReturnState};
+use crate::returns::pool_slot::PoolSlot;
 use crate::sys::call::eventfd;
 use crate::sys::slab::Slab;
 use crate::sys::sync::{AtomicU64, LastCell, Lock, Ordering, Padded, prepare_fences};
@@ -63,6 +64,7 @@ impl Pool {
         let deferred = DeferredQueue::new(sizes.deferred, on_busy, shared.deferred.clone());
         // The pool's own count; late::free drops it.
         let raw = NonNull::new(Arc::into_raw(shared).cast_mut()).expect("an Arc is never null");
+        PoolPtr(raw).slot.lead_to(raw.cast());
         Ok(Self { ptr: PoolPtr(raw), policy, deferred })
     }
 }
@@ -94,6 +96,7 @@ fn assemble(
         id,
         geometry,
         area_id: area.id(),
+        slot: PoolSlot::take(),
         overflowed: Default::default(),
         lanes: LaneList::new((0..sizes.lanes).map(|_| lane()).collect()),
         own: Padded(OwnerState::new(sizes, syncing.is_empty())),

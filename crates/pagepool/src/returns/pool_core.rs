@@ -32,6 +32,7 @@ use crate::mem::page::{PageIdx, PageMeta};
 use crate::mem::provider::Provider;
 use crate::returns::end_watch::EndWatch;
 use crate::returns::geometry::{Geometry, PoolSizes};
+use crate::returns::pool_slot::PoolSlot;
 use crate::sys::slab::Slab;
 use crate::sys::sync::{AtomicBool, AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, fence};
 use crate::sys::wakeup::Wakeup;
@@ -49,6 +50,8 @@ pub(crate) struct PoolCore {
     pub(crate) geometry: Geometry,
     /// The id of `area`; devices read it per buffer.
     pub(crate) area_id: u64,
+    /// Its short name, which packed buffers carry.
+    pub(crate) slot: PoolSlot,
     pub(crate) lanes: LaneList,
     /// Whether pages with overflowed fragments are listed; written under the return lock.
     pub(crate) overflowed: AtomicBool,

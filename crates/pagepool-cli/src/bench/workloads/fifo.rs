@@ -81,12 +81,12 @@ fn oldest_out<const TOUCH: bool>(pool: Bound, held: Vec<PageBuf>) -> Ready {
         for at in 0..n {
             let slot = &mut held[at % HELD];
             if TOUCH && let Some(oldest) = slot {
-                sum = sum.wrapping_add(touch::read(oldest));
+                sum = sum.wrapping_add(touch::read(oldest.packet()));
             }
             drop(slot.take());
             let mut buf = pools::page(pool);
             if TOUCH {
-                touch::write(&mut buf, at as u64);
+                touch::write(buf.packet_mut(), at as u64);
             }
             forget(slot.replace(buf)); // `None`: it was taken above, and needs no look
         }

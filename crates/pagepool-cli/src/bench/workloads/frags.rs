@@ -113,7 +113,7 @@ pub fn huge_frags<const TOUCH: bool, const BULK: bool>() -> Result<Ready, String
     let pool = pools::over(params, pools::arena_with(pools::PAGES, huge)?)?;
     pools::fill(&pool, 3072 / 15);
     let allocate = |pool: &Bound, burst: &mut Vec<_>| burst.extend((0..BURST).map(|_| frag(pool)));
-    Ok(relay::<TOUCH>(pool, allocate, if BULK { put_bulk } else { Vec::clear }))
+    Ok(relay::<TOUCH, PageBuf>(pool, allocate, if BULK { put_bulk } else { Vec::clear }))
 }
 
 /// Order-3 pages that the pool holds: its ring of fragments needs 73, its lane and ring of messages twice as
@@ -124,5 +124,5 @@ fn frag_remote<const TOUCH: bool>() -> Result<Ready, String> {
     let pool = pools::bound(order3())?;
     pools::fill(&pool, POPULATION);
     let allocate = |pool: &Bound, burst: &mut Vec<_>| burst.extend((0..BURST).map(|_| frag(pool)));
-    Ok(relay::<TOUCH>(pool, allocate, Vec::clear))
+    Ok(relay::<TOUCH, PageBuf>(pool, allocate, Vec::clear))
 }

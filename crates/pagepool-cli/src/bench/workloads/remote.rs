@@ -5,9 +5,9 @@
 //! of 1024 elements, bursts of 32, the touch one access on each side, a way home with room for every page.
 //! With touch, what a pool holds decides over the lines that move: 3072 pages here, 8191 objects there.
 
-use std::hint::black_box;
+use std::hint::{black_box, spin_loop};
 
-use pagepool::{Bound, PageBuf, PoolParams, put_bulk};
+use pagepool::{Batch, Bound, PackedBuf, PageBuf, PoolParams, put_bulk, put_packed};
 
 use super::yardsticks::{spsc_floor, spsc_floor_touch};
 use crate::bench::measure::counted::{Moves, Rule};
@@ -41,6 +41,28 @@ pub const TABLE: &[Workload] = &[
         .batch(BURST)
         .rules(BY_MESSAGE)
         .beside(spsc_floor_touch),
+    Workload::new("packed_remote", packed_singly::<false>)
+        .about("as page_remote, each page handed over in 8 bytes instead of 16")
+        .rules(BY_MESSAGE),
+    Workload::new("packed_remote_touch", packed_singly::<true>)
+        .about("as page_remote_touch, likewise")
+        .rules(BY_MESSAGE),
+    Workload::new("packed_remote_bulk32", packed_in_bulk::<false>)
+        .about("as page_remote_bulk32, likewise")
+        .batch(BURST)
+        .rules(BY_MESSAGE),
+    Workload::new("packed_remote_bulk32_touch", packed_in_bulk::<true>)
+        .about("as page_remote_bulk32_touch, likewise")
+        .batch(BURST)
+        .rules(BY_MESSAGE),
+    Workload::new("batch_remote", batches::<false>)
+        .about("32 pages in a Batch that stays where it is: two rings pass the address there and back")
+        .batch(BURST)
+        .rules(BY_MESSAGE),
+    Workload::new("batch_remote_touch", batches::<true>)
+        .about("the same with touch")
+        .batch(BURST)
+        .rules(BY_MESSAGE),
 ];
 
 /// Pages that the pool holds: what the ring and the two bursts can hold, and as many again and more. With 64
@@ -52,18 +74,50 @@ fn roomy() -> PoolParams {
     PoolParams { cache_size: 512, ring_size: 8192, lane_size: 8192, ..pools::packets() }
 }
 
-fn ready<const TOUCH: bool>(
-    allocate: impl Fn(&Bound, &mut Vec<PageBuf>) + 'static,
-    free: impl Fn(&mut Vec<PageBuf>) + Send + 'static,
+/// A buffer of a burst: with one packet.
+pub trait Packet: Send + 'static {
+    fn packet(&self) -> Option<&[u8]>;
+    fn packet_mut(&mut self) -> Option<&mut [u8]>;
+}
+
+impl Packet for PageBuf {
+    #[inline(always)]
+    fn packet(&self) -> Option<&[u8]> {
+        self.packet()
+    }
+    #[inline(always)]
+    fn packet_mut(&mut self) -> Option<&mut [u8]> {
+        self.packet_mut()
+    }
+}
+
+impl Packet for PackedBuf {
+    #[inline(always)]
+    fn packet(&self) -> Option<&[u8]> {
+        self.packet()
+    }
+    #[inline(always)]
+    fn packet_mut(&mut self) -> Option<&mut [u8]> {
+        self.packet_mut()
+    }
+}
+
+fn ready<const TOUCH: bool, B: Packet>(
+    allocate: impl Fn(&Bound, &mut Vec<B>) + 'static,
+    free: impl Fn(&mut Vec<B>) + Send + 'static,
 ) -> Result<Ready, String> {
+    Ok(relay::<TOUCH, B>(filled()?, allocate, free))
+}
+
+fn filled() -> Result<Bound, String> {
     let pool = pools::bound(roomy())?;
     pools::fill(&pool, POPULATION);
-    Ok(relay::<TOUCH>(pool, allocate, free))
+    Ok(pool)
 }
 
 /// Handles, one by one.
 pub fn singly<const TOUCH: bool>() -> Result<Ready, String> {
-    ready::<TOUCH>(|pool, burst| burst.extend((0..BURST).map(|_| pools::page(pool))), Vec::clear)
+    ready::<TOUCH, PageBuf>(|pool, burst| burst.extend((0..BURST).map(|_| pools::page(pool))), Vec::clear)
 }
 
 /// Handles, in bulk.
@@ -72,25 +126,78 @@ pub fn in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
         let got = pool.alloc_bulk(burst, BURST);
         assert_eq!(got, BURST, "the arena has more pages than the workload holds");
     };
-    ready::<TOUCH>(allocate, put_bulk)
+    ready::<TOUCH, PageBuf>(allocate, put_bulk)
+}
+
+/// Packed buffers, one by one.
+pub fn packed_singly<const TOUCH: bool>() -> Result<Ready, String> {
+    let packed = |pool: &Bound| pools::page(pool).pack().expect("a whole page of one pool of few");
+    ready::<TOUCH, PackedBuf>(move |pool, burst| burst.extend((0..BURST).map(|_| packed(pool))), Vec::clear)
+}
+
+/// Packed buffers, in bulk.
+pub fn packed_in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
+    let allocate = |pool: &Bound, burst: &mut Vec<_>| {
+        let got = pool.alloc_packed(burst, BURST);
+        assert_eq!(got, BURST, "the arena has more pages than the workload holds");
+    };
+    ready::<TOUCH, PackedBuf>(allocate, put_packed)
+}
+
+/// Batches of 32 that stay where they are: a ring to the second core has the full ones, another one back the
+/// empty ones, as many pages as the ring of the other rows.
+pub fn batches<const TOUCH: bool>() -> Result<Ready, String> {
+    let pool = filled()?;
+    let counters = pools::counters_of(&pool);
+    let (mut full_tx, mut full_rx) = spsc::ring::<Box<Batch>>();
+    let (mut empty_tx, mut empty_rx) = spsc::ring::<Box<Batch>>();
+    let mut held: Vec<_> = (0..CAPACITY / BURST).map(|_| Box::new(pool.alloc_batch(0))).collect();
+    empty_tx.push(&mut held);
+    let produce = move |n| {
+        for _ in 0..n / BURST {
+            while !empty_rx.pop(&mut held, 1) {
+                spin_loop();
+            }
+            assert_eq!(pool.alloc_batch_into(&mut held[0], BURST), BURST, "the arena has more pages");
+            if TOUCH {
+                (0..BURST).for_each(|at| touch::write(held[0].packet_mut(at), at as u64));
+            }
+            full_tx.push(&mut held);
+        }
+    };
+    let mut done: Vec<Box<Batch>> = Vec::with_capacity(1);
+    let consume = move |n| {
+        for _ in 0..n / BURST {
+            while !full_rx.pop(&mut done, 1) {
+                spin_loop();
+            }
+            if TOUCH {
+                let words = (0..BURST).map(|at| touch::read(done[0].packet_mut(at).map(|packet| &*packet)));
+                black_box(words.fold(0, u64::wrapping_add));
+            }
+            done[0].put();
+            empty_tx.push(&mut done);
+        }
+    };
+    Ok(Ready::two_cores(produce, consume).counting(counters))
 }
 
 /// Bursts that the owner allocates and the second core returns; with `TOUCH` each side looks at each buffer.
-pub fn relay<const TOUCH: bool>(
+pub fn relay<const TOUCH: bool, B: Packet>(
     pool: Bound,
-    allocate: impl Fn(&Bound, &mut Vec<PageBuf>) + 'static,
-    free: impl Fn(&mut Vec<PageBuf>) + Send + 'static,
+    allocate: impl Fn(&Bound, &mut Vec<B>) + 'static,
+    free: impl Fn(&mut Vec<B>) + Send + 'static,
 ) -> Ready {
     let counters = pools::counters_of(&pool);
-    let fill = move |burst: &mut Vec<PageBuf>| {
+    let fill = move |burst: &mut Vec<B>| {
         allocate(&pool, burst);
         if TOUCH {
-            burst.iter_mut().zip(0..).for_each(|(buf, at)| touch::write(buf, at));
+            burst.iter_mut().zip(0..).for_each(|(buf, at)| touch::write(buf.packet_mut(), at));
         }
     };
-    let empty = move |burst: &mut Vec<PageBuf>| {
+    let empty = move |burst: &mut Vec<B>| {
         if TOUCH {
-            black_box(burst.iter().map(touch::read).fold(0, u64::wrapping_add));
+            black_box(burst.iter().map(|buf| touch::read(buf.packet())).fold(0, u64::wrapping_add));
         }
         free(burst);
     };

@@ -1,0 +1,264 @@
+//! A buffer in 8 bytes: half of what a [`PageBuf`] takes in a ring between threads.
+//!
+//! What   16 bits name the pool, by its place in a table of the process; 18 bits say which part of the page,
+//!        30 bits which page.
+//! Who    any thread, as a [`PageBuf`]. It is dropped as one.
+//! I1     it owns its bytes alone: packing consumes the handle, unpacking the packed one.
+//! Cost   to pack a whole page: a load and two compares. To unpack or drop it: a load more than a handle
+//!        takes. Bursts of one pool are filled and returned with one look at the pool.
+
+// UNSAFETY: the pool is reached by address; packed buffers are given up in place, without being dropped.
+#![expect(unsafe_code)]
+
+use std::fmt;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::num::NonZeroU64;
+use std::ptr::NonNull;
+
+use crate::buf::batch::{Batch, put_elsewhere, put_here};
+use crate::buf::bulk::put_parted;
+use crate::buf::handle_bits::FragBits;
+use crate::buf::page_buf::PageBuf;
+use crate::mem::page::{MAX_PAGES, PAGE_SHIFT, PageIdx};
+use crate::returns::pool_core::PoolPtr;
+use crate::returns::pool_slot::pool_at;
+
+/// Where the part begins: above the page's number.
+const PART_SHIFT: u32 = 30;
+/// Where the pool's place begins.
+const POOL_SHIFT: u32 = 48;
+/// log2 of the bytes in which parts are counted: a cache line.
+const LINE_SHIFT: u32 = 6;
+/// Of the part: the length of a fragment in lines, 12 bits; 0 for a whole page.
+const LINES_BITS: u32 = 12;
+const LINES_MASK: u32 = (1 << LINES_BITS) - 1;
+/// The part of a page whose record must be looked up when it returns.
+const SPECIAL: u32 = 1 << LINES_BITS;
+
+const _: () = assert!(MAX_PAGES == 1 << PART_SHIFT, "every page has a number of 30 bits");
+const _: () = assert!(PAGE_SHIFT - LINE_SHIFT + LINES_BITS == POOL_SHIFT - PART_SHIFT, "the part's 18 bits");
+
+/// A [`PageBuf`] in 8 bytes, for rings and queues between threads: owned, and returned to its pool when
+/// dropped, on any thread. [`PageBuf::pack`] makes one, [`unpack`](Self::unpack) makes it a handle again.
+/// Linux: a `netmem_ref`.
+///
+/// Bursts are filled by [`Bound::alloc_packed`](crate::Bound::alloc_packed) and returned by [`put_packed`].
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+/// let (to, from) = std::sync::mpsc::channel();
+/// to.send(pool.alloc_page().unwrap().pack().expect("a whole page"))?;
+/// let mut packed: pagepool::PackedBuf = from.recv()?;
+/// packed.packet_mut().unwrap()[0] = 7;
+/// assert_eq!(packed.unpack().packet().unwrap()[0], 7);
+/// assert_eq!(pool.stats().recycle_cached, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a buffer that is dropped at once was allocated for nothing"]
+#[repr(transparent)]
+pub struct PackedBuf(NonZeroU64);
+
+const _: () = assert!(size_of::<Option<PackedBuf>>() == 8, "eight in a cache line");
+
+impl fmt::Debug for PackedBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PackedBuf").field(&*self.borrowed()).finish()
+    }
+}
+
+impl PageBuf {
+    /// Packs the buffer into 8 bytes. Any thread; a load and two compares for a whole page.
+    ///
+    /// A fragment is packed in whole cache lines: its length is rounded up, as [`into_raw`](Self::into_raw)
+    /// does. Gives the buffer back if it is a fragment that does not begin at a line of its own (`frag_align`
+    /// below 64) or has more than 4095 lines, or if there are more than 65,535 pools.
+    #[inline]
+    pub fn pack(self) -> Result<PackedBuf, PageBuf> {
+        let (pool, bits) = (u64::from(self.pool.slot.number()) << POOL_SHIFT, self.bits.bits());
+        match NonZeroU64::new(pool | bits) {
+            Some(packed) if bits >> PART_SHIFT == 0 && pool != 0 => {
+                std::mem::forget(self);
+                Ok(PackedBuf(packed))
+            }
+            _ => self.pack_part(pool),
+        }
+    }
+
+    /// What is not a plain page, or has no short name of its pool.
+    #[cold]
+    fn pack_part(self, pool: u64) -> Result<PackedBuf, PageBuf> {
+        let (page, frag_bits) = (self.bits.page(), self.bits.frag_bits());
+        let part = match frag_bits.is_frag() {
+            true => self.frag_part(),
+            false => Some(SPECIAL),
+        };
+        match (NonZeroU64::new(pool), part) {
+            (Some(pool), Some(part)) => {
+                std::mem::forget(self);
+                Ok(PackedBuf(pool | u64::from(part) << PART_SHIFT | u64::from(page.0)))
+            }
+            _ => Err(self),
+        }
+    }
+
+    /// Where a fragment begins and how long it is, in lines, if it has its lines to itself.
+    fn frag_part(&self) -> Option<u32> {
+        let (offset, len) = (self.bits.frag_bits().offset(), self.bits.frag_bits().len());
+        let lines = len.div_ceil(1 << LINE_SHIFT) as u32;
+        let fits = lines <= LINES_MASK && self.pool.geometry.frags_aligned_to(1 << LINE_SHIFT);
+        fits.then_some((offset as u32 >> LINE_SHIFT) << LINES_BITS | lines)
+    }
+}
+
+impl PackedBuf {
+    /// Whole pages without a [`PageRef`](crate::PageRef) of this pool, which the caller gives up by their
+    /// numbers; `None` for a pool that has no short name.
+    #[inline(always)]
+    pub(crate) fn packing(pool: PoolPtr) -> Option<impl Fn(u32) -> Self> {
+        let place = NonZeroU64::new(u64::from(pool.slot.number()) << POOL_SHIFT)?;
+        Some(move |page| Self(place | u64::from(page)))
+    }
+
+    /// The buffer as a handle again. Any thread.
+    #[inline]
+    pub fn unpack(self) -> PageBuf {
+        ManuallyDrop::into_inner(ManuallyDrop::new(self).borrowed())
+    }
+
+    #[inline(always)]
+    fn pool(&self) -> PoolPtr {
+        let pool = pool_at((self.0.get() >> POOL_SHIFT) as u16).cast();
+        // SAFETY: I3. The buffer is out, so its pool is there, and in the place that the pool has for life.
+        PoolPtr(unsafe { NonNull::new_unchecked(pool) })
+    }
+
+    #[inline(always)]
+    fn page(&self) -> PageIdx {
+        PageIdx(self.0.get() as u32 & (MAX_PAGES - 1))
+    }
+
+    /// 0 for a whole page.
+    #[inline(always)]
+    fn part(&self) -> u32 {
+        (self.0.get() >> PART_SHIFT) as u32 & ((1 << (POOL_SHIFT - PART_SHIFT)) - 1)
+    }
+
+    /// Its handle, which must not outlive it.
+    #[inline(always)]
+    fn borrowed(&self) -> ManuallyDrop<PageBuf> {
+        let (pool, page, part) = (self.pool(), self.page(), self.part());
+        ManuallyDrop::new(match part {
+            0 => PageBuf::whole(pool, page),
+            SPECIAL => PageBuf::new(pool, page, FragBits::SPECIAL),
+            _ => {
+                let offset = (part >> LINES_BITS) << LINE_SHIFT;
+                let len = (part & LINES_MASK) << LINE_SHIFT;
+                let (page, frag_bits) = FragBits::frag(page, offset as usize, len as usize);
+                PageBuf::new(pool, page, frag_bits)
+            }
+        })
+    }
+
+    /// The bytes for the packet; see [`PageBuf::packet`].
+    #[inline]
+    pub fn packet(&self) -> Option<&[u8]> {
+        let handle = self.borrowed();
+        let packet: *const [u8] = handle.packet()?;
+        // SAFETY: I1, I3. This buffer owns the bytes, and is borrowed as long as they are.
+        Some(unsafe { &*packet })
+    }
+
+    /// The bytes for the packet, for writing; see [`PageBuf::packet_mut`].
+    #[inline]
+    pub fn packet_mut(&mut self) -> Option<&mut [u8]> {
+        let mut handle = self.borrowed();
+        let packet: *mut [u8] = handle.packet_mut()?;
+        // SAFETY: I1, I3. This buffer owns the bytes, and is borrowed exclusively as long as they are.
+        Some(unsafe { &mut *packet })
+    }
+}
+
+impl From<PackedBuf> for PageBuf {
+    #[inline]
+    fn from(packed: PackedBuf) -> Self {
+        packed.unpack()
+    }
+}
+
+impl Drop for PackedBuf {
+    #[inline]
+    fn drop(&mut self) {
+        drop(ManuallyDrop::into_inner(self.borrowed()));
+    }
+}
+
+/// Returns packed buffers of any pools, mixed, and leaves the vector empty with its capacity: as
+/// [`put_bulk`](crate::put_bulk). Any thread. Bursts of whole pages of one pool return with one look at it.
+///
+/// ```
+/// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+/// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+/// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+/// let (frag, page) = (pool.alloc_frag(1024).unwrap(), pool.alloc_page().unwrap());
+/// let mut burst = vec![frag.pack().unwrap(), page.pack().unwrap()];
+/// pagepool::put_packed(&mut burst);
+/// assert_eq!((burst.len(), pool.inflight().out), (0, 0));
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+#[inline]
+pub fn put_packed(burst: &mut Vec<PackedBuf>) {
+    while !burst.is_empty() {
+        let kept = burst.len().saturating_sub(Batch::MAX);
+        let last = burst[kept..].len();
+        // SAFETY: fewer than there are, and all of them initialised. What foreign code that panics leaves
+        // unreturned stays in the vector.
+        unsafe { burst.set_len(kept) };
+        // SAFETY: these were the vector's elements a moment ago, and it is borrowed exclusively.
+        let chunk = unsafe { std::slice::from_raw_parts(burst.as_ptr().wrapping_add(kept), last) };
+        // SAFETY: I1. They were taken out of the vector, and nobody reads them again.
+        unsafe { put_chunk(chunk) };
+    }
+}
+
+/// Returns up to [`Batch::MAX`] packed buffers, at least one.
+///
+/// # Safety
+/// The caller gives them up: it neither reads nor drops any of them again.
+#[inline(always)]
+unsafe fn put_chunk(chunk: &[PackedBuf]) {
+    let mut numbers = [0; Batch::MAX];
+    let first = chunk[0].0.get() >> PART_SHIFT;
+    let mut others = 0;
+    for (packed, number) in chunk.iter().zip(&mut numbers) {
+        others |= packed.0.get() >> PART_SHIFT ^ first;
+        *number = packed.page().0;
+    }
+    if others != 0 || chunk[0].part() != 0 {
+        // SAFETY: I1. What the caller promised.
+        return unsafe { put_mixed(chunk) };
+    }
+    let (pool, pages) = (chunk[0].pool(), &numbers[..chunk.len()]);
+    match pool.owner_here() {
+        Some(owner) => put_here(pool, owner, pages),
+        None => put_elsewhere(pool, pages),
+    }
+}
+
+/// The same for buffers of several pools, fragments, and pages that may have a [`PageRef`](crate::PageRef).
+///
+/// # Safety
+/// As for [`put_chunk`].
+#[inline(never)]
+unsafe fn put_mixed(chunk: &[PackedBuf]) {
+    let mut handles = [const { MaybeUninit::<PageBuf>::uninit() }; Batch::MAX];
+    for (packed, handle) in chunk.iter().zip(&mut handles) {
+        handle.write(ManuallyDrop::into_inner(packed.borrowed()));
+    }
+    // SAFETY: as many handles as the chunk has buffers were written just now.
+    let handles =
+        unsafe { std::slice::from_raw_parts_mut(handles.as_mut_ptr().cast::<PageBuf>(), chunk.len()) };
+    // SAFETY: I1. Each owns what its packed buffer owned, which the caller gave up; nobody reads them again.
+    unsafe { put_parted(handles) };
+}

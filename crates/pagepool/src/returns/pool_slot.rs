@@ -1,0 +1,93 @@
+//! Short names of pools: 16 bits for what an address takes 64.
+//!
+//! What   a table of the process with a place for each live pool; [`PackedBuf`](crate::PackedBuf) finds its
+//!        pool there.
+//! Who    taken when a pool is made, given back when it is freed, under a lock; looked up by any thread that
+//!        holds a buffer of the pool, with a plain load.
+//! Life   a buffer that is out keeps its pool (I3), and the pool its place. So a place is written before the
+//!        first buffer of its pool exists and after the last one returned, and whoever looks was given the
+//!        buffer since: the load needs no ordering.
+//! Limit  65,535 pools at a time; those beyond have no place, and their buffers cannot be packed.
+
+use std::num::NonZeroU16;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::sys::sync::UnseenLock;
+
+/// Zero pages of the program until a pool takes its place.
+static POOLS: [AtomicPtr<()>; 1 << 16] = [const { AtomicPtr::new(null_mut()) }; 1 << 16];
+static FREE: UnseenLock<FreeSlots> = UnseenLock::new(FreeSlots { used: 0, given_back: Vec::new() });
+
+/// The places that are nobody's.
+struct FreeSlots {
+    /// Places that were ever taken: 1 to this.
+    used: u16,
+    given_back: Vec<NonZeroU16>,
+}
+
+impl FreeSlots {
+    fn take(&mut self) -> Option<NonZeroU16> {
+        if let Some(again) = self.given_back.pop() {
+            return Some(again);
+        }
+        self.used = self.used.checked_add(1)?;
+        NonZeroU16::new(self.used)
+    }
+}
+
+/// A pool's place in the table, or none; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct PoolSlot(Option<NonZeroU16>);
+
+impl PoolSlot {
+    /// A place that is nobody's, if there is one.
+    pub(crate) fn take() -> Self {
+        Self(FREE.lock().take())
+    }
+
+    /// Has the place lead to its pool, whose type this table does not know.
+    pub(crate) fn lead_to(&self, pool: NonNull<()>) {
+        if let Some(slot) = self.0 {
+            POOLS[usize::from(slot.get())].store(pool.as_ptr(), Ordering::Relaxed);
+        }
+    }
+
+    /// Its number; 0 is none.
+    #[inline(always)]
+    pub(crate) fn number(&self) -> u16 {
+        self.0.map_or(0, NonZeroU16::get)
+    }
+}
+
+impl Drop for PoolSlot {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0 {
+            POOLS[usize::from(slot.get())].store(null_mut(), Ordering::Relaxed);
+            FREE.lock().given_back.push(slot);
+        }
+    }
+}
+
+/// The pool in a place; null without one.
+#[inline(always)]
+pub(crate) fn pool_at(slot: u16) -> *mut () {
+    POOLS[usize::from(slot)].load(Ordering::Relaxed)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn each_place_is_one_pools_at_a_time() {
+        let mut free = FreeSlots { used: 0, given_back: Vec::new() };
+        let taken: HashSet<_> = std::iter::from_fn(|| free.take()).collect();
+        assert_eq!(taken.len(), 65535);
+        assert_eq!(free.take(), None, "a pool beyond them has no place");
+        free.given_back.push(NonZeroU16::MIN);
+        assert_eq!((free.take(), free.take()), (Some(NonZeroU16::MIN), None));
+    }
+}
