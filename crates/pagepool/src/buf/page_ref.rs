@@ -82,7 +82,7 @@ impl Drop for PageRef {
         let meta = self.provider.area().meta(self.page);
         let before = meta.refs.fetch_sub(1, Ordering::AcqRel); // pairs with clear_record()
         if before & REF_COUNT == 1 && before & LEFT != 0 {
-            meta.refs.fetch_and(EMERGENCY, Ordering::Relaxed);
+            meta.refs.store(before & EMERGENCY, Ordering::Relaxed); // nobody else changes the word any more
             // SAFETY: I1. The page left its pool with this order, and this was its last reference: nobody has
             // it any more.
             unsafe { give_back(&*self.provider, self.order, &[self.page]) };

@@ -347,10 +347,11 @@ impl Area {
         }
         // The one that makes "left, and no reference" true frees the page: this call, or the drop of the last
         // reference.
-        if meta.refs.fetch_or(LEFT, Ordering::AcqRel) & REF_COUNT != 0 {
+        let before = meta.refs.fetch_or(LEFT, Ordering::AcqRel);
+        if before & REF_COUNT != 0 {
             return false;
         }
-        meta.refs.fetch_and(EMERGENCY, Ordering::Relaxed);
+        meta.refs.store(before & EMERGENCY, Ordering::Relaxed); // nobody else changes the word any more
         true
     }
 
@@ -359,7 +360,7 @@ impl Area {
         &self.raw_out
     }
 
-    /// Pages of the regions that are present, in order; for reports and for the end of a pool.
+    /// Pages of the regions that are present, in order; for reports.
     pub(crate) fn present_pages(&self) -> Vec<Range<u32>> {
         let present = self.regions.lock().present.clone();
         (0..present.len()).filter(|&r| present[r]).map(|r| self.region(r).pages()).collect()

@@ -3,13 +3,14 @@
 //! Who    a pool's owner adds itself when it starves, before its last look; whoever gives pages back to the
 //!        provider wakes all, and so do an arena that grows or trims, and a domain that goes and may have
 //!        kept it from growing. A provider of another crate that gets pages in another way wakes nobody.
-//! Pairs  owner: `add` (list, SeqCst fence), then it asks the provider again. Giver: `release`, SeqCst fence,
-//!        list: one of them sees the other.
-//! Cost   where no pool starves: a fence and a load for each release.
+//! Pairs  owner: `add` (list), `raise_all` (heavy fence), then it asks the provider again. Giver: `release`,
+//!        light fence, list: one of them sees the other.
+//! Cost   where no pool starves: a load for each release. The owner pays for both fences, as it does for its
+//!        lanes, by the same call.
 
 use std::sync::Arc;
 
-use crate::sys::sync::{AtomicBool, Lock, Ordering, fence};
+use crate::sys::sync::{AtomicBool, Lock, Ordering, fence, light_fence};
 use crate::sys::wakeup::Wakeup;
 
 /// The pools over one area that wait for pages.
@@ -24,7 +25,7 @@ impl StarvedPools {
         Self { any: AtomicBool::new(false), pools: Lock::new(Vec::new()) }
     }
 
-    /// For a pool's owner: from now on pages that come back wake it.
+    /// For a pool's owner: from now on pages that come back wake it, if a heavy fence follows.
     pub(crate) fn add(&self, wakeup: &Arc<Wakeup>) {
         let mut pools = self.pools.lock();
         if !pools.iter().any(|known| Arc::ptr_eq(known, wakeup)) {
@@ -32,7 +33,7 @@ impl StarvedPools {
         }
         self.any.store(true, Ordering::Relaxed);
         drop(pools);
-        fence(Ordering::SeqCst); // pairs with wake_all()
+        fence(Ordering::SeqCst); // pairs with claim_lane(); wake_all() needs the heavy one that follows
     }
 
     /// The pool ends.
@@ -42,7 +43,7 @@ impl StarvedPools {
 
     /// Pages came back to the provider, or it may have more than before.
     pub(crate) fn wake_all(&self) {
-        fence(Ordering::SeqCst); // pairs with add()
+        light_fence(); // pairs with the heavy fence in raise_all(), after add()
         if self.any.load(Ordering::Relaxed) {
             self.wake_those_that_wait();
         }

@@ -34,9 +34,14 @@ impl Gone {
     /// Gives a page that was counted as released to the provider, now or with its last reference.
     fn give_back(self, page: PageIdx) {
         if self.provider.area().clear_record(page) {
-            // SAFETY: I1. The page came from this provider with the pool's order, and nobody has it any more.
-            unsafe { give_back(&*self.provider, self.order, &[page]) };
+            self.give_free(page);
         }
+    }
+
+    /// Gives a page whose record was cleared, and to which nothing refers.
+    fn give_free(self, page: PageIdx) {
+        // SAFETY: I1. The page came from this provider with the pool's order, and nobody has it any more.
+        unsafe { give_back(&*self.provider, self.order, &[page]) };
     }
 }
 
@@ -156,7 +161,11 @@ impl PoolPtr {
     /// The owner lets a page go.
     pub(crate) fn leave_here(self, _owner: OwnerProof, page: PageIdx) {
         self.own.counts.release.add(1);
-        self.gone().give_back(page);
+        // The pool is there until foreign code runs: only the owner's thread could end it. So a page that its
+        // last reference will free, as in Linux's slow path, needs no count of the provider.
+        if self.area.clear_record(page) {
+            self.gone().give_free(page);
+        }
     }
 
     /// A page that is nowhere but with its caller leaves the pool; on any thread.
