@@ -331,6 +331,26 @@ fn exhaustion_brings_what_there_is_and_is_no_error() {
 }
 
 #[test]
+fn idle_pages_are_merged_before_the_arena_grows() {
+    let arena = arena(12 * MIB);
+    let all = reserve(&arena, 0, None, 1024); // the first region
+    let apart: Vec<_> = all.iter().copied().filter(|page| page.0 % 2 == 0).take(64).collect();
+    release(&*arena, 0, &apart);
+    assert_eq!(
+        reserve(&arena, 3, None, 128).len(),
+        128,
+        "the second region: no two idle pages are neighbours"
+    );
+    assert_eq!(arena.description().committed_bytes, 8 * MIB);
+    // All 64 lie ready for the next request of one page, then 8 of them are others, which are a block.
+    release(&*arena, 0, &reserve(&arena, 0, None, 64));
+    reserve(&arena, 0, None, 8);
+    release(&*arena, 0, &(512..520).map(PageIdx).collect::<Vec<_>>());
+    assert_eq!(reserve(&arena, 3, None, 1), [PageIdx(512)]);
+    assert_eq!(arena.description().committed_bytes, 8 * MIB);
+}
+
+#[test]
 fn trim_gives_back_idle_regions_and_they_come_back_clean() {
     let arena = arena(16 * MIB);
     let pages = reserve(&arena, 0, None, 4096);

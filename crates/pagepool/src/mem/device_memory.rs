@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::mem::area::{Area, REGION_SHIFT};
 use crate::mem::arena::backing::bytes;
-use crate::mem::arena::free_pages::FreePages;
+use crate::mem::arena::free_pages::{FreePages, Search};
 use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx};
 use crate::mem::provider::Provider;
 
@@ -75,8 +75,11 @@ unsafe impl Provider for DeviceMemory {
         if order > MAX_ORDER || out.is_empty() {
             return 0;
         }
-        let taken = self.free.take(order, node, out);
-        if taken == 0 && node.is_some() { self.free.take(order, None, &mut out[..1]) } else { taken }
+        let taken = self.free.take(order, node, out, Search::Usual);
+        if taken > 0 || node.is_none() {
+            return taken;
+        }
+        self.free.take(order, None, &mut out[..1], Search::Usual)
     }
 
     unsafe fn release(&self, order: u8, pages: &[PageIdx]) {

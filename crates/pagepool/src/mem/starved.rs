@@ -41,6 +41,12 @@ impl StarvedPools {
         self.pools.lock().retain(|known| !Arc::ptr_eq(known, wakeup));
     }
 
+    /// Whether a pool was added that nobody has woken since. To the owner that added it this is exact: either
+    /// it finds the pool listed, or the pool is being woken.
+    pub(crate) fn are_listed(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
     /// Pages came back to the provider, or it may have more than before.
     pub(crate) fn wake_all(&self) {
         light_fence(); // pairs with the heavy fence in raise_all(), after add()

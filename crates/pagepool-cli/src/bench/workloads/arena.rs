@@ -22,6 +22,9 @@ pub const TABLE: &[Workload] = &[
         .linux("page_bench04_bulk 64")
         .about("reserve 64 pages of 4 KiB in one call, release them in one call")
         .batch(64),
+    Workload::new("arena_bulk64_refused", bulk_beside_a_refusal)
+        .about("the same where no two pages are neighbours, and between the calls a request of order 3")
+        .batch(64),
 ];
 
 fn reserve_release<const N: usize>(order: u8) -> Result<Ready, String> {
@@ -34,6 +37,26 @@ fn reserve_release<const N: usize>(order: u8) -> Result<Ready, String> {
             black_box(&pages);
             // SAFETY: they were reserved just now with this order, and nobody uses them.
             unsafe { arena.release(order, &pages) };
+        }
+    }))
+}
+
+/// As [`reserve_release`] of 64 pages. The arena has no others, and no 32 KiB together.
+fn bulk_beside_a_refusal() -> Result<Ready, String> {
+    const FREE: usize = 64;
+    let arena = pools::arena(2 * FREE)?;
+    let mut all = [PageIdx(0); 2 * FREE];
+    assert_eq!(arena.reserve(0, None, &mut all), all.len(), "nobody else has pages of this arena");
+    let mut pages: [PageIdx; FREE] = std::array::from_fn(|i| PageIdx(2 * i as u32));
+    // SAFETY: every second page of the arena, all of which were reserved just now.
+    unsafe { arena.release(0, &pages) };
+    Ok(Ready::one_core(move |n| {
+        for _ in 0..n / FREE {
+            assert_eq!(arena.reserve(0, None, &mut pages), FREE, "as many as are free");
+            black_box(&pages);
+            // SAFETY: they were reserved just now with this order, and nobody uses them.
+            unsafe { arena.release(0, &pages) };
+            assert_eq!(arena.reserve(3, None, &mut [PageIdx(0)]), 0, "no two pages are neighbours");
         }
     }))
 }

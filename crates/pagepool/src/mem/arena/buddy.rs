@@ -50,6 +50,11 @@ impl Buddy {
         })
     }
 
+    /// The area whose pages these are.
+    pub(crate) fn area(&self) -> &Area {
+        &self.area
+    }
+
     /// The list that a page belongs to.
     pub(crate) fn list_of(&self, page: PageIdx) -> usize {
         if self.lists.len() == 1 {

@@ -1,8 +1,11 @@
 //! Free pages of a provider: hot stacks over a buddy allocator, under one short lock.
 //!
 //! What   per node and order a stack of page numbers, last in first out, so that bulk requests are a copy;
-//!        below them [`Buddy`]. A request that neither satisfies first pours the node's stacks into the
-//!        buddy, so that idle pages of one order can become pages of another.
+//!        below them [`Buddy`]. A request that neither satisfies may pour the node's stacks into the buddy,
+//!        so that idle pages of one order can become pages of another.
+//! Pour   moving a page there and back costs ten times what taking it does, so a pour that served nobody is
+//!        remembered, and requests that it would have served no better are refused with nothing moved:
+//!        always while no page has come back since; and for a while after that, as [`Vain`] says.
 //! Who    any thread. The lock is never held while foreign code runs or memory is faulted in.
 //! I1     a page is in a stack, in the buddy, or out. Builds with debug assertions keep a byte per page that
 //!        says which are out, and refuse a page that comes back twice.
@@ -28,6 +31,11 @@ const HOT_LEAST: usize = 4;
 /// log2 of the fragments that a refill cuts a block into at most.
 const REFILL_SHIFT: u8 = 6;
 
+/// Entries that a request may always pour.
+const POUR_AT_ONCE: u64 = 8;
+/// Pages that must come back to pay for pouring one entry, if no request is refused meanwhile.
+const RETURNS_PER_ENTRY: u64 = 64;
+
 /// The free pages of one area.
 pub(crate) struct FreePages {
     state: Lock<FreeState>,
@@ -37,8 +45,11 @@ struct FreeState {
     /// Stack of `list * ORDERS + order`.
     hot: Box<[HotStack]>,
     buddy: Buddy,
-    /// Base pages in stacks and buddy.
-    free: u64,
+    /// Of each list its last pour, if that was in vain.
+    vain: Box<[Vain]>,
+    /// Base pages that ever became free, and that ever stopped to be: the difference is in stacks and buddy.
+    came: u64,
+    went: u64,
     /// Base pages in present regions.
     present: u64,
     /// Order plus one of each base page that is out.
@@ -68,23 +79,67 @@ impl HotStack {
         let n = self.len.min(out.len());
         // From the top, in the order in which they lie: one copy, and the page that was freed last is in it.
         self.len -= n;
-        out[..n].copy_from_slice(&self.slots[self.len..self.len + n]);
+        copy(&mut out[..n], &self.slots[self.len..self.len + n]);
         n
     }
 
     /// Puts all of `pages` on the stack; the caller has made room.
     #[inline]
     fn push(&mut self, pages: &[PageIdx]) {
-        self.slots[self.len..self.len + pages.len()].copy_from_slice(pages);
+        copy(&mut self.slots[self.len..self.len + pages.len()], pages);
         self.len += pages.len();
     }
+}
+
+/// Copies as many pages; for a single one, as a `PageRef` gives back, without a call.
+#[inline(always)]
+fn copy(to: &mut [PageIdx], from: &[PageIdx]) {
+    match (to, from) {
+        ([to], [from]) => *to = *from,
+        (to, from) => to.copy_from_slice(from),
+    }
+}
+
+/// A pour that served nobody, and what has happened since.
+///
+/// What is promised to a request that only pages in stacks could serve, if they were merged:
+/// * It is refused for good, with nothing moved, while no page has come back.
+/// * It is served at once if a block's worth of pages more is free than at any pour in vain since one that
+///   served, if at most [`POUR_AT_ONCE`] entries must move, if the asker is [thorough](Search::Thorough), or
+///   if a pool waits for pages of this area.
+/// * Otherwise it pays first: each refusal, and each [`RETURNS_PER_ENTRY`] pages that come back, move one
+///   entry. So it is refused at most as many times as the stacks have entries (about 2,000), and moving costs
+///   a request or a return no more than that.
+#[derive(Clone)]
+struct Vain {
+    /// No block of this order or a higher one came of it; above [`MAX_ORDER`] there was no such pour.
+    order: u8,
+    /// The list's free base pages: the most at any pour in vain since one that served.
+    free: u64,
+    /// [`FreeState::came`] at the pour.
+    came: u64,
+    /// Requests that were refused since, though pages had come back.
+    refused: u64,
+}
+
+impl Vain {
+    const NONE: Self = Self { order: MAX_ORDER + 1, free: 0, came: 0, refused: 0 };
+}
+
+/// How hard a request looks for pages that would have to be merged first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Search {
+    /// As cheap as [`Vain`] says.
+    Usual,
+    /// Until nothing that is free can serve: what a refusal costs is dearer than a pour.
+    Thorough,
 }
 
 /// In a few words: stacks and buddy have an entry per page.
 impl fmt::Debug for FreePages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.lock();
-        let (free, present) = (state.free, state.present);
+        let (free, present) = (state.free(), state.present);
         f.debug_struct("FreePages").field("free", &free).field("present", &present).finish_non_exhaustive()
     }
 }
@@ -98,7 +153,9 @@ impl FreePages {
         let state = FreeState {
             hot: (0..lists * ORDERS).map(|i| HotStack::new(each, i % ORDERS)).collect(),
             buddy: Buddy::new(area.clone(), lists)?,
-            free: 0,
+            vain: vec![Vain::NONE; lists].into(),
+            came: 0,
+            went: 0,
             present: 0,
             #[cfg(debug_assertions)]
             out: crate::sys::table::zeroed(area.pages() as usize)?,
@@ -108,11 +165,13 @@ impl FreePages {
 
     /// Fills `out` from the front with free pages of `order`, on `node` if one is given, and says how many.
     #[inline]
-    pub(crate) fn take(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx]) -> usize {
+    pub(crate) fn take(&self, order: u8, node: Option<NodeId>, out: &mut [PageIdx], search: Search) -> usize {
         let mut state = self.state.lock();
         let taken = match node {
-            Some(node) => state.buddy.list_of_node(node).map_or(0, |list| state.take(list, order, out)),
-            None => state.take_any(order, out),
+            Some(node) => {
+                state.buddy.list_of_node(node).map_or(0, |list| state.take(list, order, out, search))
+            }
+            None => state.take_any(order, out, search),
         };
         state.went_out(order, &out[..taken]);
         taken
@@ -152,13 +211,13 @@ impl FreePages {
         let mut state = self.state.lock();
         // Pages in hot stacks are free too, but only the buddy knows whether a region is complete.
         for list in 0..state.buddy.lists() {
-            state.pour(list);
+            state.pour(list, 0..ORDERS as u8);
         }
         let done = state.buddy.withdraw(region);
         // If it failed the stacks stay poured: the next request refills them from the buddy.
         if done {
             let pages = state.buddy.pages_of(region);
-            state.free -= u64::from(pages.end - pages.start);
+            state.went += u64::from(pages.end - pages.start);
             state.present -= u64::from(pages.end - pages.start);
         }
         done
@@ -179,7 +238,7 @@ impl FreePages {
     /// Base pages that are out.
     pub(crate) fn out(&self) -> u64 {
         let state = self.state.lock();
-        state.present - state.free
+        state.present - state.free()
     }
 }
 
@@ -188,37 +247,86 @@ impl FreeState {
         &mut self.hot[list * ORDERS + usize::from(order)]
     }
 
-    #[inline]
-    fn take(&mut self, list: usize, order: u8, out: &mut [PageIdx]) -> usize {
-        let taken = self.stack(list, order).pop(out);
-        if taken == out.len() { taken } else { taken + self.take_slow(list, order, &mut out[taken..]) }
+    /// Base pages in stacks and buddy.
+    fn free(&self) -> u64 {
+        self.came - self.went
     }
 
-    fn take_any(&mut self, order: u8, out: &mut [PageIdx]) -> usize {
+    #[inline]
+    fn take(&mut self, list: usize, order: u8, out: &mut [PageIdx], search: Search) -> usize {
+        let taken = self.stack(list, order).pop(out);
+        if taken == out.len() {
+            return taken;
+        }
+        taken + self.take_slow(list, order, &mut out[taken..], search)
+    }
+
+    fn take_any(&mut self, order: u8, out: &mut [PageIdx], search: Search) -> usize {
         let mut taken = 0;
         // In the order of nodes: who names no node gets the lowest one that has pages.
         for list in 0..self.buddy.lists() {
-            taken += self.take(list, order, &mut out[taken..]);
+            taken += self.take(list, order, &mut out[taken..], search);
         }
         taken
     }
 
     #[cold]
-    fn take_slow(&mut self, list: usize, order: u8, out: &mut [PageIdx]) -> usize {
-        let mut taken = 0;
-        let mut poured = false;
-        while taken < out.len() {
-            if self.refill(list, order, out.len() - taken) {
-                taken += self.stack(list, order).pop(&mut out[taken..]);
-            // Idle pages of other orders may merge into blocks of this one. Once is enough: nothing fills the
-            // stacks meanwhile.
-            } else if poured || self.pour(list) == 0 {
-                break;
-            } else {
-                poured = true;
-            }
+    fn take_slow(&mut self, list: usize, order: u8, out: &mut [PageIdx], search: Search) -> usize {
+        let mut taken = self.take_from_buddy(list, order, out);
+        // Idle pages of higher orders need no merging, only cutting.
+        if taken < out.len() && self.pour(list, order + 1..ORDERS as u8) > 0 {
+            taken += self.take_from_buddy(list, order, &mut out[taken..]);
+        }
+        // Those of lower orders may merge. Once is enough: nothing fills the stacks meanwhile.
+        if taken < out.len() && self.may_pour(list, order, search) {
+            self.pour(list, 0..order);
+            let more = self.take_from_buddy(list, order, &mut out[taken..]);
+            self.note_pour(list, order, more > 0);
+            taken += more;
         }
         taken
+    }
+
+    fn take_from_buddy(&mut self, list: usize, order: u8, out: &mut [PageIdx]) -> usize {
+        let mut taken = 0;
+        while taken < out.len() && self.refill(list, order, out.len() - taken) {
+            taken += self.stack(list, order).pop(&mut out[taken..]);
+        }
+        taken
+    }
+
+    /// Whether merging what lies in the stacks of lower orders could serve a request that nothing else can,
+    /// and is not too dear.
+    fn may_pour(&mut self, list: usize, order: u8, search: Search) -> bool {
+        let lower = &self.hot[list * ORDERS..][..order.into()];
+        let entries: u64 = lower.iter().map(|stack| stack.len as u64).sum();
+        let idle: u64 = lower.iter().zip(0..).map(|(stack, o)| (stack.len as u64) << o).sum();
+        let free = idle + self.buddy.could_give(list, 0);
+        let block = 1 << order;
+        let vain = &mut self.vain[list];
+        let returned = self.came - vain.came;
+        let known = order >= vain.order;
+        if entries == 0 || free < block || known && returned == 0 {
+            return false; // for certain: the buddy has all, or too little, or no page more than it had then
+        }
+        let earned = POUR_AT_ONCE + vain.refused + returned / RETURNS_PER_ENTRY;
+        // A pool that sleeps asks once more, and then not before it is woken: it must not miss a page.
+        let is_waited_for = self.buddy.area().starved().are_listed();
+        let thorough = search == Search::Thorough || is_waited_for;
+        let pours = !known || thorough || free >= vain.free + block || entries <= earned;
+        vain.refused += u64::from(!pours);
+        pours
+    }
+
+    /// Remembers a pour that served nobody; one that served makes those before forgotten.
+    fn note_pour(&mut self, list: usize, order: u8, served: bool) {
+        let free = self.buddy.could_give(list, 0); // the stacks are empty
+        let vain = &mut self.vain[list];
+        *vain = if served {
+            Vain::NONE
+        } else {
+            Vain { order, free: vain.free.max(free), came: self.came, refused: 0 }
+        };
     }
 
     /// Cuts blocks into an empty hot stack until `want` pages are in it, or it is full; says whether any
@@ -238,13 +346,15 @@ impl FreeState {
         stack.len > 0
     }
 
-    /// Pours the hot stacks of a node into the buddy; says how many entries that were.
-    fn pour(&mut self, list: usize) -> usize {
+    /// Pours the hot stacks of a node and these orders into the buddy; says how many entries that were.
+    fn pour(&mut self, list: usize, orders: Range<u8>) -> usize {
         let mut poured = 0;
-        for order in 0..=MAX_ORDER {
+        for order in orders {
             let len = self.stack(list, order).len;
-            self.spill(list, order, len);
-            poured += len;
+            if len > 0 {
+                self.spill(list, order, len);
+                poured += len;
+            }
         }
         poured
     }
@@ -279,7 +389,7 @@ impl FreeState {
     }
 
     fn add(&mut self, pages: Range<u32>) {
-        self.free += u64::from(pages.end - pages.start);
+        self.came += u64::from(pages.end - pages.start);
         self.present += u64::from(pages.end - pages.start);
         self.buddy.add(pages);
     }
@@ -287,7 +397,7 @@ impl FreeState {
     #[inline]
     fn went_out(&mut self, order: u8, pages: &[PageIdx]) {
         // One count for all: which pages are out is kept in debug builds alone, for it touches a byte a page.
-        self.free -= (pages.len() as u64) << order;
+        self.went += (pages.len() as u64) << order;
         #[cfg(debug_assertions)]
         for base in pages.iter().flat_map(|page| page.0..page.0 + (1 << order)) {
             let was = std::mem::replace(&mut self.out[base as usize], order + 1);
@@ -297,7 +407,7 @@ impl FreeState {
 
     #[inline]
     fn came_back(&mut self, order: u8, pages: &[PageIdx]) {
-        self.free += (pages.len() as u64) << order;
+        self.came += (pages.len() as u64) << order;
         #[cfg(debug_assertions)]
         for page in pages {
             let in_range = u64::from(page.0) + (1 << order) <= self.out.len() as u64;
@@ -323,9 +433,11 @@ impl FreeState {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::Search::{Thorough, Usual};
     use super::*;
     use crate::mem::area::REGION_SHIFT;
     use crate::mem::page::PAGE_SHIFT;
+    use crate::sys::wakeup::Wakeup;
 
     fn free(pages: u64) -> FreePages {
         let area = Area::unreadable(pages << PAGE_SHIFT, REGION_SHIFT, NodeId(0)).expect("a small area");
@@ -338,11 +450,11 @@ mod tests {
     fn the_page_that_came_back_last_goes_out_first() {
         let f = free(256);
         let mut out = [PageIdx(0); 4];
-        assert_eq!(f.take(0, None, &mut out), 4);
+        assert_eq!(f.take(0, None, &mut out, Usual), 4);
         assert!(out.is_sorted(), "{out:?}");
         f.give(0, &out[1..3]);
         let mut one = [PageIdx(0)];
-        f.take(0, None, &mut one);
+        f.take(0, None, &mut one, Usual);
         assert_eq!(one[0], out[2]);
     }
 
@@ -350,10 +462,10 @@ mod tests {
     fn idle_pages_of_one_order_become_pages_of_another() {
         let f = free(1024);
         let mut small = vec![PageIdx(0); 1024];
-        assert_eq!(f.take(0, None, &mut small), 1024);
+        assert_eq!(f.take(0, None, &mut small, Usual), 1024);
         assert_eq!(f.out(), 1024);
         f.give(0, &small);
-        assert_eq!(f.take(10, None, &mut small[..2]), 1, "the hot stack is poured out and merged");
+        assert_eq!(f.take(10, None, &mut small[..2], Usual), 1, "the hot stack is poured out and merged");
         assert_eq!((f.count(0), f.out()), (0, 1024));
     }
 
@@ -361,7 +473,7 @@ mod tests {
     fn counting_is_exact_with_mixed_orders() {
         let f = free(64);
         let mut out = [PageIdx(0); 3];
-        assert_eq!(f.take(3, None, &mut out), 3);
+        assert_eq!(f.take(3, None, &mut out, Usual), 3);
         assert_eq!((f.out(), f.count(0)), (24, 40));
         f.give(3, &out);
         assert_eq!((f.out(), f.count(0)), (0, 64));
@@ -369,15 +481,131 @@ mod tests {
         assert_eq!((f.out(), f.count(0)), (0, 0));
     }
 
+    fn pages(numbers: impl Iterator<Item = u32>) -> Vec<PageIdx> {
+        numbers.map(PageIdx).collect()
+    }
+
+    /// 1,024 pages of which 64 are free, no two of them neighbours, with all 64 in the hot stack: after a
+    /// pour in vain they went out once more, and came back.
+    fn scattered() -> FreePages {
+        let f = free(1024);
+        let mut out = vec![PageIdx(0); 1024];
+        assert_eq!(f.take(0, None, &mut out, Usual), 1024);
+        f.give(0, &pages((0..128).step_by(2)));
+        assert_eq!(blocks(&f, Usual), None);
+        churn(&f);
+        f
+    }
+
+    /// 64 pages out, and back.
+    fn churn(f: &FreePages) {
+        let mut out = [PageIdx(0); 64];
+        assert_eq!(f.take(0, None, &mut out, Usual), 64);
+        f.give(0, &out);
+    }
+
+    /// A request for a block of 8 pages.
+    fn blocks(f: &FreePages, search: Search) -> Option<PageIdx> {
+        let mut out = [PageIdx(0)];
+        (f.take(3, None, &mut out, search) == 1).then_some(out[0])
+    }
+
+    fn idle(f: &FreePages) -> usize {
+        f.state.lock().hot[0].len
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_served_moves_nothing() {
+        let f = scattered();
+        let mut pours = 0;
+        for _ in 0..1000 {
+            assert_eq!((blocks(&f, Usual), f.count(0)), (None, 64));
+            pours += u32::from(idle(&f) == 0);
+            assert!(blocks(&f, Usual).is_none() && blocks(&f, Usual).is_none());
+            churn(&f);
+        }
+        // Of the 64 entries 8 are free of charge; three refusals and 64 pages that come back pay for four.
+        assert!((50..=1000 / 14).contains(&pours), "{pours} pours in 1,000 rounds");
+    }
+
+    #[test]
+    fn while_no_page_comes_back_a_refusal_is_for_good() {
+        let f = scattered();
+        assert_eq!(blocks(&f, Thorough), None, "poured");
+        let mut out = [PageIdx(0); 40];
+        f.take(0, None, &mut out, Usual);
+        let before = idle(&f);
+        (0..10_000).for_each(|_| assert_eq!(blocks(&f, Thorough), None));
+        assert_eq!(idle(&f), before);
+    }
+
+    #[test]
+    fn a_block_s_worth_of_pages_more_is_looked_at_at_once() {
+        let f = scattered();
+        f.give(0, &pages(201..208));
+        assert_eq!(blocks(&f, Usual), None);
+        f.give(0, &pages(200..201));
+        assert_eq!(blocks(&f, Usual), Some(PageIdx(200)));
+    }
+
+    /// Eight pages of those that are apart go out, and a block comes back in eight pages.
+    fn as_many_but_a_block(f: &FreePages) {
+        f.take(0, None, &mut [PageIdx(0); 8], Usual);
+        f.give(0, &pages(200..208));
+        assert_eq!((f.count(0), idle(f)), (64, 64));
+    }
+
+    #[test]
+    fn as_many_pages_in_another_place_are_found_after_as_many_refusals() {
+        let f = scattered();
+        as_many_but_a_block(&f);
+        let refused = (0..1000).take_while(|_| blocks(&f, Usual).is_none()).count();
+        assert_eq!(refused, 64 - 8 - 1, "of 64 entries 8 are free, and 64 pages came back in the churn");
+    }
+
+    #[test]
+    fn who_is_thorough_or_is_about_to_sleep_finds_them_at_once() {
+        let f = scattered();
+        as_many_but_a_block(&f);
+        assert_eq!(blocks(&f, Thorough), Some(PageIdx(200)));
+        let f = scattered();
+        as_many_but_a_block(&f);
+        f.state.lock().buddy.area().starved().add(&Arc::new(Wakeup::new(None)));
+        assert_eq!(blocks(&f, Usual), Some(PageIdx(200)));
+    }
+
+    #[test]
+    fn few_entries_are_always_moved() {
+        let f = scattered();
+        assert_eq!(blocks(&f, Thorough), None);
+        let mut out = [PageIdx(0); 8];
+        f.take(0, None, &mut out, Usual);
+        f.give(0, &pages(200..208));
+        assert!(idle(&f) <= 8);
+        assert_eq!(blocks(&f, Usual), Some(PageIdx(200)));
+    }
+
+    #[test]
+    fn a_block_is_cut_without_moving_the_pages_beside_it() {
+        let f = scattered();
+        f.give(0, &pages(200..208));
+        let block = blocks(&f, Usual).expect("eight pages more");
+        churn(&f);
+        f.give(3, &[block]);
+        let mut out = [PageIdx(0)];
+        assert_eq!(f.take(2, None, &mut out, Usual), 1);
+        assert_eq!((out[0].head(3), idle(&f)), (block, 64));
+    }
+
     #[test]
     fn more_than_a_stack_holds_goes_both_ways() {
         let f = free(8192);
         let mut all = vec![PageIdx(0); 9000];
-        assert_eq!(f.take(0, None, &mut all), 8192);
+        assert_eq!(f.take(0, None, &mut all, Usual), 8192);
         f.give(0, &all[..700]);
         f.give(0, &all[700..8192]);
         assert_eq!(f.out(), 0);
-        assert_eq!(f.take(10, None, &mut all), 8);
+        assert_eq!(f.take(10, None, &mut all, Usual), 8);
     }
 
     #[test]
@@ -400,7 +628,7 @@ mod tests {
     fn a_double_release_is_noticed() {
         let f = free(64);
         let mut out = [PageIdx(0); 2];
-        f.take(0, None, &mut out);
+        f.take(0, None, &mut out, Usual);
         f.give(0, &out);
         f.give(0, &out[..1]);
     }
