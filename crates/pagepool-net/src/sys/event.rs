@@ -84,7 +84,7 @@ fn entry(fd: Option<BorrowedFd<'_>>) -> libc::pollfd {
 
 fn poll(polled: &mut [libc::pollfd], timeout: Duration) {
     let limit = libc::timespec {
-        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: i32::try_from(timeout.as_secs()).unwrap_or(i32::MAX).into(), // 68 years
         tv_nsec: timeout.subsec_nanos().into(),
     };
     let (at, len) = (polled.as_mut_ptr(), polled.len() as libc::nfds_t);

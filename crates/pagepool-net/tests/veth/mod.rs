@@ -71,11 +71,11 @@ pub fn interrupt_me(after: Duration) -> Joined {
     // SAFETY: the handler does nothing.
     unsafe { libc::signal(libc::SIGUSR1, nothing as extern "C" fn(libc::c_int) as libc::sighandler_t) };
     // SAFETY: the call takes nothing.
-    let me = unsafe { libc::pthread_self() };
+    let me = unsafe { libc::pthread_self() } as usize; // a pointer in musl
     Joined(Some(std::thread::spawn(move || {
         std::thread::sleep(after);
         // SAFETY: that thread joins this one before it ends.
-        assert_eq!(unsafe { libc::pthread_kill(me, libc::SIGUSR1) }, 0);
+        assert_eq!(unsafe { libc::pthread_kill(me as libc::pthread_t, libc::SIGUSR1) }, 0);
     })))
 }
 

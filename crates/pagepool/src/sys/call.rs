@@ -101,7 +101,7 @@ pub(crate) fn eventfd_take(mut event: &File) -> u64 {
 /// time was not over. May return early: the caller looks at the word again.
 pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> bool {
     let limit = timeout.map(|t| libc::timespec {
-        tv_sec: libc::time_t::try_from(t.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: i32::try_from(t.as_secs()).unwrap_or(i32::MAX).into(), // 68 years
         tv_nsec: t.subsec_nanos().into(),
     });
     let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);

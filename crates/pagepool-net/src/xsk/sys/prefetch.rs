@@ -1,7 +1,7 @@
 //! Prefetches: the CPU fetches a cache line while it executes on. On x86-64; elsewhere they do nothing.
 
 // UNSAFETY: two instructions that read and change nothing, whatever the address.
-#![expect(unsafe_code)]
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::{
