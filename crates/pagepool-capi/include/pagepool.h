@@ -174,7 +174,8 @@ struct pagepool_arena_params {
     size_t size;
     /**
      * The largest size of the arena in bytes: a multiple of 4096, or of the huge page size for the hugetlb
-     * kinds. 0 means 64 MiB. With PAGEPOOL_BACKING_CALLER it is the length of `memory`.
+     * kinds; rounded up to the system's page, if that is larger (arm64). 0 means 64 MiB. With
+     * PAGEPOOL_BACKING_CALLER it is the length of `memory`.
      */
     uint64_t max_bytes;
     /**

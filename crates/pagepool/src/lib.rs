@@ -118,7 +118,7 @@ pub use mem::area::{Area, REGION_SHIFT};
 pub use mem::arena::backing::{Backing, OnMissingHuge};
 pub use mem::arena::params::{ArenaParams, Description, NodePolicy};
 pub use mem::dma::{DeviceAddr, DmaDomain, DomainId, IdentityDomain, Mapping, OffsetDomain, Region};
-pub use mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx};
+pub use mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, system_page_size};
 pub use mem::provider::Provider;
 pub use mem::topology::Topology;
 pub use mem::*; // the providers

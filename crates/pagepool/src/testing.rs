@@ -13,6 +13,7 @@ mod packet_op;
 mod packets;
 mod plain;
 mod run;
+mod system_page;
 
 pub use conformance::conformance_provider;
 pub use fail_nth::FailNth;
@@ -23,3 +24,4 @@ pub use packet_op::{PacketOp, PacketSetup};
 pub use packets::run_packets;
 pub use plain::PlainMemory;
 pub use run::run;
+pub use system_page::SystemPage;

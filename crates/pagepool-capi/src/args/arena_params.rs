@@ -20,7 +20,8 @@ pub struct ArenaParamsC {
     /// sizeof(struct pagepool_arena_params): fields can be added at the end.
     pub size: usize,
     /// The largest size of the arena in bytes: a multiple of 4096, or of the huge page size for the hugetlb
-    /// kinds. 0 means 64 MiB. With PAGEPOOL_BACKING_CALLER it is the length of `memory`.
+    /// kinds; rounded up to the system's page, if that is larger (arm64). 0 means 64 MiB. With
+    /// PAGEPOOL_BACKING_CALLER it is the length of `memory`.
     pub max_bytes: u64,
     /// The kind of memory: one of PAGEPOOL_BACKING_.
     pub backing: u32,

@@ -14,7 +14,7 @@ const MAX_RING: u32 = 1 << 16;
 pub(crate) const XDP_HEADROOM: u32 = 256;
 /// The least chunk. Linux: `XDP_UMEM_MIN_CHUNK_SIZE`.
 const MIN_CHUNK: u32 = 2048;
-/// The most: a page of memory.
+/// The most: a page of a pool. The kernel takes more where its own page is larger.
 const PAGE: u32 = 4096;
 
 /// Whether the driver uses the UMEM directly (zero copy), or the kernel copies.
@@ -82,7 +82,7 @@ impl UmemParams {
         let fits = (MIN_CHUNK..=PAGE).contains(&chunk) && chunk.is_multiple_of(64);
         if !fits || !(self.unaligned || chunk.is_power_of_two()) {
             let must_be = match self.unaligned {
-                true => "a multiple of 64 from 2048 to 4096: the kernel takes no chunk beyond a page",
+                true => "a multiple of 64 from 2048 to 4096: a chunk lies in one page of a pool",
                 false => "2048 or 4096: other sizes need unaligned chunks",
             };
             return Err(parameter("chunk_size", chunk, must_be));
@@ -233,7 +233,7 @@ mod tests {
         );
         let refused = "chunk_size is 3072, but must be 2048 or 4096: other sizes need unaligned chunks";
         assert_eq!(umem(3072, 0, false).unwrap_err(), refused);
-        assert!(umem(8192, 0, true).unwrap_err().contains("no chunk beyond a page"));
+        assert!(umem(8192, 0, true).unwrap_err().contains("a chunk lies in one page of a pool"));
         assert!(
             umem(2048, 1729, false).unwrap_err().starts_with("headroom is 1729, but must be at most 1728")
         );

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use pagepool::{DeviceAddr, DmaDomain, DomainId, Error, PAGE_SIZE, Provider, Region};
+use pagepool::{DeviceAddr, DmaDomain, DomainId, Error, PAGE_SIZE, Provider, Region, system_page_size};
 
 use super::layout::Layout;
 use super::params::{UmemParams, XDP_HEADROOM, XskMode};
@@ -59,6 +59,16 @@ impl Umem {
         let Some(addr) = area.base() else {
             return Err(Error::Unsupported { what: format!("{}, and must be readable by the CPU", what()) });
         };
+        // Only memory of a caller can begin within a page of a system with larger ones than a pool's.
+        let page = system_page_size();
+        if !addr.is_multiple_of(page) {
+            let what = format!(
+                "{}, and must begin at a multiple of {page} bytes, the system's page, but begins at \
+                 {addr:#x}: align it, or use an arena's own memory",
+                what()
+            );
+            return Err(Error::Unsupported { what });
+        }
         // The kernel pins every page now, and does not follow what is committed later.
         if area.present_bytes() < len {
             let what = format!(

@@ -32,7 +32,7 @@ use crate::mem::area::Area;
 use crate::mem::arena::backing::{ArenaMemory, Backing, Commit};
 use crate::mem::arena::free_pages::{FreePages, Search};
 use crate::mem::arena::params::{ArenaParams, Description, NodePolicy};
-use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx};
+use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, system_page_size};
 use crate::mem::provider::Provider;
 use crate::mem::topology::Topology;
 use crate::sys::memory::{Placement, Reservation, raise_memlock_limit};
@@ -116,6 +116,9 @@ impl Arena {
             ));
         }
         params.check()?;
+        // The kernel gives no less than its page: regions, files and protections have its edges.
+        let max_bytes = params.max_bytes.next_multiple_of(system_page_size() as u64);
+        let params = ArenaParams { max_bytes, ..params };
         let how = params.commit_plan();
         let align = 1usize << params.region_shift();
         let memory = ArenaMemory::reserve(&params.name, params.max_bytes, align, &how)?;
@@ -123,6 +126,8 @@ impl Arena {
     }
 
     /// An arena over the caller's memory: `len_bytes` at `addr`, both multiples of 4096, all of it committed.
+    /// A UMEM, or another domain that maps for a device, may require whole pages of the
+    /// [system](crate::system_page_size).
     /// The parameters `backing`, `max_bytes`, `node` and `inherit_on_fork` have no effect. Pages of order `k`
     /// are aligned to `PAGE_SIZE << k` from the start of the memory, so give memory aligned to 4 MiB if that
     /// matters.

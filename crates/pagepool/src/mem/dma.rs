@@ -70,7 +70,8 @@ impl Region {
         self.offset
     }
 
-    /// Length in bytes, a multiple of 4096.
+    /// Length in bytes, a multiple of 4096; in an arena's own memory also of the
+    /// [system's page](crate::system_page_size).
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }

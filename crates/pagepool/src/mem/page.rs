@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-pub use crate::sys::memory::{PAGE_SHIFT, PAGE_SIZE};
+pub use crate::sys::memory::{PAGE_SHIFT, PAGE_SIZE, system_page_size};
 use crate::sys::sync::AtomicU32;
 
 /// The largest order: 4 MiB, as Linux's `MAX_PAGE_ORDER` on x86.

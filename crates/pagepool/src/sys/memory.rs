@@ -11,6 +11,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::sys::call::checked;
 
@@ -20,6 +21,51 @@ pub const PAGE_SHIFT: u32 = 12;
 /// Bytes of a base page, the unit in which pages are numbered. A page of order `k` has `PAGE_SIZE << k`
 /// bytes.
 pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
+
+/// Bytes of the system's page; 0 until somebody asked.
+static SYSTEM_PAGE: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of the system's own page, the unit in which the kernel maps, protects, locks and gives back memory:
+/// 4096 on x86-64; 4096, 16384 or 65536 on arm64. Pages of pools are counted in [`PAGE_SIZE`] on all of them.
+/// Any thread; one system call at the first use.
+///
+/// ```
+/// let system_page = pagepool::system_page_size();
+/// assert!(system_page.is_power_of_two() && system_page >= pagepool::PAGE_SIZE);
+/// ```
+pub fn system_page_size() -> usize {
+    match SYSTEM_PAGE.load(Ordering::Relaxed) {
+        0 => ask_system_page(),
+        known => known,
+    }
+}
+
+#[cold]
+fn ask_system_page() -> usize {
+    // SAFETY: the call takes a number and touches nothing.
+    let answer = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let size = usize::try_from(answer).unwrap_or(0).max(PAGE_SIZE);
+    SYSTEM_PAGE.store(size, Ordering::Relaxed);
+    size
+}
+
+/// Has the system's page be of another size from now on; says which it was.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn pretend_system_page(size: usize) -> usize {
+    let was = system_page_size();
+    SYSTEM_PAGE.store(size, Ordering::Relaxed);
+    was
+}
+
+/// The kernel refuses an address within a page, and takes a length as one of whole pages: then a call would
+/// reach beyond the range that is ours.
+fn debug_assert_whole_pages(addr: usize, len: usize) {
+    let page = system_page_size();
+    debug_assert!(
+        addr.is_multiple_of(page) && len.is_multiple_of(page),
+        "I1: {addr:#x} and {len:#x} are in whole pages of {page} bytes"
+    );
+}
 
 /// A range of addresses that nobody else maps into; given back when dropped, unless it is the caller's
 /// memory.
@@ -31,13 +77,14 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// `len` bytes of addresses without memory, starting at a multiple of `align` (a power of two).
+    /// `len` bytes of addresses without memory, whole pages of the system, starting at a multiple of `align`
+    /// (a power of two, and at least such a page).
     pub(crate) fn new(len: usize, align: usize) -> io::Result<Self> {
         let padded = len.checked_add(align).ok_or(io::ErrorKind::InvalidInput)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let start = map(0, padded, libc::PROT_NONE, flags, None, 0)?;
         let base = start.next_multiple_of(align);
-        let len = len.next_multiple_of(PAGE_SIZE);
+        debug_assert_whole_pages(base, len); // the outer edges of what is given back are the kernel's
         unmap(start, base - start);
         unmap(base + len, (start + padded).saturating_sub(base + len));
         Ok(Self { base, len, ours: true })
@@ -69,6 +116,7 @@ impl Reservation {
     /// Makes reserved bytes usable as private memory.
     pub(crate) fn commit(&self, at: Range<usize>) -> io::Result<()> {
         let addr = self.addr(&at);
+        debug_assert_whole_pages(addr, at.len());
         // SAFETY: I1. The range is reserved by this value and no page of it is out, so nobody relies on its
         // protection.
         let done = unsafe { libc::mprotect(addr as *mut _, at.len(), libc::PROT_READ | libc::PROT_WRITE) };
@@ -88,6 +136,7 @@ impl Reservation {
         let to = self.addr(&at) as *mut libc::c_void;
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         let from = staged.addr as *mut libc::c_void;
+        debug_assert_whole_pages(to.addr(), at.len());
         assert_eq!(staged.len, at.len(), "a staged mapping is as long as what it is for");
         // SAFETY: I1. Both ranges are ours, and nothing points into either.
         let moved = unsafe { libc::mremap(from, staged.len, staged.len, flags, to) };
@@ -110,7 +159,10 @@ impl Reservation {
     /// Makes the kernel give every page of a committed range now; its contents stay.
     pub(crate) fn prefault(&self, at: Range<usize>) -> io::Result<()> {
         let addr = self.addr(&at);
-        match advise(addr, at.len(), Advice::PopulateWrite) {
+        // Memory of the caller may share its first and last page with something else, which stays as it is.
+        let page = system_page_size();
+        let (start, end) = (addr & !(page - 1), (addr + at.len()).next_multiple_of(page));
+        match advise(start, end - start, Advice::PopulateWrite) {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => self.touch(at), // before Linux 5.14
             other => return other,
         }
@@ -188,6 +240,7 @@ fn map(
     file: Option<BorrowedFd<'_>>,
     offset: usize,
 ) -> io::Result<usize> {
+    debug_assert_whole_pages(addr | offset, len);
     let fd = file.map_or(-1, |f| f.as_raw_fd());
     // SAFETY: I1. `MAP_FIXED` is only given by `Reservation`, for bytes that it owns and that are not in use.
     let at = unsafe { libc::mmap(addr as *mut _, len, prot, flags, fd, offset as libc::off_t) };
@@ -215,6 +268,7 @@ pub(crate) enum Advice {
 
 /// `madvise`, for the kinds of advice that change no byte.
 pub(crate) fn advise(addr: usize, len: usize, advice: Advice) -> io::Result<()> {
+    debug_assert_whole_pages(addr, len);
     // SAFETY: these kinds of advice keep addresses and contents as they are.
     checked(unsafe { libc::madvise(addr as *mut _, len, advice as i32) }.into()).map(drop)
 }
@@ -265,6 +319,7 @@ pub(crate) fn memfd(name: &str, len: u64, huge_shift: Option<u32>) -> io::Result
 /// Gives the memory of a range of a memfd back to the system.
 pub(crate) fn punch_hole(file: &OwnedFd, at: Range<usize>) -> io::Result<()> {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    debug_assert_whole_pages(at.start, at.len());
     let (offset, len) = (at.start as libc::off_t, at.len() as libc::off_t);
     // SAFETY: I1. No page of the range is out, so nobody relies on its contents.
     checked(unsafe { libc::fallocate(file.as_fd().as_raw_fd(), mode, offset, len) }.into()).map(drop)
@@ -280,6 +335,7 @@ pub(crate) enum Placement {
 
 /// `mbind`: where the pages of a range come from that have not been touched yet.
 pub(crate) fn mbind(addr: usize, len: usize, placement: Placement, node: u8) -> io::Result<()> {
+    debug_assert_whole_pages(addr, len);
     let mode = placement as libc::c_ulong;
     let mut mask = [0u64; 4];
     mask[usize::from(node) / 64] = 1 << (node % 64);

@@ -13,16 +13,18 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::error::Error;
-use crate::mem::page::NodeId;
+use crate::mem::area::REGION_SHIFT;
+use crate::mem::page::{NodeId, system_page_size};
 use crate::sys::memory::{self, Advice, Placement, Reservation, Staged};
 
 /// The kind of memory that an arena is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backing {
-    /// Anonymous memory in pages of 4 KiB, never huge ones.
+    /// Anonymous memory in the system's own pages, 4 KiB on most machines, never huge ones.
     Anonymous4k,
-    /// Anonymous memory for which the kernel may use transparent huge pages. Needs no set-up.
+    /// Anonymous memory for which the kernel may use transparent huge pages. Needs no set-up where they fit a
+    /// region of 4 MiB.
     #[default]
     TransparentHuge,
     /// hugetlb pages of 2 MiB, from `/proc/sys/vm/nr_hugepages`. `max_bytes` is a multiple of 2 MiB.
@@ -61,7 +63,7 @@ impl Backing {
 impl fmt::Display for Backing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Anonymous4k => "4 KiB pages",
+            Self::Anonymous4k => return write!(f, "{} pages", bytes(system_page_size() as u64)),
             Self::TransparentHuge => "transparent huge pages",
             Self::Huge2M => "2 MiB pages",
             Self::Huge1G => "1 GiB pages",
@@ -213,7 +215,7 @@ impl ArenaMemory {
         }
         let refused = match memory::advise(addr, at.len(), Advice::HugePage) {
             Err(error) => Some(format!("madvise(MADV_HUGEPAGE): {error}")),
-            Ok(()) => transparent_huge_pages_off(),
+            Ok(()) => no_transparent_huge_pages(|file| fs::read_to_string(file).ok()),
         };
         match refused {
             Some(reason) if kind == how.backing && how.on_missing_huge == OnMissingHuge::Fail => {
@@ -292,16 +294,48 @@ fn missing_huge(call: &'static str, shift: u32, need_bytes: u64, source: io::Err
             all - free + need
         ),
         _ => format!(
-            "this kernel has no pages of {size}: use another backing, or set on_missing_huge: Fallback"
+            "this kernel has no pages of {size} ({}): use another backing, or set on_missing_huge: Fallback",
+            huge_pages_there()
         ),
     };
     Error::System { call, remedy, source }
 }
 
-fn transparent_huge_pages_off() -> Option<String> {
-    let file = "/sys/kernel/mm/transparent_hugepage/enabled";
-    let text = fs::read_to_string(file).ok()?;
-    text.contains("[never]").then(|| format!("transparent huge pages are off: echo madvise > {file}"))
+/// The sizes of huge pages that this kernel has, in words.
+fn huge_pages_there() -> String {
+    let names = fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let size = |name: String| name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok();
+    let mut sizes: Vec<u64> = names.filter_map(size).collect();
+    sizes.sort_unstable();
+    let sizes: Vec<_> = sizes.into_iter().map(|kib| bytes(kib << 10)).collect();
+    if sizes.is_empty() { "it has none".into() } else { format!("it has {}", sizes.join(", ")) }
+}
+
+/// Why the kernel uses no transparent huge pages here, if it does not.
+fn no_transparent_huge_pages(read: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let directory = "/sys/kernel/mm/transparent_hugepage";
+    let is_off = |file: &str| read(file).map(|text| text.contains("[never]"));
+    let file = format!("{directory}/enabled");
+    if is_off(&file)? {
+        return Some(format!("transparent huge pages are off: echo madvise > {file}"));
+    }
+    let size: u64 = read(&format!("{directory}/hpage_pmd_size"))?.trim().parse().ok()?;
+    let region = 1 << REGION_SHIFT;
+    let switch = |size: u64| format!("{directory}/hugepages-{}kB/enabled", size >> 10);
+    // An arm64 kernel with pages of 64 KiB has huge ones of 512 MiB, and smaller ones that are switched on
+    // apart.
+    let smaller =
+        || std::iter::successors(Some(region), |size| Some(size / 2)).take_while(|&size| size >= 1 << 14);
+    if size <= region || smaller().any(|size| is_off(&switch(size)) == Some(false)) {
+        return None;
+    }
+    let remedy = match smaller().map(switch).find(|file| is_off(file).is_some()) {
+        Some(file) => format!("echo madvise > {file}"),
+        None => "use the backing Huge2M".into(),
+    };
+    let (size, region) = (bytes(size), bytes(region));
+    Some(format!("a transparent huge page has {size} here, and a region of an arena {region}: {remedy}"))
 }
 
 fn out_of_memory(len_bytes: u64) -> String {
@@ -359,11 +393,37 @@ mod tests {
     }
 
     #[test]
+    fn huge_pages_larger_than_a_region_are_as_good_as_none() {
+        let system = |size: &'static str, smaller: Option<&'static str>| {
+            no_transparent_huge_pages(move |file| match file.rsplit('/').next()? {
+                "hpage_pmd_size" => Some(size.into()),
+                "enabled" if file.contains("hugepages-2048kB") => smaller.map(str::to_owned),
+                "enabled" if file.contains("hugepages-") => None,
+                _ => Some("always [madvise] never\n".into()),
+            })
+        };
+        assert_eq!(system("2097152\n", None), None, "x86-64, and arm64 with pages of 4 KiB");
+        let why = system("536870912\n", Some("always inherit madvise [never]\n")).unwrap();
+        assert!(
+            why.starts_with("a transparent huge page has 512 MiB here, and a region of an arena 4 MiB"),
+            "{why}"
+        );
+        assert!(
+            why.ends_with("echo madvise > /sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled"),
+            "{why}"
+        );
+        assert!(system("33554432\n", None).unwrap().ends_with("use the backing Huge2M"));
+        assert_eq!(system("536870912\n", Some("always inherit [madvise] never\n")), None);
+    }
+
+    #[test]
     fn missing_huge_pages_say_how_many_are_free_and_what_to_do() {
         let error = missing_huge("mmap(MAP_HUGETLB)", 21, 4 << 20, io::Error::from_raw_os_error(12));
         let text = why(&error);
         assert!(text.contains("2 pages of 2 MiB") || text.contains("has no pages of 2 MiB"), "{text}");
         assert!(text.contains("Fallback") && text.contains("memory"), "{text}");
+        let there = huge_pages_there();
+        assert!(there == "it has none" || there.starts_with("it has ") && there.ends_with("iB"), "{there}");
         let none = missing_huge("mmap", 50, 1 << 50, io::Error::from_raw_os_error(22)).to_string();
         assert!(none.contains("this kernel has no pages of 1048576 GiB"), "{none}");
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::error::Error;
 use crate::mem::area::REGION_SHIFT;
 use crate::mem::arena::backing::{Backing, Commit, OnMissingHuge, bytes};
-use crate::mem::page::{MAX_PAGES, NodeId, PAGE_SHIFT};
+use crate::mem::page::{MAX_PAGES, NodeId, PAGE_SHIFT, system_page_size};
 use crate::mem::topology::Topology;
 use crate::sys::memory::Placement;
 
@@ -39,6 +39,7 @@ pub struct ArenaParams {
     /// Name in descriptions, and of the memfd. Default "arena".
     pub name: String,
     /// Size up to which the arena grows, in bytes, a multiple of 4096 (of the huge page for hugetlb kinds).
+    /// Where the [system's page](crate::system_page_size) is larger, the arena has the next multiple of it.
     /// Addresses are reserved at once, memory is not. Default 64 MiB.
     pub max_bytes: u64,
     /// The kind of memory. Default transparent huge pages.
@@ -87,7 +88,7 @@ impl ArenaParams {
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         let unit = 1u64 << self.backing.huge_shift().unwrap_or(PAGE_SHIFT);
-        let most = u64::from(MAX_PAGES - 1) << PAGE_SHIFT;
+        let most = (u64::from(MAX_PAGES - 1) << PAGE_SHIFT) & !(system_page_size() as u64 - 1);
         if self.max_bytes > most {
             return Err(Error::parameter(
                 "max_bytes",
