@@ -262,7 +262,7 @@ impl Drop for InHandTogether<'_> {
 
 fn put_elsewhere_synced(pool: PoolPtr, pages: &[u32]) {
     let Some(lane) = pool.lane() else { return pool.ring_bulk(pages) };
-    let pushed = pages.iter().take_while(|&&page| lane.push_page(PageIdx(page))).count();
+    let pushed = lane.push_pages(pages);
     if pushed > 0 {
         pool.after_push(lane, lane.after_push());
     }

@@ -1,27 +1,34 @@
 //! A lane: one returning thread's way back to one pool.
 //!
-//! What   a single-producer array of messages, 0 = empty slot. The slot is the message: one Release store
-//!        publishes it, there is no index to share and no unpublished tail, so nothing is stranded in a
-//!        thread that falls asleep.
+//! What   a single-producer array of messages. The slot is the message: one Release store publishes it, there
+//!        is no index to share and no unpublished tail, so nothing is stranded in a thread that falls asleep.
+//!        The lowest bit of a slot is the phase of the lap that wrote it: 1 in the first lap, 0 in the second,
+//!        and so on. A slot with the phase of the owner's lap holds a message; with the other it is an old
+//!        one, which nobody empties.
 //! Who    `push` by the thread that claimed the lane; `pop` by the owner (I2), or in `take_all` once the pool
 //!        has ended.
 //! Life   the pool makes its lanes; a thread claims one at its first return and keeps it by `Arc` until it
 //!        ends, so neither end dangles: after its store a returner looks only at the lane, never at the pool,
 //!        which may be freed by then (Linux had that fault until 271683bb2cf3).
 //! Cost   push: three stores (slot, place, count of pages), no atomic read-modify-write. The slots travel
-//!        between the cores sixteen messages a line.
-//! Pairs  push (slot, Release) -> pop (slot, Acquire). pop (at, Release, after emptying) -> find_free (at,
-//!        Acquire). push (slot; light fence; flags) against raise_all (flags; heavy fence; slots): one of
-//!        them sees the other. raise_all (flags, Release) -> flagged (Acquire). unclaim (claim, Release) ->
-//!        claim, is_claimed (Acquire).
+//!        between the cores sixteen messages a line, once forth and once back. The owner takes a line by one
+//!        Acquire load of its last slot and a copy.
+//! Pairs  push (slot, Release) -> pop (slot, Acquire). Slots are written in order, so who has loaded one of
+//!        this lap may read all before it without a race: the producer writes none of them again before `at`
+//!        says that they were taken. pop (at, Release, after reading) -> find_free (at, Acquire). push (slot;
+//!        light fence; flags) against raise_all (flags; heavy fence; slots): one of them sees the other.
+//!        raise_all (flags, Release) -> flagged (Acquire). unclaim (claim, Release) -> claim,
+//!        is_claimed (Acquire).
 
-// UNSAFETY: one prefetch instruction.
-#![cfg_attr(all(target_arch = "x86_64", not(loom)), expect(unsafe_code))]
+// UNSAFETY: slots are reached by address, and read without atomics once they are known to be written; one
+// prefetch instruction.
+#![expect(unsafe_code)]
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize as PlainUsize;
 
-use crate::home::message::{MessageQueue, frag_message, is_frag, page_message};
+use crate::home::message::{Message, MessageQueue};
 use crate::home::stats::Counter;
 use crate::mem::page::PageIdx;
 #[cfg(loom)]
@@ -35,25 +42,88 @@ pub(crate) const DETACHED: u32 = 1;
 /// In the flags of a [`Lane`]: the owner found nothing and may be asleep; the returner wakes it.
 pub(crate) const STARVED: u32 = 2;
 
+/// Slots in a cache line; few under loom, whose models have small lanes.
+const SLOTS_A_LINE: usize = if cfg!(loom) { 2 } else { 16 };
+
+/// Slots that a producer fetches ahead: a line takes about as long from the other core as this many returns.
+const AHEAD: usize = 4 * SLOTS_A_LINE;
+
+/// A cache line of slots.
+#[derive(Debug, Default)]
+#[cfg_attr(not(loom), repr(align(64)))]
+#[expect(dead_code, reason = "slots are reached by address")]
+struct SlotLine([AtomicU32; SLOTS_A_LINE]);
+
+/// Where the slots of a lane are: each end has this in its own line.
+#[derive(Clone, Copy, Debug)]
+struct Slots {
+    first: NonNull<AtomicU32>,
+    /// One less than their number, which is a power of two.
+    mask: usize,
+}
+
+impl Slots {
+    /// The address of a place's slot; places count on from lap to lap.
+    #[inline(always)]
+    fn address(self, at: usize) -> NonNull<AtomicU32> {
+        // SAFETY: the lane's `lines` have a slot for each number up to the mask.
+        unsafe { self.first.add(at & self.mask) }
+    }
+
+    #[inline(always)]
+    fn at(&self, at: usize) -> &AtomicU32 {
+        // SAFETY: it is a slot of the lane, whose `lines` live as long as the lane.
+        unsafe { self.address(at).as_ref() }
+    }
+
+    /// The slots from a place to the end of its line, `most` of them.
+    #[inline(always)]
+    fn run(&self, at: usize, most: usize) -> &[AtomicU32] {
+        let in_line = SLOTS_A_LINE.min(self.mask + 1);
+        let len = most.min(in_line - at % in_line);
+        // SAFETY: as for `at`; lines begin at multiples of `in_line`, and so do laps.
+        unsafe { std::slice::from_raw_parts(self.address(at).as_ptr(), len) }
+    }
+
+    /// The phase of the messages that the lap of this place writes.
+    #[inline(always)]
+    fn phase(&self, at: usize) -> u32 {
+        u32::from(at & (self.mask + 1) == 0)
+    }
+
+    /// The message in the slot of a place, if this lap wrote it already.
+    #[inline(always)]
+    fn message(&self, at: usize) -> Option<Message> {
+        let slot = self.at(at).load(Ordering::Acquire); // pairs with push() and push_pages()
+        (slot & 1 == self.phase(at)).then(|| Message::from_bits(slot >> 1))
+    }
+}
+
 /// One returning thread's messages to the owner of one pool.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    /// Both ends read these; they hardly ever change. A power of two of slots.
-    slots: Box<[AtomicU32]>,
+    producer: Padded<LaneProducer>,
+    consumer: Padded<LaneConsumer>,
+    /// Where both ends' `slots` are; freed with the lane.
+    lines: NonNull<[SlotLine]>,
     /// 0 free, 1 claimed.
     claim: AtomicU32,
     pub(crate) wakeup: Arc<Wakeup>,
     /// Taken to empty the lane once the pool has ended: by the returner, or the thread that ends the pool.
     cold: Lock<()>,
-    producer: Padded<LaneProducer>,
-    consumer: Padded<LaneConsumer>,
 }
 
+// SAFETY: the slots are atomics that the lane owns; each end's other fields are atomics, too.
+unsafe impl Send for Lane {}
+// SAFETY: as above; who may write what is the protocol's.
+unsafe impl Sync for Lane {}
+
 /// The returning thread's line; the owner writes `flags` when the pool starves or ends.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct LaneProducer {
+    slots: Slots,
     at: PlainUsize,
-    /// Slots before this place are known to be empty: the producer looks at the consumer's line once a lap,
+    /// Slots before this place are known to be taken: the producer looks at the consumer's line once a lap,
     /// and never loads a slot.
     free_until: PlainUsize,
     /// Pages pushed; messages of fragments are not counted. A count of its own, so that an observer sees it
@@ -65,8 +135,9 @@ struct LaneProducer {
 }
 
 /// The owner's line.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct LaneConsumer {
+    slots: Slots,
     at: AtomicUsize,
     pages: Counter,
     #[cfg(loom)]
@@ -77,14 +148,32 @@ impl Lane {
     /// A free lane of `size` slots, a power of two.
     pub(crate) fn new(size: usize, wakeup: Arc<Wakeup>) -> Self {
         debug_assert!(size.is_power_of_two(), "the builder checks lane_size");
-        let producer = LaneProducer { free_until: PlainUsize::new(size), ..Default::default() };
+        let lines: Box<[_]> = (0..size.div_ceil(SLOTS_A_LINE)).map(|_| SlotLine::default()).collect();
+        let lines = NonNull::from(Box::leak(lines));
+        let slots = Slots { first: lines.cast(), mask: size - 1 };
+        let producer = LaneProducer {
+            slots,
+            at: PlainUsize::new(0),
+            free_until: PlainUsize::new(size),
+            pages: Counter::default(),
+            flags: AtomicU32::new(0),
+            #[cfg(loom)]
+            watch: OneAtATime::default(),
+        };
+        let consumer = LaneConsumer {
+            slots,
+            at: AtomicUsize::new(0),
+            pages: Counter::default(),
+            #[cfg(loom)]
+            watch: OneAtATime::default(),
+        };
         Self {
-            slots: (0..size).map(|_| AtomicU32::new(0)).collect(),
+            producer: Padded(producer),
+            consumer: Padded(consumer),
+            lines,
             claim: AtomicU32::new(0),
             wakeup,
             cold: Lock::new(()),
-            producer: Padded(producer),
-            consumer: Padded::default(),
         }
     }
 
@@ -101,53 +190,80 @@ impl Lane {
         self.claim.load(Ordering::Acquire) != 0 // pairs with unclaim()
     }
 
-    #[inline(always)]
-    fn slot(&self, at: usize) -> &AtomicU32 {
-        &self.slots[at & (self.slots.len() - 1)]
-    }
-
     /// Puts a message unless the lane is full. Follow it with [`after_push`](Self::after_push).
     #[inline(always)]
-    fn push(&self, message: u32) -> bool {
+    fn push(&self, message: Message) -> bool {
         #[cfg(loom)]
         self.producer.watch.touch();
-        let at = self.producer.at.load(Ordering::Relaxed);
-        if at == self.producer.free_until.load(Ordering::Relaxed) && !self.find_free(at) {
+        let (end, slots) = (&self.producer, self.producer.slots);
+        let at = end.at.load(Ordering::Relaxed);
+        if at == end.free_until.load(Ordering::Relaxed) && self.find_free(at) == 0 {
             return false;
         }
         // The next lines are still in the owner's cache: fetch one early, so that its transfer overlaps with
         // returns.
         if at.is_multiple_of(SLOTS_A_LINE) {
-            prefetch_to_write(self.slot(at.wrapping_add(AHEAD)));
+            prefetch_to_write(slots.at(at.wrapping_add(AHEAD)));
         }
-        self.slot(at).store(message, Ordering::Release); // pairs with pop() and take_pages()
-        self.producer.at.store(at.wrapping_add(1), Ordering::Relaxed);
+        let slot = message.bits() << 1 | slots.phase(at);
+        slots.at(at).store(slot, Ordering::Release); // pairs with message() and take_run()
+        end.at.store(at.wrapping_add(1), Ordering::Relaxed);
         true
     }
 
-    /// Looks how far the consumer has emptied the lane; says whether there is a free slot.
+    /// Looks how far the consumer has taken messages; gives the number of free slots.
     #[cold]
-    fn find_free(&self, at: usize) -> bool {
+    fn find_free(&self, at: usize) -> usize {
         // One look covers the whole lap: loading the slot instead would pull the owner's line for every
         // message.
         let taken = self.consumer.at.load(Ordering::Acquire); // pairs with pop() and take_pages()
-        let free_until = taken.wrapping_add(self.slots.len());
+        let free_until = taken.wrapping_add(self.producer.slots.mask + 1);
         self.producer.free_until.store(free_until, Ordering::Relaxed);
-        at != free_until
+        free_until.wrapping_sub(at)
     }
 
     /// As [`push`](Self::push), for a whole page.
     #[inline(always)]
     pub(crate) fn push_page(&self, page: PageIdx) -> bool {
-        let pushed = self.push(page_message(page));
+        let pushed = self.push(Message::of_page(page));
         self.producer.pages.add(u64::from(pushed));
         pushed
+    }
+
+    /// As [`push_page`](Self::push_page), for as many pages as there is room for; says for how many.
+    #[inline]
+    pub(crate) fn push_pages(&self, pages: &[u32]) -> usize {
+        #[cfg(loom)]
+        self.producer.watch.touch();
+        let (end, slots) = (&self.producer, self.producer.slots);
+        let mut at = end.at.load(Ordering::Relaxed);
+        let mut room = end.free_until.load(Ordering::Relaxed).wrapping_sub(at);
+        if room < pages.len() {
+            room = self.find_free(at);
+        }
+        let (mut left, _) = pages.split_at(pages.len().min(room));
+        end.pages.add(left.len() as u64);
+        while !left.is_empty() {
+            if at.is_multiple_of(SLOTS_A_LINE) {
+                prefetch_to_write(slots.at(at.wrapping_add(AHEAD)));
+            }
+            let (run, phase) = (slots.run(at, left.len()), slots.phase(at));
+            let (now, later) = left.split_at(run.len());
+            for (slot, &page) in run.iter().zip(now) {
+                let message = Message::of_page(PageIdx(page));
+                slot.store(message.bits() << 1 | phase, Ordering::Release); // pairs with message() and take_run()
+            }
+            at = at.wrapping_add(run.len());
+            left = later;
+        }
+        end.at.store(at, Ordering::Relaxed);
+        pages.len().min(room)
     }
 
     /// As [`push`](Self::push), for a fragment of a page.
     #[inline(always)]
     pub(crate) fn push_frag(&self, page: PageIdx) -> bool {
-        self.push(frag_message(page))
+        self.push(Message::of_frag(page))
     }
 
     /// The returner's look at the flags, after one or many pushes: 0 almost always.
@@ -157,17 +273,16 @@ impl Lane {
         self.producer.flags.load(Ordering::Relaxed)
     }
 
-    /// Whether the oldest slot is empty.
+    /// Whether the oldest slot has no message.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.peek() == 0
+        self.peek().is_none()
     }
 
-    /// The oldest message, left where it is; 0 when there is none.
+    /// The oldest message, left where it is.
     #[inline(always)]
-    pub(crate) fn peek(&self) -> u32 {
-        let at = self.consumer.at.load(Ordering::Relaxed);
-        self.slot(at).load(Ordering::Acquire) // pairs with push()
+    pub(crate) fn peek(&self) -> Option<Message> {
+        self.consumer.slots.message(self.consumer.at.load(Ordering::Relaxed))
     }
 
     /// Counts pages that the owner took out.
@@ -177,11 +292,11 @@ impl Lane {
     }
 
     /// Everything in the lane of a pool that has ended, taken out as its one consumer.
-    pub(crate) fn take_all(&self) -> Vec<u32> {
+    pub(crate) fn take_all(&self) -> Vec<Message> {
         // The owner and a late returner may both be here: each message is popped, and accounted for, once.
         let _held = self.cold.lock();
-        let messages: Vec<u32> = std::iter::from_fn(|| self.pop()).collect();
-        self.count_taken(messages.iter().filter(|&&m| !is_frag(m)).count() as u64);
+        let messages: Vec<Message> = std::iter::from_fn(|| self.pop()).collect();
+        self.count_taken(messages.iter().filter(|m| !m.is_frag()).count() as u64);
         messages
     }
 
@@ -219,20 +334,21 @@ impl Lane {
     }
 }
 
+impl Drop for Lane {
+    fn drop(&mut self) {
+        // SAFETY: `new` leaked this box, and both ends are gone.
+        drop(unsafe { Box::from_raw(self.lines.as_ptr()) });
+    }
+}
+
 impl MessageQueue for Lane {
     /// For the owner, or in [`Lane::take_all`] once the pool has ended.
     #[inline(always)]
-    fn pop(&self) -> Option<u32> {
+    fn pop(&self) -> Option<Message> {
         #[cfg(loom)]
         self.consumer.watch.touch();
         let at = self.consumer.at.load(Ordering::Relaxed);
-        let slot = self.slot(at);
-        let message = slot.load(Ordering::Acquire); // pairs with push()
-        if message == 0 {
-            return None;
-        }
-        // Relaxed: the producer never loads a slot; it learns from `at`, whose Release covers this store.
-        slot.store(0, Ordering::Relaxed);
+        let message = self.consumer.slots.message(at)?;
         self.consumer.at.store(at.wrapping_add(1), Ordering::Release); // pairs with find_free()
         Some(message)
     }
@@ -241,29 +357,62 @@ impl MessageQueue for Lane {
     fn take_pages(&self, space: &mut [u32]) -> usize {
         #[cfg(loom)]
         self.consumer.watch.touch();
-        let start = self.consumer.at.load(Ordering::Relaxed);
+        let (end, slots) = (&self.consumer, self.consumer.slots);
+        let start = end.at.load(Ordering::Relaxed);
         let mut taken = 0;
-        for number in space {
-            let slot = self.slot(start.wrapping_add(taken));
-            let message = slot.load(Ordering::Acquire); // pairs with push()
-            if message == 0 || is_frag(message) {
+        while taken < space.len() {
+            let at = start.wrapping_add(taken);
+            let run = slots.run(at, space.len() - taken);
+            let pages = take_run(run, slots.phase(at), &mut space[taken..][..run.len()]);
+            taken += pages;
+            if pages < run.len() {
                 break;
             }
-            slot.store(0, Ordering::Relaxed);
-            *number = message - 1;
-            taken += 1;
         }
         // Once for all slots: the producer reads this line once a lap, and each store takes it away again.
-        self.consumer.at.store(start.wrapping_add(taken), Ordering::Release); // pairs with find_free()
+        end.at.store(start.wrapping_add(taken), Ordering::Release); // pairs with find_free()
         taken
     }
 }
 
-/// Slots in a cache line.
-const SLOTS_A_LINE: usize = 16;
+/// Copies the numbers of the whole pages at the front of some slots of one line; says how many.
+#[inline(always)]
+fn take_run(run: &[AtomicU32], phase: u32, space: &mut [u32]) -> usize {
+    // The producer fills slots in order: with the last one all are there.
+    let is_full = run.last().is_some_and(|slot| slot.load(Ordering::Acquire) & 1 == phase); // pairs with push()
+    if is_full && copy_run(run, space) {
+        return run.len();
+    }
+    let mut taken = 0;
+    for (slot, number) in run.iter().zip(space) {
+        let slot = slot.load(Ordering::Acquire); // pairs with push() and push_pages()
+        let message = Message::from_bits(slot >> 1);
+        if slot & 1 != phase || message.is_frag() {
+            break;
+        }
+        *number = message.page().0;
+        taken += 1;
+    }
+    taken
+}
 
-/// Slots that a producer fetches ahead: a line takes about as long from the other core as this many returns.
-const AHEAD: usize = 4 * SLOTS_A_LINE;
+/// Copies the numbers of slots that are all written; says whether all are of whole pages.
+#[inline(always)]
+fn copy_run(run: &[AtomicU32], space: &mut [u32]) -> bool {
+    let mut frags = false;
+    for (slot, number) in run.iter().zip(space) {
+        // SAFETY: the caller has seen the last slot of this run, so each was written before, and the producer
+        // writes none again before `at` of the consumer has passed it.
+        #[cfg(not(loom))]
+        let slot = unsafe { slot.as_ptr().read() };
+        #[cfg(loom)]
+        let slot = slot.load(Ordering::Relaxed);
+        let message = Message::from_bits(slot >> 1);
+        frags |= message.is_frag();
+        *number = message.page().0;
+    }
+    !frags
+}
 
 /// Fetches a line to be written, while other returns go on.
 #[inline(always)]

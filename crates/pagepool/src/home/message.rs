@@ -1,43 +1,56 @@
-//! The message of a return to the owner, in one word.
-//!
-//! A message is a page's number plus one, with [`FRAG`] set if one of the page's fragments returned and not
-//! the page. 0 is no message, which is what an empty slot of a lane or of the ring holds.
+//! The message of a return to the owner, in 31 bits: a page's number, and whether all of it returned or one of
+//! its fragments. The 32nd bit is for the slot that carries it.
 
 use crate::mem::page::PageIdx;
 
-/// In a message: a fragment of the page returned.
-pub(crate) const FRAG: u32 = 1 << 31;
+/// What returned. A page's number has 30 bits (`MAX_PAGES`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message(u32);
 
-/// The message of a whole page.
-#[inline(always)]
-pub(crate) fn page_message(page: PageIdx) -> u32 {
-    page.0 + 1
-}
+impl Message {
+    const FRAG: u32 = 1;
 
-/// The message of one fragment of a page.
-#[inline(always)]
-pub(crate) fn frag_message(page: PageIdx) -> u32 {
-    (page.0 + 1) | FRAG
-}
+    /// A whole page.
+    #[inline(always)]
+    pub(crate) fn of_page(page: PageIdx) -> Self {
+        Self(page.0 << 1)
+    }
 
-/// Whether a message is of a fragment; 0 is not.
-#[inline(always)]
-pub(crate) fn is_frag(message: u32) -> bool {
-    message & FRAG != 0
-}
+    /// One fragment of a page.
+    #[inline(always)]
+    pub(crate) fn of_frag(page: PageIdx) -> Self {
+        Self(page.0 << 1 | Self::FRAG)
+    }
 
-/// The page of a message that is not 0.
-#[inline(always)]
-pub(crate) fn page_of(message: u32) -> PageIdx {
-    PageIdx((message & !FRAG) - 1)
+    /// Below 2^31.
+    #[inline(always)]
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
+    #[inline(always)]
+    pub(crate) fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// Whether it is a fragment of the page.
+    #[inline(always)]
+    pub(crate) fn is_frag(self) -> bool {
+        self.0 & Self::FRAG != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn page(self) -> PageIdx {
+        PageIdx(self.0 >> 1)
+    }
 }
 
 /// What the owner drains: a lane or the ring.
 pub(crate) trait MessageQueue {
     /// Takes the oldest message.
-    fn pop(&self) -> Option<u32>;
+    fn pop(&self) -> Option<Message>;
 
     /// Takes messages of whole pages, as page numbers, while they last and `space` does; stops before a
-    /// fragment. Says how many.
+    /// fragment. Says how many. What it writes to `space` behind those means nothing.
     fn take_pages(&self, space: &mut [u32]) -> usize;
 }

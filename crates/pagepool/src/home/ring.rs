@@ -1,6 +1,6 @@
 //! The locked ring: where pages return when no lane takes them.
 //!
-//! What   a bounded FIFO of messages, 0 = empty slot: a producer looks only at its next slot, the consumer
+//! What   a bounded FIFO of messages, one more than their bits in a slot, 0 = empty: a producer looks only at its next slot, the consumer
 //!        only at its own, and neither reads the other's index.
 //! Who    producers under the pool's return lock, which holds their position; the consumer is the owner,
 //!        without a lock (I2), or the thread that ends the pool, under the return lock.
@@ -10,7 +10,7 @@
 
 use std::sync::atomic::AtomicUsize;
 
-use crate::home::message::{MessageQueue, is_frag};
+use crate::home::message::{Message, MessageQueue};
 use crate::home::stats::Counter;
 #[cfg(loom)]
 use crate::sys::sync::OneAtATime;
@@ -46,12 +46,11 @@ impl ReturnRing {
         Self { slots, consumer: Padded::default() }
     }
 
-    /// Appends a message that is not 0, unless the ring is full. The caller holds the return lock, which
-    /// `tail` proves.
+    /// Appends a message, unless the ring is full. The caller holds the return lock, which `tail` proves.
     #[inline]
-    pub(crate) fn push(&self, tail: &mut RingTail, message: u32) -> bool {
+    pub(crate) fn push(&self, tail: &mut RingTail, message: Message) -> bool {
         let Some(slot) = self.slots.get(tail.0) else { return false };
-        if !publish(slot, message) {
+        if !publish(slot, message.bits() + 1) {
             return false; // pairs with pop()
         }
         // A compare, not a mask: Linux allows any size, so a ring need not be a power of two.
@@ -75,18 +74,16 @@ impl ReturnRing {
 impl MessageQueue for ReturnRing {
     /// For the owner, or for who ends the pool.
     #[inline]
-    fn pop(&self) -> Option<u32> {
+    fn pop(&self) -> Option<Message> {
         #[cfg(loom)]
         self.consumer.watch.touch();
         let at = self.consumer.at.load(Ordering::Relaxed);
         let slot = self.slots.get(at)?;
-        let message = slot.load(Ordering::Acquire); // pairs with push()
-        if message == 0 {
-            return None;
-        }
+        let bits = slot.load(Ordering::Acquire).checked_sub(1)?; // pairs with push()
+        let message = Message::from_bits(bits);
         slot.store(0, Ordering::Release);
         self.consumer.at.store(if at + 1 == self.slots.len() { 0 } else { at + 1 }, Ordering::Relaxed);
-        self.consumer.pages.add(u64::from(!is_frag(message)));
+        self.consumer.pages.add(u64::from(!message.is_frag()));
         Some(message)
     }
 
@@ -98,12 +95,13 @@ impl MessageQueue for ReturnRing {
         let mut taken = 0;
         for number in space {
             let Some(slot) = self.slots.get(at) else { break };
-            let message = slot.load(Ordering::Acquire); // pairs with push()
-            if message == 0 || is_frag(message) {
+            let Some(bits) = slot.load(Ordering::Acquire).checked_sub(1) else { break }; // pairs with push()
+            let message = Message::from_bits(bits);
+            if message.is_frag() {
                 break;
             }
             slot.store(0, Ordering::Release);
-            *number = message - 1;
+            *number = message.page().0;
             at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
             taken += 1;
         }

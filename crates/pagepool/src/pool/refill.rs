@@ -17,7 +17,7 @@ use crate::buf::page_buf::PageBuf;
 use crate::home::frag::BIAS;
 use crate::home::lane::{Lane, STARVED, raise_all};
 use crate::home::lane_list::LaneSet;
-use crate::home::message::{MessageQueue, is_frag, page_of};
+use crate::home::message::{Message, MessageQueue};
 use crate::home::stats::Counter;
 use crate::mem::page::{EMERGENCY, NodeId, PageIdx};
 use crate::pool::bound::Bound;
@@ -186,8 +186,8 @@ impl Bound {
                 }
             }
             let Some(message) = queue.pop() else { break };
-            let page = page_of(message);
-            let of_frags = is_frag(message);
+            let page = message.page();
+            let of_frags = message.is_frag();
             *pages += usize::from(!of_frags);
             if (!of_frags || self.last_frag_home(page, 1))
                 && let Some(foreign) = self.take_home(page, node, of_frags)
@@ -395,10 +395,10 @@ impl Bound {
         for at in pool.own.cut_turns.take(listed) {
             let lane = &pool.lanes.all()[at];
             // Whole pages stay for the next refill: the cache may have no room for them.
-            while is_frag(lane.peek()) {
+            while lane.peek().is_some_and(Message::is_frag) {
                 busy.insert(at);
                 if let Some(message) = lane.pop() {
-                    pool.frag_here(self.owner(), page_of(message), true);
+                    pool.frag_here(self.owner(), message.page(), true);
                 }
             }
             pool.lanes.unlist_if_over(at);

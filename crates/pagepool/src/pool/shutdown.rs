@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use crate::home::cache::OwnerProof;
 use crate::home::lane::{DETACHED, raise_all};
-use crate::home::message::{MessageQueue, is_frag, page_of};
+use crate::home::message::{Message, MessageQueue};
 use crate::home::stats::DeferredCounts;
 use crate::home::thread;
 use crate::mem::area::Area;
@@ -108,7 +108,7 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     // SAFETY: I2; no foreign code runs in this function.
     home.append(unsafe { &mut *pool.own.emergency.get() });
     // Each lane under its cold lock, which a late returner takes as well: a message is accounted for once.
-    let mut messages: Vec<u32> = pool.lanes.all().iter().flat_map(|lane| lane.take_all()).collect();
+    let mut messages: Vec<Message> = pool.lanes.all().iter().flat_map(|lane| lane.take_all()).collect();
     // Under the lock no producer is inside a push, so this thread may be the ring's consumer.
     let mut returns = pool.returns.lock();
     messages.extend(std::iter::from_fn(|| pool.ring.pop()));
@@ -120,15 +120,15 @@ fn collect(pool: PoolPtr, owner: OwnerProof, home: &mut Vec<PageIdx>) {
     while let Some((page, frags)) = pool.take_overflow(&mut returns) {
         frags_home(page, frags);
     }
-    let (frags, pages): (Vec<u32>, Vec<u32>) = messages.into_iter().partition(|&m| is_frag(m));
-    frags.into_iter().for_each(|m| frags_home(page_of(m), 1));
+    let (frags, pages): (Vec<Message>, Vec<Message>) = messages.into_iter().partition(|m| m.is_frag());
+    frags.into_iter().for_each(|m| frags_home(m.page(), 1));
     // SAFETY: I2; no foreign code runs in this function.
     // The open page has a bias for fragments that were never handed out: those have returned.
     if let Some((page, unused)) = unsafe { &mut *pool.own.frag.get() }.close() {
         frags_home(page, unused);
     }
     pool.own.frag_open.store(false, Ordering::Relaxed);
-    home.extend(pages.into_iter().map(page_of));
+    home.extend(pages.into_iter().map(Message::page));
 }
 
 /// The deferred queue of a pool that has ended. A poll takes the queue out, so that users run with no lock

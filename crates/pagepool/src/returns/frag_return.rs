@@ -8,7 +8,7 @@
 //!        it finds `detached` under that lock.
 
 use crate::home::cache::OwnerProof;
-use crate::home::message::frag_message;
+use crate::home::message::Message;
 use crate::mem::page::PageIdx;
 use crate::returns::late;
 use crate::returns::pool_core::{PoolPtr, ReturnState};
@@ -104,7 +104,7 @@ impl PoolPtr {
             let mut returns = self.returns.lock();
             if !returns.detached {
                 for page in pages {
-                    if !self.ring.push(&mut returns.tail, frag_message(page)) {
+                    if !self.ring.push(&mut returns.tail, Message::of_frag(page)) {
                         self.overflow(&mut returns, page);
                     }
                 }

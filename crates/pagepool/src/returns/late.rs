@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use crate::home::lane::Lane;
-use crate::home::message::{is_frag, page_of};
+use crate::home::message::Message;
 use crate::mem::page::PageIdx;
 use crate::mem::provider::give_back;
 use crate::returns::pool_core::PoolPtr;
@@ -75,8 +75,8 @@ pub(crate) fn drain_late(pool: PoolPtr, lane: &Lane) {
     }
     let pages: Vec<PageIdx> = {
         let returns = pool.returns.lock();
-        let home = |m: &u32| !is_frag(*m) || pool.late_frag_counted(&returns, page_of(*m));
-        messages.into_iter().filter(home).map(page_of).collect()
+        let home = |m: &Message| !m.is_frag() || pool.late_frag_counted(&returns, m.page());
+        messages.into_iter().filter(home).map(Message::page).collect()
     };
     came_home_late(pool, &pages);
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::home::cache::OwnerProof;
 use crate::home::lane::{DETACHED, Lane, STARVED};
-use crate::home::message::page_message;
+use crate::home::message::Message;
 use crate::mem::page::PageIdx;
 use crate::mem::provider::{Provider, give_back};
 use crate::returns::late;
@@ -96,7 +96,7 @@ impl PoolPtr {
     #[inline(never)]
     pub(crate) fn ring_or_out(self, page: PageIdx) {
         let mut returns = self.returns.lock();
-        if returns.detached || !self.ring.push(&mut returns.tail, page_message(page)) {
+        if returns.detached || !self.ring.push(&mut returns.tail, Message::of_page(page)) {
             if returns.detached {
                 self.late_ring.add(1);
             } else {
@@ -137,7 +137,7 @@ impl PoolPtr {
         let pushed = {
             let mut returns = self.returns.lock();
             let fits = |page: &&u32| {
-                !returns.detached && self.ring.push(&mut returns.tail, page_message(PageIdx(**page)))
+                !returns.detached && self.ring.push(&mut returns.tail, Message::of_page(PageIdx(**page)))
             };
             let pushed = pages.iter().take_while(fits).count();
             self.returned.recycle_ring.add(pushed as u64);
