@@ -168,39 +168,39 @@ fn batch_return_against_refill() {
     });
 }
 
-/// Pages return one by one, into the second lap of a lane of one line as soon as the owner has taken one of the
-/// first. Each page has a cell that its holder writes: an access that is not ordered is a failure, and so is a
-/// page that is out twice.
+/// Pages return into the second lap of a lane of one line as soon as the owner has taken one of the first. Each
+/// page has a cell that its holder writes: an access that is not ordered is a failure, and so is a page that is
+/// out twice.
+fn lane_laps(give_back: fn(&mut Vec<PageBuf>)) {
+    let (scene, pool) = scene(3, PoolParams { cache_size: 2, refill: 2, ..small(1, 1) });
+    let cells: Arc<[loom::cell::UnsafeCell<u8>; 3]> = Arc::default();
+    let mut out = take(&pool, 3);
+    out.iter_mut().zip(0..).for_each(|(buffer, at)| buffer.bytes_mut().unwrap()[0] = at);
+    let theirs = cells.clone();
+    let write = |cells: &[loom::cell::UnsafeCell<u8>; 3], buffer: &PageBuf| {
+        cells[usize::from(buffer.bytes().unwrap()[0])].with_mut(|_| ());
+    };
+    let returner = thread::spawn(move || {
+        out.iter().for_each(|buffer| write(&theirs, buffer));
+        give_back(&mut out);
+    });
+    let mut found: Vec<PageBuf> = Vec::new();
+    for _ in 0..2 {
+        let from = found.len();
+        found.extend((0..2).filter_map(|_| pool.alloc_page()));
+        found[from..].iter().for_each(|buffer| write(&cells, buffer));
+    }
+    returner.join().unwrap();
+    let stats = pool.stats();
+    assert_eq!(stats.recycle_ring + stats.recycle_ring_full, 3, "{stats:?}");
+    drop(found);
+    scene.destroy(pool);
+}
+
 #[test]
 fn returns_go_on_into_the_next_lap_of_the_lane() {
-    explore("lane/laps", 3, || {
-        let params = PoolParams { cache_size: 2, refill: 2, ..small(1, 1) };
-        let (scene, pool) = scene(3, params);
-        let cells: Arc<[loom::cell::UnsafeCell<u8>; 3]> = Arc::default();
-        let mut out = take(&pool, 3);
-        out.iter_mut().zip(0..).for_each(|(buffer, at)| buffer.bytes_mut().unwrap()[0] = at);
-        let theirs = cells.clone();
-        let write = |cells: &[loom::cell::UnsafeCell<u8>; 3], buffer: &PageBuf| {
-            cells[usize::from(buffer.bytes().unwrap()[0])].with_mut(|_| ());
-        };
-        let returner = thread::spawn(move || {
-            for buffer in out {
-                write(&theirs, &buffer);
-                drop(buffer);
-            }
-        });
-        let mut found: Vec<PageBuf> = Vec::new();
-        for _ in 0..2 {
-            let from = found.len();
-            found.extend((0..2).filter_map(|_| pool.alloc_page()));
-            found[from..].iter().for_each(|buffer| write(&cells, buffer));
-        }
-        returner.join().unwrap();
-        let stats = pool.stats();
-        assert_eq!(stats.recycle_ring + stats.recycle_ring_full, 3, "{stats:?}");
-        drop(found);
-        scene.destroy(pool);
-    });
+    explore("lane/laps", 3, || lane_laps(Vec::clear));
+    explore("lane/laps_in_bulk", 3, || lane_laps(pagepool::put_bulk));
 }
 
 #[test]

@@ -48,16 +48,50 @@ const SLOTS_A_LINE: usize = if cfg!(loom) { 2 } else { 16 };
 /// Slots that a producer fetches ahead: a line takes about as long from the other core as this many returns.
 const AHEAD: usize = 4 * SLOTS_A_LINE;
 
+/// A message and the phase of the lap that wrote it.
+#[derive(Debug, Default)]
+struct Slot {
+    word: AtomicU32,
+    /// Touched by who writes it, and by who reads it without atomics.
+    #[cfg(loom)]
+    watch: OneAtATime,
+}
+
+impl Slot {
+    #[inline(always)]
+    fn write(&self, message: Message, phase: u32) {
+        #[cfg(loom)]
+        self.watch.touch();
+        self.word.store(message.bits() << 1 | phase, Ordering::Release); // pairs with message() and take_run()
+    }
+
+    /// What was written, for who has seen this lap's message here or in a later slot.
+    #[inline(always)]
+    fn read(&self) -> u32 {
+        #[cfg(loom)]
+        {
+            self.watch.touch();
+            self.word.load(Ordering::Relaxed)
+        }
+        // SAFETY: this lap's message was written before what the caller has seen, and the producer writes no
+        // other before `at` of the consumer has passed this slot.
+        #[cfg(not(loom))]
+        unsafe {
+            self.word.as_ptr().read()
+        }
+    }
+}
+
 /// A cache line of slots.
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), repr(align(64)))]
 #[expect(dead_code, reason = "slots are reached by address")]
-struct SlotLine([AtomicU32; SLOTS_A_LINE]);
+struct SlotLine([Slot; SLOTS_A_LINE]);
 
 /// Where the slots of a lane are: each end has this in its own line.
 #[derive(Clone, Copy, Debug)]
 struct Slots {
-    first: NonNull<AtomicU32>,
+    first: NonNull<Slot>,
     /// One less than their number, which is a power of two.
     mask: usize,
 }
@@ -65,20 +99,20 @@ struct Slots {
 impl Slots {
     /// The address of a place's slot; places count on from lap to lap.
     #[inline(always)]
-    fn address(self, at: usize) -> NonNull<AtomicU32> {
+    fn address(self, at: usize) -> NonNull<Slot> {
         // SAFETY: the lane's `lines` have a slot for each number up to the mask.
         unsafe { self.first.add(at & self.mask) }
     }
 
     #[inline(always)]
-    fn at(&self, at: usize) -> &AtomicU32 {
+    fn at(&self, at: usize) -> &Slot {
         // SAFETY: it is a slot of the lane, whose `lines` live as long as the lane.
         unsafe { self.address(at).as_ref() }
     }
 
     /// The slots from a place to the end of its line, `most` of them.
     #[inline(always)]
-    fn run(&self, at: usize, most: usize) -> &[AtomicU32] {
+    fn run(&self, at: usize, most: usize) -> &[Slot] {
         let in_line = SLOTS_A_LINE.min(self.mask + 1);
         let len = most.min(in_line - at % in_line);
         // SAFETY: as for `at`; lines begin at multiples of `in_line`, and so do laps.
@@ -94,7 +128,7 @@ impl Slots {
     /// The message in the slot of a place, if this lap wrote it already.
     #[inline(always)]
     fn message(&self, at: usize) -> Option<Message> {
-        let slot = self.at(at).load(Ordering::Acquire); // pairs with push() and push_pages()
+        let slot = self.at(at).word.load(Ordering::Acquire); // pairs with write()
         (slot & 1 == self.phase(at)).then(|| Message::from_bits(slot >> 1))
     }
 }
@@ -205,8 +239,7 @@ impl Lane {
         if at.is_multiple_of(SLOTS_A_LINE) {
             prefetch_to_write(slots.at(at.wrapping_add(AHEAD)));
         }
-        let slot = message.bits() << 1 | slots.phase(at);
-        slots.at(at).store(slot, Ordering::Release); // pairs with message() and take_run()
+        slots.at(at).write(message, slots.phase(at));
         end.at.store(at.wrapping_add(1), Ordering::Relaxed);
         true
     }
@@ -250,8 +283,7 @@ impl Lane {
             let (run, phase) = (slots.run(at, left.len()), slots.phase(at));
             let (now, later) = left.split_at(run.len());
             for (slot, &page) in run.iter().zip(now) {
-                let message = Message::of_page(PageIdx(page));
-                slot.store(message.bits() << 1 | phase, Ordering::Release); // pairs with message() and take_run()
+                slot.write(Message::of_page(PageIdx(page)), phase);
             }
             at = at.wrapping_add(run.len());
             left = later;
@@ -377,15 +409,15 @@ impl MessageQueue for Lane {
 
 /// Copies the numbers of the whole pages at the front of some slots of one line; says how many.
 #[inline(always)]
-fn take_run(run: &[AtomicU32], phase: u32, space: &mut [u32]) -> usize {
+fn take_run(run: &[Slot], phase: u32, space: &mut [u32]) -> usize {
     // The producer fills slots in order: with the last one all are there.
-    let is_full = run.last().is_some_and(|slot| slot.load(Ordering::Acquire) & 1 == phase); // pairs with push()
+    let is_full = run.last().is_some_and(|slot| slot.word.load(Ordering::Acquire) & 1 == phase); // pairs with write()
     if is_full && copy_run(run, space) {
         return run.len();
     }
     let mut taken = 0;
     for (slot, number) in run.iter().zip(space) {
-        let slot = slot.load(Ordering::Acquire); // pairs with push() and push_pages()
+        let slot = slot.word.load(Ordering::Acquire); // pairs with write()
         let message = Message::from_bits(slot >> 1);
         if slot & 1 != phase || message.is_frag() {
             break;
@@ -398,16 +430,10 @@ fn take_run(run: &[AtomicU32], phase: u32, space: &mut [u32]) -> usize {
 
 /// Copies the numbers of slots that are all written; says whether all are of whole pages.
 #[inline(always)]
-fn copy_run(run: &[AtomicU32], space: &mut [u32]) -> bool {
+fn copy_run(run: &[Slot], space: &mut [u32]) -> bool {
     let mut frags = false;
     for (slot, number) in run.iter().zip(space) {
-        // SAFETY: the caller has seen the last slot of this run, so each was written before, and the producer
-        // writes none again before `at` of the consumer has passed it.
-        #[cfg(not(loom))]
-        let slot = unsafe { slot.as_ptr().read() };
-        #[cfg(loom)]
-        let slot = slot.load(Ordering::Relaxed);
-        let message = Message::from_bits(slot >> 1);
+        let message = Message::from_bits(slot.read() >> 1);
         frags |= message.is_frag();
         *number = message.page().0;
     }
@@ -416,11 +442,11 @@ fn copy_run(run: &[AtomicU32], space: &mut [u32]) -> bool {
 
 /// Fetches a line to be written, while other returns go on.
 #[inline(always)]
-fn prefetch_to_write(slot: &AtomicU32) {
+fn prefetch_to_write(slot: &Slot) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     // SAFETY: a prefetch reads and changes nothing, whatever the address.
     unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) slot.as_ptr(), options(nostack, preserves_flags));
+        std::arch::asm!("prefetchw [{}]", in(reg) slot.word.as_ptr(), options(nostack, preserves_flags));
     }
     #[cfg(not(all(target_arch = "x86_64", not(loom))))]
     let _ = slot;
