@@ -52,7 +52,7 @@ const AHEAD: usize = 4 * SLOTS_A_LINE;
 #[derive(Debug, Default)]
 struct Slot {
     word: AtomicU32,
-    /// Touched by who writes it, and by who reads it without atomics.
+    /// Touched by who writes it, and by who takes its message.
     #[cfg(loom)]
     watch: OneAtATime,
 }
@@ -381,6 +381,8 @@ impl MessageQueue for Lane {
         self.consumer.watch.touch();
         let at = self.consumer.at.load(Ordering::Relaxed);
         let message = self.consumer.slots.message(at)?;
+        #[cfg(loom)]
+        self.consumer.slots.at(at).watch.touch();
         self.consumer.at.store(at.wrapping_add(1), Ordering::Release); // pairs with find_free()
         Some(message)
     }
@@ -417,11 +419,13 @@ fn take_run(run: &[Slot], phase: u32, space: &mut [u32]) -> usize {
     }
     let mut taken = 0;
     for (slot, number) in run.iter().zip(space) {
-        let slot = slot.word.load(Ordering::Acquire); // pairs with write()
-        let message = Message::from_bits(slot >> 1);
-        if slot & 1 != phase || message.is_frag() {
+        let word = slot.word.load(Ordering::Acquire); // pairs with write()
+        let message = Message::from_bits(word >> 1);
+        if word & 1 != phase || message.is_frag() {
             break;
         }
+        #[cfg(loom)]
+        slot.watch.touch();
         *number = message.page().0;
         taken += 1;
     }
