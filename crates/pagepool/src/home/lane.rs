@@ -2,9 +2,9 @@
 //!
 //! What   a single-producer array of messages. The slot is the message: one Release store publishes it, there
 //!        is no index to share and no unpublished tail, so nothing is stranded in a thread that falls asleep.
-//!        The lowest bit of a slot is the phase of the lap that wrote it: 1 in the first lap, 0 in the second,
-//!        and so on. A slot with the phase of the owner's lap holds a message; with the other it is an old
-//!        one, which nobody empties.
+//!        The lowest bit of a slot is the phase of the lap that wrote it: 1 in the first lap, 0 in the
+//!        second, and so on. A slot with the phase of the owner's lap holds a message; with the other it is
+//!        an old one, which nobody empties.
 //! Who    `push` by the thread that claimed the lane; `pop` by the owner (I2), or in `take_all` once the pool
 //!        has ended.
 //! Life   the pool makes its lanes; a thread claims one at its first return and keeps it by `Arc` until it
@@ -62,7 +62,8 @@ impl Slot {
     fn write(&self, message: Message, phase: u32) {
         #[cfg(loom)]
         self.watch.touch();
-        self.word.store(message.bits() << 1 | phase, Ordering::Release); // pairs with message() and take_run()
+        // pairs with message() and take_run()
+        self.word.store(message.bits() << 1 | phase, Ordering::Release);
     }
 
     /// What was written, for who has seen this lap's message here or in a later slot.
@@ -412,8 +413,8 @@ impl MessageQueue for Lane {
 /// Copies the numbers of the whole pages at the front of some slots of one line; says how many.
 #[inline(always)]
 fn take_run(run: &[Slot], phase: u32, space: &mut [u32]) -> usize {
-    // The producer fills slots in order: with the last one all are there.
-    let is_full = run.last().is_some_and(|slot| slot.word.load(Ordering::Acquire) & 1 == phase); // pairs with write()
+    // The producer fills slots in order: with the last one all are there. Acquire pairs with write().
+    let is_full = run.last().is_some_and(|slot| slot.word.load(Ordering::Acquire) & 1 == phase);
     if is_full && copy_run(run, space) {
         return run.len();
     }

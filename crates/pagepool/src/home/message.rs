@@ -1,5 +1,5 @@
-//! The message of a return to the owner, in 31 bits: a page's number, and whether all of it returned or one of
-//! its fragments. The 32nd bit is for the slot that carries it.
+//! The message of a return to the owner, in 31 bits: a page's number, and whether all of it returned or one
+//! of its fragments. The 32nd bit is for the slot that carries it.
 
 use crate::mem::page::PageIdx;
 
