@@ -168,9 +168,9 @@ fn batch_return_against_refill() {
     });
 }
 
-/// Pages return into the second lap of a lane of one line as soon as the owner has taken one of the first. Each
-/// page has a cell that its holder writes: an access that is not ordered is a failure, and so is a page that is
-/// out twice.
+/// Pages return into the second lap of a lane of one line as soon as the owner has taken one of the first.
+/// Each page has a cell that its holder writes: an access that is not ordered is a failure, and so is a page
+/// that is out twice.
 fn lane_laps(give_back: fn(&mut Vec<PageBuf>)) {
     let (scene, pool) = scene(3, PoolParams { cache_size: 2, refill: 2, ..small(1, 1) });
     let cells: Arc<[loom::cell::UnsafeCell<u8>; 3]> = Arc::default();

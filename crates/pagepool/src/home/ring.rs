@@ -1,7 +1,8 @@
 //! The locked ring: where pages return when no lane takes them.
 //!
-//! What   a bounded FIFO of messages, one more than their bits in a slot, 0 = empty: a producer looks only at its next slot, the consumer
-//!        only at its own, and neither reads the other's index.
+//! What   a bounded FIFO of messages; a slot holds one more than the message's bits, or 0 if it is empty. A
+//!        producer looks only at its next slot, the consumer only at its own, and neither reads the other's
+//!        index.
 //! Who    producers under the pool's return lock, which holds their position; the consumer is the owner,
 //!        without a lock (I2), or the thread that ends the pool, under the return lock.
 //! Why    mirrors include/linux/ptr_ring.h (v7.3) with two differences: a slot is four bytes, and it is
