@@ -32,9 +32,11 @@ const LIMITS: &[Limit] = &[
     limit("page_remote", 125.0, None),
     limit("page_remote_bulk32", 82.0, None),
     limit("page_ring", 83.5, None),
+    limit("page_slow", 236.0, None),
     limit("frag_2090_direct", 50.0, None),
     limit("alloc_8590_direct", 99.5, None),
     limit("arena_bulk64", 4.5, None),
+    limit("arena_bulk64_refused", 24.0, None),
     limit("drop_inpoll", 480.0, None), // both halves of the NIC, with its copies
     limit("redirect_local", 1120.0, None),
     limit("frame_convert", 80.0, None),

@@ -350,6 +350,39 @@ fn idle_pages_are_merged_before_the_arena_grows() {
     assert_eq!(arena.description().committed_bytes, 8 * MIB);
 }
 
+/// An arena without 32 KiB together, whose idle pages lie ready as single ones; then, as many, with 32 KiB.
+fn idle_pages_apart_then_a_block(ask: impl Fn(&Arc<Arena>) -> bool) -> Arc<Arena> {
+    let arena = arena(4 * MIB);
+    let all = reserve(&arena, 0, None, 1024);
+    release(&*arena, 0, &all.iter().copied().filter(|page| page.0 % 2 == 0).take(64).collect::<Vec<_>>());
+    assert!(!ask(&arena), "no two idle pages are neighbours");
+    release(&*arena, 0, &reserve(&arena, 0, None, 64));
+    reserve(&arena, 0, None, 8);
+    release(&*arena, 0, &(512..520).map(PageIdx).collect::<Vec<_>>());
+    arena
+}
+
+#[test]
+fn the_last_look_before_a_sleep_sees_what_an_ask_may_miss() {
+    let ask = |arena: &Arc<Arena>| !reserve(arena, 3, None, 1).is_empty();
+    let arena = idle_pages_apart_then_a_block(ask);
+    assert!(!ask(&arena), "merging 64 pages is not paid for yet");
+    let order = 3;
+    let asks = Pool::new(PoolParams { order, ..Default::default() }, arena.clone()).unwrap().bind();
+    assert!(asks.alloc_page().is_none(), "nor is it now");
+    let sleeps = PoolParams { order, wakeup: true, ..Default::default() };
+    let sleeps = Pool::new(sleeps, arena).unwrap().bind();
+    assert_eq!(sleeps.alloc_page().unwrap().page(), PageIdx(512));
+}
+
+#[test]
+fn a_block_that_may_be_missed_is_missed_no_more_often_than_pages_are_idle() {
+    let ask = |arena: &Arc<Arena>| !reserve(arena, 3, None, 1).is_empty();
+    let arena = idle_pages_apart_then_a_block(ask);
+    let missed = (0..1000).take_while(|_| !ask(&arena)).count();
+    assert!((1..64).contains(&missed), "{missed} of 64");
+}
+
 #[test]
 fn trim_gives_back_idle_regions_and_they_come_back_clean() {
     let arena = arena(16 * MIB);
