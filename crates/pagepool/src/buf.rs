@@ -8,3 +8,4 @@ pub(crate) mod page_buf;
 pub(crate) mod page_ref;
 pub(crate) mod raw_buf;
 pub(crate) mod shared_buf;
+pub(crate) mod split;

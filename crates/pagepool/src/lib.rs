@@ -44,6 +44,7 @@
 //! | map it for a device | a [`DmaDomain`]: [`OffsetDomain`] (UMEM offsets), [`IdentityDomain`], your own |
 //! | allocate, on the owner's thread | [`Bound`], which [`Pool::bind`] gives: pages, batches, fragments |
 //! | hold a buffer | [`PageBuf`]; [`Batch`] for up to 64 pages; [`SharedBuf`] for many readers; [`PageRef`] |
+//! | make two buffers of one | [`PageBuf::split_off`]: header and payload, several packets of one buffer |
 //! | put a buffer on a descriptor ring | [`PageBuf::into_raw`], [`PoolRef::from_raw`]; [`DeviceTable`] |
 //! | handle packets | [`XdpBuff`] inside a poll, [`XdpFrame`] beyond it, [`XdpFrameBulk`] to return many |
 //! | feed a network stack | [`SkBuff`] and [`SkbCache`]: clones, fragments, coalescing with Linux's rules |
@@ -109,6 +110,7 @@ pub use buf::page_buf::{PageBuf, Tag};
 pub use buf::page_ref::PageRef;
 pub use buf::raw_buf::{RawBuf, RawError};
 pub use buf::shared_buf::SharedBuf;
+pub use buf::split::SplitError;
 pub use error::Error;
 pub use home::no_direct_recycle::NoDirectRecycle;
 pub use home::registry::{MemId, MemState, MemType, Registry, RegistryEntry};

@@ -5,10 +5,17 @@
 mod custom_provider;
 #[path = "../examples/handover.rs"]
 mod handover;
+#[path = "../examples/split.rs"]
+mod split;
 
 #[test]
 fn handover_returns_every_page() {
     handover::main().expect("it runs");
+}
+
+#[test]
+fn a_buffer_is_split_and_its_parts_return() {
+    split::main().expect("it runs");
 }
 
 #[test]

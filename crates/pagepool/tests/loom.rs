@@ -993,6 +993,145 @@ fn skb_blocks_are_taken_while_their_cache_ends() {
     });
 }
 
+// ---- Split --------------------------------------------------------------------------------------
+
+/// A whole page is split on a thread that is not the owner's, and both parts return from there.
+fn split_elsewhere(params: PoolParams) {
+    let (scene, pool) = scene(2, params);
+    let buffer = pool.alloc_page().unwrap();
+    let other = thread::spawn(move || drop(buffer.split_at(100).unwrap()));
+    let mut found: Vec<_> = (0..2).filter_map(|_| pool.alloc_page()).collect();
+    other.join().unwrap();
+    found.extend((found.len()..2).map(|_| pool.alloc_page().expect("both parts are home")));
+    assert_ne!(found[0].page(), found[1].page());
+    drop(found);
+    scene.destroy(pool);
+}
+
+#[test]
+fn a_page_split_elsewhere_comes_home_once() {
+    explore("split/lane", 3, || split_elsewhere(small(1, 1)));
+    explore("split/ring", 3, || split_elsewhere(small(0, 2)));
+    explore("split/overflow", 3, || split_elsewhere(small(0, 1)));
+}
+
+/// One thread splits and hands a part on, which another splits again and drops; the owner splits, too.
+#[test]
+fn parts_that_are_handed_on_come_home_once() {
+    explore("split/handed_on", 2, || {
+        let (scene, pool) = scene(1, small(2, 1));
+        let (mine, theirs) = pool.alloc_page().unwrap().split_at(1000).unwrap();
+        let first = thread::spawn(move || {
+            let (kept, handed_on) = theirs.split_at(1000).unwrap();
+            let second = thread::spawn(move || drop(handed_on.split_at(1000).unwrap()));
+            drop(kept);
+            second.join().unwrap();
+        });
+        drop(mine.split_at(500).unwrap());
+        assert!(pool.alloc_page().is_none_or(|_| pool.stats().recycle_ring == 1), "a part is out");
+        first.join().unwrap();
+        assert!(pool.alloc_page().is_some(), "all parts are home");
+        scene.destroy(pool);
+    });
+}
+
+/// Bytes of one part, written elsewhere, are seen by the page's next user; and it has the page alone.
+#[test]
+fn two_threads_split_one_page_at_once() {
+    explore("split/two", 2, || {
+        let (scene, pool) = scene(1, small(2, 1));
+        let (one, two) = pool.alloc_page().unwrap().split_at(1000).unwrap();
+        let bytes = Arc::new([(); 2].map(|()| loom::cell::UnsafeCell::new(0u8)));
+        let parts = [(0, one), (1, two)].map(|(n, part)| {
+            let bytes = bytes.clone();
+            thread::spawn(move || {
+                let parts = part.split_at(10).unwrap();
+                bytes[n].with_mut(|_| ());
+                pagepool::put_bulk(&mut vec![parts.0, parts.1]);
+            })
+        });
+        if let Some(again) = pool.alloc_page() {
+            bytes.iter().for_each(|part| part.with_mut(|_| ()));
+            drop(again);
+        }
+        parts.into_iter().for_each(|part| part.join().unwrap());
+        assert!(pool.alloc_page().is_some());
+        scene.destroy(pool);
+    });
+}
+
+/// Buffers are split and dropped elsewhere while their pool ends.
+fn splits_against_destroy(params: PoolParams, frag: bool) {
+    let (scene, pool) = scene(2, params);
+    let buffer = if frag { pool.alloc_frag(2000) } else { pool.alloc_page() }.unwrap();
+    let mine = pool.alloc_page().unwrap();
+    let other = thread::spawn(move || {
+        let (first, rest) = buffer.split_at(100).unwrap();
+        drop(first);
+        drop(rest.split_at(100).unwrap());
+    });
+    let (first, last) = mine.split_at(100).unwrap();
+    drop(first);
+    let shutdown = pool.destroy();
+    drop(last.split_at(100).unwrap());
+    other.join().unwrap();
+    scene.ended(&shutdown);
+}
+
+#[test]
+fn splits_while_the_pool_ends() {
+    explore("split/destroy_lane", 2, || splits_against_destroy(small(1, 1), false));
+    explore("split/destroy_ring", 2, || splits_against_destroy(small(0, 1), false));
+    explore("split/destroy_frag", 2, || splits_against_destroy(small(1, 1), true));
+}
+
+#[test]
+fn two_threads_split_one_page_while_the_pool_ends() {
+    explore("split/destroy_two", 2, || {
+        let (scene, pool) = scene(1, small(0, 1));
+        let (one, two) = pool.alloc_page().unwrap().split_at(1000).unwrap();
+        let other = thread::spawn(move || drop(one.split_at(10).unwrap()));
+        let shutdown = pool.destroy();
+        drop(two.split_at(10).unwrap());
+        other.join().unwrap();
+        scene.ended(&shutdown);
+    });
+}
+
+/// The holders of a buffer each ask for it: at most one gets it, and only when the others have read.
+fn asking_for_it_alone(frag: bool) {
+    let (scene, pool) = scene(2, small(2, 1));
+    let take = |frag: bool| if frag { pool.alloc_frag(1000) } else { pool.alloc_page() }.unwrap();
+    let bytes = Arc::new(loom::cell::UnsafeCell::new(0u8));
+    let shared = take(frag).into_shared();
+    // Another fragment of the page, whose drop may take the clone off the page's count.
+    let beside = frag.then(|| take(frag).into_shared());
+    let (clone, theirs) = (shared.clone(), bytes.clone());
+    let other = thread::spawn(move || {
+        theirs.with(|_| ());
+        drop(beside);
+        clone.try_unique().is_ok_and(|_| {
+            theirs.with_mut(|_| ());
+            true
+        })
+    });
+    bytes.with(|_| ());
+    let mine = shared.try_unique().is_ok_and(|_| {
+        bytes.with_mut(|_| ());
+        true
+    });
+    let theirs = other.join().unwrap();
+    assert!(!(mine && theirs) || frag, "one of a page's two holders found the other");
+    drop(pool.alloc_page());
+    scene.destroy(pool);
+}
+
+#[test]
+fn of_two_who_ask_for_a_shared_buffer_one_may_get_it() {
+    explore("unique/page", 3, || asking_for_it_alone(false));
+    explore("unique/fragment", 2, || asking_for_it_alone(true));
+}
+
 // ---- Every operation against every other --------------------------------------------------------
 
 /// What a returner does with two pages' worth of buffers, taken on the owner's thread.
@@ -1014,6 +1153,11 @@ fn returning(op: Op, pool: &Bound) -> Box<dyn FnOnce() + Send> {
         Op::DropSharedElsewhere(_) => {
             let shared = pool.alloc_page().unwrap().into_shared();
             Box::new(drop_all((shared.clone(), pool.alloc_page(), shared)))
+        }
+        Op::SplitOffElsewhere(..) => {
+            let out = take(pool, 2);
+            let halves = |buffer: PageBuf| buffer.split_at(100).unwrap();
+            Box::new(move || drop(out.into_iter().map(halves).collect::<Vec<_>>()))
         }
         Op::PageRef(_) => {
             let mut buffer = pool.alloc_page().unwrap();
@@ -1053,6 +1197,7 @@ fn every_return_against_everything_that_an_owner_does() {
         Op::PutBulkElsewhere(0, 2),
         Op::DropBatchElsewhere(0),
         Op::AllocFrag(0, 0),
+        Op::SplitOffElsewhere(0, 0),
         Op::DropSharedElsewhere(0),
         Op::PageRef(0),
         Op::FromRaw(0, 0),

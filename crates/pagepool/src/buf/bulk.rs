@@ -76,7 +76,7 @@ fn copy_plain(pool: PoolPtr, buffers: &[PageBuf], space: &mut [u32]) -> usize {
     let mut copy = |buffer: &PageBuf, number: &mut u32| {
         pools |= buffer.pool.0.addr().get() ^ pool.0.addr().get();
         bits |= buffer.bits.bits();
-        *number = buffer.bits.page().0;
+        *number = buffer.bits.whole_page().0;
     };
     let (eights, rest) = buffers.as_chunks::<8>();
     let (space_eights, space_rest) = space.as_chunks_mut::<8>();
@@ -205,7 +205,7 @@ pub(crate) fn taken<T>(buffers: &mut Vec<T>) -> &mut [T] {
 #[inline(always)]
 fn run_of_plain(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
     let plain = |(buffer, number): (&PageBuf, &mut u32)| {
-        *number = buffer.bits.page().0;
+        *number = buffer.bits.whole_page().0;
         buffer.pool == pool && buffer.bits.is_whole()
     };
     buffers.iter().zip(numbers.iter_mut()).map(plain).take_while(|plain| *plain).count()

@@ -1,11 +1,18 @@
 //! The 64 bits of a handle: page and fragment.
+//!
+//! What   from bit 0: 30 bits number of the base page that the buffer begins in; of a fragment, 2 bits of the
+//!        byte in that page that it begins at (those worth 2 and 4); 22 bits length less one; 9 bits of that
+//!        byte (in steps of 8); 1 bit "not simply whole".
+//! Odd    the twelfth bit of the byte, worth 1, has no place of its own. Only fragments in pages of the
+//!        largest order need the highest bit of a length; in all other pools it is the odd bit, which the
+//!        geometry gives, and in those of the largest order, where that is 0, parts begin at even bytes.
 
-use crate::mem::page::{PAGE_SHIFT, PageIdx};
+use crate::mem::page::{MAX_ORDER, MAX_PAGES, PAGE_SHIFT, PageIdx};
 
 /// The part of the page that a handle owns, in 32 bits. 0 is a whole page. [`FragBits::SPECIAL`] is a whole
 /// page whose record must be looked up when it returns, because a [`PageRef`](crate::PageRef) may exist.
 /// Anything else is a fragment: its offset in its base page in steps of 8 bytes (9 bits), and its length in
-/// bytes less one (22 bits). The number of that base page is stored beside it.
+/// bytes less one (22 bits). The number of that base page is stored beside it, with the rest of the offset.
 ///
 /// The highest bit says "not simply whole": it is the sign of the handle's word, so that one test of a
 /// register finds the page that needs no more than its return.
@@ -26,31 +33,17 @@ impl FragBits {
     /// interface keeps them beside tokens of pages, which are odd.
     pub(crate) const SPECIAL: Self = Self(u32::MAX - 1);
 
-    /// The base page and the part for `len` bytes (at least 1) at `offset`, a multiple of 8, in `page`.
-    #[inline(always)]
-    pub(crate) fn frag(page: PageIdx, offset: usize, len: usize) -> (PageIdx, Self) {
-        let in_base_page = offset as u32 & ((1 << PAGE_SHIFT) - 1);
-        let bits = NOT_WHOLE | (in_base_page >> 3) << LEN_BITS | (len as u32).wrapping_sub(1) & LEN_MASK;
-        (PageIdx(page.0 + (offset >> PAGE_SHIFT) as u32), Self(bits))
-    }
-
     #[inline(always)]
     pub(crate) fn is_frag(self) -> bool {
         (NOT_WHOLE..Self::SPECIAL.0).contains(&self.0)
     }
-
-    /// Length in bytes; meaningless for a whole page.
-    #[inline(always)]
-    pub(crate) fn len(self) -> usize {
-        (self.0 & LEN_MASK) as usize + 1
-    }
-
-    /// Offset within the base page, in bytes; meaningless for a special page, 0 for a whole one.
-    #[inline(always)]
-    pub(crate) fn offset(self) -> usize {
-        ((self.0 >> LEN_BITS & OFFSET_MASK) << 3) as usize
-    }
 }
+
+/// Bits of a page's number.
+const PAGE_BITS: u32 = MAX_PAGES.trailing_zeros();
+
+const _: () = assert!(PAGE_BITS + 2 == 32, "two bits of an offset lie above the page's number");
+const _: () = assert!(PAGE_SHIFT + MAX_ORDER as u32 == LEN_BITS, "the largest page is the longest fragment");
 
 /// A base page and the part of it, in one register: a handle is then two words, and travels in two registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +60,22 @@ impl HandleBits {
     #[inline(always)]
     pub(crate) fn whole(page: PageIdx) -> Self {
         Self(u64::from(page.0))
+    }
+
+    /// The fragment of `len` bytes (at least 1) at `offset`, a multiple of 8, in `page`.
+    #[inline(always)]
+    pub(crate) fn frag(page: PageIdx, offset: usize, len: usize) -> Self {
+        let in_base_page = offset as u32 & ((1 << PAGE_SHIFT) - 1);
+        let bits = NOT_WHOLE | (in_base_page >> 3) << LEN_BITS | (len as u32).wrapping_sub(1) & LEN_MASK;
+        Self::new(PageIdx(page.0 + (offset >> PAGE_SHIFT) as u32), FragBits(bits))
+    }
+
+    /// The fragment at any `offset` that the pool's `odd_bit` can say.
+    pub(crate) fn part(page: PageIdx, offset: usize, len: usize, odd_bit: u32) -> Self {
+        let odd = odd_bit & (offset as u32 & 1).wrapping_neg();
+        debug_assert!(offset & 1 == 0 || odd != 0, "I1: a part of a largest page at odd byte {offset}");
+        let Self(bits) = Self::frag(page, offset, len);
+        Self(bits | u64::from(odd) << 32 | (offset as u64 >> 1 & 3) << PAGE_BITS)
     }
 
     #[inline(always)]
@@ -86,9 +95,30 @@ impl HandleBits {
         self.0
     }
 
+    /// The base page that the buffer begins in.
     #[inline(always)]
     pub(crate) fn page(self) -> PageIdx {
+        PageIdx(self.0 as u32 & (MAX_PAGES - 1))
+    }
+
+    /// The same for a whole page, whose number stands alone; of a fragment it means nothing.
+    #[inline(always)]
+    pub(crate) fn whole_page(self) -> PageIdx {
         PageIdx(self.0 as u32)
+    }
+
+    /// Length of a fragment in bytes; meaningless for a whole page.
+    #[inline(always)]
+    pub(crate) fn len(self, odd_bit: u32) -> usize {
+        (self.frag_bits().0 & LEN_MASK & !odd_bit) as usize + 1
+    }
+
+    /// Offset of a fragment within its base page, in bytes; meaningless for a whole page.
+    #[inline(always)]
+    pub(crate) fn offset(self, odd_bit: u32) -> usize {
+        let FragBits(upper) = self.frag_bits();
+        let eights = (upper >> LEN_BITS & OFFSET_MASK) << 3;
+        (eights | self.0 as u32 >> PAGE_BITS << 1 | u32::from(upper & odd_bit != 0)) as usize
     }
 
     #[inline(always)]
@@ -101,19 +131,40 @@ impl HandleBits {
 mod tests {
     use super::*;
 
+    /// In pools of all orders but the largest.
+    const ODD: u32 = 1 << 21;
+
     #[test]
     fn a_frag_is_named_exactly_up_to_the_largest_page() {
         for (offset, len) in
             [(0, 1), (8, 2090), (4088, 4096), (32 << 10, 8590), ((4 << 20) - 8, 8), (0, 4 << 20), (4088, 1)]
         {
-            let (base, frag_bits) = FragBits::frag(PageIdx(1 << 10), offset, len);
-            assert!(frag_bits.is_frag());
-            assert_eq!(frag_bits.len(), len);
-            assert!(!HandleBits::new(base, frag_bits).is_whole());
-            assert_eq!(((base.0 - (1 << 10)) as usize) * 4096 + frag_bits.offset(), offset);
+            let bits = HandleBits::frag(PageIdx(1 << 10), offset, len);
+            is_at(bits, offset, len, 0);
+            assert_eq!(bits, HandleBits::part(PageIdx(1 << 10), offset, len, 0));
+            if len <= 2 << 20 {
+                is_at(bits, offset, len, ODD);
+            }
         }
         assert!(!FragBits::WHOLE.is_frag() && !FragBits::SPECIAL.is_frag());
         assert!(!HandleBits::new(PageIdx(7), FragBits::SPECIAL).is_whole());
         assert!(HandleBits::whole(PageIdx(u32::MAX)).is_whole());
+    }
+
+    #[test]
+    fn a_part_begins_and_ends_at_any_byte() {
+        let lens = [1, 2, 54, 4042, (1 << 20) + 1, (2 << 20) - 4097];
+        for (offset, len) in (0..64).chain([4095, 4096, 4097]).flat_map(|at| lens.map(|len| (at, len))) {
+            is_at(HandleBits::part(PageIdx(1 << 10), offset, len, ODD), offset, len, ODD);
+            if offset % 2 == 0 {
+                is_at(HandleBits::part(PageIdx(1 << 10), offset, 2 * len, 0), offset, 2 * len, 0);
+            }
+        }
+    }
+
+    fn is_at(bits: HandleBits, offset: usize, len: usize, odd_bit: u32) {
+        assert!(bits.frag_bits().is_frag() && !bits.is_whole());
+        assert_eq!(bits.len(odd_bit), len);
+        assert_eq!(((bits.page().0 - (1 << 10)) as usize) * 4096 + bits.offset(odd_bit), offset);
     }
 }

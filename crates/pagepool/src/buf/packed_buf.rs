@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 
 use crate::buf::batch::{Batch, put_elsewhere, put_here};
 use crate::buf::bulk::put_parted;
-use crate::buf::handle_bits::FragBits;
+use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
 use crate::mem::page::{MAX_PAGES, PAGE_SHIFT, PageIdx};
 use crate::returns::pool_core::PoolPtr;
@@ -72,8 +72,8 @@ impl PageBuf {
     /// Packs the buffer into 8 bytes. Any thread; a load and two compares for a whole page.
     ///
     /// A fragment is packed in whole cache lines: its length is rounded up, as [`into_raw`](Self::into_raw)
-    /// does. Gives the buffer back if it is a fragment that does not begin at a line of its own (`frag_align`
-    /// below 64) or has more than 4095 lines, or if there are more than 65,535 pools.
+    /// does. Gives the buffer back if it is a fragment that may share a line, as that does, or has more than
+    /// 4095 lines, or if there are more than 65,535 pools.
     #[inline]
     pub fn pack(self) -> Result<PackedBuf, PageBuf> {
         let (pool, bits) = (u64::from(self.pool.slot.number()) << POOL_SHIFT, self.bits.bits());
@@ -105,9 +105,9 @@ impl PageBuf {
 
     /// Where a fragment begins and how long it is, in lines, if it has its lines to itself.
     fn frag_part(&self) -> Option<u32> {
-        let (offset, len) = (self.bits.frag_bits().offset(), self.bits.frag_bits().len());
-        let lines = len.div_ceil(1 << LINE_SHIFT) as u32;
-        let fits = lines <= LINES_MASK && self.pool.geometry.frags_aligned_to(1 << LINE_SHIFT);
+        let lines = self.len().div_ceil(1 << LINE_SHIFT) as u32;
+        let fits = lines <= LINES_MASK && !self.shares_a_line();
+        let offset = self.start() % (1 << PAGE_SHIFT);
         fits.then_some((offset as u32 >> LINE_SHIFT) << LINES_BITS | lines)
     }
 }
@@ -155,8 +155,7 @@ impl PackedBuf {
             _ => {
                 let offset = (part >> LINES_BITS) << LINE_SHIFT;
                 let len = (part & LINES_MASK) << LINE_SHIFT;
-                let (page, frag_bits) = FragBits::frag(page, offset as usize, len as usize);
-                PageBuf::new(pool, page, frag_bits)
+                PageBuf { pool, bits: HandleBits::frag(page, offset as usize, len as usize) }
             }
         })
     }

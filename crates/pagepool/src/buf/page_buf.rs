@@ -101,7 +101,7 @@ impl PageBuf {
     #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
     pub fn len(&self) -> usize {
         if self.bits.frag_bits().is_frag() {
-            self.bits.frag_bits().len()
+            self.bits.len(self.pool.geometry.odd_bit())
         } else {
             self.pool.geometry.page_size()
         }
@@ -128,8 +128,11 @@ impl PageBuf {
     /// Offset of the first byte in the area.
     #[inline(always)]
     pub(crate) fn start(&self) -> u64 {
-        let within = if self.bits.frag_bits().is_frag() { self.bits.frag_bits().offset() as u64 } else { 0 };
-        self.bits.page().offset() + within
+        if self.bits.frag_bits().is_frag() {
+            self.bits.page().offset() + self.bits.offset(self.pool.geometry.odd_bit()) as u64
+        } else {
+            self.bits.whole_page().offset()
+        }
     }
 
     /// Address of the first byte, or `None` for memory that the CPU cannot read.
@@ -161,14 +164,18 @@ impl PageBuf {
     /// lines. 0 for a fragment, whose layout is up to the user.
     #[inline]
     pub fn packet_offset(&self) -> usize {
-        if self.bits.frag_bits().is_frag() { 0 } else { self.pool.geometry.packet_offset(self.bits.page()) }
+        if self.bits.frag_bits().is_frag() {
+            0
+        } else {
+            self.pool.geometry.packet_offset(self.bits.whole_page())
+        }
     }
 
     /// Most bytes of packet: `max_len` for a whole page, all of a fragment.
     #[inline]
     pub fn packet_capacity(&self) -> usize {
         if self.bits.frag_bits().is_frag() {
-            self.bits.frag_bits().len()
+            self.bits.len(self.pool.geometry.odd_bit())
         } else {
             self.pool.geometry.max_len as usize
         }
@@ -204,11 +211,13 @@ impl PageBuf {
     #[inline(always)]
     fn packet_ptr(&self) -> Option<NonNull<u8>> {
         let base = NonZeroUsize::new(self.pool.base)?;
-        let page = self.bits.page();
-        let frag_bits = self.bits.frag_bits();
-        let within =
-            if frag_bits.is_frag() { frag_bits.offset() } else { self.pool.geometry.packet_offset(page) };
-        let at = base.get() + page.offset() as usize + within;
+        let start = if self.bits.frag_bits().is_frag() {
+            self.start() as usize
+        } else {
+            let page = self.bits.whole_page();
+            page.offset() as usize + self.pool.geometry.packet_offset(page)
+        };
+        let at = base.get() + start;
         // SAFETY: a base that is not 0 plus an offset within its area does not wrap to 0.
         Some(unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(at)) })
     }
@@ -328,7 +337,7 @@ impl PageBuf {
         Self { pool, bits: HandleBits::whole(page) }
     }
 
-    /// The handle of any part of a page.
+    /// The handle of a whole page, with what is known of it.
     #[inline(always)]
     pub(crate) fn new(pool: PoolPtr, page: PageIdx, frag_bits: FragBits) -> Self {
         Self { pool, bits: HandleBits::new(page, frag_bits) }
@@ -338,8 +347,7 @@ impl PageBuf {
     #[inline(always)]
     pub(crate) fn frag(pool: PoolPtr, page: PageIdx, offset: usize, len: usize) -> Self {
         debug_assert!(offset + len <= pool.geometry.page_size() && len > 0, "I1: fragment {offset}+{len}");
-        let (page, frag_bits) = FragBits::frag(page, offset, len);
-        Self::new(pool, page, frag_bits)
+        Self { pool, bits: HandleBits::frag(page, offset, len) }
     }
 
     /// The page and the part of it, without returning it.
@@ -348,7 +356,13 @@ impl PageBuf {
         ManuallyDrop::new(self).bits
     }
 
-    /// Takes the handle apart without returning it.
+    /// The same for a fragment that may begin at any byte.
+    pub(crate) fn part(pool: PoolPtr, page: PageIdx, offset: usize, len: usize) -> Self {
+        debug_assert!(offset + len <= pool.geometry.page_size() && len > 0, "I1: part {offset}+{len}");
+        Self { pool, bits: HandleBits::part(page, offset, len, pool.geometry.odd_bit()) }
+    }
+
+    /// Takes the handle apart without returning it. Of a fragment this loses where it begins.
     #[inline(always)]
     pub(crate) fn into_parts(self) -> (PoolPtr, PageIdx, FragBits) {
         let this = ManuallyDrop::new(self);
@@ -361,7 +375,7 @@ impl Drop for PageBuf {
     fn drop(&mut self) {
         let (pool, bits) = (self.pool, self.bits);
         if let Some(owner) = pool.owner_here() {
-            if bits.is_whole() && pool.own.cache.push_plain(owner, bits.page()) {
+            if bits.is_whole() && pool.own.cache.push_plain(owner, bits.whole_page()) {
                 return pool.own.counts.recycle_cached.add(1);
             }
             return drop_here(pool, owner, bits);
@@ -384,7 +398,7 @@ fn drop_here(pool: PoolPtr, owner: OwnerProof, bits: HandleBits) {
     if bits.frag_bits().is_frag() {
         pool.frag_here(owner, bits.page(), false);
     } else {
-        pool.recycle_here(owner, bits.page(), bits.frag_bits() == FragBits::SPECIAL, usize::MAX);
+        pool.recycle_here(owner, bits.whole_page(), bits.frag_bits() == FragBits::SPECIAL, usize::MAX);
     }
 }
 
@@ -392,11 +406,11 @@ fn drop_here(pool: PoolPtr, owner: OwnerProof, bits: HandleBits) {
 #[inline(never)]
 fn drop_elsewhere(pool: PoolPtr, bits: HandleBits) {
     if bits.is_whole() && pool.syncing.is_empty() {
-        pool.send_page(bits.page());
+        pool.send_page(bits.whole_page());
     } else if bits.frag_bits().is_frag() {
         pool.frag_elsewhere(bits.page());
     } else {
-        pool.recycle_elsewhere(bits.page(), bits.frag_bits() == FragBits::SPECIAL, usize::MAX);
+        pool.recycle_elsewhere(bits.whole_page(), bits.frag_bits() == FragBits::SPECIAL, usize::MAX);
     }
 }
 

@@ -22,6 +22,9 @@ use crate::returns::pool_core::{PoolCore, PoolPtr};
 /// log2 of the bytes that one bit stands for.
 const LINE_SHIFT: u32 = 6;
 
+/// Bytes that one bit stands for: of two buffers in one such line, neither has a raw form.
+pub(crate) const LINE: usize = 1 << LINE_SHIFT;
+
 /// A buffer as a device sees it: plain numbers, which can be forged, so
 /// [`PoolRef::from_raw`](crate::PoolRef::from_raw) checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,8 +75,11 @@ impl PageBuf {
     /// Turns the buffer into its address in the pool's first domain, for a descriptor ring.
     /// [`PoolRef::from_raw`](crate::PoolRef::from_raw) makes it a buffer again.
     ///
-    /// Gives the buffer back if the pool has no domain, or if the fragment shares a cache line with another
-    /// one (`frag_align` below 64). Any thread; one atomic operation, two for a fragment.
+    /// Gives the buffer back if the pool has no domain, or if the fragment may share a cache line with
+    /// another one: with `frag_align` below 64, and where it was [split off](Self::split_off) within a line.
+    /// Once a buffer of the pool was split within a line, this is every fragment that ends within one: to
+    /// avoid that, split and allocate multiples of 64 bytes. Any thread; one atomic operation, two for a
+    /// fragment.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
@@ -86,12 +92,21 @@ impl PageBuf {
     /// ```
     pub fn into_raw(self) -> Result<RawBuf, PageBuf> {
         let start = self.start();
-        let shares_a_line = self.is_frag() && !self.pool.geometry.frags_aligned_to(1 << LINE_SHIFT);
-        let Some(addr) = self.dma_addr().filter(|_| !shares_a_line) else { return Err(self) };
         let len = self.len();
+        let Some(addr) = self.dma_addr().filter(|_| !self.shares_a_line()) else { return Err(self) };
         let (pool, _, frag_bits) = self.into_parts();
         mark(&pool, start, frag_bits.is_frag().then(|| start + len as u64));
         Ok(RawBuf { addr, len: len as u32 })
+    }
+
+    /// Whether another fragment may lie in its first or last line. Which ends were split is not known, only
+    /// whether there are any.
+    pub(crate) fn shares_a_line(&self) -> bool {
+        let (start, pool) = (self.start() as usize, self.pool);
+        let ends_within =
+            || !(start + self.len()).is_multiple_of(LINE) && pool.split_lines.load(Ordering::Relaxed);
+        self.is_frag()
+            && (!pool.geometry.frags_aligned_to(LINE as u32) || !start.is_multiple_of(LINE) || ends_within())
     }
 }
 

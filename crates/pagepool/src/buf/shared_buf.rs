@@ -5,10 +5,16 @@
 //!        each. A drop subtracts one; a drop that finds 0 returns a buffer. So as many buffers return as were
 //!        shared, the last one with the last drop; and a page is used again only when all its fragments have
 //!        returned.
-//! Cost   clone and drop: one atomic read-modify-write each, in the page's record. No other buffer type has
-//!        any.
-//! Pairs  drop (Release on the count) -> the drop that finds 0 (Acquire): the reads of all other clones are
-//!        over.
+//! Alone  of a whole page a count of 0 means one holder. Clones of two fragments of a page share the count:
+//!        a drop of the one may take a clone of the other off it, and return its own fragment later, by
+//!        whoever is last. So the area counts, beside the record, how many fragments of a page are shared
+//!        buffers; a fragment has one holder where no clone is counted and it is the only one. That count
+//!        falls after a drop found no clone, so it is read second.
+//! Cost   clone and drop: one atomic read-modify-write each, in the page's record. Of a fragment also the
+//!        first and the last step have one: `into_shared`, and the drop that returns it. No other buffer type
+//!        has any.
+//! Pairs  drop (Release on either count) -> the drop that finds 0, and `try_unique` (Acquire): the reads of
+//!        all other clones are over.
 
 // UNSAFETY: the bytes of a buffer are reached through its handle; the handle is taken once.
 #![expect(unsafe_code)]
@@ -43,14 +49,32 @@ pub struct SharedBuf(ManuallyDrop<PageBuf>);
 
 impl PageBuf {
     /// Makes the buffer shared: readable through clones on any thread. Dropping the last clone returns the
-    /// buffer. Allocates nothing: the count is in the page's record.
+    /// buffer, and [`SharedBuf::try_unique`] takes it back. Allocates nothing: the count is in the page's
+    /// record. One atomic operation for a fragment.
     pub fn into_shared(self) -> SharedBuf {
-        SharedBuf::new(self)
+        SharedBuf::count(&self);
+        SharedBuf::counted(self)
     }
 }
 
 impl SharedBuf {
-    pub(crate) fn new(mut buffer: PageBuf) -> Self {
+    /// Counts a buffer among the shared ones of its page.
+    pub(crate) fn count(buffer: &PageBuf) {
+        if buffer.is_frag() {
+            buffer.pool.area.shared_frags(buffer.page()).fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes one [`count`](Self::count) back: this reader is done.
+    pub(crate) fn uncount(buffer: &PageBuf) {
+        if buffer.is_frag() {
+            // Release pairs with try_unique().
+            buffer.pool.area.shared_frags(buffer.page()).fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// One reader among others of a buffer that was [counted](Self::count).
+    pub(crate) fn counted(mut buffer: PageBuf) -> Self {
         if !buffer.is_frag() {
             // Page references made through a clone are found when it returns.
             buffer.bits = HandleBits::new(buffer.bits.page(), FragBits::SPECIAL);
@@ -61,11 +85,50 @@ impl SharedBuf {
     /// A clone of a buffer that is not a `SharedBuf` yet. One atomic operation.
     ///
     /// # Safety
-    /// The holder of the buffer turns it into a `SharedBuf` before dropping it.
+    /// The buffer was [counted](Self::count), and its holder makes it a `SharedBuf` with
+    /// [`counted`](Self::counted) before it is dropped or written.
     pub(crate) unsafe fn beside(buffer: &PageBuf) -> Self {
         // SAFETY: I1. The copy is never dropped, and the caller's promise makes it a clone among others.
-        let same = ManuallyDrop::new(Self::new(unsafe { std::ptr::read(buffer) }));
+        let same = ManuallyDrop::new(Self::counted(unsafe { std::ptr::read(buffer) }));
         Self::clone(&same)
+    }
+
+    /// The buffer as its holder's own again, to be written, split or turned into an address, if this is the
+    /// last one; else this comes back, and other readers go on. As `Arc::try_unwrap`. Any thread; one or two
+    /// loads, and for a fragment one atomic operation.
+    ///
+    /// Fragments of one page share a count of clones: a fragment also comes back while another fragment of
+    /// its page is shared.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let shared = pool.alloc_page().unwrap().into_shared();
+    /// let reader = shared.clone();
+    /// let shared = shared.try_unique().expect_err("there is a reader");
+    /// drop(reader);
+    /// let mut buffer = shared.try_unique().expect("the last one");
+    /// buffer.bytes_mut().unwrap()[0] = 7;
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn try_unique(self) -> Result<PageBuf, SharedBuf> {
+        let (pool, page) = (self.0.pool, self.page());
+        // Acquire, both: the reads of those that dropped theirs are over.
+        if pool.page_meta(page).clones.load(Ordering::Acquire) != 0 {
+            return Err(self);
+        }
+        if self.0.is_frag() {
+            let shared = pool.area.shared_frags(page);
+            if shared.load(Ordering::Acquire) != 1 {
+                return Err(self);
+            }
+            shared.fetch_sub(1, Ordering::Relaxed); // nobody else reads
+        }
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, so the buffer is taken once. I1: nobody else has a clone of it, and
+        // none can be made but from this one.
+        Ok(unsafe { ManuallyDrop::take(&mut this.0) })
     }
 
     /// The buffer, for reading.
@@ -136,6 +199,7 @@ impl Drop for SharedBuf {
                 Err(now) => seen = now,
             }
         }
+        Self::uncount(&self.0);
         // SAFETY: taken once: this value is being dropped. I1: with no clone counted, this handle is the
         // buffer's own.
         unsafe { ManuallyDrop::drop(&mut self.0) };

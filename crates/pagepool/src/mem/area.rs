@@ -22,7 +22,7 @@ use crate::mem::page::{
     EMERGENCY, LEFT, MAX_ORDER, MAX_PAGES, NodeId, PAGE_SHIFT, PAGE_SIZE, PageIdx, PageMeta, REF_COUNT,
 };
 use crate::mem::starved::StarvedPools;
-use crate::sys::sync::{AtomicU64, Backoff, Lock, Ordering};
+use crate::sys::sync::{AtomicU32, AtomicU64, Backoff, Lock, Ordering};
 use crate::sys::table::zeroed;
 
 /// log2 of the default region: 4 MiB, the largest page, so that no page lies in two regions.
@@ -37,6 +37,7 @@ pub struct Area {
     region_shift: u32,
     meta: Box<[PageMeta]>,
     raw_out: RawOut,
+    shared_frags: Box<[AtomicU32]>,
     nodes: Nodes,
     has_emergency: AtomicBool,
     /// Mappings that fix the area; written with the lock of `regions` held.
@@ -221,6 +222,7 @@ impl Area {
             region_shift,
             meta: zeroed(pages)?,
             raw_out: RawOut { start: zeroed(pages)?, last: zeroed(pages)? },
+            shared_frags: zeroed(pages)?,
             nodes,
             has_emergency: AtomicBool::new(false),
             fixing: AtomicUsize::new(0),
@@ -340,6 +342,7 @@ impl Area {
         let meta = self.meta(page);
         meta.frags.store(0, Ordering::Relaxed);
         meta.overflow.store(0, Ordering::Relaxed);
+        meta.parts.store(0, Ordering::Relaxed);
         meta.tag.store(0, Ordering::Relaxed);
         meta.pool.store(0, Ordering::Relaxed);
         if meta.refs.load(Ordering::Acquire) & REF_COUNT == 0 {
@@ -358,6 +361,11 @@ impl Area {
     /// The marks of raw addresses that are out.
     pub(crate) fn raw_out(&self) -> &RawOut {
         &self.raw_out
+    }
+
+    /// How many fragments of a page are shared buffers: see shared_buf.rs.
+    pub(crate) fn shared_frags(&self, page: PageIdx) -> &AtomicU32 {
+        &self.shared_frags[page.0 as usize]
     }
 
     /// Pages of the regions that are present, in order; for reports.

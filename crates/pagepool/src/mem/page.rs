@@ -61,8 +61,9 @@ pub(crate) struct PageMeta {
     /// Id of the pool that holds the page, 0 while the provider does. Written by the owner when the page
     /// joins, and by the thread that releases it.
     pub(crate) pool: AtomicU32,
-    /// Fragments out; while this is the pool's fragment page, with the part of the bias that was not handed
-    /// out yet (frag.rs). Written by the owner alone (I5), after the end of the pool under the return lock.
+    /// Fragments out, less those that `parts` has; while this is the pool's fragment page, with the part of
+    /// the bias that was not handed out yet (frag.rs). Written by the owner alone (I5), after the end of the
+    /// pool under the return lock. Wraps below 0.
     pub(crate) frags: AtomicU32,
     /// Fragments that returned when there was no room for a message. Under the return lock.
     pub(crate) overflow: AtomicU32,
@@ -75,8 +76,9 @@ pub(crate) struct PageMeta {
     pub(crate) clones: AtomicU32,
     /// The page's tag, if tagging is on: an index into the pool's tags, plus one; 0 is none.
     pub(crate) tag: AtomicU32,
-    /// Bytes of the record that no field uses yet; keeps it at half a cache line.
-    _spare: AtomicU32,
+    /// Parts that buffers of the page were split into on other threads than the owner's, since the page was
+    /// last complete (split.rs). Added to by any thread that has a part.
+    pub(crate) parts: AtomicU32,
 }
 
 /// In [`PageMeta::refs`]: memory of the emergency reserve, which is not recycled. Linux: `pfmemalloc`.

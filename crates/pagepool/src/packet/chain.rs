@@ -108,7 +108,7 @@ impl Frag {
         }
         let (from, len) = (self.buffer.offset(), self.buffer.len() + next.buffer.len());
         self.len += next.len;
-        let short = std::mem::replace(&mut self.buffer, PageBuf::frag(pool, page, from, len));
+        let short = std::mem::replace(&mut self.buffer, PageBuf::part(pool, page, from, len));
         let _ = short.into_parts(); // the longer handle stands for it
         drop(next);
         Ok(())

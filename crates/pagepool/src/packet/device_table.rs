@@ -133,7 +133,7 @@ impl DeviceTable {
         let mut inserted = 0;
         for packet in all.iter().take(most) {
             let (head, alone) = packet.head();
-            let page = head.bits.page();
+            let page = head.bits.whole_page(); // where it is one
             let Some(entry) = marks.get_mut(page.0 as usize) else { break };
             let whole = alone && head.pool == pool && head.bits.is_whole();
             if !whole || !takes(page, packet.offset(), packet.len()) {

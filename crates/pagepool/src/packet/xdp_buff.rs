@@ -15,6 +15,7 @@
 use std::mem::ManuallyDrop;
 
 use crate::buf::page_buf::PageBuf;
+use crate::buf::split::SplitError;
 use crate::packet::chain::{Chain, Frag};
 use crate::returns::pool_core::PoolPtr;
 
@@ -320,6 +321,29 @@ impl XdpBuff {
             return Err(buffer);
         }
         self.chain.push(&self.head, Frag::new(buffer, offset, len)).map_err(Frag::into_buffer)
+    }
+
+    /// Splits the packet at byte `at` of its [`data`](Self::data): it keeps the bytes before, with headroom
+    /// and metadata, and the result has the rest, with the further buffers and no headroom. Each owns its
+    /// part of the buffer: see [`PageBuf::split_off`], also for the cost. In pages of 4 MiB the rest begins
+    /// at an even byte of its page.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// # let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let mut header = XdpBuff::received(pool.alloc_page().unwrap(), 1000).unwrap();
+    /// let payload = header.split_off(54).unwrap();
+    /// assert_eq!((header.len(), payload.len(), payload.headroom()), (54, 946, 0));
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn split_off(&mut self, at: usize) -> Result<Self, SplitError> {
+        let len = (self.end - self.data) as usize;
+        SplitError::check(at, len, 1)?;
+        let head = self.head.split_off(self.data as usize + at)?;
+        let chain = std::mem::take(&mut self.chain); // of the same pool
+        self.end = self.data + at as u32;
+        Ok(Self { head, meta: 0, data: 0, end: (len - at) as u32, chain })
     }
 
     /// Returns the first buffer; the others return now. For code that returns packets in bulk.

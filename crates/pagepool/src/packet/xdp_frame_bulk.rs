@@ -194,7 +194,7 @@ fn put_plain(packets: &[XdpBuff]) -> bool {
             pools |= head.pool.0.addr().get() ^ pool.0.addr().get();
             bits |= head.bits.bits();
             single &= alone;
-            *number = head.bits.page().0;
+            *number = head.bits.whole_page().0;
         }
         if pools == 0 && bits >> 32 == 0 && single { packets.len() } else { 0 }
     });

@@ -98,6 +98,7 @@ fn assemble(
         area_id: area.id(),
         slot: PoolSlot::take(),
         overflowed: Default::default(),
+        split_lines: Default::default(),
         lanes: LaneList::new((0..sizes.lanes).map(|_| lane()).collect()),
         own: Padded(OwnerState::new(sizes, syncing.is_empty())),
         returns: Padded(Lock::new(ReturnState::default())),

@@ -9,7 +9,7 @@
 
 use crate::home::cache::OwnerProof;
 use crate::home::message::Message;
-use crate::mem::page::PageIdx;
+use crate::mem::page::{PageIdx, PageMeta};
 use crate::returns::late;
 use crate::returns::pool_core::{PoolPtr, ReturnState};
 use crate::sys::sync::Ordering;
@@ -42,9 +42,10 @@ impl PoolPtr {
     #[inline(always)]
     fn frag_count_fell(self, page: PageIdx, n: u32) -> bool {
         let meta = self.page_meta(page);
-        let left = meta.frags.load(Ordering::Relaxed) - n;
+        let left = meta.frags.load(Ordering::Relaxed).wrapping_sub(n);
         meta.frags.store(left, Ordering::Relaxed);
-        left == 0
+        // Parts that other threads split off are looked at only here, where the count has room for them.
+        left as i32 <= 0 && all_parts_home(meta, left)
     }
 
     /// The last fragment of a page returned on the owner's thread: the page goes the way of a whole one.
@@ -139,4 +140,19 @@ impl PoolPtr {
         meta.overflow.store(0, Ordering::Relaxed);
         Some((page, frags))
     }
+}
+
+/// Whether nothing of a page is out, of which `frags` says that no fragment is: the same is true of the parts
+/// that were split off elsewhere (buf/split.rs).
+#[inline(always)]
+fn all_parts_home(meta: &PageMeta, frags: u32) -> bool {
+    let parts = meta.parts.load(Ordering::Relaxed);
+    if parts.wrapping_add(frags) != 0 {
+        return false;
+    }
+    if parts != 0 {
+        meta.frags.store(0, Ordering::Relaxed);
+        meta.parts.store(0, Ordering::Relaxed); // nobody has a part, so nobody adds to it
+    }
+    true
 }

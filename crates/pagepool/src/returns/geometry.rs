@@ -1,6 +1,6 @@
 //! How large the parts of a pool are, and where data lies in its pages.
 
-use crate::mem::page::PageIdx;
+use crate::mem::page::{MAX_ORDER, PAGE_SHIFT, PageIdx};
 
 /// log2 of the bytes from one colour to the next: a cache line.
 pub(crate) const COLOUR_SHIFT: u32 = 6;
@@ -43,6 +43,13 @@ impl Geometry {
     pub(crate) fn frag_step(&self, size: usize) -> usize {
         let mask = self.frag_mask as usize;
         (size + mask) & !mask
+    }
+
+    /// The bit of a handle that says that a part begins at an odd byte: see `handle_bits.rs`.
+    #[inline(always)]
+    pub(crate) fn odd_bit(&self) -> u32 {
+        // The lengths of fragments of the largest pages need all bits.
+        u32::from(self.order < MAX_ORDER) << (PAGE_SHIFT + MAX_ORDER as u32 - 1)
     }
 
     /// Whether fragments begin on bounds of `align` bytes, a power of two.

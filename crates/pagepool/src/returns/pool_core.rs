@@ -55,6 +55,9 @@ pub(crate) struct PoolCore {
     pub(crate) lanes: LaneList,
     /// Whether pages with overflowed fragments are listed; written under the return lock.
     pub(crate) overflowed: AtomicBool,
+    /// Whether a buffer was ever split inside a cache line. Set by any thread, never unset; whoever has such
+    /// a part sees it.
+    pub(crate) split_lines: PlainBool,
 
     pub(crate) own: Padded<OwnerState>,
     pub(crate) returns: Padded<Lock<ReturnState>>,

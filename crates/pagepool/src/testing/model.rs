@@ -35,6 +35,8 @@ struct PageRecord {
     overflowed: u32,
     refs: u32,
     clones: u32,
+    /// Fragments that are shared buffers.
+    shared_frags: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -773,7 +775,25 @@ impl PoolsModel {
         self.ask_released(pool, usize::MAX);
     }
 
-    // ---- Shared, page references, the rest ----------------------------------------------------------------
+    // ---- Split, shared, page references, the rest --------------------------------------------------
+
+    /// A buffer is split: one part more of a page in fragments, or the first two.
+    pub fn split(&mut self, pool: usize, token: PageToken, frag: bool) {
+        self.record(pool, token).frags += if frag { 1 } else { 2 };
+    }
+
+    /// A fragment is shared.
+    pub fn share_frag(&mut self, pool: usize, token: PageToken) {
+        self.record(pool, token).shared_frags += 1;
+    }
+
+    /// A shared buffer is asked for by one of its holders; says whether that one gets it.
+    pub fn try_unique(&mut self, pool: usize, token: PageToken, frag: bool) -> bool {
+        let record = self.record(pool, token);
+        let alone = record.clones == 0 && (!frag || record.shared_frags == 1);
+        record.shared_frags -= u32::from(alone && frag);
+        alone
+    }
 
     /// One more clone of a shared buffer.
     pub fn clone_shared(&mut self, pool: usize, token: PageToken) {
@@ -786,6 +806,7 @@ impl PoolsModel {
         if record.clones > 0 {
             record.clones -= 1;
         } else {
+            record.shared_frags -= u32::from(frag);
             self.drop_buffer(pool, who, token, frag);
         }
     }

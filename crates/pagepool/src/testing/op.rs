@@ -53,6 +53,12 @@ pub enum Op {
     DropShared(u8),
     /// Drops a shared buffer on the other thread.
     DropSharedElsewhere(u8),
+    /// `try_unique` of a shared buffer.
+    TryUnique(u8),
+    /// `split_off`, that many two hundredths into the buffer.
+    SplitOff(u8, u8),
+    /// The same on the other thread.
+    SplitOffElsewhere(u8, u8),
     /// `into_raw`.
     IntoRaw(u8),
     /// `from_raw`, at an address that many sixteenths into the buffer, and then the same address again.
@@ -77,7 +83,7 @@ pub enum Op {
 
 impl Op {
     /// Kinds of operation.
-    pub const KINDS: u8 = 39;
+    pub const KINDS: u8 = 44;
 
     /// Every three bytes are an operation: what, on which, how much. Destroying and ending threads is made
     /// rare.
@@ -115,6 +121,9 @@ impl Op {
             33 | 34 => Self::Defer(which, amount),
             35 | 36 => Self::UserDone(which),
             37 => Self::PollDeferred(which),
+            38 => Self::TryUnique(which),
+            39 | 40 => Self::SplitOff(which, amount),
+            41 | 42 => Self::SplitOffElsewhere(which, amount),
             _ if amount < 32 => Self::Destroy(which),
             _ => Self::AllocPage(which),
         }

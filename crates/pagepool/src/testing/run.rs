@@ -84,6 +84,8 @@ struct OpRun {
     user: Arc<User>,
     registered: [Option<DeferredUser>; 2],
     stamps: u64,
+    /// Whether a buffer of the pool was split within a cache line.
+    split_lines: [bool; 2],
     page_of: HashMap<PageToken, PageIdx>,
     token_at: HashMap<PageIdx, PageToken>,
 }
@@ -142,6 +144,7 @@ impl OpRun {
             raws: Vec::new(),
             page_refs: Vec::new(),
             stamps: 0,
+            split_lines: [false; 2],
             page_of: HashMap::new(),
             token_at: HashMap::new(),
         }
@@ -172,6 +175,9 @@ impl OpRun {
             Op::CloneShared(at) => self.clone_shared(at),
             Op::DropShared(at) => self.drop_shared(at, Who::Main),
             Op::DropSharedElsewhere(at) => self.drop_shared(at, Who::OtherThread),
+            Op::TryUnique(at) => self.try_unique(at),
+            Op::SplitOff(at, n) => self.split_off(at, n, Who::Main),
+            Op::SplitOffElsewhere(at, n) => self.split_off(at, n, Who::OtherThread),
             Op::IntoRaw(at) => self.make_raw(at),
             Op::FromRaw(at, within) => self.bring_raw(at, within),
             Op::FromRawWrong(at) => self.bring_wrong(at),
@@ -453,7 +459,54 @@ impl OpRun {
     fn share(&mut self, at: u8) {
         let Some(out) = Self::pick(&mut self.buffers, at) else { return };
         let (buffer, out) = out.apart();
+        if out.frag {
+            self.model.share_frag(out.pool, out.token);
+        }
         self.shared.push(out.with(buffer.into_shared()));
+    }
+
+    fn try_unique(&mut self, at: u8) {
+        let Some(out) = Self::pick(&mut self.shared, at) else { return };
+        let (shared, mut out) = out.apart();
+        let told = self.model.try_unique(out.pool, out.token, out.frag);
+        match shared.try_unique() {
+            Ok(buffer) => {
+                assert!(told, "another holder can read it");
+                out.special = !out.frag;
+                self.buffers.push(out.with(buffer));
+            }
+            Err(shared) => {
+                assert!(!told, "nobody else can read it");
+                self.shared.push(out.with(shared));
+            }
+        }
+    }
+
+    fn split_off(&mut self, at: u8, n: u8, who: Who) {
+        let Some(mut out) = Self::pick(&mut self.buffers, at) else { return };
+        let (start, len) = (out.what.offset(), out.what.len());
+        let at = len * n as usize / 200;
+        let (done, rest) = channel();
+        let (mut buffer, apart) = out.apart();
+        self.on(who, move || {
+            let rest = buffer.split_off(at);
+            done.send((buffer, rest)).expect("the list waits for it");
+        });
+        let (buffer, rest) = rest.recv().expect("it was just sent");
+        out = apart.with(buffer);
+        let Ok(rest) = rest else {
+            let whole_steps = self.model.page_size() < 4 << 20 || at.is_multiple_of(2);
+            assert!(at == 0 || at >= len || !whole_steps, "{len} bytes were not split at {at}");
+            return self.buffers.push(out);
+        };
+        assert_eq!((out.what.offset(), out.what.len(), out.what.is_frag()), (start, at, true));
+        assert_eq!((rest.offset(), rest.len(), rest.is_frag()), (start + at, len - at, true));
+        self.model.split(out.pool, out.token, out.frag);
+        self.split_lines[out.pool] |= !(start + at).is_multiple_of(64);
+        (out.frag, out.special) = (true, false);
+        let (pool, token) = (out.pool, out.token);
+        self.buffers.push(out);
+        self.handed_out(pool, token, rest);
     }
 
     fn clone_shared(&mut self, at: u8) {
@@ -477,8 +530,8 @@ impl OpRun {
     fn make_raw(&mut self, at: u8) {
         let Some(out) = Self::pick(&mut self.buffers, at) else { return };
         let (buffer, out) = out.apart();
-        let (start, len, small) =
-            (buffer.dma_addr(), buffer.len(), buffer.is_frag() && self.frags_share_lines());
+        let (start, len) = (buffer.dma_addr(), buffer.len());
+        let small = buffer.is_frag() && self.shares_a_line(out.pool, buffer.offset(), len);
         match buffer.into_raw() {
             Ok(raw) => {
                 assert!(!small, "a fragment that shares a line has no raw form");
@@ -492,8 +545,10 @@ impl OpRun {
         }
     }
 
-    fn frags_share_lines(&self) -> bool {
-        self.model.frag_align() < 64
+    /// Whether another fragment may lie in the first or last line of one.
+    fn shares_a_line(&self, pool: usize, offset: usize, len: usize) -> bool {
+        let ends_within = self.split_lines[pool] && !(offset + len).is_multiple_of(64);
+        self.model.frag_align() < 64 || !offset.is_multiple_of(64) || ends_within
     }
 
     fn bring_raw(&mut self, at: u8, within: u8) {

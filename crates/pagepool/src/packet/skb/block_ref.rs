@@ -87,9 +87,22 @@ impl BlockRef {
 
     /// References to all fragments, for another packet: one atomic operation each for pool memory.
     pub(crate) fn references(&self) -> impl Iterator<Item = SkbFrag> {
-        self.info.shared.store(true, Ordering::Relaxed);
+        self.note_readers();
         // SAFETY: the note makes this block's fragments shared before they are dropped or given away.
         self.info.frags.as_slice().iter().map(|frag| unsafe { frag.reference() })
+    }
+
+    /// Notes that fragments have readers beside this block. Each is counted as shared before the note stands,
+    /// so that no reader takes itself for the only one.
+    fn note_readers(&self) {
+        if self.info.shared.load(Ordering::Acquire) {
+            return;
+        }
+        let frags = self.info.frags.as_slice();
+        frags.iter().for_each(|frag| frag.memory().count_shared());
+        if self.info.shared.swap(true, Ordering::AcqRel) {
+            frags.iter().for_each(|frag| frag.memory().uncount_shared()); // another clone was faster
+        }
     }
 }
 
@@ -132,9 +145,6 @@ impl Deref for BlockRef {
 impl Clone for BlockRef {
     #[inline]
     fn clone(&self) -> Self {
-        if !self.info.shared.load(Ordering::Relaxed) {
-            self.info.shared.store(true, Ordering::Relaxed);
-        }
         if self.info.refs.fetch_add(1, Ordering::Relaxed) > i32::MAX as u32 {
             std::process::abort(); // two thousand million forgotten clones: as `Arc`, rather this than a wrap
         }

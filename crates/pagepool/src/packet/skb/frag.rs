@@ -142,6 +142,20 @@ impl SkbMemory {
             other => other,
         }
     }
+
+    /// Counts a buffer that is not shared yet as one that is.
+    pub(crate) fn count_shared(&self) {
+        if let Self::Pool(buffer) = self {
+            SharedBuf::count(buffer);
+        }
+    }
+
+    /// Takes one [`count_shared`](Self::count_shared) back.
+    pub(crate) fn uncount_shared(&self) {
+        if let Self::Pool(buffer) = self {
+            SharedBuf::uncount(buffer);
+        }
+    }
 }
 
 /// A stretch of memory that is part of a packet. Linux: `skb_frag_t`.
@@ -230,9 +244,9 @@ impl SkbFrag {
         self.len = len as u32;
     }
 
-    /// Two of one, both with the memory: at least one byte each.
+    /// Two of one, both with the memory, which is shared from then on: at least one byte each.
     pub(crate) fn split(self, at: usize) -> (Self, Self) {
-        let mut front = self.into_shared();
+        let mut front = Self { memory: self.memory.into_shared(), ..self };
         // SAFETY: `front` was just made shared.
         let mut back = unsafe { front.reference() };
         front.trim(at);
@@ -240,15 +254,19 @@ impl SkbFrag {
         (front, back)
     }
 
-    /// The same as one reader among others. Costs no atomic operation.
-    pub(crate) fn into_shared(self) -> Self {
-        Self { memory: self.memory.into_shared(), ..self }
+    /// The same as one reader among others, once it is counted as that. Costs no atomic operation.
+    pub(crate) fn into_counted(self) -> Self {
+        let memory = match self.memory {
+            SkbMemory::Pool(buffer) => SkbMemory::Shared(SharedBuf::counted(buffer)),
+            other => other,
+        };
+        Self { memory, ..self }
     }
 
     /// A second reference to the same data.
     ///
     /// # Safety
-    /// This one is shared, or made so before it is dropped.
+    /// This one is shared; or it is counted as that, and made [so](Self::into_counted) before it is dropped.
     pub(crate) unsafe fn reference(&self) -> Self {
         let memory = match &self.memory {
             // SAFETY: the caller's promise.

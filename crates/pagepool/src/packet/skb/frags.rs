@@ -83,14 +83,14 @@ impl Frags {
         }
     }
 
-    /// Makes all of them shared. Costs no atomic operation.
+    /// Makes all of them shared, as which they are counted. Costs no atomic operation.
     pub(crate) fn share(&mut self) {
         for frag in self.as_mut_slice() {
             // SAFETY: I1. It is read out once, for the next line puts one in its place, and nothing between
             // them panics.
             let alone = unsafe { std::ptr::read(frag) };
             // SAFETY: what was here moved out, so nothing is overwritten that has an owner.
-            unsafe { std::ptr::write(frag, alone.into_shared()) };
+            unsafe { std::ptr::write(frag, alone.into_counted()) };
         }
     }
 
