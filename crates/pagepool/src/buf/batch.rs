@@ -8,6 +8,7 @@
 #![expect(unsafe_code)]
 
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 
 use crate::buf::page_buf::PageBuf;
 use crate::home::cache::OwnerProof;
@@ -53,6 +54,15 @@ impl Batch {
     #[inline(always)]
     pub(crate) fn empty(pool: PoolPtr) -> Self {
         Self { pool, len: 0, pages: [const { MaybeUninit::uninit() }; Self::MAX] }
+    }
+
+    /// An empty one of no pool yet.
+    pub(crate) const fn of_none() -> Self {
+        Self {
+            pool: PoolPtr(NonNull::dangling()),
+            len: 0,
+            pages: [const { MaybeUninit::uninit() }; Self::MAX],
+        }
     }
 
     /// Pages in the batch.
