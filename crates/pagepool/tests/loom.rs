@@ -9,9 +9,12 @@
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
 
+use std::future::Future;
 use std::io::Read;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Wake};
 use std::time::Instant;
 
 use loom::thread::{self, JoinHandle};
@@ -655,6 +658,103 @@ fn starving_twice_signals_twice() {
             assert!(signalled(&pool), "the owner would sleep with {} pages", found.len());
         }
         drop(found);
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn acknowledging_while_pages_return() {
+    for max_lanes in [0, 1] {
+        explore(["wake/acknowledged/ring", "wake/acknowledged/lane"][max_lanes], 2, move || {
+            let params = PoolParams { wakeup: true, ..small(max_lanes, 2) };
+            let (scene, pool) = scene(2, params);
+            let out = take(&pool, 2);
+            assert!(pool.alloc_page().is_none());
+            let returner = thread::spawn(move || drop(out));
+            let mut found = Vec::new();
+            // The signal of the first return may be on its way, or be taken back while the second returns.
+            loop {
+                pool.acknowledge_wake();
+                let Some(page) = pool.alloc_page() else { break };
+                found.push(page);
+            }
+            returner.join().unwrap();
+            if found.len() < 2 {
+                assert!(signalled(&pool), "the owner would sleep with {} pages", found.len());
+            }
+            drop(found);
+            scene.destroy(pool);
+        });
+    }
+}
+
+// ---- Tasks that wait ----------------------------------------------------------------------------
+
+#[derive(Default)]
+struct Bell(AtomicBool);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// A task waits while another thread drops a buffer, from which a page comes: the task finds it, or its waker
+/// is called.
+fn wait_against(pool: &Bound, buffer: PageBuf, on_its_way: Option<JoinHandle<()>>) {
+    let bell = Arc::new(Bell::default());
+    let waker = bell.clone().into();
+    let mut task = pool.wait_for(Bound::alloc_page);
+    let mut poll = || Pin::new(&mut task).poll(&mut Context::from_waker(&waker)).is_ready();
+    let returner = drop_there(buffer);
+    let found = poll();
+    [returner].into_iter().chain(on_its_way).for_each(|returner| returner.join().unwrap());
+    assert!(found || bell.0.load(Relaxed), "the task would wait for ever");
+    assert!(found || poll());
+}
+
+#[test]
+fn a_task_waits_against_a_return() {
+    for max_lanes in [0, 1] {
+        explore(["wait/ring", "wait/lane"][max_lanes], 3, move || {
+            let (scene, pool) = scene(1, small(max_lanes, 1));
+            wait_against(&pool, pool.alloc_page().unwrap(), None);
+            scene.destroy(pool);
+        });
+    }
+}
+
+#[test]
+fn a_task_waits_against_a_page_for_the_provider() {
+    explore("wait/provider", 2, || {
+        let (scene, pool) = scene(1, small(1, 1));
+        let other = Pool::new(small(1, 1), scene.memory.clone()).unwrap().bind();
+        let last = other.alloc_page().unwrap();
+        let end = other.destroy();
+        wait_against(&pool, last, None);
+        assert!(end.is_complete());
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn a_task_waits_again_while_the_signal_of_its_first_wait_is_on_its_way() {
+    explore("wait/twice", 2, || {
+        let (scene, pool) = scene(2, small(1, 1));
+        let mut out = take(&pool, 2);
+        let bell = Arc::new(Bell::default());
+        let waker = bell.clone().into();
+        let mut context = Context::from_waker(&waker);
+        let mut task = pool.wait_for(Bound::alloc_page);
+        assert!(Pin::new(&mut task).poll(&mut context).is_pending());
+        let first = drop_there(out.pop().unwrap());
+        let again = Pin::new(&mut task).poll(&mut context);
+        drop(task);
+        match again {
+            std::task::Poll::Ready(_page) => wait_against(&pool, out.pop().unwrap(), Some(first)),
+            std::task::Poll::Pending => first.join().unwrap(),
+        }
+        drop(out);
         scene.destroy(pool);
     });
 }

@@ -5,6 +5,8 @@
 #![expect(unsafe_code)]
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
@@ -340,4 +342,57 @@ fn the_arena_may_grow_again() {
     drop(other); // the domain that fixed the area goes with it
     assert!(is_woken(&poor), "the arena can grow by 1024 pages");
     assert!(poor.alloc_page().is_some());
+}
+
+/// Reads the descriptor as any event counter: how many signals there were since the last time. `None` if
+/// there was none.
+fn read_signals(pool: &Bound) -> Option<u64> {
+    let mut count = [0; 8];
+    let fd = pool.wake_fd().unwrap().try_clone_to_owned().unwrap();
+    File::from(fd).read(&mut count).ok().map(|_| u64::from_ne_bytes(count))
+}
+
+#[test]
+fn returning_fragments_signal_once_for_each_sleep() {
+    let params = PoolParams { wakeup: true, ..Default::default() };
+    let pool = Pool::new(params, PlainMemory::new(2, 0).unwrap()).unwrap().bind();
+    let mut frags: Vec<_> = std::iter::from_fn(|| pool.alloc_frag(1024)).collect();
+    assert_eq!(frags.len(), 8);
+    for frag in frags.drain(..6) {
+        thread::spawn(|| drop(frag)).join().unwrap();
+        let _ = pool.alloc_frag(1024); // into nothing, but for one page that is complete
+    }
+    assert_eq!(read_signals(&pool), Some(1), "the owner never went to sleep in between");
+}
+
+#[test]
+fn who_reads_the_descriptor_or_never_acknowledges_misses_nothing() {
+    let params = PoolParams { wakeup: true, ..Default::default() };
+    let pool = Pool::new(params, PlainMemory::new(1, 0).unwrap()).unwrap().bind();
+    for round in 0..6 {
+        let page = pool.alloc_page().unwrap();
+        assert!(pool.alloc_page().is_none());
+        thread::spawn(|| drop(page)).join().unwrap();
+        assert!(is_woken(&pool), "round {round}");
+        if round < 3 {
+            assert_eq!(read_signals(&pool), Some(1), "round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_batch_that_gave_up_on_emergency_memory_is_woken_by_a_page_that_fits() {
+    let memory = PlainMemory::new(65, 0).unwrap();
+    (1..65).for_each(|page| memory.area().set_emergency(PageIdx(page), true));
+    let params = PoolParams { wakeup: true, ..Default::default() };
+    let pool = Pool::new(params, memory).unwrap().bind();
+    let mut batch = pool.alloc_batch(1);
+    assert_eq!(batch.len(), 1);
+    assert!(pool.alloc_batch(1).is_empty(), "all others are emergency memory");
+    assert!(!is_woken(&pool));
+    let page = batch.pop().unwrap();
+    thread::spawn(|| drop(page)).join().unwrap();
+    assert!(is_woken(&pool), "a page that fits came back");
+    pool.acknowledge_wake();
+    assert_eq!(pool.alloc_batch(1).len(), 1);
 }

@@ -280,11 +280,12 @@ impl Arena {
         gone.iter().for_each(|&region| growth.committed[region] = false);
         growth.barren.clear();
         self.uncommitted.fetch_add(gone.len() as u32, Ordering::Relaxed);
-        // Who asked meanwhile found neither the pages nor a region to grow by. Also if no region is gone.
-        self.area.starved().wake_all();
         let len_bytes = gone.iter().map(|&region| self.area.region(region).len_bytes()).sum();
         self.committed_bytes.fetch_sub(len_bytes, Ordering::Relaxed);
         self.trims.fetch_add(1, Ordering::Release); // pairs with grow_and_take()
+        drop(growth);
+        // Who asked meanwhile found neither the pages nor a region to grow by. Also if no region is gone.
+        self.area.starved().wake_all();
         len_bytes
     }
 
@@ -358,7 +359,6 @@ impl Arena {
         self.uncommitted.fetch_sub(1, Ordering::Relaxed);
         self.committed_bytes.fetch_add(len_bytes, Ordering::Relaxed);
         self.free.add_region(region);
-        self.area.starved().wake_all();
         Ok(())
     }
 
@@ -435,11 +435,26 @@ impl Arena {
             self.note_that_it_is_fixed();
             return 0;
         }
-        let mut growth = self.lock_growth();
+        let before = self.committed_bytes.load(Ordering::Relaxed);
+        let taken = self.take_growing(&mut self.lock_growth(), order, node, out);
+        // A trim may have hidden it, and wakes them itself.
+        if self.committed_bytes.load(Ordering::Relaxed) != before {
+            self.area.starved().wake_all(); // with the lock free
+        }
+        taken
+    }
+
+    fn take_growing(
+        &self,
+        growth: &mut RegionGrowth,
+        order: u8,
+        node: Option<NodeId>,
+        out: &mut [PageIdx],
+    ) -> usize {
         let mut taken = 0;
         let mut grown = false;
         loop {
-            let region = self.candidate(&growth, order, node);
+            let region = self.candidate(growth, order, node);
             // Another thread may have grown meanwhile. And before the arena grows, what is free is merged.
             let search = if region.is_some() { Search::Thorough } else { Search::Usual };
             let more = self.free.take(order, node, &mut out[taken..], search);
@@ -452,7 +467,7 @@ impl Arena {
                 return taken;
             }
             let Some(region) = region else { return taken };
-            let done = self.commit(&mut growth, region, node);
+            let done = self.commit(growth, region, node);
             grown = done.is_ok();
             self.report().last_error = done.err().map(Arc::new);
             if !grown {

@@ -3,8 +3,13 @@
 //! Who    a pool's owner adds itself when it starves, before its last look; whoever gives pages back to the
 //!        provider wakes all, and so do an arena that grows or trims, and a domain that goes and may have
 //!        kept it from growing. A provider of another crate that gets pages in another way wakes nobody.
+//! All    and not as many as pages came: a pool that was woken may take none of them (it ended, it wants a
+//!        higher order, another node, another pool was faster), and would have to wake the next. A pool is
+//!        woken once for each time that it armed, so one release costs at most one signal for each pool that
+//!        sleeps, and those that find nothing sleep again.
 //! Pairs  owner: `add` (list), `raise_all` (heavy fence), then it asks the provider again. Giver: `release`,
-//!        light fence, list: one of them sees the other.
+//!        light fence, list: one of them sees the other. The fence in `add` orders `starved` before the
+//!        owner's look at its claimed lanes (pool_core.rs, `claim_lane`).
 //! Cost   where no pool starves: a load for each release. The owner pays for both fences, as it does for its
 //!        lanes, by the same call.
 
@@ -47,7 +52,8 @@ impl StarvedPools {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// Pages came back to the provider, or it may have more than before.
+    /// Pages came back to the provider, or it may have more than before. The caller holds no lock: this runs
+    /// foreign code.
     pub(crate) fn wake_all(&self) {
         light_fence(); // pairs with the heavy fence in raise_all(), after add()
         if self.any.load(Ordering::Relaxed) {

@@ -129,14 +129,14 @@ impl Bound {
             let Some(buffer) = self.alloc_slow() else { break };
             if let Err(emergency) = batch.push(buffer) {
                 // An emergency page does not fit a batch, and leaves the pool. The provider may give it again
-                // at once, so this gives up after a batch of them.
+                // at once, so this gives up after a batch of them, as any allocation that fails.
                 drop(emergency);
                 unfit += 1;
-                if unfit == Batch::MAX {
-                    self.failed::<()>();
-                    break;
+                if unfit < Batch::MAX {
+                    continue;
                 }
-                continue;
+                let Some(page) = self.last_look().or_else(|| self.failed()) else { break };
+                batch.extend(&[page.0]);
             }
             let taken = pool.own.cache.take(self.owner(), n - done - 1, |pages| batch.extend(pages));
             pool.own.counts.alloc_fast.add(taken as u64);

@@ -11,6 +11,8 @@
 // UNSAFETY: `OwnerProof::assume` for the bound thread; fragment state is reached through its owner cell.
 #![expect(unsafe_code)]
 
+pub(crate) mod waiting;
+
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
@@ -153,17 +155,36 @@ impl Bound {
     }
 
     /// The descriptor to poll together with the device's, in a pool made with `wakeup`. It is readable once a
-    /// buffer returns, or pages come back to the provider, after the pool starved. Returns into the cache, on
-    /// this thread, do not signal it: after them, allocate once more before the sleep.
+    /// buffer returns, or pages come back to the provider, after the pool starved, and stays so until
+    /// [`acknowledge_wake`](Self::acknowledge_wake). Returns into the cache, on this thread, do not signal
+    /// it: after them, allocate once more before the sleep.
+    ///
+    /// One who waits for its edge (`EPOLLET`) must acknowledge each signal: until then there is no other.
     pub fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: I9. The pool ends only after this `Bound` is given up, and the borrow ends before.
         unsafe { self.core().wakeup.fd() }
     }
 
-    /// Clears the signal. Call it after waking and before allocating: between a failed allocation and the
-    /// sleep it may clear the signal that should end that sleep.
+    /// Clears the signal; the next allocation that fails arms the next one, for about 1,600 cycles. Call it
+    /// after waking and before allocating: between a failed allocation and the sleep it may clear the signal
+    /// that should end that sleep. The best moment is before the last allocation before a sleep: while the
+    /// signal stands, allocations that fail arm nothing.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams { wakeup: true, ..Default::default() }, arena)?.bind();
+    /// pool.acknowledge_wake();
+    /// let page = pool.alloc_page(); // if there is none, sleep on `wake_fd`
+    /// # assert!(page.is_some());
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    ///
+    /// Cost: a short lock; with a signal to clear, a system call.
     pub fn acknowledge_wake(&self) {
-        self.ptr().wakeup.acknowledge();
+        if self.ptr().wakeup.acknowledge() {
+            self.policy(|p| p.asked = false);
+        }
     }
 
     /// The fewest pages available at a reservation so far, cache and provider together.

@@ -52,8 +52,10 @@ impl Pool {
             node_blind: params.node_blind,
             low_water: params.low_water,
             low_water_mark: 0,
-            is_low: false,
+            asked: false,
             look_again: false,
+            waiting: 0,
+            next_key: 0,
             next_queue: 0,
         };
         let on_busy = params.on_busy;

@@ -68,7 +68,8 @@ pub struct PoolParams {
     /// starves it.
     pub low_water: usize,
     /// Create an eventfd that the first page to come after starvation signals: a buffer that another thread
-    /// returns, or a page that comes back to the provider.
+    /// returns, or a page that comes back to the provider. [`Bound::wait_for`](crate::Bound::wait_for), for
+    /// tasks, needs none.
     pub wakeup: bool,
     /// Packets that may have further buffers at the same time, up to 2^20: chains of 17 in memory that no
     /// device can access. 0 is 1024. A chain costs 424 bytes when it is used for the first time.

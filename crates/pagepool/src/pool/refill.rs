@@ -24,7 +24,7 @@ use crate::pool::bound::Bound;
 use crate::pool::params::MAX_REFILL;
 use crate::returns::late::give_back_all;
 use crate::returns::pool_core::{InHand, PoolPtr};
-use crate::sys::sync::{Ordering, fence};
+use crate::sys::sync::Ordering;
 
 impl Bound {
     /// The cache is empty: one page from lanes and ring, or from the provider, and the cache filled on the
@@ -44,16 +44,17 @@ impl Bound {
         if let Some(buffer) = self.alloc_emergency(self.slow_counter()) {
             return Some(buffer);
         }
-        self.starve();
-        if self.policy(|p| std::mem::take(&mut p.look_again)) {
-            if let Some(page) = self.look_again() {
-                return Some(PageBuf::whole(pool, page));
-            }
-            if let Some(buffer) = self.alloc_emergency(self.slow_counter()) {
-                return Some(buffer);
-            }
+        if let Some(page) = self.last_look() {
+            return Some(PageBuf::whole(pool, page));
         }
-        self.failed()
+        self.alloc_emergency(self.slow_counter()).or_else(|| self.failed())
+    }
+
+    /// What an allocation does that is about to fail: arms the wake-up, and looks once more if that raised
+    /// flags.
+    pub(crate) fn last_look(&self) -> Option<PageIdx> {
+        self.starve();
+        if self.policy(|p| p.look_again) { self.look_again() } else { None }
     }
 
     /// The look after the flags were raised: a page that came between the first look and the flags woke
@@ -68,17 +69,8 @@ impl Bound {
                 break found;
             }
         };
-        // What was found ends the starvation: the next return need not signal. Below the low-water mark it
-        // must, so the flags stand, and since not all was looked at, the next failure looks again.
-        let stays_low = || {
-            self.policy(|p| {
-                p.look_again = p.is_low;
-                p.is_low
-            })
-        };
-        if found.is_some() && !stays_low() {
-            self.ptr().wakeup.sated();
-        }
+        // If it found one, the flags stand and not all was looked at: the next failure looks again.
+        self.policy(|p| p.look_again = found.is_some());
         found
     }
 
@@ -252,8 +244,7 @@ impl Bound {
         let left = available + pool.own.cache.count();
         let low = self.policy(|p| {
             p.low_water_mark = p.low_water_mark.min(left);
-            p.is_low = left < p.low_water;
-            p.is_low
+            left < p.low_water
         });
         if low {
             self.starve();
@@ -289,22 +280,24 @@ impl Bound {
         page
     }
 
-    /// Raises `starved`, in the pool and in every lane that a thread has, and lists the pool with its area,
-    /// so that the next page that comes signals. An allocation that fails looks for pages again before the
-    /// owner sleeps: `look_again`.
+    /// Arms the wake-up: raises `starved`, in the pool and in every lane that a thread has, and lists the
+    /// pool with its area, so that the next page that comes signals. An allocation that fails looks for pages
+    /// again before the owner sleeps: `look_again`.
     fn starve(&self) {
         let pool = self.ptr();
-        // The heavy fence costs about 1,600 cycles, so once per starvation: the flag stands until a page
-        // comes.
-        if !pool.wakeup.is_there() || pool.wakeup.is_starved() {
+        let (asked, waiting) = self.policy(|p| (p.asked, p.waiting > 0));
+        if !waiting && !pool.wakeup.has_fd() {
+            return; // nobody sleeps
+        }
+        // The heavy fence costs about 1,600 cycles, so once per signal: one that stands ends any sleep.
+        if asked && (pool.wakeup.is_starved() || !pool.wakeup.signal_was_read()) {
             return;
         }
         // Before the flags: a returner that sees one calls `wake`, which looks at this.
         pool.wakeup.starve();
-        pool.area.starved().add(&pool.wakeup);
-        fence(Ordering::SeqCst); // pairs with claim_lane(): later lanes raise the flag themselves
+        pool.area.starved().add(&pool.wakeup); // its fence: lanes claimed later raise the flag themselves
         raise_all(pool.lanes.listed_lanes(), STARVED);
-        self.policy(|p| p.look_again = true);
+        self.policy(|p| (p.asked, p.look_again) = (true, true));
     }
 
     /// The node that pages from lanes and ring must be on, where they may differ from it.
@@ -432,5 +425,35 @@ impl Drop for Taken<'_> {
     #[inline]
     fn drop(&mut self) {
         self.lane.count_taken(self.pages as u64);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::sys::sync::HEAVY_FENCES;
+    use crate::testing::PlainMemory;
+    use crate::{NoDirectRecycle, Pool, PoolParams};
+
+    #[test]
+    fn one_heavy_fence_for_each_signal_that_was_acknowledged() {
+        for max_lanes in [0, 64] {
+            let params = PoolParams { wakeup: true, max_lanes, ..Default::default() };
+            let pool = Pool::new(params, PlainMemory::new(1, 0).unwrap()).unwrap().bind();
+            let mut page = pool.alloc_page();
+            let before = HEAVY_FENCES.get();
+            for sleeps in 1..=3 {
+                assert!(pool.alloc_page().is_none(), "arms");
+                for _ in 0..100 {
+                    let scope = NoDirectRecycle::enter();
+                    drop(page.take()); // signals, the first time
+                    drop(scope);
+                    page = pool.alloc_page();
+                    assert!(page.is_some() && pool.alloc_page().is_none());
+                }
+                assert_eq!(HEAVY_FENCES.get() - before, sleeps, "{max_lanes} lanes");
+                pool.acknowledge_wake();
+            }
+            drop(page);
+        }
     }
 }

@@ -37,10 +37,14 @@ pub(crate) struct RefillPolicy {
     pub(crate) node_blind: bool,
     pub(crate) low_water: usize,
     pub(crate) low_water_mark: usize,
-    /// The last reservation left fewer pages than `low_water`.
-    pub(crate) is_low: bool,
-    /// Flags were raised since the owner last looked for pages.
+    /// The wake-up was armed, and the owner has not acknowledged its signal since.
+    pub(crate) asked: bool,
+    /// Flags were raised since the owner last looked for pages and found none.
     pub(crate) look_again: bool,
+    /// Tasks that wait for a page.
+    pub(crate) waiting: u32,
+    /// The key of the next such task.
+    pub(crate) next_key: u64,
     /// The lane that the next refill begins with; one past the last lane is the ring.
     pub(crate) next_queue: usize,
 }

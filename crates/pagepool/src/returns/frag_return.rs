@@ -109,7 +109,7 @@ impl PoolPtr {
                         self.overflow(&mut returns, page);
                     }
                 }
-                return self.wake_if_starved();
+                return self.unlock_and_wake(returns);
             }
         }
         late::frags_came_home_late(self, pages);

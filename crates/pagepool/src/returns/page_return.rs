@@ -106,15 +106,18 @@ impl PoolPtr {
             return self.out(returns, page);
         }
         self.returned.recycle_ring.add(1);
-        self.wake_if_starved();
+        self.unlock_and_wake(returns);
     }
 
-    /// After a push into the ring, under the return lock: wakes an owner that found nothing.
+    /// After a push into the ring: lets go of the return lock, and of the pool, and wakes an owner that found
+    /// nothing.
     #[inline(always)]
-    pub(crate) fn wake_if_starved(self) {
+    pub(crate) fn unlock_and_wake(self, returns: impl Deref<Target = ReturnState>) {
         light_fence(); // pairs with the heavy fence in raise_all()
         if self.wakeup.is_starved() {
-            self.wakeup.wake();
+            let wakeup = self.wakeup.clone();
+            drop(returns); // wakers are foreign code
+            wakeup.wake();
         }
     }
 
@@ -134,16 +137,13 @@ impl PoolPtr {
 
     /// Many whole pages through the ring under one lock; what does not fit is handled one by one.
     pub(crate) fn ring_bulk(self, pages: &[u32]) {
-        let pushed = {
-            let mut returns = self.returns.lock();
-            let fits = |page: &&u32| {
-                !returns.detached && self.ring.push(&mut returns.tail, Message::of_page(PageIdx(**page)))
-            };
-            let pushed = pages.iter().take_while(fits).count();
-            self.returned.recycle_ring.add(pushed as u64);
-            self.wake_if_starved();
-            pushed
+        let mut returns = self.returns.lock();
+        let fits = |page: &&u32| {
+            !returns.detached && self.ring.push(&mut returns.tail, Message::of_page(PageIdx(**page)))
         };
+        let pushed = pages.iter().take_while(fits).count();
+        self.returned.recycle_ring.add(pushed as u64);
+        self.unlock_and_wake(returns);
         // With none left this thread holds nothing of the pool any more, and must not look at it.
         pages[pushed..].iter().for_each(|&page| self.ring_or_out(PageIdx(page)));
     }
@@ -199,11 +199,11 @@ impl PoolPtr {
 #[cold]
 fn flagged(pool: PoolPtr, lane: &Lane, flags: u32) {
     fence(Ordering::Acquire); // pairs with raise_all()
-    if flags & STARVED != 0 {
-        lane.lower(STARVED);
-        lane.wakeup.wake();
-    }
     if flags & DETACHED != 0 {
-        late::drain_late(pool, lane);
+        return late::drain_late(pool, lane); // nobody sleeps on a pool that has ended
     }
+    lane.lower(STARVED);
+    // A count of its own: wakers are foreign code, and may make this thread let go of the lane.
+    let wakeup = lane.wakeup.clone();
+    wakeup.wake();
 }

@@ -217,7 +217,8 @@ impl PoolPtr {
     #[cold]
     fn claim_lane(self) -> Option<Arc<Lane>> {
         let lane = self.lanes.claim()?.clone();
-        fence(Ordering::SeqCst); // pairs with starve(): it raises the flags of the lanes that it sees
+        // Pairs with add() in starve(), which raises the flags of the lanes that it sees.
+        fence(Ordering::SeqCst);
         if self.wakeup.is_starved() {
             lane.raise(STARVED);
         }

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::io::{Read, Write};
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
@@ -95,6 +95,13 @@ pub(crate) fn eventfd_signal(mut event: &File) {
 pub(crate) fn eventfd_take(mut event: &File) -> u64 {
     let mut count = [0; 8];
     if event.read(&mut count).is_ok() { u64::from_ne_bytes(count) } else { 0 }
+}
+
+/// Whether an event counter is above 0, so that whoever polls it is woken.
+pub(crate) fn eventfd_is_set(event: &File) -> bool {
+    let mut polled = libc::pollfd { fd: event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: the kernel reads and writes one entry, which lives as long as this call.
+    unsafe { libc::poll(&raw mut polled, 1, 0) > 0 }
 }
 
 /// Waits until `word` is woken, unless it is not `expected` any more; at most `timeout`. Says whether the

@@ -46,6 +46,8 @@ pub(crate) fn light_fence() {
 pub(crate) fn heavy_fence() {
     #[cfg(not(loom))]
     {
+        #[cfg(test)]
+        HEAVY_FENCES.set(HEAVY_FENCES.get() + 1);
         if fences_are_free() {
             crate::sys::call::membarrier();
         }
@@ -181,6 +183,8 @@ pub(crate) struct Lock<T> {
 thread_local! {
     /// Locks that this thread took, for tests that count them.
     pub(crate) static LOCKS_TAKEN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    /// Heavy fences that this thread made, for tests that count them.
+    pub(crate) static HEAVY_FENCES: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 // SAFETY: the lock word admits one holder at a time; taking it is Acquire and releasing it Release.

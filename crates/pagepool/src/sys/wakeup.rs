@@ -1,22 +1,33 @@
-//! The wake-up: an owner that found no page and sleeps on a socket learns that buffers returned.
+//! The wake-up: an owner that found no page and waits, on a descriptor or in tasks, learns that buffers
+//! returned.
 //!
 //! Without it: the fill ring is dry, the owner sleeps, another thread returns 512 buffers, and the kernel,
-//! having no frame, never wakes it. So an owner that finds nothing raises `starved` here and in its lanes,
-//! then looks again; the first that brings a page after that writes the eventfd, once.
+//! having no frame, never wakes it. So an owner that finds nothing arms the wake-up: it raises `starved` here
+//! and a flag in its lanes, then looks again. The first that brings a page after that signals, once: it
+//! writes the eventfd and calls the wakers of all tasks that wait.
 //!
-//! Who    owner: `starve`, `sated`, `acknowledge`, `fd`. Any thread that brought a page: `wake`. The thread
-//!        that ends the pool: `close`.
+//! States by `asked`, which the owner keeps for itself, and `starved`:
+//!        not asked            nobody signals; the next allocation that fails arms.
+//!        asked, starved       armed: the next page signals.
+//!        asked, not starved   the signal stands, or its thread is about to set it. Whoever sleeps wakes at
+//!                             once, so that allocations that fail need not arm: the heavy fence of arming is
+//!                             paid once for each signal that the owner took back (`acknowledge`).
+//! Who    owner: `starve`, `acknowledge`, `signal_was_read`, `expect`, `forget`, `fd`. Any thread that
+//!        brought a page: `wake`, with no lock held, for wakers are foreign code. The thread that ends the
+//!        pool: `close`.
 //! Pairs  returner: slot, light fence, flag. Owner: flag, heavy fence, slots again (lane.rs, `raise_all`).
-//!        wake (starved, Release) -> is_starved (Acquire): the owner raises its lanes' flags again only after
-//!        those that the returner had lowered before it woke.
+//!        wake (starved, Release) -> starve (Acquire): the owner raises its lanes' flags again only after
+//!        those that a returner lowered before its wake. Both exchange, so each sees the other's latest.
 
 // UNSAFETY: the descriptor is lent for as long as the pool lives, which its type cannot say.
 #![expect(unsafe_code)]
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
 
-use crate::sys::call::{eventfd_signal, eventfd_take};
+use crate::sys::call::{eventfd_is_set, eventfd_signal, eventfd_take};
 use crate::sys::sync::{AtomicU32, Lock, Ordering};
 
 /// Lives as long as the last thread that may signal it; the descriptor only until the pool ends.
@@ -26,18 +37,40 @@ pub(crate) struct Wakeup {
     /// The descriptor's number, for the owner, who needs no lock: it is open until the owner half is given
     /// up.
     fd: Option<RawFd>,
-    event: Lock<Option<File>>,
+    signal: Lock<Signal>,
+}
+
+#[derive(Debug)]
+struct Signal {
+    event: Option<File>,
+    /// It was given, and the owner has not acknowledged it.
+    stands: bool,
+    /// Tasks that wait, each by the key that the owner gave it.
+    tasks: Vec<(u64, Waker)>,
+}
+
+impl Signal {
+    /// Takes it back; says whether it stood.
+    fn take(&mut self) -> bool {
+        if self.stands
+            && let Some(event) = &self.event
+        {
+            eventfd_take(event);
+        }
+        std::mem::take(&mut self.stands)
+    }
 }
 
 impl Wakeup {
-    /// One that signals `event`, or none that does nothing.
+    /// One that signals `event`, if there is one, and tasks.
     pub(crate) fn new(event: Option<File>) -> Self {
         let fd = event.as_ref().map(|fd| fd.as_raw_fd());
-        Self { starved: AtomicU32::new(0), fd, event: Lock::new(event) }
+        let signal = Signal { event, stands: false, tasks: Vec::new() };
+        Self { starved: AtomicU32::new(0), fd, signal: Lock::new(signal) }
     }
 
     /// Whether the pool was made with a descriptor to sleep on.
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn has_fd(&self) -> bool {
         self.fd.is_some()
     }
 
@@ -50,41 +83,87 @@ impl Wakeup {
         self.fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
-    /// Whether the owner waits to be woken.
+    /// Whether the next page signals.
     pub(crate) fn is_starved(&self) -> bool {
-        self.starved.load(Ordering::Acquire) != 0 // pairs with wake()
+        self.starved.load(Ordering::Relaxed) != 0
     }
 
     /// For the owner: from now on the first page that comes signals.
     pub(crate) fn starve(&self) {
-        self.starved.store(1, Ordering::Relaxed);
+        self.starved.swap(1, Ordering::Acquire); // pairs with wake()
     }
 
-    /// For the owner: it found something after all.
-    pub(crate) fn sated(&self) {
-        self.starved.store(0, Ordering::Relaxed);
-    }
-
-    /// For whoever brought a page: signals, if it is the first since the owner starved.
+    /// For whoever brought a page: signals, if it is the first since the owner starved. Runs foreign code.
     #[cold]
     pub(crate) fn wake(&self) {
-        // Release pairs with is_starved().
-        if self.starved.swap(0, Ordering::AcqRel) != 0
-            && let Some(event) = &*self.event.lock()
-        {
-            eventfd_signal(event);
+        // Release pairs with starve().
+        if self.starved.swap(0, Ordering::AcqRel) != 0 {
+            self.give_signal().into_iter().for_each(|(_, task)| call(task));
         }
     }
 
-    /// For the owner, after it woke: takes the signal back.
-    pub(crate) fn acknowledge(&self) {
-        if let Some(event) = &*self.event.lock() {
-            eventfd_take(event);
+    fn give_signal(&self) -> Vec<(u64, Waker)> {
+        let mut signal = self.signal.lock();
+        signal.stands = true;
+        if let Some(event) = &signal.event {
+            eventfd_signal(event);
         }
+        std::mem::take(&mut signal.tasks)
+    }
+
+    /// For the owner, before the allocation whose failure sends it to sleep: takes the signal back; says
+    /// whether there was one.
+    pub(crate) fn acknowledge(&self) -> bool {
+        self.signal.lock().take()
+    }
+
+    /// For the owner: whether somebody took the signal back by reading the descriptor; then it stands no
+    /// longer.
+    pub(crate) fn signal_was_read(&self) -> bool {
+        let mut signal = self.signal.lock();
+        let read = signal.stands && signal.event.as_ref().is_some_and(|event| !eventfd_is_set(event));
+        signal.stands &= !read;
+        read
+    }
+
+    /// As [`acknowledge`](Self::acknowledge); and the next signal calls this waker, too, which takes the
+    /// place of an earlier one of the same key. One step: a signal that is on its way finds the waker.
+    pub(crate) fn expect(&self, key: u64, waker: Waker) -> bool {
+        let mut signal = self.signal.lock();
+        let stood = signal.take();
+        let known = signal.tasks.iter_mut().find(|(known, _)| *known == key);
+        let old = match known {
+            Some((_, known)) => Some(std::mem::replace(known, waker)),
+            None => {
+                signal.tasks.push((key, waker));
+                None
+            }
+        };
+        drop(signal);
+        drop(old); // foreign code
+        stood
+    }
+
+    /// For the owner: the task of this key waits no longer.
+    pub(crate) fn forget(&self, key: u64) {
+        let mut signal = self.signal.lock();
+        let at = signal.tasks.iter().position(|(known, _)| *known == key);
+        let gone = at.map(|at| signal.tasks.swap_remove(at));
+        drop(signal);
+        drop(gone); // foreign code
     }
 
     /// The pool ends: nobody sleeps any more. Threads that keep a lane of it keep no descriptor.
     pub(crate) fn close(&self) {
-        drop(self.event.lock().take());
+        let mut signal = self.signal.lock();
+        let gone = (signal.event.take(), std::mem::take(&mut signal.tasks));
+        drop(signal);
+        drop(gone); // wakers are foreign code
     }
+}
+
+/// Wakes a task. If its waker panics, the panic was reported and ends here: the thread that brought the page
+/// goes on with what it holds, and other tasks are woken.
+fn call(task: Waker) {
+    let _ = catch_unwind(AssertUnwindSafe(|| task.wake()));
 }

@@ -1,0 +1,138 @@
+//! A task that waits until an allocation succeeds.
+//!
+//! Who    the bound thread: the future borrows the [`Bound`], so it stays there. Whoever brings a page calls
+//!        the wakers of all tasks that wait, on any thread, with no lock held.
+//! How    a poll tries; then it leaves its waker with the wake-up and takes back the signal that stands, in
+//!        one step, and tries again, which arms the wake-up before its last look (refill.rs, `last_look`). So
+//!        a page is found, or its returner finds the waker.
+//! Home   a return into the cache, on the owner's own thread, looks for nobody who waits, and other tasks
+//!        there drop buffers all the same. So while a task waits the owner word names nobody, and the
+//!        thread's returns go by lane or ring, as those of any other.
+//! Cost   where nobody waits: nothing. A poll that finds nothing takes a short lock twice.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use crate::home::thread;
+use crate::pool::bound::Bound;
+use crate::sys::sync::Ordering;
+
+/// The future of [`Bound::wait_for`]. Dropping it ends the wait, and loses no page.
+///
+/// While one of a pool waits, no buffer that the owner's thread drops goes into the cache: such buffers
+/// return by lane or ring, and count in `recycle_ring`. One that is forgotten (`mem::forget`) leaves it so
+/// until the pool is bound anew.
+#[must_use = "a future does nothing until it is awaited"]
+pub struct Waiting<'a, F> {
+    pool: &'a Bound,
+    attempt: F,
+    /// Of the waker that was left with the wake-up.
+    key: Option<u64>,
+}
+
+impl Bound {
+    /// Waits until `attempt`, an allocation from this pool, gives something. For tasks of an executor; it
+    /// needs neither a reactor nor a descriptor, so `wakeup` may be off. The task is woken once a buffer
+    /// returns, on any thread, or pages come back to the provider; then it tries again, so several tasks may
+    /// wait. A buffer of the deferred queue whose user is done wakes nobody.
+    ///
+    /// An attempt that can never succeed, as a fragment larger than a page, waits for ever. One that fails
+    /// counts in `alloc_failed`, one or two for each poll. If a waker panics while it is called, the panic
+    /// ends there: the thread that returned the buffer goes on.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams};
+    /// # use std::{future::Future, pin::pin, sync::Arc, task::{Context, Poll, Wake}, thread::{self, Thread}};
+    /// # struct Unpark(Thread);
+    /// # impl Wake for Unpark {
+    /// #     fn wake(self: Arc<Self>) { self.0.unpark(); }
+    /// # }
+    /// # fn block_on<T>(future: impl Future<Output = T>) -> T {
+    /// #     let (mut future, waker) = (pin!(future), Arc::new(Unpark(thread::current())).into());
+    /// #     loop {
+    /// #         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+    /// #             Poll::Ready(output) => return output,
+    /// #             Poll::Pending => thread::park(),
+    /// #         }
+    /// #     }
+    /// # }
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 4 << 12, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind(); // over 4 pages
+    /// let pages: Vec<_> = std::iter::from_fn(|| pool.alloc_page()).collect();
+    /// let returner = thread::spawn(move || drop(pages));
+    /// block_on(async {
+    ///     let page = pool.wait_for(Bound::alloc_page).await;
+    ///     let piece = pool.wait_for(|pool| pool.alloc_frag(1024)).await;
+    ///     assert_eq!((page.len(), piece.len()), (4096, 1024));
+    /// });
+    /// # returner.join().unwrap();
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn wait_for<T, F: FnMut(&Self) -> Option<T>>(&self, attempt: F) -> Waiting<'_, F> {
+        Waiting { pool: self, attempt, key: None }
+    }
+}
+
+impl<F> Waiting<'_, F> {
+    /// Before the attempt whose failure ends the poll: the next signal calls this waker.
+    fn begin(&mut self, waker: &Waker) {
+        let key = *self.key.get_or_insert_with(|| {
+            self.pool.policy(|p| {
+                p.waiting += 1;
+                p.next_key += 1;
+                p.next_key
+            })
+        });
+        let pool = self.pool.ptr();
+        if pool.wakeup.expect(key, waker.clone()) {
+            self.pool.policy(|p| p.asked = false);
+        }
+        pool.owner.store(thread::NOBODY, Ordering::Relaxed);
+    }
+
+    fn end(&mut self) {
+        let Some(key) = self.key.take() else { return };
+        let left = self.pool.policy(|p| {
+            p.waiting -= 1;
+            p.waiting
+        });
+        let pool = self.pool.ptr();
+        if left == 0 {
+            pool.owner.store(thread::token_or_new(), Ordering::Relaxed);
+        }
+        pool.wakeup.forget(key);
+    }
+}
+
+/// The attempt is called where it is, and never pinned.
+impl<F> Unpin for Waiting<'_, F> {}
+
+impl<T, F: FnMut(&Bound) -> Option<T>> Future for Waiting<'_, F> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let this = self.get_mut();
+        let mut found = (this.attempt)(this.pool);
+        if found.is_none() {
+            this.begin(context.waker());
+            found = (this.attempt)(this.pool);
+        }
+        let Some(found) = found else { return Poll::Pending };
+        this.end();
+        Poll::Ready(found)
+    }
+}
+
+impl<F> Drop for Waiting<'_, F> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl<F> fmt::Debug for Waiting<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiting").field("pool", self.pool).finish_non_exhaustive()
+    }
+}
