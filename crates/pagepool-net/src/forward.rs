@@ -264,7 +264,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
                 self.sleep.sleep(sleep);
             }
             let woken = self.sleep.is_any_readable();
-            self.ports.iter_mut().for_each(|port| port.disarm(&self.sleep));
+            self.ports.iter_mut().for_each(|port| port.disarm());
             match found {
                 Wake::Timeout if woken => return Wake::Ready,
                 // The time is over, or a signal came.

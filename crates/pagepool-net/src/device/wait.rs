@@ -1,4 +1,7 @@
 //! Sleeping on one device and the pool that it is polled with.
+//!
+//! Order  the pool's signal is taken back before `arm`, whose failing refill then arms the pool's wake-up,
+//!        and not when it ends a sleep: until the next `wait` it stands, and refills that fail cost no fence.
 
 use std::time::{Duration, Instant};
 
@@ -25,19 +28,16 @@ pub trait DeviceExt: Device {
     fn wait(&mut self, pool: &Bound, timeout: Duration) -> Wake {
         let start = Instant::now();
         loop {
+            pool.acknowledge_wake();
             let (fd, at_most) = match self.arm(pool) {
                 Armed::Gone => return Wake::Gone,
-                Armed::Ready => (None, None),
-                Armed::Idle { fd, at_most } => (fd, Some(at_most)),
+                Armed::Ready => return Wake::Ready,
+                Armed::Idle { fd, at_most } => (fd, at_most),
             };
             let asleep = Instant::now();
             let left = timeout.saturating_sub(asleep - start);
-            let sleep = at_most.map_or(Duration::ZERO, |at_most| left.min(at_most));
-            let [by_device, by_pool] = wait_readable([fd, pool.wake_fd()], sleep);
-            if by_pool {
-                pool.acknowledge_wake(); // also if there was no sleep: it shall not end the next one
-            }
-            if at_most.is_none() || by_device || by_pool {
+            let sleep = left.min(at_most);
+            if wait_readable([fd, pool.wake_fd()], sleep).contains(&true) {
                 return Wake::Ready;
             }
             if left <= sleep || asleep.elapsed() < sleep {

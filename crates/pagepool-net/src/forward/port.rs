@@ -22,8 +22,6 @@ pub(super) struct Port {
     pub(super) egress: Egress,
     inlets: Vec<HandoffRx>,
     gone: bool,
-    /// The index of its pool among the descriptors of this sleep.
-    sleeps_on: Option<usize>,
     pub(super) stats: ForwardStats,
     pub(super) pool: Bound,
 }
@@ -40,7 +38,6 @@ impl Port {
             device,
             inlets: Vec::new(),
             gone: false,
-            sleeps_on: None,
             stats: ForwardStats::default(),
             pool,
         }
@@ -189,7 +186,7 @@ impl Port {
         let (mut wake, at_most) = self.arm_device(sleep);
         for inlet in &self.inlets {
             match inlet.sleep() {
-                Some(fd) => _ = sleep.add(Some(fd)),
+                Some(fd) => sleep.add(Some(fd)),
                 None => wake = Wake::Ready, // also if the device is gone: the frame ends here
             }
         }
@@ -197,15 +194,15 @@ impl Port {
     }
 
     fn arm_device(&mut self, sleep: &mut Sleep) -> (Wake, Duration) {
-        self.sleeps_on = None;
         if self.gone {
             return (Wake::Gone, Duration::MAX);
         }
+        self.pool.acknowledge_wake(); // before `arm`, and not after a sleep: see device/wait.rs
         match self.device.arm(&self.pool) {
             Armed::Ready => (Wake::Ready, Duration::ZERO),
             Armed::Idle { fd, at_most } => {
                 sleep.add(fd);
-                self.sleeps_on = Some(sleep.add(self.pool.wake_fd()));
+                sleep.add(self.pool.wake_fd());
                 (Wake::Timeout, at_most)
             }
             Armed::Gone => {
@@ -215,11 +212,8 @@ impl Port {
         }
     }
 
-    /// Ends what `arm` began; takes back what woke.
-    pub(super) fn disarm(&mut self, sleep: &Sleep) {
-        if self.sleeps_on.is_some_and(|pool| sleep.is_readable(pool)) {
-            self.pool.acknowledge_wake();
-        }
+    /// Ends what `arm` began.
+    pub(super) fn disarm(&mut self) {
         self.inlets.iter().for_each(HandoffRx::awake);
     }
 

@@ -33,8 +33,7 @@ pub(crate) fn take(fd: BorrowedFd<'_>) {
     let _ = unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) };
 }
 
-/// Descriptors to sleep on, of any number. Each is named when it is added, and must be open until the sleep
-/// is over.
+/// Descriptors to sleep on, of any number. Each must be open until the sleep is over.
 #[derive(Debug, Default)]
 pub(crate) struct Sleep(Vec<libc::pollfd>);
 
@@ -43,11 +42,9 @@ impl Sleep {
         self.0.clear();
     }
 
-    /// Adds one, or a place for none; gives its number. Allocates only while there are more than there ever
-    /// were.
-    pub(crate) fn add(&mut self, fd: Option<BorrowedFd<'_>>) -> usize {
+    /// Adds one, or a place for none. Allocates only while there are more than there ever were.
+    pub(crate) fn add(&mut self, fd: Option<BorrowedFd<'_>>) {
         self.0.push(entry(fd));
-        self.0.len() - 1
     }
 
     /// Sleeps until one of them can be read, at most `timeout`. May return early, after a signal.
@@ -58,11 +55,6 @@ impl Sleep {
     /// Whether any of them could be read at the end of the sleep; no, if there was none.
     pub(crate) fn is_any_readable(&self) -> bool {
         self.0.iter().any(|polled| polled.revents != 0)
-    }
-
-    /// Whether this one could be read at the end of the sleep. No, if there was none.
-    pub(crate) fn is_readable(&self, number: usize) -> bool {
-        self.0.get(number).is_some_and(|polled| polled.revents != 0)
     }
 }
 
