@@ -1115,19 +1115,19 @@ fn a_page_split_elsewhere_comes_home_once() {
     explore("split/overflow", 3, || split_elsewhere(small(0, 1)));
 }
 
-/// One thread splits and hands a part on, which another splits again and drops; the owner splits, too.
+/// The owner splits, another thread does, and hands a part on, which a third drops.
 #[test]
 fn parts_that_are_handed_on_come_home_once() {
     explore("split/handed_on", 2, || {
-        let (scene, pool) = scene(1, small(2, 1));
+        let (scene, pool) = scene(1, small(1, 4));
         let (mine, theirs) = pool.alloc_page().unwrap().split_at(1000).unwrap();
+        drop(mine.split_at(500).unwrap());
         let first = thread::spawn(move || {
             let (kept, handed_on) = theirs.split_at(1000).unwrap();
-            let second = thread::spawn(move || drop(handed_on.split_at(1000).unwrap()));
+            let second = drop_there(handed_on);
             drop(kept);
             second.join().unwrap();
         });
-        drop(mine.split_at(500).unwrap());
         assert!(pool.alloc_page().is_none_or(|_| pool.stats().recycle_ring == 1), "a part is out");
         first.join().unwrap();
         assert!(pool.alloc_page().is_some(), "all parts are home");
@@ -1135,19 +1135,18 @@ fn parts_that_are_handed_on_come_home_once() {
     });
 }
 
-/// Bytes of one part, written elsewhere, are seen by the page's next user; and it has the page alone.
+/// Of two parts elsewhere one is split; the page's next user has the page alone.
 #[test]
-fn two_threads_split_one_page_at_once() {
+fn a_part_is_split_while_another_comes_home() {
     explore("split/two", 2, || {
-        let (scene, pool) = scene(1, small(2, 1));
+        let (scene, pool) = scene(1, small(0, 4));
         let (one, two) = pool.alloc_page().unwrap().split_at(1000).unwrap();
         let bytes = Arc::new([(); 2].map(|()| loom::cell::UnsafeCell::new(0u8)));
         let parts = [(0, one), (1, two)].map(|(n, part)| {
             let bytes = bytes.clone();
             thread::spawn(move || {
-                let parts = part.split_at(10).unwrap();
                 bytes[n].with_mut(|_| ());
-                pagepool::put_bulk(&mut vec![parts.0, parts.1]);
+                if n == 0 { drop(part.split_at(10).unwrap()) } else { drop(part) }
             })
         });
         if let Some(again) = pool.alloc_page() {
