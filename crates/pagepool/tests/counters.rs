@@ -284,3 +284,13 @@ fn a_lane_is_had_again_at_once_when_its_thread_ends() {
     }
     assert_eq!((pool.inflight().lanes, pool.inflight().ring), (32, 0));
 }
+
+#[test]
+fn the_cache_of_large_pages_is_smaller_than_linuxs() {
+    let pages_cached = |order| {
+        let pool = pool_with(130, PoolParams { order, ..Default::default() });
+        drop(take(&pool, 130));
+        pool.stats().recycle_cached
+    };
+    assert_eq!([0, 1, 2, 3, 4, 5].map(pages_cached), [128, 128, 32, 32, 8, 8], "docs/notes/0004");
+}

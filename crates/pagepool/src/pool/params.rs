@@ -31,8 +31,8 @@ pub struct PoolParams {
     pub order: u8,
     /// Pages in the owner's cache, up to 1024; 0 is twice `refill`.
     pub cache_size: usize,
-    /// Most pages of one refill, up to the cache size and 256. 0 is Linux's rule: 64 for pages below 16 KiB,
-    /// 16 below 64 KiB, 4 from 64 KiB on.
+    /// Most pages of one refill, up to the cache size and 256. 0: 64 for pages below 16 KiB, 16 below 64 KiB,
+    /// 4 from 64 KiB on. Linux has this rule for the machine's page, so 64 for every order on x86.
     pub refill: usize,
     /// Slots in the locked ring. 0 is 1024; more than 16384 is clamped to 16384. Linux: `pool_size`.
     pub ring_size: usize,
@@ -258,7 +258,8 @@ pub(crate) fn check_node(provider: &dyn Provider, nid: Option<NodeId>) -> Result
     }
 }
 
-/// `PP_ALLOC_CACHE_REFILL` of Linux v7.3, which keeps little memory in pools of large pages.
+/// `PP_ALLOC_CACHE_REFILL` of Linux v7.3, by the pool's page instead of the machine's: a cache keeps little
+/// memory idle whatever the order (docs/notes/0004).
 fn default_refill(order: u8) -> usize {
     match PAGE_SIZE.checked_shl(order.into()).unwrap_or(usize::MAX) {
         0..16384 => 64,
