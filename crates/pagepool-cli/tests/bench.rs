@@ -72,7 +72,7 @@ fn colours_are_there_where_they_matter() {
 
 #[test]
 fn reports_print_json() {
-    for (report, rows) in [("mtu", 20), ("numa", 2), ("contention", 12)] {
+    for (report, rows) in [("mtu", 20), ("numa", 2), ("contention", 12), ("pools", 27)] {
         let output = bench(&[report, "--quick", "--json"]);
         assert!(output.status.success(), "{report}: {}", text(&output.stderr));
         let document: serde_json::Value =

@@ -4,6 +4,7 @@ pub mod across;
 pub mod contention;
 pub mod mtu;
 pub mod numa;
+pub mod pools;
 
 use std::process::ExitCode;
 

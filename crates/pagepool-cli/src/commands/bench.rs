@@ -66,6 +66,9 @@ enum BenchReport {
         #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
         threads: u8,
     },
+    /// Cost of a return for a thread that returns to 1 to 1,024 pools: through lanes, through the ring while
+    /// other threads have all lanes, and through the ring of pools without lanes
+    Pools,
     /// Run one workload without a clock, for an instruction counter
     #[command(hide = true)]
     Count {
@@ -101,6 +104,7 @@ impl RunCommand for BenchArgs {
             Some(BenchReport::Across { rounds }) => {
                 with_machine(|| reports::across::run(plan, (*rounds).into()), *json)
             }
+            Some(BenchReport::Pools) => with_machine(|| reports::pools::run(plan), *json),
             Some(BenchReport::Contention { threads }) => {
                 with_machine(|| reports::contention::run(plan, (*threads).into()), *json)
             }
