@@ -141,6 +141,9 @@ impl CutTurns {
     /// The busy ones of the listed lanes, and one of the others.
     #[inline(always)]
     pub(crate) fn take(&self, listed: LaneSet) -> LaneSet {
+        if listed.0 & listed.0.wrapping_sub(1) == 0 {
+            return listed; // at most one lane: busy, or its turn
+        }
         let busy = listed.0 & self.busy.load(Ordering::Relaxed);
         let idle = listed.0 & !busy;
         if idle == 0 {

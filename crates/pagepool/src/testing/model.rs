@@ -463,6 +463,9 @@ impl PoolsModel {
     /// Of the lanes that gave no fragment at the last cut, a cut looks at one.
     fn turn_of_an_idle_lane(&mut self, pool: usize) -> Option<usize> {
         let (lanes, p) = (self.setup.lanes, &mut self.pools[pool]);
+        if p.lanes.iter().filter(|lane| lane.listed).count() == 1 {
+            return p.lanes.iter().position(|lane| lane.listed); // and nobody else's turn passes
+        }
         let mut turns = (p.next_to_cut..p.next_to_cut + lanes).map(|at| at % lanes);
         let turn = turns.find(|&at| p.lanes[at].listed && !p.lanes[at].busy)?;
         p.next_to_cut = turn + 1;
