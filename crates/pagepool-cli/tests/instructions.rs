@@ -34,6 +34,9 @@ const LIMITS: &[Limit] = &[
     limit("page_ring", 83.5, None),
     limit("page_slow", 236.0, None),
     limit("frag_2090_direct", 50.0, None),
+    limit("frag_2048_direct", 88.0, None),
+    limit("frag_2048_lanes_left", 88.5, None), // lanes that nobody has cost nothing
+    limit("frag_2048_lanes_idle", 115.0, None), // 64 idle ones together cost one look a page
     limit("alloc_8590_direct", 99.5, None),
     limit("arena_bulk64", 4.5, None),
     limit("arena_bulk64_refused", 24.0, None),
