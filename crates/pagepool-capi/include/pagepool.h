@@ -586,7 +586,7 @@ struct pagepool_stats {
     uint64_t hold;
     /**
      * Pages that left the pool. If it rises: see `alloc_waive`, `recycle_ring_full` and
-     * `recycle_released_refcnt`; normal when a pool ends.
+     * `recycle_released_refcnt`; normal when a pool shrinks or ends.
      */
     uint64_t release;
 };
@@ -1320,6 +1320,28 @@ int pagepool_update_nid(struct pagepool *pool, int nid);
  * Cost: a comparison if the node is the same.
  */
 int pagepool_nid_changed(struct pagepool *pool, int nid);
+
+/**
+ * Gives idle pages back to the arena until at most `keep` are left in cache, lanes and ring, and returns the
+ * number of pages that it gave back. It polls the deferred queue first. pagepool_arena_trim then returns the
+ * memory to the system.
+ *
+ * Thread: owner.
+ * Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
+ * Cost: proportional to the pages that are given back, about 10 ns each.
+ */
+int64_t pagepool_shrink(struct pagepool *pool, size_t keep);
+
+/**
+ * Asks the owner to shrink the pool to `keep` idle pages, and returns at once. The owner does it when it
+ * next refills its cache, or calls pagepool_poll_deferred or pagepool_acknowledge_wake. In a pool with
+ * `wakeup` the event descriptor becomes readable. Of several requests the lowest counts.
+ *
+ * Thread: any.
+ * Errors: -EINVAL, -ESTALE for a bad handle.
+ * Cost: a lock, and a system call in a pool with `wakeup`.
+ */
+int pagepool_ask_to_shrink(struct pagepool *pool, size_t keep);
 
 /**
  * Ends a pool as pagepool_destroy does, and stores a handle: to wait for the last buffer, to report which

@@ -759,6 +759,60 @@ fn a_task_waits_again_while_the_signal_of_its_first_wait_is_on_its_way() {
     });
 }
 
+// ---- Shrinking ----------------------------------------------------------------------------------
+
+#[test]
+fn a_request_to_shrink_is_found_or_signalled() {
+    explore("shrink/asked", 3, || {
+        let (scene, pool) = scene(1, PoolParams { wakeup: true, ..small(1, 1) });
+        drop(pool.alloc_page());
+        let handle = pool.handle();
+        let asker = thread::spawn(move || handle.ask_to_shrink(0));
+        pool.acknowledge_wake();
+        asker.join().unwrap();
+        if scene.memory.free() == 0 {
+            assert!(signalled(&pool), "the owner would sleep with a page");
+            pool.poll_deferred();
+        }
+        assert_eq!(scene.memory.free(), 1);
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn two_requests_to_shrink_and_the_owner_that_does_it() {
+    explore("shrink/two", 2, || {
+        let (scene, pool) = scene(2, PoolParams { cache_size: 2, refill: 2, ..small(1, 1) });
+        drop(take(&pool, 2));
+        let askers = [0, 1].map(|keep| {
+            let handle = pool.handle();
+            thread::spawn(move || handle.ask_to_shrink(keep))
+        });
+        pool.poll_deferred();
+        askers.into_iter().for_each(|asker| asker.join().unwrap());
+        pool.poll_deferred();
+        assert_eq!(scene.memory.free(), 2, "the lowest counts");
+        scene.destroy(pool);
+    });
+}
+
+#[test]
+fn shrinking_against_returns() {
+    for max_lanes in [0, 1] {
+        explore(["shrink/ring", "shrink/lane"][max_lanes], 2, move || {
+            let (scene, pool) = scene(3, small(max_lanes, 2));
+            let mut out = take(&pool, 1);
+            out.extend((0..2).filter_map(|_| pool.alloc_frag(2048)));
+            let returner = thread::spawn(move || drop(out));
+            pool.shrink(0);
+            returner.join().unwrap();
+            pool.shrink(0);
+            assert_eq!(scene.memory.free(), 3);
+            scene.destroy(pool);
+        });
+    }
+}
+
 // ---- Shared buffers, page references, raw addresses ---------------------------------------------
 
 #[test]

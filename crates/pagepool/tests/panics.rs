@@ -263,6 +263,20 @@ const ROWS: &[Row] = &[
     (Callback::Release, 1, "a full ring", |s| {
         give(s.pages(33), |pages| pages.into_iter().for_each(PageBuf::put_ring))
     }),
+    (Callback::Release, 1, "shrink", |s| {
+        let pages = s.pages(100);
+        elsewhere(|| drop(pages));
+        Box::new(|s| assert!(s.pool.shrink(0) > 100))
+    }),
+    (Callback::SyncForDevice, 3, "a fragment in a pool that shrinks", |s| {
+        let mixed = s.mixed();
+        elsewhere(|| drop(mixed));
+        Box::new(|s| assert!(s.pool.shrink(0) > 100))
+    }),
+    (Callback::Refresh, 1, "shrink", |s| {
+        s.defer(4);
+        Box::new(|s| assert!(s.pool.shrink(0) > 100))
+    }),
     (Callback::Refresh, 1, "a poll", |s| {
         s.defer(4);
         Box::new(|s| assert!(s.pool.poll_deferred() > 4))

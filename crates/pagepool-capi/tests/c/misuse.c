@@ -67,6 +67,8 @@ static void no_pool(struct pagepool *pool)
     REFUSED(pagepool_wake_fd(pool));
     REFUSED(pagepool_acknowledge_wake(pool));
     REFUSED(pagepool_low_water_mark(pool));
+    REFUSED(pagepool_shrink(pool, 0));
+    REFUSED(pagepool_ask_to_shrink(pool, 0));
     REFUSED(pagepool_put_addr(pool, 4096));
     REFUSED(pagepool_tag(pool, "tag"));
     CHECK(pagepool_alloc_page(pool) == NULL && (pagepool_alloc_page)(pool) == NULL);
@@ -115,7 +117,7 @@ static void *of_another_thread(void *unused)
     CHECK(pagepool_bind(the_pool) == -EPERM && pagepool_unbind(the_pool) == -EPERM);
     CHECK(pagepool_destroy(the_pool) == -EPERM);
     CHECK(pagepool_update_nid(the_pool, 0) == -EPERM && pagepool_wake_fd(the_pool) == -EPERM);
-    CHECK(pagepool_recycle_direct(the_pool, the_buf) == -EPERM);
+    CHECK(pagepool_recycle_direct(the_pool, the_buf) == -EPERM && pagepool_shrink(the_pool, 0) == -EPERM);
     CHECK(pagepool_alloc_page(the_pool) == NULL && strstr(pagepool_last_error(), "not bound to this thread"));
     CHECK(pagepool_alloc_frag(the_pool, 100) == NULL && pagepool_alloc(the_pool, &size) == NULL &&
         size == 100);

@@ -222,6 +222,8 @@ static void manage(struct worker *me)
     pagepool_buffer_locations(any_pool(me), &places);
     pagepool_inflight(any_pool(me));
     pagepool_update_nid(any_pool(me), (int)(random_number(me) % 3) - 1);
+    pagepool_shrink(any_pool(me), random_number(me) % 200);
+    pagepool_ask_to_shrink(any_pool(me), random_number(me) % 200);
     pagepool_tag(any_pool(me), "tag");
     if (no_pool != pools[0] && no_pool != pools[1])
         pagepool_destroy(no_pool);

@@ -216,6 +216,37 @@ static void the_callers_memory(void)
     CHECK(pagepool_arena_put(arena) == 0);
 }
 
+static void *ask_to_shrink(void *pool)
+{
+    CHECK(pagepool_ask_to_shrink(pool, 100) == 0 && pagepool_ask_to_shrink(pool, 10) == 0 &&
+        pagepool_ask_to_shrink(pool, SIZE_MAX) == 0);
+    return NULL;
+}
+
+static void idle_pages_go_back(void)
+{
+    struct pagepool_params params = PAGEPOOL_PARAMS_INIT;
+    struct pagepool_arena *arena = params.arena = arena_of(16 << 20);
+    struct pagepool *pool;
+    struct pagepool_buf *bufs[3000];
+    pthread_t thread;
+    params.wakeup = 1;
+    params.ring_size = 4096;
+    CHECK(pagepool_create(&params, &pool) == 0 && pagepool_bind(pool) == 0);
+    CHECK(pagepool_alloc_bulk(pool, bufs, 3000) == 3000 && pagepool_buf_put_bulk(bufs, 3000) == 0);
+    int64_t all = pagepool_arena_pages_out(arena);
+    CHECK(all >= 3000 && pagepool_arena_trim(arena) < 8 << 20);
+    CHECK(pagepool_shrink(pool, 1000) == all - 1000 && pagepool_inflight(pool) == 1000);
+    CHECK(pthread_create(&thread, NULL, ask_to_shrink, pool) == 0 && pthread_join(thread, NULL) == 0);
+    struct pollfd woken = {pagepool_wake_fd(pool), POLLIN, 0};
+    CHECK(poll(&woken, 1, 10000) == 1 && pagepool_inflight(pool) == 1000);
+    CHECK(pagepool_acknowledge_wake(pool) == 0 && pagepool_inflight(pool) == 10);
+    CHECK(pagepool_ask_to_shrink(pool, 0) == 0 && pagepool_poll_deferred(pool) == 0 &&
+        pagepool_arena_pages_out(arena) == 0);
+    CHECK(pagepool_arena_trim(arena) > 0 && pagepool_shrink(pool, 0) == 0);
+    CHECK(pagepool_destroy(pool) == 0 && pagepool_arena_put(arena) == 0);
+}
+
 static void *put_later(void *buf)
 {
     CHECK(poll(NULL, 0, 20) == 0 && pagepool_buf_put(buf) == 0);
@@ -352,6 +383,7 @@ int main(void)
     frags_as_addresses();
     nodes();
     the_callers_memory();
+    idle_pages_go_back();
     the_end_is_watched();
     addresses_come_home_late();
     a_dry_owner_is_woken();

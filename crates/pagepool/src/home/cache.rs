@@ -117,6 +117,19 @@ impl Cache {
         n
     }
 
+    /// Takes the `n` pages at most that were put first, and gives them to `sink`, as [`take`](Self::take)
+    /// does.
+    pub(crate) fn take_oldest(&self, _owner: OwnerProof, n: usize, sink: impl FnOnce(&[u32])) -> usize {
+        let count = self.count();
+        let n = n.min(count);
+        // SAFETY: I2; entries below the count are initialised, and nothing writes them while `sink` reads.
+        sink(unsafe { std::slice::from_raw_parts(self.entry(0), n) });
+        // SAFETY: I2; both ranges end within the entries.
+        unsafe { std::ptr::copy(self.entry(n), self.entry(0), count - n) };
+        self.count.store(count - n, Relaxed);
+        n
+    }
+
     /// Lets `source` fill the space behind the last page, up to `room` entries and the capacity; it says how
     /// many it wrote, and must not call foreign code. Returns that.
     #[inline(always)]

@@ -67,6 +67,11 @@ impl FragState {
         if self.open { page_size as u64 - self.handed % ONE_FRAG } else { 0 }
     }
 
+    /// Whether a page is open of which nothing is out; `in_record` says what is left in the page's record.
+    pub(crate) fn is_whole(&self, in_record: impl FnOnce(PageIdx) -> u32) -> bool {
+        self.open && in_record(self.page) == BIAS - (self.handed / ONE_FRAG) as u32
+    }
+
     /// Starts cutting a page whose record holds [`BIAS`].
     pub(crate) fn open(&mut self, page: PageIdx) {
         *self = Self { page, offset: 0, handed: 0, open: true };

@@ -355,6 +355,11 @@ impl Lane {
         self.producer.flags.load(Ordering::Relaxed) & DETACHED != 0
     }
 
+    /// Slots.
+    pub(crate) fn capacity(&self) -> usize {
+        self.consumer.slots.mask + 1
+    }
+
     /// Pages ever pushed; readable by anyone.
     pub(crate) fn pages_pushed(&self) -> u64 {
         self.producer.pages.read()

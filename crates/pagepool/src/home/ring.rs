@@ -62,8 +62,20 @@ impl ReturnRing {
     /// Whether the oldest slot is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
+        self.peek().is_none()
+    }
+
+    /// The oldest message, left where it is.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<Message> {
         let at = self.consumer.at.load(Ordering::Relaxed);
-        self.slots.get(at).is_none_or(|slot| slot.load(Ordering::Acquire) == 0) // pairs with push()
+        let bits = self.slots.get(at)?.load(Ordering::Acquire).checked_sub(1)?; // pairs with push()
+        Some(Message::from_bits(bits))
+    }
+
+    /// Slots.
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.len()
     }
 
     /// Pages ever taken out; readable by anyone. Those pushed are what the returns count as `recycle_ring`.

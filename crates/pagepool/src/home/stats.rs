@@ -116,7 +116,7 @@ macro_rules! for_each_pool_counter {
                 /// Pages that left the pool.
                 ///
                 /// If it rises: see `alloc_waive`, `recycle_ring_full` and `recycle_released_refcnt`; normal
-                /// when a pool ends.
+                /// when a pool shrinks or ends.
                 release,
             }
         }

@@ -170,6 +170,8 @@ impl Bound {
     /// that should end that sleep. The best moment is before the last allocation before a sleep: while the
     /// signal stands, allocations that fail arm nothing.
     ///
+    /// Then shrinks the pool, if that was asked for: see [`PoolRef::ask_to_shrink`].
+    ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
     /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
@@ -185,6 +187,7 @@ impl Bound {
         if self.ptr().wakeup.acknowledge() {
             self.policy(|p| p.asked = false);
         }
+        self.shrink_if_asked(); // behind it: who asks signals afterwards
     }
 
     /// The fewest pages available at a reservation so far, cache and provider together.

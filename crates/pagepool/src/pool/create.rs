@@ -20,11 +20,11 @@ use crate::pool::pool_ref;
 use crate::pool::unbound::{Pool, RefillPolicy};
 use crate::returns::end_watch::EndWatch;
 use crate::returns::geometry::{Geometry, PoolSizes};
-use crate::returns::pool_core::{OwnerState, PoolCore, PoolPtr, ReturnState};
+use crate::returns::pool_core::{NOT_ASKED, OwnerState, PoolCore, PoolPtr, ReturnState};
 use crate::returns::pool_slot::PoolSlot;
 use crate::sys::call::eventfd;
 use crate::sys::slab::Slab;
-use crate::sys::sync::{AtomicU64, LastCell, Lock, Ordering, Padded, prepare_fences};
+use crate::sys::sync::{AtomicU32, AtomicU64, LastCell, Lock, Ordering, Padded, prepare_fences};
 use crate::sys::wakeup::Wakeup;
 
 impl Pool {
@@ -101,6 +101,7 @@ fn assemble(
         slot: PoolSlot::take(),
         overflowed: Default::default(),
         split_lines: Default::default(),
+        asked_to_shrink: AtomicU32::new(NOT_ASKED),
         lanes: LaneList::new((0..sizes.lanes).map(|_| lane()).collect()),
         own: Padded(OwnerState::new(sizes, syncing.is_empty())),
         returns: Padded(Lock::new(ReturnState::default())),

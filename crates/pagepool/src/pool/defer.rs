@@ -75,7 +75,9 @@ impl Bound {
 
     /// Polls all deferred buffers, by the rule of [`OnBusy`](crate::OnBusy); returns how many were returned.
     /// Refills poll by themselves; this is for an idle owner, or one that must know. Inside an [`InUse`] it
-    /// does nothing. A user that panics does so through this call, and no buffer is lost.
+    /// does nothing. A user that panics does so through this call, and no buffer is lost. Afterwards it
+    /// does what [`PoolRef::ask_to_shrink`](crate::PoolRef::ask_to_shrink) asked for, also in a pool without
+    /// a queue.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, UseCounts};
@@ -87,7 +89,9 @@ impl Bound {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn poll_deferred(&self) -> usize {
-        self.deferred().map_or(0, |deferred| deferred.poll(usize::MAX))
+        let home = self.deferred().map_or(0, |deferred| deferred.poll(usize::MAX));
+        self.shrink_if_asked();
+        home
     }
 
     /// As [`PoolRef::deferred_stats`](crate::PoolRef::deferred_stats).

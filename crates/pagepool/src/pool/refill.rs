@@ -12,6 +12,8 @@
 // UNSAFETY: the owner's state is reached through its owner cells.
 #![expect(unsafe_code)]
 
+mod shrink;
+
 use crate::buf::handle_bits::FragBits;
 use crate::buf::page_buf::PageBuf;
 use crate::home::frag::BIAS;
@@ -32,6 +34,7 @@ impl Bound {
     #[cold]
     #[inline(never)]
     pub(crate) fn alloc_slow(&self) -> Option<PageBuf> {
+        self.shrink_if_asked();
         let pool = self.ptr();
         // Pages of the reserve never enter the cache, so the slow path hands them out first.
         if let Some(buffer) = self.alloc_emergency(&pool.own.counts.alloc_fast) {
@@ -207,7 +210,7 @@ impl Bound {
 
     /// Counts fragments that returned as messages; says whether the page is complete with them, and may stay
     /// in the pool.
-    fn last_frag_home(&self, page: PageIdx, n: u32) -> bool {
+    pub(crate) fn last_frag_home(&self, page: PageIdx, n: u32) -> bool {
         let (pool, owner) = (self.ptr(), self.owner());
         pool.frag_counted(owner, page, n) && pool.split_page_stays(owner, page)
     }
@@ -344,7 +347,7 @@ impl Bound {
 
     /// Stops cutting the open page; gives it if all its fragments have returned and nothing refers to it.
     #[inline(always)]
-    fn close_frag(&self) -> Option<PageIdx> {
+    pub(crate) fn close_frag(&self) -> Option<PageIdx> {
         let (pool, owner) = (self.ptr(), self.owner());
         // SAFETY: I2; no foreign code runs while the borrow lives.
         let frag = unsafe { &mut *pool.own.frag.get() };
@@ -362,6 +365,17 @@ impl Bound {
         }
         pool.sync_split_page(page);
         Some(page)
+    }
+
+    /// Whether a page is being cut of which no fragment is out.
+    pub(crate) fn open_page_is_whole(&self) -> bool {
+        let pool = self.ptr();
+        // SAFETY: I2; no foreign code runs while the borrow lives.
+        let frag = unsafe { &*pool.own.frag.get() };
+        frag.is_whole(|page| {
+            let meta = pool.page_meta(page);
+            meta.frags.load(Ordering::Relaxed).wrapping_add(meta.parts.load(Ordering::Relaxed))
+        })
     }
 
     /// A whole page to be cut, which the device has all of: fragments begin where packets do not.
@@ -416,9 +430,9 @@ impl Drop for Fresh<'_> {
 }
 
 /// Counts the pages that were taken out of a lane when the drain ends, also if foreign code panics.
-struct Taken<'a> {
-    lane: &'a Lane,
-    pages: usize,
+pub(crate) struct Taken<'a> {
+    pub(crate) lane: &'a Lane,
+    pub(crate) pages: usize,
 }
 
 impl Drop for Taken<'_> {

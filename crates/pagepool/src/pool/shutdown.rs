@@ -61,22 +61,22 @@ pub(crate) fn end(pool: PoolPtr, deferred: Option<Box<DeferredQueue>>) -> Shutdo
     let mut home = Vec::new();
     collect(pool, owner, &mut home);
     pool.own.counts.release.add(home.len() as u64);
-    let mut ending = Ending { pool, detached: 0 };
+    let mut last = LastSteps { pool, detached: 0 };
     late::give_back_all(pool, &home);
     // After the pages went back: a page is mapped until its last return (I6).
-    ending.detach();
-    drop(ending);
+    last.detach();
+    drop(last);
     shutdown
 }
 
 /// What is left to do when the pages went back, also if foreign code panics.
-struct Ending {
+struct LastSteps {
     pool: PoolPtr,
     /// Domains of which the pool is no user any more.
     detached: usize,
 }
 
-impl Ending {
+impl LastSteps {
     fn detach(&mut self) {
         while let Some(mapping) = self.pool.mappings.get(self.detached) {
             self.detached += 1;
@@ -85,7 +85,7 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
+impl Drop for LastSteps {
     fn drop(&mut self) {
         self.detach();
         let pool = self.pool;

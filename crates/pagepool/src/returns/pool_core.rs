@@ -34,8 +34,13 @@ use crate::returns::end_watch::EndWatch;
 use crate::returns::geometry::{Geometry, PoolSizes};
 use crate::returns::pool_slot::PoolSlot;
 use crate::sys::slab::Slab;
-use crate::sys::sync::{AtomicBool, AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, fence};
+use crate::sys::sync::{
+    AtomicBool, AtomicU32, AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, fence,
+};
 use crate::sys::wakeup::Wakeup;
+
+/// In [`PoolCore::asked_to_shrink`]: nobody asked.
+pub(crate) const NOT_ASKED: u32 = u32::MAX;
 
 /// What a pool and all its handles share.
 #[repr(C)]
@@ -58,6 +63,8 @@ pub(crate) struct PoolCore {
     /// Whether a buffer was ever split inside a cache line. Set by any thread, never unset; whoever has such
     /// a part sees it.
     pub(crate) split_lines: PlainBool,
+    /// Idle pages that the owner is asked to keep, or [`NOT_ASKED`] (shrink.rs).
+    pub(crate) asked_to_shrink: AtomicU32,
 
     pub(crate) own: Padded<OwnerState>,
     pub(crate) returns: Padded<Lock<ReturnState>>,

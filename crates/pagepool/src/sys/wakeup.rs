@@ -98,8 +98,15 @@ impl Wakeup {
     pub(crate) fn wake(&self) {
         // Release pairs with starve().
         if self.starved.swap(0, Ordering::AcqRel) != 0 {
-            self.give_signal().into_iter().for_each(|(_, task)| call(task));
+            self.signal();
         }
+    }
+
+    /// For whoever has something to tell the owner: signals, armed or not. A signal too many wakes the owner
+    /// once in vain. Runs foreign code.
+    #[cold]
+    pub(crate) fn signal(&self) {
+        self.give_signal().into_iter().for_each(|(_, task)| call(task));
     }
 
     fn give_signal(&self) -> Vec<(u64, Waker)> {

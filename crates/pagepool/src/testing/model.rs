@@ -4,6 +4,8 @@
 //! affair, so a token is tied to a page number when it is first handed out. Every counter is predicted, and
 //! the place of every page.
 
+mod shrink;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::home::stats::{DeferredStats, Inflight, Stats};
@@ -92,6 +94,8 @@ struct PoolModel {
     records: HashMap<PageToken, PageRecord>,
     open: Option<OpenPage>,
     thread_lanes: [ThreadLane; 2],
+    /// Idle pages that the owner is asked to keep.
+    asked: Option<usize>,
     queued: VecDeque<DeferredPage>,
     /// Left the queue in use.
     released: VecDeque<DeferredPage>,
@@ -276,6 +280,7 @@ impl PoolsModel {
     }
 
     fn alloc_slow(&mut self, pool: usize) -> Option<PageToken> {
+        self.shrink_if_asked(pool);
         let found = self.refill(pool).or_else(|| self.reserve(pool));
         self.pools[pool].stats.alloc_failed += u64::from(found.is_none());
         found
@@ -702,9 +707,16 @@ impl PoolsModel {
         self.busy.remove(&cookie);
     }
 
+    /// `poll_deferred`: returns how many buffers were returned.
+    pub fn poll(&mut self, pool: usize) -> usize {
+        let home = self.poll_deferred(pool, usize::MAX);
+        self.shrink_if_asked(pool);
+        home
+    }
+
     /// A round of polling, of `most` buffers at most, by the thread that the pool is bound to. Returns how
     /// many buffers were returned.
-    pub fn poll_deferred(&mut self, pool: usize, most: usize) -> usize {
+    fn poll_deferred(&mut self, pool: usize, most: usize) -> usize {
         let p = &mut self.pools[pool];
         if p.queued.is_empty() && p.released.is_empty() {
             return 0;

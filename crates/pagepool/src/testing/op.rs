@@ -77,13 +77,17 @@ pub enum Op {
     BindElsewhere(u8),
     /// The other thread ends; the next one is a new thread.
     ThreadEnds,
+    /// `shrink` of a pool to a few pages.
+    Shrink(u8, u8),
+    /// `ask_to_shrink` of a pool to a few pages, on the other thread.
+    AskToShrink(u8, u8),
     /// Destroys a pool; what is out returns late.
     Destroy(u8),
 }
 
 impl Op {
     /// Kinds of operation.
-    pub const KINDS: u8 = 44;
+    pub const KINDS: u8 = 46;
 
     /// Every three bytes are an operation: what, on which, how much. Destroying and ending threads is made
     /// rare.
@@ -124,6 +128,8 @@ impl Op {
             38 => Self::TryUnique(which),
             39 | 40 => Self::SplitOff(which, amount),
             41 | 42 => Self::SplitOffElsewhere(which, amount),
+            43 => Self::Shrink(which, amount),
+            44 => Self::AskToShrink(which, amount),
             _ if amount < 32 => Self::Destroy(which),
             _ => Self::AllocPage(which),
         }

@@ -184,6 +184,8 @@ impl OpRun {
             Op::Defer(at, busy) => self.defer(at, busy & 3 != 0),
             Op::UserDone(at) => self.user_done(at),
             Op::PollDeferred(pool) => self.poll_deferred(pool as usize & 1),
+            Op::Shrink(pool, keep) => self.shrink(pool as usize & 1, keep as usize & 15),
+            Op::AskToShrink(pool, keep) => self.ask_to_shrink(pool as usize & 1, keep as usize & 15),
             Op::UpdateNid(pool, node) => self.update_nid(pool as usize & 1, node & 1),
             Op::BindElsewhere(pool) => self.bind_elsewhere(pool as usize & 1),
             Op::ThreadEnds => self.thread_ends(),
@@ -615,10 +617,24 @@ impl OpRun {
 
     fn poll_deferred(&mut self, pool: usize) {
         let Some(real) = &self.pools[pool] else { return };
-        assert_eq!(real.poll_deferred(), self.model.poll_deferred(pool, usize::MAX), "poll_deferred");
+        assert_eq!(real.poll_deferred(), self.model.poll(pool), "poll_deferred");
     }
 
     // ---- The pools themselves -------------------------------------------------------------------
+
+    fn shrink(&mut self, pool: usize, keep: usize) {
+        let Some(real) = &self.pools[pool] else { return };
+        assert_eq!(real.shrink(keep), self.model.shrink(pool, keep), "shrink");
+        let at = real.inflight();
+        // Fragments that come behind a page that stays are not looked at.
+        assert!(at.cache + at.lanes + at.ring <= keep as u64, "{at:?}, and {keep} were to be kept");
+    }
+
+    fn ask_to_shrink(&mut self, pool: usize, keep: usize) {
+        let handle = self.handles[pool].clone();
+        self.on(Who::OtherThread, move || handle.ask_to_shrink(keep));
+        self.model.ask_to_shrink(pool, keep);
+    }
 
     fn update_nid(&mut self, pool: usize, node: u8) {
         if !self.provider.has_node(NodeId(node)) {

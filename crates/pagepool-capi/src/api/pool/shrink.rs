@@ -1,0 +1,41 @@
+//! Giving idle pages back to the arena.
+
+// UNSAFETY: functions with fixed names.
+#![expect(unsafe_code)]
+
+use std::ffi::c_int;
+
+use crate::error::{number, status};
+use crate::handles::opaque::PoolHandle;
+use crate::handles::owner::enter;
+use crate::handles::slots;
+use crate::handles::token::Token;
+
+/// Gives idle pages back to the arena until at most `keep` are left in cache, lanes and ring, and returns the
+/// number of pages that it gave back. It polls the deferred queue first. pagepool_arena_trim then returns the
+/// memory to the system.
+///
+/// Thread: owner.
+/// Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
+/// Cost: proportional to the pages that are given back, about 10 ns each.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_shrink(pool: *mut PoolHandle, keep: usize) -> i64 {
+    number(|| enter(Token::of(pool), |owned| Ok(owned.bound.shrink(keep) as i64)))
+}
+
+/// Asks the owner to shrink the pool to `keep` idle pages, and returns at once. The owner does it when it
+/// next refills its cache, or calls pagepool_poll_deferred or pagepool_acknowledge_wake. In a pool with
+/// `wakeup` the event descriptor becomes readable. Of several requests the lowest counts.
+///
+/// Thread: any.
+/// Errors: -EINVAL, -ESTALE for a bad handle.
+/// Cost: a lock, and a system call in a pool with `wakeup`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pagepool_ask_to_shrink(pool: *mut PoolHandle, keep: usize) -> c_int {
+    status(|| {
+        slots::with_life(Token::of(pool), |life| {
+            life.handle.ask_to_shrink(keep);
+            Ok(())
+        })
+    })
+}

@@ -1,0 +1,274 @@
+//! Giving idle pages back: a pool that shrinks to what its owner wants to keep.
+//!
+//! What   pages in cache, lanes and ring, and the emergency pages at hand, go to the provider, in this order:
+//!        emergency pages, lanes, ring, a page that was cut up and is whole again, the oldest of the cache.
+//!        Fragments in lanes and ring are taken in on the way, so that pages that are complete with them go
+//!        as well.
+//! Who    [`Bound::shrink`]: the owner (I2). [`PoolRef::ask_to_shrink`]: any thread; the owner finds the
+//!        request at its next refill, `poll_deferred` or `acknowledge_wake`.
+//! Pairs  asker: request, then the lock of the wake-up and the signal. Owner: the lock and the signal taken
+//!        back, then the request. So an owner that takes a signal back finds its request.
+//! Linux  net/core/page_pool.c:page_pool_empty_ring, page_pool_empty_alloc_cache_once (v7.3), which run at
+//!        the end of a pool only: each page counts as one that left, and as nothing else.
+//! Foreign code (the provider, users of deferred buffers, syncs) runs with no borrow of the pool live.
+
+// UNSAFETY: the owner's state is reached through its owner cells.
+#![expect(unsafe_code)]
+
+use crate::home::lane::Lane;
+use crate::home::message::{Message, MessageQueue};
+use crate::home::ring::ReturnRing;
+use crate::mem::page::PageIdx;
+use crate::pool::bound::Bound;
+use crate::pool::pool_ref::{PoolRef, inflight};
+use crate::pool::refill::Taken;
+use crate::returns::late;
+use crate::returns::pool_core::NOT_ASKED;
+use crate::sys::sync::Ordering;
+
+/// Pages that go to the provider at once.
+const TOGETHER: usize = 64;
+
+impl Bound {
+    /// Gives idle pages back to the provider until at most `keep` are left in cache, lanes and ring; returns
+    /// how many went. Polls the deferred buffers first. What other threads return meanwhile may stay.
+    /// Afterwards [`Arena::trim`](crate::Arena::trim) gives the memory of whole regions back to the system.
+    ///
+    /// Pages count as they do when a pool ends: in `release`. A page whose fragments are out is not idle.
+    /// Cost: about 10 ns a page.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// let arena = Arena::new(ArenaParams { max_bytes: 64 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena.clone())?.bind();
+    /// let burst: Vec<_> = (0..10_000).map(|_| pool.alloc_page().unwrap()).collect();
+    /// drop(burst); // the pool keeps these pages
+    /// assert!(arena.pages_out() >= 10_000 && arena.trim() < 32 << 20);
+    /// assert!(pool.shrink(100) > 9000);
+    /// assert_eq!(arena.pages_out(), 100);
+    /// assert!(arena.trim() >= 32 << 20);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn shrink(&self, keep: usize) -> usize {
+        if let Some(deferred) = self.deferred() {
+            deferred.poll(usize::MAX);
+        }
+        self.give_idle_back(keep)
+    }
+
+    /// Does what [`PoolRef::ask_to_shrink`] asked for. For the owner's slow calls.
+    #[inline]
+    pub(crate) fn shrink_if_asked(&self) {
+        if self.ptr().asked_to_shrink.load(Ordering::Relaxed) != NOT_ASKED {
+            self.shrink_as_asked();
+        }
+    }
+
+    #[cold]
+    fn shrink_as_asked(&self) {
+        let keep = self.ptr().asked_to_shrink.swap(NOT_ASKED, Ordering::Relaxed);
+        self.give_idle_back(keep as usize);
+    }
+
+    fn give_idle_back(&self, keep: usize) -> usize {
+        let pool = self.ptr();
+        let mut idle = IdlePages::count(self, keep);
+        idle.emergency();
+        for lane in pool.lanes.listed_lanes() {
+            let mut taken = Taken { lane, pages: 0 };
+            idle.drain(&**lane, &mut taken.pages);
+        }
+        idle.take_in_overflow();
+        idle.drain(&pool.ring, &mut 0);
+        idle.page_being_cut();
+        idle.oldest_of_the_cache();
+        idle.give_back();
+        idle.left
+    }
+}
+
+impl PoolRef {
+    /// Asks the owner to [shrink](Bound::shrink) the pool to `keep` idle pages. Any thread; returns at once.
+    /// The owner does it at its next refill, [`poll_deferred`](Bound::poll_deferred) or
+    /// [`acknowledge_wake`](Bound::acknowledge_wake): one that sleeps is woken in a pool made with `wakeup`,
+    /// and one that only takes from its cache is not disturbed. Of several requests the lowest counts. In a
+    /// pool that ends nothing happens.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams, Registry};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena.clone())?.bind();
+    /// drop(pool.alloc_page());
+    /// // On any thread, when memory is short:
+    /// Registry::process().pools().iter().for_each(|pool| pool.ask_to_shrink(0));
+    /// // The owner, some time later:
+    /// pool.poll_deferred();
+    /// assert_eq!(arena.pages_out(), 0);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn ask_to_shrink(&self, keep: usize) {
+        let keep = u32::try_from(keep).unwrap_or(u32::MAX).min(NOT_ASKED - 1);
+        let pool = self.ptr();
+        pool.asked_to_shrink.fetch_min(keep, Ordering::Relaxed);
+        // Behind the request: its lock orders the two for an owner that takes the signal back.
+        pool.wakeup.signal();
+    }
+}
+
+/// A queue of messages that can be looked into.
+trait IdleQueue: MessageQueue {
+    /// The oldest message, left where it is.
+    fn oldest(&self) -> Option<Message>;
+    /// Slots.
+    fn size(&self) -> usize;
+}
+
+impl IdleQueue for Lane {
+    fn oldest(&self) -> Option<Message> {
+        self.peek()
+    }
+    fn size(&self) -> usize {
+        self.capacity()
+    }
+}
+
+impl IdleQueue for ReturnRing {
+    fn oldest(&self) -> Option<Message> {
+        self.peek()
+    }
+    fn size(&self) -> usize {
+        self.capacity()
+    }
+}
+
+/// The idle pages of a pool that shrinks, and those that are on their way out.
+struct IdlePages<'a> {
+    bound: &'a Bound,
+    keep: usize,
+    /// Pages in cache, lanes and ring, and emergency pages.
+    idle: usize,
+    leaving: [PageIdx; TOGETHER],
+    /// Entries of `leaving`.
+    len: usize,
+    left: usize,
+}
+
+impl<'a> IdlePages<'a> {
+    fn count(bound: &'a Bound, keep: usize) -> Self {
+        let (pool, at) = (bound.ptr(), inflight(&bound.ptr()));
+        // SAFETY: I2; no foreign code runs while the borrow lives.
+        let emergency = unsafe { &*pool.own.emergency.get() }.len();
+        let idle = (at.cache + at.lanes + at.ring) as usize + emergency;
+        Self { bound, keep, idle, leaving: [PageIdx(0); TOGETHER], len: 0, left: 0 }
+    }
+
+    fn too_many(&self) -> bool {
+        self.idle > self.keep
+    }
+
+    /// An idle page leaves.
+    fn leave(&mut self, page: PageIdx) {
+        self.idle = self.idle.saturating_sub(1);
+        self.leaving[self.len] = page;
+        self.len += 1;
+        if self.len == TOGETHER {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&mut self) {
+        let pages = &self.leaving[..std::mem::take(&mut self.len)];
+        let pool = self.bound.ptr();
+        self.left += pages.len();
+        pool.own.counts.release.add(pages.len() as u64);
+        if !pages.is_empty() {
+            late::give_back_all(pool, pages);
+        }
+    }
+
+    fn emergency(&mut self) {
+        let pool = self.bound.ptr();
+        while self.too_many() {
+            // SAFETY: I2; no foreign code runs while the borrow lives.
+            let next = unsafe { &mut *pool.own.emergency.get() }.pop();
+            let Some(page) = next else { return };
+            self.leave(page);
+        }
+    }
+
+    /// Takes pages out while there are too many, and fragments as they come; adds to `pages` how many
+    /// messages were pages. Other threads may go on pushing: a queue is emptied once.
+    fn drain(&mut self, queue: &impl IdleQueue, pages: &mut usize) {
+        for _ in 0..queue.size() {
+            let leaves = |message: Message| message.is_frag() || self.too_many();
+            if !queue.oldest().is_some_and(leaves) {
+                return;
+            }
+            let Some(message) = queue.pop() else { return };
+            if message.is_frag() {
+                self.frags_home(message.page(), 1);
+            } else {
+                *pages += 1;
+                self.leave(message.page());
+            }
+        }
+    }
+
+    fn take_in_overflow(&mut self) {
+        let pool = self.bound.ptr();
+        while pool.overflowed.load(Ordering::Relaxed) {
+            let taken = pool.take_overflow(&mut pool.returns.lock());
+            let Some((page, frags)) = taken else { return };
+            self.frags_home(page, frags);
+        }
+    }
+
+    /// Fragments that returned as messages. A page that is complete with them is idle, and counts as one that
+    /// came through the ring, as in a refill.
+    fn frags_home(&mut self, page: PageIdx, frags: u32) {
+        if !self.bound.last_frag_home(page, frags) {
+            return;
+        }
+        let pool = self.bound.ptr();
+        pool.own.counts.recycle_ring.add(1);
+        self.idle += 1;
+        if self.too_many() || !pool.own.cache.push(self.bound.owner(), page) {
+            self.leave(page);
+        }
+    }
+
+    /// The page that is being cut, if all its fragments have returned and there is no room for it.
+    fn page_being_cut(&mut self) {
+        if self.idle < self.keep || !self.bound.open_page_is_whole() {
+            return;
+        }
+        if let Some(page) = self.bound.close_frag() {
+            self.idle += 1;
+            self.leave(page);
+        }
+    }
+
+    fn oldest_of_the_cache(&mut self) {
+        let pool = self.bound.ptr();
+        while self.too_many() && pool.own.cache.count() > 0 {
+            let room = TOGETHER - self.len;
+            let n = room.min(self.idle - self.keep);
+            let leaving = &mut self.leaving[self.len..];
+            let taken = pool.own.cache.take_oldest(self.bound.owner(), n, |pages| {
+                leaving.iter_mut().zip(pages).for_each(|(place, &page)| *place = PageIdx(page));
+            });
+            self.len += taken;
+            self.idle -= taken;
+            if self.len == TOGETHER {
+                self.give_back();
+            }
+        }
+    }
+}
+
+impl Drop for IdlePages<'_> {
+    /// If foreign code panics, what was taken out still goes.
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
