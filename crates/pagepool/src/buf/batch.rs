@@ -189,6 +189,33 @@ impl Batch {
         Some(unsafe { std::slice::from_raw_parts_mut(start, len) })
     }
 
+    /// The bytes for the packets of all pages, in order: the pool is looked at once, not once a page. `None`
+    /// for an empty batch, and for memory that the CPU cannot read.
+    ///
+    /// ```
+    /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+    /// # let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, ..Default::default() })?;
+    /// let pool = Pool::new(PoolParams::default(), arena)?.bind();
+    /// let mut batch = pool.alloc_batch(32);
+    /// batch.packets_mut().unwrap().zip(0..).for_each(|(packet, at)| packet[0] = at);
+    /// assert_eq!(batch.packet_mut(31).unwrap()[0], 31);
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    #[inline(always)]
+    pub fn packets_mut(&mut self) -> Option<impl ExactSizeIterator<Item = &mut [u8]>> {
+        let pool = self.pool()?;
+        let (base, geometry) = (pool.base, pool.geometry);
+        let packet = move |&page: &u32| {
+            let page = PageIdx(page);
+            let start = base + page.offset() as usize + geometry.packet_offset(page);
+            let start = std::ptr::with_exposed_provenance_mut::<u8>(start);
+            // SAFETY: I1, I3. The batch owns the page, each once, and is borrowed exclusively; packets lie in
+            // their page.
+            unsafe { std::slice::from_raw_parts_mut(start, geometry.max_len as usize) }
+        };
+        (base != 0).then(|| self.pages().iter().map(packet))
+    }
+
     /// See [`PageBuf::dma_addr`].
     #[inline]
     pub fn dma_addr(&self, at: usize) -> Option<crate::DeviceAddr> {

@@ -75,12 +75,12 @@ fn roomy() -> PoolParams {
 }
 
 /// A buffer of a burst: with one packet.
-pub trait Packet: Send + 'static {
+pub trait BurstBuf: Send + 'static {
     fn packet(&self) -> Option<&[u8]>;
     fn packet_mut(&mut self) -> Option<&mut [u8]>;
 }
 
-impl Packet for PageBuf {
+impl BurstBuf for PageBuf {
     #[inline(always)]
     fn packet(&self) -> Option<&[u8]> {
         self.packet()
@@ -91,7 +91,7 @@ impl Packet for PageBuf {
     }
 }
 
-impl Packet for PackedBuf {
+impl BurstBuf for PackedBuf {
     #[inline(always)]
     fn packet(&self) -> Option<&[u8]> {
         self.packet()
@@ -102,7 +102,7 @@ impl Packet for PackedBuf {
     }
 }
 
-fn ready<const TOUCH: bool, B: Packet>(
+fn ready<const TOUCH: bool, B: BurstBuf>(
     allocate: impl Fn(&Bound, &mut Vec<B>) + 'static,
     free: impl Fn(&mut Vec<B>) + Send + 'static,
 ) -> Result<Ready, String> {
@@ -160,7 +160,12 @@ pub fn batches<const TOUCH: bool>() -> Result<Ready, String> {
             }
             assert_eq!(pool.alloc_batch_into(&mut held[0], BURST), BURST, "the arena has more pages");
             if TOUCH {
-                (0..BURST).for_each(|at| touch::write(held[0].packet_mut(at), at as u64));
+                held[0]
+                    .packets_mut()
+                    .into_iter()
+                    .flatten()
+                    .zip(0..)
+                    .for_each(|(packet, at)| touch::write(Some(packet), at));
             }
             full_tx.push(&mut held);
         }
@@ -172,8 +177,8 @@ pub fn batches<const TOUCH: bool>() -> Result<Ready, String> {
                 spin_loop();
             }
             if TOUCH {
-                let words = (0..BURST).map(|at| touch::read(done[0].packet_mut(at).map(|packet| &*packet)));
-                black_box(words.fold(0, u64::wrapping_add));
+                let packets = done[0].packets_mut().into_iter().flatten();
+                black_box(packets.map(|packet| touch::read(Some(packet))).fold(0, u64::wrapping_add));
             }
             done[0].put();
             empty_tx.push(&mut done);
@@ -183,7 +188,7 @@ pub fn batches<const TOUCH: bool>() -> Result<Ready, String> {
 }
 
 /// Bursts that the owner allocates and the second core returns; with `TOUCH` each side looks at each buffer.
-pub fn relay<const TOUCH: bool, B: Packet>(
+pub fn relay<const TOUCH: bool, B: BurstBuf>(
     pool: Bound,
     allocate: impl Fn(&Bound, &mut Vec<B>) + 'static,
     free: impl Fn(&mut Vec<B>) + Send + 'static,
