@@ -406,8 +406,15 @@ fn drop_here(pool: PoolPtr, owner: OwnerProof, bits: HandleBits) {
 #[inline(never)]
 fn drop_elsewhere(pool: PoolPtr, bits: HandleBits) {
     if bits.is_whole() && pool.syncing.is_empty() {
-        pool.send_page(bits.whole_page());
-    } else if bits.frag_bits().is_frag() {
+        return pool.send_page(bits.whole_page());
+    }
+    drop_rare_elsewhere(pool, bits);
+}
+
+/// Apart, so that the return of a page needs no stack frame.
+#[inline(never)]
+fn drop_rare_elsewhere(pool: PoolPtr, bits: HandleBits) {
+    if bits.frag_bits().is_frag() {
         pool.frag_elsewhere(bits.page());
     } else {
         pool.recycle_elsewhere(bits.whole_page(), bits.frag_bits() == FragBits::SPECIAL, usize::MAX);

@@ -50,14 +50,14 @@ const AHEAD: usize = 4 * SLOTS_A_LINE;
 
 /// A message and the phase of the lap that wrote it.
 #[derive(Debug, Default)]
-struct Slot {
+struct LaneSlot {
     word: AtomicU32,
     /// Touched by who writes it, and by who takes its message.
     #[cfg(loom)]
     watch: OneAtATime,
 }
 
-impl Slot {
+impl LaneSlot {
     #[inline(always)]
     fn write(&self, message: Message, phase: u32) {
         #[cfg(loom)]
@@ -87,33 +87,33 @@ impl Slot {
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), repr(align(64)))]
 #[expect(dead_code, reason = "slots are reached by address")]
-struct SlotLine([Slot; SLOTS_A_LINE]);
+struct SlotLine([LaneSlot; SLOTS_A_LINE]);
 
 /// Where the slots of a lane are: each end has this in its own line.
 #[derive(Clone, Copy, Debug)]
-struct Slots {
-    first: NonNull<Slot>,
+struct LaneSlots {
+    first: NonNull<LaneSlot>,
     /// One less than their number, which is a power of two.
     mask: usize,
 }
 
-impl Slots {
+impl LaneSlots {
     /// The address of a place's slot; places count on from lap to lap.
     #[inline(always)]
-    fn address(self, at: usize) -> NonNull<Slot> {
+    fn address(self, at: usize) -> NonNull<LaneSlot> {
         // SAFETY: the lane's `lines` have a slot for each number up to the mask.
         unsafe { self.first.add(at & self.mask) }
     }
 
     #[inline(always)]
-    fn at(&self, at: usize) -> &Slot {
+    fn at(&self, at: usize) -> &LaneSlot {
         // SAFETY: it is a slot of the lane, whose `lines` live as long as the lane.
         unsafe { self.address(at).as_ref() }
     }
 
     /// The slots from a place to the end of its line, `most` of them.
     #[inline(always)]
-    fn run(&self, at: usize, most: usize) -> &[Slot] {
+    fn run(&self, at: usize, most: usize) -> &[LaneSlot] {
         let in_line = SLOTS_A_LINE.min(self.mask + 1);
         let len = most.min(in_line - at % in_line);
         // SAFETY: as for `at`; lines begin at multiples of `in_line`, and so do laps.
@@ -156,7 +156,7 @@ unsafe impl Sync for Lane {}
 /// The returning thread's line; the owner writes `flags` when the pool starves or ends.
 #[derive(Debug)]
 struct LaneProducer {
-    slots: Slots,
+    slots: LaneSlots,
     at: PlainUsize,
     /// Slots before this place are known to be taken: the producer looks at the consumer's line once a lap,
     /// and never loads a slot.
@@ -172,7 +172,7 @@ struct LaneProducer {
 /// The owner's line.
 #[derive(Debug)]
 struct LaneConsumer {
-    slots: Slots,
+    slots: LaneSlots,
     at: AtomicUsize,
     pages: Counter,
     #[cfg(loom)]
@@ -185,7 +185,7 @@ impl Lane {
         debug_assert!(size.is_power_of_two(), "the builder checks lane_size");
         let lines: Box<[_]> = (0..size.div_ceil(SLOTS_A_LINE)).map(|_| SlotLine::default()).collect();
         let lines = NonNull::from(Box::leak(lines));
-        let slots = Slots { first: lines.cast(), mask: size - 1 };
+        let slots = LaneSlots { first: lines.cast(), mask: size - 1 };
         let producer = LaneProducer {
             slots,
             at: PlainUsize::new(0),
@@ -228,21 +228,27 @@ impl Lane {
     /// Puts a message unless the lane is full. Follow it with [`after_push`](Self::after_push).
     #[inline(always)]
     fn push(&self, message: Message) -> bool {
-        #[cfg(loom)]
-        self.producer.watch.touch();
-        let (end, slots) = (&self.producer, self.producer.slots);
-        let at = end.at.load(Ordering::Relaxed);
-        if at == end.free_until.load(Ordering::Relaxed) && self.find_free(at) == 0 {
+        let at = self.producer.at.load(Ordering::Relaxed);
+        if at == self.producer.free_until.load(Ordering::Relaxed) && self.find_free(at) == 0 {
             return false;
         }
+        self.put(at, message);
+        true
+    }
+
+    /// Puts a message in a slot that is known to be free.
+    #[inline(always)]
+    fn put(&self, at: usize, message: Message) {
+        #[cfg(loom)]
+        self.producer.watch.touch();
+        let slots = self.producer.slots;
         // The next lines are still in the owner's cache: fetch one early, so that its transfer overlaps with
         // returns.
         if at.is_multiple_of(SLOTS_A_LINE) {
             prefetch_to_write(slots.at(at.wrapping_add(AHEAD)));
         }
         slots.at(at).write(message, slots.phase(at));
-        end.at.store(at.wrapping_add(1), Ordering::Relaxed);
-        true
+        self.producer.at.store(at.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Looks how far the consumer has taken messages; gives the number of free slots.
@@ -257,11 +263,23 @@ impl Lane {
     }
 
     /// As [`push`](Self::push), for a whole page.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn push_page(&self, page: PageIdx) -> bool {
         let pushed = self.push(Message::of_page(page));
         self.producer.pages.add(u64::from(pushed));
         pushed
+    }
+
+    /// As [`push_page`](Self::push_page), where a free slot is known.
+    #[inline(always)]
+    pub(crate) fn push_page_in_lap(&self, page: PageIdx) -> bool {
+        let at = self.producer.at.load(Ordering::Relaxed);
+        if at == self.producer.free_until.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.put(at, Message::of_page(page));
+        self.producer.pages.add(1);
+        true
     }
 
     /// As [`push_page`](Self::push_page), for as many pages as there is room for; says for how many.
@@ -417,7 +435,7 @@ impl MessageQueue for Lane {
 
 /// Copies the numbers of the whole pages at the front of some slots of one line; says how many.
 #[inline(always)]
-fn take_run(run: &[Slot], phase: u32, space: &mut [u32]) -> usize {
+fn take_run(run: &[LaneSlot], phase: u32, space: &mut [u32]) -> usize {
     // The producer fills slots in order: with the last one all are there. Acquire pairs with write().
     let is_full = run.last().is_some_and(|slot| slot.word.load(Ordering::Acquire) & 1 == phase);
     if is_full && copy_run(run, space) {
@@ -440,7 +458,7 @@ fn take_run(run: &[Slot], phase: u32, space: &mut [u32]) -> usize {
 
 /// Copies the numbers of slots that are all written; says whether all are of whole pages.
 #[inline(always)]
-fn copy_run(run: &[Slot], space: &mut [u32]) -> bool {
+fn copy_run(run: &[LaneSlot], space: &mut [u32]) -> bool {
     let mut frags = false;
     for (slot, number) in run.iter().zip(space) {
         let message = Message::from_bits(slot.read() >> 1);
@@ -452,7 +470,7 @@ fn copy_run(run: &[Slot], space: &mut [u32]) -> bool {
 
 /// Fetches a line to be written, while other returns go on.
 #[inline(always)]
-fn prefetch_to_write(slot: &Slot) {
+fn prefetch_to_write(slot: &LaneSlot) {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     // SAFETY: a prefetch reads and changes nothing, whatever the address.
     unsafe {

@@ -123,14 +123,20 @@ loom::thread_local! {
 /// The lane lives at least until the thread claims another one, so also for the rest of the caller's return.
 #[inline(always)]
 pub(crate) fn lane<'a>(pool: u32, claim: impl FnOnce() -> Option<Arc<Lane>>) -> Option<&'a Lane> {
+    known_lane(pool).or_else(|| {
+        let lane = find(pool, claim)?;
+        // SAFETY: as in `known_lane`.
+        Some(unsafe { lane.as_ref() })
+    })
+}
+
+/// As [`lane`], if the thread has one, and its entry is in its own place.
+#[inline(always)]
+pub(crate) fn known_lane<'a>(pool: u32) -> Option<&'a Lane> {
     #[cfg(not(loom))]
-    let known = PLACES.get().lane(pool);
+    let lane = PLACES.get().lane(pool)?;
     #[cfg(loom)]
-    let known = PLACES.try_with(|places| places.get().lane(pool)).ok().flatten();
-    let lane = match known {
-        Some(lane) => lane,
-        None => find(pool, claim)?,
-    };
+    let lane = PLACES.try_with(|places| places.get().lane(pool)).ok().flatten()?;
     // SAFETY: the thread's entry holds a count of the lane, and lets go of it only if the pool has ended.
     Some(unsafe { lane.as_ref() })
 }

@@ -221,6 +221,12 @@ impl PoolPtr {
         lane_table::lane(self.id, || self.claim_lane())
     }
 
+    /// As [`lane`](Self::lane), if the thread finds it at once.
+    #[inline(always)]
+    pub(crate) fn known_lane<'a>(self) -> Option<&'a Lane> {
+        lane_table::known_lane(self.id)
+    }
+
     #[cold]
     fn claim_lane(self) -> Option<Arc<Lane>> {
         let lane = self.lanes.claim()?.clone();
