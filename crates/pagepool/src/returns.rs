@@ -6,4 +6,4 @@ pub(crate) mod geometry;
 pub(crate) mod late;
 pub(crate) mod page_return;
 pub(crate) mod pool_core;
-pub(crate) mod pool_slot;
+pub(crate) mod short_name;

@@ -21,7 +21,7 @@ use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
 use crate::mem::page::{MAX_PAGES, PAGE_SHIFT, PageIdx};
 use crate::returns::pool_core::PoolPtr;
-use crate::returns::pool_slot::pool_at;
+use crate::returns::short_name::pool_at;
 
 /// Where the part begins: above the page's number.
 const PART_SHIFT: u32 = 30;

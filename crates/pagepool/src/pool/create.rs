@@ -21,7 +21,7 @@ use crate::pool::unbound::{Pool, RefillPolicy};
 use crate::returns::end_watch::EndWatch;
 use crate::returns::geometry::{Geometry, PoolSizes};
 use crate::returns::pool_core::{NOT_ASKED, OwnerState, PoolCore, PoolPtr, ReturnState};
-use crate::returns::pool_slot::PoolSlot;
+use crate::returns::short_name::ShortName;
 use crate::sys::call::eventfd;
 use crate::sys::slab::Slab;
 use crate::sys::sync::{AtomicU32, AtomicU64, LastCell, Lock, Ordering, Padded, prepare_fences};
@@ -98,7 +98,7 @@ fn assemble(
         id,
         geometry,
         area_id: area.id(),
-        slot: PoolSlot::take(),
+        slot: ShortName::take(),
         overflowed: Default::default(),
         split_lines: Default::default(),
         asked_to_shrink: AtomicU32::new(NOT_ASKED),

@@ -32,7 +32,7 @@ use crate::mem::page::{PageIdx, PageMeta};
 use crate::mem::provider::Provider;
 use crate::returns::end_watch::EndWatch;
 use crate::returns::geometry::{Geometry, PoolSizes};
-use crate::returns::pool_slot::PoolSlot;
+use crate::returns::short_name::ShortName;
 use crate::sys::slab::Slab;
 use crate::sys::sync::{
     AtomicBool, AtomicU32, AtomicU64, LastCell, Lock, Ordering, OwnerCell, Padded, fence,
@@ -56,7 +56,7 @@ pub(crate) struct PoolCore {
     /// The id of `area`; devices read it per buffer.
     pub(crate) area_id: u64,
     /// Its short name, which packed buffers carry.
-    pub(crate) slot: PoolSlot,
+    pub(crate) slot: ShortName,
     pub(crate) lanes: LaneList,
     /// Whether pages with overflowed fragments are listed; written under the return lock.
     pub(crate) overflowed: AtomicBool,

@@ -38,9 +38,9 @@ impl FreeSlots {
 
 /// A pool's place in the table, or none; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct PoolSlot(Option<NonZeroU16>);
+pub(crate) struct ShortName(Option<NonZeroU16>);
 
-impl PoolSlot {
+impl ShortName {
     /// A place that is nobody's, if there is one.
     pub(crate) fn take() -> Self {
         Self(FREE.lock().take())
@@ -60,7 +60,7 @@ impl PoolSlot {
     }
 }
 
-impl Drop for PoolSlot {
+impl Drop for ShortName {
     fn drop(&mut self) {
         if let Some(slot) = self.0 {
             POOLS[usize::from(slot.get())].store(null_mut(), Ordering::Relaxed);
