@@ -312,14 +312,10 @@ impl PageBuf {
     /// touch the cache. Linux: `page_pool_put_full_page` outside softirq.
     #[doc(alias = "page_pool_put_full_page")]
     pub fn put_ring(self) {
-        let (pool, page, frag_bits) = self.into_parts();
-        if frag_bits.is_frag() {
-            return put_frag_ring(pool, page);
+        if !self.bits.is_whole() || !self.pool.syncing.is_empty() {
+            return put_ring_slow(self);
         }
-        if frag_bits == FragBits::SPECIAL && pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
-            return drop(Self::new(pool, page, frag_bits)); // it leaves the pool, by whichever way
-        }
-        pool.sync_for_device(page, usize::MAX);
+        let (pool, page, _) = self.into_parts();
         pool.ring_or_out(page);
     }
 
@@ -385,6 +381,19 @@ impl Drop for PageBuf {
 }
 
 #[cold]
+#[inline(never)]
+fn put_ring_slow(buffer: PageBuf) {
+    let (pool, page, frag_bits) = buffer.into_parts();
+    if frag_bits.is_frag() {
+        return put_frag_ring(pool, page);
+    }
+    if frag_bits == FragBits::SPECIAL && pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
+        return drop(PageBuf::new(pool, page, frag_bits)); // it leaves the pool, by whichever way
+    }
+    pool.sync_for_device(page, usize::MAX);
+    pool.ring_or_out(page);
+}
+
 fn put_frag_ring(pool: PoolPtr, page: PageIdx) {
     match pool.owner_here() {
         Some(owner) => pool.frag_here(owner, page, true),

@@ -36,7 +36,9 @@ struct RingConsumer {
     watch: OneAtATime,
 }
 
-/// The producers' position; lives under the return lock.
+/// The producers' position; lives under the return lock. As the consumer's, it may be one past the last slot,
+/// which is the first: so the check of the index is also the one of the wrap. No mask: Linux allows any size,
+/// so a ring need not be a power of two.
 #[derive(Debug, Default)]
 pub(crate) struct RingTail(usize);
 
@@ -50,12 +52,14 @@ impl ReturnRing {
     /// Appends a message, unless the ring is full. The caller holds the return lock, which `tail` proves.
     #[inline]
     pub(crate) fn push(&self, tail: &mut RingTail, message: Message) -> bool {
+        if tail.0 >= self.slots.len() {
+            tail.0 = 0;
+        }
         let Some(slot) = self.slots.get(tail.0) else { return false };
         if !publish(slot, message.bits() + 1) {
             return false; // pairs with pop()
         }
-        // A compare, not a mask: Linux allows any size, so a ring need not be a power of two.
-        tail.0 = if tail.0 + 1 == self.slots.len() { 0 } else { tail.0 + 1 };
+        tail.0 += 1;
         true
     }
 
@@ -68,14 +72,20 @@ impl ReturnRing {
     /// The oldest message, left where it is.
     #[inline]
     pub(crate) fn peek(&self) -> Option<Message> {
-        let at = self.consumer.at.load(Ordering::Relaxed);
-        let bits = self.slots.get(at)?.load(Ordering::Acquire).checked_sub(1)?; // pairs with push()
+        let bits = self.slots.get(self.next())?.load(Ordering::Acquire).checked_sub(1)?; // pairs with push()
         Some(Message::from_bits(bits))
     }
 
     /// Slots.
     pub(crate) fn capacity(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Where the consumer looks next: 0 in a ring without slots.
+    #[inline(always)]
+    fn next(&self) -> usize {
+        let at = self.consumer.at.load(Ordering::Relaxed);
+        if at < self.slots.len() { at } else { 0 }
     }
 
     /// Pages ever taken out; readable by anyone. Those pushed are what the returns count as `recycle_ring`.
@@ -90,12 +100,12 @@ impl MessageQueue for ReturnRing {
     fn pop(&self) -> Option<Message> {
         #[cfg(loom)]
         self.consumer.watch.touch();
-        let at = self.consumer.at.load(Ordering::Relaxed);
+        let at = self.next();
         let slot = self.slots.get(at)?;
         let bits = slot.load(Ordering::Acquire).checked_sub(1)?; // pairs with push()
         let message = Message::from_bits(bits);
         slot.store(0, Ordering::Release);
-        self.consumer.at.store(if at + 1 == self.slots.len() { 0 } else { at + 1 }, Ordering::Relaxed);
+        self.consumer.at.store(at + 1, Ordering::Relaxed);
         self.consumer.pages.add(u64::from(!message.is_frag()));
         Some(message)
     }
@@ -104,23 +114,38 @@ impl MessageQueue for ReturnRing {
     fn take_pages(&self, space: &mut [u32]) -> usize {
         #[cfg(loom)]
         self.consumer.watch.touch();
-        let mut at = self.consumer.at.load(Ordering::Relaxed);
-        let mut taken = 0;
-        for number in space {
-            let Some(slot) = self.slots.get(at) else { break };
-            let Some(bits) = slot.load(Ordering::Acquire).checked_sub(1) else { break }; // pairs with push()
-            let message = Message::from_bits(bits);
-            if message.is_frag() {
+        let (mut at, mut taken) = (self.next(), 0);
+        // Those up to the end of the array, and those from its start.
+        loop {
+            let run = take_run(&self.slots[at..], &mut space[taken..]);
+            at += run;
+            taken += run;
+            if at < self.slots.len() || run == 0 {
                 break;
             }
-            slot.store(0, Ordering::Release);
-            *number = message.page().0;
-            at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
-            taken += 1;
+            at = 0;
         }
         // Once for all: no producer reads this position, so nobody waits for it.
         self.consumer.at.store(at, Ordering::Relaxed);
         self.consumer.pages.add(taken as u64);
         taken
     }
+}
+
+/// Takes messages of whole pages out of slots that follow each other, as page numbers, up to the first slot
+/// without one; says how many.
+#[inline(always)]
+fn take_run(slots: &[AtomicU32], space: &mut [u32]) -> usize {
+    let mut taken = 0;
+    for (slot, number) in slots.iter().zip(space) {
+        let Some(bits) = slot.load(Ordering::Acquire).checked_sub(1) else { break }; // pairs with push()
+        let message = Message::from_bits(bits);
+        if message.is_frag() {
+            break;
+        }
+        slot.store(0, Ordering::Release);
+        *number = message.page().0;
+        taken += 1;
+    }
+    taken
 }

@@ -11,7 +11,7 @@
 // UNSAFETY: a page that leaves the pool goes back to its provider.
 #![expect(unsafe_code)]
 
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::home::cache::OwnerProof;
@@ -105,18 +105,38 @@ impl PoolPtr {
     /// `page_pool_recycle_in_ring`.
     #[inline(never)]
     pub(crate) fn ring_or_out(self, page: PageIdx) {
-        let mut returns = self.returns.lock();
+        match self.returns.try_lock() {
+            Some(returns) => self.ring_under(returns, page),
+            None => self.ring_after_wait(page),
+        }
+    }
+
+    /// Apart from the way without a wait, which then needs no stack: so are the next two.
+    #[cold]
+    #[inline(never)]
+    fn ring_after_wait(self, page: PageIdx) {
+        self.ring_under(self.returns.lock(), page);
+    }
+
+    #[inline(always)]
+    fn ring_under(self, mut returns: impl DerefMut<Target = ReturnState>, page: PageIdx) {
         if returns.detached || !self.ring.push(&mut returns.tail, Message::of_page(page)) {
-            if returns.detached {
-                self.late_ring.add(1);
-            } else {
-                self.returned.recycle_ring_full.add(1);
-                self.returned.release.add(1);
-            }
-            return self.out(returns, page);
+            return self.out_of_ring(returns, page);
         }
         self.returned.recycle_ring.add(1);
         self.unlock_and_wake(returns);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn out_of_ring(self, returns: impl Deref<Target = ReturnState>, page: PageIdx) {
+        if returns.detached {
+            self.late_ring.add(1);
+        } else {
+            self.returned.recycle_ring_full.add(1);
+            self.returned.release.add(1);
+        }
+        self.out(returns, page);
     }
 
     /// After a push into the ring: lets go of the return lock, and of the pool, and wakes an owner that found
@@ -125,10 +145,16 @@ impl PoolPtr {
     pub(crate) fn unlock_and_wake(self, returns: impl Deref<Target = ReturnState>) {
         light_fence(); // pairs with the heavy fence in raise_all()
         if self.wakeup.is_starved() {
-            let wakeup = self.wakeup.clone();
-            drop(returns); // wakers are foreign code
-            wakeup.wake();
+            self.wake_unlocked(returns);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake_unlocked(self, returns: impl Deref<Target = ReturnState>) {
+        let wakeup = self.wakeup.clone();
+        drop(returns); // wakers are foreign code
+        wakeup.wake();
     }
 
     /// A page that was counted as released under the return lock goes to the provider; in a pool that has

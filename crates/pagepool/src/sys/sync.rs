@@ -32,10 +32,11 @@ pub(crate) use loom::sync::atomic::{
 #[inline(always)]
 pub(crate) fn light_fence() {
     #[cfg(not(loom))]
-    if fences_are_free() {
+    {
+        if !fences_are_free() {
+            fence(Ordering::SeqCst);
+        }
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
-    } else {
-        fence(Ordering::SeqCst);
     }
     #[cfg(loom)]
     modelled_fence();
@@ -209,6 +210,15 @@ impl<T> Lock<T> {
         Guard { lock: self }
     }
 
+    /// Takes the lock if it is free.
+    #[inline(always)]
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+        let free = self.word.swap(1, Ordering::Acquire) == 0;
+        #[cfg(test)]
+        LOCKS_TAKEN.set(LOCKS_TAKEN.get() + u64::from(free));
+        free.then(|| Guard { lock: self })
+    }
+
     #[cold]
     fn wait(&self) {
         let mut backoff = Backoff::default();
@@ -281,6 +291,11 @@ impl<T> Lock<T> {
 
     pub(crate) fn lock(&self) -> impl DerefMut<Target = T> + '_ {
         self.inner.lock().expect("loom's mutex is never poisoned: a panic ends the model")
+    }
+
+    /// A model waits: what its callers do after a wait is what they do without one.
+    pub(crate) fn try_lock(&self) -> Option<impl DerefMut<Target = T> + '_> {
+        Some(self.lock())
     }
 }
 
