@@ -58,11 +58,7 @@ impl Batch {
 
     /// An empty one of no pool yet.
     pub(crate) const fn of_none() -> Self {
-        Self {
-            pool: PoolPtr(NonNull::dangling()),
-            len: 0,
-            pages: [const { MaybeUninit::uninit() }; Self::MAX],
-        }
+        Self { pool: PoolPtr::NOWHERE, len: 0, pages: [const { MaybeUninit::uninit() }; Self::MAX] }
     }
 
     /// Pages in the batch.
@@ -233,13 +229,13 @@ impl Drop for Batch {
 /// Whole pages without a reference, on the owner's thread: one copy into the cache if they fit.
 #[inline(always)]
 pub(crate) fn put_here(pool: PoolPtr, owner: OwnerProof, pages: &[u32]) {
-    if !pool.own.cache.has_plain_room(pages.len()) {
+    let copy = |space: &mut [u32]| {
+        space.copy_from_slice(pages);
+        true
+    };
+    if !pool.own.cache.push_plain_bulk(owner, pages.len(), copy) {
         return put_here_slow(pool, pages);
     }
-    pool.own.cache.fill(owner, pages.len(), |space| {
-        space.copy_from_slice(pages);
-        pages.len()
-    });
     pool.own.counts.recycle_cached.add(pages.len() as u64);
 }
 

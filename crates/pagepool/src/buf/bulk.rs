@@ -11,6 +11,7 @@
 
 use crate::buf::batch::{Batch, put_elsewhere, put_here, sync_all};
 use crate::buf::handle_bits::FragBits;
+use crate::buf::handle_copy;
 use crate::buf::page_buf::PageBuf;
 use crate::mem::page::PageIdx;
 use crate::returns::pool_core::PoolPtr;
@@ -31,12 +32,20 @@ use crate::returns::pool_core::PoolPtr;
 #[doc(alias = "page_pool_put_netmem_bulk")]
 #[inline]
 pub fn put_bulk(buffers: &mut Vec<PageBuf>) {
-    let mut rest = taken(buffers);
-    while !rest.is_empty() {
-        let (chunk, behind) = rest.split_at_mut(rest.len().min(Batch::MAX));
-        // SAFETY: I1. They were taken out of the vector, and nobody reads them again.
+    let buffers = taken(buffers);
+    if !buffers.is_empty() && !put_plain_here(buffers) {
+        // SAFETY: I1. They were taken out of the vector, nobody reads them again, and none was copied.
+        unsafe { put_chunks(buffers) };
+    }
+}
+
+/// # Safety
+/// As for [`put_parted`].
+#[inline(never)]
+unsafe fn put_chunks(buffers: &mut [PageBuf]) {
+    for chunk in buffers.chunks_mut(Batch::MAX) {
+        // SAFETY: I1. The caller gives them up, each in one chunk.
         unsafe { put_parted(chunk) };
-        rest = behind;
     }
 }
 
@@ -54,37 +63,25 @@ pub fn put_ring_bulk(buffers: &mut Vec<PageBuf>) {
 /// The caller gives them up: it neither reads nor drops any of them again.
 #[inline(always)]
 pub(crate) unsafe fn put_parted(buffers: &mut [PageBuf]) {
-    let pool = buffers[0].pool;
-    let home = pool.owner_here().is_some_and(|owner| {
-        pool.own.cache.has_plain_room(buffers.len()) && {
-            let cached = pool.own.cache.fill(owner, buffers.len(), |space| copy_plain(pool, buffers, space));
-            pool.own.counts.recycle_cached.add(cached as u64);
-            cached > 0
-        }
-    });
-    if !home {
-        // SAFETY: the caller gives them up, and the copy above took none.
+    if !put_plain_here(buffers) {
+        // SAFETY: the caller gives them up, and none was copied.
         unsafe { put_groups(ReturnPath::Dropped, buffers) };
     }
 }
 
-/// Copies the page numbers of buffers, and returns how many: all if each is a whole page of this pool without
-/// a [`PageRef`](crate::PageRef), else none. Without a branch per buffer.
+/// Puts buffers, at least one, into the cache, all of them: if each is a whole page without a
+/// [`PageRef`](crate::PageRef) of one pool, which is this thread's and has room. Says whether it did; they
+/// are the caller's if not.
 #[inline(always)]
-fn copy_plain(pool: PoolPtr, buffers: &[PageBuf], space: &mut [u32]) -> usize {
-    let (mut pools, mut bits) = (0, 0);
-    let mut copy = |buffer: &PageBuf, number: &mut u32| {
-        pools |= buffer.pool.0.addr().get() ^ pool.0.addr().get();
-        bits |= buffer.bits.bits();
-        *number = buffer.bits.whole_page().0;
-    };
-    let (eights, rest) = buffers.as_chunks::<8>();
-    let (space_eights, space_rest) = space.as_chunks_mut::<8>();
-    for (buffers, numbers) in eights.iter().zip(space_eights) {
-        buffers.iter().zip(numbers).for_each(|(buffer, number)| copy(buffer, number));
+fn put_plain_here(buffers: &[PageBuf]) -> bool {
+    let pool = buffers[0].pool;
+    let Some(owner) = pool.owner_here() else { return false };
+    let copy = |space: &mut [u32]| handle_copy::read_whole(pool, buffers, space);
+    if !pool.own.cache.push_plain_bulk(owner, buffers.len(), copy) {
+        return false;
     }
-    rest.iter().zip(space_rest).for_each(|(buffer, number)| copy(buffer, number));
-    if pools == 0 && bits >> 32 == 0 { buffers.len() } else { 0 }
+    pool.own.counts.recycle_cached.add(buffers.len() as u64);
+    true
 }
 
 /// How buffers return.

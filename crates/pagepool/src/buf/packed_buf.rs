@@ -131,7 +131,7 @@ impl PackedBuf {
     fn pool(&self) -> PoolPtr {
         let pool = pool_at((self.0.get() >> POOL_SHIFT) as u16).cast();
         // SAFETY: I3. The buffer is out, so its pool is there, and in the place that the pool has for life.
-        PoolPtr(unsafe { NonNull::new_unchecked(pool) })
+        PoolPtr::new(unsafe { NonNull::new_unchecked(pool) })
     }
 
     #[inline(always)]

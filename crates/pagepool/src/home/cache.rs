@@ -149,6 +149,28 @@ impl Cache {
         filled
     }
 
+    /// Lets `source` fill `n` entries behind the last page, if so many fit with no more than a copy. They
+    /// count if it says that it filled them all; it must not call foreign code. Says whether they do.
+    #[inline(always)]
+    pub(crate) fn push_plain_bulk(
+        &self,
+        _owner: OwnerProof,
+        n: usize,
+        source: impl FnOnce(&mut [u32]) -> bool,
+    ) -> bool {
+        let at = self.count();
+        if at + n > self.limit {
+            return false;
+        }
+        // SAFETY: I2; the entries up to the capacity are initialised numbers, and nothing else touches them
+        // meanwhile.
+        let filled = source(unsafe { std::slice::from_raw_parts_mut(self.entry(at), n) });
+        if filled {
+            self.count.store(at + n, Relaxed);
+        }
+        filled
+    }
+
     /// Bytes before the entries; the owner's part of other languages knows them.
     pub(crate) const HEAD_BYTES: usize = std::mem::offset_of!(Self, entries);
 

@@ -209,7 +209,7 @@ fn put_plain(packets: &[XdpBuff]) -> bool {
     let put = pool.own.cache.fill(owner, packets.len(), |space| {
         for (packet, number) in packets.iter().zip(space) {
             let (head, alone) = packet.head();
-            pools |= head.pool.0.addr().get() ^ pool.0.addr().get();
+            pools |= head.pool.addr() ^ pool.addr();
             bits |= head.bits.bits();
             single &= alone;
             *number = head.bits.whole_page().0;

@@ -5,11 +5,12 @@
 //!        What comes after the cache is in refill.rs.
 //! Cost   from the cache: a load, a compare, two stores, one count. No atomic read-modify-write.
 
-// UNSAFETY: fragment state is reached through its owner cell.
+// UNSAFETY: fragment state is reached through its owner cell; handles are written behind a vector's end.
 #![expect(unsafe_code)]
 
 use crate::buf::batch::Batch;
 use crate::buf::handle_bits::HandleBits;
+use crate::buf::handle_copy;
 use crate::buf::packed_buf::PackedBuf;
 use crate::buf::page_buf::PageBuf;
 use crate::mem::page::PageIdx;
@@ -49,21 +50,35 @@ impl Bound {
     #[inline]
     pub fn alloc_bulk(&self, buffers: &mut Vec<PageBuf>, n: usize) -> usize {
         let n = n.min(buffers.capacity() - buffers.len());
+        let taken = self.bulk_cached(buffers, n);
+        if taken < n { taken + self.bulk_slow(buffers, n - taken) } else { n }
+    }
+
+    /// Up to `n` pages of the cache, for which the vector has spare capacity.
+    #[inline(always)]
+    fn bulk_cached(&self, buffers: &mut Vec<PageBuf>, n: usize) -> usize {
         let pool = self.ptr();
+        let len = buffers.len();
+        let taken = pool.own.cache.take(self.owner(), n, |pages| {
+            handle_copy::write_whole(pool, pages, buffers.spare_capacity_mut());
+        });
+        // SAFETY: the first `taken` entries behind `len` were written just now, into spare capacity.
+        unsafe { buffers.set_len(len + taken) };
+        pool.own.counts.alloc_fast.add(taken as u64);
+        taken
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn bulk_slow(&self, buffers: &mut Vec<PageBuf>, n: usize) -> usize {
         let mut done = 0;
-        loop {
-            let taken = pool.own.cache.take(self.owner(), n - done, |pages| {
-                buffers.extend(pages.iter().map(|&page| PageBuf::whole(pool, PageIdx(page))));
-            });
-            pool.own.counts.alloc_fast.add(taken as u64);
-            done += taken;
-            if done == n {
-                return n;
-            }
-            let Some(buffer) = self.alloc_slow() else { return done };
+        while done < n {
+            let Some(buffer) = self.alloc_slow() else { break };
             buffers.push(buffer);
             done += 1;
+            done += self.bulk_cached(buffers, n - done);
         }
+        done
     }
 
     /// Puts up to `n` whole pages, packed, into the vector's spare capacity, which does not grow; returns how

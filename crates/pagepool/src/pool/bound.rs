@@ -211,7 +211,7 @@ impl Bound {
     pub(crate) fn core(&self) -> &PoolCore {
         let pool = self.ptr();
         // SAFETY: I9. The owner half is this `Bound`'s, so the pool has not ended.
-        unsafe { pool.0.as_ref() }
+        unsafe { pool.get().as_ref() }
     }
 }
 

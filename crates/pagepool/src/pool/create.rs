@@ -66,8 +66,9 @@ impl Pool {
         let deferred = DeferredQueue::new(sizes.deferred, on_busy, shared.deferred.clone());
         // The pool's own count; late::free drops it.
         let raw = NonNull::new(Arc::into_raw(shared).cast_mut()).expect("an Arc is never null");
-        PoolPtr(raw).slot.lead_to(raw.cast());
-        Ok(Self { ptr: PoolPtr(raw), policy, deferred })
+        let ptr = PoolPtr::new(raw);
+        ptr.slot.lead_to(raw.cast());
+        Ok(Self { ptr, policy, deferred })
     }
 }
 

@@ -54,7 +54,7 @@ impl PageBuf {
     pub fn into_token(self) -> (NonNull<c_void>, u64) {
         let (pool, bits) = (self.pool, self.bits);
         std::mem::forget(self);
-        (pool.0.cast(), bits.bits())
+        (pool.get().cast(), bits.bits())
     }
 
     /// The buffer of two words that [`into_token`](Self::into_token) gave, or of a page number that was taken
@@ -65,7 +65,7 @@ impl PageBuf {
     /// * No other buffer is made from them while this one lives, and none after it was returned.
     #[inline]
     pub unsafe fn from_token(pool: NonNull<c_void>, place: u64) -> Self {
-        Self { pool: PoolPtr(pool.cast()), bits: HandleBits::from_bits(place) }
+        Self { pool: PoolPtr::new(pool.cast()), bits: HandleBits::from_bits(place) }
     }
 }
 
@@ -90,7 +90,7 @@ impl Bound {
 impl PoolRef {
     /// The first word of every token of this pool's buffers.
     pub fn token(&self) -> NonNull<c_void> {
-        self.ptr().0.cast()
+        self.ptr().get().cast()
     }
 }
 

@@ -24,13 +24,13 @@ pub struct PoolRef(Arc<PoolCore>);
 impl PoolRef {
     pub(crate) fn new(pool: PoolPtr) -> Self {
         // SAFETY: the pool was made by `Arc::into_raw` and has not ended: the caller has the owner half.
-        unsafe { Arc::increment_strong_count(pool.0.as_ptr()) };
+        unsafe { Arc::increment_strong_count(pool.get().as_ptr()) };
         // SAFETY: the count that was just added is this one's.
-        Self(unsafe { Arc::from_raw(pool.0.as_ptr()) })
+        Self(unsafe { Arc::from_raw(pool.get().as_ptr()) })
     }
 
     pub(crate) fn ptr(&self) -> PoolPtr {
-        PoolPtr(NonNull::from(&*self.0))
+        PoolPtr::new(NonNull::from(&*self.0))
     }
 
     /// The pool's id, never used again by another pool of this process.
@@ -115,7 +115,7 @@ impl PoolRef {
     /// ```
     pub fn from_raw(&self, addr: DeviceAddr) -> Result<PageBuf, RawError> {
         let pool = NonNull::new(Arc::as_ptr(&self.0).cast_mut()).expect("an Arc is never null");
-        crate::buf::raw_buf::from_raw(PoolPtr(pool), addr)
+        crate::buf::raw_buf::from_raw(PoolPtr::new(pool), addr)
     }
 }
 

@@ -93,10 +93,10 @@ pub(crate) fn free(pool: PoolPtr) {
     #[cfg(loom)]
     // SAFETY: I9. Nobody follows the pool's address any more.
     unsafe {
-        pool.0.as_ref().alive.take()
+        pool.get().as_ref().alive.take()
     };
     // SAFETY: this is the count that `Pool::new` set aside for the pool itself; it is dropped once, here.
-    drop(unsafe { Arc::from_raw(pool.0.as_ptr()) });
+    drop(unsafe { Arc::from_raw(pool.get().as_ptr()) });
     drop(provider);
     watch.finish();
 }

@@ -12,6 +12,7 @@
 #![expect(unsafe_code)]
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -165,16 +166,42 @@ unsafe impl Sync for PoolCore {}
 /// Code that follows it holds something of the pool that is not accounted for yet (a buffer, a message of its
 /// own, the owner half), so the pool is there (I3, I9). The methods on the way back take it by value. None
 /// keeps a reference once the buffer belongs to another thread.
+///
+/// A number, not a pointer type: handles are made and compared many at once, as words in vector registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub(crate) struct PoolPtr(pub(crate) NonNull<PoolCore>);
+pub(crate) struct PoolPtr(NonZeroUsize);
+
+impl PoolPtr {
+    /// No pool's address; nobody follows it.
+    pub(crate) const NOWHERE: Self = Self(NonZeroUsize::MIN);
+
+    /// The address of a pool, whose provenance is exposed.
+    #[inline]
+    pub(crate) fn new(pool: NonNull<PoolCore>) -> Self {
+        pool.as_ptr().expose_provenance();
+        Self(pool.addr())
+    }
+
+    #[inline(always)]
+    pub(crate) fn addr(self) -> usize {
+        self.0.get()
+    }
+
+    /// The address with the provenance that [`new`](Self::new) exposed.
+    #[inline(always)]
+    pub(crate) fn get(self) -> NonNull<PoolCore> {
+        // SAFETY: it is not 0.
+        unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(self.addr())) }
+    }
+}
 
 impl Deref for PoolPtr {
     type Target = PoolCore;
     #[inline(always)]
     fn deref(&self) -> &PoolCore {
         // SAFETY: I3 and I9, as the type says; a pool is shared memory from its creation to its end.
-        let shared = unsafe { self.0.as_ref() };
+        let shared = unsafe { &*std::ptr::with_exposed_provenance::<PoolCore>(self.addr()) };
         // SAFETY: I9. `alive` is taken when the last buffer has returned, and the caller has one.
         #[cfg(loom)]
         unsafe {

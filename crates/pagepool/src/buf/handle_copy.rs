@@ -1,0 +1,137 @@
+//! Page numbers made into handles, and handles into page numbers, many at once.
+//!
+//! Who    the owner: between its cache and a vector of buffers.
+//! How    eight at a time, without a branch per buffer; in vector registers where the CPU has AVX2.
+
+// UNSAFETY: calls of functions that are compiled for AVX2.
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+
+use std::mem::MaybeUninit;
+
+use crate::buf::handle_bits::HandleBits;
+use crate::buf::page_buf::PageBuf;
+use crate::mem::page::PageIdx;
+use crate::returns::pool_core::PoolPtr;
+
+/// Writes the handles of whole pages, which the caller gives up, to the front of `room`, which has place for
+/// them.
+#[inline(always)]
+pub(crate) fn write_whole(pool: PoolPtr, pages: &[u32], room: &mut [MaybeUninit<PageBuf>]) {
+    #[cfg(target_arch = "x86_64")]
+    if avx2::is_worth_it(pages.len()) {
+        // SAFETY: the CPU has AVX2.
+        return unsafe { avx2::write_whole(pool, pages, room) };
+    }
+    write_each(pool, pages, room);
+}
+
+/// Copies the page numbers of buffers to the front of `numbers`, which has place for them, and says whether
+/// each buffer is a whole page of this pool without a [`PageRef`](crate::PageRef). If not, what was copied
+/// means nothing.
+#[inline(always)]
+pub(crate) fn read_whole(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if avx2::is_worth_it(buffers.len()) {
+        // SAFETY: the CPU has AVX2.
+        return unsafe { avx2::read_whole(pool, buffers, numbers) };
+    }
+    read_each(pool, buffers, numbers)
+}
+
+/// Not inlined, as the functions for AVX2 are not: so a caller keeps nothing but their arguments.
+#[inline(never)]
+fn write_each(pool: PoolPtr, pages: &[u32], room: &mut [MaybeUninit<PageBuf>]) {
+    let write = |(page, handle): (&u32, &mut MaybeUninit<PageBuf>)| {
+        handle.write(PageBuf::whole(pool, PageIdx(*page)));
+    };
+    let (eights, rest) = pages.as_chunks::<8>();
+    let (room_eights, room_rest) = room[..pages.len()].as_chunks_mut::<8>();
+    for (pages, handles) in eights.iter().zip(room_eights) {
+        pages.iter().zip(handles).for_each(write);
+    }
+    rest.iter().zip(room_rest).for_each(write);
+}
+
+#[inline(never)]
+fn read_each(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]) -> bool {
+    let (mut pools, mut bits) = (0, 0);
+    let mut copy = |(buffer, number): (&PageBuf, &mut u32)| {
+        pools |= buffer.pool.addr() ^ pool.addr();
+        bits |= buffer.bits.bits();
+        *number = buffer.bits.whole_page().0;
+    };
+    let (eights, rest) = buffers.as_chunks::<8>();
+    let (number_eights, number_rest) = numbers[..buffers.len()].as_chunks_mut::<8>();
+    for (buffers, numbers) in eights.iter().zip(number_eights) {
+        buffers.iter().zip(numbers).for_each(&mut copy);
+    }
+    rest.iter().zip(number_rest).for_each(&mut copy);
+    pools == 0 && HandleBits::from_bits(bits).is_whole()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::buf::handle_bits::FragBits;
+    use std::mem::ManuallyDrop;
+    use std::ptr::{NonNull, without_provenance_mut};
+
+    type Write = fn(PoolPtr, &[u32], &mut [MaybeUninit<PageBuf>]);
+    type Read = fn(PoolPtr, &[PageBuf], &mut [u32]) -> bool;
+
+    /// Both ways to copy: one for every CPU, and the one that this CPU takes.
+    const WAYS: [(Write, Read); 2] = [
+        (|pool, pages, room| write_each(pool, pages, room), |pool, from, to| read_each(pool, from, to)),
+        (|pool, pages, room| write_whole(pool, pages, room), |pool, from, to| read_whole(pool, from, to)),
+    ];
+
+    /// A pool that nobody follows: copies look at its address alone.
+    fn pool(at: usize) -> PoolPtr {
+        PoolPtr::new(NonNull::new(without_provenance_mut(at)).unwrap())
+    }
+
+    #[test]
+    fn numbers_become_handles_and_numbers_again_whatever_their_number() {
+        let pool = pool(0x7f00_1234_5680);
+        for (write, read) in WAYS {
+            for len in 0..70 {
+                let pages: Vec<u32> = (0..len).map(|at| at * 7 | (at & 1) << 29).collect();
+                let mut room = [const { MaybeUninit::uninit() }; 80];
+                write(pool, &pages, &mut room);
+                // SAFETY: as many were written; none is dropped.
+                let handles =
+                    unsafe { std::slice::from_raw_parts(room.as_ptr().cast::<PageBuf>(), pages.len()) };
+                assert!(handles.iter().all(|handle| handle.pool == pool && handle.bits.is_whole()));
+                assert!(handles.iter().map(|handle| handle.bits.page().0).eq(pages.iter().copied()));
+                let mut numbers = vec![u32::MAX; pages.len()];
+                assert!(read(pool, handles, &mut numbers));
+                assert_eq!(numbers, pages);
+            }
+        }
+    }
+
+    #[test]
+    fn one_buffer_of_another_kind_or_pool_is_seen_wherever_it_is() {
+        let (pool, other) = (pool(0x7f00_1234_5680), pool(0x7f00_1234_5600));
+        let stranger = [
+            (other, HandleBits::whole(PageIdx(7))),
+            (pool, HandleBits::new(PageIdx(7), FragBits::SPECIAL)),
+            (pool, HandleBits::frag(PageIdx(7), 64, 64)),
+        ];
+        for (_, read) in WAYS {
+            for (len, at) in (1..40).flat_map(|len| (0..len).map(move |at| (len, at))) {
+                for (whose, bits) in stranger {
+                    let handle = |n: u32| match n == at {
+                        true => PageBuf { pool: whose, bits },
+                        false => PageBuf::whole(pool, PageIdx(n)),
+                    };
+                    let handles: ManuallyDrop<Vec<_>> = ManuallyDrop::new((0..len).map(handle).collect());
+                    assert!(!read(pool, &handles, &mut vec![0; len as usize]), "{len} {at} {bits:?}");
+                }
+            }
+        }
+    }
+}
