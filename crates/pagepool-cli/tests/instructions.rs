@@ -19,19 +19,20 @@ struct Limit {
 }
 
 /// The one place for limits. On one core counts repeat exactly; where two threads wait for each other they
-/// vary with what else the machine does, and the limit leaves a tenth for that.
+/// vary with what else the machine does, and the limit leaves a tenth for that. Handles in bulk are copied in
+/// vector registers, so their rows require a CPU with AVX2.
 const LIMITS: &[Limit] = &[
     limit("page_direct", 20.5, Some(20.0)),
     limit("page_burst64", 30.5, Some(28.0)),
     limit("page_bulk32", 3.6, Some(5.0)),
     limit("page_bulk64", 2.1, Some(5.0)),
-    limit("page_bulk32_handles", 15.5, Some(8.0)),
-    limit("page_bulk64_handles", 13.2, Some(8.0)),
+    limit("page_bulk32_handles", 8.0, Some(8.0)),
+    limit("page_bulk64_handles", 6.3, Some(8.0)),
     limit("page_fifo1024", 34.5, None),
     limit("page_fifo1024_touch", 82.5, None),
     limit("page_remote", 125.0, None),
     limit("page_remote_bulk32", 82.0, None),
-    limit("page_ring", 83.5, None),
+    limit("page_ring", 60.0, None),
     limit("page_slow", 236.0, None),
     limit("frag_2090_direct", 50.0, None),
     limit("frag_2048_direct", 88.0, None),
@@ -63,6 +64,10 @@ fn no_buffer_costs_more_instructions_than_it_may() {
     }
     let mut over = Vec::new();
     for Limit { name, at_most, target } in LIMITS {
+        if name.ends_with("_handles") && !has_avx2() {
+            println!("SKIP: {name}: the CPU has no AVX2");
+            continue;
+        }
         let [few, many] = RUNS.map(|buffers| instructions(name, buffers));
         let each = (many - few) as f64 / (RUNS[1] - RUNS[0]) as f64;
         let missed =
@@ -84,6 +89,13 @@ fn a_count_on_one_core_repeats_to_the_instruction() {
     for name in ["page_direct", "page_bulk32", "arena_bulk64"] {
         assert_eq!(instructions(name, RUNS[0]), instructions(name, RUNS[0]), "{name}");
     }
+}
+
+fn has_avx2() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx2");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 fn cannot_run() -> Option<&'static str> {

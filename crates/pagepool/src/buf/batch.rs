@@ -8,7 +8,6 @@
 #![expect(unsafe_code)]
 
 use std::mem::MaybeUninit;
-use std::ptr::NonNull;
 
 use crate::buf::page_buf::PageBuf;
 use crate::home::cache::OwnerProof;

@@ -63,9 +63,10 @@ pub(super) fn read_whole(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]
         // SAFETY: eight handles are 128 bytes, and words.
         let pairs = unsafe { from.read_unaligned() }.map(|pair| _mm256_xor_si256(pair, pools));
         any = pairs.into_iter().fold(any, |any, pair| _mm256_or_si256(any, pair));
+        let copied = numbers_of(pairs);
         let to: *mut __m256i = numbers.as_mut_ptr().cast();
         // SAFETY: eight numbers are 32 bytes.
-        unsafe { _mm256_storeu_si256(to, numbers_of(pairs)) };
+        unsafe { _mm256_storeu_si256(to, copied) };
     }
     // Every bit of a pool's word, and the sign of the bits.
     let wrong = _mm256_set_epi64x(i64::MIN, -1, i64::MIN, -1);
