@@ -147,7 +147,7 @@ unsafe fn put_groups(path: ReturnPath, mut rest: &mut [PageBuf]) {
 /// many others there are.
 #[inline(always)]
 fn gather(pool: PoolPtr, kind: BufKind, buffers: &mut [PageBuf], numbers: &mut [u32; Batch::MAX]) -> usize {
-    if kind == BufKind::Plain && copy_plain(pool, buffers, &mut numbers[..buffers.len()]) > 0 {
+    if kind == BufKind::Plain && handle_copy::read_whole(pool, buffers, &mut numbers[..buffers.len()]) {
         return 0; // almost always they are all of one pool and plain
     }
     let run = if kind == BufKind::Plain { run_of_plain(pool, buffers, numbers) } else { 0 };
