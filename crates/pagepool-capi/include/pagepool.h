@@ -1328,7 +1328,7 @@ int pagepool_nid_changed(struct pagepool *pool, int nid);
  *
  * Thread: owner.
  * Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.
- * Cost: proportional to the pages that are given back, about 10 ns each.
+ * Cost: proportional to the pages that are given back, about 15 ns each.
  */
 int64_t pagepool_shrink(struct pagepool *pool, size_t keep);
 

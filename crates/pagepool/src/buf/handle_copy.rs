@@ -23,7 +23,11 @@ pub(crate) fn write_whole(pool: PoolPtr, pages: &[u32], room: &mut [MaybeUninit<
     #[cfg(target_arch = "x86_64")]
     if avx2::is_worth_it(pages.len()) {
         // SAFETY: the CPU has AVX2.
-        return unsafe { avx2::write_whole(pool, pages, room) };
+        let written = unsafe { avx2::write_eights(pool, pages, room) };
+        if written < pages.len() {
+            write_each(pool, &pages[written..], &mut room[written..]);
+        }
+        return;
     }
     write_each(pool, pages, room);
 }
@@ -36,7 +40,8 @@ pub(crate) fn read_whole(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]
     #[cfg(target_arch = "x86_64")]
     if avx2::is_worth_it(buffers.len()) {
         // SAFETY: the CPU has AVX2.
-        return unsafe { avx2::read_whole(pool, buffers, numbers) };
+        let Some(read) = (unsafe { avx2::read_eights(pool, buffers, numbers) }) else { return false };
+        return read == buffers.len() || read_each(pool, &buffers[read..], &mut numbers[read..]);
     }
     read_each(pool, buffers, numbers)
 }
@@ -90,7 +95,7 @@ mod tests {
 
     /// A pool that nobody follows: copies look at its address alone.
     fn pool(at: usize) -> PoolPtr {
-        PoolPtr::new(NonNull::new(without_provenance_mut(at)).unwrap())
+        PoolPtr::new(NonNull::new(without_provenance_mut(at)).expect("no pool is at 0"))
     }
 
     #[test]
@@ -98,7 +103,7 @@ mod tests {
         let pool = pool(0x7f00_1234_5680);
         for (write, read) in WAYS {
             for len in 0..70 {
-                let pages: Vec<u32> = (0..len).map(|at| at * 7 | (at & 1) << 29).collect();
+                let pages: Vec<u32> = (0..len).map(|at| (at * 7) | ((at & 1) << 29)).collect();
                 let mut room = [const { MaybeUninit::uninit() }; 80];
                 write(pool, &pages, &mut room);
                 // SAFETY: as many were written; none is dropped.

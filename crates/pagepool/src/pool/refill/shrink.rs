@@ -35,7 +35,7 @@ impl Bound {
     /// Afterwards [`Arena::trim`](crate::Arena::trim) gives the memory of whole regions back to the system.
     ///
     /// Pages count as they do when a pool ends: in `release`. A page whose fragments are out is not idle.
-    /// Cost: about 10 ns a page.
+    /// Cost: about 15 ns a page.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
