@@ -8,12 +8,12 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod each;
 
 use std::mem::MaybeUninit;
 
-use crate::buf::handle_bits::HandleBits;
+use crate::buf::handle_copy::each::{read_each, write_each};
 use crate::buf::page_buf::PageBuf;
-use crate::mem::page::PageIdx;
 use crate::returns::pool_core::PoolPtr;
 
 /// Writes the handles of whole pages, which the caller gives up, to the front of `room`, which has place for
@@ -23,11 +23,7 @@ pub(crate) fn write_whole(pool: PoolPtr, pages: &[u32], room: &mut [MaybeUninit<
     #[cfg(target_arch = "x86_64")]
     if avx2::is_worth_it(pages.len()) {
         // SAFETY: the CPU has AVX2.
-        let written = unsafe { avx2::write_eights(pool, pages, room) };
-        if written < pages.len() {
-            write_each(pool, &pages[written..], &mut room[written..]);
-        }
-        return;
+        return unsafe { avx2::write_whole(pool, pages, room) };
     }
     write_each(pool, pages, room);
 }
@@ -40,47 +36,16 @@ pub(crate) fn read_whole(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]
     #[cfg(target_arch = "x86_64")]
     if avx2::is_worth_it(buffers.len()) {
         // SAFETY: the CPU has AVX2.
-        let Some(read) = (unsafe { avx2::read_eights(pool, buffers, numbers) }) else { return false };
-        return read == buffers.len() || read_each(pool, &buffers[read..], &mut numbers[read..]);
+        return unsafe { avx2::read_whole(pool, buffers, numbers) };
     }
     read_each(pool, buffers, numbers)
-}
-
-/// Not inlined, as the functions for AVX2 are not: so a caller keeps nothing but their arguments.
-#[inline(never)]
-fn write_each(pool: PoolPtr, pages: &[u32], room: &mut [MaybeUninit<PageBuf>]) {
-    let write = |(page, handle): (&u32, &mut MaybeUninit<PageBuf>)| {
-        handle.write(PageBuf::whole(pool, PageIdx(*page)));
-    };
-    let (eights, rest) = pages.as_chunks::<8>();
-    let (room_eights, room_rest) = room[..pages.len()].as_chunks_mut::<8>();
-    for (pages, handles) in eights.iter().zip(room_eights) {
-        pages.iter().zip(handles).for_each(write);
-    }
-    rest.iter().zip(room_rest).for_each(write);
-}
-
-#[inline(never)]
-fn read_each(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]) -> bool {
-    let (mut pools, mut bits) = (0, 0);
-    let mut copy = |(buffer, number): (&PageBuf, &mut u32)| {
-        pools |= buffer.pool.addr() ^ pool.addr();
-        bits |= buffer.bits.bits();
-        *number = buffer.bits.whole_page().0;
-    };
-    let (eights, rest) = buffers.as_chunks::<8>();
-    let (number_eights, number_rest) = numbers[..buffers.len()].as_chunks_mut::<8>();
-    for (buffers, numbers) in eights.iter().zip(number_eights) {
-        buffers.iter().zip(numbers).for_each(&mut copy);
-    }
-    rest.iter().zip(number_rest).for_each(&mut copy);
-    pools == 0 && HandleBits::from_bits(bits).is_whole()
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::buf::handle_bits::FragBits;
+    use crate::buf::handle_bits::{FragBits, HandleBits};
+    use crate::mem::page::PageIdx;
     use std::mem::ManuallyDrop;
     use std::ptr::{NonNull, without_provenance_mut};
 

@@ -1,5 +1,4 @@
-//! The copies of `handle_copy` in registers of 32 bytes, for CPUs with AVX2: eight handles at once, what is
-//! left over is the caller's.
+//! The copies of `handle_copy` in registers of 32 bytes, for CPUs with AVX2.
 //!
 //! What   a register holds two handles: pool, bits, pool, bits. Bits are a page number that fills 64 bits for
 //!        a whole page, and negative for everything else.
@@ -11,6 +10,7 @@
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
+use crate::buf::handle_copy::each::{read_each, write_each};
 use crate::buf::page_buf::PageBuf;
 use crate::returns::pool_core::PoolPtr;
 
@@ -23,12 +23,12 @@ pub(super) fn is_worth_it(buffers: usize) -> bool {
     buffers >= EIGHT && is_x86_feature_detected!("avx2")
 }
 
-/// Writes the handles of eights of whole pages to the front of `room`; says how many.
+/// See `write_whole` of `handle_copy`.
 #[target_feature(enable = "avx2")]
-pub(super) fn write_eights(pool: PoolPtr, pages: &[u32], room: &mut [MaybeUninit<PageBuf>]) -> usize {
+pub(super) fn write_whole(pool: PoolPtr, pages: &[u32], room: &mut [MaybeUninit<PageBuf>]) {
     let pools = _mm256_set1_epi64x(pool.addr() as i64);
     let (eights, rest) = pages.as_chunks::<EIGHT>();
-    let (room_eights, _) = room[..pages.len()].as_chunks_mut::<EIGHT>();
+    let (room_eights, room_rest) = room[..pages.len()].as_chunks_mut::<EIGHT>();
     for (pages, handles) in eights.iter().zip(room_eights) {
         for half in 0..2 {
             let from: *const __m128i = pages.as_ptr().cast();
@@ -47,17 +47,18 @@ pub(super) fn write_eights(pool: PoolPtr, pages: &[u32], room: &mut [MaybeUninit
             unsafe { to.write_unaligned(pairs) };
         }
     }
-    pages.len() - rest.len()
+    if !rest.is_empty() {
+        write_each(pool, rest, room_rest);
+    }
 }
 
-/// Copies the page numbers of eights of buffers; says how many, or `None` if one is not a whole page of this
-/// pool.
+/// See `read_whole` of `handle_copy`.
 #[target_feature(enable = "avx2")]
-pub(super) fn read_eights(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]) -> Option<usize> {
+pub(super) fn read_whole(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]) -> bool {
     let pools = _mm256_set_epi64x(0, pool.addr() as i64, 0, pool.addr() as i64);
     let mut any = _mm256_setzero_si256();
     let (eights, rest) = buffers.as_chunks::<EIGHT>();
-    let (number_eights, _) = numbers[..buffers.len()].as_chunks_mut::<EIGHT>();
+    let (number_eights, number_rest) = numbers[..buffers.len()].as_chunks_mut::<EIGHT>();
     for (handles, numbers) in eights.iter().zip(number_eights) {
         let from: *const [__m256i; 4] = handles.as_ptr().cast();
         // SAFETY: eight handles are 128 bytes, and words.
@@ -70,7 +71,7 @@ pub(super) fn read_eights(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32
     }
     // Every bit of a pool's word, and the sign of the bits.
     let wrong = _mm256_set_epi64x(i64::MIN, -1, i64::MIN, -1);
-    (_mm256_testz_si256(any, wrong) == 1).then_some(buffers.len() - rest.len())
+    _mm256_testz_si256(any, wrong) == 1 && (rest.is_empty() || read_each(pool, rest, number_rest))
 }
 
 /// The page numbers of four pairs of handles, whose upper bits are 0 or do not matter.
