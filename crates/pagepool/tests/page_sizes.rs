@@ -10,10 +10,10 @@ use pagepool::testing::SystemPage;
 use pagepool::{Arena, ArenaParams, Backing, PAGE_SIZE, PageIdx, Provider};
 
 /// The size is the whole process's: one test at a time.
-fn pretend(bytes: usize) -> (SystemPage, MutexGuard<'static, ()>) {
+fn pretend(bytes: usize) -> (MutexGuard<'static, ()>, SystemPage) {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    (SystemPage::pretend(bytes), alone)
+    (alone, SystemPage::pretend(bytes)) // names that are bound first end last
 }
 
 const SIZES: [usize; 3] = [4 << 10, 16 << 10, 64 << 10];
@@ -42,7 +42,7 @@ fn use_every_page(arena: &Arc<Arena>) -> usize {
 fn every_edge_of_an_arena_is_one_of_the_systems_pages() {
     let backings = [Backing::Anonymous4k, Backing::TransparentHuge, Backing::Memfd { huge: false }];
     for (size, backing) in SIZES.into_iter().flat_map(|size| backings.map(|backing| (size, backing))) {
-        let (_page, _alone) = pretend(size);
+        let (_alone, _page) = pretend(size);
         for pages in [1, 17, 1024, 1025, 2048] {
             let arena = Arena::new(ArenaParams { prefault: true, ..params(pages, backing) }).unwrap();
             let all = (pages * PAGE_SIZE).next_multiple_of(size);
@@ -64,7 +64,7 @@ fn every_edge_of_an_arena_is_one_of_the_systems_pages() {
 #[test]
 fn the_largest_arena_is_in_whole_pages_of_the_system() {
     for size in SIZES {
-        let (_page, _alone) = pretend(size);
+        let (_alone, _page) = pretend(size);
         let error = Arena::new(ArenaParams { max_bytes: u64::MAX - 4095, ..Default::default() }).unwrap_err();
         let most = error.to_string().split(' ').next_back().unwrap().parse::<u64>().unwrap();
         assert!(most.is_multiple_of(size as u64), "{error}");
@@ -76,7 +76,7 @@ fn the_largest_arena_is_in_whole_pages_of_the_system() {
 #[test]
 fn memory_of_the_caller_may_begin_and_end_within_one_of_the_systems_pages() {
     for size in SIZES {
-        let (_page, _alone) = pretend(size);
+        let (_alone, _page) = pretend(size);
         let mut memory = vec![7u8; 4 * size + 20 * PAGE_SIZE];
         let start = memory.as_mut_ptr().map_addr(|addr| addr.next_multiple_of(size) + PAGE_SIZE);
         let params = ArenaParams { prefault: true, mlock: true, ..Default::default() };
@@ -90,7 +90,7 @@ fn memory_of_the_caller_may_begin_and_end_within_one_of_the_systems_pages() {
 
 #[test]
 fn a_description_names_the_systems_page() {
-    let (_page, _alone) = pretend(64 << 10);
+    let (_alone, _page) = pretend(64 << 10);
     let arena = Arena::new(params(64, Backing::Anonymous4k)).unwrap();
     assert!(arena.description().to_string().contains("64 KiB pages"), "{}", arena.description());
 }

@@ -55,15 +55,15 @@ pub(crate) fn claim(token: Token) -> CallResult<Claimed> {
 /// It is out in that life, and the caller takes it over, or never drops it.
 #[inline(always)]
 unsafe fn buffer_of(token: Token, word: u64, view: &PoolView) -> PageBuf {
-    let page = if token.is(HandleKind::Frag) {
-        directory::entry(token.place()).page.load(Relaxed)
+    let (page, part) = if token.is(HandleKind::Frag) {
+        (directory::entry(token.place()).page.load(Relaxed), word as u32)
     } else {
-        u64::from(view.page_of(token))
+        (u64::from(view.page_of(token)), life_word::part_of_page(word, token))
     };
     // The address is that of a pool that has a buffer out.
     let home = NonNull::<c_void>::new(view.home.load(Relaxed)).unwrap_or(NonNull::dangling());
     // SAFETY: these are the words that the buffer was made of; the caller answers for the rest.
-    unsafe { PageBuf::from_token(home, u64::from(life_word::part(word, token)) << 32 | page) }
+    unsafe { PageBuf::from_token(home, u64::from(part) << 32 | page) }
 }
 
 /// Ends a life; gives what its word was if it was that life, and this caller who ended it.

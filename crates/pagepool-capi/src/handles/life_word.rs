@@ -87,9 +87,10 @@ pub(crate) fn is_in(word: u64, token: Token) -> bool {
     word >> 32 == token.0 >> 32
 }
 
-/// The upper half of the second word of a buffer that is out.
+/// The upper half of the second word of a page that is out. That of a fragment is the word's lower half, always:
+/// it is never 0, and may be equal to the lower half of a token.
 #[inline(always)]
-pub(crate) fn part(word: u64, token: Token) -> u32 {
+pub(crate) fn part_of_page(word: u64, token: Token) -> u32 {
     if word == token.0 { 0 } else { word as u32 }
 }
 
@@ -111,3 +112,17 @@ const BEGIN: u64 = (1 << 32) + 1;
 const END: u64 = (1 << 32) - 1;
 
 const _: () = assert!(size_of::<LifeWord>() == 8, "pagepool.h knows it");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handles::token::HandleKind;
+
+    #[test]
+    fn a_part_of_a_page_is_found_beside_every_generation() {
+        let token = Token::new(HandleKind::Page, 7, 0x1235);
+        for part in [0, 0xffff_fffe] {
+            assert_eq!(part_of_page(out(token, part), token), part);
+        }
+    }
+}

@@ -43,7 +43,8 @@ pub struct Bound {
 impl Pool {
     /// Makes the calling thread the owner. Linux: `page_pool_enable_direct_recycling`.
     #[doc(alias = "page_pool_enable_direct_recycling")]
-    pub fn bind(self) -> Bound {
+    pub fn bind(mut self) -> Bound {
+        self.policy.waiting = 0; // a wait that was forgotten counts no more
         self.ptr.owner.store(thread::token_or_new(), Ordering::Relaxed);
         Bound { pool: ManuallyDrop::new(std::cell::UnsafeCell::new(self)), here: PhantomData }
     }
