@@ -136,6 +136,21 @@ fn a_task_that_gives_up_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_wait_that_was_forgotten_ends_with_the_binding() {
+    let (pool, mut pages) = dry(2, PoolParams::default());
+    let bell = Arc::new(Bell::default());
+    let mut forgotten = pool.wait_for(Bound::alloc_page);
+    assert!(poll(&mut forgotten, &bell).is_pending());
+    std::mem::forget(forgotten);
+    let pool = pool.unbind().bind();
+    let mut task = pool.wait_for(Bound::alloc_page);
+    assert!(poll(&mut task, &bell).is_pending());
+    drop(task);
+    pages.clear();
+    assert_eq!(pool.stats().recycle_cached, 2, "nobody waits: the owner's returns go into its cache");
+}
+
+#[test]
 fn a_waker_that_panics_loses_no_page_and_no_other_wake() {
     for max_lanes in [0, 4] {
         let (pool, pages) = dry(4, PoolParams { max_lanes, ..Default::default() });

@@ -326,8 +326,11 @@ impl Bound {
             }
             None => self.page_to_cut()?,
         };
-        if pool.own.frag_is_open() {
-            self.close_other(); // foreign code opened a page meanwhile
+        while pool.own.frag_is_open() {
+            // Foreign code opened a page meanwhile, and closing that is foreign code as well.
+            let in_hand = InHand { pool, page };
+            self.close_other();
+            in_hand.keep();
         }
         pool.page_meta(page).frags.store(BIAS, Ordering::Relaxed);
         pool.own.frag_open.store(true, Ordering::Relaxed);

@@ -15,6 +15,7 @@ use crate::home::lane::Lane;
 use crate::home::message::Message;
 use crate::mem::page::PageIdx;
 use crate::mem::provider::give_back;
+use crate::returns::end_watch::EndWatch;
 use crate::returns::pool_core::PoolPtr;
 use crate::sys::sync::Ordering;
 
@@ -83,7 +84,7 @@ pub(crate) fn drain_late(pool: PoolPtr, lane: &Lane) {
 
 /// The last page has returned and the owner is gone: frees everything, then tells who deferred.
 pub(crate) fn free(pool: PoolPtr) {
-    let watch = pool.watch.clone();
+    let _finish = Finish(pool.watch.clone()); // dropped last
     // SAFETY: I9. `remaining` is 0: no owner, no buffer and no message is left, so nobody reads the parts any
     // more.
     let provider = unsafe { pool.provider.take() };
@@ -98,5 +99,13 @@ pub(crate) fn free(pool: PoolPtr) {
     // SAFETY: this is the count that `Pool::new` set aside for the pool itself; it is dropped once, here.
     drop(unsafe { Arc::from_raw(pool.get().as_ptr()) });
     drop(provider);
-    watch.finish();
+}
+
+/// Tells who waits for the end, also if the drop of a provider or a domain panics.
+struct Finish(Arc<EndWatch>);
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
 }

@@ -86,7 +86,8 @@ impl<F> Waiting<'_, F> {
             })
         });
         let pool = self.pool.ptr();
-        if pool.wakeup.expect(key, waker.clone()) {
+        let (stood, _earlier) = pool.wakeup.expect(key, waker.clone());
+        if stood {
             self.pool.policy(|p| p.asked = false);
         }
         pool.owner.store(thread::NOBODY, Ordering::Relaxed);
