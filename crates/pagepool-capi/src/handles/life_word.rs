@@ -87,8 +87,8 @@ pub(crate) fn is_in(word: u64, token: Token) -> bool {
     word >> 32 == token.0 >> 32
 }
 
-/// The upper half of the second word of a page that is out. That of a fragment is the word's lower half, always:
-/// it is never 0, and may be equal to the lower half of a token.
+/// The upper half of the second word of a page that is out. That of a fragment is the word's lower half,
+/// always: it is never 0, and may be equal to the lower half of a token.
 #[inline(always)]
 pub(crate) fn part_of_page(word: u64, token: Token) -> u32 {
     if word == token.0 { 0 } else { word as u32 }

@@ -211,8 +211,8 @@ pub fn put_packed(burst: &mut Vec<PackedBuf>) {
     while !burst.is_empty() {
         let kept = burst.len().saturating_sub(Batch::MAX);
         let last = burst[kept..].len();
-        // SAFETY: fewer than there are, and all of them initialised. If foreign code panics, the chunks before
-        // this one stay in the vector.
+        // SAFETY: fewer than there are, and all of them initialised. If foreign code panics, the chunks
+        // before this one stay in the vector.
         unsafe { burst.set_len(kept) };
         // SAFETY: these were the vector's elements a moment ago, and it is borrowed exclusively.
         let chunk = unsafe { std::slice::from_raw_parts(burst.as_ptr().wrapping_add(kept), last) };

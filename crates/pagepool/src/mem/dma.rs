@@ -108,7 +108,8 @@ impl Region {
 /// device must have stopped accessing the region by then.
 ///
 /// A method that panics does so through the caller of the pool. A page whose sync panics leaves its pool, and
-/// so do the whole pages of that pool that return with it, up to 64. What else a bulk had to return is leaked.
+/// so do the whole pages of that pool that return with it, up to 64. What else a bulk had to return is
+/// leaked.
 ///
 /// Linux: the `struct device` given to `page_pool_create`, and `dma_map_page_attrs`,
 /// `dma_sync_single_for_device`.

@@ -134,8 +134,8 @@ impl Wakeup {
     }
 
     /// As [`acknowledge`](Self::acknowledge); and the next signal calls this waker, too, which takes the
-    /// place of an earlier one of the same key. One step: a signal that is on its way finds the waker. Gives the
-    /// earlier waker, whose drop is foreign code, to be dropped when the caller's own state is right.
+    /// place of an earlier one of the same key. One step: a signal that is on its way finds the waker. Gives
+    /// the earlier waker, whose drop is foreign code, to be dropped when the caller's own state is right.
     pub(crate) fn expect(&self, key: u64, waker: Waker) -> (bool, Option<Waker>) {
         let mut signal = self.signal.lock();
         let stood = signal.take();

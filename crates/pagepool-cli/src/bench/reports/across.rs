@@ -215,11 +215,11 @@ mod tests {
             pair_at([60.0, 70.0], 2.0),
             pair_at([60.0, 400.0], 90.0),
             pair_at([420.0, 400.0], 12.0),
-            pair_at([60.0, 60.0], 3.0),
+            pair_at([60.0, 60.0], 4.0),
         ];
         let row = AcrossRow { calls: "single", moves: HANDLES, pairs };
         let near = cells(&row, AcrossState::Near).expect("two pairs");
-        assert_eq!(near[3..], ["2", "2.50", "2.00 to 3.00", "4.00", "4.00 to 4.00", "0.63", "0.50 to 0.75"]);
+        assert_eq!(near[3..], ["2", "3.00", "2.00 to 4.00", "4.00", "4.00 to 4.00", "0.75", "0.50 to 1.00"]);
         let far = cells(&row, AcrossState::Far).expect("one pair");
         assert_eq!(far[3..6], ["1", "12.00", "12.00 to 12.00"]);
     }

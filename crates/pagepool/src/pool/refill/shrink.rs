@@ -41,12 +41,13 @@ impl Bound {
     /// # use pagepool::{Arena, ArenaParams, Pool, PoolParams};
     /// let arena = Arena::new(ArenaParams { max_bytes: 64 << 20, ..Default::default() })?;
     /// let pool = Pool::new(PoolParams::default(), arena.clone())?.bind();
-    /// let burst: Vec<_> = (0..10_000).map(|_| pool.alloc_page().unwrap()).collect();
+    /// let burst: Vec<_> = (0..1000).map(|_| pool.alloc_page().unwrap()).collect();
     /// drop(burst); // the pool keeps these pages
-    /// assert!(arena.pages_out() >= 10_000 && arena.trim() < 32 << 20);
-    /// assert!(pool.shrink(100) > 9000);
+    /// assert!(arena.pages_out() >= 1000);
+    /// assert!(pool.shrink(100) >= 900);
     /// assert_eq!(arena.pages_out(), 100);
-    /// assert!(arena.trim() >= 32 << 20);
+    /// pool.shrink(0);
+    /// assert!(arena.trim() > 0);
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn shrink(&self, keep: usize) -> usize {
