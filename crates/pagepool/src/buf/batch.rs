@@ -147,7 +147,7 @@ impl Batch {
     }
 
     /// Adds a buffer. Gives it back if the batch is full or holds pages of another pool, or if the buffer is
-    /// a fragment or has a [`PageRef`](crate::PageRef).
+    /// a fragment, may have a [`PageRef`](crate::PageRef), or was shared.
     #[inline]
     pub fn push(&mut self, buffer: PageBuf) -> Result<(), PageBuf> {
         if !buffer.bits.is_whole() || self.room_for(buffer.pool) == 0 {

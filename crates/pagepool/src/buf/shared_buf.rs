@@ -128,11 +128,7 @@ impl SharedBuf {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `this` is not dropped, so the buffer is taken once. I1: nobody else has a clone of it, and
         // none can be made but from this one.
-        let mut buffer = unsafe { ManuallyDrop::take(&mut this.0) };
-        if !buffer.is_frag() && pool.page_meta(page).refs.load(Ordering::Acquire) == 0 {
-            buffer.bits = HandleBits::whole(page); // only its holder could make another reference
-        }
-        Ok(buffer)
+        Ok(unsafe { ManuallyDrop::take(&mut this.0) })
     }
 
     /// The buffer, for reading.
