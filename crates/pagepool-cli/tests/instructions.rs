@@ -71,8 +71,9 @@ fn no_buffer_costs_more_instructions_than_it_may() {
         }
         let [few, many] = RUNS.map(|buffers| instructions(name, buffers));
         let each = (many - few) as f64 / (RUNS[1] - RUNS[0]) as f64;
-        let missed =
-            target.filter(|target| each > *target + 0.005).map(|target| format!(", misses the target of {target}"));
+        let missed = target
+            .filter(|target| each > *target + 0.005)
+            .map(|target| format!(", misses the target of {target}"));
         println!("{name:<24} {each:>7.2} instructions, at most {at_most}{}", missed.unwrap_or_default());
         if each > *at_most {
             over.push(format!("{name}: {each:.2} instructions per buffer, but at most {at_most}"));
