@@ -1,11 +1,11 @@
 //! The 64 bits of a handle: page and fragment.
 //!
-//! What   from bit 0: 30 bits number of the base page that the buffer begins in; of a fragment, 2 bits of the
-//!        byte in that page that it begins at (those worth 2 and 4); 22 bits length less one; 9 bits of that
-//!        byte (in steps of 8); 1 bit "not simply whole".
-//! Odd    the twelfth bit of the byte, worth 1, has no place of its own. Only fragments in pages of the
-//!        largest order need the highest bit of a length; in all other pools it is the odd bit, which the
-//!        geometry gives, and in those of the largest order, where that is 0, parts begin at even bytes.
+//! What   from bit 0: 30 bits number of the base page that the buffer begins in. For a fragment also: 2 bits
+//!        of its offset in that page (bits 1 and 2); 22 bits length less one; 9 bits of the offset (bits 3 to
+//!        11); 1 bit "not simply whole".
+//! Odd    bit 0 of the offset has no place of its own. Only fragments in pages of the largest order need the
+//!        highest bit of the length. In all other pools that bit is bit 0 of the offset: `odd_bit` of the
+//!        geometry. In pools of the largest order `odd_bit` is 0, and parts begin at even bytes.
 
 use crate::mem::page::{MAX_ORDER, MAX_PAGES, PAGE_SHIFT, PageIdx};
 

@@ -5,14 +5,12 @@
 //!        each. A drop subtracts one; a drop that finds 0 returns a buffer. So as many buffers return as were
 //!        shared, the last one with the last drop; and a page is used again only when all its fragments have
 //!        returned.
-//! Alone  of a whole page a count of 0 means one holder. Clones of two fragments of a page share the count:
-//!        a drop of the one may take a clone of the other off it, and return its own fragment later, by
-//!        whoever is last. So the area counts, beside the record, how many fragments of a page are shared
-//!        buffers; a fragment has one holder where no clone is counted and it is the only one. That count
-//!        falls after a drop found no clone, so it is read second.
-//! Cost   clone and drop: one atomic read-modify-write each, in the page's record. Of a fragment also the
-//!        first and the last step have one: `into_shared`, and the drop that returns it. No other buffer type
-//!        has any.
+//! Alone  for a whole page, a count of 0 means one holder. Fragments of one page share the count: the drop
+//!        of one may subtract a clone of another. So the area counts, beside the record, how many fragments
+//!        of a page are shared. A fragment has one holder if no clone is counted and it is the only shared
+//!        fragment. A drop lowers that second count after it found no clone, so `try_unique` reads it second.
+//! Cost   clone and drop: one atomic read-modify-write each, in the page's record. For a fragment
+//!        `into_shared` takes one as well, and so does the drop that returns it, both beside the record.
 //! Pairs  drop (Release on either count) -> the drop that finds 0, and `try_unique` (Acquire): the reads of
 //!        all other clones are over.
 
@@ -97,7 +95,7 @@ impl SharedBuf {
     /// last one; else this comes back, and other readers go on. As `Arc::try_unwrap`. Any thread; one or two
     /// loads, and for a fragment one atomic operation.
     ///
-    /// Fragments of one page share a count of clones: a fragment also comes back while another fragment of
+    /// Fragments of one page share a count of clones: so a fragment is also refused while another fragment of
     /// its page is shared.
     ///
     /// ```

@@ -9,9 +9,9 @@
 //!        after the owner's change stands. A claim that listed before it is seen by the owner's second look:
 //!        the lane is claimed, and is listed again; or it is free again, and then the messages of the thread
 //!        that left are seen, too, and if there are any, the lane is listed again.
-//! Pairs  claim (list, Release) -> unlist (list, Acquire). unclaim (claim word, Release) -> the second look
-//!        (claim word, Acquire). claim (list; fence; `starved`) against starve (`starved`; fence; list): one
-//!        of them sees the other.
+//! Pairs  claim (list, SeqCst) -> unlist (list, AcqRel) and listed (list, Acquire). unclaim (claim word,
+//!        Release) -> the second look (claim word, Acquire). claim (list; fence; `starved`) against starve
+//!        (`starved`; fence; list): one of them sees the other.
 //! Cost   the list is one load, whatever the number of lanes. A return does not touch it.
 
 use std::sync::Arc;

@@ -41,12 +41,13 @@ use crate::sys::memory::{Placement, Reservation, raise_memlock_limit};
 /// pages, cut into pages of order 0 to 10. Give it to pools as their [`Provider`]; several pools can share
 /// it. Any thread.
 ///
-/// Idle pages of one order become pages of another: cut up at once, or merged when a request finds nothing
-/// else. A request that merging did not serve is not tried again at each call. It is refused at once until a
-/// page comes back; then until a block's worth of pages more is free than before, or until refusals and
-/// returned pages have paid for moving the idle pages, one page each refusal. So memory that could be merged
-/// is missed by at most about 2,000 requests, and by none that comes before the arena grows, or before a pool
-/// with `wakeup` lets its owner sleep.
+/// Idle pages of one order become pages of another: split at once, or coalesced when a request finds nothing
+/// else. Coalescing moves every idle page, so after it failed to serve a request the arena does not repeat it
+/// at each call. It refuses such requests at once until a page comes back. Then it coalesces again once a
+/// block's worth of pages more is free than before, or once refusals and returned pages have paid for it: one
+/// refusal, or 64 returned pages, for each idle page that must move. So at most about 2,000 requests miss
+/// memory that could be coalesced. The last request before the arena grows, or before an owner sleeps in a
+/// pool with `wakeup`, misses none.
 ///
 /// ```
 /// use pagepool::{Arena, ArenaParams, PageIdx, Provider};

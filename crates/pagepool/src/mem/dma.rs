@@ -107,9 +107,8 @@ impl Region {
 /// that attaches the same domain or drops the provider. It may drop the last count of the provider, so the
 /// device must have stopped accessing the region by then.
 ///
-/// A method that panics does so through the caller of the pool. A page whose sync panics leaves its pool, and
-/// so do the whole pages of that pool that return with it, up to 64. What else a bulk had to return is
-/// leaked.
+/// A panic in a method propagates to the caller of the pool. A page whose sync panics leaves its pool. So do
+/// up to 64 whole pages of that pool that return with it. All other buffers of that bulk return are leaked.
 ///
 /// Linux: the `struct device` given to `page_pool_create`, and `dma_map_page_attrs`,
 /// `dma_sync_single_for_device`.

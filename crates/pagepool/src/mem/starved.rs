@@ -9,7 +9,7 @@
 //!        sleeps, and those that find nothing sleep again.
 //! Pairs  owner: `add` (list), `raise_all` (heavy fence), then it asks the provider again. Giver: `release`,
 //!        light fence, list: one of them sees the other. The fence in `add` orders `starved` before the
-//!        owner's look at its claimed lanes (pool_core.rs, `claim_lane`).
+//!        owner's look at its listed lanes (pool_core.rs, `claim_lane`).
 //! Cost   where no pool starves: a load for each release. The owner pays for both fences, as it does for its
 //!        lanes, by the same call.
 

@@ -1,8 +1,8 @@
 //! Frames of any pools that are returned together.
 //!
-//! What   the buffers of up to 64 frames, in the caller's memory: the numbers of whole pages of the first
-//!        pool, and handles of what else there is. A full bulk, or a flush, returns all of them and visits
-//!        each pool once: one look at the owner, one lane, or one lock. Linux: `struct xdp_frame_bulk`.
+//! What   up to 64 buffers of frames, in the caller's memory: the numbers of whole pages of the first pool,
+//!        and handles of all other buffers. A full bulk, or a flush, returns all of them and visits each pool
+//!        once: one look at the owner, one lane, or one lock. Linux: `struct xdp_frame_bulk`.
 //! Who    any thread, one at a time. The owner is looked up when the buffers return, not when they are
 //!        pushed.
 //! Order  a frame's further buffers leave its chain when it is pushed, while its first buffer keeps the pool

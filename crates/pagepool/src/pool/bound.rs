@@ -160,16 +160,16 @@ impl Bound {
     /// [`acknowledge_wake`](Self::acknowledge_wake). Returns into the cache, on this thread, do not signal
     /// it: after them, allocate once more before the sleep.
     ///
-    /// One who waits for its edge (`EPOLLET`) must acknowledge each signal: until then there is no other.
+    /// If you poll it edge-triggered (`EPOLLET`), acknowledge each signal: until then no further one comes.
     pub fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: I9. The pool ends only after this `Bound` is given up, and the borrow ends before.
         unsafe { self.core().wakeup.fd() }
     }
 
-    /// Clears the signal; the next allocation that fails arms the next one, for about 1,600 cycles. Call it
-    /// after waking and before allocating: between a failed allocation and the sleep it may clear the signal
-    /// that should end that sleep. The best moment is before the last allocation before a sleep: while the
-    /// signal stands, allocations that fail arm nothing.
+    /// Clears the signal. Call it after waking and before allocating, best just before the last allocation
+    /// that precedes a sleep: until then the signal is pending, and allocations that fail arm nothing. The
+    /// next one that fails arms the next signal, for about 1,600 cycles. Do not call it between a failed
+    /// allocation and the sleep: it may clear the signal that should end that sleep.
     ///
     /// Then shrinks the pool, if that was asked for: see [`PoolRef::ask_to_shrink`].
     ///

@@ -283,9 +283,9 @@ impl Bound {
         page
     }
 
-    /// Arms the wake-up: raises `starved`, in the pool and in every lane that a thread has, and lists the
-    /// pool with its area, so that the next page that comes signals. An allocation that fails looks for pages
-    /// again before the owner sleeps: `look_again`.
+    /// Arms the wake-up, so that the next page that comes signals: raises `starved` in the pool and in every
+    /// listed lane, and adds the pool to its area's starved pools. After that the failing allocation looks
+    /// for pages once more: `look_again`.
     fn starve(&self) {
         let pool = self.ptr();
         let (asked, waiting) = self.policy(|p| (p.asked, p.waiting > 0));
@@ -390,7 +390,7 @@ impl Bound {
     }
 
     /// Takes in the fragments at the heads of busy lanes, and of one other lane, so that a page whose
-    /// fragments have all returned is found: soon, or at the next refill, which looks at every lane.
+    /// fragments have all returned is found: soon, or at the next refill, which looks at every listed lane.
     #[inline(always)]
     fn drain_frags(&self) {
         let listed = self.ptr().lanes.listed();

@@ -44,7 +44,7 @@ impl PoolPtr {
         let meta = self.page_meta(page);
         let left = meta.frags.load(Ordering::Relaxed).wrapping_sub(n);
         meta.frags.store(left, Ordering::Relaxed);
-        // Parts that other threads split off are looked at only here, where the count has room for them.
+        // Above 0 the page is not complete, whatever `parts` says: so `parts` is loaded only at 0 or below.
         left as i32 <= 0 && all_parts_home(meta, left)
     }
 
@@ -142,8 +142,8 @@ impl PoolPtr {
     }
 }
 
-/// Whether nothing of a page is out, of which `frags` says that no fragment is: the same is true of the parts
-/// that were split off elsewhere (buf/split.rs).
+/// Whether a page is complete: `frags`, which is 0 or less, and the parts that were split off on other
+/// threads add up to 0 (buf/split.rs).
 #[inline(always)]
 fn all_parts_home(meta: &PageMeta, frags: u32) -> bool {
     let parts = meta.parts.load(Ordering::Relaxed);

@@ -4,9 +4,9 @@
 //!        pool there.
 //! Who    taken when a pool is made, given back when it is freed, under a lock; looked up by any thread that
 //!        holds a buffer of the pool, with a plain load.
-//! Life   a buffer that is out keeps its pool (I3), and the pool its place. So a place is written before the
-//!        first buffer of its pool exists and after the last one returned, and whoever looks was given the
-//!        buffer since: the load needs no ordering.
+//! Life   a buffer that is out keeps its pool alive (I3), and the pool keeps its place. A place is written
+//!        before the first buffer of its pool exists, and again after the last one has returned. Whatever
+//!        handed the buffer to a thread orders the first write, so that thread's load needs no ordering.
 //! Limit  65,535 pools at a time; those beyond have no place, and their buffers cannot be packed.
 
 use std::num::NonZeroU16;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::sys::sync::UnseenLock;
 
-/// Zero pages of the program until a pool takes its place.
+/// In `.bss`: 512 KiB of addresses, without memory until a pool takes a place.
 static POOLS: [AtomicPtr<()>; 1 << 16] = [const { AtomicPtr::new(null_mut()) }; 1 << 16];
 static FREE: UnseenLock<FreeSlots> = UnseenLock::new(FreeSlots { used: 0, given_back: Vec::new() });
 

@@ -27,8 +27,8 @@ const FENCE_TRIES: u32 = 1000;
 
 /// A full fence on every running thread of this process. Requires that [`membarrier_works`] said so.
 ///
-/// A filter that was installed after that may refuse the call. Nothing can take its place: a change of rights
-/// that flushes TLBs interrupts no CPU where the flush is broadcast (arm64; AMD's INVLPGB from Linux 6.15).
+/// A filter that is installed later may refuse the call. Nothing can take its place: the TLB shootdown of
+/// `mprotect` sends no IPI where it is a broadcast (arm64; AMD's INVLPGB from Linux 6.15).
 pub(crate) fn membarrier() {
     for _ in 0..FENCE_TRIES {
         let Err(error) = checked(membarrier_command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)) else { return };

@@ -16,8 +16,9 @@
 //!        brought a page: `wake`, with no lock held, for wakers are foreign code. The thread that ends the
 //!        pool: `close`.
 //! Pairs  returner: slot, light fence, flag. Owner: flag, heavy fence, slots again (lane.rs, `raise_all`).
-//!        wake (starved, Release) -> starve (Acquire): the owner raises its lanes' flags again only after
-//!        those that a returner lowered before its wake. Both exchange, so each sees the other's latest.
+//!        wake (starved, AcqRel) -> starve (Acquire): flags that a returner lowered before its wake are
+//!        lowered before the owner raises them again. Both are exchanges, so one of the two reads what the
+//!        other wrote.
 
 // UNSAFETY: the descriptor is lent for as long as the pool lives, which its type cannot say.
 #![expect(unsafe_code)]

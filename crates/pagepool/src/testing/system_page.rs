@@ -3,11 +3,12 @@
 use crate::mem::page::PAGE_SIZE;
 use crate::sys::memory::pretend_system_page;
 
-/// While it lives, this process's [`system_page_size`](crate::system_page_size) is another. The kernel's is
-/// not: with a larger size than its own, what is done in whole pages is so for the kernel, too. Debug builds
-/// panic at a call to it that is not.
+/// While it lives, [`system_page_size`](crate::system_page_size) gives another size in this process. The
+/// kernel keeps its own. If the simulated page is the larger one, whole simulated pages are also whole pages
+/// of the kernel, so its calls succeed. Debug builds panic at a call that is not in whole simulated pages.
 ///
-/// For all threads: make arenas while it lives, drop them before it, and have no other test beside.
+/// It applies to all threads: make arenas while it lives, drop them before it, and run no other test in the
+/// process.
 ///
 /// ```
 /// use pagepool::testing::SystemPage;

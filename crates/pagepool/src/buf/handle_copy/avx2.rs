@@ -2,7 +2,7 @@
 //!
 //! What   a register holds two handles: pool, bits, pool, bits. Bits are a page number that fills 64 bits for
 //!        a whole page, and negative for everything else.
-//! Cost   a buffer: 1.5 instructions to write, 1.6 to read, and the loops.
+//! Cost   per handle: 1.5 instructions to write, 1.75 to read, and the loops.
 
 // UNSAFETY: handles and page numbers are loaded and stored as vectors.
 #![expect(unsafe_code)]

@@ -3,9 +3,10 @@
 //! What   per node and order a stack of page numbers, last in first out, so that bulk requests are a copy;
 //!        below them [`Buddy`]. A request that neither satisfies may pour the node's stacks into the buddy,
 //!        so that idle pages of one order can become pages of another.
-//! Pour   moving a page there and back costs ten times what taking it does, so a pour that served nobody is
-//!        remembered, and requests that it would have served no better are refused with nothing moved:
-//!        always while no page has come back since; and for a while after that, as [`Vain`] says.
+//! Pour   stacks are emptied into the buddy, which coalesces pages. To move a page there and back costs ten
+//!        times what it costs to take one. So a pour that served nobody is remembered, and requests that
+//!        another pour would not serve either are refused, with nothing moved: as long as no page comes
+//!        back, and for a while after that, as [`Vain`] says.
 //! Who    any thread. The lock is never held while foreign code runs or memory is faulted in.
 //! I1     a page is in a stack, in the buddy, or out. Builds with debug assertions keep a byte per page that
 //!        says which are out, and refuse a page that comes back twice.
@@ -102,11 +103,11 @@ fn copy(to: &mut [PageIdx], from: &[PageIdx]) {
 
 /// A pour that served nobody, and what has happened since.
 ///
-/// What is promised to a request that only pages in stacks could serve, if they were merged:
-/// * It is refused for good, with nothing moved, while no page has come back.
-/// * It is served at once if a block's worth of pages more is free than at any pour in vain since one that
-///   served, if at most [`POUR_AT_ONCE`] entries must move, if the asker is [thorough](Search::Thorough), or
-///   if a pool waits for pages of this area.
+/// For a request that could be served only by merging pages of the stacks:
+/// * It is refused, with nothing moved, while no page has come back since the pour.
+/// * It pours at once in four cases: there are more free pages, by a block's worth, than at any pour in vain
+///   since the last that served; at most [`POUR_AT_ONCE`] entries must move; the caller is
+///   [thorough](Search::Thorough); or a pool waits for pages of this area.
 /// * Otherwise it pays first: each refusal, and each [`RETURNS_PER_ENTRY`] pages that come back, move one
 ///   entry. So it is refused at most as many times as the stacks have entries (about 2,000), and moving costs
 ///   a request or a return no more than that.

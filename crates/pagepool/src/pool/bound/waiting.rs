@@ -5,9 +5,9 @@
 //! How    a poll tries; then it leaves its waker with the wake-up and takes back the signal that stands, in
 //!        one step, and tries again, which arms the wake-up before its last look (refill.rs, `last_look`). So
 //!        a page is found, or its returner finds the waker.
-//! Home   a return into the cache, on the owner's own thread, looks for nobody who waits, and other tasks
-//!        there drop buffers all the same. So while a task waits the owner word names nobody, and the
-//!        thread's returns go by lane or ring, as those of any other.
+//! Cache  other tasks on the owner's thread drop buffers while this one waits, and a return into the cache
+//!        wakes nobody. So while a task waits, the owner word names nobody, and that thread returns through
+//!        lane or ring, as any other.
 //! Cost   where nobody waits: nothing. A poll that finds nothing takes a short lock twice.
 
 use std::fmt;
