@@ -1462,7 +1462,7 @@ int pagepool_buf_set_tag(struct pagepool *pool, struct pagepool_buf *buf, int ta
  * Returns the event descriptor of a pool with `wakeup`, for poll(2) or epoll(7) beside the device's. After
  * an allocation failed, or fewer than `low_water` pages were available, it becomes readable with the next
  * page: one that another thread returns, or one that comes back to the arena. It stays readable until
- * pagepool_acknowledge_wake; one who waits for its edge (EPOLLET) must acknowledge each signal.
+ * pagepool_acknowledge_wake. If you poll it edge-triggered (EPOLLET), acknowledge each signal.
  *
  * Thread: owner.
  * Ownership: the descriptor is the pool's, which closes it when it is destroyed.
@@ -1474,7 +1474,8 @@ int pagepool_wake_fd(struct pagepool *pool);
 
 /**
  * Clears the event descriptor after it woke the owner, so that the owner can sleep on it again. Call it
- * before allocating: the next allocation that fails arms the descriptor. While a signal stands, none does.
+ * before allocating: the next allocation that fails arms the descriptor. While a signal is pending, none
+ * does.
  *
  * Thread: owner.
  * Errors: -EPERM on another thread. -EINVAL, -ESTALE for a bad handle.

@@ -118,7 +118,7 @@ fn alloc_packed_counts_as_alloc_bulk_does() {
 }
 
 #[test]
-fn the_pool_lives_until_the_last_packed_buffer_is_dropped_and_its_short_name_is_used_again() {
+fn the_pool_lives_until_the_last_packed_buffer_is_dropped() {
     for _ in 0..3 {
         let pool = pool(4);
         let late = pool.alloc_page().unwrap().pack().unwrap();

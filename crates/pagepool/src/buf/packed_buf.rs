@@ -19,6 +19,7 @@ use crate::buf::batch::{Batch, put_elsewhere, put_here};
 use crate::buf::bulk::put_parted;
 use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
+use crate::buf::raw_buf::LINE_SHIFT;
 use crate::mem::page::{MAX_PAGES, PAGE_SHIFT, PageIdx};
 use crate::returns::pool_core::PoolPtr;
 use crate::returns::short_name::pool_at;
@@ -27,9 +28,7 @@ use crate::returns::short_name::pool_at;
 const PART_SHIFT: u32 = 30;
 /// Where the pool's place begins.
 const POOL_SHIFT: u32 = 48;
-/// log2 of the bytes in which parts are counted: a cache line.
-const LINE_SHIFT: u32 = 6;
-/// Of the part: the length of a fragment in lines, 12 bits; 0 for a whole page.
+/// Of the part, which is counted in cache lines: the length of a fragment, 12 bits; 0 for a whole page.
 const LINES_BITS: u32 = 12;
 const LINES_MASK: u32 = (1 << LINES_BITS) - 1;
 /// The part of a page whose record must be looked up when it returns.

@@ -20,7 +20,7 @@ use crate::mem::page::{PAGE_SHIFT, PageIdx};
 use crate::returns::pool_core::{PoolCore, PoolPtr};
 
 /// log2 of the bytes that one bit stands for.
-const LINE_SHIFT: u32 = 6;
+pub(crate) const LINE_SHIFT: u32 = 6;
 
 /// Bytes that one bit stands for: of two buffers in one such line, neither has a raw form.
 pub(crate) const LINE: usize = 1 << LINE_SHIFT;

@@ -330,12 +330,6 @@ impl Lane {
         self.peek().is_none()
     }
 
-    /// The oldest message, left where it is.
-    #[inline(always)]
-    pub(crate) fn peek(&self) -> Option<Message> {
-        self.consumer.slots.message(self.consumer.at.load(Ordering::Relaxed))
-    }
-
     /// Counts pages that the owner took out.
     #[inline(always)]
     pub(crate) fn count_taken(&self, n: u64) {
@@ -373,11 +367,6 @@ impl Lane {
         self.producer.flags.load(Ordering::Relaxed) & DETACHED != 0
     }
 
-    /// Slots.
-    pub(crate) fn capacity(&self) -> usize {
-        self.consumer.slots.mask + 1
-    }
-
     /// Pages ever pushed; readable by anyone.
     pub(crate) fn pages_pushed(&self) -> u64 {
         self.producer.pages.read()
@@ -398,6 +387,15 @@ impl Drop for Lane {
 }
 
 impl MessageQueue for Lane {
+    #[inline(always)]
+    fn peek(&self) -> Option<Message> {
+        self.consumer.slots.message(self.consumer.at.load(Ordering::Relaxed))
+    }
+
+    fn capacity(&self) -> usize {
+        self.consumer.slots.mask + 1
+    }
+
     /// For the owner, or in [`Lane::take_all`] once the pool has ended.
     #[inline(always)]
     fn pop(&self) -> Option<Message> {

@@ -47,8 +47,14 @@ impl Message {
 
 /// What the owner drains: a lane or the ring.
 pub(crate) trait MessageQueue {
+    /// The oldest message, left where it is.
+    fn peek(&self) -> Option<Message>;
+
     /// Takes the oldest message.
     fn pop(&self) -> Option<Message>;
+
+    /// Messages that it has room for.
+    fn capacity(&self) -> usize;
 
     /// Takes messages of whole pages, as page numbers, while they last and `space` does; stops before a
     /// fragment. Says how many. What it writes to `space` behind those means nothing.

@@ -69,18 +69,6 @@ impl ReturnRing {
         self.peek().is_none()
     }
 
-    /// The oldest message, left where it is.
-    #[inline]
-    pub(crate) fn peek(&self) -> Option<Message> {
-        let bits = self.slots.get(self.next())?.load(Ordering::Acquire).checked_sub(1)?; // pairs with push()
-        Some(Message::from_bits(bits))
-    }
-
-    /// Slots.
-    pub(crate) fn capacity(&self) -> usize {
-        self.slots.len()
-    }
-
     /// Where the consumer looks next: 0 in a ring without slots.
     #[inline(always)]
     fn next(&self) -> usize {
@@ -95,6 +83,16 @@ impl ReturnRing {
 }
 
 impl MessageQueue for ReturnRing {
+    #[inline]
+    fn peek(&self) -> Option<Message> {
+        let bits = self.slots.get(self.next())?.load(Ordering::Acquire).checked_sub(1)?; // pairs with push()
+        Some(Message::from_bits(bits))
+    }
+
+    fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
     /// For the owner, or for who ends the pool.
     #[inline]
     fn pop(&self) -> Option<Message> {

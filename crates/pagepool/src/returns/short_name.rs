@@ -82,6 +82,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_place_that_was_given_back_leads_nowhere_and_is_used_again() {
+        let mut last = 0;
+        for _ in 0..70_000 {
+            let name = ShortName::take();
+            last = name.number();
+            assert_ne!(last, 0, "all places are taken, though each was given back");
+            name.lead_to(NonNull::from(&last).cast());
+            assert!(!pool_at(last).is_null());
+        }
+        assert!(usize::from(last) < POOLS.len());
+    }
+
+    #[test]
     fn each_place_is_one_pools_at_a_time() {
         let mut free = FreeSlots { used: 0, given_back: Vec::new() };
         let taken: HashSet<_> = std::iter::from_fn(|| free.take()).collect();

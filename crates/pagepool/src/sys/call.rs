@@ -19,7 +19,20 @@ fn membarrier_command(command: libc::c_int) -> libc::c_long {
 /// and refuse the call.
 pub(crate) fn membarrier_works() -> io::Result<()> {
     checked(membarrier_command(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))?;
-    checked(membarrier_command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)).map(drop)
+    fence_on_all()
+}
+
+/// The call, asked for again while the kernel has no memory for it.
+fn fence_on_all() -> io::Result<()> {
+    let mut done = checked(membarrier_command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED));
+    for _ in 1..FENCE_TRIES {
+        if !done.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENOMEM)) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        done = checked(membarrier_command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED));
+    }
+    done.map(drop)
 }
 
 /// How often a fence is asked for while the kernel has no memory for its list of CPUs, a millisecond apart.
@@ -30,12 +43,8 @@ const FENCE_TRIES: u32 = 1000;
 /// A filter that is installed later may refuse the call. Nothing can take its place: the TLB shootdown of
 /// `mprotect` sends no IPI where it is a broadcast (arm64; AMD's INVLPGB from Linux 6.15).
 pub(crate) fn membarrier() {
-    for _ in 0..FENCE_TRIES {
-        let Err(error) = checked(membarrier_command(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)) else { return };
-        if error.raw_os_error() != Some(libc::ENOMEM) {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(1));
+    if fence_on_all().is_ok() {
+        return;
     }
     // Going on without the fence could free memory that another thread still writes.
     eprintln!("pagepool: membarrier failed: {MEMBARRIER_REMEDY}");

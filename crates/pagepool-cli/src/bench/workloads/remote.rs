@@ -115,6 +115,10 @@ fn filled() -> Result<Bound, String> {
     Ok(pool)
 }
 
+fn is_a_burst(got: usize) {
+    assert_eq!(got, BURST, "the arena has more pages than the workload holds");
+}
+
 /// Handles, one by one.
 pub fn singly<const TOUCH: bool>() -> Result<Ready, String> {
     ready::<TOUCH, PageBuf>(|pool, burst| burst.extend((0..BURST).map(|_| pools::page(pool))), Vec::clear)
@@ -122,11 +126,7 @@ pub fn singly<const TOUCH: bool>() -> Result<Ready, String> {
 
 /// Handles, in bulk.
 pub fn in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
-    let allocate = |pool: &Bound, burst: &mut Vec<_>| {
-        let got = pool.alloc_bulk(burst, BURST);
-        assert_eq!(got, BURST, "the arena has more pages than the workload holds");
-    };
-    ready::<TOUCH, PageBuf>(allocate, put_bulk)
+    ready::<TOUCH, PageBuf>(|pool, burst| is_a_burst(pool.alloc_bulk(burst, BURST)), put_bulk)
 }
 
 /// Packed buffers, one by one.
@@ -137,11 +137,7 @@ pub fn packed_singly<const TOUCH: bool>() -> Result<Ready, String> {
 
 /// Packed buffers, in bulk.
 pub fn packed_in_bulk<const TOUCH: bool>() -> Result<Ready, String> {
-    let allocate = |pool: &Bound, burst: &mut Vec<_>| {
-        let got = pool.alloc_packed(burst, BURST);
-        assert_eq!(got, BURST, "the arena has more pages than the workload holds");
-    };
-    ready::<TOUCH, PackedBuf>(allocate, put_packed)
+    ready::<TOUCH, PackedBuf>(|pool, burst| is_a_burst(pool.alloc_packed(burst, BURST)), put_packed)
 }
 
 /// Batches of 32 that stay where they are: a ring to the second core has the full ones, another one back the

@@ -15,9 +15,7 @@
 // UNSAFETY: the owner's state is reached through its owner cells.
 #![expect(unsafe_code)]
 
-use crate::home::lane::Lane;
 use crate::home::message::{Message, MessageQueue};
-use crate::home::ring::ReturnRing;
 use crate::mem::page::PageIdx;
 use crate::pool::bound::Bound;
 use crate::pool::pool_ref::{PoolRef, inflight};
@@ -116,32 +114,6 @@ impl PoolRef {
     }
 }
 
-/// A queue of messages that can be looked into.
-trait IdleQueue: MessageQueue {
-    /// The oldest message, left where it is.
-    fn oldest(&self) -> Option<Message>;
-    /// Slots.
-    fn size(&self) -> usize;
-}
-
-impl IdleQueue for Lane {
-    fn oldest(&self) -> Option<Message> {
-        self.peek()
-    }
-    fn size(&self) -> usize {
-        self.capacity()
-    }
-}
-
-impl IdleQueue for ReturnRing {
-    fn oldest(&self) -> Option<Message> {
-        self.peek()
-    }
-    fn size(&self) -> usize {
-        self.capacity()
-    }
-}
-
 /// The idle pages of a pool that shrinks, and those that are on their way out.
 struct IdlePages<'a> {
     bound: &'a Bound,
@@ -199,10 +171,10 @@ impl<'a> IdlePages<'a> {
 
     /// Takes pages out while there are too many, and fragments as they come; adds to `pages` how many
     /// messages were pages. Other threads may go on pushing: a queue is emptied once.
-    fn drain(&mut self, queue: &impl IdleQueue, pages: &mut usize) {
-        for _ in 0..queue.size() {
+    fn drain(&mut self, queue: &impl MessageQueue, pages: &mut usize) {
+        for _ in 0..queue.capacity() {
             let leaves = |message: Message| message.is_frag() || self.too_many();
-            if !queue.oldest().is_some_and(leaves) {
+            if !queue.peek().is_some_and(leaves) {
                 return;
             }
             let Some(message) = queue.pop() else { return };
