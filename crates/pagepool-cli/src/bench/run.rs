@@ -155,9 +155,13 @@ mod tests {
 
     /// A workload whose repetitions touch new memory, or do not.
     fn faulting(faults: bool) -> Result<Ready, String> {
+        const MAPPED_ANEW: usize = 64 << 20; // glibc reuses what was freed of anything up to 32 MiB
+        const HUGE_PAGE: usize = 2 << 20; // one fault each, whatever the size of a page
         let body = move |_| {
             if faults {
-                std::hint::black_box(vec![1u8; 1 << 18].leak());
+                let mut fresh = vec![0u8; MAPPED_ANEW];
+                fresh.iter_mut().step_by(HUGE_PAGE).for_each(|byte| *byte = 1);
+                std::hint::black_box(&fresh);
             }
         };
         still().map(|ready| Ready { body: Body::OneCore(Box::new(body)), ..ready })
