@@ -19,6 +19,7 @@ pub(crate) mod egress;
 pub(crate) mod handler;
 pub(crate) mod handoff;
 mod port;
+mod rota;
 pub(crate) mod stack;
 mod stats;
 
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use pagepool::{Bound, ETH_HEADER, Error, XdpBuff, XdpFrame, XdpFrameBulk, put_packets};
 
-use crate::device::{Device, TxQueue, Wake};
+use crate::device::{Calls, Device, TxQueue, Wake};
 use crate::error::{parameter, within};
 use crate::sys::event::Sleep;
 pub use cycles::PartCycles;
@@ -35,6 +36,7 @@ use egress::{Egress, PathStats};
 use handler::{Action, Ingress, PacketHandler, PortId};
 use handoff::{HandoffRx, HandoffTx};
 use port::Port;
+use rota::Rota;
 use stack::{NoStack, Stack};
 pub use stats::ForwardStats;
 
@@ -89,6 +91,7 @@ enum PortRoute {
 #[derive(Debug)]
 pub struct Forwarder<P, S = NoStack> {
     ports: Vec<Port>,
+    rota: Rota,
     routes: Vec<PortRoute>,
     handler: P,
     stack: S,
@@ -116,6 +119,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     pub fn with_stack(handler: P, stack: S) -> Self {
         Self {
             ports: Vec::new(),
+            rota: Rota::default(),
             routes: Vec::new(),
             handler,
             stack,
@@ -144,8 +148,11 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// wait for its transmit ring as that has slots; what is more is dropped, and counted.
     pub fn add_port(&mut self, device: Box<dyn Device>, pool: Bound) -> PortId {
         let id = self.next_id();
-        self.routes.push(PortRoute::Here(self.ports.len()));
-        self.ports.push(Port::new(id, device, pool, self.budget));
+        let at = self.ports.len();
+        self.routes.push(PortRoute::Here(at));
+        let mut port = Port::new(id, device, pool, self.budget);
+        self.rota.add(&mut port, at);
+        self.ports.push(port);
         id
     }
 
@@ -166,24 +173,53 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         Ok(())
     }
 
-    /// One round over all ports. Says how many packets moved in it, of all that were received, handed over,
-    /// sent and taken back; 0 is a reason to [`wait`](Self::wait).
+    /// One round over the ports. Says how many packets moved in it, of all that were received, handed over,
+    /// sent and taken back; 0 is a reason to [`wait`](Self::wait), for then every port was asked.
+    ///
+    /// A port that moved nothing for 8 rounds, and has nothing to send, rests while others are busy: it is
+    /// asked again after 32 rounds or 512 packets that were forwarded, and whenever nothing moves anywhere.
     pub fn poll(&mut self) -> usize {
         put_packets(&mut self.ended); // not empty only if a stack panicked
-        self.meter.start(&self.ports);
-        let mut moved = self.ports.iter_mut().map(|port| port.complete(&mut self.done)).sum();
-        self.meter.lap(LoopPart::Transmit, moved, &self.ports);
-        self.done.flush(); // before anything is received: these are the next buffers
-        self.meter.lap(LoopPart::Return, moved, &self.ports);
-        for at in 0..self.ports.len() {
-            moved += self.take_handed_over(at);
-            moved += self.receive(at);
-            moved += self.transmit();
+        let all_asked = self.rota.begin(&mut self.ports);
+        let mut moved = self.round();
+        if moved == 0 && !all_asked {
+            self.rota.wake_all(&mut self.ports);
+            moved = self.round();
+        }
+        self.rota.end(&mut self.ports, moved);
+        self.ring();
+        moved
+    }
+
+    /// Asks each port that does not rest.
+    fn round(&mut self) -> usize {
+        self.meter.start(&mut self.ports, self.rota.all_asked());
+        let mut moved = self.complete();
+        moved += self.transmit();
+        let mut number = 0;
+        while let Some(at) = self.rota.asked(number) {
+            let came = self.take_handed_over(at) + self.receive(at);
+            if came > 0 {
+                moved += came + self.transmit();
+            }
+            number += 1;
         }
         let refused = self.done.len();
         self.done.flush();
-        self.meter.lap(LoopPart::Return, refused, &self.ports);
-        self.ring();
+        self.meter.lap(LoopPart::Return, refused);
+        moved
+    }
+
+    /// Takes back what was sent, for its buffers are the next to be received into.
+    fn complete(&mut self) -> usize {
+        let Self { ports, rota, meter, done, .. } = self;
+        let asked = rota.all_asked();
+        let moved = asked.iter().map(|&at| ports[at].complete(done)).sum();
+        meter.lap_with_calls(LoopPart::Transmit, moved, || {
+            asked.iter().fold(Calls::default(), |sum, &at| sum + ports[at].new_calls())
+        });
+        done.flush();
+        meter.lap(LoopPart::Return, moved);
         moved
     }
 
@@ -204,14 +240,14 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// one that was redirected there; gives it back if as many wait as may, if the port's device is gone, or
     /// if there is none.
     pub fn send(&mut self, port: PortId, frame: XdpFrame) -> Result<(), XdpFrame> {
-        match self.place(port) {
-            Some(at) => self.ports[at].send_on(frame),
-            None => Err(frame),
-        }
+        let Some(at) = self.place(port) else { return Err(frame) };
+        let sent = self.ports[at].send_on(frame);
+        self.rota.rouse(&mut self.ports[at], at);
+        sent
     }
 
     /// Turns the measuring of [`cycles`](Self::cycles) on or off, from the next round on. Off by default: it
-    /// costs some 4 cycles of each packet in full bursts of 64.
+    /// costs some 4 cycles of each packet in full bursts of 64. [`sample`](Self::sample) costs less.
     ///
     /// ```
     /// # use pagepool::{Arena, ArenaParams, XdpBuff, Pool, PoolParams};
@@ -233,7 +269,20 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn measure(&mut self, on: bool) {
-        self.meter.on = on;
+        self.sample(u32::from(on));
+    }
+
+    /// Measures one round in about `rounds`, from the next one on, which is measured: 1 is every round, 0
+    /// none. What [`cycles`](Self::cycles) says is of these rounds alone: divide by their packets.
+    ///
+    /// ```
+    /// # use pagepool::XdpBuff;
+    /// # use pagepool_net::{Action, Forwarder, Ingress};
+    /// let mut forwarder = Forwarder::new(|_: &mut XdpBuff, _: Ingress| Action::Drop);
+    /// forwarder.sample(16); // a sixteenth of the cost
+    /// ```
+    pub fn sample(&mut self, rounds: u32) {
+        self.meter.sample(rounds.min(1 << 16));
     }
 
     /// Where the time went while it was measured. All zero if it never was.
@@ -250,6 +299,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
     /// second, and more often while it sends. A loop that never waits calls it with a timeout of zero now and
     /// then, to have devices that went away closed.
     pub fn wait(&mut self, timeout: Duration) -> Wake {
+        self.rota.sweep_next();
         let alone = self.ports.len() == 1 && !self.ports[0].has_inlets();
         if alone {
             return self.ports[0].wait(timeout);
@@ -351,19 +401,26 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
             return 0;
         }
         let n = self.ports[at].take_handed_over(&mut self.done, self.budget);
-        self.meter.lap(LoopPart::Transmit, n, &self.ports);
+        self.rota.rouse(&mut self.ports[at], at);
+        self.meter.lap(LoopPart::Transmit, n);
         n
     }
 
     /// What waits for any device goes there, as far as that has room.
     fn transmit(&mut self) -> usize {
-        let (mut moved, mut sent) = (0, 0);
-        for port in &mut self.ports {
-            let (taken, completed) = port.transmit(&mut self.done);
+        let Self { ports, rota, meter, done, .. } = self;
+        let (mut moved, mut sent, mut calls) = (0, 0, Calls::default());
+        rota.send_queued(ports, |port| {
+            let (taken, completed) = port.transmit(done);
             (moved, sent) = (moved + taken + completed, sent + taken);
+            if meter.is_on() {
+                calls = calls + port.new_calls();
+            }
+        });
+        if sent + moved > 0 || calls != Calls::default() {
+            meter.lap_with_calls(LoopPart::Transmit, moved, || calls);
+            meter.sent(sent);
         }
-        self.meter.lap(LoopPart::Transmit, moved, &self.ports);
-        self.meter.sent(sent);
         moved
     }
 
@@ -373,7 +430,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         let mut received = std::mem::take(&mut self.received);
         received.reserve_exact(self.budget); // allocates only if a handler panicked: the vector went along
         let n = self.ports[at].receive(&mut received, self.budget);
-        self.meter.lap(LoopPart::Receive, n, &self.ports);
+        self.meter.lap_with_calls(LoopPart::Receive, n, || self.ports[at].new_calls());
         let mut sent = 0;
         if n > 0 {
             let all_end = self.judge(at, &mut received);
@@ -381,9 +438,9 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
                 sent = self.send_burst(at, &mut received);
                 self.carry_out(at, &mut received);
             }
-            self.meter.lap(LoopPart::Handle, n, &self.ports);
+            self.meter.lap(LoopPart::Handle, n);
             put_packets(if all_end { &mut received } else { &mut self.ended });
-            self.meter.lap(LoopPart::Return, n, &self.ports);
+            self.meter.lap(LoopPart::Return, n);
             self.meter.received(n);
         }
         self.received = received;
@@ -438,14 +495,15 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         if self.verdicts.iter().any(|verdict| *verdict != self.verdicts[0]) {
             return 0;
         }
-        self.meter.lap(LoopPart::Handle, packets.len(), &self.ports);
+        self.meter.lap(LoopPart::Handle, packets.len());
         let all = packets.len();
         let sent = self.ports[to].send_burst(packets, back);
+        self.rota.rouse(&mut self.ports[to], to);
         if !back && packets.is_empty() {
             self.ports[at].stats.redirect_out += all as u64;
         }
         self.verdicts.truncate(packets.len()); // none is left to be carried out, or all are
-        self.meter.lap(LoopPart::Transmit, sent, &self.ports);
+        self.meter.lap_with_calls(LoopPart::Transmit, sent, || self.ports[to].new_calls());
         self.meter.sent(sent);
         sent
     }
@@ -462,6 +520,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
                     if let Err(packet) = self.ports[at].send_back(packet) {
                         self.ended.push(packet);
                     }
+                    self.rota.rouse(&mut self.ports[at], at);
                 }
                 Action::Redirect(to) => self.redirect(at, packet, to),
             }
@@ -495,7 +554,11 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.ports[at].stats.redirect_out += 1;
         let frame = XdpFrame::from(packet);
         let sent = match route {
-            PortRoute::Here(to) => self.ports[*to].send_on(frame),
+            PortRoute::Here(to) => {
+                let sent = self.ports[*to].send_on(frame);
+                self.rota.rouse(&mut self.ports[*to], *to);
+                sent
+            }
             PortRoute::There(outlet) => {
                 let handed = outlet.push(frame);
                 self.ports[at].stats.handoff_full += u64::from(handed.is_err());

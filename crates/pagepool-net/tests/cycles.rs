@@ -95,6 +95,24 @@ fn what_another_thread_hands_over_is_part_of_sending() {
 }
 
 #[test]
+fn a_sample_is_of_whole_rounds_and_of_about_as_many_as_was_said() {
+    let (mut forwarder, _, mut wire) = bed(Action::Tx);
+    forwarder.sample(16);
+    let rounds = 16_000;
+    for _ in 0..rounds {
+        (0..3).for_each(|_| assert!(wire.deliver(&[7; 60])));
+        assert!(forwarder.poll() >= 6);
+        while wire.take(|_| ()) {}
+    }
+    let spent = forwarder.cycles();
+    assert_eq!((spent.rx_packets, spent.tx_packets), (3 * spent.rx_bursts, 3 * spent.rx_bursts), "whole");
+    assert!((800..=1200).contains(&spent.rx_bursts), "one in 16 of {rounds}: {spent:?}");
+    forwarder.sample(0);
+    assert!(wire.deliver(&[7; 60]) && forwarder.poll() > 0);
+    assert_eq!(forwarder.cycles(), spent);
+}
+
+#[test]
 fn system_calls_are_apart() {
     if let Some(why) = veth::missing() {
         return println!("SKIP system_calls_are_apart: {why}");

@@ -21,6 +21,8 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(50);
 const ROUNDS: u32 = 32;
 /// Pauses after an empty round, so that the producer of the rings has their cache lines to itself.
 const PAUSES: u32 = 8;
+/// Of how many rounds about one is measured.
+const SAMPLE: u32 = 16;
 /// Empty rounds before a thread sleeps.
 const PATIENCE: u32 = 64;
 
@@ -126,7 +128,7 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
             ports.push(forwarder.add_port(device, pool));
         }
         let _ = forwarder.set_budget(self.burst); // fails for no number like these
-        forwarder.measure(self.measure);
+        forwarder.sample(if self.measure { SAMPLE } else { 0 });
         forwarder.poll(); // fills the receive rings
         let (source, thread, nap) = (self.source, self.thread, self.nap);
         let mut polling = Polling { forwarder, ports, source, thread, nap, state };

@@ -168,6 +168,14 @@ pub struct Calls {
     pub ticks: u64,
 }
 
+impl std::ops::Add for Calls {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { count: self.count + other.count, ticks: self.ticks + other.ticks }
+    }
+}
+
 impl Calls {
     /// Makes a system call, and counts it.
     #[inline]

@@ -8,8 +8,11 @@ use super::egress::Egress;
 use super::handler::PortId;
 use super::handoff::HandoffRx;
 use super::stats::ForwardStats;
-use crate::device::{Armed, Device, DeviceExt, TxQueue, Wake};
+use crate::device::{Armed, Calls, Device, DeviceExt, TxQueue, Wake};
 use crate::sys::event::Sleep;
+
+/// Rounds in which a port moved nothing before it rests.
+const REST_AFTER: u8 = 8;
 
 /// The order matters: the device gives back what it has before the mappings go, and both before the pool.
 #[derive(Debug)]
@@ -22,6 +25,15 @@ pub(super) struct Port {
     pub(super) egress: Egress,
     inlets: Vec<HandoffRx>,
     gone: bool,
+    /// Frames that the device took and has not given back.
+    on_ring: usize,
+    /// Rounds in a row in which nothing moved.
+    fruitless: u8,
+    /// Whether it is in the lists of the [`Rota`](super::rota::Rota).
+    pub(super) is_awake: bool,
+    pub(super) is_queued: bool,
+    /// The device's calls when it was last asked for them.
+    called: Calls,
     pub(super) stats: ForwardStats,
     pub(super) pool: Bound,
 }
@@ -38,6 +50,11 @@ impl Port {
             device,
             inlets: Vec::new(),
             gone: false,
+            on_ring: 0,
+            fruitless: 0,
+            is_awake: false,
+            is_queued: false,
+            called: Calls::default(),
             stats: ForwardStats::default(),
             pool,
         }
@@ -55,14 +72,50 @@ impl Port {
 
     /// Takes back what was sent: all of it, so that a slow round is not followed by a full ring.
     pub(super) fn complete(&mut self, done: &mut XdpFrameBulk) -> usize {
-        if self.gone { 0 } else { self.device.complete(done, usize::MAX) }
+        if self.gone { 0 } else { self.take_back(done) }
+    }
+
+    #[inline]
+    fn take_back(&mut self, done: &mut XdpFrameBulk) -> usize {
+        let back = self.device.complete(done, usize::MAX);
+        if back > 0 {
+            self.fruitless = 0;
+            self.on_ring = self.on_ring.saturating_sub(back);
+        }
+        back
+    }
+
+    /// Gives the device what waits; says how many it took.
+    #[inline]
+    fn give(&mut self) -> usize {
+        let taken = self.device.transmit(&mut self.waiting);
+        self.on_ring += taken;
+        taken
+    }
+
+    /// Whether it may be left out of rounds in which others are busy: it moved nothing for some rounds, and
+    /// has nothing to send.
+    pub(super) fn rests(&self) -> bool {
+        self.fruitless >= REST_AFTER && self.on_ring == 0 && self.waiting.is_empty() && self.inlets.is_empty()
+    }
+
+    /// The calls that its device made since this was last asked.
+    pub(super) fn new_calls(&mut self) -> Calls {
+        let (calls, before) = (self.device.state().calls, self.called);
+        self.called = calls;
+        Calls {
+            count: calls.count.saturating_sub(before.count),
+            ticks: calls.ticks.saturating_sub(before.ticks),
+        }
     }
 
     pub(super) fn receive(&mut self, into: &mut Vec<XdpBuff>, budget: usize) -> usize {
         if self.gone {
+            self.fruitless = REST_AFTER; // nothing ever comes
             return 0;
         }
         let received = self.device.receive(&self.pool, into, budget);
+        self.fruitless = if received > 0 { 0 } else { self.fruitless.saturating_add(1) };
         self.stats.rx += received as u64;
         received
     }
@@ -105,7 +158,7 @@ impl Port {
             self.egress.reused(packets.len());
         }
         self.waiting.push_burst(packets);
-        self.device.transmit(&mut self.waiting)
+        self.give()
     }
 
     /// Whether one more frame may be queued; counts it if not. Called before a frame is copied.
@@ -156,14 +209,14 @@ impl Port {
         if self.gone || self.waiting.is_empty() {
             return (0, 0);
         }
-        let (mut sent, mut completed) = (self.device.transmit(&mut self.waiting), 0);
+        let (mut sent, mut completed) = (self.give(), 0);
         while !self.waiting.is_empty() {
-            let back = self.device.complete(done, usize::MAX);
+            let back = self.take_back(done);
             if back == 0 {
                 break;
             }
             completed += back;
-            sent += self.device.transmit(&mut self.waiting);
+            sent += self.give();
         }
         (sent, completed)
     }

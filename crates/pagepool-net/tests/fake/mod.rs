@@ -24,6 +24,8 @@ pub struct Wire {
     /// Nothing that is on the transmit ring is ever sent.
     pub stuck: bool,
     pub dead: bool,
+    /// Calls of `receive`, `transmit`, `complete` and `state` so far.
+    pub asked: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -158,6 +160,7 @@ impl Device for FakeNic {
     fn receive(&mut self, pool: &Bound, into: &mut Vec<XdpBuff>, budget: usize) -> usize {
         let most = budget.min(into.capacity() - into.len());
         let mut wire = self.hand.wire();
+        wire.asked += 1;
         if wire.dead {
             return 0;
         }
@@ -170,6 +173,7 @@ impl Device for FakeNic {
     }
 
     fn transmit(&mut self, queue: &mut TxQueue) -> usize {
+        self.hand.wire().asked += 1;
         let mut sent = queue.burst().map_or(0, |packets| self.transmit_packets(packets));
         while self.tx.len() < self.info.tx_ring && !self.hand.wire().dead {
             let Some(frame) = queue.front() else { break };
@@ -186,6 +190,7 @@ impl Device for FakeNic {
     }
 
     fn complete(&mut self, done: &mut XdpFrameBulk, budget: usize) -> usize {
+        self.hand.wire().asked += 1;
         let still = |wire: MutexGuard<'_, Wire>| wire.stuck || wire.dead;
         let n = if still(self.hand.wire()) { 0 } else { budget.min(self.tx.len()) };
         for _ in 0..n {
@@ -198,6 +203,7 @@ impl Device for FakeNic {
     }
 
     fn state(&self) -> QueueState {
+        self.hand.wire().asked += 1;
         QueueState { tx_room: self.info.tx_ring - self.tx.len(), calls: Calls::default() }
     }
 
