@@ -8,6 +8,7 @@
 //! * [`TcpTransfer`]: a transfer between the TCP of two namespaces, every byte checked.
 //! * [`FrameSocket`] and [`FrameGenerator`]: raw frames, one by one, or as many as the kernel can make.
 //! * [`NumberedFrames`] and [`Tally`]: frames that carry a number and a checksum, and what arrived of them.
+//! * [`guest`]: Linux guests under QEMU, for other kernels, cards and memory nodes than this machine has.
 //! * [`link`]: the netlink and ethtool clients of `pagepool-net`, whose types appear here.
 //!
 //! **No traffic leaves the namespaces.** Their links are veth pairs whose ends lie in namespaces of this
@@ -21,12 +22,13 @@
 //! and a socket stays in the namespace that it was opened in, whichever thread uses it. All types may be sent
 //! to other threads.
 //!
-//! Requires `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`, as root has them;
+//! Namespaces require `CAP_SYS_ADMIN` and `CAP_NET_ADMIN`, as root has them;
 //! [`NetError::is_permission`](link::NetError::is_permission) tells that they are missing.
 
 mod coalesce;
 mod frame_generator;
 mod frame_socket;
+pub mod guest;
 mod namespace;
 mod numbered;
 mod skip;

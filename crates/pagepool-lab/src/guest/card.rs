@@ -1,0 +1,151 @@
+//! A network card of a guest.
+
+use super::error::GuestError;
+
+/// What stands between a guest's cards and its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Iommu {
+    /// Nothing: a card reaches all memory.
+    None,
+    /// Intel's.
+    Intel,
+    /// The one of virtio.
+    Virtio,
+}
+
+/// A network card, with what QEMU is told of it. All cards of a wire hear each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuestCard {
+    model: String,
+    /// Options of QEMU's device.
+    options: Vec<String>,
+    node: Option<u32>,
+    wire: u32,
+}
+
+/// Models, and the driver of each in Linux.
+const MODELS: [(&str, &str); 5] = [
+    ("virtio", "virtio_net"),
+    ("virtio-legacy", "virtio_net"),
+    ("e1000e", "e1000e"),
+    ("igb", "igb"),
+    ("vmxnet3", "vmxnet3"),
+];
+
+impl GuestCard {
+    /// A card from its text: `MODEL[,OPTION...]`. `node=N` puts it on a bus of that memory node, `wire=N` on
+    /// another wire than 1; all other options are for QEMU.
+    ///
+    /// # Errors
+    ///
+    /// [`GuestError::Failed`] for a model that is not there, or a number that is none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use pagepool_lab::guest::GuestCard;
+    ///
+    /// assert_eq!(GuestCard::new("igb,node=1")?.driver(), "igb");
+    /// assert!(GuestCard::new("ne2000").is_err());
+    /// # Ok::<_, pagepool_lab::guest::GuestError>(())
+    /// ```
+    pub fn new(text: &str) -> Result<Self, GuestError> {
+        let mut parts = text.split(',');
+        let model = parts.next().unwrap_or_default().to_owned();
+        if !MODELS.iter().any(|(name, _)| *name == model) {
+            let names: Vec<_> = MODELS.iter().map(|(name, _)| *name).collect();
+            return Err(GuestError::Failed(format!("no card `{model}`; there are {}", names.join(", "))));
+        }
+        let mut card = Self { model, options: Vec::new(), node: None, wire: 1 };
+        for option in parts {
+            match option.split_once('=') {
+                Some(("node", number)) => card.node = Some(number_of("node", number)?),
+                Some(("wire", number)) => card.wire = number_of("wire", number)?,
+                _ => card.options.push(option.to_owned()),
+            }
+        }
+        Ok(card)
+    }
+
+    /// The module of Linux that drives it.
+    pub fn driver(&self) -> &'static str {
+        MODELS.iter().find(|(name, _)| *name == self.model).map_or("", |(_, driver)| driver)
+    }
+
+    /// QEMU's arguments for the card `number`, which is on `queues` queues of a tap if there are any.
+    pub(super) fn arguments(&self, number: usize, iommu: Iommu, queues: Option<u32>) -> Vec<String> {
+        let mut arguments = self.bus(number);
+        let mut device = self.device(number, iommu);
+        arguments.push("-netdev".into());
+        match queues {
+            Some(queues) => {
+                arguments.push(format!(
+                    "tap,id=net{number},ifname=guest0,script=no,downscript=no,vhost=off,queues={queues}"
+                ));
+                if queues > 1 && self.model == "virtio" {
+                    device += &format!(",mq=on,vectors={}", 2 * queues + 2);
+                }
+            }
+            None => arguments.push(format!("hubport,id=net{number},hubid={}", self.wire)),
+        }
+        arguments.extend(["-device".into(), device]);
+        arguments
+    }
+
+    /// A port of its own for each card, so that it is alone in its IOMMU group; igb refuses the root bus.
+    fn bus(&self, number: usize) -> Vec<String> {
+        let slot = format!("chassis={},slot={number}", number + 1);
+        let Some(node) = self.node else {
+            let port = format!("pcie-root-port,id=port{number},bus=pcie.0,{slot},addr={:#x}", 8 + number);
+            return vec!["-device".into(), port];
+        };
+        let bus = 64 + 16 * number;
+        let bridge = format!("pxb-pcie,id=pxb{number},bus=pcie.0,bus_nr={bus},numa_node={node}");
+        let port = format!("pcie-root-port,id=port{number},bus=pxb{number},{slot}");
+        vec!["-device".into(), bridge, "-device".into(), port]
+    }
+
+    fn device(&self, number: usize, iommu: Iommu) -> String {
+        let kind = match &*self.model {
+            "virtio" if iommu == Iommu::None => "virtio-net-pci,disable-legacy=on,disable-modern=off",
+            "virtio" => "virtio-net-pci,disable-legacy=on,disable-modern=off,iommu_platform=on",
+            "virtio-legacy" => "virtio-net-pci",
+            model => model,
+        };
+        // `init` renames interfaces by the last byte.
+        let mut device = format!("{kind},netdev=net{number},mac=52:54:00:00:00:{number:02x}");
+        for option in &self.options {
+            device += &format!(",{option}");
+        }
+        device + &format!(",bus=port{number}")
+    }
+}
+
+fn number_of(name: &str, text: &str) -> Result<u32, GuestError> {
+    text.parse().map_err(|_| GuestError::Failed(format!("a card's {name}={text} is no number")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_is_on_its_wire_and_its_node() {
+        let card = GuestCard::new("virtio,node=1,wire=2,mrg_rxbuf=off").expect("it is one");
+        let said = card.arguments(3, Iommu::Intel, None).join(" ");
+        assert!(said.contains("numa_node=1") && said.contains("hubid=2"), "{said}");
+        assert!(said.contains("iommu_platform=on") && said.contains("mrg_rxbuf=off,bus=port3"), "{said}");
+        let said = card.arguments(0, Iommu::None, Some(4)).join(" ");
+        assert!(
+            said.contains("queues=4") && said.contains("vectors=10") && !said.contains("iommu"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_card_that_is_none_is_refused() {
+        for text in ["", "ne2000", "virtio,node=x", "igb,wire="] {
+            assert!(GuestCard::new(text).is_err(), "{text}");
+        }
+    }
+}

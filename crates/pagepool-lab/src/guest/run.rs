@@ -1,0 +1,209 @@
+//! The life of a guest: QEMU is started, its channels are read until it ends, and it is ended in time.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::error::GuestError;
+use super::machine::{CHANNELS, Guest};
+
+/// How often QEMU is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How a guest ended.
+#[derive(Clone, Debug)]
+pub struct GuestEnd {
+    /// The exit status of the program; none if the guest did not come to its end, or not in time.
+    pub status: Option<i32>,
+    /// Whether the time was over.
+    pub late: bool,
+    /// What the kernel printed.
+    pub console: String,
+    /// How long all of it took.
+    pub took: Duration,
+}
+
+/// A folder that goes with the run.
+struct WorkFolder(PathBuf);
+
+impl WorkFolder {
+    fn new() -> Result<Self, GuestError> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed); // unique, that is all
+        let at = std::env::temp_dir().join(format!("guest-{}-{number}", std::process::id()));
+        fs::create_dir(&at).map_err(|error| GuestError::file("making", &at, &error))?;
+        Ok(Self(at))
+    }
+}
+
+impl Drop for WorkFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0); // a file that stays is in the temporary folder
+    }
+}
+
+/// QEMU, which does not outlive its run.
+struct Qemu(Child);
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.wait();
+    }
+}
+
+impl Guest {
+    /// Boots the guest and runs a program in it: a file of this machine, or a name in the guest. What it
+    /// prints goes to `out` and `err` as it comes.
+    ///
+    /// # Errors
+    ///
+    /// [`GuestError`] if the guest cannot be started. A guest that ends early is a [`GuestEnd`] without
+    /// status.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use pagepool_lab::guest::{Guest, GuestError, HostTools, KernelImage};
+    ///
+    /// # if std::env::var_os("GUEST_EXAMPLE").is_none() { return Ok(()) } // it downloads a kernel
+    /// let tools = HostTools::find()?;
+    /// let guest = Guest::new(tools.clone(), KernelImage::find(&tools, "6.1")?);
+    /// let mut said = Vec::new();
+    /// let end = guest.run(&["uname".into(), "-r".into()], &mut said, &mut std::io::sink())?;
+    /// assert_eq!(end.status, Some(0));
+    /// # Ok::<_, GuestError>(())
+    /// ```
+    pub fn run(
+        &self,
+        command: &[String],
+        out: &mut (dyn Write + Send),
+        err: &mut (dyn Write + Send),
+    ) -> Result<GuestEnd, GuestError> {
+        let started = Instant::now();
+        self.check()?;
+        let work = WorkFolder::new()?;
+        self.write_files(command, &work.0.join("initrd"))?;
+        let listeners = listen(&work.0)?;
+        let mut qemu = self.start(&work.0)?;
+        let deadline = started + self.timeout;
+        let mut status = None;
+        if let Some(channels) = accept(&listeners, &mut qemu, deadline) {
+            let (left, said) = read(channels, out, err, &mut qemu, deadline);
+            status = String::from_utf8_lossy(&said).trim().parse().ok();
+            self.unpack(&left)?;
+        }
+        drop(qemu);
+        let console = fs::read(work.0.join("console")).unwrap_or_default();
+        let console = String::from_utf8_lossy(&console).into_owned();
+        Ok(GuestEnd { status, late: Instant::now() >= deadline, console, took: started.elapsed() })
+    }
+
+    fn write_files(&self, command: &[String], to: &Path) -> Result<(), GuestError> {
+        let files = self.content(command)?;
+        let written = fs::File::create(to).map(std::io::BufWriter::new);
+        let written = written.and_then(|mut file| files.write(&mut file).and_then(|()| file.flush()));
+        written.map_err(|error| GuestError::file("writing", to, &error))
+    }
+
+    fn start(&self, work: &Path) -> Result<Qemu, GuestError> {
+        let qemu = &self.tools.qemu;
+        let child = Command::new(qemu)
+            .args(self.arguments(work))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(work.join("qemu")).map_or_else(|_| Stdio::null(), Stdio::from))
+            .spawn()
+            .map_err(|error| GuestError::file("starting", qemu, &error))?;
+        let mut qemu = Qemu(child);
+        // It refuses what it cannot do at once.
+        std::thread::sleep(LOOK);
+        if let Ok(Some(status)) = qemu.0.try_wait() {
+            let said = fs::read_to_string(work.join("qemu")).unwrap_or_default();
+            return Err(GuestError::Failed(format!("QEMU ended with {status}: {}", said.trim())));
+        }
+        Ok(qemu)
+    }
+
+    /// What the guest left in `/out` goes into its folder here.
+    fn unpack(&self, archive: &[u8]) -> Result<(), GuestError> {
+        let (Some(folder), false) = (&self.out, archive.is_empty()) else { return Ok(()) };
+        let failed = |error| GuestError::file("writing", folder, &error);
+        fs::create_dir_all(folder).map_err(failed)?;
+        let mut tar = Command::new("tar");
+        tar.arg("-x").arg("-C").arg(folder).stdin(Stdio::piped());
+        let mut child = tar.spawn().map_err(failed)?;
+        if let Some(mut input) = child.stdin.take() {
+            input.write_all(archive).map_err(failed)?;
+        }
+        child.wait().map(drop).map_err(failed)
+    }
+}
+
+fn listen(work: &Path) -> Result<Vec<UnixListener>, GuestError> {
+    let listen = |name: &&str| {
+        let at = work.join(name);
+        let listener =
+            UnixListener::bind(&at).and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
+        listener.map_err(|error| GuestError::file("listening on", &at, &error))
+    };
+    CHANNELS.iter().map(listen).collect()
+}
+
+/// The connections of QEMU, which makes them when it starts; none if it ends, or in time.
+fn accept(listeners: &[UnixListener], qemu: &mut Qemu, deadline: Instant) -> Option<[UnixStream; 4]> {
+    let mut channels = Vec::new();
+    while channels.len() < listeners.len() {
+        match listeners[channels.len()].accept() {
+            Ok((channel, _)) => channels.push(channel),
+            Err(_) if Instant::now() >= deadline || !matches!(qemu.0.try_wait(), Ok(None)) => return None,
+            Err(_) => std::thread::sleep(LOOK),
+        }
+    }
+    channels.try_into().ok()
+}
+
+/// Reads the channels until QEMU ends; gives what came of the last two.
+fn read(
+    [for_out, for_err, for_files, for_status]: [UnixStream; 4],
+    out: &mut (dyn Write + Send),
+    err: &mut (dyn Write + Send),
+    qemu: &mut Qemu,
+    deadline: Instant,
+) -> (Vec<u8>, Vec<u8>) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| pass_on(for_out, out));
+        scope.spawn(|| pass_on(for_err, err));
+        let left = scope.spawn(|| all_of(for_files));
+        let status = scope.spawn(|| all_of(for_status));
+        wait_until(qemu, deadline);
+        (left.join().unwrap_or_default(), status.join().unwrap_or_default())
+    })
+}
+
+/// Until QEMU ends by itself; at the deadline it is ended, and its channels with it.
+fn wait_until(qemu: &mut Qemu, deadline: Instant) {
+    while matches!(qemu.0.try_wait(), Ok(None)) && Instant::now() < deadline {
+        std::thread::sleep(LOOK);
+    }
+    let _ = qemu.0.kill(); // it may have ended
+    let _ = qemu.0.wait();
+}
+
+fn pass_on(mut from: UnixStream, to: &mut dyn Write) {
+    let mut bytes = [0; 4096];
+    while let Ok(length @ 1..) = from.read(&mut bytes) {
+        // A reader that is gone must not stop the guest.
+        let _ = to.write_all(&bytes[..length]).and_then(|()| to.flush());
+    }
+}
+
+fn all_of(mut from: UnixStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    let _ = from.read_to_end(&mut all); // what came before an error counts
+    all
+}

@@ -1,0 +1,78 @@
+//! The command `guest`: what it refuses, what it skips, and a program in a guest if this machine has a kernel.
+
+use std::process::{Command, Output};
+
+use pagepool_lab::guest::{HostTools, SUITES};
+
+fn guest(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_guest"));
+    command.args(words);
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+fn a_machine_without_qemu_skips_and_says_what_to_install() {
+    let output = guest(&["run", "true"]).env("PATH", "/nonexistent").output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(77), "{said}");
+    assert!(said.starts_with("SKIP guest: ") && said.contains("qemu-system-x86"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_name() {
+    let Ok(tools) = HostTools::find() else {
+        println!("SKIP what_cannot_be_is_refused_with_its_name: no QEMU");
+        return;
+    };
+    // A folder is a kernel; this one is never booted.
+    let folder = std::env::temp_dir().join(format!("guest-kernel-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("vmlinuz"), "").unwrap();
+    let kernel = folder.to_str().unwrap();
+    for (words, named) in [
+        (&["--nodes", "9", "true"][..], "9 nodes"),
+        (&["--nodes", "two", "true"], "--nodes two"),
+        (&["--cpus", "1", "--nodes", "2", "true"], "2 nodes with 1 CPUs"),
+        (&["--nic", "ne2000", "true"], "`ne2000`"),
+        (&["--iommu", "amd", "true"], "--iommu amd"),
+        (&["--speed", "9", "true"], "--speed"),
+        (&["--mem"], "--mem needs a value"),
+        (&["--"], "no program"),
+        (&["--mem", "64", "true"], "64 MiB"),
+        (&["true"], "lib/modules"),
+    ] {
+        let words: Vec<_> = ["run", "--kernel", kernel].iter().chain(words).copied().collect();
+        let output =
+            guest(&words).env("GUEST_CACHE", &folder).env("GUEST_QEMU", &tools.qemu).output().unwrap();
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(125), "{words:?}: {said}");
+        assert!(said.contains(named), "{words:?}: {said}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Only with a kernel that is in the cache: a test downloads nothing.
+#[test]
+fn a_program_runs_as_root_and_its_status_comes_back() {
+    let name = "a_program_runs_as_root_and_its_status_comes_back";
+    let cached = HostTools::find().ok().and_then(|tools| {
+        let has = |suite: &str| tools.cache.join("kernels").join(suite).join("vmlinuz").exists();
+        SUITES.iter().find(|(_, suite)| has(suite)).map(|(version, _)| *version)
+    });
+    let Some(kernel) = cached else {
+        println!("SKIP {name}: no QEMU, or no kernel in the cache: `guest fetch {}`", SUITES[1].0);
+        return;
+    };
+    let program = "echo out; echo err >&2; echo left >/out/file; test $(id -u) = 0 && exit 9";
+    let out = std::env::temp_dir().join(format!("guest-out-{}", std::process::id()));
+    let words = ["run", "--kernel", kernel, "--timeout", "200", "--out", out.to_str().unwrap()];
+    let output = guest(&words).args(["--", "sh", "-c", program]).output().unwrap();
+    assert_eq!(output.status.code(), Some(9), "{}", said(&output));
+    assert_eq!((&*output.stdout, &*output.stderr), (&b"out\n"[..], &b"err\n"[..]));
+    assert_eq!(std::fs::read_to_string(out.join("file")).unwrap(), "left\n");
+    std::fs::remove_dir_all(&out).unwrap();
+}
