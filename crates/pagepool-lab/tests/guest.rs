@@ -1,8 +1,10 @@
-//! The command `guest`: what it refuses, what it skips, and a program in a guest if this machine has a kernel.
+//! The command `guest`: what it refuses, what it skips, and a program in a guest if this machine has a
+//! kernel.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
-use pagepool_lab::guest::{HostTools, SUITES};
+use pagepool_lab::guest::{CASE_GUESTS, CASES, CaseTable, GuestCard, HostTools, SUITES};
 
 fn guest(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_guest"));
@@ -75,4 +77,33 @@ fn a_program_runs_as_root_and_its_status_comes_back() {
     assert_eq!((&*output.stdout, &*output.stderr), (&b"out\n"[..], &b"err\n"[..]));
     assert_eq!(std::fs::read_to_string(out.join("file")).unwrap(), "left\n");
     std::fs::remove_dir_all(&out).unwrap();
+}
+
+#[test]
+fn the_table_of_the_document_has_the_rows_of_the_list() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guests.md");
+    let Ok(document) = std::fs::read_to_string(document) else {
+        println!("SKIP the_table_of_the_document_has_the_rows_of_the_list: a package has no docs");
+        return;
+    };
+    let table = CaseTable::of(&document).expect("docs/guests.md has a table");
+    let lacks: Vec<_> = CASES.iter().filter(|case| table.row_of(case).is_none()).collect();
+    assert!(lacks.is_empty(), "docs/guests.md lacks {lacks:?}: guest cases --table docs/guests.md");
+    assert_eq!(table.rows(), CASES.len(), "docs/guests.md has rows of cases that are not in the list");
+    assert_eq!(table.with(&[], ""), document, "the order of the rows is that of the list");
+}
+
+#[test]
+fn each_case_has_a_guest_and_a_name_of_its_own() {
+    let names: BTreeSet<_> = CASES.iter().map(|case| (case.guest, case.name)).collect();
+    assert_eq!(names.len(), CASES.len());
+    for case in CASES {
+        assert!(CASE_GUESTS.iter().any(|guest| guest.name == case.guest), "{case:?}");
+    }
+    let about: BTreeSet<_> = CASE_GUESTS.iter().map(|guest| (guest.kernel, guest.about)).collect();
+    assert_eq!(about.len(), CASE_GUESTS.len(), "the table tells guests apart by these");
+    for guest in CASE_GUESTS {
+        assert!(SUITES.iter().any(|(version, _)| *version == guest.kernel), "{guest:?}");
+        assert!(guest.cards.iter().all(|card| GuestCard::new(card).is_ok()), "{guest:?}");
+    }
 }

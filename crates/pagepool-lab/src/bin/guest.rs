@@ -1,11 +1,14 @@
-//! The command `guest`: runs a program in a small Linux guest.
+//! The command `guest`: runs a program in a small Linux guest, and the list of cases that must hold in guests.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use pagepool_lab::guest::{Guest, GuestCard, GuestError, HostTools, Iommu, KernelImage};
+use pagepool_lab::guest::{
+    CASE_GUESTS, CASES, Case, CaseResult, CaseRun, CaseTable, Guest, GuestCard, GuestError, HostTools, Iommu,
+    KernelImage, Programs, Verdict,
+};
 
 const HELP: &str = include_str!("../guest/help.txt");
 
@@ -20,6 +23,7 @@ fn main() -> ExitCode {
     let done = match command {
         "run" => run(rest),
         "fetch" => fetch(rest),
+        "cases" => cases(rest),
         "doctor" => HostTools::find().map(|_| println!("nothing is missing")).map(|()| 0),
         "help" | "-h" | "--help" => {
             print!("{HELP}");
@@ -141,4 +145,128 @@ fn file(value: &str) -> Result<(PathBuf, String), GuestError> {
     let path = path.map_err(|error| GuestError::Failed(format!("--file {value}: {error}")))?;
     let guest = path.display().to_string();
     Ok((path, guest))
+}
+
+/// What `guest cases` is told.
+#[derive(Default)]
+struct CaseOptions {
+    only: Option<String>,
+    table: Option<PathBuf>,
+    programs: Programs,
+}
+
+impl CaseOptions {
+    fn read(words: &[String]) -> Result<Self, GuestError> {
+        let mut options = Self::default();
+        for pair in words.chunks(2) {
+            match pair {
+                [name, value] if name == "--only" => options.only = Some(value.clone()),
+                [name, value] if name == "--table" => options.table = Some(value.into()),
+                [name, value] if name == "--pagepool" => options.programs.pagepool = value.into(),
+                other => {
+                    let text = format!("`{}`: cases takes --only, --table and --pagepool", other.join(" "));
+                    return Err(GuestError::Failed(text));
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    fn wants(&self, case: &Case) -> bool {
+        let name = format!("{}/{}", case.guest, case.name);
+        self.only.as_ref().is_none_or(|only| name.contains(&**only))
+    }
+}
+
+/// Runs the cases, and ends with 1 if one fails that is not a known fault.
+fn cases(words: &[String]) -> Result<u8, GuestError> {
+    let mut options = CaseOptions::read(words)?;
+    let tools = HostTools::find()?;
+    build(&mut options)?;
+    let mut results = Vec::new();
+    for guest in CASE_GUESTS {
+        let of_guest = CASES.iter().filter(|case| case.guest == guest.name && options.wants(case));
+        let of_guest: Vec<Case> = of_guest.copied().collect();
+        if !of_guest.is_empty() {
+            let run = CaseRun::new(*guest, of_guest).run(&tools, &options.programs);
+            run.iter().for_each(print);
+            results.extend(run);
+        }
+    }
+    if let Some(file) = &options.table {
+        write_table(file, &results)?;
+    }
+    let count = |of: fn(&Verdict) -> bool| results.iter().filter(|result| of(&result.verdict)).count();
+    let failed = count(|verdict| matches!(verdict, Verdict::Failed(_)));
+    let passed = count(|verdict| *verdict == Verdict::Ok);
+    let faults = count(|verdict| matches!(verdict, Verdict::KnownFault(_)));
+    let ended = if failed == 0 { "ok" } else { "FAILED" };
+    println!("\ntest result: {ended}. {passed} passed; {failed} failed; {faults} ignored, known faults");
+    Ok(u8::from(failed > 0))
+}
+
+fn print(result: &CaseResult) {
+    let name = format!("{}/{}", result.case.guest, result.case.name);
+    let seconds = result.seconds;
+    match &result.verdict {
+        Verdict::Ok if result.case.known_fault.is_some() => {
+            println!("test {name} ... ok ({seconds} s), although the list has a known fault");
+        }
+        Verdict::Ok => println!("test {name} ... ok ({seconds} s)"),
+        Verdict::Skipped(reason) => println!("SKIP {name}: {reason}"),
+        Verdict::KnownFault(fault) => println!("test {name} ... known fault: {fault} ({seconds} s)"),
+        Verdict::Failed(reason) => {
+            println!("{}", result.output);
+            println!("test {name} ... FAILED\nerror: {name}, {}: {reason}", result.kernel);
+        }
+    }
+}
+
+/// The command and the test binaries of this workspace, built by cargo.
+fn build(options: &mut CaseOptions) -> Result<(), GuestError> {
+    let wanted = CASES.iter().filter(|case| options.wants(case));
+    let tests: Vec<&str> = wanted.filter_map(Case::test_binary).collect();
+    if options.programs.pagepool.as_os_str().is_empty() {
+        for (name, path) in built(&["build", "--release", "-p", "pagepool-cli"])? {
+            if name == "pagepool" && !path.as_os_str().is_empty() {
+                options.programs.pagepool = path;
+            }
+        }
+    }
+    if !tests.is_empty() {
+        let binaries = built(&["test", "--workspace", "--no-run"])?.into_iter();
+        options.programs.tests = binaries.filter(|(name, _)| tests.contains(&&**name)).collect();
+    }
+    Ok(())
+}
+
+/// Runs cargo; gives the programs that it names, with the names of their targets.
+fn built(words: &[&str]) -> Result<Vec<(String, PathBuf)>, GuestError> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo).args(words).arg("--message-format=json-render-diagnostics").output();
+    let output = output.map_err(|error| GuestError::Failed(format!("cargo: {error}")))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(GuestError::Failed(format!("cargo {} failed:\n{said}", words.join(" "))));
+    }
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    // `"executable":"PATH"` comes after `"target":{...,"name":"NAME"`, in a line of its own for each program.
+    let text = |line: &str, key: &str| {
+        let rest = line.split(&format!("\"{key}\":\"")).nth(1)?;
+        rest.split('"').next().map(str::to_owned)
+    };
+    let program = |line: &str| {
+        Some((text(line.split("\"target\":").nth(1)?, "name")?, text(line, "executable")?.into()))
+    };
+    Ok(said.lines().filter_map(program).collect())
+}
+
+fn write_table(file: &Path, results: &[CaseResult]) -> Result<(), GuestError> {
+    let failed = |error| GuestError::Failed(format!("{}: {error}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(failed)?;
+    let no_table = || GuestError::Failed(format!("{} has no table of cases", file.display()));
+    let table = CaseTable::of(&text).ok_or_else(no_table)?;
+    let date = Command::new("date").args(["-u", "+%F"]).output().map_err(failed)?;
+    let date = String::from_utf8_lossy(&date.stdout);
+    std::fs::write(file, table.with(results, date.trim())).map_err(failed)
 }

@@ -1,0 +1,82 @@
+//! A case: what must hold in a guest.
+
+use super::card::Iommu;
+
+/// A guest that cases run in, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct CaseGuest {
+    /// What cases call it.
+    pub name: &'static str,
+    /// The kernel, as [`KernelImage::find`](super::KernelImage::find) takes it.
+    pub kernel: &'static str,
+    /// What it has that others have not, in a few words, for the table.
+    pub about: &'static str,
+    /// Its cards.
+    pub cards: &'static [&'static str],
+    /// Its memory nodes.
+    pub nodes: u32,
+    /// Its IOMMU.
+    pub iommu: Iommu,
+    /// The major version of QEMU that it requires.
+    pub qemu: u32,
+}
+
+/// A row of the list: commands for the shell of a guest, and what is expected of them.
+///
+/// It holds if the commands end with status 0, print all expected texts, and the kernel warns of nothing. With
+/// status 77 it is skipped, for the reason in the last line of the output.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// The name of its [`CaseGuest`].
+    pub guest: &'static str,
+    /// Its name, one of its guest's.
+    pub name: &'static str,
+    /// The commands; `prelude.sh` has the functions that they use.
+    pub script: &'static str,
+    /// Texts that the output has.
+    pub expected: &'static [&'static str],
+    /// The longest that the commands may take.
+    pub seconds: u32,
+    /// Why it fails today. It is then printed as a known fault, and counts as skipped.
+    pub known_fault: Option<&'static str>,
+}
+
+impl Case {
+    /// A case of 60 s that expects status 0 alone.
+    pub(super) const fn new(guest: &'static str, name: &'static str, script: &'static str) -> Self {
+        Self { guest, name, script, expected: &[], seconds: 60, known_fault: None }
+    }
+
+    /// The test binary of `pagepool` or `pagepool-net` that the commands run, if they do: `net_test NAME`.
+    pub fn test_binary(&self) -> Option<&'static str> {
+        self.script.strip_prefix("net_test ")?.split_whitespace().next()
+    }
+}
+
+/// What became of a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It holds.
+    Ok,
+    /// It does not, and why.
+    Failed(String),
+    /// It was not run, and why.
+    Skipped(String),
+    /// It failed, as the list says: the fault.
+    KnownFault(&'static str),
+}
+
+/// A case that was run.
+#[derive(Clone, Debug)]
+pub struct CaseResult {
+    /// The case.
+    pub case: Case,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// The kernel's release, if it came up: `7.3.4+deb13-amd64`.
+    pub kernel: String,
+    /// What the commands printed.
+    pub output: String,
+    /// How long the commands took in the guest, in seconds.
+    pub seconds: u32,
+}

@@ -1,0 +1,77 @@
+//! The table of what was run in guests, in a document: the lines between two marks.
+
+use std::fmt::Write;
+
+use super::case::{Case, CaseResult, Verdict};
+use super::case_list::{CASE_GUESTS, CASES};
+
+/// The lines before the first row, and the line behind the last one.
+const HEAD: &str = "<!-- cases: written by `guest cases --table` -->\n\n\
+                    | guest | case | kernel | result | date |\n|---|---|---|---|---|\n";
+const END: &str = "\n<!-- end of cases -->";
+
+/// The table of a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaseTable {
+    before: String,
+    rows: Vec<String>,
+    after: String,
+}
+
+impl CaseTable {
+    /// Finds the table; `None` if the document has none.
+    pub fn of(document: &str) -> Option<Self> {
+        let (before, rest) = document.split_once(HEAD)?;
+        let (rows, after) = rest.split_once(END)?;
+        let rows = rows.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        Some(Self { before: before.to_owned(), rows, after: after.to_owned() })
+    }
+
+    /// The document with the rows of the list: what was run now is written anew, other rows stay as they
+    /// were.
+    pub fn with(&self, results: &[CaseResult], date: &str) -> String {
+        let mut text = format!("{}{HEAD}", self.before);
+        for case in CASES {
+            let result = results
+                .iter()
+                .find(|result| result.case.guest == case.guest && result.case.name == case.name);
+            let row = match result {
+                Some(result) if !result.kernel.is_empty() => row(case, &result.kernel, &shown(result), date),
+                _ => self.row_of(case).map_or_else(|| row(case, "", "not run yet", ""), str::to_owned),
+            };
+            writeln!(text, "{row}").expect("a string takes everything");
+        }
+        text + END + &self.after
+    }
+
+    /// The row of a case.
+    pub fn row_of(&self, case: &Case) -> Option<&str> {
+        let key = key(case);
+        self.rows.iter().map(String::as_str).find(|row| row.starts_with(&key))
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.rows.len()
+    }
+}
+
+/// How the row of a case begins.
+fn key(case: &Case) -> String {
+    let guest = CASE_GUESTS.iter().find(|guest| guest.name == case.guest);
+    let (kernel, about) = guest.map_or(("", ""), |guest| (guest.kernel, guest.about));
+    format!("| Linux {kernel}, {about} | {} |", case.name)
+}
+
+fn row(case: &Case, release: &str, result: &str, date: &str) -> String {
+    format!("{} {release} | {result} | {date} |", key(case))
+}
+
+fn shown(result: &CaseResult) -> String {
+    match &result.verdict {
+        Verdict::Ok => "ok".into(),
+        Verdict::Failed(_) => "FAILED".into(),
+        Verdict::Skipped(reason) => format!("skipped: {}", reason.replace('|', "/")),
+        Verdict::KnownFault(fault) => format!("known fault: {fault}"),
+    }
+}

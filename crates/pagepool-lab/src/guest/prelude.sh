@@ -1,0 +1,67 @@
+# Functions of the cases. Cards: eth0 and eth1 are on one wire; eth2 and eth3, if there are, on another.
+P=/root/pagepool
+skip() { echo "SKIP: $*"; exit 77; }
+fail() { echo "FAILED: $*"; exit 1; }
+
+# up INTERFACE...: turns them on, and waits until their links are up.
+up() {
+    for interface; do ip link set "$interface" up || exit 1; done
+    for interface; do
+        tries=0
+        while [ "$(cat "/sys/class/net/$interface/carrier" 2>/dev/null)" != 1 ]; do
+            [ $tries -lt 100 ] || fail "$interface does not come up"
+            tries=$((tries + 1))
+            sleep 0.1
+        done
+    done
+}
+
+# start NAME COMMAND...: in the background, until it says what it does; its output is in /tmp/NAME.
+start() {
+    name=$1
+    shift
+    "$@" >"/tmp/$name" 2>&1 &
+    echo $! >"/tmp/$name.pid"
+    tries=0
+    while [ ! -s "/tmp/$name" ] && [ $tries -lt 300 ] && kill -0 "$(cat "/tmp/$name.pid")" 2>/dev/null; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+    sleep 0.5
+}
+
+# stop NAME [STATUS]: asks a command to end, shows its output, and expects its status to be 0.
+stop() {
+    kill -TERM "$(cat "/tmp/$1.pid")" 2>/dev/null
+    wait "$(cat "/tmp/$1.pid")"
+    status=$?
+    echo "--- $1: status $status"
+    cat "/tmp/$1"
+    [ $status -eq 0 ] || fail "$1 ended with status $status"
+}
+
+# figure NAME LABEL: a number of a command's last lines.
+figure() { sed -n "s/^ *$2  *\([0-9,]*\).*/\1/p" "/tmp/$1" | head -1 | tr -d ,; }
+
+# exactly NAME LABEL NUMBER, at_least NAME LABEL NUMBER
+exactly() { [ "$(figure "$1" "$2")" -eq "$3" ] || fail "$1: $2: $(figure "$1" "$2"), not $3"; }
+at_least() { [ "$(figure "$1" "$2")" -ge "$3" ] || fail "$1: $2: $(figure "$1" "$2"), not $3 or more"; }
+
+# send INTERFACE COUNT [OPTION...]: numbered frames in copy mode, 2000 a second.
+send() {
+    interface=$1 count=$2
+    shift 2
+    $P gen "$interface" --mode copy --rate 2000 --count "$count" --stats-every 0 "$@" >/tmp/send 2>&1 || { cat /tmp/send; fail 'gen'; }
+    exactly send 'packets sent' "$count"
+    sleep 0.5
+}
+
+received() { cat "/sys/class/net/$1/statistics/rx_packets"; }
+
+# net_test NAME [ARGUMENT...]: a test binary.
+net_test() {
+    name=$1
+    shift
+    [ -x "/root/tests/$name" ] || skip "the test binary $name was not built"
+    "/root/tests/$name" --test-threads=1 --show-output "$@"
+}
