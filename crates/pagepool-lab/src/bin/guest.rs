@@ -1,4 +1,5 @@
-//! The command `guest`: runs a program in a small Linux guest, and the list of cases that must hold in guests.
+//! The command `guest`: runs a program in a small Linux guest, and the list of cases that must hold in
+//! guests.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

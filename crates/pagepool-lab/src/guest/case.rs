@@ -23,8 +23,8 @@ pub struct CaseGuest {
 
 /// A row of the list: commands for the shell of a guest, and what is expected of them.
 ///
-/// It holds if the commands end with status 0, print all expected texts, and the kernel warns of nothing. With
-/// status 77 it is skipped, for the reason in the last line of the output.
+/// It holds if the commands end with status 0, print all expected texts, and the kernel warns of nothing.
+/// With status 77 it is skipped, for the reason in the last line of the output.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// The name of its [`CaseGuest`].

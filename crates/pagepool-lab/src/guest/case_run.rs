@@ -153,9 +153,11 @@ mod tests {
         let text = Case { expected: &["PASS"], ..plain };
         let fault = Case { known_fault: Some("because"), ..plain };
         let cases = [plain, text, text, fault, plain, plain, plain];
-        let said = "@@kernel 6.1\n@@begin 0\n@@end 0 0 1\n@@begin 1\nPASS\n@@end 1 0 1\n@@begin 2\n\
-                    @@end 2 0 1\n@@begin 3\n@@end 3 1 1\n@@begin 4\nSKIP: why\n\n@@end 4 77 1\n@@begin 5\n@@end 5 137 60\n";
-        let verdicts = verdicts(&cases, said);
+        let said = ["@@kernel 6.1", "@@begin 0", "@@end 0 0 1", "@@begin 1", "PASS", "@@end 1 0 1"];
+        let more = ["@@begin 2", "@@end 2 0 1", "@@begin 3", "@@end 3 1 1", "@@begin 4", "SKIP: why", ""];
+        let last = ["@@end 4 77 1", "@@begin 5", "@@end 5 137 60"];
+        let said = [&said[..], &more, &last].concat().join("\n");
+        let verdicts = verdicts(&cases, &said);
         assert_eq!(verdicts[..2], [Verdict::Ok, Verdict::Ok]);
         assert_eq!(verdicts[2], Verdict::Failed("its output has no `PASS`".into()));
         assert_eq!(verdicts[3..5], [Verdict::KnownFault("because"), Verdict::Skipped("why".into())]);
