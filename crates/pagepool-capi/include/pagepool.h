@@ -519,12 +519,12 @@ struct pagepool_inline_ {
  */
 struct pagepool_stats {
     /**
-     * Pages that came out of the cache, and fragment pages that are cut again in place because all their
+     * Pages that came out of the cache, and fragment pages that are used again in place because all their
      * fragments had returned. If it rises: normal.
      */
     uint64_t alloc_fast;
     /**
-     * Pages that the owner returned into the cache, and fragment pages that are cut again in place. If it
+     * Pages that the owner returned into the cache, and fragment pages that are used again in place. If it
      * rises: normal.
      */
     uint64_t recycle_cached;

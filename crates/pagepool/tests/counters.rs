@@ -176,6 +176,31 @@ fn fragments_of_2090_fit_fifteen_times_and_the_page_is_used_again() {
 }
 
 #[test]
+fn a_page_that_is_being_cut_is_the_last_that_an_allocation_takes() {
+    let pool = pool(1);
+    drop(pool.alloc_frag(1024).expect("the pool has a page"));
+    // Linux gives nothing here, which moves `alloc_empty` alone; what it counts until then is the same.
+    let opened = [("alloc_empty", 1), ("alloc_slow", 1)];
+    assert_stats(pool.stats(), &opened);
+    let page = pool.alloc_page().expect("all of the page that is being cut is here");
+    assert!(pool.alloc_page().is_none());
+    let given = [
+        ("alloc_empty", 3),
+        ("alloc_slow", 1),
+        ("alloc_fast", 1),
+        ("recycle_cached", 1),
+        ("alloc_failed", 1),
+    ];
+    assert_stats(pool.stats(), &given);
+    assert_eq!((pool.frag_waste(), pool.inflight().out), (3072, 1));
+    drop(page);
+    let frag = pool.alloc_frag(4096).expect("the page is back");
+    assert_eq!(pool.alloc_batch(2).len(), 0, "a fragment of it is out");
+    drop(frag);
+    assert_eq!(pool.alloc_batch(2).len(), 1);
+}
+
+#[test]
 fn hybrid_sizes_are_linuxs_with_its_alignment() {
     let pool = pool_with(8, PoolParams { order: 3, frag_align: 8, ..Default::default() });
     let sizes: Vec<_> = (0..3).map(|_| pool.alloc(8590).unwrap()).collect();

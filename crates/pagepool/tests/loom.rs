@@ -637,6 +637,17 @@ fn starving_against_an_overflowed_frag() {
 }
 
 #[test]
+fn starving_against_the_last_frag_of_the_open_page() {
+    for max_lanes in [0, 1] {
+        explore(["wake/open/ring", "wake/open/lane"][max_lanes], 3, move || {
+            let (scene, pool) = scene(1, PoolParams { wakeup: true, ..small(max_lanes, 1) });
+            starve_against(&pool, pool.alloc_frag(2048).unwrap());
+            scene.destroy(pool);
+        });
+    }
+}
+
+#[test]
 fn starving_twice_signals_twice() {
     explore("wake/twice", 2, || {
         let params = PoolParams { wakeup: true, ..small(1, 1) };

@@ -107,6 +107,29 @@ fn fragments_and_pages_for_the_provider_wake_a_task() {
 }
 
 #[test]
+fn a_page_that_is_being_cut_ends_a_wait_once_it_is_whole() {
+    let (pool, _) = dry(1, PoolParams::default());
+    let bell = Arc::new(Bell::default());
+    let mut task = pool.wait_for(Bound::alloc_page);
+    drop(pool.alloc_frag(1024)); // 3072 bytes of the page were never cut
+    assert!(poll(&mut task, &bell).is_ready(), "no return will come");
+    for sleeps in 1..=2 {
+        let frag = pool.alloc_frag(1024).unwrap();
+        assert!(poll(&mut task, &bell).is_pending());
+        elsewhere(|| drop(frag));
+        assert_eq!(bell.rung(), sleeps);
+        assert!(poll(&mut task, &bell).is_ready());
+    }
+    let mut frag = pool.alloc_frag(1024).unwrap();
+    let page = frag.page_ref();
+    drop(frag);
+    assert!(poll(&mut task, &bell).is_pending(), "something still reads it");
+    drop(page);
+    assert_eq!(bell.rung(), 3);
+    assert!(poll(&mut task, &bell).is_ready());
+}
+
+#[test]
 fn all_tasks_are_woken_and_those_that_find_nothing_wait_on() {
     let (pool, mut pages) = dry(2, PoolParams::default());
     let bells = [(); 3].map(|()| Arc::new(Bell::default()));

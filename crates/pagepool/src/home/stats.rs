@@ -48,12 +48,12 @@ macro_rules! for_each_pool_counter {
     ($callback:ident!($($before:tt)*)) => {
         $callback! {
             $($before)* {
-                /// Pages that came out of the cache, and fragment pages that are cut again in place because
+                /// Pages that came out of the cache, and fragment pages that are used again in place because
                 /// all their fragments had returned.
                 ///
                 /// If it rises: normal.
                 alloc_fast,
-                /// Pages that the owner returned into the cache, and fragment pages that are cut again in
+                /// Pages that the owner returned into the cache, and fragment pages that are used again in
                 /// place.
                 ///
                 /// If it rises: normal.

@@ -53,9 +53,12 @@ impl Bound {
         self.alloc_emergency(self.slow_counter()).or_else(|| self.failed())
     }
 
-    /// What an allocation does that is about to fail: arms the wake-up, and looks once more if that raised
-    /// flags.
+    /// What an allocation does that is about to fail: gives the page that is being cut if it is whole, else
+    /// arms the wake-up, and looks once more if that raised flags.
     pub(crate) fn last_look(&self) -> Option<PageIdx> {
+        if let Some(page) = self.whole_open_page() {
+            return Some(page);
+        }
         self.starve();
         if self.policy(|p| p.look_again) { self.look_again() } else { None }
     }
@@ -66,7 +69,8 @@ impl Bound {
     fn look_again(&self) -> Option<PageIdx> {
         let found = loop {
             let (page, foreign) = self.refill(false);
-            let found = page.or_else(|| self.reserve());
+            // Last, for the fragments that this refill took in may have made the open page whole.
+            let found = page.or_else(|| self.reserve()).or_else(|| self.whole_open_page());
             // A page of another node ended the look, and the provider may have given it to another pool.
             if found.is_some() || !foreign {
                 break found;
@@ -367,6 +371,20 @@ impl Bound {
             return None;
         }
         pool.sync_split_page(page);
+        Some(page)
+    }
+
+    /// The page that is being cut, if no fragment of it is out: its owner must not wait for a return, for none
+    /// will come. Counts as where a cut finds its page complete: as one that went into the cache and out.
+    fn whole_open_page(&self) -> Option<PageIdx> {
+        if !self.open_page_is_whole() {
+            return None;
+        }
+        // If something refers to it, it leaves; whoever drops the last reference wakes the owner.
+        let page = self.close_frag()?;
+        let counts = &self.core().own.counts;
+        counts.recycle_cached.add(1);
+        counts.alloc_fast.add(1);
         Some(page)
     }
 

@@ -281,7 +281,7 @@ impl PoolsModel {
 
     fn alloc_slow(&mut self, pool: usize) -> Option<PageToken> {
         self.shrink_if_asked(pool);
-        let found = self.refill(pool).or_else(|| self.reserve(pool));
+        let found = self.refill(pool).or_else(|| self.reserve(pool)).or_else(|| self.whole_open_page(pool));
         self.pools[pool].stats.alloc_failed += u64::from(found.is_none());
         found
     }
@@ -375,6 +375,25 @@ impl PoolsModel {
             if self.setup.order == 0 { &mut p.stats.alloc_slow } else { &mut p.stats.alloc_slow_high_order };
         *counter += slow;
         p.cache.pop()
+    }
+
+    /// The page that is being cut, if nothing of it is out. With a `PageRef` it leaves.
+    fn whole_open_page(&mut self, pool: usize) -> Option<PageToken> {
+        let token = self.pools[pool].open?.token;
+        let record = self.record(pool, token);
+        let (whole, refs) = (record.frags == 0, record.refs);
+        if !whole {
+            return None;
+        }
+        self.pools[pool].open = None;
+        if refs > 0 {
+            self.pools[pool].stats.recycle_released_refcnt += 1;
+            self.leave(pool, token);
+            return None;
+        }
+        self.pools[pool].stats.recycle_cached += 1;
+        self.pools[pool].stats.alloc_fast += 1;
+        Some(token)
     }
 
     // ---- Fragments ------------------------------------------------------------------------------
