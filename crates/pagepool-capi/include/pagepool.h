@@ -1039,6 +1039,19 @@ int pagepool_shared_clone(struct pagepool_shared *shared, struct pagepool_shared
 int pagepool_shared_put(struct pagepool_shared *shared);
 
 /**
+ * Makes a shared buffer the caller's own again, to be written or split, if this is the handle of its last
+ * reader. Fragments of one page are counted together: one is also refused while another fragment of its page
+ * is shared.
+ *
+ * Thread: any.
+ * Ownership: the shared handle ends, and `*buf` is the caller's, unless the call fails.
+ * Errors: -EBUSY while there are other readers: try again, or release this handle. -ENOMEM if there is no
+ *     memory for the table. -EINVAL, -ESTALE for a bad handle. The handle is unchanged then.
+ * Cost: a lock; for a fragment an atomic operation, and on other threads than the owner's one more lock.
+ */
+int pagepool_shared_try_unique(struct pagepool_shared *shared, struct pagepool_buf **buf);
+
+/**
  * Returns the address of the first byte of the page or fragment, for reading. NULL for memory that the CPU
  * cannot read, or for a bad handle.
  *
@@ -1075,6 +1088,28 @@ uint64_t pagepool_shared_dma_addr(struct pagepool_shared *shared);
  * Cost: two locks and an atomic operation.
  */
 int pagepool_shared_page_ref(struct pagepool_shared *shared, struct pagepool_page_ref **page_ref);
+
+/**
+ * Splits a buffer in two: `*front` has the first `at` bytes, `*rest` those behind. Each returns by itself,
+ * on any thread; the page is home when the last part is. Nothing is copied. Several packets in one receive
+ * buffer are cut off one after the other: pagepool_buf_split(buf, len, &packet, &buf).
+ *
+ * Both parts are fragments, also of a whole page: `at` counts from the page's first byte, headroom included.
+ * So ask for the packet's address before. Parts that share a cache line have no device address for
+ * pagepool_buf_into_raw.
+ *
+ * Thread: the one that holds the buffer.
+ * Ownership: the handle of the buffer ends, unless the call fails; a handle names one buffer all its life.
+ *     `*front` and `*rest` are the caller's, to be returned with pagepool_buf_put.
+ * Errors: -EINVAL unless `at` is 1 to pagepool_buf_len() - 1, in pages of 4 MiB (order 10) also if it is
+ *     odd; if `front` or `rest` is NULL, or both are the same place. -ENOMEM if there is no memory for the
+ *     table. -EINVAL, -ESTALE for a bad handle. Nothing changes then.
+ * Cost: a lookup; on other threads than the owner's an atomic operation and two locks.
+ */
+int pagepool_buf_split(struct pagepool_buf *buf,
+                       size_t at,
+                       struct pagepool_buf **front,
+                       struct pagepool_buf **rest);
 
 /**
  * Registers a user of deferred buffers with a pool that has a deferred queue (`defer_capacity`).

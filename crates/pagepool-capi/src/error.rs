@@ -92,6 +92,12 @@ impl From<::pagepool::RawError> for CallError {
     }
 }
 
+impl From<::pagepool::SplitError> for CallError {
+    fn from(error: ::pagepool::SplitError) -> Self {
+        Self::formatted(libc::EINVAL, error.to_string())
+    }
+}
+
 impl From<::pagepool::SkbError> for CallError {
     fn from(error: ::pagepool::SkbError) -> Self {
         use ::pagepool::SkbError::*;

@@ -7,6 +7,7 @@ mod bulk;
 pub(crate) mod page_ref;
 mod raw;
 pub(crate) mod shared;
+mod split;
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;

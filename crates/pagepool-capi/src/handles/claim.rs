@@ -157,6 +157,11 @@ fn end_token(token: Token, view: &PoolView) {
 }
 
 impl Claimed {
+    /// Where its pool is.
+    pub(crate) fn view(&self) -> &'static PoolView {
+        self.view
+    }
+
     /// Keeps the buffer, for good: its token is over.
     pub(crate) fn keep(self) -> PageBuf {
         end_token(self.token, self.view);

@@ -95,10 +95,65 @@ pub(crate) fn page_token(view: &PoolView, buffer: PageBuf) -> Token {
 /// with then. Without an entry the buffer returns to its pool.
 pub(crate) fn frag_token(first: u64, buffer: PageBuf) -> CallResult<(Token, u64)> {
     let at = first.checked_sub(1).ok_or(CallError::NO_MEMORY)? as u32;
+    let next = directory::entry(at).page.load(Relaxed);
+    Ok((begin_frag(at, buffer), next))
+}
+
+/// Begins the life of a fragment's token, in a free entry that is in no list any more.
+fn begin_frag(at: u32, frag: PageBuf) -> Token {
     let entry = directory::entry(at);
-    let (_, place) = buffer.into_token();
-    let next = entry.page.swap(place as u32 as u64, Relaxed);
-    Ok((entry.word.begin(Token::new(HandleKind::Frag, at, 0).0 as u32, (place >> 32) as u32), next))
+    let (_, place) = frag.into_token();
+    entry.page.store(place as u32 as u64, Relaxed);
+    entry.word.begin(Token::new(HandleKind::Frag, at, 0).0 as u32, (place >> 32) as u32)
+}
+
+/// A free entry for a fragment of a pool, of which the caller has a buffer, on any thread. Dropped, it is
+/// free again.
+pub(crate) struct FreeFragEntry {
+    view: &'static PoolView,
+    place: u32,
+}
+
+impl FreeFragEntry {
+    pub(crate) fn take(view: &'static PoolView) -> CallResult<Self> {
+        let home = || view.frags_home.0.swap(0, Acquire); // pairs with frag_over()
+        let take_first =
+            |first: u64| (first as u32 - 1, directory::entry(first as u32 - 1).page.load(Relaxed));
+        let listed = |first: u64| if first == 0 { home() } else { first };
+        if view.is_mine() {
+            // SAFETY: this thread owns the pool, so its part is there.
+            let own = unsafe { &*view.own.load(Relaxed) };
+            let first = match listed(own.frags.get()) {
+                0 => slots::with_life_behind(view, |life| life.take_frags(view))?,
+                first => first,
+            };
+            let (place, next) = take_first(first);
+            own.frags.set(next);
+            return Ok(Self { view, place });
+        }
+        slots::with_life_behind(view, |life| {
+            let first = match listed(life.frags) {
+                0 => life.take_frags(view)?,
+                first => first,
+            };
+            let (place, next) = take_first(first);
+            life.frags = next;
+            Ok(Self { view, place })
+        })
+    }
+
+    /// The token of this fragment, which has the entry from now on.
+    pub(crate) fn fill(self, frag: PageBuf) -> Token {
+        let place = self.place;
+        std::mem::forget(self);
+        begin_frag(place, frag)
+    }
+}
+
+impl Drop for FreeFragEntry {
+    fn drop(&mut self) {
+        frag_over(self.view, self.place);
+    }
 }
 
 /// A fragment's token is over: its entry is free, on whichever thread. Whoever calls it still has the

@@ -110,6 +110,15 @@ pub(crate) fn with_life<R>(pool: Token, look: impl FnOnce(&mut PoolLife) -> Call
     look(life.as_mut().ok_or(CallError::STALE)?)
 }
 
+/// As [`with_life`], of the pool of a buffer that the caller has: also once that pool has ended.
+pub(crate) fn with_life_behind<R>(
+    view: &'static PoolView,
+    look: impl FnOnce(&mut PoolLife) -> CallResult<R>,
+) -> CallResult<R> {
+    let at = (std::ptr::from_ref(view).addr() - VIEWS.as_ptr().addr()) / size_of::<PoolView>();
+    look(life_of(at as u32).as_mut().ok_or(CallError::STALE)?)
+}
+
 /// Gives a new pool a slot and a token. Its provider has `pages` base pages.
 pub(crate) fn insert(pool: Pool, pages: u32, order: u8) -> CallResult<Token> {
     reap();

@@ -162,10 +162,29 @@ impl<T> HandleTable<T> {
 
     /// Takes a thing out.
     pub(crate) fn remove(&self, token: Token) -> CallResult<T> {
+        self.remove_into(token, Ok)
+    }
+
+    /// Takes a thing out, and makes another of it under its row's lock; where `make` gives it back, it stays.
+    /// `make` calls nothing foreign.
+    pub(crate) fn remove_into<R>(
+        &self,
+        token: Token,
+        make: impl FnOnce(T) -> Result<R, (T, CallError)>,
+    ) -> CallResult<R> {
         let row = self.row_of(token)?;
-        let thing = self.occupied(row, token)?.thing.take().ok_or(CallError::STALE)?;
-        self.push_empty(token.place(), row);
-        Ok(thing)
+        let mut content = self.occupied(row, token)?;
+        match make(content.thing.take().ok_or(CallError::STALE)?) {
+            Ok(made) => {
+                drop(content);
+                self.push_empty(token.place(), row);
+                Ok(made)
+            }
+            Err((thing, error)) => {
+                content.thing = Some(thing);
+                Err(error)
+            }
+        }
     }
 
     /// Changes a thing under its row's lock; `change` calls nothing foreign, except in tables that refuse.

@@ -8,10 +8,11 @@ use ::pagepool::{Arena, DeferredUser, DmaDomain, PageRef, Provider, SharedBuf, S
 use crate::handles::binding::EndedPool;
 use crate::handles::table::HandleTable;
 use crate::handles::token::{HandleKind, Token};
+use crate::handles::view::PoolView;
 
 pub(crate) static ARENAS: HandleTable<ArenaEntry> = HandleTable::new(HandleKind::Arena, None);
 pub(crate) static DOMAINS: HandleTable<Arc<dyn DmaDomain>> = HandleTable::new(HandleKind::Domain, None);
-pub(crate) static SHARED_BUFS: HandleTable<SharedBuf> = HandleTable::new(HandleKind::Shared, None);
+pub(crate) static SHARED_BUFS: HandleTable<SharedEntry> = HandleTable::new(HandleKind::Shared, None);
 pub(crate) static PAGE_REFS: HandleTable<PageRef> = HandleTable::new(HandleKind::PageRef, None);
 pub(crate) static ENDED_POOLS: HandleTable<EndedPool> = HandleTable::new(HandleKind::Shutdown, None);
 pub(crate) static DEFERRED_USERS: HandleTable<Arc<RegisteredUser>> =
@@ -31,6 +32,13 @@ pub(crate) struct ArenaEntry {
     pub(crate) arena: Option<Arc<Arena>>,
     /// The node that threads run on, where nodes are pretended.
     pub(crate) here: Arc<AtomicU8>,
+}
+
+/// A reader of a shared buffer, and where its pool is.
+#[derive(Clone)]
+pub(crate) struct SharedEntry {
+    pub(crate) shared: SharedBuf,
+    pub(crate) view: &'static PoolView,
 }
 
 /// A user, and the pool that knows it.

@@ -29,6 +29,7 @@ static void no_buffer(struct pagepool_buf *buf)
     struct pagepool_page_ref *page_ref;
     struct pagepool_shared *shared;
     struct pagepool_raw raw;
+    struct pagepool_buf *parts[2];
     REFUSED(pagepool_buf_put(buf));
     REFUSED((pagepool_buf_put)(buf));
     REFUSED(pagepool_buf_put_ring(buf));
@@ -39,6 +40,7 @@ static void no_buffer(struct pagepool_buf *buf)
     REFUSED(pagepool_buf_page_ref(buf, &page_ref));
     REFUSED(pagepool_buf_share(buf, &shared));
     REFUSED(pagepool_buf_into_raw(buf, &raw));
+    REFUSED(pagepool_buf_split(buf, 64, &parts[0], &parts[1]));
     REFUSED(pagepool_buf_is_frag(buf));
     REFUSED(pagepool_buf_sync_for_cpu(buf, 0, 64));
     REFUSED(pagepool_buf_sync_for_device(buf, 0, 64));
@@ -87,6 +89,7 @@ static void made_up(struct pagepool *pool, struct pagepool_buf *buf, struct page
         REFUSED(pagepool_arena_put(TOKEN(pagepool_arena, numbers[i])));
         REFUSED(pagepool_page_ref_put(TOKEN(pagepool_page_ref, numbers[i])));
         REFUSED(pagepool_shared_put(TOKEN(pagepool_shared, numbers[i])));
+        REFUSED(pagepool_shared_try_unique(TOKEN(pagepool_shared, numbers[i]), &buf));
         REFUSED(pagepool_domain_put(TOKEN(pagepool_domain, numbers[i])));
         REFUSED(pagepool_shutdown_put(TOKEN(pagepool_shutdown, numbers[i])));
         REFUSED(pagepool_shutdown_put_addr(TOKEN(pagepool_shutdown, numbers[i]), 4096));

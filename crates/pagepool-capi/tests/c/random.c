@@ -147,7 +147,8 @@ static void ref_and_share(struct worker *me)
 {
     struct pagepool_page_ref *page_ref = NULL;
     struct pagepool_shared *shared = NULL;
-    switch (random_number(me) % 8) {
+    struct pagepool_buf *buf = NULL, *rest = NULL;
+    switch (random_number(me) % 10) {
     case 0:
         pagepool_buf_page_ref(any(me), &page_ref);
         break;
@@ -167,11 +168,19 @@ static void ref_and_share(struct worker *me)
     case 5:
         pagepool_shared_put(any(me));
         break;
+    case 6:
+        pagepool_shared_try_unique(any(me), &buf);
+        break;
+    case 7:
+        pagepool_buf_split(any(me), random_number(me) % 5000, &buf, &rest);
+        break;
     default:
         pagepool_page_ref_put(any(me));
     }
     KEEP(page_ref);
     KEEP(shared);
+    KEEP(buf);
+    KEEP(rest);
 }
 
 static void addresses(struct worker *me)

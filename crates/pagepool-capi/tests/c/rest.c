@@ -348,6 +348,106 @@ static void a_dry_owner_is_woken(void)
         pagepool_arena_put(arena) == 0);
 }
 
+/* Cuts three packets of 100 bytes off a buffer and returns them; gives what is left. */
+static void *cut_three_off(void *buf)
+{
+    struct pagepool_buf *packet, *rest = buf;
+    for (int i = 0; i < 3; i++) {
+        CHECK(pagepool_buf_split(rest, 100, &packet, &rest) == 0 && pagepool_buf_len(packet) == 100);
+        memset(pagepool_buf_data(packet), i, 100);
+        CHECK(pagepool_buf_put(packet) == 0);
+    }
+    return rest;
+}
+
+static uint64_t out_of(struct pagepool *pool)
+{
+    struct pagepool_buffer_locations places;
+    CHECK(pagepool_buffer_locations(pool, &places) == 0);
+    return places.out;
+}
+
+static void buffers_are_split(void)
+{
+    struct pagepool_arena *arena = arena_of(64 << 12);
+    struct pagepool *pool = pool_over(arena);
+    struct pagepool_shutdown *shutdown;
+    struct pagepool_buf *page, *header = NULL, *payload = NULL;
+    pthread_t thread;
+    void *left;
+    CHECK(pagepool_bind(pool) == 0 && (page = pagepool_alloc_page(pool)) != NULL);
+    unsigned char *data = pagepool_buf_data(page);
+    CHECK(pagepool_buf_split(page, 4096, &header, &payload) == -EINVAL &&
+        strstr(pagepool_last_error(), "cannot be split at 4096"));
+    CHECK(pagepool_buf_split(page, 0, &header, &payload) == -EINVAL);
+    CHECK(pagepool_buf_split(page, 54, &header, NULL) == -EINVAL &&
+        pagepool_buf_split(page, 54, &header, &header) == -EINVAL);
+    CHECK(header == NULL && payload == NULL && pagepool_buf_is_frag(page) == 0);
+    CHECK(pagepool_buf_split(page, 54, &header, &payload) == 0 && pagepool_buf_put(page) == -ESTALE);
+    CHECK(pagepool_buf_data(header) == data && pagepool_buf_len(header) == 54);
+    CHECK(pagepool_buf_data(payload) == data + 54 && pagepool_buf_len(payload) == 4042 &&
+        pagepool_buf_offset(payload) == 54 && pagepool_buf_is_frag(payload) == 1);
+    memset(data, 1, 54);
+    memset(data + 54, 2, 4042);
+    CHECK(pagepool_buf_put(header) == 0 && pagepool_buf_put(header) == -ESTALE && out_of(pool) == 1);
+    CHECK(pagepool_buf_put(payload) == 0 && out_of(pool) == 0);
+    /* Elsewhere; and back here, where a part is cut again. More parts than a chunk of the table has. */
+    for (int i = 0; i < 1500; i++) {
+        CHECK((page = pagepool_alloc_page(pool)) != NULL);
+        if (i % 100 == 0)
+            CHECK(pthread_create(&thread, NULL, cut_three_off, page) == 0 &&
+                pthread_join(thread, &left) == 0);
+        else
+            left = cut_three_off(page);
+        CHECK(pagepool_buf_len(left) == 3796 && pagepool_buf_put(cut_three_off(left)) == 0);
+    }
+    struct pagepool_buf *all[65];
+    CHECK(pagepool_alloc_bulk(pool, all, 65) == 64 && out_of(pool) == 64); /* every page is home */
+    page = all[63];
+    CHECK(pagepool_buf_put_bulk(all, 63) == 0);
+    /* After the end of the pool. */
+    CHECK(pagepool_destroy_watched(pool, &shutdown) == 0 && pagepool_arena_put(arena) == 0);
+    CHECK(pagepool_buf_put(cut_three_off(cut_three_off(page))) == 0);
+    CHECK(pagepool_shutdown_wait(shutdown, 0) == 0 && pagepool_shutdown_put(shutdown) == 0);
+}
+
+static void *take_back(void *shared)
+{
+    struct pagepool_buf *buf = NULL;
+    CHECK(pagepool_shared_try_unique(shared, &buf) == 0);
+    return buf;
+}
+
+static void shared_buffers_are_taken_back(void)
+{
+    struct pagepool_arena *arena = arena_of(1 << 20);
+    struct pagepool *pool = pool_over(arena);
+    struct pagepool_shared *shared, *other;
+    struct pagepool_buf *buf = NULL, *frags[2];
+    pthread_t thread;
+    void *taken;
+    CHECK(pagepool_bind(pool) == 0 && (buf = pagepool_alloc_page(pool)) != NULL);
+    void *data = pagepool_buf_data(buf);
+    CHECK(pagepool_buf_share(buf, &shared) == 0 && pagepool_shared_clone(shared, &other) == 0);
+    CHECK(pagepool_shared_try_unique(shared, &buf) == -EBUSY && pagepool_shared_data(shared) == data);
+    CHECK(pagepool_shared_put(other) == 0 && pagepool_shared_try_unique(shared, NULL) == -EINVAL);
+    CHECK(pagepool_shared_try_unique(shared, &buf) == 0 && pagepool_shared_put(shared) == -ESTALE);
+    CHECK(pagepool_shared_try_unique(shared, &buf) == -ESTALE && pagepool_buf_data(buf) == data);
+    memset(data, 7, 4096);
+    CHECK(pagepool_buf_is_frag(buf) == 0 && pagepool_buf_put(buf) == 0 && out_of(pool) == 0);
+    /* Fragments of one page, whose readers are counted together. */
+    for (int i = 0; i < 2; i++)
+        CHECK((frags[i] = pagepool_alloc_frag(pool, 2048)) != NULL);
+    CHECK(pagepool_buf_share(frags[0], &shared) == 0 && pagepool_buf_share(frags[1], &other) == 0);
+    CHECK(pagepool_shared_try_unique(other, &buf) == -EBUSY && pagepool_shared_put(other) == 0);
+    CHECK(pthread_create(&thread, NULL, take_back, shared) == 0 && pthread_join(thread, &taken) == 0);
+    CHECK(pagepool_buf_is_frag(taken) == 1 && pagepool_buf_len(taken) == 2048);
+    /* After the end of the pool. */
+    CHECK(pagepool_buf_share(taken, &shared) == 0 && pagepool_destroy(pool) == 0);
+    CHECK((taken = take_back(shared)) != NULL && pagepool_buf_put(taken) == 0);
+    CHECK(pagepool_arena_put(arena) == 0);
+}
+
 static void *bind_and_end(void *pool)
 {
     CHECK(pagepool_bind(pool) == 0);
@@ -388,6 +488,8 @@ int main(void)
     addresses_come_home_late();
     a_dry_owner_is_woken();
     owners_and_pools_come_and_go();
+    buffers_are_split();
+    shared_buffers_are_taken_back();
     puts("ok");
     return 0;
 }

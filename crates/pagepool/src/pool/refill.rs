@@ -374,8 +374,8 @@ impl Bound {
         Some(page)
     }
 
-    /// The page that is being cut, if no fragment of it is out: its owner must not wait for a return, for none
-    /// will come. Counts as where a cut finds its page complete: as one that went into the cache and out.
+    /// The page that is being cut, if no fragment of it is out: an owner that waits for a return would wait
+    /// for ever. Counts as where a cut finds its page complete: as one that went into the cache and out.
     fn whole_open_page(&self) -> Option<PageIdx> {
         if !self.open_page_is_whole() {
             return None;

@@ -9,10 +9,11 @@ use std::ptr::null_mut;
 use ::pagepool::SharedBuf;
 
 use crate::args::out::store_handle;
-use crate::error::{status, value_or};
+use crate::error::{CallError, status, value_or};
 use crate::handles::claim::claim;
 use crate::handles::opaque::{BufHandle, PageRefHandle, SharedHandle};
-use crate::handles::tables::{PAGE_REFS, SHARED_BUFS};
+use crate::handles::owner::{FreeFragEntry, page_token};
+use crate::handles::tables::{PAGE_REFS, SHARED_BUFS, SharedEntry};
 use crate::handles::token::Token;
 
 /// Makes a buffer shared: it can have many readers, each with a handle, and returns to its pool with the last
@@ -25,7 +26,13 @@ use crate::handles::token::Token;
 /// Cost: a lock and one atomic operation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_share(buf: *mut BufHandle, shared: *mut *mut SharedHandle) -> c_int {
-    let make = || SHARED_BUFS.insert_made(|| Ok(claim(Token::of(buf))?.keep().into_shared()));
+    let make = || {
+        SHARED_BUFS.insert_made(|| {
+            let claimed = claim(Token::of(buf))?;
+            let view = claimed.view();
+            Ok(SharedEntry { shared: claimed.keep().into_shared(), view })
+        })
+    };
     // SAFETY: `shared` is NULL or the caller's to write.
     unsafe { store_handle(shared, make) }
 }
@@ -57,6 +64,44 @@ pub extern "C" fn pagepool_shared_put(shared: *mut SharedHandle) -> c_int {
     status(|| SHARED_BUFS.remove(Token::of(shared))) // dropped with no lock held
 }
 
+/// Makes a shared buffer the caller's own again, to be written or split, if this is the handle of its last
+/// reader. Fragments of one page are counted together: one is also refused while another fragment of its page
+/// is shared.
+///
+/// Thread: any.
+/// Ownership: the shared handle ends, and `*buf` is the caller's, unless the call fails.
+/// Errors: -EBUSY while there are other readers: try again, or release this handle. -ENOMEM if there is no
+///     memory for the table. -EINVAL, -ESTALE for a bad handle. The handle is unchanged then.
+/// Cost: a lock; for a fragment an atomic operation, and on other threads than the owner's one more lock.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_shared_try_unique(
+    shared: *mut SharedHandle,
+    buf: *mut *mut BufHandle,
+) -> c_int {
+    // SAFETY: `buf` is NULL or the caller's to write.
+    unsafe { store_handle(buf, || SHARED_BUFS.remove_into(Token::of(shared), unique)) }
+}
+
+fn unique(entry: SharedEntry) -> Result<Token, (SharedEntry, CallError)> {
+    const BUSY: CallError = CallError::fixed(
+        libc::EBUSY,
+        c"the buffer has other readers, or another fragment of its page is shared: release those first",
+    );
+    let SharedEntry { shared, view } = entry;
+    let buffer = shared.try_unique().map_err(|shared| (SharedEntry { shared, view }, BUSY))?;
+    if !buffer.is_frag() {
+        return Ok(page_token(view, buffer));
+    }
+    match FreeFragEntry::take(view) {
+        Ok(free) => Ok(free.fill(buffer)),
+        Err(error) => Err((SharedEntry { shared: buffer.into_shared(), view }, error)),
+    }
+}
+
+fn look<R>(otherwise: R, shared: *mut SharedHandle, what: impl FnOnce(&SharedBuf) -> R) -> R {
+    value_or(otherwise, || SHARED_BUFS.with(Token::of(shared), |entry| what(&entry.shared)))
+}
+
 /// Returns the address of the first byte of the page or fragment, for reading. NULL for memory that the CPU
 /// cannot read, or for a bad handle.
 ///
@@ -66,7 +111,7 @@ pub extern "C" fn pagepool_shared_put(shared: *mut SharedHandle) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shared_data(shared: *mut SharedHandle) -> *const c_void {
     let start = |shared: &SharedBuf| shared.bytes().map_or(null_mut(), |bytes| bytes.as_ptr().cast_mut());
-    value_or(null_mut(), || SHARED_BUFS.with(Token::of(shared), start)).cast()
+    look(null_mut(), shared, start).cast()
 }
 
 /// Returns the size of the page or fragment in bytes. 0 for a bad handle.
@@ -75,7 +120,7 @@ pub extern "C" fn pagepool_shared_data(shared: *mut SharedHandle) -> *const c_vo
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shared_len(shared: *mut SharedHandle) -> usize {
-    value_or(0, || SHARED_BUFS.with(Token::of(shared), SharedBuf::len))
+    look(0, shared, SharedBuf::len)
 }
 
 /// Returns the device address of the buffer's first byte in the pool's first domain. UINT64_MAX if the pool
@@ -85,8 +130,7 @@ pub extern "C" fn pagepool_shared_len(shared: *mut SharedHandle) -> usize {
 /// Cost: a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_shared_dma_addr(shared: *mut SharedHandle) -> u64 {
-    let addr = value_or(None, || SHARED_BUFS.with(Token::of(shared), SharedBuf::dma_addr));
-    addr.map_or(u64::MAX, |at| at.0)
+    look(None, shared, SharedBuf::dma_addr).map_or(u64::MAX, |at| at.0)
 }
 
 /// Takes a reference to the page of a shared buffer, as pagepool_buf_page_ref does.
@@ -101,7 +145,7 @@ pub unsafe extern "C" fn pagepool_shared_page_ref(
     shared: *mut SharedHandle,
     page_ref: *mut *mut PageRefHandle,
 ) -> c_int {
-    let make = || PAGE_REFS.insert(SHARED_BUFS.with(Token::of(shared), SharedBuf::page_ref)?);
+    let make = || PAGE_REFS.insert(SHARED_BUFS.with(Token::of(shared), |entry| entry.shared.page_ref())?);
     // SAFETY: `page_ref` is NULL or the caller's to write.
     unsafe { store_handle(page_ref, make) }
 }

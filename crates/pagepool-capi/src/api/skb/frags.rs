@@ -80,7 +80,7 @@ pub extern "C" fn pagepool_skb_add_shared(
     len: usize,
 ) -> c_int {
     status(|| {
-        let reader = SHARED_BUFS.get(Token::of(shared))?;
+        let reader = SHARED_BUFS.get(Token::of(shared))?.shared;
         SKBS.change(Token::of(skb), |packet| {
             takes(packet, SharedBuf::len(&reader), offset, len)?;
             append(packet, reader, offset, len)

@@ -1,0 +1,73 @@
+//! Splitting: one buffer becomes two.
+
+// UNSAFETY: a function with a fixed name; the caller's places are written.
+#![expect(unsafe_code)]
+
+use std::ffi::c_int;
+
+use ::pagepool::PageBuf;
+
+use crate::error::{CallError, CallResult, status};
+use crate::handles::claim::claim;
+use crate::handles::opaque::BufHandle;
+use crate::handles::owner::FreeFragEntry;
+use crate::handles::token::Token;
+use crate::handles::view::PoolView;
+
+/// Splits a buffer in two: `*front` has the first `at` bytes, `*rest` those behind. Each returns by itself,
+/// on any thread; the page is home when the last part is. Nothing is copied. Several packets in one receive
+/// buffer are cut off one after the other: pagepool_buf_split(buf, len, &packet, &buf).
+///
+/// Both parts are fragments, also of a whole page: `at` counts from the page's first byte, headroom included.
+/// So ask for the packet's address before. Parts that share a cache line have no device address for
+/// pagepool_buf_into_raw.
+///
+/// Thread: the one that holds the buffer.
+/// Ownership: the handle of the buffer ends, unless the call fails; a handle names one buffer all its life.
+///     `*front` and `*rest` are the caller's, to be returned with pagepool_buf_put.
+/// Errors: -EINVAL unless `at` is 1 to pagepool_buf_len() - 1, in pages of 4 MiB (order 10) also if it is
+///     odd; if `front` or `rest` is NULL, or both are the same place. -ENOMEM if there is no memory for the
+///     table. -EINVAL, -ESTALE for a bad handle. Nothing changes then.
+/// Cost: a lookup; on other threads than the owner's an atomic operation and two locks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagepool_buf_split(
+    buf: *mut BufHandle,
+    at: usize,
+    front: *mut *mut BufHandle,
+    rest: *mut *mut BufHandle,
+) -> c_int {
+    status(|| {
+        let parts = split(Token::of(buf), at, [front, rest])?;
+        for (place, part) in [front, rest].into_iter().zip(parts) {
+            // SAFETY: not NULL, so the caller's to write.
+            unsafe { place.write(part.handle()) };
+        }
+        Ok(())
+    })
+}
+
+fn split(buf: Token, at: usize, [front, rest]: [*mut *mut BufHandle; 2]) -> CallResult<[Token; 2]> {
+    const SAME: CallError = CallError::fixed(
+        libc::EINVAL,
+        c"front and rest are the same place: one of the handles would be lost",
+    );
+    if front.is_null() || rest.is_null() {
+        return Err(CallError::NULL);
+    }
+    if front == rest {
+        return Err(SAME);
+    }
+    let claimed = claim(buf)?;
+    let view = claimed.view();
+    claimed.give(|buffer| parts_of(buffer, at, view))
+}
+
+fn parts_of(buffer: PageBuf, at: usize, view: &'static PoolView) -> Result<[Token; 2], (PageBuf, CallError)> {
+    let free = FreeFragEntry::take(view).and_then(|one| Ok((one, FreeFragEntry::take(view)?)));
+    let (first, second) = match free {
+        Ok(free) => free,
+        Err(error) => return Err((buffer, error)),
+    };
+    let (front, rest) = buffer.split_at(at).map_err(|(buffer, error)| (buffer, error.into()))?;
+    Ok([first.fill(front), second.fill(rest)])
+}
