@@ -40,6 +40,7 @@
 //! |---|---|
 //! | receive and send over a NIC | [`Umem`], [`Redirect`] (the XDP program), [`XskDevice`] (one queue) |
 //! | do the same without a NIC | [`mem_nic()`] and its other end, [`NicPort`]; [`FaultNic`] to see it fail |
+//! | measure AF_XDP without a card and a kernel | [`xsk_in_memory`] and its other end, [`XskKernelSide`] |
 //! | open either by its name | [`open_device`], [`open_devices`]: `af_xdp:eth0`, `memory:` |
 //! | decide about packets | a [`PacketHandler`]: drop, pass, send back, redirect |
 //! | take what is passed | a [`Stack`] |
@@ -98,5 +99,8 @@ pub use mem_nic::nic_domain::NicDomain;
 pub use mem_nic::port_thread::PortThread;
 pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStats, PortStep, mem_nic};
 pub use sys::clock::{ticks, ticks_per_second};
-pub use xsk::{Attach, BusyPoll, Redirect, TxMode, Umem, UmemParams, XskDevice, XskMode, XskParams};
+pub use xsk::{
+    Attach, BusyPoll, Redirect, TxMode, Umem, UmemParams, XskDevice, XskKernelSide, XskMode, XskParams,
+    umem_in_memory, xsk_in_memory,
+};
 pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

@@ -30,6 +30,7 @@ mod descriptor;
 mod device;
 mod grace_period;
 mod layout;
+mod memory_kernel;
 mod params;
 mod probe;
 mod queue;
@@ -41,6 +42,7 @@ mod umem;
 
 pub use bpf::redirect::{Attach, Redirect};
 pub use device::XskDevice;
+pub use memory_kernel::{XskKernelSide, umem_in_memory, xsk_in_memory};
 pub(crate) use params::XDP_HEADROOM;
 pub use params::{BusyPoll, TxMode, UmemParams, XskMode, XskParams};
 pub use umem::Umem;

@@ -25,7 +25,7 @@ pub(super) struct Port {
     pub(super) egress: Egress,
     inlets: Vec<HandoffRx>,
     gone: bool,
-    /// Frames that the device took and has not given back.
+    /// Frames that the device took and has not given back, or more: it is asked for them while there are any.
     on_ring: usize,
     /// Rounds in a row in which nothing moved.
     fruitless: u8,
@@ -42,6 +42,7 @@ impl Port {
     /// As many frames may wait as the transmit ring has slots, and at least a burst.
     pub(super) fn new(id: PortId, device: Box<dyn Device>, pool: Bound, burst: usize) -> Self {
         let most = device.info().tx_ring.max(burst);
+        let on_ring = device.stats().in_tx as usize; // of who had it before
         Self {
             id,
             waiting: TxQueue::with_capacity(most, burst),
@@ -50,7 +51,7 @@ impl Port {
             device,
             inlets: Vec::new(),
             gone: false,
-            on_ring: 0,
+            on_ring,
             fruitless: 0,
             is_awake: false,
             is_queued: false,
@@ -72,7 +73,7 @@ impl Port {
 
     /// Takes back what was sent: all of it, so that a slow round is not followed by a full ring.
     pub(super) fn complete(&mut self, done: &mut XdpFrameBulk) -> usize {
-        if self.gone { 0 } else { self.take_back(done) }
+        if self.gone || self.on_ring == 0 { 0 } else { self.take_back(done) }
     }
 
     #[inline]

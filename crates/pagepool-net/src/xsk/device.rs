@@ -222,6 +222,21 @@ impl XskDevice {
         }
     }
 
+    /// A device over rings of which the caller has the other ends, as of a driver with zero copy that polls
+    /// by itself.
+    pub(super) fn over_rings(
+        params: &XskParams,
+        umem: &Arc<Umem>,
+        fd: OwnedFd,
+        (rx, tx): (RxRings, TxRings),
+        mtu: u32,
+    ) -> Self {
+        let (fd, batch, probe, grace_period) = (Arc::new(fd), None, None, None);
+        let open = Open { fd, rx, tx, batch, zero_copy: true, busy: false, probe, grace_period };
+        let queue = Queue { namespace: 0, index: 0, number: params.queue };
+        Self::new(params, umem, (queue, params.queue), open, params.rx_ring as usize, mtu)
+    }
+
     pub(super) fn umem(&self) -> &Umem {
         &self.umem
     }

@@ -89,6 +89,16 @@ impl Umem {
         Ok(Arc::new(this))
     }
 
+    /// Memory that no kernel knows.
+    pub(super) fn unregistered(
+        id: DomainId,
+        params: UmemParams,
+        area: u64,
+        memory: Registration,
+    ) -> Arc<Self> {
+        Arc::new(Self { id, params, area, memory, sockets: Mutex::new(Sockets::default()) })
+    }
+
     /// Its parameters.
     pub fn params(&self) -> &UmemParams {
         &self.params

@@ -1,0 +1,131 @@
+//! What a packet costs in this process over AF_XDP, by part of the loop, without a card: the kernel's side of
+//! the rings is played in memory, and its time counts in no part. Cycles are of the time-stamp counter.
+//!
+//! `cargo run --release -p pagepool-net --example ring-rates [packets in a burst [rounds]]`
+
+use std::sync::Arc;
+
+use pagepool::{Arena, ArenaParams, Error, Pool, PoolParams, XdpBuff};
+use pagepool_net::{
+    Action, Forwarder, Ingress, PartCycles, PortId, Umem, UmemParams, XskKernelSide, umem_in_memory,
+    xsk_in_memory,
+};
+
+/// Slots of each ring.
+const SLOTS: u32 = 1024;
+/// Bytes of a packet.
+const LEN: u32 = 60;
+/// Each row is measured so often; the table has the fastest.
+const TIMES: usize = 9;
+
+/// What is measured.
+struct Row {
+    name: &'static str,
+    ports: usize,
+    action: fn(PortId) -> Action,
+    umem: UmemParams,
+}
+
+fn rows() -> Vec<Row> {
+    let pages = UmemParams::default;
+    let halves = || UmemParams { chunk_size: 2048, ..pages() };
+    let unaligned = || UmemParams { chunk_size: 3072, unaligned: true, ..pages() };
+    let across: fn(PortId) -> Action = |port| Action::Redirect(PortId(port.0 ^ 1));
+    let row = |name, ports, action, umem| Row { name, ports, action, umem };
+    vec![
+        row("drop", 1, |_| Action::Drop, pages()),
+        row("drop, chunks of 2048", 1, |_| Action::Drop, halves()),
+        row("drop, unaligned", 1, |_| Action::Drop, unaligned()),
+        row("echo", 1, |_| Action::Tx, pages()),
+        row("echo, chunks of 2048", 1, |_| Action::Tx, halves()),
+        row("forward", 2, across, pages()),
+        row("forward, chunks of 2048", 2, across, halves()),
+        row("forward, unaligned", 2, across, unaligned()),
+        row("forward, 64 ports of which 62 idle", 64, across, pages()),
+    ]
+}
+
+/// A port for each kernel side; packets arrive at the first port.
+struct Bed<P> {
+    forwarder: Forwarder<P>,
+    kernels: Vec<XskKernelSide>,
+}
+
+fn bed(row: &Row, burst: usize) -> Result<Bed<impl FnMut(&mut XdpBuff, Ingress) -> Action + use<>>, Error> {
+    let max_bytes = (row.ports as u64 * 20) << 20;
+    let arena = Arena::new(ArenaParams { max_bytes, commit_all: true, ..Default::default() })?;
+    let umem: Arc<Umem> = umem_in_memory(row.umem.clone(), &*arena)?;
+    let action = row.action;
+    let mut forwarder = Forwarder::new(move |packet: &mut XdpBuff, at: Ingress| {
+        std::hint::black_box(&*packet);
+        action(at.port)
+    });
+    forwarder.set_budget(burst)?;
+    let mut kernels = Vec::new();
+    for _ in 0..row.ports {
+        let domains = vec![umem.clone() as _];
+        let colour = row.umem.unaligned;
+        let params = PoolParams {
+            headroom: 256,
+            ring_size: 4096,
+            wakeup: true,
+            colour,
+            domains,
+            ..Default::default()
+        };
+        let (device, kernel) = xsk_in_memory(&umem, SLOTS)?;
+        forwarder.add_port(Box::new(device), Pool::new(params, arena.clone())?.bind());
+        kernels.push(kernel);
+    }
+    forwarder.poll();
+    Ok(Bed { forwarder, kernels })
+}
+
+impl<P: pagepool_net::PacketHandler> Bed<P> {
+    fn rounds(&mut self, rounds: usize, burst: usize) {
+        for _ in 0..rounds {
+            assert_eq!(self.kernels[0].deliver(burst, LEN), burst, "the fill ring has buffers");
+            assert!(self.forwarder.poll() >= burst);
+            self.kernels.iter_mut().take(2).for_each(|kernel| _ = kernel.send());
+        }
+    }
+
+    fn measure(&mut self, rounds: usize, burst: usize) -> PartCycles {
+        self.forwarder.sample(1);
+        let before = self.forwarder.cycles();
+        self.rounds(rounds, burst);
+        self.forwarder.cycles().since(&before)
+    }
+}
+
+fn total(spent: &PartCycles) -> u64 {
+    spent.receive_ticks + spent.handler_ticks + spent.transmit_ticks + spent.return_ticks + spent.idle_ticks
+}
+
+/// Runs the table.
+pub fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut words = std::env::args().skip(1);
+    let mut number = |default: usize| words.next().map_or(Ok(default), |word| word.parse());
+    let (burst, rounds) = (number(64)?, number(20_000)?);
+    println!("cycles a packet, bursts of {burst}\n");
+    println!(
+        "{:<36}{:>8}{:>8}{:>9}{:>8}{:>8}{:>8}",
+        "", "receive", "handler", "transmit", "return", "idle", "total"
+    );
+    for row in rows() {
+        let mut bed = bed(&row, burst)?;
+        bed.rounds(rounds / 10, burst);
+        let runs = (0..TIMES).map(|_| bed.measure(rounds / TIMES, burst));
+        let Some(best) = runs.min_by_key(total) else { continue };
+        let parts =
+            [best.receive_ticks, best.handler_ticks, best.transmit_ticks, best.return_ticks, best.idle_ticks];
+        let each = |ticks: u64| ticks as f64 / best.rx_packets as f64;
+        let [receive, handler, transmit, back, idle] = parts.map(each);
+        let all = each(total(&best));
+        println!(
+            "{:<36}{receive:>8.1}{handler:>8.1}{transmit:>9.1}{back:>8.1}{idle:>8.1}{all:>8.1}",
+            row.name
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! A socket without a kernel: a device over rings in plain memory, and the kernel's side of them, played by
+//! the caller. It measures what a packet costs in this process without a card, and needs no capability.
+//!
+//! What   the driver of a card with zero copy, as far as the rings show it: buffers are taken off the fill
+//!        ring in order and come back as packets; what is to be sent completes in order. It waits for no
+//!        call, and so the device makes none. It writes no packet.
+//! Who    one thread has both sides.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+
+use pagepool::{DomainId, Error, PAGE_SIZE, Provider};
+
+use super::descriptor::Descriptor;
+use super::device::XskDevice;
+use super::params::{UmemParams, XDP_HEADROOM, XskParams};
+use super::receiver::RxRings;
+use super::sender::TxRings;
+use super::sys::ring::{Consumer, Producer};
+use super::sys::socket::{Mapped, Registration};
+use super::umem::Umem;
+
+/// The MTU of its interface, which does not exist.
+const MTU: u32 = 1500;
+/// Where an address of unaligned mode says how far into its chunk the packet is.
+const OFFSET_SHIFT: u32 = 48;
+
+/// A UMEM that no kernel knows, for [`xsk_in_memory`].
+pub fn umem_in_memory(params: UmemParams, provider: &dyn Provider) -> Result<Arc<Umem>, Error> {
+    params.check()?;
+    let area = provider.area();
+    let addr =
+        area.base().ok_or_else(|| Error::Unsupported { what: "memory that the CPU cannot read".into() })?;
+    let (chunk, headroom, unaligned) = (params.chunk_size, params.headroom, params.unaligned);
+    let len = area.pages() as u64 * PAGE_SIZE as u64;
+    let memory = Registration { addr, len, chunk, headroom, unaligned };
+    Ok(Umem::unregistered(DomainId::unique(), params, area.id(), memory))
+}
+
+/// A device with rings of so many slots, and the kernel's side of it.
+///
+/// ```
+/// use pagepool::{Arena, ArenaParams, Pool, PoolParams};
+/// use pagepool_net::{Device, UmemParams, umem_in_memory, xsk_in_memory};
+///
+/// let arena = Arena::new(ArenaParams { commit_all: true, ..Default::default() })?;
+/// let umem = umem_in_memory(UmemParams::default(), &*arena)?;
+/// let params = PoolParams { headroom: 256, domains: vec![umem.clone()], ..Default::default() };
+/// let pool = Pool::new(params, arena)?.bind();
+/// let (mut device, mut kernel) = xsk_in_memory(&umem, 64)?;
+/// let mut packets = Vec::with_capacity(64);
+/// device.receive(&pool, &mut packets, 64); // the first buffers
+/// assert_eq!(kernel.deliver(3, 60), 3);
+/// assert_eq!(device.receive(&pool, &mut packets, 64), 3);
+/// # drop(packets);
+/// # Ok::<(), pagepool::Error>(())
+/// ```
+pub fn xsk_in_memory(umem: &Arc<Umem>, slots: u32) -> Result<(XskDevice, XskKernelSide), Error> {
+    let system = |call, source| Error::System { call, remedy: "raise RLIMIT_NOFILE".into(), source };
+    let params =
+        XskParams { interface: "memory".into(), rx_ring: slots, tx_ring: slots, ..Default::default() };
+    let memory = |source| system("mmap", source);
+    let [fill, of_fill] = Mapped::pair::<1>(2 * slots).map_err(memory)?;
+    let [received, of_received] = Mapped::pair::<2>(slots).map_err(memory)?;
+    let [send, of_send] = Mapped::pair::<2>(slots).map_err(memory)?;
+    let [done, of_done] = Mapped::pair::<1>(slots).map_err(memory)?;
+    let rx = RxRings { fill: Producer::new(fill, 2 * slots), received: Consumer::new(received, slots) };
+    let tx = TxRings { send: Producer::new(send, slots), done: Consumer::new(done, slots) };
+    let kernel = XskKernelSide {
+        fill: Consumer::new(of_fill, 2 * slots),
+        received: Producer::new(of_received, slots),
+        send: Consumer::new(of_send, slots),
+        done: Producer::new(of_done, slots),
+        before: u64::from(umem.params().headroom + XDP_HEADROOM),
+        unaligned: umem.params().unaligned,
+    };
+    // Of another kind, so that what is asked of a socket of AF_XDP fails, and what of any does not.
+    let fd: OwnedFd = UnixDatagram::unbound().map_err(|source| system("socket", source))?.into();
+    Ok((XskDevice::over_rings(&params, umem, fd, (rx, tx), MTU), kernel))
+}
+
+/// The kernel's side of a socket's rings.
+#[derive(Debug)]
+pub struct XskKernelSide {
+    fill: Consumer<Mapped, 1>,
+    received: Producer<Mapped, 2>,
+    send: Consumer<Mapped, 2>,
+    done: Producer<Mapped, 1>,
+    before: u64,
+    unaligned: bool,
+}
+
+impl XskKernelSide {
+    /// Packets of `len` bytes arrive, as far as there are buffers and slots; says how many.
+    pub fn deliver(&mut self, packets: usize, len: u32) -> usize {
+        let n = self.fill.peek(packets.min(self.received.room(packets)));
+        let (into, unaligned) = (self.before, self.unaligned);
+        for [chunk] in (0..n).map(self.fill.read(n)) {
+            let addr = if unaligned { chunk | (into << OFFSET_SHIFT) } else { chunk + into };
+            self.received.push(Descriptor { addr, len, options: 0 }.to_words());
+        }
+        self.fill.release();
+        self.received.submit();
+        n
+    }
+
+    /// What is to be sent is sent; says how many packets.
+    pub fn send(&mut self) -> usize {
+        let n = self.send.peek(self.done.room(usize::MAX));
+        for words in (0..n).map(self.send.read(n)) {
+            self.done.push([Descriptor::of_words(words).addr]);
+        }
+        self.send.release();
+        self.done.submit();
+        n
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pagepool::{Arena, ArenaParams, Bound, Pool, PoolParams, XdpFrameBulk};
+
+    use super::*;
+    use crate::device::{Device, TxQueue};
+
+    fn bed(params: UmemParams) -> (XskDevice, XskKernelSide, Bound) {
+        let arena = ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() };
+        let arena = Arena::new(arena).unwrap();
+        let umem = umem_in_memory(params, &*arena).unwrap();
+        let params = PoolParams { domains: vec![umem.clone()], headroom: 256, ..Default::default() };
+        let pool = PoolParams { max_len: 1536, colour: umem.params().chunk_size == 4096, ..params };
+        let (device, kernel) = xsk_in_memory(&umem, 64).unwrap();
+        (device, kernel, Pool::new(pool, arena).unwrap().bind())
+    }
+
+    #[test]
+    fn packets_come_and_go_in_every_kind_of_chunk() {
+        let halves = UmemParams { chunk_size: 2048, ..Default::default() };
+        let unaligned = UmemParams { chunk_size: 3072, unaligned: true, ..Default::default() };
+        for params in [UmemParams::default(), halves, unaligned] {
+            let (mut device, mut kernel, pool) = bed(params.clone());
+            let (mut packets, mut done) = (Vec::with_capacity(64), XdpFrameBulk::new());
+            let mut queue = TxQueue::with_capacity(64, 64);
+            device.receive(&pool, &mut packets, 64);
+            for _ in 0..50 {
+                assert_eq!(kernel.deliver(40, 60), 40, "{params:?}");
+                assert_eq!(device.receive(&pool, &mut packets, 64), 40, "{params:?}");
+                assert!(packets.iter().all(|packet| packet.len() == 60));
+                queue.push_burst(&mut packets);
+                assert_eq!(
+                    (device.transmit(&mut queue), queue.refused(), kernel.send()),
+                    (40, 0, 40),
+                    "{params:?}"
+                );
+                assert_eq!(device.complete(&mut done, usize::MAX), 40, "{params:?}");
+                done.flush();
+            }
+            let stats = device.stats();
+            assert_eq!((stats.rx_packets, stats.tx_completed, stats.in_tx, stats.calls), (2000, 2000, 0, 0));
+            drop(device);
+            assert_eq!(pool.inflight().out, 0, "{params:?}");
+        }
+    }
+}
