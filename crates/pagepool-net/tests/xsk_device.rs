@@ -45,7 +45,7 @@ impl Maker {
         };
         let af_xdp = AfXdpParams {
             umem: self.umem.clone(),
-            program: XdpProgram::Attached(redirect),
+            program: XdpProgram::Redirects(vec![redirect]),
             tx_mode: self.tx_mode,
             // on a busy machine the kernel takes its time to end the last one
             busy_limit: Duration::from_secs(20),

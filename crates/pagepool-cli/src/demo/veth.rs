@@ -53,7 +53,11 @@ impl VethSetup {
 
     /// How the devices, which are of one kind, are attached.
     pub fn mode(&self) -> String {
-        self.task.queues[0].socket.as_ref().map(mode).unwrap_or_default()
+        self.task.queues[0]
+            .socket
+            .as_ref()
+            .map(|socket| mode(socket.attach, socket.zero_copy))
+            .unwrap_or_default()
     }
 }
 

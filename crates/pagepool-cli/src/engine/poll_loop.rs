@@ -37,8 +37,8 @@ pub trait PortHandler: PacketHandler + Send + 'static {
 /// What a thread still does when the run drains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drain {
-    /// It receives nothing more: others send without end. What waits goes out; a link that is down lets
-    /// nothing out, so not for long.
+    /// Nothing is redirected to it any more. What it has goes out; a link that is down lets nothing out, so
+    /// not for long.
     Transmit,
     /// It polls until nothing moves any more, for the sources have stopped.
     Everything,
@@ -141,9 +141,10 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
     }
 }
 
-/// Takes pages from the arena, as far as it has them, and puts them into the pool's cache and ring. Their
-/// memory is not touched.
+/// Takes pages from the arena, as far as it has them, until the pool has this number, and puts them into its
+/// cache and ring. Their memory is not touched.
 fn prefill(pool: &Bound, pages: usize) {
+    let pages = pages.saturating_sub(pool.inflight().out as usize); // a device may have some already
     let mut buffers = Vec::with_capacity(pages);
     pool.alloc_bulk(&mut buffers, pages);
     pagepool::put_bulk(&mut buffers);
@@ -196,16 +197,7 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
     fn drain(&mut self, drain: Drain) {
         let start = Instant::now();
         while start.elapsed() < drain.limit() {
-            let moved = match drain {
-                Drain::Transmit => {
-                    if self.is_dry() {
-                        return;
-                    }
-                    self.forwarder.flush()
-                }
-                Drain::Everything => self.forwarder.poll(),
-            };
-            if moved > 0 {
+            if self.forwarder.poll() > 0 {
                 continue;
             }
             if self.is_dry() || (drain == Drain::Everything && self.forwarder.wait(self.nap) == Wake::Gone) {

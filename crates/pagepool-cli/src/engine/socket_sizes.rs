@@ -1,7 +1,7 @@
 //! How large everything is that AF_XDP sockets on interfaces of one MTU need, and how they are called.
 
 use pagepool::{ArenaParams, Backing, MAX_FRAGS, OnMissingHuge, PAGE_SIZE, PoolParams};
-use pagepool_net::{AfXdpParams, Attach, BUDGET, OpenParams, SocketInfo, UmemParams, XskMode};
+use pagepool_net::{AfXdpParams, Attach, BUDGET, OpenParams, UmemParams, XskMode};
 
 /// What the kernel keeps free before a packet for XDP programs, and what drivers and newer kernels keep
 /// behind it where a packet may go on in another buffer (`struct skb_shared_info`).
@@ -184,13 +184,13 @@ impl SocketSizes {
 
 /// Where the XDP program of a socket runs, if it has one, and who moves the bytes: `af_xdp_native_copy` for
 /// example.
-pub fn mode(socket: &SocketInfo) -> String {
-    let attach = match socket.attach {
+pub fn mode(attach: Option<Attach>, zero_copy: bool) -> String {
+    let attach = match attach {
         Some(Attach::Generic) => "generic_",
         Some(_) => "native_",
         None => "",
     };
-    format!("af_xdp_{attach}{}", if socket.zero_copy { "zerocopy" } else { "copy" })
+    format!("af_xdp_{attach}{}", if zero_copy { "zerocopy" } else { "copy" })
 }
 
 #[cfg(test)]

@@ -6,20 +6,21 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pagepool_lab::Tally;
-use pagepool_net::NoStack;
+use pagepool_net::{NoStack, Redirect};
 
 use super::capture::{Capture, Tapped};
 use super::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use super::interface::{Interface, Kernel};
 use super::live_figures::LiveFigures;
 use super::options::{Mode, TrafficOptions};
-use super::setup::{SetupParams, TrafficSetup};
+use super::setup::{OpenedInterface, SetupParams, TrafficSetup};
 use super::summary::TrafficResult;
 use crate::engine::interrupt::listen;
 use crate::engine::poll_loop::{Drain, PollLoop, PortHandler, wait_for_warm_up};
 use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::engine::socket_sizes::{SocketNeeds, SocketSizes};
 use crate::engine::watch::Watch;
+use crate::report::error::error_chain;
 use crate::run_command::RunCommand;
 use crate::sys;
 
@@ -36,9 +37,10 @@ impl<C: TrafficCommand> RunCommand for C {
         let cpus = cpus(options)?;
         let interrupted = listen()?;
         let setup = open(self, &plan, &interfaces)?;
-        warn(&plan, &mut kernel, &interfaces, &setup)?;
-        let (opened, pools) = (setup.interfaces.clone(), setup.pools.clone());
+        let (mut opened, pools) = (setup.interfaces.clone(), setup.pools.clone());
         let (threads, capture) = start(self, &interfaces, setup, &cpus)?;
+        let threads = threads.redirected(&mut opened)?;
+        warn(&plan, &mut kernel, &interfaces, &opened)?;
         opened.iter().for_each(|interface| options.print(interface));
         let (warm, start) = (threads.state.sample(), Instant::now());
         let watch = Watch {
@@ -114,16 +116,17 @@ fn warn(
     plan: &TrafficPlan<'_>,
     kernel: &mut Kernel,
     interfaces: &[Interface],
-    setup: &TrafficSetup,
+    opened: &[OpenedInterface],
 ) -> Result<(), String> {
     // Offloads matter where packets leave by another interface than they came by.
     if interfaces.len() > 1 {
-        for (interface, opened) in interfaces.iter().zip(&setup.interfaces) {
+        for (interface, opened) in interfaces.iter().zip(opened) {
             let warnings = kernel.offload_warnings(interface, opened.is_generic())?;
             warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         }
     }
-    let (threads, cpus) = (setup.threads.len(), plan.options.cpus.as_ref().map_or(0, |cpus| cpus.0.len()));
+    let threads = interfaces.iter().map(|interface| interface.queues.len()).min().unwrap_or(0);
+    let cpus = plan.options.cpus.as_ref().map_or(0, |cpus| cpus.0.len());
     if cpus > threads {
         eprintln!(
             "note: {} of the {cpus} CPUs not used: one thread per queue or pair of queues makes {threads}",
@@ -137,6 +140,8 @@ fn warn(
 struct QueueThreads<H> {
     state: Arc<RunState>,
     threads: Vec<JoinHandle<Tapped<H>>>,
+    /// What redirects packets to them.
+    redirects: Vec<Arc<Redirect>>,
 }
 
 /// Starts all threads, and waits until their pools and rings are filled.
@@ -146,7 +151,7 @@ fn start<C: TrafficCommand>(
     setup: TrafficSetup,
     cpus: &[usize],
 ) -> Result<(QueueThreads<C::Handler>, Option<Capture>), String> {
-    let TrafficSetup { threads, sizes, .. } = setup;
+    let TrafficSetup { threads, sizes, redirects, .. } = setup;
     let (options, count) = (command.plan().options, threads.len());
     let (capture, mut taps) = match &options.pcap {
         None => (None, Vec::new()),
@@ -175,13 +180,26 @@ fn start<C: TrafficCommand>(
     }
     drop(warm);
     wait_for_warm_up(&warmed, count)?;
-    Ok((QueueThreads { state, threads: started }, capture))
+    Ok((QueueThreads { state, threads: started, redirects }, capture))
 }
 
 impl<H: PortHandler> QueueThreads<H> {
+    /// Has packets redirected to them, of all interfaces at once; this is the last that can be refused. Notes
+    /// how in the interfaces.
+    fn redirected(self, opened: &mut [OpenedInterface]) -> Result<Self, String> {
+        if let Err(error) = Redirect::start_all(&self.redirects) {
+            self.finish(None)?;
+            return Err(error_chain(&error));
+        }
+        opened.iter_mut().zip(&self.redirects).for_each(|(opened, redirect)| opened.set_attached(redirect));
+        Ok(self)
+    }
+
     /// Ends all threads. Gives what they saw last, and what they know together of the frames that were
     /// expected.
     fn finish(self, expected: Option<u64>) -> Result<(Sample, Option<Tally>), String> {
+        // Before anything is closed: from here on packets go to the stack, and none is lost in between.
+        self.redirects.iter().for_each(|redirect| redirect.stop());
         self.state.move_to(Phase::Draining);
         let mut all = expected.map(Tally::new);
         for thread in self.threads {

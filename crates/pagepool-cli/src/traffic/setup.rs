@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pagepool::{Arena, Error, PAGE_SIZE, PoolRef};
 use pagepool_net::{
-    Attach, BusyPoll, OpenParams, OpenedDevice, SocketInfo, TxMode, XdpProgram, open_devices,
+    Attach, BusyPoll, OpenParams, OpenedDevice, Redirect, SocketInfo, TxMode, XdpProgram, open_devices,
 };
 use serde::Serialize;
 
@@ -16,13 +16,15 @@ use crate::engine::socket_sizes::{self, SocketSizes};
 use crate::report::error::error_chain;
 use crate::report::number::grouped;
 
-/// The sockets and pools of a command, opened before the first packet.
+/// The sockets and pools of a command, opened before the first packet. Nothing is redirected to them yet.
 pub struct TrafficSetup {
     /// The ports of each thread, and which interface each of them is of.
     pub threads: Vec<(Vec<usize>, Vec<PollPort>)>,
     /// The pools, for the verdict at the end.
     pub pools: Vec<PoolRef>,
     pub interfaces: Vec<OpenedInterface>,
+    /// What redirects packets to the sockets, in the order of the interfaces; none if nothing is received.
+    pub redirects: Vec<Arc<Redirect>>,
     pub sizes: SocketSizes,
 }
 
@@ -83,6 +85,7 @@ impl TrafficSetup {
             threads: (0..threads).map(|_| Default::default()).collect(),
             pools: Vec::new(),
             interfaces: Vec::new(),
+            redirects: Vec::new(),
             sizes: params.sizes,
         };
         let arena = Arena::new(params.sizes.arena(name, pools));
@@ -100,7 +103,16 @@ impl TrafficSetup {
     ) -> Result<(), Error> {
         let devices: Vec<_> =
             interfaces.iter().map(|interface| (&*interface.device, &*interface.queues)).collect();
-        let opened = open_devices(&devices, &params.open_params(name), arena)?;
+        if let Some(attach) = params.attach {
+            let frags = params.sizes.multi_buffer();
+            let load = |interface: &Interface| Redirect::load(&interface.link.name, attach, frags);
+            self.redirects = interfaces.iter().map(load).collect::<Result<_, _>>()?;
+        }
+        let mut params_of_devices = params.open_params(name);
+        if !self.redirects.is_empty() {
+            params_of_devices.af_xdp.program = XdpProgram::Redirects(self.redirects.clone());
+        }
+        let opened = open_devices(&devices, &params_of_devices, arena)?;
         for (number, (interface, queues)) in interfaces.iter().zip(opened).enumerate() {
             self.interfaces.push(OpenedInterface::of(interface, &queues, params));
             for (at, OpenedDevice { device, pool, .. }) in queues.into_iter().enumerate() {
@@ -119,7 +131,7 @@ impl SetupParams {
     /// As the library has it.
     fn open_params(&self, name: &str) -> OpenParams {
         let mut params = self.sizes.open_params(name);
-        params.af_xdp.program = self.attach.map_or(XdpProgram::None, XdpProgram::Attach);
+        params.af_xdp.program = XdpProgram::None;
         params.af_xdp.tx_mode = self.tx_mode.unwrap_or(TxMode::Ring);
         params.af_xdp.busy_poll = self.busy_poll;
         params
@@ -142,12 +154,11 @@ impl OpenedInterface {
     fn of(interface: &Interface, opened: &[OpenedDevice], params: SetupParams) -> Self {
         let sockets: Vec<_> = opened.iter().filter_map(|queue| queue.socket.as_ref()).collect();
         let first = sockets.first();
-        let attach = first.and_then(|socket| socket.attach);
         let tx_mode_reason = || sockets.iter().find_map(|socket| socket.tx_mode_reason.clone());
         Self {
             name: interface.link.name.clone(),
-            mode: first.map(|socket| socket_sizes::mode(socket)).unwrap_or_default(),
-            attach: attach.map(|attach| if attach == Attach::Generic { "generic" } else { "native" }),
+            mode: first.map(|socket| socket_sizes::mode(socket.attach, socket.zero_copy)).unwrap_or_default(),
+            attach: first.and_then(|socket| socket.attach).map(place),
             attach_reason: first.and_then(|socket| socket.attach_reason.clone()),
             program_id: first.and_then(|socket| socket.program_id),
             zero_copy: first.map(|_| sockets.iter().all(|socket| socket.zero_copy)),
@@ -166,10 +177,23 @@ impl OpenedInterface {
         }
     }
 
+    /// Notes where its XDP program runs, which is known when that is attached.
+    pub fn set_attached(&mut self, redirect: &Redirect) {
+        if let Some((attach, reason)) = redirect.mode() {
+            self.attach = Some(place(attach));
+            self.attach_reason = reason.map(str::to_owned);
+            self.mode = socket_sizes::mode(Some(attach), self.zero_copy == Some(true));
+        }
+    }
+
     /// Whether the XDP program runs behind the driver.
     pub fn is_generic(&self) -> bool {
         self.attach == Some("generic")
     }
+}
+
+fn place(attach: Attach) -> &'static str {
+    if attach == Attach::Generic { "generic" } else { "native" }
 }
 
 /// How these send.

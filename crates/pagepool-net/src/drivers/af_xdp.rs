@@ -9,62 +9,112 @@ use super::open_params::{OpenParams, XdpProgram};
 use super::opened_device::{OpenedDevice, SocketInfo};
 use super::queues::Queues;
 use crate::device::Device;
-use crate::xsk::{Redirect, Umem, UmemParams, XDP_HEADROOM, XskDevice, XskParams};
+use crate::error::parameter;
+use crate::link::lookup;
+use crate::xsk::{Attach, Redirect, Umem, UmemParams, XDP_HEADROOM, XskDevice, XskParams};
 
-/// The whole arena becomes a UMEM, so it must be committed (`commit_all`).
+/// The whole arena becomes a UMEM, so it must be committed (`commit_all`). Sockets are opened first, then
+/// given buffers, then put into the maps; attaching the XDP programs comes last, so an error leaves no trace.
 pub(super) fn open(
     interfaces: &[Queues<'_>],
     params: &OpenParams,
     arena: &Arc<Arena>,
 ) -> Result<Vec<Vec<OpenedDevice>>, Error> {
+    let redirects = redirects(interfaces, params)?;
     let umem = UmemParams { multi_buffer: params.multi_buffer, ..params.af_xdp.umem.clone() };
     let umem = Umem::new(umem, &**arena)?;
-    interfaces.iter().map(|interface| open_queues(interface, params, &umem, arena)).collect()
+    let open = |interface| open_queues(interface, params, &umem, arena);
+    let mut opened: Vec<Vec<_>> = interfaces.iter().map(open).collect::<Result<_, _>>()?;
+    for (queues, redirect) in opened.iter_mut().zip(&redirects) {
+        queues.iter_mut().try_for_each(|(device, _)| device.join(redirect.clone(), None))?;
+    }
+    match &params.af_xdp.program {
+        XdpProgram::Attach(_) => Redirect::start_all(&redirects)?,
+        XdpProgram::Redirects(_) => {}
+        XdpProgram::None => pass_all(interfaces, params, &mut opened)?,
+    }
+    Ok(opened.into_iter().map(|queues| queues.into_iter().map(described).collect()).collect())
 }
 
+/// One for each interface; none if the sockets only send.
+fn redirects(interfaces: &[Queues<'_>], params: &OpenParams) -> Result<Vec<Arc<Redirect>>, Error> {
+    match &params.af_xdp.program {
+        XdpProgram::Attach(mode) => {
+            let load = |of: &Queues<'_>| Redirect::load(of.argument, *mode, params.multi_buffer);
+            interfaces.iter().map(load).collect()
+        }
+        XdpProgram::Redirects(redirects) if redirects.len() == interfaces.len() => Ok(redirects.clone()),
+        XdpProgram::Redirects(redirects) => {
+            let must_be = format!("one for each interface, of which there are {}", interfaces.len());
+            Err(parameter("af_xdp.program", format!("{} redirects", redirects.len()), must_be))
+        }
+        XdpProgram::None => Ok(Vec::new()),
+    }
+}
+
+/// Most drivers send nothing by zero copy while no XDP program is attached.
+fn pass_all(
+    interfaces: &[Queues<'_>],
+    params: &OpenParams,
+    opened: &mut [Vec<(XskDevice, Pool)>],
+) -> Result<(), Error> {
+    for (interface, queues) in interfaces.iter().zip(opened) {
+        let name = interface.argument;
+        let needs_one = queues.iter().any(|(device, _)| device.is_zero_copy());
+        if needs_one && lookup::xdp_program_on(name).is_none() {
+            let redirect = Redirect::load(name, Attach::Native, params.multi_buffer)?;
+            redirect.pass()?;
+            queues.iter_mut().try_for_each(|(device, _)| device.join(redirect.clone(), None))?;
+        }
+    }
+    Ok(())
+}
+
+/// The sockets of an interface, each with a pool.
 fn open_queues(
     interface: &Queues<'_>,
     params: &OpenParams,
     umem: &Arc<Umem>,
     arena: &Arc<Arena>,
-) -> Result<Vec<OpenedDevice>, Error> {
-    let name = interface.argument;
-    let redirect = match &params.af_xdp.program {
-        XdpProgram::Attach(mode) => Some(Redirect::attach(name, *mode, params.multi_buffer)?),
-        XdpProgram::Attached(redirect) => Some(redirect.clone()),
-        XdpProgram::None => None,
-    };
+) -> Result<Vec<(XskDevice, Pool)>, Error> {
     let socket = |&queue: &u32| {
         let socket = XskParams {
-            interface: name.into(),
+            interface: interface.argument.into(),
             queue,
             rx_ring: params.rx_ring,
             tx_ring: params.tx_ring,
-            redirect: redirect.clone(),
             tx_mode: params.af_xdp.tx_mode,
             busy_limit: params.af_xdp.busy_limit,
             busy_poll: params.af_xdp.busy_poll,
             ..XskParams::default()
         };
-        XskDevice::open(socket, umem)
+        XskDevice::open_apart(&socket, umem)
     };
     let sockets: Vec<_> = interface.numbers.iter().map(socket).collect::<Result<_, _>>()?;
     sockets.into_iter().map(|device| with_pool(device, params, umem, arena)).collect()
 }
 
-/// The device, and a pool whose buffers hold any packet that it may receive.
+/// The device, and a pool whose buffers hold any packet that it may receive. The kernel gets some of them,
+/// unless the caller starts the redirect, and may want to give them on another thread.
 fn with_pool(
-    device: XskDevice,
+    mut device: XskDevice,
     params: &OpenParams,
     umem: &Arc<Umem>,
     arena: &Arc<Arena>,
-) -> Result<OpenedDevice, Error> {
+) -> Result<(XskDevice, Pool), Error> {
     let least = (XDP_HEADROOM + params.af_xdp.umem.headroom) as usize;
     let headroom = params.pool.headroom.max(least);
     let mut pool = PoolParams { name: device.info().name.clone(), headroom, ..params.pool.clone() };
     pool.domains.push(umem.clone());
     let pool = Pool::new(pool, arena.clone())?.bind();
     device.check_pool(&pool)?;
+    if !matches!(params.af_xdp.program, XdpProgram::Redirects(_)) {
+        device.receive(&pool, &mut Vec::new(), 0);
+    }
+    Ok((device, pool.unbind()))
+}
+
+fn described((device, pool): (XskDevice, Pool)) -> OpenedDevice {
     let socket = Some(SocketInfo::from(&device));
-    Ok(OpenedDevice { device: Box::new(device), pool: pool.unbind(), wire: None, socket })
+    OpenedDevice { device: Box::new(device), pool, wire: None, socket }
 }

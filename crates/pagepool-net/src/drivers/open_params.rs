@@ -64,11 +64,14 @@ impl Default for AfXdpParams {
 /// The XDP program that redirects an interface's packets to its sockets.
 #[derive(Clone, Debug)]
 pub enum XdpProgram {
-    /// Attach one to each interface.
+    /// Attach one to each interface, last: when all sockets are open and have buffers.
     Attach(Attach),
-    /// Use one that is attached already, to the only interface that is opened.
-    Attached(Arc<Redirect>),
-    /// None: the sockets only send.
+    /// Use these, one for each interface, in their order: the maps of programs that are attached already, or
+    /// what [`Redirect::load`] gave. The caller calls [`receive`](crate::Device::receive) once for each
+    /// device, which gives it its buffers, and then starts those by [`Redirect::start_all`].
+    Redirects(Vec<Arc<Redirect>>),
+    /// None: the sockets only send. With zero copy one is attached that passes all packets to the stack, if
+    /// there is none, because most drivers send nothing without.
     None,
 }
 

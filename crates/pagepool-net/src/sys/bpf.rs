@@ -1,6 +1,6 @@
-//! `bpf(2)`: loads XDP programs, attaches them by a link, and runs them over frames that the kernel makes;
-//! puts sockets into their maps; loads and runs BPF programs of the traffic control. Numbers and layouts are
-//! those of include/uapi/linux/bpf.h (v7.3).
+//! `bpf(2)`: loads XDP programs, attaches and exchanges them by a link, and runs them over frames that the
+//! kernel makes; puts sockets into their maps; loads and runs BPF programs of the traffic control. Numbers
+//! and layouts are those of include/uapi/linux/bpf.h (v7.3).
 
 // UNSAFETY: system calls, whose arguments name memory by address.
 #![expect(unsafe_code)]
@@ -19,6 +19,7 @@ const PROG_RUN: libc::c_int = 10;
 const PROG_QUERY: libc::c_int = 16;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const LINK_CREATE: libc::c_int = 28;
+const LINK_UPDATE: libc::c_int = 29;
 const LINK_DETACH: libc::c_int = 34;
 
 const MAP_TYPE_ARRAY: u32 = 2;
@@ -165,6 +166,12 @@ pub(crate) fn load(program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
 pub(crate) fn attach(program: BorrowedFd<'_>, index: u32, native: bool) -> io::Result<OwnedFd> {
     let flags = if native { XDP_FLAGS_DRV_MODE } else { XDP_FLAGS_SKB_MODE };
     make(LINK_CREATE, &[program.as_raw_fd() as u32, index, ATTACH_TYPE_XDP, flags])
+}
+
+/// Has a link run another program of the same kind from now on.
+pub(crate) fn exchange(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    // Behind the program: flags, and the program that would have to be there with one of them.
+    call(LINK_UPDATE, &[link.as_raw_fd() as u32, program.as_raw_fd() as u32, 0, 0]).map(drop)
 }
 
 /// Attaches a BPF program of the traffic control to the egress of an interface, for as long as the descriptor

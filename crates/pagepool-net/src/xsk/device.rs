@@ -131,15 +131,25 @@ impl XskDevice {
     /// Opens a queue of an interface of this thread's network namespace over a UMEM. It has no buffers for
     /// packets before its first [`receive`](Device::receive), also where it only transmits: some drivers leak
     /// without.
+    ///
+    /// With a [redirect](XskParams::redirect) that redirects already, packets of the queue are lost from here
+    /// to that first `receive`.
     pub fn open(params: XskParams, umem: &Arc<Umem>) -> Result<Self, Error> {
+        let key = |redirect: &Arc<Redirect>| redirect.key(params.queue, params.map_key);
+        params.redirect.as_ref().map_or(Ok(params.queue), key)?; // refused before anything is opened
+        let mut this = Self::open_apart(&params, umem)?;
+        params.redirect.map_or(Ok(()), |redirect| this.join(redirect, params.map_key))?;
+        Ok(this)
+    }
+
+    /// Opens it without a redirect.
+    pub(crate) fn open_apart(params: &XskParams, umem: &Arc<Umem>) -> Result<Self, Error> {
         params.check()?;
         let link = lookup::look_up(&params.interface)?;
         check_queue(&params.interface, params.queue, lookup::channels(&params.interface))?;
-        let key = |redirect: &Arc<Redirect>| redirect.key(params.queue, params.map_key);
-        let key = params.redirect.as_ref().map_or(Ok(params.queue), key)?;
         let (fd, has_memory) = umem.take_socket()?;
-        let buffers = rx_buffers(&params, umem)?;
-        let (rx, tx) = make_rings(fd.as_fd(), &params, buffers)?;
+        let buffers = rx_buffers(params, umem)?;
+        let (rx, tx) = make_rings(fd.as_fd(), params, buffers)?;
         // A full ring is more than the default send buffer, at which the kernel would stop sending.
         sys::raise_send_buffer(fd.as_fd(), params.tx_ring.saturating_mul(SEND_BUFFER_PER_SLOT));
         let _ = sys::raise_transmit_budget(fd.as_fd(), params.tx_ring); // a call then sends less
@@ -147,7 +157,7 @@ impl XskDevice {
         let fd = Arc::new(fd);
         let queue = Queue { namespace: sys::namespace(fd.as_fd()), index: link.index, number: params.queue };
         // Before the bind: if it fails the queue was never taken.
-        let (batch, why_ring) = Loaded::choose(&params, umem, queue, &link)?;
+        let (batch, why_ring) = Loaded::choose(params, umem, queue, &link)?;
         umem.bind(&fd, has_memory, queue, params.busy_limit)?;
         let zero_copy = sys::is_zero_copy(fd.as_fd());
         let (batch, tx) = match batch.filter(|_| !zero_copy) {
@@ -159,7 +169,7 @@ impl XskDevice {
         };
         let busy = params.busy_poll.is_some();
         let open = Open { fd, rx, tx, batch, zero_copy, busy, probe: None, grace_period: None };
-        let mut this = Self::new(&params, umem, (queue, key), open, buffers as usize, link.mtu);
+        let mut this = Self::new(params, umem, queue, open, buffers as usize, link.mtu);
         this.why_ring = why_ring.filter(|_| !zero_copy);
         // From here on a drop closes the socket in the right order.
         if let Some(open) = this.open.as_mut().filter(|open| open.zero_copy) {
@@ -172,21 +182,20 @@ impl XskDevice {
                 "ring or auto with zero copy; or use XskMode::Copy",
             ));
         }
-        if let (Some(redirect), Some(open)) = (&this.redirect, &mut this.open) {
-            redirect.insert(this.key, open.fd.as_fd())?;
-            open.grace_period = Some(GracePeriod::new());
-        }
         Ok(this)
     }
 
-    fn new(
-        params: &XskParams,
-        umem: &Arc<Umem>,
-        (queue, key): (Queue, u32),
-        open: Open,
-        buffers: usize,
-        mtu: u32,
-    ) -> Self {
+    /// Puts the socket into the map of a redirect.
+    pub(crate) fn join(&mut self, redirect: Arc<Redirect>, map_key: Option<u32>) -> Result<(), Error> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let key = redirect.key(self.queue.number, map_key)?;
+        redirect.insert(key, open.fd.as_fd())?;
+        open.grace_period = Some(GracePeriod::new());
+        (self.redirect, self.key) = (Some(redirect), key);
+        Ok(())
+    }
+
+    fn new(params: &XskParams, umem: &Arc<Umem>, queue: Queue, open: Open, buffers: usize, mtu: u32) -> Self {
         let layout = umem.layout();
         let most_buffers = if umem.params().multi_buffer { MAX_FRAGS + 1 } else { 1 };
         // a packet with more buffers than the ring has slots would wait for ever
@@ -210,8 +219,8 @@ impl XskDevice {
             zero_copy: open.zero_copy,
             why_ring: None,
             open: Some(open),
-            redirect: params.redirect.clone(),
-            key,
+            redirect: None,
+            key: queue.number,
             receiver: Receiver::new(layout, buffers, most_buffers),
             sender: Sender::new(layout, copied_from, slots, TxLimits { max_packet, max_buffers }),
             stats: DeviceStats::default(),
@@ -234,7 +243,7 @@ impl XskDevice {
         let (fd, batch, probe, grace_period) = (Arc::new(fd), None, None, None);
         let open = Open { fd, rx, tx, batch, zero_copy: true, busy: false, probe, grace_period };
         let queue = Queue { namespace: 0, index: 0, number: params.queue };
-        Self::new(params, umem, (queue, params.queue), open, params.rx_ring as usize, mtu)
+        Self::new(params, umem, queue, open, params.rx_ring as usize, mtu)
     }
 
     pub(super) fn umem(&self) -> &Umem {

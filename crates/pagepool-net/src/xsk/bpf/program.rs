@@ -175,6 +175,11 @@ pub(in crate::xsk) fn redirect(map: i32) -> [Insn; 6] {
     [op(LOAD_WORD, 2, 1, RX_QUEUE_INDEX, 0), map, rest, set(3, XDP_PASS), call(REDIRECT_MAP), LEAVE]
 }
 
+/// The XDP program that passes all packets to the stack.
+pub(in crate::xsk) fn pass() -> [Insn; 2] {
+    [set(0, XDP_PASS), LEAVE]
+}
+
 /// The parameters of the BPF program that sends.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::xsk) struct Sends {

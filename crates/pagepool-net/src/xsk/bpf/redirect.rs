@@ -3,17 +3,20 @@
 //! What   one per interface, shared by the devices of its queues. Our XDP program is attached by a link: the
 //!        kernel detaches it when the last device is dropped, or when the process ends in any way. Or the map
 //!        of another XDP program, of which this sets and clears entries only.
+//! Order  a link is made with a program that passes all packets, which is the step that a driver may refuse,
+//!        or restart the interface for. It is exchanged for the one that redirects when all sockets have
+//!        buffers, and back before they are closed. So at no time are packets redirected to nobody.
 //! Who    any thread, in the interface's network namespace where it attaches.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pagepool::Error;
 
 use super::program;
 use crate::error::parameter;
-use crate::link::lookup;
+use crate::link::{XdpMode, lookup};
 use crate::sys::bpf as sys;
 use crate::sys::{capability, errno};
 
@@ -34,6 +37,18 @@ pub enum Attach {
 
 /// An XDP program, or the XSKMAP of one, that redirects packets to AF_XDP sockets.
 ///
+/// Packets that are redirected to a socket without buffers are lost. So open everything first:
+///
+/// | step | what becomes of packets |
+/// |---|---|
+/// | [`load`](Self::load) | nothing is attached: they go to the stack |
+/// | open the devices, and call [`receive`](crate::Device::receive) once, which gives each its buffers | the same |
+/// | [`start_all`](Self::start_all) | they go to the sockets, of all interfaces at once |
+/// | [`stop`](Self::stop), for each interface | they go to the stack; what the sockets have can still be received |
+/// | drop the devices, then this | the XDP program is detached |
+///
+/// [`open_devices`](crate::open_devices) does the first three. [`attach`](Self::attach) loads and starts.
+///
 /// For an XDP program of your own, which calls `bpf_redirect_map` on a map, use [`over_map`](Self::over_map).
 #[derive(Debug)]
 pub struct Redirect {
@@ -41,32 +56,112 @@ pub struct Redirect {
     ours: Option<Ours>,
 }
 
-/// The XDP program that was attached here.
+/// The XDP programs of an interface that were loaded here, of which one is attached at a time. They are
+/// exchanged in a moment, and drivers do not notice; to attach the first one, many restart the interface.
 #[derive(Debug)]
 struct Ours {
+    interface: String,
+    index: u32,
+    how: Attach,
+    /// Passes all packets to the stack.
+    passing: OwnedFd,
+    /// Redirects those of queues that have a socket.
+    redirecting: OwnedFd,
+    /// Of the one that redirects.
+    id: u32,
+    attached: OnceLock<Attached>,
+    /// Held while one is attached or exchanged.
+    changing: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Attached {
     link: OwnedFd,
     mode: Attach,
     why: Option<String>,
-    id: u32,
 }
 
 impl Redirect {
-    /// Attaches an XDP program to an interface. It redirects the packets of each queue to the queue's socket,
-    /// and passes those of queues without a socket to the stack. With `frags` it takes packets of several
-    /// buffers (Linux 5.18), without which drivers refuse it where packets may be longer than a page holds.
+    /// Loads an XDP program for an interface, and attaches nothing yet: see [`start`](Self::start). It will
+    /// redirect the packets of each queue to the queue's socket, and pass those of queues without a socket to
+    /// the stack. With `frags` it takes packets of several buffers (Linux 5.18), without which drivers refuse
+    /// it where packets may be longer than a page holds.
     ///
     /// Requires `CAP_BPF` and `CAP_NET_ADMIN`. If an XDP program is attached already, the error names it.
-    pub fn attach(interface: &str, how: Attach, frags: bool) -> Result<Arc<Self>, Error> {
-        let index = lookup::look_up(interface)?.index;
+    pub fn load(interface: &str, how: Attach, frags: bool) -> Result<Arc<Self>, Error> {
+        let link = lookup::look_up(interface)?;
+        if let Some(there) = link.xdp.iter().find(|there| there.mode != XdpMode::Offloaded) {
+            return Err(busy(interface, Some(there.id)));
+        }
         // More entries than queues do no harm, and `ethtool -L` may add queues later.
         let queues = lookup::channels(interface).map_or(0, |channels| channels.rx).max(QUEUES);
         let map = sys::create_socket_map(queues).map_err(|e| refused("bpf(BPF_MAP_CREATE)", e, frags))?;
-        let code = program::redirect(map.as_raw_fd());
-        let program = sys::load(&code, sys::Kind::Xdp { frags })
-            .map_err(|e| refused("bpf(BPF_PROG_LOAD)", e, frags))?;
-        let (link, mode, why) = attach_as(program.as_fd(), interface, index, how)?;
-        let id = sys::program_id(program.as_fd()).unwrap_or(0);
-        Ok(Arc::new(Self { map, ours: Some(Ours { link, mode, why, id }) }))
+        let load = |code: &[_]| {
+            let program = sys::load(code, sys::Kind::Xdp { frags });
+            program.map_err(|e| refused("bpf(BPF_PROG_LOAD)", e, frags))
+        };
+        let (passing, redirecting) = (load(&program::pass())?, load(&program::redirect(map.as_raw_fd()))?);
+        let id = sys::program_id(redirecting.as_fd()).unwrap_or(0);
+        let (interface, index) = (interface.to_owned(), link.index);
+        let (attached, changing) = (OnceLock::new(), Mutex::new(()));
+        let ours = Ours { interface, index, how, passing, redirecting, id, attached, changing };
+        Ok(Arc::new(Self { map, ours: Some(ours) }))
+    }
+
+    /// [Loads](Self::load) an XDP program and [starts](Self::start) it: for one socket, which is opened and
+    /// polled at once. Where there are several, the packets of those that are opened first are lost until
+    /// the last is; use `load` then.
+    pub fn attach(interface: &str, how: Attach, frags: bool) -> Result<Arc<Self>, Error> {
+        let this = Self::load(interface, how, frags)?;
+        this.start()?;
+        Ok(this)
+    }
+
+    /// Attaches an XDP program that passes all packets to the stack, if none of this is attached yet. Most
+    /// drivers send nothing by zero copy while no XDP program is attached, so this is for sockets that only
+    /// send. In the interface's network namespace.
+    pub fn pass(&self) -> Result<(), Error> {
+        let Some(ours) = &self.ours else { return Ok(()) };
+        ours.pass(&ours.lock()).map(drop)
+    }
+
+    /// From now on packets go to the sockets that are in the map. Attaches the XDP program if it is not
+    /// attached, so it has to be called in the interface's network namespace. Does nothing for the map of
+    /// another program.
+    pub fn start(&self) -> Result<(), Error> {
+        self.exchange(|ours| &ours.redirecting)
+    }
+
+    /// [Starts](Self::start) several. If one cannot be attached, none of them has redirected a packet.
+    pub fn start_all(all: &[Arc<Self>]) -> Result<(), Error> {
+        all.iter().try_for_each(|redirect| redirect.pass())?;
+        let started = all.iter().try_for_each(|redirect| redirect.start());
+        if started.is_err() {
+            all.iter().for_each(|redirect| redirect.stop());
+        }
+        started
+    }
+
+    /// From now on packets go to the stack. Those that were redirected before can still be received. The XDP
+    /// program stays attached, and [`start`](Self::start) redirects again. Does nothing for the map of
+    /// another program.
+    pub fn stop(&self) {
+        let started = self.ours.as_ref().is_some_and(|ours| ours.attached.get().is_some());
+        if started {
+            let _ = self.exchange(|ours| &ours.passing); // fails if the interface is gone
+        }
+    }
+
+    fn exchange(&self, by: impl Fn(&Ours) -> &OwnedFd) -> Result<(), Error> {
+        let Some(ours) = &self.ours else { return Ok(()) };
+        let attached = ours.pass(&ours.lock())?;
+        sys::exchange(attached.link.as_fd(), by(ours).as_fd()).map_err(|source| {
+            let remedy = match source.raw_os_error() {
+                Some(errno::ENOLINK) => format!("{} was removed, or its program detached", ours.interface),
+                _ => format!("the kernel did not exchange the program of {}", ours.interface),
+            };
+            Error::System { call: "bpf(BPF_LINK_UPDATE)", remedy, source }
+        })
     }
 
     /// Uses the map of an XDP program that was attached elsewhere: a `BPF_MAP_TYPE_XSKMAP` with room for the
@@ -81,12 +176,14 @@ impl Redirect {
         self.map.as_fd()
     }
 
-    /// Where the attached program runs, and with [`Attach::Auto`] why it does not run in the driver.
+    /// Where the attached program runs, and with [`Attach::Auto`] why it does not run in the driver; `None`
+    /// while none is attached.
     pub fn mode(&self) -> Option<(Attach, Option<&str>)> {
-        self.ours.as_ref().map(|ours| (ours.mode, ours.why.as_deref()))
+        let attached = self.ours.as_ref().and_then(|ours| ours.attached.get())?;
+        Some((attached.mode, attached.why.as_deref()))
     }
 
-    /// The id of the XDP program that was attached here, as `bpftool prog` and `ip link` show it.
+    /// The id of the XDP program that redirects, as `bpftool prog` and `ip link` show it.
     pub fn program_id(&self) -> Option<u32> {
         self.ours.as_ref().map(|ours| ours.id)
     }
@@ -138,7 +235,22 @@ impl Redirect {
     }
 }
 
-impl Drop for Ours {
+impl Ours {
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The link, made now if there is none: with the program that passes.
+    fn pass(&self, _: &MutexGuard<'_, ()>) -> Result<&Attached, Error> {
+        if self.attached.get().is_none() {
+            let attached = attach_as(self.passing.as_fd(), &self.interface, self.index, self.how)?;
+            let _ = self.attached.set(attached); // nobody else does: the lock is held
+        }
+        Ok(self.attached.get().unwrap_or_else(|| unreachable!("it was set just now")))
+    }
+}
+
+impl Drop for Attached {
     /// A child between `fork` and `exec` has the link too, which would keep the XDP program attached for a
     /// moment.
     fn drop(&mut self) {
@@ -146,17 +258,11 @@ impl Drop for Ours {
     }
 }
 
-/// The link, where the XDP program runs, and why not in the driver if that was tried.
-fn attach_as(
-    program: BorrowedFd<'_>,
-    interface: &str,
-    index: u32,
-    how: Attach,
-) -> Result<(OwnedFd, Attach, Option<String>), Error> {
+fn attach_as(program: BorrowedFd<'_>, interface: &str, index: u32, how: Attach) -> Result<Attached, Error> {
     let native = match how {
         Attach::Generic => None,
         Attach::Native | Attach::Auto => match sys::attach(program, index, true) {
-            Ok(link) => return Ok((link, Attach::Native, None)),
+            Ok(link) => return Ok(Attached { link, mode: Attach::Native, why: None }),
             // No second attempt where it would replace the reason by a less useful one.
             Err(error) if how == Attach::Native || is_final(&error) => {
                 return Err(not_attached(interface, error, true));
@@ -165,7 +271,7 @@ fn attach_as(
         },
     };
     match sys::attach(program, index, false) {
-        Ok(link) => Ok((link, Attach::Generic, native)),
+        Ok(link) => Ok(Attached { link, mode: Attach::Generic, why: native }),
         Err(error) => Err(not_attached(interface, error, false)),
     }
 }
@@ -179,13 +285,7 @@ fn not_attached(interface: &str, source: io::Error, native: bool) -> Error {
     let call = "bpf(BPF_LINK_CREATE)";
     let remedy = match source.raw_os_error() {
         Some(errno::EBUSY | errno::EEXIST) => {
-            let id = lookup::xdp_program_on(interface);
-            let which = id.map_or("an XDP program".into(), |id| format!("the XDP program with id {id}"));
-            let what = format!(
-                "{which} is attached to {interface} (see `ip link show {interface}`, `bpftool prog`): \
-                 detach it, or pass the XSKMAP that it redirects to"
-            );
-            return Error::Busy { what };
+            return busy(interface, lookup::xdp_program_on(interface));
         }
         Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
         Some(errno::EOPNOTSUPP) if native => {
@@ -200,6 +300,16 @@ fn not_attached(interface: &str, source: io::Error, native: bool) -> Error {
         _ => format!("the program could not be attached to {interface}"),
     };
     Error::System { call, remedy, source }
+}
+
+/// An XDP program is attached, with this id if it is known.
+fn busy(interface: &str, id: Option<u32>) -> Error {
+    let which = id.map_or("an XDP program".into(), |id| format!("the XDP program with id {id}"));
+    let what = format!(
+        "{which} is attached to {interface} (see `ip link show {interface}`, `bpftool prog`): detach it, or \
+         pass the XSKMAP that it redirects to"
+    );
+    Error::Busy { what }
 }
 
 fn refused(call: &'static str, source: io::Error, frags: bool) -> Error {
@@ -230,9 +340,51 @@ mod tests {
         }
         let _veth = veth::Veth::new(1, 1500);
         let redirect = Redirect::attach("near0", Attach::Native, false).unwrap();
-        let in_child = redirect.ours.as_ref().unwrap().link.try_clone().unwrap();
+        let in_child = redirect.ours.as_ref().unwrap().attached.get().unwrap().link.try_clone().unwrap();
         drop(redirect);
         Redirect::attach("near0", Attach::Native, false).map(drop).expect("nothing is attached");
         drop(in_child);
+    }
+    /// The id of the XDP program that is attached to an interface here.
+    fn on(interface: &str) -> Option<u32> {
+        lookup::xdp_program_on(interface)
+    }
+
+    #[test]
+    fn nothing_is_redirected_before_the_start_nor_after_the_stop() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP order of redirects: {why}");
+        }
+        let _veth = veth::Veth::new(1, 1500);
+        let redirect = Redirect::load("near0", Attach::Auto, false).unwrap();
+        assert_eq!((on("near0"), redirect.mode()), (None, None));
+        redirect.stop(); // which changes nothing
+        redirect.pass().unwrap();
+        let passing = on("near0");
+        assert!(passing.is_some() && passing != redirect.program_id());
+        assert_eq!(redirect.mode(), Some((Attach::Native, None)));
+        redirect.start().unwrap();
+        assert_eq!(on("near0"), redirect.program_id());
+        redirect.stop();
+        assert_eq!(on("near0"), passing);
+        redirect.start().expect("a second time");
+        drop(redirect);
+        assert_eq!(on("near0"), None);
+    }
+
+    #[test]
+    fn one_that_cannot_be_attached_stops_none_of_the_packets_of_others() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP refused redirects: {why}");
+        }
+        let _veth = veth::Veth::new(2, 1500);
+        let all = ["near0", "near1"].map(|name| Redirect::load(name, Attach::Auto, false).unwrap());
+        let other = Redirect::attach("near1", Attach::Auto, false).unwrap();
+        let refused = Redirect::start_all(&all).unwrap_err().to_string();
+        assert!(refused.contains(&format!("the XDP program with id {}", on("near1").unwrap())), "{refused}");
+        assert_ne!(on("near0"), all[0].program_id());
+        drop(other);
+        Redirect::start_all(&all).unwrap();
+        assert_eq!(["near0", "near1"].map(on), all.each_ref().map(|one| one.program_id()));
     }
 }
