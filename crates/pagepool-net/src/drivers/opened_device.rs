@@ -11,7 +11,8 @@ pub struct OpenedDevice {
     /// One queue. Drop it before the pool.
     pub device: Box<dyn Device>,
     /// The pool that it receives into, mapped in the device's domain and named after the device. An AF_XDP
-    /// socket has buffers of it already, unless it was opened with [`XdpProgram::Redirects`](crate::XdpProgram::Redirects).
+    /// socket has buffers of it already, unless it was opened with
+    /// [`XdpProgram::Redirects`](crate::XdpProgram::Redirects).
     pub pool: Pool,
     /// The other end of its wire, of a device with the wire in this process: the
     /// [`NicPort`](crate::NicPort) of a NIC in memory.

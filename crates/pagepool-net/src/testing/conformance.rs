@@ -260,7 +260,8 @@ fn refuses_memory_that_it_does_not_reach(mut rig: Rig) {
     assert_eq!(rig.device.stats().tx_unmapped, 1);
     let (had, mut packets) = (rig.device.stats().in_rx, Vec::with_capacity(1));
     if had > 0 {
-        rig.far.send(&packet(2, 60)); // it was opened with buffers, and has room for another when it gives one
+        // It was opened with buffers: it has room for another when it gives one.
+        rig.far.send(&packet(2, 60));
     }
     for _ in 0..400 {
         rig.far.settle();
