@@ -34,19 +34,18 @@ const LIMITS: &[Limit] = &[
     limit("page_remote_bulk32", 50.0, None),
     limit("page_ring", 62.0, None),
     limit("page_slow", 236.0, None),
-    // Fragments: 4 more since a split may make one begin at any byte, and a second count is looked at.
-    limit("frag_2090_direct", 53.5, None),
-    limit("frag_2048_direct", 96.5, None),
-    limit("frag_2048_lanes_left", 97.0, None), // lanes that nobody has cost nothing
-    limit("frag_2048_lanes_idle", 126.0, None), // 64 idle ones together cost one look a page
-    limit("alloc_8590_direct", 106.5, None),
+    limit("frag_2090_direct", 43.7, None),
+    limit("frag_2048_direct", 77.0, None),
+    limit("frag_2048_lanes_left", 77.5, None), // lanes that nobody has cost nothing
+    limit("frag_2048_lanes_idle", 111.5, None), // 64 idle ones together cost one look a page
+    limit("alloc_8590_direct", 93.0, None),
     limit("arena_bulk64", 4.5, None),
     limit("arena_bulk64_refused", 24.0, None),
-    limit("drop_inpoll", 480.0, None), // both halves of the NIC, with its copies
-    limit("redirect_local", 1120.0, None),
-    limit("frame_convert", 80.0, None),
-    limit("skb_build_free", 242.0, None),
-    limit("skb_clone_free", 45.0, None),
+    limit("drop_inpoll", 431.0, None), // both halves of the NIC, with its copies
+    limit("redirect_local", 1040.0, None),
+    limit("frame_convert", 75.5, None),
+    limit("skb_build_free", 234.0, None),
+    limit("skb_clone_free", 38.5, None),
     limit("waitqueue", 242.0, None),
 ];
 

@@ -155,7 +155,7 @@ fn gather(pool: PoolPtr, kind: BufKind, buffers: &mut [PageBuf], numbers: &mut [
     for at in run..buffers.len() {
         let buffer = &buffers[at];
         if buffer.pool == pool && BufKind::of(buffer) == kind {
-            numbers[at - left] = buffer.bits.page().0;
+            numbers[at - left] = buffer.bits.head(pool.geometry.head_mask).0;
         } else {
             buffers.swap(left, at);
             left += 1;

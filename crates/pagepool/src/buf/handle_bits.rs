@@ -7,6 +7,8 @@
 //!        highest bit of the length. In all other pools that bit is bit 0 of the offset: `odd_bit` of the
 //!        geometry. In pools of the largest order `odd_bit` is 0, and parts begin at even bytes.
 
+use std::num::NonZeroU32;
+
 use crate::mem::page::{MAX_ORDER, MAX_PAGES, PAGE_SHIFT, PageIdx};
 
 /// The part of the page that a handle owns, in 32 bits. 0 is a whole page. [`FragBits::SPECIAL`] is a whole
@@ -105,6 +107,12 @@ impl HandleBits {
     #[inline(always)]
     pub(crate) fn whole_page(self) -> PageIdx {
         PageIdx(self.0 as u32)
+    }
+
+    /// The page that the buffer is, or is part of, by the `head_mask` of its pool.
+    #[inline(always)]
+    pub(crate) fn head(self, head_mask: NonZeroU32) -> PageIdx {
+        PageIdx(self.0 as u32 & head_mask.get())
     }
 
     /// Length of a fragment in bytes; meaningless for a whole page.

@@ -86,7 +86,7 @@ impl PageBuf {
     /// The page's number in its area; for a fragment, of the page that it is part of.
     #[inline]
     pub fn page(&self) -> PageIdx {
-        self.bits.page().head(self.pool.geometry.order)
+        self.bits.head(self.pool.geometry.head_mask)
     }
 
     /// Where the fragment begins in its page, in bytes; 0 for a whole page.
@@ -128,11 +128,13 @@ impl PageBuf {
     /// Offset of the first byte in the area.
     #[inline(always)]
     pub(crate) fn start(&self) -> u64 {
-        if self.bits.frag_bits().is_frag() {
-            self.bits.page().offset() + self.bits.offset(self.pool.geometry.odd_bit()) as u64
-        } else {
-            self.bits.whole_page().offset()
-        }
+        if self.bits.is_whole() { self.bits.whole_page().offset() } else { self.start_of_rare() }
+    }
+
+    /// Apart, so that the address of a whole page stays short enough to be inlined everywhere.
+    fn start_of_rare(&self) -> u64 {
+        let offset = if self.is_frag() { self.bits.offset(self.pool.geometry.odd_bit()) } else { 0 };
+        self.bits.page().offset() + offset as u64
     }
 
     /// Address of the first byte, or `None` for memory that the CPU cannot read.
@@ -383,10 +385,10 @@ impl Drop for PageBuf {
 #[cold]
 #[inline(never)]
 fn put_ring_slow(buffer: PageBuf) {
-    let (pool, page, frag_bits) = buffer.into_parts();
-    if frag_bits.is_frag() {
-        return put_frag_ring(pool, page);
+    if buffer.is_frag() {
+        return put_frag_ring(buffer.pool, buffer.into_bits());
     }
+    let (pool, page, frag_bits) = buffer.into_parts();
     if frag_bits == FragBits::SPECIAL && pool.page_meta(page).refs.load(Ordering::Acquire) != 0 {
         return drop(PageBuf::new(pool, page, frag_bits)); // it leaves the pool, by whichever way
     }
@@ -394,7 +396,8 @@ fn put_ring_slow(buffer: PageBuf) {
     pool.ring_or_out(page);
 }
 
-fn put_frag_ring(pool: PoolPtr, page: PageIdx) {
+fn put_frag_ring(pool: PoolPtr, bits: HandleBits) {
+    let page = bits.head(pool.geometry.head_mask);
     match pool.owner_here() {
         Some(owner) => pool.frag_here(owner, page, true),
         None => pool.frags_without_lane(&[page.0]),
@@ -405,7 +408,7 @@ fn put_frag_ring(pool: PoolPtr, page: PageIdx) {
 #[inline(never)]
 fn drop_here(pool: PoolPtr, owner: OwnerProof, bits: HandleBits) {
     if bits.frag_bits().is_frag() {
-        pool.frag_here(owner, bits.page(), false);
+        pool.frag_here(owner, bits.head(pool.geometry.head_mask), false);
     } else {
         pool.recycle_here(owner, bits.whole_page(), bits.frag_bits() == FragBits::SPECIAL, usize::MAX);
     }
@@ -424,7 +427,7 @@ fn drop_elsewhere(pool: PoolPtr, bits: HandleBits) {
 #[inline(never)]
 fn drop_rare_elsewhere(pool: PoolPtr, bits: HandleBits) {
     if bits.frag_bits().is_frag() {
-        pool.frag_elsewhere(bits.page());
+        pool.frag_elsewhere(bits.head(pool.geometry.head_mask));
     } else {
         pool.recycle_elsewhere(bits.whole_page(), bits.frag_bits() == FragBits::SPECIAL, usize::MAX);
     }

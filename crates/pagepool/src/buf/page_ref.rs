@@ -62,7 +62,7 @@ impl PageRef {
         if before & REF_COUNT > REF_COUNT / 2 {
             std::process::abort(); // 2^29 forgotten references: as `Arc`, abort rather than wrap
         }
-        Self { provider: pool.provider().clone(), page, order: pool.geometry.order }
+        Self { provider: pool.provider().clone(), page, order: pool.geometry.order() }
     }
 
     /// The page that it refers to.

@@ -131,7 +131,7 @@ fn mark_at(offset: u64) -> (usize, u64) {
 pub(crate) fn from_raw(pool: PoolPtr, addr: DeviceAddr) -> Result<PageBuf, RawError> {
     let mapping = pool.mappings.first().ok_or(RawError::NoDomain)?;
     let offset = mapping.offset_of(addr).ok_or(RawError::Unmapped(addr))?;
-    let page = PageIdx((offset >> PAGE_SHIFT) as u32).head(pool.geometry.order);
+    let page = pool.geometry.head(PageIdx((offset >> PAGE_SHIFT) as u32));
     let ours = || page.0 < pool.area.pages() && pool.area.meta(page).pool.load(Ordering::Acquire) == pool.id;
     if !ours() {
         return Err(RawError::NotOurs(addr));
@@ -185,7 +185,7 @@ fn find_start(pool: &PoolCore, page: PageIdx, offset: u64) -> Option<u64> {
 /// The offset behind the nearest end mark at or after `start` in its page; none for a whole page.
 fn find_end(pool: &PoolCore, page: PageIdx, start: u64) -> Option<u64> {
     let marks = &pool.area.raw_out().last;
-    let (first, last) = ((start >> PAGE_SHIFT) as usize, page.0 as usize + (1 << pool.geometry.order) - 1);
+    let (first, last) = ((start >> PAGE_SHIFT) as usize, page.0 as usize + (1 << pool.geometry.order()) - 1);
     let from = u64::MAX << ((start >> LINE_SHIFT) & 63);
     (first..=last).find_map(|word| {
         let bits = marks[word].load(Ordering::Acquire) & if word == first { from } else { u64::MAX };

@@ -22,67 +22,69 @@ const ONE_FRAG: u64 = 1 << 32;
 #[derive(Debug)]
 pub(crate) struct FragState {
     page: PageIdx,
-    /// Offset of the next fragment; at least the page size while there is no page.
-    offset: u32,
-    /// In one sum: fragments handed out, times [`ONE_FRAG`], and the bytes that they report as theirs.
+    /// Bytes behind the last fragment, a multiple of what fragments are aligned to; 0 while there is no page.
+    room: u32,
+    /// In one sum: fragments handed out, times [`ONE_FRAG`], and the bytes that they report as theirs. 0
+    /// while there is no page: one that is opened is cut at once.
     handed: u64,
-    open: bool,
 }
 
 impl FragState {
-    pub(crate) const NONE: Self = Self { page: PageIdx(0), offset: u32::MAX, handed: 0, open: false };
+    pub(crate) const NONE: Self = Self { page: PageIdx(0), room: 0, handed: 0 };
 
-    /// Cuts `len` bytes off for a fragment of `size`, if the open page has them, and gives the page and the
-    /// offset.
+    /// Whether the open page has room for a fragment of `size`; none has it for one of 0 bytes.
     #[inline(always)]
-    pub(crate) fn cut(&mut self, size: usize, len: usize, page_size: usize) -> Option<(PageIdx, usize)> {
-        let offset = self.offset as usize;
-        // Also true while no page is open: `NONE` has an offset beyond every page, so the fast path has one
-        // check.
-        if offset + len > page_size {
-            return None;
-        }
-        self.offset = (offset + len) as u32;
-        // Count and bytes in one addition: the fast path of a fragment has no second counter to write.
-        self.handed += ONE_FRAG + size as u64;
-        Some((self.page, offset))
+    pub(crate) fn fits(&self, size: usize) -> bool {
+        // The room is aligned, so what fits also fits when it is rounded up.
+        size.wrapping_sub(1) < self.room as usize
     }
 
-    /// Whether another `len` bytes would fit.
+    /// Cuts `step` bytes off for a fragment of `size`, which fits, and gives the page and the offset.
     #[inline(always)]
-    pub(crate) fn fits(&self, len: usize, page_size: usize) -> bool {
-        self.offset as usize + len <= page_size
+    pub(crate) fn cut(&mut self, size: usize, step: u32, page_size: u32) -> (PageIdx, usize) {
+        debug_assert!(self.fits(size) && step <= self.room, "I1: {step} bytes of {}", self.room);
+        let offset = page_size - self.room;
+        self.room -= step;
+        // Count and bytes in one addition: the fast path of a fragment has no second counter to write.
+        self.handed += ONE_FRAG + size as u64;
+        (self.page, offset as usize)
     }
 
     /// The rest of the page belongs to the fragment that was cut last, which has `more` bytes with it.
     #[inline(always)]
-    pub(crate) fn exhaust(&mut self, more: usize, page_size: usize) {
+    pub(crate) fn exhaust(&mut self, more: usize) {
         // The sum is of bytes that fragments report, so the extra bytes count as used and not as waste.
         self.handed += more as u64;
-        self.offset = page_size as u32;
+        self.room = 0;
+    }
+
+    fn is_open(&self) -> bool {
+        self.handed != 0
     }
 
     /// Bytes of the open page that no fragment reports: rounding, and the tail that is left.
     pub(crate) fn waste(&self, page_size: usize) -> u64 {
-        if self.open { page_size as u64 - self.handed % ONE_FRAG } else { 0 }
+        if self.is_open() { page_size as u64 - self.handed % ONE_FRAG } else { 0 }
     }
 
     /// Whether a page is open of which nothing is out; `in_record` says what is left in the page's record.
     pub(crate) fn is_whole(&self, in_record: impl FnOnce(PageIdx) -> u32) -> bool {
-        self.open && in_record(self.page) == BIAS - (self.handed / ONE_FRAG) as u32
+        self.is_open() && in_record(self.page) == BIAS - (self.handed / ONE_FRAG) as u32
     }
 
-    /// Starts cutting a page whose record holds [`BIAS`].
-    pub(crate) fn open(&mut self, page: PageIdx) {
-        *self = Self { page, offset: 0, handed: 0, open: true };
+    /// Starts cutting a page whose record holds [`BIAS`], while none is open; the caller cuts it at once.
+    pub(crate) fn open(&mut self, page: PageIdx, page_size: u32) {
+        debug_assert!(!self.is_open(), "I5: a page is open");
+        (self.page, self.room) = (page, page_size);
     }
 
     /// Stops cutting; gives the page, and how many fragments of its bias were never handed out.
     pub(crate) fn close(&mut self) -> Option<(PageIdx, u32)> {
-        let was = std::mem::replace(self, Self::NONE);
+        let handed = std::mem::take(&mut self.handed);
+        self.room = 0;
         // The record holds `BIAS` for fragments handed out or not; the caller takes the latter away at once,
         // as if they had returned.
-        was.open.then_some((was.page, BIAS - (was.handed / ONE_FRAG) as u32))
+        (handed != 0).then_some((self.page, BIAS - (handed / ONE_FRAG) as u32))
     }
 }
 
@@ -93,7 +95,17 @@ mod tests {
     #[test]
     fn no_page_open_gives_nothing() {
         let mut frag = FragState::NONE;
-        assert_eq!(frag.cut(1, 64, 4 << 20), None);
+        assert!(!frag.fits(0) && !frag.fits(1));
         assert_eq!(frag.close(), None);
+    }
+
+    #[test]
+    fn a_size_that_wraps_fits_no_page() {
+        let mut frag = FragState::NONE;
+        frag.open(PageIdx(1), 4 << 20);
+        assert!(frag.fits(4 << 20));
+        for size in [0, (4 << 20) + 1, 1 << 32, (1 << 32) + 64, usize::MAX] {
+            assert!(!frag.fits(size), "{size}");
+        }
     }
 }

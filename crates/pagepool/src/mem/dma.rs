@@ -230,7 +230,8 @@ pub struct Mapping {
     area: u64,
     users: AtomicUsize,
     region_shift: u32,
-    /// Device address of each region, or [`UNMAPPED`]. The thread that swaps an address out unmaps it.
+    /// What to add to an offset in the area, for each region, or [`UNMAPPED`]. The thread that swaps it out
+    /// unmaps the region.
     at: Box<[AtomicU64]>,
     /// The address that each region had last, mapped or not: by it the addresses are resolved that a removed
     /// device was given.
@@ -244,7 +245,7 @@ impl fmt::Debug for Mapping {
     }
 }
 
-/// No device address is this: it is not a multiple of a page.
+/// No mapped region adds this: regions and their addresses begin at multiples of a page.
 const UNMAPPED: u64 = u64::MAX;
 
 impl Mapping {
@@ -301,9 +302,8 @@ impl Mapping {
     #[inline]
     pub fn addr_of(&self, offset: u64) -> Option<DeviceAddr> {
         // Pairs with map().
-        let base = self.at.get((offset >> self.region_shift) as usize)?.load(Ordering::Acquire);
-        let within = offset & ((1u64 << self.region_shift) - 1);
-        (base != UNMAPPED).then(|| DeviceAddr(base.wrapping_add(within)))
+        let add = self.at.get((offset >> self.region_shift) as usize)?.load(Ordering::Acquire);
+        (add != UNMAPPED).then(|| DeviceAddr(add.wrapping_add(offset)))
     }
 
     /// The offset in the area of a device address, or `None` when it is in no region that was ever mapped.
@@ -341,7 +341,7 @@ impl Mapping {
         })?;
         // Pairs with offset_of().
         self.last[(region.offset >> self.region_shift) as usize].store(at.0, Ordering::Release);
-        slot.store(at.0, Ordering::Release); // pairs with addr_of()
+        slot.store(at.0.wrapping_sub(region.offset), Ordering::Release); // pairs with addr_of()
         Ok(())
     }
 
@@ -356,9 +356,9 @@ impl Mapping {
     /// Undoes [`map`](Self::map), once, however many callers there are.
     pub(crate) fn unmap(&self, region: &Region) {
         let slot = &self.at[(region.offset >> self.region_shift) as usize];
-        let at = slot.swap(UNMAPPED, Ordering::AcqRel);
-        if at != UNMAPPED {
-            self.domain.unmap(region, DeviceAddr(at));
+        let add = slot.swap(UNMAPPED, Ordering::AcqRel);
+        if add != UNMAPPED {
+            self.domain.unmap(region, DeviceAddr(add.wrapping_add(region.offset)));
         }
     }
 }

@@ -30,12 +30,6 @@ impl PageIdx {
     pub fn offset(self) -> u64 {
         (self.0 as u64) << PAGE_SHIFT
     }
-
-    /// The page of order `order` that this base page is part of.
-    #[inline(always)]
-    pub(crate) fn head(self, order: u8) -> Self {
-        Self(self.0 & (u32::MAX << order))
-    }
 }
 
 impl fmt::Debug for PageIdx {

@@ -166,8 +166,9 @@ impl Bound {
     #[doc(alias = "page_pool_dev_alloc_frag")]
     #[inline]
     pub fn alloc_frag(&self, size: usize) -> Option<PageBuf> {
+        let pool = self.ptr();
         let (page, offset) = self.cut(size)?;
-        Some(PageBuf::frag(self.ptr(), page, offset, size))
+        Some(PageBuf::frag(pool, page, offset, size))
     }
 
     /// A whole page if two of `size` do not fit one, else a fragment; `len()` is the true size. Where no
@@ -193,11 +194,11 @@ impl Bound {
         let (page, offset) = self.cut(size)?;
         // SAFETY: I2; no foreign code runs while the borrow lives.
         let frag = unsafe { &mut *pool.own.frag.get() };
-        if frag.fits(size, page_size) {
+        if frag.fits(size) {
             return Some(PageBuf::frag(pool, page, offset, size));
         }
         let rest = page_size - offset;
-        frag.exhaust(rest - size, page_size);
+        frag.exhaust(rest - size);
         Some(PageBuf::frag(pool, page, offset, rest))
     }
 
@@ -216,16 +217,13 @@ impl Bound {
     #[inline(always)]
     fn cut(&self, size: usize) -> Option<(PageIdx, usize)> {
         let pool = self.ptr();
-        let page_size = pool.geometry.page_size();
-        if size.wrapping_sub(1) >= page_size {
-            return self.failed();
-        }
-        let len = pool.geometry.frag_step(size);
         // SAFETY: I2; no foreign code runs while the borrow lives.
-        let cut = unsafe { &mut *pool.own.frag.get() }.cut(size, len, page_size);
-        match cut {
-            Some(cut) => Some(cut),
-            None => self.cut_next(size, len),
+        let fits = unsafe { &*pool.own.frag.get() }.fits(size);
+        if !fits && !self.open_next(size) {
+            return None;
         }
+        // SAFETY: I2; no foreign code runs while the borrow lives.
+        let frag = unsafe { &mut *pool.own.frag.get() };
+        Some(frag.cut(size, pool.geometry.frag_step(size), pool.geometry.page_size))
     }
 }

@@ -60,7 +60,7 @@ impl Pool {
         };
         let on_busy = params.on_busy;
         let (shared, attached) = assemble(params, provider, &sizes, geometry)?;
-        policy.low_water_mark = shared.provider().available(geometry.order);
+        policy.low_water_mark = shared.provider().available(geometry.order());
         pool_ref::show(&shared);
         attached.keep();
         let deferred = DeferredQueue::new(sizes.deferred, on_busy, shared.deferred.clone());

@@ -14,7 +14,7 @@ use crate::mem::area::Area;
 use crate::mem::dma::DmaDomain;
 use crate::mem::page::{MAX_ORDER, NodeId, PAGE_SIZE};
 use crate::mem::provider::Provider;
-use crate::returns::geometry::{COLOUR_SHIFT, Geometry, PoolSizes};
+use crate::returns::geometry::{COLOUR_SHIFT, Geometry, PoolSizes, head_mask};
 
 /// The parameters of a [`Pool`](crate::Pool). `Default` gives Linux's sizes: cache 128, refill 64, ring 1024.
 ///
@@ -237,13 +237,13 @@ impl PoolParams {
         let fits = (room - max_len) / 64 + 1;
         let colours = if self.colour { (1 << fits.min(MAX_COLOURS).ilog2()) as u32 } else { 1 };
         Ok(Geometry {
-            order: self.order,
+            head_mask: head_mask(self.order),
             page_size: page as u32,
             headroom: self.headroom as u32,
             max_len: max_len as u32,
             tailroom: self.tailroom as u32,
             colour_mask: (colours - 1) << COLOUR_SHIFT,
-            frag_mask: self.frag_align as u32 - 1,
+            frag_mask: (self.frag_align as u32).wrapping_neg(),
         })
     }
 }

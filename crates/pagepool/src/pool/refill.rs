@@ -101,7 +101,7 @@ impl Bound {
     fn slow_counter(&self) -> &Counter {
         let pool = self.core();
         let counts = &pool.own.counts;
-        if pool.geometry.order == 0 { &counts.alloc_slow } else { &counts.alloc_slow_high_order }
+        if pool.geometry.order() == 0 { &counts.alloc_slow } else { &counts.alloc_slow_high_order }
     }
 
     /// Moves pages from lanes and ring into the cache, up to the refill size, and gives one. Stops at the
@@ -235,7 +235,7 @@ impl Bound {
     /// Asks the provider for a refill of pages, or for one of a higher order, and gives one.
     fn reserve(&self) -> Option<PageIdx> {
         let pool = self.ptr();
-        let order = pool.geometry.order;
+        let order = pool.geometry.order();
         let mut pages = [PageIdx(0); MAX_REFILL];
         // As in Linux: pages of a higher order are allocated one at a time, because a bulk of them is rarely
         // free.
@@ -316,19 +316,25 @@ impl Bound {
 
     // ---- Fragments ------------------------------------------------------------------------------
 
-    /// The open page has no room: closes it, and cuts from the same one again if it has returned, else from
-    /// another.
+    /// The open page has no room for a fragment of `size`: closes it, and opens the same one again if it has
+    /// returned, else another. Says whether the caller can cut one off now, and at once.
     #[cold]
-    pub(crate) fn cut_next(&self, size: usize, len: usize) -> Option<(PageIdx, usize)> {
+    #[inline(never)]
+    pub(crate) fn open_next(&self, size: usize) -> bool {
         let pool = self.ptr();
+        if size.wrapping_sub(1) >= pool.geometry.page_size() {
+            pool.own.counts.alloc_failed.add(1);
+            return false;
+        }
         self.drain_frags();
-        let page = match self.close_frag() {
-            Some(page) => {
-                pool.own.counts.recycle_cached.add(1);
-                pool.own.counts.alloc_fast.add(1);
-                page
-            }
-            None => self.page_to_cut()?,
+        let page = if let Some(page) = self.close_frag() {
+            pool.own.counts.recycle_cached.add(1);
+            pool.own.counts.alloc_fast.add(1);
+            page
+        } else if let Some(page) = self.page_to_cut() {
+            page
+        } else {
+            return false;
         };
         while pool.own.frag_is_open() {
             // Foreign code opened a page meanwhile, and closing that is foreign code as well.
@@ -339,9 +345,8 @@ impl Bound {
         pool.page_meta(page).frags.store(BIAS, Ordering::Relaxed);
         pool.own.frag_open.store(true, Ordering::Relaxed);
         // SAFETY: I2; no foreign code runs while the borrow lives.
-        let frag = unsafe { &mut *pool.own.frag.get() };
-        frag.open(page);
-        frag.cut(size, len, pool.geometry.page_size())
+        unsafe { &mut *pool.own.frag.get() }.open(page, pool.geometry.page_size);
+        true
     }
 
     #[cold]
@@ -358,10 +363,11 @@ impl Bound {
         let (pool, owner) = (self.ptr(), self.owner());
         // SAFETY: I2; no foreign code runs while the borrow lives.
         let frag = unsafe { &mut *pool.own.frag.get() };
-        pool.own.frag_waste.add(frag.waste(pool.geometry.page_size()));
+        let waste = frag.waste(pool.geometry.page_size());
+        let (page, unused) = frag.close()?;
+        pool.own.frag_waste.add(waste);
         // For observers alone, which may not look into the cell: no ordering.
         pool.own.frag_open.store(false, Ordering::Relaxed);
-        let (page, unused) = frag.close()?;
         if !pool.frag_counted(owner, page, unused) {
             return None;
         }
@@ -417,6 +423,8 @@ impl Bound {
         }
     }
 
+    /// Apart, so that a cut in a pool without lanes needs few registers.
+    #[inline(never)]
     fn drain_frags_of(&self, listed: LaneSet) {
         let pool = self.ptr();
         let mut busy = LaneSet::NONE;

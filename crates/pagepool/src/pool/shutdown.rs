@@ -210,7 +210,7 @@ impl Shutdown {
             watch: pool.watch.clone(),
             area: pool.area.clone(),
             id: pool.id,
-            order: pool.geometry.order,
+            order: pool.geometry.order(),
             name: pool.name.clone(),
             since: Instant::now(),
             tags: pool.tags.as_ref().map(|tags| tags.lock().clone()).unwrap_or_default(),

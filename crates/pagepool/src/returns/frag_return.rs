@@ -15,10 +15,10 @@ use crate::returns::pool_core::{PoolPtr, ReturnState};
 use crate::sys::sync::Ordering;
 
 impl PoolPtr {
-    /// A fragment on the owner's thread; the page that is complete with it goes into the cache, or `to_ring`.
+    /// A fragment of `page` on the owner's thread; the page that is complete with it goes into the cache, or
+    /// `to_ring`.
     #[inline]
-    pub(crate) fn frag_here(self, owner: OwnerProof, frag_page: PageIdx, to_ring: bool) {
-        let page = frag_page.head(self.geometry.order);
+    pub(crate) fn frag_here(self, owner: OwnerProof, page: PageIdx, to_ring: bool) {
         if self.frag_counted(owner, page, 1) {
             self.split_page_home(owner, page, to_ring);
         }
@@ -69,10 +69,10 @@ impl PoolPtr {
         true
     }
 
-    /// A fragment on any thread but the owner's: a message, or where there is no room a count in its page.
+    /// A fragment of `page` on any thread but the owner's: a message, or where there is no room a count in
+    /// its page.
     #[inline]
-    pub(crate) fn frag_elsewhere(self, frag_page: PageIdx) {
-        let page = frag_page.head(self.geometry.order);
+    pub(crate) fn frag_elsewhere(self, page: PageIdx) {
         if let Some(lane) = self.lane()
             && lane.push_frag(page)
         {
@@ -81,12 +81,11 @@ impl PoolPtr {
         self.frags_without_lane(&[page.0]);
     }
 
-    /// Many fragments on any thread but the owner's: into the lane as far as it has room, the rest under one
-    /// lock.
+    /// Many fragments, by their pages, on any thread but the owner's: into the lane as far as it has room,
+    /// the rest under one lock.
     pub(crate) fn frags_elsewhere(self, frags: &[u32]) {
-        let order = self.geometry.order;
         let Some(lane) = self.lane() else { return self.frags_without_lane(frags) };
-        let pushed = frags.iter().take_while(|&&page| lane.push_frag(PageIdx(page).head(order))).count();
+        let pushed = frags.iter().take_while(|&&page| lane.push_frag(PageIdx(page))).count();
         if pushed > 0 {
             self.after_push(lane, lane.after_push());
         }
@@ -96,11 +95,10 @@ impl PoolPtr {
         }
     }
 
-    /// Fragments, at least one, through the ring whatever the thread.
+    /// Fragments, at least one, by their pages, through the ring whatever the thread.
     #[cold]
     pub(crate) fn frags_without_lane(self, frags: &[u32]) {
-        let order = self.geometry.order;
-        let pages = frags.iter().map(|&page| PageIdx(page).head(order));
+        let pages = frags.iter().map(|&page| PageIdx(page));
         {
             let mut returns = self.returns.lock();
             if !returns.detached {
@@ -147,12 +145,17 @@ impl PoolPtr {
 #[inline(always)]
 fn all_parts_home(meta: &PageMeta, frags: u32) -> bool {
     let parts = meta.parts.load(Ordering::Relaxed);
-    if parts.wrapping_add(frags) != 0 {
-        return false;
-    }
-    if parts != 0 {
+    // Almost always nothing was split elsewhere.
+    parts | frags == 0 || split_parts_home(meta, frags, parts)
+}
+
+#[cold]
+#[inline(never)]
+fn split_parts_home(meta: &PageMeta, frags: u32, parts: u32) -> bool {
+    let home = parts.wrapping_add(frags) == 0;
+    if home {
         meta.frags.store(0, Ordering::Relaxed);
         meta.parts.store(0, Ordering::Relaxed); // nobody has a part, so nobody adds to it
     }
-    true
+    home
 }

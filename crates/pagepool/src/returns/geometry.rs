@@ -1,6 +1,8 @@
 //! How large the parts of a pool are, and where data lies in its pages.
 
-use crate::mem::page::{MAX_ORDER, PAGE_SHIFT, PageIdx};
+use std::num::NonZeroU32;
+
+use crate::mem::page::{MAX_ORDER, MAX_PAGES, PAGE_SHIFT, PageIdx};
 
 /// log2 of the bytes from one colour to the next: a cache line.
 pub(crate) const COLOUR_SHIFT: u32 = 6;
@@ -20,48 +22,69 @@ pub(crate) struct PoolSizes {
 /// Where data lies in a page, checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
-    pub(crate) order: u8,
+    /// The bits of a base page's number that name the page of the pool which it is part of. The order is in
+    /// it: as many zeros are below them.
+    pub(crate) head_mask: NonZeroU32,
     pub(crate) page_size: u32,
     pub(crate) headroom: u32,
     pub(crate) max_len: u32,
     pub(crate) tailroom: u32,
     /// Bytes that colours may add: the number of colours, a power of two, less one, times a cache line.
     pub(crate) colour_mask: u32,
-    /// Alignment of fragments less one.
+    /// The bits of an offset that fragments may begin at.
     pub(crate) frag_mask: u32,
 }
 
+/// The `head_mask` of pages of an order. The bits above a page's number are a handle's own (handle_bits.rs).
+pub(crate) const fn head_mask(order: u8) -> NonZeroU32 {
+    let mask = (MAX_PAGES - 1) & u32::MAX << order;
+    NonZeroU32::new(mask).expect("the largest page is smaller than the largest area")
+}
+
 impl Geometry {
+    /// log2 of the base pages in a page of the pool.
+    #[inline(always)]
+    pub(crate) fn order(&self) -> u8 {
+        self.head_mask.trailing_zeros() as u8
+    }
+
+    /// The page of the pool that this base page is part of.
+    #[inline(always)]
+    pub(crate) fn head(&self, page: PageIdx) -> PageIdx {
+        PageIdx(page.0 & self.head_mask.get())
+    }
+
     /// Bytes in a page of the pool.
     #[inline(always)]
     pub(crate) fn page_size(&self) -> usize {
         self.page_size as usize
     }
 
-    /// What a fragment takes of its page: its size rounded up.
+    /// What a fragment of `size`, which fits a page, takes of it: its size rounded up.
     #[inline(always)]
-    pub(crate) fn frag_step(&self, size: usize) -> usize {
-        let mask = self.frag_mask as usize;
-        (size + mask) & !mask
+    pub(crate) fn frag_step(&self, size: usize) -> u32 {
+        // Below zero rounding down takes one instruction, and whoever subtracts the result adds instead.
+        ((size as u32).wrapping_neg() & self.frag_mask).wrapping_neg()
     }
 
     /// The bit of a handle that says that a part begins at an odd byte: see `handle_bits.rs`.
     #[inline(always)]
     pub(crate) fn odd_bit(&self) -> u32 {
         // The lengths of fragments of the largest pages need all bits.
-        u32::from(self.order < MAX_ORDER) << (PAGE_SHIFT + MAX_ORDER as u32 - 1)
+        // Which is where the mask has a bit less than in all other pools.
+        (self.head_mask.get() & 1 << (MAX_ORDER - 1)) << PAGE_SHIFT
     }
 
     /// Whether fragments begin on bounds of `align` bytes, a power of two.
     pub(crate) fn frags_aligned_to(&self, align: u32) -> bool {
-        self.frag_mask + 1 >= align
+        self.frag_mask & (align - 1) == 0
     }
 
     /// Where the packet begins in a page: headroom, and the page's colour.
     #[inline(always)]
     pub(crate) fn packet_offset(&self, page: PageIdx) -> usize {
         // The bits that the shift loses are outside the mask.
-        let colour = (page.0 << COLOUR_SHIFT >> self.order) & self.colour_mask;
+        let colour = (page.0 << COLOUR_SHIFT >> self.order()) & self.colour_mask;
         (self.headroom + colour) as usize
     }
 }

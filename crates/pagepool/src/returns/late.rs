@@ -25,7 +25,7 @@ pub(crate) fn give_back_all(pool: PoolPtr, pages: &[PageIdx]) {
     let free: Vec<PageIdx> =
         pages.iter().copied().filter(|&page| provider.area().clear_record(page)).collect();
     // SAFETY: I1. The pages came from this provider with the pool's order, and nobody has them any more.
-    unsafe { give_back(&*provider, pool.geometry.order, &free) };
+    unsafe { give_back(&*provider, pool.geometry.order(), &free) };
 }
 
 /// Pages that returned after the end, for which this thread accounts.

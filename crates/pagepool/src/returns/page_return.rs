@@ -219,7 +219,7 @@ impl PoolPtr {
 
     /// The provider and the order, for a returner that is about to let go of the pool.
     fn gone(self) -> Gone {
-        Gone { provider: self.provider().clone(), order: self.geometry.order }
+        Gone { provider: self.provider().clone(), order: self.geometry.order() }
     }
 
     /// Acts on the flags that a returner saw after its push; 0 almost always. The pool may be gone by now,
