@@ -10,6 +10,7 @@ use between::{
     Place, Running, binary, dropped_by_link, far_ends, frames, hosts, number, ok, pass, send, text,
 };
 use pagepool_lab::{Tally, TwoHosts, TwoHostsParams};
+use pagepool_net::link::Netlink;
 use serde_json::Value;
 
 /// What is sent in each way of most tests.
@@ -117,6 +118,28 @@ fn forward(test: &str, hosts: &TwoHosts, size: usize, options: &[&str]) -> Optio
         assert_eq!(number(port, "copied") + number(port, "mapped"), 0, "all are over one memory: {document}");
     }
     Some(document)
+}
+
+#[test]
+fn forward_takes_packets_for_every_address_until_it_ends() {
+    let name = "forward_takes_packets_for_every_address_until_it_ends";
+    let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+    let asked = |hosts: &TwoHosts| {
+        hosts.run_between(|| ["near0", "near1"].map(|name| ok(ok(Netlink::open()).link(name)).promiscuity))
+    };
+    let before = asked(&hosts);
+    for (option, more) in [(&[][..], 1), (&["--no-promisc"], 0)] {
+        let arguments = [&["forward", "near0", "near1"], option].concat();
+        let Some(running) = Place::Between(&hosts).start(name, &arguments) else { return };
+        assert_eq!(asked(&hosts), before.map(|before| before + more), "{option:?}");
+        let [a, b] = far_ends(&hosts);
+        pass(&frames(&hosts, 0, 64), 64, &a, &b);
+        running.interrupt();
+        assert_eq!(asked(&hosts), before, "{option:?}");
+    }
+    let Some(running) = Place::Between(&hosts).start(name, &["forward", "near0", "near1"]) else { return };
+    drop(running); // which kills it
+    assert_eq!(asked(&hosts), before);
 }
 
 #[test]

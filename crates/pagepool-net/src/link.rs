@@ -12,6 +12,7 @@ mod live_frames;
 pub(crate) mod lookup;
 mod message;
 mod netlink;
+mod promiscuous;
 mod qdisc;
 #[cfg(any(test, feature = "testing"))]
 mod read_all;
@@ -25,6 +26,7 @@ pub use link_info::{AttachedXdp, LinkInfo, Mac, OperState, XdpMode};
 #[doc(hidden)]
 pub use live_frames::LiveFrames;
 pub use netlink::{Netlink, VethEnd};
+pub use promiscuous::Promiscuous;
 
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use read_all::read_all;

@@ -27,6 +27,12 @@ pub struct ForwardArgs {
     /// in their number of queues, several queues of the one share a queue of the other.
     #[arg(value_name = "IF2")]
     second: String,
+    /// Leave the interfaces' filter of MAC addresses on
+    ///
+    /// A network card drops packets that are not for its own address. So forward has both interfaces take
+    /// packets for every address, as tcpdump does, until the command ends, in whatever way.
+    #[arg(long)]
+    no_promisc: bool,
     #[command(flatten)]
     receive: ReceiveOptions,
     #[command(flatten)]
@@ -41,7 +47,8 @@ impl TrafficCommand for ForwardArgs {
 
     fn plan(&self) -> TrafficPlan<'_> {
         let plan = TrafficPlan::new("forward", vec![&self.first, &self.second], &self.options);
-        plan.receiving(&self.receive).sending(&self.transmit)
+        let plan = plan.receiving(&self.receive).sending(&self.transmit);
+        TrafficPlan { promiscuous: !self.no_promisc, ..plan }
     }
 
     fn check(&self, interfaces: &[Interface]) -> Result<(), String> {

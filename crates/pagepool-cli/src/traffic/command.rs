@@ -45,12 +45,22 @@ pub struct TrafficPlan<'a> {
     pub tx_mode: Option<TxMode>,
     /// How many numbered frames are looked for, if they are.
     pub expected_frames: Option<u64>,
+    /// Whether the interfaces take packets for every MAC address.
+    pub promiscuous: bool,
 }
 
 impl<'a> TrafficPlan<'a> {
     /// Of a command that neither receives nor sends.
     pub fn new(name: &'static str, interfaces: Vec<&'a str>, options: &'a TrafficOptions) -> Self {
-        Self { name, interfaces, options, attach: None, tx_mode: None, expected_frames: None }
+        Self {
+            name,
+            interfaces,
+            options,
+            attach: None,
+            tx_mode: None,
+            expected_frames: None,
+            promiscuous: false,
+        }
     }
 
     /// Of one that receives as its options say.

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pagepool_lab::Tally;
+use pagepool_net::link::Promiscuous;
 use pagepool_net::{NoStack, Redirect};
 
 use super::capture::{Capture, Tapped};
@@ -37,6 +38,7 @@ impl<C: TrafficCommand> RunCommand for C {
         let cpus = cpus(options)?;
         let interrupted = listen()?;
         let setup = open(self, &plan, &interfaces)?;
+        let _held = promiscuous(&plan, &interfaces)?;
         let (mut opened, pools) = (setup.interfaces.clone(), setup.pools.clone());
         let (threads, capture) = start(self, &interfaces, setup, &cpus)?;
         let threads = threads.redirected(&mut opened)?;
@@ -73,6 +75,13 @@ fn look_up<C: TrafficCommand>(
     command.check(&interfaces)?;
     interfaces.iter().try_for_each(|interface| kernel.spare(interface, &plan.effect(), options.yes))?;
     Ok(interfaces)
+}
+
+/// Has the interfaces take packets for every MAC address, if they shall, as long as the values live.
+fn promiscuous(plan: &TrafficPlan<'_>, interfaces: &[Interface]) -> Result<Vec<Promiscuous>, String> {
+    let all = if plan.promiscuous { interfaces } else { &[] };
+    let held = all.iter().map(|interface| Promiscuous::hold(&interface.link)).collect::<Result<_, _>>();
+    held.map_err(|error| error_chain(&error))
 }
 
 /// The CPUs for the threads, if any were named, all of which may be used.

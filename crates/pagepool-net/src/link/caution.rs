@@ -169,6 +169,7 @@ mod tests {
             master,
             lower,
             xdp: Vec::new(),
+            promiscuity: 0,
         }
     }
 

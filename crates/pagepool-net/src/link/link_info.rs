@@ -109,6 +109,9 @@ pub struct LinkInfo {
     pub lower: Option<u32>,
     /// Programs attached to it; a driver and the kernel can have one each.
     pub xdp: Vec<AttachedXdp>,
+    /// How many, of all on the machine, have it take packets for every MAC address: see
+    /// [`Promiscuous`](super::Promiscuous).
+    pub promiscuity: u32,
 }
 
 impl LinkInfo {
@@ -133,6 +136,7 @@ impl LinkInfo {
             master: number(uapi::IFLA_MASTER)?,
             lower: number(uapi::IFLA_LINK)?.filter(|_| !elsewhere),
             xdp: programs_in(attributes)?,
+            promiscuity: number(uapi::IFLA_PROMISCUITY)?.unwrap_or(0),
         })
     }
 }
@@ -193,6 +197,7 @@ mod tests {
             .number(uapi::IFLA_NUM_RX_QUEUES, 3)
             .number(uapi::IFLA_NUM_TX_QUEUES, 4)
             .attribute(uapi::IFLA_OPERSTATE, &[6]);
+        request.number(uapi::IFLA_PROMISCUITY, 2);
         request.number(uapi::IFLA_LINK, 9).number(uapi::IFLA_MASTER, 8);
         request.nest(nested(uapi::IFLA_LINKINFO), |info| {
             info.text(uapi::IFLA_INFO_KIND, "veth");
@@ -216,6 +221,7 @@ mod tests {
             master: Some(8),
             lower: Some(9),
             xdp: vec![AttachedXdp { id: 77, mode: XdpMode::Native }],
+            promiscuity: 2,
         };
         assert_eq!(link, expected);
     }

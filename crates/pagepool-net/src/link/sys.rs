@@ -2,4 +2,5 @@
 
 pub(crate) mod ethtool;
 pub(crate) mod netlink;
+pub(crate) mod packet;
 pub(crate) mod uapi;
