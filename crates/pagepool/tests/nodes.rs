@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use pagepool::{Arena, ArenaParams, Bound, NodeId, PageBuf, Pool, PoolParams, Provider, Topology};
+use pagepool::{
+    Arena, ArenaParams, Bound, DmaDomain, NodeId, OffsetDomain, PageBuf, Pool, PoolParams, Provider, Topology,
+};
 
 /// A pool that follows its thread, and the word that moves the thread from node to node.
 fn pool() -> (Bound, Arc<Arena>, Arc<AtomicU8>) {
@@ -81,4 +83,26 @@ fn a_node_without_pages_is_replaced_a_refill_at_a_time_nearest_first() {
     }
     let stats = pool.stats();
     assert_eq!((stats.alloc_slow, stats.alloc_empty, stats.alloc_waive), (64, 64, 0), "{stats:?}");
+}
+
+#[test]
+fn an_area_that_is_fixed_without_a_local_page_waives_none() {
+    for (node_of_pages, here) in [(0, 1), (1, 1), (0, 0)] {
+        let thread = Arc::new(AtomicU8::new(here));
+        let topology = Topology::pretend(2, move |_| NodeId(node_of_pages)).with_current_node(thread);
+        let params = ArenaParams { max_bytes: 4 << 20, commit_all: true, topology, ..Default::default() };
+        let arena = Arena::new(params).expect("4 MiB of address space");
+        // Addresses are offsets in the area, as in a UMEM, so it cannot grow.
+        let domains: Vec<Arc<dyn DmaDomain>> = vec![Arc::new(OffsetDomain::new("umem"))];
+        let params = PoolParams { domains, ..Default::default() };
+        let pool = Pool::new(params, arena).expect("the defaults are valid").bind();
+        let mut buffers = take(&pool, 128);
+        for _ in 0..10 {
+            pagepool::put_ring_bulk(&mut buffers);
+            buffers = take(&pool, 128);
+        }
+        let stats = pool.stats();
+        assert_eq!((stats.alloc_waive, stats.release), (0, 0), "{node_of_pages} {here}: {stats:?}");
+        assert!(stats.alloc_refill >= 10, "{stats:?}");
+    }
 }

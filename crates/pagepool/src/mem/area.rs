@@ -39,6 +39,8 @@ pub struct Area {
     raw_out: RawOut,
     shared_frags: Box<[AtomicU32]>,
     nodes: Nodes,
+    /// Whether a page of the area ever lay on the node, where nodes differ.
+    on_nodes: [AtomicBool; 256],
     has_emergency: AtomicBool,
     /// Mappings that fix the area; written with the lock of `regions` held.
     fixing: AtomicUsize,
@@ -224,6 +226,7 @@ impl Area {
             raw_out: RawOut { start: zeroed(pages)?, last: zeroed(pages)? },
             shared_frags: zeroed(pages)?,
             nodes,
+            on_nodes: [const { AtomicBool::new(false) }; 256],
             has_emergency: AtomicBool::new(false),
             fixing: AtomicUsize::new(0),
             starved: StarvedPools::new(),
@@ -286,6 +289,15 @@ impl Area {
         }
     }
 
+    /// Whether a page of this node may be there, or may come: not in an area that is fixed and has none.
+    pub(crate) fn may_have_pages_of(&self, node: NodeId) -> bool {
+        let has = match self.nodes {
+            Nodes::One(only) => only == node,
+            Nodes::Each(_) => self.on_nodes[usize::from(node.0)].load(Ordering::Relaxed),
+        };
+        has || !self.is_fixed()
+    }
+
     /// Says on which node a page lies. Without effect where all pages have one node.
     ///
     /// # Safety
@@ -299,6 +311,7 @@ impl Area {
     /// ```
     pub unsafe fn set_node(&self, page: PageIdx, node: NodeId) {
         if let Nodes::Each(nodes) = &self.nodes {
+            self.on_nodes[usize::from(node.0)].store(true, Ordering::Relaxed);
             nodes[page.0 as usize].store(node.0, Ordering::Relaxed);
         }
     }

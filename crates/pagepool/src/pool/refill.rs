@@ -307,11 +307,12 @@ impl Bound {
         self.policy(|p| (p.asked, p.look_again) = (true, true));
     }
 
-    /// The node that pages from lanes and ring must be on, where they may differ from it.
+    /// The node that pages from lanes and ring must be on, where they may differ from it. `None` if the area
+    /// has no page there and cannot grow: what is let go would be replaced by its like, at every refill.
     fn node_to_check(&self) -> Option<NodeId> {
         let pool = self.ptr();
         let node = self.policy(|p| p.nid).unwrap_or_else(|| pool.provider().current_node());
-        (pool.area.only_node() != Some(node)).then_some(node)
+        (pool.area.only_node() != Some(node) && pool.area.may_have_pages_of(node)).then_some(node)
     }
 
     // ---- Fragments ------------------------------------------------------------------------------
