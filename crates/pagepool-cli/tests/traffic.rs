@@ -467,7 +467,20 @@ fn a_person_reads_figures_and_a_verdict() {
         [&["drop", "near0"][..], &["echo", "near0"], &["forward", "near0", "near1"], &["gen", "near0"]]
     {
         let arguments = [command, &["--seconds", "2"]].concat();
-        let output = Place::Between(&hosts).output(binary(&arguments));
+        let output = std::thread::scope(|threads| {
+            let sending = threads.spawn(|| {
+                let [far, _] = far_ends(&hosts);
+                let mut frame = [0; 64];
+                for number in 0..40 {
+                    frames(&hosts, 0, 64).write(number, &mut frame);
+                    send(&far, &frame);
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            });
+            let output = Place::Between(&hosts).output(binary(&arguments));
+            sending.join().expect("the link is up");
+            output
+        });
         if text(&output.stderr).contains("CAP_") {
             return println!("SKIP {name}: {}", text(&output.stderr).trim());
         }
@@ -484,6 +497,23 @@ fn a_person_reads_figures_and_a_verdict() {
             assert!(shown.contains(word), "{command:?}, {word}: {shown}{}", text(&output.stderr));
         }
         assert!(output.status.success(), "{shown}");
+    }
+}
+
+#[test]
+fn a_run_without_packets_proves_nothing() {
+    let name = "a_run_without_packets_proves_nothing";
+    let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+    for (command, what) in
+        [(&["drop", "near0"][..], "received"), (&["forward", "near0", "near1"], "received")]
+    {
+        let output = Place::Between(&hosts).output(binary(&[command, &["--seconds", "1"]].concat()));
+        let (shown, said) = (text(&output.stdout), text(&output.stderr));
+        if said.contains("CAP_") {
+            return println!("SKIP {name}: {}", said.trim());
+        }
+        let verdict = format!("FAIL: no packet was {what}: nothing is proven");
+        assert!(shown.trim_end().ends_with(&verdict) && !output.status.success(), "{shown}{said}");
     }
 }
 

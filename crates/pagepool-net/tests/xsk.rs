@@ -304,9 +304,11 @@ fn an_interface_that_goes_down_and_up_loses_no_buffer() {
         device.receive(&pool, &mut Vec::new(), 0);
         for round in 0..3 {
             veth.set_up("near0", false);
+            let refused = device.stats().calls_refused;
             let mut queue: TxQueue = (0..100).map(|n| frame(&pool, &packet(n, 60))).collect();
             device.transmit(&mut queue);
             assert_eq!(device.wait(&pool, Duration::from_millis(5)), Wake::Timeout, "down is not gone");
+            assert!(device.stats().calls_refused > refused, "the driver says that it does not send");
             assert_eq!((device.stats().in_tx, device.kernel_stats().transmit), (100, 100), "they wait");
             adds_up(&device);
             veth.set_up("near0", true);

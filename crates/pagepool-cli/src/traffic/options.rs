@@ -136,7 +136,7 @@ impl TransmitOptions {
 /// What `--mode` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// Zero copy if the driver supports it, else copy
+    /// Zero copy if the drivers of all interfaces support it, else copy
     Auto,
     /// The kernel copies; works with every driver
     Copy,

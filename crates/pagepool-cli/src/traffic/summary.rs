@@ -90,6 +90,10 @@ impl TrafficResult {
             let (pps, mbit_s) = (grouped(a_second(packets) as u64), mbit_s(bytes));
             format!("{pps} packets/s, {mbit_s:.1} Mbit/s, over {:.1} s", self.seconds)
         };
+        verdict.fail_if(if self.command == "drop" { received } else { sent } == 0, || {
+            let what = if self.command == "gen" || received > 0 { "sent" } else { "received" };
+            format!("no packet was {what}: nothing is proven")
+        });
         if self.command != "gen" {
             verdict.row("packets received", received, &rate(received, received_bytes));
         }
@@ -138,8 +142,18 @@ impl TrafficResult {
         verdict.field("unsent", unsent);
         let lost = LOSSES.iter().map(|loss| (loss.count(ports), loss.what)).filter(|(count, _)| *count > 0);
         lost.for_each(|(count, what)| verdict.row("lost", count, what));
+        let refused = self.sum(|at| at.nic.calls_refused);
+        verdict.field("calls_refused", refused);
+        if refused > 0 {
+            let why = "by the driver: the interface is down, or zero copy has no XDP program there";
+            verdict.row("calls to send refused", refused, why);
+        }
         if unsent > 0 {
-            verdict.row("not sent at the end", unsent, "the interface was down, or was removed");
+            let why = match refused {
+                0 => "the interface was too slow, or was removed",
+                _ => "the driver refused to send",
+            };
+            verdict.row("not sent at the end", unsent, why);
         }
     }
 

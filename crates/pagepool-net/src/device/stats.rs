@@ -80,6 +80,10 @@ counters! {
     ///
     /// If it rises: normal; in copy mode it is most of a packet's cost.
     call_ticks,
+    /// Those of them that were to have frames sent, and that the driver refused: EINVAL, ENXIO, ENETDOWN.
+    ///
+    /// If it rises: the interface is down, or zero copy sends nothing because no XDP program is attached.
+    calls_refused,
     /// Buffers that `close` took back from the rings.
     ///
     /// If it rises: normal.
@@ -166,13 +170,19 @@ pub struct Calls {
     pub count: u64,
     /// Their time, as [`ticks`](crate::ticks) counts it.
     pub ticks: u64,
+    /// Those that were to have frames sent, and were refused: `calls_refused` of [`DeviceStats`].
+    pub refused: u64,
 }
 
 impl std::ops::Add for Calls {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self { count: self.count + other.count, ticks: self.ticks + other.ticks }
+        Self {
+            count: self.count + other.count,
+            ticks: self.ticks + other.ticks,
+            refused: self.refused + other.refused,
+        }
     }
 }
 

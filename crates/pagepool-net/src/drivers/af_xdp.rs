@@ -11,7 +11,8 @@ use super::queues::Queues;
 use crate::device::Device;
 use crate::error::parameter;
 use crate::link::lookup;
-use crate::xsk::{Attach, Redirect, Umem, UmemParams, XDP_HEADROOM, XskDevice, XskParams};
+use crate::sys::errno;
+use crate::xsk::{Attach, Redirect, Umem, UmemParams, XDP_HEADROOM, XskDevice, XskMode, XskParams};
 
 /// The whole arena becomes a UMEM, so it must be committed (`commit_all`). Sockets are opened first, then
 /// given buffers, then put into the maps; attaching the XDP programs comes last, so an error leaves no trace.
@@ -21,10 +22,14 @@ pub(super) fn open(
     arena: &Arc<Arena>,
 ) -> Result<Vec<Vec<OpenedDevice>>, Error> {
     let redirects = redirects(interfaces, params)?;
-    let umem = UmemParams { multi_buffer: params.multi_buffer, ..params.af_xdp.umem.clone() };
-    let umem = Umem::new(umem, &**arena)?;
-    let open = |interface| open_queues(interface, params, &umem, arena);
-    let mut opened: Vec<Vec<_>> = interfaces.iter().map(open).collect::<Result<_, _>>()?;
+    let mode = params.af_xdp.umem.mode;
+    let mut opened = match open_as(mode, interfaces, params, arena) {
+        // One driver has zero copy, another has not: what they share must be copied.
+        Err(error) if mode == XskMode::Auto && is_refused_mode(&error) => {
+            open_as(XskMode::Copy, interfaces, params, arena)?
+        }
+        opened => opened?,
+    };
     for (queues, redirect) in opened.iter_mut().zip(&redirects) {
         queues.iter_mut().try_for_each(|(device, _)| device.join(redirect.clone(), None))?;
     }
@@ -34,6 +39,26 @@ pub(super) fn open(
         XdpProgram::None => pass_all(interfaces, params, &mut opened)?,
     }
     Ok(opened.into_iter().map(|queues| queues.into_iter().map(described).collect()).collect())
+}
+
+/// The sockets of all interfaces, over one UMEM, each with its pool.
+type Sockets = Vec<Vec<(XskDevice, Pool)>>;
+
+fn open_as(
+    mode: XskMode,
+    interfaces: &[Queues<'_>],
+    params: &OpenParams,
+    arena: &Arc<Arena>,
+) -> Result<Sockets, Error> {
+    let umem = UmemParams { multi_buffer: params.multi_buffer, mode, ..params.af_xdp.umem.clone() };
+    let umem = Umem::new(umem, &**arena)?;
+    interfaces.iter().map(|interface| open_queues(interface, params, &umem, arena)).collect()
+}
+
+/// Whether a socket was refused the mode of the first one over its UMEM, perhaps.
+fn is_refused_mode(error: &Error) -> bool {
+    let Error::System { call: "bind(AF_XDP)", source, .. } = error else { return false };
+    matches!(source.raw_os_error(), Some(errno::EOPNOTSUPP | errno::EPROTONOSUPPORT | errno::EINVAL))
 }
 
 /// One for each interface; none if the sockets only send.
@@ -53,11 +78,7 @@ fn redirects(interfaces: &[Queues<'_>], params: &OpenParams) -> Result<Vec<Arc<R
 }
 
 /// Most drivers send nothing by zero copy while no XDP program is attached.
-fn pass_all(
-    interfaces: &[Queues<'_>],
-    params: &OpenParams,
-    opened: &mut [Vec<(XskDevice, Pool)>],
-) -> Result<(), Error> {
+fn pass_all(interfaces: &[Queues<'_>], params: &OpenParams, opened: &mut Sockets) -> Result<(), Error> {
     for (interface, queues) in interfaces.iter().zip(opened) {
         let name = interface.argument;
         let needs_one = queues.iter().any(|(device, _)| device.is_zero_copy());

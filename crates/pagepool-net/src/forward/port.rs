@@ -107,6 +107,7 @@ impl Port {
         Calls {
             count: calls.count.saturating_sub(before.count),
             ticks: calls.ticks.saturating_sub(before.ticks),
+            refused: calls.refused.saturating_sub(before.refused),
         }
     }
 

@@ -6,8 +6,8 @@ use super::error::NetError;
 use super::link_info::LinkInfo;
 use super::sys::packet;
 
-/// Has an interface take packets for every MAC address, until this is dropped or the process ends, in whatever
-/// way. Network cards otherwise drop packets that are for others, which a forwarder has to pass on.
+/// Has an interface take packets for every MAC address, until this is dropped or the process ends, in
+/// whatever way. Network cards otherwise drop packets that are for others, which a forwarder has to pass on.
 ///
 /// The kernel counts who asks for it, so one's end does not disturb another. Requires `CAP_NET_RAW`.
 ///

@@ -338,7 +338,7 @@ impl Open {
             return true;
         }
         let made = calls.make(|| sys::kick_receive(self.fd.as_fd()));
-        made.err().is_none_or(|error| !is_gone(&error))
+        made.err().is_none_or(|error| !is_gone(self.fd.as_fd(), &error))
     }
 
     /// Buffers that wait to be sent, and that were.
@@ -362,10 +362,11 @@ fn kick_ring(rings: &TxRings, fd: BorrowedFd<'_>, zero_copy: bool, busy: bool, c
         if !wanted || !(busy || rings.send.needs_wakeup()) {
             break;
         }
-        if let Err(error) = calls.make(|| sys::kick_transmit(fd))
-            && is_gone(&error)
-        {
-            return false;
+        if let Err(error) = calls.make(|| sys::kick_transmit(fd)) {
+            if is_gone(fd, &error) {
+                return false;
+            }
+            calls.refused += u64::from(is_refusal(&error));
         }
         if rings.send.level() >= pending {
             break; // no room in the kernel now, or the interface is down: the next round tries again
@@ -375,9 +376,19 @@ fn kick_ring(rings: &TxRings, fd: BorrowedFd<'_>, zero_copy: bool, busy: bool, c
 }
 
 /// Whether an error of a call means that the socket is bound to nothing any more. An interface that is down
-/// is not gone.
-fn is_gone(error: &std::io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(errno::ENXIO | errno::ENODEV))
+/// is not gone. Drivers say ENXIO, too, while no XDP program is attached; the kernel notes an error at a
+/// socket whose interface it removes.
+fn is_gone(fd: BorrowedFd<'_>, error: &std::io::Error) -> bool {
+    match error.raw_os_error() {
+        Some(errno::ENODEV) => true,
+        Some(errno::ENXIO) => sys::take_error(fd).is_some(),
+        _ => false,
+    }
+}
+
+/// Whether a driver does not send, and will not before something about the interface changes.
+fn is_refusal(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(errno::EINVAL | errno::ENXIO | errno::ENETDOWN))
 }
 
 /// Buffers that the kernel is to have.
@@ -496,17 +507,16 @@ impl Device for XskDevice {
 
     fn stats(&self) -> DeviceStats {
         let kernel = self.kernel_counts();
-        // Where packets may have several buffers none is too long, and the kernel does not count an empty
-        // fill ring for them.
-        let several = self.info.max_buffers > 1;
-        let no_buffer = kernel.rx_fill_ring_empty_descs.max(if several { kernel.rx_dropped } else { 0 });
+        let (rx_no_buffer, rx_too_long) =
+            stats::lost_before_the_ring(kernel, self.info.max_buffers > 1, self.zero_copy);
         DeviceStats {
-            rx_no_buffer: no_buffer + kernel.rx_ring_full,
-            rx_too_long: kernel.rx_dropped.saturating_sub(no_buffer),
+            rx_no_buffer,
+            rx_too_long,
             in_rx: self.receiver.held() as u64,
             in_tx: self.sender.held() as u64,
             calls: self.calls.count,
             call_ticks: self.calls.ticks,
+            calls_refused: self.calls.refused,
             kernel: Some(self.kernel_stats_of(kernel)),
             ..self.stats
         }

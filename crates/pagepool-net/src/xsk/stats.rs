@@ -32,3 +32,31 @@ pub(super) fn kernel_stats(
         rejected,
     }
 }
+
+/// Packets for which there was no buffer, or no room on the receive ring; and packets that were too long.
+pub(super) fn lost_before_the_ring(kernel: KernelCounts, several: bool, zero_copy: bool) -> (u64, u64) {
+    if zero_copy {
+        // A driver asks for buffers ahead of packets, and again: the kernel counts its attempts. What the
+        // hardware drops meanwhile is among the interface's own counters.
+        return (kernel.rx_ring_full, kernel.rx_dropped);
+    }
+    // Where packets may have several buffers none is too long, and the kernel does not count an empty fill
+    // ring for them.
+    let no_buffer = kernel.rx_fill_ring_empty_descs.max(if several { kernel.rx_dropped } else { 0 });
+    (no_buffer + kernel.rx_ring_full, kernel.rx_dropped.saturating_sub(no_buffer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::xsk::sys::socket::NO_COUNTS;
+
+    #[test]
+    fn attempts_of_a_zero_copy_driver_are_no_lost_packets() {
+        let counts =
+            KernelCounts { rx_dropped: 7, rx_ring_full: 2, rx_fill_ring_empty_descs: 5, ..NO_COUNTS };
+        assert_eq!(lost_before_the_ring(counts, false, false), (7, 2));
+        assert_eq!(lost_before_the_ring(counts, true, false), (9, 0));
+        assert_eq!(lost_before_the_ring(KernelCounts { rx_dropped: 0, ..counts }, false, true), (2, 0));
+    }
+}

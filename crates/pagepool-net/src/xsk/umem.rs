@@ -163,7 +163,7 @@ impl Umem {
             // queue is busy.
             let busy = error.raw_os_error() == Some(errno::EBUSY);
             if !busy || start.elapsed() >= limit {
-                return Err(self.not_bound(error, queue.number, start.elapsed()));
+                return Err(self.not_bound(error, queue.number, start.elapsed(), self.is_zero_copy()));
             }
             // Without the lock: other queues are opened and closed meanwhile.
             std::thread::sleep(pause);
@@ -220,6 +220,12 @@ impl Umem {
         drop(fd);
     }
 
+    /// Whether the bound sockets use zero copy, which those that share their registration then must, too.
+    fn is_zero_copy(&self) -> bool {
+        let bound = self.lock().bound.first().and_then(|(_, fd)| fd.upgrade());
+        bound.is_some_and(|fd| sys::is_zero_copy(fd.as_fd()))
+    }
+
     fn flags(&self) -> u16 {
         // For the socket that has the registration; those that share it follow.
         let mode = match self.params.mode {
@@ -262,7 +268,7 @@ impl Umem {
         })
     }
 
-    fn not_bound(&self, source: io::Error, queue: u32, after: Duration) -> Error {
+    fn not_bound(&self, source: io::Error, queue: u32, after: Duration, zero_copy: bool) -> Error {
         let remedy = match source.raw_os_error() {
             Some(errno::EBUSY) => format!(
                 "after {} ms another AF_XDP socket is still bound to queue {queue} (`ss --xdp -e` shows \
@@ -279,10 +285,7 @@ impl Umem {
                  leave multi_buffer off"
                     .into()
             }
-            Some(errno::EINVAL) => format!(
-                "the kernel refuses this socket for queue {queue}; sharing a \
-                UMEM between queues requires Linux 5.10"
-            ),
+            Some(errno::EINVAL) => refused_as_invalid(queue, self.params.mode, zero_copy),
             Some(errno::ENETDOWN) => "the interface is down: set it up (ip link set ... up)".into(),
             Some(errno::ENODEV | errno::ENXIO) => "the interface was removed".into(),
             _ => format!("the kernel did not bind a socket to queue {queue}"),
@@ -293,6 +296,19 @@ impl Umem {
     fn lock(&self) -> MutexGuard<'_, Sockets> {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The remedy where `bind` finds an argument invalid.
+fn refused_as_invalid(queue: u32, mode: XskMode, shared_zero_copy: bool) -> String {
+    if mode == XskMode::ZeroCopy || shared_zero_copy {
+        return format!(
+            "the driver refuses zero copy for queue {queue}: virtio_net requires a device that uses the \
+             platform's addresses (QEMU: iommu_platform=on); use copy mode for all sockets over this UMEM"
+        );
+    }
+    format!(
+        "the kernel refuses this socket for queue {queue}; sharing a UMEM between queues requires Linux 5.10"
+    )
 }
 
 fn new_socket() -> Result<OwnedFd, Error> {
@@ -333,5 +349,19 @@ impl DmaDomain for Umem {
 
     fn fixes_area(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_driver_finds_invalid_names_the_condition() {
+        for (mode, shared) in [(XskMode::ZeroCopy, false), (XskMode::Auto, true)] {
+            let said = refused_as_invalid(3, mode, shared);
+            assert!(said.contains("zero copy for queue 3") && said.contains("iommu_platform=on"), "{said}");
+        }
+        assert!(refused_as_invalid(3, XskMode::Copy, false).contains("requires Linux 5.10"));
     }
 }

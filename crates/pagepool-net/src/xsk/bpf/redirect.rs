@@ -42,9 +42,9 @@ pub enum Attach {
 /// | step | what becomes of packets |
 /// |---|---|
 /// | [`load`](Self::load) | nothing is attached: they go to the stack |
-/// | open the devices, and call [`receive`](crate::Device::receive) once, which gives each its buffers | the same |
+/// | open the devices; [`receive`](crate::Device::receive) once gives each its buffers | the same |
 /// | [`start_all`](Self::start_all) | they go to the sockets, of all interfaces at once |
-/// | [`stop`](Self::stop), for each interface | they go to the stack; what the sockets have can still be received |
+/// | [`stop`](Self::stop) each | they go to the stack; the rest in the sockets can be received |
 /// | drop the devices, then this | the XDP program is detached |
 ///
 /// [`open_devices`](crate::open_devices) does the first three. [`attach`](Self::attach) loads and starts.
@@ -69,13 +69,13 @@ struct Ours {
     redirecting: OwnedFd,
     /// Of the one that redirects.
     id: u32,
-    attached: OnceLock<Attached>,
+    attached: OnceLock<XdpLink>,
     /// Held while one is attached or exchanged.
     changing: Mutex<()>,
 }
 
 #[derive(Debug)]
-struct Attached {
+struct XdpLink {
     link: OwnedFd,
     mode: Attach,
     why: Option<String>,
@@ -241,7 +241,7 @@ impl Ours {
     }
 
     /// The link, made now if there is none: with the program that passes.
-    fn pass(&self, _: &MutexGuard<'_, ()>) -> Result<&Attached, Error> {
+    fn pass(&self, _: &MutexGuard<'_, ()>) -> Result<&XdpLink, Error> {
         if self.attached.get().is_none() {
             let attached = attach_as(self.passing.as_fd(), &self.interface, self.index, self.how)?;
             let _ = self.attached.set(attached); // nobody else does: the lock is held
@@ -250,7 +250,7 @@ impl Ours {
     }
 }
 
-impl Drop for Attached {
+impl Drop for XdpLink {
     /// A child between `fork` and `exec` has the link too, which would keep the XDP program attached for a
     /// moment.
     fn drop(&mut self) {
@@ -258,11 +258,11 @@ impl Drop for Attached {
     }
 }
 
-fn attach_as(program: BorrowedFd<'_>, interface: &str, index: u32, how: Attach) -> Result<Attached, Error> {
+fn attach_as(program: BorrowedFd<'_>, interface: &str, index: u32, how: Attach) -> Result<XdpLink, Error> {
     let native = match how {
         Attach::Generic => None,
         Attach::Native | Attach::Auto => match sys::attach(program, index, true) {
-            Ok(link) => return Ok(Attached { link, mode: Attach::Native, why: None }),
+            Ok(link) => return Ok(XdpLink { link, mode: Attach::Native, why: None }),
             // No second attempt where it would replace the reason by a less useful one.
             Err(error) if how == Attach::Native || is_final(&error) => {
                 return Err(not_attached(interface, error, true));
@@ -271,7 +271,7 @@ fn attach_as(program: BorrowedFd<'_>, interface: &str, index: u32, how: Attach) 
         },
     };
     match sys::attach(program, index, false) {
-        Ok(link) => Ok(Attached { link, mode: Attach::Generic, why: native }),
+        Ok(link) => Ok(XdpLink { link, mode: Attach::Generic, why: native }),
         Err(error) => Err(not_attached(interface, error, false)),
     }
 }
