@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use pagepool::{
     Area, Arena, ArenaParams, Bound, DeferredUser, DeviceAddr, DmaDomain, DomainId, InUse, NodeId, PageBuf,
-    PageIdx, Pool, PoolParams, Provider, Region, Shutdown, Topology,
+    PageIdx, Pool, PoolParams, Provider, Region, Shutdown, Topology, XdpBuff,
 };
 
 /// The callbacks of foreign code.
@@ -229,6 +229,35 @@ const ROWS: &[Row] = &[
         |s| give(s.pages(6), |mut pages| elsewhere(move || pagepool::put_bulk(&mut pages)))),
     (Callback::SyncForDevice, 3, "a bulk through the ring",
         |s| give(s.pages(6), |mut pages| pagepool::put_ring_bulk(&mut pages))),
+    (Callback::SyncForDevice, 3, "the first chunk of a bulk on the owner's thread",
+        |s| give(s.pages(150), |mut pages| pagepool::put_bulk(&mut pages))),
+    (Callback::SyncForDevice, 3, "the first chunk of a bulk on another thread",
+        |s| give(s.pages(150), |mut pages| elsewhere(move || pagepool::put_bulk(&mut pages)))),
+    (Callback::SyncForDevice, 3, "the first chunk of a bulk through the ring",
+        |s| give(s.pages(150), |mut pages| pagepool::put_ring_bulk(&mut pages))),
+    (Callback::SyncForDevice, 1, "a bulk with fragments on the owner's thread",
+        |s| give(s.mixed(), |mut mixed| pagepool::put_bulk(&mut mixed))),
+    (Callback::SyncForDevice, 7, "a fragment in a bulk on the owner's thread",
+        |s| give(s.mixed(), |mut mixed| pagepool::put_bulk(&mut mixed))),
+    (Callback::SyncForDevice, 7, "a fragment in a bulk of the owner through the ring",
+        |s| give(s.mixed(), |mut mixed| pagepool::put_ring_bulk(&mut mixed))),
+    (Callback::SyncForDevice, 1, "a bulk with fragments on another thread",
+        |s| give(s.mixed(), |mut mixed| elsewhere(move || pagepool::put_bulk(&mut mixed)))),
+    (Callback::SyncForDevice, 1, "a bulk with fragments through the ring of another thread",
+        |s| give(s.mixed(), |mut mixed| elsewhere(move || pagepool::put_ring_bulk(&mut mixed)))),
+    (Callback::SyncForDevice, 1, "packed buffers", |s| {
+        let packed = s.mixed().into_iter().map(|buffer| buffer.pack().unwrap()).collect();
+        give(packed, |mut packed| pagepool::put_packed(&mut packed))
+    }),
+    (Callback::SyncForDevice, 3, "packets", |s| {
+        let packets = s.pages(150).into_iter().map(|page| XdpBuff::received(page, 60).unwrap()).collect();
+        give(packets, |mut packets| pagepool::put_packets(&mut packets))
+    }),
+    (Callback::SyncForDevice, 3, "frames", |s| {
+        let frame = |page| XdpBuff::received(page, 60).unwrap().into();
+        let frames = s.pages(150).into_iter().map(frame).collect();
+        give(frames, |mut frames| elsewhere(move || pagepool::put_frames(&mut frames)))
+    }),
     (Callback::SyncForDevice, 3, "a batch on the owner's thread", |s| give(s.pool.alloc_batch(6), drop)),
     (Callback::SyncForDevice, 3, "a batch on another thread",
         |s| give(s.pool.alloc_batch(6), |batch| elsewhere(|| drop(batch)))),

@@ -123,6 +123,22 @@ fn a_packet_is_split_with_its_headroom_and_further_buffers() {
     assert_eq!(pool.inflight().out, 0);
 }
 
+#[test]
+fn a_packet_that_is_not_split_says_its_own_numbers() {
+    let pool = pool_with(1, PoolParams { order: 10, headroom: 255, ..Default::default() });
+    let mut packet = XdpBuff::received(pool.alloc_page().unwrap(), 1000).unwrap();
+    packet.adjust_head(1 - (packet.headroom() % 2) as isize).unwrap(); // begins at an odd byte
+    let len = packet.len();
+    let refused = packet.split_off(54).unwrap_err();
+    assert_eq!((refused.at, refused.len, refused.step), (54, len, 2));
+    let text = format!(
+        "in a page of 4 MiB parts begin at multiples of 2: a buffer of {len} bytes cannot be split at 54, \
+         but a byte earlier or later"
+    );
+    assert_eq!(refused.to_string(), text);
+    assert_eq!(packet.split_off(55).unwrap().len(), len - 55);
+}
+
 // ---- When the page is home ----------------------------------------------------------------------
 
 /// Splits what `alloc` gives on this thread or another, twice, and drops the parts in each order.

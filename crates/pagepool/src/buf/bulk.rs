@@ -43,16 +43,20 @@ pub fn put_bulk(buffers: &mut Vec<PageBuf>) {
 /// As for [`put_parted`].
 #[inline(never)]
 unsafe fn put_chunks(buffers: &mut [PageBuf]) {
-    for chunk in buffers.chunks_mut(Batch::MAX) {
-        // SAFETY: I1. The caller gives them up, each in one chunk.
+    // SAFETY: I1. The caller gives them up.
+    let mut rest = unsafe { GivenUp::new(buffers) };
+    while let Some(chunk) = rest.next_chunk() {
+        // SAFETY: I1. They were given up, each in one chunk.
         unsafe { put_parted(chunk) };
     }
 }
 
 /// As [`put_bulk`], through the locked ring of each pool, whatever the thread.
 pub fn put_ring_bulk(buffers: &mut Vec<PageBuf>) {
-    for chunk in taken(buffers).chunks_mut(Batch::MAX) {
-        // SAFETY: I1. They were taken out of the vector, and nobody reads them again.
+    // SAFETY: I1. They were taken out of the vector, and nobody reads them again.
+    let mut rest = unsafe { GivenUp::new(taken(buffers)) };
+    while let Some(chunk) = rest.next_chunk() {
+        // SAFETY: I1. They were given up, each in one chunk.
         unsafe { put_groups(ReturnPath::Ring, chunk) };
     }
 }
@@ -119,23 +123,22 @@ impl BufKind {
 /// # Safety
 /// As for [`put_parted`].
 #[inline(never)]
-unsafe fn put_groups(path: ReturnPath, mut rest: &mut [PageBuf]) {
+unsafe fn put_groups(path: ReturnPath, buffers: &mut [PageBuf]) {
     let mut numbers = [0u32; Batch::MAX];
-    while let Some(first) = rest.first() {
+    // SAFETY: I1. The caller gives them up.
+    let mut rest = unsafe { GivenUp::new(buffers) };
+    while let Some(first) = rest.0.first() {
         let (pool, kind) = (first.pool, BufKind::of(first));
         if kind == BufKind::Special {
-            // SAFETY: I1. The caller gives them up, and each is read out once.
-            let single = unsafe { std::ptr::read(first) };
-            rest = &mut rest[1..];
-            match path {
-                ReturnPath::Dropped => drop(single),
-                ReturnPath::Ring => single.put_ring(),
+            match (path, rest.next_one()) {
+                (ReturnPath::Ring, Some(single)) => single.put_ring(),
+                (_, single) => drop(single),
             }
             continue;
         }
-        let left = gather(pool, kind, rest, &mut numbers);
-        let group = &numbers[..rest.len() - left];
-        rest = &mut rest[..left];
+        let left = gather(pool, kind, rest.0, &mut numbers);
+        let group = &numbers[..rest.0.len() - left];
+        rest.keep_first(left);
         match kind {
             BufKind::Frag => put_frags(path, pool, group),
             _ => put_pages(path, pool, group),
@@ -177,19 +180,82 @@ fn put_pages(path: ReturnPath, pool: PoolPtr, pages: &[u32]) {
 
 /// The owner is looked up for each: the sync of a page that is complete with its last fragment is foreign
 /// code.
-fn put_frags(path: ReturnPath, pool: PoolPtr, mut frags: &[u32]) {
-    while let [frag, rest @ ..] = frags {
-        match (path, pool.owner_here()) {
-            (_, Some(owner)) => pool.frag_here(owner, PageIdx(*frag), path == ReturnPath::Ring),
-            (ReturnPath::Dropped, None) => return pool.frags_elsewhere(frags),
-            (ReturnPath::Ring, None) => return pool.frags_without_lane(frags),
-        }
-        frags = rest;
+fn put_frags(path: ReturnPath, pool: PoolPtr, frags: &[u32]) {
+    let mut rest = FragsLeft { path, pool, frags };
+    while let [frag, behind @ ..] = rest.frags {
+        let Some(owner) = pool.owner_here() else {
+            let all = std::mem::take(&mut rest.frags);
+            return match path {
+                ReturnPath::Dropped => pool.frags_elsewhere(all),
+                ReturnPath::Ring => pool.frags_without_lane(all),
+            };
+        };
+        rest.frags = behind; // at once: foreign code may panic
+        pool.frag_here(owner, PageIdx(*frag), path == ReturnPath::Ring);
     }
 }
 
-/// Empties the vector without dropping its buffers, and gives the buffers to the caller. If foreign code
-/// panics meanwhile the rest is leaked, never returned twice.
+/// Fragments of one pool that are being returned. If foreign code panics meanwhile, the rest returns as well.
+struct FragsLeft<'a> {
+    path: ReturnPath,
+    pool: PoolPtr,
+    frags: &'a [u32],
+}
+
+impl Drop for FragsLeft<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.frags.is_empty() {
+            put_frags(self.path, self.pool, self.frags);
+        }
+    }
+}
+
+/// What is being returned together. If foreign code panics meanwhile, the rest returns singly.
+pub(crate) struct GivenUp<'a, T>(&'a mut [T]);
+
+impl<'a, T> GivenUp<'a, T> {
+    /// # Safety
+    /// The caller neither reads nor drops any of them again.
+    #[inline(always)]
+    pub(crate) unsafe fn new(all: &'a mut [T]) -> Self {
+        Self(all)
+    }
+
+    /// Up to [`Batch::MAX`] of them, which are the caller's to give up.
+    #[inline(always)]
+    pub(crate) fn next_chunk(&mut self) -> Option<&'a mut [T]> {
+        let all = std::mem::take(&mut self.0);
+        let (chunk, rest) = all.split_at_mut(all.len().min(Batch::MAX));
+        self.0 = rest;
+        (!chunk.is_empty()).then_some(chunk)
+    }
+
+    #[inline(always)]
+    pub(crate) fn next_one(&mut self) -> Option<T> {
+        let (first, rest) = std::mem::take(&mut self.0).split_first_mut()?;
+        self.0 = rest;
+        // SAFETY: I1. It was given up, and is not in the rest any more, so it is read out once.
+        Some(unsafe { std::ptr::read(first) })
+    }
+
+    /// The caller gave all behind the first `n` up itself.
+    #[inline(always)]
+    fn keep_first(&mut self, n: usize) {
+        self.0 = &mut std::mem::take(&mut self.0)[..n];
+    }
+}
+
+impl<T> Drop for GivenUp<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        while let Some(one) = self.next_one() {
+            drop(one);
+        }
+    }
+}
+
+/// Empties the vector without dropping its buffers, and gives the buffers to the caller.
 #[inline(always)]
 pub(crate) fn taken<T>(buffers: &mut Vec<T>) -> &mut [T] {
     let len = buffers.len();

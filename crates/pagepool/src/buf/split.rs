@@ -36,7 +36,7 @@ pub struct SplitError {
     pub at: usize,
     /// Its bytes.
     pub len: usize,
-    /// What a part begins at a multiple of: 1, or 2 in pages of 4 MiB, the largest.
+    /// What a part begins at a multiple of, in its page: 1, or 2 in pages of 4 MiB, the largest.
     pub step: usize,
 }
 
@@ -58,10 +58,11 @@ impl fmt::Display for SplitError {
         if step > 1 {
             write!(f, "in a page of 4 MiB parts begin at multiples of {step}: ")?;
         }
-        write!(
-            f,
-            "a buffer of {len} bytes cannot be split at {at}: each part needs a byte, so split at 1 to {most}"
-        )
+        write!(f, "a buffer of {len} bytes cannot be split at {at}")?;
+        match at {
+            _ if (1..len).contains(&at) => f.write_str(", but a byte earlier or later"),
+            _ => write!(f, ": each part needs a byte, so split at 1 to {most}"),
+        }
     }
 }
 

@@ -100,15 +100,17 @@ impl Region {
 ///
 /// `map` runs under the lock of the area, and so does an `unmap` that undoes it because another region was
 /// refused. They may drop buffers, and ask the provider for pages (they get pages that are free, without
-/// growth). They must not attach or detach domains of that area, ask it for a mapping, end a pool over it, or
-/// drop the last count of its provider: each of these would deadlock.
+/// growth). They, and the wakers of tasks that such a drop wakes, must not attach or detach domains of that
+/// area, ask it for a mapping, make or end a pool over it, or drop the last count of its provider: each of
+/// these would deadlock.
 ///
 /// Every other `unmap` runs without that lock and may do all of this. It must not wait for another thread
 /// that attaches the same domain or drops the provider. It may drop the last count of the provider, so the
 /// device must have stopped accessing the region by then.
 ///
 /// A panic in a method propagates to the caller of the pool. A page whose sync panics leaves its pool. So do
-/// up to 64 whole pages of that pool that return with it. All other buffers of that bulk return are leaked.
+/// up to 64 whole pages of that pool that return with it. All other buffers of that bulk return to their
+/// pools while the panic unwinds: a domain that panics once more then ends the process, as in any `drop`.
 ///
 /// Linux: the `struct device` given to `page_pool_create`, and `dma_map_page_attrs`,
 /// `dma_sync_single_for_device`.

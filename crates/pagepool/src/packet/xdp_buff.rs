@@ -340,7 +340,9 @@ impl XdpBuff {
     pub fn split_off(&mut self, at: usize) -> Result<Self, SplitError> {
         let len = (self.end - self.data) as usize;
         SplitError::check(at, len, 1)?;
-        let head = self.head.split_off(self.data as usize + at)?;
+        // What it refuses it says of the buffer; the caller's numbers are the packet's.
+        let ours = |refused| SplitError { at, len, ..refused };
+        let head = self.head.split_off(self.data as usize + at).map_err(ours)?;
         let chain = std::mem::take(&mut self.chain); // of the same pool
         self.end = self.data + at as u32;
         Ok(Self { head, meta: 0, data: 0, end: (len - at) as u32, chain })

@@ -18,7 +18,7 @@ use std::fmt;
 use std::mem::{MaybeUninit, offset_of};
 
 use crate::buf::batch::Batch;
-use crate::buf::bulk::{put_parted, taken};
+use crate::buf::bulk::{GivenUp, put_parted, taken};
 use crate::buf::page_buf::PageBuf;
 use crate::packet::memory::Memory;
 use crate::packet::xdp_buff::XdpBuff;
@@ -187,10 +187,11 @@ pub fn put_frames(frames: &mut Vec<XdpFrame>) {
 /// ```
 #[inline]
 pub fn put_packets(packets: &mut Vec<XdpBuff>) {
-    for chunk in taken(packets).chunks_mut(Batch::MAX) {
+    // SAFETY: I1. They were taken out of the vector, and nobody reads them again.
+    let mut rest = unsafe { GivenUp::new(taken(packets)) };
+    while let Some(chunk) = rest.next_chunk() {
         if !put_plain(chunk) {
-            // SAFETY: I1. They were taken out of the vector, the line above took none, and nobody reads them
-            // again.
+            // SAFETY: I1. They were given up, and the line above took none.
             unsafe { put_singly(chunk) };
         }
     }
@@ -225,9 +226,10 @@ fn put_plain(packets: &[XdpBuff]) -> bool {
 #[inline(never)]
 unsafe fn put_singly(packets: &mut [XdpBuff]) {
     let mut bulk = XdpFrameBulk::new();
-    for packet in packets {
-        // SAFETY: I1. The caller gives them up, and each is read out once.
-        bulk.push_buffer(unsafe { std::ptr::read(packet) }.into_buffer());
+    // SAFETY: I1. The caller gives them up.
+    let mut rest = unsafe { GivenUp::new(packets) };
+    while let Some(packet) = rest.next_one() {
+        bulk.push_buffer(packet.into_buffer());
     }
 }
 
