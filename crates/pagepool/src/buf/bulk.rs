@@ -13,6 +13,7 @@ use crate::buf::batch::{Batch, put_elsewhere, put_here, sync_all};
 use crate::buf::handle_bits::FragBits;
 use crate::buf::handle_copy;
 use crate::buf::page_buf::PageBuf;
+use crate::home::cache::OwnerProof;
 use crate::mem::page::PageIdx;
 use crate::returns::pool_core::PoolPtr;
 
@@ -33,7 +34,7 @@ use crate::returns::pool_core::PoolPtr;
 #[inline]
 pub fn put_bulk(buffers: &mut Vec<PageBuf>) {
     let buffers = taken(buffers);
-    if !buffers.is_empty() && !put_plain_here(buffers) {
+    if !buffers.is_empty() && !put_plain(buffers) {
         // SAFETY: I1. They were taken out of the vector, nobody reads them again, and none was copied.
         unsafe { put_chunks(buffers) };
     }
@@ -67,24 +68,50 @@ pub fn put_ring_bulk(buffers: &mut Vec<PageBuf>) {
 /// The caller gives them up: it neither reads nor drops any of them again.
 #[inline(always)]
 pub(crate) unsafe fn put_parted(buffers: &mut [PageBuf]) {
-    if !put_plain_here(buffers) {
+    if !put_plain(buffers) {
         // SAFETY: the caller gives them up, and none was copied.
         unsafe { put_groups(ReturnPath::Dropped, buffers) };
     }
 }
 
-/// Puts buffers, at least one, into the cache, all of them: if each is a whole page without a
-/// [`PageRef`](crate::PageRef) of one pool, which is this thread's and has room. Says whether it did; they
-/// are the caller's if not.
+/// Returns buffers, at least one, all of them: if each is a whole page of one pool without a
+/// [`PageRef`](crate::PageRef), and they go together, into the cache or a lane. Says whether it did; they are
+/// the caller's if not.
 #[inline(always)]
-fn put_plain_here(buffers: &[PageBuf]) -> bool {
+fn put_plain(buffers: &[PageBuf]) -> bool {
     let pool = buffers[0].pool;
-    let Some(owner) = pool.owner_here() else { return false };
+    match pool.owner_here() {
+        Some(owner) => put_plain_here(pool, owner, buffers),
+        None => put_plain_elsewhere(pool, buffers),
+    }
+}
+
+/// Into the cache of this thread's pool, if that has room for all.
+#[inline(always)]
+fn put_plain_here(pool: PoolPtr, owner: OwnerProof, buffers: &[PageBuf]) -> bool {
     let copy = |space: &mut [u32]| handle_copy::read_whole(pool, buffers, space);
     if !pool.own.cache.push_plain_bulk(owner, buffers.len(), copy) {
         return false;
     }
     pool.own.counts.recycle_cached.add(buffers.len() as u64);
+    true
+}
+
+/// Into this thread's lane, and what finds no room there into the ring.
+#[inline(never)]
+fn put_plain_elsewhere(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
+    let mut numbers = [0; Batch::MAX];
+    let Some(numbers) = numbers.get_mut(..buffers.len()) else { return false };
+    let Some(lane) = pool.plain_lane().filter(|_| handle_copy::read_whole(pool, buffers, numbers)) else {
+        return false;
+    };
+    let pushed = lane.push_pages(numbers);
+    if pushed > 0 {
+        pool.after_push(lane, lane.after_free_push());
+    }
+    if pushed < numbers.len() {
+        pool.ring_bulk(&numbers[pushed..]);
+    }
     true
 }
 

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 
 use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::home::cache::OwnerProof;
+use crate::home::message::Message;
 use crate::mem::area::Area;
 use crate::mem::dma::{DeviceAddr, DmaDomain, DomainId, Mapping};
 use crate::mem::page::{PAGE_SIZE, PageIdx};
@@ -417,8 +418,11 @@ fn drop_here(pool: PoolPtr, owner: OwnerProof, bits: HandleBits) {
 #[cold] // beside the owner's fast path, whose instructions come first
 #[inline(never)]
 fn drop_elsewhere(pool: PoolPtr, bits: HandleBits) {
-    if bits.is_whole() && pool.syncing.is_empty() {
-        return pool.send_page(bits.whole_page());
+    if bits.is_whole()
+        && let Some(lane) = pool.plain_lane()
+        && lane.push_in_run(Message::of_page(bits.whole_page()))
+    {
+        return pool.after_push(lane, lane.after_free_push());
     }
     drop_rare_elsewhere(pool, bits);
 }

@@ -10,15 +10,18 @@
 //! Life   the pool makes its lanes; a thread claims one at its first return and keeps it by `Arc` until it
 //!        ends, so neither end dangles: after its store a returner looks only at the lane, never at the pool,
 //!        which may be freed by then (Linux had that fault until 271683bb2cf3).
-//! Cost   push: three stores (slot, place, count of pages), no atomic read-modify-write. The slots travel
-//!        between the cores sixteen messages a line, once forth and once back. The owner takes a line by one
-//!        Acquire load of its last slot and a copy.
+//! Runs   the producer knows the next slot by its address, and up to which slot of the same line all are
+//!        free: a run. What changes from line to line and from lap to lap is looked at once a run.
+//! Cost   push: two stores (slot, next), no atomic read-modify-write. The slots travel between the cores
+//!        sixteen messages a line, once forth and once back. The owner takes a line by one Acquire load of
+//!        its last slot and a copy.
 //! Pairs  push (slot, Release) -> pop (slot, Acquire). Slots are written in order, so who has loaded one of
 //!        this lap may read all before it without a race: the producer writes none of them again before `at`
 //!        says that they were taken. pop (at, Release, after reading) -> find_free (at, Acquire). push (slot;
 //!        light fence; flags) against raise_all (flags; heavy fence; slots): one of them sees the other.
 //!        raise_all (flags, Release) -> flagged (Acquire). unclaim (claim, Release) -> claim,
-//!        is_claimed (Acquire).
+//!        is_claimed (Acquire). For observers: next_run (next; lap_start, Release) and push (frags; next,
+//!        Release) -> pages_pushed (lap_start, Acquire; next, Acquire; frags).
 
 // UNSAFETY: slots are reached by address, and read without atomics once they are known to be written; one
 // prefetch instruction.
@@ -26,14 +29,16 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize as PlainUsize;
+use std::sync::atomic::{AtomicPtr, AtomicU32 as PlainU32, AtomicU64 as PlainU64, AtomicUsize as PlainUsize};
 
 use crate::home::message::{Message, MessageQueue};
 use crate::home::stats::Counter;
 use crate::mem::page::PageIdx;
 #[cfg(loom)]
 use crate::sys::sync::OneAtATime;
-use crate::sys::sync::{AtomicU32, AtomicUsize, Lock, Ordering, Padded, heavy_fence, light_fence};
+use crate::sys::sync::{
+    AtomicU32, AtomicUsize, Lock, Ordering, Padded, free_fence, heavy_fence, light_fence,
+};
 use crate::sys::wakeup::Wakeup;
 
 /// In the flags of a [`Lane`]: the pool has ended; the returner takes its messages out again and accounts for
@@ -114,9 +119,9 @@ impl LaneSlots {
     /// The slots from a place to the end of its line, `most` of them.
     #[inline(always)]
     fn run(&self, at: usize, most: usize) -> &[LaneSlot] {
-        let in_line = SLOTS_A_LINE.min(self.mask + 1);
-        let len = most.min(in_line - at % in_line);
-        // SAFETY: as for `at`; lines begin at multiples of `in_line`, and so do laps.
+        let (line, lap) = (SLOTS_A_LINE - at % SLOTS_A_LINE, self.mask + 1 - (at & self.mask));
+        let len = most.min(line).min(lap);
+        // SAFETY: as for `at`; a line of slots begins at each multiple of its length, unless the lap ends.
         unsafe { std::slice::from_raw_parts(self.address(at).as_ptr(), len) }
     }
 
@@ -143,6 +148,8 @@ pub(crate) struct Lane {
     lines: NonNull<[SlotLine]>,
     /// 0 free, 1 claimed.
     claim: AtomicU32,
+    /// The most pages pushed that an observer was told.
+    told: PlainU64,
     pub(crate) wakeup: Arc<Wakeup>,
     /// Taken to empty the lane once the pool has ended: by the returner, or the thread that ends the pool.
     cold: Lock<()>,
@@ -156,15 +163,21 @@ unsafe impl Sync for Lane {}
 /// The returning thread's line; the owner writes `flags` when the pool starves or ends.
 #[derive(Debug)]
 struct LaneProducer {
-    slots: LaneSlots,
-    at: PlainUsize,
-    /// Slots before this place are known to be taken: the producer looks at the consumer's line once a lap,
+    /// The slot of the next message. Written by the one thread that has the lane.
+    next: AtomicPtr<LaneSlot>,
+    /// Slots before this one, in the line of `next`, are free.
+    until: AtomicPtr<LaneSlot>,
+    /// The phase of this lap.
+    phase: PlainU32,
+    flags: AtomicU32,
+    /// Messages before this lap.
+    lap_start: PlainUsize,
+    /// Messages before this number have free slots: the producer looks at the consumer's line once a lap,
     /// and never loads a slot.
     free_until: PlainUsize,
-    /// Pages pushed; messages of fragments are not counted. A count of its own, so that an observer sees it
-    /// only grow.
-    pages: Counter,
-    flags: AtomicU32,
+    /// Messages that were of fragments.
+    frags: Counter,
+    slots: LaneSlots,
     #[cfg(loom)]
     watch: OneAtATime,
 }
@@ -187,11 +200,14 @@ impl Lane {
         let lines = NonNull::from(Box::leak(lines));
         let slots = LaneSlots { first: lines.cast(), mask: size - 1 };
         let producer = LaneProducer {
-            slots,
-            at: PlainUsize::new(0),
-            free_until: PlainUsize::new(size),
-            pages: Counter::default(),
+            next: AtomicPtr::new(slots.first.as_ptr()),
+            until: AtomicPtr::new(slots.first.as_ptr()), // so the first push begins with `next_run`
+            phase: PlainU32::new(slots.phase(0)),
             flags: AtomicU32::new(0),
+            lap_start: PlainUsize::new(0),
+            free_until: PlainUsize::new(size),
+            frags: Counter::default(),
+            slots,
             #[cfg(loom)]
             watch: OneAtATime::default(),
         };
@@ -207,6 +223,7 @@ impl Lane {
             consumer: Padded(consumer),
             lines,
             claim: AtomicU32::new(0),
+            told: PlainU64::new(0),
             wakeup,
             cold: Lock::new(()),
         }
@@ -227,32 +244,56 @@ impl Lane {
 
     /// Puts a message unless the lane is full. Follow it with [`after_push`](Self::after_push).
     #[inline(always)]
-    fn push(&self, message: Message) -> bool {
-        let at = self.producer.at.load(Ordering::Relaxed);
-        if at == self.producer.free_until.load(Ordering::Relaxed) && self.find_free(at) == 0 {
+    pub(crate) fn push(&self, message: Message) -> bool {
+        self.push_in_run(message) || self.next_run() && self.push_in_run(message)
+    }
+
+    /// As [`push`](Self::push), where the next slot is known to be free.
+    #[inline(always)]
+    pub(crate) fn push_in_run(&self, message: Message) -> bool {
+        let end = &self.producer;
+        let next = end.next.load(Ordering::Relaxed);
+        if next == end.until.load(Ordering::Relaxed) {
             return false;
         }
-        self.put(at, message);
+        #[cfg(loom)]
+        end.watch.touch();
+        // SAFETY: before `until` it is a slot of the lane.
+        unsafe { &*next }.write(message, end.phase.load(Ordering::Relaxed));
+        end.next.store(next.wrapping_add(1), Ordering::Release); // pairs with pages_pushed()
         true
     }
 
-    /// Puts a message in a slot that is known to be free.
-    #[inline(always)]
-    fn put(&self, at: usize, message: Message) {
+    /// At the end of a run of free slots: finds the next one, which ends with its line or before. Says
+    /// whether there is any.
+    #[cold]
+    fn next_run(&self) -> bool {
         #[cfg(loom)]
         self.producer.watch.touch();
-        let slots = self.producer.slots;
+        let (end, slots) = (&self.producer, self.producer.slots);
+        let at = end.place();
+        let mut room = end.free_until.load(Ordering::Relaxed).wrapping_sub(at);
+        if room == 0 {
+            room = self.find_free(at);
+        }
+        if room == 0 {
+            return false;
+        }
+        let next = slots.address(at).as_ptr();
+        if at & slots.mask == 0 {
+            end.phase.store(slots.phase(at), Ordering::Relaxed);
+            end.next.store(next, Ordering::Relaxed);
+            // Later than `next`, so that an observer never counts this lap twice; see pages_pushed().
+            end.lap_start.store(at, Ordering::Release);
+        }
         // The next lines are still in the owner's cache: fetch one early, so that its transfer overlaps with
         // returns.
-        if at.is_multiple_of(SLOTS_A_LINE) {
-            prefetch_to_write(slots.at(at.wrapping_add(AHEAD)));
-        }
-        slots.at(at).write(message, slots.phase(at));
-        self.producer.at.store(at.wrapping_add(1), Ordering::Relaxed);
+        prefetch_to_write(slots.at(at.wrapping_add(AHEAD)));
+        end.until.store(next.wrapping_add(slots.run(at, room).len()), Ordering::Relaxed);
+        true
     }
 
     /// Looks how far the consumer has taken messages; gives the number of free slots.
-    #[cold]
     fn find_free(&self, at: usize) -> usize {
         // One look covers the whole lap: loading the slot instead would pull the owner's line for every
         // message.
@@ -262,65 +303,69 @@ impl Lane {
         free_until.wrapping_sub(at)
     }
 
-    /// As [`push`](Self::push), for a whole page.
-    #[inline]
-    pub(crate) fn push_page(&self, page: PageIdx) -> bool {
-        let pushed = self.push(Message::of_page(page));
-        self.producer.pages.add(u64::from(pushed));
-        pushed
-    }
-
-    /// As [`push_page`](Self::push_page), where a free slot is known.
-    #[inline(always)]
-    pub(crate) fn push_page_in_lap(&self, page: PageIdx) -> bool {
-        let at = self.producer.at.load(Ordering::Relaxed);
-        if at == self.producer.free_until.load(Ordering::Relaxed) {
-            return false;
-        }
-        self.put(at, Message::of_page(page));
-        self.producer.pages.add(1);
-        true
-    }
-
-    /// As [`push_page`](Self::push_page), for as many pages as there is room for; says for how many.
+    /// As [`push`](Self::push), for as many whole pages as there is room for; says for how many.
     #[inline]
     pub(crate) fn push_pages(&self, pages: &[u32]) -> usize {
-        #[cfg(loom)]
-        self.producer.watch.touch();
-        let (end, slots) = (&self.producer, self.producer.slots);
-        let mut at = end.at.load(Ordering::Relaxed);
-        let mut room = end.free_until.load(Ordering::Relaxed).wrapping_sub(at);
-        if room < pages.len() {
-            room = self.find_free(at);
-        }
-        let (mut left, _) = pages.split_at(pages.len().min(room));
-        end.pages.add(left.len() as u64);
+        let end = &self.producer;
+        let mut left = pages;
         while !left.is_empty() {
-            if at.is_multiple_of(SLOTS_A_LINE) {
-                prefetch_to_write(slots.at(at.wrapping_add(AHEAD)));
+            let next = end.next.load(Ordering::Relaxed);
+            let room = self.run_left(next);
+            if room.is_empty() {
+                if self.next_run() {
+                    continue;
+                }
+                break;
             }
-            let (run, phase) = (slots.run(at, left.len()), slots.phase(at));
-            let (now, later) = left.split_at(run.len());
-            for (slot, &page) in run.iter().zip(now) {
+            #[cfg(loom)]
+            end.watch.touch();
+            let phase = end.phase.load(Ordering::Relaxed);
+            let (now, later) = left.split_at(left.len().min(room.len()));
+            for (slot, &page) in room.iter().zip(now) {
                 slot.write(Message::of_page(PageIdx(page)), phase);
             }
-            at = at.wrapping_add(run.len());
+            end.next.store(next.wrapping_add(now.len()), Ordering::Release); // pairs with pages_pushed()
             left = later;
         }
-        end.at.store(at, Ordering::Relaxed);
-        pages.len().min(room)
+        pages.len() - left.len()
+    }
+
+    /// The free slots of the run, from `next` on.
+    #[inline(always)]
+    fn run_left(&self, next: *mut LaneSlot) -> &[LaneSlot] {
+        let until = self.producer.until.load(Ordering::Relaxed);
+        let len = (until.addr() - next.addr()) / size_of::<LaneSlot>();
+        // SAFETY: both are in, or at the end of, one line of the lane's slots, `next` not after `until`.
+        unsafe { std::slice::from_raw_parts(next, len) }
     }
 
     /// As [`push`](Self::push), for a fragment of a page.
     #[inline(always)]
     pub(crate) fn push_frag(&self, page: PageIdx) -> bool {
-        self.push(Message::of_frag(page))
+        self.push_frag_in_run(page) || self.next_run() && self.push_frag_in_run(page)
+    }
+
+    #[inline(always)]
+    fn push_frag_in_run(&self, page: PageIdx) -> bool {
+        let end = &self.producer;
+        if end.next.load(Ordering::Relaxed) == end.until.load(Ordering::Relaxed) {
+            return false;
+        }
+        end.frags.add(1); // before the message; see pages_pushed()
+        self.push_in_run(Message::of_frag(page))
     }
 
     /// The returner's look at the flags, after one or many pushes: 0 almost always.
     #[inline(always)]
     pub(crate) fn after_push(&self) -> u32 {
         light_fence(); // pairs with the heavy fence in raise_all()
+        self.producer.flags.load(Ordering::Relaxed)
+    }
+
+    /// As [`after_push`](Self::after_push), where fences are free.
+    #[inline(always)]
+    pub(crate) fn after_free_push(&self) -> u32 {
+        free_fence(); // pairs with the heavy fence in raise_all()
         self.producer.flags.load(Ordering::Relaxed)
     }
 
@@ -367,15 +412,30 @@ impl Lane {
         self.producer.flags.load(Ordering::Relaxed) & DETACHED != 0
     }
 
-    /// Pages ever pushed; readable by anyone.
+    /// Pages ever pushed; readable by anyone. Never less than it said before, and never more than there were:
+    /// while the thread pushes, the loads below see a lap's start without its first slot, or a message of a
+    /// fragment in `frags` alone, and never the other way round.
     pub(crate) fn pages_pushed(&self) -> u64 {
-        self.producer.pages.read()
+        let lap_start = self.producer.lap_start.load(Ordering::Acquire);
+        let next = self.producer.next.load(Ordering::Acquire).addr();
+        let in_lap = (next - self.producer.slots.first.addr().get()) / size_of::<LaneSlot>();
+        let frags = self.producer.frags.read();
+        let pages = (lap_start as u64 + in_lap as u64).saturating_sub(frags);
+        self.told.fetch_max(pages, Ordering::Relaxed).max(pages)
     }
 
     /// Pages in the lane; readable by anyone.
     pub(crate) fn pages_in(&self) -> u64 {
         let taken = self.consumer.pages.read();
         self.pages_pushed().saturating_sub(taken)
+    }
+}
+
+impl LaneProducer {
+    /// Messages so far; for the thread that has the lane.
+    fn place(&self) -> usize {
+        let in_lap = self.next.load(Ordering::Relaxed).addr() - self.slots.first.addr().get();
+        self.lap_start.load(Ordering::Relaxed).wrapping_add(in_lap / size_of::<LaneSlot>())
     }
 }
 
@@ -487,4 +547,60 @@ pub(crate) fn raise_all<'a>(lanes: impl IntoIterator<Item = &'a Arc<Lane>>, flag
         lane.producer.flags.fetch_or(flag, Ordering::Release);
     }
     heavy_fence(); // pairs with the light fence in after_push()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_observer_sees_pages_only_grow_and_never_more_than_were_pushed() {
+        const MESSAGES: u64 = 200_000;
+        let lane = Lane::new(64, Arc::new(Wakeup::new(None)));
+        let begun = PlainU64::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for at in 0..MESSAGES {
+                    let is_page = at % 3 == 0;
+                    begun.fetch_add(u64::from(is_page), Ordering::Relaxed);
+                    while !if is_page {
+                        lane.push(Message::of_page(PageIdx(1)))
+                    } else {
+                        lane.push_frag(PageIdx(1))
+                    } {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            let (mut taken, mut seen) = (0, 0);
+            while taken < MESSAGES {
+                let pushed = lane.pages_pushed();
+                let most = begun.load(Ordering::Acquire);
+                assert!((seen..=most).contains(&pushed), "{pushed}, before {seen}, begun {most}");
+                seen = pushed;
+                match lane.pop() {
+                    Some(_) => taken += 1,
+                    None => std::thread::yield_now(),
+                }
+            }
+        });
+        assert_eq!(lane.pages_pushed(), MESSAGES.div_ceil(3));
+    }
+
+    #[test]
+    fn runs_end_with_their_line_their_lap_and_what_is_free() {
+        for size in [2, 16, 64] {
+            let lane = Lane::new(size, Arc::new(Wakeup::new(None)));
+            for round in 0..10 * size as u32 {
+                let pages: Vec<u32> = (0..7 + round % 23).collect();
+                let pushed = lane.push_pages(&pages);
+                assert_eq!(pushed, pages.len().min(size), "lane of {size}, round {round}");
+                assert_eq!(lane.push(Message::of_page(PageIdx(99))), pushed < size);
+                let all: Vec<u32> = lane.take_all().into_iter().map(|message| message.page().0).collect();
+                assert_eq!(all[..pushed], pages[..pushed]);
+                assert_eq!(all.len(), size.min(pages.len() + 1));
+                assert_eq!(lane.pages_in(), 0);
+            }
+        }
+    }
 }

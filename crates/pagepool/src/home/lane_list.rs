@@ -165,7 +165,7 @@ impl CutTurns {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::home::message::MessageQueue;
+    use crate::home::message::{Message, MessageQueue};
     use crate::mem::page::PageIdx;
     use crate::sys::wakeup::Wakeup;
 
@@ -203,7 +203,7 @@ mod tests {
         let lane = lanes.claim().expect("one lane is free");
         lanes.unlist(0);
         assert_eq!(listed(&lanes), [0]);
-        assert!(lane.push_page(PageIdx(7)));
+        assert!(lane.push(Message::of_page(PageIdx(7))));
         lane.unclaim();
         lanes.unlist(0);
         assert_eq!(listed(&lanes), [0]);

@@ -3,14 +3,17 @@
 //! What   a hash table with open addressing, which the thread alone reads and writes. An entry keeps its lane
 //!        alive until the pool has ended and the table is made anew, or the thread ends; then the next thread
 //!        may have the lane, behind whatever messages this one left.
-//! Cost   a multiplication, a shift and a compare where the entry is in its own place; at most half of the
-//!        places are taken, so a walk ends soon. The number of pools, and what their ids have in common, do
-//!        not matter. A table that grows allocates; a thread's first lane also registers its exit hook.
+//! Hand   lanes that were found once are *at hand*: in an array by the short names of their pools, which are
+//!        small numbers. Up to 4,095 pools that live at the same time do not share a place, whatever their
+//!        ids have in common.
+//! Cost   at hand: a mask, an addition, a compare and four loads, whatever the number of pools. The arrays
+//!        grow to what is used; growing allocates. A thread's first lane also registers its exit hook.
 
 // UNSAFETY: lanes are kept alive by `Arc` counts that stand in raw pointers; places are reached by address.
 #![expect(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroU16;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -64,56 +67,79 @@ impl Entry {
     }
 }
 
-/// The entries of a thread that has no lanes.
-struct NoEntries([Entry; 2]);
-
-// SAFETY: nothing writes these entries: `LaneTable` makes its own before the first.
-unsafe impl Sync for NoEntries {}
-
-static NO_ENTRIES: NoEntries = NoEntries([const { Entry::empty() }; 2]);
-
-/// Where a thread's entries are, in plain thread-local memory that needs no destructor.
-#[derive(Clone, Copy)]
-struct Places {
-    first: *const Entry,
-    /// 32 less the binary logarithm of their number.
-    shift: u32,
+/// What a return finds at once: a lane by its pool's place.
+#[repr(C)]
+struct AtHand {
+    /// 0: nothing.
+    pool: Cell<u32>,
+    lane: Cell<*const Lane>,
 }
 
-impl Places {
-    const NONE: Self = Self { first: &raw const NO_ENTRIES.0[0], shift: 31 };
+impl AtHand {
+    const fn empty() -> Self {
+        Self { pool: Cell::new(0), lane: Cell::new(ptr::null()) }
+    }
+}
 
-    /// Those of a table that is not empty.
-    fn of(entries: &[Entry]) -> Self {
-        Self { first: entries.as_ptr(), shift: u32::BITS - entries.len().ilog2() }
+/// Bytes of an [`AtHand`], a power of two.
+const AT_HAND: u32 = size_of::<AtHand>() as u32;
+
+/// Most of them that a thread has: pools beyond share.
+const MOST_AT_HAND: usize = 4096;
+
+/// Where a pool's lane is at hand, the same in all threads: see [`place_of`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LanePlace(u32);
+
+/// The place of a pool with this short name. `None` is for pools whose buffers need more than a message when
+/// they return elsewhere, or that have no name: their lanes are never at hand.
+pub(crate) fn place_of(short_name: Option<NonZeroU16>) -> LanePlace {
+    LanePlace(short_name.map_or(0, |name| u32::from(name.get()) * AT_HAND))
+}
+
+/// The lanes at hand of a thread that has none.
+struct NoneAtHand([AtHand; 1]);
+
+// SAFETY: nothing writes it.
+unsafe impl Sync for NoneAtHand {}
+
+static NONE_AT_HAND: NoneAtHand = NoneAtHand([const { AtHand::empty() }; 1]);
+
+/// A thread's lanes at hand, in plain thread-local memory that needs no destructor.
+#[derive(Clone, Copy)]
+struct Hand {
+    first: *const AtHand,
+    /// Keeps a place below their number.
+    mask: u32,
+}
+
+impl Hand {
+    const NONE: Self = Self { first: &raw const NONE_AT_HAND.0[0], mask: 0 };
+
+    fn of(at_hand: &[AtHand]) -> Self {
+        Self { first: at_hand.as_ptr(), mask: (at_hand.len() as u32 - 1) * AT_HAND }
     }
 
-    /// The number of the place that an entry for this pool has, or comes after.
+    /// The lane to a pool, if it is at hand.
     #[inline(always)]
-    fn own(self, pool: u32) -> usize {
-        // Fibonacci hashing: ids that are equal modulo any power of two go to places far apart.
-        (pool.wrapping_mul(0x9e37_79b9) >> self.shift) as usize
-    }
-
-    /// The lane to a pool, if its entry is in its own place.
-    #[inline(always)]
-    fn lane(self, pool: u32) -> Option<NonNull<Lane>> {
-        // SAFETY: `own` is below the number of entries.
-        let entry = unsafe { self.first.add(self.own(pool)) };
-        // SAFETY: the entries live until `PLACES` says where others are.
+    fn lane(self, pool: u32, place: LanePlace) -> Option<NonNull<Lane>> {
+        // SAFETY: masked, a place is one of a lane at hand.
+        let entry = unsafe { self.first.byte_add((place.0 & self.mask) as usize) };
+        // SAFETY: they live until `HAND` says where others are.
         let entry = unsafe { &*entry };
-        if entry.pool.get() == pool { NonNull::new(entry.lane.get().cast_mut()) } else { None }
+        // SAFETY: an entry of a pool has a lane; no pool has the id 0.
+        (entry.pool.get() == pool).then(|| unsafe { NonNull::new_unchecked(entry.lane.get().cast_mut()) })
     }
 }
 
 #[cfg(not(loom))]
 thread_local! {
-    static PLACES: Cell<Places> = const { Cell::new(Places::NONE) };
+    static HAND: Cell<Hand> = const { Cell::new(Hand::NONE) };
     static LANES: LaneTable = const { LaneTable::new() };
 }
 #[cfg(loom)]
 loom::thread_local! {
-    static PLACES: Cell<Places> = Cell::new(Places::NONE);
+    static HAND: Cell<Hand> = Cell::new(Hand::NONE);
     static LANES: LaneTable = LaneTable::new();
 }
 
@@ -122,30 +148,34 @@ loom::thread_local! {
 ///
 /// The lane lives at least until the thread claims another one, so also for the rest of the caller's return.
 #[inline(always)]
-pub(crate) fn lane<'a>(pool: u32, claim: impl FnOnce() -> Option<Arc<Lane>>) -> Option<&'a Lane> {
-    known_lane(pool).or_else(|| {
-        let lane = find(pool, claim)?;
-        // SAFETY: as in `known_lane`.
+pub(crate) fn lane<'a>(
+    pool: u32,
+    place: LanePlace,
+    claim: impl FnOnce() -> Option<Arc<Lane>>,
+) -> Option<&'a Lane> {
+    lane_at_hand(pool, place).or_else(|| {
+        let lane = find(pool, place, claim)?;
+        // SAFETY: as in `lane_at_hand`.
         Some(unsafe { lane.as_ref() })
     })
 }
 
-/// As [`lane`], if the thread has one, and its entry is in its own place.
+/// As [`lane`], if it is at hand.
 #[inline(always)]
-pub(crate) fn known_lane<'a>(pool: u32) -> Option<&'a Lane> {
+pub(crate) fn lane_at_hand<'a>(pool: u32, place: LanePlace) -> Option<&'a Lane> {
     #[cfg(not(loom))]
-    let lane = PLACES.get().lane(pool)?;
+    let lane = HAND.get().lane(pool, place)?;
     #[cfg(loom)]
-    let lane = PLACES.try_with(|places| places.get().lane(pool)).ok().flatten()?;
+    let lane = HAND.try_with(|hand| hand.get().lane(pool, place)).ok().flatten()?;
     // SAFETY: the thread's entry holds a count of the lane, and lets go of it only if the pool has ended.
     Some(unsafe { lane.as_ref() })
 }
 
 /// As [`lane`], wherever the entry is, if there is one.
 #[cold]
-fn find(pool: u32, claim: impl FnOnce() -> Option<Arc<Lane>>) -> Option<NonNull<Lane>> {
+fn find(pool: u32, place: LanePlace, claim: impl FnOnce() -> Option<Arc<Lane>>) -> Option<NonNull<Lane>> {
     // Past the exit hook LANES is gone, and the thread returns through the ring.
-    LANES.try_with(|lanes| lanes.find(pool, claim)).ok().flatten()
+    LANES.try_with(|lanes| lanes.find(pool, place, claim)).ok().flatten()
 }
 
 /// Registers the exit hook of this thread.
@@ -153,41 +183,76 @@ pub(crate) fn prepare() {
     let _ = LANES.try_with(|_| ());
 }
 
-/// What [`PLACES`] points to, with the thread's exit hook.
+/// All lanes of a thread, with its exit hook.
 struct LaneTable {
     /// None, or a power of two of them.
     entries: RefCell<Vec<Entry>>,
     taken: Cell<usize>,
+    /// What [`HAND`] leads to: none, or a power of two of them. No lane is here that no entry has.
+    at_hand: RefCell<Vec<AtHand>>,
 }
 
 impl LaneTable {
     const fn new() -> Self {
-        Self { entries: RefCell::new(Vec::new()), taken: Cell::new(0) }
+        Self { entries: RefCell::new(Vec::new()), taken: Cell::new(0), at_hand: RefCell::new(Vec::new()) }
     }
 
-    fn find(&self, pool: u32, claim: impl FnOnce() -> Option<Arc<Lane>>) -> Option<NonNull<Lane>> {
-        if self.taken.get() > 0 {
-            let entries = self.entries.borrow();
-            let entry = place(&entries, pool);
-            if entry.pool.get() == pool {
-                if let Some(lane) = NonNull::new(entry.lane.get().cast_mut()) {
-                    return Some(lane);
-                }
-                let wait = entry.wait.get() & !USED;
-                if wait > 0 {
-                    entry.wait.set((wait - 1) | USED);
-                    return None;
-                }
-            }
+    /// The lane to a pool, from now on at hand.
+    fn find(
+        &self,
+        pool: u32,
+        place: LanePlace,
+        claim: impl FnOnce() -> Option<Arc<Lane>>,
+    ) -> Option<NonNull<Lane>> {
+        let lane = self.find_entered(pool).unwrap_or_else(|| self.ask(pool, claim))?;
+        self.take_at_hand(pool, place, lane);
+        Some(lane)
+    }
+
+    /// What is entered for a pool; `None` where it must be asked.
+    fn find_entered(&self, pool: u32) -> Option<Option<NonNull<Lane>>> {
+        if self.taken.get() == 0 {
+            return None;
         }
-        self.ask(pool, claim)
+        let entries = self.entries.borrow();
+        let entry = entry_of(&entries, pool);
+        if entry.pool.get() != pool {
+            return None;
+        }
+        if let Some(lane) = NonNull::new(entry.lane.get().cast_mut()) {
+            return Some(Some(lane));
+        }
+        let wait = entry.wait.get() & !USED;
+        entry.wait.set(wait.saturating_sub(1) | USED);
+        (wait > 0).then_some(None)
+    }
+
+    /// Has a lane found at once by the next return.
+    fn take_at_hand(&self, pool: u32, place: LanePlace, lane: NonNull<Lane>) {
+        if place == LanePlace(0) {
+            return;
+        }
+        let mut at_hand = self.at_hand.borrow_mut();
+        let at = (place.0 / AT_HAND) as usize;
+        if at >= at_hand.len() && at_hand.len() < MOST_AT_HAND {
+            let len = (at + 1).next_power_of_two().clamp(FEWEST, MOST_AT_HAND);
+            let more = len - at_hand.len();
+            if at_hand.try_reserve_exact(more).is_err() {
+                return;
+            }
+            at_hand.resize_with(len, AtHand::empty);
+            let _ = HAND.try_with(|hand| hand.set(Hand::of(&at_hand)));
+        }
+        let entry = &at_hand[at % at_hand.len()];
+        entry.pool.set(pool);
+        entry.lane.set(lane.as_ptr());
     }
 
     /// Claims a lane and enters it, or enters that there is none.
     fn ask(&self, pool: u32, claim: impl FnOnce() -> Option<Arc<Lane>>) -> Option<NonNull<Lane>> {
         self.make_room()?;
         let entries = self.entries.borrow();
-        let entry = place(&entries, pool);
+        let entry = entry_of(&entries, pool);
         if entry.pool.get() != pool {
             entry.pool.set(pool);
             self.taken.set(self.taken.get() + 1);
@@ -205,6 +270,7 @@ impl LaneTable {
         if (self.taken.get() + 1) * 2 <= entries.len() {
             return Some(());
         }
+        self.at_hand.borrow().iter().for_each(|entry| entry.pool.set(0));
         // Each entry is asked once: while another thread ends its pool, the answer changes.
         entries.iter().filter(|entry| !entry.is_needed()).for_each(|entry| drop(entry.let_go()));
         let alive = entries.iter().filter(|entry| entry.holds_anything()).count();
@@ -214,9 +280,8 @@ impl LaneTable {
         larger.resize_with(len, Entry::empty);
         let old = std::mem::replace(&mut *entries, larger);
         self.taken.set(alive);
-        let _ = PLACES.try_with(|places| places.set(Places::of(&entries)));
         for entry in old.iter().filter(|entry| entry.holds_anything()) {
-            let new = place(&entries, entry.pool.get());
+            let new = entry_of(&entries, entry.pool.get());
             new.pool.set(entry.pool.get());
             new.wait.set(entry.wait.get() & !USED);
             new.lane.set(entry.lane.get());
@@ -226,8 +291,10 @@ impl LaneTable {
 }
 
 /// The entry of a pool, or the empty one that it would get. There is always an empty one.
-fn place(entries: &[Entry], pool: u32) -> &Entry {
-    let (before, from) = entries.split_at(Places::of(entries).own(pool));
+fn entry_of(entries: &[Entry], pool: u32) -> &Entry {
+    // Fibonacci hashing: ids that are equal modulo any power of two go to places far apart.
+    let own = pool.wrapping_mul(0x9e37_79b9) >> (u32::BITS - entries.len().ilog2());
+    let (before, from) = entries.split_at(own as usize);
     from.iter()
         .chain(before)
         .find(|entry| [pool, 0].contains(&entry.pool.get()))
@@ -240,7 +307,7 @@ impl Drop for LaneTable {
         if std::thread::panicking() {
             return; // the model has failed, and its atomics are gone
         }
-        let _ = PLACES.try_with(|places| places.set(Places::NONE));
+        let _ = HAND.try_with(|hand| hand.set(Hand::NONE));
         // Nothing finds a lane through its entry any more.
         self.entries.get_mut().iter().filter_map(Entry::let_go).for_each(|lane| lane.unclaim());
     }
@@ -255,20 +322,52 @@ mod tests {
         Arc::new(Lane::new(4, Arc::new(Wakeup::new(None))))
     }
 
+    fn place(short_name: u16) -> LanePlace {
+        place_of(NonZeroU16::new(short_name))
+    }
+
     #[test]
     fn every_pool_has_its_own_lane_whatever_their_ids_have_in_common() {
         for step in [1, 16, 1024, 1 << 20] {
             let table = LaneTable::new();
-            let ids: Vec<u32> = (1..=1024).map(|i: u32| i.wrapping_mul(step) | 1 << 31).collect();
-            let lanes: Vec<_> = ids.iter().map(|&id| table.find(id, || Some(new_lane())).unwrap()).collect();
-            for (&id, &lane) in ids.iter().zip(&lanes) {
-                assert_eq!(table.find(id, || unreachable!("it has one")), Some(lane), "id {id:#x}");
+            let pools: Vec<(u32, LanePlace)> =
+                (1..=1024).map(|i: u16| (u32::from(i).wrapping_mul(step) | 1 << 31, place(i))).collect();
+            let claim = |&(id, at)| table.find(id, at, || Some(new_lane())).unwrap();
+            let lanes: Vec<_> = pools.iter().map(claim).collect();
+            for (&(id, at), &lane) in pools.iter().zip(&lanes) {
+                assert_eq!(table.find(id, at, || unreachable!("it has one")), Some(lane), "id {id:#x}");
             }
-            let entries = table.entries.borrow();
-            assert!(entries.len() <= 4096, "{} places", entries.len());
-            let in_their_places = ids.iter().filter(|&&id| Places::of(&entries).lane(id).is_some()).count();
-            assert!(in_their_places > 600, "{in_their_places} of 1024 in their own places, step {step}");
+            assert!(table.entries.borrow().len() <= 4096);
+            let hand = Hand::of(&table.at_hand.borrow());
+            assert!(pools.iter().zip(lanes).all(|(&(id, at), lane)| hand.lane(id, at) == Some(lane)));
         }
+    }
+
+    #[test]
+    fn pools_that_share_a_place_find_their_lanes_and_a_pool_without_one_is_never_at_hand() {
+        let table = LaneTable::new();
+        let pools = [(7, place(1)), (8, place(1 + MOST_AT_HAND as u16)), (9, place_of(None))];
+        let lanes = pools.map(|(id, at)| table.find(id, at, || Some(new_lane())).unwrap());
+        for _ in 0..2 {
+            for (&(id, at), lane) in pools.iter().zip(lanes) {
+                assert_eq!(table.find(id, at, || unreachable!("it has one")), Some(lane));
+                let at_hand = Hand::of(&table.at_hand.borrow()).lane(id, at);
+                assert_eq!(at_hand, (id != 9).then_some(lane));
+            }
+        }
+    }
+
+    #[test]
+    fn a_lane_that_was_let_go_is_not_at_hand() {
+        let table = LaneTable::new();
+        let ended = table.find(7, place(1), || Some(new_lane())).unwrap();
+        // SAFETY: the table has it.
+        unsafe { ended.as_ref() }.raise(crate::home::lane::DETACHED);
+        for others in 0..FEWEST as u32 {
+            assert!(table.find(100 + others, place(2), || Some(new_lane())).is_some());
+        }
+        assert_eq!(Hand::of(&table.at_hand.borrow()).lane(7, place(1)), None);
+        assert_ne!(table.find(7, place(1), || Some(new_lane())), None);
     }
 
     #[test]
@@ -276,13 +375,13 @@ mod tests {
         let table = LaneTable::new();
         let asked = Cell::new(0);
         for others in 0..2 * RETRY {
-            let none = table.find(1, || {
+            let none = table.find(1, place(1), || {
                 asked.set(asked.get() + 1);
                 None
             });
             assert!(none.is_none());
             // The table is made anew several times meanwhile.
-            assert!(table.find(2 + others, || Some(new_lane())).is_some());
+            assert!(table.find(2 + others, place(2), || Some(new_lane())).is_some());
         }
         assert_eq!(asked.get(), 2);
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU32 as PlainU32;
 use crate::error::Error;
 use crate::home::lane::Lane;
 use crate::home::lane_list::LaneList;
+use crate::home::lane_table::place_of;
 use crate::home::registry::Registry;
 use crate::home::ring::ReturnRing;
 use crate::home::stats::Counters;
@@ -24,7 +25,9 @@ use crate::returns::pool_core::{NOT_ASKED, OwnerState, PoolCore, PoolPtr, Return
 use crate::returns::short_name::ShortName;
 use crate::sys::call::eventfd;
 use crate::sys::slab::Slab;
-use crate::sys::sync::{AtomicU32, AtomicU64, LastCell, Lock, Ordering, Padded, prepare_fences};
+use crate::sys::sync::{
+    AtomicU32, AtomicU64, LastCell, Lock, Ordering, Padded, fences_are_free, prepare_fences,
+};
 use crate::sys::wakeup::Wakeup;
 
 impl Pool {
@@ -91,15 +94,19 @@ fn assemble(
     let wakeup = Arc::new(Wakeup::new(event));
     let lane = || Arc::new(Lane::new(sizes.lane, wakeup.clone()));
     let area = provider.area().clone();
+    let slot = ShortName::take();
+    let message_is_all = syncing.is_empty() && (cfg!(loom) || fences_are_free());
+    let lane_place = place_of(slot.name().filter(|_| message_is_all));
     // In one expression: the core has the cache in it, and each function it passed through would copy it.
     let core = Arc::new(PoolCore {
         owner: AtomicU64::new(thread::NOBODY),
         base: area.base,
         meta: area.records(),
         id,
+        lane_place,
         geometry,
         area_id: area.id(),
-        slot: ShortName::take(),
+        slot,
         overflowed: Default::default(),
         split_lines: Default::default(),
         asked_to_shrink: AtomicU32::new(NOT_ASKED),

@@ -80,21 +80,11 @@ impl PoolPtr {
         self.send_page(page);
     }
 
-    /// A whole page that needs nothing but to return: lane, ring, or out of the pool. What is rare is a last
-    /// call, so that the usual way needs no stack frame.
-    #[inline(always)]
-    pub(crate) fn send_page(self, page: PageIdx) {
-        match self.known_lane() {
-            Some(lane) if lane.push_page_in_lap(page) => self.after_push(lane, lane.after_push()),
-            _ => self.send_page_slowly(page),
-        }
-    }
-
-    /// The thread's first return to the pool, or the lane has no room that the thread knows of.
+    /// A whole page that needs nothing but to return: lane, ring, or out of the pool.
     #[inline(never)]
-    fn send_page_slowly(self, page: PageIdx) {
+    pub(crate) fn send_page(self, page: PageIdx) {
         if let Some(lane) = self.lane()
-            && lane.push_page(page)
+            && lane.push(Message::of_page(page))
         {
             return self.after_push(lane, lane.after_push());
         }

@@ -23,6 +23,7 @@ use crate::home::chain_blocks::{ChainBlock, ChainStash};
 use crate::home::frag::FragState;
 use crate::home::lane::{Lane, STARVED};
 use crate::home::lane_list::{CutTurns, LaneList};
+use crate::home::lane_table::LanePlace;
 use crate::home::registry::{MemId, RegisteredId};
 use crate::home::ring::{ReturnRing, RingTail};
 use crate::home::stats::{Counter, Counters, DeferredCounts};
@@ -53,6 +54,9 @@ pub(crate) struct PoolCore {
     pub(crate) base: usize,
     pub(crate) meta: *const PageMeta,
     pub(crate) id: u32,
+    /// Where threads have their lanes to the pool at hand: nowhere if a page needs more than its message when
+    /// it returns elsewhere.
+    pub(crate) lane_place: LanePlace,
     pub(crate) geometry: Geometry,
     /// The id of `area`; devices read it per buffer.
     pub(crate) area_id: u64,
@@ -245,13 +249,14 @@ impl PoolPtr {
     /// The calling thread's lane to this pool.
     #[inline(always)]
     pub(crate) fn lane<'a>(self) -> Option<&'a Lane> {
-        lane_table::lane(self.id, || self.claim_lane())
+        lane_table::lane(self.id, self.lane_place, || self.claim_lane())
     }
 
-    /// As [`lane`](Self::lane), if the thread finds it at once.
+    /// As [`lane`](Self::lane), if the thread finds it at once; and then whole pages without a reference need
+    /// no sync, and fences are free.
     #[inline(always)]
-    pub(crate) fn known_lane<'a>(self) -> Option<&'a Lane> {
-        lane_table::known_lane(self.id)
+    pub(crate) fn plain_lane<'a>(self) -> Option<&'a Lane> {
+        lane_table::lane_at_hand(self.id, self.lane_place)
     }
 
     #[cold]

@@ -53,6 +53,11 @@ impl ShortName {
         }
     }
 
+    /// It, if there is one.
+    pub(crate) fn name(&self) -> Option<NonZeroU16> {
+        self.0
+    }
+
     /// Its number; 0 is none.
     #[inline(always)]
     pub(crate) fn number(&self) -> u16 {

@@ -42,6 +42,15 @@ pub(crate) fn light_fence() {
     modelled_fence();
 }
 
+/// The light fence of code that runs only where [`fences_are_free`].
+#[inline(always)]
+pub(crate) fn free_fence() {
+    #[cfg(not(loom))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(loom)]
+    modelled_fence();
+}
+
 /// The fence of the side that runs once in a pool's life, or once per starvation. Pairs with [`light_fence`].
 #[cold]
 pub(crate) fn heavy_fence() {
