@@ -294,7 +294,7 @@ impl Drop for InHandTogether<'_> {
 
 fn put_elsewhere_synced(pool: PoolPtr, pages: &[u32]) {
     let Some(lane) = pool.lane() else { return pool.ring_bulk(pages) };
-    let pushed = lane.push_pages(pages);
+    let pushed = lane.push_pages(pages, |&page| PageIdx(page));
     if pushed > 0 {
         pool.after_push(lane, lane.after_push());
     }

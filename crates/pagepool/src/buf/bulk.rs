@@ -14,6 +14,7 @@ use crate::buf::handle_bits::FragBits;
 use crate::buf::handle_copy;
 use crate::buf::page_buf::PageBuf;
 use crate::home::cache::OwnerProof;
+use crate::home::lane::Lane;
 use crate::mem::page::PageIdx;
 use crate::returns::pool_core::PoolPtr;
 
@@ -82,7 +83,7 @@ fn put_plain(buffers: &[PageBuf]) -> bool {
     let pool = buffers[0].pool;
     match pool.owner_here() {
         Some(owner) => put_plain_here(pool, owner, buffers),
-        None => put_plain_elsewhere(pool, buffers),
+        None => put_handles_elsewhere(pool, buffers),
     }
 }
 
@@ -97,22 +98,26 @@ fn put_plain_here(pool: PoolPtr, owner: OwnerProof, buffers: &[PageBuf]) -> bool
     true
 }
 
-/// Into this thread's lane, and what finds no room there into the ring.
+/// Through this thread's lane.
 #[inline(never)]
-fn put_plain_elsewhere(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
-    let mut numbers = [0; Batch::MAX];
-    let Some(numbers) = numbers.get_mut(..buffers.len()) else { return false };
-    let Some(lane) = pool.plain_lane().filter(|_| handle_copy::read_whole(pool, buffers, numbers)) else {
+fn put_handles_elsewhere(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
+    let Some(lane) = pool.plain_lane().filter(|_| handle_copy::are_whole(pool, buffers)) else {
         return false;
     };
-    let pushed = lane.push_pages(numbers);
+    put_plain_elsewhere(pool, lane, buffers, |buffer| buffer.bits.whole_page());
+    true
+}
+
+/// Whole pages of one pool, which the caller gives up, into a plain lane (see
+/// [`plain_lane`](PoolPtr::plain_lane)); what finds no room there into the ring.
+#[inline(always)]
+pub(crate) fn put_plain_elsewhere<T>(pool: PoolPtr, lane: &Lane, pages: &[T], page: impl Fn(&T) -> PageIdx) {
+    let pushed = lane.push_pages(pages, &page);
     if pushed > 0 {
         pool.after_push(lane, lane.after_free_push());
     }
-    if pushed < numbers.len() {
-        pool.ring_bulk(&numbers[pushed..]);
-    }
-    true
+    // With none left this thread holds nothing of the pool any more, and must not look at it.
+    pages[pushed..].iter().for_each(|rest| pool.ring_or_out(page(rest)));
 }
 
 /// How buffers return.

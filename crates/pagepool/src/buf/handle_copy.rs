@@ -12,6 +12,7 @@ mod each;
 
 use std::mem::MaybeUninit;
 
+use crate::buf::handle_bits::HandleBits;
 use crate::buf::handle_copy::each::{read_each, write_each};
 use crate::buf::page_buf::PageBuf;
 use crate::returns::pool_core::PoolPtr;
@@ -41,10 +42,19 @@ pub(crate) fn read_whole(pool: PoolPtr, buffers: &[PageBuf], numbers: &mut [u32]
     read_each(pool, buffers, numbers)
 }
 
+/// Whether each buffer is a whole page of this pool without a [`PageRef`](crate::PageRef).
+#[inline(always)]
+pub(crate) fn are_whole(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
+    let (pools, bits) = buffers.iter().fold((0, 0), |(pools, bits), buffer| {
+        (pools | (buffer.pool.addr() ^ pool.addr()), bits | buffer.bits.bits())
+    });
+    pools == 0 && HandleBits::from_bits(bits).is_whole()
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::buf::handle_bits::{FragBits, HandleBits};
+    use crate::buf::handle_bits::FragBits;
     use crate::mem::page::PageIdx;
     use std::mem::ManuallyDrop;
     use std::ptr::{NonNull, without_provenance_mut};
@@ -77,7 +87,7 @@ mod tests {
                 assert!(handles.iter().all(|handle| handle.pool == pool && handle.bits.is_whole()));
                 assert!(handles.iter().map(|handle| handle.bits.page().0).eq(pages.iter().copied()));
                 let mut numbers = vec![u32::MAX; pages.len()];
-                assert!(read(pool, handles, &mut numbers));
+                assert!(read(pool, handles, &mut numbers) && are_whole(pool, handles));
                 assert_eq!(numbers, pages);
             }
         }
@@ -103,6 +113,7 @@ mod tests {
                     let handles =
                         unsafe { std::slice::from_raw_parts(handles.as_ptr().cast(), handles.len()) };
                     assert!(!read(pool, handles, &mut vec![0; len as usize]), "{len} {at} {bits:?}");
+                    assert!(!are_whole(pool, handles), "{len} {at} {bits:?}");
                 }
             }
         }

@@ -16,10 +16,11 @@ use std::num::NonZeroU64;
 use std::ptr::NonNull;
 
 use crate::buf::batch::{Batch, put_elsewhere, put_here};
-use crate::buf::bulk::put_parted;
+use crate::buf::bulk::{put_parted, put_plain_elsewhere};
 use crate::buf::handle_bits::{FragBits, HandleBits};
 use crate::buf::page_buf::PageBuf;
 use crate::buf::raw_buf::LINE_SHIFT;
+use crate::home::cache::OwnerProof;
 use crate::mem::page::{MAX_PAGES, PAGE_SHIFT, PageIdx};
 use crate::returns::pool_core::PoolPtr;
 use crate::returns::short_name::pool_at;
@@ -226,21 +227,27 @@ pub fn put_packed(burst: &mut Vec<PackedBuf>) {
 /// The caller gives them up: it neither reads nor drops any of them again.
 #[inline(always)]
 unsafe fn put_chunk(chunk: &[PackedBuf]) {
-    let mut numbers = [0; Batch::MAX];
     let first = chunk[0].0.get() >> PART_SHIFT;
-    let mut others = 0;
-    for (packed, number) in chunk.iter().zip(&mut numbers) {
-        others |= packed.0.get() >> PART_SHIFT ^ first;
-        *number = packed.page().0;
-    }
+    let others = chunk.iter().fold(0, |others, packed| others | (packed.0.get() >> PART_SHIFT ^ first));
     if others != 0 || chunk[0].part() != 0 {
         // SAFETY: I1. What the caller promised.
         return unsafe { put_mixed(chunk) };
     }
-    let (pool, pages) = (chunk[0].pool(), &numbers[..chunk.len()]);
-    match pool.owner_here() {
-        Some(owner) => put_here(pool, owner, pages),
-        None => put_elsewhere(pool, pages),
+    let pool = chunk[0].pool();
+    match (pool.owner_here(), pool.plain_lane()) {
+        (None, Some(lane)) => put_plain_elsewhere(pool, lane, chunk, PackedBuf::page),
+        (owner, _) => put_numbers(pool, owner, chunk),
+    }
+}
+
+/// The same for whole pages of one pool, through their numbers.
+#[inline(always)]
+fn put_numbers(pool: PoolPtr, owner: Option<OwnerProof>, chunk: &[PackedBuf]) {
+    let mut numbers = [0; Batch::MAX];
+    numbers.iter_mut().zip(chunk).for_each(|(number, packed)| *number = packed.page().0);
+    match owner {
+        Some(owner) => put_here(pool, owner, &numbers[..chunk.len()]),
+        None => put_elsewhere(pool, &numbers[..chunk.len()]),
     }
 }
 

@@ -303,11 +303,11 @@ impl Lane {
         free_until.wrapping_sub(at)
     }
 
-    /// As [`push`](Self::push), for as many whole pages as there is room for; says for how many.
-    #[inline]
-    pub(crate) fn push_pages(&self, pages: &[u32]) -> usize {
+    /// As [`push`](Self::push), for the whole pages of as many items as there is room for; says of how many.
+    #[inline(always)]
+    pub(crate) fn push_pages<T>(&self, items: &[T], page: impl Fn(&T) -> PageIdx) -> usize {
         let end = &self.producer;
-        let mut left = pages;
+        let mut left = items;
         while !left.is_empty() {
             let next = end.next.load(Ordering::Relaxed);
             let room = self.run_left(next);
@@ -321,13 +321,13 @@ impl Lane {
             end.watch.touch();
             let phase = end.phase.load(Ordering::Relaxed);
             let (now, later) = left.split_at(left.len().min(room.len()));
-            for (slot, &page) in room.iter().zip(now) {
-                slot.write(Message::of_page(PageIdx(page)), phase);
+            for (slot, item) in room.iter().zip(now) {
+                slot.write(Message::of_page(page(item)), phase);
             }
             end.next.store(next.wrapping_add(now.len()), Ordering::Release); // pairs with pages_pushed()
             left = later;
         }
-        pages.len() - left.len()
+        items.len() - left.len()
     }
 
     /// The free slots of the run, from `next` on.
@@ -593,7 +593,7 @@ mod tests {
             let lane = Lane::new(size, Arc::new(Wakeup::new(None)));
             for round in 0..10 * size as u32 {
                 let pages: Vec<u32> = (0..7 + round % 23).collect();
-                let pushed = lane.push_pages(&pages);
+                let pushed = lane.push_pages(&pages, |&page| PageIdx(page));
                 assert_eq!(pushed, pages.len().min(size), "lane of {size}, round {round}");
                 assert_eq!(lane.push(Message::of_page(PageIdx(99))), pushed < size);
                 let all: Vec<u32> = lane.take_all().into_iter().map(|message| message.page().0).collect();
