@@ -35,11 +35,14 @@ pub fn two_cpus() -> Option<[usize; 2]> {
 
 /// Keeps the calling thread on one CPU; says whether the kernel agreed.
 pub fn pin_to(cpu: usize) -> bool {
+    keep_on(&[cpu])
+}
+
+/// Keeps the calling thread on some CPUs; says whether the kernel agreed.
+pub fn keep_on(cpus: &[usize]) -> bool {
     let mut set = CpuSet::new();
-    if cpu < CpuSet::MAX_CPU {
-        set.set(cpu); // the kernel refuses an empty set
-    }
-    sched_setaffinity(None, &set).is_ok()
+    cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU).for_each(|&cpu| set.set(cpu));
+    sched_setaffinity(None, &set).is_ok() // the kernel refuses an empty set
 }
 
 /// Keeps this thread on the first CPU it may use and gives the second one.

@@ -27,7 +27,8 @@ pub struct ForwardTask {
     pub action: DemoAction,
     /// To the thread that packets are passed to, if they are.
     pub consumer: Option<Producer<XdpBuff>>,
-    pub cpu: Option<usize>,
+    /// Where it stays; anywhere if none is named.
+    pub cpus: Vec<usize>,
 }
 
 impl ForwardTask {
@@ -38,7 +39,7 @@ impl ForwardTask {
 
     /// Starts the thread, in the network namespace of the caller, and waits for the end of its warm-up.
     pub fn start(self, state: Arc<RunState>) -> Result<JoinHandle<DemoHandler>, String> {
-        let Self { queues, pages, burst, action, mut consumer, cpu } = self;
+        let Self { queues, pages, burst, action, mut consumer, cpus } = self;
         let stack = move |packet: XdpBuff, _: Ingress| match &mut consumer {
             Some(queue) => queue.push(packet).map_err(|PushError::Full(packet)| packet),
             None => Err(packet),
@@ -51,7 +52,7 @@ impl ForwardTask {
             stack,
             source: NoSource,
             burst,
-            cpu,
+            cpus,
             spin: false,
             nap: NAP,
             measure: false,

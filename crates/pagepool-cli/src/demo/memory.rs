@@ -22,6 +22,7 @@ use super::live::{self, View};
 use super::outcome::DemoResult;
 use super::plan::{self, DemoAction, Sizes};
 use super::{consumer, wire};
+use crate::engine::memory_node;
 use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::report::error::error_chain;
 use crate::report::verdict::Verdict;
@@ -129,7 +130,7 @@ impl MemoryThreads {
             burst: BUDGET,
             action: demo.action,
             consumer: passed,
-            cpu: None,
+            cpus: sizes.node.map(memory_node::cpus_of).unwrap_or_default(),
         };
         let forwarding = task.start(state.clone())?;
         Ok(Self { state, forwarding, consumer, wire })

@@ -1,8 +1,10 @@
 //! Actions of a demonstration, and the sizes of rings and pools in memory.
 
 use clap::ValueEnum;
-use pagepool::{ArenaParams, PAGE_SIZE, PoolParams};
+use pagepool::{ArenaParams, NodeId, NodePolicy, PAGE_SIZE, PoolParams};
 use pagepool_net::{BUDGET, OpenParams};
+
+use crate::engine::memory_node;
 
 /// What the forwarding thread does with packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -68,6 +70,8 @@ pub struct Sizes {
     pub packet: usize,
     /// Most pages of the first NIC's pool that can be out at once, and of the second one's.
     pub pages: [usize; 2],
+    /// The memory node of all of it; `None` leaves it to the kernel.
+    pub node: Option<NodeId>,
 }
 
 impl Sizes {
@@ -79,7 +83,8 @@ impl Sizes {
     pub fn of(packet: usize) -> Self {
         let buffers = packet.div_ceil(Self::capacity(packet));
         let queued = RING + QUEUE + 4 * BUDGET;
-        Self { packet, pages: [2 * RING + buffers * queued + SPARE, RING + SPARE] }
+        let pages = [2 * RING + buffers * queued + SPARE, RING + SPARE];
+        Self { packet, pages, node: memory_node::home([], &[]) }
     }
 
     /// Bytes of packet in a page.
@@ -92,7 +97,8 @@ impl Sizes {
         let bytes = (self.pages.iter().sum::<usize>() + SPARE) * PAGE_SIZE;
         let region = 1 << pagepool::REGION_SHIFT;
         let max_bytes = bytes.next_multiple_of(region) as u64;
-        ArenaParams { name: "demo".into(), max_bytes, ..ArenaParams::default() }
+        let node = self.node.map_or(NodePolicy::Any, NodePolicy::Bind);
+        ArenaParams { name: "demo".into(), max_bytes, node, ..ArenaParams::default() }
     }
 
     /// How a NIC is opened whose pool has so many pages.
@@ -110,6 +116,7 @@ impl Sizes {
             tailroom: TAILROOM,
             chains: 4 * RING + QUEUE,
             wakeup: true,
+            nid: self.node,
             ..PoolParams::default()
         }
     }

@@ -22,6 +22,7 @@ use super::forward_task::{DemoHandler, ForwardTask};
 use super::live::{self, View};
 use super::outcome::DemoResult;
 use super::plan::DemoAction;
+use crate::engine::memory_node;
 use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::engine::socket_sizes::{SocketSizes, mode};
 use crate::report::error::error_chain;
@@ -63,13 +64,18 @@ impl VethSetup {
 
 /// A queue of each interface, over one memory, for a thread on a CPU.
 fn open(names: &[String; 2], sizes: SocketSizes, cpu: Option<usize>) -> Result<ForwardTask, Error> {
+    let mut cpus: Vec<_> = cpu.into_iter().collect();
+    let sizes = sizes.on(memory_node::home([], &cpus));
+    if let Some(node) = sizes.node().filter(|_| cpus.is_empty()) {
+        cpus = memory_node::cpus_of(node);
+    }
     let arena = Arena::new(sizes.arena("demo", 2))?;
     let devices = names.each_ref().map(|name| (&**name, &[0][..]));
     let opened = open_devices(&devices, &sizes.open_params("demo"), &arena)?;
     let opened: Vec<_> = opened.into_iter().flatten().collect();
     let Ok(queues) = <[OpenedDevice; 2]>::try_from(opened) else { unreachable!("one queue of each") };
     let SocketSizes { pages, burst, .. } = sizes;
-    Ok(ForwardTask { queues, pages: [pages; 2], burst, action: DemoAction::Forward, consumer: None, cpu })
+    Ok(ForwardTask { queues, pages: [pages; 2], burst, action: DemoAction::Forward, consumer: None, cpus })
 }
 
 /// Runs the demonstration, and judges.

@@ -72,7 +72,8 @@ pub struct PollLoop<H, S, F> {
     pub source: F,
     /// Packets that are taken from a port at once.
     pub burst: usize,
-    pub cpu: Option<usize>,
+    /// Where it stays; anywhere if none is named.
+    pub cpus: Vec<usize>,
     /// Never sleep.
     pub spin: bool,
     /// The longest sleep. Completions wake nobody, so this is also how late one may be seen.
@@ -117,8 +118,8 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
     }
 
     fn run(self, state: &RunState, warmed: Sender<()>) -> H {
-        if let Some(cpu) = self.cpu {
-            sys::pin_to(cpu); // a thread that the kernel does not pin is slower, and right
+        if !self.cpus.is_empty() {
+            sys::keep_on(&self.cpus); // a thread that the kernel does not keep there is slower, and right
         }
         let mut forwarder = Forwarder::with_stack(self.handler, self.stack);
         let mut ports = Vec::with_capacity(self.ports.len());

@@ -1,6 +1,6 @@
 //! How large everything is that AF_XDP sockets on interfaces of one MTU need, and how they are called.
 
-use pagepool::{ArenaParams, Backing, MAX_FRAGS, OnMissingHuge, PAGE_SIZE, PoolParams};
+use pagepool::{ArenaParams, Backing, MAX_FRAGS, NodeId, NodePolicy, OnMissingHuge, PAGE_SIZE, PoolParams};
 use pagepool_net::{AfXdpParams, Attach, BUDGET, OpenParams, UmemParams, XskMode};
 
 /// What the kernel keeps free before a packet for XDP programs, and what drivers and newer kernels keep
@@ -38,6 +38,8 @@ pub struct SocketNeeds {
     pub mode: XskMode,
     /// Use huge pages.
     pub hugepages: bool,
+    /// The memory node of arena and pools; `None` leaves it to the kernel.
+    pub node: Option<NodeId>,
 }
 
 /// Sizes of rings and pools.
@@ -111,6 +113,16 @@ impl SocketSizes {
         sizes
     }
 
+    /// The same, on a memory node.
+    pub fn on(self, node: Option<NodeId>) -> Self {
+        Self { needs: SocketNeeds { node, ..self.needs }, ..self }
+    }
+
+    /// The memory node of arena and pools.
+    pub fn node(&self) -> Option<NodeId> {
+        self.needs.node
+    }
+
     /// Bytes of a chunk.
     pub fn chunk(&self) -> u32 {
         self.needs.chunk
@@ -141,6 +153,7 @@ impl SocketSizes {
         if self.needs.hugepages {
             (arena.backing, arena.on_missing_huge) = (Backing::Huge2M, OnMissingHuge::Fail);
         }
+        arena.node = self.needs.node.map_or(NodePolicy::Any, NodePolicy::Bind);
         arena
     }
 
@@ -177,6 +190,7 @@ impl SocketSizes {
             max_len: if self.needs.unaligned { self.needs.chunk as usize - HEADROOM } else { 0 },
             chains: if self.multi_buffer() { self.pages } else { 0 },
             wakeup: true,
+            nid: self.needs.node,
             ..PoolParams::default()
         }
     }
@@ -208,6 +222,15 @@ mod tests {
             assert_eq!(sizes.multi_buffer(), mtu > 3502, "{sizes:?}");
         }
         assert_eq!(SocketSizes::of_mtu(1500).ring, RING);
+    }
+
+    #[test]
+    fn arena_and_pools_are_on_one_node() {
+        let sizes = SocketSizes::of_mtu(1500).on(Some(NodeId(1)));
+        assert_eq!(sizes.arena("", 1).node, NodePolicy::Bind(NodeId(1)));
+        assert_eq!(sizes.open_params("").pool.nid, Some(NodeId(1)));
+        let anywhere = sizes.on(None);
+        assert_eq!((anywhere.arena("", 1).node, anywhere.pool().nid), (NodePolicy::Any, None));
     }
 
     #[test]

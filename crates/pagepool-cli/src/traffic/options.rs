@@ -21,13 +21,18 @@ pub struct TrafficOptions {
     /// The chosen mode is printed at startup.
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Auto)]
     pub mode: Mode,
-    /// CPUs for the threads: 1, or 2,4, or 0-3 [default: the kernel chooses]
+    /// CPUs for the threads: 1, or 2,4, or 0-3 [default: those of the card's memory node]
     ///
     /// There is one thread per queue (forward: per pair of queues). The CPUs are given to the threads in
     /// order; if there are more threads than CPUs, threads share them. For steady figures, choose idle CPUs
-    /// on the NIC's NUMA node that do not handle its interrupts.
+    /// on the NIC's NUMA node that do not handle its interrupts. Without this option the kernel moves threads
+    /// among the CPUs of that node. The memory is on that node in any case; for an interface without a card
+    /// it is on the node of the first CPU given, or of the command.
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pub cpus: Option<Numbers>,
+    /// Let the kernel move threads to other memory nodes than the card's
+    #[arg(long, conflicts_with = "cpus")]
+    pub no_pin: bool,
     /// Bytes of a chunk of the UMEM: 2048 or 4096 [default: 4096]
     ///
     /// A chunk (libxdp: frame) holds one packet with its headroom. With 4096 each packet has a page. 2048

@@ -17,6 +17,7 @@ use super::options::{Mode, TrafficOptions};
 use super::setup::{OpenedInterface, SetupParams, TrafficSetup};
 use super::summary::TrafficResult;
 use crate::engine::interrupt::listen;
+use crate::engine::memory_node;
 use crate::engine::poll_loop::{Drain, PollLoop, PortHandler, wait_for_warm_up};
 use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::engine::socket_sizes::{SocketNeeds, SocketSizes};
@@ -37,7 +38,7 @@ impl<C: TrafficCommand> RunCommand for C {
         let interfaces = look_up(self, &plan, &mut kernel)?;
         let cpus = cpus(options)?;
         let interrupted = listen()?;
-        let setup = open(self, &plan, &interfaces)?;
+        let setup = open(self, &plan, &interfaces, &cpus)?;
         let _held = promiscuous(&plan, &interfaces)?;
         let (mut opened, pools) = (setup.interfaces.clone(), setup.pools.clone());
         let (threads, capture) = start(self, &interfaces, setup, &cpus)?;
@@ -102,6 +103,7 @@ fn open<C: TrafficCommand>(
     command: &C,
     plan: &TrafficPlan<'_>,
     interfaces: &[Interface],
+    cpus: &[usize],
 ) -> Result<TrafficSetup, String> {
     let options = plan.options;
     let sizes = SocketSizes::new(SocketNeeds {
@@ -115,6 +117,7 @@ fn open<C: TrafficCommand>(
         },
         mode: options.mode(),
         hugepages: options.hugepages,
+        node: memory_node::home(interfaces.iter().map(|interface| &*interface.link.name), cpus),
     })?;
     let (attach, tx_mode) = (plan.attach, plan.tx_mode);
     let params = SetupParams { sizes, attach, tx_mode, busy_poll: options.busy_poll() };
@@ -166,6 +169,8 @@ fn start<C: TrafficCommand>(
         None => (None, Vec::new()),
         Some(path) => Capture::start(path, count).map(|(capture, taps)| (Some(capture), taps))?,
     };
+    let node = sizes.node().filter(|_| !options.no_pin);
+    let of_node = node.map(memory_node::cpus_of).unwrap_or_default();
     let (state, mut started) = (Arc::new(RunState::new(count)), Vec::new());
     let (warm, warmed) = mpsc::channel();
     for (thread, (sides, ports)) in threads.into_iter().enumerate() {
@@ -178,7 +183,10 @@ fn start<C: TrafficCommand>(
             stack: NoStack,
             source,
             burst: sizes.burst,
-            cpu: (!cpus.is_empty()).then(|| cpus[thread % cpus.len()]),
+            cpus: match cpus {
+                [] => of_node.clone(),
+                cpus => vec![cpus[thread % cpus.len()]],
+            },
             spin: options.busy_poll.is_some(),
             nap: NAP,
             measure: true,

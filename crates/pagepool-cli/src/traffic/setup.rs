@@ -58,6 +58,9 @@ pub struct OpenedInterface {
     pub ring: u32,
     /// Pages per queue.
     pub pages: usize,
+    /// The memory node of all of them, on a machine with several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<u8>,
     pub multi_buffer: bool,
     /// Queues whose driver takes part in busy polling, with `--busy-poll`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,6 +173,7 @@ impl OpenedInterface {
             chunk: params.sizes.chunk(),
             ring: params.sizes.ring,
             pages: params.sizes.pages,
+            node: params.sizes.node().map(|node| node.0),
             multi_buffer: params.sizes.multi_buffer(),
             busy_polled: params
                 .busy_poll

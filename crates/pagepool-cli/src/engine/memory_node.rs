@@ -1,0 +1,81 @@
+//! The memory node on which a card, the memory that it works on and the thread that polls it belong together.
+//!
+//! What the other node has costs several times as much, and a page that is not on the node of its pool leaves
+//! it at the next refill. So memory is bound to one node, the pools ask for that node, whichever CPU a thread
+//! is on at the moment, and threads are kept on the node's CPUs.
+
+use std::fs;
+
+use pagepool::{NodeId, Topology};
+
+use crate::sys;
+
+/// Where the kernel lists nodes and their CPUs.
+const NODES: &str = "/sys/devices/system/node";
+
+/// The node of the first of these interfaces whose card has one; else that of the first of these CPUs; else
+/// that of the calling thread. `None` on a machine with memory on one node, where it makes no difference.
+pub fn home<'a>(interfaces: impl IntoIterator<Item = &'a str>, cpus: &[usize]) -> Option<NodeId> {
+    let with_memory = listed(&format!("{NODES}/has_memory"));
+    if with_memory.len() < 2 {
+        return None;
+    }
+    let of_card = interfaces.into_iter().find_map(of_interface);
+    let of_cpu = || cpus.first().and_then(|&cpu| of_cpu(cpu));
+    let node = of_card.or_else(of_cpu).unwrap_or_else(|| Topology::detect().current_node());
+    with_memory.contains(&usize::from(node.0)).then_some(node)
+}
+
+/// The CPUs of a node that this process may use.
+pub fn cpus_of(node: NodeId) -> Vec<usize> {
+    let there = listed(&format!("{NODES}/node{}/cpulist", node.0));
+    sys::allowed_cpus().into_iter().filter(|cpu| there.contains(cpu)).collect()
+}
+
+/// The node of an interface's card; `None` if the interface has no card, or the kernel does not know. A virtio
+/// device has the node of the card that it is on.
+fn of_interface(name: &str) -> Option<NodeId> {
+    let device = fs::canonicalize(format!("/sys/class/net/{name}/device")).ok()?;
+    let text = device.ancestors().find_map(|of| fs::read_to_string(of.join("numa_node")).ok())?;
+    text.trim().parse().ok().map(NodeId) // -1 if the kernel does not know
+}
+
+fn of_cpu(cpu: usize) -> Option<NodeId> {
+    let nodes = listed(&format!("{NODES}/has_cpu")).into_iter().filter_map(|node| u8::try_from(node).ok());
+    nodes.map(NodeId).find(|node| listed(&format!("{NODES}/node{}/cpulist", node.0)).contains(&cpu))
+}
+
+/// The numbers in a file of the kernel's; none if there is no such file.
+fn listed(path: &str) -> Vec<usize> {
+    fs::read_to_string(path).map(|text| numbers(&text)).unwrap_or_default()
+}
+
+/// Numbers from a list as the kernel writes it: `0-1,3`.
+fn numbers(text: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<usize>().ok()?..=last.parse::<usize>().ok()?)
+    };
+    text.trim().split(',').filter_map(range).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_the_kernel_are_read() {
+        assert_eq!(numbers("0-2,5\n"), [0, 1, 2, 5]);
+        assert_eq!(numbers("\n"), [0; 0]);
+    }
+
+    #[test]
+    fn a_thread_has_a_home_where_there_is_a_choice() {
+        let nodes = listed(&format!("{NODES}/has_memory")).len();
+        let home = home(["lo"], &[]);
+        assert_eq!(home.is_some(), nodes > 1, "lo has no card: {home:?} of {nodes}");
+        assert!(home.is_none_or(|node| !cpus_of(node).is_empty()), "{home:?}");
+        let cpu = sys::allowed_cpus()[0];
+        assert!(of_cpu(cpu).is_none_or(|node| cpus_of(node).contains(&cpu)));
+    }
+}
