@@ -32,8 +32,8 @@ pub fn cpus_of(node: NodeId) -> Vec<usize> {
     sys::allowed_cpus().into_iter().filter(|cpu| there.contains(cpu)).collect()
 }
 
-/// The node of an interface's card; `None` if the interface has no card, or the kernel does not know. A virtio
-/// device has the node of the card that it is on.
+/// The node of an interface's card; `None` if the interface has no card, or the kernel does not know. A
+/// virtio device has the node of the card that it is on.
 fn of_interface(name: &str) -> Option<NodeId> {
     let device = fs::canonicalize(format!("/sys/class/net/{name}/device")).ok()?;
     let text = device.ancestors().find_map(|of| fs::read_to_string(of.join("numa_node")).ok())?;
