@@ -161,7 +161,11 @@ impl Bound {
     /// it: after them, allocate once more before the sleep.
     ///
     /// If you poll it edge-triggered (`EPOLLET`), acknowledge each signal: until then no further one comes.
+    ///
+    /// From the first call on, an allocation that fails while a signal stands asks the kernel whether the
+    /// program read it (one poll(2)).
     pub fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.policy(|p| p.fd_lent = true);
         // SAFETY: I9. The pool ends only after this `Bound` is given up, and the borrow ends before.
         unsafe { self.core().wakeup.fd() }
     }

@@ -56,6 +56,7 @@ impl Pool {
             low_water: params.low_water,
             low_water_mark: 0,
             asked: false,
+            fd_lent: false,
             look_again: false,
             waiting: 0,
             next_key: 0,

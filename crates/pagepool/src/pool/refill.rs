@@ -292,12 +292,13 @@ impl Bound {
     /// for pages once more: `look_again`.
     fn starve(&self) {
         let pool = self.ptr();
-        let (asked, waiting) = self.policy(|p| (p.asked, p.waiting > 0));
+        let (asked, waiting, fd_lent) = self.policy(|p| (p.asked, p.waiting > 0, p.fd_lent));
         if !waiting && !pool.wakeup.has_fd() {
             return; // nobody sleeps
         }
-        // The heavy fence costs about 1,600 cycles, so once per signal: one that stands ends any sleep.
-        if asked && (pool.wakeup.is_starved() || !pool.wakeup.signal_was_read()) {
+        // The heavy fence costs about 1,600 cycles, so once per signal: one that stands ends any sleep. Only
+        // the kernel knows whether a program that has the descriptor took the signal back by reading it.
+        if asked && (!fd_lent || pool.wakeup.is_starved() || !pool.wakeup.signal_was_read()) {
             return;
         }
         // Before the flags: a returner that sees one calls `wake`, which looks at this.
@@ -474,9 +475,31 @@ impl Drop for Taken<'_> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use crate::sys::sync::HEAVY_FENCES;
+    use crate::sys::sync::{HEAVY_FENCES, LOCKS_TAKEN};
     use crate::testing::PlainMemory;
     use crate::{NoDirectRecycle, Pool, PoolParams};
+
+    /// A lock, and under it a system call.
+    #[test]
+    fn the_descriptor_is_looked_at_only_where_somebody_has_it() {
+        let locks = [false, true].map(|lent| {
+            let params = PoolParams { wakeup: true, ..Default::default() };
+            let pool = Pool::new(params, PlainMemory::new(1, 0).unwrap()).unwrap().bind();
+            let mut page = pool.alloc_page();
+            assert!(pool.alloc_page().is_none(), "arms");
+            assert!(!lent || pool.wake_fd().is_some());
+            let before = LOCKS_TAKEN.get();
+            for _ in 0..101 {
+                let scope = NoDirectRecycle::enter();
+                drop(page.take()); // signals, the first time
+                drop(scope);
+                page = pool.alloc_page();
+                assert!(page.is_some() && pool.alloc_page().is_none());
+            }
+            LOCKS_TAKEN.get() - before
+        });
+        assert_eq!(locks[1] - locks[0], 101);
+    }
 
     #[test]
     fn one_heavy_fence_for_each_signal_that_was_acknowledged() {

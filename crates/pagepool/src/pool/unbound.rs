@@ -39,6 +39,8 @@ pub(crate) struct RefillPolicy {
     pub(crate) low_water_mark: usize,
     /// The wake-up was armed, and the owner has not acknowledged its signal since.
     pub(crate) asked: bool,
+    /// The wake-up's descriptor was asked for, so the program may read the signal off it.
+    pub(crate) fd_lent: bool,
     /// Flags were raised since the owner last looked for pages and found none.
     pub(crate) look_again: bool,
     /// Tasks that wait for a page.
