@@ -41,10 +41,10 @@ const LIMITS: &[Limit] = &[
     limit("alloc_8590_direct", 93.0, None),
     limit("arena_bulk64", 4.5, None),
     limit("arena_bulk64_refused", 24.0, None),
-    limit("drop_inpoll", 431.0, None), // both halves of the NIC, with its copies
-    limit("redirect_local", 1040.0, None),
-    limit("frame_convert", 75.5, None),
-    limit("skb_build_free", 234.0, None),
+    limit("drop_inpoll", 429.0, None), // both halves of the NIC, with its copies
+    limit("redirect_local", 1029.0, None),
+    limit("frame_convert", 60.5, None),
+    limit("skb_build_free", 211.0, None),
     limit("skb_clone_free", 38.5, None),
     limit("waitqueue", 242.0, None),
 ];

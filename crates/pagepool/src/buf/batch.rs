@@ -150,11 +150,14 @@ impl Batch {
     /// a fragment, may have a [`PageRef`](crate::PageRef), or was shared.
     #[inline]
     pub fn push(&mut self, buffer: PageBuf) -> Result<(), PageBuf> {
-        if !buffer.bits.is_whole() || self.room_for(buffer.pool) == 0 {
+        if self.len == 0 {
+            self.pool = buffer.pool; // as in `room_for`
+        }
+        if !buffer.bits.is_whole() || buffer.pool != self.pool {
             return Err(buffer);
         }
-        let (_, page, _) = buffer.into_parts();
-        self.pages[self.len].write(page.0);
+        let Some(place) = self.pages.get_mut(self.len) else { return Err(buffer) };
+        place.write(buffer.into_bits().whole_page().0);
         self.len += 1;
         Ok(())
     }

@@ -14,7 +14,7 @@
 // UNSAFETY: blocks are raw memory that the holder of the chain follows by address.
 #![expect(unsafe_code)]
 
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::num::NonZeroU32;
 
 use crate::buf::page_buf::PageBuf;
@@ -226,8 +226,20 @@ impl Chain {
     }
 
     /// Takes all buffers off, in order, and puts the block back.
+    #[inline(always)]
     pub(crate) fn end(&mut self, head: &PageBuf, each: impl FnMut(Frag)) {
-        Ending { chain: self, head, at: 0 }.for_each(each);
+        if !self.is_none() {
+            self.end_each(head, each);
+        }
+    }
+
+    /// Apart, so that the end of a packet in one buffer needs no stack frame.
+    #[inline(never)]
+    fn end_each(&mut self, head: &PageBuf, each: impl FnMut(Frag)) {
+        let Some(block) = self.block(head) else { return };
+        let mut ending = Ending { chain: self, head, block, at: 0 };
+        ending.by_ref().for_each(each);
+        ManuallyDrop::new(ending).chain.put_back(head); // nothing else is left for its drop
     }
 
     fn put_back(&mut self, head: &PageBuf) {
@@ -253,6 +265,8 @@ fn put_block(pool: PoolPtr, slot: u32) {
 struct Ending<'a> {
     chain: &'a mut Chain,
     head: &'a PageBuf,
+    /// Looked up once.
+    block: *const FragList,
     /// Entries below this were taken.
     at: u32,
 }
@@ -261,9 +275,8 @@ impl Iterator for Ending<'_> {
     type Item = Frag;
 
     fn next(&mut self) -> Option<Frag> {
-        let block = self.chain.block(self.head)?;
-        // SAFETY: I1, I3. The chain has the block alone, and its counts are initialised.
-        let block = unsafe { &*block };
+        // SAFETY: I1, I3. The chain, which is borrowed, has the block alone, and its counts are initialised.
+        let block = unsafe { &*self.block };
         let entry = block.frags.get(self.at as usize).filter(|_| self.at < block.count)?;
         self.at += 1;
         // SAFETY: I1. The entry was initialised, and `at` is behind it now, so it is read out once.

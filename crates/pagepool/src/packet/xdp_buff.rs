@@ -363,9 +363,7 @@ impl XdpBuff {
     #[inline]
     pub fn into_buffer(self) -> PageBuf {
         let (head, _, mut chain) = self.into_parts();
-        if !chain.is_none() {
-            chain.end(&head, drop);
-        }
+        chain.end(&head, drop);
         head
     }
 
@@ -378,9 +376,7 @@ impl XdpBuff {
 impl Drop for XdpBuff {
     #[inline]
     fn drop(&mut self) {
-        if !self.chain.is_none() {
-            self.chain.end(&self.head, drop);
-        }
+        self.chain.end(&self.head, drop);
     }
 }
 

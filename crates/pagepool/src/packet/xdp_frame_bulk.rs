@@ -20,6 +20,7 @@ use std::mem::{MaybeUninit, offset_of};
 use crate::buf::batch::Batch;
 use crate::buf::bulk::{GivenUp, put_parted, taken};
 use crate::buf::page_buf::PageBuf;
+use crate::packet::chain::Chain;
 use crate::packet::memory::Memory;
 use crate::packet::xdp_buff::XdpBuff;
 use crate::packet::xdp_frame::XdpFrame;
@@ -94,11 +95,15 @@ impl XdpFrameBulk {
     #[doc(alias = "xdp_return_frame_bulk")]
     #[inline]
     pub fn push(&mut self, frame: XdpFrame) {
-        let (memory, _, mut chain) = frame.into_parts();
+        let (memory, _, chain) = frame.into_parts();
         let Memory::Pool(head) = memory else { return };
-        if !chain.is_none() {
-            chain.end(&head, |frag| self.push_buffer(frag.into_buffer()));
-        }
+        if chain.is_none() { self.push_buffer(head) } else { self.push_several(head, chain) }
+    }
+
+    /// Apart, so that a frame in one buffer stays in registers.
+    #[inline(never)]
+    fn push_several(&mut self, head: PageBuf, mut chain: Chain) {
+        chain.end(&head, |frag| self.push_buffer(frag.into_buffer()));
         self.push_buffer(head);
     }
 
@@ -106,7 +111,7 @@ impl XdpFrameBulk {
     #[inline]
     pub fn push_buffer(&mut self, buffer: PageBuf) {
         if self.len() == Self::MAX {
-            self.flush();
+            self.flush_full();
         }
         if let Err(other) = self.plain.push(buffer) {
             self.others[self.others_len].write(other);
@@ -122,6 +127,13 @@ impl XdpFrameBulk {
         if self.others_len > 0 {
             self.flush_others();
         }
+    }
+
+    /// Once in 64 buffers.
+    #[cold]
+    #[inline(never)]
+    fn flush_full(&mut self) {
+        self.flush();
     }
 
     #[inline(never)]
