@@ -197,6 +197,30 @@ fn several_queues_have_a_thread_each_and_every_queue_is_served() {
 }
 
 #[test]
+fn threads_share_the_queues_and_a_pair_of_queues_takes_its_own_memory() {
+    const PAIRS: usize = 8;
+    let name = "threads_share_the_queues_and_a_pair_of_queues_takes_its_own_memory";
+    let Some(hosts) = hosts(name, &params(1500, PAIRS as u32)) else { return };
+    for (options, threads) in [(&["--threads", "3"][..], 3), (&["--threads", "1"], 1), (&[], PAIRS)] {
+        let Some(document) = forward(name, &hosts, 64, options) else { return };
+        assert_eq!(document["ports"].as_array().map(Vec::len), Some(2 * PAIRS), "{document}");
+        let arguments = [&["forward", "near0", "near1"], options].concat();
+        let Some(running) = Place::Between(&hosts).start(name, &arguments) else { return };
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", running.id())).expect("it runs");
+        assert_eq!(tasks.count(), threads + 1, "{options:?}");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", running.id())).expect("it runs");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux has it");
+        let peak: usize = peak.trim().trim_end_matches(" kB").parse().expect("a number");
+        assert!(peak <= (PAIRS * 24) << 10, "{options:?}: {peak} KiB, of 24 MiB a pair of queues");
+        running.interrupt();
+    }
+    let Some((sent, taken)) = generate(name, &hosts, 4000, &["--threads", "2"]) else { return };
+    assert_eq!((number(&sent, "sent"), number(&taken["numbered"], "good")), (4000, 4000), "{sent} {taken}");
+    let ports = sent["ports"].as_array().expect("a list");
+    assert!(ports.iter().all(|port| number(&port["nic"], "tx_packets") > 0), "each queue sends: {sent}");
+}
+
+#[test]
 fn hugepages_hold_the_packets_or_the_error_says_how_many_it_takes() {
     let name = "hugepages_hold_the_packets_or_the_error_says_how_many_it_takes";
     let Some(hosts) = hosts(name, &params(1500, 1)) else { return };

@@ -90,7 +90,7 @@ fn the_session_that_it_is_run_from_is_left_alone() {
 fn what_there_is_not_is_named_with_what_there_is() {
     let name = "what_there_is_not_is_named_with_what_there_is";
     let Some(hosts) = near(name) else { return };
-    let cases: [(&[&str], &[&str]); 21] = [
+    let cases: [(&[&str], &[&str]); 22] = [
         (&["drop", "af_xdp:nope0"], &["nope0", "near0, near1"]),
         (&["drop", "vfio:0000:01:00.0"], &["vfio:0000:01:00.0", "af_xdp:INTERFACE"]),
         (&["gen", "memory:"], &["memory: has no network interface", "in one process", "af_xdp:INTERFACE"]),
@@ -105,6 +105,7 @@ fn what_there_is_not_is_named_with_what_there_is() {
         ),
         (&["drop", "near0", "--queues", "x"], &["0-3"]),
         (&["drop", "near0", "--cpus", "4000"], &["CPU 4000", "these are: 0"]),
+        (&["drop", "near0", "--threads", "2"], &["--threads is 2", "at most 1"]),
         (&["drop", "near0", "--chunk-size", "3000"], &["2048 or 4096"]),
         (&["drop", "near0", "--unaligned", "--chunk-size", "3000"], &["multiple of 64"]),
         (&["drop", "near0", "--ring", "100"], &["power of two"]),
@@ -209,6 +210,7 @@ fn every_option_has_a_help_text() {
         "--queues",
         "--mode",
         "--cpus",
+        "--threads",
         "--chunk-size",
         "--unaligned",
         "--hugepages",

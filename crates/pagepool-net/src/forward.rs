@@ -207,6 +207,7 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         let refused = self.done.len();
         self.done.flush();
         self.meter.lap(LoopPart::Return, refused);
+        self.meter.end(moved);
         moved
     }
 
@@ -272,8 +273,9 @@ impl<P: PacketHandler, S: Stack> Forwarder<P, S> {
         self.sample(u32::from(on));
     }
 
-    /// Measures one round in about `rounds`, from the next one on, which is measured: 1 is every round, 0
-    /// none. What [`cycles`](Self::cycles) says is of these rounds alone: divide by their packets.
+    /// Of the rounds in which packets move, measures one in about `rounds`, beginning with the next: 1 is
+    /// every round, 0 none. What [`cycles`](Self::cycles) says is of these rounds alone: divide by their
+    /// packets.
     ///
     /// ```
     /// # use pagepool::XdpBuff;

@@ -1,9 +1,9 @@
 //! `pagepool forward IF1 IF2`: what comes to one interface goes out of the other, both ways, from the memory
 //! that it was received into.
 //!
-//! A thread has as many queues of each as there are, dealt out in turn: with as many on both sides a pair,
-//! else the one with fewer has one, and the other several, which all go out of that one. What comes to that
-//! one goes out of the first.
+//! The queues of each are dealt out in turn: with as many on both sides to pairs, else the one with fewer has
+//! one, and the other several, which all go out of that one. What comes to that one goes out of the first. A
+//! thread has one such pair, or several.
 
 use clap::Args;
 use pagepool::XdpBuff;
@@ -11,7 +11,7 @@ use pagepool_net::{Action, Ingress, PacketHandler, PortId};
 
 use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::PortHandler;
-use crate::traffic::command::{ThreadContext, TrafficCommand, TrafficPlan};
+use crate::traffic::command::{PortSide, ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::interface::Interface;
 use crate::traffic::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
 
@@ -79,12 +79,13 @@ pub struct ForwardHandler {
     to: Box<[PortId]>,
 }
 
-/// The port of the other interface for each, of ports in the order in which they are added, given which
-/// interface each is of. Every thread has ports of both, and of one of them a single one; so what comes to
-/// the first goes to the first.
-fn peers(sides: &[usize]) -> Box<[PortId]> {
-    let first = |side: usize| PortId(sides.iter().position(|&of| of == side).unwrap_or(0) as u32);
-    sides.iter().map(|side| first(1 - side)).collect()
+/// The port of the other interface for each, of ports in the order in which they are added, given of which
+/// pair of queues and of which interface each is. Every pair has ports of both interfaces, and of one of them
+/// a single one; so what comes to the first goes to the first.
+fn peers(sides: &[PortSide]) -> Box<[PortId]> {
+    let is_other = |own: &PortSide, of: &PortSide| of.pair == own.pair && of.interface != own.interface;
+    let other = |own: &PortSide| sides.iter().position(|of| is_other(own, of)).unwrap_or(0);
+    sides.iter().map(|own| PortId(other(own) as u32)).collect()
 }
 
 impl PacketHandler for ForwardHandler {
@@ -102,9 +103,15 @@ mod tests {
 
     #[test]
     fn every_queue_has_one_on_the_other_side() {
-        let to = |sides: &[usize]| peers(sides).iter().map(|port| port.0).collect::<Vec<_>>();
-        assert_eq!(to(&[0, 1]), [1, 0]);
-        assert_eq!(to(&[0, 1, 1, 1]), [1, 0, 0, 0], "all that come to the other one go out of the only one");
-        assert_eq!(to(&[0, 0, 1]), [2, 2, 0]);
+        let to = |sides: &[(usize, usize)]| {
+            let sides: Vec<_> = sides.iter().map(|&(pair, interface)| PortSide { pair, interface }).collect();
+            peers(&sides).iter().map(|port| port.0).collect::<Vec<_>>()
+        };
+        assert_eq!(to(&[(0, 0), (0, 1)]), [1, 0]);
+        let several = [(0, 0), (0, 1), (0, 1), (0, 1)];
+        assert_eq!(to(&several), [1, 0, 0, 0], "all that come to the other one go out of the only one");
+        assert_eq!(to(&[(0, 0), (0, 0), (0, 1)]), [2, 2, 0]);
+        let two_pairs = [(0, 0), (0, 1), (4, 0), (4, 1), (4, 1)];
+        assert_eq!(to(&two_pairs), [1, 0, 3, 2, 2], "a pair of the thread stays apart from others");
     }
 }

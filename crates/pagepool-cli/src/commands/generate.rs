@@ -12,7 +12,7 @@ use clap::Args;
 use pagepool::{Bound, ETH_HEADER, XdpBuff, XdpFrame};
 use pagepool_lab::NumberedFrames;
 use pagepool_net::link::Mac;
-use pagepool_net::{BUDGET, Forwarder, PacketHandler, PortId, Stack, ticks};
+use pagepool_net::{BUDGET, Forwarder, PacketHandler, PortId, Stack, TxQueue, ticks};
 
 use crate::engine::frame_source::{FrameSource, SourceState};
 use crate::engine::socket_sizes::{HEADROOM, SocketSizes};
@@ -105,6 +105,8 @@ impl TrafficCommand for GenArgs {
             whole: vec![0; self.size as usize],
             tap: thread.tap.take(),
             make_ticks: 0,
+            ports: thread.sides.len() as u32,
+            port: PortId(0),
         };
         (DropHandler::default(), generator) // nothing is received
     }
@@ -124,17 +126,18 @@ pub struct Generator {
     whole: Vec<u8>,
     tap: Option<CaptureTap>,
     make_ticks: u64,
+    /// How many ports the thread has, and the one that is given frames next.
+    ports: u32,
+    port: PortId,
 }
 
-/// The only port of a thread.
-const PORT: PortId = PortId(0);
 /// How long until it is looked again whether there is room, at most.
 const FULL: Duration = Duration::from_millis(1);
 
 impl FrameSource for Generator {
     fn send_due<H: PacketHandler, S: Stack>(&mut self, forwarder: &mut Forwarder<H, S>) -> SourceState {
-        if forwarder.waiting(PORT).is_none_or(|frames| !frames.is_empty()) {
-            return SourceState::Later(FULL); // the transmit ring is full
+        if !self.find_room(forwarder) {
+            return SourceState::Later(FULL); // the transmit rings are full
         }
         if self.is_finished() {
             return SourceState::Finished;
@@ -161,6 +164,15 @@ impl FrameSource for Generator {
 }
 
 impl Generator {
+    /// Goes on to the next port whose transmit ring has room; says whether there is one.
+    fn find_room<H: PacketHandler, S: Stack>(&mut self, forwarder: &Forwarder<H, S>) -> bool {
+        let next = (1..=self.ports).map(|step| PortId((self.port.0 + step) % self.ports));
+        let has_room = |&port: &PortId| forwarder.waiting(port).is_some_and(TxQueue::is_empty);
+        let found = next.into_iter().find(has_room);
+        self.port = found.unwrap_or(self.port);
+        found.is_some()
+    }
+
     /// Whether all numbers are taken, and its own are sent.
     fn is_finished(&self) -> bool {
         self.mine.is_empty() && self.numbers.load(Ordering::Relaxed) >= self.count
@@ -182,13 +194,13 @@ impl Generator {
     ) -> SourceState {
         for _ in 0..most.min(self.mine.end - self.mine.start) {
             let number = self.mine.start;
-            let Some(frame) = forwarder.pool(PORT).and_then(|pool| self.make(number, pool)) else {
+            let Some(frame) = forwarder.pool(self.port).and_then(|pool| self.make(number, pool)) else {
                 return SourceState::Later(FULL); // all pages are on their way
             };
             if let Some(tap) = &mut self.tap {
                 tap.take(&frame);
             }
-            if forwarder.send(PORT, XdpFrame::from(frame)).is_err() {
+            if forwarder.send(self.port, XdpFrame::from(frame)).is_err() {
                 return SourceState::Later(FULL); // the interface is gone
             }
             self.mine.start += 1;

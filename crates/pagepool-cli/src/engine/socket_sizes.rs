@@ -16,6 +16,9 @@ const BURST: usize = 256;
 /// Slots of a ring by default: fewer stay in the CPU's cache, more take a TCP window
 /// (docs/notes/0010).
 const RING: u32 = 1024;
+/// With more queues of an interface than this, rings are by default half as long: the packets are spread over
+/// them, and so is the memory.
+const FEW_QUEUES: usize = 4;
 /// Idle pages of a pool, at most.
 const MOST_PAGES: usize = 16_384;
 /// Idle pages beside what the queues hold.
@@ -32,6 +35,11 @@ pub struct SocketNeeds {
     pub unaligned: bool,
     /// Slots of each ring; without a number, as many as a pool can serve.
     pub ring: Option<u32>,
+    /// Queues of an interface that are used.
+    pub queues: usize,
+    /// Bursts of a pool that are in hands at once: two of the loop, one of which is what it sends, and more
+    /// where other threads have packets.
+    pub bursts: usize,
     /// Slots of the hardware's receive rings, which buffers lie on with zero copy.
     pub hardware_ring: u32,
     /// Copy or zero copy.
@@ -59,7 +67,7 @@ impl SocketSizes {
     /// its pages.
     pub fn of_mtu(mtu: u32) -> Self {
         let mode = XskMode::Copy; // no veth has another
-        let needs = SocketNeeds { mtu, chunk: PAGE_SIZE as u32, mode, ..SocketNeeds::default() };
+        let needs = SocketNeeds { mtu, chunk: PAGE_SIZE as u32, mode, bursts: 4, ..SocketNeeds::default() };
         Self::fitting(needs, RING)
     }
 
@@ -76,7 +84,8 @@ impl SocketSizes {
                 MAX_FRAGS + 1
             ));
         }
-        let Some(ring) = ring else { return Ok(Self::fitting(needs, RING)) };
+        let default = if needs.queues > FEW_QUEUES { RING / 2 } else { RING };
+        let Some(ring) = ring else { return Ok(Self::fitting(needs, default)) };
         let sizes = Self::with_ring(needs, ring);
         if sizes.pages > MOST_PAGES {
             return Err(format!(
@@ -109,7 +118,8 @@ impl SocketSizes {
         if sizes.multi_buffer() {
             sizes.burst = BUDGET;
         }
-        sizes.pages = 2 * slots + hardware + buffers * (slots.max(sizes.burst) + 4 * sizes.burst) + SPARE;
+        let in_hands = buffers * (slots.max(sizes.burst) + needs.bursts * sizes.burst);
+        sizes.pages = 2 * slots + hardware + in_hands + SPARE;
         sizes
     }
 
@@ -243,6 +253,14 @@ mod tests {
         }
         let error = SocketSizes::new(halves(65_535)).unwrap_err();
         assert!(error.contains("MTU 32238") && error.contains("--chunk-size 4096"), "{error}");
+    }
+
+    #[test]
+    fn a_pair_of_many_queues_takes_at_most_20_mib() {
+        let needs = |queues| SocketNeeds { queues, bursts: 2, ..SocketSizes::of_mtu(1500).needs };
+        let [few, many] = [4, 5].map(|queues| SocketSizes::new(needs(queues)).unwrap());
+        assert_eq!((few.ring, many.ring), (1024, 512));
+        assert_eq!(many.arena("", 2).max_bytes, 20 << 20);
     }
 
     #[test]

@@ -87,8 +87,16 @@ pub struct ThreadContext<'a> {
     pub sizes: &'a SocketSizes,
     /// How many threads there are.
     pub threads: usize,
-    /// The interface of each of its ports.
-    pub sides: Vec<usize>,
+    /// Of which pair of queues and interface each of its ports is.
+    pub sides: Vec<PortSide>,
     /// Where packets are copied to for a file. Who sends takes it; else what is received goes there.
     pub tap: Option<CaptureTap>,
+}
+
+/// Where a port belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortSide {
+    /// Queues of several interfaces that packets go between, over memory of their own.
+    pub pair: usize,
+    pub interface: usize,
 }

@@ -12,8 +12,9 @@ use pagepool_net::{self as net, Attach, BusyPoll, XskMode};
 pub struct TrafficOptions {
     /// Queues to use: 0, or 0,2, or 0-3 [default: all]
     ///
-    /// Each queue has its own thread, socket and pool. Packets of other queues go to the kernel as before.
-    /// `ethtool -l IF` shows the number of queues, and `ethtool -L IF` changes it.
+    /// Each queue has its own socket and pool, and its own thread unless --threads says otherwise. Packets
+    /// of other queues go to the kernel as before. `ethtool -l IF` shows the number of queues, and
+    /// `ethtool -L IF` changes it.
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pub queues: Option<Numbers>,
     /// How packets move between the driver and this process's memory
@@ -23,16 +24,22 @@ pub struct TrafficOptions {
     pub mode: Mode,
     /// CPUs for the threads: 1, or 2,4, or 0-3 [default: those of the card's memory node]
     ///
-    /// There is one thread per queue (forward: per pair of queues). The CPUs are given to the threads in
-    /// order; if there are more threads than CPUs, threads share them. For steady figures, choose idle CPUs
-    /// on the NIC's NUMA node that do not handle its interrupts. Without this option the kernel moves threads
-    /// among the CPUs of that node. The memory is on that node in any case; for an interface without a card
-    /// it is on the node of the first CPU given, or of the command.
+    /// There is one thread per queue (forward: per pair of queues), or as many as --threads says. The CPUs
+    /// are given to the threads in order; if there are more threads than CPUs, threads share them. For steady
+    /// figures, choose idle CPUs on the NIC's NUMA node that do not handle its interrupts. Without this
+    /// option the kernel moves threads among the CPUs of that node. The memory is on that node in any case;
+    /// for an interface without a card it is on the node of the first CPU given, or of the command.
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pub cpus: Option<Numbers>,
     /// Let the kernel move threads to other memory nodes than the card's
     #[arg(long, conflicts_with = "cpus")]
     pub no_pin: bool,
+    /// Threads to share the queues [default: one per queue, or per pair of queues]
+    ///
+    /// Queues are dealt out to the threads in turn. A thread asks the queues that bring nothing rarely while
+    /// others are busy. More threads than queues (forward: pairs of queues) are refused.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
     /// Bytes of a chunk of the UMEM: 2048 or 4096 [default: 4096]
     ///
     /// A chunk (libxdp: frame) holds one packet with its headroom. With 4096 each packet has a page. 2048
@@ -52,7 +59,8 @@ pub struct TrafficOptions {
     /// vm.nr_hugepages=64`. If there are too few, the error says how many are needed.
     #[arg(long)]
     pub hugepages: bool,
-    /// Slots of each ring, a power of two from 64 to 8192 [default: 1024]
+    /// Slots of each ring, a power of two from 64 to 8192 [default: 1024; with more than 4 queues an
+    /// interface 512]
     ///
     /// The buffers of small rings stay in the CPU's cache. Large rings take longer bursts without loss. If
     /// packets need several chunks, the default is lower, so that a pool has at most 16384 pages out.
@@ -254,7 +262,7 @@ fn numbers(text: &str) -> Result<Numbers, String> {
 /// Reads `--ring`.
 fn ring(text: &str) -> Result<u32, String> {
     let ring = text.parse().ok().filter(|ring: &u32| ring.is_power_of_two() && (64..=8192).contains(ring));
-    ring.ok_or_else(|| "slots are a power of two from 64 to 8192; the default is 1024".into())
+    ring.ok_or_else(|| "slots are a power of two from 64 to 8192; the default is 1024, or 512".into())
 }
 
 /// Reads `--stats-every`.

@@ -111,6 +111,8 @@ fn open<C: TrafficCommand>(
         chunk: options.chunk()?,
         unaligned: options.unaligned,
         ring: options.ring,
+        bursts: 2,
+        queues: interfaces.iter().map(|interface| interface.queues.len()).max().unwrap_or(0),
         hardware_ring: match options.mode {
             Mode::Copy => 0,
             _ => interfaces.iter().map(|interface| interface.hardware_ring).max().unwrap_or(0),
@@ -120,8 +122,20 @@ fn open<C: TrafficCommand>(
         node: memory_node::home(interfaces.iter().map(|interface| &*interface.link.name), cpus),
     })?;
     let (attach, tx_mode) = (plan.attach, plan.tx_mode);
-    let params = SetupParams { sizes, attach, tx_mode, busy_poll: options.busy_poll() };
+    let threads = options.threads.map(usize::from);
+    let pairs = pairs_of(interfaces);
+    if let Some(threads) = threads.filter(|&threads| threads > pairs) {
+        return Err(format!(
+            "--threads is {threads}, but must be at most {pairs}: a thread has a queue, or a pair"
+        ));
+    }
+    let params = SetupParams { sizes, attach, tx_mode, busy_poll: options.busy_poll(), threads };
     TrafficSetup::open(plan.name, interfaces, params)
+}
+
+/// Pairs of queues, or queues of the only interface.
+fn pairs_of(interfaces: &[Interface]) -> usize {
+    interfaces.iter().map(|interface| interface.queues.len()).min().unwrap_or(0)
 }
 
 fn warn(
@@ -137,7 +151,7 @@ fn warn(
             warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         }
     }
-    let threads = interfaces.iter().map(|interface| interface.queues.len()).min().unwrap_or(0);
+    let threads = plan.options.threads.map_or(pairs_of(interfaces), usize::from);
     let cpus = plan.options.cpus.as_ref().map_or(0, |cpus| cpus.0.len());
     if cpus > threads {
         eprintln!(

@@ -1,5 +1,5 @@
-//! What a command works with: a device and a pool for each queue, over one memory, and which thread has which
-//! of them.
+//! What a command works with: a device and a pool for each queue, memory for each pair of queues, and which
+//! thread has which of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use pagepool_net::{
 };
 use serde::Serialize;
 
+use super::command::PortSide;
 use super::interface::Interface;
 use crate::engine::poll_loop::PollPort;
 use crate::engine::socket_sizes::{self, SocketSizes};
@@ -18,8 +19,8 @@ use crate::report::number::grouped;
 
 /// The sockets and pools of a command, opened before the first packet. Nothing is redirected to them yet.
 pub struct TrafficSetup {
-    /// The ports of each thread, and which interface each of them is of.
-    pub threads: Vec<(Vec<usize>, Vec<PollPort>)>,
+    /// The ports of each thread, and where each of them belongs.
+    pub threads: Vec<(Vec<PortSide>, Vec<PollPort>)>,
     /// The pools, for the verdict at the end.
     pub pools: Vec<PoolRef>,
     pub interfaces: Vec<OpenedInterface>,
@@ -76,14 +77,17 @@ pub struct SetupParams {
     /// How packets are sent, if any are.
     pub tx_mode: Option<TxMode>,
     pub busy_poll: Option<BusyPoll>,
+    /// Threads that share the queues, at most one a pair of queues.
+    pub threads: Option<usize>,
 }
 
 impl TrafficSetup {
-    /// Opens all queues. There are as many threads as the interface with the fewest queues has, and each
-    /// interface deals its queues out to them in turn.
+    /// Opens all queues. There are as many pairs of queues as the interface with the fewest queues has;
+    /// each interface deals its queues out to them in turn, and they are dealt out to the threads: as many
+    /// as is said, else a thread a pair.
     pub fn open(name: &str, interfaces: &[Interface], params: SetupParams) -> Result<Self, String> {
-        let all = interfaces.iter().map(|interface| interface.queues.len());
-        let (pools, threads) = (all.clone().sum(), all.min().unwrap_or(0));
+        let pairs = pairs(interfaces);
+        let threads = params.threads.unwrap_or(pairs.len());
         let mut this = Self {
             threads: (0..threads).map(|_| Default::default()).collect(),
             pools: Vec::new(),
@@ -91,43 +95,66 @@ impl TrafficSetup {
             redirects: Vec::new(),
             sizes: params.sizes,
         };
-        let arena = Arena::new(params.sizes.arena(name, pools));
-        let arena = arena.map_err(|error| no_memory(&error, params.sizes.hugepages(pools)))?;
-        this.fill(name, interfaces, params, &arena).map_err(|error| error_chain(&error))?;
+        this.load(interfaces, params).map_err(|error| error_chain(&error))?;
+        let huge = pairs.iter().map(|queues| params.sizes.hugepages(queues.iter().map(Vec::len).sum())).sum();
+        let mut sockets: Vec<_> = interfaces.iter().map(|_| Vec::new()).collect();
+        for (pair, queues) in pairs.iter().enumerate() {
+            let named = format!("{name}{pair}");
+            let arena = Arena::new(params.sizes.arena(&named, queues.iter().map(Vec::len).sum()));
+            let arena = arena.map_err(|error| no_memory(&error, huge))?;
+            let devices: Vec<_> = interfaces
+                .iter()
+                .zip(queues)
+                .map(|(interface, queues)| (&*interface.device, &**queues))
+                .collect();
+            let opened = open_devices(&devices, &this.open_params(&named, params), &arena);
+            this.take(pair, opened.map_err(|error| error_chain(&error))?, &mut sockets);
+        }
+        let described = interfaces.iter().zip(&sockets);
+        this.interfaces = described.map(|(of, sockets)| OpenedInterface::of(of, sockets, params)).collect();
         Ok(this)
     }
 
-    fn fill(
-        &mut self,
-        name: &str,
-        interfaces: &[Interface],
-        params: SetupParams,
-        arena: &Arc<Arena>,
-    ) -> Result<(), Error> {
-        let devices: Vec<_> =
-            interfaces.iter().map(|interface| (&*interface.device, &*interface.queues)).collect();
+    /// Makes what redirects packets to the sockets, if anything does.
+    fn load(&mut self, interfaces: &[Interface], params: SetupParams) -> Result<(), Error> {
         if let Some(attach) = params.attach {
             let frags = params.sizes.multi_buffer();
             let load = |interface: &Interface| Redirect::load(&interface.link.name, attach, frags);
             self.redirects = interfaces.iter().map(load).collect::<Result<_, _>>()?;
         }
-        let mut params_of_devices = params.open_params(name);
-        if !self.redirects.is_empty() {
-            params_of_devices.af_xdp.program = XdpProgram::Redirects(self.redirects.clone());
-        }
-        let opened = open_devices(&devices, &params_of_devices, arena)?;
-        for (number, (interface, queues)) in interfaces.iter().zip(opened).enumerate() {
-            self.interfaces.push(OpenedInterface::of(interface, &queues, params));
-            for (at, OpenedDevice { device, pool, .. }) in queues.into_iter().enumerate() {
-                self.pools.push(pool.handle());
-                let threads = self.threads.len();
-                let (sides, ports) = &mut self.threads[at % threads];
-                sides.push(number);
-                ports.push(PollPort { pool, pages: params.sizes.pages, device });
-            }
-        }
         Ok(())
     }
+
+    fn open_params(&self, name: &str, params: SetupParams) -> OpenParams {
+        let mut params = params.open_params(name);
+        if !self.redirects.is_empty() {
+            params.af_xdp.program = XdpProgram::Redirects(self.redirects.clone());
+        }
+        params
+    }
+
+    /// The ports of a pair go to its thread, and what is told of sockets to the others of their interface.
+    fn take(&mut self, pair: usize, opened: Vec<Vec<OpenedDevice>>, sockets: &mut [Vec<SocketInfo>]) {
+        let threads = self.threads.len();
+        let (sides, ports) = &mut self.threads[pair % threads];
+        for (interface, queues) in opened.into_iter().enumerate() {
+            for OpenedDevice { device, pool, socket, .. } in queues {
+                self.pools.push(pool.handle());
+                sockets[interface].extend(socket);
+                sides.push(PortSide { pair, interface });
+                ports.push(PollPort { pool, pages: self.sizes.pages, device });
+            }
+        }
+    }
+}
+
+/// The queues of each interface in each pair. Each pair gets memory and a UMEM of its own: packets go nowhere
+/// else, and the kernel's tables for a socket are as large as its UMEM.
+fn pairs(interfaces: &[Interface]) -> Vec<Vec<Vec<u32>>> {
+    let fewest = interfaces.iter().map(|interface| interface.queues.len()).min().unwrap_or(0);
+    let of =
+        |interface: &Interface, pair| interface.queues.iter().copied().skip(pair).step_by(fewest).collect();
+    (0..fewest).map(|pair| interfaces.iter().map(|interface| of(interface, pair)).collect()).collect()
 }
 
 impl SetupParams {
@@ -154,8 +181,7 @@ fn no_memory(error: &Error, huge: Option<u64>) -> String {
 }
 
 impl OpenedInterface {
-    fn of(interface: &Interface, opened: &[OpenedDevice], params: SetupParams) -> Self {
-        let sockets: Vec<_> = opened.iter().filter_map(|queue| queue.socket.as_ref()).collect();
+    fn of(interface: &Interface, sockets: &[SocketInfo], params: SetupParams) -> Self {
         let first = sockets.first();
         let tx_mode_reason = || sockets.iter().find_map(|socket| socket.tx_mode_reason.clone());
         Self {
@@ -165,7 +191,7 @@ impl OpenedInterface {
             attach_reason: first.and_then(|socket| socket.attach_reason.clone()),
             program_id: first.and_then(|socket| socket.program_id),
             zero_copy: first.map(|_| sockets.iter().all(|socket| socket.zero_copy)),
-            tx_mode: params.tx_mode.map(|_| tx_mode(&sockets)),
+            tx_mode: params.tx_mode.map(|_| tx_mode(sockets)),
             tx_mode_reason: params.tx_mode.and_then(|_| tx_mode_reason()),
             mtu: interface.link.mtu,
             queues: interface.queues.clone(),
@@ -201,7 +227,7 @@ fn place(attach: Attach) -> &'static str {
 }
 
 /// How these send.
-fn tx_mode(sockets: &[&SocketInfo]) -> &'static str {
+fn tx_mode(sockets: &[SocketInfo]) -> &'static str {
     let by_batch = sockets.iter().filter(|socket| socket.tx_mode == TxMode::BpfBatch).count();
     match by_batch {
         0 => "ring",
@@ -282,15 +308,32 @@ mod tests {
     }
 
     #[test]
+    fn queues_are_dealt_out_to_pairs() {
+        let link = Netlink::open().unwrap().link("lo").unwrap();
+        let with = |queues: &[u32]| Interface {
+            device: "memory:nic".into(),
+            link: link.clone(),
+            queues: queues.to_vec(),
+            queues_of: 8,
+            hardware_ring: 0,
+        };
+        assert_eq!(pairs(&[with(&[3, 1])]), [[[3]], [[1]]], "of one interface each is one");
+        assert_eq!(
+            pairs(&[with(&[0, 1, 2, 3, 4]), with(&[6, 7])]),
+            [[vec![0, 2, 4], vec![6]], [vec![1, 3], vec![7]]]
+        );
+    }
+
+    #[test]
     fn a_device_without_sockets_has_neither_copy_nor_zero_copy() {
         let link = Netlink::open().unwrap().link("lo").unwrap();
         let device = "memory:nic".to_owned();
         let interface = Interface { device, link, queues: vec![0], queues_of: 4, hardware_ring: 0 };
         let sizes = SocketSizes::of_mtu(1500);
-        let params = SetupParams { sizes, attach: None, tx_mode: None, busy_poll: None };
+        let params = SetupParams { sizes, attach: None, tx_mode: None, busy_poll: None, threads: None };
         let arena = Arena::new(sizes.arena("test", 1)).unwrap();
         let queue = open_device(&interface.device, &params.open_params("test"), &arena).unwrap();
-        let opened = OpenedInterface::of(&interface, &[queue], params);
+        let opened = OpenedInterface::of(&interface, queue.socket.as_slice(), params);
         assert_eq!(opened.zero_copy, None);
         let shown = opened.to_string();
         assert!(shown.starts_with("lo: no XDP program, queue 0 (1 of 4), MTU "), "{shown}");

@@ -109,16 +109,17 @@ impl TrafficResult {
         let spent = self.now.cycles.since(&self.warm.cycles);
         let burst = (spent.rx_bursts > 0).then(|| spent.rx_packets as f64 / spent.rx_bursts as f64);
         let packets = spent.rx_packets.max(spent.tx_packets);
+        let each = |ticks: u64, packets: u64| if packets == 0 { 0.0 } else { ticks as f64 / packets as f64 };
+        let make = each(self.now.make_ticks, self.sum(|at| at.nic.tx_packets));
         let parts = [
-            ("make", self.now.make_ticks),
             ("receive", spent.receive_ticks),
             ("handler", spent.handler_ticks),
             ("transmit", spent.transmit_ticks),
             ("return", spent.return_ticks),
             ("calls", spent.call_ticks),
         ];
-        let each = |ticks: u64| if packets == 0 { 0.0 } else { ticks as f64 / packets as f64 };
-        let parts = parts.map(|(key, ticks)| (key, each(ticks)));
+        let parts = parts.map(|(key, ticks)| (key, each(ticks, packets)));
+        let parts: Vec<_> = [("make", make)].into_iter().chain(parts).collect();
         let total: f64 = parts.iter().map(|(_, cycles)| cycles).sum();
         let cycles = parts.iter().map(|(key, cycles)| (key.to_string(), Value::from(*cycles)));
         let mut cycles: Map<_, _> = cycles.collect();

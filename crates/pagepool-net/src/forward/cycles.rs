@@ -2,10 +2,10 @@
 //!
 //! How    one time stamp at each border of two parts, which ends the one and begins the other. The time of a
 //!        device's system calls, as it reports, is subtracted from the part that made them. A part that moved
-//!        nothing is idling.
-//!        A port's device is asked for its calls where the loop asked it for packets, and no other device is.
-//! Sample one round in about so many is measured whole, at distances that vary, so that nothing which repeats
-//!        is met always or never. All figures are of measured rounds, so their ratios hold.
+//!        nothing is idling. Only the device that the loop asked for packets is asked for its calls.
+//! Sample of the rounds in which packets move one in about so many is measured whole, at distances that vary,
+//!        so that nothing which repeats is met always or never. From when one is due, idle rounds are
+//!        measured, too. All figures are of measured rounds, so their ratios hold.
 //! Cost   off, and in rounds that are not measured: a predicted branch at each border. In others: a stamp and
 //!        a question to the device at each border: some 4 cycles a packet in full bursts of 64, which are in
 //!        the figures.
@@ -53,7 +53,7 @@ pub(super) enum LoopPart {
 pub(super) struct Meter {
     /// One round in about so many is measured; 0: none.
     every: u32,
-    /// Rounds until the next one that is.
+    /// Rounds in which packets move until the next one that is.
     left: u32,
     /// Where the distances come from.
     random: u32,
@@ -80,18 +80,28 @@ impl Meter {
 
     fn choose(&mut self, ports: &mut [Port], asked: &[usize]) {
         self.on = self.left == 0;
-        if !self.on {
-            self.left -= 1;
-            return;
+        if self.on {
+            for &at in asked {
+                ports[at].new_calls();
+            }
+            self.mark = ticks();
         }
+    }
+
+    /// A round ends, in which so many packets moved.
+    #[inline(always)]
+    pub(super) fn end(&mut self, moved: usize) {
+        if self.every > 0 && moved > 0 {
+            self.left = if self.on { self.distance() } else { self.left - 1 };
+        }
+    }
+
+    /// On average one less than `every`.
+    fn distance(&mut self) -> u32 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
         self.random ^= self.random << 5;
-        self.left = self.random % (2 * self.every - 1); // on average one less than `every`
-        for &at in asked {
-            ports[at].new_calls();
-        }
-        self.mark = ticks();
+        self.random % (2 * self.every - 1)
     }
 
     /// Whether this round is measured.
