@@ -1,5 +1,5 @@
-//! The BPF programs that the kernel runs for us: one redirects packets to sockets, one sends many of them by
-//! one call.
+//! The BPF programs that the kernel runs for us: one redirects packets to sockets, one passes them all, one
+//! sends many of them by one call.
 //!
 //! ```text
 //! redirect:
