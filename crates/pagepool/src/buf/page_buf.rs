@@ -418,11 +418,15 @@ fn drop_here(pool: PoolPtr, owner: OwnerProof, bits: HandleBits) {
 #[cold] // beside the owner's fast path, whose instructions come first
 #[inline(never)]
 fn drop_elsewhere(pool: PoolPtr, bits: HandleBits) {
-    if bits.is_whole()
-        && let Some(lane) = pool.plain_lane()
-        && lane.push_in_run(Message::of_page(bits.whole_page()))
-    {
-        return pool.after_push(lane, lane.after_free_push());
+    if let Some(lane) = pool.plain_lane() {
+        let pushed = if bits.is_whole() {
+            lane.push_in_run(Message::of_page(bits.whole_page()))
+        } else {
+            bits.frag_bits().is_frag() && lane.push_frag_in_run(bits.head(pool.geometry.head_mask))
+        };
+        if pushed {
+            return pool.after_push(lane, lane.after_free_push());
+        }
     }
     drop_rare_elsewhere(pool, bits);
 }

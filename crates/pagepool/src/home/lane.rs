@@ -345,8 +345,9 @@ impl Lane {
         self.push_frag_in_run(page) || self.next_run() && self.push_frag_in_run(page)
     }
 
+    /// As [`push_frag`](Self::push_frag), where the next slot is known to be free.
     #[inline(always)]
-    fn push_frag_in_run(&self, page: PageIdx) -> bool {
+    pub(crate) fn push_frag_in_run(&self, page: PageIdx) -> bool {
         let end = &self.producer;
         if end.next.load(Ordering::Relaxed) == end.until.load(Ordering::Relaxed) {
             return false;
@@ -373,6 +374,25 @@ impl Lane {
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.peek().is_none()
+    }
+
+    /// Takes the oldest messages if they are of fragments, as many as are of one page: the page, and how many
+    /// there were. For the owner.
+    #[inline(always)]
+    pub(crate) fn take_frags(&self) -> Option<(PageIdx, u32)> {
+        #[cfg(loom)]
+        self.consumer.watch.touch();
+        let (end, slots) = (&self.consumer, self.consumer.slots);
+        let start = end.at.load(Ordering::Relaxed);
+        let first = slots.message(start).filter(|message| message.is_frag())?;
+        let mut n = 1;
+        while n <= slots.mask && slots.message(start.wrapping_add(n)) == Some(first) {
+            n += 1;
+        }
+        #[cfg(loom)]
+        (0..n).for_each(|at| slots.at(start.wrapping_add(at)).watch.touch());
+        end.at.store(start.wrapping_add(n), Ordering::Release); // pairs with find_free()
+        Some((first.page(), n as u32))
     }
 
     /// Counts pages that the owner took out.

@@ -19,7 +19,7 @@ use crate::buf::page_buf::PageBuf;
 use crate::home::frag::BIAS;
 use crate::home::lane::{Lane, STARVED, raise_all};
 use crate::home::lane_list::LaneSet;
-use crate::home::message::{Message, MessageQueue};
+use crate::home::message::MessageQueue;
 use crate::home::stats::Counter;
 use crate::mem::page::{EMERGENCY, NodeId, PageIdx};
 use crate::pool::bound::Bound;
@@ -433,11 +433,9 @@ impl Bound {
         for at in pool.own.cut_turns.take(listed) {
             let lane = &pool.lanes.all()[at];
             // Whole pages stay for the next refill: the cache may have no room for them.
-            while lane.peek().is_some_and(Message::is_frag) {
+            while let Some((page, frags)) = lane.take_frags() {
                 busy.insert(at);
-                if let Some(message) = lane.pop() {
-                    pool.frag_here(self.owner(), message.page(), true);
-                }
+                pool.frags_here(self.owner(), page, frags, true);
             }
             pool.lanes.unlist_if_over(at);
         }

@@ -19,7 +19,13 @@ impl PoolPtr {
     /// `to_ring`.
     #[inline]
     pub(crate) fn frag_here(self, owner: OwnerProof, page: PageIdx, to_ring: bool) {
-        if self.frag_counted(owner, page, 1) {
+        self.frags_here(owner, page, 1, to_ring);
+    }
+
+    /// As [`frag_here`](Self::frag_here), for so many fragments of the page.
+    #[inline(always)]
+    pub(crate) fn frags_here(self, owner: OwnerProof, page: PageIdx, n: u32, to_ring: bool) {
+        if self.frag_counted(owner, page, n) {
             self.split_page_home(owner, page, to_ring);
         }
     }
