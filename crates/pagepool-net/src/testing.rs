@@ -6,7 +6,7 @@ mod conformance;
 mod rig;
 
 pub use crate::device::FarEnd;
-pub use conformance::device;
+pub use conformance::{device, slow_device};
 pub use rig::{Allowed, Rig};
 
 /// Reads any bytes as the kernel's answers over netlink, of every kind, and gives how many messages there

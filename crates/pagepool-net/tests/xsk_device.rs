@@ -85,6 +85,9 @@ fn suite_over(backing: Backing, tx_mode: TxMode, name: &str, mtu: usize, attach:
     if let Some(why) = veth::missing() {
         return println!("SKIP {name}: {why}");
     }
+    if let Some(why) = veth::no_multi_buffer().filter(|_| umem.multi_buffer) {
+        return println!("SKIP {name}: {why}");
+    }
     if let Err(why) = arena(backing) {
         return println!("SKIP {name}: {why}");
     }

@@ -239,12 +239,15 @@ fn what_cannot_be_had_is_refused_or_left_alone_as_was_asked() {
     let veth = Veth::new(1, MTU);
     let several = UmemParams { multi_buffer: true, ..Default::default() };
     let refused = |near: Result<Near, Error>| near.map(drop).unwrap_err().to_string();
-    let error = refused(open(&veth, TxMode::BpfBatch, several.clone()));
-    assert!(error.contains("tx_mode is bpf-batch, but must be ring or auto"), "{error}");
-    let near = open(&veth, TxMode::Auto, several).expect("a free queue");
-    let why = Some("packets may have several buffers".into());
-    assert_eq!(near.device.tx_mode(), (TxMode::Ring, why));
-    drop(near);
+    if let Some(why) = veth::no_multi_buffer() {
+        println!("SKIP refused programs, of several buffers: {why}");
+    } else {
+        let error = refused(open(&veth, TxMode::BpfBatch, several.clone()));
+        assert!(error.contains("tx_mode is bpf-batch, but must be ring or auto"), "{error}");
+        let near = open(&veth, TxMode::Auto, several).expect("a free queue");
+        let why = Some("packets may have several buffers".into());
+        assert_eq!(near.device.tx_mode(), (TxMode::Ring, why));
+    }
     let refused = |capabilities: &[u32]| {
         let opened = || {
             let arena =

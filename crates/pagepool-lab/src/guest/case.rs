@@ -49,7 +49,7 @@ impl Case {
 
     /// The test binary of `pagepool` or `pagepool-net` that the commands run, if they do: `net_test NAME`.
     pub fn test_binary(&self) -> Option<&'static str> {
-        self.script.strip_prefix("net_test ")?.split_whitespace().next()
+        self.script.split_once("net_test ")?.1.split_whitespace().next()
     }
 }
 

@@ -41,5 +41,202 @@ const fn demo(guest: &'static str) -> Case {
     Case { expected: &["PASS", "every byte of TCP checked"], ..Case::new(guest, "demo", DEMO) }
 }
 
+/// A test binary of the workspace.
+const fn test(guest: &'static str, name: &'static str, script: &'static str) -> Case {
+    Case { expected: &["test result: ok"], seconds: 200, ..Case::new(guest, name, script) }
+}
+
+/// eth0 receives 2,000 frames without a copy.
+const DROP: &str = "up eth0 eth1
+    start drop $P drop eth0 --mode zerocopy --verify --stats-every 0 $OPTIONS
+    send eth1 2000
+    stop drop
+    exactly drop 'numbered frames, intact' 2000";
+
+const DROP_HALF_PAGES: &str = "OPTIONS='--frame-size 2048'; . /cases/drop";
+const DROP_UNALIGNED: &str = "OPTIONS=--unaligned; . /cases/drop";
+const DROP_BUSY_POLL: &str = "OPTIONS=--busy-poll; . /cases/drop";
+
+const GEN: &str = "up eth0 eth1
+    start drop $P drop eth1 --mode copy --verify --stats-every 0
+    $P gen eth0 --mode zerocopy --rate 2000 --count 2000 --stats-every 0
+    status=$?
+    sleep 0.5
+    stop drop
+    [ $status -eq 0 ] || fail \"gen ended with $status\"
+    exactly drop 'numbered frames, intact' 2000";
+
+const ECHO: &str = "up eth0 eth1
+    start echo $P echo eth0 --mode zerocopy --stats-every 0
+    before=$(received eth1)
+    send eth1 2000
+    after=$(received eth1)
+    stop echo
+    [ $((after - before)) -ge 2000 ] || fail \"$((after - before)) frames came back\"";
+
+/// From eth1 through eth0 and eth2 to eth3; `$TO` is where they are addressed to.
+const FORWARD: &str = "up eth0 eth1 eth2 eth3
+    start drop $P drop eth3 --mode copy --verify --stats-every 0
+    start forward $P forward eth0 eth2 --mode zerocopy --stats-every 0
+    send eth1 2000 $TO
+    stop forward
+    stop drop
+    exactly drop 'numbered frames, intact' 2000";
+
+const FORWARD_UNICAST: &str = "ip link set eth3 promisc on
+    TO='--dst 02:00:00:00:00:09'; . /cases/forward";
+
+/// Closed and opened three times while frames come in.
+const CLOSE: &str = "up eth0 eth1
+    start gen $P gen eth1 --mode copy --rate 1000 --stats-every 0
+    for turn in 1 2 3; do
+        start drop $P drop eth0 --mode zerocopy --verify --stats-every 0
+        up eth0 # a card may take its link down for a new ring
+        sleep 1
+        stop drop
+        at_least drop 'numbered frames, intact' 100
+        exactly drop '  damaged' 0
+    done
+    stop gen";
+
+const KILL: &str = "up eth0 eth1
+    start gen $P gen eth1 --mode copy --rate 1000 --stats-every 0
+    start killed $P drop eth0 --mode zerocopy --stats-every 0
+    kill -9 $(cat /tmp/killed.pid)
+    wait $(cat /tmp/killed.pid)
+    start drop $P drop eth0 --mode zerocopy --verify --stats-every 0
+    up eth0
+    sleep 1
+    stop drop
+    stop gen
+    at_least drop 'numbered frames, intact' 100";
+
+const FLAP: &str = "up eth0 eth1
+    start drop $P drop eth0 --mode zerocopy --verify --stats-every 0
+    start gen $P gen eth1 --mode copy --rate 1000 --stats-every 0
+    ip link set eth0 down
+    sleep 0.5
+    up eth0
+    stop gen
+    send eth1 2000
+    stop drop
+    at_least drop 'packets received' 2000";
+
+/// Zero copy, or what `auto` falls back to, with the reason for either.
+const JUMBO: &str =
+    "ip link set eth0 mtu 9000 && ip link set eth1 mtu 9000 || skip 'the card has no MTU of 9000'
+    up eth0 eth1
+    start drop $P drop eth0 --verify --stats-every 0
+    send eth1 500 --size 9000
+    stop drop
+    ip link set eth0 mtu 1500
+    ip link set eth1 mtu 1500
+    exactly drop 'numbered frames, intact' 500";
+
+/// 1 MiB between two namespaces, with eth1 and eth3 in them.
+const TCP: &str = "up eth0 eth2
+    unshare -n sleep 100 & a=$!
+    unshare -n sleep 100 & b=$!
+    sleep 0.5
+    ip link set eth1 netns $a && ip link set eth3 netns $b || fail 'no namespaces'
+    in_a() { nsenter -t $a -n \"$@\"; }
+    in_b() { nsenter -t $b -n \"$@\"; }
+    in_a ip addr add 10.0.0.1/24 dev eth1; in_a ip link set eth1 up
+    in_b ip addr add 10.0.0.2/24 dev eth3; in_b ip link set eth3 up
+    start forward $P forward eth0 eth2 --mode zerocopy --stats-every 0
+    dd if=/dev/urandom of=/tmp/data bs=64k count=16 2>/dev/null
+    in_b sh -c 'sleep 30 | timeout 30 nc -l -p 5000 >/tmp/got' &
+    sleep 1
+    in_a ping -c 3 -W 3 10.0.0.2
+    pinged=$?
+    (cat /tmp/data; sleep 20) | in_a timeout 20 nc 10.0.0.2 5000 &
+    tries=0
+    while [ \"$(stat -c %s /tmp/got)\" -lt 1048576 ] && [ $tries -lt 180 ]; do
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+    in_a ip link set eth1 netns 1; in_b ip link set eth3 netns 1
+    stop forward
+    cmp /tmp/data /tmp/got && [ $pinged -eq 0 ] || fail \"$(stat -c %s /tmp/got) bytes came\"";
+
+const CONFORMANCE: &str = "up eth0 eth1
+    ip link set eth0 promisc on
+    ip link set eth1 promisc on
+    PAGEPOOL_CARDS=eth0,eth1 net_test cards
+    status=$?
+    ip link set eth0 promisc off
+    ip link set eth1 promisc off
+    exit $status";
+
+/// eth0 is a card of node 1: received on a CPU of its node, and on one of the other.
+const DROP_ON_NODES: &str = "up eth0 eth1
+    for cpu in 1 0; do
+        echo \"on CPU $cpu\"
+        start drop $P drop eth0 --mode zerocopy --cpus $cpu --verify --stats-every 0
+        RATE=4000 send eth1 8000
+        stop drop
+        exactly drop 'numbered frames, intact' 8000
+    done";
+
+const GEN_ON_NODES: &str = "up eth0 eth1
+    for cpu in 1 0; do
+        echo \"on CPU $cpu\"
+        $P gen eth0 --mode zerocopy --cpus $cpu --rate 4000 --count 8000 --stats-every 0 || fail gen
+    done";
+
+/// Scripts that other rows build on, by their names in `/cases`.
+pub(super) const PARTS: [(&str, &str); 2] = [("drop", DROP), ("forward", FORWARD)];
+
 /// Every case, by guest.
-pub const CASES: &[Case] = &[demo("5.10"), demo("6.1"), demo("6.12"), demo("7.3")];
+pub const CASES: &[Case] = &[
+    demo("5.10"),
+    demo("6.1"),
+    demo("6.12"),
+    demo("7.3"),
+    test("6.1", "tests/link", "net_test link"),
+    test("6.1", "tests/redirect", "net_test redirect"),
+    test("6.1", "tests/xsk", "net_test xsk"),
+    test("6.1", "tests/xsk_errors", "net_test xsk_errors"),
+    test("6.1", "tests/xsk_killed", "net_test xsk_killed"),
+    test("6.1", "tests/xsk_queues", "net_test xsk_queues"),
+    test("6.1", "tests/xsk_sending", "net_test xsk_sending"),
+    test("6.1", "tests/xsk_teardown", "net_test xsk_teardown"),
+    test("7.3", "tests/link", "net_test link"),
+    test("7.3", "tests/redirect", "net_test redirect"),
+    test("7.3", "tests/xsk_errors", "net_test xsk_errors"),
+    test("7.3", "tests/xsk_killed", "net_test xsk_killed"),
+    test("7.3", "tests/xsk_sending", "net_test xsk_sending"),
+    demo("nodes"),
+    Case::new("nodes", "drop", DROP_ON_NODES),
+    Case::new("nodes", "gen", GEN_ON_NODES),
+    Case::new("nodes", "bench numa", "$P bench numa --quick"),
+    test("nodes", "tests of nodes", "net_test nodes"),
+    test("virtio", "conformance", CONFORMANCE),
+    Case::new("virtio", "drop", DROP),
+    Case::new("virtio", "drop --frame-size 2048", DROP_HALF_PAGES),
+    Case::new("virtio", "drop --unaligned", DROP_UNALIGNED),
+    Case::new("virtio", "drop --busy-poll", DROP_BUSY_POLL),
+    Case::new("virtio", "gen", GEN),
+    Case::new("virtio", "echo", ECHO),
+    Case::new("virtio", "forward", FORWARD),
+    Case::new("virtio", "forward of unicast", FORWARD_UNICAST),
+    Case::new("virtio", "closed under traffic", CLOSE),
+    Case::new("virtio", "killed and opened again", KILL),
+    Case::new("virtio", "down and up", FLAP),
+    Case::new("virtio", "MTU 9000", JUMBO),
+    Case::new("virtio", "TCP through forward", TCP),
+    test("igb", "conformance", CONFORMANCE),
+    Case::new("igb", "drop", DROP),
+    Case::new("igb", "drop --frame-size 2048", DROP_HALF_PAGES),
+    Case::new("igb", "drop --unaligned", DROP_UNALIGNED),
+    Case::new("igb", "drop --busy-poll", DROP_BUSY_POLL),
+    Case::new("igb", "gen", GEN),
+    Case::new("igb", "echo", ECHO),
+    Case::new("igb", "forward", FORWARD),
+    Case::new("igb", "forward of unicast", FORWARD_UNICAST),
+    Case::new("igb", "closed under traffic", CLOSE),
+    Case::new("igb", "killed and opened again", KILL),
+    Case::new("igb", "down and up", FLAP),
+    Case::new("igb", "MTU 9000", JUMBO),
+    Case::new("igb", "TCP through forward", TCP),
+];

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::card::GuestCard;
 use super::case::{Case, CaseGuest, CaseResult, Verdict};
+use super::case_list::PARTS;
 use super::error::GuestError;
 use super::host_tools::HostTools;
 use super::kernel_image::KernelImage;
@@ -58,6 +59,8 @@ impl CaseRun {
         guest.nodes = self.guest.nodes;
         guest.iommu = self.guest.iommu;
         guest.modules = vec!["veth".into()];
+        // Each socket that closes waits for grace periods of RCU, which this shortens.
+        guest.append = "rcupdate.rcu_expedited=1".into();
         for card in self.guest.cards {
             guest.cards.push(GuestCard::new(card)?);
         }
@@ -69,6 +72,9 @@ impl CaseRun {
         }
         guest.texts.push(("cases/all".into(), include_str!("cases.sh").into()));
         guest.texts.push(("cases/prelude".into(), include_str!("prelude.sh").into()));
+        for (name, script) in PARTS {
+            guest.texts.push((format!("cases/{name}"), format!("{script}\n")));
+        }
         let mut seconds = BOOT_SECONDS;
         for (number, case) in self.cases.iter().enumerate() {
             guest.texts.push((format!("cases/{number}.sh"), format!("{}\n", case.script)));

@@ -47,11 +47,11 @@ figure() { sed -n "s/^ *$2  *\([0-9,]*\).*/\1/p" "/tmp/$1" | head -1 | tr -d ,; 
 exactly() { [ "$(figure "$1" "$2")" -eq "$3" ] || fail "$1: $2: $(figure "$1" "$2"), not $3"; }
 at_least() { [ "$(figure "$1" "$2")" -ge "$3" ] || fail "$1: $2: $(figure "$1" "$2"), not $3 or more"; }
 
-# send INTERFACE COUNT [OPTION...]: numbered frames in copy mode, 2000 a second.
+# send INTERFACE COUNT [OPTION...]: numbered frames in copy mode, $RATE a second.
 send() {
     interface=$1 count=$2
     shift 2
-    $P gen "$interface" --mode copy --rate 2000 --count "$count" --stats-every 0 "$@" >/tmp/send 2>&1 || { cat /tmp/send; fail 'gen'; }
+    $P gen "$interface" --mode copy --rate ${RATE:-2000} --count "$count" --stats-every 0 "$@" >/tmp/send 2>&1 || { cat /tmp/send; fail 'gen'; }
     exactly send 'packets sent' "$count"
     sleep 0.5
 }

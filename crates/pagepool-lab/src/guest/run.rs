@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::error::GuestError;
+use super::host_tools::in_path;
 use super::machine::{CHANNELS, Guest};
 
 /// How often QEMU is looked at.
@@ -112,7 +113,13 @@ impl Guest {
 
     fn start(&self, work: &Path) -> Result<Qemu, GuestError> {
         let qemu = &self.tools.qemu;
-        let child = Command::new(qemu)
+        let mut command = Command::new(qemu);
+        if let Some(setpriv) = in_path(Path::new("setpriv")) {
+            // So that no guest goes on without the process that reads it, however that ends.
+            command = Command::new(setpriv);
+            command.args(["--pdeathsig", "KILL", "--"]).arg(qemu);
+        }
+        let child = command
             .args(self.arguments(work))
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -45,6 +45,15 @@ pub fn missing() -> Option<String> {
     Namespace::new("trial").err().map(|error| error.to_string())
 }
 
+/// Why AF_XDP has no packets of several buffers here.
+pub fn no_multi_buffer() -> Option<String> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux says what it is");
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    let version = (numbers.next().expect("a major version"), numbers.next().expect("a minor version"));
+    let why = || format!("packets of several buffers require Linux 6.6; this is {}", release.trim());
+    (version < (6, 6)).then(why)
+}
+
 /// The CPUs that this thread may run on.
 pub fn cpus() -> Vec<usize> {
     // SAFETY: zeroes are a set.

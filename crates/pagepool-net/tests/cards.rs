@@ -1,0 +1,93 @@
+//! The conformance suite over two network cards on one wire, of which the first moves packets without a copy.
+//! `PAGEPOOL_CARDS=eth0,eth1` names them; both are up and promiscuous, and belong to nobody else. With
+//! `PAGEPOOL_CARDS=eth0,eth1,copy` the kernel copies. The guests of `pagepool-lab` have such cards.
+//!
+//! The suite is trimmed: a card moves packets when it comes to it, which is what `refusals` allows. Then no
+//! scenario asks for exact numbers at once.
+
+use std::time::Duration;
+
+use pagepool::{Arena, ArenaParams, PoolParams};
+use pagepool_lab::FrameSocket;
+use pagepool_net::testing::{self, Allowed, FarEnd, Rig};
+use pagepool_net::{AfXdpParams, Attach, OpenParams, UmemParams, XdpProgram, XskMode, open_device};
+
+/// A raw socket on the card at the other end.
+#[derive(Debug)]
+struct FarCard(FrameSocket);
+
+impl FarEnd for FarCard {
+    fn send(&mut self, packet: &[u8]) -> bool {
+        self.0.send(packet).unwrap_or(false)
+    }
+
+    fn receive(&mut self, packet: &mut Vec<u8>) -> bool {
+        packet.resize(1 << 16, 0);
+        let ready = self.0.wait(Duration::from_millis(20));
+        let got = if ready { self.0.receive(packet).unwrap_or(None) } else { None };
+        packet.truncate(got.unwrap_or(0));
+        got.is_some()
+    }
+
+    fn settle(&mut self) {
+        std::thread::sleep(Duration::from_millis(5)); // an interrupt, and the driver's poll
+    }
+
+    fn longest(&self) -> usize {
+        1514
+    }
+}
+
+fn rig(near: &str, far: &str, mode: XskMode, chunk_size: u32) -> Rig {
+    let provider = Arena::new(ArenaParams { max_bytes: 4 << 20, commit_all: true, ..Default::default() });
+    let provider = provider.expect("4 MiB");
+    let umem = UmemParams { mode, chunk_size, ..Default::default() };
+    let af_xdp = AfXdpParams {
+        umem,
+        program: XdpProgram::Attach(Attach::Native),
+        busy_limit: Duration::from_secs(20),
+        ..Default::default()
+    };
+    let pool = PoolParams {
+        headroom: 256,
+        max_len: chunk_size as usize - 256,
+        tailroom: 0,
+        wakeup: true,
+        ..Default::default()
+    };
+    let params = OpenParams { rx_ring: 64, tx_ring: 64, pool, af_xdp, ..Default::default() };
+    let opened = open_device(&format!("af_xdp:{near}"), &params, &provider);
+    let opened = opened.unwrap_or_else(|error| panic!("{near}: {error}"));
+    Rig {
+        device: opened.device,
+        far: Box::new(FarCard(FrameSocket::open_here(far).expect("it is there"))),
+        pool: opened.pool.bind(),
+        provider,
+        allowed: Allowed { refusals: true, ..Allowed::default() },
+        frags: 4096 / chunk_size as usize,
+        verify: Box::new(|| {}),
+    }
+}
+
+fn suite(name: &str, chunk_size: u32) {
+    let Ok(cards) = std::env::var("PAGEPOOL_CARDS") else {
+        return println!("SKIP {name}: it requires two cards on one wire, PAGEPOOL_CARDS=eth0,eth1");
+    };
+    let words: Vec<&str> = cards.split(',').collect();
+    let (near, far, mode) = match words[..] {
+        [near, far] => (near, far, XskMode::ZeroCopy),
+        [near, far, "copy"] => (near, far, XskMode::Copy),
+        _ => panic!("PAGEPOOL_CARDS={cards}, but must be eth0,eth1 or eth0,eth1,copy"),
+    };
+    testing::slow_device(|| rig(near, far, mode, chunk_size));
+}
+
+#[test]
+fn whole_pages() {
+    suite("whole_pages", 4096);
+}
+
+#[test]
+fn half_pages() {
+    suite("half_pages", 2048);
+}
