@@ -60,7 +60,7 @@ impl PoolPtr {
 
     /// Into the cache, or the ring if that is full, or out of the pool. Asks again who the owner is: a sync
     /// is foreign code, and may have unbound or ended the pool.
-    #[inline]
+    #[inline(never)] // so that whoever ends with it needs no stack frame
     pub(crate) fn cache_or_ring(self, page: PageIdx) {
         let Some(owner) = self.owner_here() else { return self.send_page(page) };
         if self.own.cache.push(owner, page) {
