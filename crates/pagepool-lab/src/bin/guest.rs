@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pagepool_lab::guest::{
     CASE_GUESTS, CASES, Case, CaseResult, CaseRun, CaseTable, Guest, GuestCard, GuestError, HostTools, Iommu,
@@ -153,6 +153,7 @@ fn file(value: &str) -> Result<(PathBuf, String), GuestError> {
 struct CaseOptions {
     only: Option<String>,
     table: Option<PathBuf>,
+    within: Option<Duration>,
     programs: Programs,
 }
 
@@ -163,9 +164,15 @@ impl CaseOptions {
             match pair {
                 [name, value] if name == "--only" => options.only = Some(value.clone()),
                 [name, value] if name == "--table" => options.table = Some(value.into()),
+                [name, value] if name == "--within" => {
+                    options.within = Some(Duration::from_secs(number(name, value)?.into()));
+                }
                 [name, value] if name == "--pagepool" => options.programs.pagepool = value.into(),
                 other => {
-                    let text = format!("`{}`: cases takes --only, --table and --pagepool", other.join(" "));
+                    let text = format!(
+                        "`{}`: cases takes --only, --table, --within and --pagepool",
+                        other.join(" ")
+                    );
                     return Err(GuestError::Failed(text));
                 }
             }
@@ -182,6 +189,7 @@ impl CaseOptions {
 /// Runs the cases, and ends with 1 if one fails that is not a known fault.
 fn cases(words: &[String]) -> Result<u8, GuestError> {
     let mut options = CaseOptions::read(words)?;
+    let begun = Instant::now();
     let tools = HostTools::find()?;
     build(&mut options)?;
     let mut results = Vec::new();
@@ -189,7 +197,11 @@ fn cases(words: &[String]) -> Result<u8, GuestError> {
         let of_guest = CASES.iter().filter(|case| case.guest == guest.name && options.wants(case));
         let of_guest: Vec<Case> = of_guest.copied().collect();
         if !of_guest.is_empty() {
-            let run = CaseRun::new(*guest, of_guest).run(&tools, &options.programs);
+            let mut run = CaseRun::new(*guest, of_guest);
+            if let Some(time) = options.within {
+                run = run.within(time.saturating_sub(begun.elapsed()));
+            }
+            let run = run.run(&tools, &options.programs);
             run.iter().for_each(print);
             results.extend(run);
         }

@@ -187,6 +187,9 @@ const GEN_ON_NODES: &str = "up eth0 eth1
 /// Scripts that other rows build on, by their names in `/cases`.
 pub(super) const PARTS: [(&str, &str); 2] = [("drop", DROP), ("forward", FORWARD)];
 
+/// With whole pages all of the suite holds.
+const HALF_PAGES_ON_IGB: &str = "of half_pages, packets of more than 1,024 bytes do not arrive as they were";
+
 /// Every case, by guest.
 pub const CASES: &[Case] = &[
     demo("5.10"),
@@ -225,7 +228,7 @@ pub const CASES: &[Case] = &[
     Case::new("virtio", "down and up", FLAP),
     Case::new("virtio", "MTU 9000", JUMBO),
     Case::new("virtio", "TCP through forward", TCP),
-    test("igb", "conformance", CONFORMANCE),
+    Case { known_fault: Some(HALF_PAGES_ON_IGB), ..test("igb", "conformance", CONFORMANCE) },
     Case::new("igb", "drop", DROP),
     Case::new("igb", "drop --frame-size 2048", DROP_HALF_PAGES),
     Case::new("igb", "drop --unaligned", DROP_UNALIGNED),

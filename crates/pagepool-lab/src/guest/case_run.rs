@@ -16,6 +16,9 @@ use super::run::GuestEnd;
 /// What boots and ends around the cases.
 const BOOT_SECONDS: u64 = 90;
 
+/// Why a case was skipped that `within` left out.
+const NO_TIME: &str = "there was no time left";
+
 /// What cases run, as files of this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
@@ -30,17 +33,26 @@ pub struct Programs {
 pub struct CaseRun {
     guest: CaseGuest,
     cases: Vec<Case>,
+    within: Option<Duration>,
 }
 
 impl CaseRun {
     /// The cases of a guest.
     pub fn new(guest: CaseGuest, cases: Vec<Case>) -> Self {
-        Self { guest, cases }
+        Self { guest, cases, within: None }
+    }
+
+    /// Ends the guest after this time at the latest; cases that did not end by then are skipped.
+    pub fn within(self, time: Duration) -> Self {
+        Self { within: Some(time), ..self }
     }
 
     /// Boots the guest and runs its cases. Where this machine lacks something, all of them are skipped.
     pub fn run(&self, tools: &HostTools, programs: &Programs) -> Vec<CaseResult> {
         let mut output = Vec::new();
+        if self.within.is_some_and(|time| time.as_secs() < BOOT_SECONDS) {
+            return self.results("", Err(GuestError::Missing(NO_TIME.into())));
+        }
         let end = self.prepared(tools, programs).and_then(|guest| {
             let command = ["sh".to_owned(), "/cases/all".to_owned()];
             guest.run(&command, &mut output, &mut std::io::sink())
@@ -82,6 +94,7 @@ impl CaseRun {
             seconds += u64::from(case.seconds);
         }
         guest.timeout = Duration::from_secs(seconds);
+        guest.timeout = self.within.map_or(guest.timeout, |time| time.min(guest.timeout));
         Ok(guest)
     }
 
@@ -103,6 +116,7 @@ impl CaseRun {
         let why = match end {
             Err(GuestError::Missing(reason)) => Verdict::Skipped(reason),
             Err(error) => Verdict::Failed(error.to_string()),
+            Ok(end) if end.late && self.within.is_some() => Verdict::Skipped(NO_TIME.into()),
             Ok(end) => {
                 Verdict::Failed(format!("the guest ended before; its console:\n{}", tail(&end.console)))
             }
@@ -169,5 +183,15 @@ mod tests {
         assert_eq!(verdicts[3..5], [Verdict::KnownFault("because"), Verdict::Skipped("why".into())]);
         assert_eq!(verdicts[5], Verdict::Failed("it was ended after 60 s".into()));
         assert!(matches!(&verdicts[6], Verdict::Failed(text) if text.contains("last words")));
+    }
+
+    #[test]
+    fn cases_that_the_time_left_out_are_skipped_and_others_judged() {
+        let run = CaseRun::new(GUEST, vec![Case::new("g", "ended", ""), Case::new("g", "not ended", "")]);
+        let end = GuestEnd { status: None, late: true, console: "".into(), took: Duration::ZERO };
+        let results =
+            run.within(Duration::from_secs(100)).results("@@begin 0\n@@end 0 1 3\n@@begin 1", Ok(end));
+        assert_eq!(results[0].verdict, Verdict::Failed("status 1".into()));
+        assert_eq!(results[1].verdict, Verdict::Skipped(NO_TIME.into()));
     }
 }
