@@ -19,7 +19,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use pagepool_lab::{TwoHosts, TwoHostsParams};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const KILLS: usize = 100;
 /// After so many a run is left alone.
@@ -287,10 +287,12 @@ fn nothing_is_left_of_a_hundred_runs_that_are_killed() {
         running[which] += usize::from(owned.links() == run.links);
         with_children += usize::from(!owned.children.is_empty());
         if number % BATCH == BATCH - 1 {
-            for next in [undisturbed(), undisturbed_between(&hosts)] {
+            // Nobody sends between the hosts, and that is all that is wrong there.
+            let idle = json!(["no packet was received: nothing is proven"]);
+            for (next, failures) in [(undisturbed(), json!([])), (undisturbed_between(&hosts), idle)] {
                 let document: Value = serde_json::from_slice(&next.stdout).unwrap_or_default();
                 let said = String::from_utf8_lossy(&next.stderr);
-                assert_eq!(document["ok"], true, "after {} kills: {document} {said}", number + 1);
+                assert_eq!(document["failures"], failures, "after {} kills: {document} {said}", number + 1);
             }
         }
     }
