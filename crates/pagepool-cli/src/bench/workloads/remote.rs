@@ -75,30 +75,30 @@ fn roomy() -> PoolParams {
 }
 
 /// A buffer of a burst: with one packet.
-pub trait BurstBuf: Send + 'static {
-    fn packet(&self) -> Option<&[u8]>;
-    fn packet_mut(&mut self) -> Option<&mut [u8]>;
+pub trait BurstBuf: Sized + Send + 'static {
+    fn packets(burst: &[Self]) -> impl Iterator<Item = Option<&[u8]>>;
+    fn packets_mut(burst: &mut [Self]) -> impl Iterator<Item = Option<&mut [u8]>>;
 }
 
 impl BurstBuf for PageBuf {
     #[inline(always)]
-    fn packet(&self) -> Option<&[u8]> {
-        self.packet()
+    fn packets(burst: &[Self]) -> impl Iterator<Item = Option<&[u8]>> {
+        pagepool::packets(burst)
     }
     #[inline(always)]
-    fn packet_mut(&mut self) -> Option<&mut [u8]> {
-        self.packet_mut()
+    fn packets_mut(burst: &mut [Self]) -> impl Iterator<Item = Option<&mut [u8]>> {
+        pagepool::packets_mut(burst)
     }
 }
 
 impl BurstBuf for PackedBuf {
     #[inline(always)]
-    fn packet(&self) -> Option<&[u8]> {
-        self.packet()
+    fn packets(burst: &[Self]) -> impl Iterator<Item = Option<&[u8]>> {
+        Self::packets(burst)
     }
     #[inline(always)]
-    fn packet_mut(&mut self) -> Option<&mut [u8]> {
-        self.packet_mut()
+    fn packets_mut(burst: &mut [Self]) -> impl Iterator<Item = Option<&mut [u8]>> {
+        Self::packets_mut(burst)
     }
 }
 
@@ -193,12 +193,12 @@ pub fn relay<const TOUCH: bool, B: BurstBuf>(
     let fill = move |burst: &mut Vec<B>| {
         allocate(&pool, burst);
         if TOUCH {
-            burst.iter_mut().zip(0..).for_each(|(buf, at)| touch::write(buf.packet_mut(), at));
+            B::packets_mut(burst).zip(0..).for_each(|(packet, at)| touch::write(packet, at));
         }
     };
     let empty = move |burst: &mut Vec<B>| {
         if TOUCH {
-            black_box(burst.iter().map(|buf| touch::read(buf.packet())).fold(0, u64::wrapping_add));
+            black_box(B::packets(burst).map(touch::read).fold(0, u64::wrapping_add));
         }
         free(burst);
     };
