@@ -8,6 +8,7 @@
 //! * [`TcpTransfer`]: a transfer between the TCP of two namespaces, every byte checked.
 //! * [`FrameSocket`] and [`FrameGenerator`]: raw frames, one by one, or as many as the kernel can make.
 //! * [`NumberedFrames`] and [`Tally`]: frames that carry a number and a checksum, and what arrived of them.
+//! * [`TempFolder`]: a folder for files that nobody wants afterwards.
 //! * [`guest`]: Linux guests under QEMU, for other kernels, cards and memory nodes than this machine has.
 //! * [`link`]: the netlink and ethtool clients of `pagepool-net`, whose types appear here.
 //!
@@ -35,6 +36,7 @@ mod skip;
 mod steering;
 mod sys;
 mod tcp;
+mod temp_folder;
 mod two_hosts;
 
 pub use frame_generator::{FrameGenerator, GeneratorMode, GeneratorParams, GeneratorReport};
@@ -44,4 +46,5 @@ pub use numbered::{Arrival, NumberedFrames, Tally};
 pub use pagepool_net::link;
 pub use skip::or_skip;
 pub use tcp::{TcpParams, TcpReport, TcpTransfer};
+pub use temp_folder::TempFolder;
 pub use two_hosts::{Host, NearNamespace, TwoHosts, TwoHostsParams};

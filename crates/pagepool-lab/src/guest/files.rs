@@ -5,9 +5,10 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use super::error::GuestError;
+use crate::temp_folder::TempFolder;
 
 /// Programs with more bytes than this lose their debug information on the way, if `strip` is here: a guest
 /// holds its files in memory, and a test program has ten times as much of it as code.
@@ -62,9 +63,9 @@ impl GuestFiles {
             self.plain(guest, fs::read(host).map_err(failed)?);
             return Ok(());
         }
-        let bytes = if about.len() > STRIPPED_FROM { stripped(host) } else { None };
-        let bytes = bytes.map_or_else(|| fs::read(host).map_err(failed), Ok)?;
-        self.program(guest, bytes);
+        let large = about.len() > STRIPPED_FROM;
+        let bytes = if large { without_debug(host, "strip") } else { fs::read(host) };
+        self.program(guest, bytes.map_err(failed)?);
         for library in libraries(host) {
             if !self.entries.contains_key(library.trim_matches('/')) {
                 let bytes = fs::read(&library);
@@ -101,10 +102,15 @@ fn padding(length: usize) -> usize {
     length.wrapping_neg() % 4
 }
 
-fn stripped(program: &Path) -> Option<Vec<u8>> {
-    let output = Command::new("strip").args(["--strip-debug", "-o", "/dev/stdout"]).arg(program).output();
-    let output = output.ok().filter(|output| output.status.success())?;
-    output.stdout.starts_with(b"\x7fELF").then_some(output.stdout)
+/// A program without its debug information; as it is if `strip` is not here or cannot do it. What comes out
+/// goes through a file: `strip` removes the path that it is told to write to, whatever that is.
+fn without_debug(program: &Path, strip: &str) -> std::io::Result<Vec<u8>> {
+    let folder = TempFolder::new("guest-strip")?;
+    let output = folder.path().join("program");
+    let mut command = Command::new(strip);
+    command.arg("--strip-debug").arg("-o").arg(&output).arg(program);
+    let stripped = command.stdin(Stdio::null()).output().is_ok_and(|ended| ended.status.success());
+    fs::read(if stripped { &output } else { program })
 }
 
 /// The paths that `ldd` names; none for a static program or a script.
@@ -119,6 +125,40 @@ fn libraries(program: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// This test program, which has debug information, its bytes, and the devices that no tool may touch.
+    fn before() -> (std::path::PathBuf, Vec<u8>, Vec<bool>) {
+        let program = std::env::current_exe().expect("it runs");
+        let bytes = fs::read(&program).expect("it is there");
+        (program, bytes, devices())
+    }
+
+    fn devices() -> Vec<bool> {
+        let there = |name: &str| fs::symlink_metadata(Path::new("/dev").join(name)).is_ok();
+        ["null", "fd", "stdin", "stdout", "stderr"].map(there).to_vec()
+    }
+
+    #[test]
+    fn a_program_loses_its_debug_information_and_nothing_else_changes() {
+        let (program, bytes, devices_before) = before();
+        if Command::new("strip").arg("--version").output().is_err() {
+            return println!("SKIP a_program_loses_its_debug_information: no strip");
+        }
+        let stripped = without_debug(&program, "strip").expect("it is there");
+        assert!(stripped.starts_with(b"\x7fELF"));
+        assert!(stripped.len() < bytes.len() / 2, "{} of {} bytes", stripped.len(), bytes.len());
+        assert!(fs::read(&program).expect("it is there") == bytes, "the program itself has changed");
+        assert_eq!(devices(), devices_before);
+    }
+
+    #[test]
+    fn a_program_goes_as_it_is_where_strip_is_missing_or_fails() {
+        let (program, bytes, devices_before) = before();
+        for strip in ["/nonexistent/strip", "false"] {
+            assert!(without_debug(&program, strip).expect("it is there") == bytes, "{strip}");
+        }
+        assert_eq!(devices(), devices_before);
+    }
 
     #[test]
     fn an_archive_has_every_folder_before_its_files() {
