@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, PoolParams, XdpFrameBulk};
+use pagepool_net::link::Netlink;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
     Attach, DRIVERS, DeviceExt, OpenParams, OpenedDevice, TxQueue, Wake, open_device, open_devices, swap_macs,
@@ -109,6 +110,22 @@ fn devices_that_are_opened_together_share_memory() {
     near1.device.close();
     near0.device.close();
     assert_eq!(pool.inflight().out, 0, "everything is home");
+}
+
+/// Drivers reset all queues of an interface when its program is detached.
+#[test]
+fn a_program_stays_attached_while_its_redirect_is_kept() {
+    if let Some(why) = veth::missing() {
+        return println!("SKIP a redirect that is kept: {why}");
+    }
+    let _veth = veth::Veth::new(1, 1500);
+    let attached = || !Netlink::open().expect("netlink").link("near0").expect("the link").xdp.is_empty();
+    let opened = open("af_xdp:near0");
+    let kept = opened.redirect.clone().expect("packets are redirected to it");
+    drop(opened);
+    assert!(attached(), "another queue may still send");
+    drop(kept);
+    assert!(!attached());
 }
 
 #[test]

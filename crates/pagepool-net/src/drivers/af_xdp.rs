@@ -136,6 +136,6 @@ fn with_pool(
 }
 
 fn described((device, pool): (XskDevice, Pool)) -> OpenedDevice {
-    let socket = Some(SocketInfo::from(&device));
-    OpenedDevice { device: Box::new(device), pool, wire: None, socket }
+    let (socket, redirect) = (Some(SocketInfo::from(&device)), device.redirect().cloned());
+    OpenedDevice { device: Box::new(device), pool, wire: None, socket, redirect }
 }

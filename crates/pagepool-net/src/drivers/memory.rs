@@ -38,5 +38,6 @@ fn open_one(name: &str, queue: u32, params: &OpenParams, arena: &Arc<Arena>) -> 
     let (rx_ring, tx_ring) = (params.rx_ring as usize, params.tx_ring as usize);
     let (device, port) = mem_nic(MemNicParams { name, rx_ring, tx_ring, max_buffers, ..defaults }, domain)?;
     let pool = Pool::new(pool, arena.clone())?;
-    Ok(OpenedDevice { device: Box::new(device), pool, wire: Some(Box::new(port)), socket: None })
+    let (socket, redirect) = (None, None);
+    Ok(OpenedDevice { device: Box::new(device), pool, wire: Some(Box::new(port)), socket, redirect })
 }

@@ -1,9 +1,11 @@
 //! What opening a device by name gives.
 
+use std::sync::Arc;
+
 use pagepool::Pool;
 
 use crate::device::{Device, FarEnd};
-use crate::xsk::{Attach, TxMode, XskDevice};
+use crate::xsk::{Attach, Redirect, TxMode, XskDevice};
 
 /// A device, the pool that it receives into, and what only its kind has.
 #[derive(Debug)]
@@ -19,6 +21,11 @@ pub struct OpenedDevice {
     pub wire: Option<Box<dyn FarEnd + Send>>,
     /// How the kernel opened an AF_XDP socket.
     pub socket: Option<SocketInfo>,
+    /// What redirects packets to an AF_XDP socket, or only has an XDP program attached; the device has it,
+    /// too. The program is detached with the last owner, at which many drivers reset all queues of the
+    /// interface. With several calls of [`open_devices`](crate::open_devices) for an interface without
+    /// redirects, only the devices of the first have it: keep it until the last device is dropped.
+    pub redirect: Option<Arc<Redirect>>,
 }
 
 /// How the kernel opened an AF_XDP socket, as far as that was left to it.

@@ -525,9 +525,9 @@ impl Device for XskDevice {
     fn close(&mut self) {
         let Some(Open { fd, rx, tx, batch, probe, grace_period, .. }) = self.open.take() else { return };
         self.last = sys::statistics(fd.as_fd()).unwrap_or(self.last);
-        if let Some(redirect) = self.redirect.take() {
-            redirect.remove(self.key, fd.as_fd());
-        }
+        // Dropped at the end, and with it perhaps its program: drivers reset the queues then.
+        let redirect = self.redirect.take();
+        redirect.iter().for_each(|redirect| redirect.remove(self.key, fd.as_fd()));
         let over = grace_period.is_none_or(GracePeriod::wait);
         drop((rx, tx, batch)); // before the socket: the kernel keeps one whose rings are mapped
         self.umem.close(fd);
