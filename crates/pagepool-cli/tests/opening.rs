@@ -3,10 +3,10 @@
 
 mod between;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use between::{Place, far_ends, frames, hosts, number, ok, send};
+use between::{Place, binary, dropped_by_link, far_ends, frames, hosts, number, ok, send};
 use pagepool_lab::{FrameBatch, FrameSocket, Tally, TwoHosts, TwoHostsParams};
 use pagepool_net::{Attach, Redirect};
 
@@ -21,65 +21,107 @@ fn many_queues(test: &str) -> Option<TwoHosts> {
     hosts(test, &TwoHostsParams { queues: 8, ..TwoHostsParams::default() })
 }
 
-/// Has a stream run to `near0` during the work. Gives how many frames were sent, which of them the stack of
-/// `near0` got, and what the work gives.
-fn during_a_stream<T>(hosts: &TwoHosts, work: impl FnOnce() -> T) -> (u64, Tally, T) {
+/// Sets the flag when it is dropped, so that threads which look at it end also where a test panics.
+struct Sets<'a>(&'a AtomicBool);
+
+impl Drop for Sets<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A stream of frames to `near0`.
+struct Stream {
+    sent: u64,
+    /// What the stack of `near0` got.
+    stack: Tally,
+    /// Frames for which the link had no room, which a busy machine may cause.
+    dropped: u64,
+}
+
+impl Stream {
+    /// Frames that the stack did not get, although they arrived.
+    fn missing(&self) -> u64 {
+        self.stack.missing(self.sent).saturating_sub(self.dropped)
+    }
+}
+
+/// Has a stream run during the work. Gives what became of its frames, and what the work gives.
+fn during_a_stream<T>(hosts: &TwoHosts, work: impl FnOnce() -> T) -> (Stream, T) {
     let stack = ok(hosts.run_between(|| FrameSocket::open_here("near0")));
-    let (over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+    let before = dropped(hosts);
+    let (over, all_sent) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|threads| {
-        threads.spawn(|| {
-            let (start, [far, _], mut number) = (Instant::now(), far_ends(hosts), 0);
-            let (frames, mut frame) = (frames(hosts, 0, 64), [0; 64]);
-            while !over.load(Ordering::Relaxed) && number < MOST {
-                let due = start.elapsed().as_millis() as u64 * A_MILLISECOND;
-                // What is late on a busy machine is left out: a burst would be lost for other reasons.
-                let next = due.clamp(number, number + A_MILLISECOND);
-                for number in number..next {
-                    frames.write(number, &mut frame);
-                    send(&far, &frame);
-                }
-                number = next;
-                sent.store(number, Ordering::Relaxed);
-                std::thread::sleep(Duration::from_micros(500));
-            }
-        });
-        let reads = threads.spawn(|| {
-            let (mut tally, mut batch) = (Tally::new(MOST), FrameBatch::new(64));
-            while !over.load(Ordering::Relaxed) || stack.wait(Duration::from_millis(200)) {
-                stack.wait(Duration::from_millis(20));
-                while ok(stack.receive_many(&mut batch)) > 0 {
-                    batch.frames().for_each(|frame| {
-                        tally.take(frame);
-                    });
-                }
-            }
-            tally
-        });
+        let (over, all_sent) = (Sets(&over), Sets(&all_sent));
+        let (ends, last) = (over.0, all_sent.0);
+        let sends = threads.spawn(move || send_until(hosts, ends));
+        let reads = threads.spawn(move || read_until(stack, last));
         std::thread::sleep(Duration::from_millis(200));
         let done = work();
         std::thread::sleep(Duration::from_millis(300));
-        over.store(true, Ordering::Relaxed);
-        let tally = reads.join().expect("the link is up");
-        (sent.load(Ordering::Relaxed), tally, done)
+        drop(over);
+        let sent = sends.join().expect("the link is up");
+        drop(all_sent);
+        let stack = reads.join().expect("the link is up");
+        (Stream { sent, stack, dropped: dropped(hosts) - before }, done)
     })
+}
+
+/// Gives how many frames it sent.
+fn send_until(hosts: &TwoHosts, over: &AtomicBool) -> u64 {
+    let (start, [far, _], mut number) = (Instant::now(), far_ends(hosts), 0);
+    let (frames, mut frame) = (frames(hosts, 0, 64), [0; 64]);
+    while !over.load(Ordering::Relaxed) && number < MOST {
+        let due = start.elapsed().as_millis() as u64 * A_MILLISECOND;
+        // What is late on a busy machine is left out: a burst would be lost for other reasons.
+        let next = due.clamp(number, number + A_MILLISECOND);
+        for number in number..next {
+            frames.write(number, &mut frame);
+            send(&far, &frame);
+        }
+        number = next;
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    number
+}
+
+/// Reads until all frames were sent, and none came for a while.
+fn read_until(stack: FrameSocket, all_sent: &AtomicBool) -> Tally {
+    let (mut tally, mut batch) = (Tally::new(MOST), FrameBatch::new(64));
+    while !all_sent.load(Ordering::Relaxed) || stack.wait(Duration::from_millis(200)) {
+        stack.wait(Duration::from_millis(20));
+        while ok(stack.receive_many(&mut batch)) > 0 {
+            batch.frames().for_each(|frame| {
+                tally.take(frame);
+            });
+        }
+    }
+    tally
+}
+
+/// Frames that the link to `near0` did not take, so far.
+fn dropped(hosts: &TwoHosts) -> u64 {
+    hosts.run_between(|| dropped_by_link("near0")) + hosts.a.namespace.run(|| dropped_by_link("far0"))
 }
 
 #[test]
 fn start_and_stop_lose_at_most_five_milliseconds() {
     let name = "start_and_stop_lose_at_most_five_milliseconds";
     let Some(hosts) = many_queues(name) else { return };
-    let (sent, stack, document) = during_a_stream(&hosts, || {
+    let (stream, document) = during_a_stream(&hosts, || {
         let running = Place::Between(&hosts).start(name, &["drop", "near0", "--verify=1048576"])?;
         std::thread::sleep(Duration::from_millis(500));
         Some(running.interrupt())
     });
     let Some(document) = document else { return };
+    let Stream { sent, stack, dropped } = stream;
     let taken = number(&document["numbered"], "good");
     let lost = sent.saturating_sub(stack.good + taken);
     println!("{sent} sent: the stack got {}, the command {taken}, nobody {lost}", stack.good);
     assert!(stack.good > 0 && taken > 100 * A_MILLISECOND, "{document}");
     assert_eq!(stack.good + taken + lost, sent, "nobody gets a frame twice: {document}");
-    assert!(lost <= 2 * GAP, "{lost} of {sent} frames were lost: {document}");
+    let full = dropped + number(&document, "lost_total"); // rings were, while the machine was busy
+    assert!(lost <= 2 * GAP + full, "{lost} of {sent} frames were lost: {document}");
 }
 
 #[test]
@@ -89,24 +131,61 @@ fn a_command_that_is_refused_takes_no_packet() {
     let attached = hosts.run_between(|| Redirect::attach("near1", Attach::Native, false));
     let Ok(attached) = attached else { return println!("SKIP {name}: {}", attached.unwrap_err()) };
     let program = attached.program_id().expect("it was attached here");
-    let (sent, stack, said) =
+    let (stream, said) =
         during_a_stream(&hosts, || Place::Between(&hosts).error(&["forward", "near0", "near1"]));
     assert!(said.contains(&format!("the XDP program with id {program} is attached to near1")), "{said}");
-    assert_eq!(stack.missing(sent), 0, "of {sent}: {said}");
+    assert_eq!(stream.missing(), 0, "of {}: {said}", stream.sent);
+}
+
+/// The kernel refuses an XDP program of one buffer where the other end's packets are longer than a page.
+fn have_near1_refuse(hosts: &TwoHosts) {
+    let long = hosts.b.link.index;
+    hosts.b.namespace.run(move || ok(ok(pagepool_net::link::Netlink::open()).set_mtu(long, 9000)));
 }
 
 #[test]
 fn a_command_that_the_second_driver_refuses_takes_no_packet() {
     let name = "a_command_that_the_second_driver_refuses_takes_no_packet";
     let Some(hosts) = many_queues(name) else { return };
-    // The kernel refuses an XDP program of one buffer where the other end's packets are longer than a page.
-    let long = hosts.b.link.index;
-    hosts.b.namespace.run(move || ok(ok(pagepool_net::link::Netlink::open()).set_mtu(long, 9000)));
+    have_near1_refuse(&hosts);
     let arguments = ["forward", "near0", "near1", "--attach", "native"];
-    let (sent, stack, said) = during_a_stream(&hosts, || Place::Between(&hosts).error(&arguments));
+    let (stream, said) = during_a_stream(&hosts, || Place::Between(&hosts).error(&arguments));
     if said.contains("CAP_") {
         return println!("SKIP {name}: {said}");
     }
     assert!(said.contains("the driver of near1 refuses the program"), "{said}");
-    assert_eq!(stack.missing(sent), 0, "of {sent}: {said}");
+    // A veth frees what is in its ring when the program that passes all packets is detached.
+    assert!(stream.missing() <= GAP, "{} of {}: {said}", stream.missing(), stream.sent);
+}
+
+#[test]
+fn a_command_that_a_driver_refuses_leaves_a_capture_file_as_it_was() {
+    let name = "a_command_that_a_driver_refuses_leaves_a_capture_file_as_it_was";
+    let Some(hosts) = many_queues(name) else { return };
+    have_near1_refuse(&hosts);
+    let file = std::env::temp_dir().join(format!("pagepool-refused-{}", std::process::id()));
+    std::fs::write(&file, "of an earlier run").expect("a file");
+    let path = file.to_str().expect("text");
+    let said =
+        Place::Between(&hosts).error(&["forward", "near0", "near1", "--attach", "native", "--pcap", path]);
+    let kept = std::fs::read_to_string(&file);
+    std::fs::remove_file(&file).expect("it is ours");
+    assert_eq!(kept.expect("it is there"), "of an earlier run", "{said}");
+}
+
+/// A command that ends at a warning, because nobody reads it any more.
+#[test]
+fn a_command_that_cannot_warn_takes_no_packet() {
+    let name = "a_command_that_cannot_warn_takes_no_packet";
+    let Some(hosts) = many_queues(name) else { return };
+    let arguments = ["forward", "near0", "near1", "--attach", "generic", "--threads", "1", "--cpus", "0,1"];
+    let (stream, output) = during_a_stream(&hosts, || {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = binary(&arguments);
+        command.stderr(writer);
+        Place::Between(&hosts).output(command)
+    });
+    assert!(!output.status.success());
+    assert_eq!(stream.missing(), 0, "of {}", stream.sent);
 }

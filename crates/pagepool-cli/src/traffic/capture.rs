@@ -38,6 +38,14 @@ const SNAP: u32 = 18 * 4096;
 const MAGIC: u32 = 0xa1b2_3c4d;
 const ETHERNET: u32 = 1;
 
+/// A file that can be written, and is as it was: the command may be refused still.
+pub struct CaptureFile {
+    file: File,
+    path: String,
+    rings: Vec<Consumer<u8>>,
+    left_out: Vec<Arc<AtomicU64>>,
+}
+
 /// A file that is being written.
 pub struct Capture {
     over: Arc<AtomicBool>,
@@ -63,12 +71,12 @@ pub struct CaptureResult {
     pub failed: Option<String>,
 }
 
-impl Capture {
-    /// Creates the file, and a tap per thread.
-    pub fn start(path: &Path, threads: usize) -> Result<(Self, Vec<CaptureTap>), String> {
-        let failed = |error| format!("cannot write the capture file {}: {error}", path.display());
-        let mut file = File::create(path).map_err(failed)?;
-        file.write_all(&header()).map_err(failed)?;
+impl CaptureFile {
+    /// Opens the file, or creates it, and makes a tap per thread.
+    pub fn open(path: &Path, threads: usize) -> Result<(Self, Vec<CaptureTap>), String> {
+        let file = File::options().write(true).create(true).truncate(false).open(path);
+        let path = path.display().to_string();
+        let file = file.map_err(|error| not_written(&path, &error))?;
         let (mut taps, mut rings) = (Vec::new(), Vec::new());
         for _ in 0..threads {
             let (ring, end) = RingBuffer::new(RING);
@@ -76,15 +84,28 @@ impl Capture {
             taps.push(CaptureTap { ring, left_out: Arc::default() });
         }
         let left_out = taps.iter().map(|tap| tap.left_out.clone()).collect();
-        let over = Arc::new(AtomicBool::new(false));
-        let captured = CaptureResult::default();
-        let (theirs, writer) =
-            (over.clone(), FileWriter { file, path: path.display().to_string(), captured });
-        let thread = std::thread::Builder::new().name("pcap".into());
-        let writer = thread.spawn(move || writer.write(&mut rings, &theirs)).map_err(failed)?;
-        Ok((Self { over, writer, left_out }, taps))
+        Ok((Self { file, path, rings, left_out }, taps))
     }
 
+    /// Empties the file, and starts to write.
+    pub fn start(self) -> Result<Capture, String> {
+        let Self { mut file, path, mut rings, left_out } = self;
+        let emptied = file.metadata().and_then(|of| if of.is_file() { file.set_len(0) } else { Ok(()) });
+        emptied.and_then(|()| file.write_all(&header())).map_err(|error| not_written(&path, &error))?;
+        let over = Arc::new(AtomicBool::new(false));
+        let writer = FileWriter { file, path: path.clone(), captured: CaptureResult::default() };
+        let (theirs, thread) = (over.clone(), std::thread::Builder::new().name("pcap".into()));
+        let writer = thread.spawn(move || writer.write(&mut rings, &theirs));
+        let writer = writer.map_err(|error| not_written(&path, &error))?;
+        Ok(Capture { over, writer, left_out })
+    }
+}
+
+fn not_written(path: &str, error: &std::io::Error) -> String {
+    format!("cannot write the capture file {path}: {error}")
+}
+
+impl Capture {
     /// Writes what is left, once all threads have ended.
     pub fn finish(self) -> Result<CaptureResult, String> {
         self.over.store(true, Ordering::Release); // pairs with write()

@@ -9,7 +9,7 @@ use pagepool_lab::Tally;
 use pagepool_net::link::Promiscuous;
 use pagepool_net::{NoStack, Redirect};
 
-use super::capture::{Capture, Tapped};
+use super::capture::{Capture, CaptureFile, Tapped};
 use super::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use super::interface::{Interface, Kernel};
 use super::live_figures::LiveFigures;
@@ -41,9 +41,11 @@ impl<C: TrafficCommand> RunCommand for C {
         let setup = open(self, &plan, &interfaces, &cpus)?;
         let _held = promiscuous(&plan, &interfaces)?;
         let (mut opened, pools) = (setup.interfaces.clone(), setup.pools.clone());
-        let (threads, capture) = start(self, &interfaces, setup, &cpus)?;
-        let threads = threads.redirected(&mut opened)?;
+        let (threads, file) = start(self, &interfaces, setup, &cpus)?;
+        threads.attach(&mut opened)?;
         warn(&plan, &mut kernel, &interfaces, &opened)?;
+        let capture = file.map(CaptureFile::start).transpose()?;
+        threads.redirect()?;
         opened.iter().for_each(|interface| options.print(interface));
         let (warm, start) = (threads.state.sample(), Instant::now());
         let watch = Watch {
@@ -162,12 +164,15 @@ fn warn(
     Ok(())
 }
 
-/// Threads at work.
-struct QueueThreads<H> {
+/// Threads at work. Whatever ends a run early drops them, which stops them as at its end.
+struct QueueThreads<H: PortHandler> {
     state: Arc<RunState>,
     threads: Vec<JoinHandle<Tapped<H>>>,
     /// What redirects packets to them.
     redirects: Vec<Arc<Redirect>>,
+    /// XDP programs that stay attached until all threads have ended: to detach one resets other queues, too.
+    #[expect(dead_code, reason = "held")]
+    attached: Vec<Arc<Redirect>>,
 }
 
 /// Starts all threads, and waits until their pools and rings are filled.
@@ -176,12 +181,12 @@ fn start<C: TrafficCommand>(
     interfaces: &[Interface],
     setup: TrafficSetup,
     cpus: &[usize],
-) -> Result<(QueueThreads<C::Handler>, Option<Capture>), String> {
-    let TrafficSetup { threads, sizes, redirects, .. } = setup;
+) -> Result<(QueueThreads<C::Handler>, Option<CaptureFile>), String> {
+    let TrafficSetup { threads, sizes, redirects, attached, .. } = setup;
     let (options, count) = (command.plan().options, threads.len());
-    let (capture, mut taps) = match &options.pcap {
+    let (file, mut taps) = match &options.pcap {
         None => (None, Vec::new()),
-        Some(path) => Capture::start(path, count).map(|(capture, taps)| (Some(capture), taps))?,
+        Some(path) => CaptureFile::open(path, count).map(|(file, taps)| (Some(file), taps))?,
     };
     let node = sizes.node().filter(|_| !options.no_pin);
     let of_node = node.map(memory_node::cpus_of).unwrap_or_default();
@@ -211,34 +216,53 @@ fn start<C: TrafficCommand>(
     }
     drop(warm);
     wait_for_warm_up(&warmed, count)?;
-    Ok((QueueThreads { state, threads: started, redirects }, capture))
+    Ok((QueueThreads { state, threads: started, redirects, attached }, file))
 }
 
 impl<H: PortHandler> QueueThreads<H> {
-    /// Has packets redirected to them, of all interfaces at once; this is the last that can be refused. Notes
-    /// how in the interfaces.
-    fn redirected(self, opened: &mut [OpenedInterface]) -> Result<Self, String> {
-        if let Err(error) = Redirect::start_all(&self.redirects) {
-            self.finish(None)?;
-            return Err(error_chain(&error));
+    /// Attaches XDP programs, which pass all packets still: the step that a driver may refuse. Notes in the
+    /// interfaces how they are attached.
+    fn attach(&self, opened: &mut [OpenedInterface]) -> Result<(), String> {
+        for (redirect, opened) in self.redirects.iter().zip(opened) {
+            redirect.pass().map_err(|error| error_chain(&error))?;
+            opened.set_attached(redirect);
         }
-        opened.iter_mut().zip(&self.redirects).for_each(|(opened, redirect)| opened.set_attached(redirect));
-        Ok(self)
+        Ok(())
+    }
+
+    /// Has packets redirected to them, of all interfaces at once.
+    fn redirect(&self) -> Result<(), String> {
+        Redirect::start_all(&self.redirects).map_err(|error| error_chain(&error))
+    }
+
+    fn stop(&self) {
+        // Before anything is closed: from here on packets go to the stack, and none is lost in between.
+        self.redirects.iter().for_each(|redirect| redirect.stop());
+        self.state.move_to(Phase::Draining);
     }
 
     /// Ends all threads. Gives what they saw last, and what they know together of the frames that were
     /// expected.
-    fn finish(self, expected: Option<u64>) -> Result<(Sample, Option<Tally>), String> {
-        // Before anything is closed: from here on packets go to the stack, and none is lost in between.
-        self.redirects.iter().for_each(|redirect| redirect.stop());
-        self.state.move_to(Phase::Draining);
+    fn finish(mut self, expected: Option<u64>) -> Result<(Sample, Option<Tally>), String> {
+        self.stop();
         let mut all = expected.map(Tally::new);
-        for thread in self.threads {
+        while let Some(thread) = self.threads.pop() {
             let ended = thread.join().map_err(|_| "a thread panicked".to_owned())?;
             if let (Some(all), Some(tally)) = (&mut all, ended.tally()) {
                 all.absorb(tally);
             }
         }
         Ok((self.state.sample(), all))
+    }
+}
+
+impl<H: PortHandler> Drop for QueueThreads<H> {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.stop();
+        }
+        for thread in self.threads.drain(..) {
+            let _ = thread.join(); // why the run ended is told already
+        }
     }
 }

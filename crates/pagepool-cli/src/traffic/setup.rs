@@ -26,6 +26,8 @@ pub struct TrafficSetup {
     pub interfaces: Vec<OpenedInterface>,
     /// What redirects packets to the sockets, in the order of the interfaces; none if nothing is received.
     pub redirects: Vec<Arc<Redirect>>,
+    /// What keeps XDP programs attached; see [`OpenedDevice::redirect`].
+    pub attached: Vec<Arc<Redirect>>,
     pub sizes: SocketSizes,
 }
 
@@ -93,6 +95,7 @@ impl TrafficSetup {
             pools: Vec::new(),
             interfaces: Vec::new(),
             redirects: Vec::new(),
+            attached: Vec::new(),
             sizes: params.sizes,
         };
         this.load(interfaces, params).map_err(|error| error_chain(&error))?;
@@ -138,8 +141,9 @@ impl TrafficSetup {
         let threads = self.threads.len();
         let (sides, ports) = &mut self.threads[pair % threads];
         for (interface, queues) in opened.into_iter().enumerate() {
-            for OpenedDevice { device, pool, socket, .. } in queues {
+            for OpenedDevice { device, pool, socket, redirect, .. } in queues {
                 self.pools.push(pool.handle());
+                self.attached.extend(redirect);
                 sockets[interface].extend(socket);
                 sides.push(PortSide { pair, interface });
                 ports.push(PollPort { pool, pages: self.sizes.pages, device });
