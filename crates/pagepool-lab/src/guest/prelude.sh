@@ -16,6 +16,12 @@ up() {
     done
 }
 
+# promiscuous INTERFACE...: until the case ends.
+promiscuous() {
+    for interface; do ip link set "$interface" promisc on || exit 1; done
+    trap "for interface in $*; do ip link set \$interface promisc off; done" EXIT
+}
+
 # start NAME COMMAND...: in the background, until it says what it does; its output is in /tmp/NAME.
 start() {
     name=$1
