@@ -2,8 +2,10 @@
 //! kernel.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
+use pagepool_lab::TempFolder;
 use pagepool_lab::guest::{CASE_GUESTS, CASES, CaseTable, GuestCard, HostTools, SUITES};
 
 fn guest(words: &[&str]) -> Command {
@@ -18,7 +20,8 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn a_machine_without_qemu_skips_and_says_what_to_install() {
-    let output = guest(&["run", "true"]).env("PATH", "/nonexistent").output().unwrap();
+    let mut command = guest(&["run", "true"]);
+    let output = command.env("PATH", "/nonexistent").env_remove("GUEST_QEMU").output().unwrap();
     let said = said(&output);
     assert_eq!(output.status.code(), Some(77), "{said}");
     assert!(said.starts_with("SKIP guest: ") && said.contains("qemu-system-x86"), "{said}");
@@ -31,8 +34,8 @@ fn what_cannot_be_is_refused_with_its_name() {
         return;
     };
     // A folder is a kernel; this one is never booted.
-    let folder = std::env::temp_dir().join(format!("guest-kernel-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = TempFolder::new("guest-kernel").unwrap();
+    let folder = folder.path();
     std::fs::write(folder.join("vmlinuz"), "").unwrap();
     let kernel = folder.to_str().unwrap();
     for (words, named) in [
@@ -49,12 +52,32 @@ fn what_cannot_be_is_refused_with_its_name() {
     ] {
         let words: Vec<_> = ["run", "--kernel", kernel].iter().chain(words).copied().collect();
         let output =
-            guest(&words).env("GUEST_CACHE", &folder).env("GUEST_QEMU", &tools.qemu).output().unwrap();
+            guest(&words).env("GUEST_CACHE", folder).env("GUEST_QEMU", &tools.qemu).output().unwrap();
         let said = said(&output);
         assert_eq!(output.status.code(), Some(125), "{words:?}: {said}");
         assert!(said.contains(named), "{words:?}: {said}");
     }
-    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A QEMU that takes its time, and a kernel that has all modules in itself.
+#[test]
+fn what_qemu_refuses_late_is_told_in_its_words() {
+    let folder = TempFolder::new("guest-refused").unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("vmlinuz"), "").unwrap();
+    std::fs::create_dir_all(at("lib/modules/1")).unwrap();
+    let builtin = "kernel/virtio_pci.ko\nkernel/virtio_console.ko\n";
+    std::fs::write(at("lib/modules/1/modules.builtin"), builtin).unwrap();
+    std::fs::write(at("qemu"), "#!/bin/sh\nsleep 0.3\necho 'no such device' >&2\nexit 3\n").unwrap();
+    std::fs::set_permissions(at("qemu"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let kernel = folder.path().to_str().unwrap();
+    let output = guest(&["run", "--kernel", kernel, "true"]).env("GUEST_QEMU", at("qemu")).output().unwrap();
+    let said = said(&output);
+    if output.status.code() == Some(77) {
+        return println!("SKIP what_qemu_refuses_late_is_told_in_its_words: {said}");
+    }
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("exit status: 3: no such device"), "{said}");
 }
 
 /// Only with a kernel that is in the cache: a test downloads nothing.
@@ -70,13 +93,13 @@ fn a_program_runs_as_root_and_its_status_comes_back() {
         return;
     };
     let program = "echo out; echo err >&2; echo left >/out/file; test $(id -u) = 0 && exit 9";
-    let out = std::env::temp_dir().join(format!("guest-out-{}", std::process::id()));
+    let folder = TempFolder::new("guest-out").unwrap();
+    let out = folder.path();
     let words = ["run", "--kernel", kernel, "--timeout", "200", "--out", out.to_str().unwrap()];
     let output = guest(&words).args(["--", "sh", "-c", program]).output().unwrap();
     assert_eq!(output.status.code(), Some(9), "{}", said(&output));
     assert_eq!((&*output.stdout, &*output.stderr), (&b"out\n"[..], &b"err\n"[..]));
     assert_eq!(std::fs::read_to_string(out.join("file")).unwrap(), "left\n");
-    std::fs::remove_dir_all(&out).unwrap();
 }
 
 #[test]

@@ -90,22 +90,23 @@ fn needs(bytes: &[u8]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::temp_folder::TempFolder;
 
     #[test]
     fn needed_modules_come_first_and_once() {
-        let tree = std::env::temp_dir().join(format!("guest-modules-{}", std::process::id()));
+        let folder = TempFolder::new("guest-modules").expect("a temporary folder");
+        let tree = folder.path();
         fs::create_dir_all(tree.join("kernel")).expect("a temporary folder");
         for (file, needs) in [("a-x", "b_y,c"), ("b-y", "c"), ("c", ""), ("d", "a-x,whole")] {
             let bytes = format!("x\0depends={needs}\0y");
             fs::write(tree.join(format!("kernel/{file}.ko")), bytes).expect("it is writable");
         }
         fs::write(tree.join("modules.builtin"), "kernel/whole.ko\n").expect("it is writable");
-        let modules = KernelModules::read(&tree).expect("it is there");
+        let modules = KernelModules::read(tree).expect("it is there");
         let mut loaded = Vec::new();
         modules.add("d", &mut loaded).expect("all are there");
         let names: Vec<_> = loaded.iter().map(|module| &*module.name).collect();
         assert_eq!(names, ["c", "b_y", "a_x", "d"]);
         assert!(modules.add("e", &mut loaded).is_err());
-        fs::remove_dir_all(&tree).expect("it is ours");
     }
 }

@@ -96,13 +96,12 @@ impl Guest {
         Ok(())
     }
 
-    /// QEMU's arguments; `work` has the initial files and gets the sockets of the channels.
+    /// QEMU's arguments; its standard input has the initial files, `work` the sockets of the channels.
     pub(super) fn arguments(&self, work: &Path) -> Vec<String> {
         let kernel = self.kernel.image().display().to_string();
-        let initrd = work.join("initrd").display().to_string();
         let mut all = words("-nodefaults -no-user-config -display none -no-reboot -accel tcg,thread=multi");
         all.extend(words(&format!("-cpu max -m {}", self.memory_mib / self.nodes * self.nodes)));
-        all.extend(["-kernel".into(), kernel, "-initrd".into(), initrd]);
+        all.extend(["-kernel".into(), kernel, "-initrd".into(), "/proc/self/fd/0".into()]);
         all.extend(words(match self.iommu {
             Iommu::None => "-machine q35",
             Iommu::Intel => {

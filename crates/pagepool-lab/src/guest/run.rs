@@ -3,14 +3,14 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::error::GuestError;
 use super::host_tools::in_path;
 use super::machine::{CHANNELS, Guest};
+use crate::temp_folder::TempFolder;
 
 /// How often QEMU is looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -26,25 +26,6 @@ pub struct GuestEnd {
     pub console: String,
     /// How long all of it took.
     pub took: Duration,
-}
-
-/// A folder that goes with the run.
-struct WorkFolder(PathBuf);
-
-impl WorkFolder {
-    fn new() -> Result<Self, GuestError> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed); // unique, that is all
-        let at = std::env::temp_dir().join(format!("guest-{}-{number}", std::process::id()));
-        fs::create_dir(&at).map_err(|error| GuestError::file("making", &at, &error))?;
-        Ok(Self(at))
-    }
-}
-
-impl Drop for WorkFolder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0); // a file that stays is in the temporary folder
-    }
 }
 
 /// QEMU, which does not outlive its run.
@@ -87,10 +68,12 @@ impl Guest {
     ) -> Result<GuestEnd, GuestError> {
         let started = Instant::now();
         self.check()?;
-        let work = WorkFolder::new()?;
-        self.write_files(command, &work.0.join("initrd"))?;
-        let listeners = listen(&work.0)?;
-        let mut qemu = self.start(&work.0)?;
+        let work = TempFolder::new("guest");
+        let work = work.map_err(|error| GuestError::Failed(format!("making a temporary folder: {error}")))?;
+        let work = work.path();
+        let files = self.write_files(command, &work.join("initrd"))?;
+        let listeners = listen(work)?;
+        let mut qemu = self.start(work, files)?;
         let deadline = started + self.timeout;
         let mut status = None;
         if let Some(channels) = accept(&listeners, &mut qemu, deadline) {
@@ -98,20 +81,26 @@ impl Guest {
             status = String::from_utf8_lossy(&said).trim().parse().ok();
             self.unpack(&left)?;
         }
+        if status.is_none() {
+            refusal(&mut qemu, work)?;
+        }
         drop(qemu);
-        let console = fs::read(work.0.join("console")).unwrap_or_default();
+        let console = fs::read(work.join("console")).unwrap_or_default();
         let console = String::from_utf8_lossy(&console).into_owned();
         Ok(GuestEnd { status, late: Instant::now() >= deadline, console, took: started.elapsed() })
     }
 
-    fn write_files(&self, command: &[String], to: &Path) -> Result<(), GuestError> {
+    /// The initial files, in a file that has lost its name: a run that is killed leaves none of it.
+    fn write_files(&self, command: &[String], at: &Path) -> Result<fs::File, GuestError> {
         let files = self.content(command)?;
-        let written = fs::File::create(to).map(std::io::BufWriter::new);
+        let written = fs::File::create(at).map(std::io::BufWriter::new);
         let written = written.and_then(|mut file| files.write(&mut file).and_then(|()| file.flush()));
-        written.map_err(|error| GuestError::file("writing", to, &error))
+        let opened = written.and_then(|()| fs::File::open(at));
+        let opened = opened.and_then(|file| fs::remove_file(at).map(|()| file));
+        opened.map_err(|error| GuestError::file("writing", at, &error))
     }
 
-    fn start(&self, work: &Path) -> Result<Qemu, GuestError> {
+    fn start(&self, work: &Path, files: fs::File) -> Result<Qemu, GuestError> {
         let qemu = &self.tools.qemu;
         let mut command = Command::new(qemu);
         if let Some(setpriv) = in_path(Path::new("setpriv")) {
@@ -121,19 +110,12 @@ impl Guest {
         }
         let child = command
             .args(self.arguments(work))
-            .stdin(Stdio::null())
+            .stdin(files)
             .stdout(Stdio::null())
             .stderr(fs::File::create(work.join("qemu")).map_or_else(|_| Stdio::null(), Stdio::from))
             .spawn()
             .map_err(|error| GuestError::file("starting", qemu, &error))?;
-        let mut qemu = Qemu(child);
-        // It refuses what it cannot do at once.
-        std::thread::sleep(LOOK);
-        if let Ok(Some(status)) = qemu.0.try_wait() {
-            let said = fs::read_to_string(work.join("qemu")).unwrap_or_default();
-            return Err(GuestError::Failed(format!("QEMU ended with {status}: {}", said.trim())));
-        }
-        Ok(qemu)
+        Ok(Qemu(child))
     }
 
     /// What the guest left in `/out` goes into its folder here.
@@ -147,7 +129,25 @@ impl Guest {
         if let Some(mut input) = child.stdin.take() {
             input.write_all(archive).map_err(failed)?;
         }
-        child.wait().map(drop).map_err(failed)
+        let status = child.wait().map_err(failed)?;
+        if !status.success() {
+            let text =
+                format!("tar ended with {status}: what the guest left is not whole in {}", folder.display());
+            return Err(GuestError::Failed(text));
+        }
+        Ok(())
+    }
+}
+
+/// An error with QEMU's words, if it ended by itself because it cannot do what it was asked for.
+fn refusal(qemu: &mut Qemu, work: &Path) -> Result<(), GuestError> {
+    match qemu.0.try_wait() {
+        Ok(Some(status)) if status.code().is_some_and(|code| code != 0) => {
+            let said = fs::read(work.join("qemu")).unwrap_or_default();
+            let said = String::from_utf8_lossy(&said);
+            Err(GuestError::Failed(format!("QEMU ended with {status}: {}", said.trim())))
+        }
+        _ => Ok(()),
     }
 }
 
