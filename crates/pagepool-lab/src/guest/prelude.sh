@@ -22,14 +22,15 @@ promiscuous() {
     trap "for interface in $*; do ip link set \$interface promisc off; done" EXIT
 }
 
-# start NAME COMMAND...: in the background, until it says what it does; its output is in /tmp/NAME.
+# start NAME COMMAND...: in the background, until it says which sockets it has; its output is in /tmp/NAME. Notes and
+# warnings come before.
 start() {
     name=$1
     shift
     "$@" >"/tmp/$name" 2>&1 &
     echo $! >"/tmp/$name.pid"
     tries=0
-    while [ ! -s "/tmp/$name" ] && [ $tries -lt 300 ] && kill -0 "$(cat "/tmp/$name.pid")" 2>/dev/null; do
+    while ! grep -q ', rings of ' "/tmp/$name" && [ $tries -lt 300 ] && kill -0 "$(cat "/tmp/$name.pid")" 2>/dev/null; do
         tries=$((tries + 1))
         sleep 0.1
     done
