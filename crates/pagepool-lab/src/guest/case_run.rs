@@ -1,8 +1,9 @@
 //! Runs cases: those of one guest in one boot.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::card::GuestCard;
 use super::case::{Case, CaseGuest, CaseResult, Verdict};
@@ -14,7 +15,7 @@ use super::machine::Guest;
 use super::run::GuestEnd;
 
 /// What boots and ends around the cases.
-const BOOT_SECONDS: u64 = 90;
+const BOOT: Duration = Duration::from_secs(90);
 
 /// Why a case was skipped that `within` left out.
 const NO_TIME: &str = "there was no time left";
@@ -42,23 +43,34 @@ impl CaseRun {
         Self { guest, cases, within: None }
     }
 
-    /// Ends the guest after this time at the latest; cases that did not end by then are skipped.
+    /// Downloads nothing, and ends the guest after this time at the latest. Cases that did not end by then
+    /// are skipped; one that hung until then fails.
     pub fn within(self, time: Duration) -> Self {
         Self { within: Some(time), ..self }
     }
 
     /// Boots the guest and runs its cases. Where this machine lacks something, all of them are skipped.
     pub fn run(&self, tools: &HostTools, programs: &Programs) -> Vec<CaseResult> {
-        let mut output = Vec::new();
-        if self.within.is_some_and(|time| time.as_secs() < BOOT_SECONDS) {
-            return self.results("", Err(GuestError::Missing(NO_TIME.into())));
-        }
-        let end = self.prepared(tools, programs).and_then(|guest| {
+        let begun = Instant::now();
+        let mut heard = Heard::new();
+        let end = self.prepared(tools, programs).and_then(|mut guest| {
+            if let Some(time) = self.within {
+                let left = time.saturating_sub(begun.elapsed());
+                if left < BOOT {
+                    return Err(GuestError::Missing(NO_TIME.into()));
+                }
+                guest.timeout = guest.timeout.min(left);
+            }
             let command = ["sh".to_owned(), "/cases/all".to_owned()];
-            guest.run(&command, &mut output, &mut std::io::sink())
+            heard = Heard::new();
+            guest.run(&command, &mut heard, &mut std::io::sink())
         });
-        let said = String::from_utf8_lossy(&output);
-        self.results(&said, end)
+        self.results(&heard, end)
+    }
+
+    /// The longest that all cases may take.
+    fn whole(&self) -> Duration {
+        BOOT + self.cases.iter().map(|case| Duration::from_secs(case.seconds.into())).sum()
     }
 
     fn prepared(&self, tools: &HostTools, programs: &Programs) -> Result<Guest, GuestError> {
@@ -67,7 +79,7 @@ impl CaseRun {
             let needed = self.guest.qemu;
             return Err(GuestError::Missing(format!("requires QEMU {needed}; this is {version}")));
         }
-        let mut guest = Guest::new(tools.clone(), KernelImage::find(tools, self.guest.kernel)?);
+        let mut guest = Guest::new(tools.clone(), self.kernel(tools)?);
         guest.nodes = self.guest.nodes;
         guest.iommu = self.guest.iommu;
         guest.modules = vec!["veth".into()];
@@ -87,28 +99,40 @@ impl CaseRun {
         for (name, script) in PARTS {
             guest.texts.push((format!("cases/{name}"), format!("{script}\n")));
         }
-        let mut seconds = BOOT_SECONDS;
         for (number, case) in self.cases.iter().enumerate() {
             guest.texts.push((format!("cases/{number}.sh"), format!("{}\n", case.script)));
             guest.texts.push((format!("cases/{number}.seconds"), case.seconds.to_string()));
-            seconds += u64::from(case.seconds);
         }
-        guest.timeout = Duration::from_secs(seconds);
-        guest.timeout = self.within.map_or(guest.timeout, |time| time.min(guest.timeout));
+        guest.timeout = self.whole();
         Ok(guest)
     }
 
-    fn results(&self, said: &str, end: Result<GuestEnd, GuestError>) -> Vec<CaseResult> {
+    /// A download takes what time it takes.
+    fn kernel(&self, tools: &HostTools) -> Result<KernelImage, GuestError> {
+        let name = self.guest.kernel;
+        if self.within.is_none() {
+            return KernelImage::find(tools, name);
+        }
+        let text = || format!("Linux {name} is not in the cache; guest fetch {name} downloads it");
+        KernelImage::cached(tools, name).ok_or_else(|| GuestError::Missing(text()))
+    }
+
+    fn results(&self, heard: &Heard, end: Result<GuestEnd, GuestError>) -> Vec<CaseResult> {
+        let said = String::from_utf8_lossy(&heard.said);
         let (mut outputs, mut ends) = (BTreeMap::<usize, String>::new(), BTreeMap::new());
-        let (mut kernel, mut current) = (String::new(), 0);
+        let (mut kernel, mut current, mut running) = (String::new(), 0, None);
         for line in said.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
             match words[..] {
                 ["@@kernel", release] => release.clone_into(&mut kernel),
-                ["@@begin", number] => current = number.parse().unwrap_or(0),
+                ["@@begin", number] => {
+                    current = number.parse().unwrap_or(0);
+                    running = self.cases.get(current);
+                }
                 ["@@end", number, status, seconds] => {
                     let end = (status.parse().unwrap_or(-1), seconds.parse().unwrap_or(0));
                     ends.insert(number.parse().unwrap_or(0), end);
+                    running = None;
                 }
                 _ => *outputs.entry(current).or_default() += &format!("{line}\n"),
             }
@@ -116,10 +140,7 @@ impl CaseRun {
         let why = match end {
             Err(GuestError::Missing(reason)) => Verdict::Skipped(reason),
             Err(error) => Verdict::Failed(error.to_string()),
-            Ok(end) if end.late && self.within.is_some() => Verdict::Skipped(NO_TIME.into()),
-            Ok(end) => {
-                Verdict::Failed(format!("the guest ended before; its console:\n{}", tail(&end.console)))
-            }
+            Ok(end) => self.why_it_ended(&end, running, heard.quiet()),
         };
         let result = |(number, case): (usize, &Case)| {
             let output = outputs.remove(&number).unwrap_or_default();
@@ -130,6 +151,50 @@ impl CaseRun {
             CaseResult { case: *case, verdict, kernel: kernel.clone(), output, seconds }
         };
         self.cases.iter().enumerate().map(result).collect()
+    }
+
+    /// Why cases have no end: the guest was cut short, or it hung. Then nothing was heard for longer than
+    /// what ran may take.
+    fn why_it_ended(&self, end: &GuestEnd, running: Option<&Case>, quiet: Duration) -> Verdict {
+        let may = running.map_or(BOOT, |case| Duration::from_secs(case.seconds.into()));
+        if end.late && quiet < may && self.within.is_some_and(|time| time < self.whole()) {
+            return Verdict::Skipped(NO_TIME.into());
+        }
+        let how = if end.late { "the guest hung" } else { "the guest ended before" };
+        Verdict::Failed(format!("{how}; its console:\n{}", tail(&end.console)))
+    }
+}
+
+/// What the guest says, and when it last began or ended a case.
+struct Heard {
+    said: Vec<u8>,
+    marked: Instant,
+}
+
+impl Heard {
+    fn new() -> Self {
+        Self { said: Vec::new(), marked: Instant::now() }
+    }
+
+    /// How long no case has begun or ended.
+    fn quiet(&self) -> Duration {
+        self.marked.elapsed()
+    }
+}
+
+impl Write for Heard {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        // A line may come in parts.
+        let line = self.said.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        self.said.extend_from_slice(bytes);
+        if self.said[line..].split(|&byte| byte == b'\n').any(|line| line.starts_with(b"@@")) {
+            self.marked = Instant::now();
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -161,10 +226,13 @@ mod tests {
     const GUEST: CaseGuest =
         CaseGuest { name: "g", kernel: "6.1", about: "", cards: &[], nodes: 1, iommu: Iommu::None, qemu: 7 };
 
-    fn verdicts(cases: &[Case], said: &str) -> Vec<Verdict> {
-        let end = GuestEnd { status: None, late: true, console: "last words".into(), took: Duration::ZERO };
-        let results = CaseRun::new(GUEST, cases.to_vec()).results(said, Ok(end));
-        results.into_iter().map(|result| result.verdict).collect()
+    /// What comes of a guest that said this, the last of it so long ago.
+    fn verdicts(run: &CaseRun, said: &str, seconds: u64, late: bool) -> Vec<Verdict> {
+        let end = GuestEnd { status: None, late, console: "last words".into(), took: Duration::ZERO };
+        let marked =
+            Instant::now().checked_sub(Duration::from_secs(seconds)).expect("the machine is up longer");
+        let heard = Heard { said: said.into(), marked };
+        run.results(&heard, Ok(end)).into_iter().map(|result| result.verdict).collect()
     }
 
     #[test]
@@ -177,7 +245,7 @@ mod tests {
         let more = ["@@begin 2", "@@end 2 0 1", "@@begin 3", "@@end 3 1 1", "@@begin 4", "SKIP: why", ""];
         let last = ["@@end 4 77 1", "@@begin 5", "@@end 5 137 60"];
         let said = [&said[..], &more, &last].concat().join("\n");
-        let verdicts = verdicts(&cases, &said);
+        let verdicts = verdicts(&CaseRun::new(GUEST, cases.to_vec()), &said, 0, false);
         assert_eq!(verdicts[..2], [Verdict::Ok, Verdict::Ok]);
         assert_eq!(verdicts[2], Verdict::Failed("its output has no `PASS`".into()));
         assert_eq!(verdicts[3..5], [Verdict::KnownFault("because"), Verdict::Skipped("why".into())]);
@@ -188,10 +256,47 @@ mod tests {
     #[test]
     fn cases_that_the_time_left_out_are_skipped_and_others_judged() {
         let run = CaseRun::new(GUEST, vec![Case::new("g", "ended", ""), Case::new("g", "not ended", "")]);
-        let end = GuestEnd { status: None, late: true, console: "".into(), took: Duration::ZERO };
-        let results =
-            run.within(Duration::from_secs(100)).results("@@begin 0\n@@end 0 1 3\n@@begin 1", Ok(end));
-        assert_eq!(results[0].verdict, Verdict::Failed("status 1".into()));
-        assert_eq!(results[1].verdict, Verdict::Skipped(NO_TIME.into()));
+        let cut = run.within(Duration::from_secs(100));
+        let verdicts = verdicts(&cut, "@@begin 0\n@@end 0 1 3\n@@begin 1", 30, true);
+        assert_eq!(verdicts[0], Verdict::Failed("status 1".into()));
+        assert_eq!(verdicts[1], Verdict::Skipped(NO_TIME.into()));
+    }
+
+    #[test]
+    fn a_guest_that_hangs_fails_although_its_time_was_cut() {
+        let run = || CaseRun::new(GUEST, vec![Case::new("g", "first", ""), Case::new("g", "second", "")]);
+        let (cut, whole) = (run().within(Duration::from_secs(150)), run().within(Duration::from_secs(900)));
+        // A case has 60 s, and booting 90 s.
+        for (run, said, seconds, late, hangs) in [
+            (&cut, "@@begin 0", 59, true, false),
+            (&cut, "@@begin 0", 61, true, true),
+            (&cut, "", 80, true, false),
+            (&cut, "", 91, true, true),
+            (&cut, "@@begin 0\n@@end 0 0 1", 80, true, false),
+            (&cut, "@@begin 0\n@@end 0 0 1\n@@begin 1", 5, false, true),
+            (&whole, "@@begin 0", 5, true, true),
+            (&whole, "", 5, true, true),
+        ] {
+            let verdicts = verdicts(run, said, seconds, late);
+            let failed = matches!(&verdicts[1], Verdict::Failed(text) if text.contains("last words"));
+            assert_eq!(failed, hangs, "{said:?}, {seconds} s: {verdicts:?}");
+            assert_eq!(verdicts[1] == Verdict::Skipped(NO_TIME.into()), !hangs, "{said:?}, {seconds} s");
+        }
+    }
+
+    #[test]
+    fn a_mark_is_noticed_in_parts_and_other_lines_are_not_marks() {
+        let mut heard = Heard::new();
+        let noticed = |heard: &mut Heard, bytes: &[u8]| {
+            let before = heard.marked;
+            std::thread::sleep(Duration::from_millis(1));
+            heard.write_all(bytes).expect("memory takes it");
+            heard.marked > before
+        };
+        assert!(!noticed(&mut heard, b"text @@begin 0\n@"));
+        assert!(noticed(&mut heard, b"@be"));
+        assert!(noticed(&mut heard, b"gin 1\n"));
+        assert!(!noticed(&mut heard, b"text\n"));
+        assert_eq!(heard.said, b"text @@begin 0\n@@begin 1\ntext\n");
     }
 }

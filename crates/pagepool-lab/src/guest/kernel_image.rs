@@ -48,15 +48,19 @@ impl KernelImage {
     ///
     /// [`GuestError::Missing`] if it cannot be downloaded here, [`GuestError::Failed`] if the suite has none.
     pub fn find(tools: &HostTools, name: &str) -> Result<Self, GuestError> {
-        if name.contains('/') && Path::new(name).join("vmlinuz").exists() {
-            return Ok(Self { folder: name.into() });
+        if let Some(kernel) = Self::cached(tools, name) {
+            return Ok(kernel);
         }
-        let suite = SUITES.iter().find(|(version, _)| *version == name).map_or(name, |(_, suite)| suite);
-        let kernel = Self { folder: tools.cache.join("kernels").join(suite) };
-        if !kernel.image().exists() {
-            Apt::new(tools, suite)?.fetch(&kernel.folder)?;
-        }
+        let kernel = Self { folder: tools.cache.join("kernels").join(suite(name)) };
+        Apt::new(tools, suite(name))?.fetch(&kernel.folder)?;
         Ok(kernel)
+    }
+
+    /// The same without a download: `None` if it is not in the cache.
+    pub fn cached(tools: &HostTools, name: &str) -> Option<Self> {
+        let given = Some(PathBuf::from(name)).filter(|_| name.contains('/'));
+        let folders = given.into_iter().chain([tools.cache.join("kernels").join(suite(name))]);
+        folders.map(|folder| Self { folder }).find(|kernel| kernel.image().exists())
     }
 
     /// The file that QEMU boots.
@@ -73,6 +77,11 @@ impl KernelImage {
         first_below(&self.folder.join("lib/modules"))
             .ok_or_else(|| GuestError::Failed(format!("{} has no lib/modules", self.folder.display())))
     }
+}
+
+/// The suite of Debian that a name stands for.
+fn suite(name: &str) -> &str {
+    SUITES.iter().find(|(version, _)| *version == name).map_or(name, |(_, suite)| suite)
 }
 
 /// apt over one suite, apart from what this machine has.
