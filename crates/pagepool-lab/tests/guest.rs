@@ -80,6 +80,14 @@ fn what_qemu_refuses_late_is_told_in_its_words() {
     assert!(said.contains("exit status: 3: no such device"), "{said}");
 }
 
+#[test]
+fn a_word_that_no_case_has_is_an_error() {
+    let output = guest(&["cases", "--only", "no such case"]).output().unwrap();
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("--only `no such case`"), "{said}");
+}
+
 /// Only with a kernel that is in the cache: a test downloads nothing.
 #[test]
 fn a_program_runs_as_root_and_its_status_comes_back() {

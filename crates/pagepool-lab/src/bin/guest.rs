@@ -190,6 +190,10 @@ impl CaseOptions {
 fn cases(words: &[String]) -> Result<u8, GuestError> {
     let mut options = CaseOptions::read(words)?;
     let begun = Instant::now();
+    if !CASES.iter().any(|case| options.wants(case)) {
+        let only = options.only.unwrap_or_default();
+        return Err(GuestError::Failed(format!("--only `{only}`: no case has this in GUEST/NAME")));
+    }
     let tools = HostTools::find()?;
     build(&mut options)?;
     let mut results = Vec::new();
@@ -225,7 +229,7 @@ fn print(result: &CaseResult) {
         Verdict::Ok if result.case.known_fault.is_some() => {
             println!("test {name} ... ok ({seconds} s), although the list has a known fault");
         }
-        Verdict::Ok => println!("test {name} ... ok ({seconds} s)"),
+        Verdict::Ok => println!("test {name} ... {} ({seconds} s)", result.shown()),
         Verdict::Skipped(reason) => println!("SKIP {name}: {reason}"),
         Verdict::KnownFault(fault) => println!("test {name} ... known fault: {fault} ({seconds} s)"),
         Verdict::Failed(reason) => {

@@ -80,3 +80,35 @@ pub struct CaseResult {
     /// How long the commands took in the guest, in seconds.
     pub seconds: u32,
 }
+
+impl CaseResult {
+    /// The verdict in a few words, with the number of tests that were skipped in a case that holds.
+    pub fn shown(&self) -> String {
+        let skipped = self.output.lines().filter(|line| line.starts_with("SKIP ")).count();
+        match &self.verdict {
+            Verdict::Ok if skipped > 0 => format!("ok, {skipped} skipped"),
+            Verdict::Ok => "ok".into(),
+            Verdict::Failed(_) => "FAILED".into(),
+            Verdict::Skipped(reason) => format!("skipped: {reason}"),
+            Verdict::KnownFault(fault) => format!("known fault: {fault}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_that_skip_are_told_in_a_case_that_holds() {
+        let result = |output: &str, verdict| {
+            let case = Case::new("g", "c", "");
+            CaseResult { case, verdict, kernel: "6.1".into(), output: output.into(), seconds: 1 }.shown()
+        };
+        let output =
+            "---- a stdout ----\nSKIP a: no card\nno SKIP here\n---- b stdout ----\nSKIP b: no card\n";
+        assert_eq!(result(output, Verdict::Ok), "ok, 2 skipped");
+        assert_eq!(result("test result: ok", Verdict::Ok), "ok");
+        assert_eq!(result(output, Verdict::Failed("x".into())), "FAILED");
+    }
+}

@@ -20,6 +20,9 @@ const BOOT: Duration = Duration::from_secs(90);
 /// Why a case was skipped that `within` left out.
 const NO_TIME: &str = "there was no time left";
 
+/// What a test binary says that ran none of its tests.
+const NO_TESTS: &str = "test result: ok. 0 passed";
+
 /// What cases run, as files of this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
@@ -201,6 +204,7 @@ impl Write for Heard {
 fn judged(case: &Case, status: i32, output: &str) -> Verdict {
     let missing = case.expected.iter().find(|text| !output.contains(**text));
     let reason = match (status, missing) {
+        (0, None) if output.contains(NO_TESTS) => "no test of this name is in the binary".into(),
         (0, None) => return Verdict::Ok,
         (77, _) => {
             let last = output.trim_end().lines().last().unwrap_or_default();
@@ -240,17 +244,18 @@ mod tests {
         let plain = Case::new("g", "plain", "");
         let text = Case { expected: &["PASS"], ..plain };
         let fault = Case { known_fault: Some("because"), ..plain };
-        let cases = [plain, text, text, fault, plain, plain, plain];
+        let cases = [plain, text, text, fault, plain, plain, plain, plain];
         let said = ["@@kernel 6.1", "@@begin 0", "@@end 0 0 1", "@@begin 1", "PASS", "@@end 1 0 1"];
         let more = ["@@begin 2", "@@end 2 0 1", "@@begin 3", "@@end 3 1 1", "@@begin 4", "SKIP: why", ""];
-        let last = ["@@end 4 77 1", "@@begin 5", "@@end 5 137 60"];
+        let last = ["@@end 4 77 1", "@@begin 5", "@@end 5 137 60", "@@begin 6", NO_TESTS, "@@end 6 0 1"];
         let said = [&said[..], &more, &last].concat().join("\n");
         let verdicts = verdicts(&CaseRun::new(GUEST, cases.to_vec()), &said, 0, false);
         assert_eq!(verdicts[..2], [Verdict::Ok, Verdict::Ok]);
         assert_eq!(verdicts[2], Verdict::Failed("its output has no `PASS`".into()));
         assert_eq!(verdicts[3..5], [Verdict::KnownFault("because"), Verdict::Skipped("why".into())]);
         assert_eq!(verdicts[5], Verdict::Failed("it was ended after 60 s".into()));
-        assert!(matches!(&verdicts[6], Verdict::Failed(text) if text.contains("last words")));
+        assert!(matches!(&verdicts[6], Verdict::Failed(text) if text.contains("no test")));
+        assert!(matches!(&verdicts[7], Verdict::Failed(text) if text.contains("last words")));
     }
 
     #[test]

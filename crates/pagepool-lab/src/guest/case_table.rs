@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::case::{Case, CaseResult, Verdict};
+use super::case::{Case, CaseResult};
 use super::case_list::{CASE_GUESTS, CASES};
 
 /// The lines before the first row, and the line behind the last one.
@@ -36,7 +36,9 @@ impl CaseTable {
                 .iter()
                 .find(|result| result.case.guest == case.guest && result.case.name == case.name);
             let row = match result {
-                Some(result) if !result.kernel.is_empty() => row(case, &result.kernel, &shown(result), date),
+                Some(result) if !result.kernel.is_empty() => {
+                    row(case, &result.kernel, &result.shown().replace('|', "/"), date)
+                }
                 _ => self.row_of(case).map_or_else(|| row(case, "", "not run yet", ""), str::to_owned),
             };
             writeln!(text, "{row}").expect("a string takes everything");
@@ -65,13 +67,4 @@ fn key(case: &Case) -> String {
 
 fn row(case: &Case, release: &str, result: &str, date: &str) -> String {
     format!("{} {release} | {result} | {date} |", key(case))
-}
-
-fn shown(result: &CaseResult) -> String {
-    match &result.verdict {
-        Verdict::Ok => "ok".into(),
-        Verdict::Failed(_) => "FAILED".into(),
-        Verdict::Skipped(reason) => format!("skipped: {}", reason.replace('|', "/")),
-        Verdict::KnownFault(fault) => format!("known fault: {fault}"),
-    }
 }
