@@ -106,7 +106,6 @@ pub mod testing;
 pub use buf::batch::Batch;
 pub use buf::bulk::{put_bulk, put_ring_bulk};
 pub use buf::packed_buf::{PackedBuf, put_packed};
-pub use buf::packets::{packets, packets_mut};
 pub use buf::page_buf::{PageBuf, Tag};
 pub use buf::page_ref::PageRef;
 pub use buf::raw_buf::{RawBuf, RawError};

@@ -134,14 +134,8 @@ impl PackedBuf {
         PoolPtr::new(unsafe { NonNull::new_unchecked(pool) })
     }
 
-    /// What whole pages of a pool have in common, and no other buffers.
     #[inline(always)]
-    pub(crate) fn kind(&self) -> u64 {
-        self.0.get() >> PART_SHIFT
-    }
-
-    #[inline(always)]
-    pub(crate) fn page(&self) -> PageIdx {
+    fn page(&self) -> PageIdx {
         PageIdx(self.0.get() as u32 & (MAX_PAGES - 1))
     }
 
@@ -153,7 +147,7 @@ impl PackedBuf {
 
     /// Its handle, which must not outlive it.
     #[inline(always)]
-    pub(crate) fn borrowed(&self) -> ManuallyDrop<PageBuf> {
+    fn borrowed(&self) -> ManuallyDrop<PageBuf> {
         let (pool, page, part) = (self.pool(), self.page(), self.part());
         ManuallyDrop::new(match part {
             0 => PageBuf::whole(pool, page),
@@ -233,8 +227,8 @@ pub fn put_packed(burst: &mut Vec<PackedBuf>) {
 /// The caller gives them up: it neither reads nor drops any of them again.
 #[inline(always)]
 unsafe fn put_chunk(chunk: &[PackedBuf]) {
-    let first = chunk[0].kind();
-    let others = chunk.iter().fold(0, |others, packed| others | (packed.kind() ^ first));
+    let first = chunk[0].0.get() >> PART_SHIFT;
+    let others = chunk.iter().fold(0, |others, packed| others | (packed.0.get() >> PART_SHIFT ^ first));
     if others != 0 || chunk[0].part() != 0 {
         // SAFETY: I1. What the caller promised.
         return unsafe { put_mixed(chunk) };

@@ -212,7 +212,7 @@ impl PageBuf {
     }
 
     #[inline(always)]
-    pub(crate) fn packet_ptr(&self) -> Option<NonNull<u8>> {
+    fn packet_ptr(&self) -> Option<NonNull<u8>> {
         let base = NonZeroUsize::new(self.pool.base)?;
         let start = if self.bits.frag_bits().is_frag() {
             self.start() as usize

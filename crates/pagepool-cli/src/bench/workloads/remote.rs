@@ -75,30 +75,30 @@ fn roomy() -> PoolParams {
 }
 
 /// A buffer of a burst: with one packet.
-pub trait BurstBuf: Sized + Send + 'static {
-    fn packets(burst: &[Self]) -> impl Iterator<Item = Option<&[u8]>>;
-    fn packets_mut(burst: &mut [Self]) -> impl Iterator<Item = Option<&mut [u8]>>;
+pub trait BurstBuf: Send + 'static {
+    fn packet(&self) -> Option<&[u8]>;
+    fn packet_mut(&mut self) -> Option<&mut [u8]>;
 }
 
 impl BurstBuf for PageBuf {
     #[inline(always)]
-    fn packets(burst: &[Self]) -> impl Iterator<Item = Option<&[u8]>> {
-        pagepool::packets(burst)
+    fn packet(&self) -> Option<&[u8]> {
+        self.packet()
     }
     #[inline(always)]
-    fn packets_mut(burst: &mut [Self]) -> impl Iterator<Item = Option<&mut [u8]>> {
-        pagepool::packets_mut(burst)
+    fn packet_mut(&mut self) -> Option<&mut [u8]> {
+        self.packet_mut()
     }
 }
 
 impl BurstBuf for PackedBuf {
     #[inline(always)]
-    fn packets(burst: &[Self]) -> impl Iterator<Item = Option<&[u8]>> {
-        Self::packets(burst)
+    fn packet(&self) -> Option<&[u8]> {
+        self.packet()
     }
     #[inline(always)]
-    fn packets_mut(burst: &mut [Self]) -> impl Iterator<Item = Option<&mut [u8]>> {
-        Self::packets_mut(burst)
+    fn packet_mut(&mut self) -> Option<&mut [u8]> {
+        self.packet_mut()
     }
 }
 
@@ -193,12 +193,12 @@ pub fn relay<const TOUCH: bool, B: BurstBuf>(
     let fill = move |burst: &mut Vec<B>| {
         allocate(&pool, burst);
         if TOUCH {
-            B::packets_mut(burst).zip(0..).for_each(|(packet, at)| touch::write(packet, at));
+            burst.iter_mut().zip(0..).for_each(|(buf, at)| touch::write(buf.packet_mut(), at));
         }
     };
     let empty = move |burst: &mut Vec<B>| {
         if TOUCH {
-            black_box(B::packets(burst).map(touch::read).fold(0, u64::wrapping_add));
+            black_box(burst.iter().map(|buf| touch::read(buf.packet())).fold(0, u64::wrapping_add));
         }
         free(burst);
     };
