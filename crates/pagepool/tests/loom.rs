@@ -382,6 +382,56 @@ fn bulk_return_against_destroy() {
     });
 }
 
+/// The thread's first return takes the lane; from then on it is at hand, and a bulk goes straight into it.
+#[test]
+fn bulk_return_through_a_lane_at_hand_against_destroy() {
+    explore("destroy/bulk_at_hand", 3, || {
+        let (scene, pool) = scene(4, small(1, 1));
+        let mut out = take(&pool, 4);
+        let first = out.pop();
+        let returner = thread::spawn(move || {
+            drop(first);
+            pagepool::put_bulk(&mut out);
+        });
+        let shutdown = pool.destroy();
+        returner.join().unwrap();
+        scene.ended(&shutdown);
+    });
+}
+
+#[test]
+fn bulk_return_through_a_lane_at_hand_against_starving() {
+    explore("starve/bulk_at_hand", 3, || {
+        let (scene, pool) = scene(4, PoolParams { wakeup: true, ..small(1, 1) });
+        let mut out = take(&pool, 4);
+        let first = out.pop();
+        let returner = thread::spawn(move || {
+            drop(first);
+            pagepool::put_bulk(&mut out);
+        });
+        let found = [pool.alloc_page(), pool.alloc_page()];
+        let starved = found.iter().any(Option::is_none);
+        returner.join().unwrap();
+        assert!(!starved || signalled(&pool), "asleep, and pages are there");
+        drop(found);
+        scene.destroy(pool);
+    });
+}
+
+/// Neighbours of one page are taken out of the lane together, while more of them come.
+#[test]
+fn frags_of_one_page_return_while_pages_are_cut() {
+    explore("refill/frags_together", 3, || {
+        let (scene, pool) = scene(3, small(1, 1));
+        let frags: Vec<_> = (0..4).map(|_| pool.alloc_frag(1000).unwrap()).collect();
+        let returner = thread::spawn(move || drop(frags));
+        let cut = [pool.alloc_frag(3000), pool.alloc_frag(3000)];
+        returner.join().unwrap();
+        drop(cut);
+        scene.destroy(pool);
+    });
+}
+
 #[test]
 fn a_lane_in_use_is_taken_over_from_its_owner() {
     explore("destroy/lane_in_use", 3, || {

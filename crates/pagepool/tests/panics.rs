@@ -141,6 +141,10 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::with(|params| params)
+    }
+
+    fn with(change: fn(PoolParams) -> PoolParams) -> Self {
         // Two nodes, so that pages of the wrong one leave the pool.
         let topology = Topology::pretend_halves(2);
         let params = ArenaParams { max_bytes: 8 << 20, commit_all: true, topology, ..Default::default() };
@@ -152,7 +156,7 @@ impl Scene {
             has_panicked: AtomicBool::new(false),
             busy: AtomicBool::new(false),
         });
-        let pool = Pool::new(Self::params(&foreign), foreign.clone()).unwrap().bind();
+        let pool = Pool::new(change(Self::params(&foreign)), foreign.clone()).unwrap().bind();
         let user = pool.deferred_user(Arc::new(Reader(foreign.clone()))).unwrap();
         Self { foreign, user, pool }
     }
@@ -292,6 +296,9 @@ const ROWS: &[Row] = &[
     (Callback::Release, 1, "a full ring", |s| {
         give(s.pages(33), |pages| pages.into_iter().for_each(PageBuf::put_ring))
     }),
+    (Callback::Release, 1, "a bulk without room", |s| {
+        give(s.pages(100), |mut pages| elsewhere(move || pagepool::put_bulk(&mut pages)))
+    }),
     (Callback::Release, 1, "shrink", |s| {
         let pages = s.pages(100);
         elsewhere(|| drop(pages));
@@ -352,6 +359,25 @@ fn whichever_callback_panics_the_books_stay_right() {
         let panicked = catch_unwind(AssertUnwindSafe(|| act(&scene))).is_err();
         assert!(panicked && scene.foreign.has_panicked.load(Relaxed), "{row}: nothing panicked");
         books_are_right(&scene.pool, &scene.foreign.arena, &row);
+        goes_on_and_ends(scene, &row);
+    }
+}
+
+/// A pool that syncs nothing, whose pages go straight into a lane that the thread has at hand.
+#[test]
+fn a_bulk_that_finds_no_room_is_home_although_its_provider_panics() {
+    for n in [30, 64, 100, 200] {
+        let (scene, row) =
+            (Scene::with(|params| PoolParams { sync_for_device: false, ..params }), n.to_string());
+        let mut pages = scene.pages(n + 1);
+        scene.foreign.arm(Callback::Release, 1);
+        let returns = move || {
+            drop(pages.pop());
+            pagepool::put_bulk(&mut pages);
+        };
+        let panicked = catch_unwind(AssertUnwindSafe(|| elsewhere(returns))).is_err();
+        assert_eq!(panicked, n > 63, "{row}: a lane and a ring of 32 each");
+        scene.foreign.arm(Callback::Release, usize::MAX);
         goes_on_and_ends(scene, &row);
     }
 }

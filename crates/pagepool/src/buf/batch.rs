@@ -12,6 +12,7 @@ use std::mem::MaybeUninit;
 use crate::buf::page_buf::PageBuf;
 use crate::home::cache::OwnerProof;
 use crate::mem::page::PageIdx;
+use crate::returns::page_return::RingLeft;
 use crate::returns::pool_core::PoolPtr;
 
 /// Up to [`Batch::MAX`] whole pages of one pool, each owned by the batch. For frames there is
@@ -298,10 +299,9 @@ impl Drop for InHandTogether<'_> {
 fn put_elsewhere_synced(pool: PoolPtr, pages: &[u32]) {
     let Some(lane) = pool.lane() else { return pool.ring_bulk(pages) };
     let pushed = lane.push_pages(pages, |&page| PageIdx(page));
+    let mut left = RingLeft { pool, pages: &pages[pushed..] };
     if pushed > 0 {
         pool.after_push(lane, lane.after_push());
     }
-    if pushed < pages.len() {
-        pool.ring_bulk(&pages[pushed..]);
-    }
+    left.send();
 }

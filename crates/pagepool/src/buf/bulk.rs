@@ -16,6 +16,7 @@ use crate::buf::page_buf::PageBuf;
 use crate::home::cache::OwnerProof;
 use crate::home::lane::Lane;
 use crate::mem::page::PageIdx;
+use crate::returns::page_return::RingLeft;
 use crate::returns::pool_core::PoolPtr;
 
 /// Returns buffers of any pools, mixed, and leaves the vector empty with its capacity. Any thread. Each pool
@@ -98,26 +99,33 @@ fn put_plain_here(pool: PoolPtr, owner: OwnerProof, buffers: &[PageBuf]) -> bool
     true
 }
 
-/// Through this thread's lane.
+/// Through this thread's lane, if they are not too many.
 #[inline(never)]
 fn put_handles_elsewhere(pool: PoolPtr, buffers: &[PageBuf]) -> bool {
-    let Some(lane) = pool.plain_lane().filter(|_| handle_copy::are_whole(pool, buffers)) else {
-        return false;
-    };
-    put_plain_elsewhere(pool, lane, buffers, |buffer| buffer.bits.whole_page());
-    true
+    let Some(lane) = pool.plain_lane() else { return false };
+    let together = buffers.len() <= Batch::MAX && handle_copy::are_whole(pool, buffers);
+    if together {
+        put_plain_elsewhere(pool, lane, buffers, |buffer| buffer.bits.whole_page());
+    }
+    together
 }
 
-/// Whole pages of one pool, which the caller gives up, into a plain lane (see
-/// [`plain_lane`](PoolPtr::plain_lane)); what finds no room there into the ring.
+/// Up to [`Batch::MAX`] whole pages of one pool, at least one, which the caller gives up, into a plain lane
+/// (see [`plain_lane`](PoolPtr::plain_lane)); what finds no room there into the ring.
 #[inline(always)]
 pub(crate) fn put_plain_elsewhere<T>(pool: PoolPtr, lane: &Lane, pages: &[T], page: impl Fn(&T) -> PageIdx) {
     let pushed = lane.push_pages(pages, &page);
+    if pushed == pages.len() {
+        return pool.after_push(lane, lane.after_free_push());
+    }
+    let mut numbers = [0; Batch::MAX];
+    let rest = &pages[pushed..];
+    numbers.iter_mut().zip(rest).for_each(|(number, item)| *number = page(item).0);
+    let mut left = RingLeft { pool, pages: &numbers[..rest.len()] };
     if pushed > 0 {
         pool.after_push(lane, lane.after_free_push());
     }
-    // With none left this thread holds nothing of the pool any more, and must not look at it.
-    pages[pushed..].iter().for_each(|rest| pool.ring_or_out(page(rest)));
+    left.send();
 }
 
 /// How buffers return.

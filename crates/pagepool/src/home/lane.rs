@@ -12,9 +12,9 @@
 //!        which may be freed by then (Linux had that fault until 271683bb2cf3).
 //! Runs   the producer knows the next slot by its address, and up to which slot of the same line all are
 //!        free: a run. What changes from line to line and from lap to lap is looked at once a run.
-//! Cost   push: two stores (slot, next), no atomic read-modify-write. The slots travel between the cores
-//!        sixteen messages a line, once forth and once back. The owner takes a line by one Acquire load of
-//!        its last slot and a copy.
+//! Cost   push: two stores (slot, next), for a fragment three; no atomic read-modify-write. The slots travel
+//!        between the cores sixteen messages a line, once forth and once back. The owner takes a line by one
+//!        Acquire load of its last slot and a copy.
 //! Pairs  push (slot, Release) -> pop (slot, Acquire). Slots are written in order, so who has loaded one of
 //!        this lap may read all before it without a race: the producer writes none of them again before `at`
 //!        says that they were taken. pop (at, Release, after reading) -> find_free (at, Acquire). push (slot;
@@ -432,9 +432,9 @@ impl Lane {
         self.producer.flags.load(Ordering::Relaxed) & DETACHED != 0
     }
 
-    /// Pages ever pushed; readable by anyone. Never less than it said before, and never more than there were:
-    /// while the thread pushes, the loads below see a lap's start without its first slot, or a message of a
-    /// fragment in `frags` alone, and never the other way round.
+    /// Pages ever pushed; readable by anyone. Never less than it said before, and never more than there were.
+    /// It may lag for a moment: between two stores of a thread that pushes, the loads below see a fragment in
+    /// `frags` alone, or a new lap's first slot with the start of the lap before.
     pub(crate) fn pages_pushed(&self) -> u64 {
         let lap_start = self.producer.lap_start.load(Ordering::Acquire);
         let next = self.producer.next.load(Ordering::Acquire).addr();

@@ -91,8 +91,7 @@ const MOST_AT_HAND: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LanePlace(u32);
 
-/// The place of a pool with this short name. `None` is for pools whose buffers need more than a message when
-/// they return elsewhere, or that have no name: their lanes are never at hand.
+/// The place of a pool with this short name. The lane of a pool that has none is never at hand.
 pub(crate) fn place_of(short_name: Option<NonZeroU16>) -> LanePlace {
     LanePlace(short_name.map_or(0, |name| u32::from(name.get()) * AT_HAND))
 }

@@ -298,7 +298,8 @@ impl Area {
         has || !self.is_fixed()
     }
 
-    /// Says on which node a page lies. Without effect where all pages have one node.
+    /// Says on which node a page lies; for every page of such an area, also those of node 0. Without effect
+    /// where all pages have one node.
     ///
     /// # Safety
     /// For the area's provider alone, while the page is neither out nor in its free lists, which may be per

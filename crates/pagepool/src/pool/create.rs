@@ -97,14 +97,15 @@ fn assemble(
     let area = provider.area().clone();
     let slot = ShortName::take();
     let message_is_all = syncing.is_empty() && (cfg!(loom) || fences_are_free());
-    let lane_place = place_of(slot.name().filter(|_| message_is_all));
+    let plain_id = if message_is_all { id } else { NO_POOL };
     // In one expression: the core has the cache in it, and each function it passed through would copy it.
     let core = Arc::new(PoolCore {
         owner: AtomicU64::new(thread::NOBODY),
         base: area.base,
         meta: area.records(),
         id,
-        lane_place,
+        plain_id,
+        lane_place: place_of(slot.name()),
         geometry,
         area_id: area.id(),
         slot,
@@ -135,6 +136,9 @@ fn assemble(
     });
     Ok((core, attached))
 }
+
+/// No pool has this id: the counter ends with it.
+const NO_POOL: u32 = u32::MAX;
 
 fn next_id() -> Result<u32, Error> {
     static NEXT: PlainU32 = PlainU32::new(1);

@@ -163,15 +163,7 @@ impl PoolPtr {
 
     /// Many whole pages through the ring under one lock; what does not fit is handled one by one.
     pub(crate) fn ring_bulk(self, pages: &[u32]) {
-        let mut returns = self.returns.lock();
-        let fits = |page: &&u32| {
-            !returns.detached && self.ring.push(&mut returns.tail, Message::of_page(PageIdx(**page)))
-        };
-        let pushed = pages.iter().take_while(fits).count();
-        self.returned.recycle_ring.add(pushed as u64);
-        self.unlock_and_wake(returns);
-        // With none left this thread holds nothing of the pool any more, and must not look at it.
-        pages[pushed..].iter().for_each(|&page| self.ring_or_out(PageIdx(page)));
+        RingLeft { pool: self, pages }.send();
     }
 
     /// A page with a reference returns on a thread that is not the owner's.
@@ -219,6 +211,40 @@ impl PoolPtr {
         if flags & (DETACHED | STARVED) != 0 {
             flagged(self, lane, flags);
         }
+    }
+}
+
+/// Whole pages on their way into the ring. They go there also if foreign code panics meanwhile: a waker, a
+/// provider.
+pub(crate) struct RingLeft<'a> {
+    pub(crate) pool: PoolPtr,
+    pub(crate) pages: &'a [u32],
+}
+
+impl RingLeft<'_> {
+    /// With none left this thread may hold nothing of the pool any more, and does not look at it.
+    pub(crate) fn send(&mut self) {
+        let pool = self.pool;
+        if self.pages.len() > 1 {
+            let mut returns = pool.returns.lock();
+            let fits = |page: &&u32| {
+                !returns.detached && pool.ring.push(&mut returns.tail, Message::of_page(PageIdx(**page)))
+            };
+            let pushed = self.pages.iter().take_while(fits).count();
+            self.pages = &self.pages[pushed..];
+            pool.returned.recycle_ring.add(pushed as u64);
+            pool.unlock_and_wake(returns);
+        }
+        while let [page, rest @ ..] = self.pages {
+            self.pages = rest;
+            pool.ring_or_out(PageIdx(*page));
+        }
+    }
+}
+
+impl Drop for RingLeft<'_> {
+    fn drop(&mut self) {
+        self.send();
     }
 }
 

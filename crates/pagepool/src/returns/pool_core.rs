@@ -54,8 +54,10 @@ pub(crate) struct PoolCore {
     pub(crate) base: usize,
     pub(crate) meta: *const PageMeta,
     pub(crate) id: u32,
-    /// Where threads have their lanes to the pool at hand: nowhere if a page needs more than its message when
-    /// it returns elsewhere.
+    /// `id` if a plain page that returns elsewhere needs no more than its message: no sync, and fences are
+    /// free. Else what no pool has for its id.
+    pub(crate) plain_id: u32,
+    /// Where threads have their lanes to the pool at hand.
     pub(crate) lane_place: LanePlace,
     pub(crate) geometry: Geometry,
     /// The id of `area`; devices read it per buffer.
@@ -252,11 +254,11 @@ impl PoolPtr {
         lane_table::lane(self.id, self.lane_place, || self.claim_lane())
     }
 
-    /// As [`lane`](Self::lane), if the thread finds it at once; and then whole pages without a reference need
-    /// no sync, and fences are free.
+    /// As [`lane`](Self::lane), if the thread finds it at once, and a plain page, or a fragment, needs no more
+    /// than its message: then [`after_free_push`](Lane::after_free_push) is fence enough.
     #[inline(always)]
     pub(crate) fn plain_lane<'a>(self) -> Option<&'a Lane> {
-        lane_table::lane_at_hand(self.id, self.lane_place)
+        lane_table::lane_at_hand(self.plain_id, self.lane_place)
     }
 
     #[cold]
