@@ -92,7 +92,7 @@ impl PoolPtr {
     pub(crate) fn frags_elsewhere(self, frags: &[u32]) {
         let Some(lane) = self.lane() else { return self.frags_without_lane(frags) };
         let pushed = frags.iter().take_while(|&&page| lane.push_frag(PageIdx(page))).count();
-        let _left = FragsLeft { pool: self, frags: &frags[pushed..] };
+        let _left = UnsentFrags { pool: self, frags: &frags[pushed..] };
         if pushed > 0 {
             self.after_push(lane, lane.after_push());
         }
@@ -144,12 +144,12 @@ impl PoolPtr {
 }
 
 /// Fragments that find no room in a lane. They go home also if a waker or a provider panics meanwhile.
-struct FragsLeft<'a> {
+struct UnsentFrags<'a> {
     pool: PoolPtr,
     frags: &'a [u32],
 }
 
-impl Drop for FragsLeft<'_> {
+impl Drop for UnsentFrags<'_> {
     fn drop(&mut self) {
         // With none left this thread holds nothing of the pool any more, and must not look at it.
         if !self.frags.is_empty() {

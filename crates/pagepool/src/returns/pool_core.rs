@@ -254,7 +254,7 @@ impl PoolPtr {
         lane_table::lane(self.id, self.lane_place, || self.claim_lane())
     }
 
-    /// As [`lane`](Self::lane), if the thread finds it at once, and a plain page, or a fragment, needs no more
+    /// As [`lane`](Self::lane), if the thread finds it at once, and a plain page or a fragment needs no more
     /// than its message: then [`after_free_push`](Lane::after_free_push) is fence enough.
     #[inline(always)]
     pub(crate) fn plain_lane<'a>(self) -> Option<&'a Lane> {
