@@ -6,8 +6,8 @@ mod between;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use between::{Place, binary, dropped_by_link, far_ends, frames, hosts, number, ok, send};
-use pagepool_lab::{FrameBatch, FrameSocket, Tally, TwoHosts, TwoHostsParams};
+use between::{Place, Sets, binary, dropped_by_link, far_ends, frames, hosts, number, ok, send};
+use pagepool_lab::{FrameBatch, FrameSocket, Tally, TempFolder, TwoHosts, TwoHostsParams};
 use pagepool_net::{Attach, Redirect};
 
 /// Frames of the stream in a millisecond.
@@ -19,15 +19,6 @@ const MOST: u64 = 1 << 20;
 
 fn many_queues(test: &str) -> Option<TwoHosts> {
     hosts(test, &TwoHostsParams { queues: 8, ..TwoHostsParams::default() })
-}
-
-/// Sets the flag when it is dropped, so that threads which look at it end also where a test panics.
-struct Sets<'a>(&'a AtomicBool);
-
-impl Drop for Sets<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// A stream of frames to `near0`.
@@ -163,13 +154,13 @@ fn a_command_that_a_driver_refuses_leaves_a_capture_file_as_it_was() {
     let name = "a_command_that_a_driver_refuses_leaves_a_capture_file_as_it_was";
     let Some(hosts) = many_queues(name) else { return };
     have_near1_refuse(&hosts);
-    let file = std::env::temp_dir().join(format!("pagepool-refused-{}", std::process::id()));
+    let folder = TempFolder::new("pagepool-refused").expect("a new folder");
+    let file = folder.path().join("capture");
     std::fs::write(&file, "of an earlier run").expect("a file");
     let path = file.to_str().expect("text");
     let said =
         Place::Between(&hosts).error(&["forward", "near0", "near1", "--attach", "native", "--pcap", path]);
     let kept = std::fs::read_to_string(&file);
-    std::fs::remove_file(&file).expect("it is ours");
     assert_eq!(kept.expect("it is there"), "of an earlier run", "{said}");
 }
 

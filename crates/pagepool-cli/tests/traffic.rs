@@ -4,12 +4,13 @@
 mod between;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use between::{
-    Place, Running, binary, dropped_by_link, far_ends, frames, hosts, number, ok, pass, send, text,
+    Place, Running, Sets, binary, dropped_by_link, far_ends, frames, hosts, number, ok, pass, send, text,
 };
-use pagepool_lab::{Tally, TwoHosts, TwoHostsParams};
+use pagepool_lab::{Tally, TempFolder, TwoHosts, TwoHostsParams};
 use pagepool_net::link::Netlink;
 use serde_json::Value;
 
@@ -245,7 +246,7 @@ fn hugepages_hold_the_packets_or_the_error_says_how_many_it_takes() {
     if !said.contains("hugepages") {
         return println!("SKIP {name}: {}", said.trim());
     }
-    assert!(said.contains("sysctl vm.nr_hugepages="), "{said}");
+    assert!(said.contains("nr_hugepages"), "{said}");
     println!("SKIP {name}: {free} huge pages of 2 MiB are free, of 32; the error was looked at");
 }
 
@@ -404,9 +405,8 @@ fn capture(path: &PathBuf) -> Vec<Vec<u8>> {
 fn capture_files_hold_every_packet_whole() {
     let name = "capture_files_hold_every_packet_whole";
     let Some(hosts) = hosts(name, &params(9000, 1)) else { return };
-    let folder = std::env::temp_dir().join(format!("pagepool-capture-{}", std::process::id()));
-    std::fs::create_dir(&folder).expect("a new folder");
-    let [received, sent] = ["received", "sent"].map(|file| folder.join(file));
+    let folder = TempFolder::new("pagepool-capture").expect("a new folder");
+    let [received, sent] = ["received", "sent"].map(|file| folder.path().join(file));
     let arguments = ["drop", "near0", "--pcap", received.to_str().expect("text")];
     let Some(dropping) = Place::Between(&hosts).start(name, &arguments) else { return };
     let size = "9000";
@@ -441,7 +441,6 @@ fn capture_files_hold_every_packet_whole() {
         assert_eq!(tally.good + tally.unnumbered, count, "{tally:?} {document}");
         assert!(tally.good > 0 && tally.corrupt == 0, "{tally:?} {document}");
     }
-    std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 #[test]
@@ -491,19 +490,19 @@ fn a_person_reads_figures_and_a_verdict() {
         [&["drop", "near0"][..], &["echo", "near0"], &["forward", "near0", "near1"], &["gen", "near0"]]
     {
         let arguments = [command, &["--seconds", "2"]].concat();
+        let ended = AtomicBool::new(false);
         let output = std::thread::scope(|threads| {
-            let sending = threads.spawn(|| {
-                let [far, _] = far_ends(&hosts);
-                let mut frame = [0; 64];
-                for number in 0..40 {
+            let _ended = Sets(&ended); // the scope waits for the thread
+            threads.spawn(|| {
+                let ([far, _], mut frame, mut number) = (far_ends(&hosts), [0; 64], 0);
+                while !ended.load(Ordering::Relaxed) {
                     frames(&hosts, 0, 64).write(number, &mut frame);
                     send(&far, &frame);
+                    number += 1;
                     std::thread::sleep(Duration::from_millis(50));
                 }
             });
-            let output = Place::Between(&hosts).output(binary(&arguments));
-            sending.join().expect("the link is up");
-            output
+            Place::Between(&hosts).output(binary(&arguments))
         });
         if text(&output.stderr).contains("CAP_") {
             return println!("SKIP {name}: {}", text(&output.stderr).trim());

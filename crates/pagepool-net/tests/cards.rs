@@ -5,31 +5,55 @@
 //! The suite is trimmed: a card moves packets when it comes to it, which is what `refusals` allows. Then no
 //! scenario asks for exact numbers at once.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, PoolParams};
 use pagepool_lab::FrameSocket;
 use pagepool_net::testing::{self, Allowed, FarEnd, Rig};
 use pagepool_net::{AfXdpParams, Attach, OpenParams, UmemParams, XdpProgram, XskMode, open_device};
 
+/// How long a packet is on its way at most, on a busy host of a guest.
+const ON_ITS_WAY: Duration = Duration::from_millis(100);
+
 /// A raw socket on the card at the other end.
 #[derive(Debug)]
-struct FarCard(FrameSocket);
+struct FarCard {
+    socket: FrameSocket,
+    near: String,
+    /// Packets that the near card had received before one was sent to it, if one was since the last look.
+    before: Option<u64>,
+}
+
+impl FarCard {
+    /// Packets that the near card received.
+    fn arrived(&self) -> u64 {
+        let path = format!("/sys/class/net/{}/statistics/rx_packets", self.near);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        text.trim().parse().expect("a number")
+    }
+}
 
 impl FarEnd for FarCard {
     fn send(&mut self, packet: &[u8]) -> bool {
-        self.0.send(packet).unwrap_or(false)
+        self.before = self.before.or_else(|| Some(self.arrived()));
+        self.socket.send(packet).unwrap_or(false)
     }
 
     fn receive(&mut self, packet: &mut Vec<u8>) -> bool {
         packet.resize(1 << 16, 0);
-        let ready = self.0.wait(Duration::from_millis(20));
-        let got = if ready { self.0.receive(packet).unwrap_or(None) } else { None };
+        let ready = self.socket.wait(Duration::from_millis(20));
+        let got = if ready { self.socket.receive(packet).unwrap_or(None) } else { None };
         packet.truncate(got.unwrap_or(0));
         got.is_some()
     }
 
     fn settle(&mut self) {
+        let start = Instant::now();
+        if let Some(before) = self.before.take() {
+            while self.arrived() == before && start.elapsed() < ON_ITS_WAY {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
         std::thread::sleep(Duration::from_millis(5)); // an interrupt, and the driver's poll
     }
 
@@ -58,9 +82,10 @@ fn rig(near: &str, far: &str, mode: XskMode, chunk_size: u32) -> Rig {
     let params = OpenParams { rx_ring: 64, tx_ring: 64, pool, af_xdp, ..Default::default() };
     let opened = open_device(&format!("af_xdp:{near}"), &params, &provider);
     let opened = opened.unwrap_or_else(|error| panic!("{near}: {error}"));
+    let socket = FrameSocket::open_here(far).expect("it is there");
     Rig {
         device: opened.device,
-        far: Box::new(FarCard(FrameSocket::open_here(far).expect("it is there"))),
+        far: Box::new(FarCard { socket, near: near.into(), before: None }),
         pool: opened.pool.bind(),
         provider,
         allowed: Allowed { refusals: true, ..Allowed::default() },
