@@ -107,6 +107,10 @@ pub fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
     let mut number = |default: usize| words.next().map_or(Ok(default), |word| word.parse());
     let (burst, rounds) = (number(64)?, number(20_000)?);
+    if !(1..=SLOTS as usize).contains(&burst) || rounds < TIMES {
+        let asked = format!("{burst} packets in a burst, {rounds} rounds");
+        return Err(format!("{asked}, but must be 1 to {SLOTS} packets, {TIMES} rounds or more").into());
+    }
     println!("cycles a packet, bursts of {burst}\n");
     println!(
         "{:<36}{:>8}{:>8}{:>9}{:>8}{:>8}{:>8}",

@@ -38,6 +38,8 @@ pub(super) fn open(
         XdpProgram::Redirects(_) => {}
         XdpProgram::None => pass_all(interfaces, params, &mut opened)?,
     }
+    let only_send = matches!(params.af_xdp.program, XdpProgram::None);
+    let described = |device| described(device, only_send);
     Ok(opened.into_iter().map(|queues| queues.into_iter().map(described).collect()).collect())
 }
 
@@ -135,7 +137,10 @@ fn with_pool(
     Ok((device, pool.unbind()))
 }
 
-fn described((device, pool): (XskDevice, Pool)) -> OpenedDevice {
-    let (socket, redirect) = (Some(SocketInfo::from(&device)), device.redirect().cloned());
-    OpenedDevice { device: Box::new(device), pool, wire: None, socket, redirect }
+fn described((device, pool): (XskDevice, Pool), only_sends: bool) -> OpenedDevice {
+    let (mut socket, redirect) = (SocketInfo::from(&device), device.redirect().cloned());
+    if only_sends {
+        socket.program_id = redirect.as_ref().and_then(|redirect| redirect.passing_id());
+    }
+    OpenedDevice { device: Box::new(device), pool, wire: None, socket: Some(socket), redirect }
 }

@@ -35,7 +35,8 @@ pub struct SocketInfo {
     pub attach: Option<Attach>,
     /// Why [`Attach::Auto`] chose generic.
     pub attach_reason: Option<String>,
-    /// The XDP program that was attached here, as `bpftool prog` shows it.
+    /// The XDP program that was attached here, as `bpftool prog` shows it: the one that redirects, or with
+    /// [`XdpProgram::None`](crate::XdpProgram::None) the one that passes all packets.
     pub program_id: Option<u32>,
     /// Whether the driver works on the UMEM itself.
     pub zero_copy: bool,

@@ -278,7 +278,7 @@ impl Port {
         self.stats.tx_gone += self.waiting.len() as u64;
         self.waiting.clear();
         self.egress.close();
-        self.gone = true;
+        (self.gone, self.on_ring) = (true, 0); // or it would never rest
     }
 }
 

@@ -253,8 +253,9 @@ impl Umem {
         done.map_err(|source| {
             let remedy = match source.raw_os_error() {
                 Some(errno::ENOBUFS) => format!(
-                    "{len} bytes are more than may be locked: raise RLIMIT_MEMLOCK (ulimit -l {}), or run \
-                     with CAP_IPC_LOCK",
+                    "{len} bytes are more than may be locked beside what this user has locked already, in \
+                     other UMEMs for example: raise RLIMIT_MEMLOCK (ulimit -l {}, or more), or run with \
+                     CAP_IPC_LOCK",
                     len / 1024
                 ),
                 Some(errno::EINVAL) => format!(

@@ -19,6 +19,7 @@ use crate::error::parameter;
 use crate::link::{XdpMode, lookup};
 use crate::sys::bpf as sys;
 use crate::sys::{capability, errno};
+use crate::xsk::grace_period::GracePeriod;
 
 /// Fewest entries of a map.
 const QUEUES: u32 = 64;
@@ -67,8 +68,9 @@ struct Ours {
     passing: OwnedFd,
     /// Redirects those of queues that have a socket.
     redirecting: OwnedFd,
-    /// Of the one that redirects.
+    /// Of the one that redirects, and of the one that passes.
     id: u32,
+    passing_id: u32,
     attached: OnceLock<XdpLink>,
     /// Held while one is attached or exchanged.
     changing: Mutex<()>,
@@ -101,10 +103,11 @@ impl Redirect {
             program.map_err(|e| refused("bpf(BPF_PROG_LOAD)", e, frags))
         };
         let (passing, redirecting) = (load(&program::pass())?, load(&program::redirect(map.as_raw_fd()))?);
-        let id = sys::program_id(redirecting.as_fd()).unwrap_or(0);
+        let [id, passing_id] =
+            [&redirecting, &passing].map(|program| sys::program_id(program.as_fd()).unwrap_or(0));
         let (interface, index) = (interface.to_owned(), link.index);
         let (attached, changing) = (OnceLock::new(), Mutex::new(()));
-        let ours = Ours { interface, index, how, passing, redirecting, id, attached, changing };
+        let ours = Ours { interface, index, how, passing, redirecting, id, passing_id, attached, changing };
         Ok(Arc::new(Self { map, ours: Some(ours) }))
     }
 
@@ -142,19 +145,23 @@ impl Redirect {
         started
     }
 
-    /// From now on packets go to the stack. Those that were redirected before can still be received. The XDP
+    /// From now on packets go to the stack. Those that were redirected before can still be received: all of
+    /// them are in the rings when this returns, after a grace period of the kernel's, about 10 ms. The XDP
     /// program stays attached, and [`start`](Self::start) redirects again. Does nothing for the map of
     /// another program.
     pub fn stop(&self) {
         let started = self.ours.as_ref().is_some_and(|ours| ours.attached.get().is_some());
         if started {
             let _ = self.exchange(|ours| &ours.passing); // fails if the interface is gone
+            // CPUs that run the other program still put what they have into the rings, at the end of a poll.
+            GracePeriod::new().wait(); // where it cannot, those few packets may be lost
         }
     }
 
     fn exchange(&self, by: impl Fn(&Ours) -> &OwnedFd) -> Result<(), Error> {
         let Some(ours) = &self.ours else { return Ok(()) };
-        let attached = ours.pass(&ours.lock())?;
+        let guard = ours.lock();
+        let attached = ours.pass(&guard)?;
         sys::exchange(attached.link.as_fd(), by(ours).as_fd()).map_err(|source| {
             let remedy = match source.raw_os_error() {
                 Some(errno::ENOLINK) => format!("{} was removed, or its program detached", ours.interface),
@@ -186,6 +193,11 @@ impl Redirect {
     /// The id of the XDP program that redirects, as `bpftool prog` and `ip link` show it.
     pub fn program_id(&self) -> Option<u32> {
         self.ours.as_ref().map(|ours| ours.id)
+    }
+
+    /// The id of the one that passes all packets.
+    pub(crate) fn passing_id(&self) -> Option<u32> {
+        self.ours.as_ref().map(|ours| ours.passing_id)
     }
 
     /// The key for a socket: the queue's number, unless another XDP program uses other keys.
@@ -361,7 +373,7 @@ mod tests {
         redirect.stop(); // which changes nothing
         redirect.pass().unwrap();
         let passing = on("near0");
-        assert!(passing.is_some() && passing != redirect.program_id());
+        assert!(passing != redirect.program_id() && passing == redirect.passing_id());
         assert_eq!(redirect.mode(), Some((Attach::Native, None)));
         redirect.start().unwrap();
         assert_eq!(on("near0"), redirect.program_id());
