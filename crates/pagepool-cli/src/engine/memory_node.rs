@@ -14,9 +14,10 @@ use crate::sys;
 const NODES: &str = "/sys/devices/system/node";
 
 /// The node of the first of these interfaces whose card has one; else that of the first of these CPUs; else
-/// that of the calling thread. `None` on a machine with memory on one node, where it makes no difference.
+/// that of the calling thread. `None` where this process may use the memory of one node alone, which makes no
+/// difference, or not that of this node.
 pub fn home<'a>(interfaces: impl IntoIterator<Item = &'a str>, cpus: &[usize]) -> Option<NodeId> {
-    let with_memory = listed(&format!("{NODES}/has_memory"));
+    let with_memory = usable();
     if with_memory.len() < 2 {
         return None;
     }
@@ -24,6 +25,19 @@ pub fn home<'a>(interfaces: impl IntoIterator<Item = &'a str>, cpus: &[usize]) -
     let of_cpu = || cpus.first().and_then(|&cpu| of_cpu(cpu));
     let node = of_card.or_else(of_cpu).unwrap_or_else(|| Topology::detect().current_node());
     with_memory.contains(&usize::from(node.0)).then_some(node)
+}
+
+/// The nodes with memory that this process may use.
+fn usable() -> Vec<usize> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let (mut nodes, allowed) = (listed(&format!("{NODES}/has_memory")), allowed(&status));
+    nodes.retain(|node| allowed.as_ref().is_none_or(|allowed| allowed.contains(node)));
+    nodes
+}
+
+/// The nodes of a process's cpuset, from its status; `None` on a kernel without cpusets.
+fn allowed(status: &str) -> Option<Vec<usize>> {
+    status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:")).map(numbers)
 }
 
 /// The CPUs of a node that this process may use.
@@ -70,8 +84,15 @@ mod tests {
     }
 
     #[test]
+    fn nodes_outside_the_cpuset_are_not_used() {
+        let status = "Mems_allowed:\t00000000,00000005\nMems_allowed_list:\t0,2\nThreads:\t1\n";
+        assert_eq!((allowed(status), allowed("Threads:\t1\n")), (Some(vec![0, 2]), None));
+        assert!(!usable().is_empty() || listed(&format!("{NODES}/has_memory")).is_empty());
+    }
+
+    #[test]
     fn a_thread_has_a_home_where_there_is_a_choice() {
-        let nodes = listed(&format!("{NODES}/has_memory")).len();
+        let nodes = usable().len();
         let home = home(["lo"], &[]);
         assert_eq!(home.is_some(), nodes > 1, "lo has no card: {home:?} of {nodes}");
         assert!(home.is_none_or(|node| !cpus_of(node).is_empty()), "{home:?}");

@@ -8,7 +8,7 @@ use pagepool_net::{AfXdpParams, Attach, BUDGET, OpenParams, UmemParams, XskMode}
 pub const HEADROOM: usize = 256;
 const TAILROOM: usize = 320;
 /// An Ethernet header with a VLAN tag.
-const HEADERS: usize = 18;
+pub const HEADERS: usize = 18;
 /// Packets in one buffer each that are taken from a socket at once. Four times Linux's 64: what every burst
 /// costs anew, code and tables that the last system call drove out of the CPU's caches, is shared by more
 /// (docs/notes/0010).

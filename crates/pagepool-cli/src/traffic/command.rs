@@ -4,7 +4,7 @@ use pagepool_net::{Attach, TxMode};
 
 use super::capture::CaptureTap;
 use super::interface::Interface;
-use super::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
+use super::options::{Mode, ReceiveOptions, TrafficOptions, TransmitOptions};
 use crate::engine::frame_source::FrameSource;
 use crate::engine::poll_loop::PortHandler;
 use crate::engine::socket_sizes::SocketSizes;
@@ -75,8 +75,12 @@ impl<'a> TrafficPlan<'a> {
 
     /// What becomes of an interface, with the interface's name to follow.
     pub fn effect(&self) -> String {
-        let effect =
-            if self.attach.is_some() { "withholds all packets from the kernel on" } else { "may saturate" };
+        let effect = match (self.attach, self.options.mode) {
+            (Some(_), _) => "withholds all packets from the kernel on",
+            (None, Mode::Copy) => "may saturate",
+            // Zero copy needs an XDP program, and many drivers restart the link to attach one.
+            (None, _) => "may restart and saturate",
+        };
         format!("{} {effect}", self.name)
     }
 }

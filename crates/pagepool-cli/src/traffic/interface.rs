@@ -4,12 +4,16 @@ use pagepool_net::Driver;
 use pagepool_net::link::{Ethtool, LinkInfo, NetError, Netlink, Offload, SshSession, cautions};
 
 use super::options::Numbers;
+use crate::engine::socket_sizes::{HEADERS, HEADROOM};
 use crate::report::error::error_chain;
 
 /// The loopback interface of a network namespace.
 const LOOPBACK: &str = "lo";
 /// What an interface is opened by if only its own name is given.
 const SCHEME: &str = "af_xdp";
+/// Drivers that round the length of zero copy's buffers down to whole KiB (igb_setup_srrctl and
+/// igc_configure_rx_ring, v7.3).
+const WHOLE_KIB: [&str; 2] = ["igb", "igc"];
 
 /// The kernel's answers about interfaces of this network namespace.
 pub struct Kernel {
@@ -140,6 +144,12 @@ impl Kernel {
         }))
     }
 
+    /// A warning if the card's buffers of zero copy hold less than a packet, although a chunk holds it.
+    pub fn short_buffers(&mut self, link: &LinkInfo, chunk: u32) -> Result<Option<String>, String> {
+        let driver = self.ethtool.driver(&link.name).map_err(|error| error_chain(&error))?;
+        Ok(driver.and_then(|driver| cut_short(&driver, link, chunk)))
+    }
+
     fn on(&self, link: &str, of: &[Offload]) -> Result<Vec<Offload>, NetError> {
         let all = self.ethtool.offloads(link)?;
         Ok(of.iter().copied().filter(|offload| all.contains(offload)).collect())
@@ -158,6 +168,21 @@ fn split(device: &str) -> Result<(&'static str, &str), String> {
             "{device} has no network interface: {why}. Use {SCHEME}:INTERFACE; `pagepool demo` runs in memory"
         )),
     }
+}
+
+/// A card that is told a length in KiB puts the rest of a longer packet into the next buffer, where nobody
+/// looks for it.
+fn cut_short(driver: &str, link: &LinkInfo, chunk: u32) -> Option<String> {
+    let room = (chunk as usize - HEADROOM) & !1023;
+    let fits = link.mtu as usize + HEADERS <= room;
+    (WHOLE_KIB.contains(&driver) && !fits).then(|| {
+        format!(
+            "{driver} gives {} {room} of the {chunk} bytes of a chunk with zero copy: longer packets arrive \
+             damaged. Use --chunk-size 4096, --mode copy, or an MTU of at most {}",
+            link.name,
+            room.saturating_sub(HEADERS)
+        )
+    })
 }
 
 fn names(offloads: &[Offload]) -> String {
@@ -204,6 +229,23 @@ mod tests {
         assert!(all(1, &[1]).unwrap_err().starts_with("v has no queue 1: its only queue is 0;"));
         assert!(all(4, &[0, 4]).unwrap_err().starts_with("v has no queue 4: its queues are 0 to 3;"));
         assert!(chosen("v", 0, None).is_err());
+    }
+
+    #[test]
+    fn packets_that_a_card_would_cut_are_warned_of() {
+        let lo = Netlink::open().unwrap().link("lo").unwrap();
+        let warning = |driver, mtu, chunk| {
+            let mut link = lo.clone();
+            link.mtu = mtu;
+            cut_short(driver, &link, chunk)
+        };
+        let said = warning("igb", 1500, 2048).unwrap();
+        assert!(
+            said.starts_with("igb gives lo 1024 of the 2048 bytes") && said.contains("MTU of at most 1006")
+        );
+        assert!(warning("igc", 1007, 2048).is_some() && warning("igc", 1006, 2048).is_none());
+        assert!(warning("igb", 1500, 4096).is_none() && warning("igb", 3502, 4096).is_some());
+        assert!(warning("ice", 1500, 2048).is_none());
     }
 
     #[test]

@@ -153,15 +153,30 @@ fn warn(
             warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
         }
     }
+    for (interface, opened) in interfaces.iter().zip(opened).filter(|_| plan.attach.is_some()) {
+        if opened.zero_copy == Some(true) && !opened.multi_buffer {
+            let warning = kernel.short_buffers(&interface.link, opened.chunk)?;
+            warning.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        }
+    }
+    warn_of_cpus(plan, interfaces);
+    Ok(())
+}
+
+/// Some of the CPUs may have no thread.
+fn warn_of_cpus(plan: &TrafficPlan<'_>, interfaces: &[Interface]) {
     let threads = plan.options.threads.map_or(pairs_of(interfaces), usize::from);
     let cpus = plan.options.cpus.as_ref().map_or(0, |cpus| cpus.0.len());
     if cpus > threads {
+        let why = match plan.options.threads {
+            Some(_) => "--threads is",
+            None => "one thread per queue or pair of queues makes",
+        };
         eprintln!(
-            "note: {} of the {cpus} CPUs not used: one thread per queue or pair of queues makes {threads}",
+            "note: {} of the {cpus} CPUs not used: {why} {threads}",
             if cpus - threads == 1 { "one is".into() } else { format!("{} are", cpus - threads) }
         );
     }
-    Ok(())
 }
 
 /// Threads at work. Whatever ends a run early drops them, which stops them as at its end.

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use pagepool::{Arena, Error, PAGE_SIZE, PoolRef};
+use pagepool::{Arena, Error, NodeId, PAGE_SIZE, PoolRef};
 use pagepool_net::{
     Attach, BusyPoll, OpenParams, OpenedDevice, Redirect, SocketInfo, TxMode, XdpProgram, open_devices,
 };
@@ -104,7 +104,7 @@ impl TrafficSetup {
         for (pair, queues) in pairs.iter().enumerate() {
             let named = format!("{name}{pair}");
             let arena = Arena::new(params.sizes.arena(&named, queues.iter().map(Vec::len).sum()));
-            let arena = arena.map_err(|error| no_memory(&error, huge))?;
+            let arena = arena.map_err(|error| no_memory(&error, huge, params.sizes.node()))?;
             let devices: Vec<_> = interfaces
                 .iter()
                 .zip(queues)
@@ -172,16 +172,22 @@ impl SetupParams {
     }
 }
 
-/// Why there is no memory, and what helps. `huge`: the huge pages that are needed. The library reserves
-/// them bit by bit, so its own error names only a part of them.
-fn no_memory(error: &Error, huge: Option<u64>) -> String {
-    match (error, huge) {
-        (Error::System { call, source, .. }, Some(n)) => format!(
-            "{call} failed: --hugepages requires {n} free huge pages of 2 MiB: use `sysctl \
-             vm.nr_hugepages={n}`, more if other processes use huge pages, or omit --hugepages: {source}"
-        ),
-        _ => error_chain(error),
-    }
+/// Why there is no memory, and what helps. `huge`: the huge pages that are needed, on the `node` if there is
+/// one. The library reserves them bit by bit, so its own error names only a part of them.
+fn no_memory(error: &Error, huge: Option<u64>, node: Option<NodeId>) -> String {
+    let (Error::System { call, source, .. }, Some(n)) = (error, huge) else { return error_chain(error) };
+    let (there, remedy) = match node {
+        None => (String::new(), format!("sysctl vm.nr_hugepages={n}")),
+        // what sysctl reserves is spread over all nodes
+        Some(NodeId(node)) => {
+            let file = format!("/sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages");
+            (format!(" on node {node}"), format!("echo {n} > {file}"))
+        }
+    };
+    format!(
+        "{call} failed: --hugepages requires {n} free huge pages of 2 MiB{there}: use `{remedy}`, more if \
+         other processes use huge pages, or omit --hugepages: {source}"
+    )
 }
 
 impl OpenedInterface {
@@ -325,6 +331,22 @@ mod tests {
         assert_eq!(
             pairs(&[with(&[0, 1, 2, 3, 4]), with(&[6, 7])]),
             [[vec![0, 2, 4], vec![6]], [vec![1, 3], vec![7]]]
+        );
+    }
+
+    #[test]
+    fn huge_pages_are_asked_for_where_they_are_needed() {
+        let source = || std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+        let error = Error::System { call: "mmap", remedy: String::new(), source: source() };
+        let anywhere = no_memory(&error, Some(20), None);
+        assert!(
+            anywhere.contains("20 free huge pages of 2 MiB: use `sysctl vm.nr_hugepages=20`"),
+            "{anywhere}"
+        );
+        let there = no_memory(&error, Some(20), Some(NodeId(1)));
+        assert!(
+            there.contains("on node 1: use `echo 20 > /sys/devices/system/node/node1/hugepages"),
+            "{there}"
         );
     }
 

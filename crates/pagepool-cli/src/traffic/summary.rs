@@ -152,7 +152,7 @@ impl TrafficResult {
         if unsent > 0 {
             let why = match refused {
                 0 => "the interface was too slow, or was removed",
-                _ => "the driver refused to send",
+                _ => "the driver refused to send, the interface was too slow, or was removed",
             };
             verdict.row("not sent at the end", unsent, why);
         }
