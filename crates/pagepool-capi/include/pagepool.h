@@ -977,7 +977,9 @@ size_t pagepool_alloc_addr_bulk(struct pagepool *pool, uint64_t *addrs, size_t n
  * Thread: any.
  * Ownership: the buffer is the caller's.
  * Errors: NULL for an address that is not the pool's (-EINVAL), for an address that is not out because it
- *     came back before (-ESTALE), or for a bad handle (-EINVAL, -ESTALE). Nothing changes then.
+ *     came back before (-ESTALE), or for a bad handle (-EINVAL, -ESTALE). Nothing changes then. NULL also if
+ *     there is no memory for the table (-ENOMEM), or if all pools together have 268,435,456 pages and
+ *     fragments, the limit (-ENOSPC); on the owner's thread the buffer has then returned to its pool.
  * Cost: a lookup and one atomic operation; on other threads than the owner's also a lock.
  */
 struct pagepool_buf *pagepool_from_raw(struct pagepool *pool, uint64_t addr);
@@ -1046,7 +1048,8 @@ int pagepool_shared_put(struct pagepool_shared *shared);
  * Thread: any.
  * Ownership: the shared handle ends, and `*buf` is the caller's, unless the call fails.
  * Errors: -EBUSY while there are other readers: try again, or release this handle. -ENOMEM if there is no
- *     memory for the table. -EINVAL, -ESTALE for a bad handle. The handle is unchanged then.
+ *     memory for the table, -ENOSPC if all pools together have 268,435,456 pages and fragments, the limit.
+ *     -EINVAL, -ESTALE for a bad handle. The handle is unchanged then.
  * Cost: a lock; for a fragment an atomic operation, and on other threads than the owner's one more lock.
  */
 int pagepool_shared_try_unique(struct pagepool_shared *shared, struct pagepool_buf **buf);
@@ -1103,7 +1106,8 @@ int pagepool_shared_page_ref(struct pagepool_shared *shared, struct pagepool_pag
  *     `*front` and `*rest` are the caller's, to be returned with pagepool_buf_put.
  * Errors: -EINVAL unless `at` is 1 to pagepool_buf_len() - 1, in pages of 4 MiB (order 10) also if it is
  *     odd; if `front` or `rest` is NULL, or both are the same place. -ENOMEM if there is no memory for the
- *     table. -EINVAL, -ESTALE for a bad handle. Nothing changes then.
+ *     table. -ENOSPC if all pools together have 268,435,456 pages and fragments, the limit. -EINVAL, -ESTALE
+ *     for a bad handle. Nothing changes then.
  * Cost: a lookup; on other threads than the owner's an atomic operation and two locks.
  */
 int pagepool_buf_split(struct pagepool_buf *buf,
@@ -1235,7 +1239,8 @@ uint64_t pagepool_buf_dma_addr_in(struct pagepool_buf *buf, struct pagepool_doma
  * Ownership: `*pool` is the caller's, to be ended with pagepool_destroy or pagepool_destroy_watched. The
  *     pool keeps the arena and the domains: their handles may be released at once.
  * Errors: -EINVAL names the parameter, its value and its range. -EIO names the domain that refused to map.
- *     -ENOMEM and -EMFILE name what the system refused. `*pool` is then unchanged.
+ *     -ENOMEM and -EMFILE name what the system refused. -EBUSY for the 4097th pool. -ENOSPC if all pools
+ *     together have 268,435,456 pages and fragments, the limit. `*pool` is then unchanged.
  * Cost: allocates; a few microseconds.
  */
 int pagepool_create(const struct pagepool_params *params, struct pagepool **pool);
@@ -1295,9 +1300,11 @@ struct pagepool_buf *pagepool_alloc_page(struct pagepool *pool);
  *
  * Thread: owner.
  * Ownership: the fragment is the caller's until it is returned; its page returns with the last fragment.
- * Errors: NULL for a size of 0 or above the page size (-EINVAL), if no page is left (-ENOMEM), on another
- *     thread (-EPERM), or for a bad handle (-EINVAL, -ESTALE).
- * Cost: about forty instructions and no atomic operation.
+ * Errors: NULL for a size of 0 or above the page size (-EINVAL), if no page is left or no memory for the
+ *     table (-ENOMEM), if all pools together have 268,435,456 pages and fragments, the limit (-ENOSPC), on
+ *     another thread (-EPERM), or for a bad handle (-EINVAL, -ESTALE).
+ * Cost: about forty instructions and no atomic operation; if fragments end on other threads, a lock for each
+ *     64 of them.
  */
 struct pagepool_buf *pagepool_alloc_frag(struct pagepool *pool, size_t size);
 

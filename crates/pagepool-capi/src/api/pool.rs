@@ -34,7 +34,8 @@ use crate::oom;
 /// Ownership: `*pool` is the caller's, to be ended with pagepool_destroy or pagepool_destroy_watched. The
 ///     pool keeps the arena and the domains: their handles may be released at once.
 /// Errors: -EINVAL names the parameter, its value and its range. -EIO names the domain that refused to map.
-///     -ENOMEM and -EMFILE name what the system refused. `*pool` is then unchanged.
+///     -ENOMEM and -EMFILE name what the system refused. -EBUSY for the 4097th pool. -ENOSPC if all pools
+///     together have 268,435,456 pages and fragments, the limit. `*pool` is then unchanged.
 /// Cost: allocates; a few microseconds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_create(params: *const PoolParamsC, pool: *mut *mut PoolHandle) -> c_int {

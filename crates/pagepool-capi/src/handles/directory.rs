@@ -130,7 +130,7 @@ impl PlaceAllocator {
     fn make(&mut self, kind: HandleKind, count: u32) -> CallResult<PlaceRange> {
         const FULL: CallError = CallError::fixed(
             libc::ENOSPC,
-            c"all pools together have 268435456 pages, the limit: use smaller arenas or fewer pools",
+            c"all pools have 268435456 pages and fragments, the limit: return fragments or end pools",
         );
         let first = self.made;
         if u64::from(first) + u64::from(count) > ROWS as u64 {
@@ -162,6 +162,11 @@ pub(crate) fn entry(place: u32) -> &'static FragEntry {
     let entry = unsafe { lives.add((place & IN_ROW) as usize) };
     // SAFETY: entries are atomics and never freed.
     unsafe { &*entry }
+}
+
+/// What follows a free entry in its list: the next one's place, plus one, or 0.
+pub(crate) fn next_free(place: u32) -> u64 {
+    entry(place).page.load(Relaxed)
 }
 
 /// What a buffer's token names.

@@ -3,6 +3,14 @@
 //! Who    [`enter`] checks that the caller is the owner; then nobody else can bind, unbind or destroy the
 //!        pool, so its parts are there for the length of the call. The owner itself could, from a callback:
 //!        `calls` refuses that.
+//! Free   entries for fragments: three lists. The owner's own, of [`OWNED`] entries at most, takes no atomic
+//!        operation. The shared one stands under the slot's lock. The one home, `frags_home`, has what
+//!        became free on other threads, or on the owner's while its own is full: anybody pushes. Whoever
+//!        finds the shared list empty, under the lock, takes all of home there; the owner takes [`REFILL`]
+//!        of the shared list when its own is empty.
+//! Bound  fresh entries are taken only while the shared list and home are empty: then all others are out, or
+//!        on the owner's list. So a pool has at most as many as were out at one time, [`OWNED`], and a row.
+//!        If either side took whole lists for itself, the other would take fresh ones for ever.
 
 // UNSAFETY: the owner's part is reached by address, after the check.
 #![expect(unsafe_code)]
@@ -19,10 +27,14 @@ use crate::handles::slots;
 use crate::handles::token::{HandleKind, Token};
 use crate::handles::view::PoolView;
 
+/// Free entries that the owner keeps for itself: as many as a row has.
+const OWNED: u32 = 4096;
+/// Entries that the owner takes under the lock together.
+const REFILL: u32 = 64;
+
 /// A call of the owner, while it lasts.
 pub(crate) struct OwnerCall<'a> {
     pub(crate) view: &'static PoolView,
-    pub(crate) pool: Token,
     pub(crate) bound: &'a Bound,
     own: &'a OwnerHalf,
 }
@@ -48,7 +60,7 @@ pub(crate) fn enter<R>(pool: Token, call: impl FnOnce(&OwnerCall<'_>) -> CallRes
     let _call = CallCount(&own.calls);
     // SAFETY: this thread owns the pool; while `calls` is not 0 `bound` is not taken away.
     let bound = unsafe { &*own.bound.get() }.as_ref().ok_or(CallError::NOT_OWNER)?;
-    call(&OwnerCall { view, pool, bound, own })
+    call(&OwnerCall { view, bound, own })
 }
 
 impl OwnerCall<'_> {
@@ -65,22 +77,10 @@ impl OwnerCall<'_> {
 
     /// Gives a buffer of this pool a token. If there is no memory for that, the buffer returns to the pool.
     pub(crate) fn token_for(&self, buffer: PageBuf) -> CallResult<Token> {
-        if buffer.is_frag() { self.frag_token(buffer) } else { Ok(page_token(self.view, buffer)) }
-    }
-
-    fn frag_token(&self, buffer: PageBuf) -> CallResult<Token> {
-        if self.own.frags.get() == 0 {
-            // Those that ended on other threads, and where there is none a fresh chunk.
-            let mut list = self.view.frags_home.0.swap(0, Acquire); // pairs with frag_over()
-            if list == 0 {
-                list = slots::with_life(self.pool, |life| life.take_frags(self.view))?;
-            }
-            self.own.frags.set(list);
+        if !buffer.is_frag() {
+            return Ok(page_token(self.view, buffer));
         }
-        let first = self.own.frags.get();
-        let (token, next) = frag_token(first, buffer)?;
-        self.own.frags.set(next);
-        Ok(token)
+        Ok(begin_frag(take_own(self.view, self.own)?, buffer))
     }
 }
 
@@ -89,22 +89,6 @@ pub(crate) fn page_token(view: &PoolView, buffer: PageBuf) -> Token {
     let page = buffer.page().0;
     let (_, place) = buffer.into_token();
     view.word(page).begin(view.place_of(page), (place >> 32) as u32)
-}
-
-/// A token for a fragment, from a list of free entries that begins with `first`; and what the list begins
-/// with then. Without an entry the buffer returns to its pool.
-pub(crate) fn frag_token(first: u64, buffer: PageBuf) -> CallResult<(Token, u64)> {
-    let at = first.checked_sub(1).ok_or(CallError::NO_MEMORY)? as u32;
-    let next = directory::entry(at).page.load(Relaxed);
-    Ok((begin_frag(at, buffer), next))
-}
-
-/// Begins the life of a fragment's token, in a free entry that is in no list any more.
-fn begin_frag(at: u32, frag: PageBuf) -> Token {
-    let entry = directory::entry(at);
-    let (_, place) = frag.into_token();
-    entry.page.store(place as u32 as u64, Relaxed);
-    entry.word.begin(Token::new(HandleKind::Frag, at, 0).0 as u32, (place >> 32) as u32)
 }
 
 /// A free entry for a fragment of a pool, of which the caller has a buffer, on any thread. Dropped, it is
@@ -116,30 +100,13 @@ pub(crate) struct FreeFragEntry {
 
 impl FreeFragEntry {
     pub(crate) fn take(view: &'static PoolView) -> CallResult<Self> {
-        let home = || view.frags_home.0.swap(0, Acquire); // pairs with frag_over()
-        let take_first =
-            |first: u64| (first as u32 - 1, directory::entry(first as u32 - 1).page.load(Relaxed));
-        let listed = |first: u64| if first == 0 { home() } else { first };
-        if view.is_mine() {
+        let place = if view.is_mine() {
             // SAFETY: this thread owns the pool, so its part is there.
-            let own = unsafe { &*view.own.load(Relaxed) };
-            let first = match listed(own.frags.get()) {
-                0 => slots::with_life_behind(view, |life| life.take_frags(view))?,
-                first => first,
-            };
-            let (place, next) = take_first(first);
-            own.frags.set(next);
-            return Ok(Self { view, place });
-        }
-        slots::with_life_behind(view, |life| {
-            let first = match listed(life.frags) {
-                0 => life.take_frags(view)?,
-                first => first,
-            };
-            let (place, next) = take_first(first);
-            life.frags = next;
-            Ok(Self { view, place })
-        })
+            take_own(view, unsafe { &*view.own.load(Relaxed) })?
+        } else {
+            slots::with_life_behind(view, |life| life.take_frag(view))?
+        };
+        Ok(Self { view, place })
     }
 
     /// The token of this fragment, which has the entry from now on.
@@ -156,6 +123,43 @@ impl Drop for FreeFragEntry {
     }
 }
 
+/// Takes a free entry, on the owner's thread.
+pub(crate) fn take_own(view: &'static PoolView, own: &OwnerHalf) -> CallResult<u32> {
+    if own.frags.get() == 0 {
+        refill(view, own)?;
+    }
+    let place = own.frags.get() as u32 - 1;
+    own.frags.set(directory::next_free(place));
+    own.free_frags.set(own.free_frags.get() - 1);
+    Ok(place)
+}
+
+/// Moves the first of the shared list to that of the owner, which is empty.
+#[cold]
+fn refill(view: &'static PoolView, own: &OwnerHalf) -> CallResult<()> {
+    slots::with_life_behind(view, |life| {
+        let first = life.shared_frags(view)?;
+        let (mut last, mut count) = (first as u32 - 1, 1);
+        while count < REFILL && directory::next_free(last) != 0 {
+            last = directory::next_free(last) as u32 - 1;
+            count += 1;
+        }
+        life.frags = directory::next_free(last);
+        directory::entry(last).page.store(0, Relaxed);
+        own.frags.set(first);
+        own.free_frags.set(count);
+        Ok(())
+    })
+}
+
+/// Begins the life of a fragment's token, in a free entry that is in no list any more.
+pub(crate) fn begin_frag(at: u32, frag: PageBuf) -> Token {
+    let entry = directory::entry(at);
+    let (_, place) = frag.into_token();
+    entry.page.store(place as u32 as u64, Relaxed);
+    entry.word.begin(Token::new(HandleKind::Frag, at, 0).0 as u32, (place >> 32) as u32)
+}
+
 /// A fragment's token is over: its entry is free, on whichever thread. Whoever calls it still has the
 /// fragment, so the pool is there.
 pub(crate) fn frag_over(view: &PoolView, place: u32) {
@@ -164,8 +168,12 @@ pub(crate) fn frag_over(view: &PoolView, place: u32) {
     if view.is_mine() {
         // SAFETY: this thread owns the pool, so its part is there.
         let own = unsafe { &*view.own.load(Relaxed) };
-        entry.page.store(own.frags.replace(this), Relaxed);
-        return;
+        let free = own.free_frags.get();
+        if free < OWNED {
+            own.free_frags.set(free + 1);
+            entry.page.store(own.frags.replace(this), Relaxed);
+            return;
+        }
     }
     let list = &view.frags_home.0;
     let mut head = list.load(Relaxed);
@@ -176,5 +184,114 @@ pub(crate) fn frag_over(view: &PoolView, place: u32) {
             Ok(_) => return,
             Err(now) => head = now,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use ::pagepool::{Arena, ArenaParams, Pool, PoolParams};
+
+    use super::*;
+    use crate::handles::binding;
+    use crate::handles::claim::claim;
+
+    const BATCH: usize = 64;
+
+    /// What another thread does with tokens, and gives back.
+    type Task = (fn(Vec<Token>) -> Vec<Token>, Vec<Token>);
+
+    /// A pool of this thread, and another thread.
+    struct TwoThreads {
+        pool: Token,
+        tasks: Sender<Task>,
+        done: Receiver<Vec<Token>>,
+    }
+
+    impl TwoThreads {
+        fn new() -> Self {
+            let arena = Arena::new(ArenaParams { max_bytes: 4 << 20, ..Default::default() }).unwrap();
+            let pool = Pool::new(PoolParams::default(), arena).unwrap();
+            let pool = slots::insert(pool, 1024, 0).unwrap();
+            binding::bind(pool).unwrap();
+            let ((tasks, todo), (results, done)) = (channel::<Task>(), channel());
+            std::thread::spawn(move || {
+                while let Ok((task, tokens)) = todo.recv() {
+                    results.send(task(tokens)).unwrap();
+                }
+            });
+            Self { pool, tasks, done }
+        }
+
+        fn elsewhere(&self, task: fn(Vec<Token>) -> Vec<Token>, tokens: Vec<Token>) -> Vec<Token> {
+            self.tasks.send((task, tokens)).unwrap();
+            self.done.recv().unwrap()
+        }
+
+        fn pages(&self) -> Vec<Token> {
+            let page =
+                || enter(self.pool, |owned| owned.token_for(owned.bound.alloc_page().unwrap())).unwrap();
+            (0..BATCH).map(|_| page()).collect()
+        }
+
+        /// A batch of pages becomes fragments on one thread, and these return on one.
+        fn round(&self, split_here: bool, put_here: bool) {
+            let pages = self.pages();
+            let parts = if split_here { split(pages) } else { self.elsewhere(split, pages) };
+            if put_here {
+                put(parts)
+            } else {
+                self.elsewhere(put, parts)
+            };
+        }
+
+        fn rows(&self) -> usize {
+            slots::with_life(self.pool, |life| Ok(life.taken.len() - 1)).unwrap()
+        }
+    }
+
+    impl Drop for TwoThreads {
+        fn drop(&mut self) {
+            binding::destroy(self.pool).unwrap();
+        }
+    }
+
+    fn split(pages: Vec<Token>) -> Vec<Token> {
+        let parts_of = |page| {
+            let claimed = claim(page).unwrap();
+            let view = claimed.view();
+            let (front, rest) = claimed.keep().split_at(64).unwrap();
+            [front, rest].map(|part| FreeFragEntry::take(view).unwrap().fill(part))
+        };
+        pages.into_iter().flat_map(parts_of).collect()
+    }
+
+    fn put(parts: Vec<Token>) -> Vec<Token> {
+        parts.into_iter().for_each(|part| drop(claim(part).unwrap().keep()));
+        Vec::new()
+    }
+
+    #[test]
+    fn entries_that_end_on_the_owners_thread_serve_the_others() {
+        let threads = TwoThreads::new();
+        for _ in 0..512 {
+            threads.round(false, true);
+        }
+        assert!(threads.rows() <= 2, "{} rows for 128 fragments", threads.rows());
+    }
+
+    /// Each change of threads finds nearly all entries on a list of the other side.
+    #[test]
+    fn entries_serve_whichever_thread_takes_the_next() {
+        let threads = TwoThreads::new();
+        for _ in 0..6 {
+            for (split_here, put_here) in [(false, true), (true, false), (false, false), (true, true)] {
+                for _ in 0..256 {
+                    threads.round(split_here, put_here);
+                }
+            }
+        }
+        assert!(threads.rows() <= 2, "{} rows for 128 fragments", threads.rows());
     }
 }

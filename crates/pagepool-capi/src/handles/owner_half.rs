@@ -19,6 +19,8 @@ pub(crate) struct OwnerHalf {
     pub(crate) calls: Cell<u32>,
     /// Free entries for fragments: the first one's place, plus one.
     pub(crate) frags: Cell<u64>,
+    /// How many these are.
+    pub(crate) free_frags: Cell<u32>,
 }
 
 // SAFETY: whoever touches it owns the pool, or holds the slot's lock while nobody does.
@@ -26,6 +28,7 @@ unsafe impl Send for OwnerHalf {}
 
 impl OwnerHalf {
     pub(crate) fn new(handle: PoolRef) -> Self {
-        Self { handle, bound: UnsafeCell::new(None), calls: Cell::new(0), frags: Cell::new(0) }
+        let (frags, free_frags) = (Cell::new(0), Cell::new(0));
+        Self { handle, bound: UnsafeCell::new(None), calls: Cell::new(0), frags, free_frags }
     }
 }

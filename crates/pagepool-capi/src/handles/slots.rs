@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ::pagepool::{Pool, PoolRef, Shutdown, Tag};
 
 use crate::error::{CallError, CallResult};
-use crate::handles::directory::PlaceRange;
+use crate::handles::directory::{PlaceRange, next_free};
 use crate::handles::owner_half::OwnerHalf;
 use crate::handles::token::{Generations, HandleKind, Token};
 use crate::handles::view::{BIAS_FREE, BIAS_SHARED, MAX_POOLS, PoolView, VIEWS};
@@ -34,9 +34,10 @@ pub(crate) struct PoolLife {
     pub(crate) half: Half,
     pub(crate) handle: PoolRef,
     pub(crate) tags: Vec<Tag>,
-    /// Free entries for fragments that other threads than the owner give tokens to.
+    /// Free entries for fragments that are everybody's: the first one's place, plus one. See `owner`.
     pub(crate) frags: u64,
-    taken: Vec<PlaceRange>,
+    /// The pool's places: those of its pages, then rows for fragments.
+    pub(crate) taken: Vec<PlaceRange>,
 }
 
 struct PoolSlot {
@@ -71,12 +72,26 @@ fn life_of(at: u32) -> MutexGuard<'static, Option<Box<PoolLife>>> {
 }
 
 impl PoolLife {
-    /// A list of free entries for fragments: 4096 fresh ones, which the pool has until it is freed.
-    pub(crate) fn take_frags(&mut self, view: &'static PoolView) -> CallResult<u64> {
-        self.taken.try_reserve(1)?;
-        let row = PlaceRange::for_frags(view)?;
-        self.taken.push(row);
-        Ok(u64::from(row.first_place()) + 1)
+    /// The list of free entries for fragments that is everybody's, with one in it at least: those that came
+    /// home, and where there is none 4096 fresh ones, which the pool has until it is freed.
+    pub(crate) fn shared_frags(&mut self, view: &'static PoolView) -> CallResult<u64> {
+        if self.frags == 0 {
+            self.frags = view.frags_home.0.swap(0, Acquire); // pairs with frag_over()
+        }
+        if self.frags == 0 {
+            self.taken.try_reserve(1)?;
+            let row = PlaceRange::for_frags(view)?;
+            self.taken.push(row);
+            self.frags = u64::from(row.first_place()) + 1;
+        }
+        Ok(self.frags)
+    }
+
+    /// Takes the first of these.
+    pub(crate) fn take_frag(&mut self, view: &'static PoolView) -> CallResult<u32> {
+        let place = self.shared_frags(view)? as u32 - 1;
+        self.frags = next_free(place);
+        Ok(place)
     }
 }
 

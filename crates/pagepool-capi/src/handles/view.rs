@@ -61,7 +61,7 @@ pub(crate) struct PoolView {
     /// The first word of every buffer of this pool.
     pub(crate) home: AtomicPtr<c_void>,
     pub(crate) own: AtomicPtr<OwnerHalf>,
-    /// The tokens' places of fragments that ended on other threads: a list through their entries.
+    /// Free entries for fragments that ended on other threads, mostly: a list. See `owner`.
     pub(crate) frags_home: OwnLine<AtomicU64>,
 }
 

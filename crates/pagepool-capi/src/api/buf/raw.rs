@@ -13,7 +13,7 @@ use crate::args::out::{array, array_mut, store};
 use crate::error::{CallError, CallResult, status, value_or};
 use crate::handles::claim::claim;
 use crate::handles::opaque::{BufHandle, PoolHandle};
-use crate::handles::owner::{OwnerCall, enter, frag_token, page_token};
+use crate::handles::owner::{OwnerCall, begin_frag, enter, page_token};
 use crate::handles::slots;
 use crate::handles::token::Token;
 
@@ -95,7 +95,9 @@ fn page_at_address(owned: &OwnerCall<'_>) -> CallResult<u64> {
 /// Thread: any.
 /// Ownership: the buffer is the caller's.
 /// Errors: NULL for an address that is not the pool's (-EINVAL), for an address that is not out because it
-///     came back before (-ESTALE), or for a bad handle (-EINVAL, -ESTALE). Nothing changes then.
+///     came back before (-ESTALE), or for a bad handle (-EINVAL, -ESTALE). Nothing changes then. NULL also if
+///     there is no memory for the table (-ENOMEM), or if all pools together have 268,435,456 pages and
+///     fragments, the limit (-ENOSPC); on the owner's thread the buffer has then returned to its pool.
 /// Cost: a lookup and one atomic operation; on other threads than the owner's also a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_from_raw(pool: *mut PoolHandle, addr: u64) -> *mut BufHandle {
@@ -108,17 +110,11 @@ fn from_raw(pool: Token, addr: u64) -> CallResult<Token> {
         return enter(pool, |owned| owned.token_for(owned.at_address(addr)?));
     }
     slots::with_life(pool, |life| {
-        if life.frags == 0 {
-            // Room for a fragment first: a buffer that is refused a token would have to be returned under the
-            // lock.
-            let list = view.frags_home.0.swap(0, std::sync::atomic::Ordering::Acquire);
-            life.frags = if list == 0 { life.take_frags(view)? } else { list };
-        }
+        // Room for a fragment first: a buffer that gets no token would have to be returned under the lock.
+        life.shared_frags(view)?;
         let buffer = life.handle.from_raw(DeviceAddr(addr))?;
         if buffer.is_frag() {
-            let (token, rest) = frag_token(life.frags, buffer)?;
-            life.frags = rest;
-            return Ok(token);
+            return Ok(begin_frag(life.take_frag(view)?, buffer));
         }
         Ok(page_token(view, buffer))
     })

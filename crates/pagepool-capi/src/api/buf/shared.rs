@@ -71,7 +71,8 @@ pub extern "C" fn pagepool_shared_put(shared: *mut SharedHandle) -> c_int {
 /// Thread: any.
 /// Ownership: the shared handle ends, and `*buf` is the caller's, unless the call fails.
 /// Errors: -EBUSY while there are other readers: try again, or release this handle. -ENOMEM if there is no
-///     memory for the table. -EINVAL, -ESTALE for a bad handle. The handle is unchanged then.
+///     memory for the table, -ENOSPC if all pools together have 268,435,456 pages and fragments, the limit.
+///     -EINVAL, -ESTALE for a bad handle. The handle is unchanged then.
 /// Cost: a lock; for a fragment an atomic operation, and on other threads than the owner's one more lock.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_shared_try_unique(

@@ -27,7 +27,8 @@ use crate::handles::view::PoolView;
 ///     `*front` and `*rest` are the caller's, to be returned with pagepool_buf_put.
 /// Errors: -EINVAL unless `at` is 1 to pagepool_buf_len() - 1, in pages of 4 MiB (order 10) also if it is
 ///     odd; if `front` or `rest` is NULL, or both are the same place. -ENOMEM if there is no memory for the
-///     table. -EINVAL, -ESTALE for a bad handle. Nothing changes then.
+///     table. -ENOSPC if all pools together have 268,435,456 pages and fragments, the limit. -EINVAL, -ESTALE
+///     for a bad handle. Nothing changes then.
 /// Cost: a lookup; on other threads than the owner's an atomic operation and two locks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagepool_buf_split(

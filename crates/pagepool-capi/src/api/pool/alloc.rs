@@ -51,9 +51,11 @@ fn alloc_by(pool: Token, alloc: impl FnOnce(&OwnerCall<'_>) -> CallResult<Token>
 ///
 /// Thread: owner.
 /// Ownership: the fragment is the caller's until it is returned; its page returns with the last fragment.
-/// Errors: NULL for a size of 0 or above the page size (-EINVAL), if no page is left (-ENOMEM), on another
-///     thread (-EPERM), or for a bad handle (-EINVAL, -ESTALE).
-/// Cost: about forty instructions and no atomic operation.
+/// Errors: NULL for a size of 0 or above the page size (-EINVAL), if no page is left or no memory for the
+///     table (-ENOMEM), if all pools together have 268,435,456 pages and fragments, the limit (-ENOSPC), on
+///     another thread (-EPERM), or for a bad handle (-EINVAL, -ESTALE).
+/// Cost: about forty instructions and no atomic operation; if fragments end on other threads, a lock for each
+///     64 of them.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagepool_alloc_frag(pool: *mut PoolHandle, size: usize) -> *mut BufHandle {
     alloc_by(Token::of(pool), |owned| {
