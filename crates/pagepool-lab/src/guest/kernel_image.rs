@@ -126,6 +126,7 @@ impl Apt {
             "Dir::Etc::sourceparts=-",
             "Acquire::Languages=none",
             "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false",
+            "APT::Update::Error-Mode=any",
             "Acquire::Retries=2",
             "Acquire::http::Timeout=30",
             "APT::Sandbox::User=root",
