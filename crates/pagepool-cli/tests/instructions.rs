@@ -31,7 +31,7 @@ const LIMITS: &[Limit] = &[
     limit("page_fifo1024", 34.5, None),
     limit("page_fifo1024_touch", 82.5, None),
     limit("page_remote", 80.0, None),
-    limit("page_remote_bulk32", 45.5, None),
+    limit("page_remote_bulk32", 48.0, None),
     limit("page_ring", 62.0, None),
     limit("page_slow", 236.0, None),
     limit("frag_2090_direct", 43.7, None),

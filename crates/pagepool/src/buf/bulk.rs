@@ -36,7 +36,9 @@ use crate::returns::pool_core::PoolPtr;
 #[inline]
 pub fn put_bulk(buffers: &mut Vec<PageBuf>) {
     let buffers = taken(buffers);
-    if !buffers.is_empty() && !put_plain(buffers) {
+    let Some(&PageBuf { pool, .. }) = buffers.first() else { return };
+    // Only the owner's way is here; the others are a last call, so that this one needs no stack frame.
+    if !pool.owner_here().is_some_and(|owner| put_plain_here(pool, owner, buffers)) {
         // SAFETY: I1. They were taken out of the vector, nobody reads them again, and none was copied.
         unsafe { put_chunks(buffers) };
     }
