@@ -275,6 +275,10 @@ fn where_packets_pass_a_queue_all_go_by_the_program_or_none() {
     by_program("queueing disciplines", |near| {
         let veth = near.veth.clone();
         drop(near);
+        let version = std::process::Command::new("tc").arg("-V").output();
+        if !version.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("iproute2")) {
+            return println!("SKIP queueing disciplines: no tc of iproute2");
+        }
         for words in [&["root", "pfifo"][..], &["clsact"]] {
             let kind = words[words.len() - 1];
             let tc = |what: &str| {
@@ -286,7 +290,7 @@ fn where_packets_pass_a_queue_all_go_by_the_program_or_none() {
                 ))
             };
             match tc("add") {
-                Err(why) => return println!("SKIP queueing disciplines: no tc of iproute2: {why}"),
+                Err(why) => panic!("tc ran a moment ago: {why}"),
                 Ok((false, why)) if why.contains("unknown") => {
                     println!("SKIP queueing disciplines: {why}");
                     continue;
