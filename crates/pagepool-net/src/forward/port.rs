@@ -25,7 +25,7 @@ pub(super) struct Port {
     pub(super) egress: Egress,
     inlets: Vec<HandoffRx>,
     gone: bool,
-    /// Frames that the device took and has not given back, or more: it is asked for them while there are any.
+    /// Frames sent and not completed, or more: the device is asked for completions while there are any.
     on_ring: usize,
     /// Rounds in a row in which nothing moved.
     fruitless: u8,

@@ -234,10 +234,13 @@ unsafe fn put_chunk(chunk: &[PackedBuf]) {
         return unsafe { put_mixed(chunk) };
     }
     let pool = chunk[0].pool();
-    match (pool.owner_here(), pool.plain_lane()) {
-        (None, Some(lane)) => put_plain_elsewhere(pool, lane, chunk, PackedBuf::page),
-        (owner, _) => put_numbers(pool, owner, chunk),
+    let owner = pool.owner_here();
+    if owner.is_none()
+        && let Some(lane) = pool.plain_lane()
+    {
+        return put_plain_elsewhere(pool, lane, chunk, PackedBuf::page);
     }
+    put_numbers(pool, owner, chunk);
 }
 
 /// The same for whole pages of one pool, through their numbers.
