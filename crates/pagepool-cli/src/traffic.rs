@@ -4,7 +4,8 @@
 //!        else is shared.
 //! How    `interface` asks the kernel, and refuses an interface that somebody depends on; `setup` opens a
 //!        socket and a pool for each queue over one memory; a polling thread has each queue; `live_figures`
-//!        shows what the threads publish, and `summary` judges. `capture` writes packets to a file.
+//!        shows what the threads publish, `service_status` tells it to a service manager, and `summary`
+//!        judges. `capture` writes packets to a file.
 
 pub mod capture;
 pub mod command;
@@ -12,6 +13,9 @@ pub mod interface;
 mod live_figures;
 mod losses;
 pub mod options;
+mod queue_name;
+mod queue_table;
 mod run;
+mod service_status;
 mod setup;
 mod summary;

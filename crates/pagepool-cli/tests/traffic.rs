@@ -182,9 +182,13 @@ fn several_queues_have_a_thread_each_and_every_queue_is_served() {
     let Some(hosts) = hosts(name, &params(1500, 2)) else { return };
     let Some(document) = forward(name, &hosts, 64, &[]) else { return };
     assert_eq!(document["interfaces"][0]["queues"], serde_json::json!([0, 1]));
-    assert_eq!(document["ports"].as_array().map(Vec::len), Some(4), "{document}");
+    let port =
+        |at: usize| (document["ports"][at]["interface"].as_str(), document["ports"][at]["queue"].as_u64());
+    let named = [("near0", 0), ("near1", 0), ("near0", 1), ("near1", 1)];
+    assert_eq!([0, 1, 2, 3].map(port), named.map(|(name, queue)| (Some(name), Some(queue))), "{document}");
     let Some(document) = forward(name, &hosts, 64, &["--queues", "0-1", "--cpus", "0"]) else { return };
     assert_eq!(document["pools"].as_array().map(Vec::len), Some(4), "a pool for each queue");
+    assert_eq!(document["ports"].as_array().map(Vec::len), Some(4), "{document}");
 
     let fewer = hosts.run_between(|| {
         std::process::Command::new("ethtool").args(["-L", "near1", "rx", "1", "tx", "1"]).status()

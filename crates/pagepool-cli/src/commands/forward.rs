@@ -104,7 +104,8 @@ mod tests {
     #[test]
     fn every_queue_has_one_on_the_other_side() {
         let to = |sides: &[(usize, usize)]| {
-            let sides: Vec<_> = sides.iter().map(|&(pair, interface)| PortSide { pair, interface }).collect();
+            let side = |&(pair, interface)| PortSide { pair, interface, queue: 0 };
+            let sides: Vec<_> = sides.iter().map(side).collect();
             peers(&sides).iter().map(|port| port.0).collect::<Vec<_>>()
         };
         assert_eq!(to(&[(0, 0), (0, 1)]), [1, 0]);

@@ -45,11 +45,12 @@ pub fn watch(
         interrupted: view.interrupted,
     };
     let is_over = || transfer.is_some_and(TcpTransfer::is_over);
-    watch.run(state, is_over, |at| {
+    let show = |at| {
         let now = look(at);
         println!("{}", table.row(&cells(&before, &now, warm)));
         before = now;
-    });
+    };
+    watch.run(state, is_over, show, |_| ());
 }
 
 /// The figures of one time.

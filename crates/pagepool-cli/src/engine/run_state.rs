@@ -71,13 +71,16 @@ pub struct RunState {
     broken: AtomicBool,
     gone: Mutex<Option<String>>,
     samples: Vec<Mutex<Sample>>,
+    /// How often each polling thread has published.
+    published: Vec<AtomicU64>,
 }
 
 impl RunState {
     /// For so many polling threads.
     pub fn new(threads: usize) -> Self {
         let samples = (0..threads).map(|_| Mutex::default()).collect();
-        Self { phase: AtomicU8::new(Phase::WarmUp as u8), samples, ..Self::default() }
+        let published = (0..threads).map(|_| AtomicU64::new(0)).collect();
+        Self { phase: AtomicU8::new(Phase::WarmUp as u8), samples, published, ..Self::default() }
     }
 
     /// Whether the run is in this phase, or in a later one.
@@ -126,6 +129,12 @@ impl RunState {
     /// Publishes what a polling thread sees, by writing it over what it saw before.
     pub fn publish(&self, thread: usize, look: impl FnOnce(&mut Sample)) {
         look(&mut lock(&self.samples[thread]));
+        self.published[thread].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often each polling thread has published: one that hangs does so no more.
+    pub fn published(&self) -> Vec<u64> {
+        self.published.iter().map(|published| published.load(Ordering::Relaxed)).collect()
     }
 
     /// What all polling threads have published last, as one sample.

@@ -20,12 +20,13 @@ pub struct Watch<'a> {
 
 impl Watch<'_> {
     /// Lets the threads work until the time is over, they or `is_over` come to an end, or the user wants one.
-    /// `show` gets the time since the start whenever figures are due.
+    /// `show` gets the time since the start whenever figures are due, and `look` often.
     pub fn run(
         &self,
         state: &RunState,
         is_over: impl Fn() -> bool,
         mut show: impl FnMut(Duration),
+        mut look: impl FnMut(Duration),
     ) -> RunEnd {
         let (start, mut shown) = (Instant::now(), 1);
         loop {
@@ -34,6 +35,7 @@ impl Watch<'_> {
                 show(at);
                 shown = (at.as_secs_f64() / every.as_secs_f64()) as u32 + 1;
             }
+            look(at);
             if self.interrupted.load(Ordering::Relaxed) {
                 return RunEnd::Interrupted;
             }

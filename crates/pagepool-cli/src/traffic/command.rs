@@ -102,5 +102,7 @@ pub struct ThreadContext<'a> {
 pub struct PortSide {
     /// Queues of several interfaces that packets go between, over memory of their own.
     pub pair: usize,
+    /// Which of the command's interfaces, and which of its queues.
     pub interface: usize,
+    pub queue: u32,
 }

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::losses::LOSSES;
+use super::queue_name::QueueName;
+use super::queue_table;
 use crate::engine::buffer_locations::BufferLocations;
 use crate::engine::figures;
 use crate::engine::port_sample::PortSample;
@@ -12,14 +14,16 @@ use crate::report::number::grouped;
 /// What was seen last, and when the warm-up was over.
 pub struct LiveFigures {
     warm: Sample,
+    /// Of the ports, in the order of the samples.
+    names: Vec<QueueName>,
     at: Duration,
     before: Sample,
 }
 
 impl LiveFigures {
     /// Before the first lines.
-    pub fn new(warm: Sample) -> Self {
-        Self { before: warm.clone(), at: Duration::ZERO, warm }
+    pub fn new(warm: Sample, names: Vec<QueueName>) -> Self {
+        Self { before: warm.clone(), at: Duration::ZERO, warm, names }
     }
 
     /// The lines for what moved since the last ones.
@@ -41,6 +45,7 @@ impl LiveFigures {
             let (good, corrupt) = (grouped(checked.good), grouped(checked.corrupt));
             lines.push(format!("numbered: good {good}, damaged {corrupt}"));
         }
+        lines.extend(queue_table::lines(&self.names, &self.before.ports, ports, seconds));
         lines.extend(figures::kernel_problems(ports));
         lines.extend(loss_lines(&self.before.ports, ports, seconds));
         (self.at, self.before) = (at, now);

@@ -14,6 +14,8 @@ use super::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use super::interface::{Interface, Kernel};
 use super::live_figures::LiveFigures;
 use super::options::{Mode, TrafficOptions};
+use super::queue_name::QueueName;
+use super::service_status::ServiceStatus;
 use super::setup::{OpenedInterface, SetupParams, TrafficSetup};
 use super::summary::TrafficResult;
 use crate::engine::interrupt::listen;
@@ -41,6 +43,7 @@ impl<C: TrafficCommand> RunCommand for C {
         let setup = open(self, &plan, &interfaces, &cpus)?;
         let _held = promiscuous(&plan, &interfaces)?;
         let (mut opened, pools) = (setup.interfaces.clone(), setup.pools.clone());
+        let names = names(&setup, &interfaces);
         let (threads, file) = start(self, &interfaces, setup, &cpus)?;
         threads.attach(&mut opened)?;
         warn(&plan, &mut kernel, &interfaces, &opened)?;
@@ -53,16 +56,25 @@ impl<C: TrafficCommand> RunCommand for C {
             every: options.stats_every().map(Duration::from_secs),
             interrupted: &interrupted,
         };
-        let mut live = LiveFigures::new(warm.clone());
+        let mut live = LiveFigures::new(warm.clone(), names.clone());
         let show = |at| options.print(&live.lines(at, threads.state.sample()));
-        let end = watch.run(&threads.state, || false, show);
+        let mut service = ServiceStatus::ready(&plan, &warm);
+        let end = watch.run(&threads.state, || false, show, |at| service.look(at, &threads.state));
+        service.stopping();
         let seconds = start.elapsed().as_secs_f64();
         let (now, tally) = threads.finish(plan.expected_frames)?;
         let capture = capture.map(Capture::finish).transpose()?;
         let command = plan.name;
-        let result = TrafficResult { command, interfaces: opened, seconds, end, warm, now, tally, capture };
+        let interfaces = opened;
+        let result = TrafficResult { command, interfaces, names, seconds, end, warm, now, tally, capture };
         Ok(result.verdict(&pools).print(options.json))
     }
+}
+
+/// Which queue each port of all threads is, in the order of their samples.
+fn names(setup: &TrafficSetup, interfaces: &[Interface]) -> Vec<QueueName> {
+    let sides = setup.threads.iter().flat_map(|(sides, _)| sides);
+    sides.map(|side| QueueName::of(side, interfaces)).collect()
 }
 
 /// The interfaces, or an error if somebody depends on one.

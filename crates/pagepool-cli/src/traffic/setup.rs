@@ -111,7 +111,7 @@ impl TrafficSetup {
                 .map(|(interface, queues)| (&*interface.device, &**queues))
                 .collect();
             let opened = open_devices(&devices, &this.open_params(&named, params), &arena);
-            this.take(pair, opened.map_err(|error| error_chain(&error))?, &mut sockets);
+            this.take(pair, queues, opened.map_err(|error| error_chain(&error))?, &mut sockets);
         }
         let described = interfaces.iter().zip(&sockets);
         this.interfaces = described.map(|(of, sockets)| OpenedInterface::of(of, sockets, params)).collect();
@@ -137,15 +137,23 @@ impl TrafficSetup {
     }
 
     /// The ports of a pair go to its thread, and what is told of sockets to the others of their interface.
-    fn take(&mut self, pair: usize, opened: Vec<Vec<OpenedDevice>>, sockets: &mut [Vec<SocketInfo>]) {
+    fn take(
+        &mut self,
+        pair: usize,
+        numbers: &[Vec<u32>],
+        opened: Vec<Vec<OpenedDevice>>,
+        sockets: &mut [Vec<SocketInfo>],
+    ) {
         let threads = self.threads.len();
         let (sides, ports) = &mut self.threads[pair % threads];
-        for (interface, queues) in opened.into_iter().enumerate() {
-            for OpenedDevice { device, pool, socket, redirect, .. } in queues {
+        for (interface, (queues, numbers)) in opened.into_iter().zip(numbers).enumerate() {
+            for (OpenedDevice { device, pool, socket, redirect, .. }, &queue) in
+                queues.into_iter().zip(numbers)
+            {
                 self.pools.push(pool.handle());
                 self.attached.extend(redirect);
                 sockets[interface].extend(socket);
-                sides.push(PortSide { pair, interface });
+                sides.push(PortSide { pair, interface, queue });
                 ports.push(PollPort { pool, pages: self.sizes.pages, device });
             }
         }
@@ -290,7 +298,7 @@ impl fmt::Display for OpenedInterface {
 }
 
 /// Numbers as a list of ranges: `0-3,6`.
-fn listed(numbers: &[u32]) -> String {
+pub fn listed(numbers: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &number in numbers {
         match runs.last_mut() {

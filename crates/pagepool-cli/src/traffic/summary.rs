@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::capture::CaptureResult;
 use super::losses::{self, LOSSES};
+use super::queue_name::QueueName;
 use super::setup::OpenedInterface;
 use crate::engine::buffer_locations::BufferLocations;
 use crate::engine::figures;
@@ -19,6 +20,8 @@ use crate::report::verdict::Verdict;
 pub struct TrafficResult {
     pub command: &'static str,
     pub interfaces: Vec<OpenedInterface>,
+    /// Which queues the ports of the samples are.
+    pub names: Vec<QueueName>,
     pub seconds: f64,
     pub end: RunEnd,
     /// When the warm-up was over.
@@ -167,7 +170,13 @@ impl TrafficResult {
         // As many as there are buffers out, unless buffers are parts of pages.
         verdict.field("pages_out", self.sum(|at| at.pool.1.out));
         verdict.field("pools", pools.iter().map(pool_fields).collect::<Vec<_>>());
-        verdict.field("ports", ports.iter().map(PortSample::fields).collect::<Vec<_>>());
+        let named = self.names.iter().zip(ports).map(|(name, port)| {
+            let mut fields = port.fields();
+            fields.insert("interface".into(), name.interface.clone().into());
+            fields.insert("queue".into(), name.queue.into());
+            fields
+        });
+        verdict.field("ports", named.collect::<Vec<_>>());
     }
 }
 

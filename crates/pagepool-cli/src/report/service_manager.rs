@@ -1,0 +1,164 @@
+//! Tells a service manager such as systemd how far the command is: datagrams to the socket that it names in
+//! the environment (sd_notify(3)). Without one nothing happens.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+/// The longest that the command waits for a service manager that does not read.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The time between two lines of status.
+const STATUS_EVERY: Duration = Duration::from_secs(1);
+
+/// The service manager, if there is one.
+pub struct ServiceManager {
+    way: Option<(UnixDatagram, SocketAddr)>,
+    watchdog: Option<Watchdog>,
+    told: Duration,
+}
+
+impl ServiceManager {
+    /// As the environment names it. Warns if it cannot be reached.
+    pub fn of_environment() -> Self {
+        let way = env::var_os("NOTIFY_SOCKET").and_then(|name| match way_to(&name) {
+            Ok(way) => Some(way),
+            Err(error) => {
+                warn(&name, &error);
+                None
+            }
+        });
+        let text = |name| env::var(name).ok();
+        let period = period(text("WATCHDOG_USEC").as_deref(), text("WATCHDOG_PID").as_deref());
+        let watchdog = period.filter(|_| way.is_some()).map(Watchdog::new);
+        Self { way, watchdog, told: Duration::ZERO }
+    }
+
+    /// The command works from now on.
+    pub fn ready(&mut self, status: &str) {
+        self.tell(&format!("READY=1\nSTATUS={status}"));
+    }
+
+    /// The command comes to its end.
+    pub fn stopping(&mut self) {
+        self.tell("STOPPING=1\nSTATUS=closes its interfaces");
+    }
+
+    /// Tells the status when a second is over, and that the command is alive when that is asked and each of
+    /// the counts, one a thread, went up since the last time.
+    pub fn look(&mut self, at: Duration, counts: impl FnOnce() -> Vec<u64>, status: impl FnOnce() -> String) {
+        if self.way.is_none() {
+            return;
+        }
+        if self.watchdog.as_mut().is_some_and(|watchdog| watchdog.is_fed(at, counts)) {
+            self.tell("WATCHDOG=1");
+        }
+        if at >= self.told + STATUS_EVERY {
+            self.told = at;
+            self.tell(&format!("STATUS={}", status()));
+        }
+    }
+
+    /// One that cannot be told is warned of, and not told again.
+    fn tell(&mut self, what: &str) {
+        let Some((socket, to)) = &self.way else { return };
+        if let Err(error) = socket.send_to_addr(what.as_bytes(), to) {
+            warn(&env::var_os("NOTIFY_SOCKET").unwrap_or_default(), &error);
+            self.way = None;
+        }
+    }
+}
+
+fn warn(name: &OsStr, error: &io::Error) {
+    eprintln!(
+        "warning: the service manager is told nothing: NOTIFY_SOCKET is {}, which must be the path of a \
+         datagram socket, or @ and an abstract name: {error}",
+        name.display()
+    );
+}
+
+/// A socket, and the address of the other one. `@` begins an abstract name.
+fn way_to(name: &OsString) -> io::Result<(UnixDatagram, SocketAddr)> {
+    let to = match name.as_bytes() {
+        [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest)?,
+        [b'/', ..] => SocketAddr::from_pathname(name)?,
+        _ => return Err(io::ErrorKind::InvalidInput.into()),
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    Ok((socket, to))
+}
+
+/// How often this process must say that it is alive, if it must: the time in microseconds, and for whom.
+fn period(micros: Option<&str>, process: Option<&str>) -> Option<Duration> {
+    let ours = process.is_none_or(|process| process == std::process::id().to_string());
+    let micros = micros.filter(|_| ours)?.parse().ok().filter(|&micros| micros > 0)?;
+    Some(Duration::from_micros(micros))
+}
+
+/// Says that the command is alive, twice as often as it must.
+struct Watchdog {
+    every: Duration,
+    next: Duration,
+    seen: Vec<u64>,
+}
+
+impl Watchdog {
+    fn new(period: Duration) -> Self {
+        Self { every: period / 2, next: Duration::ZERO, seen: Vec::new() }
+    }
+
+    /// Whether it is due, and no thread hangs.
+    fn is_fed(&mut self, at: Duration, counts: impl FnOnce() -> Vec<u64>) -> bool {
+        if at < self.next {
+            return false;
+        }
+        let now = counts();
+        let all = now.iter().enumerate().all(|(at, now)| self.seen.get(at).is_none_or(|seen| now > seen));
+        if all {
+            (self.seen, self.next) = (now, at + self.every);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_watchdog_is_for_the_process_that_it_names() {
+        let own = std::process::id().to_string();
+        assert_eq!(period(Some("3000000"), None), Some(Duration::from_secs(3)));
+        assert_eq!(period(Some("1"), Some(&own)), Some(Duration::from_micros(1)));
+        assert_eq!(period(Some("3000000"), Some("1")), None);
+        assert_eq!(
+            (period(None, None), period(Some("0"), None), period(Some("x"), None)),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn a_thread_that_hangs_lets_the_watchdog_bite() {
+        let mut watchdog = Watchdog::new(Duration::from_secs(2));
+        let mut at =
+            |seconds, counts: [u64; 2]| watchdog.is_fed(Duration::from_secs(seconds), || counts.into());
+        assert!(at(0, [1, 1]));
+        assert!(!at(0, [2, 2]), "not due");
+        assert!(at(1, [3, 2]));
+        assert!(!at(2, [4, 2]), "the second one hangs");
+        assert!(!at(3, [5, 2]));
+        assert!(at(4, [6, 3]), "it goes on");
+    }
+
+    #[test]
+    fn names_that_are_no_addresses_are_errors() {
+        for bad in ["", "relative/path", "vsock:2:1234"] {
+            assert!(way_to(&bad.into()).is_err(), "{bad}");
+        }
+        assert!(way_to(&"@name".into()).is_ok() && way_to(&"/run/none".into()).is_ok());
+    }
+}

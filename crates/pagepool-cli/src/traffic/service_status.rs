@@ -1,0 +1,59 @@
+//! What a service manager is told of a command on interfaces.
+
+use std::time::Duration;
+
+use super::command::TrafficPlan;
+use super::losses;
+use crate::engine::port_sample::PortSample;
+use crate::engine::run_state::{RunState, Sample};
+use crate::report::number::grouped;
+use crate::report::service_manager::ServiceManager;
+
+/// The service manager, and what it was told last.
+pub struct ServiceStatus {
+    manager: ServiceManager,
+    /// The command and its interfaces.
+    title: String,
+    at: Duration,
+    before: [u64; 3],
+}
+
+impl ServiceStatus {
+    /// Tells that packets are redirected to the command.
+    pub fn ready(plan: &TrafficPlan<'_>, warm: &Sample) -> Self {
+        let title = format!("{} {}", plan.name, plan.interfaces.join(" "));
+        let mut manager = ServiceManager::of_environment();
+        manager.ready(&title);
+        Self { manager, title, at: Duration::ZERO, before: moved(&warm.ports) }
+    }
+
+    /// Tells what is due.
+    pub fn look(&mut self, at: Duration, state: &RunState) {
+        let Self { manager, title, at: last, before } = self;
+        manager.look(
+            at,
+            || state.published(),
+            || {
+                let now = moved(&state.sample().ports);
+                let seconds = at.saturating_sub(*last).as_secs_f64().max(1e-9);
+                let rate = |which: usize| {
+                    grouped((now[which].saturating_sub(before[which]) as f64 / seconds) as u64)
+                };
+                let text = format!("{title}: in {}/s, out {}/s, lost {}/s", rate(0), rate(1), rate(2));
+                (*last, *before) = (at, now);
+                text
+            },
+        );
+    }
+
+    /// Tells that the command ends.
+    pub fn stopping(&mut self) {
+        self.manager.stopping();
+    }
+}
+
+/// Packets that were received, sent, and lost.
+fn moved(ports: &[PortSample]) -> [u64; 3] {
+    let sum = |of: fn(&PortSample) -> u64| ports.iter().map(of).sum();
+    [sum(|at| at.nic.rx_packets), sum(|at| at.nic.tx_completed), losses::total(ports)]
+}
