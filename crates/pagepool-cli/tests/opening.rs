@@ -6,8 +6,9 @@ mod between;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use between::{Place, Sets, binary, dropped_by_link, far_ends, frames, hosts, number, ok, send};
+use between::{BpfFolder, Place, Sets, binary, dropped_by_link, far_ends, frames, hosts, number, ok, send};
 use pagepool_lab::{FrameBatch, FrameSocket, Tally, TempFolder, TwoHosts, TwoHostsParams};
+use pagepool_net::link::Netlink;
 use pagepool_net::{Attach, Redirect};
 
 /// Frames of the stream in a millisecond.
@@ -113,6 +114,71 @@ fn start_and_stop_lose_at_most_five_milliseconds() {
     assert_eq!(stack.good + taken + lost, sent, "nobody gets a frame twice: {document}");
     let full = dropped + number(&document, "lost_total"); // rings were, while the machine was busy
     assert!(lost <= 2 * GAP + full, "{lost} of {sent} frames were lost: {document}");
+}
+
+/// Sockets are in the map of a program that runs already from when they have buffers until they are closed.
+#[test]
+fn start_and_stop_over_the_map_of_another_program_lose_nothing() {
+    let name = "start_and_stop_over_the_map_of_another_program_lose_nothing";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let attached = hosts.run_between(|| Redirect::attach("near0", Attach::Native, false));
+    let Ok(attached) = attached else { return println!("SKIP {name}: {}", attached.unwrap_err()) };
+    let program = attached.program_id();
+    let map = folder.path("xsks");
+    attached.pin_map(&map).expect("a name that is free");
+    let again = attached.pin_map(&map).unwrap_err().to_string();
+    assert!(again.contains(&format!("{map} exists")), "{again}");
+    let (stream, document) = during_a_stream(&hosts, || {
+        let arguments = ["drop", "near0", "--verify=1048576", "--map", &map];
+        let running = Place::Between(&hosts).start(name, &arguments)?;
+        std::thread::sleep(Duration::from_millis(500));
+        Some(running.interrupt())
+    });
+    let Some(document) = document else { return };
+    let Stream { sent, stack, dropped } = stream;
+    let taken = number(&document["numbered"], "good");
+    let lost = sent.saturating_sub(stack.good + taken);
+    println!("{sent} sent: the stack got {}, the command {taken}, nobody {lost}", stack.good);
+    let opened = &document["interfaces"][0];
+    assert_eq!((opened["map"].as_str(), opened["attach"].as_str()), (Some(&*map), Some("native")));
+    assert!(stack.good > 0 && taken > 100 * A_MILLISECOND, "{document}");
+    assert!(
+        lost <= dropped + number(&document, "lost_total"),
+        "{lost} of {sent} frames were lost: {document}"
+    );
+    let there = hosts.run_between(|| ok(ok(Netlink::open()).link("near0")).xdp.first().map(|xdp| xdp.id));
+    assert_eq!(there, program, "their program stays");
+}
+
+#[test]
+fn maps_that_cannot_be_used_are_refused_with_what_helps() {
+    let name = "maps_that_cannot_be_used_are_refused_with_what_helps";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let loaded = hosts.run_between(|| Redirect::load("near0", Attach::Native, false));
+    let Ok(loaded) = loaded else { return println!("SKIP {name}: {}", loaded.unwrap_err()) };
+    let map = folder.path("xsks");
+    loaded.pin_map(&map).expect("a name that is free");
+    let none = folder.path("none");
+    let cases: [(&[&str], &[&str]); 5] = [
+        (&["drop", "near0", "--map", &none], &["no map has the name", &none, "bpftool map pin"]),
+        (&["drop", "near0", "--map", "/dev/null"], &["/dev/null", "in a BPF file system"]),
+        (
+            &["forward", "near0", "near1", "--map", &map],
+            &["--map is given 1 times", "once for each interface"],
+        ),
+        (&["drop", "near0", "--map", &map, "--map", &map], &["--map is given 2 times"]),
+        (
+            &["drop", "near0", "--map", &map, "--attach", "native"],
+            &["--map", "cannot be used with", "--attach"],
+        ),
+    ];
+    for (arguments, words) in cases {
+        let said = Place::Between(&hosts).error(arguments);
+        assert!(words.iter().all(|word| said.contains(word)), "{arguments:?}: {said}");
+    }
+    let idle = Place::Between(&hosts).output(binary(&["drop", "near0", "--map", &map, "--seconds", "1"]));
+    let said = between::text(&idle.stderr);
+    assert!(said.contains("no XDP program is attached to near0") && said.contains(&map), "{said}");
 }
 
 #[test]

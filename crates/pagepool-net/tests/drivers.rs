@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pagepool::{Arena, ArenaParams, PoolParams, XdpFrameBulk};
+use pagepool_lab::FrameSocket;
 use pagepool_net::link::Netlink;
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
-    Attach, DRIVERS, DeviceExt, OpenParams, OpenedDevice, TxQueue, Wake, open_device, open_devices, swap_macs,
+    Attach, DRIVERS, DeviceExt, OpenParams, OpenedDevice, Redirect, TxQueue, Wake, XdpProgram, open_device,
+    open_devices, swap_macs,
 };
 
 fn arena() -> Arc<Arena> {
@@ -126,6 +128,44 @@ fn a_program_stays_attached_while_its_redirect_is_kept() {
     assert!(attached(), "another queue may still send");
     drop(kept);
     assert!(!attached());
+}
+
+#[test]
+fn sockets_are_in_the_map_of_another_program_from_start_to_stop() {
+    if let Some(why) = veth::missing() {
+        return println!("SKIP maps of others: {why}");
+    }
+    let veth = veth::Veth::new(1, 1500);
+    let (theirs, mut far) =
+        (Redirect::attach("near0", Attach::Auto, false).expect("a veth"), veth.far_end(0));
+    let ours = Redirect::over_map(theirs.map().try_clone_to_owned().expect("a descriptor"));
+    let mut params = OpenParams::default();
+    params.af_xdp.program = XdpProgram::Redirects(vec![ours.clone()]);
+    let OpenedDevice { mut device, pool, .. } =
+        open_devices(&[("af_xdp:near0", &[0])], &params, &arena()).expect("a free queue").remove(0).remove(0);
+    let pool = pool.bind();
+    device.receive(&pool, &mut Vec::new(), 0);
+    let stack = FrameSocket::open_here("near0").expect("a socket");
+    let mut bytes = [0; 64];
+    let mut reaches_the_stack = |far: &mut dyn FarEnd| {
+        assert!(far.send(&[7; 60]) && stack.wait(Duration::from_secs(5)), "the stack gets it");
+        assert_eq!(stack.receive(&mut bytes).expect("the link is up"), Some(60));
+    };
+    reaches_the_stack(&mut far);
+    ours.start().expect("the place is free");
+    ours.start().expect("nothing is left to do");
+    assert!(far.send(&[7; 60]));
+    let mut packets = Vec::with_capacity(8);
+    while packets.is_empty() && device.wait(&pool, Duration::from_secs(5)) == Wake::Ready {
+        device.receive(&pool, &mut packets, 8);
+    }
+    assert_eq!(packets.len(), 1, "the socket gets it");
+    ours.stop();
+    reaches_the_stack(&mut far);
+    ours.start().expect("a second time");
+    packets.clear();
+    drop(device); // takes the socket out
+    reaches_the_stack(&mut far);
 }
 
 #[test]

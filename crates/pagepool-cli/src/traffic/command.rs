@@ -1,5 +1,7 @@
 //! What a command on interfaces is: its plan, and what its threads do.
 
+use std::path::PathBuf;
+
 use pagepool_net::{Attach, TxMode};
 
 use super::capture::CaptureTap;
@@ -41,6 +43,8 @@ pub struct TrafficPlan<'a> {
     pub options: &'a TrafficOptions,
     /// Where the XDP program runs that takes packets from the kernel; without one nothing is received.
     pub attach: Option<Attach>,
+    /// Maps of programs that are attached already, one for each interface, in place of ours.
+    pub maps: &'a [PathBuf],
     /// How packets go out, if any do.
     pub tx_mode: Option<TxMode>,
     /// How many numbered frames are looked for, if they are.
@@ -57,6 +61,7 @@ impl<'a> TrafficPlan<'a> {
             interfaces,
             options,
             attach: None,
+            maps: &[],
             tx_mode: None,
             expected_frames: None,
             promiscuous: false,
@@ -64,8 +69,8 @@ impl<'a> TrafficPlan<'a> {
     }
 
     /// Of one that receives as its options say.
-    pub fn receiving(self, receive: &ReceiveOptions) -> Self {
-        Self { attach: Some(receive.attach()), ..self }
+    pub fn receiving(self, receive: &'a ReceiveOptions) -> Self {
+        Self { attach: Some(receive.attach()), maps: receive.maps(), ..self }
     }
 
     /// Of one that sends as its options say.

@@ -103,13 +103,21 @@ pub struct TrafficOptions {
 }
 
 /// Options of commands that receive.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct ReceiveOptions {
     /// Where the XDP program that redirects packets to this command runs
     ///
     /// The chosen place is printed at startup.
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = AttachArg::Auto)]
     attach: AttachArg,
+    /// Attach no XDP program: use the XSKMAP that another program redirects to, by its name in a BPF file
+    /// system (forward: once for each interface)
+    ///
+    /// The sockets are put into the map at the numbers of their queues, when they have buffers, and removed
+    /// before they are closed. A place that is taken is an error. `bpftool map pin id ID PATH` gives a map a
+    /// name.
+    #[arg(long, value_name = "PATH", conflicts_with = "attach")]
+    map: Vec<PathBuf>,
 }
 
 /// Options of commands that send.
@@ -176,6 +184,11 @@ impl ReceiveOptions {
             AttachArg::Native => Attach::Native,
             AttachArg::Generic => Attach::Generic,
         }
+    }
+
+    /// The maps of other XDP programs, if no program is to be attached.
+    pub fn maps(&self) -> &[PathBuf] {
+        &self.map
     }
 }
 

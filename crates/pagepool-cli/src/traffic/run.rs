@@ -87,6 +87,12 @@ fn look_up<C: TrafficCommand>(
     let names = plan.interfaces.iter();
     let interfaces: Vec<_> =
         names.map(|name| kernel.interface(name, options.queues.as_ref())).collect::<Result<_, _>>()?;
+    let maps = plan.maps.len();
+    if maps != 0 && maps != interfaces.len() {
+        return Err(format!(
+            "--map is given {maps} times, but must be once for each interface, in their order"
+        ));
+    }
     command.check(&interfaces)?;
     interfaces.iter().try_for_each(|interface| kernel.spare(interface, &plan.effect(), options.yes))?;
     Ok(interfaces)
@@ -135,7 +141,7 @@ fn open<C: TrafficCommand>(
         hugepages: options.hugepages,
         node: memory_node::home(interfaces.iter().map(|interface| &*interface.link.name), cpus),
     })?;
-    let (attach, tx_mode) = (plan.attach, plan.tx_mode);
+    let (attach, maps, tx_mode) = (plan.attach, plan.maps, plan.tx_mode);
     let threads = options.threads.map(usize::from);
     let pairs = pairs_of(interfaces);
     if let Some(threads) = threads.filter(|&threads| threads > pairs) {
@@ -143,7 +149,7 @@ fn open<C: TrafficCommand>(
             "--threads is {threads}, but must be at most {pairs}: a thread has a queue, or a pair"
         ));
     }
-    let params = SetupParams { sizes, attach, tx_mode, busy_poll: options.busy_poll(), threads };
+    let params = SetupParams { sizes, attach, maps, tx_mode, busy_poll: options.busy_poll(), threads };
     TrafficSetup::open(plan.name, interfaces, params)
 }
 
@@ -171,8 +177,20 @@ fn warn(
             warning.iter().for_each(|warning| eprintln!("warning: {warning}"));
         }
     }
+    warn_of_idle_maps(plan, interfaces);
     warn_of_cpus(plan, interfaces);
     Ok(())
+}
+
+/// Somebody else attaches the program that redirects to a map.
+fn warn_of_idle_maps(plan: &TrafficPlan<'_>, interfaces: &[Interface]) {
+    for (interface, map) in interfaces.iter().zip(plan.maps).filter(|(of, _)| of.link.xdp.is_empty()) {
+        eprintln!(
+            "warning: no XDP program is attached to {}: nothing redirects its packets to {}",
+            interface.link.name,
+            map.display()
+        );
+    }
 }
 
 /// Some of the CPUs may have no thread.

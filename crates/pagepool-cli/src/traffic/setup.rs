@@ -2,9 +2,11 @@
 //! thread has which of them.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pagepool::{Arena, Error, NodeId, PAGE_SIZE, PoolRef};
+use pagepool_net::link::XdpMode;
 use pagepool_net::{
     Attach, BusyPoll, OpenParams, OpenedDevice, Redirect, SocketInfo, TxMode, XdpProgram, open_devices,
 };
@@ -39,6 +41,9 @@ pub struct OpenedInterface {
     pub mode: String,
     /// Where the XDP program runs, if there is one: `native` or `generic`.
     pub attach: Option<&'static str>,
+    /// The map of another program, which redirects to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map: Option<String>,
     /// Why `auto` chose generic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attach_reason: Option<String>,
@@ -72,10 +77,12 @@ pub struct OpenedInterface {
 
 /// How the interfaces are opened.
 #[derive(Clone, Copy)]
-pub struct SetupParams {
+pub struct SetupParams<'a> {
     pub sizes: SocketSizes,
     /// Where the XDP program runs that takes packets; without one nothing is received.
     pub attach: Option<Attach>,
+    /// Maps of programs that are attached already, one for each interface; without, one is attached to each.
+    pub maps: &'a [PathBuf],
     /// How packets are sent, if any are.
     pub tx_mode: Option<TxMode>,
     pub busy_poll: Option<BusyPoll>,
@@ -87,7 +94,7 @@ impl TrafficSetup {
     /// Opens all queues. There are as many pairs of queues as the interface with the fewest queues has;
     /// each interface deals its queues out to them in turn, and they are dealt out to the threads: as many
     /// as is said, else a thread a pair.
-    pub fn open(name: &str, interfaces: &[Interface], params: SetupParams) -> Result<Self, String> {
+    pub fn open(name: &str, interfaces: &[Interface], params: SetupParams<'_>) -> Result<Self, String> {
         let pairs = pairs(interfaces);
         let threads = params.threads.unwrap_or(pairs.len());
         let mut this = Self {
@@ -113,14 +120,19 @@ impl TrafficSetup {
             let opened = open_devices(&devices, &this.open_params(&named, params), &arena);
             this.take(pair, queues, opened.map_err(|error| error_chain(&error))?, &mut sockets);
         }
-        let described = interfaces.iter().zip(&sockets);
-        this.interfaces = described.map(|(of, sockets)| OpenedInterface::of(of, sockets, params)).collect();
+        let described = interfaces.iter().zip(&sockets).enumerate();
+        let opened = |(at, (of, sockets)): (usize, (&Interface, &Vec<_>))| {
+            OpenedInterface::of(of, sockets, params, params.maps.get(at))
+        };
+        this.interfaces = described.map(opened).collect();
         Ok(this)
     }
 
     /// Makes what redirects packets to the sockets, if anything does.
-    fn load(&mut self, interfaces: &[Interface], params: SetupParams) -> Result<(), Error> {
-        if let Some(attach) = params.attach {
+    fn load(&mut self, interfaces: &[Interface], params: SetupParams<'_>) -> Result<(), Error> {
+        if !params.maps.is_empty() {
+            self.redirects = params.maps.iter().map(Redirect::pinned).collect::<Result<_, _>>()?;
+        } else if let Some(attach) = params.attach {
             let frags = params.sizes.multi_buffer();
             let load = |interface: &Interface| Redirect::load(&interface.link.name, attach, frags);
             self.redirects = interfaces.iter().map(load).collect::<Result<_, _>>()?;
@@ -128,7 +140,7 @@ impl TrafficSetup {
         Ok(())
     }
 
-    fn open_params(&self, name: &str, params: SetupParams) -> OpenParams {
+    fn open_params(&self, name: &str, params: SetupParams<'_>) -> OpenParams {
         let mut params = params.open_params(name);
         if !self.redirects.is_empty() {
             params.af_xdp.program = XdpProgram::Redirects(self.redirects.clone());
@@ -169,7 +181,7 @@ fn pairs(interfaces: &[Interface]) -> Vec<Vec<Vec<u32>>> {
     (0..fewest).map(|pair| interfaces.iter().map(|interface| of(interface, pair)).collect()).collect()
 }
 
-impl SetupParams {
+impl SetupParams<'_> {
     /// As the library has it.
     fn open_params(&self, name: &str) -> OpenParams {
         let mut params = self.sizes.open_params(name);
@@ -199,15 +211,24 @@ fn no_memory(error: &Error, huge: Option<u64>, node: Option<NodeId>) -> String {
 }
 
 impl OpenedInterface {
-    fn of(interface: &Interface, sockets: &[SocketInfo], params: SetupParams) -> Self {
+    fn of(
+        interface: &Interface,
+        sockets: &[SocketInfo],
+        params: SetupParams<'_>,
+        map: Option<&PathBuf>,
+    ) -> Self {
         let first = sockets.first();
+        let theirs = map.and_then(|_| interface.link.xdp.first());
+        let ours = first.and_then(|socket| socket.attach);
+        let attach = theirs.map_or(ours, |there| Some(attached(there.mode)));
         let tx_mode_reason = || sockets.iter().find_map(|socket| socket.tx_mode_reason.clone());
         Self {
             name: interface.link.name.clone(),
-            mode: first.map(|socket| socket_sizes::mode(socket.attach, socket.zero_copy)).unwrap_or_default(),
-            attach: first.and_then(|socket| socket.attach).map(place),
+            mode: first.map(|socket| socket_sizes::mode(attach, socket.zero_copy)).unwrap_or_default(),
+            attach: attach.map(place),
+            map: map.map(|path| path.display().to_string()),
             attach_reason: first.and_then(|socket| socket.attach_reason.clone()),
-            program_id: first.and_then(|socket| socket.program_id),
+            program_id: theirs.map(|there| there.id).or(first.and_then(|socket| socket.program_id)),
             zero_copy: first.map(|_| sockets.iter().all(|socket| socket.zero_copy)),
             tx_mode: params.tx_mode.map(|_| tx_mode(sockets)),
             tx_mode_reason: params.tx_mode.and_then(|_| tx_mode_reason()),
@@ -238,6 +259,11 @@ impl OpenedInterface {
     pub fn is_generic(&self) -> bool {
         self.attach == Some("generic")
     }
+}
+
+/// Where a program runs that somebody else attached.
+fn attached(mode: XdpMode) -> Attach {
+    if mode == XdpMode::Generic { Attach::Generic } else { Attach::Native }
 }
 
 fn place(attach: Attach) -> &'static str {
@@ -280,6 +306,9 @@ impl fmt::Display for OpenedInterface {
             grouped(pages as u64),
             (pages * PAGE_SIZE) as f64 / f64::from(1 << 20)
         )?;
+        if let Some(map) = &self.map {
+            write!(f, "\n  map {map}, of another XDP program")?;
+        }
         if let Some(why) = &self.attach_reason {
             write!(f, "\n  generic because {why}")?;
         }
@@ -364,10 +393,11 @@ mod tests {
         let device = "memory:nic".to_owned();
         let interface = Interface { device, link, queues: vec![0], queues_of: 4, hardware_ring: 0 };
         let sizes = SocketSizes::of_mtu(1500);
-        let params = SetupParams { sizes, attach: None, tx_mode: None, busy_poll: None, threads: None };
+        let params =
+            SetupParams { sizes, attach: None, maps: &[], tx_mode: None, busy_poll: None, threads: None };
         let arena = Arena::new(sizes.arena("test", 1)).unwrap();
         let queue = open_device(&interface.device, &params.open_params("test"), &arena).unwrap();
-        let opened = OpenedInterface::of(&interface, queue.socket.as_slice(), params);
+        let opened = OpenedInterface::of(&interface, queue.socket.as_slice(), params, None);
         assert_eq!(opened.zero_copy, None);
         let shown = opened.to_string();
         assert!(shown.starts_with("lo: no XDP program, queue 0 (1 of 4), MTU "), "{shown}");

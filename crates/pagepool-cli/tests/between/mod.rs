@@ -8,7 +8,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pagepool_lab::{FrameSocket, Namespace, NumberedFrames, Tally, TwoHosts, TwoHostsParams, or_skip};
+use pagepool_lab::{
+    FrameSocket, Namespace, NumberedFrames, Tally, TempFolder, TwoHosts, TwoHostsParams, or_skip,
+};
 use pagepool_net::link::NetError;
 use serde_json::Value;
 
@@ -87,6 +89,39 @@ impl Place<'_> {
                 return None;
             }
         }
+    }
+}
+
+/// A BPF file system in a folder of its own, in which maps have names.
+pub struct BpfFolder(TempFolder);
+
+impl BpfFolder {
+    /// Mounts one, or prints why it cannot.
+    pub fn new(test: &str) -> Option<Self> {
+        let folder = TempFolder::new("pagepool-bpf").expect("a new folder");
+        let mount = Command::new("mount").args(["-t", "bpf", "bpf"]).arg(folder.path()).output();
+        match mount {
+            Ok(output) if output.status.success() => Some(Self(folder)),
+            Ok(output) => {
+                println!("SKIP {test}: no BPF file system: {}", text(&output.stderr).trim());
+                None
+            }
+            Err(error) => {
+                println!("SKIP {test}: no `mount`: {error}");
+                None
+            }
+        }
+    }
+
+    /// The path of a name in it.
+    pub fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().expect("text").to_owned()
+    }
+}
+
+impl Drop for BpfFolder {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status(); // the folder stays if it fails
     }
 }
 

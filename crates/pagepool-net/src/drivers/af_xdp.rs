@@ -31,7 +31,9 @@ pub(super) fn open(
         opened => opened?,
     };
     for (queues, redirect) in opened.iter_mut().zip(&redirects) {
-        queues.iter_mut().try_for_each(|(device, _)| device.join(redirect.clone(), None))?;
+        queues
+            .iter_mut()
+            .try_for_each(|(device, _)| device.join(redirect.clone(), None, Redirect::insert_at_start))?;
     }
     match &params.af_xdp.program {
         XdpProgram::Attach(_) => Redirect::start_all(&redirects)?,
@@ -87,7 +89,9 @@ fn pass_all(interfaces: &[Queues<'_>], params: &OpenParams, opened: &mut Sockets
         if needs_one && lookup::xdp_program_on(name).is_none() {
             let redirect = Redirect::load(name, Attach::Native, params.multi_buffer)?;
             redirect.pass()?;
-            queues.iter_mut().try_for_each(|(device, _)| device.join(redirect.clone(), None))?;
+            queues
+                .iter_mut()
+                .try_for_each(|(device, _)| device.join(redirect.clone(), None, Redirect::insert_at_start))?;
         }
     }
     Ok(())

@@ -68,7 +68,8 @@ pub enum XdpProgram {
     Attach(Attach),
     /// Use these, one for each interface, in their order: the maps of programs that are attached already, or
     /// what [`Redirect::load`] gave. The caller calls [`receive`](crate::Device::receive) once for each
-    /// device, which gives it its buffers, and then starts those by [`Redirect::start_all`].
+    /// device, which gives it its buffers, and then starts those by [`Redirect::start_all`]: not before are
+    /// sockets in the map of another program.
     Redirects(Vec<Arc<Redirect>>),
     /// None: the sockets only send. With zero copy one is attached that passes all packets to the stack, if
     /// there is none, because most drivers send nothing without.

@@ -5,6 +5,7 @@
 // UNSAFETY: system calls, whose arguments name memory by address.
 #![expect(unsafe_code)]
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
@@ -15,6 +16,8 @@ const MAP_CREATE: libc::c_int = 0;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
 const MAP_DELETE_ELEM: libc::c_int = 3;
 const PROG_LOAD: libc::c_int = 5;
+const OBJ_PIN: libc::c_int = 6;
+const OBJ_GET: libc::c_int = 7;
 const PROG_RUN: libc::c_int = 10;
 const PROG_QUERY: libc::c_int = 16;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
@@ -23,7 +26,7 @@ const LINK_UPDATE: libc::c_int = 29;
 const LINK_DETACH: libc::c_int = 34;
 
 const MAP_TYPE_ARRAY: u32 = 2;
-const MAP_TYPE_XSKMAP: u32 = 17;
+pub(crate) const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_SCHED_CLS: u32 = 3;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
@@ -51,7 +54,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn license(self) -> &'static std::ffi::CStr {
+    fn license(self) -> &'static CStr {
         match self {
             Self::Xdp { .. } => c"MIT",
             Self::Packet => c"Dual MIT/GPL",
@@ -124,6 +127,33 @@ pub(crate) fn clear_socket(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
     call(MAP_DELETE_ELEM, &Element { map: map.as_raw_fd() as u32, key, ..Element::default() }).map(drop)
 }
 
+/// A name in a BPF file system, and an object that gets it or has it.
+#[repr(C)]
+#[derive(Default)]
+struct Pinned {
+    path: u64,
+    object: u32,
+    flags: u32,
+}
+
+/// Gives a map, a program or a link a name in a BPF file system, by which it outlives its descriptors.
+pub(crate) fn pin(object: BorrowedFd<'_>, path: &CStr) -> io::Result<()> {
+    let object = object.as_raw_fd() as u32;
+    call(OBJ_PIN, &Pinned { path: path.as_ptr().addr() as u64, object, ..Pinned::default() }).map(drop)
+}
+
+/// Opens what has this name.
+pub(crate) fn pinned(path: &CStr) -> io::Result<OwnedFd> {
+    make(OBJ_GET, &Pinned { path: path.as_ptr().addr() as u64, ..Pinned::default() })
+}
+
+/// A map's type, the bytes of a key and of a value, and the number of entries. Those of something else have
+/// other numbers there.
+pub(crate) fn map_info(map: BorrowedFd<'_>) -> io::Result<(u32, [u32; 3])> {
+    let [map_type, _, key, value, entries] = info(map)?;
+    Ok((map_type, [key, value, entries]))
+}
+
 /// Loads a BPF program.
 pub(crate) fn load(program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
     #[repr(C)]
@@ -189,17 +219,23 @@ pub(crate) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
 
 /// The id of a BPF program in the kernel's lists.
 pub(crate) fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
+    let [_, id] = info(program)?;
+    Ok(id)
+}
+
+/// The first words of what the kernel knows of an object: its type, its number, and more.
+fn info<const N: usize>(object: BorrowedFd<'_>) -> io::Result<[u32; N]> {
     #[repr(C)]
     struct GetInfo {
         fd: u32,
         len: u32,
         info: u64,
     }
-    let mut info = [0u32; 2]; // its type, and its number
-    let fd = program.as_raw_fd() as u32;
+    let mut info = [0u32; N];
+    let fd = object.as_raw_fd() as u32;
     let get = GetInfo { fd, len: size_of_val(&info) as u32, info: (&raw mut info) as u64 };
     call(OBJ_GET_INFO_BY_FD, &get)?;
-    Ok(info[1])
+    Ok(info)
 }
 
 /// Whether BPF programs of the traffic control are attached to the egress of an interface. Linux 6.6; before,

@@ -2,3 +2,4 @@
 
 pub(super) mod program;
 pub(super) mod redirect;
+mod waiting_sockets;

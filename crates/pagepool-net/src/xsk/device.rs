@@ -138,7 +138,7 @@ impl XskDevice {
         let key = |redirect: &Arc<Redirect>| redirect.key(params.queue, params.map_key);
         params.redirect.as_ref().map_or(Ok(params.queue), key)?; // refused before anything is opened
         let mut this = Self::open_apart(&params, umem)?;
-        params.redirect.map_or(Ok(()), |redirect| this.join(redirect, params.map_key))?;
+        params.redirect.map_or(Ok(()), |redirect| this.join(redirect, params.map_key, Redirect::insert))?;
         Ok(this)
     }
 
@@ -185,11 +185,16 @@ impl XskDevice {
         Ok(this)
     }
 
-    /// Puts the socket into the map of a redirect.
-    pub(crate) fn join(&mut self, redirect: Arc<Redirect>, map_key: Option<u32>) -> Result<(), Error> {
+    /// Puts the socket into the map of a redirect, in this way.
+    pub(crate) fn join(
+        &mut self,
+        redirect: Arc<Redirect>,
+        map_key: Option<u32>,
+        insert: impl Fn(&Redirect, u32, BorrowedFd<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let Some(open) = &mut self.open else { return Ok(()) };
         let key = redirect.key(self.queue.number, map_key)?;
-        redirect.insert(key, open.fd.as_fd())?;
+        insert(&redirect, key, open.fd.as_fd())?;
         open.grace_period = Some(GracePeriod::new());
         (self.redirect, self.key) = (Some(redirect), key);
         Ok(())

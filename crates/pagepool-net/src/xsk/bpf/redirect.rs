@@ -8,13 +8,17 @@
 //!        buffers, and back before they are closed. So at no time are packets redirected to nobody.
 //! Who    any thread, in the interface's network namespace where it attaches.
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pagepool::Error;
 
 use super::program;
+use super::waiting_sockets::WaitingSockets;
 use crate::error::parameter;
 use crate::link::{XdpMode, lookup};
 use crate::sys::bpf as sys;
@@ -50,11 +54,14 @@ pub enum Attach {
 ///
 /// [`open_devices`](crate::open_devices) does the first three. [`attach`](Self::attach) loads and starts.
 ///
-/// For an XDP program of your own, which calls `bpf_redirect_map` on a map, use [`over_map`](Self::over_map).
+/// For an XDP program of your own, which calls `bpf_redirect_map` on a map, use [`over_map`](Self::over_map),
+/// or [`pinned`](Self::pinned) for one with a name.
 #[derive(Debug)]
 pub struct Redirect {
     map: OwnedFd,
     ours: Option<Ours>,
+    /// For the map of another XDP program.
+    waiting: WaitingSockets,
 }
 
 /// The XDP programs of an interface that were loaded here, of which one is attached at a time. They are
@@ -108,7 +115,7 @@ impl Redirect {
         let (interface, index) = (interface.to_owned(), link.index);
         let (attached, changing) = (OnceLock::new(), Mutex::new(()));
         let ours = Ours { interface, index, how, passing, redirecting, id, passing_id, attached, changing };
-        Ok(Arc::new(Self { map, ours: Some(ours) }))
+        Ok(Arc::new(Self { map, ours: Some(ours), waiting: WaitingSockets::default() }))
     }
 
     /// [Loads](Self::load) an XDP program and [starts](Self::start) it: for one socket, which is opened and
@@ -129,10 +136,13 @@ impl Redirect {
     }
 
     /// From now on packets go to the sockets that are in the map. Attaches the XDP program if it is not
-    /// attached, so it has to be called in the interface's network namespace. Does nothing for the map of
-    /// another program.
+    /// attached, so it has to be called in the interface's network namespace. Into the map of another program
+    /// this puts the sockets of [`open_devices`](crate::open_devices).
     pub fn start(&self) -> Result<(), Error> {
-        self.exchange(|ours| &ours.redirecting)
+        match self.ours {
+            Some(_) => self.exchange(|ours| &ours.redirecting),
+            None => self.waiting.insert(|key, socket| self.insert(key, socket)),
+        }
     }
 
     /// [Starts](Self::start) several. If one cannot be attached, none of them has redirected a packet.
@@ -147,10 +157,13 @@ impl Redirect {
 
     /// From now on packets go to the stack. Those that were redirected before can still be received: all of
     /// them are in the rings when this returns, after a grace period of the kernel's, about 10 ms. The XDP
-    /// program stays attached, and [`start`](Self::start) redirects again. Does nothing for the map of
-    /// another program.
+    /// program stays attached, and [`start`](Self::start) redirects again. From the map of another program
+    /// this removes what `start` put there; that program says what becomes of packets then.
     pub fn stop(&self) {
-        let started = self.ours.as_ref().is_some_and(|ours| ours.attached.get().is_some());
+        let started = match &self.ours {
+            Some(ours) => ours.attached.get().is_some(),
+            None => self.waiting.remove(|key, socket| self.clear(key, socket)),
+        };
         if started {
             let _ = self.exchange(|ours| &ours.passing); // fails if the interface is gone
             // CPUs that run the other program still put what they have into the rings, at the end of a poll.
@@ -175,7 +188,51 @@ impl Redirect {
     /// queues. A map may serve several interfaces, where the program looks for each at keys of its own: see
     /// [`XskParams::map_key`](crate::XskParams::map_key).
     pub fn over_map(map: OwnedFd) -> Arc<Self> {
-        Arc::new(Self { map, ours: None })
+        Arc::new(Self { map, ours: None, waiting: WaitingSockets::default() })
+    }
+
+    /// The same with a map that has a name in a BPF file system, such as `/sys/fs/bpf/xsks`. The error says
+    /// so if there is none, or if it is no XSKMAP.
+    ///
+    /// ```
+    /// use pagepool_net::Redirect;
+    /// let error = Redirect::pinned("/sys/fs/bpf/no such map").unwrap_err();
+    /// assert!(error.to_string().contains("/sys/fs/bpf/no such map"), "{error}");
+    /// ```
+    pub fn pinned(path: impl AsRef<Path>) -> Result<Arc<Self>, Error> {
+        let path = path.as_ref();
+        let map = c_path(path).and_then(|name| sys::pinned(&name)).map_err(|e| not_opened(path, e))?;
+        let info = sys::map_info(map.as_fd()).map_err(|e| not_opened(path, e))?;
+        match info {
+            (sys::MAP_TYPE_XSKMAP, [4, 4, _]) => Ok(Self::over_map(map)),
+            (map_type, _) => {
+                let found = format!("{} (type {map_type})", path.display());
+                let must_be = "an XSKMAP (type 17) with keys of 4 bytes, to which an XDP program redirects: \
+                               see `bpftool map show pinned PATH`";
+                Err(parameter("map", found, must_be))
+            }
+        }
+    }
+
+    /// Gives the map a name in a BPF file system, so that other processes can put sockets of other queues
+    /// into it: see [`pinned`](Self::pinned). The name stays, and with it the map, until the file is removed;
+    /// the XDP program goes with this all the same.
+    pub fn pin_map(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let path = path.as_ref();
+        c_path(path).and_then(|name| sys::pin(self.map(), &name)).map_err(|source| {
+            let path = path.display();
+            let remedy = match source.raw_os_error() {
+                Some(errno::EEXIST) => format!("{path} exists: remove it, or use another name"),
+                Some(errno::EPERM | errno::EACCES) => {
+                    format!(
+                        "{path} must be in a BPF file system: {}",
+                        capability::remedy(capability::PROGRAM)
+                    )
+                }
+                _ => format!("{path} must be in a BPF file system: `mount -t bpf bpf /sys/fs/bpf`"),
+            };
+            Error::System { call: "bpf(BPF_OBJ_PIN)", remedy, source }
+        })
     }
 
     /// The XSKMAP. Its keys are queue numbers if the program was attached here.
@@ -235,9 +292,23 @@ impl Redirect {
         })
     }
 
+    /// Inserts a socket of a device that has no buffers yet: into the map of another program at the
+    /// [`start`](Self::start).
+    pub(crate) fn insert_at_start(&self, key: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        match self.ours {
+            Some(_) => self.insert(key, socket),
+            None => self.waiting.add(key, socket),
+        }
+    }
+
     /// Removes a socket from the map, if it is still at this key. The kernel does so too when the socket's
     /// last descriptor is closed, which is later if a child between `fork` and `exec` has one.
     pub(in crate::xsk) fn remove(&self, key: u32, socket: BorrowedFd<'_>) {
+        self.clear(key, socket);
+        self.waiting.forget(key);
+    }
+
+    fn clear(&self, key: u32, socket: BorrowedFd<'_>) {
         // A map does not tell which socket it has; but setting the same one again succeeds, and another
         // fails.
         if sys::set_socket(self.map(), key, socket).is_ok() {
@@ -322,6 +393,25 @@ fn busy(interface: &str, id: Option<u32>) -> Error {
          pass the XSKMAP that it redirects to"
     );
     Error::Busy { what }
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)
+}
+
+/// Why a map with a name could not be opened.
+fn not_opened(path: &Path, source: io::Error) -> Error {
+    let path = path.display();
+    let remedy = match source.raw_os_error() {
+        Some(errno::ENOENT) => format!(
+            "no map has the name {path}: whoever loads the XDP program pins its map, for example by \
+             `bpftool map pin id ID {path}`"
+        ),
+        Some(errno::EPERM) => format!("{path}: {}", capability::remedy(capability::PROGRAM)),
+        Some(errno::EACCES) => format!("{path} must be a map in a BPF file system that this user may open"),
+        _ => format!("{path} must be a map in a BPF file system: see `bpftool map show pinned {path}`"),
+    };
+    Error::System { call: "bpf(BPF_OBJ_GET)", remedy, source }
 }
 
 fn refused(call: &'static str, source: io::Error, frags: bool) -> Error {
