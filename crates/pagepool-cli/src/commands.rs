@@ -14,11 +14,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::report::exit_status;
 use crate::run_command::RunCommand;
 
 /// A user-space page pool for packet buffers.
 #[derive(Parser)]
-#[command(name = "pagepool", version)]
+#[command(name = "pagepool", version, after_help = exit_status::HELP)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,

@@ -1,5 +1,8 @@
 //! The pagepool command.
 
+// A panic where text cannot be printed would end a run without putting back what it set: `report::output`.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod bench;
 mod commands;
 mod demo;
@@ -15,11 +18,27 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::commands::Cli;
+use crate::report::output;
 
 fn main() -> ExitCode {
-    sys::end_with_the_reader();
-    Cli::parse().command.run().unwrap_or_else(|why| {
-        eprintln!("{why}");
-        ExitCode::FAILURE
-    })
+    let status = Cli::try_parse().map_or_else(
+        |asked| told(&asked),
+        |cli| {
+            cli.command.run().unwrap_or_else(|why| {
+                output::note(why);
+                ExitCode::FAILURE
+            })
+        },
+    );
+    output::exit_status(status)
+}
+
+/// Prints the help that was asked for, or what is wrong with the arguments.
+fn told(asked: &clap::Error) -> ExitCode {
+    if let Err(error) = asked.print()
+        && !asked.use_stderr()
+    {
+        output::fail(&error);
+    }
+    ExitCode::from(asked.exit_code() as u8) // 0 or 2
 }

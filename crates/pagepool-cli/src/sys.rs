@@ -1,5 +1,5 @@
-//! Every system call of this command: pinning, hardware counters, page faults, the clock, broken pipes, files
-//! in memory, and processes that end with others. `rustix` makes those that it has, `libc` the others.
+//! Every system call of this command: pinning, hardware counters, page faults, the clock, signals, files in
+//! memory, and processes that end with others. `rustix` makes those that it has, `libc` the others.
 
 // UNSAFETY: system calls are foreign functions; each wrapper says what makes its call sound.
 #![expect(unsafe_code)]
@@ -13,14 +13,6 @@ use std::os::fd::FromRawFd;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
-/// Lets a pipe that nobody reads any more end the process, as it ends any other command: `pagepool demo |
-/// head`. Rust's runtime turns that off, and printing panics instead.
-pub fn end_with_the_reader() {
-    // SAFETY: the default action is no function of ours, so there is nothing that could be called at a bad
-    // moment.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-}
 
 /// The CPUs that this thread may run on, in order.
 pub fn allowed_cpus() -> Vec<usize> {
@@ -74,6 +66,15 @@ pub fn now_ns() -> u64 {
 /// A file that lies in memory, in no directory; the name is what `/proc` shows.
 pub fn memory_file(name: &CStr) -> io::Result<File> {
     Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
+}
+
+/// Whether this process ignores a signal.
+pub fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: the kernel writes one sigaction to `action`, which outlives the call, and changes nothing.
+    unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: zeroes are a sigaction: one with the default action.
+    unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
 /// Has the kernel kill this process when its parent ends: precisely, when the thread ends that started it.

@@ -12,6 +12,8 @@ use serde::Deserialize;
 use super::peers::{self, PeerFigure};
 use super::workloads;
 
+use crate::report::output;
+
 /// Where a plot goes, and what stands beside our bars.
 #[derive(Clone, Debug)]
 pub struct Plot {
@@ -103,7 +105,8 @@ impl Plot {
         let names: BTreeSet<&str> = left_out.iter().map(|peer| &*peer.workload).collect();
         if !names.is_empty() {
             let names = Vec::from_iter(names).join(", ");
-            eprintln!("not drawn of --peers, because the results have no time for them: {names}");
+            let why = "the results have no time for them";
+            output::note(format_args!("not drawn of --peers, because {why}: {names}"));
         }
         let text = svg(figures, &drawn)?;
         fs::write(&self.file, text).map_err(|error| format!("{}: {error}", self.file.display()))

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::bench::measure::machine::Machine;
 use crate::report::json::print_json;
+use crate::report::output;
 
 /// What a report found.
 #[derive(Serialize)]
@@ -44,10 +45,10 @@ impl<R: Serialize> Report<R> {
             let Self { name, results, failed, .. } = &self;
             print_json(&ReportJson { machine, report: name, results, failed });
         } else {
-            println!("{machine}\n{}\n\n{}", self.about, self.table.trim_fmt());
+            output::line(format_args!("{machine}\n{}\n\n{}", self.about, self.table.trim_fmt()));
         }
         for why in &self.failed {
-            eprintln!("failed: {why}");
+            output::note(format_args!("failed: {why}"));
         }
         if self.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }

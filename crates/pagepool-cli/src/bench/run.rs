@@ -10,6 +10,7 @@ use super::measure::workload::{Plan, Workload};
 use super::outcome::{self, WorkloadOutcome};
 use super::plot::Plot;
 use crate::report::json::print_json;
+use crate::report::output;
 use crate::sys;
 
 /// How often a workload runs at most, if page faults spoil its figures.
@@ -43,19 +44,21 @@ pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workloa
     let chosen: Vec<&Workload> = workloads.filter(wanted).collect();
     if chosen.is_empty() {
         let word = choice.filter.as_deref().unwrap_or_default();
-        eprintln!("no workload has {word:?} in its name; `pagepool bench --list` lists them");
+        output::note(format_args!(
+            "no workload has {word:?} in its name; `pagepool bench --list` lists them"
+        ));
         return ExitCode::FAILURE;
     }
     let machine = Machine::ask();
     let second = sys::pin_owner();
     if !choice.json {
-        println!("{machine}\n{}", outcome::head());
+        output::line(format_args!("{machine}\n{}", outcome::head()));
     }
     let mut results = Vec::new();
-    for workload in chosen {
+    for workload in chosen.into_iter().take_while(|_| !output::failed()) {
         let outcome = run_one(choice.plan, workload, second);
         if !choice.json {
-            println!("{}", outcome.line());
+            output::line(outcome.line());
         }
         results.push(outcome);
     }
@@ -67,7 +70,7 @@ pub fn run<'a>(choice: &TableParams, workloads: impl Iterator<Item = &'a Workloa
     let judged = verdict(&results, choice.json);
     drawn.map_or_else(
         |why| {
-            eprintln!("cannot draw the plot: {why}");
+            output::note(format_args!("cannot draw the plot: {why}"));
             ExitCode::FAILURE
         },
         |()| judged,
@@ -108,15 +111,17 @@ fn verdict(results: &[WorkloadOutcome], quiet: bool) -> ExitCode {
     let failed: Vec<&str> = results.iter().filter(|r| r.failed.is_some()).map(|r| r.name).collect();
     let skipped = results.iter().filter(|r| r.skipped.is_some()).count();
     if !quiet {
-        println!("\n{} workloads, {} failed, {skipped} skipped", results.len(), failed.len());
-        println!(
-            "per buffer; tsc: ticks of the time-stamp counter; core, instr: user-mode cycles and instructions"
+        let (all, bad) = (results.len(), failed.len());
+        output::line(format_args!("\n{all} workloads, {bad} failed, {skipped} skipped"));
+        output::line(
+            "per buffer; tsc: ticks of the time-stamp counter; core, instr: user-mode cycles and \
+             instructions",
         );
     }
     if failed.is_empty() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("failed: {}", failed.join(", "));
+    output::note(format_args!("failed: {}", failed.join(", ")));
     ExitCode::FAILURE
 }
 

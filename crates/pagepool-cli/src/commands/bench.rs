@@ -11,6 +11,7 @@ use crate::bench::measure::workload::Plan;
 use crate::bench::plot::{self, Plot};
 use crate::bench::run::{self, TableParams};
 use crate::bench::{count, reports, workloads};
+use crate::report::output;
 use crate::run_command::RunCommand;
 
 /// What to measure.
@@ -125,7 +126,8 @@ fn with_machine<R: Serialize>(
 
 fn name_all(filter: &str) -> ExitCode {
     for workload in workloads::all().filter(|workload| workload.name.contains(filter)) {
-        println!("{:<28} {:<22} {}", workload.name, workload.linux, workload.about);
+        let (name, linux, about) = (workload.name, workload.linux, workload.about);
+        output::line(format_args!("{name:<28} {linux:<22} {about}"));
     }
     ExitCode::SUCCESS
 }

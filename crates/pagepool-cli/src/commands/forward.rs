@@ -11,6 +11,7 @@ use pagepool_net::{Action, Ingress, PacketHandler, PortId};
 
 use crate::engine::frame_source::NoSource;
 use crate::engine::poll_loop::PortHandler;
+use crate::report::output;
 use crate::traffic::command::{PortSide, ThreadContext, TrafficCommand, TrafficPlan};
 use crate::traffic::interface::Interface;
 use crate::traffic::options::{ReceiveOptions, TrafficOptions, TransmitOptions};
@@ -60,11 +61,11 @@ impl TrafficCommand for ForwardArgs {
         if first.link.mtu != second.link.mtu {
             let (small, large) =
                 if first.link.mtu < second.link.mtu { (first, second) } else { (second, first) };
-            eprintln!(
+            output::note(format_args!(
                 "warning: packets from {} longer than {} bytes are dropped, for they exceed the MTU of {}; \
                  use `ip link set {} mtu {}`",
                 large.link.name, small.link.mtu, small.link.name, large.link.name, small.link.mtu
-            );
+            ));
         }
         Ok(())
     }

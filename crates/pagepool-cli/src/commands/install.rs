@@ -13,6 +13,7 @@ use clap_complete::Shell;
 
 use self::completions::write_script;
 use self::man::write_pages;
+use crate::report::output;
 use crate::run_command::RunCommand;
 
 /// The completion scripts: shell, folder below the prefix, file.
@@ -50,7 +51,7 @@ impl RunCommand for InstallArgs {
             let written = File::create(&path).and_then(|mut file| write_script(*shell, &mut file));
             written.map_err(|error| format!("{}: {error}", path.display()))?;
         }
-        println!("pagepool {} is in {}", env!("CARGO_PKG_VERSION"), root.display());
+        output::line(format_args!("pagepool {} is in {}", env!("CARGO_PKG_VERSION"), root.display()));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -10,6 +10,7 @@ use crate::engine::run_state::{RunState, Sample};
 use crate::engine::watch::Watch;
 use crate::report::live_table::LiveTable;
 use crate::report::number::grouped;
+use crate::report::output;
 
 /// How long a demonstration runs, and what is shown meanwhile.
 pub struct View<'a> {
@@ -31,7 +32,7 @@ pub fn watch(
 ) {
     let table = LiveTable { head: HEAD, widths: if transfer.is_some() { WITH_TRANSFER } else { WIDTHS } };
     if view.lines {
-        println!("{LEGEND}\n\n{}", table.head());
+        output::line(format_args!("{LEGEND}\n\n{}", table.head()));
     }
     let look = |at| {
         let sample = state.sample();
@@ -47,7 +48,7 @@ pub fn watch(
     let is_over = || transfer.is_some_and(TcpTransfer::is_over);
     let show = |at| {
         let now = look(at);
-        println!("{}", table.row(&cells(&before, &now, warm)));
+        output::line(table.row(&cells(&before, &now, warm)));
         before = now;
     };
     watch.run(state, is_over, show, |_| ());

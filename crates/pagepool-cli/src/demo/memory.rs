@@ -25,6 +25,7 @@ use super::{consumer, wire};
 use crate::engine::memory_node;
 use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::report::error::error_chain;
+use crate::report::output;
 use crate::report::verdict::Verdict;
 
 /// The `mode` of the JSON output.
@@ -42,11 +43,11 @@ pub struct MemoryDemo {
 pub fn run(demo: MemoryDemo, view: &View<'_>) -> Result<Verdict, String> {
     let MemoryDemo { action, size } = demo;
     if view.lines {
-        println!(
+        output::line(format_args!(
             "Two in-memory NICs, action {}, packets of {size} bytes, {} s.",
             action.name(),
             view.seconds
-        );
+        ));
     }
     let sizes = Sizes::of(size);
     let (queues, ports) = open(&sizes).map_err(|error| error_chain(&error))?;

@@ -6,6 +6,7 @@ use super::live::View;
 use super::memory::{self, MemoryDemo};
 use super::plan::DemoAction;
 use super::veth::{self, VethSetup};
+use crate::report::output;
 use crate::report::verdict::Verdict;
 use crate::sys;
 
@@ -43,9 +44,9 @@ impl DemoPlace {
                 Err(why) => {
                     let line = format!("Running in memory, because veth is not available: {why}");
                     if view.lines {
-                        println!("{line}")
+                        output::line(line)
                     } else {
-                        eprintln!("{line}")
+                        output::note(line)
                     }
                     memory::run(demo, view)
                 }

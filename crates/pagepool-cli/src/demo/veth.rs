@@ -26,6 +26,7 @@ use crate::engine::memory_node;
 use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::engine::socket_sizes::{SocketSizes, mode};
 use crate::report::error::error_chain;
+use crate::report::output;
 use crate::report::verdict::Verdict;
 
 /// The sender is stopped at the end of the time; without that it would send this much longer.
@@ -84,7 +85,8 @@ pub fn run(setup: VethSetup, mtu: u32, view: &View<'_>) -> Result<Verdict, Strin
     if view.lines {
         let batch = task.queues[1].socket.as_ref().is_some_and(|socket| socket.tx_mode == TxMode::BpfBatch);
         let tx = if batch { ", TX by BPF batch" } else { "" };
-        println!("TCP, kernel to kernel over {mode}{tx}, MTU {mtu}, {} s", view.seconds);
+        let seconds = view.seconds;
+        output::line(format_args!("TCP, kernel to kernel over {mode}{tx}, MTU {mtu}, {seconds} s"));
     }
     let homes = task.homes();
     let state = Arc::new(RunState::new(1));

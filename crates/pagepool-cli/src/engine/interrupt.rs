@@ -1,10 +1,14 @@
-//! Ctrl-C, and being asked to end: the first one ends a run in order, the second one the process.
+//! Ctrl-C, being asked to end, and a terminal that is closed: the first one ends a run in order. The second
+//! Ctrl-C or SIGTERM ends the process; a second SIGHUP does not, for a shell sends its own after the
+//! terminal's.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+
+use crate::sys;
 
 /// A flag that the first one raises.
 pub fn listen() -> Result<Arc<AtomicBool>, String> {
@@ -12,6 +16,10 @@ pub fn listen() -> Result<Arc<AtomicBool>, String> {
     let registered = [SIGINT, SIGTERM].into_iter().try_for_each(|signal| {
         flag::register_conditional_shutdown(signal, 128 + signal, interrupted.clone())?;
         flag::register(signal, interrupted.clone()).map(drop)
+    });
+    let registered = registered.and_then(|()| match sys::is_ignored(SIGHUP) {
+        true => Ok(()), // by nohup
+        false => flag::register(SIGHUP, interrupted.clone()).map(drop),
     });
     registered.map_err(|error| format!("cannot handle Ctrl-C: {error}"))?;
     Ok(interrupted)

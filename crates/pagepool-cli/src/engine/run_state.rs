@@ -44,7 +44,7 @@ pub struct Checked {
 /// What ended a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// Ctrl-C or SIGTERM.
+    /// Ctrl-C, SIGTERM or SIGHUP.
     Interrupted,
     /// The time was over.
     Time,
@@ -52,6 +52,8 @@ pub enum RunEnd {
     Sent,
     /// This queue of an interface went away.
     Gone(String),
+    /// Standard output cannot be written.
+    Output,
     /// A thread panicked.
     Broken,
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::run_state::{RunEnd, RunState};
+use crate::report::output;
 
 /// How often the watch looks whether the run shall end.
 const LOOK: Duration = Duration::from_millis(20);
@@ -38,6 +39,9 @@ impl Watch<'_> {
             look(at);
             if self.interrupted.load(Ordering::Relaxed) {
                 return RunEnd::Interrupted;
+            }
+            if output::failed() {
+                return RunEnd::Output;
             }
             if self.limit.is_some_and(|limit| at >= limit) {
                 return RunEnd::Time;

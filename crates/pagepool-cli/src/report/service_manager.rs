@@ -9,6 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
+use super::output;
+
 /// The longest that the command waits for a service manager that does not read.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The time between two lines of status.
@@ -73,11 +75,11 @@ impl ServiceManager {
 }
 
 fn warn(name: &OsStr, error: &io::Error) {
-    eprintln!(
+    output::note(format_args!(
         "warning: the service manager is told nothing: NOTIFY_SOCKET is {}, which must be the path of a \
          datagram socket, or @ and an abstract name: {error}",
         name.display()
-    );
+    ));
 }
 
 /// A socket, and the address of the other one. `@` begins an abstract name.

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::json::print_json;
 use super::number::grouped;
+use super::output;
 
 /// Figures in the order in which they are printed.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub struct Verdict {
     fields: Vec<(&'static str, Value)>,
     text: String,
     failures: Vec<String>,
+    /// What the command ends with, whether or not the run went well.
+    status: Option<u8>,
     /// What a good run proves, behind `PASS`.
     proof: String,
 }
@@ -23,7 +26,13 @@ pub struct Verdict {
 impl Verdict {
     /// Of a run that went well so far, which proves this.
     pub fn new(proof: impl Into<String>) -> Self {
-        Self { fields: Vec::new(), text: "\n".into(), failures: Vec::new(), proof: proof.into() }
+        Self {
+            fields: Vec::new(),
+            text: "\n".into(),
+            failures: Vec::new(),
+            status: None,
+            proof: proof.into(),
+        }
     }
 
     /// A field of the JSON output.
@@ -72,6 +81,11 @@ impl Verdict {
         }
     }
 
+    /// The command ends with this status, whether or not the run went well.
+    pub fn end_with(&mut self, status: u8) {
+        self.status = Some(status);
+    }
+
     /// Whether the run went well.
     pub fn is_ok(&self) -> bool {
         self.failures.is_empty()
@@ -82,9 +96,13 @@ impl Verdict {
         if json {
             print_json(self);
         } else {
-            println!("{self}");
+            output::line(self);
         }
-        if self.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        match self.status {
+            Some(status) => status.into(),
+            None if self.is_ok() => ExitCode::SUCCESS,
+            None => ExitCode::FAILURE,
+        }
     }
 }
 
@@ -124,5 +142,7 @@ mod tests {
         verdict.fail_if(true, || "a link was down".into());
         assert_eq!(verdict.to_string(), format!("{shown}\nFAIL: 2 pages leaked; a link was down"));
         assert_eq!(verdict.print(true), ExitCode::FAILURE);
+        verdict.end_with(3);
+        assert_eq!(verdict.print(true), ExitCode::from(3));
     }
 }

@@ -17,6 +17,7 @@ use super::live::SoakTable;
 use super::peer_process::PeerProcess;
 use super::schedule::Schedule;
 use crate::engine::run_state::{RunState, Sample};
+use crate::report::output;
 
 const STEP: Duration = Duration::from_millis(1);
 /// How long an interface is down.
@@ -112,7 +113,7 @@ impl<'a> FaultInjector<'a> {
         loop {
             std::thread::sleep(STEP);
             let now = self.start.elapsed();
-            let over = now >= end || interrupted.load(Ordering::Relaxed);
+            let over = now >= end || interrupted.load(Ordering::Relaxed) || output::failed();
             self.flap(now, over, end)?;
             if over {
                 break;

@@ -9,6 +9,7 @@ use crate::engine::figures;
 use crate::engine::run_state::Sample;
 use crate::report::live_table::LiveTable;
 use crate::report::number::grouped;
+use crate::report::output;
 
 const EVERY: Duration = Duration::from_secs(5);
 
@@ -53,11 +54,11 @@ impl SoakTable {
     /// Prints the head.
     pub fn begin(&self, schedule: &Schedule) {
         let Schedule { seconds, flap_every, kill_every } = schedule;
-        println!(
+        output::line(format_args!(
             "Two peers send at full speed for {seconds} s. An interface goes down every {flap_every} s, and \
              a peer is killed every {kill_every} s.\n{LEGEND}\n\n{}",
             TABLE.head()
-        );
+        ));
     }
 
     /// Whether a line is due.
@@ -91,7 +92,7 @@ impl SoakTable {
             outage.as_millis().to_string(),
             (Holdings::now().rss_kib >> 10).to_string(),
         ];
-        println!("{}", TABLE.row(&cells));
+        output::line(TABLE.row(&cells));
         (self.at, self.arrived) = (now, arrived);
     }
 }

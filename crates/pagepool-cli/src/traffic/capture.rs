@@ -27,6 +27,7 @@ use pagepool_net::{Action, Ingress, PacketHandler};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::engine::poll_loop::PortHandler;
+use crate::report::output;
 
 /// Bytes of a thread's ring.
 const RING: usize = 8 << 20;
@@ -232,7 +233,7 @@ impl FileWriter {
 
     fn fail(&mut self, error: &std::io::Error) {
         let why = format!("the capture file {} is incomplete: {error}", self.path);
-        eprintln!("warning: {why}; no more packets are written to it");
+        output::note(format_args!("warning: {why}; no more packets are written to it"));
         self.captured.failed = Some(why);
     }
 }

@@ -6,6 +6,7 @@ use pagepool_net::link::{Ethtool, LinkInfo, NetError, Netlink, Offload, SshSessi
 use super::options::Numbers;
 use crate::engine::socket_sizes::{HEADERS, HEADROOM};
 use crate::report::error::error_chain;
+use crate::report::output;
 
 /// The loopback interface of a network namespace.
 const LOOPBACK: &str = "lo";
@@ -60,11 +61,11 @@ impl Kernel {
         };
         let queues = chosen(name, rx.min(tx), queues)?;
         if rx > tx {
-            eprintln!(
+            output::note(format_args!(
                 "note: queues {tx} to {} of {name} only receive and are not used: their packets go to the \
                  kernel; `ethtool -L {name}` changes the number of queues",
                 rx - 1
-            );
+            ));
         }
         let hardware_ring = self.ethtool.rx_ring(name).map_err(failed)?.unwrap_or(0);
         let device = format!("{scheme}:{}", link.name);
@@ -85,7 +86,7 @@ impl Kernel {
             if !proceed {
                 return Err(format!("{why}. Use another interface, or --yes to proceed"));
             }
-            eprintln!("warning: {why}; proceeding, because --yes is given");
+            output::note(format_args!("warning: {why}; proceeding, because --yes is given"));
         }
         Ok(())
     }

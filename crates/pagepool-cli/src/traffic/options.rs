@@ -7,6 +7,8 @@ use clap::{Args, ValueEnum};
 use pagepool::PAGE_SIZE;
 use pagepool_net::{self as net, Attach, BusyPoll, XskMode};
 
+use crate::report::output;
+
 /// Options of every command on interfaces. The first paragraph of each is its line in the short help.
 #[derive(Args, Clone, Debug)]
 pub struct TrafficOptions {
@@ -227,8 +229,8 @@ impl TrafficOptions {
     /// Prints something for people: beside JSON only if --stats-every is given, and then on standard error.
     pub fn print(&self, text: &dyn Display) {
         match (self.json, self.stats_every) {
-            (false, _) => println!("{text}"),
-            (true, Some(_)) => eprintln!("{text}"),
+            (false, _) => output::line(text),
+            (true, Some(_)) => output::note(text),
             (true, None) => {}
         }
     }

@@ -25,6 +25,7 @@ use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::engine::socket_sizes::{SocketNeeds, SocketSizes};
 use crate::engine::watch::Watch;
 use crate::report::error::error_chain;
+use crate::report::output;
 use crate::run_command::RunCommand;
 use crate::sys;
 
@@ -168,13 +169,13 @@ fn warn(
     if interfaces.len() > 1 {
         for (interface, opened) in interfaces.iter().zip(opened) {
             let warnings = kernel.offload_warnings(interface, opened.is_generic())?;
-            warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+            warnings.iter().for_each(|warning| output::note(format_args!("warning: {warning}")));
         }
     }
     for (interface, opened) in interfaces.iter().zip(opened).filter(|_| plan.attach.is_some()) {
         if opened.zero_copy == Some(true) && !opened.multi_buffer {
             let warning = kernel.short_buffers(&interface.link, opened.chunk)?;
-            warning.iter().for_each(|warning| eprintln!("warning: {warning}"));
+            warning.iter().for_each(|warning| output::note(format_args!("warning: {warning}")));
         }
     }
     warn_of_idle_maps(plan, interfaces);
@@ -202,10 +203,10 @@ fn warn_of_cpus(plan: &TrafficPlan<'_>, interfaces: &[Interface]) {
             Some(_) => "--threads is",
             None => "one thread per queue or pair of queues makes",
         };
-        eprintln!(
+        output::note(format_args!(
             "note: {} of the {cpus} CPUs not used: {why} {threads}",
             if cpus - threads == 1 { "one is".into() } else { format!("{} are", cpus - threads) }
-        );
+        ));
     }
 }
 

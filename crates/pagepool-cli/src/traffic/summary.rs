@@ -13,6 +13,7 @@ use crate::engine::buffer_locations::BufferLocations;
 use crate::engine::figures;
 use crate::engine::port_sample::{PortSample, object, pool_fields};
 use crate::engine::run_state::{RunEnd, Sample};
+use crate::report::exit_status;
 use crate::report::number::grouped;
 use crate::report::verdict::Verdict;
 
@@ -39,7 +40,9 @@ impl TrafficResult {
         let mut verdict =
             Verdict::new("every buffer was returned, and no page was taken from the arena after warm-up");
         if let RunEnd::Gone(queue) = &self.end {
-            verdict.line(&format!("{queue} was removed: the run ended after {:.1} s\n", self.seconds));
+            let after = format!("the run ended after {:.1} s", self.seconds);
+            verdict.line(&format!("{queue} was removed, or moved to another network namespace: {after}\n"));
+            verdict.end_with(exit_status::GONE);
         }
         self.run(&mut verdict);
         self.packets(&mut verdict);
@@ -67,6 +70,7 @@ impl TrafficResult {
             RunEnd::Interrupted => ("interrupted", None),
             RunEnd::Time => ("time", None),
             RunEnd::Sent => ("sent", None),
+            RunEnd::Output => ("output", None),
             RunEnd::Broken => ("broken", None),
             RunEnd::Gone(queue) => ("gone", Some(queue)),
         };

@@ -7,6 +7,7 @@ use clap::{Args, Command, CommandFactory};
 use clap_complete::{Generator, Shell};
 
 use crate::commands::Cli;
+use crate::report::output;
 use crate::run_command::RunCommand;
 
 /// The shell.
@@ -18,7 +19,9 @@ pub struct CompletionsArgs {
 
 impl RunCommand for CompletionsArgs {
     fn run(&self) -> Result<ExitCode, String> {
-        write_script(self.shell, &mut io::stdout()).map_err(|error| error.to_string())?;
+        let mut script = Vec::new();
+        write_script(self.shell, &mut script).map_err(|error| error.to_string())?;
+        output::whole(&String::from_utf8_lossy(&script));
         Ok(ExitCode::SUCCESS)
     }
 }

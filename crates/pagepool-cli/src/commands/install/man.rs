@@ -1,6 +1,5 @@
 //! `pagepool man`: the manual pages.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,6 +7,7 @@ use clap::{Args, CommandFactory};
 use clap_mangen::Man;
 
 use crate::commands::Cli;
+use crate::report::output;
 use crate::run_command::RunCommand;
 
 /// Where the pages go.
@@ -22,9 +22,12 @@ impl RunCommand for ManArgs {
     fn run(&self) -> Result<ExitCode, String> {
         match &self.dir {
             Some(dir) => write_pages(dir)?,
-            None => Man::new(Cli::command().disable_help_subcommand(true))
-                .render(&mut io::stdout())
-                .map_err(|error| error.to_string())?,
+            None => {
+                let mut page = Vec::new();
+                let man = Man::new(Cli::command().disable_help_subcommand(true));
+                man.render(&mut page).map_err(|error| error.to_string())?;
+                output::whole(&String::from_utf8_lossy(&page));
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,0 +1,146 @@
+//! Where what a command prints cannot be written, or its terminal is closed: it ends in order, with a message
+//! and a status of its own.
+
+mod between;
+
+use std::fs::File;
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use between::{Place, binary, far_ends, frames, hosts, number, ok, pass, text};
+use pagepool_lab::TwoHostsParams;
+use pagepool_net::link::Netlink;
+
+/// The status of a command that could not print.
+const OUTPUT: Option<i32> = Some(4);
+/// Commands that print without an interface.
+const PRINTING: [&[&str]; 11] = [
+    &["--help"],
+    &["--version"],
+    &["drop", "--help"],
+    &["man"],
+    &["completions", "bash"],
+    &["bench", "--list"],
+    &["bench", "--quick", "--filter", "empty_loop"],
+    &["bench", "--quick", "--filter", "empty_loop", "--json"],
+    &["bench", "mtu", "--quick"],
+    &["demo", "--on", "memory", "--seconds", "600"],
+    &["demo", "--on", "memory", "--seconds", "1", "--json"],
+];
+/// Those on interfaces, each of which would run for a long time.
+const RUNNING: [&[&str]; 4] = [
+    &["drop", "near0"],
+    &["echo", "near0"],
+    &["forward", "near0", "near1"],
+    &["gen", "near0", "--rate", "100"],
+];
+
+fn full() -> File {
+    File::options().write(true).open("/dev/full").expect("every Linux has it")
+}
+
+/// A pipe that nobody reads.
+fn closed() -> Stdio {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer.into()
+}
+
+/// It could not print, and says so.
+fn refused(arguments: &[&str], output: &Output, why: &str) {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), OUTPUT, "{arguments:?}: {said}");
+    assert!(said.ends_with(&format!("standard output cannot be written: {why}\n")), "{arguments:?}: {said}");
+}
+
+const NO_SPACE: &str = "No space left on device (os error 28)";
+const NO_READER: &str = "nobody reads it any more";
+
+#[test]
+fn what_cannot_be_printed_is_said_and_is_a_status() {
+    for arguments in PRINTING {
+        let run = |mut command: Command| command.output().expect("the binary was built for this test");
+        let mut command = binary(arguments);
+        command.stdout(full());
+        refused(arguments, &run(command), NO_SPACE);
+        let mut command = binary(arguments);
+        command.stdout(closed());
+        refused(arguments, &run(command), NO_READER);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_a_status_even_if_nobody_can_be_told() {
+    for (arguments, status) in
+        [(&["drop", "nope0"][..], 1), (&["drop"], 2), (&["bench", "--filter", "x!"], 1)]
+    {
+        for errors in [full().into(), closed()] {
+            let ended = binary(arguments).stderr::<Stdio>(errors).status();
+            assert_eq!(
+                ended.expect("the binary was built for this test").code(),
+                Some(status),
+                "{arguments:?}"
+            );
+        }
+    }
+}
+
+/// They end in order: the XDP program is gone when they have, and so are their sockets.
+#[test]
+fn runs_on_interfaces_end_when_they_cannot_print() {
+    let name = "runs_on_interfaces_end_when_they_cannot_print";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    for arguments in RUNNING {
+        for (json, why) in [(false, NO_SPACE), (false, NO_READER), (true, NO_SPACE)] {
+            let more: &[&str] = if json { &["--json", "--seconds", "1"] } else { &[] };
+            let mut command = binary(&[arguments, more].concat());
+            command.stdout(if why == NO_SPACE { full().into() } else { closed() });
+            let output = Place::Between(&hosts).output(command);
+            if text(&output.stderr).contains("CAP_") {
+                return println!("SKIP {name}: {}", text(&output.stderr).trim());
+            }
+            refused(arguments, &output, why);
+            let link = hosts.run_between(|| ok(ok(Netlink::open()).link("near0")));
+            assert_eq!((link.xdp, link.promiscuity), (vec![], 0), "{arguments:?}");
+        }
+    }
+}
+
+fn signal(signal: &str, process: u32) {
+    let done = Command::new("kill").args([signal, &process.to_string()]).status();
+    assert!(done.expect("every Linux has kill").success());
+}
+
+#[test]
+fn a_terminal_that_is_closed_ends_a_run_with_its_verdict() {
+    let name = "a_terminal_that_is_closed_ends_a_run_with_its_verdict";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let Some(running) = Place::Between(&hosts).start(name, &["echo", "near0"]) else { return };
+    let [far, _] = far_ends(&hosts);
+    pass(&frames(&hosts, 0, 64), 10, &far, &far);
+    // The terminal's, and the shell's.
+    signal("-HUP", running.id());
+    signal("-HUP", running.id());
+    let document = running.end();
+    assert_eq!(document["ended_by"], "interrupted");
+    assert!(number(&document, "received") >= 10, "{document}");
+}
+
+#[test]
+fn nohup_keeps_a_run_from_ending_with_its_terminal() {
+    let mut command = Command::new("nohup");
+    command.arg(env!("CARGO_BIN_EXE_pagepool"));
+    command.args(["demo", "--on", "memory", "--seconds", "2", "--json"]);
+    let Ok(mut child) = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
+    else {
+        return println!("SKIP: this machine has no nohup");
+    };
+    std::thread::sleep(Duration::from_millis(1000));
+    signal("-HUP", child.id());
+    let (start, mut shown) = (Instant::now(), String::new());
+    child.stdout.take().expect("it was piped").read_to_string(&mut shown).expect("text");
+    assert!(child.wait().expect("it ends").success(), "after {:?}: {shown}", start.elapsed());
+    let document: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+    assert!(document["seconds"].as_f64().is_some_and(|seconds| seconds >= 2.0), "{document}");
+}
