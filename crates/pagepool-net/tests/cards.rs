@@ -15,6 +15,9 @@ use pagepool_net::{AfXdpParams, Attach, OpenParams, UmemParams, XdpProgram, XskM
 /// How long a packet is on its way at most, on a busy host of a guest.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
 
+/// How long the near card's link may take to come back.
+const RESTART: Duration = Duration::from_secs(5);
+
 /// A raw socket on the card at the other end.
 #[derive(Debug)]
 struct FarCard {
@@ -27,9 +30,17 @@ struct FarCard {
 impl FarCard {
     /// Packets that the near card received.
     fn arrived(&self) -> u64 {
-        let path = format!("/sys/class/net/{}/statistics/rx_packets", self.near);
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        text.trim().parse().expect("a number")
+        self.said("statistics/rx_packets").unwrap_or_else(|error| panic!("{}: {error}", self.near))
+    }
+
+    /// Whether the near card has a link; one that is down cannot be asked.
+    fn has_carrier(&self) -> bool {
+        self.said("carrier").is_ok_and(|carrier| carrier == 1)
+    }
+
+    fn said(&self, what: &str) -> std::io::Result<u64> {
+        let text = std::fs::read_to_string(format!("/sys/class/net/{}/{what}", self.near))?;
+        Ok(text.trim().parse().expect("a number"))
     }
 }
 
@@ -49,6 +60,11 @@ impl FarEnd for FarCard {
 
     fn settle(&mut self) {
         let start = Instant::now();
+        // igb restarts its link for a new ring, and may flush what it was given meanwhile: its watchdog resets the
+        // card if it finds frames on a ring without a link.
+        while !self.has_carrier() && start.elapsed() < RESTART {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         if let Some(before) = self.before.take() {
             while self.arrived() == before && start.elapsed() < ON_ITS_WAY {
                 std::thread::sleep(Duration::from_millis(1));

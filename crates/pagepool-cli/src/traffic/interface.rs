@@ -1,5 +1,7 @@
 //! An interface that a command works on: what the kernel says of it, and who depends on it.
 
+use std::time::{Duration, Instant};
+
 use pagepool_net::Driver;
 use pagepool_net::link::{Ethtool, LinkInfo, NetError, Netlink, Offload, SshSession, cautions};
 
@@ -15,6 +17,11 @@ const SCHEME: &str = "af_xdp";
 /// Drivers that round the length of zero copy's buffers down to whole KiB (igb_setup_srrctl and
 /// igc_configure_rx_ring, v7.3).
 const WHOLE_KIB: [&str; 2] = ["igb", "igc"];
+
+/// How long a card's link may take to restart: autonegotiation of 1 Gbit/s takes 2 to 4 s.
+const RESTART: Duration = Duration::from_secs(6);
+/// How often it is looked for.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The kernel's answers about interfaces of this network namespace.
 pub struct Kernel {
@@ -89,6 +96,29 @@ impl Kernel {
             output::note(format_args!("warning: {why}; proceeding, because --yes is given"));
         }
         Ok(())
+    }
+
+    /// Waits until all interfaces have a link that had one. Many cards restart it for an XDP program, and may
+    /// drop what they are given meanwhile.
+    pub fn wait_for_links(&mut self, interfaces: &[Interface]) {
+        let start = Instant::now();
+        for Interface { link, .. } in interfaces.iter().filter(|interface| interface.link.has_carrier) {
+            while !self.has_carrier(&link.name) {
+                if start.elapsed() > RESTART {
+                    let (name, seconds) = (&link.name, RESTART.as_secs());
+                    eprintln!(
+                        "warning: {name} has had no link for {seconds} s; what is sent may be lost until it has one"
+                    );
+                    break;
+                }
+                std::thread::sleep(LOOK);
+            }
+        }
+    }
+
+    /// Whether an interface has a link. One that is gone is waited for no longer.
+    fn has_carrier(&mut self, name: &str) -> bool {
+        self.netlink.link(name).map_or(true, |link| link.has_carrier)
     }
 
     /// Warnings of offloads that damage packets between this interface and another, each with its remedy.

@@ -43,10 +43,12 @@ impl<C: TrafficCommand> RunCommand for C {
         let interrupted = listen()?;
         let setup = open(self, &plan, &interfaces, &cpus)?;
         let _held = promiscuous(&plan, &interfaces)?;
+        kernel.wait_for_links(&interfaces);
         let (mut opened, pools) = (setup.interfaces.clone(), setup.pools.clone());
         let names = names(&setup, &interfaces);
         let (threads, file) = start(self, &interfaces, setup, &cpus)?;
         threads.attach(&mut opened)?;
+        kernel.wait_for_links(&interfaces);
         warn(&plan, &mut kernel, &interfaces, &opened)?;
         let capture = file.map(CaptureFile::start).transpose()?;
         threads.redirect()?;

@@ -164,6 +164,7 @@ mod tests {
             rx_queues: 1,
             tx_queues: 1,
             is_up: true,
+            has_carrier: true,
             state: OperState::Up,
             kind: None,
             master,

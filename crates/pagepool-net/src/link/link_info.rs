@@ -99,6 +99,8 @@ pub struct LinkInfo {
     pub tx_queues: u32,
     /// Whether it is administratively up.
     pub is_up: bool,
+    /// Whether the driver has a link. It is `false` while a card restarts its link, before the state says so.
+    pub has_carrier: bool,
     /// Whether packets pass.
     pub state: OperState,
     /// What made it: `veth`, `bridge`. Hardware says nothing.
@@ -131,6 +133,9 @@ impl LinkInfo {
             rx_queues: number(uapi::IFLA_NUM_RX_QUEUES)?.unwrap_or(0),
             tx_queues: number(uapi::IFLA_NUM_TX_QUEUES)?.unwrap_or(0),
             is_up: u32_at(fixed, 8).is_some_and(|flags| flags & uapi::IFF_UP != 0),
+            has_carrier: attributes
+                .find(uapi::IFLA_CARRIER)?
+                .is_some_and(|carrier| carrier.first() == Some(&1)),
             state: OperState::of(state.unwrap_or(0)),
             kind: kind_in(attributes)?,
             master: number(uapi::IFLA_MASTER)?,
@@ -196,7 +201,8 @@ mod tests {
         request
             .number(uapi::IFLA_NUM_RX_QUEUES, 3)
             .number(uapi::IFLA_NUM_TX_QUEUES, 4)
-            .attribute(uapi::IFLA_OPERSTATE, &[6]);
+            .attribute(uapi::IFLA_OPERSTATE, &[6])
+            .attribute(uapi::IFLA_CARRIER, &[1]);
         request.number(uapi::IFLA_PROMISCUITY, 2);
         request.number(uapi::IFLA_LINK, 9).number(uapi::IFLA_MASTER, 8);
         request.nest(nested(uapi::IFLA_LINKINFO), |info| {
@@ -216,6 +222,7 @@ mod tests {
             rx_queues: 3,
             tx_queues: 4,
             is_up: true,
+            has_carrier: true,
             state: OperState::Up,
             kind: Some("veth".into()),
             master: Some(8),

@@ -130,10 +130,12 @@ impl Rig {
         self.pool.alloc_page().expect("the rig's pool has pages enough").packet_capacity()
     }
 
-    /// Sends what is queued and gives what arrived at the other end, until nothing is left in the queue or on
-    /// the ring.
+    /// Sends what is queued and gives what arrived at the other end, until nothing is left in the queue, on the
+    /// ring or on its way.
     pub(super) fn send_all(&mut self, queue: &mut TxQueue) -> Vec<Vec<u8>> {
-        let (mut done, mut arrived, mut bytes) = (XdpFrameBulk::new(), Vec::new(), Vec::new());
+        self.far.settle(); // a card may restart its link after it was opened
+        let (mut done, mut arrived) = (XdpFrameBulk::new(), Vec::new());
+        let sent_before = self.device.stats().tx_packets;
         for _ in 0..PATIENCE {
             let (before, refused) = (queue.len(), queue.refused());
             let sent = self.device.transmit(queue);
@@ -143,17 +145,29 @@ impl Rig {
                 before,
                 "transmit says how many it took, refused ones apart"
             );
-            self.far.settle();
-            while self.far.receive(&mut bytes) {
-                arrived.push(bytes.clone());
-            }
+            self.take_arrived(&mut arrived);
             self.device.complete(&mut done, 64);
             done.flush();
             if queue.is_empty() && self.device.stats().in_tx == 0 {
                 break;
             }
         }
+        let sent = (self.device.stats().tx_packets - sent_before) as usize;
+        for _ in 0..PATIENCE {
+            if arrived.len() >= sent || self.allowed.loss {
+                break;
+            }
+            self.take_arrived(&mut arrived);
+        }
         arrived
+    }
+
+    fn take_arrived(&mut self, arrived: &mut Vec<Vec<u8>>) {
+        let mut bytes = Vec::new();
+        self.far.settle();
+        while self.far.receive(&mut bytes) {
+            arrived.push(bytes.clone());
+        }
     }
 
     /// Every buffer of the pool that is out is on the device's rings, or one of the `held` that the scenario
