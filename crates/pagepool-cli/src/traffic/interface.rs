@@ -107,7 +107,7 @@ impl Kernel {
                 if start.elapsed() > RESTART {
                     let (name, seconds) = (&link.name, RESTART.as_secs());
                     eprintln!(
-                        "warning: {name} has had no link for {seconds} s; what is sent may be lost until it has one"
+                        "warning: {name} has had no link for {seconds} s; until it has, packets may be lost"
                     );
                     break;
                 }

@@ -130,8 +130,8 @@ impl Rig {
         self.pool.alloc_page().expect("the rig's pool has pages enough").packet_capacity()
     }
 
-    /// Sends what is queued and gives what arrived at the other end, until nothing is left in the queue, on the
-    /// ring or on its way.
+    /// Sends what is queued and gives what arrived at the other end, until nothing is left in the queue, on
+    /// the ring or on its way.
     pub(super) fn send_all(&mut self, queue: &mut TxQueue) -> Vec<Vec<u8>> {
         self.far.settle(); // a card may restart its link after it was opened
         let (mut done, mut arrived) = (XdpFrameBulk::new(), Vec::new());
