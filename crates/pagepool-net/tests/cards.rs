@@ -60,7 +60,7 @@ impl FarEnd for FarCard {
 
     fn settle(&mut self) {
         let start = Instant::now();
-        // igb restarts its link for a new ring, and may flush what it was given meanwhile: its watchdog resets
+        // igb restarts its link for a new ring, and may flush what it is given meanwhile: its watchdog resets
         // the card if it finds frames on a ring without a link.
         while !self.has_carrier() && start.elapsed() < RESTART {
             std::thread::sleep(Duration::from_millis(1));
