@@ -106,9 +106,9 @@ impl Kernel {
             while !self.has_carrier(&link.name) {
                 if start.elapsed() > RESTART {
                     let (name, seconds) = (&link.name, RESTART.as_secs());
-                    eprintln!(
+                    output::note(format_args!(
                         "warning: {name} has had no link for {seconds} s; until it has, packets may be lost"
-                    );
+                    ));
                     break;
                 }
                 std::thread::sleep(LOOK);
