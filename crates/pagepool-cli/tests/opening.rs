@@ -216,6 +216,21 @@ fn a_command_that_the_second_driver_refuses_takes_no_packet() {
 }
 
 #[test]
+fn a_command_that_a_driver_refuses_leaves_no_new_capture_file() {
+    let name = "a_command_that_a_driver_refuses_leaves_no_new_capture_file";
+    let Some(hosts) = many_queues(name) else { return };
+    have_near1_refuse(&hosts);
+    let folder = TempFolder::new("pagepool-refused").expect("a new folder");
+    let path = folder.path().join("file.pcap");
+    let file = path.to_str().expect("text");
+    let refused = ["forward", "near0", "near1", "--attach", "native", "--pcap", file];
+    for arguments in [&refused[..], &["drop", "near0", "--pcap", file, "--mode", "zerocopy"]] {
+        let said = Place::Between(&hosts).error(arguments);
+        assert!(!path.exists(), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn a_command_that_a_driver_refuses_leaves_a_capture_file_as_it_was() {
     let name = "a_command_that_a_driver_refuses_leaves_a_capture_file_as_it_was";
     let Some(hosts) = many_queues(name) else { return };

@@ -4,6 +4,7 @@
 mod between;
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -264,21 +265,40 @@ fn busy_polling_passes_packets_too() {
     }
 }
 
+/// Frames from `far0` to `near0` that the links dropped so far.
+struct LinkLosses {
+    sending: u64,
+    receiving: u64,
+}
+
+impl LinkLosses {
+    fn now(hosts: &TwoHosts) -> Self {
+        Self {
+            sending: hosts.a.namespace.run(|| dropped_by_link("far0")),
+            receiving: hosts.run_between(|| dropped_by_link("near0")),
+        }
+    }
+
+    /// Frames that were lost since then, on the links or in the socket of a command that received from
+    /// `near0`. A veth counts as dropped what it could not redirect, which the socket counts, too.
+    fn since(&self, before: &Self, received: &Value) -> u64 {
+        let in_socket = number(received, "lost_total");
+        self.sending - before.sending + (self.receiving - before.receiving).max(in_socket)
+    }
+}
+
 /// Sends from one host with `gen`, and drops at the end of its link with `drop --verify`.
 fn generate(test: &str, hosts: &TwoHosts, count: u64, options: &[&str]) -> Option<(Value, Value)> {
     let count_text = count.to_string();
     let dropping = Place::Between(hosts).start(test, &["drop", "near0", "--verify"])?;
-    let lost_on_links = |hosts: &TwoHosts| {
-        hosts.run_between(|| dropped_by_link("near0")) + hosts.a.namespace.run(|| dropped_by_link("far0"))
-    };
-    let before = lost_on_links(hosts);
+    let before = LinkLosses::now(hosts);
     let arguments = [&["gen", "far0", "--count", &count_text], options].concat();
     let sent = Place::In(&hosts.a.namespace).start(test, &arguments)?.end();
     std::thread::sleep(Duration::from_millis(500));
     let received = dropping.interrupt();
     assert_eq!((number(&sent, "sent"), &sent["ended_by"]), (count, &"sent".into()), "{sent}");
     let numbered = &received["numbered"];
-    let lost = number(&received, "lost_total") + lost_on_links(hosts) - before;
+    let lost = LinkLosses::now(hosts).since(&before, &received);
     assert_eq!(number(numbered, "good") + lost, count, "lost {lost}: {received}");
     assert!(number(numbered, "good") > 0 && number(numbered, "duplicates") == 0, "{received}");
     Some((sent, received))
@@ -300,6 +320,29 @@ fn what_gen_sends_is_what_drop_verifies() {
         assert_eq!(sent["mode"], "af_xdp_copy", "it has no program: {sent}");
         assert_eq!(sent["interfaces"][0]["attach"], Value::Null, "{sent}");
     }
+}
+
+/// The link counts a frame as dropped that the socket had no room for, and so does the socket.
+#[test]
+fn a_frame_that_is_lost_is_counted_once() {
+    let name = "a_frame_that_is_lost_is_counted_once";
+    let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+    let Some(dropping) = Place::Between(&hosts).start(name, &["drop", "near0", "--verify"]) else { return };
+    let signal = |signal: &str| {
+        let done = Command::new("kill").args([signal, &dropping.id().to_string()]).status();
+        assert!(done.expect("every Linux has kill").success());
+    };
+    let before = LinkLosses::now(&hosts);
+    signal("-STOP");
+    let arguments = ["gen", "far0", "--count", "5000", "--rate", "20000"];
+    let sent = Place::In(&hosts.a.namespace).start(name, &arguments).expect("as the other one").end();
+    signal("-CONT");
+    std::thread::sleep(Duration::from_millis(500));
+    let received = dropping.interrupt();
+    assert_eq!(number(&sent, "sent"), 5000, "{sent}");
+    let lost = LinkLosses::now(&hosts).since(&before, &received);
+    assert!(number(&received, "lost_total") > 1000, "its rings were full: {received}");
+    assert_eq!(number(&received["numbered"], "good") + lost, 5000, "lost {lost}: {received}");
 }
 
 #[test]

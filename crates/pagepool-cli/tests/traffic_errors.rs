@@ -3,11 +3,13 @@
 
 mod between;
 
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use between::{Place, binary, hosts, ok, text};
-use pagepool_lab::{TwoHosts, TwoHostsParams};
+use pagepool_lab::{TempFolder, TwoHosts, TwoHostsParams};
 use pagepool_net::link::{Ethtool, Netlink, Offload, VethEnd};
 
 /// Of nobody, who may do nothing.
@@ -128,6 +130,34 @@ fn what_there_is_not_is_named_with_what_there_is() {
     }
     let said = Place::Between(&hosts).error(&["drop", "near0", "--mode", "zerocopy"]);
     assert!(said.contains("no zero copy") && said.contains("use copy mode"), "{said}");
+}
+
+#[test]
+fn a_capture_goes_into_no_link_and_waits_for_no_reader() {
+    let name = "a_capture_goes_into_no_link_and_waits_for_no_reader";
+    let Some(hosts) = near(name) else { return };
+    let folder = TempFolder::new("pagepool-links").expect("a new folder");
+    let [new, link, fifo] = ["new", "link", "fifo"].map(|file| folder.path().join(file));
+    let file = |path: &std::path::Path| path.to_str().expect("text").to_owned();
+    let Some(_) = works(&hosts, binary(&["drop", "near0", "--pcap", &file(&new)])) else {
+        return println!("SKIP {name}: no AF_XDP");
+    };
+    let made = std::fs::metadata(&new).expect("the command made it");
+    assert_eq!((made.mode() & 0o777, made.len()), (0o600, 24), "its owner's alone");
+    std::os::unix::fs::symlink(&new, &link).expect("a folder of this test");
+    let said = Place::Between(&hosts).error(&["drop", "near0", "--pcap", &file(&link)]);
+    assert!(said.contains("is a symbolic link: name the file"), "{said}");
+    let Ok(true) = Command::new("mkfifo").arg(&fifo).status().map(|status| status.success()) else {
+        return println!("SKIP {name}: this machine has no mkfifo");
+    };
+    let said = Place::Between(&hosts).error(&["drop", "near0", "--pcap", &file(&fifo)]);
+    assert!(said.contains("nobody reads the FIFO"), "{said}");
+    // Opened for writing, too: a reader alone would wait for its writer.
+    let mut reader = std::fs::File::options().read(true).write(true).open(&fifo).expect("it is there");
+    works(&hosts, binary(&["drop", "near0", "--pcap", &file(&fifo)]));
+    let mut header = [0; 24];
+    reader.read_exact(&mut header).expect("the command wrote it");
+    assert_eq!(header[..4], 0xa1b2_3c4d_u32.to_ne_bytes());
 }
 
 #[test]

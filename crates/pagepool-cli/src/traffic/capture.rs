@@ -13,9 +13,10 @@
 //! library makes them.
 //!        See draft-ietf-opsawg-pcap; the packets of one queue are in their order, those of several nearly.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::Path;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -25,6 +26,8 @@ use pagepool::XdpBuff;
 use pagepool_lab::Tally;
 use pagepool_net::{Action, Ingress, PacketHandler};
 use rtrb::{Consumer, Producer, RingBuffer};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
 
 use crate::engine::poll_loop::PortHandler;
 use crate::report::output;
@@ -43,6 +46,8 @@ const ETHERNET: u32 = 1;
 pub struct CaptureFile {
     file: File,
     path: String,
+    /// What takes the file away again, if it was made here, unless it is written.
+    made: Option<MadeFile>,
     rings: Vec<Consumer<u8>>,
     left_out: Vec<Arc<AtomicU64>>,
 }
@@ -73,26 +78,41 @@ pub struct CaptureResult {
 }
 
 impl CaptureFile {
-    /// Opens the file, or creates it, and makes a tap per thread.
-    pub fn open(path: &Path, threads: usize) -> Result<(Self, Vec<CaptureTap>), String> {
-        let file = File::options().write(true).create(true).truncate(false).open(path);
-        let path = path.display().to_string();
-        let file = file.map_err(|error| not_written(&path, &error))?;
-        let (mut taps, mut rings) = (Vec::new(), Vec::new());
-        for _ in 0..threads {
-            let (ring, end) = RingBuffer::new(RING);
-            rings.push(end);
-            taps.push(CaptureTap { ring, left_out: Arc::default() });
-        }
-        let left_out = taps.iter().map(|tap| tap.left_out.clone()).collect();
-        Ok((Self { file, path, rings, left_out }, taps))
+    /// Opens the file, or creates it, for its owner alone: packets are nobody else's business. Not what a
+    /// symbolic link leads to, which may be somebody's trap; and it never waits for the reader of a FIFO.
+    pub fn open(path: &Path) -> Result<Self, String> {
+        let open = |options: &mut OpenOptions| {
+            options.write(true).mode(0o600).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
+            options.open(path)
+        };
+        let named = path.display().to_string();
+        let failed = |error: io::Error| not_opened(&named, &error);
+        let (file, made) = match open(File::options().create_new(true)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                (open(&mut File::options()).map_err(failed)?, false)
+            }
+            opened => (opened.map_err(failed)?, true),
+        };
+        let made = made.then(|| MadeFile::new(path, &file)).transpose().map_err(failed)?;
+        fcntl_setfl(&file, OFlags::empty()).map_err(|error| failed(error.into()))?; // writing may wait
+        Ok(Self { file, path: named, made, rings: Vec::new(), left_out: Vec::new() })
+    }
+
+    /// A tap for another thread.
+    pub fn tap(&mut self) -> CaptureTap {
+        let (ring, end) = RingBuffer::new(RING);
+        let tap = CaptureTap { ring, left_out: Arc::default() };
+        self.rings.push(end);
+        self.left_out.push(tap.left_out.clone());
+        tap
     }
 
     /// Empties the file, and starts to write.
     pub fn start(self) -> Result<Capture, String> {
-        let Self { mut file, path, mut rings, left_out } = self;
+        let Self { mut file, path, made, mut rings, left_out } = self;
         let emptied = file.metadata().and_then(|of| if of.is_file() { file.set_len(0) } else { Ok(()) });
         emptied.and_then(|()| file.write_all(&header())).map_err(|error| not_written(&path, &error))?;
+        made.into_iter().for_each(MadeFile::keep);
         let over = Arc::new(AtomicBool::new(false));
         let writer = FileWriter { file, path: path.clone(), captured: CaptureResult::default() };
         let (theirs, thread) = (over.clone(), std::thread::Builder::new().name("pcap".into()));
@@ -102,7 +122,45 @@ impl CaptureFile {
     }
 }
 
-fn not_written(path: &str, error: &std::io::Error) -> String {
+/// A file that was made here.
+struct MadeFile {
+    /// Where, until it is kept.
+    path: Option<PathBuf>,
+    /// Its device, and its number there.
+    id: (u64, u64),
+}
+
+impl MadeFile {
+    fn new(path: &Path, file: &File) -> io::Result<Self> {
+        let of = file.metadata()?;
+        Ok(Self { path: Some(path.to_owned()), id: (of.dev(), of.ino()) })
+    }
+
+    fn keep(mut self) {
+        self.path = None;
+    }
+}
+
+impl Drop for MadeFile {
+    fn drop(&mut self) {
+        let Some(path) = &self.path else { return };
+        if fs::symlink_metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == self.id) {
+            let _ = fs::remove_file(path); // why the command is refused is told already
+        }
+    }
+}
+
+fn not_opened(path: &str, error: &io::Error) -> String {
+    match Errno::from_io_error(error) {
+        Some(Errno::LOOP) => {
+            format!("the capture file {path} is a symbolic link: name the file that it leads to")
+        }
+        Some(Errno::NXIO) => format!("nobody reads the FIFO {path}: start its reader first"),
+        _ => not_written(path, error),
+    }
+}
+
+fn not_written(path: &str, error: &io::Error) -> String {
     format!("cannot write the capture file {path}: {error}")
 }
 
@@ -231,7 +289,7 @@ impl FileWriter {
         self.captured.left_out += records;
     }
 
-    fn fail(&mut self, error: &std::io::Error) {
+    fn fail(&mut self, error: &io::Error) {
         let why = format!("the capture file {} is incomplete: {error}", self.path);
         output::note(format_args!("warning: {why}; no more packets are written to it"));
         self.captured.failed = Some(why);

@@ -89,7 +89,8 @@ pub struct TrafficOptions {
     ///
     /// The file holds whole packets with timestamps in nanoseconds. Each packet is copied, and a separate
     /// thread writes the file. If it falls behind, packets are missing from the file and counted; they are
-    /// forwarded all the same.
+    /// forwarded all the same. A new file can be read by its owner alone. Symbolic links are refused, and a
+    /// FIFO must have a reader.
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
     /// Print figures every SECONDS; 0 prints none [default: 1]

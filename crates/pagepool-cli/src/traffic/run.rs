@@ -41,12 +41,13 @@ impl<C: TrafficCommand> RunCommand for C {
         let interfaces = look_up(self, &plan, &mut kernel)?;
         let cpus = cpus(options)?;
         let interrupted = listen()?;
+        let mut file = options.pcap.as_deref().map(CaptureFile::open).transpose()?;
         let setup = open(self, &plan, &interfaces, &cpus)?;
         let _held = promiscuous(&plan, &interfaces)?;
         kernel.wait_for_links(&interfaces);
         let (mut opened, pools) = (setup.interfaces.clone(), setup.pools.clone());
         let names = names(&setup, &interfaces);
-        let (threads, file) = start(self, &interfaces, setup, &cpus)?;
+        let threads = start(self, &interfaces, setup, &cpus, file.as_mut())?;
         threads.attach(&mut opened)?;
         kernel.wait_for_links(&interfaces);
         warn(&plan, &mut kernel, &interfaces, &opened)?;
@@ -188,11 +189,11 @@ fn warn(
 /// Somebody else attaches the program that redirects to a map.
 fn warn_of_idle_maps(plan: &TrafficPlan<'_>, interfaces: &[Interface]) {
     for (interface, map) in interfaces.iter().zip(plan.maps).filter(|(of, _)| of.link.xdp.is_empty()) {
-        eprintln!(
+        output::note(format_args!(
             "warning: no XDP program is attached to {}: nothing redirects its packets to {}",
             interface.link.name,
             map.display()
-        );
+        ));
     }
 }
 
@@ -229,19 +230,17 @@ fn start<C: TrafficCommand>(
     interfaces: &[Interface],
     setup: TrafficSetup,
     cpus: &[usize],
-) -> Result<(QueueThreads<C::Handler>, Option<CaptureFile>), String> {
+    mut file: Option<&mut CaptureFile>,
+) -> Result<QueueThreads<C::Handler>, String> {
     let TrafficSetup { threads, sizes, redirects, attached, .. } = setup;
     let (options, count) = (command.plan().options, threads.len());
-    let (file, mut taps) = match &options.pcap {
-        None => (None, Vec::new()),
-        Some(path) => CaptureFile::open(path, count).map(|(file, taps)| (Some(file), taps))?,
-    };
     let node = sizes.node().filter(|_| !options.no_pin);
     let of_node = node.map(memory_node::cpus_of).unwrap_or_default();
     let (state, mut started) = (Arc::new(RunState::new(count)), Vec::new());
     let (warm, warmed) = mpsc::channel();
     for (thread, (sides, ports)) in threads.into_iter().enumerate() {
-        let mut context = ThreadContext { interfaces, sizes: &sizes, threads: count, sides, tap: taps.pop() };
+        let tap = file.as_mut().map(|file| file.tap());
+        let mut context = ThreadContext { interfaces, sizes: &sizes, threads: count, sides, tap };
         let (handler, source) = command.work(&mut context);
         let polling = PollLoop {
             thread,
@@ -264,7 +263,7 @@ fn start<C: TrafficCommand>(
     }
     drop(warm);
     wait_for_warm_up(&warmed, count)?;
-    Ok((QueueThreads { state, threads: started, redirects, attached }, file))
+    Ok(QueueThreads { state, threads: started, redirects, attached })
 }
 
 impl<H: PortHandler> QueueThreads<H> {

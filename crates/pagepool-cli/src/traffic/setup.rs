@@ -23,7 +23,7 @@ use crate::report::number::grouped;
 pub struct TrafficSetup {
     /// The ports of each thread, and where each of them belongs.
     pub threads: Vec<(Vec<PortSide>, Vec<PollPort>)>,
-    /// The pools, for the verdict at the end.
+    /// The pools, in the order of the threads' ports, for the verdict at the end.
     pub pools: Vec<PoolRef>,
     pub interfaces: Vec<OpenedInterface>,
     /// What redirects packets to the sockets, in the order of the interfaces; none if nothing is received.
@@ -120,6 +120,8 @@ impl TrafficSetup {
             let opened = open_devices(&devices, &this.open_params(&named, params), &arena);
             this.take(pair, queues, opened.map_err(|error| error_chain(&error))?, &mut sockets);
         }
+        let ports = this.threads.iter().flat_map(|(_, ports)| ports);
+        this.pools = ports.map(|port| port.pool.handle()).collect();
         let described = interfaces.iter().zip(&sockets).enumerate();
         let opened = |(at, (of, sockets)): (usize, (&Interface, &Vec<_>))| {
             OpenedInterface::of(of, sockets, params, params.maps.get(at))
@@ -162,7 +164,6 @@ impl TrafficSetup {
             for (OpenedDevice { device, pool, socket, redirect, .. }, &queue) in
                 queues.into_iter().zip(numbers)
             {
-                self.pools.push(pool.handle());
                 self.attached.extend(redirect);
                 sockets[interface].extend(socket);
                 sides.push(PortSide { pair, interface, queue });

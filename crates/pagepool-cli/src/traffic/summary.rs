@@ -176,6 +176,7 @@ impl TrafficResult {
         verdict.field("pools", pools.iter().map(pool_fields).collect::<Vec<_>>());
         let named = self.names.iter().zip(ports).map(|(name, port)| {
             let mut fields = port.fields();
+            fields.insert("name".into(), format!("{}:{}", name.interface, name.queue).into());
             fields.insert("interface".into(), name.interface.clone().into());
             fields.insert("queue".into(), name.queue.into());
             fields

@@ -247,6 +247,11 @@ fn check(document: &Value) {
     for pool in document["pools"].as_array().expect("a list") {
         assert_eq!(number(pool, "hold"), number(pool, "release"), "every page is the arena's again");
     }
+    let names = |key: &str| -> Vec<Value> {
+        document[key].as_array().expect("a list").iter().map(|of| of["name"].clone()).collect()
+    };
+    assert!(names("ports").iter().all(Value::is_string), "{document}");
+    assert_eq!(names("ports"), names("pools"), "in the same order: {document}");
     let locations = document["buffer_locations"].as_object().expect("an object");
     let out: u64 = locations.values().filter_map(Value::as_u64).sum();
     let ports = document["ports"].as_array().expect("a list");
