@@ -100,7 +100,7 @@ pub use mem_nic::port_thread::PortThread;
 pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStats, PortStep, mem_nic};
 pub use sys::clock::{ticks, ticks_per_second};
 pub use xsk::{
-    Attach, BusyPoll, Redirect, TxMode, Umem, UmemParams, XskDevice, XskKernelSide, XskMode, XskParams,
-    umem_in_memory, xsk_in_memory,
+    Attach, BusyPoll, Redirect, RxHash, RxMetadata, RxMetadataReader, TxMode, Umem, UmemParams, VlanTag,
+    XskDevice, XskKernelSide, XskMode, XskParams, umem_in_memory, xsk_in_memory,
 };
 pub use zerocopy::{Sent, ZeroCopySocket, ZeroCopyStats};

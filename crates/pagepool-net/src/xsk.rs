@@ -41,6 +41,7 @@ mod sys;
 mod umem;
 
 pub use bpf::redirect::{Attach, Redirect};
+pub use bpf::rx_metadata::{RxHash, RxMetadata, RxMetadataReader, VlanTag};
 pub use device::XskDevice;
 pub use memory_kernel::{XskKernelSide, umem_in_memory, xsk_in_memory};
 pub(crate) use params::XDP_HEADROOM;

@@ -33,6 +33,8 @@ const ATTACH_TYPE_XDP: u32 = 37;
 const ATTACH_TYPE_TCX_EGRESS: u32 = 47;
 /// The XDP program accepts packets of several buffers; Linux 5.18.
 const XDP_HAS_FRAGS: u32 = 1 << 5;
+/// The XDP program is for one interface; Linux 6.3.
+const XDP_DEV_BOUND_ONLY: u32 = 1 << 6;
 /// The frames that an XDP program runs over go where it sends them; Linux 5.18.
 const RUN_LIVE_FRAMES: u32 = 1 << 1;
 /// Live frames that are under way at once.
@@ -48,6 +50,9 @@ const NAME: [u8; 16] = *b"pagepool_xsk\0\0\0\0";
 pub(crate) enum Kind {
     /// For an interface; with packets of several buffers, Linux 5.18.
     Xdp { frags: bool },
+    /// For the driver of this interface alone, which it can ask about packets; Linux 6.3. The kernel's
+    /// functions for that require a license that it accepts as compatible with the GPL.
+    XdpOf { interface: u32, frags: bool },
     /// For packets of the traffic control. The helper that reads a process's memory requires a license that
     /// the kernel accepts as compatible with the GPL: MIT is, and the name for it is "Dual MIT/GPL".
     Packet,
@@ -57,7 +62,7 @@ impl Kind {
     fn license(self) -> &'static CStr {
         match self {
             Self::Xdp { .. } => c"MIT",
-            Self::Packet => c"Dual MIT/GPL",
+            Self::XdpOf { .. } | Self::Packet => c"Dual MIT/GPL",
         }
     }
 }
@@ -172,9 +177,13 @@ pub(crate) fn load(program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
         ifindex: u32,
         attach_type: u32,
     }
-    let (prog_type, attach_type, flags) = match kind {
-        Kind::Xdp { frags } => (PROG_TYPE_XDP, ATTACH_TYPE_XDP, if frags { XDP_HAS_FRAGS } else { 0 }),
-        Kind::Packet => (PROG_TYPE_SCHED_CLS, 0, 0),
+    let with_frags = |frags| if frags { XDP_HAS_FRAGS } else { 0 };
+    let (prog_type, attach_type, flags, ifindex) = match kind {
+        Kind::Xdp { frags } => (PROG_TYPE_XDP, ATTACH_TYPE_XDP, with_frags(frags), 0),
+        Kind::XdpOf { interface, frags } => {
+            (PROG_TYPE_XDP, ATTACH_TYPE_XDP, with_frags(frags) | XDP_DEV_BOUND_ONLY, interface)
+        }
+        Kind::Packet => (PROG_TYPE_SCHED_CLS, 0, 0, 0),
     };
     make(
         PROG_LOAD,
@@ -185,6 +194,7 @@ pub(crate) fn load(program: &[Insn], kind: Kind) -> io::Result<OwnedFd> {
             license: kind.license().as_ptr() as u64,
             flags,
             name: NAME,
+            ifindex,
             attach_type,
             ..Load::default()
         },

@@ -91,26 +91,27 @@
 use crate::sys::bpf::{Insn, OWN_WORDS};
 
 /// Kinds of instructions (include/uapi/linux/bpf_common.h and bpf.h, v7.3).
-const LOAD_WORD: u8 = 0x61; // BPF_LDX | BPF_MEM | BPF_W
+pub(super) const LOAD_WORD: u8 = 0x61; // BPF_LDX | BPF_MEM | BPF_W
 const LOAD_LONG: u8 = 0x79; // BPF_LDX | BPF_MEM | BPF_DW
-const STORE_WORD: u8 = 0x63; // BPF_STX | BPF_MEM | BPF_W
+pub(super) const STORE_WORD: u8 = 0x63; // BPF_STX | BPF_MEM | BPF_W
 const LOAD_64: u8 = 0x18; // BPF_LD | BPF_IMM | BPF_DW
 const MOVE: u8 = 0xbf; // BPF_ALU64 | BPF_MOV | BPF_X
 const MOVE_IMM: u8 = 0xb7; // BPF_ALU64 | BPF_MOV | BPF_K
 const ADD: u8 = 0x0f; // BPF_ALU64 | BPF_ADD | BPF_X
-const ADD_IMM: u8 = 0x07; // BPF_ALU64 | BPF_ADD | BPF_K
-const OR_IMM: u8 = 0x47; // BPF_ALU64 | BPF_OR | BPF_K
+pub(super) const ADD_IMM: u8 = 0x07; // BPF_ALU64 | BPF_ADD | BPF_K
+pub(super) const OR_IMM: u8 = 0x47; // BPF_ALU64 | BPF_OR | BPF_K
 const SHIFT_LEFT_IMM: u8 = 0x67; // BPF_ALU64 | BPF_LSH | BPF_K
 const JUMP: u8 = 0x05; // BPF_JMP | BPF_JA
 const IF_EQUAL: u8 = 0x1d; // BPF_JMP | BPF_JEQ | BPF_X
 const IF_EQUAL_IMM: u8 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
+pub(super) const IF_ABOVE: u8 = 0x2d; // BPF_JMP | BPF_JGT | BPF_X
 const IF_ABOVE_IMM: u8 = 0x25; // BPF_JMP | BPF_JGT | BPF_K
 const IF_NOT_BELOW: u8 = 0x3d; // BPF_JMP | BPF_JGE | BPF_X
 const IF_NOT_EQUAL: u8 = 0x5d; // BPF_JMP | BPF_JNE | BPF_X
-const IF_NOT_EQUAL_IMM: u8 = 0x55; // BPF_JMP | BPF_JNE | BPF_K
+pub(super) const IF_NOT_EQUAL_IMM: u8 = 0x55; // BPF_JMP | BPF_JNE | BPF_K
 const IF_BELOW_IMM: u8 = 0xa5; // BPF_JMP | BPF_JLT | BPF_K
 const IF_NEGATIVE: u8 = 0xc5; // BPF_JMP | BPF_JSLT | BPF_K, with 0
-const CALL: u8 = 0x85; // BPF_JMP | BPF_CALL
+pub(super) const CALL: u8 = 0x85; // BPF_JMP | BPF_CALL
 const EXIT: u8 = 0x95; // BPF_JMP | BPF_EXIT
 /// The source register of a `LOAD_64` whose value is a map's descriptor. Linux: `BPF_PSEUDO_MAP_FD`.
 const MAP_FD: u8 = 1;
@@ -151,19 +152,19 @@ pub(in crate::xsk) const UNKNOWN: u32 = 1 << 16;
 /// The result for a thread in another network namespace.
 pub(in crate::xsk) const ELSEWHERE: u32 = u32::MAX;
 
-const fn op(code: u8, to: u8, from: u8, offset: i16, imm: i32) -> Insn {
+pub(super) const fn op(code: u8, to: u8, from: u8, offset: i16, imm: i32) -> Insn {
     Insn { code, registers: from << 4 | to, offset, imm }
 }
 
-const fn copy(to: u8, from: u8) -> Insn {
+pub(super) const fn copy(to: u8, from: u8) -> Insn {
     op(MOVE, to, from, 0, 0)
 }
 
-const fn set(to: u8, value: i32) -> Insn {
+pub(super) const fn set(to: u8, value: i32) -> Insn {
     op(MOVE_IMM, to, 0, 0, value)
 }
 
-const fn call(helper: i32) -> Insn {
+pub(super) const fn call(helper: i32) -> Insn {
     op(CALL, 0, 0, 0, helper)
 }
 

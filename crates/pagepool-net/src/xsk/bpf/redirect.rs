@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use pagepool::Error;
 
 use super::program;
+use super::rx_metadata::{Functions, RxMetadataReader};
 use super::waiting_sockets::WaitingSockets;
 use crate::error::parameter;
 use crate::link::{XdpMode, lookup};
@@ -60,6 +61,8 @@ pub enum Attach {
 pub struct Redirect {
     map: OwnedFd,
     ours: Option<Ours>,
+    /// Reads what the program writes before packets, if it does.
+    metadata: Option<RxMetadataReader>,
     /// For the map of another XDP program.
     waiting: WaitingSockets,
 }
@@ -98,6 +101,37 @@ impl Redirect {
     ///
     /// Requires `CAP_BPF` and `CAP_NET_ADMIN`. If an XDP program is attached already, the error names it.
     pub fn load(interface: &str, how: Attach, frags: bool) -> Result<Arc<Self>, Error> {
+        Self::load_as(interface, how, frags, None)
+    }
+
+    /// The same in the driver, which writes before each packet what it knows of it: when it arrived, the hash
+    /// of its flow, its VLAN tag. Requires Linux 6.3 and a driver that answers (veth, virtio_net, igb, igc,
+    /// ice, i40e, mlx5 and others; each has some of the values); else the error says what is missing.
+    ///
+    /// A packet's values are read by the [reader](Self::rx_metadata):
+    ///
+    /// ```no_run
+    /// use pagepool::XdpBuff;
+    /// use pagepool_net::Redirect;
+    /// let redirect = Redirect::load_with_metadata("eth1", false)?;
+    /// let reader = redirect.rx_metadata().expect("it was loaded so");
+    /// let on_packet = |packet: &mut XdpBuff| {
+    ///     let Some(metadata) = reader.read(packet) else { return };
+    ///     println!("hash {:?}, VLAN {:?}", metadata.hash, metadata.vlan.map(|tag| tag.id()));
+    /// };
+    /// # let _ = on_packet;
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn load_with_metadata(interface: &str, frags: bool) -> Result<Arc<Self>, Error> {
+        Self::load_as(interface, Attach::Native, frags, Some(Functions::of_kernel()?))
+    }
+
+    fn load_as(
+        interface: &str,
+        how: Attach,
+        frags: bool,
+        asks: Option<Functions>,
+    ) -> Result<Arc<Self>, Error> {
         let link = lookup::look_up(interface)?;
         if let Some(there) = link.xdp.iter().find(|there| there.mode != XdpMode::Offloaded) {
             return Err(busy(interface, Some(there.id)));
@@ -109,13 +143,23 @@ impl Redirect {
             let program = sys::load(code, sys::Kind::Xdp { frags });
             program.map_err(|e| refused("bpf(BPF_PROG_LOAD)", e, frags))
         };
-        let (passing, redirecting) = (load(&program::pass())?, load(&program::redirect(map.as_raw_fd()))?);
+        let passing = load(&program::pass())?;
+        let metadata = asks.map(|_| RxMetadataReader::new());
+        let code = program::redirect(map.as_raw_fd());
+        let redirecting = match asks.zip(metadata) {
+            None => load(&code)?,
+            Some((asks, reader)) => {
+                let code = [&*asks.instructions(reader), &code].concat();
+                let program = sys::load(&code, sys::Kind::XdpOf { interface: link.index, frags });
+                program.map_err(|source| no_metadata(interface, source, frags))?
+            }
+        };
         let [id, passing_id] =
             [&redirecting, &passing].map(|program| sys::program_id(program.as_fd()).unwrap_or(0));
         let (interface, index) = (interface.to_owned(), link.index);
         let (attached, changing) = (OnceLock::new(), Mutex::new(()));
         let ours = Ours { interface, index, how, passing, redirecting, id, passing_id, attached, changing };
-        Ok(Arc::new(Self { map, ours: Some(ours), waiting: WaitingSockets::default() }))
+        Ok(Arc::new(Self { map, ours: Some(ours), metadata, waiting: WaitingSockets::default() }))
     }
 
     /// [Loads](Self::load) an XDP program and [starts](Self::start) it: for one socket, which is opened and
@@ -188,7 +232,7 @@ impl Redirect {
     /// queues. A map may serve several interfaces, where the program looks for each at keys of its own: see
     /// [`XskParams::map_key`](crate::XskParams::map_key).
     pub fn over_map(map: OwnedFd) -> Arc<Self> {
-        Arc::new(Self { map, ours: None, waiting: WaitingSockets::default() })
+        Arc::new(Self { map, ours: None, metadata: None, waiting: WaitingSockets::default() })
     }
 
     /// The same with a map that has a name in a BPF file system, such as `/sys/fs/bpf/xsks`. The error says
@@ -233,6 +277,11 @@ impl Redirect {
             };
             Error::System { call: "bpf(BPF_OBJ_PIN)", remedy, source }
         })
+    }
+
+    /// Reads what its program writes before packets, if it was [loaded so](Self::load_with_metadata).
+    pub fn rx_metadata(&self) -> Option<RxMetadataReader> {
+        self.metadata
     }
 
     /// The XSKMAP. Its keys are queue numbers if the program was attached here.
@@ -393,6 +442,23 @@ fn busy(interface: &str, id: Option<u32>) -> Error {
          pass the XSKMAP that it redirects to"
     );
     Error::Busy { what }
+}
+
+/// Why a program that asks a driver could not be loaded for it.
+fn no_metadata(interface: &str, source: io::Error, frags: bool) -> Error {
+    let remedy = match source.raw_os_error() {
+        Some(errno::EPERM) => capability::remedy(capability::PROGRAM),
+        Some(errno::EINVAL) if frags => format!(
+            "metadata with packets of several buffers: a program for one interface ({interface}) takes none \
+             in this kernel; use buffers that hold a packet"
+        ),
+        Some(errno::EINVAL | errno::EOPNOTSUPP) => format!(
+            "the driver of {interface} has no metadata, or the kernel is older than Linux 6.3: use \
+             Redirect::load"
+        ),
+        _ => format!("the kernel refused the XDP program that asks {interface} for metadata"),
+    };
+    Error::System { call: "bpf(BPF_PROG_LOAD)", remedy, source }
 }
 
 fn c_path(path: &Path) -> io::Result<CString> {
