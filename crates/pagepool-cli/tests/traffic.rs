@@ -12,7 +12,7 @@ use between::{
     Place, Running, Sets, binary, dropped_by_link, far_ends, frames, hosts, number, ok, pass, send, text,
 };
 use pagepool_lab::{Tally, TempFolder, TwoHosts, TwoHostsParams};
-use pagepool_net::link::Netlink;
+use pagepool_net::link::{Netlink, TokenBucket};
 use serde_json::Value;
 
 /// What is sent in each way of most tests.
@@ -221,7 +221,8 @@ fn threads_share_the_queues_and_a_pair_of_queues_takes_its_own_memory() {
         running.interrupt();
     }
     let Some((sent, taken)) = generate(name, &hosts, 4000, &["--threads", "2"]) else { return };
-    assert_eq!((number(&sent, "sent"), number(&taken["numbered"], "good")), (4000, 4000), "{sent} {taken}");
+    let taken = number(&taken["numbered"], "good");
+    assert_eq!((number(&sent, "sent"), taken), (4000, 4000), "{sent}");
     let ports = sent["ports"].as_array().expect("a list");
     assert!(ports.iter().all(|port| number(&port["nic"], "tx_packets") > 0), "each queue sends: {sent}");
 }
@@ -296,7 +297,9 @@ fn generate(test: &str, hosts: &TwoHosts, count: u64, options: &[&str]) -> Optio
     let sent = Place::In(&hosts.a.namespace).start(test, &arguments)?.end();
     std::thread::sleep(Duration::from_millis(500));
     let received = dropping.interrupt();
-    assert_eq!((number(&sent, "sent"), &sent["ended_by"]), (count, &"sent".into()), "{sent}");
+    // The link has room for some hundred.
+    let went = number(&sent, "sent") + number(&sent["lost"], "tx_dropped");
+    assert_eq!((went, &sent["ended_by"]), (count, &"sent".into()), "{sent}");
     let numbered = &received["numbered"];
     let lost = LinkLosses::now(hosts).since(&before, &received);
     assert_eq!(number(numbered, "good") + lost, count, "lost {lost}: {received}");
@@ -357,6 +360,34 @@ fn gen_sends_frames_of_several_chunks() {
             return;
         }
     }
+}
+
+#[test]
+fn what_a_queueing_discipline_drops_is_lost_and_not_sent() {
+    let name = "what_a_queueing_discipline_drops_is_lost_and_not_sent";
+    let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+    let Some(running) = Place::Between(&hosts).start(name, &["forward", "near0", "near1"]) else { return };
+    let bucket = TokenBucket { rate: 100_000, burst: 10_000, limit: 20_000 };
+    let added = hosts.run_between(move || {
+        let mut netlink = Netlink::open()?;
+        let index = netlink.link("near1")?.index;
+        netlink.add_token_bucket(index, bucket)
+    });
+    let [_, far] = far_ends(&hosts);
+    feed(&hosts, 0..NUMBERS, 1514);
+    let document = running.interrupt(); // which checks that all packets were sent or lost
+    if added.is_err() || document["interfaces"][1]["tx_mode"] != "bpf-batch" {
+        return println!("SKIP {name}: no tbf, or no BPF batch: {added:?}");
+    }
+    let (sent, dropped) = (number(&document, "sent"), number(&document["lost"], "tx_dropped"));
+    assert!(dropped > NUMBERS / 2, "{document}");
+    let (mut bytes, mut arrived) = ([0; 2048], 0);
+    while far.wait(Duration::from_millis(500)) {
+        while ok(far.receive(&mut bytes)).is_some() {
+            arrived += 1;
+        }
+    }
+    assert_eq!(arrived, sent, "and no more: {document}");
 }
 
 #[test]

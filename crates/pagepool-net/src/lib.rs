@@ -47,7 +47,7 @@
 //! | redirect to another thread's port | [`handoff`] |
 //! | send memory that a device does not know | [`Egress`]: reuse its address, map the area once, or copy |
 //! | send pages on a UDP or TCP socket | [`ZeroCopySocket`]: `MSG_ZEROCOPY` and its completions |
-//! | create and query links | [`link`]: veth pairs, addresses, offloads, which interfaces not to touch |
+//! | create and query links | [`link`]: veths, addresses, offloads, token buckets, what not to touch |
 //!
 //! # Rules
 //!

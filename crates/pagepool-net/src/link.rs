@@ -4,6 +4,7 @@
 //! [`Ethtool`] asks their drivers. [`cautions`] says which interfaces one should not touch.
 
 mod caution;
+pub(crate) mod egress;
 mod error;
 mod ethtool;
 mod exchange;
@@ -13,13 +14,13 @@ pub(crate) mod lookup;
 mod message;
 mod netlink;
 mod promiscuous;
-mod qdisc;
 #[cfg(any(test, feature = "testing"))]
 mod read_all;
 mod route;
 mod sys;
 
 pub use caution::{Caution, SshSession, cautions, session_links};
+pub use egress::qdisc::TokenBucket;
 pub use error::NetError;
 pub use ethtool::{Channels, Ethtool, Offload};
 pub use link_info::{AttachedXdp, LinkInfo, Mac, OperState, XdpMode};

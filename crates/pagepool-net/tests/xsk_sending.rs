@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use pagepool::{Arena, ArenaParams, Bound, Error, Pool, PoolParams, XdpBuff, XdpFrame, XdpFrameBulk};
-use pagepool_net::link::Netlink;
+use pagepool_net::link::{Netlink, TokenBucket};
 use pagepool_net::testing::FarEnd;
 use pagepool_net::{
     Attach, Device, Redirect, TxMode, TxQueue, Umem, UmemParams, XskDevice, XskMode, XskParams, ticks,
@@ -173,6 +173,172 @@ fn who_listens_at_the_interface_hears_what_a_program_sends_and_nothing_that_the_
         drop(near);
         let mut near = open(&veth, TxMode::Ring, UmemParams::default()).expect("a free queue");
         assert_eq!((heard(&mut near), near.is_by_program()), (0, false));
+    });
+}
+
+/// Longer than between two looks for filters and taps.
+const A_LOOK: Duration = Duration::from_millis(50);
+
+#[test]
+fn a_tap_hears_all_packets_once_it_was_found_and_few_go_by_the_ring_when_it_is_gone() {
+    by_program("taps beside few packets", |mut near| {
+        let by_ring = |near: &mut Near| {
+            let calls = near.calls_by_ring();
+            near.send(0..2);
+            near.calls_by_ring() - calls
+        };
+        assert_eq!(by_ring(&mut near), 1);
+        let tap = Tap::new("near0");
+        std::thread::sleep(A_LOOK);
+        let sizes = [1, 2, 3, 64, 1, 5, 2, 70, 3, 7];
+        for size in sizes {
+            near.send(0..size / 2); // a tap has room for fifty long packets
+            let first = tap.heard();
+            near.send(size / 2..size);
+            assert_eq!((first + tap.heard(), near.is_by_program()), (size, true));
+        }
+        drop(tap);
+        std::thread::sleep(A_LOOK);
+        assert_eq!(by_ring(&mut near), 1);
+    });
+}
+
+/// Gives near0 a token bucket; says whether the kernel has some.
+fn limit(bucket: TokenBucket) -> bool {
+    let mut netlink = Netlink::open().expect("a namespace of our own");
+    let index = netlink.link("near0").expect("it is there").index;
+    match netlink.add_token_bucket(index, bucket) {
+        Ok(()) => true,
+        Err(error) if error.errno() == Some(libc::ENOENT) => {
+            println!("SKIP token buckets: {error}");
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn limit_no_more() {
+    let mut netlink = Netlink::open().expect("a namespace of our own");
+    let index = netlink.link("near0").expect("it is there").index;
+    netlink.delete_qdisc(index).expect("it was added");
+}
+
+#[test]
+fn packets_stay_in_order_when_a_queueing_discipline_comes_and_goes() {
+    by_program("a queueing discipline halfway", |near| {
+        let veth = near.veth.clone();
+        drop(near);
+        for tx_mode in [TxMode::Auto, TxMode::BpfBatch] {
+            let mut near = open(&veth, tx_mode, UmemParams::default()).expect("a free queue");
+            let mut far = veth.far_end(0);
+            let mut next = 0;
+            let mut send = |near: &mut Near, sizes: &[usize]| {
+                for &size in sizes {
+                    near.send(next..next + size);
+                    next += size;
+                }
+                next
+            };
+            let mixed = [64, 1, 10, 2, 64, 3, 1];
+            let first = send(&mut near, &mixed);
+            assert_eq!(arrived(&mut far), (0..first).collect::<Vec<_>>());
+            assert!(near.calls_by_ring() > 0, "a few go by the ring");
+            // It holds up packets for some milliseconds; on the ring others would overtake them.
+            if !limit(TokenBucket { rate: 10_000_000, burst: 10_000, limit: 8 << 20 }) {
+                return;
+            }
+            let calls = near.calls_by_ring();
+            let second = send(&mut near, &[64, 1]); // a burst, and the first that could overtake it
+            let second = send(&mut near, &mixed).max(second);
+            far.patience = Duration::from_secs(2);
+            let mut bytes = Vec::new();
+            for number in first..second {
+                assert!(far.receive(&mut bytes), "packet {number} arrives");
+                assert_eq!(bytes, packet(number, length(number)), "packet {number} is the next one");
+            }
+            assert_eq!((near.calls_by_ring() - calls, near.is_by_program()), (0, true), "all pass the queue");
+            limit_no_more();
+            far.patience = Duration::from_millis(2);
+            let third = send(&mut near, &mixed);
+            assert_eq!(arrived(&mut far), (second..third).collect::<Vec<_>>());
+            assert!(near.calls_by_ring() > calls, "a few go by the ring again");
+            assert_eq!(near.device.stats().tx_dropped, 0);
+        }
+    });
+}
+
+#[test]
+fn what_a_queueing_discipline_drops_is_lost_and_counted() {
+    by_program("drops of a queueing discipline", |mut near| {
+        if !limit(TokenBucket { rate: 1_000_000, burst: 10_000, limit: 20_000 }) {
+            return;
+        }
+        let mut far = near.veth.far_end(0);
+        far.patience = Duration::from_secs(1);
+        near.send(0..300);
+        let (got, stats) = (arrived(&mut far), near.device.stats());
+        println!("{} of 300 arrived, {} were dropped", got.len(), stats.tx_dropped);
+        assert!(got.is_sorted() && stats.tx_dropped > 200);
+        assert_eq!((got.len() as u64 + stats.tx_dropped, stats.tx_completed), (300, 300));
+    });
+}
+
+#[test]
+fn packets_to_a_veth_whose_other_end_is_down_are_lost_and_counted() {
+    by_program("drops at a far end that is down", |near| {
+        let veth = near.veth.clone();
+        drop(near);
+        for tx_mode in [TxMode::Ring, TxMode::BpfBatch] {
+            let mut near = open(&veth, tx_mode, UmemParams::default()).expect("a free queue");
+            let mut there = veth.far().netlink().expect("a namespace of our own");
+            let far = there.link("far0").expect("it is there").index;
+            there.set_up(far, false).expect("it is ours");
+            [1, 2, 70, 3].iter().for_each(|&size| near.send(0..size));
+            let stats = near.device.stats();
+            assert_eq!((stats.tx_dropped, stats.tx_completed), (76, 76), "{tx_mode:?}");
+            there.set_up(far, true).expect("it is ours");
+            there.wait_up("far0", Duration::from_secs(10)).expect("it comes up");
+        }
+    });
+}
+
+#[test]
+fn a_call_sends_64_packets_or_96_kib_at_most() {
+    by_program("the bound of a call", |mut near| {
+        let frame = |pool: &Bound, len| {
+            XdpFrame::from(XdpBuff::new(pool.alloc_page().expect("pages enough"), 256, len).expect("it fits"))
+        };
+        for (len, calls) in [(60, 2), (1514, 2), (MTU, 3)] {
+            let mut queue: TxQueue = (0..68).map(|_| frame(&near.pool, len)).collect();
+            let before = near.device.stats().calls;
+            assert_eq!(near.device.transmit(&mut queue), 68);
+            assert_eq!(near.device.stats().calls - before, calls, "{len} bytes each");
+            drain(&mut near.device, &mut queue);
+            near.device.close();
+            let again = open(&near.veth, TxMode::BpfBatch, UmemParams::default());
+            near = again.expect("a free queue"); // whose ring begins anew: a call does not go beyond its end
+        }
+    });
+}
+
+#[test]
+fn a_packet_without_a_whole_header_is_lost_alone() {
+    by_program("packets without a header", |mut near| {
+        let mut far = near.veth.far_end(0);
+        let short = |len| {
+            let page = near.pool.alloc_page().expect("pages enough");
+            XdpFrame::from(XdpBuff::new(page, 256, len).expect("it fits"))
+        };
+        for at in [0, 1, 7] {
+            let mut queue: TxQueue = (0..at).map(|number| near.frame(number)).collect();
+            queue.extend([1, 13].map(short));
+            queue.extend((at..10).map(|number| near.frame(number)));
+            drain(&mut near.device, &mut queue);
+            assert_eq!(arrived(&mut far), (0..10).collect::<Vec<_>>(), "{at}");
+        }
+        let stats = near.device.stats();
+        assert_eq!((stats.tx_completed, near.is_by_program()), (36, true), "{stats:?}");
+        println!("{} of 6 were dropped", stats.tx_dropped);
     });
 }
 

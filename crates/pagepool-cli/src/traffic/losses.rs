@@ -24,7 +24,7 @@ fn ring_full(at: &PortSample) -> u64 {
 }
 
 /// All reasons, in the order of a packet's way.
-pub const LOSSES: [Loss; 14] = [
+pub const LOSSES: [Loss; 15] = [
     Loss { key: "rx_ring_full", what: "the receive ring was full: the thread is too slow", of: ring_full },
     Loss {
         key: "rx_no_buffer",
@@ -59,6 +59,11 @@ pub const LOSSES: [Loss; 14] = [
         key: "tx_unmapped",
         what: "in memory that the interface cannot access",
         of: |at| at.nic.tx_unmapped,
+    },
+    Loss {
+        key: "tx_dropped",
+        what: "dropped after sending: by a queueing discipline or filter, or the receiver had no room",
+        of: |at| at.nic.tx_dropped,
     },
     Loss {
         key: "tx_invalid",

@@ -79,7 +79,7 @@ impl TrafficResult {
     }
 
     fn packets(&self, verdict: &mut Verdict) {
-        let (received, sent) = (self.sum(|at| at.nic.rx_packets), self.sum(|at| at.nic.tx_completed));
+        let (received, sent) = (self.sum(|at| at.nic.rx_packets), self.sum(sent));
         let (received_bytes, sent_bytes) = (self.sum(|at| at.nic.rx_bytes), self.sum(|at| at.nic.tx_bytes));
         let dropped = self.sum(|at| at.port.drop);
         let a_second = |count: u64| count as f64 / self.seconds;
@@ -218,6 +218,11 @@ fn captured(verdict: &mut Verdict, capture: &CaptureResult) {
     verdict.fail_if(failed.is_some(), || failed.clone().unwrap_or_default());
 }
 
+/// Packets that went out of a port: those that the kernel dropped are completed, too.
+fn sent(at: &PortSample) -> u64 {
+    at.nic.tx_completed.saturating_sub(at.nic.tx_dropped)
+}
+
 /// Frames that were to go out of a port, and that were not refused.
 fn to_send(at: &PortSample) -> u64 {
     let refused = at.port.tx_overflow
@@ -244,5 +249,12 @@ mod tests {
         let mut at = PortSample::default();
         (at.port.tx, at.port.redirect_in, at.port.tx_overflow, at.nic.tx_too_long) = (10, 20, 3, 4);
         assert_eq!(to_send(&at), 23);
+    }
+
+    #[test]
+    fn what_the_kernel_dropped_was_not_sent() {
+        let mut at = PortSample::default();
+        (at.nic.tx_completed, at.nic.tx_dropped) = (60_305, 56_522);
+        assert_eq!((sent(&at), losses::total(&[at])), (3_783, 56_522));
     }
 }

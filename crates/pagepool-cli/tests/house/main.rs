@@ -24,12 +24,6 @@ const FILES_A_FOLDER: usize = 12;
 const FULLER: &[(&str, &str, usize, &str)] = &[
     ("pagepool", "packet/skb", 13, "one packet type, in a file for each operation of stacks"),
     ("pagepool-capi", "handles", 14, "what tokens stand for, in a file for each table and each life"),
-    (
-        "pagepool-net",
-        "link",
-        13,
-        "what is asked of the kernel about interfaces, in a file for each kind of question",
-    ),
     ("pagepool-net", "xsk", 14, "one device, in a file for each object of the kernel, and one that plays it"),
 ];
 

@@ -48,7 +48,7 @@ counters! {
     ///
     /// If it rises: normal.
     tx_bytes,
-    /// Sent, and their buffers taken back.
+    /// Sent, and their buffers taken back; those of `tx_dropped` among them.
     ///
     /// If it rises: normal; if it stops, the link is down or nobody calls `complete`.
     tx_completed,
@@ -60,6 +60,11 @@ counters! {
     ///
     /// If it rises: send through an `Egress`, which maps or copies.
     tx_unmapped,
+    /// Lost: the kernel took them and dropped them. A queueing discipline or filter of the interface did, or
+    /// the other end of a veth had no room. In copy mode only; a driver with zero copy does not say.
+    ///
+    /// If it rises: the receiver is too slow, or the queueing discipline limits the rate: `tc -s qdisc`.
+    tx_dropped,
     /// Completions of buffers that were not being sent.
     ///
     /// If it rises: a faulty device or driver; please report it.
@@ -172,6 +177,8 @@ pub struct Calls {
     pub ticks: u64,
     /// Those that were to have frames sent, and were refused: `calls_refused` of [`DeviceStats`].
     pub refused: u64,
+    /// Packets that these calls dropped: `tx_dropped` of [`DeviceStats`].
+    pub dropped: u64,
 }
 
 impl std::ops::Add for Calls {
@@ -182,6 +189,7 @@ impl std::ops::Add for Calls {
             count: self.count + other.count,
             ticks: self.ticks + other.ticks,
             refused: self.refused + other.refused,
+            dropped: self.dropped + other.dropped,
         }
     }
 }

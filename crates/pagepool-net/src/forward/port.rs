@@ -108,6 +108,7 @@ impl Port {
             count: calls.count.saturating_sub(before.count),
             ticks: calls.ticks.saturating_sub(before.ticks),
             refused: calls.refused.saturating_sub(before.refused),
+            dropped: calls.dropped.saturating_sub(before.dropped),
         }
     }
 

@@ -127,6 +127,11 @@ impl<'a> NetlinkMessage<'a> {
 pub(crate) struct NetlinkMessages<'a>(pub(crate) &'a [u8]);
 
 impl<'a> NetlinkMessages<'a> {
+    /// The kind of a datagram's first message, of which the rest may be missing.
+    pub(crate) fn first_kind(datagram: &[u8]) -> Option<u16> {
+        u16_at(datagram, 4)
+    }
+
     fn take(&mut self) -> Option<NetlinkMessage<'a>> {
         let bytes = self.0;
         let len = usize::try_from(u32_at(bytes, 0)?).ok()?;

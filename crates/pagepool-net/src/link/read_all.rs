@@ -1,9 +1,9 @@
 //! Every reader of netlink messages at once, for fuzzers and tests.
 
+use super::egress::qdisc::Qdisc;
 use super::exchange::{FinalMessage, RequestText};
 use super::link_info::LinkInfo;
 use super::message::{Malformed, NetlinkMessage, NetlinkMessages};
-use super::qdisc::Qdisc;
 use super::route::{Address, Route};
 
 /// Reads any bytes as the kernel's answers of every kind, for proofs that none of them does harm; gives how

@@ -248,9 +248,9 @@ fn info<const N: usize>(object: BorrowedFd<'_>) -> io::Result<[u32; N]> {
     Ok(info)
 }
 
-/// Whether BPF programs of the traffic control are attached to the egress of an interface. Linux 6.6; before,
-/// they are attached to a queueing discipline.
-pub(crate) fn has_egress_programs(index: u32) -> bool {
+/// How many BPF programs of the traffic control are attached to the egress of an interface. Linux 6.6;
+/// before, they are attached to a queueing discipline.
+pub(crate) fn egress_programs(index: u32) -> io::Result<u32> {
     /// The whole structure: the kernel writes the revision, also beyond the length that it is given.
     #[repr(C)]
     #[derive(Default)]
@@ -267,7 +267,7 @@ pub(crate) fn has_egress_programs(index: u32) -> bool {
     }
     const { assert!(std::mem::offset_of!(Query, revision) == 56 && size_of::<Query>() == 64) };
     let mut query = Query { index, attach_type: ATTACH_TYPE_TCX_EGRESS, ..Query::default() };
-    call_mut(PROG_QUERY, &mut query).is_ok() && query.count > 0
+    call_mut(PROG_QUERY, &mut query).map(|_| query.count)
 }
 
 /// The attributes of a run of a BPF program. The kernel writes back its last result and the time it took.

@@ -1,6 +1,7 @@
-//! The BPF programs of AF_XDP devices, and what attaches them.
+//! The BPF programs of AF_XDP devices, what attaches them, and what is watched while one sends.
 
 mod btf;
+pub(super) mod egress_watch;
 pub(super) mod program;
 pub(super) mod redirect;
 pub(super) mod rx_metadata;

@@ -10,8 +10,12 @@
 //!        as some packets. So do packets that the program cannot send: in another network namespace than the
 //!        interface's, on an interface that is down, shorter than a header.
 //! Order  the program runs only while nothing is on the kernel's ring. What it sends passes the interface's
-//!        queueing discipline, which the ring bypasses. So if there is one, a few packets go by the program,
-//!        too.
+//!        queueing discipline, which the ring bypasses. So if there is one, or a filter or a tap, a few
+//!        packets go by the program, too. An [`EgressWatch`] is heard before a few packets go by the ring
+//!        after others went by the program, and is looked at every 10 ms or so.
+//! Drops  a queueing discipline, a filter or the receiver may drop what was sent: the results say so, and
+//!        each is counted.
+//! Bound  a call runs without softirqs on its CPU. It sends at most 64 packets, of at most 96 KiB together.
 //! Who    the thread that polls the device; each device has a BPF program of its own.
 //! Cost   an entry is read three times, twice here and by the BPF program, and its address written once.
 
@@ -20,7 +24,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use pagepool::Error;
 
-use super::bpf::program::{self as bpf, ELSEWHERE, MOST, SCRATCH, SHORTEST, UNKNOWN};
+use super::bpf::egress_watch::EgressWatch;
+use super::bpf::program::{self as bpf, BatchResult, MOST, SCRATCH, SHORTEST};
 use super::descriptor::Descriptor;
 use super::params::{TxMode, XskMode, XskParams};
 use super::queue::Queue;
@@ -30,7 +35,7 @@ use super::sys::socket::{self, Mapped};
 use super::umem::Umem;
 use crate::device::Calls;
 use crate::error::parameter;
-use crate::link::{LinkInfo, lookup};
+use crate::link::LinkInfo;
 use crate::sys::bpf as sys;
 use crate::sys::{capability, errno};
 
@@ -40,6 +45,8 @@ const LEAST: usize = 4;
 /// Most bytes of the packet that a BPF program is run over. The kernel takes a page, but for what it keeps
 /// beside, which is up to a quarter.
 const LONGEST: u32 = 2048;
+/// Most bytes that a call sends, so that softirqs wait no longer for long packets than for 64 of MTU 1500.
+const MOST_BYTES: u32 = 96 << 10;
 
 /// Sends the packets on the rings that it was made with.
 #[derive(Debug)]
@@ -49,8 +56,10 @@ pub(super) struct BpfBatch {
     /// The socket's own rings.
     kernel: TxRings,
     program: Result<OwnedFd, Stopped>,
-    /// Packets for which it is called.
-    least: usize,
+    /// What the ring bypasses; `None` if that cannot be known, and then nothing goes by the ring.
+    watch: Option<EgressWatch>,
+    /// Whether the program sent something since the watch was last heard.
+    has_sent: bool,
     /// Where the UMEM begins.
     memory: u64,
 }
@@ -83,7 +92,7 @@ pub(super) struct Loaded {
     waiting: Consumer<Mapped, 2>,
     done: Producer<Mapped, 1>,
     program: OwnedFd,
-    least: usize,
+    watch: Option<EgressWatch>,
     memory: u64,
 }
 
@@ -109,20 +118,20 @@ impl Loaded {
                 }
             }
         }
-        let passes = passed(queue.index);
-        let loaded = match (params.tx_mode, passes) {
-            (TxMode::Auto, Some(what)) => {
-                return Ok((None, Some(format!("packets sent by {interface} pass {what}"))));
-            }
-            (_, passes) => Self::new(params.tx_ring, queue, umem.base(), passes.is_some()),
-        };
+        // Without a watch all goes by the program, whatever it passes.
+        let (watch, passes) =
+            EgressWatch::of(queue.index).map_or((None, None), |(w, passes)| (Some(w), passes));
+        if let (TxMode::Auto, Some(what)) = (params.tx_mode, passes) {
+            return Ok((None, Some(format!("packets sent by {interface} pass {what}"))));
+        }
+        let loaded = Self::new(params.tx_ring, queue, umem.base(), watch);
         match loaded {
             Err(error) if params.tx_mode == TxMode::Auto => Ok((None, Some(error.to_string()))),
             loaded => loaded.map(|loaded| (Some(loaded), None)),
         }
     }
 
-    fn new(slots: u32, queue: Queue, memory: usize, always: bool) -> Result<Self, Error> {
+    fn new(slots: u32, queue: Queue, memory: usize, watch: Option<EgressWatch>) -> Result<Self, Error> {
         let rings = || Ok((Mapped::pair::<2>(slots)?, Mapped::pair::<1>(slots)?));
         let ([to_send, waiting], [completed, done]) = rings().map_err(|source| {
             let remedy = format!("no memory for rings of {slots} entries: use a smaller tx_ring");
@@ -139,16 +148,16 @@ impl Loaded {
         };
         let program = sys::load(&bpf::send(sends), sys::Kind::Packet);
         let program = program.map_err(|e| refused("bpf(BPF_PROG_LOAD)", e))?;
-        let least = if always { 1 } else { LEAST };
         let ours = TxRings { send: Producer::new(to_send, slots), done: Consumer::new(completed, slots) };
         let (waiting, done) = (Consumer::new(waiting, slots), Producer::new(done, slots));
-        Ok(Self { ours, waiting, done, program, least, memory: memory as u64 })
+        Ok(Self { ours, waiting, done, program, watch, memory: memory as u64 })
     }
 
     /// Takes the socket's rings over, and returns the rings for a sender.
     pub(super) fn over(self, kernel: TxRings) -> (BpfBatch, TxRings) {
-        let Self { ours, waiting, done, program, least, memory } = self;
-        (BpfBatch { waiting, done, kernel, program: Ok(program), least, memory }, ours)
+        let Self { ours, waiting, done, program, watch, memory } = self;
+        let (program, has_sent) = (Ok(program), false);
+        (BpfBatch { waiting, done, kernel, program, watch, has_sent, memory }, ours)
     }
 }
 
@@ -165,18 +174,6 @@ fn check(params: &XskParams, umem: &Umem, link: &LinkInfo) -> Result<(), Error> 
         return refused(&format!("on {}, whose packets have no Ethernet header", params.interface));
     }
     Ok(())
-}
-
-/// What packets of a BPF program pass on their way out of an interface, and those of the ring do not.
-fn passed(index: u32) -> Option<String> {
-    match lookup::qdiscs(index).as_deref() {
-        Ok([none]) if none == "noqueue" => {
-            sys::has_egress_programs(index).then(|| "traffic control (tc) programs".into())
-        }
-        Ok([]) => Some("the queueing discipline that the interface gets when it comes up".into()),
-        Ok(some) => Some(format!("the queueing discipline {}", some.join(", "))),
-        Err(error) => Some(format!("unknown queueing disciplines: {error}")),
-    }
 }
 
 fn refused(call: &'static str, source: io::Error) -> Error {
@@ -199,15 +196,25 @@ impl BpfBatch {
         calls: &mut Calls,
         mut kick: impl FnMut(&TxRings, &mut Calls) -> bool,
     ) -> bool {
+        if self.program.is_ok() && !self.looks() {
+            return false;
+        }
         loop {
             let on_ring = self.kernel.send.level();
             if on_ring == 0 && self.run(socket, calls) {
                 continue;
             }
             let waiting = self.waiting.peek(usize::MAX);
-            // If the ring bypasses a queueing discipline: one packet at most, the one that the program cannot
-            // send.
-            let given = if self.least > 1 || self.program.is_err() { waiting } else { waiting.min(1) };
+            if waiting > 0 && self.has_sent && self.mixes() {
+                // They would overtake what a new queueing discipline holds.
+                self.has_sent = false;
+                if !self.hears() {
+                    return false;
+                }
+                continue;
+            }
+            // If the ring bypasses something: one packet at most, the one that the program cannot send.
+            let given = if self.mixes() || self.program.is_err() { waiting } else { waiting.min(1) };
             if on_ring + self.give(given) > 0 && !kick(&self.kernel, calls) {
                 return false;
             }
@@ -218,31 +225,48 @@ impl BpfBatch {
         }
     }
 
+    /// Whether a few packets go by the ring, for it bypasses nothing.
+    fn mixes(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| !watch.has_some())
+    }
+
+    /// Looks at the watch if it is time; returns whether the interface still exists.
+    fn looks(&mut self) -> bool {
+        self.watch.as_mut().is_none_or(|watch| !watch.is_due() || watch.look())
+    }
+
+    fn hears(&mut self) -> bool {
+        self.watch.as_mut().is_none_or(EgressWatch::hear)
+    }
+
     /// Has the BPF program send the first waiting packets, if there are enough; returns whether it sent any.
     fn run(&mut self, socket: BorrowedFd<'_>, calls: &mut Calls) -> bool {
         let Ok(program) = self.program.as_ref().map(|program| program.as_fd()) else { return false };
         let waiting = self.waiting.peek(usize::MAX);
+        let least = if self.mixes() { LEAST } else { 1 };
         let (first, unbroken) = self.waiting.first();
         let most = waiting.min(MOST).min(unbroken).min(self.done.room(MOST));
-        let Some(packet) = self.longest(most).filter(|_| waiting >= self.least) else { return false };
-        let sent = match calls.make(|| sys::run_packet(program, packet, [first, most as u32])) {
+        let Some((packet, count)) = self.first(most).filter(|_| waiting >= least) else { return false };
+        let result = calls.make(|| sys::run_packet(program, packet, [first, count as u32]));
+        let mut sent = match result.map(BatchResult::of) {
+            Ok(Some(sent)) => sent,
             // the thread stays in the other namespace: stop, instead of a failed call each round
-            Ok(ELSEWHERE) => return self.stop(Stopped::Elsewhere),
-            // A socket with nothing to send tells whether the interface is down; if so, one more packet
-            // stays. Else the queueing discipline took it or dropped it, as it does if the other end is down.
-            Ok(sent) if sent & UNKNOWN != 0 => {
-                let is_down = calls.make(|| socket::kick_transmit(socket)).is_err();
-                (sent - UNKNOWN) as usize + usize::from(!is_down)
-            }
-            Ok(sent) => sent as usize,
+            Ok(None) => return self.stop(Stopped::Elsewhere),
             Err(error) => match error.raw_os_error().unwrap_or(0) {
                 errno::ENOMEM | errno::EINTR | errno::EAGAIN => return false,
                 number => return self.stop(Stopped::Refused(number)),
             },
         };
+        // A socket with nothing to send tells whether the interface is down; if so, one more packet stays.
+        // Else its queueing discipline dropped a packet, as it does if the other end is down.
+        if sent.unknown && calls.make(|| socket::kick_transmit(socket)).is_ok() {
+            (sent.done, sent.dropped) = (sent.done + 1, sent.dropped + 1);
+        }
+        calls.dropped += sent.dropped;
         // The kernel has copies, so all of them are done with.
-        pass(&mut self.waiting, &mut self.done, sent.min(most), |[addr, _]| [addr]);
-        sent > 0
+        pass(&mut self.waiting, &mut self.done, sent.done.min(count), |[addr, _]| [addr]);
+        self.has_sent |= sent.done > 0;
+        sent.done > 0
     }
 
     fn stop(&mut self, why: Stopped) -> bool {
@@ -250,13 +274,23 @@ impl BpfBatch {
         false
     }
 
-    /// Address in this process and length of the longest of the first `n` packets, if the kernel accepts it
-    /// to run the program over. All packets of the call get its EtherType, and its size is charged for each.
-    fn longest(&self, n: usize) -> Option<(u64, u32)> {
+    /// How many of the first `n` packets a call sends; and address in this process and length of the longest
+    /// of them, if the kernel accepts it to run the program over. All packets of the call get its EtherType,
+    /// and its size is charged for each.
+    fn first(&self, n: usize) -> Option<((u64, u32), usize)> {
         let entry = self.waiting.look();
-        let packets = (0..n).map(|at| Descriptor::of_words(entry(at)));
-        let longest = packets.max_by_key(|packet| packet.len).filter(|packet| packet.len >= SHORTEST)?;
-        Some((self.memory + longest.addr, longest.len.min(LONGEST)))
+        let (mut bytes, mut count) = (0, 0);
+        let mut longest: Option<Descriptor> = None;
+        for packet in (0..n).map(|at| Descriptor::of_words(entry(at))) {
+            bytes += packet.len;
+            if bytes > MOST_BYTES {
+                break; // a packet is shorter, so there is one
+            }
+            count += 1;
+            longest = longest.filter(|longest| longest.len > packet.len).or(Some(packet));
+        }
+        let longest = longest.filter(|packet| packet.len >= SHORTEST)?;
+        Some(((self.memory + longest.addr, longest.len.min(LONGEST)), count))
     }
 
     /// Gives the kernel up to `waiting` packets, as room allows; returns how many.
@@ -295,30 +329,4 @@ fn pass<const FROM: usize, const TO: usize>(
     (0..n).for_each(|at| to.push(entry_of(entry(at))));
     from.release();
     to.submit()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sys::bpf::Insn;
-    use crate::veth;
-
-    #[test]
-    fn a_program_that_filters_what_goes_out_is_found() {
-        if let Some(why) = veth::missing() {
-            return println!("SKIP filters: {why}");
-        }
-        let veth = veth::Veth::new(1, 1500);
-        let index = lookup::look_up("near0").unwrap().index;
-        assert_eq!(passed(index), None);
-        let op = |code| Insn { code, registers: 0, offset: 0, imm: 0 };
-        let passes_all = sys::load(&[op(0xb7), op(0x95)], sys::Kind::Packet).unwrap(); // r0 = 0, exit
-        match sys::attach_to_egress(passes_all.as_fd(), index) {
-            Err(why) => return println!("SKIP filters: it needs Linux 6.6: {why}"),
-            Ok(_attached) => assert_eq!(passed(index).unwrap(), "traffic control (tc) programs"),
-        }
-        assert_eq!(passed(index), None, "it is gone");
-        veth.set_up("near0", false);
-        assert_eq!(passed(index), None, "down, and still without a queue");
-    }
 }

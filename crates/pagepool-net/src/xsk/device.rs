@@ -372,6 +372,7 @@ fn kick_ring(rings: &TxRings, fd: BorrowedFd<'_>, zero_copy: bool, busy: bool, c
                 return false;
             }
             calls.refused += u64::from(is_refusal(&error));
+            calls.dropped += u64::from(!zero_copy && is_drop(&error));
         }
         if rings.send.level() >= pending {
             break; // no room in the kernel now, or the interface is down: the next round tries again
@@ -394,6 +395,12 @@ fn is_gone(fd: BorrowedFd<'_>, error: &std::io::Error) -> bool {
 /// Whether a driver does not send, and will not before something about the interface changes.
 fn is_refusal(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(errno::EINVAL | errno::ENXIO | errno::ENETDOWN))
+}
+
+/// Whether a call, in copy mode, ended at a packet that the driver dropped: it is completed, and was not
+/// sent.
+fn is_drop(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(errno::EBUSY)
 }
 
 /// Buffers that the kernel is to have.
@@ -522,6 +529,7 @@ impl Device for XskDevice {
             calls: self.calls.count,
             call_ticks: self.calls.ticks,
             calls_refused: self.calls.refused,
+            tx_dropped: self.calls.dropped,
             kernel: Some(self.kernel_stats_of(kernel)),
             ..self.stats
         }

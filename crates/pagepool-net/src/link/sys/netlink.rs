@@ -20,6 +20,39 @@ pub(crate) fn open() -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// Bytes that wait in the kernel for [`receive`]; it takes its least if that is more.
+const FEW: libc::c_int = 4096;
+
+/// A route socket that is told of changes of one link and of its queueing disciplines.
+pub(crate) fn listen(index: u32) -> io::Result<OwnedFd> {
+    let fd = open()?;
+    let _ = socket::set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &FEW);
+    only(fd.as_fd(), index)?;
+    // SAFETY: zeroes are an address.
+    let mut address: libc::sockaddr_nl = unsafe { MaybeUninit::zeroed().assume_init() };
+    address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+    address.nl_groups = (libc::RTMGRP_LINK | libc::RTMGRP_TC) as u32;
+    let len = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: the kernel reads an address of this length, which lives as long as the call.
+    socket::done(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) })?;
+    Ok(fd)
+}
+
+/// Has the kernel drop messages about other links. In those about links and about queueing disciplines the
+/// number stands at the same place: behind the header, and four bytes.
+fn only(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
+    let op = |code: u32, skip, k| libc::sock_filter { code: code as u16, jt: 0, jf: skip, k };
+    let mut code = [
+        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 20),
+        op(libc::BPF_JMP | libc::BPF_JEQ, 1, index.to_be()), // what it loads it takes for big-endian
+        op(libc::BPF_RET, 0, u32::MAX),
+        op(libc::BPF_RET, 0, 0),
+    ];
+    let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
+    // the kernel copies the four instructions, which live as long as the call
+    socket::set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
 /// Sends one request to the kernel.
 pub(crate) fn send(fd: BorrowedFd<'_>, request: &[u8]) -> io::Result<()> {
     // SAFETY: the kernel reads the bytes of the slice.

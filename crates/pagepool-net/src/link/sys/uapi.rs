@@ -6,8 +6,8 @@ pub(crate) use libc::{
     IFLA_CARRIER, IFLA_IFNAME, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_LINK, IFLA_LINK_NETNSID, IFLA_LINKINFO,
     IFLA_MASTER, IFLA_MTU, IFLA_NET_NS_FD, IFLA_NUM_RX_QUEUES, IFLA_NUM_TX_QUEUES, IFLA_OPERSTATE,
     IFLA_PROMISCUITY, IFLA_XDP, RT_TABLE_MAIN, RTA_DST, RTA_GATEWAY, RTA_MULTIPATH, RTA_OIF, RTM_DELLINK,
-    RTM_GETADDR, RTM_GETLINK, RTM_GETQDISC, RTM_GETROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWQDISC,
-    RTM_NEWROUTE, RTN_UNICAST, RTPROT_STATIC, TCA_KIND,
+    RTM_DELQDISC, RTM_GETADDR, RTM_GETLINK, RTM_GETQDISC, RTM_GETROUTE, RTM_NEWADDR, RTM_NEWLINK,
+    RTM_NEWQDISC, RTM_NEWROUTE, RTN_UNICAST, RTPROT_STATIC, TCA_KIND, TCA_OPTIONS,
 };
 
 pub(crate) const NLMSG_ERROR: u16 = libc::NLMSG_ERROR as u16;
@@ -41,6 +41,13 @@ pub(crate) const VETH_INFO_PEER: u16 = 1;
 pub(crate) const IFLA_XDP_DRV_PROG_ID: u16 = 5;
 pub(crate) const IFLA_XDP_SKB_PROG_ID: u16 = 6;
 pub(crate) const IFLA_XDP_HW_PROG_ID: u16 = 7;
+
+/// Not in `libc`: what is on the way out of a link, not part of anything (include/uapi/linux/rtnetlink.h and
+/// pkt_sched.h, v7.3); the parameters of a token bucket, and the bytes that it sends at once.
+pub(crate) const TC_H_ROOT: u32 = u32::MAX;
+pub(crate) const TCA_TBF_PARMS: u16 = 1;
+pub(crate) const TCA_TBF_BURST: u16 = 6;
+pub(crate) const TC_LINKLAYER_ETHERNET: u8 = 1;
 
 /// Whether packets of this kind of hardware begin with an Ethernet header.
 pub(crate) fn is_ethernet(hardware: u16) -> bool {

@@ -23,6 +23,7 @@
 //!   *(u32 *)(r6 + 12) = r1        ; queue_mapping
 //!   r8 = *(u32 *)(r6 + 52)        ; cb[1]: entries, which do not wrap around the ring's end
 //!   r9 = 0                        ; entries that are done
+//!   *(u64 *)(r10 - 8) = 0         ; those of them that were dropped
 //!   if r8 > 64 goto out
 //!   r2 = r8
 //!   r2 <<= 4                      ; bytes of an entry
@@ -70,15 +71,19 @@
 //!   r3 = 0
 //!   call bpf_clone_redirect       ; helper 13
 //!   if r0 s< 0 goto out
-//!   if r0 == 2 goto unknown       ; NET_XMIT_CN: queued, or the interface is down. NET_XMIT_DROP is final
+//!   if r0 == 2 goto unknown       ; NET_XMIT_CN: a queue dropped it or another, or the interface is down
 //!   r9 += 1
+//!   if r0 == 0 goto next
+//!   r1 = *(u64 *)(r10 - 8)        ; NET_XMIT_DROP: nobody gets it
+//!   r1 += 1
+//!   *(u64 *)(r10 - 8) = r1
 //!   goto next
-//! out:
-//!   r0 = r9
-//!   exit
 //! unknown:
-//!   r0 = r9
-//!   r0 |= 0x10000
+//!   r9 |= 0x10000
+//! out:
+//!   r0 = *(u64 *)(r10 - 8)
+//!   r0 <<= 8
+//!   r0 |= r9
 //!   exit
 //! elsewhere:
 //!   r0 = -1
@@ -94,11 +99,14 @@ use crate::sys::bpf::{Insn, OWN_WORDS};
 pub(super) const LOAD_WORD: u8 = 0x61; // BPF_LDX | BPF_MEM | BPF_W
 const LOAD_LONG: u8 = 0x79; // BPF_LDX | BPF_MEM | BPF_DW
 pub(super) const STORE_WORD: u8 = 0x63; // BPF_STX | BPF_MEM | BPF_W
+const STORE_LONG: u8 = 0x7b; // BPF_STX | BPF_MEM | BPF_DW
+const STORE_LONG_IMM: u8 = 0x7a; // BPF_ST | BPF_MEM | BPF_DW
 const LOAD_64: u8 = 0x18; // BPF_LD | BPF_IMM | BPF_DW
 const MOVE: u8 = 0xbf; // BPF_ALU64 | BPF_MOV | BPF_X
 const MOVE_IMM: u8 = 0xb7; // BPF_ALU64 | BPF_MOV | BPF_K
 const ADD: u8 = 0x0f; // BPF_ALU64 | BPF_ADD | BPF_X
 pub(super) const ADD_IMM: u8 = 0x07; // BPF_ALU64 | BPF_ADD | BPF_K
+const OR: u8 = 0x4f; // BPF_ALU64 | BPF_OR | BPF_X
 pub(super) const OR_IMM: u8 = 0x47; // BPF_ALU64 | BPF_OR | BPF_K
 const SHIFT_LEFT_IMM: u8 = 0x67; // BPF_ALU64 | BPF_LSH | BPF_K
 const JUMP: u8 = 0x05; // BPF_JMP | BPF_JA
@@ -125,6 +133,9 @@ const QUEUE_MAPPING: i16 = 12;
 const FIRST: i16 = 4 * OWN_WORDS as i16;
 const COUNT: i16 = FIRST + 4;
 const XDP_PASS: i32 = 2;
+/// The register that points behind the stack, and where on it the number of dropped packets is.
+const STACK: u8 = 10;
+const DROPPED: i16 = -8;
 /// What an interface's queue says of a packet that it, or another, had no room for; and what a queue says
 /// that is off.
 const NET_XMIT_CN: i32 = 2;
@@ -147,10 +158,36 @@ const ENTRY_SHIFT: i32 = 4;
 const ENTRIES: i32 = (MOST as i32) << ENTRY_SHIFT;
 /// Bytes of the scratch memory: the entries, and a packet.
 pub(in crate::xsk) const SCRATCH: u32 = (ENTRIES + LONGEST) as u32;
-/// Added to the number of sent packets if it is unknown whether one more was sent.
-pub(in crate::xsk) const UNKNOWN: u32 = 1 << 16;
+/// Set in the result if it is unknown whether one more was sent.
+const UNKNOWN: u32 = 1 << 16;
 /// The result for a thread in another network namespace.
-pub(in crate::xsk) const ELSEWHERE: u32 = u32::MAX;
+const ELSEWHERE: u32 = u32::MAX;
+/// How far the number of dropped packets is shifted in the result, and what both numbers fit into.
+const DROPPED_SHIFT: i32 = 8;
+const NUMBER: u32 = 0xff;
+const _: () = assert!(MOST <= NUMBER as usize);
+
+/// What the BPF program that sends says of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::xsk) struct BatchResult {
+    /// Entries that are done with.
+    pub(in crate::xsk) done: usize,
+    /// Those of them that a queueing discipline or the receiver dropped.
+    pub(in crate::xsk) dropped: u64,
+    /// Whether it stopped at an entry that was dropped, unless the interface is down.
+    pub(in crate::xsk) unknown: bool,
+}
+
+impl BatchResult {
+    /// Reads the result; `None` for a thread in another network namespace.
+    pub(in crate::xsk) fn of(result: u32) -> Option<Self> {
+        (result != ELSEWHERE).then_some(Self {
+            done: (result & NUMBER) as usize,
+            dropped: u64::from(result >> DROPPED_SHIFT & NUMBER),
+            unknown: result & UNKNOWN != 0,
+        })
+    }
+}
 
 pub(super) const fn op(code: u8, to: u8, from: u8, offset: i16, imm: i32) -> Insn {
     Insn { code, registers: from << 4 | to, offset, imm }
@@ -196,8 +233,7 @@ pub(in crate::xsk) struct Sends {
     pub(in crate::xsk) scratch: i32,
 }
 
-/// The BPF program that sends entries of a ring. It returns how many it is done with, perhaps with
-/// [`UNKNOWN`]; or [`ELSEWHERE`].
+/// The BPF program that sends entries of a ring. [`BatchResult`] reads its result.
 pub(in crate::xsk) fn send(what: Sends) -> Vec<Insn> {
     let mut code = Code::default();
     code.extend([copy(6, 1), call(GET_NETNS_COOKIE)]);
@@ -208,6 +244,7 @@ pub(in crate::xsk) fn send(what: Sends) -> Vec<Insn> {
         op(STORE_WORD, 6, 1, QUEUE_MAPPING, 0),
         op(LOAD_WORD, 8, 6, COUNT, 0),
         set(9, 0),
+        op(STORE_LONG_IMM, STACK, 0, DROPPED, 0),
     ]);
     read_entries(&mut code, &what);
     code.mark(Label::Next);
@@ -220,11 +257,15 @@ pub(in crate::xsk) fn send(what: Sends) -> Vec<Insn> {
     code.jump(Label::Out, op(IF_NEGATIVE, 0, 0, 0, 0));
     code.jump(Label::Unknown, op(IF_EQUAL_IMM, 0, 0, 0, NET_XMIT_CN));
     code.extend([op(ADD_IMM, 9, 0, 0, 1)]);
+    code.jump(Label::Next, op(IF_EQUAL_IMM, 0, 0, 0, 0));
+    code.extend([op(LOAD_LONG, 1, STACK, DROPPED, 0), op(ADD_IMM, 1, 0, 0, 1)]);
+    code.extend([op(STORE_LONG, STACK, 1, DROPPED, 0)]);
     code.jump(Label::Next, op(JUMP, 0, 0, 0, 0));
-    code.mark(Label::Out);
-    code.extend([copy(0, 9), LEAVE]);
     code.mark(Label::Unknown);
-    code.extend([copy(0, 9), op(OR_IMM, 0, 0, 0, UNKNOWN as i32), LEAVE]);
+    code.extend([op(OR_IMM, 9, 0, 0, UNKNOWN as i32)]);
+    code.mark(Label::Out);
+    code.extend([op(LOAD_LONG, 0, STACK, DROPPED, 0), op(SHIFT_LEFT_IMM, 0, 0, 0, DROPPED_SHIFT)]);
+    code.extend([op(OR, 0, 9, 0, 0), LEAVE]);
     code.mark(Label::Elsewhere);
     code.extend([set(0, ELSEWHERE as i32), LEAVE]);
     code.finish()

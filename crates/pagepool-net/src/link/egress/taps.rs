@@ -1,0 +1,78 @@
+//! The taps of a network namespace: packet sockets that see what leaves through an interface, as tcpdump's.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Bytes read at once; a line has some sixty.
+const AT_ONCE: usize = 4096;
+/// Most of them in one look: far more sockets than a namespace has.
+const MOST: usize = 256;
+/// The protocol of sockets that see what leaves, as the list has it. Linux: `ETH_P_ALL`.
+const ALL: &str = "0003";
+
+/// The kernel's list of packet sockets, of the namespace that it was opened in.
+#[derive(Debug)]
+pub(crate) struct Taps {
+    list: File,
+}
+
+impl Taps {
+    /// Opens the list of the calling thread's namespace; requires `/proc`.
+    pub(crate) fn open() -> io::Result<Self> {
+        Ok(Self { list: File::open("/proc/thread-self/net/packet")? })
+    }
+
+    /// Whether a socket sees what leaves through the interface of this number. A list that cannot be read has
+    /// none.
+    pub(crate) fn see(&self, index: u32) -> bool {
+        let (mut text, mut at) = ([0; AT_ONCE], 0);
+        for _ in 0..MOST {
+            let got = self.list.read_at(&mut text, at).unwrap_or(0);
+            // The last line may be cut: the next round begins with it.
+            let Some(end) = text[..got].iter().rposition(|&byte| byte == b'\n') else { return false };
+            let lines = text[..end].split(|&byte| byte == b'\n');
+            if lines.filter_map(|line| std::str::from_utf8(line).ok()).any(|line| is_tap(line, index)) {
+                return true;
+            }
+            at += end as u64 + 1;
+        }
+        false
+    }
+}
+
+/// Whether a line is that of a socket for all protocols, on this interface or on all (0). Its columns: place,
+/// references, type, protocol, interface, whether it runs.
+fn is_tap(line: &str, index: u32) -> bool {
+    let mut columns = line.split_ascii_whitespace().skip(3);
+    let mut next = || columns.next();
+    let (Some(protocol), Some(interface), Some(runs)) = (next(), next(), next()) else { return false };
+    protocol == ALL && runs == "1" && interface.parse::<u32>().is_ok_and(|at| at == 0 || at == index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_list_are_read() {
+        let line = |rest| format!("ffff888004b1c000 3      3    {rest} 0      0      4711\n");
+        for (rest, tap) in [
+            ("0003   7     1", true),
+            ("0003   0     1", true),  // all interfaces
+            ("0003   8     1", false), // another one
+            ("0003   7     0", false), // not yet
+            ("0800   7     1", false), // it sees nothing that leaves
+            ("0003", false),
+        ] {
+            assert_eq!(is_tap(&line(rest), 7), tap, "{rest}");
+        }
+        assert!(!is_tap("sk       RefCnt Type Proto  Iface R Rmem   User   Inode", 0));
+    }
+
+    #[test]
+    fn a_machine_without_the_list_has_no_taps() {
+        let taps = Taps { list: File::open("/dev/null").unwrap() };
+        assert!(!taps.see(1));
+    }
+}
