@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::FromRawFd;
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The CPUs that this thread may run on, in order.
@@ -82,6 +82,12 @@ pub fn is_ignored(signal: i32) -> bool {
 pub fn die_with(parent: u32) -> io::Result<bool> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     Ok(std::os::unix::process::parent_id() == parent)
+}
+
+/// Asks a process to end.
+pub fn terminate(process: u32) -> io::Result<()> {
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
+    Ok(kill_process(process, Signal::TERM)?)
 }
 
 /// What a hardware counter counts (`enum perf_hw_id`, linux/perf_event.h).

@@ -150,6 +150,75 @@ fn start_and_stop_over_the_map_of_another_program_lose_nothing() {
     assert_eq!(there, program, "their program stays");
 }
 
+/// The program that is attached to `near0`.
+fn attached(hosts: &TwoHosts) -> Option<u32> {
+    hosts.run_between(|| ok(ok(Netlink::open()).link("near0")).xdp.first().map(|xdp| xdp.id))
+}
+
+/// Between two runs packets go to the kernel, and nothing is attached or detached.
+#[test]
+fn a_second_run_takes_over_from_the_first() {
+    let name = "a_second_run_takes_over_from_the_first";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let (dir, link) = (folder.path(""), folder.path("pagepool-near0"));
+    let arguments = ["drop", "near0", "--verify=1048576", "--pin", &dir];
+    let Some(first) = Place::Between(&hosts).start(name, &arguments) else { return };
+    let (process, program) = (first.id().to_string(), attached(&hosts));
+    let (stream, (first, second)) = during_a_stream(&hosts, || {
+        let second =
+            Place::Between(&hosts).start(name, &[&arguments[..], &["--take-over", &process]].concat());
+        std::thread::sleep(Duration::from_millis(300));
+        (first.end(), second.expect("as the first one"))
+    });
+    let there = attached(&hosts);
+    assert!(there.is_some() && there != program, "{there:?} after {program:?}");
+    let second = second.interrupt();
+    let taken = [&first, &second].map(|run| number(&run["numbered"], "good"));
+    let lost = stream.sent.saturating_sub(stream.stack.good + taken[0] + taken[1]);
+    let Stream { sent, stack, dropped } = stream;
+    println!("{sent} sent: the runs got {taken:?}, the stack {} between them, nobody {lost}", stack.good);
+    assert!(taken.iter().all(|&taken| taken > 0), "{first} {second}");
+    let full = dropped + number(&first, "lost_total") + number(&second, "lost_total");
+    assert!(lost <= GAP + full, "{lost} of {sent} frames were lost: {first} {second}");
+    assert_eq!(
+        (&first["ended_by"], second["interfaces"][0]["program_id"].as_u64()),
+        (&"interrupted".into(), there.map(u64::from))
+    );
+    assert!(attached(&hosts).is_some_and(|id| Some(id) != there), "the link stays, and passes all packets");
+    std::fs::remove_file(link).expect("the link's name");
+    let removed = Instant::now();
+    while attached(&hosts).is_some() {
+        assert!(removed.elapsed() < between::LIMIT, "the kernel detaches it, a moment later");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn only_a_run_is_taken_over() {
+    let name = "only_a_run_is_taken_over";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let dir = folder.path("");
+    let own = std::process::id().to_string();
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&["--take-over", &own], &["--pin"]),
+        (&["--pin", &dir, "--take-over", &own], &["--take-over is", "the process of a pagepool command"]),
+        (&["--pin", &dir, "--map", &dir], &["cannot be used with"]),
+        (&["--pin", "/proc"], &["/proc/pagepool-near0", "a BPF file system"]),
+    ];
+    for (options, words) in cases {
+        let said = Place::Between(&hosts).error(&[&["drop", "near0"], options].concat());
+        if said.contains("CAP_") {
+            return println!("SKIP {name}: {said}");
+        }
+        assert!(words.iter().all(|word| said.contains(word)), "{options:?}: {said}");
+    }
+    assert_eq!(attached(&hosts), None);
+    let link = hosts.run_between(|| Redirect::attach("near0", Attach::Native, false)).expect("as above");
+    let said = Place::Between(&hosts).error(&["drop", "near0", "--pin", &dir]);
+    let program = link.program_id().expect("it was attached here");
+    assert!(said.contains(&format!("the XDP program with id {program} is attached to near0")), "{said}");
+}
+
 #[test]
 fn maps_that_cannot_be_used_are_refused_with_what_helps() {
     let name = "maps_that_cannot_be_used_are_refused_with_what_helps";

@@ -1,6 +1,6 @@
 //! What a command on interfaces is: its plan, and what its threads do.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pagepool_net::{Attach, TxMode};
 
@@ -45,6 +45,10 @@ pub struct TrafficPlan<'a> {
     pub attach: Option<Attach>,
     /// Maps of programs that are attached already, one for each interface, in place of ours.
     pub maps: &'a [PathBuf],
+    /// The folder for the links of ours, if they stay.
+    pub pin: Option<&'a Path>,
+    /// The process whose run ends when this one begins.
+    pub predecessor: Option<u32>,
     /// How packets go out, if any do.
     pub tx_mode: Option<TxMode>,
     /// How many numbered frames are looked for, if they are.
@@ -62,6 +66,8 @@ impl<'a> TrafficPlan<'a> {
             options,
             attach: None,
             maps: &[],
+            pin: None,
+            predecessor: None,
             tx_mode: None,
             expected_frames: None,
             promiscuous: false,
@@ -70,7 +76,8 @@ impl<'a> TrafficPlan<'a> {
 
     /// Of one that receives as its options say.
     pub fn receiving(self, receive: &'a ReceiveOptions) -> Self {
-        Self { attach: Some(receive.attach()), maps: receive.maps(), ..self }
+        let (attach, maps) = (Some(receive.attach()), receive.maps());
+        Self { attach, maps, pin: receive.pin(), predecessor: receive.predecessor(), ..self }
     }
 
     /// Of one that sends as its options say.

@@ -1,7 +1,7 @@
 //! The options of commands on interfaces.
 
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use pagepool::PAGE_SIZE;
@@ -121,6 +121,18 @@ pub struct ReceiveOptions {
     /// name.
     #[arg(long, value_name = "PATH", conflicts_with = "attach")]
     map: Vec<PathBuf>,
+    /// Keep the XDP program attached after the end, by a link pagepool-IF in this folder of a BPF file system
+    ///
+    /// It passes all packets then, and the next run with the same folder takes it over. Drivers that restart
+    /// the interface when a program is attached or detached do not notice. `rm DIR/pagepool-IF` detaches it.
+    #[arg(long, value_name = "DIR", conflicts_with = "map")]
+    pin: Option<PathBuf>,
+    /// Have the run of this process end, and take over from it
+    ///
+    /// It is sent SIGTERM when everything was checked. From its end until this run has filled its rings
+    /// packets go to the kernel, for some milliseconds a queue.
+    #[arg(long, value_name = "PID", requires = "pin", value_parser = clap::value_parser!(u32).range(2..))]
+    take_over: Option<u32>,
 }
 
 /// Options of commands that send.
@@ -187,6 +199,16 @@ impl ReceiveOptions {
             AttachArg::Native => Attach::Native,
             AttachArg::Generic => Attach::Generic,
         }
+    }
+
+    /// The folder for the links of our XDP programs, if they shall outlive the command.
+    pub fn pin(&self) -> Option<&Path> {
+        self.pin.as_deref()
+    }
+
+    /// The process whose run ends when this one begins.
+    pub fn predecessor(&self) -> Option<u32> {
+        self.take_over
     }
 
     /// The maps of other XDP programs, if no program is to be attached.

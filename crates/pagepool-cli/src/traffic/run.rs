@@ -145,7 +145,7 @@ fn open<C: TrafficCommand>(
         hugepages: options.hugepages,
         node: memory_node::home(interfaces.iter().map(|interface| &*interface.link.name), cpus),
     })?;
-    let (attach, maps, tx_mode) = (plan.attach, plan.maps, plan.tx_mode);
+    let TrafficPlan { attach, maps, pin, tx_mode, .. } = *plan;
     let threads = options.threads.map(usize::from);
     let pairs = pairs_of(interfaces);
     if let Some(threads) = threads.filter(|&threads| threads > pairs) {
@@ -153,8 +153,21 @@ fn open<C: TrafficCommand>(
             "--threads is {threads}, but must be at most {pairs}: a thread has a queue, or a pair"
         ));
     }
-    let params = SetupParams { sizes, attach, maps, tx_mode, busy_poll: options.busy_poll(), threads };
+    let params = SetupParams { sizes, attach, maps, pin, tx_mode, busy_poll: options.busy_poll(), threads };
+    plan.predecessor.map_or(Ok(()), end_predecessor)?;
     TrafficSetup::open(plan.name, interfaces, params)
+}
+
+/// Has another run end: in order, and while this one opens what it needs.
+fn end_predecessor(process: u32) -> Result<(), String> {
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    if name.trim_end() != env!("CARGO_BIN_NAME") {
+        let found = if name.is_empty() { "there is none" } else { name.trim_end() };
+        return Err(format!(
+            "--take-over is {process}, but must be the process of a pagepool command: {found}"
+        ));
+    }
+    sys::terminate(process).map_err(|error| format!("--take-over: process {process} cannot be told: {error}"))
 }
 
 /// Pairs of queues, or queues of the only interface.

@@ -2,7 +2,7 @@
 //! thread has which of them.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pagepool::{Arena, Error, NodeId, PAGE_SIZE, PoolRef};
@@ -83,6 +83,8 @@ pub struct SetupParams<'a> {
     pub attach: Option<Attach>,
     /// Maps of programs that are attached already, one for each interface; without, one is attached to each.
     pub maps: &'a [PathBuf],
+    /// The folder for the links of those that are attached, if they stay.
+    pub pin: Option<&'a Path>,
     /// How packets are sent, if any are.
     pub tx_mode: Option<TxMode>,
     pub busy_poll: Option<BusyPoll>,
@@ -136,7 +138,15 @@ impl TrafficSetup {
             self.redirects = params.maps.iter().map(Redirect::pinned).collect::<Result<_, _>>()?;
         } else if let Some(attach) = params.attach {
             let frags = params.sizes.multi_buffer();
-            let load = |interface: &Interface| Redirect::load(&interface.link.name, attach, frags);
+            let load = |interface: &Interface| {
+                let name = &interface.link.name;
+                match params.pin {
+                    None => Redirect::load(name, attach, frags),
+                    Some(folder) => {
+                        Redirect::load_pinned(name, attach, frags, folder.join(format!("pagepool-{name}")))
+                    }
+                }
+            };
             self.redirects = interfaces.iter().map(load).collect::<Result<_, _>>()?;
         }
         Ok(())
@@ -394,8 +404,15 @@ mod tests {
         let device = "memory:nic".to_owned();
         let interface = Interface { device, link, queues: vec![0], queues_of: 4, hardware_ring: 0 };
         let sizes = SocketSizes::of_mtu(1500);
-        let params =
-            SetupParams { sizes, attach: None, maps: &[], tx_mode: None, busy_poll: None, threads: None };
+        let params = SetupParams {
+            sizes,
+            attach: None,
+            maps: &[],
+            pin: None,
+            tx_mode: None,
+            busy_poll: None,
+            threads: None,
+        };
         let arena = Arena::new(sizes.arena("test", 1)).unwrap();
         let queue = open_device(&interface.device, &params.open_params("test"), &arena).unwrap();
         let opened = OpenedInterface::of(&interface, queue.socket.as_slice(), params, None);

@@ -29,6 +29,7 @@ const MAP_TYPE_ARRAY: u32 = 2;
 pub(crate) const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_SCHED_CLS: u32 = 3;
 const PROG_TYPE_XDP: u32 = 6;
+const LINK_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
 const ATTACH_TYPE_TCX_EGRESS: u32 = 47;
 /// The XDP program accepts packets of several buffers; Linux 5.18.
@@ -157,6 +158,17 @@ pub(crate) fn pinned(path: &CStr) -> io::Result<OwnedFd> {
 pub(crate) fn map_info(map: BorrowedFd<'_>) -> io::Result<(u32, [u32; 3])> {
     let [map_type, _, key, value, entries] = info(map)?;
     Ok((map_type, [key, value, entries]))
+}
+
+/// What a link of an XDP program runs, and on which interface: 0 if that is gone. `InvalidInput` for another
+/// link or object.
+pub(crate) fn xdp_link(link: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    let [link_type, _, program, _, interface] = info(link)?;
+    if link_type == LINK_TYPE_XDP {
+        Ok((program, interface))
+    } else {
+        Err(io::ErrorKind::InvalidInput.into())
+    }
 }
 
 /// Loads a BPF program.

@@ -2,6 +2,7 @@
 
 mod btf;
 pub(super) mod egress_watch;
+mod pin;
 pub(super) mod program;
 pub(super) mod redirect;
 pub(super) mod rx_metadata;

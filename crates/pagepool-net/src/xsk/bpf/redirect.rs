@@ -8,20 +8,20 @@
 //!        buffers, and back before they are closed. So at no time are packets redirected to nobody.
 //! Who    any thread, in the interface's network namespace where it attaches.
 
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pagepool::Error;
 
+use super::pin::{PinnedLink, open_map, pin};
 use super::program;
 use super::rx_metadata::{Functions, RxMetadataReader};
 use super::waiting_sockets::WaitingSockets;
 use crate::error::parameter;
-use crate::link::{XdpMode, lookup};
+use crate::link::{LinkInfo, XdpMode, lookup};
 use crate::sys::bpf as sys;
 use crate::sys::{capability, errno};
 use crate::xsk::grace_period::GracePeriod;
@@ -84,6 +84,10 @@ struct Ours {
     attached: OnceLock<XdpLink>,
     /// Held while one is attached or exchanged.
     changing: Mutex<()>,
+    /// Packets are redirected.
+    started: AtomicBool,
+    /// The link's name, if it shall have one.
+    pin: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -91,6 +95,8 @@ struct XdpLink {
     link: OwnedFd,
     mode: Attach,
     why: Option<String>,
+    /// It has a name, and stays.
+    pinned: bool,
 }
 
 impl Redirect {
@@ -101,7 +107,27 @@ impl Redirect {
     ///
     /// Requires `CAP_BPF` and `CAP_NET_ADMIN`. If an XDP program is attached already, the error names it.
     pub fn load(interface: &str, how: Attach, frags: bool) -> Result<Arc<Self>, Error> {
-        Self::load_as(interface, how, frags, None)
+        let link = lookup::look_up(interface)?;
+        Self::load_as(&link, how, frags, None, None)
+    }
+
+    /// The same with a link that has a name in a BPF file system, such as `/sys/fs/bpf/eth1`, and outlives
+    /// this process: a later process that gives the same name takes it over. Nothing is detached then, which
+    /// would make drivers restart the interface, and packets go to the stack from the [`stop`](Self::stop) of
+    /// the one to the [`start`](Self::start) of the other. A queue is free for the sockets of the other when
+    /// those of the one are closed, as the kernel has one UMEM a queue.
+    ///
+    /// If the process ends in whatever way, packets go to the stack. Removing the file detaches the XDP
+    /// program.
+    pub fn load_pinned(
+        interface: &str,
+        how: Attach,
+        frags: bool,
+        path: impl AsRef<Path>,
+    ) -> Result<Arc<Self>, Error> {
+        let link = lookup::look_up(interface)?;
+        let pin = PinnedLink::open(path.as_ref(), interface, link.index)?;
+        Self::load_as(&link, how, frags, None, Some(pin))
     }
 
     /// The same in the driver, which writes before each packet what it knows of it: when it arrived, the hash
@@ -123,19 +149,19 @@ impl Redirect {
     /// # Ok::<(), pagepool::Error>(())
     /// ```
     pub fn load_with_metadata(interface: &str, frags: bool) -> Result<Arc<Self>, Error> {
-        Self::load_as(interface, Attach::Native, frags, Some(Functions::of_kernel()?))
+        let link = lookup::look_up(interface)?;
+        Self::load_as(&link, Attach::Native, frags, Some(Functions::of_kernel()?), None)
     }
 
     fn load_as(
-        interface: &str,
+        link: &LinkInfo,
         how: Attach,
         frags: bool,
         asks: Option<Functions>,
+        pin: Option<PinnedLink>,
     ) -> Result<Arc<Self>, Error> {
-        let link = lookup::look_up(interface)?;
-        if let Some(there) = link.xdp.iter().find(|there| there.mode != XdpMode::Offloaded) {
-            return Err(busy(interface, Some(there.id)));
-        }
+        let interface = &*link.name;
+        let attached = attached_before(link, pin.as_ref())?;
         // More entries than queues do no harm, and `ethtool -L` may add queues later.
         let queues = lookup::channels(interface).map_or(0, |channels| channels.rx).max(QUEUES);
         let map = sys::create_socket_map(queues).map_err(|e| refused("bpf(BPF_MAP_CREATE)", e, frags))?;
@@ -156,9 +182,19 @@ impl Redirect {
         };
         let [id, passing_id] =
             [&redirecting, &passing].map(|program| sys::program_id(program.as_fd()).unwrap_or(0));
-        let (interface, index) = (interface.to_owned(), link.index);
-        let (attached, changing) = (OnceLock::new(), Mutex::new(()));
-        let ours = Ours { interface, index, how, passing, redirecting, id, passing_id, attached, changing };
+        let ours = Ours {
+            interface: interface.to_owned(),
+            index: link.index,
+            how,
+            passing,
+            redirecting,
+            id,
+            passing_id,
+            attached: attached.map_or_else(OnceLock::new, OnceLock::from),
+            changing: Mutex::new(()),
+            started: AtomicBool::new(false),
+            pin: pin.map(|pin| pin.path),
+        };
         Ok(Arc::new(Self { map, ours: Some(ours), metadata, waiting: WaitingSockets::default() }))
     }
 
@@ -183,8 +219,12 @@ impl Redirect {
     /// attached, so it has to be called in the interface's network namespace. Into the map of another program
     /// this puts the sockets of [`open_devices`](crate::open_devices).
     pub fn start(&self) -> Result<(), Error> {
-        match self.ours {
-            Some(_) => self.exchange(|ours| &ours.redirecting),
+        match &self.ours {
+            Some(ours) => {
+                self.exchange(|ours| &ours.redirecting)?;
+                ours.started.store(true, Ordering::Relaxed);
+                Ok(())
+            }
             None => self.waiting.insert(|key, socket| self.insert(key, socket)),
         }
     }
@@ -205,7 +245,7 @@ impl Redirect {
     /// this removes what `start` put there; that program says what becomes of packets then.
     pub fn stop(&self) {
         let started = match &self.ours {
-            Some(ours) => ours.attached.get().is_some(),
+            Some(ours) => ours.started.swap(false, Ordering::Relaxed),
             None => self.waiting.remove(|key, socket| self.clear(key, socket)),
         };
         if started {
@@ -244,39 +284,14 @@ impl Redirect {
     /// assert!(error.to_string().contains("/sys/fs/bpf/no such map"), "{error}");
     /// ```
     pub fn pinned(path: impl AsRef<Path>) -> Result<Arc<Self>, Error> {
-        let path = path.as_ref();
-        let map = c_path(path).and_then(|name| sys::pinned(&name)).map_err(|e| not_opened(path, e))?;
-        let info = sys::map_info(map.as_fd()).map_err(|e| not_opened(path, e))?;
-        match info {
-            (sys::MAP_TYPE_XSKMAP, [4, 4, _]) => Ok(Self::over_map(map)),
-            (map_type, _) => {
-                let found = format!("{} (type {map_type})", path.display());
-                let must_be = "an XSKMAP (type 17) with keys of 4 bytes, to which an XDP program redirects: \
-                               see `bpftool map show pinned PATH`";
-                Err(parameter("map", found, must_be))
-            }
-        }
+        open_map(path.as_ref()).map(Self::over_map)
     }
 
     /// Gives the map a name in a BPF file system, so that other processes can put sockets of other queues
     /// into it: see [`pinned`](Self::pinned). The name stays, and with it the map, until the file is removed;
     /// the XDP program goes with this all the same.
     pub fn pin_map(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        let path = path.as_ref();
-        c_path(path).and_then(|name| sys::pin(self.map(), &name)).map_err(|source| {
-            let path = path.display();
-            let remedy = match source.raw_os_error() {
-                Some(errno::EEXIST) => format!("{path} exists: remove it, or use another name"),
-                Some(errno::EPERM | errno::EACCES) => {
-                    format!(
-                        "{path} must be in a BPF file system: {}",
-                        capability::remedy(capability::PROGRAM)
-                    )
-                }
-                _ => format!("{path} must be in a BPF file system: `mount -t bpf bpf /sys/fs/bpf`"),
-            };
-            Error::System { call: "bpf(BPF_OBJ_PIN)", remedy, source }
-        })
+        pin(self.map(), path.as_ref())
     }
 
     /// Reads what its program writes before packets, if it was [loaded so](Self::load_with_metadata).
@@ -375,7 +390,11 @@ impl Ours {
     /// The link, made now if there is none: with the program that passes.
     fn pass(&self, _: &MutexGuard<'_, ()>) -> Result<&XdpLink, Error> {
         if self.attached.get().is_none() {
-            let attached = attach_as(self.passing.as_fd(), &self.interface, self.index, self.how)?;
+            let mut attached = attach_as(self.passing.as_fd(), &self.interface, self.index, self.how)?;
+            if let Some(path) = &self.pin {
+                pin(attached.link.as_fd(), path)?;
+                attached.pinned = true;
+            }
             let _ = self.attached.set(attached); // nobody else does: the lock is held
         }
         Ok(self.attached.get().unwrap_or_else(|| unreachable!("it was set just now")))
@@ -386,15 +405,34 @@ impl Drop for XdpLink {
     /// A child between `fork` and `exec` has the link too, which would keep the XDP program attached for a
     /// moment.
     fn drop(&mut self) {
-        let _ = sys::detach(self.link.as_fd()); // before Linux 5.11 closing the last descriptor detaches it
+        if !self.pinned {
+            // Before Linux 5.11 closing the last descriptor detaches it.
+            let _ = sys::detach(self.link.as_fd());
+        }
     }
+}
+
+/// The link with a name, of the program that is attached; an error for another one.
+fn attached_before(link: &LinkInfo, pin: Option<&PinnedLink>) -> Result<Option<XdpLink>, Error> {
+    let named = pin.and_then(|pin| pin.there.as_ref());
+    let Some(there) = link.xdp.iter().find(|there| there.mode != XdpMode::Offloaded) else { return Ok(None) };
+    let Some((named, _)) = named.filter(|(_, program)| *program == there.id) else {
+        return Err(busy(&link.name, Some(there.id)));
+    };
+    let mode = if there.mode == XdpMode::Generic { Attach::Generic } else { Attach::Native };
+    let link = named.try_clone().map_err(|source| Error::System {
+        call: "fcntl(F_DUPFD_CLOEXEC)",
+        remedy: "too many files are open: raise RLIMIT_NOFILE".into(),
+        source,
+    })?;
+    Ok(Some(XdpLink { link, mode, why: None, pinned: true }))
 }
 
 fn attach_as(program: BorrowedFd<'_>, interface: &str, index: u32, how: Attach) -> Result<XdpLink, Error> {
     let native = match how {
         Attach::Generic => None,
         Attach::Native | Attach::Auto => match sys::attach(program, index, true) {
-            Ok(link) => return Ok(XdpLink { link, mode: Attach::Native, why: None }),
+            Ok(link) => return Ok(XdpLink { link, mode: Attach::Native, why: None, pinned: false }),
             // No second attempt where it would replace the reason by a less useful one.
             Err(error) if how == Attach::Native || is_final(&error) => {
                 return Err(not_attached(interface, error, true));
@@ -403,7 +441,7 @@ fn attach_as(program: BorrowedFd<'_>, interface: &str, index: u32, how: Attach) 
         },
     };
     match sys::attach(program, index, false) {
-        Ok(link) => Ok(XdpLink { link, mode: Attach::Generic, why: native }),
+        Ok(link) => Ok(XdpLink { link, mode: Attach::Generic, why: native, pinned: false }),
         Err(error) => Err(not_attached(interface, error, false)),
     }
 }
@@ -459,25 +497,6 @@ fn no_metadata(interface: &str, source: io::Error, frags: bool) -> Error {
         _ => format!("the kernel refused the XDP program that asks {interface} for metadata"),
     };
     Error::System { call: "bpf(BPF_PROG_LOAD)", remedy, source }
-}
-
-fn c_path(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)
-}
-
-/// Why a map with a name could not be opened.
-fn not_opened(path: &Path, source: io::Error) -> Error {
-    let path = path.display();
-    let remedy = match source.raw_os_error() {
-        Some(errno::ENOENT) => format!(
-            "no map has the name {path}: whoever loads the XDP program pins its map, for example by \
-             `bpftool map pin id ID {path}`"
-        ),
-        Some(errno::EPERM) => format!("{path}: {}", capability::remedy(capability::PROGRAM)),
-        Some(errno::EACCES) => format!("{path} must be a map in a BPF file system that this user may open"),
-        _ => format!("{path} must be a map in a BPF file system: see `bpftool map show pinned {path}`"),
-    };
-    Error::System { call: "bpf(BPF_OBJ_GET)", remedy, source }
 }
 
 fn refused(call: &'static str, source: io::Error, frags: bool) -> Error {
