@@ -99,8 +99,8 @@ const CLOSE: &str = "up eth0 eth1
     done
     stop gen";
 
-/// A stream of 1,000 frames a second while eth0 is opened and closed twice: of 10,000 at most so many are lost
-/// as pass in 5 ms each time. Not of igb, which restarts its link each time, and loses more than 1,000.
+/// A stream of 1,000 frames a second while eth0 is opened and closed twice: of 10,000 at most so many are
+/// lost as pass in 5 ms each time. Not of igb, which restarts its link each time, and loses more than 1,000.
 const STREAM: &str = "up eth0 eth1
     before=$(received eth0)
     start gen $P gen eth1 --mode copy --rate 1000 --count 10000 --stats-every 0
