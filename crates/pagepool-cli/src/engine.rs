@@ -4,6 +4,7 @@ pub mod buffer_locations;
 pub mod figures;
 pub mod frame_source;
 pub mod interrupt;
+pub mod link_watch;
 pub mod memory_node;
 pub mod poll_loop;
 pub mod port_sample;

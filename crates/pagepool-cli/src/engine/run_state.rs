@@ -52,6 +52,8 @@ pub enum RunEnd {
     Sent,
     /// This queue of an interface went away.
     Gone(String),
+    /// Somebody detached the XDP program of this interface.
+    Detached(String),
     /// Standard output cannot be written.
     Output,
     /// A thread panicked.
@@ -72,6 +74,7 @@ pub struct RunState {
     finished: AtomicUsize,
     broken: AtomicBool,
     gone: Mutex<Option<String>>,
+    detached: Mutex<Option<String>>,
     samples: Vec<Mutex<Sample>>,
     /// How often each polling thread has published.
     published: Vec<AtomicU64>,
@@ -119,12 +122,18 @@ impl RunState {
         lock(&self.gone).get_or_insert_with(|| queue.to_owned());
     }
 
+    /// The XDP program of an interface was detached.
+    pub fn set_detached(&self, interface: &str) {
+        lock(&self.detached).get_or_insert_with(|| interface.to_owned());
+    }
+
     /// Whether the threads themselves have come to an end, and why.
     pub fn end(&self) -> Option<RunEnd> {
         if self.broken.load(Ordering::Relaxed) {
             return Some(RunEnd::Broken);
         }
         let gone = lock(&self.gone).clone().map(RunEnd::Gone);
+        let gone = gone.or_else(|| lock(&self.detached).clone().map(RunEnd::Detached));
         gone.or_else(|| (self.finished.load(Ordering::Relaxed) == self.samples.len()).then_some(RunEnd::Sent))
     }
 

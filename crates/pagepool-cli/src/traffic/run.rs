@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use pagepool_lab::Tally;
-use pagepool_net::link::Promiscuous;
+use pagepool_net::link::{LinkInfo, Promiscuous};
 use pagepool_net::{NoStack, Redirect};
 
 use super::capture::{Capture, CaptureFile, Tapped};
@@ -19,6 +19,7 @@ use super::service_status::ServiceStatus;
 use super::setup::{OpenedInterface, SetupParams, TrafficSetup};
 use super::summary::TrafficResult;
 use crate::engine::interrupt::listen;
+use crate::engine::link_watch::LinkWatch;
 use crate::engine::memory_node;
 use crate::engine::poll_loop::{Drain, PollLoop, PortHandler, wait_for_warm_up};
 use crate::engine::run_state::{Phase, RunState, Sample};
@@ -63,16 +64,27 @@ impl<C: TrafficCommand> RunCommand for C {
         let mut live = LiveFigures::new(warm.clone(), names.clone());
         let show = |at| options.print(&live.lines(at, threads.state.sample()));
         let mut service = ServiceStatus::ready(&plan, &warm);
-        let end = watch.run(&threads.state, || false, show, |at| service.look(at, &threads.state));
+        let mut links = LinkWatch::new(links_of(&interfaces), &threads.redirects, plan.tx_mode.is_some())?;
+        let look = |at| {
+            service.look(at, &threads.state);
+            links.look(at, &threads.state);
+        };
+        let end = watch.run(&threads.state, || false, show, look);
+        let links = links.changes(&threads.state);
         service.stopping();
         let seconds = start.elapsed().as_secs_f64();
         let (now, tally) = threads.finish(plan.expected_frames)?;
         let capture = capture.map(Capture::finish).transpose()?;
         let command = plan.name;
         let interfaces = opened;
-        let result = TrafficResult { command, interfaces, names, seconds, end, warm, now, tally, capture };
+        let result =
+            TrafficResult { command, interfaces, names, seconds, end, links, warm, now, tally, capture };
         Ok(result.verdict(&pools).print(options.json))
     }
+}
+
+fn links_of(interfaces: &[Interface]) -> Vec<&LinkInfo> {
+    interfaces.iter().map(|interface| &interface.link).collect()
 }
 
 /// Which queue each port of all threads is, in the order of their samples.

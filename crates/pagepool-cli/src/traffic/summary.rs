@@ -11,6 +11,7 @@ use super::queue_name::QueueName;
 use super::setup::OpenedInterface;
 use crate::engine::buffer_locations::BufferLocations;
 use crate::engine::figures;
+use crate::engine::link_watch::SeenChanges;
 use crate::engine::port_sample::{PortSample, object, pool_fields};
 use crate::engine::run_state::{RunEnd, Sample};
 use crate::report::exit_status;
@@ -25,6 +26,8 @@ pub struct TrafficResult {
     pub names: Vec<QueueName>,
     pub seconds: f64,
     pub end: RunEnd,
+    /// What became of the interfaces meanwhile.
+    pub links: SeenChanges,
     /// When the warm-up was over.
     pub warm: Sample,
     /// At the end.
@@ -45,6 +48,7 @@ impl TrafficResult {
             verdict.end_with(exit_status::GONE);
         }
         self.run(&mut verdict);
+        self.links.judge(&mut verdict, &self.end, &self.now.ports);
         self.packets(&mut verdict);
         self.lost(&mut verdict);
         if let Some(tally) = &self.tally {
@@ -73,6 +77,7 @@ impl TrafficResult {
             RunEnd::Output => ("output", None),
             RunEnd::Broken => ("broken", None),
             RunEnd::Gone(queue) => ("gone", Some(queue)),
+            RunEnd::Detached(_) => ("detached", None),
         };
         verdict.field("ended_by", ended_by);
         verdict.some_field("gone", gone);

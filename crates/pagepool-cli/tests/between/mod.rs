@@ -162,7 +162,28 @@ impl Running {
     }
 
     /// Waits for an end that it comes to by itself. Gives its JSON.
-    pub fn end(mut self) -> Value {
+    pub fn end(self) -> Value {
+        let (output, document, said) = self.ended();
+        let status = if document["ended_by"] == "gone" { 3 } else { i32::from(document["ok"] != true) };
+        assert_eq!(output.status.code(), Some(status), "{said}{document}");
+        check(&document);
+        document
+    }
+
+    /// The same, where the run is to end not well for these reasons, and with the status of that. Gives its
+    /// JSON, and what it said on standard error since it began.
+    pub fn fails(self, reasons: &[&str]) -> (Value, String) {
+        let (output, document, said) = self.ended();
+        assert_eq!(output.status.code(), Some(1), "{said}{document}");
+        let failures = document["failures"].as_array().expect("a list");
+        assert_eq!(failures.len(), reasons.len(), "{said}{document}");
+        for (failure, reason) in failures.iter().zip(reasons) {
+            assert!(failure.as_str().is_some_and(|text| text.contains(reason)), "{reason}: {document}");
+        }
+        (document, said)
+    }
+
+    fn ended(mut self) -> (Output, Value, String) {
         let mut errors = self.errors.take();
         let output = self.wait();
         let mut more = String::new();
@@ -172,10 +193,7 @@ impl Running {
         let shown = text(&output.stdout);
         let document: Value =
             serde_json::from_str(shown).unwrap_or_else(|_| panic!("no JSON: {shown}{more}"));
-        let status = if document["ended_by"] == "gone" { 3 } else { i32::from(document["ok"] != true) };
-        assert_eq!(output.status.code(), Some(status), "{document}");
-        check(&document);
-        document
+        (output, document, more)
     }
 
     fn wait(&mut self) -> Output {

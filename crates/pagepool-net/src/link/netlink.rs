@@ -73,6 +73,26 @@ impl Netlink {
         }
     }
 
+    /// The link of this number, which a link keeps when it gets another name; `None` if there is none.
+    ///
+    /// ```
+    /// use pagepool_net::link::Netlink;
+    /// let mut netlink = Netlink::open()?;
+    /// let loopback = netlink.link("lo")?;
+    /// assert_eq!(netlink.link_at(loopback.index)?.map(|link| link.name).as_deref(), Some("lo"));
+    /// assert_eq!(netlink.link_at(0x7fff_ffff)?, None);
+    /// # Ok::<(), pagepool_net::link::NetError>(())
+    /// ```
+    pub fn link_at(&mut self, index: u32) -> Result<Option<LinkInfo>, NetError> {
+        let request = Request::new(uapi::RTM_GETLINK, uapi::NLM_F_ACK, &link_info::header(index, 0, 0));
+        let asked = RequestText { request: "look up", about: &format!("link {index}") };
+        match self.socket.exchange(request, asked, uapi::RTM_NEWLINK, LinkInfo::parse) {
+            Ok(found) => Ok(found.into_iter().next()),
+            Err(error) if error.errno() == Some(errno::ENODEV) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Makes a pair of links, each of which receives what is sent to the other. Both are down.
     pub fn add_veth(&mut self, near: &VethEnd<'_>, far: &VethEnd<'_>) -> Result<(), NetError> {
         check_name(near.name)?;

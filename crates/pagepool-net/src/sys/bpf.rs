@@ -245,6 +245,12 @@ pub(crate) fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(id)
 }
 
+/// The interface that a link's XDP program is attached to; 0 if it was detached, or the interface is gone.
+pub(crate) fn interface_of(link: BorrowedFd<'_>) -> io::Result<u32> {
+    // its type, its number, that of the program, nothing, and the interface
+    info(link).map(|[_, _, _, _, interface]| interface)
+}
+
 /// The first words of what the kernel knows of an object: its type, its number, and more.
 fn info<const N: usize>(object: BorrowedFd<'_>) -> io::Result<[u32; N]> {
     #[repr(C)]

@@ -311,6 +311,23 @@ impl Redirect {
         Some((attached.mode, attached.why.as_deref()))
     }
 
+    /// Whether the XDP program that was attached here is attached no more, because somebody detached it
+    /// (`bpftool link detach`), or the interface was removed: packets go to the stack then. False before it
+    /// is attached, and for the map of another XDP program. Any thread; a system call.
+    ///
+    /// ```
+    /// use pagepool_net::{Attach, Redirect};
+    /// match Redirect::load("lo", Attach::Generic, false) {
+    ///     Ok(redirect) => assert!(!redirect.is_detached(), "nothing was attached yet"),
+    ///     Err(error) => println!("not here: {error}"),
+    /// }
+    /// ```
+    pub fn is_detached(&self) -> bool {
+        let attached = self.ours.as_ref().and_then(|ours| ours.attached.get());
+        attached
+            .is_some_and(|attached| sys::interface_of(attached.link.as_fd()).is_ok_and(|index| index == 0))
+    }
+
     /// The id of the XDP program that redirects, as `bpftool prog` and `ip link` show it.
     pub fn program_id(&self) -> Option<u32> {
         self.ours.as_ref().map(|ours| ours.id)
@@ -532,6 +549,24 @@ mod tests {
         Redirect::attach("near0", Attach::Native, false).map(drop).expect("nothing is attached");
         drop(in_child);
     }
+
+    #[test]
+    fn a_program_that_is_detached_by_force_is_noticed() {
+        if let Some(why) = veth::missing() {
+            return println!("SKIP forced detach: {why}");
+        }
+        let _veth = veth::Veth::new(2, 1500);
+        let all = ["near0", "near1"].map(|name| Redirect::load(name, Attach::Native, false).unwrap());
+        assert!(all.iter().all(|redirect| !redirect.is_detached()), "none is attached yet");
+        Redirect::start_all(&all).unwrap();
+        assert!(all.iter().all(|redirect| !redirect.is_detached()));
+        sys::detach(all[0].ours.as_ref().unwrap().attached.get().unwrap().link.as_fd()).unwrap();
+        assert_eq!(all.each_ref().map(|redirect| redirect.is_detached()), [true, false]);
+        let index = all[1].ours.as_ref().unwrap().index;
+        crate::link::Netlink::open().unwrap().delete(index).unwrap();
+        assert!(all[1].is_detached(), "with its interface");
+    }
+
     /// The id of the XDP program that is attached to an interface here.
     fn on(interface: &str) -> Option<u32> {
         lookup::xdp_program_on(interface)

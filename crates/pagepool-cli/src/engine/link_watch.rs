@@ -1,0 +1,143 @@
+//! What becomes of the interfaces while a command runs: their MTU, and their XDP program.
+//!
+//! What   frames are as long as the MTU says when a command opens its sockets. If it changes, the run goes
+//!        on, and it is told at once. The run failed if packets were too long since, or if it sends packets
+//!        to an interface that takes only shorter ones now: nobody counts what it drops. A program that
+//!        somebody detaches ends the run, for nothing arrives any more.
+//! Why    here, and not by the kernel's messages: it sends none when a program is detached. Two or three
+//!        calls an interface, five times a second, on the thread that only waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pagepool_net::Redirect;
+use pagepool_net::link::{LinkInfo, Netlink};
+use serde::Serialize;
+
+use super::port_sample::PortSample;
+use super::run_state::{RunEnd, RunState};
+use crate::report::error::error_chain;
+use crate::report::output;
+use crate::report::verdict::Verdict;
+
+/// The time between two looks.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// Looks at the interfaces of a run.
+pub struct LinkWatch<'a> {
+    netlink: Netlink,
+    /// As they were when the sockets were opened.
+    links: Vec<&'a LinkInfo>,
+    redirects: &'a [Arc<Redirect>],
+    /// The MTU of each interface at the last look.
+    mtus: Vec<u32>,
+    sends: bool,
+    looked: Duration,
+    /// Packets that were too long at the last look.
+    too_long: u64,
+    changes: SeenChanges,
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Default)]
+pub struct SeenChanges {
+    mtus: Vec<MtuChange>,
+    /// Packets that were too long before the first change.
+    before: u64,
+    sends: bool,
+}
+
+/// A change of an interface's MTU.
+#[derive(Clone, Debug, Serialize)]
+struct MtuChange {
+    interface: String,
+    from: u32,
+    to: u32,
+}
+
+impl<'a> LinkWatch<'a> {
+    /// Before the run: of interfaces as they were when the sockets were opened, with what redirects their
+    /// packets, in the same order. `sends`: packets are sent to them.
+    pub fn new(
+        links: Vec<&'a LinkInfo>,
+        redirects: &'a [Arc<Redirect>],
+        sends: bool,
+    ) -> Result<Self, String> {
+        let netlink = Netlink::open().map_err(|error| error_chain(&error))?;
+        let mtus = links.iter().map(|link| link.mtu).collect();
+        let (looked, changes) = (Duration::ZERO, SeenChanges::default());
+        Ok(Self { netlink, links, redirects, mtus, sends, looked, too_long: 0, changes })
+    }
+
+    /// Looks, if it is time. Tells the run's state of a program that was detached.
+    pub fn look(&mut self, at: Duration, state: &RunState) {
+        if at >= self.looked + EVERY {
+            self.looked = at;
+            self.look_now(state);
+        }
+    }
+
+    fn look_now(&mut self, state: &RunState) {
+        for which in 0..self.links.len() {
+            let link = self.links[which];
+            // An interface that is gone is noticed by the threads.
+            let Ok(Some(now)) = self.netlink.link_at(link.index) else { continue };
+            self.see_mtu(which, now.mtu);
+            if self.redirects.get(which).is_some_and(|redirect| redirect.is_detached()) {
+                state.set_detached(&link.name);
+            }
+        }
+        self.too_long = too_long(&state.sample().ports);
+    }
+
+    fn see_mtu(&mut self, which: usize, to: u32) {
+        let from = std::mem::replace(&mut self.mtus[which], to);
+        if from == to {
+            return;
+        }
+        let LinkInfo { name, mtu, .. } = self.links[which];
+        output::note(format_args!(
+            "warning: the MTU of {name} changed from {from} to {to}: the command still works with {mtu}; \
+             restart it"
+        ));
+        if self.changes.mtus.is_empty() {
+            (self.changes.before, self.changes.sends) = (self.too_long, self.sends);
+        }
+        self.changes.mtus.push(MtuChange { interface: name.clone(), from, to });
+    }
+
+    /// What was seen, with a last look.
+    pub fn changes(mut self, state: &RunState) -> SeenChanges {
+        self.look_now(state);
+        self.changes
+    }
+}
+
+impl SeenChanges {
+    /// Judges, with what the ports counted until the end.
+    pub fn judge(&self, verdict: &mut Verdict, end: &RunEnd, ports: &[PortSample]) {
+        if let RunEnd::Detached(interface) = end {
+            verdict.field("detached", interface);
+            verdict.fail_if(true, || {
+                format!("somebody detached the XDP program of {interface}, whose packets went to the kernel")
+            });
+        }
+        let Some(first) = self.mtus.first() else { return };
+        verdict.field("mtu_changes", &self.mtus);
+        let since = too_long(ports).saturating_sub(self.before);
+        let MtuChange { interface, from, to } = first;
+        let changed = format!("the MTU of {interface} changed from {from} to {to}");
+        verdict.line(&format!("{changed} while the command ran\n"));
+        verdict.fail_if(since > 0, || format!("{since} packets were too long after {changed}"));
+        let shorter = self.sends && self.mtus.iter().any(|change| change.to < change.from);
+        verdict.fail_if(shorter, || {
+            format!("{changed}, and longer packets that were sent since are lost uncounted")
+        });
+    }
+}
+
+/// Packets that were longer than what they were for.
+fn too_long(ports: &[PortSample]) -> u64 {
+    let of = |at: &PortSample| at.nic.rx_too_long + at.nic.rx_too_many_buffers + at.nic.tx_too_long;
+    ports.iter().map(of).sum()
+}

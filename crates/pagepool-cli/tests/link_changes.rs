@@ -1,0 +1,144 @@
+//! What somebody else does to an interface while a command works on it: the MTU, the XDP program, and moving
+//! the interface away.
+
+mod between;
+
+use std::process::{Child, Command, Stdio};
+
+use between::{Place, Running, far_ends, frames, hosts, number, ok, send};
+use pagepool_lab::{TwoHosts, TwoHostsParams};
+use pagepool_net::link::Netlink;
+
+fn one_queue(test: &str) -> Option<TwoHosts> {
+    hosts(test, &TwoHostsParams::default())
+}
+
+/// Sends frames of a size to `near0` until the command has moved some of them on, or lost them.
+fn feed(hosts: &TwoHosts, size: usize) {
+    let ([far, _], frames, mut frame) = (far_ends(hosts), frames(hosts, 0, size), vec![0; size]);
+    for number in 0..64 {
+        frames.write(number, &mut frame);
+        send(&far, &frame);
+    }
+    std::thread::sleep(std::time::Duration::from_millis(500));
+}
+
+fn signal(running: &Running) {
+    let done = Command::new("kill").args(["-INT", &running.id().to_string()]).status();
+    assert!(done.expect("every Linux has kill").success());
+}
+
+/// Ends a process of a test, whatever became of the test.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_interface_that_moves_away_ends_a_run_with_the_verdict() {
+    let name = "an_interface_that_moves_away_ends_a_run_with_the_verdict";
+    for command in
+        [&["drop", "near0"][..], &["forward", "near1", "near0"], &["gen", "near0", "--rate", "100"]]
+    {
+        let Some(hosts) = one_queue(name) else { return };
+        let Some(running) = Place::Between(&hosts).start(name, command) else { return };
+        let sleeper = hosts.b.namespace.run(|| Command::new("sleep").arg("60").stdin(Stdio::null()).spawn());
+        let there = Ends(sleeper.expect("every Linux has sleep"));
+        let to = there.0.id().to_string();
+        let moved = hosts.run_between(move || {
+            Command::new("ip").args(["link", "set", "near0", "name", "moved0", "netns", &to]).status()
+        });
+        if !moved.is_ok_and(|status| status.success()) {
+            return println!("SKIP {name}: no `ip` that moves an interface");
+        }
+        let document = running.end();
+        assert_eq!(
+            (&document["ended_by"], &document["gone"]),
+            (&"gone".into(), &"near0:0".into()),
+            "{command:?}"
+        );
+    }
+}
+
+/// `bpftool` with these words, and what it prints.
+fn bpftool(words: &[&str]) -> Option<Vec<u8>> {
+    let output = Command::new("bpftool").args(words).output().ok()?;
+    output.status.success().then_some(output.stdout)
+}
+
+/// Detaches an XDP program by force; whether that was done.
+fn detach(program: u32) -> bool {
+    let Some(links) = bpftool(&["-j", "link", "show"]) else { return false };
+    let links: serde_json::Value = serde_json::from_slice(&links).expect("JSON");
+    let of = links.as_array().into_iter().flatten().find(|link| link["prog_id"] == program);
+    let id = of.expect("the program is attached by a link")["id"].to_string();
+    bpftool(&["link", "detach", "id", &id]).is_some()
+}
+
+#[test]
+fn a_program_that_somebody_detaches_ends_a_run_not_well() {
+    let name = "a_program_that_somebody_detaches_ends_a_run_not_well";
+    for command in [&["drop", "near0"][..], &["forward", "near1", "near0"]] {
+        let Some(hosts) = one_queue(name) else { return };
+        let Some(running) = Place::Between(&hosts).start(name, command) else { return };
+        feed(&hosts, 64);
+        let there = hosts.run_between(|| ok(ok(Netlink::open()).link("near0")).xdp);
+        if !detach(there.first().expect("it is attached").id) {
+            return println!("SKIP {name}: no bpftool that detaches a link");
+        }
+        let (document, _) = running.fails(&["somebody detached the XDP program of near0"]);
+        assert_eq!((&document["ended_by"], &document["detached"]), (&"detached".into(), &"near0".into()));
+    }
+}
+
+fn set_mtus(hosts: &TwoHosts, mtu: u32) {
+    let (near, far) = (hosts.near.each_ref().map(|link| link.index), [&hosts.a, &hosts.b]);
+    hosts.run_between(move || near.into_iter().for_each(|index| ok(ok(Netlink::open()).set_mtu(index, mtu))));
+    for host in far {
+        let index = host.link.index;
+        host.namespace.run(move || ok(ok(Netlink::open()).set_mtu(index, mtu)));
+    }
+}
+
+#[test]
+fn packets_that_are_too_long_since_the_mtu_changed_fail_a_run() {
+    let name = "packets_that_are_too_long_since_the_mtu_changed_fail_a_run";
+    let Some(hosts) = one_queue(name) else { return };
+    let Some(running) = Place::Between(&hosts).start(name, &["forward", "near0", "near1"]) else { return };
+    feed(&hosts, 64);
+    set_mtus(&hosts, 3000);
+    feed(&hosts, 64); // time to see it
+    feed(&hosts, 2500);
+    signal(&running);
+    let (document, said) =
+        running.fails(&["packets were too long after the MTU of near0 changed from 1500 to 3000"]);
+    assert!(number(&document["lost"], "tx_too_long") > 0, "{document}");
+    assert_eq!(document["mtu_changes"][0]["to"], 3000, "{document}");
+    assert!(
+        said.contains("the MTU of near0 changed from 1500 to 3000") && said.contains("restart it"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_mtu_that_is_lowered_fails_a_run_that_sends_and_no_other() {
+    let name = "an_mtu_that_is_lowered_fails_a_run_that_sends_and_no_other";
+    for command in ["drop", "echo"] {
+        let Some(hosts) = one_queue(name) else { return };
+        let Some(running) = Place::Between(&hosts).start(name, &[command, "near0"]) else { return };
+        feed(&hosts, 64);
+        set_mtus(&hosts, 1000);
+        feed(&hosts, 64);
+        if command == "drop" {
+            let document = running.interrupt();
+            assert_eq!(document["mtu_changes"][0]["to"], 1000, "{document}");
+        } else {
+            signal(&running);
+            running.fails(&["longer packets that were sent since are lost uncounted"]);
+        }
+    }
+}
