@@ -8,11 +8,12 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
+use std::num::NonZeroU64;
 use std::os::fd::FromRawFd;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 
 /// The CPUs that this thread may run on, in order.
 pub fn allowed_cpus() -> Vec<usize> {
@@ -35,6 +36,11 @@ pub fn keep_on(cpus: &[usize]) -> bool {
     let mut set = CpuSet::new();
     cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU).for_each(|&cpu| set.set(cpu));
     sched_setaffinity(None, &set).is_ok() // the kernel refuses an empty set
+}
+
+/// Has the kernel end the sleeps of this thread at most 5 µs late, not 50 µs as it may otherwise.
+pub fn sleep_exactly() {
+    let _ = set_current_timer_slack(NonZeroU64::new(5000)); // no kernel refuses it; sleeps would be longer
 }
 
 /// Keeps this thread on the first CPU it may use and gives the second one.

@@ -11,6 +11,7 @@ use pagepool_lab::Tally;
 use pagepool_net::{Device, Forwarder, PacketHandler, PortId, Stack, TxQueue, Wake};
 
 use super::frame_source::{FrameSource, SourceState};
+use super::idleness::{Idleness, Rest};
 use super::port_sample::PortSample;
 use super::run_state::{Checked, Phase, RunState};
 use crate::sys;
@@ -23,8 +24,6 @@ const ROUNDS: u32 = 32;
 const PAUSES: u32 = 8;
 /// Of how many rounds about one is measured.
 const SAMPLE: u32 = 16;
-/// Empty rounds before a thread sleeps.
-const PATIENCE: u32 = 64;
 
 /// What a polling thread does with packets.
 pub trait PortHandler: PacketHandler + Send + 'static {
@@ -121,6 +120,7 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
         if !self.cpus.is_empty() {
             sys::keep_on(&self.cpus); // a thread that the kernel does not keep there is slower, and right
         }
+        sys::sleep_exactly();
         let mut forwarder = Forwarder::with_stack(self.handler, self.stack);
         let mut ports = Vec::with_capacity(self.ports.len());
         for PollPort { pool, pages, device } in self.ports {
@@ -162,25 +162,29 @@ struct Polling<'a, H: PacketHandler, S: Stack, F> {
 
 impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
     fn poll_until_draining(&mut self, spin: bool) {
-        let (mut idle, mut round, mut published, mut finished) = (0u32, 0u32, Instant::now(), false);
+        let (mut idleness, mut round, mut published, mut finished) =
+            (Idleness::new(), 0u32, Instant::now(), false);
         while !self.state.reached(Phase::Draining) {
             let source = match finished {
                 true => SourceState::Finished,
                 false => self.source.send_due(&mut self.forwarder),
             };
             let moved = self.forwarder.poll();
-            idle = if moved > 0 || source == SourceState::Active { 0 } else { idle.saturating_add(1) };
-            let sleeps = idle > PATIENCE && !spin;
-            if sleeps {
-                let due = if let SourceState::Later(due) = source { due } else { self.nap };
-                if self.forwarder.wait(due.min(self.nap)) == Wake::Gone {
-                    return self.look_for_gone_devices(); // nothing is left to poll
+            let is_idle = moved == 0 && source != SourceState::Active;
+            let rest = self.rest(&mut idleness, is_idle, spin);
+            match rest {
+                Rest::Look if is_idle => (0..PAUSES).for_each(|_| spin_loop()),
+                Rest::Look => {}
+                Rest::Gather(nap) => std::thread::sleep(nap),
+                Rest::Sleep => {
+                    let due = if let SourceState::Later(due) = source { due } else { self.nap };
+                    if self.forwarder.wait(due.min(self.nap)) == Wake::Gone {
+                        return self.look_for_gone_devices(); // nothing is left to poll
+                    }
                 }
-            } else if idle > 0 {
-                (0..PAUSES).for_each(|_| spin_loop());
             }
             round = round.wrapping_add(1);
-            if !sleeps && !round.is_multiple_of(ROUNDS) {
+            if rest == Rest::Look && !round.is_multiple_of(ROUNDS) {
                 continue; // a look at the clock costs as much as a packet
             }
             if source == SourceState::Finished && !finished && self.is_dry() {
@@ -193,6 +197,19 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
                 self.publish();
             }
         }
+    }
+
+    /// What to do after a round, idle or not.
+    #[inline]
+    fn rest(&self, idleness: &mut Idleness, is_idle: bool, spin: bool) -> Rest {
+        let received =
+            || self.ports.iter().filter_map(|&port| self.forwarder.stats(port)).map(|of| of.rx).sum();
+        match (is_idle, spin) {
+            (true, false) => return idleness.rest(Instant::now, received),
+            (true, true) => {}
+            (false, _) => idleness.found(Instant::now, received),
+        }
+        Rest::Look
     }
 
     fn drain(&mut self, drain: Drain) {

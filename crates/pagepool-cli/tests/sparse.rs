@@ -1,0 +1,111 @@
+//! What packets that come one by one cost: CPU time of the process that waits for them, and how late the
+//! first one after a silence comes back. `cargo test --release -p pagepool-cli --test sparse -- --nocapture`
+//! prints the figures.
+
+mod between;
+
+use std::time::{Duration, Instant};
+
+use between::{Place, far_ends, frames, hosts, number, send};
+use pagepool_lab::{FrameSocket, TwoHosts, TwoHostsParams};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// How long packets are sent at each rate.
+const LONG: Duration = Duration::from_millis(300);
+/// Most of a CPU that 50,000 packets a second may take. An idle machine takes a third of that; who looks for
+/// each packet takes nine tenths.
+const MOST: f64 = 0.7;
+
+/// A CPU for the command; this thread keeps to another.
+fn cpu_for_the_command(test: &str) -> Option<String> {
+    let allowed = sched_getaffinity(None).expect("its own");
+    let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
+    let (Some(of_command), Some(ours)) = (cpus.next(), cpus.next()) else {
+        println!("SKIP {test}: it needs two CPUs");
+        return None;
+    };
+    let mut set = CpuSet::new();
+    set.set(ours);
+    sched_setaffinity(None, &set).expect("it is allowed");
+    Some(of_command.to_string())
+}
+
+/// Nanoseconds that the threads of a process have run.
+fn cpu_ns(process: u32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
+    let ran = |path: std::path::PathBuf| std::fs::read_to_string(path.join("schedstat")).unwrap_or_default();
+    let first = |text: String| text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
+    threads.filter_map(|thread| first(ran(thread.expect("a thread").path()))).sum()
+}
+
+fn wait_until(due: impl Fn() -> bool) {
+    while !due() {
+        std::hint::spin_loop();
+    }
+}
+
+/// Sends one frame each `gap`, later ones later if one was late.
+fn send_paced(hosts: &TwoHosts, far: &FrameSocket, gap: Duration) {
+    let (frames, mut frame) = (frames(hosts, 0, 64), vec![0; 64]);
+    let (start, mut due, mut number) = (Instant::now(), Duration::ZERO, 0);
+    while due < LONG {
+        wait_until(|| start.elapsed() >= due);
+        frames.write(number, &mut frame);
+        send(far, &frame);
+        number += 1;
+        due = start.elapsed().max(due + gap).min(due + 2 * gap);
+    }
+}
+
+#[test]
+fn packets_one_by_one_leave_most_of_the_cpu_to_others() {
+    let name = "packets_one_by_one_leave_most_of_the_cpu_to_others";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let Some(cpu) = cpu_for_the_command(name) else { return };
+    let [far, _] = far_ends(&hosts);
+    for gap in [1000, 100, 20, 5].map(Duration::from_micros) {
+        let Some(running) = Place::Between(&hosts).start(name, &["drop", "near0", "--cpus", &cpu]) else {
+            return;
+        };
+        let (before, start) = (cpu_ns(running.id()), Instant::now());
+        send_paced(&hosts, &far, gap);
+        let (ran, took) = (cpu_ns(running.id()) - before, start.elapsed());
+        let rate = number(&running.interrupt(), "received") as f64 / took.as_secs_f64();
+        let share = ran as f64 / took.as_nanos() as f64;
+        println!("{gap:>6?} apart: {rate:>8.0} packets/s, {:>5.1} % of a CPU", 100.0 * share);
+        // A machine that has no time to send them has none to look for them either.
+        let is_as_asked = (45_000.0..55_000.0).contains(&rate);
+        assert!(!is_as_asked || share < MOST, "{share} of a CPU for packets that are {gap:?} apart");
+    }
+}
+
+#[test]
+fn the_first_packet_after_a_silence_comes_back() {
+    let name = "the_first_packet_after_a_silence_comes_back";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let Some(cpu) = cpu_for_the_command(name) else { return };
+    let [far, _] = far_ends(&hosts);
+    let Some(running) = Place::Between(&hosts).start(name, &["echo", "near0", "--cpus", &cpu]) else {
+        return;
+    };
+    let (frames, mut frame, mut back) = (frames(&hosts, 0, 64), vec![0; 64], vec![0; 128]);
+    for silence in [20, 50, 100, 1000].map(Duration::from_micros) {
+        let mut took: Vec<_> = (0..500)
+            .map(|number| {
+                let start = Instant::now();
+                wait_until(|| start.elapsed() >= silence);
+                frames.write(number, &mut frame);
+                let start = Instant::now();
+                send(&far, &frame);
+                let mut arrived = || matches!(far.receive(&mut back), Ok(Some(_)));
+                while !arrived() {
+                    assert!(start.elapsed() < between::LIMIT, "number {number} after {silence:?}");
+                }
+                start.elapsed()
+            })
+            .collect();
+        took.sort_unstable();
+        println!("after {silence:>5?}: median {:?}, 90 % {:?}", took[250], took[450]);
+    }
+    running.interrupt();
+}
