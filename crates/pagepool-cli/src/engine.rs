@@ -3,7 +3,6 @@
 pub mod buffer_locations;
 pub mod figures;
 pub mod frame_source;
-mod idleness;
 pub mod interrupt;
 pub mod link_watch;
 pub mod memory_node;

@@ -1,5 +1,7 @@
 //! The polling thread: owns the pools of its ports, and polls their devices until the run drains.
 
+mod idleness;
+
 use std::hint::spin_loop;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -10,8 +12,8 @@ use pagepool::{Bound, Pool};
 use pagepool_lab::Tally;
 use pagepool_net::{Device, Forwarder, PacketHandler, PortId, Stack, TxQueue, Wake};
 
+use self::idleness::{Idleness, Rest};
 use super::frame_source::{FrameSource, SourceState};
-use super::idleness::{Idleness, Rest};
 use super::port_sample::PortSample;
 use super::run_state::{Checked, Phase, RunState};
 use crate::sys;
