@@ -3,6 +3,8 @@
 
 mod between;
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -248,6 +250,53 @@ fn maps_that_cannot_be_used_are_refused_with_what_helps() {
     let idle = Place::Between(&hosts).output(binary(&["drop", "near0", "--map", &map, "--seconds", "1"]));
     let said = between::text(&idle.stderr);
     assert!(said.contains("no XDP program is attached to near0") && said.contains(&map), "{said}");
+}
+
+/// Has Debian's xdp-loader attach libxdp's program for AF_XDP to `near0`, and names its map. Both stay until
+/// the value is dropped: where the kernel can run several programs, libxdp keeps them in a BPF file system.
+const XDP_LOADER: &str = "
+    mount -t bpf bpf /sys/fs/bpf || exit
+    object=$(ls /usr/lib/*/bpf/xsk_def_xdp_prog.o /usr/lib/bpf/xsk_def_xdp_prog.o 2>/dev/null | head -n 1)
+    [ -n \"$object\" ] || { echo no xsk_def_xdp_prog.o >&2; exit; }
+    xdp-loader load near0 $object || exit
+    map=$(bpftool map show | awk -F: '/xskmap/ && /name xsks_map/ { map = $1 } END { print map }')
+    bpftool map pin id $map $1 || exit
+    echo ready
+    read -r end";
+
+#[test]
+fn a_command_works_beside_the_programs_of_xdp_loader() {
+    let name = "a_command_works_beside_the_programs_of_xdp_loader";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let map = folder.path("xsks");
+    let mut loader = Command::new("unshare");
+    loader.args(["-m", "sh", "-c", XDP_LOADER, "sh", &map]);
+    loader.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut loader) = hosts.run_between(move || loader.spawn()) else {
+        return println!("SKIP {name}: no `unshare`");
+    };
+    let mut said = String::new();
+    BufReader::new(loader.stdout.take().expect("piped")).read_line(&mut said).expect("text");
+    if said.trim() != "ready" {
+        let output = loader.wait_with_output().expect("it is a child");
+        return println!("SKIP {name}: {}", between::text(&output.stderr).trim());
+    }
+    let refused = Place::Between(&hosts).error(&["drop", "near0"]);
+    let there = attached(&hosts).expect("xdp-loader attached it");
+    assert!(refused.contains(&format!("id {there} is attached to near0 (x")), "with its name: {refused}");
+    let arguments = ["drop", "near0", "--verify=1000", "--map", &map];
+    let Some(running) = Place::Between(&hosts).start(name, &arguments) else { return };
+    let ([far, _], frames, mut frame) = (far_ends(&hosts), frames(&hosts, 0, 64), [0; 64]);
+    for number in 0..100 {
+        frames.write(number, &mut frame);
+        send(&far, &frame);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let document = running.interrupt();
+    assert!(number(&document["numbered"], "good") > 0, "{document}");
+    assert_eq!(attached(&hosts), Some(there), "theirs stays");
+    drop(loader.stdin.take());
+    loader.wait().expect("it is a child");
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use super::socket::descriptor;
 
@@ -20,6 +20,7 @@ const OBJ_PIN: libc::c_int = 6;
 const OBJ_GET: libc::c_int = 7;
 const PROG_RUN: libc::c_int = 10;
 const PROG_QUERY: libc::c_int = 16;
+const PROG_GET_FD_BY_ID: libc::c_int = 13;
 const OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const LINK_CREATE: libc::c_int = 28;
 const LINK_UPDATE: libc::c_int = 29;
@@ -249,6 +250,15 @@ pub(crate) fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
 pub(crate) fn interface_of(link: BorrowedFd<'_>) -> io::Result<u32> {
     // its type, its number, that of the program, nothing, and the interface
     info(link).map(|[_, _, _, _, interface]| interface)
+}
+
+/// The name of the BPF program with this id, if it has one; `None` also for who may not ask.
+pub(crate) fn program_name(id: u32) -> Option<String> {
+    let program = make(PROG_GET_FD_BY_ID, &[id, 0, 0]).ok()?;
+    let words: [u32; 20] = info(program.as_fd()).ok()?;
+    let name: Vec<u8> =
+        words[16..].iter().flat_map(|word| word.to_ne_bytes()).take_while(|&byte| byte != 0).collect();
+    String::from_utf8(name).ok().filter(|name| !name.is_empty())
 }
 
 /// The first words of what the kernel knows of an object: its type, its number, and more.

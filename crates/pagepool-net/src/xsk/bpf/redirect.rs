@@ -29,6 +29,9 @@ use crate::xsk::grace_period::GracePeriod;
 /// Fewest entries of a map.
 const QUEUES: u32 = 64;
 
+/// The program of libxdp that runs others, one after another.
+const DISPATCHER: &str = "xdp_dispatcher";
+
 /// Where an XDP program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attach {
@@ -491,12 +494,26 @@ fn not_attached(interface: &str, source: io::Error, native: bool) -> Error {
 
 /// An XDP program is attached, with this id if it is known.
 fn busy(interface: &str, id: Option<u32>) -> Error {
+    let name = id.and_then(sys::program_name);
     let which = id.map_or("an XDP program".into(), |id| format!("the XDP program with id {id}"));
-    let what = format!(
-        "{which} is attached to {interface} (see `ip link show {interface}`, `bpftool prog`): detach it, or \
-         pass the XSKMAP that it redirects to"
-    );
-    Error::Busy { what }
+    let named = name.as_deref().map_or(String::new(), |name| format!(" ({name})"));
+    let remedy = beside(interface, name.as_deref());
+    Error::Busy { what: format!("{which} is attached to {interface}{named}: {remedy}") }
+}
+
+/// How to work beside an XDP program of this name.
+fn beside(interface: &str, name: Option<&str>) -> String {
+    match name {
+        Some(DISPATCHER) => format!(
+            "it runs the programs of libxdp (`xdp-loader status {interface}`). Load one there that redirects \
+             to an XSKMAP (`xdp-loader load {interface} xsk_def_xdp_prog.o`), pin its map and pass that; or \
+             remove them (`xdp-loader unload {interface} --all`)"
+        ),
+        _ => format!(
+            "detach it, or pass the XSKMAP that it redirects to; see `ip link show {interface}` and `bpftool \
+             prog`"
+        ),
+    }
 }
 
 /// Why a program that asks a driver could not be loaded for it.
@@ -565,6 +582,13 @@ mod tests {
         let index = all[1].ours.as_ref().unwrap().index;
         crate::link::Netlink::open().unwrap().delete(index).unwrap();
         assert!(all[1].is_detached(), "with its interface");
+    }
+
+    #[test]
+    fn beside_the_programs_of_libxdp_a_map_is_the_way() {
+        let remedy = beside("near0", Some("xdp_dispatcher"));
+        assert!(remedy.contains("xdp-loader status near0") && remedy.contains("pin its map"), "{remedy}");
+        assert!(!beside("near0", Some("other")).contains("libxdp"));
     }
 
     /// The id of the XDP program that is attached to an interface here.
