@@ -12,6 +12,7 @@ pub mod command;
 pub mod interface;
 mod live_figures;
 mod losses;
+mod offloads;
 pub mod options;
 mod queue_name;
 mod queue_table;

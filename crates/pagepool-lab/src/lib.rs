@@ -7,6 +7,7 @@
 //! * [`TwoHosts`]: two of those, each with a link whose other end is free for a forwarder.
 //! * [`TcpTransfer`]: a transfer between the TCP of two namespaces, every byte checked.
 //! * [`FrameSocket`] and [`FrameGenerator`]: raw frames, one by one, or as many as the kernel can make.
+//! * [`Tap`]: a link whose other end is a file of this process.
 //! * [`NumberedFrames`] and [`Tally`]: frames that carry a number and a checksum, and what arrived of them.
 //! * [`TempFolder`]: a folder for files that nobody wants afterwards.
 //! * [`guest`]: Linux guests under QEMU, for other kernels, cards and memory nodes than this machine has.
@@ -35,6 +36,7 @@ mod numbered;
 mod skip;
 mod steering;
 mod sys;
+mod tap;
 mod tcp;
 mod temp_folder;
 mod two_hosts;
@@ -45,6 +47,7 @@ pub use namespace::Namespace;
 pub use numbered::{Arrival, NumberedFrames, Tally};
 pub use pagepool_net::link;
 pub use skip::or_skip;
+pub use tap::Tap;
 pub use tcp::{TcpParams, TcpReport, TcpTransfer};
 pub use temp_folder::TempFolder;
 pub use two_hosts::{Host, NearNamespace, TwoHosts, TwoHostsParams};

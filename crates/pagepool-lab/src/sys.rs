@@ -5,3 +5,4 @@ pub(crate) mod namespace;
 pub(crate) mod packet;
 pub(crate) mod poll;
 pub(crate) mod sysfs;
+pub(crate) mod tap;

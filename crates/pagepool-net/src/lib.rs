@@ -48,6 +48,7 @@
 //! | send memory that a device does not know | [`Egress`]: reuse its address, map the area once, or copy |
 //! | send pages on a UDP or TCP socket | [`ZeroCopySocket`]: `MSG_ZEROCOPY` and its completions |
 //! | create and query links | [`link`]: veths, addresses, offloads, token buckets, what not to touch |
+//! | see packets as a wire has them | [`link::offload_faults`]: offloads that take VLAN tags away |
 //!
 //! # Rules
 //!

@@ -1,7 +1,8 @@
 //! Network interfaces, asked and changed: a netlink client and an ethtool client.
 //!
 //! [`Netlink`] makes, asks and changes links, addresses and routes in the namespace it was opened in;
-//! [`Ethtool`] asks their drivers. [`cautions`] says which interfaces one should not touch.
+//! [`Ethtool`] asks their drivers. [`cautions`] says which interfaces one should not touch, and
+//! [`offload_faults`] which offloads falsify the packets that XDP sees.
 
 mod caution;
 pub(crate) mod egress;
@@ -13,6 +14,7 @@ mod live_frames;
 pub(crate) mod lookup;
 mod message;
 mod netlink;
+mod offload;
 mod promiscuous;
 #[cfg(any(test, feature = "testing"))]
 mod read_all;
@@ -22,11 +24,14 @@ mod sys;
 pub use caution::{Caution, SshSession, cautions, session_links};
 pub use egress::qdisc::TokenBucket;
 pub use error::NetError;
-pub use ethtool::{Channels, Ethtool, Offload};
+pub use ethtool::{Channels, Ethtool};
 pub use link_info::{AttachedXdp, LinkInfo, Mac, OperState, XdpMode};
 #[doc(hidden)]
 pub use live_frames::LiveFrames;
 pub use netlink::{Netlink, VethEnd};
+pub use offload::fault::{OffloadFault, OffloadOwner, offload_faults};
+pub use offload::hold::HeldOffloads;
+pub use offload::kind::Offload;
 pub use promiscuous::Promiscuous;
 
 #[cfg(any(test, feature = "testing"))]

@@ -53,6 +53,7 @@ pub use params::MemNicParams;
 pub use port::{NicPort, PortStats, PortStep};
 
 use crate::device::mapping_cache::MappingCache;
+use crate::device::seam::HEADERS;
 use crate::device::tx_slots::TxLimits;
 use crate::device::{Armed, Calls, Device, DeviceInfo, DeviceStats, QueueState, TxQueue};
 use device_memory::DeviceMemory;
@@ -130,6 +131,7 @@ pub fn mem_nic(params: MemNicParams, memory: Arc<dyn DeviceMemory>) -> Result<(M
             rx_ring: params.rx_ring,
             tx_ring: params.tx_ring,
             max_packet: params.max_packet,
+            mtu: params.max_packet.saturating_sub(HEADERS),
             max_buffers: params.max_buffers,
             maps: true,
         },

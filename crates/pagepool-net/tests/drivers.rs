@@ -52,7 +52,7 @@ fn echoes(opened: OpenedDevice, far: &mut dyn FarEnd) {
         device.complete(&mut done, 64);
         done.flush();
     }
-    assert_eq!((device.tx_room(), device.info().mtu() >= 1500), (all, true));
+    assert_eq!((device.tx_room(), device.info().mtu >= 1500), (all, true));
     device.close();
     assert_eq!(pool.inflight().out, 0, "everything is home");
 }

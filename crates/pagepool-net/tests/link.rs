@@ -4,11 +4,15 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pagepool_lab::{Namespace, or_skip};
-use pagepool_net::link::{Caution, Mac, NetError, Netlink, Offload, SshSession, VethEnd, cautions};
+use pagepool_net::link::{
+    Caution, Ethtool, LinkInfo, Mac, NetError, Netlink, Offload, OffloadOwner, SshSession, VethEnd, XdpMode,
+    cautions, offload_faults,
+};
 
 /// The kernel removes namespaces when it has time.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -125,6 +129,71 @@ fn offloads_are_turned_off_and_queues_are_counted() {
     let none = ethtool.driver("none").unwrap_err().to_string();
     assert!(none.contains("\"none\"") && none.contains("another network namespace"), "{none}");
     assert!(ethtool.driver("a-name-that-is-too-long").is_err());
+}
+
+/// The offloads of both ends that falsify what arrives at a link of the thread's namespace.
+fn faults(link: &LinkInfo, mode: XdpMode) -> Vec<pagepool_net::link::OffloadFault> {
+    offload_faults(&mut Netlink::open().unwrap(), &Ethtool::open().unwrap(), link, mode).unwrap()
+}
+
+#[test]
+fn offloads_that_falsify_packets_are_found_held_off_and_put_back() {
+    let Some(lab) = namespace("offloads_that_falsify_packets_are_found") else { return };
+    lab.run(|| {
+        let (mut netlink, ethtool) = (Netlink::open().unwrap(), Ethtool::open().unwrap());
+        netlink.add_veth(&end("one"), &end("two")).unwrap();
+        let one = netlink.link("one").unwrap();
+        ethtool.set_offload("two", Offload::Tso, false).unwrap();
+        let before = ethtool.offloads("two").unwrap();
+        let found = faults(&one, XdpMode::Native);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].offloads, Offload::OF_SENDER[1..], "those that are on");
+        assert!(matches!(&found[0].owner, OffloadOwner::Peer(peer) if peer.name == "two"), "{found:?}");
+        let command = "ethtool -K two gso off tx off txvlan off tx-vlan-stag-hw-insert off";
+        assert_eq!(found[0].command().unwrap(), command);
+        assert!(found[0].to_string().ends_with(command), "{}", found[0]);
+
+        let held = found[0].hold_off().unwrap();
+        assert_eq!(faults(&one, XdpMode::Native), []);
+        let undo = held.undo();
+        assert!(undo.starts_with("ethtool -K two ") && undo.contains(" tx-vlan-hw-insert on"), "{undo}");
+        assert!(!undo.contains("tx-tcp-segmentation"), "it was off: {undo}");
+        held.restore().unwrap();
+        assert_eq!(ethtool.offloads("two").unwrap(), before);
+        drop(found[0].hold_off().unwrap());
+        assert_eq!(ethtool.offloads("two").unwrap(), before, "dropping does the same");
+
+        let held = found[0].hold_off().unwrap();
+        let renamed = Command::new("ip").args(["link", "set", "two", "name", "three"]).status();
+        held.restore().unwrap();
+        let name = if renamed.is_ok_and(|status| status.success()) { "three" } else { "two" };
+        assert_eq!(ethtool.offloads(name).unwrap(), before, "under whatever name");
+
+        ethtool.set_offload("one", Offload::Gro, true).unwrap();
+        let generic = faults(&one, XdpMode::Generic);
+        assert_eq!((generic.len(), &generic[1].offloads[..]), (2, &[Offload::Gro][..]), "{generic:?}");
+        let held = generic[0].hold_off().unwrap();
+        netlink.delete(one.index).unwrap();
+        held.restore().unwrap(); // there is nothing to put back
+    });
+}
+
+#[test]
+fn the_offloads_of_a_hidden_peer_are_presumed_and_left_alone() {
+    let Some(here) = namespace("the_offloads_of_a_hidden_peer_are_presumed") else { return };
+    let there = Namespace::new("there").unwrap();
+    let mut netlink = here.netlink().unwrap();
+    netlink.add_veth(&end("near"), &VethEnd { namespace: Some(there.as_fd()), ..end("far") }).unwrap();
+    let near = netlink.link("near").unwrap();
+    let found = here.run(move || faults(&near, XdpMode::Native));
+    assert!(matches!(found[..], [ref fault] if fault.owner == OffloadOwner::HiddenPeer), "{found:?}");
+    assert_eq!(found[0].offloads, Offload::OF_SENDER);
+    let said = found[0].hold_off().unwrap_err().to_string();
+    assert!(said.contains("\"near\"") && said.contains("another network namespace"), "{said}");
+    assert_eq!(
+        here.ethtool().unwrap().offloads("near").unwrap().len(),
+        there.ethtool().unwrap().offloads("far").unwrap().len()
+    );
 }
 
 #[test]

@@ -7,8 +7,8 @@ use pagepool_net::{AfXdpParams, Attach, BUDGET, OpenParams, UmemParams, XskMode}
 /// behind it where a packet may go on in another buffer (`struct skb_shared_info`).
 pub const HEADROOM: usize = 256;
 const TAILROOM: usize = 320;
-/// An Ethernet header with a VLAN tag.
-pub const HEADERS: usize = 18;
+/// An Ethernet header with two VLAN tags.
+pub const HEADERS: usize = 22;
 /// Packets in one buffer each that are taken from a socket at once. Four times Linux's 64: what every burst
 /// costs anew, code and tables that the last system call drove out of the CPU's caches, is shared by more
 /// (docs/notes/0010).
@@ -252,7 +252,7 @@ mod tests {
             assert_eq!(sizes.burst, if several { BUDGET } else { BURST }, "{mtu}");
         }
         let error = SocketSizes::new(halves(65_535)).unwrap_err();
-        assert!(error.contains("MTU 32238") && error.contains("--chunk-size 4096"), "{error}");
+        assert!(error.contains("MTU 32234") && error.contains("--chunk-size 4096"), "{error}");
     }
 
     #[test]

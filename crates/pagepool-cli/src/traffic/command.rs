@@ -55,6 +55,8 @@ pub struct TrafficPlan<'a> {
     pub expected_frames: Option<u64>,
     /// Whether the interfaces take packets for every MAC address.
     pub promiscuous: bool,
+    /// Whether offloads that falsify what is received are off while the command runs.
+    pub fix_offloads: bool,
 }
 
 impl<'a> TrafficPlan<'a> {
@@ -71,13 +73,15 @@ impl<'a> TrafficPlan<'a> {
             tx_mode: None,
             expected_frames: None,
             promiscuous: false,
+            fix_offloads: false,
         }
     }
 
     /// Of one that receives as its options say.
     pub fn receiving(self, receive: &'a ReceiveOptions) -> Self {
         let (attach, maps) = (Some(receive.attach()), receive.maps());
-        Self { attach, maps, pin: receive.pin(), predecessor: receive.predecessor(), ..self }
+        let (pin, predecessor) = (receive.pin(), receive.predecessor());
+        Self { attach, maps, pin, predecessor, fix_offloads: receive.fix_offloads, ..self }
     }
 
     /// Of one that sends as its options say.

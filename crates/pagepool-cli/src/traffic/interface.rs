@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use pagepool_net::Driver;
-use pagepool_net::link::{Ethtool, LinkInfo, NetError, Netlink, Offload, SshSession, cautions};
+use pagepool_net::link::{
+    Ethtool, LinkInfo, NetError, Netlink, OffloadFault, SshSession, XdpMode, cautions, offload_faults,
+};
 
 use super::options::Numbers;
 use crate::engine::socket_sizes::{HEADERS, HEADROOM};
@@ -121,69 +123,20 @@ impl Kernel {
         self.netlink.link(name).map_or(true, |link| link.has_carrier)
     }
 
-    /// Warnings of offloads that damage packets between this interface and another, each with its remedy.
-    /// `generic`: the XDP program runs behind the driver.
-    pub fn offload_warnings(&mut self, interface: &Interface, generic: bool) -> Result<Vec<String>, String> {
-        let mut warnings = || {
-            let mut said: Vec<String> = self.unfinished(&interface.link)?.into_iter().collect();
-            said.extend(self.merged(&interface.link, generic)?);
-            Ok::<_, NetError>(said)
-        };
-        warnings().map_err(|error| error_chain(&error))
-    }
-
-    /// Work that a veth's other end leaves to a device: nobody does it, for a veth is no device.
-    fn unfinished(&mut self, link: &LinkInfo) -> Result<Option<String>, NetError> {
-        if link.kind.as_deref() != Some("veth") {
-            return Ok(None); // what comes over a wire is finished
-        }
-        let peer = match link.lower {
-            Some(index) => self.netlink.links()?.into_iter().find(|other| other.index == index),
-            None => None,
-        };
-        let (seen, whose) = match &peer {
-            Some(peer) => (&peer.name, format!("{}, the other end of {},", peer.name, link.name)),
-            None => (
-                &link.name,
-                format!("the other end of {}, in another network namespace, presumably", link.name),
-            ),
-        };
-        let on = self.on(seen, &Offload::OF_SENDER)?;
-        let there = if peer.is_some() { "" } else { " (here, and there under that end's name)" };
-        Ok((!on.is_empty()).then(|| {
-            format!(
-                "{whose} leaves {} to hardware, but a veth has none: forwarded packets lack checksums or are \
-                 too long, and receivers drop them. Turn the offloads off{there}: {}",
-                names(&on),
-                command(seen, &on)
-            )
-        }))
-    }
-
-    /// Packets that are merged before the XDP program sees them.
-    fn merged(&mut self, link: &LinkInfo, generic: bool) -> Result<Option<String>, NetError> {
-        let before_us: &[Offload] = if generic { &[Offload::Gro, Offload::Lro] } else { &[Offload::Lro] };
-        let on = self.on(&link.name, before_us)?;
-        Ok((!on.is_empty()).then(|| {
-            format!(
-                "{} has {} on: arriving packets are merged into packets longer than the next interface can \
-                 send, and these are dropped. Turn it off: {}",
-                link.name,
-                names(&on),
-                command(&link.name, &on)
-            )
-        }))
+    /// Offloads that falsify what arrives at this interface, for a program in this mode.
+    pub fn offload_faults(
+        &mut self,
+        interface: &Interface,
+        mode: XdpMode,
+    ) -> Result<Vec<OffloadFault>, String> {
+        let faults = offload_faults(&mut self.netlink, &self.ethtool, &interface.link, mode);
+        faults.map_err(|error| error_chain(&error))
     }
 
     /// A warning if the card's buffers of zero copy hold less than a packet, although a chunk holds it.
     pub fn short_buffers(&mut self, link: &LinkInfo, chunk: u32) -> Result<Option<String>, String> {
         let driver = self.ethtool.driver(&link.name).map_err(|error| error_chain(&error))?;
         Ok(driver.and_then(|driver| cut_short(&driver, link, chunk)))
-    }
-
-    fn on(&self, link: &str, of: &[Offload]) -> Result<Vec<Offload>, NetError> {
-        let all = self.ethtool.offloads(link)?;
-        Ok(of.iter().copied().filter(|offload| all.contains(offload)).collect())
     }
 }
 
@@ -214,15 +167,6 @@ fn cut_short(driver: &str, link: &LinkInfo, chunk: u32) -> Option<String> {
             room.saturating_sub(HEADERS)
         )
     })
-}
-
-fn names(offloads: &[Offload]) -> String {
-    offloads.iter().map(|offload| offload.name()).collect::<Vec<_>>().join(", ")
-}
-
-fn command(link: &str, offloads: &[Offload]) -> String {
-    let off: Vec<String> = offloads.iter().map(|offload| format!("{} off", offload.keyword())).collect();
-    format!("ethtool -K {link} {}", off.join(" "))
 }
 
 /// The given queues or all, or an error for one that the interface does not have.
@@ -290,10 +234,5 @@ mod tests {
         );
         let unknown = split("tun:tun0").unwrap_err();
         assert!(pagepool_net::DRIVERS.iter().all(|driver| unknown.contains(&format!("{driver:?}"))));
-    }
-
-    #[test]
-    fn the_command_is_one_that_can_be_copied() {
-        assert_eq!(command("v0", &Offload::OF_SENDER), "ethtool -K v0 tso off gso off tx off");
     }
 }

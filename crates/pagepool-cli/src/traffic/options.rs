@@ -133,6 +133,16 @@ pub struct ReceiveOptions {
     /// packets go to the kernel, for some milliseconds a queue.
     #[arg(long, value_name = "PID", requires = "pin", value_parser = clap::value_parser!(u32).range(2..))]
     take_over: Option<u32>,
+    /// Turn offloads off that falsify what this command receives, and on again at its end
+    ///
+    /// Of a veth, that is what its other end leaves to hardware: VLAN tags, checksums, segments longer than
+    /// the MTU. Of a network card, it is what takes VLAN tags out of packets or merges them. Without this
+    /// option the command warns of them with the `ethtool -K` line. The other end of a veth has to be in the
+    /// same network namespace. What was changed, and the `ethtool -K` line that undoes it, is printed. The
+    /// offloads are put back whenever the command ends by itself, after an error, or after a first Ctrl-C,
+    /// SIGTERM or SIGHUP. SIGKILL, an abort and a second Ctrl-C leave them off: run the printed line.
+    #[arg(long)]
+    pub fix_offloads: bool,
 }
 
 /// Options of commands that send.

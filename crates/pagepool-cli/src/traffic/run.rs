@@ -13,6 +13,7 @@ use super::capture::{Capture, CaptureFile, Tapped};
 use super::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use super::interface::{Interface, Kernel};
 use super::live_figures::LiveFigures;
+use super::offloads::OffloadsOff;
 use super::options::{Mode, TrafficOptions};
 use super::queue_name::QueueName;
 use super::service_status::ServiceStatus;
@@ -43,6 +44,7 @@ impl<C: TrafficCommand> RunCommand for C {
         let cpus = cpus(options)?;
         let interrupted = listen()?;
         let mut file = options.pcap.as_deref().map(CaptureFile::open).transpose()?;
+        let mut offloads = OffloadsOff::new(plan.fix_offloads, &mut kernel, &interfaces)?;
         let setup = open(self, &plan, &interfaces, &cpus)?;
         let _held = promiscuous(&plan, &interfaces)?;
         kernel.wait_for_links(&interfaces);
@@ -51,6 +53,9 @@ impl<C: TrafficCommand> RunCommand for C {
         let threads = start(self, &interfaces, setup, &cpus, file.as_mut())?;
         threads.attach(&mut opened)?;
         kernel.wait_for_links(&interfaces);
+        if plan.attach.is_some() {
+            offloads.warn(&mut kernel, &interfaces, &opened)?;
+        }
         warn(&plan, &mut kernel, &interfaces, &opened)?;
         let capture = file.map(CaptureFile::start).transpose()?;
         threads.redirect()?;
@@ -74,6 +79,7 @@ impl<C: TrafficCommand> RunCommand for C {
         service.stopping();
         let seconds = start.elapsed().as_secs_f64();
         let (now, tally) = threads.finish(plan.expected_frames)?;
+        offloads.put_back();
         let capture = capture.map(Capture::finish).transpose()?;
         let command = plan.name;
         let interfaces = opened;
@@ -193,13 +199,6 @@ fn warn(
     interfaces: &[Interface],
     opened: &[OpenedInterface],
 ) -> Result<(), String> {
-    // Offloads matter where packets leave by another interface than they came by.
-    if interfaces.len() > 1 {
-        for (interface, opened) in interfaces.iter().zip(opened) {
-            let warnings = kernel.offload_warnings(interface, opened.is_generic())?;
-            warnings.iter().for_each(|warning| output::note(format_args!("warning: {warning}")));
-        }
-    }
     for (interface, opened) in interfaces.iter().zip(opened).filter(|_| plan.attach.is_some()) {
         if opened.zero_copy == Some(true) && !opened.multi_buffer {
             let warning = kernel.short_buffers(&interface.link, opened.chunk)?;

@@ -59,10 +59,10 @@ use pagepool::{Bound, DmaDomain, ETH_HEADER, XdpBuff, XdpFrameBulk};
 use super::stats::{Calls, DeviceStats};
 use super::tx_queue::TxQueue;
 
-/// Bytes of a VLAN tag, which an interface takes beyond its MTU.
-const VLAN_TAG: usize = 4;
+/// Bytes of a VLAN tag.
+pub(crate) const VLAN_TAG: usize = 4;
 
-/// Bytes that an interface takes beyond its MTU: an Ethernet header with a VLAN tag.
+/// Bytes that every interface takes beyond its MTU: an Ethernet header with a VLAN tag.
 pub(crate) const HEADERS: usize = ETH_HEADER + VLAN_TAG;
 
 /// What a device is, which never changes: its name, its address space, and its limits.
@@ -78,18 +78,13 @@ pub struct DeviceInfo {
     pub tx_ring: usize,
     /// Longest packet in bytes, from the Ethernet header on, over all its buffers.
     pub max_packet: usize,
+    /// The MTU: the most bytes after an Ethernet header. A VLAN tag fits in addition, two into most devices.
+    pub mtu: usize,
     /// Most buffers of a packet; 1 for a device without multi-buffer.
     pub max_buffers: usize,
     /// Whether further areas can be mapped in its domain while it runs, so that memory of other devices'
     /// pools can be sent without a copy.
     pub maps: bool,
-}
-
-impl DeviceInfo {
-    /// The MTU: the most bytes after an Ethernet header. A VLAN tag fits in addition.
-    pub fn mtu(&self) -> usize {
-        self.max_packet.saturating_sub(HEADERS)
-    }
 }
 
 /// What a loop may read of a device in every round; it costs no system call.

@@ -81,6 +81,11 @@ pub enum NetError {
         /// What it was to be.
         wanted: bool,
     },
+    /// A veth's other end is not in this network namespace.
+    HiddenPeer {
+        /// This end.
+        link: String,
+    },
 }
 
 impl NetError {
@@ -162,6 +167,13 @@ impl fmt::Display for NetError {
                 write!(
                     f,
                     "{offload} of {link:?} stays {kept}; use an interface whose driver can turn it {wanted}"
+                )
+            }
+            Self::HiddenPeer { link } => {
+                write!(
+                    f,
+                    "the other end of {link:?} is in another network namespace, out of reach; turn its \
+                     offloads off there"
                 )
             }
         }

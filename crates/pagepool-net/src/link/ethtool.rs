@@ -1,72 +1,14 @@
 //! What drivers do beside moving packets, asked and changed by ioctl: `libc` has no types for it, and no
 //! crate is needed for a handful of commands.
 
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::error::NetError;
 use super::message::text;
-use super::sys::ethtool::{self as sys, Command, ETH_FLAG_LRO};
+use super::offload::kind::Offload;
+use super::sys::ethtool::{self as sys, Command, Features};
 use crate::sys::errno::{EINVAL, EOPNOTSUPP};
-
-/// An offload: work on packets that a driver does, or the kernel in its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offload {
-    /// Checksums of what arrives are checked already.
-    RxChecksum,
-    /// Checksums of what is sent are left to the device.
-    TxChecksum,
-    /// What is sent may lie in several fragments.
-    ScatterGather,
-    /// TCP sends segments larger than the MTU and leaves cutting them to the device.
-    Tso,
-    /// The same, left to the kernel just in front of the driver.
-    Gso,
-    /// What arrives is put together into larger segments by the kernel.
-    Gro,
-    /// The same, by the device.
-    Lro,
-}
-
-impl Offload {
-    /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::RxChecksum, Self::TxChecksum, Self::ScatterGather, Self::Tso, Self::Gso, Self::Gro, Self::Lro];
-    /// What a link must not have on its sending side if another takes its packets as they are, byte for byte:
-    /// with these, what is sent has no checksum yet, or is larger than the MTU. In the order in which they
-    /// can be turned off.
-    pub const OF_SENDER: [Self; 3] = [Self::Tso, Self::Gso, Self::TxChecksum];
-
-    /// The commands that read and set it, its keyword and its name.
-    fn row(self) -> ([Command<2>; 2], &'static str, &'static str) {
-        match self {
-            Self::RxChecksum => ([sys::GRXCSUM, sys::SRXCSUM], "rx", "rx-checksumming"),
-            Self::TxChecksum => ([sys::GTXCSUM, sys::STXCSUM], "tx", "tx-checksumming"),
-            Self::ScatterGather => ([sys::GSG, sys::SSG], "sg", "scatter-gather"),
-            Self::Tso => ([sys::GTSO, sys::STSO], "tso", "tcp-segmentation-offload"),
-            Self::Gso => ([sys::GGSO, sys::SGSO], "gso", "generic-segmentation-offload"),
-            Self::Gro => ([sys::GGRO, sys::SGRO], "gro", "generic-receive-offload"),
-            Self::Lro => ([sys::GFLAGS, sys::SFLAGS], "lro", "large-receive-offload"),
-        }
-    }
-
-    /// What `ethtool -K` is told to turn it on or off.
-    pub fn keyword(self) -> &'static str {
-        self.row().1
-    }
-
-    /// What `ethtool -k` calls it.
-    pub fn name(self) -> &'static str {
-        self.row().2
-    }
-}
-
-impl fmt::Display for Offload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// How many queues a driver uses, of how many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,34 +39,66 @@ impl Ethtool {
 
     /// Whether an offload is on. What a driver does not know is off.
     pub fn offload(&self, link: &str, offload: Offload) -> Result<bool, NetError> {
-        let ([get, _], ..) = offload.row();
-        let [_, value] = self.ask(link, get)?.unwrap_or_default();
-        Ok(if offload == Offload::Lro { value & ETH_FLAG_LRO != 0 } else { value != 0 })
+        Ok(self.features(link)?.active & self.bits(link, &[offload])? != 0)
     }
 
     /// The offloads that are on.
     pub fn offloads(&self, link: &str) -> Result<Vec<Offload>, NetError> {
-        let on = |offload| Ok(self.offload(link, offload)?.then_some(offload));
-        Offload::ALL.into_iter().map(on).filter_map(Result::transpose).collect()
+        self.those(link, &Offload::ALL, |features| features.active)
     }
 
     /// Turns an offload on or off, and looks whether it is.
     pub fn set_offload(&self, link: &str, offload: Offload, on: bool) -> Result<(), NetError> {
-        if self.offload(link, offload)? == on {
-            return Ok(());
+        let (features, bits) = (self.features(link)?, self.bits(link, &[offload])?);
+        let is_so = |features: Features| (features.active & bits != 0) == on;
+        if !is_so(features) {
+            self.set(link, features, bits & features.available, on)?;
+            if !is_so(self.features(link)?) {
+                let (link, offload) = (link.into(), offload.name());
+                return Err(NetError::FixedOffload { link, offload, wanted: on });
+            }
         }
-        let value = if offload == Offload::Lro { self.flags(link, on)? } else { u32::from(on) };
-        let ([_, set], ..) = offload.row();
-        match sys::ask(self.socket.as_fd(), link, set, value) {
-            Err(error) if !is_fixed(&error) => Err(refused(link, error)),
-            _ if self.offload(link, offload)? == on => Ok(()),
-            _ => Err(NetError::FixedOffload { link: link.into(), offload: offload.name(), wanted: on }),
-        }
+        Ok(())
     }
 
-    /// Turns off what would make a link send anything but whole packets with their checksums.
+    /// Turns off what would make a link send anything but whole packets with their checksums and VLAN tags.
     pub fn send_whole_packets(&self, link: &str) -> Result<(), NetError> {
         Offload::OF_SENDER.into_iter().try_for_each(|offload| self.set_offload(link, offload, false))
+    }
+
+    /// Those of the offloads that have a feature among the bits.
+    pub(crate) fn those(
+        &self,
+        link: &str,
+        of: &[Offload],
+        bits: impl Fn(Features) -> u128,
+    ) -> Result<Vec<Offload>, NetError> {
+        let (names, bits) = (self.feature_names(link)?, bits(self.features(link)?));
+        Ok(of.iter().copied().filter(|&offload| bits & numbered(&names, &[offload]) != 0).collect())
+    }
+
+    /// The bits of the features that offloads stand for.
+    pub(crate) fn bits(&self, link: &str, of: &[Offload]) -> Result<u128, NetError> {
+        Ok(numbered(&self.feature_names(link)?, of))
+    }
+
+    /// The kernel's names of features, each at its number.
+    pub(crate) fn feature_names(&self, link: &str) -> Result<Vec<String>, NetError> {
+        let names = sys::feature_names(self.socket.as_fd(), link).map_err(|error| refused(link, error))?;
+        Ok(names.iter().map(|name| text(name)).collect())
+    }
+
+    /// What can be changed, what is wanted, and what is on.
+    pub(crate) fn features(&self, link: &str) -> Result<Features, NetError> {
+        sys::features(self.socket.as_fd(), link).map_err(|error| refused(link, error))
+    }
+
+    /// Turns features on or off, as far as the driver does it.
+    pub(crate) fn set(&self, link: &str, now: Features, bits: u128, on: bool) -> Result<(), NetError> {
+        match sys::set_features(self.socket.as_fd(), link, now, bits, on) {
+            Err(error) if !is_fixed(&error) => Err(refused(link, error)),
+            _ => Ok(()),
+        }
     }
 
     /// How many queues the driver uses; `None` if it does not say.
@@ -151,13 +125,6 @@ impl Ethtool {
         Ok(Some(text(&name)))
     }
 
-    /// The flags as they are, but for the one of LRO.
-    fn flags(&self, link: &str, lro: bool) -> Result<u32, NetError> {
-        let now = sys::ask(self.socket.as_fd(), link, sys::GFLAGS, 0);
-        let [_, now] = now.map_err(|error| refused(link, error))?;
-        Ok(if lro { now | ETH_FLAG_LRO } else { now & !ETH_FLAG_LRO })
-    }
-
     /// What a driver answers; `None` if it does not know the command.
     fn ask<const WORDS: usize>(
         &self,
@@ -169,6 +136,13 @@ impl Ethtool {
             answer => answer.map(Some).map_err(|error| refused(link, error)),
         }
     }
+}
+
+/// The bits of the features that offloads stand for, where these have their numbers by their names.
+fn numbered(names: &[String], of: &[Offload]) -> u128 {
+    let features = of.iter().flat_map(|offload| offload.features());
+    let number = |feature: &&str| names.iter().position(|name| name == feature);
+    features.filter_map(number).fold(0, |bits, number| bits | 1 << number)
 }
 
 /// Whether a driver says with this that it will not change something.

@@ -19,7 +19,7 @@ use super::sys::ring::{Consumer, Producer};
 use super::sys::socket::{self as sys, KernelCounts, Mapped, NO_COUNTS, Ring};
 use super::umem::Umem;
 use crate::device::mapping_cache::MappingCache;
-use crate::device::seam::HEADERS;
+use crate::device::seam::{HEADERS, VLAN_TAG};
 use crate::device::tx_slots::TxLimits;
 use crate::device::{Armed, Calls, Device, DeviceInfo, DeviceStats, KernelStats, QueueState, TxQueue};
 use crate::error::parameter;
@@ -127,6 +127,20 @@ struct Open {
     grace_period: Option<GracePeriod>,
 }
 
+/// How long packets may be where they leave.
+#[derive(Clone, Copy, Debug)]
+struct Lengths {
+    mtu: usize,
+    /// Whether two VLAN tags fit beyond the MTU (802.1ad); one always does.
+    two_tags: bool,
+}
+
+impl Lengths {
+    fn longest(self) -> usize {
+        self.mtu + HEADERS + if self.two_tags { VLAN_TAG } else { 0 }
+    }
+}
+
 impl XskDevice {
     /// Opens a queue of an interface of this thread's network namespace over a UMEM. It has no buffers for
     /// packets before its first [`receive`](Device::receive), also where it only transmits: some drivers leak
@@ -169,7 +183,11 @@ impl XskDevice {
         };
         let busy = params.busy_poll.is_some();
         let open = Open { fd, rx, tx, batch, zero_copy, busy, probe: None, grace_period: None };
-        let mut this = Self::new(params, umem, queue, open, buffers as usize, link.mtu);
+        // Who takes packets from a veth or a BPF program lets one tag through (include/linux/netdevice.h,
+        // v7.3: __is_skb_forwardable, xdp_ok_fwd_dev); drivers of cards and TAPs two.
+        let two_tags = open.batch.is_none() && link.kind.as_deref() != Some("veth");
+        let lengths = Lengths { mtu: link.mtu as usize, two_tags };
+        let mut this = Self::new(params, umem, queue, open, buffers as usize, lengths);
         this.why_ring = why_ring.filter(|_| !zero_copy);
         // From here on a drop closes the socket in the right order.
         if let Some(open) = this.open.as_mut().filter(|open| open.zero_copy) {
@@ -200,12 +218,19 @@ impl XskDevice {
         Ok(())
     }
 
-    fn new(params: &XskParams, umem: &Arc<Umem>, queue: Queue, open: Open, buffers: usize, mtu: u32) -> Self {
+    fn new(
+        params: &XskParams,
+        umem: &Arc<Umem>,
+        queue: Queue,
+        open: Open,
+        buffers: usize,
+        lengths: Lengths,
+    ) -> Self {
         let layout = umem.layout();
         let most_buffers = if umem.params().multi_buffer { MAX_FRAGS + 1 } else { 1 };
         // a packet with more buffers than the ring has slots would wait for ever
         let max_buffers = most_buffers.min(params.tx_ring as usize);
-        let max_packet = (mtu as usize + HEADERS).min(umem.packet_capacity() * max_buffers);
+        let max_packet = lengths.longest().min(umem.packet_capacity() * max_buffers);
         let copied_from = (!open.zero_copy).then(|| umem.base());
         let (slots, domain) = (params.tx_ring as usize, umem.clone() as Arc<dyn DmaDomain>);
         Self {
@@ -215,6 +240,7 @@ impl XskDevice {
                 rx_ring: buffers,
                 tx_ring: slots,
                 max_packet,
+                mtu: lengths.mtu.min(max_packet.saturating_sub(HEADERS)),
                 max_buffers,
                 maps: false,
             },
@@ -245,10 +271,11 @@ impl XskDevice {
         (rx, tx): (RxRings, TxRings),
         mtu: u32,
     ) -> Self {
+        let lengths = Lengths { mtu: mtu as usize, two_tags: true };
         let (fd, batch, probe, grace_period) = (Arc::new(fd), None, None, None);
         let open = Open { fd, rx, tx, batch, zero_copy: true, busy: false, probe, grace_period };
         let queue = Queue { namespace: 0, index: 0, number: params.queue };
-        Self::new(params, umem, queue, open, params.rx_ring as usize, mtu)
+        Self::new(params, umem, queue, open, params.rx_ring as usize, lengths)
     }
 
     pub(super) fn umem(&self) -> &Umem {

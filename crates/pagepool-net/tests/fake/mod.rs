@@ -72,7 +72,16 @@ impl FakeNic {
         let hand = Hand::default();
         let domain = iommu.clone().map(|iommu| iommu as Arc<dyn DmaDomain>);
         let (name, rx_ring, max_packet, max_buffers) = ("fake".into(), 64, 16384, 18);
-        let info = DeviceInfo { name, domain, rx_ring, tx_ring: 256, max_packet, max_buffers, maps };
+        let info = DeviceInfo {
+            name,
+            domain,
+            rx_ring,
+            tx_ring: 256,
+            max_packet,
+            mtu: max_packet - 18,
+            max_buffers,
+            maps,
+        };
         let (tx, stats) = (VecDeque::new(), DeviceStats::default());
         (Self { hand: hand.clone(), info, iommu, short_way: Vec::new(), tx, stats }, hand)
     }

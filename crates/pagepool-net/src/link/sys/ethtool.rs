@@ -19,24 +19,35 @@ pub(crate) const GDRVINFO: Command<49> = Command(0x03);
 pub(crate) const GRINGPARAM: Command<9> = Command(0x10);
 /// `struct ethtool_channels`.
 pub(crate) const GCHANNELS: Command<9> = Command(0x3c);
-/// `struct ethtool_value`: one word behind the command.
-pub(crate) const GRXCSUM: Command<2> = Command(0x14);
-pub(crate) const SRXCSUM: Command<2> = Command(0x15);
-pub(crate) const GTXCSUM: Command<2> = Command(0x16);
-pub(crate) const STXCSUM: Command<2> = Command(0x17);
-pub(crate) const GSG: Command<2> = Command(0x18);
-pub(crate) const SSG: Command<2> = Command(0x19);
-pub(crate) const GTSO: Command<2> = Command(0x1e);
-pub(crate) const STSO: Command<2> = Command(0x1f);
-pub(crate) const GGSO: Command<2> = Command(0x23);
-pub(crate) const SGSO: Command<2> = Command(0x24);
-pub(crate) const GFLAGS: Command<2> = Command(0x25);
-pub(crate) const SFLAGS: Command<2> = Command(0x26);
-pub(crate) const GGRO: Command<2> = Command(0x2b);
-pub(crate) const SGRO: Command<2> = Command(0x2c);
+/// `struct ethtool_sset_info`, with the length of one set.
+const GSSET_INFO: Command<5> = Command(0x37);
+/// `struct ethtool_gstrings`, with the longest set that there is room for.
+const GSTRINGS: Command<{ 3 + FEATURES * NAME_WORDS }> = Command(0x1b);
+/// `struct ethtool_gfeatures`: four words a block.
+const GFEATURES: Command<{ 2 + 4 * BLOCKS }> = Command(0x3a);
+/// `struct ethtool_sfeatures`: two words a block.
+const SFEATURES: Command<{ 2 + 2 * BLOCKS }> = Command(0x3b);
 
-/// Large receive offload, among the flags of `GFLAGS`.
-pub(crate) const ETH_FLAG_LRO: u32 = 1 << 15;
+/// The set of the names of features: `ETH_SS_FEATURES`.
+const FEATURE_NAMES: u32 = 4;
+/// Words of a name: `ETH_GSTRING_LEN` bytes.
+const NAME_WORDS: usize = 8;
+/// Blocks of 32 features that there is room for; Linux 7.3 has two.
+const BLOCKS: usize = 4;
+const FEATURES: usize = 32 * BLOCKS;
+
+/// The features of a link, a bit for each; their numbers differ between kernels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Features {
+    /// Blocks of 32 that the kernel has.
+    blocks: usize,
+    /// What can be turned on or off.
+    pub(crate) available: u128,
+    /// What was asked for.
+    pub(crate) wanted: u128,
+    /// What is on.
+    pub(crate) active: u128,
+}
 
 /// A socket that questions can be asked through, in the network namespace of the calling thread.
 pub(crate) fn open() -> io::Result<OwnedFd> {
@@ -50,6 +61,72 @@ pub(crate) fn ask<const WORDS: usize>(
     command: Command<WORDS>,
     value: u32,
 ) -> io::Result<[u32; WORDS]> {
+    let mut words = [0; WORDS];
+    words[1] = value;
+    send(fd, link, command, words)
+}
+
+/// The names of all features, each at its number.
+pub(crate) fn feature_names(fd: BorrowedFd<'_>, link: &str) -> io::Result<Vec<Vec<u8>>> {
+    let mut words = [0; 5];
+    words[2..4].copy_from_slice(&as_words(1 << FEATURE_NAMES));
+    let count = send(fd, link, GSSET_INFO, words)?[4] as usize;
+    if count > FEATURES {
+        return Err(io::Error::from_raw_os_error(libc::E2BIG)); // of a kernel of the far future
+    }
+    // The kernel fills in all names, whatever the structure has room for: there is room, as it just said.
+    let words = ask(fd, link, GSTRINGS, FEATURE_NAMES)?;
+    let names = words[3..].chunks_exact(NAME_WORDS).take(count);
+    Ok(names.map(|name| name.iter().flat_map(|word| word.to_ne_bytes()).collect()).collect())
+}
+
+/// What the features of a link are.
+pub(crate) fn features(fd: BorrowedFd<'_>, link: &str) -> io::Result<Features> {
+    let words = ask(fd, link, GFEATURES, BLOCKS as u32)?;
+    let mut all = Features { blocks: words[1] as usize, ..Features::default() };
+    if all.blocks > BLOCKS {
+        return Err(io::Error::from_raw_os_error(libc::E2BIG)); // of a kernel of the far future
+    }
+    for (block, words) in words[2..].chunks_exact(4).enumerate() {
+        let bits = |word: u32| u128::from(word) << (32 * block);
+        all.available |= bits(words[0]);
+        all.wanted |= bits(words[1]);
+        all.active |= bits(words[2]);
+    }
+    Ok(all)
+}
+
+/// Turns the features with these bits on or off, of a link whose features are those. What the driver refuses
+/// stays as it is, without an error.
+pub(crate) fn set_features(
+    fd: BorrowedFd<'_>,
+    link: &str,
+    features: Features,
+    bits: u128,
+    on: bool,
+) -> io::Result<()> {
+    let mut words = [0; 2 + 2 * BLOCKS];
+    words[1] = features.blocks as u32;
+    for (block, words) in words[2..].chunks_exact_mut(2).enumerate() {
+        words[0] = (bits >> (32 * block)) as u32;
+        words[1] = if on { words[0] } else { 0 };
+    }
+    send(fd, link, SFEATURES, words).map(drop)
+}
+
+/// The two halves of a number, as it lies in memory.
+fn as_words(number: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = number.to_ne_bytes();
+    [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
+}
+
+/// Sends a structure but for its first word, which is the command, and gives it as it stands afterwards.
+fn send<const WORDS: usize>(
+    fd: BorrowedFd<'_>,
+    link: &str,
+    command: Command<WORDS>,
+    mut words: [u32; WORDS],
+) -> io::Result<[u32; WORDS]> {
     let mut name: [libc::c_char; libc::IFNAMSIZ] = [0; libc::IFNAMSIZ];
     if link.len() >= name.len() {
         return Err(io::Error::from_raw_os_error(libc::ENODEV)); // no link has so long a name
@@ -57,12 +134,13 @@ pub(crate) fn ask<const WORDS: usize>(
     for (to, from) in name.iter_mut().zip(link.bytes()) {
         *to = from as libc::c_char;
     }
-    let mut words = [0; WORDS];
-    words[..2].copy_from_slice(&[command.0, value]);
+    words[0] = command.0;
     let data = libc::__c_anonymous_ifr_ifru { ifru_data: (&raw mut words).cast() };
     let mut request = libc::ifreq { ifr_name: name, ifr_ifru: data };
     // SAFETY: both places live as long as the call. The command tells the kernel which structure it is, and a
-    // `Command` is made above alone, with as many words as that has; any bytes are words.
-    socket::done(unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) })?;
-    Ok(words)
+    // `Command` is made above alone, with as many words as that has; any bytes are words. Of those with a
+    // length of their own, the functions above ask for no more than there is room for.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+    // A positive number says that a driver did not do all that it was told.
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(words) }
 }

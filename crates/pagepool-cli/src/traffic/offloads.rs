@@ -1,0 +1,79 @@
+//! Offloads that falsify what a command receives: warned of, or held off while it runs.
+
+use pagepool_net::link::{HeldOffloads, NetError, OffloadFault, XdpMode};
+
+use super::interface::{Interface, Kernel};
+use super::setup::OpenedInterface;
+use crate::report::error::error_chain;
+use crate::report::output;
+
+/// The offloads that are held off. They are put back when it is dropped, which has to be after the XDP
+/// programs: to some links the kernel gives segmentation offloads only without.
+pub struct OffloadsOff {
+    fix: bool,
+    held: Vec<HeldOffloads>,
+}
+
+impl OffloadsOff {
+    /// Turns off, if that is asked for, what can be before anything is opened: a card may restart for it.
+    pub fn new(fix: bool, kernel: &mut Kernel, interfaces: &[Interface]) -> Result<Self, String> {
+        let mut this = Self { fix, held: Vec::new() };
+        for interface in interfaces.iter().filter(|_| fix) {
+            for fault in kernel.offload_faults(interface, XdpMode::Native)? {
+                this.hold(&fault)?;
+            }
+        }
+        Ok(this)
+    }
+
+    /// When it is known where the XDP programs run: turns off what else is to be, and warns of what is on.
+    pub fn warn(
+        &mut self,
+        kernel: &mut Kernel,
+        interfaces: &[Interface],
+        opened: &[OpenedInterface],
+    ) -> Result<(), String> {
+        for (interface, opened) in interfaces.iter().zip(opened) {
+            let mode = if opened.is_generic() { XdpMode::Generic } else { XdpMode::Native };
+            for fault in kernel.offload_faults(interface, mode)? {
+                match (self.fix, self.fix && self.hold(&fault)?) {
+                    (_, true) => {}
+                    (true, _) => {
+                        output::note(format_args!("warning: --fix-offloads cannot help here: {fault}"))
+                    }
+                    (false, _) => output::note(format_args!("warning: {fault}; or use --fix-offloads")),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns the offloads of a fault off, and says whether that can be done.
+    fn hold(&mut self, fault: &OffloadFault) -> Result<bool, String> {
+        match fault.hold_off() {
+            Ok(held) => {
+                let off: Vec<_> = fault.offloads.iter().map(|offload| offload.name()).collect();
+                let (link, off) = (fault.link().map_or("", |link| &link.name), off.join(", "));
+                output::note(format_args!(
+                    "note: {off} of {link} are off until this command ends; if it is killed, undo that by {}",
+                    held.undo()
+                ));
+                self.held.push(held);
+                Ok(true)
+            }
+            Err(NetError::HiddenPeer { .. } | NetError::FixedOffload { .. }) => Ok(false),
+            Err(error) => Err(error_chain(&error)),
+        }
+    }
+
+    /// Puts all back, and says where that fails.
+    pub fn put_back(self) {
+        for held in self.held {
+            let undo = held.undo();
+            if let Err(error) = held.restore() {
+                let why = error_chain(&error);
+                output::note(format_args!("warning: offloads stay off: {why}; use {undo}"));
+            }
+        }
+    }
+}

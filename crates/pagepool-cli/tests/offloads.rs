@@ -1,0 +1,416 @@
+//! Offloads that falsify what the commands receive: what they do to packets, the warnings, and
+//! `--fix-offloads`. Every frame comes from a TAP and goes to one, which show VLAN tags where they are.
+
+// UNSAFETY: an option of sockets that the standard library has not.
+#![expect(unsafe_code)]
+
+mod between;
+
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use between::{LIMIT, Place, Running, binary, ok, text};
+use pagepool_lab::{Namespace, NumberedFrames, Tally, Tap, TempFolder, or_skip};
+use pagepool_net::link::{Ethtool, Mac, NetError, Netlink, Offload, VethEnd, XdpMode, offload_faults};
+
+const HOST: Mac = Mac([2, 0, 0, 0, 0, 1]);
+const ELSEWHERE: Mac = Mac([2, 0, 0, 0, 0, 9]);
+const VLAN_100: &[u8] = &[0x81, 0x00, 0, 100];
+/// 802.1ad: 200 around 300.
+const QINQ: &[u8] = &[0x88, 0xa8, 0, 200, 0x81, 0x00, 1, 44];
+
+/// `host0` is a TAP on a bridge, as a virtual machine's. The bridge's other port is `far0`, whose peer is
+/// `near0`; there, or at `out0`, a TAP, a command works. A bridge has VLAN tags beside its packets.
+struct Lab {
+    namespace: Namespace,
+    host: Tap,
+    out: Tap,
+}
+
+fn ip(namespace: &Namespace, words: &str) -> bool {
+    let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+    namespace.run(move || Command::new("ip").args(words).output().is_ok_and(|done| done.status.success()))
+}
+
+fn end<'a>(name: &'a str, namespace: Option<&'a Namespace>) -> VethEnd<'a> {
+    VethEnd { name, namespace: namespace.map(AsFd::as_fd), mac: None, mtu: 1500, queues: 1 }
+}
+
+impl Lab {
+    /// Or why there is none, which is printed.
+    fn new(test: &str) -> Option<Self> {
+        let namespace = or_skip(test, Namespace::new("between"))?;
+        let taps: Result<_, NetError> = namespace.run(|| Ok((Tap::new("host0")?, Tap::new("out0")?)));
+        let (host, out) = match taps {
+            Ok(taps) => taps,
+            Err(error @ NetError::Call { call: "open(/dev/net/tun)" | "ioctl(TUNSETIFF)", .. }) => {
+                println!("SKIP {test}: no TAP: {error}");
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let mut netlink = ok(namespace.netlink());
+        ok(netlink.add_veth(&end("near0", None), &end("far0", None)));
+        for link in ["near0", "far0"] {
+            let index = ok(netlink.link(link)).index;
+            ok(netlink.set_up(index, true));
+        }
+        for words in
+            ["link add name br0 type bridge", "link set host0 master br0", "link set far0 master br0"]
+        {
+            if !ip(&namespace, words) {
+                println!("SKIP {test}: no `ip`, or a kernel without bridges");
+                return None;
+            }
+        }
+        let index = ok(netlink.link("br0")).index;
+        ok(netlink.set_up(index, true));
+        for link in ["near0", "br0"] {
+            ok(netlink.wait_up(link, LIMIT));
+        }
+        Some(Self { namespace, host, out })
+    }
+
+    fn start(&self, test: &str, arguments: &[&str]) -> Option<Running> {
+        Place::In(&self.namespace).start(test, arguments)
+    }
+
+    /// The offloads of a link that are on.
+    fn on(&self, link: &'static str) -> Vec<Offload> {
+        self.namespace.run(move || ok(ok(Ethtool::open()).offloads(link)))
+    }
+
+    fn set(&self, link: &'static str, offload: Offload, on: bool) {
+        self.namespace.run(move || ok(ok(Ethtool::open()).set_offload(link, offload, on)));
+    }
+}
+
+/// A numbered frame with tags, and the number and the tags of one.
+fn tagged(number: u64, tags: &[u8], size: usize) -> Vec<u8> {
+    let frames = ok(NumberedFrames::new(HOST, ELSEWHERE, size));
+    let mut frame = vec![0; size];
+    frames.write(number, &mut frame);
+    frame.splice(12..12, tags.iter().copied());
+    frame
+}
+
+/// What is at the place of tags in the first numbered frame that comes, which is whole without them.
+/// `again` sends one; on a busy machine the first may come before the command takes packets.
+fn tags_of(from: &Tap, size: usize, mut again: impl FnMut()) -> Vec<u8> {
+    let (start, mut room) = (Instant::now(), vec![0; 10_000]);
+    while start.elapsed() < LIMIT {
+        again();
+        while from.wait(Duration::from_millis(500)) {
+            let Some(len) = ok(from.receive(&mut room)) else { break };
+            let Some(tags) = len.checked_sub(size).filter(|tags| [0, 4, 8].contains(tags)) else { continue };
+            let mut frame = room[..len].to_vec();
+            let tags: Vec<u8> = frame.drain(12..12 + tags).collect();
+            let mut tally = Tally::new(1000);
+            tally.take(&frame);
+            if tally.good == 1 {
+                return tags;
+            }
+        }
+    }
+    panic!("no numbered frame of {size} bytes came in {LIMIT:?}");
+}
+
+/// The tags of a frame that went from the host through `forward near0 out0`, or came back from `echo near0`.
+fn through(lab: &Lab, back: bool, tags: &[u8]) -> Vec<u8> {
+    let to = if back { &lab.host } else { &lab.out };
+    tags_of(to, 64, || assert!(ok(lab.host.send(&tagged(7, tags, 64))), "there is room for a frame"))
+}
+
+#[test]
+fn vlan_tags_vanish_with_a_warning_and_stay_with_fixed_offloads() {
+    let name = "vlan_tags_vanish_with_a_warning_and_stay_with_fixed_offloads";
+    let Some(lab) = Lab::new(name) else { return };
+    let before = lab.on("far0");
+    for (arguments, back) in [
+        (&["forward", "near0", "out0"][..], false),
+        (&["forward", "out0", "near0"], false),
+        (&["echo", "near0"], true),
+    ] {
+        let Some(running) = lab.start(name, arguments) else { return };
+        let said = running.said.concat();
+        let line = "ethtool -K far0 ";
+        assert!(said.contains(line) && said.contains(" txvlan off tx-vlan-stag-hw-insert off"), "{said}");
+        assert!(said.contains("lack their VLAN tags") && said.contains("--fix-offloads"), "{said}");
+        assert_eq!(
+            through(&lab, back, VLAN_100),
+            [0; 0],
+            "the tag is beside the packet, where XDP does not look"
+        );
+        assert_eq!(through(&lab, back, QINQ), QINQ[4..], "and so is the outer one of two");
+        running.interrupt();
+        assert_eq!(lab.on("far0"), before, "nothing is changed unasked");
+
+        let Some(running) = lab.start(name, &[arguments, &["--fix-offloads"]].concat()) else { return };
+        assert!(!running.said.concat().contains("warning"), "{:?}", running.said);
+        assert_eq!(through(&lab, back, VLAN_100), VLAN_100);
+        assert_eq!(through(&lab, back, QINQ), QINQ);
+        running.interrupt();
+        assert_eq!(lab.on("far0"), before, "put back");
+    }
+}
+
+#[test]
+fn a_veth_takes_no_tags_out_of_what_arrives() {
+    let name = "a_veth_takes_no_tags_out_of_what_arrives";
+    let Some(lab) = Lab::new(name) else { return };
+    for offload in Offload::OF_SENDER {
+        lab.set("far0", offload, false);
+    }
+    for link in ["native", "generic"] {
+        assert!(lab.on("near0").contains(&Offload::RxVlan), "which has no effect");
+        for link in ["near0", "out0"] {
+            lab.set(link, Offload::Gro, false);
+        }
+        let Some(running) = lab.start(name, &["forward", "near0", "out0", "--attach", link]) else { return };
+        assert!(!running.said.concat().contains("ethtool"), "{:?}", running.said);
+        for tags in [VLAN_100, QINQ] {
+            assert_eq!(through(&lab, false, tags), tags, "{link}");
+        }
+        running.interrupt();
+    }
+}
+
+#[test]
+fn drop_writes_the_tags_that_it_sees() {
+    let name = "drop_writes_the_tags_that_it_sees";
+    let Some(lab) = Lab::new(name) else { return };
+    let folder = TempFolder::new("offloads").expect("a folder");
+    for (more, tags) in [(&[][..], &[][..]), (&["--fix-offloads"], VLAN_100)] {
+        let file = folder.path().join(format!("drop{}.pcap", more.len()));
+        let path = file.to_str().expect("a path of ours");
+        let arguments = [&["drop", "near0", "--pcap", path], more].concat();
+        let Some(running) = lab.start(name, &arguments) else { return };
+        for _ in 0..20 {
+            assert!(ok(lab.host.send(&tagged(7, VLAN_100, 64))));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let said = running.said.concat();
+        assert_eq!(said.contains("warning: far0, the other end of near0,"), more.is_empty(), "{said}");
+        running.interrupt();
+        let bytes = std::fs::read(&file).expect("drop wrote it");
+        let mut expected = tagged(7, tags, 64);
+        expected.truncate(40);
+        assert!(bytes.windows(40).any(|seen| seen == expected), "{more:?}: {} bytes", bytes.len());
+    }
+}
+
+#[test]
+fn offloads_are_put_back_whatever_the_end() {
+    let name = "offloads_are_put_back_whatever_the_end";
+    let Some(lab) = Lab::new(name) else { return };
+    lab.set("far0", Offload::Tso, false);
+    let before = lab.on("far0");
+    assert!(before.contains(&Offload::TxVlan) && before.contains(&Offload::TxChecksum), "{before:?}");
+    let drop = ["drop", "near0", "--fix-offloads"];
+
+    // A refusal.
+    let said = Place::In(&lab.namespace).error(&[&drop[..], &["--mode", "zerocopy"]].concat());
+    assert!(said.contains("no zero copy") || said.contains("CAP_"), "{said}");
+    assert_eq!(lab.on("far0"), before, "{said}");
+
+    // The end of its time.
+    let output = Place::In(&lab.namespace).output(binary(&[&drop[..], &["--seconds", "1"]].concat()));
+    let said = text(&output.stderr);
+    assert_eq!(lab.on("far0"), before, "{said}");
+
+    for signal in ["-INT", "-TERM", "-HUP", "-KILL"] {
+        let Some(running) = lab.start(name, &drop) else { return };
+        let said = running.said.concat();
+        assert!(Offload::OF_SENDER.iter().all(|offload| !lab.on("far0").contains(offload)), "{said}");
+        let kill = Command::new("kill").args([signal, &running.id().to_string()]).status();
+        assert!(kill.expect("every Linux has kill").success());
+        let undo = said.split("undo that by ethtool ").nth(1).expect("it says how").lines().next();
+        if signal != "-KILL" {
+            running.end();
+        } else {
+            std::mem::drop(running); // waits for it
+            assert!(!lab.on("far0").contains(&Offload::TxVlan), "SIGKILL leaves them off");
+            let words: Vec<String> = undo.expect("a line").split(' ').map(str::to_owned).collect();
+            let done = lab.namespace.run(move || Command::new("ethtool").args(words).output());
+            match done {
+                Ok(done) => assert!(done.status.success(), "{undo:?}: {}", text(&done.stderr)),
+                Err(error) => return println!("SKIP the end of {name}: no ethtool: {error}"),
+            }
+        }
+        assert_eq!(lab.on("far0"), before, "{signal}: what was off before stays off");
+    }
+}
+
+#[test]
+fn what_cannot_be_put_back_is_said() {
+    let name = "what_cannot_be_put_back_is_said";
+    let Some(lab) = Lab::new(name) else { return };
+    let held = lab.namespace.run(|| {
+        let (mut netlink, ethtool) = (ok(Netlink::open()), ok(Ethtool::open()));
+        let link = ok(netlink.link("near0"));
+        ok(ok(offload_faults(&mut netlink, &ethtool, &link, XdpMode::Native))[0].hold_off())
+    });
+    let undo = held.undo();
+    assert!(undo.contains("tx-tcp-segmentation on"), "{undo}");
+    let Some(running) = lab.start(name, &["drop", "near0", "--attach", "native"]) else { return };
+    let said = held.restore().expect_err("the kernel takes segmentation away").to_string();
+    assert!(said.starts_with("tcp-segmentation-offload of \"far0\" stays off"), "{said}");
+    assert!(lab.on("far0").contains(&Offload::TxVlan), "all else is put back");
+    running.interrupt();
+    lab.set("far0", Offload::Tso, true);
+}
+
+#[test]
+fn what_a_generic_program_gets_merged_is_fixed() {
+    let name = "what_a_generic_program_gets_merged_is_fixed";
+    let Some(lab) = Lab::new(name) else { return };
+    lab.set("near0", Offload::Gro, true);
+    let drop = ["drop", "near0", "--attach", "generic"];
+    let Some(running) = lab.start(name, &drop) else { return };
+    let said = running.said.concat();
+    assert!(said.contains("ethtool -K near0 gro off") && said.contains("longer than the MTU"), "{said}");
+    running.interrupt();
+    let Some(running) = lab.start(name, &[&drop[..], &["--fix-offloads"]].concat()) else { return };
+    assert!(!lab.on("near0").contains(&Offload::Gro), "{:?}", running.said);
+    running.interrupt();
+    assert!(lab.on("near0").contains(&Offload::Gro));
+}
+
+#[test]
+fn another_namespace_s_offloads_are_not_touched() {
+    let name = "another_namespace_s_offloads_are_not_touched";
+    let Some(lab) = Lab::new(name) else { return };
+    let there = ok(Namespace::new("there"));
+    let mut netlink = ok(lab.namespace.netlink());
+    ok(netlink.add_veth(&end("near1", None), &end("far1", Some(&there))));
+    let index = ok(netlink.link("near1")).index;
+    ok(netlink.set_up(index, true));
+    let far = ok(ok(there.netlink()).link("far1")).index;
+    ok(ok(there.netlink()).set_up(far, true));
+    ok(netlink.wait_up("near1", LIMIT));
+    let seen = |lab: &Lab| (lab.on("near1"), ok(ok(there.ethtool()).offloads("far1")));
+    let before = seen(&lab);
+    let Some(running) = lab.start(name, &["drop", "near1", "--fix-offloads"]) else { return };
+    let said = running.said.concat();
+    assert!(
+        said.contains("warning: --fix-offloads cannot help here") && said.contains("presumably"),
+        "{said}"
+    );
+    running.interrupt();
+    assert_eq!(seen(&lab), before);
+}
+
+#[test]
+fn frames_with_two_tags_and_of_the_mtu_and_8_bytes_are_forwarded() {
+    let name = "frames_with_two_tags_and_of_the_mtu_and_8_bytes_are_forwarded";
+    let Some(lab) = Lab::new(name) else { return };
+    // 3498 and two tags fill what a driver takes into one page.
+    for (mtu, more) in [(1500, &[][..]), (1500, &["--chunk-size", "2048"]), (3498, &[])] {
+        for link in ["host0", "out0"] {
+            let mut netlink = ok(lab.namespace.netlink());
+            let index = ok(netlink.link(link)).index;
+            ok(netlink.set_mtu(index, mtu));
+        }
+        let arguments = [&["forward", "host0", "out0"], more].concat();
+        let Some(running) = lab.start(name, &arguments) else { return };
+        for tags in [&[][..], VLAN_100, QINQ] {
+            for size in [64, mtu as usize + 14] {
+                let frame = tagged(7, tags, size);
+                let send = |tap: &Tap| assert!(ok(tap.send(&frame)), "there is room for a frame");
+                assert_eq!(tags_of(&lab.out, size, || send(&lab.host)), tags, "{size} of MTU {mtu} {more:?}");
+                assert_eq!(tags_of(&lab.host, size, || send(&lab.out)), tags, "and back");
+            }
+        }
+        assert!(ok(lab.host.send(&tagged(7, QINQ, mtu as usize + 15))));
+        std::thread::sleep(Duration::from_millis(300));
+        let document = running.interrupt();
+        let lost = &document["lost"];
+        assert_eq!(between::number(&document, "lost_total"), 1, "one byte more than fits: {lost}");
+    }
+}
+
+#[test]
+fn a_veth_takes_one_tag_beyond_its_mtu() {
+    let name = "a_veth_takes_one_tag_beyond_its_mtu";
+    let Some(lab) = Lab::new(name) else { return };
+    let Some(running) = lab.start(name, &["forward", "out0", "near0", "--fix-offloads"]) else { return };
+    for (tags, size) in [(VLAN_100, 1514), (QINQ, 1510)] {
+        let send = || assert!(ok(lab.out.send(&tagged(7, tags, size))), "there is room for a frame");
+        assert_eq!(tags_of(&lab.host, size, send), tags, "{size}");
+    }
+    assert!(ok(lab.out.send(&tagged(7, QINQ, 1511))));
+    std::thread::sleep(Duration::from_millis(300));
+    let document = running.interrupt();
+    assert_eq!(between::number(&document, "lost_total"), 1, "the kernel would drop it unseen: {document}");
+}
+
+/// The UDP packets that come out of `forward near0 out0` when the stack behind `far0` sends a datagram that
+/// asks to be cut into 1,000 bytes each: their lengths, and how many have a right checksum. It is sent so
+/// often until all has come.
+fn datagrams(lab: &Lab, times: usize) -> (Vec<usize>, usize) {
+    let socket = lab.namespace.run(|| UdpSocket::bind("198.18.0.1:9").expect("the address is br0's"));
+    cut_into(&socket, 1000);
+    let (mut room, mut seen, mut right) = (vec![0; 70_000], Vec::new(), 0);
+    for _ in 0..times {
+        if seen.iter().sum::<usize>() >= 3000 {
+            break;
+        }
+        (seen, right) = (Vec::new(), 0);
+        socket.send_to(&[7; 3000], "198.18.0.2:9").expect("the way is there");
+        while lab.out.wait(Duration::from_millis(500)) {
+            let Some(len) = ok(lab.out.receive(&mut room)) else { break };
+            if len > 42 && room[12..14] == [8, 0] && room[23] == 17 {
+                seen.push(len - 42);
+                right += usize::from(checksum_is_right(&room[14..len]));
+            }
+        }
+    }
+    (seen, right)
+}
+
+/// Has what is sent at once cut into segments of so many bytes.
+fn cut_into(socket: &UdpSocket, bytes: libc::c_int) {
+    let (at, len) = ((&raw const bytes).cast(), size_of_val(&bytes) as libc::socklen_t);
+    // SAFETY: the option is an int, which lives as long as the call.
+    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, at, len) };
+    assert_eq!(done, 0, "Linux 4.18 has it");
+}
+
+/// Whether the checksum of a UDP packet over IPv4, without options, is right.
+fn checksum_is_right(packet: &[u8]) -> bool {
+    let udp = &packet[20..];
+    let words = |bytes: &[u8]| -> u32 {
+        bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0))).sum()
+    };
+    let mut sum = words(&packet[12..20]) + 17 + udp.len() as u32 + words(udp);
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum == 0xffff
+}
+
+#[test]
+fn checksums_are_missing_and_segments_too_long_until_offloads_are_fixed() {
+    let name = "checksums_are_missing_and_segments_too_long_until_offloads_are_fixed";
+    let Some(lab) = Lab::new(name) else { return };
+    let words = [
+        "addr add 198.18.0.1/24 dev br0",
+        "neigh add 198.18.0.2 lladdr 02:00:00:00:00:09 dev br0 nud permanent",
+    ];
+    assert!(words.iter().all(|words| ip(&lab.namespace, words)));
+    for attach in ["native", "generic"] {
+        let forward = ["forward", "near0", "out0", "--attach", attach];
+        let Some(running) = lab.start(name, &forward) else { return };
+        // The kernel keeps a native program's other end from sending long segments, and no other's.
+        let cut = attach == "native";
+        let expected = if cut { (vec![1000; 3], 0) } else { (Vec::new(), 0) };
+        assert_eq!(datagrams(&lab, if cut { 40 } else { 3 }), expected, "{attach}");
+        let lost = between::number(&running.interrupt(), "lost_total");
+        assert_eq!(lost > 0, !cut, "{attach}: {lost} were too long");
+        let Some(running) = lab.start(name, &[&forward[..], &["--fix-offloads"]].concat()) else { return };
+        assert_eq!(datagrams(&lab, 40), (vec![1000; 3], 3), "{attach}");
+        running.interrupt();
+    }
+}

@@ -1,0 +1,75 @@
+//! A link whose other end is a file of this process.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use pagepool_net::link::{NetError, Netlink};
+
+use crate::sys::poll::wait_readable;
+use crate::sys::tap;
+
+/// A TAP: a link whose frames this value sends and receives, byte for byte, with their VLAN tags. A packet
+/// socket gets those beside the frame. The link takes frames of any length, and goes with the value.
+///
+/// ```
+/// use pagepool_lab::{FrameSocket, Namespace, Tap};
+/// # use std::time::Duration;
+/// let lab = match Namespace::new("lab") {
+///     Ok(lab) => lab,
+///     Err(error) if error.is_permission() => return Ok(()), // not root
+///     Err(error) => return Err(error),
+/// };
+/// let (tap, socket) = match lab.run(|| Ok((Tap::new("tap0")?, FrameSocket::open_here("tap0")?))) {
+///     Ok(both) => both,
+///     Err(error) => return Ok(println!("SKIP: {error}")), // a kernel without TAPs
+/// };
+/// let mut frame = [0; 64];
+/// assert!(socket.send(&[1; 60])? && tap.wait(Duration::from_secs(5)));
+/// assert_eq!(tap.receive(&mut frame)?, Some(60));
+/// assert!(tap.send(&[2; 60])? && socket.wait(Duration::from_secs(5)));
+/// assert_eq!(socket.receive(&mut frame)?, Some(60));
+/// # Ok::<(), pagepool_lab::link::NetError>(())
+/// ```
+#[derive(Debug)]
+pub struct Tap {
+    file: File,
+    link: String,
+}
+
+impl Tap {
+    /// Makes one in the calling thread's network namespace, and sets it up.
+    pub fn new(link: &str) -> Result<Self, NetError> {
+        let failed = |call| move |error| NetError::call(call, format!("TAP {link:?}"), error);
+        let file = tap::device().map_err(failed("open(/dev/net/tun)"))?;
+        tap::make(&file, link).map_err(failed("ioctl(TUNSETIFF)"))?;
+        let mut netlink = Netlink::open()?;
+        let index = netlink.link(link)?.index;
+        netlink.set_up(index, true)?;
+        Ok(Self { file, link: link.into() })
+    }
+
+    /// Has the link receive a frame; false if it has no room for it.
+    pub fn send(&self, frame: &[u8]) -> Result<bool, NetError> {
+        Ok(self.unless_full("write", (&self.file).write(frame))?.is_some())
+    }
+
+    /// Takes a frame that the link sent, if there is one: its length, at most that of the room.
+    pub fn receive(&self, into: &mut [u8]) -> Result<Option<usize>, NetError> {
+        self.unless_full("read", (&self.file).read(into))
+    }
+
+    /// Sleeps until the link sent a frame, at most so long; says whether it did.
+    pub fn wait(&self, limit: Duration) -> bool {
+        wait_readable(self.file.as_fd(), limit)
+    }
+
+    fn unless_full(&self, call: &'static str, result: io::Result<usize>) -> Result<Option<usize>, NetError> {
+        match result {
+            Ok(len) => Ok(Some(len)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(NetError::call(call, format!("a frame of TAP {:?}", self.link), error)),
+        }
+    }
+}
