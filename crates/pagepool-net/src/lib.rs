@@ -39,6 +39,7 @@
 //! | to | use |
 //! |---|---|
 //! | receive and send over a NIC | [`Umem`], [`Redirect`] (the XDP program), [`XskDevice`] (one queue) |
+//! | take some packets and leave the rest to the kernel | [`Match`], [`Redirect::steer`] |
 //! | do the same without a NIC | [`mem_nic()`] and its other end, [`NicPort`]; [`FaultNic`] to see it fail |
 //! | measure AF_XDP without a card and a kernel | [`xsk_in_memory`] and its other end, [`XskKernelSide`] |
 //! | open either by its name | [`open_device`], [`open_devices`]: `af_xdp:eth0`, `memory:` |
@@ -73,6 +74,7 @@ mod error;
 mod forward;
 pub mod link;
 mod mem_nic;
+mod steering;
 mod sys;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -99,6 +101,7 @@ pub use mem_nic::device_memory::{DeviceMemory, Fault};
 pub use mem_nic::nic_domain::NicDomain;
 pub use mem_nic::port_thread::PortThread;
 pub use mem_nic::{MemNic, MemNicParams, NicPort, PortStats, PortStep, mem_nic};
+pub use steering::Match;
 pub use sys::clock::{ticks, ticks_per_second};
 pub use xsk::{
     Attach, BusyPoll, Redirect, RxHash, RxMetadata, RxMetadataReader, TxMode, Umem, UmemParams, VlanTag,

@@ -40,6 +40,8 @@ mod stats;
 mod sys;
 mod umem;
 
+#[cfg(any(test, feature = "testing"))]
+pub use bpf::loaded_match::LoadedMatch;
 pub use bpf::redirect::{Attach, Redirect};
 pub use bpf::rx_metadata::{RxHash, RxMetadata, RxMetadataReader, VlanTag};
 pub use device::XskDevice;

@@ -67,17 +67,26 @@ fn is_refused_mode(error: &Error) -> bool {
 
 /// One for each interface; none if the sockets only send.
 fn redirects(interfaces: &[Queues<'_>], params: &OpenParams) -> Result<Vec<Arc<Redirect>>, Error> {
-    match &params.af_xdp.program {
-        XdpProgram::Attach(mode) => {
-            let load = |of: &Queues<'_>| Redirect::load(of.argument, *mode, params.multi_buffer);
+    match (&params.af_xdp.program, &params.af_xdp.steer) {
+        (XdpProgram::Attach(mode), steer) => {
+            let load = |of: &Queues<'_>| {
+                let redirect = Redirect::load(of.argument, *mode, params.multi_buffer)?;
+                steer.as_ref().map_or(Ok(()), |by| redirect.steer(by)).map(|()| redirect)
+            };
             interfaces.iter().map(load).collect()
         }
-        XdpProgram::Redirects(redirects) if redirects.len() == interfaces.len() => Ok(redirects.clone()),
-        XdpProgram::Redirects(redirects) => {
+        (_, Some(by)) => {
+            let must_be = "left out unless the XDP program is attached here; use Redirect::steer";
+            Err(parameter("af_xdp.steer", by, must_be))
+        }
+        (XdpProgram::Redirects(redirects), None) if redirects.len() == interfaces.len() => {
+            Ok(redirects.clone())
+        }
+        (XdpProgram::Redirects(redirects), None) => {
             let must_be = format!("one for each interface, of which there are {}", interfaces.len());
             Err(parameter("af_xdp.program", format!("{} redirects", redirects.len()), must_be))
         }
-        XdpProgram::None => Ok(Vec::new()),
+        (XdpProgram::None, None) => Ok(Vec::new()),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use pagepool::PoolParams;
 
 use crate::mem_nic::device_memory::DeviceMemory;
+use crate::steering::Match;
 use crate::xsk::{Attach, BusyPoll, Redirect, TxMode, UmemParams, XskParams};
 
 /// How to open devices. What every kind has comes first, then what only one kind has.
@@ -46,6 +47,9 @@ pub struct AfXdpParams {
     pub umem: UmemParams,
     /// The XDP program that redirects packets to the sockets.
     pub program: XdpProgram,
+    /// The packets that go to the sockets, with [`XdpProgram::Attach`]; the rest goes to the stack. `None`:
+    /// all packets. With redirects of the caller's own, see [`Redirect::steer`].
+    pub steer: Option<Match>,
     /// How packets are sent in copy mode.
     pub tx_mode: TxMode,
     /// Busy-poll the driver.
@@ -57,7 +61,8 @@ pub struct AfXdpParams {
 impl Default for AfXdpParams {
     fn default() -> Self {
         let XskParams { tx_mode, busy_poll, busy_limit, .. } = XskParams::default();
-        Self { umem: UmemParams::default(), program: XdpProgram::default(), tx_mode, busy_poll, busy_limit }
+        let (umem, program) = (UmemParams::default(), XdpProgram::default());
+        Self { umem, program, steer: None, tx_mode, busy_poll, busy_limit }
     }
 }
 

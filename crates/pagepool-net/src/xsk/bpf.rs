@@ -1,9 +1,14 @@
 //! The BPF programs of AF_XDP devices, what attaches them, and what is watched while one sends.
 
+mod assembler;
 mod btf;
+mod decision;
 pub(super) mod egress_watch;
+#[cfg(any(test, feature = "testing"))]
+pub(super) mod loaded_match;
 mod pin;
 pub(super) mod program;
 pub(super) mod redirect;
 pub(super) mod rx_metadata;
+pub(super) mod steer;
 mod waiting_sockets;

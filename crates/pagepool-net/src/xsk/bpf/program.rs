@@ -93,38 +93,13 @@
 //! `bpf_get_netns_cookie` for such programs needs Linux 6.15; before, nothing tells a thread in another
 //! namespace from one that is where the interface is.
 
+use super::assembler::{
+    ADD, ADD_IMM, Code, IF_ABOVE_IMM, IF_BELOW_IMM, IF_EQUAL, IF_EQUAL_IMM, IF_NEGATIVE, IF_NOT_BELOW,
+    IF_NOT_EQUAL, IF_NOT_EQUAL_IMM, JUMP, LEAVE, LOAD_LONG, LOAD_WORD, MAP_FD, MAP_VALUE, OR, OR_IMM,
+    SHIFT_LEFT_IMM, STORE_LONG, STORE_LONG_IMM, STORE_WORD, call, copy, load_64, load_64_as, op, set,
+};
 use crate::sys::bpf::{Insn, OWN_WORDS};
 
-/// Kinds of instructions (include/uapi/linux/bpf_common.h and bpf.h, v7.3).
-pub(super) const LOAD_WORD: u8 = 0x61; // BPF_LDX | BPF_MEM | BPF_W
-const LOAD_LONG: u8 = 0x79; // BPF_LDX | BPF_MEM | BPF_DW
-pub(super) const STORE_WORD: u8 = 0x63; // BPF_STX | BPF_MEM | BPF_W
-const STORE_LONG: u8 = 0x7b; // BPF_STX | BPF_MEM | BPF_DW
-const STORE_LONG_IMM: u8 = 0x7a; // BPF_ST | BPF_MEM | BPF_DW
-const LOAD_64: u8 = 0x18; // BPF_LD | BPF_IMM | BPF_DW
-const MOVE: u8 = 0xbf; // BPF_ALU64 | BPF_MOV | BPF_X
-const MOVE_IMM: u8 = 0xb7; // BPF_ALU64 | BPF_MOV | BPF_K
-const ADD: u8 = 0x0f; // BPF_ALU64 | BPF_ADD | BPF_X
-pub(super) const ADD_IMM: u8 = 0x07; // BPF_ALU64 | BPF_ADD | BPF_K
-const OR: u8 = 0x4f; // BPF_ALU64 | BPF_OR | BPF_X
-pub(super) const OR_IMM: u8 = 0x47; // BPF_ALU64 | BPF_OR | BPF_K
-const SHIFT_LEFT_IMM: u8 = 0x67; // BPF_ALU64 | BPF_LSH | BPF_K
-const JUMP: u8 = 0x05; // BPF_JMP | BPF_JA
-const IF_EQUAL: u8 = 0x1d; // BPF_JMP | BPF_JEQ | BPF_X
-const IF_EQUAL_IMM: u8 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
-pub(super) const IF_ABOVE: u8 = 0x2d; // BPF_JMP | BPF_JGT | BPF_X
-const IF_ABOVE_IMM: u8 = 0x25; // BPF_JMP | BPF_JGT | BPF_K
-const IF_NOT_BELOW: u8 = 0x3d; // BPF_JMP | BPF_JGE | BPF_X
-const IF_NOT_EQUAL: u8 = 0x5d; // BPF_JMP | BPF_JNE | BPF_X
-pub(super) const IF_NOT_EQUAL_IMM: u8 = 0x55; // BPF_JMP | BPF_JNE | BPF_K
-const IF_BELOW_IMM: u8 = 0xa5; // BPF_JMP | BPF_JLT | BPF_K
-const IF_NEGATIVE: u8 = 0xc5; // BPF_JMP | BPF_JSLT | BPF_K, with 0
-pub(super) const CALL: u8 = 0x85; // BPF_JMP | BPF_CALL
-const EXIT: u8 = 0x95; // BPF_JMP | BPF_EXIT
-/// The source register of a `LOAD_64` whose value is a map's descriptor. Linux: `BPF_PSEUDO_MAP_FD`.
-const MAP_FD: u8 = 1;
-/// The same, of which the value is where the map's first element begins. Linux: `BPF_PSEUDO_MAP_VALUE`.
-const MAP_VALUE: u8 = 2;
 /// `offsetof(struct xdp_md, rx_queue_index)`.
 const RX_QUEUE_INDEX: i16 = 16;
 /// Offsets in `struct __sk_buff`.
@@ -188,24 +163,6 @@ impl BatchResult {
         })
     }
 }
-
-pub(super) const fn op(code: u8, to: u8, from: u8, offset: i16, imm: i32) -> Insn {
-    Insn { code, registers: from << 4 | to, offset, imm }
-}
-
-pub(super) const fn copy(to: u8, from: u8) -> Insn {
-    op(MOVE, to, from, 0, 0)
-}
-
-pub(super) const fn set(to: u8, value: i32) -> Insn {
-    op(MOVE_IMM, to, 0, 0, value)
-}
-
-pub(super) const fn call(helper: i32) -> Insn {
-    op(CALL, 0, 0, 0, helper)
-}
-
-const LEAVE: Insn = op(EXIT, 0, 0, 0, 0);
 
 /// The XDP program that redirects packets to the sockets of a map.
 pub(in crate::xsk) fn redirect(map: i32) -> [Insn; 6] {
@@ -272,7 +229,7 @@ pub(in crate::xsk) fn send(what: Sends) -> Vec<Insn> {
 }
 
 /// Copies all entries to the scratch memory.
-fn read_entries(code: &mut Code, what: &Sends) {
+fn read_entries(code: &mut Code<Label>, what: &Sends) {
     code.jump(Label::Out, op(IF_ABOVE_IMM, 8, 0, 0, MOST as i32));
     code.extend([copy(2, 8), op(SHIFT_LEFT_IMM, 2, 0, 0, ENTRY_SHIFT)]);
     code.extend(in_scratch(1, what.scratch, 0));
@@ -283,7 +240,7 @@ fn read_entries(code: &mut Code, what: &Sends) {
 }
 
 /// Copies a packet to the scratch memory, and its length to r7: no helper copies it to where it goes.
-fn read_packet(code: &mut Code, what: &Sends) {
+fn read_packet(code: &mut Code<Label>, what: &Sends) {
     code.extend([copy(4, 9), op(SHIFT_LEFT_IMM, 4, 0, 0, ENTRY_SHIFT)]);
     code.extend(in_scratch(1, what.scratch, 0));
     code.extend([op(ADD, 1, 4, 0, 0), op(LOAD_WORD, 7, 1, 8, 0)]);
@@ -298,7 +255,7 @@ fn read_packet(code: &mut Code, what: &Sends) {
 }
 
 /// Makes the kernel's packet this one.
-fn write_packet(code: &mut Code, scratch: i32) {
+fn write_packet(code: &mut Code<Label>, scratch: i32) {
     code.extend([op(LOAD_WORD, 1, 6, LEN, 0)]);
     code.jump(Label::Write, op(IF_EQUAL, 1, 7, 0, 0));
     code.extend([copy(1, 6), copy(2, 7), set(3, 0), call(SKB_CHANGE_TAIL)]);
@@ -310,18 +267,9 @@ fn write_packet(code: &mut Code, scratch: i32) {
     code.jump(Label::Out, op(IF_NOT_EQUAL_IMM, 0, 0, 0, 0));
 }
 
-/// The two instructions that load 64 bits.
-fn load_64(to: u8, value: u64) -> [Insn; 2] {
-    load_64_as(to, 0, [value as i32, (value >> 32) as i32])
-}
-
 /// The two that load an address in the scratch memory.
 fn in_scratch(to: u8, scratch: i32, offset: i32) -> [Insn; 2] {
     load_64_as(to, MAP_VALUE, [scratch, offset])
-}
-
-fn load_64_as(to: u8, kind: u8, [first, second]: [i32; 2]) -> [Insn; 2] {
-    [op(LOAD_64, to, kind, 0, first), op(0, 0, 0, 0, second)]
 }
 
 /// A place that is jumped to.
@@ -332,36 +280,4 @@ enum Label {
     Out,
     Unknown,
     Elsewhere,
-}
-
-/// Instructions whose jumps are filled in at the end.
-#[derive(Default)]
-struct Code {
-    instructions: Vec<Insn>,
-    jumps: Vec<(usize, Label)>,
-    places: Vec<(Label, usize)>,
-}
-
-impl Code {
-    fn extend<const N: usize>(&mut self, more: [Insn; N]) {
-        self.instructions.extend(more);
-    }
-
-    fn jump(&mut self, to: Label, instruction: Insn) {
-        self.jumps.push((self.instructions.len(), to));
-        self.instructions.push(instruction);
-    }
-
-    fn mark(&mut self, label: Label) {
-        self.places.push((label, self.instructions.len()));
-    }
-
-    /// A jump counts from the instruction behind it.
-    fn finish(mut self) -> Vec<Insn> {
-        for (at, to) in self.jumps {
-            let place = self.places.iter().find(|(label, _)| *label == to).expect("each label is marked").1;
-            self.instructions[at].offset = (place as isize - at as isize - 1) as i16;
-        }
-        self.instructions
-    }
 }

@@ -5,24 +5,25 @@
 //!        of another XDP program, of which this sets and clears entries only.
 //! Order  a link is made with a program that passes all packets, which is the step that a driver may refuse,
 //!        or restart the interface for. It is exchanged for the one that redirects when all sockets have
-//!        buffers, and back before they are closed. So at no time are packets redirected to nobody.
+//!        buffers, and back before they are closed. So at no time are packets redirected to nobody. Another
+//!        match is another program: it is loaded, and exchanged for the one that runs.
 //! Who    any thread, in the interface's network namespace where it attaches.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pagepool::Error;
 
 use super::pin::{PinnedLink, open_map, pin};
-use super::program;
 use super::rx_metadata::{Functions, RxMetadataReader};
 use super::waiting_sockets::WaitingSockets;
+use super::{program, steer};
 use crate::error::parameter;
 use crate::link::{LinkInfo, XdpMode, lookup};
-use crate::sys::bpf as sys;
+use crate::steering::Match;
+use crate::sys::bpf::{self as sys, Insn};
 use crate::sys::{capability, errno};
 use crate::xsk::grace_period::GracePeriod;
 
@@ -77,20 +78,27 @@ struct Ours {
     interface: String,
     index: u32,
     how: Attach,
+    /// The kind of the program that redirects.
+    kind: sys::Kind,
+    /// What asks the driver for metadata.
+    asks: Vec<Insn>,
     /// Passes all packets to the stack.
     passing: OwnedFd,
-    /// Redirects those of queues that have a socket.
-    redirecting: OwnedFd,
-    /// Of the one that redirects, and of the one that passes.
-    id: u32,
     passing_id: u32,
     attached: OnceLock<XdpLink>,
-    /// Held while one is attached or exchanged.
-    changing: Mutex<()>,
-    /// Packets are redirected.
-    started: AtomicBool,
+    /// Locked while one is attached or exchanged.
+    redirecting: Mutex<Redirecting>,
     /// The link's name, if it shall have one.
     pin: Option<PathBuf>,
+}
+
+/// The program that redirects packets of queues that have a socket.
+#[derive(Debug)]
+struct Redirecting {
+    program: OwnedFd,
+    id: u32,
+    /// Whether it is the one that is attached.
+    runs: bool,
 }
 
 #[derive(Debug)]
@@ -168,34 +176,30 @@ impl Redirect {
         // More entries than queues do no harm, and `ethtool -L` may add queues later.
         let queues = lookup::channels(interface).map_or(0, |channels| channels.rx).max(QUEUES);
         let map = sys::create_socket_map(queues).map_err(|e| refused("bpf(BPF_MAP_CREATE)", e, frags))?;
-        let load = |code: &[_]| {
-            let program = sys::load(code, sys::Kind::Xdp { frags });
-            program.map_err(|e| refused("bpf(BPF_PROG_LOAD)", e, frags))
-        };
-        let passing = load(&program::pass())?;
+        let passing = sys::load(&program::pass(), sys::Kind::Xdp { frags });
+        let passing = passing.map_err(|e| refused("bpf(BPF_PROG_LOAD)", e, frags))?;
+        let passing_id = sys::program_id(passing.as_fd()).unwrap_or(0);
         let metadata = asks.map(|_| RxMetadataReader::new());
-        let code = program::redirect(map.as_raw_fd());
-        let redirecting = match asks.zip(metadata) {
-            None => load(&code)?,
-            Some((asks, reader)) => {
-                let code = [&*asks.instructions(reader), &code].concat();
-                let program = sys::load(&code, sys::Kind::XdpOf { interface: link.index, frags });
-                program.map_err(|source| no_metadata(interface, source, frags))?
-            }
+        let asks = asks.zip(metadata).map_or(Vec::new(), |(asks, reader)| asks.instructions(reader));
+        let code = [&*asks, &program::redirect(map.as_raw_fd())].concat();
+        let kind = match metadata {
+            None => sys::Kind::Xdp { frags },
+            Some(_) => sys::Kind::XdpOf { interface: link.index, frags },
         };
-        let [id, passing_id] =
-            [&redirecting, &passing].map(|program| sys::program_id(program.as_fd()).unwrap_or(0));
+        let redirecting = sys::load(&code, kind).map_err(|source| match metadata {
+            None => refused("bpf(BPF_PROG_LOAD)", source, frags),
+            Some(_) => no_metadata(interface, source, frags),
+        })?;
         let ours = Ours {
             interface: interface.to_owned(),
             index: link.index,
             how,
+            kind,
+            asks,
             passing,
-            redirecting,
-            id,
             passing_id,
             attached: attached.map_or_else(OnceLock::new, OnceLock::from),
-            changing: Mutex::new(()),
-            started: AtomicBool::new(false),
+            redirecting: Mutex::new(Redirecting::new(redirecting)),
             pin: pin.map(|pin| pin.path),
         };
         Ok(Arc::new(Self { map, ours: Some(ours), metadata, waiting: WaitingSockets::default() }))
@@ -224,12 +228,50 @@ impl Redirect {
     pub fn start(&self) -> Result<(), Error> {
         match &self.ours {
             Some(ours) => {
-                self.exchange(|ours| &ours.redirecting)?;
-                ours.started.store(true, Ordering::Relaxed);
+                let mut redirecting = ours.lock();
+                ours.exchange(&redirecting, &redirecting.program)?;
+                redirecting.runs = true;
                 Ok(())
             }
             None => self.waiting.insert(|key, socket| self.insert(key, socket)),
         }
+    }
+
+    /// From now on only packets that match go to the sockets, and all others go to the stack: before
+    /// [`start`](Self::start), or at any time after it. The old program is exchanged for one of these rules
+    /// in a moment; no packet is lost, and [`program_id`](Self::program_id) changes. If the kernel refuses
+    /// the new program, the old rules stay. Some system calls; from any thread.
+    ///
+    /// Beside what [`load`](Self::load) requires, it requires `CAP_PERFMON`; newer kernels accept some
+    /// matches, or all, without. Not for the map of another program, which decides by itself.
+    ///
+    /// ```no_run
+    /// // It needs root and an interface.
+    /// use pagepool_net::{Attach, Redirect};
+    ///
+    /// let redirect = Redirect::load("eth0", Attach::Auto, false)?;
+    /// redirect.steer(&"udp dst port 4789".parse()?)?;
+    /// // Open the devices, and then:
+    /// redirect.start()?;
+    /// redirect.steer(&"udp and dst portrange 4789-4790".parse()?)?;
+    /// # Ok::<(), pagepool::Error>(())
+    /// ```
+    pub fn steer(&self, by: &Match) -> Result<(), Error> {
+        let Some(ours) = &self.ours else {
+            let must_be =
+                "left out: the XDP program was attached elsewhere, and decides which packets it redirects";
+            return Err(parameter("match", by, must_be));
+        };
+        let taken = [&*ours.asks, &program::redirect(self.map.as_raw_fd())].concat();
+        let program = sys::load(&steer::steer(by, &taken), ours.kind);
+        let mut new = Redirecting::new(program.map_err(|source| not_steered(by, source))?);
+        let mut redirecting = ours.lock();
+        if redirecting.runs {
+            ours.exchange(&redirecting, &new.program)?;
+            new.runs = true;
+        }
+        *redirecting = new;
+        Ok(())
     }
 
     /// [Starts](Self::start) several. If one cannot be attached, none of them has redirected a packet.
@@ -248,27 +290,13 @@ impl Redirect {
     /// this removes what `start` put there; that program says what becomes of packets then.
     pub fn stop(&self) {
         let started = match &self.ours {
-            Some(ours) => ours.started.swap(false, Ordering::Relaxed),
+            Some(ours) => ours.stop(),
             None => self.waiting.remove(|key, socket| self.clear(key, socket)),
         };
         if started {
-            let _ = self.exchange(|ours| &ours.passing); // fails if the interface is gone
             // CPUs that run the other program still put what they have into the rings, at the end of a poll.
             GracePeriod::new().wait(); // where it cannot, those few packets may be lost
         }
-    }
-
-    fn exchange(&self, by: impl Fn(&Ours) -> &OwnedFd) -> Result<(), Error> {
-        let Some(ours) = &self.ours else { return Ok(()) };
-        let guard = ours.lock();
-        let attached = ours.pass(&guard)?;
-        sys::exchange(attached.link.as_fd(), by(ours).as_fd()).map_err(|source| {
-            let remedy = match source.raw_os_error() {
-                Some(errno::ENOLINK) => format!("{} was removed, or its program detached", ours.interface),
-                _ => format!("the kernel did not exchange the program of {}", ours.interface),
-            };
-            Error::System { call: "bpf(BPF_LINK_UPDATE)", remedy, source }
-        })
     }
 
     /// Uses the map of an XDP program that was attached elsewhere: a `BPF_MAP_TYPE_XSKMAP` with room for the
@@ -333,7 +361,7 @@ impl Redirect {
 
     /// The id of the XDP program that redirects, as `bpftool prog` and `ip link` show it.
     pub fn program_id(&self) -> Option<u32> {
-        self.ours.as_ref().map(|ours| ours.id)
+        self.ours.as_ref().map(|ours| ours.lock().id)
     }
 
     /// The id of the one that passes all packets.
@@ -402,13 +430,42 @@ impl Redirect {
     }
 }
 
+impl Redirecting {
+    fn new(program: OwnedFd) -> Self {
+        let id = sys::program_id(program.as_fd()).unwrap_or(0);
+        Self { program, id, runs: false }
+    }
+}
+
 impl Ours {
-    fn lock(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Redirecting> {
+        self.redirecting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has packets go to the stack; says whether they were redirected.
+    fn stop(&self) -> bool {
+        let mut redirecting = self.lock();
+        let runs = std::mem::take(&mut redirecting.runs);
+        if runs {
+            let _ = self.exchange(&redirecting, &self.passing); // fails if the interface is gone
+        }
+        runs
+    }
+
+    /// Has this program run, attached now if none is.
+    fn exchange(&self, locked: &MutexGuard<'_, Redirecting>, by: &OwnedFd) -> Result<(), Error> {
+        let attached = self.pass(locked)?;
+        sys::exchange(attached.link.as_fd(), by.as_fd()).map_err(|source| {
+            let remedy = match source.raw_os_error() {
+                Some(errno::ENOLINK) => format!("{} was removed, or its program detached", self.interface),
+                _ => format!("the kernel did not exchange the program of {}", self.interface),
+            };
+            Error::System { call: "bpf(BPF_LINK_UPDATE)", remedy, source }
+        })
     }
 
     /// The link, made now if there is none: with the program that passes.
-    fn pass(&self, _: &MutexGuard<'_, ()>) -> Result<&XdpLink, Error> {
+    fn pass(&self, _: &MutexGuard<'_, Redirecting>) -> Result<&XdpLink, Error> {
         if self.attached.get().is_none() {
             let mut attached = attach_as(self.passing.as_fd(), &self.interface, self.index, self.how)?;
             if let Some(path) = &self.pin {
@@ -531,6 +588,21 @@ fn no_metadata(interface: &str, source: io::Error, frags: bool) -> Error {
         _ => format!("the kernel refused the XDP program that asks {interface} for metadata"),
     };
     Error::System { call: "bpf(BPF_PROG_LOAD)", remedy, source }
+}
+
+/// The program of a match was not loaded.
+fn not_steered(by: &Match, source: io::Error) -> Error {
+    let call = "bpf(BPF_PROG_LOAD)";
+    let remedy = match source.raw_os_error() {
+        // Without CAP_PERFMON the verifier guards against speculation, and is stricter about addresses.
+        Some(errno::EACCES) => format!(
+            "the kernel's verifier refused the program of \"{by}\": {}",
+            capability::remedy(capability::SEND_PROGRAM)
+        ),
+        Some(errno::E2BIG) => format!("the kernel's verifier gave up on \"{by}\": use fewer parts"),
+        _ => return refused(call, source, false),
+    };
+    Error::System { call, remedy, source }
 }
 
 fn refused(call: &'static str, source: io::Error, frags: bool) -> Error {

@@ -29,14 +29,13 @@ use std::hash::BuildHasher;
 
 use pagepool::{Error, XdpBuff};
 
-use super::btf;
-use super::program::{
-    ADD_IMM, CALL, IF_ABOVE, IF_NOT_EQUAL_IMM, LOAD_WORD, OR_IMM, STORE_WORD, call, copy, op, set,
+use super::assembler::{
+    ADD_IMM, CALL, IF_ABOVE, IF_NOT_EQUAL_IMM, LOAD_WORD, OR_IMM, STORE_LONG_IMM, STORE_WORD, STORE_WORD_IMM,
+    call, copy, op, set,
 };
+use super::btf;
 use crate::sys::bpf::Insn;
 
-const STORE_WORD_IMM: u8 = 0x62; // BPF_ST | BPF_MEM | BPF_W
-const STORE_LONG_IMM: u8 = 0x7a; // BPF_ST | BPF_MEM | BPF_DW
 /// The source register of a call whose number is that of a function in BTF. Linux: `BPF_PSEUDO_KFUNC_CALL`.
 const KFUNC: u8 = 2;
 const ADJUST_META: i32 = 54;

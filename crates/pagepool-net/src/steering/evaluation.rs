@@ -1,0 +1,38 @@
+//! Whether an expression holds of a packet, by what was read of its headers.
+
+use super::expression::{Expression, ND_TYPES, Prefix, Test};
+use super::headers::Headers;
+
+impl Expression {
+    pub(super) fn holds(&self, of: &Headers) -> bool {
+        match self {
+            Self::All => true,
+            Self::Test(test) => test.holds(of),
+            Self::Not(part) => !part.holds(of),
+            Self::And(parts) => parts.iter().all(|part| part.holds(of)),
+            Self::Or(parts) => parts.iter().any(|part| part.holds(of)),
+        }
+    }
+}
+
+impl Test {
+    fn holds(&self, of: &Headers) -> bool {
+        match self {
+            Self::EtherType(ether_type) => of.ether_type == Some(*ether_type),
+            Self::Tagged => of.tags[0].is_some(),
+            Self::Vlan(id) => of.tags.contains(&Some(*id)),
+            Self::Protocol(protocol) => of.protocol == Some(*protocol),
+            Self::NeighbourDiscovery => of.icmp6_type.is_some_and(|kind| ND_TYPES.contains(&kind)),
+            Self::Ports(side, range) => {
+                of.ports.is_some_and(|ports| side.places().iter().any(|&at| range.contains(&ports[at])))
+            }
+            Self::Addresses(side, Prefix::V4 { address, mask }) => {
+                of.v4.is_some_and(|all| side.places().iter().any(|&at| all[at] & mask == *address))
+            }
+            Self::Addresses(side, Prefix::V6 { address, mask }) => {
+                of.v6.is_some_and(|all| side.places().iter().any(|&at| all[at] & mask == *address))
+            }
+            Self::Fragment => of.is_fragment,
+        }
+    }
+}

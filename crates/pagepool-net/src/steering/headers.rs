@@ -1,0 +1,142 @@
+//! What expressions ask of a packet's headers, read from its bytes. The XDP program reads the same; tests
+//! hold the two against each other.
+
+use super::expression::{ETHER_IP, ETHER_IP6, ICMP6, TAG_TYPES};
+
+/// VLAN tags that are skipped.
+const MOST_TAGS: usize = 2;
+/// IPv6 extension headers that are skipped. RFC 8200 lists six that may stand before the payload, each once.
+pub(crate) const MOST_EXTENSIONS: usize = 6;
+
+/// How an IPv6 extension header says its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extension {
+    /// In units of eight bytes behind the first.
+    Options,
+    /// In words behind the first two.
+    Authentication,
+    /// Always eight bytes.
+    Fragment,
+}
+
+/// The extension headers that are skipped, by their numbers.
+pub(crate) const EXTENSIONS: [(u8, Extension); 5] = [
+    (0, Extension::Options),  // hop by hop
+    (43, Extension::Options), // routing
+    (60, Extension::Options), // for the destination
+    (51, Extension::Authentication),
+    (44, Extension::Fragment),
+];
+
+/// Protocols that begin with the ports.
+pub(crate) const WITH_PORTS: [u8; 3] = [6, 17, 132]; // TCP, UDP, SCTP
+
+/// What is known of a packet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Headers {
+    /// IDs of tags.
+    pub(super) tags: [Option<u16>; MOST_TAGS],
+    pub(super) ether_type: Option<u16>,
+    /// Source and destination.
+    pub(super) v4: Option<[u32; 2]>,
+    pub(super) v6: Option<[u128; 2]>,
+    pub(super) protocol: Option<u8>,
+    pub(super) is_fragment: bool,
+    pub(super) ports: Option<[u16; 2]>,
+    pub(super) icmp6_type: Option<u8>,
+}
+
+/// `N` bytes of a packet, if it has them.
+fn bytes<const N: usize>(frame: &[u8], at: usize) -> Option<[u8; N]> {
+    frame.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+fn half(frame: &[u8], at: usize) -> Option<u16> {
+    bytes(frame, at).map(u16::from_be_bytes)
+}
+
+impl Headers {
+    pub(super) fn read(frame: &[u8]) -> Self {
+        let mut this = Self::default();
+        let transport = this.link(frame).and_then(|at| match this.ether_type {
+            Some(ETHER_IP) => this.ip(frame, at),
+            Some(ETHER_IP6) => this.ip6(frame, at),
+            _ => None,
+        });
+        if let (Some(at), Some(protocol)) = (transport, this.protocol) {
+            this.transport(frame, at, protocol);
+        }
+        this
+    }
+
+    /// The tags and the EtherType; says what is behind them, as the following do.
+    fn link(&mut self, frame: &[u8]) -> Option<usize> {
+        let (mut at, mut ether_type) = (14, half(frame, 12)?);
+        for tag in &mut self.tags {
+            if TAG_TYPES.contains(&ether_type) {
+                let [control, inner] = [half(frame, at)?, half(frame, at + 2)?];
+                (*tag, ether_type) = (Some(control & 0xfff), inner);
+                at += 4;
+            }
+        }
+        self.ether_type = Some(ether_type);
+        Some(at)
+    }
+
+    fn ip(&mut self, frame: &[u8], at: usize) -> Option<usize> {
+        let header: [u8; 20] = bytes(frame, at)?;
+        let words = usize::from(header[0] & 15);
+        if header[0] >> 4 != 4 || words < 5 {
+            return None;
+        }
+        let word = |at: usize| bytes(&header, at).map(u32::from_be_bytes);
+        self.v4 = Some([word(12)?, word(16)?]);
+        self.protocol = Some(header[9]);
+        let place = half(&header, 6)?;
+        self.is_fragment = place & 0x3fff != 0; // where it begins, and whether more follow
+        (place & 0x1fff == 0).then_some(at + 4 * words)
+    }
+
+    fn ip6(&mut self, frame: &[u8], at: usize) -> Option<usize> {
+        let header: [u8; 40] = bytes(frame, at)?;
+        if header[0] >> 4 != 6 {
+            return None;
+        }
+        let address = |at: usize| bytes(&header, at).map(u128::from_be_bytes);
+        self.v6 = Some([address(8)?, address(24)?]);
+        let (mut at, mut next) = (at + 40, header[6]);
+        let kind = |next: u8| EXTENSIONS.iter().find(|(number, _)| *number == next).map(|(_, kind)| *kind);
+        for _ in 0..MOST_EXTENSIONS {
+            let Some(kind) = kind(next) else { break };
+            let [following, len, high, low, ..]: [u8; 8] = bytes(frame, at)?;
+            next = following;
+            at += match kind {
+                Extension::Options => 8 * (usize::from(len) + 1),
+                Extension::Authentication => 4 * (usize::from(len) + 2),
+                Extension::Fragment => {
+                    let place = u16::from_be_bytes([high, low]);
+                    self.is_fragment |= place & 0xfff9 != 0; // the same, two bits between the two
+                    if place & 0xfff8 != 0 {
+                        self.protocol = Some(next);
+                        return None;
+                    }
+                    8
+                }
+            };
+        }
+        if kind(next).is_some() {
+            return None;
+        }
+        self.protocol = Some(next);
+        Some(at)
+    }
+
+    fn transport(&mut self, frame: &[u8], at: usize, protocol: u8) {
+        if WITH_PORTS.contains(&protocol) {
+            self.ports = half(frame, at).zip(half(frame, at + 2)).map(|(source, to)| [source, to]);
+        }
+        if protocol == ICMP6 && self.v6.is_some() {
+            self.icmp6_type = frame.get(at).copied();
+        }
+    }
+}

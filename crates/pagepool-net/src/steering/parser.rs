@@ -1,0 +1,322 @@
+//! Reads an expression.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
+
+use pagepool::Error;
+
+use super::expression::{Direction, ETHER_IP, ETHER_IP6, Expression, ICMP6, Prefix, Test};
+use crate::error::parameter;
+
+/// Most parts of an expression, so that jumps span its program and the kernel's verifier takes it.
+const MOST_TESTS: usize = 256;
+/// How deep `not` and parentheses are nested at most: this is read by recursion.
+const DEEPEST: usize = 32;
+
+const ETHER_ARP: u16 = 0x0806;
+const ETHER_TYPES: [(&str, u16); 3] = [("ip", ETHER_IP), ("ip6", ETHER_IP6), ("arp", ETHER_ARP)];
+const PROTOCOLS: [(&str, u8); 9] = [
+    ("icmp", 1),
+    ("igmp", 2),
+    ("tcp", 6),
+    ("udp", 17),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("icmp6", ICMP6),
+    ("sctp", 132),
+];
+const KNOWN: &str = "all, ethertype, ether proto, ip, ip6, arp, vlan, proto, tcp, udp, sctp, icmp, icmp6, \
+                     nd, host, net, port, portrange, src, dst, fragment, not or (";
+
+/// Sides, and words that an address or a port begins with.
+const SIDES: [&str; 2] = ["src", "dst"];
+const ENDPOINTS: [&str; 6] = ["src", "dst", "host", "net", "port", "portrange"];
+
+type Parsed = Result<Expression, Error>;
+
+/// Reads all of a text.
+pub(super) fn parse(text: &str) -> Parsed {
+    let mut parser = Parser { text, words: words(text), next: 0, tests: 0, depth: 0 };
+    let expression = parser.expression()?;
+    match parser.peek() {
+        None => Ok(expression),
+        Some(_) => Err(parser.refuse("and, or, or the end")),
+    }
+}
+
+/// The words of a text, each with where it begins.
+fn words(text: &str) -> Vec<(usize, &str)> {
+    let mut all = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start();
+        let Some(first) = rest.chars().next() else { return all };
+        let len = match first {
+            '(' | ')' | '!' => 1,
+            '&' | '|' if rest[1..].starts_with(first) => 2,
+            _ => rest.find(|c: char| c.is_whitespace() || "()!&|".contains(c)).unwrap_or(rest.len()).max(1),
+        };
+        all.push((text.len() - rest.len(), &rest[..len]));
+        rest = &rest[len..];
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    words: Vec<(usize, &'a str)>,
+    next: usize,
+    tests: usize,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> Option<&'a str> {
+        self.words.get(self.next).map(|&(_, word)| word)
+    }
+
+    /// Takes the next word if it is one of these.
+    fn take(&mut self, any: &[&str]) -> bool {
+        let found = self.peek().is_some_and(|word| any.contains(&word));
+        self.next += usize::from(found);
+        found
+    }
+
+    /// Takes the next word as something that can be read from it.
+    fn read<T>(&mut self, must_be: &str, read: impl Fn(&str) -> Option<T>) -> Result<T, Error> {
+        let value = self.peek().and_then(read).ok_or_else(|| self.refuse(must_be))?;
+        self.next += 1;
+        Ok(value)
+    }
+
+    /// The error that something else must stand where it is now.
+    fn refuse(&self, must_be: &str) -> Error {
+        let found = match self.words.get(self.next) {
+            Some(&(at, word)) => format!("{word:?} at column {}", self.text[..at].chars().count() + 1),
+            None => format!("its end at column {}", self.text.chars().count() + 1),
+        };
+        parameter("match", format!("{:?}, with {found}", self.text), format!("one with {must_be} there"))
+    }
+
+    /// Alternatives, each of parts that all hold.
+    fn expression(&mut self) -> Parsed {
+        let (mut any, mut all) = (Vec::new(), vec![self.factor()?]);
+        loop {
+            if self.take(&["or", "||"]) {
+                any.push(one_or(std::mem::take(&mut all), Expression::And));
+                all.push(self.factor()?);
+            } else if self.peek().is_some_and(|word| ["and", "&&"].contains(&word)) {
+                if !any.is_empty() {
+                    return Err(
+                        self.refuse("parentheses around either the `or` before or the `and`: not `and`")
+                    );
+                }
+                self.next += 1;
+                all.push(self.factor()?);
+            } else {
+                any.push(one_or(all, Expression::And));
+                return Ok(one_or(any, Expression::Or));
+            }
+        }
+    }
+
+    fn factor(&mut self) -> Parsed {
+        if self.depth == DEEPEST {
+            return Err(self.refuse(&format!("at most {DEEPEST} `not` and parentheses around a part")));
+        }
+        self.depth += 1;
+        let factor = if self.take(&["not", "!"]) {
+            Expression::Not(Box::new(self.factor()?))
+        } else if self.take(&["("]) {
+            let inner = self.expression()?;
+            if !self.take(&[")"]) {
+                return Err(self.refuse("and, or, or a closing parenthesis"));
+            }
+            inner
+        } else {
+            self.part()?
+        };
+        self.depth -= 1;
+        Ok(factor)
+    }
+
+    fn part(&mut self) -> Parsed {
+        if self.tests == MOST_TESTS {
+            return Err(self.refuse(&format!("at most {MOST_TESTS} parts, so without what stands")));
+        }
+        self.tests += 1;
+        let word = self.peek().unwrap_or("");
+        if ENDPOINTS.contains(&word) {
+            return self.endpoint();
+        }
+        self.next += 1;
+        Ok(match word {
+            "all" => Expression::All,
+            "ethertype" => self.ether_type()?,
+            "ether" if self.take(&["proto"]) => self.ether_type()?,
+            "ether" => return Err(self.refuse("proto")),
+            "arp" => of_type(ETHER_ARP),
+            "ip" => self.qualified(of_type(ETHER_IP), &["proto", "host", "net", "port", "portrange"])?,
+            "ip6" => self.qualified(of_type(ETHER_IP6), &["proto", "host", "net", "port", "portrange"])?,
+            "tcp" | "udp" | "sctp" => self.qualified(of_protocol(word), &["port", "portrange"])?,
+            "icmp" => Expression::And(vec![of_type(ETHER_IP), of_protocol(word)]),
+            "icmp6" => Expression::And(vec![of_type(ETHER_IP6), of_protocol(word)]),
+            "proto" => self.protocol()?,
+            "vlan" => self.vlan()?,
+            "nd" => Expression::Test(Test::NeighbourDiscovery),
+            "fragment" => Expression::Test(Test::Fragment),
+            _ => {
+                self.next -= 1;
+                return Err(self.refuse(&format!("one of {KNOWN}")));
+            }
+        })
+    }
+
+    /// A type or protocol, and what may be asked for in the same breath: `udp dst port 53`.
+    fn qualified(&mut self, of: Expression, allowed: &[&str]) -> Parsed {
+        let at_side = usize::from(self.peek().is_some_and(|word| SIDES.contains(&word)));
+        let word = self.words.get(self.next + at_side).map_or("", |&(_, word)| word);
+        let more = match () {
+            () if allowed.contains(&word) && word == "proto" && at_side == 0 => {
+                self.next += 1;
+                self.protocol()?
+            }
+            () if allowed.contains(&word) && word != "proto" => self.endpoint()?,
+            () if at_side == 0 => return Ok(of),
+            () => {
+                self.next += 1;
+                return Err(self.refuse(&one_of(allowed.iter().filter(|word| **word != "proto"))));
+            }
+        };
+        Ok(Expression::And(vec![of, more]))
+    }
+
+    fn ether_type(&mut self) -> Parsed {
+        let named =
+            |word: &str| ETHER_TYPES.iter().find(|(name, _)| *name == word).map(|(_, number)| *number);
+        let read = |word: &str| named(word).or_else(|| number(word));
+        self.read("an EtherType from 0 to 0xffff, ip, ip6 or arp", read).map(of_type)
+    }
+
+    fn protocol(&mut self) -> Parsed {
+        let read = |word: &str| protocol(word).or_else(|| number(word).and_then(|n| u8::try_from(n).ok()));
+        let must_be = format!("a protocol from 0 to 255, {}", one_of(PROTOCOLS.iter().map(|(name, _)| name)));
+        self.read(&must_be, read).map(|protocol| Expression::Test(Test::Protocol(protocol)))
+    }
+
+    fn vlan(&mut self) -> Parsed {
+        if !self.peek().is_some_and(|word| word.starts_with(|c: char| c.is_ascii_digit())) {
+            return Ok(Expression::Test(Test::Tagged));
+        }
+        let id = self.read("a VLAN ID from 0 to 4095", |word| number(word).filter(|id| *id < 4096))?;
+        Ok(Expression::Test(Test::Vlan(id)))
+    }
+
+    /// An address, a prefix, a port or a range of them, of one side or either.
+    fn endpoint(&mut self) -> Parsed {
+        let side = match self.peek() {
+            Some("src") => Direction::Source,
+            Some("dst") => Direction::Destination,
+            _ => Direction::Either,
+        };
+        self.next += usize::from(side != Direction::Either);
+        let word = self.peek().unwrap_or("");
+        self.next += 1;
+        Ok(Expression::Test(match word {
+            "host" => {
+                Test::Addresses(side, self.read("an IPv4 or IPv6 address: names are not looked up", host)?)
+            }
+            "net" => Test::Addresses(side, self.net()?),
+            "port" => Test::Ports(side, self.read("a port from 0 to 65535", number).map(|port| port..=port)?),
+            "portrange" => Test::Ports(side, self.read("a range of ports such as 5000-5999", range)?),
+            _ => {
+                self.next -= 1;
+                return Err(self.refuse("host, net, port or portrange"));
+            }
+        }))
+    }
+
+    fn net(&mut self) -> Result<Prefix, Error> {
+        let prefix = self.read("a prefix such as 10.0.0.0/8 or fd00::/8", prefix)?;
+        if let Some(exact) = without_host_bits(&prefix) {
+            self.next -= 1;
+            return Err(self.refuse(&format!("no bits set behind the prefix: {exact}")));
+        }
+        Ok(prefix)
+    }
+}
+
+/// The only one of several, or what joins them.
+fn one_or(mut parts: Vec<Expression>, join: impl FnOnce(Vec<Expression>) -> Expression) -> Expression {
+    if parts.len() == 1 { parts.remove(0) } else { join(parts) }
+}
+
+fn of_type(ether_type: u16) -> Expression {
+    Expression::Test(Test::EtherType(ether_type))
+}
+
+/// The protocol of this name, which the caller knows.
+fn of_protocol(name: &str) -> Expression {
+    let number = protocol(name).unwrap_or_else(|| unreachable!("{name} is in the table"));
+    Expression::Test(Test::Protocol(number))
+}
+
+fn protocol(name: &str) -> Option<u8> {
+    PROTOCOLS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+}
+
+/// A decimal number, or a hexadecimal one behind `0x`.
+fn number(word: &str) -> Option<u16> {
+    if !word.starts_with(|c: char| c.is_ascii_digit()) || word.contains('+') {
+        return None;
+    }
+    word.strip_prefix("0x").map_or_else(|| word.parse().ok(), |hex| u16::from_str_radix(hex, 16).ok())
+}
+
+fn range(word: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = word.split_once('-')?;
+    let (first, last) = (number(first)?, number(last)?);
+    (first <= last).then_some(first..=last)
+}
+
+fn host(word: &str) -> Option<Prefix> {
+    word.parse().ok().map(|address| of_length(address, 128))
+}
+
+fn prefix(word: &str) -> Option<Prefix> {
+    let (address, len) = word.split_once('/')?;
+    let address: IpAddr = address.parse().ok()?;
+    let len = number(len).filter(|&len| len <= if address.is_ipv4() { 32 } else { 128 })?;
+    Some(of_length(address, len.into()))
+}
+
+/// The prefix of so many bits, or of all that the address has.
+fn of_length(address: IpAddr, len: u32) -> Prefix {
+    match address {
+        IpAddr::V4(address) => {
+            Prefix::V4 { address: address.into(), mask: !u32::MAX.checked_shr(len).unwrap_or(0) }
+        }
+        IpAddr::V6(address) => {
+            Prefix::V6 { address: address.into(), mask: !u128::MAX.checked_shr(len).unwrap_or(0) }
+        }
+    }
+}
+
+/// The prefix as it should be written, if the address has bits behind it.
+fn without_host_bits(prefix: &Prefix) -> Option<String> {
+    match *prefix {
+        Prefix::V4 { address, mask } => (address & !mask != 0)
+            .then(|| format!("{}/{}", Ipv4Addr::from(address & mask), mask.leading_ones())),
+        Prefix::V6 { address, mask } => (address & !mask != 0)
+            .then(|| format!("{}/{}", Ipv6Addr::from(address & mask), mask.leading_ones())),
+    }
+}
+
+/// Words as a choice: `a, b or c`.
+fn one_of<'a>(words: impl Iterator<Item = &'a &'a str>) -> String {
+    let words: Vec<&str> = words.copied().collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => words.concat(),
+    }
+}

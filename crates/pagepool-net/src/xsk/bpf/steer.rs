@@ -1,0 +1,328 @@
+//! The XDP program of an expression: what matches is taken, the rest passes to the stack.
+//!
+//! ```text
+//!   headers                       ; each that the expression asks for is read once, to a word of the stack
+//!   decide                        ; comparisons of these words, and jumps: `and` and `or` end early
+//!   taken: r1 = r6 ...            ; what the caller does with a packet
+//!   passed: r0 = 2; exit          ; XDP_PASS
+//! ```
+//!
+//! Registers while headers are read: r5 the protocol, r6 the context, r7 where the next header begins, r8 the
+//! packet's end; r1 to r4 are for anything.
+//!
+//! Every access to the packet stands behind a comparison with its end. A word of the stack that nothing was
+//! written to has [`UNKNOWN`], which no field can have. The words lie between two multiples of eight: the
+//! kernel's verifier forgets what it knows of a value that is stored there. So all the ways through the
+//! headers are one to it from `decide` on, and its work grows with the sum of both parts instead of their
+//! product.
+
+use super::assembler::{
+    ADD, ADD_IMM, AND_IMM, AND_IMM_32, Code, FROM_BIG_ENDIAN, IF_ABOVE, IF_ABOVE_32, IF_ABOVE_IMM,
+    IF_BELOW_32, IF_BELOW_IMM, IF_EQUAL_32, IF_EQUAL_IMM, IF_NOT_ABOVE_32, IF_NOT_EQUAL_32, IF_NOT_EQUAL_IMM,
+    JUMP, LOAD_BYTE, LOAD_HALF, LOAD_WORD, SHIFT_LEFT_IMM, SHIFT_RIGHT_IMM, STORE_WORD, STORE_WORD_IMM, copy,
+    op, set,
+};
+use super::decision::{Comparison, Decision, Fact};
+use super::program::pass;
+use crate::steering::{
+    ETHER_IP, ETHER_IP6, EXTENSIONS, Extension, ICMP6, MOST_EXTENSIONS, Match, TAG_TYPES, WITH_PORTS,
+};
+use crate::sys::bpf::Insn;
+
+/// What a word of the stack has before something is written to it.
+const UNKNOWN: i32 = -1;
+/// The frame pointer.
+const STACK: u8 = 10;
+/// Offsets in `struct xdp_md`.
+const DATA: i16 = 0;
+const DATA_END: i16 = 4;
+/// The longest extension header.
+const LONGEST_EXTENSION: i32 = 8 * 256;
+
+/// The program of an expression. `taken` is what becomes of a packet that matches; it begins with the context
+/// in r1, and ends the program.
+pub(in crate::xsk) fn steer(by: &Match, taken: &[Insn]) -> Vec<Insn> {
+    let decision = Decision::of(by.expression());
+    match decision {
+        Decision::Always(true) => return taken.to_vec(),
+        Decision::Always(false) => return pass().to_vec(),
+        _ => {}
+    }
+    let mut used = Vec::new();
+    decision.words(&mut used);
+    used.sort();
+    used.dedup();
+    let mut program = SteerProgram { code: Code::default(), labels: 0, used };
+    program.headers();
+    let passed = program.label();
+    program.decide(&decision, passed, false);
+    program.code.extend([copy(1, 6)]);
+    program.code.extend(taken.iter().copied());
+    program.code.mark(passed);
+    program.code.extend(pass());
+    program.code.finish()
+}
+
+/// A program in the making.
+struct SteerProgram {
+    code: Code<u32>,
+    /// How many labels there are.
+    labels: u32,
+    /// The words that are compared.
+    used: Vec<Fact>,
+}
+
+impl SteerProgram {
+    fn label(&mut self) -> u32 {
+        self.labels += 1;
+        self.labels
+    }
+
+    fn uses(&self, any: impl Fn(&Fact) -> bool) -> bool {
+        self.used.iter().any(any)
+    }
+
+    fn uses_transport(&self) -> bool {
+        self.uses(|word| matches!(word, Fact::Port(_) | Fact::Icmp6))
+    }
+
+    fn uses_protocol(&self) -> bool {
+        self.uses_transport() || self.uses(|word| matches!(word, Fact::Protocol | Fact::Fragment))
+    }
+
+    /// Reads what is compared later.
+    fn headers(&mut self) {
+        let (done, ip6, transport) = (self.label(), self.label(), self.label());
+        self.code.extend([copy(6, 1), op(LOAD_WORD, 7, 1, DATA, 0), op(LOAD_WORD, 8, 1, DATA_END, 0)]);
+        for word in self.used.clone() {
+            self.store_imm(word, UNKNOWN);
+        }
+        self.link(done);
+        if self.uses(|word| !matches!(word, Fact::EtherType | Fact::Tag(_))) {
+            self.code.jump(ip6, op(IF_NOT_EQUAL_IMM, 2, 0, 0, ETHER_IP.into()));
+            self.ip(done, transport);
+            self.code.mark(ip6);
+            self.code.jump(done, op(IF_NOT_EQUAL_IMM, 2, 0, 0, ETHER_IP6.into()));
+            self.ip6(done);
+            self.code.mark(transport);
+            self.transport(done);
+        }
+        self.code.mark(done);
+    }
+
+    /// Goes on only if the packet has so many more bytes.
+    fn room(&mut self, bytes: i32, done: u32) {
+        self.code.extend([copy(1, 7), op(ADD_IMM, 1, 0, 0, bytes)]);
+        self.code.jump(done, op(IF_ABOVE, 1, 8, 0, 0));
+    }
+
+    fn load_half(&mut self, to: u8, at: i16) {
+        self.code.extend([op(LOAD_HALF, to, 7, at, 0), op(FROM_BIG_ENDIAN, to, 0, 0, 16)]);
+    }
+
+    /// Stores a register as a word, if that is compared.
+    fn store(&mut self, word: Fact, from: u8) {
+        if self.uses(|used| *used == word) {
+            self.code.extend([op(STORE_WORD, STACK, from, word.offset(), 0)]);
+        }
+    }
+
+    fn store_imm(&mut self, word: Fact, value: i32) {
+        if self.uses(|used| *used == word) {
+            self.code.extend([op(STORE_WORD_IMM, STACK, 0, word.offset(), value)]);
+        }
+    }
+
+    /// Reads tags and EtherType, the latter to r2.
+    fn link(&mut self, done: u32) {
+        let last = self.label();
+        self.room(14, done);
+        self.load_half(2, 12);
+        self.code.extend([op(ADD_IMM, 7, 0, 0, 14)]);
+        for which in 0..2 {
+            let tag = self.label();
+            for tag_type in TAG_TYPES {
+                self.code.jump(tag, op(IF_EQUAL_IMM, 2, 0, 0, tag_type.into()));
+            }
+            self.code.jump(last, op(JUMP, 0, 0, 0, 0));
+            self.code.mark(tag);
+            self.room(4, done);
+            self.load_half(3, 0);
+            self.code.extend([op(AND_IMM, 3, 0, 0, 0xfff)]);
+            self.load_half(2, 2);
+            self.code.extend([op(ADD_IMM, 7, 0, 0, 4)]);
+            self.store(Fact::Tag(which), 3);
+        }
+        self.code.mark(last);
+        self.store(Fact::EtherType, 2);
+    }
+
+    fn ip(&mut self, done: u32, transport: u32) {
+        self.room(20, done);
+        self.code.extend([op(LOAD_BYTE, 2, 7, 0, 0), copy(3, 2), op(SHIFT_RIGHT_IMM, 3, 0, 0, 4)]);
+        self.code.jump(done, op(IF_NOT_EQUAL_IMM, 3, 0, 0, 4));
+        self.code.extend([op(AND_IMM, 2, 0, 0, 15)]);
+        self.code.jump(done, op(IF_BELOW_IMM, 2, 0, 0, 5)); // words of the header
+        self.store_imm(Fact::Family, 4);
+        (0..2).for_each(|side| self.address(side, 0, 12 + 4 * side as i16));
+        if self.uses_protocol() {
+            self.code.extend([op(LOAD_BYTE, 5, 7, 9, 0)]);
+            self.store(Fact::Protocol, 5);
+            self.load_half(3, 6);
+            self.fragment([0x3fff, 0x1fff], done); // more follow or an offset, an offset
+            self.code.extend([op(SHIFT_LEFT_IMM, 2, 0, 0, 2), op(ADD, 7, 2, 0, 0)]);
+        }
+        self.code.jump(transport, op(JUMP, 0, 0, 0, 0));
+    }
+
+    /// Notes with r3 whether the packet is a fragment, and leaves with a later one.
+    fn fragment(&mut self, [any, later]: [i32; 2], leave: u32) {
+        let whole = self.label();
+        self.code.extend([copy(4, 3), op(AND_IMM, 4, 0, 0, any)]);
+        self.code.jump(whole, op(IF_EQUAL_IMM, 4, 0, 0, 0));
+        self.store_imm(Fact::Fragment, 1);
+        self.code.extend([op(AND_IMM, 3, 0, 0, later)]);
+        self.code.jump(leave, op(IF_NOT_EQUAL_IMM, 3, 0, 0, 0));
+        self.code.mark(whole);
+    }
+
+    /// Stores a word of an address.
+    fn address(&mut self, side: usize, part: usize, at: i16) {
+        if self.uses(|used| *used == Fact::Address(side, part)) {
+            self.code.extend([op(LOAD_WORD, 1, 7, at, 0), op(FROM_BIG_ENDIAN, 1, 0, 0, 32)]);
+            self.store(Fact::Address(side, part), 1);
+        }
+    }
+
+    fn ip6(&mut self, done: u32) {
+        self.room(40, done);
+        self.code.extend([op(LOAD_BYTE, 2, 7, 0, 0), op(SHIFT_RIGHT_IMM, 2, 0, 0, 4)]);
+        self.code.jump(done, op(IF_NOT_EQUAL_IMM, 2, 0, 0, 6));
+        self.store_imm(Fact::Family, 6);
+        for (side, part) in (0..2).flat_map(|side| (0..4).map(move |part| (side, part))) {
+            self.address(side, part, 8 + 16 * side as i16 + 4 * part as i16);
+        }
+        if self.uses_protocol() {
+            let (payload, later) = (self.label(), self.label());
+            self.code.extend([op(LOAD_BYTE, 5, 7, 6, 0), op(ADD_IMM, 7, 0, 0, 40)]);
+            (0..MOST_EXTENSIONS).for_each(|_| self.extension(payload, later, done));
+            for (number, _) in EXTENSIONS {
+                self.code.jump(done, op(IF_EQUAL_IMM, 5, 0, 0, number.into()));
+            }
+            self.code.jump(payload, op(JUMP, 0, 0, 0, 0));
+            self.code.mark(later);
+            self.store(Fact::Protocol, 5);
+            self.code.jump(done, op(JUMP, 0, 0, 0, 0));
+            self.code.mark(payload);
+            self.store(Fact::Protocol, 5);
+        }
+    }
+
+    /// Skips an extension header, if r5 says that one follows.
+    fn extension(&mut self, payload: u32, later: u32, done: u32) {
+        let kinds = [Extension::Options, Extension::Authentication, Extension::Fragment];
+        let (labels, skip) = (kinds.map(|kind| (kind, self.label())), self.label());
+        for (number, kind) in EXTENSIONS {
+            let of_kind = labels.iter().find(|(other, _)| *other == kind).map_or(done, |(_, label)| *label);
+            self.code.jump(of_kind, op(IF_EQUAL_IMM, 5, 0, 0, number.into()));
+        }
+        self.code.jump(payload, op(JUMP, 0, 0, 0, 0));
+        for (kind, label) in labels {
+            self.code.mark(label);
+            self.room(8, done);
+            match kind {
+                Extension::Options => self.extension_length(1, 3),
+                Extension::Authentication => self.extension_length(2, 2),
+                Extension::Fragment => {
+                    self.load_half(3, 2);
+                    self.code.extend([op(LOAD_BYTE, 5, 7, 0, 0)]);
+                    self.fragment([0xfff9, 0xfff8], later);
+                    self.code.extend([set(2, 8)]);
+                }
+            }
+            self.code.jump(skip, op(JUMP, 0, 0, 0, 0));
+        }
+        self.code.mark(skip);
+        // Through the stack, so that all kinds are one to the verifier.
+        let scratch = Fact::Scratch.offset();
+        self.code.extend([op(STORE_WORD, STACK, 2, scratch, 0), op(LOAD_WORD, 2, STACK, scratch, 0)]);
+        self.code.jump(done, op(IF_ABOVE_IMM, 2, 0, 0, LONGEST_EXTENSION));
+        self.code.extend([op(ADD, 7, 2, 0, 0)]);
+    }
+
+    /// The header's length to r2, given in units of a power of two less some, and what follows to r5.
+    fn extension_length(&mut self, more: i32, shift: i32) {
+        self.code.extend([
+            op(LOAD_BYTE, 2, 7, 1, 0),
+            op(ADD_IMM, 2, 0, 0, more),
+            op(SHIFT_LEFT_IMM, 2, 0, 0, shift),
+            op(LOAD_BYTE, 5, 7, 0, 0),
+        ]);
+    }
+
+    /// Ports, or the type of an ICMP message.
+    fn transport(&mut self, done: u32) {
+        if !self.uses_transport() {
+            return;
+        }
+        let ports = self.label();
+        for protocol in WITH_PORTS {
+            self.code.jump(ports, op(IF_EQUAL_IMM, 5, 0, 0, protocol.into()));
+        }
+        if self.uses(|word| *word == Fact::Icmp6) {
+            self.code.jump(done, op(IF_NOT_EQUAL_IMM, 5, 0, 0, ICMP6.into()));
+            self.room(1, done);
+            self.code.extend([op(LOAD_BYTE, 2, 7, 0, 0)]);
+            self.store(Fact::Icmp6, 2);
+        }
+        self.code.jump(done, op(JUMP, 0, 0, 0, 0));
+        self.code.mark(ports);
+        self.room(4, done);
+        for side in 0..2 {
+            self.load_half(2, 2 * side as i16);
+            self.store(Fact::Port(side), 2);
+        }
+    }
+
+    /// Jumps if the decision is `when`, else goes on behind.
+    fn decide(&mut self, decision: &Decision, to: u32, when: bool) {
+        match decision {
+            Decision::Always(_) => unreachable!("a decision that is certain has no parts, and is no part"),
+            Decision::If(comparison) => self.compare(comparison, to, when),
+            Decision::Not(part) => self.decide(part, to, !when),
+            Decision::And(parts) => self.join(parts, to, when, false),
+            Decision::Or(parts) => self.join(parts, to, when, true),
+        }
+    }
+
+    /// The same of parts of which one decides all if it is `decides`.
+    fn join(&mut self, parts: &[Decision], to: u32, when: bool, decides: bool) {
+        let behind = self.label();
+        let Some((last, parts)) = parts.split_last() else { return };
+        let early = if when == decides { to } else { behind };
+        parts.iter().for_each(|part| self.decide(part, early, decides));
+        self.decide(last, to, when);
+        self.code.mark(behind);
+    }
+
+    fn compare(&mut self, &Comparison { word, mask, first, last }: &Comparison, to: u32, when: bool) {
+        self.code.extend([op(LOAD_WORD, 1, STACK, word.offset(), 0)]);
+        if mask != u32::MAX {
+            self.code.extend([op(AND_IMM_32, 1, 0, 0, mask as i32)]);
+        }
+        let behind = self.label();
+        match (first == last, when) {
+            (true, true) => self.code.jump(to, op(IF_EQUAL_32, 1, 0, 0, first as i32)),
+            (true, false) => self.code.jump(to, op(IF_NOT_EQUAL_32, 1, 0, 0, first as i32)),
+            (false, true) => {
+                self.code.jump(behind, op(IF_BELOW_32, 1, 0, 0, first as i32));
+                self.code.jump(to, op(IF_NOT_ABOVE_32, 1, 0, 0, last as i32));
+            }
+            (false, false) => {
+                self.code.jump(to, op(IF_BELOW_32, 1, 0, 0, first as i32));
+                self.code.jump(to, op(IF_ABOVE_32, 1, 0, 0, last as i32));
+            }
+        }
+        self.code.mark(behind);
+    }
+}
