@@ -3,6 +3,7 @@
 
 mod between;
 
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,6 +86,66 @@ fn drop_finds_what_was_damaged_and_its_status_says_so() {
     };
     assert!(number(&document["numbered"], "corrupt") > 0, "{document}");
     assert!(document["ok"] == false && !sender.status.success(), "{document}");
+}
+
+#[test]
+fn what_does_not_match_goes_to_the_kernel() {
+    let name = "what_does_not_match_goes_to_the_kernel";
+    let Some(hosts) = hosts(name, &params(1500, 2)) else { return };
+    let near = Ipv4Addr::new(198, 18, 0, 9); // near0 is a host of a's subnet
+    hosts.run_between(move || {
+        let mut links = ok(Netlink::open());
+        let index = ok(links.link("near0")).index;
+        ok(links.add_address(index, near, 24));
+    });
+    let arguments = ["drop", "near0", "--match", "udp dst port 7000"];
+    let Some(running) = Place::Between(&hosts).start(name, &arguments) else { return };
+    let kernel = hosts.run_between(|| UdpSocket::bind("0.0.0.0:7001").expect("the port is free"));
+    let to = |port| {
+        hosts.a.namespace.run(move || {
+            let socket = UdpSocket::bind("0.0.0.0:0").expect("a free port");
+            socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+            socket.connect((near, port)).expect("a route");
+            socket
+        })
+    };
+    let ([ours, theirs, nobody], mut bytes) = ([7000, 7001, 7002].map(to), [0; 16]);
+    for _ in 0..100 {
+        ours.send(b"to the socket").expect("it is sent");
+        theirs.send(b"to the kernel").expect("ARP was answered");
+        let (len, from) = kernel.recv_from(&mut bytes).expect("it came");
+        kernel.send_to(&bytes[..len], from).expect("it is sent");
+        assert_eq!(theirs.recv(&mut bytes).map(|len| &bytes[..len]).expect("the answer"), b"to the kernel");
+    }
+    nobody.send(b"to no socket").expect("it is sent");
+    let refused = nobody.recv(&mut bytes).map_err(|error| error.kind());
+    assert_eq!(refused, Err(std::io::ErrorKind::ConnectionRefused), "by ICMP of the kernel");
+    let document = running.interrupt();
+    assert_eq!((number(&document, "received"), number(&document, "lost_total")), (100, 0), "{document}");
+    assert_eq!(document["interfaces"][0]["match"], "udp dst port 7000", "{document}");
+}
+
+#[test]
+fn echo_and_forward_take_a_match_and_a_bad_one_is_refused_where_it_is_wrong() {
+    let name = "echo_and_forward_take_a_match_and_a_bad_one_is_refused_where_it_is_wrong";
+    let Some(hosts) = hosts(name, &params(1500, 1)) else { return };
+    let wrong = Place::Between(&hosts).error(&["drop", "near0", "--match", "udp prot 53"]);
+    assert!(wrong.contains("\"prot\" at column 5"), "{wrong}");
+    let both = Place::Between(&hosts).error(&["drop", "near0", "--match", "udp", "--map", "/sys/fs/bpf/map"]);
+    assert!(both.contains("--map") && both.contains("cannot be used with"), "{both}");
+    let Some(document) = forward(name, &hosts, 64, &["--match", "ethertype 0x88b5"]) else { return };
+    assert_eq!(document["interfaces"][1]["match"], "ethertype 0x88b5", "{document}");
+    let options = ["echo", "near0", "--match", "not ethertype 0x88b5"];
+    let Some(running) = Place::Between(&hosts).start(name, &options) else { return };
+    feed(&hosts, 0..NUMBERS, 64);
+    let [far, _] = far_ends(&hosts);
+    let mut other = [0; 64];
+    frames(&hosts, 0, 64).write(0, &mut other);
+    other[13] = 0xb6;
+    send(&far, &other);
+    assert!(far.wait(Duration::from_secs(5)), "it comes back");
+    let document = running.interrupt();
+    assert_eq!(number(&document, "sent"), 1, "{document}");
 }
 
 #[test]

@@ -86,6 +86,8 @@ fn the_hash_of_a_flow_is_known() {
     let (first, second) = (hash_of(1), hash_of(2));
     assert_eq!((hash_of(1), hash_of(2)), (first, second), "of a flow it is always the same");
     assert_ne!(first, second);
+    redirect.steer(&"udp and port 8192".parse().expect("an expression")).expect("a program with both");
+    assert_eq!(hash_of(1), first, "what matches has its metadata");
     let other = Redirect::load_with_metadata("near1", false).expect("as near0");
     let other = other.rx_metadata().expect("it was loaded so");
     assert!(far.send(&datagram(3)));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pagepool_net::{Attach, TxMode};
+use pagepool_net::{Attach, Match, TxMode};
 
 use super::capture::CaptureTap;
 use super::interface::Interface;
@@ -49,6 +49,8 @@ pub struct TrafficPlan<'a> {
     pub pin: Option<&'a Path>,
     /// The process whose run ends when this one begins.
     pub predecessor: Option<u32>,
+    /// The packets that it takes; `None`: all.
+    pub steer: Option<&'a Match>,
     /// How packets go out, if any do.
     pub tx_mode: Option<TxMode>,
     /// How many numbered frames are looked for, if they are.
@@ -70,6 +72,7 @@ impl<'a> TrafficPlan<'a> {
             maps: &[],
             pin: None,
             predecessor: None,
+            steer: None,
             tx_mode: None,
             expected_frames: None,
             promiscuous: false,
@@ -79,9 +82,9 @@ impl<'a> TrafficPlan<'a> {
 
     /// Of one that receives as its options say.
     pub fn receiving(self, receive: &'a ReceiveOptions) -> Self {
-        let (attach, maps) = (Some(receive.attach()), receive.maps());
+        let (attach, maps, steer) = (Some(receive.attach()), receive.maps(), receive.steer());
         let (pin, predecessor) = (receive.pin(), receive.predecessor());
-        Self { attach, maps, pin, predecessor, fix_offloads: receive.fix_offloads, ..self }
+        Self { attach, maps, steer, pin, predecessor, fix_offloads: receive.fix_offloads, ..self }
     }
 
     /// Of one that sends as its options say.
@@ -92,6 +95,7 @@ impl<'a> TrafficPlan<'a> {
     /// What becomes of an interface, with the interface's name to follow.
     pub fn effect(&self) -> String {
         let effect = match (self.attach, self.options.mode) {
+            (Some(_), _) if self.steer.is_some() => "withholds packets that match from the kernel on",
             (Some(_), _) => "withholds all packets from the kernel on",
             (None, Mode::Copy) => "may saturate",
             // Zero copy needs an XDP program, and many drivers restart the link to attach one.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use pagepool::PAGE_SIZE;
-use pagepool_net::{self as net, Attach, BusyPoll, XskMode};
+use pagepool_net::{self as net, Attach, BusyPoll, Match, XskMode};
 
 use crate::report::output;
 
@@ -108,6 +108,15 @@ pub struct TrafficOptions {
 /// Options of commands that receive.
 #[derive(Args, Clone, Debug)]
 pub struct ReceiveOptions {
+    /// Take only packets that match; the rest goes to the kernel [default: all]
+    ///
+    /// An expression in the words of tcpdump (pcap-filter): ip, ip6, arp, tcp, udp, sctp, icmp, icmp6, proto
+    /// P, port N, portrange N-M, host A, net A/LENGTH, each of the last four with src or dst before it,
+    /// ethertype N, vlan ID; and nd (IPv6 neighbour discovery), fragment, all. Joined by and, or, not and
+    /// parentheses. Example: 'udp dst port 4789 or ethertype 0x88b5'; or 'not (arp or icmp or icmp6)', which
+    /// leaves ping and the resolution of addresses to the kernel. docs/steering.md has the rules.
+    #[arg(long = "match", value_name = "EXPR", value_parser = |text: &str| text.parse::<Match>())]
+    steer: Option<Match>,
     /// Where the XDP program that redirects packets to this command runs
     ///
     /// The chosen place is printed at startup.
@@ -119,7 +128,7 @@ pub struct ReceiveOptions {
     /// The sockets are put into the map at the numbers of their queues, when they have buffers, and removed
     /// before they are closed. A place that is taken is an error. `bpftool map pin id ID PATH` gives a map a
     /// name.
-    #[arg(long, value_name = "PATH", conflicts_with = "attach")]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["attach", "steer"])]
     map: Vec<PathBuf>,
     /// Keep the XDP program attached after the end, by a link pagepool-IF in this folder of a BPF file system
     ///
@@ -202,6 +211,11 @@ enum AttachArg {
 }
 
 impl ReceiveOptions {
+    /// The packets that are taken; `None`: all.
+    pub fn steer(&self) -> Option<&Match> {
+        self.steer.as_ref()
+    }
+
     /// As the library has it.
     pub fn attach(&self) -> Attach {
         match self.attach {

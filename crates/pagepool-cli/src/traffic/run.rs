@@ -171,7 +171,8 @@ fn open<C: TrafficCommand>(
             "--threads is {threads}, but must be at most {pairs}: a thread has a queue, or a pair"
         ));
     }
-    let params = SetupParams { sizes, attach, maps, pin, tx_mode, busy_poll: options.busy_poll(), threads };
+    let (steer, busy_poll) = (plan.steer, options.busy_poll());
+    let params = SetupParams { sizes, attach, maps, pin, steer, tx_mode, busy_poll, threads };
     plan.predecessor.map_or(Ok(()), end_predecessor)?;
     TrafficSetup::open(plan.name, interfaces, params)
 }

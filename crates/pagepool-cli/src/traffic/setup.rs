@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pagepool::{Arena, Error, NodeId, PAGE_SIZE, PoolRef};
 use pagepool_net::link::XdpMode;
 use pagepool_net::{
-    Attach, BusyPoll, OpenParams, OpenedDevice, Redirect, SocketInfo, TxMode, XdpProgram, open_devices,
+    Attach, BusyPoll, Match, OpenParams, OpenedDevice, Redirect, SocketInfo, TxMode, XdpProgram, open_devices,
 };
 use serde::Serialize;
 
@@ -49,6 +49,9 @@ pub struct OpenedInterface {
     pub attach_reason: Option<String>,
     /// The XDP program, as `bpftool prog` shows it.
     pub program_id: Option<u32>,
+    /// What packets must match to be taken; `None` if all are.
+    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
+    pub steer: Option<String>,
     /// Whether the driver works on the memory itself; `None` of a device that has no sockets.
     pub zero_copy: Option<bool>,
     /// How packets are sent, if any are: `bpf-batch`, `ring`, or `mixed` if queues differ.
@@ -85,6 +88,8 @@ pub struct SetupParams<'a> {
     pub maps: &'a [PathBuf],
     /// The folder for the links of those that are attached, if they stay.
     pub pin: Option<&'a Path>,
+    /// The packets that it takes; `None`: all.
+    pub steer: Option<&'a Match>,
     /// How packets are sent, if any are.
     pub tx_mode: Option<TxMode>,
     pub busy_poll: Option<BusyPoll>,
@@ -140,12 +145,13 @@ impl TrafficSetup {
             let frags = params.sizes.multi_buffer();
             let load = |interface: &Interface| {
                 let name = &interface.link.name;
-                match params.pin {
+                let redirect = match params.pin {
                     None => Redirect::load(name, attach, frags),
                     Some(folder) => {
                         Redirect::load_pinned(name, attach, frags, folder.join(format!("pagepool-{name}")))
                     }
-                }
+                }?;
+                params.steer.map_or(Ok(()), |by| redirect.steer(by)).map(|()| redirect)
             };
             self.redirects = interfaces.iter().map(load).collect::<Result<_, _>>()?;
         }
@@ -240,6 +246,7 @@ impl OpenedInterface {
             map: map.map(|path| path.display().to_string()),
             attach_reason: first.and_then(|socket| socket.attach_reason.clone()),
             program_id: theirs.map(|there| there.id).or(first.and_then(|socket| socket.program_id)),
+            steer: params.steer.map(Match::to_string),
             zero_copy: first.map(|_| sockets.iter().all(|socket| socket.zero_copy)),
             tx_mode: params.tx_mode.map(|_| tx_mode(sockets)),
             tx_mode_reason: params.tx_mode.and_then(|_| tx_mode_reason()),
@@ -319,6 +326,9 @@ impl fmt::Display for OpenedInterface {
         )?;
         if let Some(map) = &self.map {
             write!(f, "\n  map {map}, of another XDP program")?;
+        }
+        if let Some(by) = &self.steer {
+            write!(f, "\n  packets that match are taken, the rest goes to the kernel: {by}")?;
         }
         if let Some(why) = &self.attach_reason {
             write!(f, "\n  generic because {why}")?;
@@ -409,6 +419,7 @@ mod tests {
             attach: None,
             maps: &[],
             pin: None,
+            steer: None,
             tx_mode: None,
             busy_poll: None,
             threads: None,
