@@ -21,10 +21,11 @@ use crate::sys::tap;
 ///     Err(error) if error.is_permission() => return Ok(()), // not root
 ///     Err(error) => return Err(error),
 /// };
-/// let (tap, socket) = match lab.run(|| Ok((Tap::new("tap0")?, FrameSocket::open_here("tap0")?))) {
-///     Ok(both) => both,
+/// let tap = match lab.run(|| Tap::new("tap0")) {
+///     Ok(tap) => tap,
 ///     Err(error) => return Ok(println!("SKIP: {error}")), // a kernel without TAPs
 /// };
+/// let socket = FrameSocket::open(&lab, "tap0")?;
 /// let mut frame = [0; 64];
 /// assert!(socket.send(&[1; 60])? && tap.wait(Duration::from_secs(5)));
 /// assert_eq!(tap.receive(&mut frame)?, Some(60));

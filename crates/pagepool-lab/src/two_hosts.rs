@@ -92,9 +92,9 @@ impl Host {
 
 /// Two hosts, for a forwarder to stand between. Dropping it removes them and their links.
 ///
-/// All links are up, and send whole packets with their checksums: transmit checksum and segmentation offloads
-/// are off. Nothing sends by itself: IPv6 is off in the hosts, and in the near ends' own namespace. Open
-/// sockets keep a host's namespace alive, so close them first.
+/// All links are up, and send whole packets with their checksums and VLAN tags: these offloads of senders are
+/// off. Nothing sends by itself: IPv6 is off in the hosts, and in the near ends' own namespace. Open sockets
+/// keep a host's namespace alive, so close them first.
 ///
 /// ```
 /// use pagepool_lab::{FrameSocket, NumberedFrames, Tally, TwoHosts, TwoHostsParams};
