@@ -113,8 +113,8 @@ impl Receiver {
         n
     }
 
-    /// Buffers that came back; there is room for as many packets. Those of one page, in order, take the short
-    /// way, in which a packet is written once, to where it stays.
+    /// Buffers that came back; there is room for as many packets. Those of one chunk each, in order, take the
+    /// short way, in which a packet is written once, to where it stays.
     #[inline(always)]
     fn accept(
         &mut self,
@@ -127,7 +127,11 @@ impl Receiver {
         while at < n {
             // The short way knows no unfinished packet: within one every buffer is checked singly.
             if self.chain.is_between_packets() {
-                let (whole, bytes_of_whole) = self.take_whole(n - at, move |next| entry(at + next), into);
+                let rest = move |next| entry(at + next);
+                let (whole, bytes_of_whole) = match self.given {
+                    Given::Pages(_) => self.take_whole(n - at, rest, into),
+                    Given::Frags(..) => self.take_halves(n - at, rest, into),
+                };
                 (at, bytes) = (at + whole, bytes + bytes_of_whole);
                 if at == n {
                     break;
@@ -161,6 +165,34 @@ impl Receiver {
             true => pages.remove_packets(n, move |at| whole(at).map(|(addr, len)| (flat(addr), len)), into),
             false => pages.remove_packets(n, whole, into),
         }
+    }
+
+    /// The same for packets of one half page each.
+    #[inline(never)]
+    fn take_halves(
+        &mut self,
+        n: usize,
+        entry: impl Fn(usize) -> [u64; 2],
+        into: &mut Vec<XdpBuff>,
+    ) -> (usize, u64) {
+        let Given::Frags(frags, out) = &mut self.given else { return (0, 0) };
+        let (shift, in_chunk) = (self.layout.unit_shift, (1 << self.layout.unit_shift) - 1);
+        let (mut taken, mut bytes) = (0, 0);
+        for at in 0..n {
+            let Descriptor { addr, len, options } = Descriptor::of_words(entry(at));
+            let Some(place) = frags.get_mut((addr >> shift) as usize) else { break };
+            let Some(frag) = place.take_if(|_| options == 0 && len > 0) else { break };
+            match XdpBuff::new(frag, (addr & in_chunk) as usize, len as usize) {
+                Ok(packet) => into.push(packet),
+                Err(frag) => {
+                    *place = Some(frag); // to be counted where buffers are checked singly
+                    break;
+                }
+            }
+            (taken, bytes) = (taken + 1, bytes + u64::from(len));
+        }
+        *out -= taken;
+        (taken, bytes)
     }
 
     /// Any other buffer; gives the packet that ends with it.

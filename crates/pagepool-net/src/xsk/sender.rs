@@ -1,17 +1,20 @@
 //! The sending half: gives the kernel the buffers of frames, and the frames back when it is done with them.
 //!
-//! Table  a packet that is one whole page is a byte, by the page's number. Each buffer of any other frame has
-//!        a slot, which is found by the address that completes it: a list of slots per page, for a page may
+//! Table  a packet that is one whole page is a byte, by the page's number; where chunks are half pages, a
+//!        packet that is one chunk is an entry, by the chunk's number. Each buffer of any other frame has a
+//!        slot, which is found by the address that completes it: a list of slots per page, for a page may
 //!        have several fragments that are being sent. A frame is done with its last buffer. What the kernel
 //!        never completes (many kernels drop a descriptor that they refuse silently) stays here until the
 //!        socket is closed.
-//! Trust  none: an address that is not being sent is counted. For a page that is sent whole, only the page
-//!        number counts.
+//! Trust  none: an address that is not being sent is counted. For a page or a chunk that is sent whole, only
+//!        its number counts.
 //! Check  packets that the kernel would refuse are refused here, where they can be counted: an empty buffer,
 //!        one beyond the UMEM or across the end of a chunk, a packet of too many buffers.
 //! Whole  a packet is put on the ring with all its buffers or not at all.
 
-use pagepool::{DeviceTable, MAX_FRAGS, PAGE_SHIFT, PAGE_SIZE, PageIdx, XdpBuff, XdpFrame, XdpFrameBulk};
+use pagepool::{
+    DeviceTable, MAX_FRAGS, PAGE_SHIFT, PAGE_SIZE, PageBuf, PageIdx, XdpBuff, XdpFrame, XdpFrameBulk,
+};
 
 use super::descriptor::Descriptor;
 use super::layout::Layout;
@@ -42,6 +45,9 @@ pub(super) struct Sender {
     copied_from: Option<usize>,
     /// Packets of one whole page each.
     whole: DeviceTable,
+    /// Where chunks are half pages: packets of one chunk each, by its number, and how many there are.
+    halves: Box<[Option<PageBuf>]>,
+    in_halves: usize,
     /// By page: the first of the slots whose buffers lie in it.
     pages: Box<[u32]>,
     /// The buffers of all other frames.
@@ -61,10 +67,13 @@ struct SlotOnPage {
 impl Sender {
     pub(super) fn new(layout: Layout, copied_from: Option<usize>, slots: usize, limits: TxLimits) -> Self {
         let pages = (layout.len >> PAGE_SHIFT) as usize;
+        let halves = if layout.unit_shift == PAGE_SHIFT { 0 } else { layout.len >> layout.unit_shift };
         Self {
             layout,
             copied_from,
             whole: DeviceTable::new(pages),
+            halves: (0..halves).map(|_| None).collect(),
+            in_halves: 0,
             pages: vec![NONE; pages].into(),
             slots: TxSlots::new(slots, || SlotOnPage { addr: 0, next: NONE }),
             addrs: [0; MAX_FRAGS + 1],
@@ -130,6 +139,72 @@ impl Sender {
         sent
     }
 
+    /// As [`transmit_pages`](Self::transmit_pages), where chunks are half pages: each packet is one chunk.
+    fn transmit_halves(
+        &mut self,
+        rings: &mut TxRings,
+        packets: &mut Vec<XdpBuff>,
+        mappings: &mut MappingCache,
+        stats: &mut DeviceStats,
+    ) -> usize {
+        let mut sent = 0;
+        loop {
+            let of_burst = self.transmit_some_halves(rings, packets, mappings, stats);
+            sent += of_burst;
+            if of_burst < BURST || packets.is_empty() {
+                stats.tx_packets += sent as u64;
+                return sent;
+            }
+        }
+    }
+
+    /// At most [`BURST`] of them.
+    #[inline(always)]
+    fn transmit_some_halves(
+        &mut self,
+        rings: &mut TxRings,
+        packets: &mut Vec<XdpBuff>,
+        mappings: &mut MappingCache,
+        stats: &mut DeviceStats,
+    ) -> usize {
+        let most = packets.len().min(BURST);
+        let room = rings.send.room(most).min(self.room()).min(most);
+        let (mut numbers, mut bytes, mut sent) = ([0; BURST], 0, 0);
+        let mut slots = rings.send.slots();
+        for (packet, number) in packets[..room].iter().zip(&mut numbers) {
+            let Some((chunk, descriptor)) = self.half(packet, mappings) else { break };
+            *number = chunk;
+            slots.push(descriptor.to_words());
+            fetch(self.copied_from, descriptor.addr, descriptor.len as usize);
+            (bytes, sent) = (bytes + u64::from(descriptor.len), sent + 1);
+        }
+        slots.note();
+        stats.tx_bytes += bytes;
+        for (packet, chunk) in packets.drain(..sent).zip(numbers) {
+            let before = self.halves[chunk].replace(packet.into_buffer());
+            debug_assert!(before.is_none(), "I1: chunk {chunk} is being sent already");
+            std::mem::forget(before); // it is none: nothing is dropped
+        }
+        self.in_halves += sent;
+        sent
+    }
+
+    /// The number of the chunk that a packet is alone in, and its descriptor, if the kernel takes it. The
+    /// general way refuses the others, and counts them.
+    #[inline(always)]
+    fn half(&self, packet: &XdpBuff, mappings: &mut MappingCache) -> Option<(usize, Descriptor)> {
+        let Layout { chunk, unit_shift, .. } = self.layout;
+        let (buffer, len) = (packet.buffer(), packet.data_len());
+        let start = mappings.addr_of(buffer)?.0;
+        let is_chunk = buffer.len() == chunk as usize && start & (u64::from(chunk) - 1) == 0;
+        if !is_chunk || packet.has_frags() || len > self.limits.max_packet {
+            return None;
+        }
+        let number = (start >> unit_shift) as usize;
+        let descriptor = self.layout.descriptor(start + packet.offset() as u64, len, false).ok()?;
+        self.halves.get(number)?.is_none().then_some((number, descriptor))
+    }
+
     /// Takes packets and frames off the front while there is room; says how many. Those that can never be
     /// sent are refused.
     #[inline]
@@ -141,7 +216,8 @@ impl Sender {
         stats: &mut DeviceStats,
     ) -> usize {
         let mut taken = match queue.burst() {
-            Some(packets) => self.transmit_pages(rings, packets, mappings, stats),
+            Some(packets) if self.halves.is_empty() => self.transmit_pages(rings, packets, mappings, stats),
+            Some(packets) => self.transmit_halves(rings, packets, mappings, stats),
             None => 0,
         };
         let send = &mut rings.send;
@@ -202,8 +278,17 @@ impl Sender {
         // Whole pages first: most packets are one, and a byte of the table tells.
         match self.whole.remove(page) {
             Some(page) => bulk.push_buffer(page),
-            None => return self.finish_slot(addr, bulk),
+            None => return self.finish_other(addr, bulk),
         }
+        Some(1)
+    }
+
+    #[inline]
+    fn finish_other(&mut self, addr: u64, bulk: &mut XdpFrameBulk) -> Option<usize> {
+        let chunk = self.halves.get_mut((addr >> self.layout.unit_shift) as usize);
+        let Some(half) = chunk.and_then(Option::take) else { return self.finish_slot(addr, bulk) };
+        self.in_halves -= 1;
+        bulk.push_buffer(half);
         Some(1)
     }
 
@@ -242,23 +327,24 @@ impl Sender {
         None
     }
 
-    /// Buffers that may still be sent. A page that is sent whole counts for a slot.
+    /// Buffers that may still be sent. A page or a chunk that is sent whole counts for a slot.
     #[inline]
     pub(super) fn room(&self) -> usize {
-        // Both tables share one limit, the slots of the completion ring. The kernel reserves a slot there
+        // All tables share one limit, the slots of the completion ring. The kernel reserves a slot there
         // before it sends, and so always finds one.
-        self.slots.free().saturating_sub(self.whole.len())
+        self.slots.free().saturating_sub(self.whole.len() + self.in_halves)
     }
 
     /// Buffers of the frames that are here, sent or not.
     #[inline]
     pub(super) fn held(&self) -> usize {
-        self.slots.held() + self.whole.len()
+        self.slots.held() + self.whole.len() + self.in_halves
     }
 
     /// Leaks what the kernel has.
     pub(super) fn forget(&mut self) {
-        self.slots.forget(self.whole.forget());
+        self.halves.iter_mut().for_each(|half| std::mem::forget(half.take()));
+        self.slots.forget(self.whole.forget() + std::mem::take(&mut self.in_halves));
     }
 
     /// For tests: lets packets through that the kernel refuses.
@@ -269,7 +355,8 @@ impl Sender {
 
     /// Takes everything back, once the socket is closed; says how many buffers there were.
     pub(super) fn clear(&mut self) -> usize {
-        self.slots.clear() + self.whole.clear()
+        self.halves.iter_mut().for_each(|half| drop(half.take()));
+        self.slots.clear() + self.whole.clear() + std::mem::take(&mut self.in_halves)
     }
 }
 
@@ -355,6 +442,8 @@ mod tests {
     use pagepool::{Arena, ArenaParams, Pool, PoolParams, XdpBuff};
 
     use super::*;
+    use crate::xsk::memory_kernel::umem_in_memory;
+    use crate::xsk::params::UmemParams;
 
     const LIMITS: TxLimits = TxLimits { max_packet: 9000, max_buffers: 4 };
 
@@ -414,6 +503,34 @@ mod tests {
         sender.whole.insert_packets(&mut packets, 2, |_, _, _| true);
         sender.forget();
         assert_eq!((sender.held(), pool.inflight().out), (1, 1), "what is leaked is out, and counted");
+    }
+
+    #[test]
+    fn half_pages_are_done_with_each_once_and_count_until_then() {
+        let arena = Arena::new(ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() });
+        let arena = arena.unwrap();
+        let params = UmemParams { chunk_size: 2048, ..Default::default() };
+        let umem = umem_in_memory(params, &*arena).unwrap();
+        let params = PoolParams { domains: vec![umem.clone()], ..Default::default() };
+        let pool = Pool::new(params, arena).unwrap().bind();
+        let layout = umem.layout();
+        let (mut sender, mut bulk) = (Sender::new(layout, None, 16, LIMITS), XdpFrameBulk::new());
+        let mut mappings = MappingCache::new(umem.clone());
+        let packet = |size: usize| XdpBuff::new(pool.alloc_frag(size).unwrap(), 300, 60).unwrap();
+        let packets = [packet(2048), packet(2048), packet(1024)];
+        let halves = packets.each_ref().map(|packet| sender.half(packet, &mut mappings));
+        let [Some((one, at)), Some((two, _)), None] = halves else { panic!("{halves:?}") };
+        assert_eq!((one ^ two, at.addr & 2047, at.len), (1, 300, 60), "two chunks of one page");
+        for (packet, number) in packets.into_iter().zip([one, two]) {
+            sender.halves[number] = Some(packet.into_buffer());
+            sender.in_halves += 1;
+        }
+        assert_eq!((sender.held(), sender.room()), (2, 14));
+        assert_eq!([at.addr, at.addr].map(|addr| sender.finish(addr, &mut bulk)), [Some(1), None]);
+        bulk.flush();
+        assert_eq!((sender.held(), sender.room()), (1, 15));
+        sender.forget();
+        assert_eq!((sender.held(), sender.in_halves), (1, 0), "what is leaked is counted");
     }
 
     #[test]
