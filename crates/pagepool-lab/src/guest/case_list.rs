@@ -74,6 +74,16 @@ const ECHO: &str = "up eth0 eth1
     stop echo
     [ $((after - before)) -ge 2000 ] || fail \"$((after - before)) frames came back\"";
 
+/// Sending by a BPF program is refused with zero copy, whether that was demanded or chosen.
+const BPF_BATCH: &str = "up eth0 eth1
+    for mode in zerocopy auto; do
+        $P echo eth0 --mode $mode --tx-mode bpf-batch --seconds 1 --stats-every 0 >/tmp/said 2>&1
+        status=$?
+        cat /tmp/said
+        [ $status -ne 0 ] || fail \"--mode $mode: it was not refused\"
+        grep -q 'ring or auto with zero copy' /tmp/said || fail \"--mode $mode: another reason\"
+    done";
+
 /// From eth1 through eth0 and eth2 to eth3; `$TO` is where they are addressed to.
 const FORWARD: &str = "up eth0 eth1 eth2 eth3
     start drop $P drop eth3 --mode copy --verify --stats-every 0
@@ -240,6 +250,7 @@ pub const CASES: &[Case] = &[
     Case::new("virtio", "drop --busy-poll", DROP_BUSY_POLL),
     Case::new("virtio", "gen", GEN),
     Case::new("virtio", "echo", ECHO),
+    Case::new("virtio", "BPF batch is refused", BPF_BATCH),
     Case::new("virtio", "forward", FORWARD),
     Case::new("virtio", "forward of unicast", FORWARD_UNICAST),
     Case::new("virtio", "closed under traffic", CLOSE),

@@ -85,7 +85,7 @@ impl CaseRun {
         let mut guest = Guest::new(tools.clone(), self.kernel(tools)?);
         guest.nodes = self.guest.nodes;
         guest.iommu = self.guest.iommu;
-        guest.modules = vec!["veth".into()];
+        guest.modules = vec!["veth".into(), "sch_tbf".into()];
         // Each socket that closes waits for grace periods of RCU, which this shortens.
         guest.append = "rcupdate.rcu_expedited=1".into();
         for card in self.guest.cards {
