@@ -21,7 +21,8 @@ pub struct TrafficOptions {
     pub queues: Option<Numbers>,
     /// How packets move between the driver and this process's memory
     ///
-    /// The chosen mode is printed at startup.
+    /// The chosen mode is printed at startup. mlx5 before Linux 6.1 has zero copy on other queues
+    /// than these commands use, n to 2n-1 of n.
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Auto)]
     pub mode: Mode,
     /// CPUs for the threads: 1, or 2,4, or 0-3 [default: those of the card's memory node]

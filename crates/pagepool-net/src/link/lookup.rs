@@ -37,6 +37,27 @@ pub(crate) fn hardware_ring(name: &str) -> u32 {
     Ethtool::open().and_then(|ethtool| ethtool.rx_ring(name)).ok().flatten().unwrap_or(0)
 }
 
+/// What a driver's refusal depends on; empty or 0 where it is unknown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DriverOf {
+    pub(crate) name: String,
+    /// Queues that receive.
+    pub(crate) queues: u32,
+    /// The first two numbers of the kernel's version.
+    pub(crate) kernel: (u32, u32),
+}
+
+/// The driver of the interface of this number.
+pub(crate) fn driver_of(index: u32) -> DriverOf {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = kernel.split(|of: char| !of.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    let kernel = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let link = Netlink::open().and_then(|mut netlink| netlink.link_at(index)).ok().flatten();
+    let link = link.map_or(String::new(), |link| link.name);
+    let name = Ethtool::open().and_then(|ethtool| ethtool.driver(&link)).ok().flatten().unwrap_or_default();
+    DriverOf { name, queues: channels(&link).map_or(0, |channels| channels.rx), kernel }
+}
+
 /// The number of the XDP BPF program on an interface, if there is one.
 pub(crate) fn xdp_program_on(name: &str) -> Option<u32> {
     look_up(name).ok()?.xdp.first().map(|attached| attached.id)

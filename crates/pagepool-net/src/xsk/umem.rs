@@ -21,6 +21,7 @@ use super::params::{UmemParams, XDP_HEADROOM, XskMode};
 use super::probe::Probe;
 use super::queue::Queue;
 use super::sys::socket::{self as sys, Registration, flags};
+use crate::link::lookup::{self, DriverOf};
 use crate::sys::{capability, errno};
 
 /// The first pause before a busy queue is tried again; each is twice as long, up to the last.
@@ -163,7 +164,7 @@ impl Umem {
             // queue is busy.
             let busy = error.raw_os_error() == Some(errno::EBUSY);
             if !busy || start.elapsed() >= limit {
-                return Err(self.not_bound(error, queue.number, start.elapsed(), self.is_zero_copy()));
+                return Err(self.not_bound(error, queue, start.elapsed(), self.is_zero_copy()));
             }
             // Without the lock: other queues are opened and closed meanwhile.
             std::thread::sleep(pause);
@@ -269,7 +270,8 @@ impl Umem {
         })
     }
 
-    fn not_bound(&self, source: io::Error, queue: u32, after: Duration, zero_copy: bool) -> Error {
+    fn not_bound(&self, source: io::Error, at: Queue, after: Duration, zero_copy: bool) -> Error {
+        let queue = at.number;
         let remedy = match source.raw_os_error() {
             Some(errno::EBUSY) => format!(
                 "after {} ms another AF_XDP socket is still bound to queue {queue} (`ss --xdp -e` shows \
@@ -286,7 +288,9 @@ impl Umem {
                  leave multi_buffer off"
                     .into()
             }
-            Some(errno::EINVAL) => refused_as_invalid(queue, self.params.mode, zero_copy),
+            Some(errno::EINVAL) => {
+                refused_as_invalid(queue, self.params.mode, zero_copy, lookup::driver_of(at.index))
+            }
             Some(errno::ENETDOWN) => "the interface is down: set it up (ip link set ... up)".into(),
             Some(errno::ENODEV | errno::ENXIO) => "the interface was removed".into(),
             _ => format!("the kernel did not bind a socket to queue {queue}"),
@@ -299,16 +303,30 @@ impl Umem {
     }
 }
 
+/// The driver whose queues with zero copy were others than those without, before this kernel
+/// (mlx5e_xsk_setup_pool, v6.0).
+const APART: (&str, (u32, u32)) = ("mlx5_core", (6, 1));
+
 /// The remedy where `bind` finds an argument invalid.
-fn refused_as_invalid(queue: u32, mode: XskMode, shared_zero_copy: bool) -> String {
-    if mode == XskMode::ZeroCopy || shared_zero_copy {
+fn refused_as_invalid(queue: u32, mode: XskMode, shared_zero_copy: bool, driver: DriverOf) -> String {
+    if mode != XskMode::ZeroCopy && !shared_zero_copy {
         return format!(
-            "the driver refuses zero copy for queue {queue}: virtio_net requires a device that uses the \
-             platform's addresses (QEMU: iommu_platform=on); use copy mode for all sockets over this UMEM"
+            "the kernel refuses this socket for queue {queue}; sharing a UMEM between queues requires Linux \
+             5.10"
+        );
+    }
+    let DriverOf { name, queues, kernel } = driver;
+    if name == APART.0 && kernel < APART.1 && queue < queues {
+        let (last, twin) = (2 * queues - 1, queue + queues);
+        return format!(
+            "before Linux 6.1 {name} has zero copy on queues {queues} to {last}, not on queue {queue}: \
+             open queue {twin} by XskParams and steer packets to it (`ethtool -N IF flow-type ... action \
+             {twin}`), use Linux 6.1, or copy mode"
         );
     }
     format!(
-        "the kernel refuses this socket for queue {queue}; sharing a UMEM between queues requires Linux 5.10"
+        "the driver refuses zero copy for queue {queue}: virtio_net requires a device that uses the \
+         platform's addresses (QEMU: iommu_platform=on); use copy mode for all sockets over this UMEM"
     )
 }
 
@@ -360,9 +378,24 @@ mod tests {
     #[test]
     fn what_a_driver_finds_invalid_names_the_condition() {
         for (mode, shared) in [(XskMode::ZeroCopy, false), (XskMode::Auto, true)] {
-            let said = refused_as_invalid(3, mode, shared);
+            let said = refused_as_invalid(3, mode, shared, DriverOf::default());
             assert!(said.contains("zero copy for queue 3") && said.contains("iommu_platform=on"), "{said}");
         }
-        assert!(refused_as_invalid(3, XskMode::Copy, false).contains("requires Linux 5.10"));
+        let copied = refused_as_invalid(3, XskMode::Copy, false, DriverOf::default());
+        assert!(copied.contains("requires Linux 5.10"));
+    }
+
+    #[test]
+    fn queues_with_zero_copy_that_are_others_are_named() {
+        let said = |name: &str, kernel, queue| {
+            let driver = DriverOf { name: name.into(), queues: 8, kernel };
+            refused_as_invalid(queue, XskMode::ZeroCopy, false, driver)
+        };
+        let text = said("mlx5_core", (6, 0), 3);
+        assert!(text.contains("queues 8 to 15") && text.contains("open queue 11 "), "{text}");
+        for (name, kernel, queue) in [("mlx5_core", (6, 1), 3), ("ice", (6, 0), 3), ("mlx5_core", (5, 15), 8)]
+        {
+            assert!(!said(name, kernel, queue).contains("queues 8 to 15"), "{name} {kernel:?} {queue}");
+        }
     }
 }
