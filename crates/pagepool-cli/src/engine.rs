@@ -8,6 +8,7 @@ pub mod link_watch;
 pub mod memory_node;
 pub mod poll_loop;
 pub mod port_sample;
+pub mod privileges;
 pub mod run_state;
 pub mod run_time;
 pub mod socket_sizes;

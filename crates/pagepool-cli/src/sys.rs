@@ -13,7 +13,11 @@ use std::os::fd::FromRawFd;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
+pub use rustix::thread::CapabilitySet;
+use rustix::thread::{
+    CapabilitySets, CpuSet, capabilities, sched_getaffinity, sched_setaffinity, set_capabilities,
+    set_current_timer_slack,
+};
 
 /// The CPUs that this thread may run on, in order.
 pub fn allowed_cpus() -> Vec<usize> {
@@ -72,6 +76,25 @@ pub fn now_ns() -> u64 {
 /// A file that lies in memory, in no directory; the name is what `/proc` shows.
 pub fn memory_file(name: &CStr) -> io::Result<File> {
     Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
+}
+
+/// The capabilities that this thread may use; none if the kernel does not say.
+pub fn permitted_capabilities() -> CapabilitySet {
+    capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted)
+}
+
+/// Has this thread, and those that it starts, give up all capabilities but these, for ever.
+pub fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
+    let CapabilitySets { effective, permitted, .. } = capabilities(None)?;
+    let (effective, permitted) = (effective & kept, permitted & kept);
+    Ok(set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })?)
+}
+
+/// Whether the kernel waits for its readers on request. It does not where some CPUs are free of ticks.
+pub fn has_grace_period() -> bool {
+    // SAFETY: the call takes three integers, and touches no memory of ours.
+    let known = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_QUERY, 0, 0) };
+    known > 0 && known & libc::c_long::from(libc::MEMBARRIER_CMD_GLOBAL) != 0
 }
 
 /// Whether this process ignores a signal.

@@ -379,3 +379,17 @@ fn a_command_that_cannot_warn_runs_on() {
     let said = between::text(&output.stdout);
     assert!(said.contains("packets received") && said.contains("PASS"), "{said}");
 }
+
+/// A command that ends after XDP programs were attached that pass all packets: its file cannot be written.
+#[test]
+fn a_command_that_cannot_capture_takes_no_packet() {
+    let name = "a_command_that_cannot_capture_takes_no_packet";
+    let Some(hosts) = many_queues(name) else { return };
+    let arguments = ["forward", "near0", "near1", "--attach", "generic", "--pcap", "/dev/full"];
+    let (stream, said) = during_a_stream(&hosts, || Place::Between(&hosts).error(&arguments));
+    if said.contains("CAP_") {
+        return println!("SKIP {name}: {said}");
+    }
+    assert!(said.contains("/dev/full: No space"), "{said}");
+    assert_eq!(stream.missing(), 0, "of {}", stream.sent);
+}

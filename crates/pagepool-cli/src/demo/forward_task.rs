@@ -57,6 +57,7 @@ impl ForwardTask {
             nap: NAP,
             measure: false,
             drain: Drain::Everything,
+            kept: None, // its namespaces go at the end
         };
         let (warm, warmed) = mpsc::channel();
         let thread = polling.start("forward".into(), state, warm)?;

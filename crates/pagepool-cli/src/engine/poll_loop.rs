@@ -16,7 +16,7 @@ use self::idleness::{Idleness, Rest};
 use super::frame_source::{FrameSource, SourceState};
 use super::port_sample::PortSample;
 use super::run_state::{Checked, Phase, RunState};
-use crate::sys;
+use crate::sys::{self, CapabilitySet};
 
 /// How often a thread publishes its sample, and checks that its devices still exist.
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);
@@ -82,6 +82,8 @@ pub struct PollLoop<H, S, F> {
     /// Count the cycles of each part.
     pub measure: bool,
     pub drain: Drain,
+    /// The capabilities that it keeps; all without this.
+    pub kept: Option<CapabilitySet>,
 }
 
 /// Ends the run if its thread panics: the other threads would run on.
@@ -119,6 +121,8 @@ impl<H: PortHandler, S: Stack + Send + 'static, F: FrameSource> PollLoop<H, S, F
     }
 
     fn run(self, state: &RunState, warmed: Sender<()>) -> H {
+        // What cannot be given up is told by the thread that waits.
+        let _ = self.kept.map(sys::keep_capabilities);
         if !self.cpus.is_empty() {
             sys::keep_on(&self.cpus); // a thread that the kernel does not keep there is slower, and right
         }

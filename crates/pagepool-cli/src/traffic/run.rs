@@ -23,13 +23,14 @@ use crate::engine::interrupt::listen;
 use crate::engine::link_watch::LinkWatch;
 use crate::engine::memory_node;
 use crate::engine::poll_loop::{Drain, PollLoop, PortHandler, wait_for_warm_up};
+use crate::engine::privileges::Needs;
 use crate::engine::run_state::{Phase, RunState, Sample};
 use crate::engine::socket_sizes::{SocketNeeds, SocketSizes};
 use crate::engine::watch::Watch;
 use crate::report::error::error_chain;
 use crate::report::output;
 use crate::run_command::RunCommand;
-use crate::sys;
+use crate::sys::{self, CapabilitySet};
 
 /// The longest sleep of a thread.
 const NAP: Duration = Duration::from_millis(20);
@@ -50,13 +51,15 @@ impl<C: TrafficCommand> RunCommand for C {
         kernel.wait_for_links(&interfaces);
         let (mut opened, pools) = (setup.interfaces.clone(), setup.pools.clone());
         let names = names(&setup, &interfaces);
-        let threads = start(self, &interfaces, setup, &cpus, file.as_mut())?;
+        let kept = kept(&plan, &opened);
+        let threads = start(self, &interfaces, setup, &cpus, (kept, file.as_mut()))?;
         threads.attach(&mut opened)?;
         kernel.wait_for_links(&interfaces);
         if plan.attach.is_some() {
             offloads.warn(&mut kernel, &interfaces, &opened)?;
         }
         warn(&plan, &mut kernel, &interfaces, &opened)?;
+        give_up_all_but(kept);
         let capture = file.map(CaptureFile::start).transpose()?;
         threads.redirect()?;
         opened.iter().for_each(|interface| options.print(interface));
@@ -86,6 +89,19 @@ impl<C: TrafficCommand> RunCommand for C {
         let result =
             TrafficResult { command, interfaces, names, seconds, end, links, warm, now, tally, capture };
         Ok(result.verdict(&pools).print(options.json))
+    }
+}
+
+/// The capabilities that running takes.
+fn kept(plan: &TrafficPlan<'_>, opened: &[OpenedInterface]) -> CapabilitySet {
+    let by_batch = opened.iter().any(OpenedInterface::sends_by_batch);
+    Needs::here(by_batch, plan.fix_offloads).kept(sys::permitted_capabilities())
+}
+
+/// Has this thread give up all other capabilities: everything is open and attached.
+fn give_up_all_but(kept: CapabilitySet) {
+    if let Err(error) = sys::keep_capabilities(kept) {
+        output::note(format_args!("warning: the command keeps its capabilities while it runs: {error}"));
     }
 }
 
@@ -255,7 +271,7 @@ fn start<C: TrafficCommand>(
     interfaces: &[Interface],
     setup: TrafficSetup,
     cpus: &[usize],
-    mut file: Option<&mut CaptureFile>,
+    (kept, mut file): (CapabilitySet, Option<&mut CaptureFile>),
 ) -> Result<QueueThreads<C::Handler>, String> {
     let TrafficSetup { threads, sizes, redirects, attached, .. } = setup;
     let (options, count) = (command.plan().options, threads.len());
@@ -282,6 +298,7 @@ fn start<C: TrafficCommand>(
             nap: NAP,
             measure: true,
             drain: Drain::Transmit,
+            kept: Some(kept),
         };
         let name = format!("queue{thread}");
         started.push(polling.start(name, state.clone(), warm.clone())?);

@@ -273,6 +273,11 @@ impl OpenedInterface {
         }
     }
 
+    /// Whether packets go out of it by BPF batch, of some queues at least.
+    pub fn sends_by_batch(&self) -> bool {
+        matches!(self.tx_mode, Some("bpf-batch" | "mixed"))
+    }
+
     /// Whether the XDP program runs behind the driver.
     pub fn is_generic(&self) -> bool {
         self.attach == Some("generic")

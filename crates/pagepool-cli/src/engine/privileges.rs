@@ -1,0 +1,104 @@
+//! The capabilities that a run keeps once everything is open.
+//!
+//! What   opening takes capabilities; moving packets, closing, detaching the XDP program and giving up
+//!        promiscuous mode take none on most kernels. What a run does not need it gives up, in every thread,
+//!        for ever: packets come from strangers.
+//! Why    so the rest: bpf(2) as a whole where the kernel keeps it from others, which Linux 5.19 refined; a
+//!        packet socket to wait for the kernel where `membarrier` does not; and with BPF batch the question
+//!        for filters of the traffic control; and what puts offloads back at the end.
+
+use crate::sys::{self, CapabilitySet};
+
+/// The first kernel on which `kernel.unprivileged_bpf_disabled` concerns loading alone.
+const REFINED: (u32, u32) = (5, 19);
+
+/// What a run does and where, as far as it takes capabilities.
+#[derive(Clone, Copy, Debug)]
+pub struct Needs {
+    /// The kernel's version, and whether it keeps bpf(2) from others.
+    pub kernel: (u32, u32),
+    pub bpf_is_restricted: bool,
+    /// The kernel waits for its readers on request.
+    pub has_grace_period: bool,
+    /// Packets are sent by BPF batch.
+    pub sends_by_batch: bool,
+    /// Offloads are put back at the end.
+    pub puts_back: bool,
+}
+
+impl Needs {
+    /// Of this machine.
+    pub fn here(sends_by_batch: bool, puts_back: bool) -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        Self {
+            kernel: version(&read("/proc/sys/kernel/osrelease")),
+            bpf_is_restricted: read("/proc/sys/kernel/unprivileged_bpf_disabled").trim() != "0",
+            has_grace_period: sys::has_grace_period(),
+            sends_by_batch,
+            puts_back,
+        }
+    }
+
+    /// The capabilities to keep, of those that the thread may use.
+    pub fn kept(&self, permitted: CapabilitySet) -> CapabilitySet {
+        let mut kept = CapabilitySet::empty();
+        if self.bpf_is_restricted && self.kernel < REFINED || self.sends_by_batch {
+            kept |= CapabilitySet::BPF;
+        }
+        if self.sends_by_batch || self.puts_back {
+            kept |= CapabilitySet::NET_ADMIN;
+        }
+        if !self.has_grace_period {
+            kept |= CapabilitySet::NET_RAW;
+        }
+        // For bpf(2) CAP_SYS_ADMIN does instead of these two.
+        let instead = if kept.contains(CapabilitySet::BPF) {
+            kept & (CapabilitySet::BPF | CapabilitySet::NET_ADMIN)
+        } else {
+            CapabilitySet::empty()
+        };
+        if !permitted.contains(instead) {
+            kept |= CapabilitySet::SYS_ADMIN;
+        }
+        kept & permitted
+    }
+}
+
+/// The first two numbers of a version; of none the lowest.
+fn version(text: &str) -> (u32, u32) {
+    let mut numbers = text.split(|of: char| !of.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(version("6.18.44-fc-v595\n"), (6, 18));
+        assert_eq!((version("5.10"), version(""), version("7")), ((5, 10), (0, 0), (7, 0)));
+    }
+
+    #[test]
+    fn what_running_needs_is_kept_and_nothing_else() {
+        let all = CapabilitySet::all();
+        let usual = Needs {
+            kernel: (6, 18),
+            bpf_is_restricted: true,
+            has_grace_period: true,
+            sends_by_batch: false,
+            puts_back: false,
+        };
+        assert_eq!(usual.kept(all), CapabilitySet::empty());
+        let old = Needs { kernel: (5, 10), ..usual };
+        assert_eq!(old.kept(all), CapabilitySet::BPF);
+        assert_eq!(old.kept(CapabilitySet::SYS_ADMIN), CapabilitySet::SYS_ADMIN);
+        assert_eq!(Needs { bpf_is_restricted: false, ..old }.kept(all), CapabilitySet::empty());
+        assert_eq!(Needs { has_grace_period: false, ..usual }.kept(all), CapabilitySet::NET_RAW);
+        let batch = Needs { sends_by_batch: true, ..usual };
+        assert_eq!(batch.kept(all), CapabilitySet::BPF | CapabilitySet::NET_ADMIN);
+        assert_eq!(Needs { puts_back: true, ..usual }.kept(all), CapabilitySet::NET_ADMIN);
+        assert_eq!(batch.kept(CapabilitySet::empty()), CapabilitySet::empty());
+    }
+}

@@ -1,0 +1,67 @@
+//! Capabilities: what a command keeps while it runs, and whether it ends in order with that.
+
+mod between;
+
+use std::collections::BTreeSet;
+
+use between::{Place, Running, far_ends, frames, hosts, ok, pass};
+use pagepool_lab::{TempFolder, TwoHostsParams};
+use pagepool_net::link::Netlink;
+
+const NET_ADMIN: u64 = 1 << 12;
+const BPF: u64 = 1 << 39;
+/// What the kernel may make a run keep anywhere: for bpf(2) as a whole, and to wait for its readers.
+const BY_KERNEL: u64 = BPF | 1 << 13;
+
+/// The capabilities of all threads of a process: permitted, effective, inheritable, ambient.
+fn capabilities(running: &Running) -> BTreeSet<[u64; 4]> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", running.id())).expect("it runs");
+    tasks
+        .map(|task| {
+            let status = task.expect("it runs").path().join("status");
+            let text = std::fs::read_to_string(status).expect("it runs");
+            ["CapPrm:", "CapEff:", "CapInh:", "CapAmb:"].map(|name| {
+                let bits = text.lines().find_map(|line| line.strip_prefix(name)).expect("Linux has it");
+                u64::from_str_radix(bits.trim(), 16).expect("a number")
+            })
+        })
+        .collect()
+}
+
+/// Every command gives up its capabilities in all of its threads, moves packets without them, and ends in
+/// order: nothing is attached, nobody holds an interface in promiscuous mode, and all pages are the arena's.
+#[test]
+fn a_run_keeps_the_capabilities_that_it_needs() {
+    let name = "a_run_keeps_the_capabilities_that_it_needs";
+    let folder = TempFolder::new("pagepool-privileges").expect("a new folder");
+    let file = folder.path().join("file");
+    let Some(hosts) = hosts(name, &TwoHostsParams { queues: 2, ..TwoHostsParams::default() }) else { return };
+    for (command, may_keep) in [
+        (&["drop", "near0", "--pcap", file.to_str().expect("text")][..], 0),
+        (&["echo", "near0", "--tx-mode", "ring"], 0),
+        (&["echo", "near0", "--tx-mode", "ring", "--busy-poll"], 0),
+        (&["echo", "near0"], NET_ADMIN | BPF),
+        (&["forward", "near0", "near1", "--tx-mode", "ring"], 0),
+        (&["gen", "near0", "--tx-mode", "ring", "--rate", "1000"], 0),
+    ] {
+        let Some(running) = Place::Between(&hosts).start(name, command) else { return };
+        let batch = running.said.concat().contains("TX by BPF batch");
+        let [near, other] = far_ends(&hosts);
+        match command[0] {
+            "echo" => drop(pass(&frames(&hosts, 0, 64), 100, &near, &near)),
+            "forward" => drop(pass(&frames(&hosts, 0, 64), 100, &near, &other)),
+            _ => between::send(&near, &[0xff; 64]),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let kept = capabilities(&running);
+        assert_eq!(kept.len(), 1, "all threads have the same: {command:?}: {kept:x?}");
+        let [permitted, effective, inheritable, ambient] = *kept.first().expect("it has a thread");
+        let may_keep = if batch { may_keep } else { 0 };
+        assert_eq!(permitted & !(may_keep | BY_KERNEL), 0, "{command:?}: {permitted:x}");
+        assert_eq!((effective, inheritable, ambient), (permitted, 0, 0), "{command:?}");
+        assert!(!batch || permitted & NET_ADMIN != 0, "BPF batch asks for filters: {permitted:x}");
+        running.interrupt();
+        let link = hosts.run_between(|| ok(ok(Netlink::open()).link("near0")));
+        assert_eq!((link.xdp, link.promiscuity), (vec![], 0), "{command:?}");
+    }
+}
