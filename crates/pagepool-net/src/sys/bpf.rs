@@ -9,6 +9,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use super::locked_memory;
 use super::socket::descriptor;
 
 /// Commands. `libc` has the classic instructions of BPF alone, and none of what follows.
@@ -377,7 +378,14 @@ pub(crate) fn run_packet(
 
 /// A call that gives a descriptor.
 fn make<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
-    let made = call(command, attributes)?;
+    let made = call(command, attributes).or_else(|error| {
+        if error.raw_os_error() != Some(libc::EPERM) {
+            return Err(error);
+        }
+        // Before Linux 5.11 programs and maps count as locked memory, of which 64 KiB are allowed by default.
+        locked_memory::end_limit();
+        call(command, attributes)
+    })?;
     // SAFETY: the call just made this descriptor, and nobody else has it.
     unsafe { descriptor(made) }
 }

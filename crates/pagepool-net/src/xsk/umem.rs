@@ -22,7 +22,7 @@ use super::probe::Probe;
 use super::queue::Queue;
 use super::sys::socket::{self as sys, Registration, flags};
 use crate::link::lookup::{self, DriverOf};
-use crate::sys::{capability, errno};
+use crate::sys::{capability, errno, locked_memory};
 
 /// The first pause before a busy queue is tried again; each is twice as long, up to the last.
 const FIRST_PAUSE: Duration = Duration::from_micros(200);
@@ -247,7 +247,7 @@ impl Umem {
                 return Err(error);
             }
             // The soft limit is small by default (8 MiB, once 64 KiB); every process may raise it.
-            sys::raise_locked_memory();
+            locked_memory::raise_to_hard_limit();
             sys::register(fd, self.memory)
         });
         let Registration { len, chunk, headroom, .. } = self.memory;

@@ -215,17 +215,6 @@ pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     open(libc::AF_PACKET, libc::SOCK_RAW, 0)
 }
 
-/// Raises the soft limit of locked memory to the hard one. Errors are ignored: the next attempt reports them.
-pub(crate) fn raise_locked_memory() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes a limit, which lives as long as the call.
-    if unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) } == 0 {
-        limit.rlim_cur = limit.rlim_max;
-        // SAFETY: the kernel reads a limit.
-        unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };
-    }
-}
-
 /// Words that a ring has at least: those of a descriptor.
 const LEAST_WORDS: usize = 2;
 
