@@ -132,6 +132,11 @@ impl<'a> NetlinkMessages<'a> {
         u16_at(datagram, 4)
     }
 
+    /// The address family of the first message, where it is about a link.
+    pub(crate) fn first_family(datagram: &[u8]) -> Option<u8> {
+        datagram.get(MESSAGE_HEADER).copied()
+    }
+
     fn take(&mut self) -> Option<NetlinkMessage<'a>> {
         let bytes = self.0;
         let len = usize::try_from(u32_at(bytes, 0)?).ok()?;

@@ -51,7 +51,29 @@ impl LinkChanges {
     }
 }
 
-/// Whether a datagram, which may be cut, tells that the link is gone.
+/// Whether a datagram, which may be cut, tells that the link is gone. A bridge tells of a port that leaves it
+/// by the same kind of message, in an address family of its own; the link's end is told in none.
 fn is_removal(datagram: &[u8]) -> bool {
     NetlinkMessages::first_kind(datagram) == Some(uapi::RTM_DELLINK)
+        && NetlinkMessages::first_family(datagram) == Some(uapi::AF_UNSPEC)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::link_info;
+    use crate::link::message::Request;
+
+    #[test]
+    fn a_port_that_leaves_a_bridge_is_no_link_that_is_removed() {
+        let says = |kind, family| {
+            let mut fixed = link_info::header(7, 0, 0);
+            fixed[0] = family;
+            is_removal(Request::new(kind, 0, &fixed).numbered(1))
+        };
+        const AF_BRIDGE: u8 = libc::AF_BRIDGE as u8;
+        assert!(says(uapi::RTM_DELLINK, uapi::AF_UNSPEC));
+        assert!(!says(uapi::RTM_DELLINK, AF_BRIDGE));
+        assert!(!says(uapi::RTM_NEWLINK, uapi::AF_UNSPEC) && !is_removal(&[0; 16]));
+    }
 }

@@ -29,6 +29,7 @@ pub(crate) const NLA_F_NESTED: u16 = libc::NLA_F_NESTED as u16;
 pub(crate) const NLA_TYPE_MASK: u16 = libc::NLA_TYPE_MASK as u16;
 pub(crate) const NLA_ALIGNTO: usize = libc::NLA_ALIGNTO as usize;
 
+pub(crate) const AF_UNSPEC: u8 = libc::AF_UNSPEC as u8;
 pub(crate) const AF_INET: u8 = libc::AF_INET as u8;
 pub(crate) const AF_INET6: u8 = libc::AF_INET6 as u8;
 pub(crate) const IFF_UP: u32 = libc::IFF_UP as u32;

@@ -5,8 +5,8 @@
 //!        queueing disciplines; filters and taps are asked for.
 //! When   the caller says. [`hear`](EgressWatch::hear) belongs before a packet goes another way than the one
 //!        before it; [`look`](EgressWatch::look) finds the rest, and is due every 10 ms or so.
-//! Cost   hearing nothing is a system call of a fifth of a microsecond; looking is three, of some
-//!        microseconds.
+//! Cost   hearing nothing is a system call of a fifth of a microsecond. Looking is four, of some
+//!        microseconds, and one more for each 4 KiB of the list of taps, of which 64 KiB are read at most.
 
 use std::io;
 
@@ -149,6 +149,32 @@ mod tests {
         drop(tap);
         assert!(!looks());
         drop(elsewhere);
+    }
+
+    #[test]
+    fn a_port_of_a_bridge_is_there_before_and_after() {
+        let name = "a_port_of_a_bridge_is_there_before_and_after";
+        if let Some(why) = veth::missing() {
+            return println!("SKIP {name}: {why}");
+        }
+        let _veth = veth::Veth::new(1, 1500);
+        let ip = |words: &str| {
+            let done = std::process::Command::new("ip").args(words.split(' ')).output();
+            let done = done.map_err(|error| error.to_string())?;
+            done.status.success().then_some(()).ok_or(String::from_utf8_lossy(&done.stderr).into_owned())
+        };
+        if let Err(why) = ip("link add bridge0 type bridge") {
+            return println!("SKIP {name}: {why}");
+        }
+        let mut watch = EgressWatch::of(lookup::look_up("near0").unwrap().index).unwrap().0;
+        for words in
+            ["set near0 master bridge0", "set near0 nomaster", "set near0 master bridge0", "del bridge0"]
+        {
+            ip(&format!("link {words}")).unwrap();
+            assert!(watch.hear() && !watch.has_some(), "{words}");
+        }
+        ip("link del near0").unwrap();
+        assert!(!watch.hear());
     }
 
     #[test]
