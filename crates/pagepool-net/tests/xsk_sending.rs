@@ -437,6 +437,29 @@ fn what_cannot_be_had_is_refused_or_left_alone_as_was_asked() {
 }
 
 #[test]
+fn where_it_is_unknown_what_packets_pass_a_program_sends_only_as_asked() {
+    by_program("unknown queueing disciplines", |near| {
+        drop(near);
+        // The sockets that listen to the kernel's messages are the ones with an address of this length.
+        let len = size_of::<libc::sockaddr_nl>() as u32;
+        let unheard = veth::Refused { call: libc::SYS_bind, argument: (2, len), errno: libc::EACCES };
+        let modes = veth::refused(&[unheard], || {
+            [TxMode::Auto, TxMode::BpfBatch].map(|tx_mode| {
+                let arena = ArenaParams { max_bytes: 1 << 20, commit_all: true, ..Default::default() };
+                let arena = Arena::new(arena).expect("1 MiB");
+                let umem = UmemParams { mode: XskMode::Copy, ..Default::default() };
+                let umem = Umem::new(umem, &*arena).expect("memory of an arena");
+                let rings = XskParams { rx_ring: 8, tx_ring: 8, ..Default::default() };
+                let params = XskParams { interface: "near0".into(), tx_mode, ..rings };
+                XskDevice::open(params, &umem).expect("a free queue").tx_mode()
+            })
+        });
+        let why = "what packets sent by near0 pass is unknown: Permission denied (os error 13)";
+        assert_eq!(modes, [(TxMode::Ring, Some(why.into())), (TxMode::BpfBatch, None)]);
+    });
+}
+
+#[test]
 fn where_packets_pass_a_queue_all_go_by_the_program_or_none() {
     by_program("queueing disciplines", |near| {
         let veth = near.veth.clone();

@@ -118,15 +118,21 @@ impl Loaded {
                 }
             }
         }
-        // Without a watch all goes by the program, whatever it passes.
-        let (watch, passes) =
-            EgressWatch::of(queue.index).map_or((None, None), |(w, passes)| (Some(w), passes));
-        if let (TxMode::Auto, Some(what)) = (params.tx_mode, passes) {
-            return Ok((None, Some(format!("packets sent by {interface} pass {what}"))));
-        }
+        let auto = params.tx_mode == TxMode::Auto;
+        let watch = match EgressWatch::of(queue.index) {
+            Ok((_, Some(what))) if auto => {
+                return Ok((None, Some(format!("packets sent by {interface} pass {what}"))));
+            }
+            Err(error) if auto => {
+                let why = format!("what packets sent by {interface} pass is unknown: {error}");
+                return Ok((None, Some(why)));
+            }
+            // Without a watch all goes by the program, whatever it passes.
+            watch => watch.ok().map(|(watch, _)| watch),
+        };
         let loaded = Self::new(params.tx_ring, queue, umem.base(), watch);
         match loaded {
-            Err(error) if params.tx_mode == TxMode::Auto => Ok((None, Some(error.to_string()))),
+            Err(error) if auto => Ok((None, Some(error.to_string()))),
             loaded => loaded.map(|loaded| (Some(loaded), None)),
         }
     }
