@@ -216,10 +216,10 @@ mod tests {
         };
         let said = warning("igb", 1500, 2048).unwrap();
         assert!(
-            said.starts_with("igb gives lo 1024 of the 2048 bytes") && said.contains("MTU of at most 1006")
+            said.starts_with("igb gives lo 1024 of the 2048 bytes") && said.contains("MTU of at most 1002")
         );
-        assert!(warning("igc", 1007, 2048).is_some() && warning("igc", 1006, 2048).is_none());
-        assert!(warning("igb", 1500, 4096).is_none() && warning("igb", 3502, 4096).is_some());
+        assert!(warning("igc", 1003, 2048).is_some() && warning("igc", 1002, 2048).is_none());
+        assert!(warning("igb", 1500, 4096).is_none() && warning("igb", 3498, 4096).is_some());
         assert!(warning("ice", 1500, 2048).is_none());
     }
 
