@@ -127,6 +127,22 @@ fn a_terminal_that_is_closed_ends_a_run_with_its_verdict() {
     assert!(number(&document, "received") >= 10, "{document}");
 }
 
+/// SIGHUP does not count for the second Ctrl-C or SIGTERM, which ends a run without a verdict.
+#[test]
+fn a_terminal_that_is_closed_and_being_asked_to_end_is_one_end_in_order() {
+    let name = "a_terminal_that_is_closed_and_being_asked_to_end_is_one_end_in_order";
+    let Some(hosts) = hosts(name, &TwoHostsParams::default()) else { return };
+    let Some(running) = Place::Between(&hosts).start(name, &["echo", "near0"]) else { return };
+    let [far, _] = far_ends(&hosts);
+    pass(&frames(&hosts, 0, 64), 10, &far, &far);
+    // It has to see the first before it ends.
+    signal("-STOP", running.id());
+    signal("-HUP", running.id());
+    signal("-TERM", running.id());
+    signal("-CONT", running.id());
+    assert_eq!(running.end()["ended_by"], "interrupted");
+}
+
 #[test]
 fn nohup_keeps_a_run_from_ending_with_its_terminal() {
     let mut command = Command::new("nohup");
@@ -136,7 +152,19 @@ fn nohup_keeps_a_run_from_ending_with_its_terminal() {
     else {
         return println!("SKIP: this machine has no nohup");
     };
-    std::thread::sleep(Duration::from_millis(1000));
+    let ignores_it = || {
+        let read = |what| std::fs::read_to_string(format!("/proc/{}/{what}", child.id())).expect("it runs");
+        let ignored = read("status")
+            .lines()
+            .find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+        read("comm").trim_end() == "pagepool" && ignored.is_some_and(|signals| signals & 1 != 0)
+    };
+    let spawned = Instant::now();
+    while !ignores_it() {
+        assert!(spawned.elapsed() < between::LIMIT, "nohup ignores SIGHUP, and starts the command");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(300)); // so that it has looked at its signals
     signal("-HUP", child.id());
     let (start, mut shown) = (Instant::now(), String::new());
     child.stdout.take().expect("it was piped").read_to_string(&mut shown).expect("text");
