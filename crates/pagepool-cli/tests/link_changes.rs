@@ -124,6 +124,37 @@ fn packets_that_are_too_long_since_the_mtu_changed_fail_a_run() {
     );
 }
 
+fn set_mtu(hosts: &TwoHosts, near: usize, mtu: u32) {
+    let index = hosts.near[near].index;
+    hosts.run_between(move || ok(ok(Netlink::open()).set_mtu(index, mtu)));
+    std::thread::sleep(std::time::Duration::from_millis(500)); // time to see it
+}
+
+#[test]
+fn an_mtu_that_is_what_it_was_again_costs_nothing() {
+    let name = "an_mtu_that_is_what_it_was_again_costs_nothing";
+    let Some(hosts) = one_queue(name) else { return };
+    let Some(running) = Place::Between(&hosts).start(name, &["echo", "near0"]) else { return };
+    feed(&hosts, 64);
+    for mtu in [3000, 1500] {
+        set_mtu(&hosts, 0, mtu);
+    }
+    let document = running.interrupt();
+    assert_eq!(document["mtu_changes"][1]["to"], 1500, "{document}");
+}
+
+#[test]
+fn of_several_changes_the_one_is_named_that_costs_packets() {
+    let name = "of_several_changes_the_one_is_named_that_costs_packets";
+    let Some(hosts) = one_queue(name) else { return };
+    let Some(running) = Place::Between(&hosts).start(name, &["forward", "near0", "near1"]) else { return };
+    feed(&hosts, 64);
+    set_mtu(&hosts, 0, 3000);
+    set_mtu(&hosts, 1, 1000);
+    signal(&running);
+    running.fails(&["the MTU of near1 changed from 1500 to 1000, and longer packets that were sent since"]);
+}
+
 #[test]
 fn an_mtu_that_is_lowered_fails_a_run_that_sends_and_no_other() {
     let name = "an_mtu_that_is_lowered_fails_a_run_that_sends_and_no_other";

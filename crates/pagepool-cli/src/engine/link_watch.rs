@@ -7,6 +7,7 @@
 //! Why    here, and not by the kernel's messages: it sends none when a program is detached. Two or three
 //!        calls an interface, five times a second, on the thread that only waits.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +54,9 @@ struct MtuChange {
     interface: String,
     from: u32,
     to: u32,
+    /// When the sockets were opened.
+    #[serde(skip)]
+    opened: u32,
 }
 
 impl<'a> LinkWatch<'a> {
@@ -83,7 +87,9 @@ impl<'a> LinkWatch<'a> {
             // An interface that is gone is noticed by the threads.
             let Ok(Some(now)) = self.netlink.link_at(link.index) else { continue };
             self.see_mtu(which, now.mtu);
-            if self.redirects.get(which).is_some_and(|redirect| redirect.is_detached()) {
+            let is_detached = self.redirects.get(which).is_some_and(|redirect| redirect.is_detached());
+            // So is one that was removed after the first look, which detaches its program, too.
+            if is_detached && matches!(self.netlink.link_at(link.index), Ok(Some(_))) {
                 state.set_detached(&link.name);
             }
         }
@@ -95,15 +101,15 @@ impl<'a> LinkWatch<'a> {
         if from == to {
             return;
         }
-        let LinkInfo { name, mtu, .. } = self.links[which];
+        let &LinkInfo { ref name, mtu: opened, .. } = self.links[which];
         output::note(format_args!(
-            "warning: the MTU of {name} changed from {from} to {to}: the command still works with {mtu}; \
+            "warning: the MTU of {name} changed from {from} to {to}: the command still works with {opened}; \
              restart it"
         ));
         if self.changes.mtus.is_empty() {
             (self.changes.before, self.changes.sends) = (self.too_long, self.sends);
         }
-        self.changes.mtus.push(MtuChange { interface: name.clone(), from, to });
+        self.changes.mtus.push(MtuChange { interface: name.clone(), from, to, opened });
     }
 
     /// What was seen, with a last look.
@@ -125,14 +131,20 @@ impl SeenChanges {
         let Some(first) = self.mtus.first() else { return };
         verdict.field("mtu_changes", &self.mtus);
         let since = too_long(ports).saturating_sub(self.before);
-        let MtuChange { interface, from, to } = first;
-        let changed = format!("the MTU of {interface} changed from {from} to {to}");
-        verdict.line(&format!("{changed} while the command ran\n"));
-        verdict.fail_if(since > 0, || format!("{since} packets were too long after {changed}"));
-        let shorter = self.sends && self.mtus.iter().any(|change| change.to < change.from);
-        verdict.fail_if(shorter, || {
+        verdict.line(&format!("{first} while the command ran\n"));
+        verdict.fail_if(since > 0, || format!("{since} packets were too long after {first}"));
+        let shorter = self.mtus.iter().find(|change| self.sends && change.to < change.opened);
+        verdict.fail_if(shorter.is_some(), || {
+            let changed = shorter.map_or_else(String::new, ToString::to_string);
             format!("{changed}, and longer packets that were sent since are lost uncounted")
         });
+    }
+}
+
+impl fmt::Display for MtuChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { interface, from, to, .. } = self;
+        write!(f, "the MTU of {interface} changed from {from} to {to}")
     }
 }
 
