@@ -20,6 +20,8 @@ const STATUS_EVERY: Duration = Duration::from_secs(1);
 pub struct ServiceManager {
     way: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Watchdog>,
+    /// That the command works, as long as it could not be told.
+    ready: Option<String>,
     told: Duration,
 }
 
@@ -36,12 +38,13 @@ impl ServiceManager {
         let text = |name| env::var(name).ok();
         let period = period(text("WATCHDOG_USEC").as_deref(), text("WATCHDOG_PID").as_deref());
         let watchdog = period.filter(|_| way.is_some()).map(Watchdog::new);
-        Self { way, watchdog, told: Duration::ZERO }
+        Self { way, watchdog, ready: None, told: Duration::ZERO }
     }
 
     /// The command works from now on.
     pub fn ready(&mut self, status: &str) {
-        self.tell(&format!("READY=1\nSTATUS={status}"));
+        let ready = format!("READY=1\nSTATUS={status}");
+        self.ready = (!self.tell(&ready)).then_some(ready);
     }
 
     /// The command comes to its end.
@@ -56,21 +59,29 @@ impl ServiceManager {
             return;
         }
         if self.watchdog.as_mut().is_some_and(|watchdog| watchdog.is_fed(at, counts)) {
-            self.tell("WATCHDOG=1");
+            let told = self.tell("WATCHDOG=1");
+            self.watchdog.iter_mut().filter(|_| !told).for_each(|watchdog| watchdog.next = at);
         }
         if at >= self.told + STATUS_EVERY {
             self.told = at;
+            if let Some(ready) = self.ready.take() {
+                self.ready = (!self.tell(&ready)).then_some(ready);
+            }
             self.tell(&format!("STATUS={}", status()));
         }
     }
 
-    /// One that cannot be told is warned of, and not told again.
-    fn tell(&mut self, what: &str) {
-        let Some((socket, to)) = &self.way else { return };
-        if let Err(error) = socket.send_to_addr(what.as_bytes(), to) {
+    /// Whether it was told. One that is only busy can be told again; of any other the user is warned, and it
+    /// is not.
+    fn tell(&mut self, what: &str) -> bool {
+        let Some((socket, to)) = &self.way else { return false };
+        let Err(error) = socket.send_to_addr(what.as_bytes(), to) else { return true };
+        // Out of memory: of the socket's buffer, too.
+        if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory) {
             warn(&env::var_os("NOTIFY_SOCKET").unwrap_or_default(), &error);
             self.way = None;
         }
+        false
     }
 }
 
@@ -154,6 +165,39 @@ mod tests {
         assert!(!at(2, [4, 2]), "the second one hangs");
         assert!(!at(3, [5, 2]));
         assert!(at(4, [6, 3]), "it goes on");
+    }
+
+    #[test]
+    fn one_that_is_busy_is_told_later_and_one_that_is_gone_is_not() {
+        let name = OsString::from(format!("@pagepool-busy-{}", std::process::id()));
+        let (_, address) = way_to(&name).unwrap();
+        let theirs = UnixDatagram::bind_addr(&address).unwrap();
+        // Each has room for so many; there is room for no more when a new one cannot send any.
+        let fill = |_| {
+            let filling = UnixDatagram::unbound().unwrap();
+            filling.set_nonblocking(true).unwrap();
+            (0..100_000).take_while(|_| filling.send_to_addr(b"x", &address).is_ok()).count()
+        };
+        let filled: usize = (0..1000).map(fill).take_while(|&sent| sent > 0).sum();
+        let way = way_to(&name).ok();
+        let watchdog = Some(Watchdog::new(Duration::from_secs(2)));
+        let mut manager = ServiceManager { way, watchdog, ready: None, told: Duration::ZERO };
+        manager.ready("works"); // waits for its second
+        let mut room = [0; 100];
+        for _ in 0..filled {
+            theirs.recv(&mut room).unwrap();
+        }
+        manager.look(STATUS_EVERY, || vec![1], || "moves".into());
+        theirs.set_nonblocking(true).unwrap();
+        let heard: Vec<_> = std::iter::from_fn(|| {
+            let len = theirs.recv(&mut room).ok()?;
+            Some(String::from_utf8_lossy(&room[..len]).into_owned())
+        })
+        .collect();
+        assert_eq!(heard, ["WATCHDOG=1", "READY=1\nSTATUS=works", "STATUS=moves"]);
+        drop(theirs);
+        manager.stopping();
+        assert!(manager.way.is_none(), "nobody is there");
     }
 
     #[test]
