@@ -26,6 +26,13 @@ pub enum SourceState {
     Finished,
 }
 
+impl SourceState {
+    /// When its next frame is due, as far as it has one.
+    pub fn due(self) -> Duration {
+        if let Self::Later(due) = self { due } else { Duration::MAX }
+    }
+}
+
 /// The source of a thread that sends only what it received.
 pub struct NoSource;
 

@@ -181,10 +181,9 @@ impl<H: PortHandler, S: Stack, F: FrameSource> Polling<'_, H, S, F> {
             match rest {
                 Rest::Look if is_idle => (0..PAUSES).for_each(|_| spin_loop()),
                 Rest::Look => {}
-                Rest::Gather(nap) => std::thread::sleep(nap),
+                Rest::Gather(nap) => std::thread::sleep(source.due().min(nap)),
                 Rest::Sleep => {
-                    let due = if let SourceState::Later(due) = source { due } else { self.nap };
-                    if self.forwarder.wait(due.min(self.nap)) == Wake::Gone {
+                    if self.forwarder.wait(source.due().min(self.nap)) == Wake::Gone {
                         return self.look_for_gone_devices(); // nothing is left to poll
                     }
                 }
