@@ -59,6 +59,17 @@ pub struct Capture {
     left_out: Vec<Arc<AtomicU64>>,
 }
 
+const ELSEWHERE: &str = "use a FIFO, or `--pcap >(COMMAND)` in bash";
+
+/// The descriptor of this process that a path names, such as `/dev/fd/63`, which a shell gives for `>(gzip)`.
+fn descriptor(path: &Path) -> Option<u32> {
+    match path.to_str()? {
+        "/dev/stdout" => Some(1),
+        "/dev/stderr" => Some(2),
+        path => ["/dev/fd/", "/proc/self/fd/"].iter().find_map(|of| path.strip_prefix(of)?.parse().ok()),
+    }
+}
+
 /// A thread's end of the capture.
 #[derive(Debug)]
 pub struct CaptureTap {
@@ -79,13 +90,21 @@ pub struct CaptureResult {
 
 impl CaptureFile {
     /// Opens the file, or creates it, for its owner alone: packets are nobody else's business. Not what a
-    /// symbolic link leads to, which may be somebody's trap; and it never waits for the reader of a FIFO.
+    /// symbolic link leads to, which may be somebody's trap, unless it is a descriptor of ours; and it never
+    /// waits for the reader of a FIFO.
     pub fn open(path: &Path) -> Result<Self, String> {
+        let named = path.display().to_string();
+        let follow = match descriptor(path) {
+            Some(1) => {
+                return Err(format!("the capture file {named} has what the command prints: {ELSEWHERE}"));
+            }
+            Some(_) => OFlags::empty(),
+            None => OFlags::NOFOLLOW,
+        };
         let open = |options: &mut OpenOptions| {
-            options.write(true).mode(0o600).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
+            options.write(true).mode(0o600).custom_flags((follow | OFlags::NONBLOCK).bits() as i32);
             options.open(path)
         };
-        let named = path.display().to_string();
         let failed = |error: io::Error| not_opened(&named, &error);
         let (file, made) = match open(File::options().create_new(true)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -334,6 +353,26 @@ mod tests {
             chunk.commit_all();
         }
         assert_eq!(tap.left_out.load(Ordering::Relaxed), 50);
+    }
+
+    #[test]
+    fn a_descriptor_of_ours_is_no_symbolic_link_of_somebody() {
+        use std::os::fd::AsRawFd;
+        let (mut reader, writer) = io::pipe().unwrap();
+        for folder in ["/dev/fd", "/proc/self/fd"] {
+            let path = PathBuf::from(format!("{folder}/{}", writer.as_raw_fd()));
+            let mut file = CaptureFile::open(&path).unwrap();
+            file.file.write_all(b"pcap").unwrap();
+            let mut read = [0; 4];
+            io::Read::read_exact(&mut reader, &mut read).unwrap();
+            assert_eq!(&read, b"pcap");
+            drop(file);
+            assert!(path.exists(), "it was not made here");
+        }
+        let refused = CaptureFile::open(Path::new("/dev/stdout")).err().unwrap();
+        assert!(refused.contains("what the command prints") && refused.contains(ELSEWHERE), "{refused}");
+        let own = format!("/proc/{}/fd/{}", std::process::id(), writer.as_raw_fd());
+        assert!(CaptureFile::open(Path::new(&own)).is_err_and(|error| error.contains("symbolic link")));
     }
 
     #[test]
