@@ -9,14 +9,18 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
-use std::os::fd::FromRawFd;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, set_parent_process_death_signal,
+};
 pub use rustix::thread::CapabilitySet;
 use rustix::thread::{
     CapabilitySets, CpuSet, capabilities, sched_getaffinity, sched_setaffinity, set_capabilities,
-    set_current_timer_slack,
+    set_current_timer_slack, set_no_new_privs,
 };
 
 /// The CPUs that this thread may run on, in order.
@@ -83,8 +87,10 @@ pub fn permitted_capabilities() -> CapabilitySet {
     capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted)
 }
 
-/// Has this thread, and those that it starts, give up all capabilities but these, for ever.
+/// Has this thread, and those that it starts, give up all capabilities but these, for ever: no program that
+/// it may execute gives them back, as one that root executes otherwise does.
 pub fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
+    set_no_new_privs(true)?;
     let CapabilitySets { effective, permitted, .. } = capabilities(None)?;
     let (effective, permitted) = (effective & kept, permitted & kept);
     Ok(set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })?)
@@ -113,10 +119,26 @@ pub fn die_with(parent: u32) -> io::Result<bool> {
     Ok(std::os::unix::process::parent_id() == parent)
 }
 
-/// Asks a process to end.
-pub fn terminate(process: u32) -> io::Result<()> {
-    let process = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
-    Ok(kill_process(process, Signal::TERM)?)
+/// A process of somebody, and no other that gets its number later.
+#[derive(Debug)]
+pub struct OtherProcess(OwnedFd);
+
+impl OtherProcess {
+    pub fn open(process: u32) -> io::Result<Self> {
+        let process = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self(pidfd_open(process, PidfdFlags::empty())?))
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&self) -> io::Result<()> {
+        Ok(pidfd_send_signal(&self.0, Signal::TERM)?)
+    }
+
+    /// Waits until it has ended; false if it has not so soon.
+    pub fn has_ended(&self, within: Duration) -> io::Result<bool> {
+        let within = Timespec::try_from(within).map_err(|_| io::ErrorKind::InvalidInput)?;
+        Ok(poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&within))? > 0)
+    }
 }
 
 /// What a hardware counter counts (`enum perf_hw_id`, linux/perf_event.h).

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use between::{LIMIT, Place, Running, binary, ok, text};
+use between::{BpfFolder, LIMIT, Place, Running, binary, ok, text};
 use pagepool_lab::{Namespace, NumberedFrames, Tally, Tap, TempFolder, or_skip};
 use pagepool_net::link::{Ethtool, Mac, NetError, Netlink, Offload, VethEnd, XdpMode, offload_faults};
 
@@ -241,6 +241,24 @@ fn offloads_are_put_back_whatever_the_end() {
         }
         assert_eq!(lab.on("far0"), before, "{signal}: what was off before stays off");
     }
+}
+
+/// The first one puts them back before the second one looks.
+#[test]
+fn offloads_stay_off_when_a_run_takes_over_and_are_put_back_by_the_last() {
+    let name = "offloads_stay_off_when_a_run_takes_over_and_are_put_back_by_the_last";
+    let (Some(lab), Some(folder)) = (Lab::new(name), BpfFolder::new(name)) else { return };
+    let (before, dir) = (lab.on("far0"), folder.path(""));
+    let arguments = ["drop", "near0", "--attach", "generic", "--fix-offloads", "--pin", &dir];
+    let Some(first) = lab.start(name, &arguments) else { return };
+    let process = first.id().to_string();
+    let second = lab.start(name, &[&arguments[..], &["--take-over", &process]].concat());
+    first.end();
+    let second = second.expect("as the first one");
+    let on = lab.on("far0");
+    assert!(Offload::OF_SENDER.iter().all(|offload| !on.contains(offload)), "{on:?}: {:?}", second.said);
+    second.interrupt();
+    assert_eq!(lab.on("far0"), before);
 }
 
 #[test]

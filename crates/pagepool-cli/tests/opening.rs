@@ -195,6 +195,28 @@ fn a_second_run_takes_over_from_the_first() {
     }
 }
 
+/// What can be found wrong before is found before the first run is told.
+#[test]
+fn a_run_is_not_ended_for_one_that_is_refused() {
+    let name = "a_run_is_not_ended_for_one_that_is_refused";
+    let (Some(hosts), Some(folder)) = (many_queues(name), BpfFolder::new(name)) else { return };
+    let (dir, taken) = (folder.path(""), folder.path("pagepool-near1"));
+    let Some(first) = Place::Between(&hosts).start(name, &["drop", "near0", "--pin", &dir]) else { return };
+    let process = first.id().to_string();
+    let other = hosts.run_between(|| Redirect::load("near1", Attach::Native, false)).expect("as the first");
+    other.pin_map(&taken).expect("a name that is free");
+    for (command, more) in [
+        (&["drop", "near0"][..], &["--pin", "/proc"][..]),
+        (&["forward", "near0", "near1"], &["--pin", &dir]),
+    ] {
+        let said = Place::Between(&hosts).error(&[command, more, &["--take-over", &process]].concat());
+        assert!(!said.contains("take-over"), "{said}");
+    }
+    pagepool_lab::FrameSocket::send(&between::far_ends(&hosts)[0], &[0xff; 64]).expect("the link is up");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(first.interrupt()["ended_by"], "interrupted", "it went on until then");
+}
+
 #[test]
 fn only_a_run_is_taken_over() {
     let name = "only_a_run_is_taken_over";

@@ -1,5 +1,8 @@
 //! Capabilities: what a command keeps while it runs, and whether it ends in order with that.
 
+// UNSAFETY: the kernel is asked what `membarrier` does here.
+#![expect(unsafe_code)]
+
 mod between;
 
 use std::collections::BTreeSet;
@@ -9,18 +12,31 @@ use pagepool_lab::{TempFolder, TwoHostsParams};
 use pagepool_net::link::Netlink;
 
 const NET_ADMIN: u64 = 1 << 12;
+const NET_RAW: u64 = 1 << 13;
 const BPF: u64 = 1 << 39;
-/// What the kernel may make a run keep anywhere: for bpf(2) as a whole, and to wait for its readers.
-const BY_KERNEL: u64 = BPF | 1 << 13;
 
-/// The capabilities of all threads of a process: permitted, effective, inheritable, ambient.
-fn capabilities(running: &Running) -> BTreeSet<[u64; 4]> {
+/// What this kernel makes a run keep: for bpf(2) as a whole, and to wait for its readers.
+fn by_kernel() -> u64 {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+    let release = read("osrelease");
+    let mut numbers = release.split(['.', '-']).map(|number| number.parse().unwrap_or(0));
+    let version: [u32; 2] = [(); 2].map(|()| numbers.next().unwrap_or(0));
+    let restricted = version < [5, 19] && read("unprivileged_bpf_disabled").trim() != "0";
+    // SAFETY: the call takes three integers, and touches no memory of ours.
+    let known = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_QUERY, 0, 0) };
+    let waits = known > 0 && known & libc::c_long::from(libc::MEMBARRIER_CMD_GLOBAL) != 0;
+    (if restricted { BPF } else { 0 }) | (if waits { 0 } else { NET_RAW })
+}
+
+/// Of all threads of a process: the permitted, effective, inheritable and ambient capabilities, and whether
+/// no program that it executes gets more.
+fn capabilities(running: &Running) -> BTreeSet<[u64; 5]> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", running.id())).expect("it runs");
     tasks
         .map(|task| {
             let status = task.expect("it runs").path().join("status");
             let text = std::fs::read_to_string(status).expect("it runs");
-            ["CapPrm:", "CapEff:", "CapInh:", "CapAmb:"].map(|name| {
+            ["CapPrm:", "CapEff:", "CapInh:", "CapAmb:", "NoNewPrivs:"].map(|name| {
                 let bits = text.lines().find_map(|line| line.strip_prefix(name)).expect("Linux has it");
                 u64::from_str_radix(bits.trim(), 16).expect("a number")
             })
@@ -55,10 +71,11 @@ fn a_run_keeps_the_capabilities_that_it_needs() {
         std::thread::sleep(std::time::Duration::from_millis(300));
         let kept = capabilities(&running);
         assert_eq!(kept.len(), 1, "all threads have the same: {command:?}: {kept:x?}");
-        let [permitted, effective, inheritable, ambient] = *kept.first().expect("it has a thread");
+        let [permitted, effective, inheritable, ambient, no_more] = *kept.first().expect("it has a thread");
         let may_keep = if batch { may_keep } else { 0 };
-        assert_eq!(permitted & !(may_keep | BY_KERNEL), 0, "{command:?}: {permitted:x}");
+        assert_eq!(permitted & !(may_keep | by_kernel()), 0, "{command:?}: {permitted:x}");
         assert_eq!((effective, inheritable, ambient), (permitted, 0, 0), "{command:?}");
+        assert_eq!(no_more, 1, "{command:?}: root would have all of them again after execve");
         assert!(!batch || permitted & NET_ADMIN != 0, "BPF batch asks for filters: {permitted:x}");
         running.interrupt();
         let link = hosts.run_between(|| ok(ok(Netlink::open()).link("near0")));

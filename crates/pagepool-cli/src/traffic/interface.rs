@@ -1,5 +1,6 @@
 //! An interface that a command works on: what the kernel says of it, and who depends on it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pagepool_net::Driver;
@@ -101,11 +102,11 @@ impl Kernel {
     }
 
     /// Waits until all interfaces have a link that had one. Many cards restart it for an XDP program, and may
-    /// drop what they are given meanwhile.
-    pub fn wait_for_links(&mut self, interfaces: &[Interface]) {
+    /// drop what they are given meanwhile. No longer once the user wants an end.
+    pub fn wait_for_links(&mut self, interfaces: &[Interface], interrupted: &AtomicBool) {
         let start = Instant::now();
         for Interface { link, .. } in interfaces.iter().filter(|interface| interface.link.has_carrier) {
-            while !self.has_carrier(&link.name) {
+            while !interrupted.load(Ordering::Relaxed) && !self.has_carrier(&link.name) {
                 if start.elapsed() > RESTART {
                     let (name, seconds) = (&link.name, RESTART.as_secs());
                     output::note(format_args!(
@@ -194,7 +195,35 @@ fn chosen(name: &str, there: u32, asked: Option<&Numbers>) -> Result<Vec<u32>, S
 
 #[cfg(test)]
 mod tests {
+    use pagepool_lab::{Namespace, or_skip};
+    use pagepool_net::link::VethEnd;
+
     use super::*;
+
+    #[test]
+    fn a_link_that_does_not_come_is_not_waited_for_against_the_user() {
+        let Some(apart) = or_skip("a_link", Namespace::new("apart")) else { return };
+        let took = apart.run(|| {
+            let end = |name| VethEnd { name, namespace: None, mac: None, mtu: 1500, queues: 1 };
+            let mut netlink = Netlink::open().unwrap();
+            netlink.add_veth(&end("one"), &end("other")).unwrap();
+            let mut link = netlink.link("one").unwrap();
+            assert!(!link.has_carrier, "both ends are down");
+            link.has_carrier = true; // as before the card restarted
+            let (device, queues) = ("one".into(), vec![0]);
+            let interface = Interface { device, link, queues, queues_of: 1, hardware_ring: 0 };
+            let (interrupted, start) = (AtomicBool::new(false), Instant::now());
+            std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    std::thread::sleep(10 * LOOK);
+                    interrupted.store(true, Ordering::Relaxed);
+                });
+                Kernel::open().unwrap().wait_for_links(&[interface], &interrupted);
+            });
+            start.elapsed()
+        });
+        assert!((10 * LOOK..RESTART).contains(&took), "{took:?}");
+    }
 
     #[test]
     fn a_queue_that_there_is_not_is_refused_with_how_many_there_are() {

@@ -7,8 +7,8 @@ use super::setup::OpenedInterface;
 use crate::report::error::error_chain;
 use crate::report::output;
 
-/// The offloads that are held off. They are put back when it is dropped, which has to be after the XDP
-/// programs: to some links the kernel gives segmentation offloads only without.
+/// The offloads that are held off. They are put back when it is dropped, with a warning where that fails.
+/// That has to be after the XDP programs: to some links the kernel gives segmentation offloads only without.
 pub struct OffloadsOff {
     fix: bool,
     held: Vec<HeldOffloads>,
@@ -37,10 +37,8 @@ impl OffloadsOff {
             let mode = if opened.is_generic() { XdpMode::Generic } else { XdpMode::Native };
             for fault in kernel.offload_faults(interface, mode)? {
                 match (self.fix, self.fix && self.hold(&fault)?) {
-                    (_, true) => {}
-                    (true, _) => {
-                        output::note(format_args!("warning: --fix-offloads cannot help here: {fault}"))
-                    }
+                    (_, true) => still_on(&fault).iter().for_each(warn_of),
+                    (true, _) => warn_of(&fault),
                     (false, _) => output::note(format_args!("warning: {fault}; or use --fix-offloads")),
                 }
             }
@@ -53,9 +51,11 @@ impl OffloadsOff {
         match fault.hold_off() {
             Ok(held) => {
                 let off: Vec<_> = fault.offloads.iter().map(|offload| offload.name()).collect();
+                let are = if off.len() == 1 { "is" } else { "are" };
                 let (link, off) = (fault.link().map_or("", |link| &link.name), off.join(", "));
                 output::note(format_args!(
-                    "note: {off} of {link} are off until this command ends; if it is killed, undo that by {}",
+                    "note: {off} of {link} {are} off until this command ends; if it is killed, undo that by \
+                     {}",
                     held.undo()
                 ));
                 self.held.push(held);
@@ -65,15 +65,49 @@ impl OffloadsOff {
             Err(error) => Err(error_chain(&error)),
         }
     }
+}
 
-    /// Puts all back, and says where that fails.
-    pub fn put_back(self) {
-        for held in self.held {
+impl Drop for OffloadsOff {
+    fn drop(&mut self) {
+        for held in self.held.drain(..) {
             let undo = held.undo();
             if let Err(error) = held.restore() {
                 let why = error_chain(&error);
                 output::note(format_args!("warning: offloads stay off: {why}; use {undo}"));
             }
         }
+    }
+}
+
+/// What of a fault the driver keeps on, when the rest is off.
+fn still_on(fault: &OffloadFault) -> Option<OffloadFault> {
+    let mut rest = fault.clone();
+    rest.offloads.clear();
+    (!rest.fixed.is_empty()).then_some(rest)
+}
+
+fn warn_of(fault: &OffloadFault) {
+    output::note(format_args!("warning: --fix-offloads cannot help here: {fault}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use pagepool_net::link::{Netlink, Offload, offload_faults};
+
+    use super::*;
+
+    #[test]
+    fn what_the_driver_keeps_on_is_warned_of_beside_what_was_turned_off() {
+        let (mut netlink, ethtool) = (Netlink::open().unwrap(), pagepool_net::link::Ethtool::open().unwrap());
+        let lo = netlink.link("lo").unwrap();
+        let faults = offload_faults(&mut netlink, &ethtool, &lo, XdpMode::Generic).unwrap();
+        let Some(mut fault) = faults.into_iter().find(|fault| !fault.offloads.is_empty()) else {
+            return println!("SKIP: GRO of lo is off");
+        };
+        fault.fixed.clear();
+        assert_eq!(still_on(&fault), None, "all is off");
+        fault.fixed.push(Offload::RxVlan);
+        let said = still_on(&fault).unwrap().to_string();
+        assert!(said.contains(Offload::RxVlan.name()) && !said.contains(Offload::Gro.name()), "{said}");
     }
 }

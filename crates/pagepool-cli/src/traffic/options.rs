@@ -21,8 +21,8 @@ pub struct TrafficOptions {
     pub queues: Option<Numbers>,
     /// How packets move between the driver and this process's memory
     ///
-    /// The chosen mode is printed at startup. mlx5 before Linux 6.1 has zero copy on other queues
-    /// than these commands use, n to 2n-1 of n.
+    /// The chosen mode is printed at startup. Before Linux 6.1, mlx5 with n queues has zero copy on queues n
+    /// to 2n-1 only, which these commands do not use.
     #[arg(long, value_enum, value_name = "MODE", default_value_t = Mode::Auto)]
     pub mode: Mode,
     /// CPUs for the threads: 1, or 2,4, or 0-3 [default: those of the card's memory node]
@@ -90,8 +90,8 @@ pub struct TrafficOptions {
     ///
     /// The file holds whole packets with timestamps in nanoseconds. Each packet is copied, and a separate
     /// thread writes the file. If it falls behind, packets are missing from the file and counted; they are
-    /// forwarded all the same. A new file can be read by its owner alone. Symbolic links are refused, and a
-    /// FIFO must have a reader.
+    /// forwarded all the same. A new file can be read by its owner alone. Symbolic links are refused, but for
+    /// descriptors of this process, as in `--pcap >(gzip >FILE)`. A FIFO must have a reader.
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
     /// Print figures every SECONDS; 0 prints none [default: 1]
@@ -123,8 +123,8 @@ pub struct ReceiveOptions {
     /// The chosen place is printed at startup.
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = AttachArg::Auto)]
     attach: AttachArg,
-    /// Attach no XDP program: use the XSKMAP that another program redirects to, by its name in a BPF file
-    /// system (forward: once for each interface)
+    /// Attach no XDP program; use the XSKMAP of another one, pinned at PATH (forward: once for each
+    /// interface)
     ///
     /// The sockets are put into the map at the numbers of their queues, when they have buffers, and removed
     /// before they are closed. A place that is taken is an error. `bpftool map pin id ID PATH` gives a map a
@@ -133,17 +133,19 @@ pub struct ReceiveOptions {
     map: Vec<PathBuf>,
     /// Keep the XDP program attached after the end, by a link pagepool-IF in this folder of a BPF file system
     ///
-    /// It passes all packets then, and the next run with the same folder takes it over. Drivers that restart
-    /// the interface when a program is attached or detached do not notice. `rm DIR/pagepool-IF` detaches it.
+    /// Between runs it passes all packets. The next run uses it, so drivers that restart the interface for a
+    /// new program do not. `rm DIR/pagepool-IF` detaches it. A dot in the name of the interface is a colon in
+    /// the link's.
     #[arg(long, value_name = "DIR", conflicts_with = "map")]
     pin: Option<PathBuf>,
-    /// Have the run of this process end, and take over from it
+    /// End the run of process PID, and take over its interfaces
     ///
-    /// It is sent SIGTERM when everything was checked. From its end until this run has filled its rings
-    /// packets go to the kernel, for some milliseconds a queue.
+    /// It is sent SIGTERM when this run has loaded its XDP program and has its memory. From its end until
+    /// this run has filled its rings packets go to the kernel, for some milliseconds a queue. If opening the
+    /// sockets or exchanging the program fails then, neither runs: packets go to the kernel.
     #[arg(long, value_name = "PID", requires = "pin", value_parser = clap::value_parser!(u32).range(2..))]
     take_over: Option<u32>,
-    /// Turn offloads off that falsify what this command receives, and on again at its end
+    /// Turn off the offloads that falsify what this command receives; turn them on again at its end
     ///
     /// Of a veth, that is what its other end leaves to hardware: VLAN tags, checksums, segments longer than
     /// the MTU. Of a network card, it is what takes VLAN tags out of packets or merges them. Without this

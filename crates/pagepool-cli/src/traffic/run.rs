@@ -1,6 +1,9 @@
 //! Runs a command on interfaces.
 
+mod predecessor;
+
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -9,6 +12,7 @@ use pagepool_lab::Tally;
 use pagepool_net::link::{LinkInfo, Promiscuous};
 use pagepool_net::{NoStack, Redirect};
 
+use self::predecessor::Predecessor;
 use super::capture::{Capture, CaptureFile, Tapped};
 use super::command::{ThreadContext, TrafficCommand, TrafficPlan};
 use super::interface::{Interface, Kernel};
@@ -43,22 +47,26 @@ impl<C: TrafficCommand> RunCommand for C {
         let mut kernel = Kernel::open()?;
         let interfaces = look_up(self, &plan, &mut kernel)?;
         let cpus = cpus(options)?;
+        let predecessor = plan.predecessor.map(Predecessor::find).transpose()?;
         let interrupted = listen()?;
         let mut file = options.pcap.as_deref().map(CaptureFile::open).transpose()?;
         let mut offloads = OffloadsOff::new(plan.fix_offloads, &mut kernel, &interfaces)?;
-        let setup = open(self, &plan, &interfaces, &cpus)?;
+        let setup = open(self, &plan, &interfaces, &cpus, predecessor.as_ref())?;
         let _held = promiscuous(&plan, &interfaces)?;
-        kernel.wait_for_links(&interfaces);
+        kernel.wait_for_links(&interfaces, &interrupted);
+        go_on(&interrupted)?;
         let (mut opened, pools) = (setup.interfaces.clone(), setup.pools.clone());
         let names = names(&setup, &interfaces);
         let kept = kept(&plan, &opened);
         let threads = start(self, &interfaces, setup, &cpus, (kept, file.as_mut()))?;
         threads.attach(&mut opened)?;
-        kernel.wait_for_links(&interfaces);
+        kernel.wait_for_links(&interfaces, &interrupted);
+        predecessor.iter().for_each(|run| run.wait(&interrupted)); // it puts its offloads back
         if plan.attach.is_some() {
             offloads.warn(&mut kernel, &interfaces, &opened)?;
         }
         warn(&plan, &mut kernel, &interfaces, &opened)?;
+        go_on(&interrupted)?;
         give_up_all_but(kept);
         let capture = file.map(CaptureFile::start).transpose()?;
         threads.redirect()?;
@@ -82,13 +90,21 @@ impl<C: TrafficCommand> RunCommand for C {
         service.stopping();
         let seconds = start.elapsed().as_secs_f64();
         let (now, tally) = threads.finish(plan.expected_frames)?;
-        offloads.put_back();
+        drop(offloads);
         let capture = capture.map(Capture::finish).transpose()?;
         let command = plan.name;
         let interfaces = opened;
         let result =
             TrafficResult { command, interfaces, names, seconds, end, links, warm, now, tally, capture };
         Ok(result.verdict(&pools).print(options.json))
+    }
+}
+
+/// An error if the user wants an end while everything is opened, which may take seconds.
+fn go_on(interrupted: &AtomicBool) -> Result<(), String> {
+    match interrupted.load(Ordering::Relaxed) {
+        false => Ok(()),
+        true => Err("interrupted before any packet was taken or sent".into()),
     }
 }
 
@@ -162,6 +178,7 @@ fn open<C: TrafficCommand>(
     plan: &TrafficPlan<'_>,
     interfaces: &[Interface],
     cpus: &[usize],
+    predecessor: Option<&Predecessor>,
 ) -> Result<TrafficSetup, String> {
     let options = plan.options;
     let sizes = SocketSizes::new(SocketNeeds {
@@ -189,20 +206,7 @@ fn open<C: TrafficCommand>(
     }
     let (steer, busy_poll) = (plan.steer, options.busy_poll());
     let params = SetupParams { sizes, attach, maps, pin, steer, tx_mode, busy_poll, threads };
-    plan.predecessor.map_or(Ok(()), end_predecessor)?;
-    TrafficSetup::open(plan.name, interfaces, params)
-}
-
-/// Has another run end: in order, and while this one opens what it needs.
-fn end_predecessor(process: u32) -> Result<(), String> {
-    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-    if name.trim_end() != env!("CARGO_BIN_NAME") {
-        let found = if name.is_empty() { "there is none" } else { name.trim_end() };
-        return Err(format!(
-            "--take-over is {process}, but must be the process of a pagepool command: {found}"
-        ));
-    }
-    sys::terminate(process).map_err(|error| format!("--take-over: process {process} cannot be told: {error}"))
+    TrafficSetup::open(plan.name, interfaces, params, || predecessor.map_or(Ok(()), Predecessor::end))
 }
 
 /// Pairs of queues, or queues of the only interface.

@@ -100,8 +100,14 @@ pub struct SetupParams<'a> {
 impl TrafficSetup {
     /// Opens all queues. There are as many pairs of queues as the interface with the fewest queues has;
     /// each interface deals its queues out to them in turn, and they are dealt out to the threads: as many
-    /// as is said, else a thread a pair.
-    pub fn open(name: &str, interfaces: &[Interface], params: SetupParams<'_>) -> Result<Self, String> {
+    /// as is said, else a thread a pair. `free_queues`: has another run end, whose the queues are, when what
+    /// can fail without them has not.
+    pub fn open(
+        name: &str,
+        interfaces: &[Interface],
+        params: SetupParams<'_>,
+        free_queues: impl FnOnce() -> Result<(), String>,
+    ) -> Result<Self, String> {
         let pairs = pairs(interfaces);
         let threads = params.threads.unwrap_or(pairs.len());
         let mut this = Self {
@@ -115,16 +121,20 @@ impl TrafficSetup {
         this.load(interfaces, params).map_err(|error| error_chain(&error))?;
         let huge = pairs.iter().map(|queues| params.sizes.hugepages(queues.iter().map(Vec::len).sum())).sum();
         let mut sockets: Vec<_> = interfaces.iter().map(|_| Vec::new()).collect();
-        for (pair, queues) in pairs.iter().enumerate() {
-            let named = format!("{name}{pair}");
-            let arena = Arena::new(params.sizes.arena(&named, queues.iter().map(Vec::len).sum()));
-            let arena = arena.map_err(|error| no_memory(&error, huge, params.sizes.node()))?;
+        let named = |pair| format!("{name}{pair}");
+        let arena = |(pair, queues): (usize, &Vec<Vec<u32>>)| {
+            let arena = Arena::new(params.sizes.arena(&named(pair), queues.iter().map(Vec::len).sum()));
+            arena.map_err(|error| no_memory(&error, huge, params.sizes.node()))
+        };
+        let arenas: Vec<_> = pairs.iter().enumerate().map(arena).collect::<Result<_, _>>()?;
+        free_queues()?;
+        for ((pair, queues), arena) in pairs.iter().enumerate().zip(&arenas) {
             let devices: Vec<_> = interfaces
                 .iter()
                 .zip(queues)
                 .map(|(interface, queues)| (&*interface.device, &**queues))
                 .collect();
-            let opened = open_devices(&devices, &this.open_params(&named, params), &arena);
+            let opened = open_devices(&devices, &this.open_params(&named(pair), params), arena);
             this.take(pair, queues, opened.map_err(|error| error_chain(&error))?, &mut sockets);
         }
         let ports = this.threads.iter().flat_map(|(_, ports)| ports);
@@ -147,9 +157,7 @@ impl TrafficSetup {
                 let name = &interface.link.name;
                 let redirect = match params.pin {
                     None => Redirect::load(name, attach, frags),
-                    Some(folder) => {
-                        Redirect::load_pinned(name, attach, frags, folder.join(format!("pagepool-{name}")))
-                    }
+                    Some(folder) => Redirect::load_pinned(name, attach, frags, folder.join(pin_name(name))),
                 }?;
                 params.steer.map_or(Ok(()), |by| redirect.steer(by)).map(|()| redirect)
             };
@@ -187,6 +195,11 @@ impl TrafficSetup {
             }
         }
     }
+}
+
+/// The name of an interface's link in a BPF file system, which takes no dot: no interface has a colon.
+fn pin_name(interface: &str) -> String {
+    format!("pagepool-{}", interface.replace('.', ":"))
 }
 
 /// The queues of each interface in each pair. Each pair gets memory and a UMEM of its own: packets go nowhere
@@ -371,6 +384,14 @@ pub fn listed(numbers: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_of_a_vlan_interface_has_a_name_that_a_bpf_file_system_takes() {
+        assert_eq!(
+            (pin_name("eth0"), pin_name("eth0.100")),
+            ("pagepool-eth0".into(), "pagepool-eth0:100".into())
+        );
+    }
     use pagepool_net::link::Netlink;
     use pagepool_net::open_device;
 

@@ -23,7 +23,6 @@ const FILES_A_FOLDER: usize = 12;
 /// Folders with more files, how many, and why.
 const FULLER: &[(&str, &str, usize, &str)] = &[
     ("pagepool", "packet/skb", 13, "one packet type, in a file for each operation of stacks"),
-    ("pagepool-cli", "traffic", 13, "what commands on interfaces share, in a file for each part of a run"),
     ("pagepool-capi", "handles", 14, "what tokens stand for, in a file for each table and each life"),
     ("pagepool-net", "xsk", 14, "one device, in a file for each object of the kernel, and one that plays it"),
 ];

@@ -1,0 +1,85 @@
+//! The run that another one takes over from.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::report::output;
+use crate::sys::OtherProcess;
+
+/// How long it may take to put back what it changed, once its sockets are closed.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The time between two looks whether the user wants an end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A run of another process.
+#[derive(Debug)]
+pub struct Predecessor {
+    number: u32,
+    process: OtherProcess,
+}
+
+impl Predecessor {
+    /// An error if the process runs no command of ours.
+    pub fn find(number: u32) -> Result<Self, String> {
+        let process = OtherProcess::open(number);
+        // Read after that: a process that got the number later is not the one which is told.
+        let name = std::fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
+        match process {
+            Ok(process) if name.trim_end() == env!("CARGO_BIN_NAME") => Ok(Self { number, process }),
+            Err(error) if !name.is_empty() => {
+                Err(format!("--take-over is {number}, which cannot be waited for: {error}"))
+            }
+            _ => {
+                let found = if name.is_empty() { "there is none" } else { name.trim_end() };
+                Err(format!(
+                    "--take-over is {number}, but must be the process of a pagepool command: {found}"
+                ))
+            }
+        }
+    }
+
+    /// Has it end in order, while this run goes on opening what it needs.
+    pub fn end(&self) -> Result<(), String> {
+        let told = self.process.terminate();
+        told.map_err(|error| format!("--take-over: process {} cannot be told: {error}", self.number))
+    }
+
+    /// Waits for its end: until then it may change the interfaces, for it puts back what it had changed.
+    pub fn wait(&self, interrupted: &AtomicBool) {
+        let start = Instant::now();
+        // A signal of ours ends a look, too.
+        while !interrupted.load(Ordering::Relaxed) && !self.process.has_ended(LOOK).unwrap_or(false) {
+            if start.elapsed() > PATIENCE {
+                return output::note(format_args!(
+                    "warning: process {} has not ended in {} s, and may change the interfaces still",
+                    self.number,
+                    PATIENCE.as_secs()
+                ));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_told_and_waited_for() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let refused = Predecessor::find(child.id()).unwrap_err();
+        assert!(refused.contains("must be the process of a pagepool command: "), "{refused}");
+        let there = Predecessor { number: child.id(), process: OtherProcess::open(child.id()).unwrap() };
+        assert!(!there.process.has_ended(LOOK).unwrap());
+        let start = Instant::now();
+        there.wait(&AtomicBool::new(true));
+        assert!(start.elapsed() < PATIENCE, "not against the user");
+        there.end().unwrap();
+        there.wait(&AtomicBool::new(false));
+        assert!(there.process.has_ended(Duration::ZERO).unwrap());
+        assert!(!child.wait().unwrap().success());
+        assert!(there.end().unwrap_err().contains("cannot be told"), "nobody else is, who gets its number");
+    }
+}
