@@ -14,19 +14,16 @@ use pagepool_net::{
 };
 use veth::Veth;
 
-/// The redirect of `near0`, or why there is none, which is printed.
-fn redirect(test: &str) -> Option<(Arc<Redirect>, RxMetadataReader)> {
-    match Redirect::load_with_metadata("near0", false) {
-        Ok(redirect) => {
-            let reader = redirect.rx_metadata().expect("it was loaded so");
-            Some((redirect, reader))
-        }
-        Err(error) if error.to_string().contains("Linux 6.3") || error.to_string().contains("BTF") => {
-            println!("SKIP {test}: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+/// What is missing for tests of metadata.
+fn missing() -> Option<String> {
+    veth::missing().or_else(veth::no_metadata)
+}
+
+/// The redirect of `near0`.
+fn redirect() -> (Arc<Redirect>, RxMetadataReader) {
+    let redirect = Redirect::load_with_metadata("near0", false).expect("this kernel has all of it");
+    let reader = redirect.rx_metadata().expect("it was loaded so");
+    (redirect, reader)
 }
 
 /// A socket on queue 0 of `near0`, which gets its packets from now on.
@@ -64,11 +61,11 @@ fn datagram(port: u8) -> Vec<u8> {
 #[test]
 fn the_hash_of_a_flow_is_known() {
     let name = "the_hash_of_a_flow_is_known";
-    if let Some(why) = veth::missing() {
+    if let Some(why) = missing() {
         return println!("SKIP {name}: {why}");
     }
     let veth = Veth::new(2, 1500);
-    let Some((redirect, reader)) = redirect(name) else { return };
+    let (redirect, reader) = redirect();
     let (mut device, pool) = socket(&redirect);
     let mut far = veth.far_end(0);
     let mut hash_of = |port| {
@@ -81,6 +78,7 @@ fn the_hash_of_a_flow_is_known() {
         assert_eq!((metadata.timestamp, metadata.vlan), (None, None), "a veth has no clock, and this no tag");
         let hash = metadata.hash.expect("a veth has it");
         assert!(hash.has_ports() && hash.value != 0, "{hash:?}");
+        assert_eq!(reader.read(&mut packet), None, "what was read is no later packet's");
         hash.value
     };
     let (first, second) = (hash_of(1), hash_of(2));
@@ -99,13 +97,11 @@ fn the_hash_of_a_flow_is_known() {
 #[test]
 fn what_cannot_be_asked_is_refused_with_its_reason() {
     let name = "what_cannot_be_asked_is_refused_with_its_reason";
-    if let Some(why) = veth::missing() {
+    if let Some(why) = missing() {
         return println!("SKIP {name}: {why}");
     }
     let _veth = Veth::new(1, 1500);
-    if redirect(name).is_none() {
-        return;
-    }
+    drop(redirect());
     let refused =
         Redirect::load_with_metadata("lo", false).and_then(|lo| lo.start()).unwrap_err().to_string();
     assert!(refused.contains("the driver of lo has no metadata"), "{refused}");

@@ -45,13 +45,25 @@ pub fn missing() -> Option<String> {
     Namespace::new("trial").err().map(|error| error.to_string())
 }
 
-/// Why AF_XDP has no packets of several buffers here.
-pub fn no_multi_buffer() -> Option<String> {
+/// Which version of Linux is required and which this is, if this is older.
+pub fn older_than((major, minor): (u32, u32)) -> Option<String> {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux says what it is");
     let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
     let version = (numbers.next().expect("a major version"), numbers.next().expect("a minor version"));
-    let why = || format!("packets of several buffers require Linux 6.6; this is {}", release.trim());
-    (version < (6, 6)).then(why)
+    let why = || format!("Linux {major}.{minor}; this is {}", release.trim());
+    (version < (major, minor)).then(why)
+}
+
+/// Why AF_XDP has no packets of several buffers here.
+pub fn no_multi_buffer() -> Option<String> {
+    older_than((6, 6)).map(|why| format!("packets of several buffers require {why}"))
+}
+
+/// Why a driver cannot be asked here what it knows of a packet.
+pub fn no_metadata() -> Option<String> {
+    let types = "/sys/kernel/btf/vmlinux";
+    let untyped = || (!std::path::Path::new(types).exists()).then(|| format!("there is no {types}"));
+    older_than((6, 3)).map(|why| format!("metadata requires {why}")).or_else(untyped)
 }
 
 /// The CPUs that this thread may run on.

@@ -5,28 +5,42 @@ const MAGIC: u16 = 0xeb9f;
 /// Bytes of a type without what follows it.
 const TYPE: usize = 12;
 const KIND_FUNC: u32 = 12;
+/// The last kind that is known: long enumerations.
+const NEWEST: u32 = 19;
 
-/// The number of each function, of those that there are. `None` for bytes that are no type information.
-pub(super) fn functions<const N: usize>(btf: &[u8], names: [&str; N]) -> Option<[Option<u32>; N]> {
-    let magic = btf.get(..2)?;
-    if magic != MAGIC.to_ne_bytes() {
-        return None;
+/// Why functions are not found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// The bytes are no type information.
+    Malformed,
+    /// A type is of a kind that later kernels have, and what follows it is unknown.
+    NewKind(u32),
+}
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("has no type information"),
+            Self::NewKind(kind) => {
+                write!(f, "is of a newer kernel: it has types of kind {kind}; {NEWEST} is the last one known")
+            }
+        }
     }
-    let header = word(btf, 4)? as usize;
-    let part = |at| -> Option<&[u8]> {
-        let start = header.checked_add(word(btf, at)? as usize)?;
-        btf.get(start..start.checked_add(word(btf, at + 4)? as usize)?)
-    };
-    let (types, texts) = (part(8)?, part(16)?);
+}
+
+/// The number of each function, of those that there are.
+pub(super) fn functions<const N: usize>(btf: &[u8], names: [&str; N]) -> Result<[Option<u32>; N], Unread> {
+    let (types, texts) = parts(btf).ok_or(Unread::Malformed)?;
     let (mut found, mut at) = ([None; N], 0);
     for number in 1.. {
         if at >= types.len() {
             break;
         }
-        let info = word(types, at + 4)?;
+        let fixed = word(types, at).zip(word(types, at + 4));
+        let (name, info) = fixed.ok_or(Unread::Malformed)?;
         let kind = info >> 24 & 0x1f;
         if kind == KIND_FUNC {
-            let name = texts.get(word(types, at)? as usize..)?;
+            let name = texts.get(name as usize..).ok_or(Unread::Malformed)?;
             let is = |of: &&str| name.starts_with(of.as_bytes()) && name.get(of.len()) == Some(&0);
             if let Some(place) = names.iter().position(is) {
                 found[place] = Some(number);
@@ -34,18 +48,32 @@ pub(super) fn functions<const N: usize>(btf: &[u8], names: [&str; N]) -> Option<
         }
         at += TYPE + following(kind, info as usize & 0xffff)?;
     }
-    Some(found)
+    Ok(found)
+}
+
+/// The types and the texts.
+fn parts(btf: &[u8]) -> Option<(&[u8], &[u8])> {
+    if *btf.first_chunk()? != MAGIC.to_ne_bytes() {
+        return None;
+    }
+    let header = word(btf, 4)? as usize;
+    let part = |at| {
+        let start = header.checked_add(word(btf, at)? as usize)?;
+        btf.get(start..start.checked_add(word(btf, at + 4)? as usize)?)
+    };
+    Some((part(8)?, part(16)?))
 }
 
 /// Bytes that follow a type of this kind with so many members.
-fn following(kind: u32, members: usize) -> Option<usize> {
-    Some(match kind {
+fn following(kind: u32, members: usize) -> Result<usize, Unread> {
+    Ok(match kind {
         2 | 7..=12 | 16 | 18 => 0, // a pointer, a name, a qualifier, a function, a float
         1 | 14 | 17 => 4,          // an integer, a variable, a tag
         3 => 12,                   // an array
-        4 | 5 | 15 | 19 => members * 12, // structures, sections, long enumerations
+        4 | 5 | 15 | NEWEST => members * 12, // structures, sections, long enumerations
         6 | 13 => members * 8,     // enumerations, parameters
-        _ => return None,          // of a later kernel: what follows it is unknown
+        0 => return Err(Unread::Malformed),
+        _ => return Err(Unread::NewKind(kind)),
     })
 }
 
@@ -77,21 +105,32 @@ mod tests {
             return; // the header is written as words above
         }
         let found = functions(&some(), ["second", "third", "first"]);
-        assert_eq!(found, Some([Some(5), None, Some(4)]));
+        assert_eq!(found, Ok([Some(5), None, Some(4)]));
+    }
+
+    #[test]
+    fn a_kind_of_a_later_kernel_is_told_from_bytes_that_are_none() {
+        let mut later = some();
+        later[24 + 4..24 + 8].copy_from_slice(&((NEWEST + 1) << 24).to_ne_bytes()); // of the integer
+        let error = functions(&later, ["first"]).unwrap_err();
+        assert_eq!(error, Unread::NewKind(NEWEST + 1));
+        assert!(error.to_string().contains("of a newer kernel: it has types of kind 20; 19 is"), "{error}");
+        later[24 + 4..24 + 8].fill(0);
+        assert_eq!(functions(&later, ["first"]), Err(Unread::Malformed));
     }
 
     #[test]
     fn bytes_that_are_cut_or_changed_are_no_panic() {
         let whole = some();
         for len in 0..whole.len() {
-            functions(&whole[..len], ["first"]);
+            let _ = functions(&whole[..len], ["first"]);
         }
         for at in 0..whole.len() {
             let mut changed = whole.clone();
             changed[at] = 0xff;
-            functions(&changed, ["first"]);
+            let _ = functions(&changed, ["first"]);
         }
-        assert_eq!(functions(b"no types at all, but long enough", ["first"]), None);
+        assert_eq!(functions(b"no types at all, but long enough", ["first"]), Err(Unread::Malformed));
     }
 
     #[test]
