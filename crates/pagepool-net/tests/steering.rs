@@ -3,6 +3,7 @@
 mod crafted;
 mod veth;
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crafted::{Dice, expression, extension, fragment6, frame, ip, ip6, tag, udp};
@@ -14,6 +15,12 @@ use pagepool_net::{
 };
 use veth::{CAP_PERFMON, CAP_SYS_ADMIN, Veth};
 
+/// What is missing for programs, asked once: the answer makes a namespace.
+fn missing() -> Option<&'static str> {
+    static MISSING: OnceLock<Option<String>> = OnceLock::new();
+    MISSING.get_or_init(veth::missing).as_deref()
+}
+
 /// An expression, and its program if this test may load one.
 struct Both {
     expression: Match,
@@ -24,7 +31,7 @@ impl Both {
     fn new(text: &str) -> Self {
         let expression: Match = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
         let load = || LoadedMatch::new(&expression).unwrap_or_else(|error| panic!("{text}: {error}"));
-        Self { program: veth::missing().is_none().then(load), expression }
+        Self { program: missing().is_none().then(load), expression }
     }
 
     /// Whether it takes a frame: the same by both, of what the kernel accepts as a frame.
@@ -49,7 +56,7 @@ fn assert_takes(text: &str, taken: &[&[u8]], left: &[&[u8]]) {
 }
 
 fn skip_programs(name: &str) {
-    if let Some(why) = veth::missing() {
+    if let Some(why) = missing() {
         println!("SKIP the programs of {name}: {why}");
     }
 }
@@ -334,7 +341,7 @@ fn counts(device: &mut dyn Device, pool: &Bound, kernel: &FrameSocket, sent: usi
 #[test]
 fn rules_are_exchanged_while_packets_come_and_none_is_lost() {
     let name = "rules_are_exchanged_while_packets_come_and_none_is_lost";
-    if let Some(why) = veth::missing() {
+    if let Some(why) = missing() {
         return println!("SKIP {name}: {why}");
     }
     let veth = Veth::new(1, 1500);
@@ -376,7 +383,7 @@ fn rules_are_exchanged_while_packets_come_and_none_is_lost() {
 #[test]
 fn who_may_not_steer_is_told_why() {
     let name = "who_may_not_steer_is_told_why";
-    if let Some(why) = veth::missing() {
+    if let Some(why) = missing() {
         return println!("SKIP {name}: {why}");
     }
     let _veth = Veth::new(1, 1500);
