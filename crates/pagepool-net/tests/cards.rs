@@ -59,13 +59,14 @@ impl FarEnd for FarCard {
     }
 
     fn settle(&mut self) {
-        let start = Instant::now();
+        let restart = Instant::now();
         // igb restarts its link for a new ring, and may flush what it is given meanwhile: its watchdog resets
         // the card if it finds frames on a ring without a link.
-        while !self.has_carrier() && start.elapsed() < RESTART {
+        while !self.has_carrier() && restart.elapsed() < RESTART {
             std::thread::sleep(Duration::from_millis(1));
         }
         if let Some(before) = self.before.take() {
+            let start = Instant::now();
             while self.arrived() == before && start.elapsed() < ON_ITS_WAY {
                 std::thread::sleep(Duration::from_millis(1));
             }

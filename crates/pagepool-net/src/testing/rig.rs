@@ -2,14 +2,20 @@
 //! uses.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pagepool::{Bound, Provider, XdpBuff, XdpFrame, XdpFrameBulk};
 
 use crate::device::{Device, DeviceExt, DeviceStats, FarEnd, TxQueue, Wake};
 
-/// Polls after which nothing more is waited for.
-const PATIENCE: usize = 400;
+/// Polls, and time, after which nothing more is waited for. A far end without a link may wait for it in each.
+const PATIENCE: (usize, Duration) = (400, Duration::from_secs(30));
+
+/// Polls until then.
+fn polls() -> impl Iterator<Item = usize> {
+    let (start, (polls, time)) = (Instant::now(), PATIENCE);
+    (0..polls).take_while(move |_| start.elapsed() < time)
+}
 
 /// What a device may do to packets and calls. `Default` is nothing: each packet arrives once, as it was, in
 /// order.
@@ -87,7 +93,7 @@ impl Rig {
     /// Polls until `n` packets have come, or nothing more is to be expected.
     pub(super) fn collect(&mut self, n: usize) -> Vec<XdpBuff> {
         let mut packets = Vec::with_capacity(4 * n + 64);
-        for _ in 0..PATIENCE {
+        for _ in polls() {
             self.far.settle();
             self.device.receive(&self.pool, &mut packets, 64);
             if packets.len() >= n || self.device.wait(&self.pool, Duration::from_micros(50)) == Wake::Gone {
@@ -136,7 +142,7 @@ impl Rig {
         self.far.settle(); // a card may restart its link after it was opened
         let (mut done, mut arrived) = (XdpFrameBulk::new(), Vec::new());
         let sent_before = self.device.stats().tx_packets;
-        for _ in 0..PATIENCE {
+        for _ in polls() {
             let (before, refused) = (queue.len(), queue.refused());
             let sent = self.device.transmit(queue);
             let refused = (queue.refused() - refused) as usize;
@@ -153,7 +159,7 @@ impl Rig {
             }
         }
         let sent = (self.device.stats().tx_packets - sent_before) as usize;
-        for _ in 0..PATIENCE {
+        for _ in polls() {
             if arrived.len() >= sent || self.allowed.loss {
                 break;
             }
