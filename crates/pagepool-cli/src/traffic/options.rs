@@ -152,7 +152,8 @@ pub struct ReceiveOptions {
     /// option the command warns of them with the `ethtool -K` line. The other end of a veth has to be in the
     /// same network namespace. What was changed, and the `ethtool -K` line that undoes it, is printed. The
     /// offloads are put back whenever the command ends by itself, after an error, or after a first Ctrl-C,
-    /// SIGTERM or SIGHUP. SIGKILL, an abort and a second Ctrl-C leave them off: run the printed line.
+    /// SIGTERM or SIGHUP. SIGKILL, an abort and a second Ctrl-C leave them off: run the printed line. A
+    /// second run over the same interface finds them off, and has them on again when the first one ends.
     #[arg(long)]
     pub fix_offloads: bool,
 }

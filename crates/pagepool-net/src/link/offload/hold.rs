@@ -13,6 +13,9 @@ use crate::link::sys::ethtool::Features;
 /// that aborts, drops nothing: [`undo`](Self::undo) says what puts the offloads back by hand. While an XDP
 /// program is attached to a veth, the kernel may refuse segmentation offloads to its other end; so detach it,
 /// by dropping sockets and [`Redirect`](crate::Redirect)s, before this is dropped.
+///
+/// What another value, or process, holds off already this one finds off, and does not hold: when the other is
+/// dropped it is on again.
 #[derive(Debug)]
 pub struct HeldOffloads {
     netlink: Netlink,
